@@ -1,4 +1,4 @@
-/* runner/attempt.c - between the files beside a job and the trainer. */
+/* runner/attempt.c - connects the files next to a job with the trainer. */
 #include "config.h"
 
 #include "runner/attempt.h"
@@ -26,9 +26,10 @@
 #include "runner/output/report.h"
 #include "train/merge.h"
 
-/* state.json follows the steps, but not every one of a thousand a second. */
+/* state.json follows the steps, but is not rewritten for each of a thousand steps a
+ * second. */
 static const double state_seconds = 0.5;
-/* Of the time of a run, the share that its page may take before the end. */
+/* Largest share of a run's time that writing its page may take before the end. */
 static const double page_share = 0.02;
 
 struct attempt {
@@ -42,13 +43,13 @@ struct attempt {
     struct report report;
     struct log *log;
     int log_fd, lock_fd;
-    int64_t first;      /* the step it goes on behind */
-    double written;     /* when state.json was last written */
-    double page_due;    /* when the page may be written next */
-    enum job_wish wish; /* what the file `cancel` says */
+    int64_t first;                 /* the step after which this attempt resumes */
+    double written;                /* when state.json was last written */
+    double page_due;               /* when the page may be written next */
+    enum job_request_kind request; /* what the file `cancel` requests */
 };
 
-/* The lock comes from whoever started this, or is taken here. */
+/* Take the lock inherited from the parent, or lock the job here. */
 static bool take_lock(struct attempt *attempt, struct error *err)
 {
     bool busy = false;
@@ -58,13 +59,14 @@ static bool take_lock(struct attempt *attempt, struct error *err)
     if (attempt->options->lock_fd >= 0) {
         attempt->lock_fd = (int)attempt->options->lock_fd;
         return fcntl(attempt->lock_fd, F_SETFD, FD_CLOEXEC) == 0 ||
-               error_errno(err, "descriptor %d is no lock", attempt->lock_fd);
+               error_errno(err, "descriptor %d does not hold the lock", attempt->lock_fd);
     }
     attempt->lock_fd = job_lock(&attempt->job, &busy, err);
     if (busy)
         error_set(err, ERROR_SYSTEM, "job %s is already running", attempt->job.name);
     if (attempt->lock_fd >= 0)
-        job_forget(&attempt->job); /* asked of the run before; from here on it counts */
+        /* requested of the previous run; only later requests count */
+        job_forget(&attempt->job);
     return attempt->lock_fd >= 0;
 }
 
@@ -79,8 +81,7 @@ static bool open_log(struct attempt *attempt, struct error *err)
     return true;
 }
 
-/* A job that was not frozen by run or watch becomes ready here: its own text is
- * frozen. */
+/* A job that run or watch has not frozen becomes ready here: freeze its own text. */
 static bool freeze(struct attempt *attempt, const struct text *text, struct error *err)
 {
     struct job_record *record = &attempt->record;
@@ -113,7 +114,7 @@ static bool read_job(struct attempt *attempt, struct error *err)
     return ok;
 }
 
-/* An error finding in a text that nobody patched any more. */
+/* Report an error finding in a text that is no longer patched. */
 static bool accept(struct attempt *attempt, struct error *err)
 {
     const struct patch *patch = &attempt->inspection.patch;
@@ -126,7 +127,7 @@ static bool accept(struct attempt *attempt, struct error *err)
     text_init(&reason, 0);
     report_reason(patch, &reason);
     error_set(err, ERROR_JOB, "%s: %s", attempt->job.path,
-              reason.len ? reason.data : "the file is no job");
+              reason.len ? reason.data : "the file is not a job");
     text_clear(&reason);
     return false;
 }
@@ -145,14 +146,14 @@ static void note_progress(struct attempt *attempt,
     if (now - attempt->written < state_seconds)
         return;
     attempt->written = now;
-    job_write(&attempt->job, record, false, NULL); /* the next one may succeed */
+    job_write(&attempt->job, record, false, NULL); /* the next write may succeed */
 }
 
-/* Asked by a file, it stops as if by a signal. */
-static void look_for_wish(struct attempt *attempt)
+/* Treat a request in the file `cancel` like a signal. */
+static void check_requests(struct attempt *attempt)
 {
-    attempt->wish = job_asked(&attempt->job);
-    if (attempt->wish != WISH_NONE && !*attempt->stop)
+    attempt->request = job_requested(&attempt->job);
+    if (attempt->request != REQUEST_NONE && !*attempt->stop)
         *attempt->stop = SIGTERM;
 }
 
@@ -162,12 +163,12 @@ static void on_progress(void *context, const struct trainer_progress *progress)
 
     meter_step(&attempt->meter, progress);
     note_progress(attempt, progress);
-    look_for_wish(attempt);
+    check_requests(attempt);
 }
 
 static void on_waiting(void *context)
 {
-    look_for_wish(context);
+    check_requests(context);
 }
 
 static void on_logged(void *context, const char *line)
@@ -177,7 +178,7 @@ static void on_logged(void *context, const char *line)
     meter_log(&attempt->meter, line);
 }
 
-/* The page is for people, and its loss is no reason to lose a run. */
+/* The page is for people; failing to write it must not end a run. */
 static void write_page(struct attempt *attempt)
 {
     double started = clock_seconds();
@@ -210,7 +211,7 @@ static void on_opened(void *context, const struct run_info *facts)
         log_line(attempt->log, LOG_WARN, "run.json: %s", err.text);
 }
 
-/* The other ranks, where the job has several; plan->device becomes rank 0's. */
+/* Start the other ranks of a job that has several; plan->device becomes rank 0's. */
 static bool start_ranks(struct attempt *attempt, struct ranks *out, struct error *err)
 {
     struct plan *plan = &attempt->inspection.patch.plan;
@@ -231,11 +232,12 @@ static bool start_ranks(struct attempt *attempt, struct ranks *out, struct error
     return ranks_start(&how, out, err);
 }
 
-/* A run whose rank fell falls as it did, so that it is settled as one: told, and tried
- * again. */
+/* If a rank died from a signal, die from the same signal, so that the parent records a
+ * crash and retries. */
 static void fall(struct attempt *attempt, int number)
 {
-    log_line(attempt->log, LOG_ERROR, "job %s: ends as that rank did", attempt->job.name);
+    log_line(attempt->log, LOG_ERROR, "job %s: ending with the same signal as that rank",
+             attempt->job.name);
     signal(number, SIG_DFL);
     raise(number);
 }
@@ -281,9 +283,8 @@ static bool train(struct attempt *attempt, struct error *err)
         snprintf(attempt->record.device, sizeof(attempt->record.device), "%s",
                  plan->device.name);
     attempt->record.resume =
-        true; /* whatever ends this attempt, the next goes on from it */
-    /* a person who says --resume means the last checkpoint there is, under whatever
-     * text */
+        true; /* the next attempt continues from this one, however it ends */
+    /* --resume means the last checkpoint there is, whatever text it was made with */
     if (attempt->options->resume && !attempt->options->spooled &&
         !plan->resume_from_checkpoint)
         plan->resume_from_checkpoint = "true";
@@ -291,7 +292,7 @@ static bool train(struct attempt *attempt, struct error *err)
         return false;
     log_line(attempt->log, LOG_INFO, "job %s: attempt %" PRId64 " on %s%s",
              attempt->job.name, attempt->record.attempt, attempt->record.device,
-             how.resume ? ", going on from the last checkpoint if there is one" : "");
+             how.resume ? ", continuing from the last checkpoint if there is one" : "");
     text_init(&about, 0);
     how.about = run_summary_write(&attempt->job, &attempt->inspection.patch, &about)
                     ? about.data
@@ -304,10 +305,10 @@ static bool train(struct attempt *attempt, struct error *err)
 struct ending {
     enum job_event event;
     int status;
-    char reason[800]; /* a place and a sentence of struct error */
+    char reason[800]; /* a position and a sentence of struct error */
 };
 
-/* The trainer stops for a signal, for the file `cancel`, or at the job's own timeout. */
+/* The trainer stops for a signal, for the file `cancel`, or at the job's timeout. */
 static void stopped_ending(const struct attempt *attempt, const struct error *err,
                            struct ending *out)
 {
@@ -315,7 +316,7 @@ static void stopped_ending(const struct attempt *attempt, const struct error *er
     int64_t step = attempt->record.step;
 
     out->status = 128 + number;
-    if (attempt->wish == WISH_CANCEL) {
+    if (attempt->request == REQUEST_CANCEL) {
         out->event = EVENT_CANCELLED;
         snprintf(out->reason, sizeof(out->reason), "cancelled at step %" PRId64, step);
     } else if (!number) {
@@ -348,9 +349,9 @@ static void find_ending(const struct attempt *attempt, bool done, const struct e
         snprintf(out->reason, sizeof(out->reason), "%s", err->text);
 }
 
-/* What is said last; the state is on disk before. */
-static void tell(struct attempt *attempt, const struct ending *ending,
-                 const struct error *err)
+/* Report the end last; the state is on disk before. */
+static void report_ending(struct attempt *attempt, const struct ending *ending,
+                          const struct error *err)
 {
     const struct plan *plan = &attempt->inspection.patch.plan;
     bool bad = ending->event == EVENT_EXIT_BAD;
@@ -368,7 +369,7 @@ static void tell(struct attempt *attempt, const struct ending *ending,
         report_error(attempt->options->program, err);
     else if (ending->reason[0] && !attempt->options->quiet)
         report_line(&attempt->report,
-                    "%s: %s; trainspool run --resume goes on from there",
+                    "%s: %s; trainspool run --resume continues from there",
                     attempt->job.path, ending->reason);
     else if (!bad && !attempt->options->quiet && plan_merges(plan))
         report_line(&attempt->report, "%s: done: merged, model in %s", attempt->job.path,
@@ -390,7 +391,7 @@ static int finish(struct attempt *attempt, bool done, struct error *err)
     find_ending(attempt, done, err, &ending);
     if (ending.event == EVENT_EXIT_OK) {
         attempt->record.resume = false;
-        /* an attempt that found the last checkpoint had no step left to tell of */
+        /* an attempt that found the last checkpoint had no step left to report */
         attempt->record.step = attempt->record.total;
     }
     job_forget(&attempt->job);
@@ -398,12 +399,12 @@ static int finish(struct attempt *attempt, bool done, struct error *err)
         report_error(attempt->options->program, &lost);
         ending.status = EXIT_SYSTEM;
     }
-    tell(attempt, &ending, err);
+    report_ending(attempt, &ending, err);
     write_page(attempt);
     return ending.status;
 }
 
-/* Before there is a record to write into, words are all there is. */
+/* Before there is a record to write into, report on standard error only. */
 static int refuse(struct attempt *attempt, const struct error *err)
 {
     report_error(attempt->options->program, err);

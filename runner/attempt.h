@@ -1,7 +1,7 @@
 /*
- * runner/attempt.h - one attempt at a job, in trainspool-train: takes or inherits its
- * lock, reads the text, trains, and writes how it ended into state.json before the lock
- * is let go.
+ * runner/attempt.h - one attempt at a job, in trainspool-train: takes or inherits the
+ * job's lock, reads the text, trains, and writes how it ended into state.json before it
+ * releases the lock.
  */
 #ifndef RUNNER_ATTEMPT_H
 #define RUNNER_ATTEMPT_H
@@ -11,10 +11,8 @@
 #include "runner/job/machine.h"
 #include "runner/options/options.h"
 
-/*
- * `stop` is set by a signal to its number: finish the step, save, leave.  Returns the
- * exit status; what went wrong is in *err and has been told.
- */
+/* Train the job. A signal sets `stop` to its number: finish the step, save, leave. Return
+ * the exit status; the error is in *err and has been reported. */
 int attempt_run(const struct options *options, const struct machine *machine,
                 volatile sig_atomic_t *stop, struct error *err);
 

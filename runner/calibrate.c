@@ -1,5 +1,7 @@
-/* runner/calibrate.c - the rates of this machine's devices, measured; of trainspool-train
- * alone. */
+/*
+ * runner/calibrate.c - measures the rates of this machine's devices, in trainspool-train
+ * only.
+ */
 #include "config.h"
 
 #include "runner/calibrate.h"
@@ -19,7 +21,7 @@ static void today(char out[11])
     snprintf(out, 11, "%.10s", now);
 }
 
-/* What products are computed in on the device. */
+/* Choose the formats in which the device computes matmuls. */
 static size_t choose_formats(const struct device *device, enum format formats[4])
 {
     size_t count = 0;

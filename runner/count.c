@@ -1,4 +1,7 @@
-/* runner/count.c - tokenizer, data set, and the trainer's own arithmetic. */
+/*
+ * runner/count.c - counts a job's steps with the tokenizer, the data set and the
+ * trainer's arithmetic.
+ */
 #include "config.h"
 
 #include "runner/count.h"
@@ -12,7 +15,7 @@
 
 #include <sys/resource.h>
 
-/* The most this process has had. */
+/* Return the peak resident size of this process. */
 static int64_t resident(void)
 {
     struct rusage usage;
@@ -80,7 +83,7 @@ int count_steps(const struct options *options, const struct machine *machine)
 
     if (inspect_job(&how, &inspection, &err)) {
         if (!inspection.patch.has_plan)
-            error_set(&err, ERROR_JOB, "%s: the file is no job", options->operands[0]);
+            error_set(&err, ERROR_JOB, "%s: the file is not a job", options->operands[0]);
         else if (!inspection.patch.plan.model_name_or_path)
             error_set(&err, ERROR_JOB, "no model_name_or_path");
         else if (count(&inspection.patch.plan, &steps, &err)) {

@@ -1,4 +1,4 @@
-/* runner/main.c - trainspool: which command, and the pages of help. */
+/* runner/main.c - trainspool: dispatches to the command and prints the help pages. */
 #include "config.h"
 
 #include <stdio.h>
@@ -26,7 +26,7 @@ static int print_overview(void)
     text_addf(&out, "usage: %s COMMAND [options] ...\n\ncommands:\n", program);
     for (size_t i = 0; (command = commands_at(i)); i++)
         text_addf(&out, "  %-10s %s\n", command->name, command->help);
-    text_addf(&out, "\n%s COMMAND --help tells the options of a command.\n", program);
+    text_addf(&out, "\n%s COMMAND --help lists the options of a command.\n", program);
     text_adds(&out, "\nexit status:\n");
     exits = report_exits(&count);
     for (size_t i = 0; i < count; i++)
@@ -103,7 +103,7 @@ static int help(int argc, char **argv)
     return command ? print_help(command) : print_overview();
 }
 
-static int answer(int argc, char **argv)
+static int dispatch(int argc, char **argv)
 {
     const struct command *command;
     struct error err = { 0 };
@@ -121,11 +121,11 @@ static int answer(int argc, char **argv)
     if (first[0])
         refuse(first, &err);
     else
-        error_set(&err, ERROR_USAGE, "which command?  %s --help lists them", program);
+        error_set(&err, ERROR_USAGE, "no command given; %s --help lists them", program);
     return fail(&err);
 }
 
 int main(int argc, char **argv)
 {
-    return report_end(program, answer(argc, argv));
+    return report_flush(program, dispatch(argc, argv));
 }

@@ -1,7 +1,7 @@
 /*
- * runner/train_main.c - trainspool-train: one job, one device, one process (and one more
- * for each further rank).  What touches a driver, a model or data happens here and never
- * in trainspool, which must not fall.
+ * runner/train_main.c - trainspool-train: one job, one device, one process (plus one for
+ * each further rank). Drivers, models and data are used only here and never in
+ * trainspool, which must not crash.
  */
 #include "config.h"
 
@@ -32,13 +32,13 @@ static const struct command train_command = {
                                    OPTION_CALIBRATE, OPTION_FROZEN, OPTION_SPOOLED,
                                    OPTION_LOCK_FD, OPTION_RANK, OPTION_LINK_FD,
                                    OPTION_GENERATE, OPTIONS_OF_GENERATE, OPTION_END },
-    .help = "train one job, here and now, in this process",
-    .more = "This is what trainspool run and trainspool watch start.  It follows the "
-            "job as it is and never edits it.  On SIGTERM and SIGINT it finishes the "
-            "step, saves a checkpoint and leaves; a second signal ends it at once.",
+    .help = "train one job in this process",
+    .more = "trainspool run and trainspool watch start this program.  It follows the "
+            "job file and never edits it.  On SIGTERM and SIGINT it finishes the step, "
+            "saves a checkpoint and exits; a second signal ends it at once.",
 };
 
-/* The number of the signal that asked to stop; the one global that changes. */
+/* The number of the signal that asked to stop; the only global that changes. */
 static volatile sig_atomic_t stop_signal;
 
 static void on_signal(int number)
@@ -46,7 +46,7 @@ static void on_signal(int number)
     stop_signal = number;
 }
 
-/* SA_RESETHAND: the second signal ends the process as it would have without us. */
+/* SA_RESETHAND: the second signal ends the process with the default action. */
 static void catch_signals(void)
 {
     struct sigaction action = { .sa_handler = on_signal,
@@ -55,15 +55,15 @@ static void catch_signals(void)
     sigemptyset(&action.sa_mask);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
-    signal(SIGPIPE, SIG_IGN); /* a run outlives the one that reads along */
+    signal(SIGPIPE, SIG_IGN); /* a run outlives the reader of its output */
 }
 
-static void probe_here(const char *wanted, struct probe *out)
+static void probe_here(const char *requested, struct probe *out)
 {
     *out = (struct probe) { 0 };
     probe_cpu(&out->devices[0]);
-    out->count = 1 + backend_devices(wanted, out->devices + 1, PROBE_MAX - 1, out->note,
-                                     sizeof(out->note));
+    out->count = 1 + backend_devices(requested, out->devices + 1, PROBE_MAX - 1,
+                                     out->note, sizeof(out->note));
 }
 
 static int print_probe(void)
@@ -93,38 +93,38 @@ static int print_page(const struct options *options)
     return EXIT_FINE;
 }
 
-/* What the job asks for, before it is looked at; malloc'ed.  One that cannot be read is
- * refused by whoever reads it then. */
-static char *wanted_by_job(const char *operand, bool frozen)
+/* Return the device that the job requests, before the device is probed; malloc'ed. A job
+ * that cannot be read is reported by the function that reads it next. */
+static char *requested_by_job(const char *operand, bool frozen)
 {
     struct job job;
     struct text text;
-    char *wanted;
+    char *requested;
 
     job_init(&job, operand);
     text_init(&text, DOCUMENT_MAX_BYTES);
     file_read(frozen ? job.frozen : job.path, DOCUMENT_MAX_BYTES, &text, NULL, NULL);
-    wanted = machine_wanted(text.data, text.len);
+    requested = machine_requested(text.data, text.len);
     text_clear(&text);
     job_clear(&job);
-    return wanted;
+    return requested;
 }
 
-/* A device of this machine; those of the table cannot train.  Of the GPUs only those are
- * touched that may be used: on the others somebody else may be at work. */
+/* Open a device of this machine; those of the table cannot train. Probe only GPUs that
+ * may be used: other processes may be working on the others. */
 static bool open_machine(const struct options *options, struct machine *machine,
                          struct error *err)
 {
     bool named = options->device && strcmp(options->device, "auto") != 0;
-    char *wanted = named ? memory_strdup(options->device)
-                   : options->operand_count == 0
-                       ? memory_strdup("auto")
-                       : wanted_by_job(options->operands[0], options->frozen);
+    char *requested = named ? memory_strdup(options->device)
+                      : options->operand_count == 0
+                          ? memory_strdup("auto")
+                          : requested_by_job(options->operands[0], options->frozen);
     const struct device *device;
 
     *machine = (struct machine) { 0 };
-    probe_here(wanted, &machine->probe);
-    free(wanted);
+    probe_here(requested, &machine->probe);
+    free(requested);
     if (!named)
         return true;
     device = probe_pick(&machine->probe, options->device, err);
@@ -143,7 +143,7 @@ static int train(const struct options *options, struct error *err)
         if (open_machine(options, &machine, err))
             return calibrate_print(options, &machine, err);
     } else if (options->operand_count == 0)
-        error_set(err, ERROR_USAGE, "which job?  %s --help tells more", options->program);
+        error_set(err, ERROR_USAGE, "no job given; see %s --help", options->program);
     else if (open_machine(options, &machine, err))
         return options->rank > 0   ? ranks_follow(options, &machine, err)
                : options->generate ? generation_run(options, &machine, &stop_signal, err)
@@ -153,16 +153,16 @@ static int train(const struct options *options, struct error *err)
     return report_exit(err->code);
 }
 
-/* Is it asked for an answer on standard output?  A run goes on without, and a generation
- * looks by itself. */
-static bool is_question(const struct options *options)
+/* Return whether the output on standard output is the result. A run continues without it,
+ * and a generation checks it separately. */
+static bool is_query(const struct options *options)
 {
     return options->help || options->version || options->probe || options->steps ||
            options->calibrate;
 }
 
-/* All has been written.  Exit handlers of a driver may wait for a card that is lost or
- * hangs, with the lock of the job held: none is run. */
+/* Exit without exit handlers once everything is written. A driver's handlers may wait for
+ * a GPU that is lost or hangs, while the lock of the job is held. */
 static void leave_at_once(int status)
 {
     fflush(NULL);
@@ -181,15 +181,15 @@ int main(int argc, char **argv)
         report_error(program, &err);
         status = report_exit(err.code);
     } else if (options.generate && !options.help && !options.version) {
-        options.program = "trainspool"; /* it speaks for that one */
+        options.program = "trainspool"; /* messages come from trainspool generate */
         status = train(&options, &err);
     } else if (options.help || options.version) {
         status = print_page(&options);
     } else {
         status = options.probe ? print_probe() : train(&options, &err);
     }
-    if (is_question(&options))
-        status = report_end(program, status);
+    if (is_query(&options))
+        status = report_flush(program, status);
     if (err.code == ERROR_DEVICE)
         leave_at_once(status);
     options_clear(&options);

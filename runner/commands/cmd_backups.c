@@ -30,7 +30,7 @@ static json_t *backup_object(const struct backup *backup)
     return object;
 }
 
-static bool were_lost(const char *job)
+static bool are_missing(const char *job)
 {
     struct error err = { 0 };
     struct review review;
@@ -61,8 +61,8 @@ static int cmd_backups(const struct options *options)
     }
     if (count == 0 && !options->json && !options->quiet)
         report_line(&report, "%s: no backups; %s", options->operands[0],
-                    were_lost(options->operands[0])
-                        ? "those of its patches are gone from its run folder"
+                    are_missing(options->operands[0])
+                        ? "the backups of its patches are missing from its run folder"
                         : "the job was never changed");
     backup_free(list, count);
     return report_exit(err.code);

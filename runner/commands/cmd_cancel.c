@@ -22,8 +22,8 @@ const struct command command_cancel = {
     .run = cmd_cancel,
 };
 
-/* The text that is cancelled is the one that lies there: a watch that has not taken it
- * yet must not take it for a new one. */
+/* Record the text that is cancelled: a watch that has not read it yet must not take it
+ * for a new job. */
 static bool note_text(const struct job *job, struct job_record *record, struct error *err)
 {
     struct stat st;
@@ -58,7 +58,7 @@ static bool cancel_running(const struct job *job, struct text *sentence,
                            struct error *err)
 {
     text_adds(sentence, "will end after this step, with a checkpoint");
-    return job_ask(job, WISH_CANCEL, err);
+    return job_request(job, REQUEST_CANCEL, err);
 }
 
 static int cmd_cancel(const struct options *options)

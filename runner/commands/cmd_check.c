@@ -1,4 +1,6 @@
-/* runner/commands/cmd_check.c - check: every finding of each job at once; writes nothing. */
+/*
+ * runner/commands/cmd_check.c - check: reports every finding of each job; writes nothing.
+ */
 #include "config.h"
 
 #include "runner/commands/commands.h"
@@ -17,9 +19,9 @@ const struct command command_check = {
     .options = (const enum option_id[]) { OPTION_DEVICE, OPTION_JSON, OPTION_SARIF,
                                           OPTION_SELECT, OPTION_IGNORE, OPTION_FAIL_ON,
                                           OPTION_EXIT_ZERO, OPTION_END },
-    .help = "list all findings of a job, change nothing",
-    .more = "The exit status is 1 if an error finding is left or trainspool patch "
-            "would make an edit, 2 if the file is no job.",
+    .help = "list all findings of a job without changing it",
+    .more = "The exit status is 1 if an error finding is left or trainspool patch would "
+            "make an edit, 2 if the file is not a job.",
     .run = cmd_check,
 };
 
@@ -28,7 +30,7 @@ struct checking {
     struct machine machine;
     struct selection selection;
     struct report report;
-    json_t *sarif; /* NULL: not asked for */
+    json_t *sarif; /* NULL: not requested */
 };
 
 static void show(struct checking *checking, const struct inspection *inspection,
@@ -79,7 +81,8 @@ static int cmd_check(const struct options *options)
 
     report_init(&checking.report, options);
     if (options->json && options->sarif) {
-        error_set(&err, ERROR_USAGE, "--json and --sarif are two forms: give one");
+        error_set(&err, ERROR_USAGE,
+                  "--json and --sarif exclude each other: give only one");
         report_error(options->program, &err);
         return report_exit(err.code);
     }

@@ -1,5 +1,7 @@
-/* runner/commands/cmd_completion.c - completion: a script for bash or zsh, made from the
- * tables. */
+/*
+ * runner/commands/cmd_completion.c - completion: prints a script for bash or zsh,
+ * generated from the tables.
+ */
 #include "config.h"
 
 #include "runner/commands/commands.h"
@@ -22,13 +24,13 @@ const struct command command_completion = {
     .most = 1,
     .help = "print a completion script for bash or zsh",
     .more =
-        "For this shell: source <(trainspool completion bash).  For good: write it to "
-        "~/.local/share/bash-completion/completions/trainspool, or for zsh to a file "
-        "_trainspool in a folder of fpath.",
+        "For the current shell: source <(trainspool completion bash).  For all shells: "
+        "write it to ~/.local/share/bash-completion/completions/trainspool, or for zsh "
+        "to a file _trainspool in a folder of fpath.",
     .run = cmd_completion,
 };
 
-/* ---- What may stand for a word of the usage ---- */
+/* ---- Values for a placeholder of the usage ---- */
 
 static void add_devices(struct text *out)
 {
@@ -56,7 +58,7 @@ static void add_settings(struct text *out)
             text_addf(out, "%s=\n", key->name);
 }
 
-/* Where a command runs, not a card that it is asked about. */
+/* Where a command runs, not the device that it checks for. */
 static void add_places(struct text *out)
 {
     text_adds(out, "auto\ncpu\ncuda\n");
@@ -82,10 +84,10 @@ static void add_commands(struct text *out)
     text_adds(out, "help\n");
 }
 
-/* A word that stands for one of a list. */
+/* A placeholder that stands for a value of a list. */
 static const struct list {
     const char *word, *name;
-    void (*add)(struct text *out); /* one a line */
+    void (*add)(struct text *out); /* one per line */
 } lists[] = {
     { "NAME", "devices", add_devices }, { "RULE", "rules", add_rules },
     { "RULES", "rules", add_rules },    { "KEY=VALUE", "settings", add_settings },
@@ -101,7 +103,8 @@ static const struct list *list_of(const char *word)
     return NULL;
 }
 
-/* "DIR JOB...": the first word, or for later ones the last; without brackets and dots. */
+/* From "DIR JOB..." copy the first word, or the last one for later operands, without
+ * brackets and dots. */
 static void operand_word(const struct command *command, bool first, char out[32])
 {
     const char *from = first ? NULL : strrchr(command->operands, ' ');
@@ -143,7 +146,7 @@ static void add_list_function(struct text *out, const struct list *list, const c
     text_clear(&words);
 }
 
-/* Lists of one name have one function. */
+/* Lists of one name share one function. */
 static void add_list_functions(struct text *out, const char *form)
 {
     for (size_t i = 0; i < TS_COUNT(lists); i++)
@@ -154,18 +157,16 @@ static void add_list_functions(struct text *out, const char *form)
 /* ---- bash ---- */
 
 static const char bash_head[] =
-    "# bash completion for trainspool; made by: trainspool completion bash\n"
-    "\n"
-    "# The lines of $1 that begin with what is typed.\n"
+    "# bash completion for trainspool; made by: trainspool completion bash\n\n"
+    "# Add the lines of $1 that begin with what is typed.\n"
     "_trainspool_words() {\n"
     "    local word typed=${cur//\\\\/}\n"
     "    while IFS= read -r word; do\n"
     "        [[ $word == \"$typed\"* ]] && COMPREPLY+=(\"$(printf '%q' \"$word\")\")\n"
     "    done <<<\"$1\"\n"
     "    [[ ${COMPREPLY[0]} != *= ]] || compopt -o nospace 2>/dev/null\n"
-    "}\n"
-    "\n"
-    "# Folders, and files whose names end in $1...\n"
+    "}\n\n"
+    "# Add folders, and files whose names end in $1...\n"
     "_trainspool_files() {\n"
     "    local name ending\n"
     "    compopt -o filenames 2>/dev/null\n"
@@ -173,8 +174,7 @@ static const char bash_head[] =
     "        compgen -d -- \"$cur\"\n"
     "        for ending; do compgen -f -X \"!*.$ending\" -- \"$cur\"; done\n"
     "    )\n"
-    "}\n"
-    "\n";
+    "}\n\n";
 
 static const char bash_begin[] =
     "_trainspool() {\n"
@@ -192,7 +192,7 @@ static const char bash_begin[] =
     "    fi\n"
     "    case ${COMP_WORDS[1]}:$prev in\n";
 
-/* "check:--device | plan:--device": an option of one name may take other words
+/* "check:--device | plan:--device": an option of the same name may take other values
  * elsewhere. */
 static void add_bash_pattern(struct text *out, enum option_id id)
 {
@@ -289,12 +289,14 @@ static void make_bash(struct text *out)
         add_bash_operand(out, command);
     }
     text_adds(out, "    help:*) _trainspool_commands ;;\n"
-                   "    esac\n}\n\ncomplete -F _trainspool trainspool\n");
+                   "    esac\n"
+                   "}\n\n"
+                   "complete -F _trainspool trainspool\n");
 }
 
 /* ---- zsh ---- */
 
-/* Inside of [...] and before a colon some characters have a meaning. */
+/* Some characters are special inside [...] and before a colon. */
 static void add_zsh_text(struct text *out, const char *string, const char *special)
 {
     for (; *string; string++) {
@@ -380,7 +382,8 @@ static void make_zsh(struct text *out)
         add_zsh_text(out, command->help, ":\\");
         text_adds(out, "'\n");
     }
-    text_adds(out, "        'help:show the page of a command'\n    )\n"
+    text_adds(out, "        'help:show the help page of a command'\n"
+                   "    )\n"
                    "    if ((CURRENT == 2)); then\n"
                    "        _describe -t commands command commands\n"
                    "        return\n"
@@ -391,7 +394,8 @@ static void make_zsh(struct text *out)
     for (size_t i = 0; (command = commands_at(i)); i++)
         add_zsh_command(out, command);
     text_adds(out, "    help) _describe -t commands command commands ;;\n"
-                   "    esac\n}\n\n"
+                   "    esac\n"
+                   "}\n\n"
                    "if [[ $funcstack[1] == _trainspool ]]; then\n"
                    "    _trainspool \"$@\"\n"
                    "else\n"
@@ -425,7 +429,7 @@ static int cmd_completion(const struct options *options)
         text_clear(&out);
         return EXIT_FINE;
     }
-    error_set(&err, ERROR_USAGE, "there is a completion for bash and for zsh, not for %s",
+    error_set(&err, ERROR_USAGE, "SHELL must be bash or zsh, not %s",
               options->operands[0]);
     report_error(options->program, &err);
     return report_exit(err.code);

@@ -1,5 +1,7 @@
-/* runner/commands/cmd_devices.c - devices: what is in this machine and what it can do; or the
- * table. */
+/*
+ * runner/commands/cmd_devices.c - devices: shows this machine's devices and their
+ * capabilities, or the device table.
+ */
 #include "config.h"
 
 #include "runner/commands/commands.h"
@@ -17,7 +19,7 @@ const struct command command_devices = {
     .operands = "",
     .options = (const enum option_id[]) { OPTION_JSON, OPTION_KNOWN, OPTION_CALIBRATE,
                                           OPTION_END },
-    .help = "show what is in this machine and what it can do",
+    .help = "show the devices of this machine and their capabilities",
     .run = cmd_devices,
 };
 
@@ -184,7 +186,7 @@ static void calibration_line(struct report *report, const struct calibration *ca
     text_clear(&line);
 }
 
-/* Every device that a job could run on, one after another. */
+/* Measure every device that a job could use, one after another. */
 static void calibrate(struct report *report, const struct options *options,
                       struct error *err)
 {

@@ -1,4 +1,7 @@
-/* runner/commands/cmd_explain.c - explain: a rule of the catalogue, or the list of them. */
+/*
+ * runner/commands/cmd_explain.c - explain: shows a rule of the catalog, or lists all of
+ * them.
+ */
 #include "config.h"
 
 #include "runner/commands/commands.h"
@@ -17,7 +20,7 @@ const struct command command_explain = {
     .operands = "[RULE]",
     .most = 1,
     .options = (const enum option_id[]) { OPTION_JSON, OPTION_END },
-    .help = "explain a rule of the findings; without RULE, list them",
+    .help = "explain a rule; without RULE, list all rules",
     .run = cmd_explain,
 };
 
@@ -25,14 +28,14 @@ enum { WIDTH = 80 };
 
 static const char *const apply_sentences[] = {
     [APPLY_MANUAL] = "a message only",
-    [APPLY_UNSAFE] = "an edit, made with --unsafe or by the policy that asks for it",
+    [APPLY_UNSAFE] = "an edit, made with --unsafe or by the policy that requires it",
     [APPLY_SAFE] = "an edit, made by trainspool patch",
 };
 
 static const char *const target_sentences[] = {
     [RULE_BOTH] = NULL,
     [RULE_NATIVE] = "trained here",
-    [RULE_EXTERNAL] = "of another program: trainspool: {target: external}",
+    [RULE_EXTERNAL] = "trained by another program: trainspool: {target: external}",
 };
 
 static json_t *rule_object(const struct rule *rule)
@@ -59,7 +62,7 @@ static void explain(struct report *report, const struct rule *rule)
     text_addf(&out, "severity  %s\naction    %s\n", severity_names[rule->severity],
               apply_sentences[rule->apply]);
     if (rule->firm)
-        text_adds(&out, "ignore    as an error it cannot be ignored\n");
+        text_adds(&out, "ignore    an error of this rule cannot be ignored\n");
     if (target_sentences[rule->target])
         text_addf(&out, "jobs      %s\n", target_sentences[rule->target]);
     if (rule->explain) {

@@ -1,5 +1,7 @@
-/* runner/commands/cmd_generate.c - generate: trainspool-train in this process's place, as a model
- * wants a backend. */
+/*
+ * runner/commands/cmd_generate.c - generate: replaces this process with trainspool-train,
+ * which can open a backend.
+ */
 #include "config.h"
 
 #include "runner/commands/commands.h"
@@ -19,20 +21,20 @@ const struct command command_generate = {
     .least = 1,
     .most = 1,
     .options = (const enum option_id[]) { OPTIONS_OF_GENERATE, OPTION_END },
-    .help = "complete prompts by a model, a checkpoint or a job's result",
-    .more = "MODEL is a folder: a model, a checkpoint, or an adapter, whose base is "
-            "merged with it.  Of a JOB it is what the last run made, with the job's "
-            "template and settings, and without --prompt and --prompts the questions of "
-            "its dataset.  Prompts go into the chat template unless --raw.  A completion "
-            "depends on its prompt, the settings, --seed and its own number, not on what "
-            "else is asked.",
+    .help = "complete prompts with a model, a checkpoint or a job's result",
+    .more = "MODEL is a folder: a model, a checkpoint, or an adapter, which is merged "
+            "with its base model.  For a JOB, the model is the result of its last run, "
+            "with the job's template and settings; without --prompt and --prompts, the "
+            "prompts are the questions of its dataset.  The chat template is applied to "
+            "prompts unless --raw is given.  A completion depends on its prompt, the "
+            "settings, --seed and its number, not on the other prompts.",
     .run = cmd_generate,
 };
 
 static int cmd_generate(const struct options *options)
 {
     char *program = spawn_sibling("trainspool-train");
-    char **words = options_words(options, options->command, program, "--generate");
+    char **words = options_argv(options, options->command, program, "--generate");
     struct error err = { 0 };
 
     execv(program, words);

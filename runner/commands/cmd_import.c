@@ -1,4 +1,7 @@
-/* runner/commands/cmd_import.c - import: a file of Axolotl or torchtune as a job. */
+/*
+ * runner/commands/cmd_import.c - import: converts a file of Axolotl or torchtune to a
+ * job.
+ */
 #include "config.h"
 
 #include "runner/commands/commands.h"
@@ -20,11 +23,11 @@ const struct command command_import = {
     .least = 1,
     .most = 1,
     .options = (const enum option_id[]) { OPTION_JSON, OPTION_OUTPUT, OPTION_END },
-    .help = "print a file of Axolotl or torchtune as a job",
-    .more = "What cannot be carried over is a comment at the end of the job, with its "
-            "reason.  Comments behind values go along, others do not.  The file "
-            "itself is left alone.  The exit status is 1 if it trains in a way not "
-            "done here, 2 if it is no file of these tools.",
+    .help = "convert a file of Axolotl or torchtune to a job",
+    .more = "Keys that cannot be converted become comments at the end of the job, each "
+            "with its reason.  Comments after values are kept, other comments are not.  "
+            "The file itself does not change.  The exit status is 1 if the file trains "
+            "in a way that is not supported, 2 if it is not a file of these tools.",
     .run = cmd_import,
 };
 
@@ -70,9 +73,9 @@ static json_t *import_object(const struct options *options, const struct import 
     return object;
 }
 
-/* On standard error, where the job itself is on standard output: a person who writes that
- * into a file should not have to look for it. */
-static void tell_losses(const struct options *options, const struct import *import)
+/* Report losses on standard error when the job is on standard output: a user who
+ * redirects the job to a file should not have to search it. */
+static void report_losses(const struct options *options, const struct import *import)
 {
     size_t count = count_of(import, IMPORT_DIFFERS);
     struct report report;
@@ -81,7 +84,7 @@ static void tell_losses(const struct options *options, const struct import *impo
     report.out = stderr;
     if (count > 0 && !options->quiet && !options->json)
         report_line(&report,
-                    "%s: %s: %zu key%s could not be carried over and may change the "
+                    "%s: %s: %zu key%s could not be converted and may change the "
                     "result; the comments at the end of the job say why",
                     options->program, options->operands[0], count, count == 1 ? "" : "s");
 }
@@ -97,7 +100,7 @@ static bool write_job(const struct options *options, const struct import *import
     if (errno != EEXIST)
         return false;
     error_clear(err);
-    return error_set(err, ERROR_USAGE, "%s is there already, and is not overwritten",
+    return error_set(err, ERROR_USAGE, "%s exists and is not overwritten",
                      options->output);
 }
 
@@ -110,12 +113,12 @@ static void show(struct report *report, const struct options *options,
         report_write(report, &import->text);
     else if (!options->quiet)
         report_line(report,
-                    "%s: a job of %s, %zu keys carried over, %zu not needed; next: "
+                    "%s: a job of %s, %zu keys converted, %zu not needed; next: "
                     "trainspool check %s",
                     options->output, options->operands[0],
                     count_of(import, IMPORT_CARRIED), count_of(import, IMPORT_IDLE),
                     options->output);
-    tell_losses(options, import);
+    report_losses(options, import);
 }
 
 static int cmd_import(const struct options *options)

@@ -1,4 +1,4 @@
-/* runner/commands/cmd_logs.c - logs: train.log of a job, to its end or on and on. */
+/* runner/commands/cmd_logs.c - logs: prints train.log of a job, once or continuously. */
 #include "config.h"
 
 #include "runner/commands/commands.h"
@@ -28,12 +28,12 @@ const struct command command_logs = {
 
 enum { BLOCK = 64 << 10 };
 
-/* Where the last `lines` lines begin. */
+/* Find where the last `lines` lines begin. */
 static off_t find_tail(int fd, int64_t lines)
 {
     char block[4096];
     off_t at = lseek(fd, 0, SEEK_END);
-    bool first = true; /* the line end at the very end ends no line before it */
+    bool first = true; /* the newline at the end of the file does not start a line */
 
     while (at > 0) {
         off_t from = at > (off_t)sizeof(block) ? at - (off_t)sizeof(block) : 0;
@@ -51,7 +51,7 @@ static off_t find_tail(int fd, int64_t lines)
     return 0;
 }
 
-/* Whole lines as they are written; control characters made visible unless --raw. */
+/* Print whole lines; control characters are made visible unless --raw. */
 static void show_block(struct report *report, const char *data, size_t len, bool raw)
 {
     struct text out;
@@ -71,7 +71,7 @@ static void show_block(struct report *report, const char *data, size_t len, bool
     text_clear(&out);
 }
 
-/* A character that is cut by the end of a block stays for the next one. */
+/* A character cut by the end of a block stays for the next block. */
 static size_t whole_characters(const char *data, size_t len)
 {
     size_t back = 0;
@@ -120,7 +120,7 @@ static bool show(struct report *report, const struct options *options,
     if (fd < 0 && errno == ENOENT && !file_exists(job->path))
         return error_set(err, ERROR_USAGE, "there is no job %s", job->path);
     if (fd < 0 && errno == ENOENT)
-        return error_set(err, ERROR_DATA, "%s has no log: it was never run", job->path);
+        return error_set(err, ERROR_DATA, "%s has no log: it never ran", job->path);
     if (fd < 0)
         return error_errno(err, "cannot open %s", job->log);
     if (options->lines >= 0)

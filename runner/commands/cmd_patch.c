@@ -16,11 +16,9 @@ const struct command command_patch = {
     .options = (const enum option_id[]) { OPTION_DEVICE, OPTION_JSON, OPTION_DIFF,
                                           OPTION_UNSAFE, OPTION_SELECT, OPTION_IGNORE,
                                           OPTION_FAIL_ON, OPTION_EXIT_ZERO, OPTION_END },
-    .help = "make the safe edits in a job file, keeping a backup",
-    .more =
-        "Nothing but the values named is touched: comments, order and line ends stay. "
-        " The file as it was is kept in NAME.run/backups; trainspool undo puts it "
-        "back.",
+    .help = "make the safe edits in a job file and keep a backup",
+    .more = "Only the named values change: comments, order and line ends stay.  The "
+            "original file is kept in NAME.run/backups; trainspool undo restores it.",
     .run = cmd_patch,
 };
 
@@ -35,10 +33,10 @@ static void show_diff(struct report *report, const struct patch *patch, struct e
     report_diff(report, &was, &now, &how, err);
 }
 
-/* The diff shows edits alone; what else the exit status is about is said beside it, so
- * that the diff can go into a file. */
-static void tell_left(const struct report *report, const struct options *options,
-                      const struct patch *patch)
+/* The diff shows only edits. Print what else affects the exit status on standard error,
+ * so that the diff can be redirected to a file. */
+static void report_left(const struct report *report, const struct options *options,
+                        const struct patch *patch)
 {
     struct error left = { 0 };
     size_t count = 0;
@@ -49,7 +47,7 @@ static void tell_left(const struct report *report, const struct options *options
     if (count == 0)
         return;
     error_at(&left, ERROR_JOB, patch->job, (struct mark) { 0 },
-             "%zu finding%s left that no edit mends; trainspool check tells %s", count,
+             "%zu finding%s left that no edit fixes; trainspool check lists %s", count,
              count == 1 ? " is" : "s are", count == 1 ? "it" : "them");
     report_error(options->program, &left);
 }
@@ -65,7 +63,7 @@ static void show(struct report *report, const struct options *options,
     if (options->diff && inspection->patch.changed)
         show_diff(report, &inspection->patch, err);
     if (options->diff) {
-        tell_left(report, options, &inspection->patch);
+        report_left(report, options, &inspection->patch);
         return;
     }
     report_findings(report, &inspection->patch);

@@ -1,4 +1,7 @@
-/* runner/commands/cmd_plan.c - plan: what would run, after the safe edits; writes nothing. */
+/*
+ * runner/commands/cmd_plan.c - plan: shows what would run after the safe edits; writes
+ * nothing.
+ */
 #include "config.h"
 
 #include "runner/commands/commands.h"
@@ -27,7 +30,7 @@ const struct command command_plan = {
     .run = cmd_plan,
 };
 
-/* All that the page says. */
+/* Everything the page shows. */
 struct page {
     const struct inspection *inspection;
     const struct plan *plan;
@@ -50,7 +53,7 @@ static json_t *steps_object(const struct page *page)
     return page->forecast.has_steps ? plan_json_integers(names, values, 3) : json_null();
 }
 
-/* null where the model is not there to be counted. */
+/* null if there is no model to count. */
 static json_t *memory_object(const struct forecast *forecast)
 {
     static const char *const bounds[] = { "low", "expected", "high" };
@@ -108,14 +111,14 @@ static json_t *page_object(const struct page *page)
     return object;
 }
 
-/* Who trains it, where that is not this program. */
+/* Name the program that trains the job, if it is not this one. */
 static void add_program(struct text *out, const struct plan *plan)
 {
     if (!plan->external)
         return;
     text_adds(out, "  trained by  ");
     report_visible(out, plan->program);
-    text_adds(out, "; not trained here\n");
+    text_adds(out, "; not by trainspool\n");
 }
 
 static void add_precision(struct text *out, const struct plan *plan)
@@ -144,10 +147,10 @@ static void add_precision(struct text *out, const struct plan *plan)
     else
         text_addf(out, "\n  clipping    off; %s\n",
                   plan->external ? "the Trainer logs no norm then"
-                                 : "the norm is logged all the same");
+                                 : "the norm is still logged");
 }
 
-/* Of a distillation: who teaches, and how much of the loss that is. */
+/* Of a distillation: the teacher and its share of the loss. */
 static void add_teacher(struct text *out, const struct plan *plan)
 {
     const struct distillation_settings *kd = &plan->kd;
@@ -163,7 +166,7 @@ static void add_teacher(struct text *out, const struct plan *plan)
     }
     if (kd->teacher && kd->logits)
         text_addf(out, ", %s",
-                  file_exists(kd->logits) ? "by the file of its logits"
+                  file_exists(kd->logits) ? "from the file of its logits"
                                           : "which writes its logits first");
     text_addf(out, "\n              %g of the loss, temperature %g, beta %g", kd->ratio,
               kd->temperature, kd->beta);
@@ -175,10 +178,10 @@ static void add_teacher(struct text *out, const struct plan *plan)
 static void add_reference(struct text *out, const struct plan *plan)
 {
     static const char *const words[REF_MODELS] = {
-        [REF_MODEL_NONE] = "held against nothing",
-        [REF_MODEL_BASE] = "held against the model without its adapter",
-        [REF_MODEL_COPY] = "held against the model as it begins",
-        [REF_MODEL_FOLDER] = "held against ",
+        [REF_MODEL_NONE] = "no reference model",
+        [REF_MODEL_BASE] = "compared with the model without its adapter",
+        [REF_MODEL_COPY] = "compared with the initial model",
+        [REF_MODEL_FOLDER] = "compared with ",
     };
     const enum ref_model reference = ref_model_of(plan);
     char bytes[16];
@@ -196,7 +199,7 @@ static void add_reference(struct text *out, const struct plan *plan)
     }
 }
 
-/* Of pairs: their loss, and what it is held against. */
+/* Of preferences: their loss and the reference model. */
 static void add_preference(struct text *out, const struct plan *plan)
 {
     const struct preference *preference = &plan->preference;
@@ -215,7 +218,7 @@ static void add_preference(struct text *out, const struct plan *plan)
     text_addc(out, '\n');
 }
 
-/* In place of what a training would be. */
+/* Shown for a merge in place of training. */
 static void add_merge(struct text *out, const struct plan *plan)
 {
     text_adds(out, "  merge       ");
@@ -249,7 +252,7 @@ static void add_batch(struct text *out, const struct page *page)
               micro == 1 ? "" : "s", windows);
     if (ranks > 1)
         text_addf(out, " x %" PRId64 " ranks", ranks);
-    text_addf(out, " = %" PRId64 " a step\n", micro * windows * ranks);
+    text_addf(out, " = %" PRId64 " per step\n", micro * windows * ranks);
 }
 
 static void add_steps(struct text *out, const struct forecast *forecast)
@@ -258,12 +261,12 @@ static void add_steps(struct text *out, const struct forecast *forecast)
 
     text_adds(out, "  steps       ");
     if (!forecast->has_steps) {
-        text_adds(out, "not known: ");
+        text_adds(out, "unknown: ");
         report_visible(out, forecast->why_no_steps.text);
         text_addc(out, '\n');
         return;
     }
-    text_addf(out, "%" PRId64 " an epoch, %" PRId64 " in all\n", steps->per_epoch,
+    text_addf(out, "%" PRId64 " per epoch, %" PRId64 " in total\n", steps->per_epoch,
               steps->total);
     text_addf(out, "  data        %" PRId64 " samples with ", steps->samples);
     add_grouped(out, steps->tokens);
@@ -284,7 +287,7 @@ static void add_range(struct text *out, uint64_t low, const char *between, uint6
         text_adds(out, to);
 }
 
-/* "15.8 MiB of 21.7 GiB": with the bounds where they differ by more than a tenth. */
+/* Append "15.8 MiB of 21.7 GiB", with the bounds if they differ by more than a tenth. */
 static void add_total(struct text *out, const struct forecast *forecast)
 {
     const struct memory_use *use = &forecast->memory;
@@ -322,7 +325,7 @@ static void add_memory(struct text *out, const struct forecast *forecast)
 
     text_adds(out, "  memory      ");
     if (!forecast->has_memory) {
-        text_adds(out, "not known: ");
+        text_adds(out, "unknown: ");
         report_visible(out, forecast->why_no_memory.text);
         text_addc(out, '\n');
         return;
@@ -361,7 +364,7 @@ static void add_time(struct text *out, const struct forecast *forecast)
 {
     text_adds(out, "  time        ");
     if (!forecast->has_time) {
-        text_adds(out, "not known");
+        text_adds(out, "unknown");
         if (forecast->why_no_time.code) {
             text_adds(out, ": ");
             report_visible(out, forecast->why_no_time.text);
@@ -398,18 +401,19 @@ static void add_model(struct text *out, const struct page *page)
     if (plan->method == METHOD_LORA)
         text_addf(out, ", rank %" PRId64, plan->lora_rank);
     text_addf(out, ")%s\n",
-              plan->gradient_checkpointing ? ", each layer computed twice" : "");
+              plan->gradient_checkpointing ? ", activations recomputed in each layer"
+                                           : "");
 }
 
-/* What config.json of the model asks for, and a run does. */
+/* The dropout that the model's config.json specifies and the run applies. */
 static void add_dropout(struct text *out, const struct forecast *forecast)
 {
     const struct {
         double share;
         const char *of;
     } dropouts[] = { { forecast->embed_dropout, "the embeddings" },
-                     { forecast->added_dropout, "what layers add" },
-                     { forecast->attention_dropout, "attention's weights" } };
+                     { forecast->added_dropout, "the output of each sublayer" },
+                     { forecast->attention_dropout, "attention weights" } };
     const char *before = "  dropout     ";
 
     for (size_t i = 0; i < TS_COUNT(dropouts); i++)
@@ -418,7 +422,7 @@ static void add_dropout(struct text *out, const struct forecast *forecast)
             before = ", ";
         }
     if (before[0] == ',')
-        text_adds(out, "; disable_dropout trains without\n");
+        text_adds(out, "; disable_dropout turns it off\n");
 }
 
 static void show_page(struct report *report, const struct page *page)
@@ -472,7 +476,8 @@ static int show(struct report *report, const struct options *options,
         report_json(report, page_object(&page), &err);
     else
         show_page(report, &page);
-    /* as check would end on the patched text: what the edits settle does not count */
+    /* the status that check would return for the patched text: findings that the edits
+     * fix do not count */
     status = report_status(&inspection->patch, options, false);
     return err.code ? report_exit(err.code) : status;
 }

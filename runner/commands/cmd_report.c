@@ -1,4 +1,6 @@
-/* runner/commands/cmd_report.c - report: the page of a run that is there, made again. */
+/*
+ * runner/commands/cmd_report.c - report: writes the report page of an existing run again.
+ */
 #include "config.h"
 
 #include "runner/commands/commands.h"
@@ -15,10 +17,10 @@ const struct command command_report = {
     .least = 1,
     .most = 1,
     .options = (const enum option_id[]) { OPTION_OUTPUT, OPTION_END },
-    .help = "write the page of a run: curves, changes, plan, environment",
-    .more = "It is NAME.run/report.html, which a run writes at each evaluation and "
-            "checkpoint and at its end anyway: one file that loads nothing and needs "
-            "no script.  With --output it is written there, over what is there.",
+    .help = "write the report page of a run: curves, changes, plan, environment",
+    .more = "The page is NAME.run/report.html, which a run also writes at each "
+            "evaluation and checkpoint and at its end: one file that loads nothing and "
+            "needs no script.  --output writes it to that file, replacing it.",
     .run = cmd_report,
 };
 
@@ -33,9 +35,10 @@ static int cmd_report(const struct options *options)
     if (!page_write(&job, options->output, &err))
         report_error(options->program, &err);
     else if (!options->quiet && options->output)
-        report_line(&report, "%s: its report is %s", job.path, options->output);
+        report_line(&report, "%s: wrote the report %s", job.path, options->output);
     else if (!options->quiet)
-        report_line(&report, "%s: its report is %s/report.html", job.path, job.run_dir);
+        report_line(&report, "%s: wrote the report %s/report.html", job.path,
+                    job.run_dir);
     job_clear(&job);
     return report_exit(err.code);
 }

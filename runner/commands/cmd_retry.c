@@ -17,18 +17,18 @@ const struct command command_retry = {
     .least = 1,
     .most = -1,
     .help = "queue an ended job again",
-    .more = "What was done is done anew; what was not goes on from its last checkpoint, "
-            "if its text is the same.",
+    .more = "A finished job starts from scratch; any other continues from its last "
+            "checkpoint if its text is the same.",
     .run = cmd_retry,
 };
 
-static void tell_queued(const struct job *job, struct text *sentence)
+static void describe_queued(const struct job *job, struct text *sentence)
 {
     char *dir = path_dir(job->path);
 
     text_adds(sentence, "queued again");
     if (!spool_is_watched(dir))
-        text_addf(sentence, "; no watch is at work on %s yet: trainspool watch %s", dir,
+        text_addf(sentence, "; no watch is running on %s yet: trainspool watch %s", dir,
                   dir);
     free(dir);
 }
@@ -36,14 +36,14 @@ static void tell_queued(const struct job *job, struct text *sentence)
 static bool retry(const struct job *job, struct job_record *record, struct text *sentence,
                   struct error *err)
 {
-    /* what was done is done anew, what was not goes on */
+    /* a finished job starts from scratch, any other resumes */
     record->resume = record->state != JOB_DONE;
     if (job_next(record->state, EVENT_RETRIED) == JOB_NOWHERE) {
-        text_addf(sentence, "is %s already", job_state_names[record->state]);
+        text_addf(sentence, "is already %s", job_state_names[record->state]);
         return true;
     }
     job_forget(job);
-    tell_queued(job, sentence);
+    describe_queued(job, sentence);
     return job_event(job, record, EVENT_RETRIED, NULL, err);
 }
 
@@ -51,7 +51,7 @@ static bool retry_running(const struct job *job, struct text *sentence, struct e
 {
     (void)job;
     (void)err;
-    text_adds(sentence, "is running already");
+    text_adds(sentence, "is already running");
     return true;
 }
 

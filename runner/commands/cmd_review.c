@@ -1,5 +1,6 @@
 /*
- * runner/commands/cmd_review.c - review: what was changed in a job since it was dropped, and why.
+ * runner/commands/cmd_review.c - review: shows what changed in a job since it was
+ * dropped, and why.
  */
 #include "config.h"
 
@@ -18,7 +19,7 @@ const struct command command_review = {
     .least = 1,
     .most = 1,
     .options = (const enum option_id[]) { OPTION_JSON, OPTION_END },
-    .help = "show what was changed in a job since it was dropped, and why",
+    .help = "show what changed in a job since it was dropped, and why",
     .run = cmd_review,
 };
 
@@ -68,13 +69,13 @@ static void show(struct report *report, struct review *review,
         report_json(report, review_object(review), err);
     else if (review->lost)
         report_line(report,
-                    "%s: its backups are gone, so how it was dropped is not known; "
-                    "changes.jsonl tells what was patched",
+                    "%s: its backups are missing, so its original text is unknown; "
+                    "changes.jsonl lists what was patched",
                     review->job);
     else if (review->was.len == review->now.len &&
              memcmp(review->was.data, review->now.data, review->was.len) == 0)
-        report_line(report, "%s: as it was dropped%s", review->job,
-                    review->history.count > 0 ? "; what was patched is undone" : "");
+        report_line(report, "%s: unchanged since it was dropped%s", review->job,
+                    review->history.count > 0 ? "; its patches are undone" : "");
     else
         report_diff(report, &review->was, &review->now, &how, err);
 }
@@ -88,7 +89,7 @@ static int cmd_review(const struct options *options)
 
     report_init(&report, options);
     if (review_read(job, job, &review, &err)) {
-        review.colour = report.colour;
+        review.color = report.color;
         show(&report, &review, options, &err);
     }
     if (err.code)

@@ -1,7 +1,7 @@
 /*
- * runner/commands/cmd_run.c - run: patch, freeze, then train in a child on this terminal.  The
- * child is a process of its own so that its fall can be told; signals are passed on to
- * it.
+ * runner/commands/cmd_run.c - run: patches and freezes a job, then trains it in a child
+ * on this terminal. The child is a separate process so that its crash can be reported;
+ * signals are passed on to it.
  */
 #include "config.h"
 
@@ -29,13 +29,13 @@ const struct command command_run = {
     .most = 1,
     .options = (const enum option_id[]) { OPTION_NO_PATCH, OPTION_RESUME, OPTION_SET,
                                           OPTION_NO_ONEDNN, OPTION_END },
-    .help = "patch a job, then train it here and now",
-    .more = "SIGTERM and Ctrl-C finish the step, save a checkpoint and leave; "
-            "--resume goes on from there.",
+    .help = "patch a job, then train it in the foreground",
+    .more = "SIGTERM and Ctrl-C finish the step, save a checkpoint and exit; --resume "
+            "continues from there.",
     .run = cmd_run,
 };
 
-/* Signals that end a run, and the one that tells of the child's end. */
+/* Block the signals that end a run, and the one that reports the child's end. */
 static void block_signals(sigset_t *set)
 {
     sigemptyset(set);
@@ -46,7 +46,7 @@ static void block_signals(sigset_t *set)
     sigprocmask(SIG_BLOCK, set, NULL);
 }
 
-/* Ctrl-C reaches the child too, from the terminal (the kernel); a kill(1) reaches only
+/* Ctrl-C also reaches the child, from the terminal (the kernel); kill(1) reaches only
  * us. */
 static int wait_for(struct child *child, const sigset_t *set)
 {
@@ -62,30 +62,31 @@ static int wait_for(struct child *child, const sigset_t *set)
     return status;
 }
 
-/* What a child that fell left undone.  One that ended in order wrote its state itself. */
-static int settle(const struct job *job, const struct options *options, int status)
+/* Record the state that a crashed child could not write. A child that exited wrote its
+ * state. */
+static int record_end(const struct job *job, const struct options *options, int status)
 {
     struct job_record record;
     struct error err = { 0 };
 
-    if (!worker_settle(job, status, false, &record, &err)) {
+    if (!worker_record_end(job, status, false, &record, &err)) {
         report_error(options->program, &err);
         return EXIT_SYSTEM;
     }
     if (WIFEXITED(status))
         return WEXITSTATUS(status);
-    /* the one that fell could not; it may never have begun */
+    /* the child could not write it; it may have died before it began */
     page_write(job, NULL, NULL);
     if (WTERMSIG(status) == SIGINT || WTERMSIG(status) == SIGTERM) {
         error_set(&err, ERROR_STOPPED,
-                  "%s: ended at once; trainspool run --resume goes on from the last "
+                  "%s: ended at once; trainspool run --resume continues from the last "
                   "checkpoint",
                   job->path);
         report_error(options->program, &err);
         return 128 + WTERMSIG(status);
     }
     error_set(&err, ERROR_DIVERGED,
-              "%s: %s; trainspool run --resume goes on from the last checkpoint",
+              "%s: %s; trainspool run --resume continues from the last checkpoint",
               job->path, record.reason);
     report_error(options->program, &err);
     return report_training_exit(err.code);
@@ -115,10 +116,10 @@ static int train(const struct job *job, const struct options *options, int lock)
         return EXIT_SYSTEM;
     }
     status = wait_for(&child, &set);
-    return settle(job, options, status);
+    return record_end(job, options, status);
 }
 
-static bool take(const struct job *job, int *lock, struct error *err)
+static bool lock_job(const struct job *job, int *lock, struct error *err)
 {
     bool busy = false;
 
@@ -127,12 +128,12 @@ static bool take(const struct job *job, int *lock, struct error *err)
     *lock = job_lock(job, &busy, err);
     if (busy)
         error_set(err, ERROR_SYSTEM,
-                  "job %s is running already; trainspool status shows it", job->path);
+                  "job %s is already running; trainspool status shows it", job->path);
     return *lock >= 0;
 }
 
-/* A run begins anew, whatever there was; only --resume goes on from a checkpoint.
- * Nothing is written before the command line is known to be sound. */
+/* A run starts from scratch, whatever exists; only --resume continues from a checkpoint.
+ * Write nothing before the command line is known to be valid. */
 static bool claim(const struct job *job, const struct options *options, int *lock,
                   struct inspection *inspection, struct job_record *record,
                   struct error *err)
@@ -152,7 +153,7 @@ static bool claim(const struct job *job, const struct options *options, int *loc
         return error_set(err, ERROR_DATA, "%s is a directory; name a file in it",
                          job->path);
     return machine_open(NULL, &machine, err) && admit_settings_fit(job, &how, err) &&
-           take(job, lock, err) && admit_job(job, &how, record, inspection, err);
+           lock_job(job, lock, err) && admit_job(job, &how, record, inspection, err);
 }
 
 static int run(const struct job *job, const struct options *options)

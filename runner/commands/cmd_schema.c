@@ -1,4 +1,4 @@
-/* runner/commands/cmd_schema.c - schema: the JSON Schema of a job, for editors. */
+/* runner/commands/cmd_schema.c - schema: prints the JSON Schema of a job, for editors. */
 #include "config.h"
 
 #include "runner/commands/commands.h"
@@ -12,8 +12,8 @@ const struct command command_schema = {
     .name = "schema",
     .operands = "",
     .help = "print the JSON Schema of a job, for editors",
-    .more = "An editor that knows YAML completes keys, shows their help and marks "
-            "mistakes with it.",
+    .more = "With it, an editor that supports YAML completes keys, shows their help and "
+            "marks mistakes.",
     .run = cmd_schema,
 };
 

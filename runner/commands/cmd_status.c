@@ -1,4 +1,4 @@
-/* runner/commands/cmd_status.c - status: one line a job, like squeue. */
+/* runner/commands/cmd_status.c - status: prints one line per job, like squeue. */
 #include "config.h"
 
 #include "runner/commands/commands.h"
@@ -29,7 +29,7 @@ const struct command command_status = {
     .least = 1,
     .most = -1,
     .options = (const enum option_id[]) { OPTION_JSON, OPTION_FOLLOW, OPTION_END },
-    .help = "show one line a job: state, step, loss, time left, reason",
+    .help = "show one line per job: state, step, loss, time left, reason",
     .run = cmd_status,
 };
 
@@ -39,7 +39,7 @@ struct line {
     struct job job;
     struct job_record record;
     bool running; /* the lock is held */
-    size_t turn;  /* its place among the jobs of its folder that wait, from 1; 0: none */
+    size_t turn;  /* its position among the waiting jobs of its folder, from 1; 0: none */
 };
 
 struct table {
@@ -86,7 +86,7 @@ static int is_job_name(const struct dirent *item)
                : 0;
 }
 
-/* x.run whose job somebody removed: told while it runs or waits. */
+/* Add x.run whose job was removed: it is shown while it runs or waits. */
 static void add_orphan(struct table *table, const char *run)
 {
     static const char *const endings[] = { "", ".yml", ".yaml" };
@@ -126,7 +126,7 @@ static int by_turn(const void *a, const void *b)
     return queue_goes_before(&two, &one) - queue_goes_before(&one, &two);
 }
 
-/* As the queue of a watcher takes them. */
+/* Number the jobs in the order in which a watch takes them. */
 static void number_turns(struct line *lines, size_t count)
 {
     struct line **waiting = memory_resize(NULL, count + 1, sizeof(struct line *));
@@ -189,7 +189,8 @@ static bool read_table(const struct options *options, struct table *table,
     return true;
 }
 
-/* `running` with a free lock is a crash nobody has settled yet. */
+/* Return the name to show: `running` with a free lock is a crash that is not recorded
+ * yet. */
 static const char *state_name(const struct line *line)
 {
     if (line->record.state == JOB_RUNNING && !line->running)
@@ -225,12 +226,12 @@ static json_t *line_object(const struct line *line)
     return object;
 }
 
-static const char *const state_colours[JOB_STATES] = {
+static const char *const state_colors[JOB_STATES] = {
     [JOB_RUNNING] = "\033[36m", [JOB_DONE] = "\033[32m",     [JOB_FAILED] = "\033[31m",
     [JOB_STOPPED] = "\033[33m", [JOB_REJECTED] = "\033[31m",
 };
 
-/* A cell of `width` columns; what is no ASCII counts a column a character. */
+/* Append a cell of `width` columns; a non-ASCII character counts as one column. */
 static void add_cell(struct text *out, const char *value, size_t width)
 {
     size_t from = out->len, columns = 0;
@@ -246,24 +247,24 @@ static void add_reason(struct text *out, const struct line *line)
     report_visible(out, line->record.reason);
     if (line->record.state != JOB_READY || line->record.reason[0])
         return;
-    text_adds(out, "waits for its turn");
+    text_adds(out, "waiting");
     if (line->turn > 1)
-        text_addf(out, ", %zu before it", line->turn - 1);
+        text_addf(out, ", %zu ahead of it", line->turn - 1);
     else if (line->turn == 1)
         text_adds(out, ", next");
 }
 
-static void add_line(struct text *out, const struct line *line, size_t names, bool colour)
+static void add_line(struct text *out, const struct line *line, size_t names, bool color)
 {
     const struct job_record *record = &line->record;
-    const char *tint = colour ? state_colours[record->state] : NULL;
+    const char *color_code = color ? state_colors[record->state] : NULL;
     struct text cell;
 
     text_init(&cell, 0);
     add_cell(out, line->job.name, names);
-    text_adds(out, tint ? tint : "");
+    text_adds(out, color_code ? color_code : "");
     add_cell(out, state_name(line), 8);
-    text_adds(out, tint ? "\033[0m" : "");
+    text_adds(out, color_code ? "\033[0m" : "");
     if (record->total > 0)
         text_addf(&cell, "%" PRId64 "/%" PRId64, record->step, record->total);
     add_cell(out, cell.len ? cell.data : "-", 11);
@@ -285,7 +286,7 @@ static void add_line(struct text *out, const struct line *line, size_t names, bo
     text_clear(&cell);
 }
 
-static void add_table(struct text *out, const struct table *table, bool colour)
+static void add_table(struct text *out, const struct table *table, bool color)
 {
     size_t names = SHORTEST_NAME;
 
@@ -297,7 +298,7 @@ static void add_table(struct text *out, const struct table *table, bool colour)
     text_addf(out, "%-*s  %-8s  %-11s  %-7s  %-7s  %-20s  %s\n", (int)names, "NAME",
               "STATE", "STEP", "LOSS", "LEFT", "DEVICE", "REASON");
     for (size_t i = 0; i < table->count; i++)
-        add_line(out, &table->lines[i], names, colour);
+        add_line(out, &table->lines[i], names, color);
 }
 
 static bool show(struct report *report, const struct options *options, struct error *err)
@@ -310,12 +311,12 @@ static bool show(struct report *report, const struct options *options, struct er
     for (size_t i = 0; ok && options->json && i < table.count; i++)
         ok = report_json(report, line_object(&table.lines[i]), err);
     if (ok && !options->json) {
-        /* home, show, wipe what is left: without a flicker */
+        /* move home, print, clear the rest: this does not flicker */
         text_adds(&out, options->follow && report->terminal ? "\033[H" : "");
-        add_table(&out, &table, report->colour);
+        add_table(&out, &table, report->color);
         if (!options->quiet && file_is_dir(options->operands[0]) &&
             !spool_is_watched(options->operands[0]))
-            text_adds(&out, "no watch is at work on this folder\n");
+            text_adds(&out, "no watch is running on this folder\n");
         text_adds(&out, options->follow && report->terminal ? "\033[J" : "");
         report_write(report, &out);
     }

@@ -1,4 +1,7 @@
-/* runner/commands/cmd_submit.c - submit: copies a job into a spool by rename, complete at once. */
+/*
+ * runner/commands/cmd_submit.c - submit: copies a job into a spool by rename, so that it
+ * is complete at once.
+ */
 #include "config.h"
 
 #include "runner/commands/commands.h"
@@ -20,7 +23,7 @@ const struct command command_submit = {
     .most = -1,
     .options = (const enum option_id[]) { OPTION_FORCE, OPTION_END },
     .help = "copy jobs into a watched folder, each complete at once",
-    .more = "A relative path in a job is relative to where the copy lies.",
+    .more = "Relative paths in a job are relative to the watched folder.",
     .run = cmd_submit,
 };
 
@@ -34,10 +37,10 @@ static bool submit(const struct options *options, const char *dir, const char *j
     text_init(&text, DOCUMENT_MAX_BYTES);
     if (!drop_name_fits(path_base(job)))
         ok = error_set(err, ERROR_USAGE,
-                       "%s: a watch takes names that end in .yaml or .yml", job);
+                       "%s: the name of a job must end in .yaml or .yml", job);
     else if (!options->force && file_exists(target))
-        ok = error_set(err, ERROR_USAGE, "%s is there already; --force replaces it",
-                       target);
+        ok =
+            error_set(err, ERROR_USAGE, "%s already exists; --force replaces it", target);
     else
         ok = file_read(job, DOCUMENT_MAX_BYTES, &text, NULL, err) &&
              file_replace(target, text.data, text.len, 0644, err);
@@ -57,7 +60,7 @@ static int cmd_submit(const struct options *options)
 
     report_init(&report, options);
     if (!file_is_dir(dir)) {
-        error_set(&err, ERROR_USAGE, "%s is no folder", dir);
+        error_set(&err, ERROR_USAGE, "%s is not a folder", dir);
         report_error(options->program, &err);
         return report_exit(err.code);
     }
@@ -71,7 +74,7 @@ static int cmd_submit(const struct options *options)
         worst = status > worst ? status : worst;
     }
     if (!options->quiet && !spool_is_watched(dir))
-        report_line(&report, "no watch is at work on %s yet: trainspool watch %s", dir,
+        report_line(&report, "no watch is running on %s yet: trainspool watch %s", dir,
                     dir);
     return worst;
 }

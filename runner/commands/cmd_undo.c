@@ -19,19 +19,19 @@ const struct command command_undo = {
     .least = 1,
     .most = 1,
     .options = (const enum option_id[]) { OPTION_TO, OPTION_FORCE, OPTION_END },
-    .help = "put back what the last patch replaced; a second undo redoes",
+    .help = "restore what the last patch replaced; a second undo redoes it",
     .run = cmd_undo,
 };
 
-/* What --force would undo as well, for a person to decide; nothing where that is not
- * known. */
+/* Show what --force would undo in addition, so that the user can decide; show nothing if
+ * that is unknown. */
 static void show_changes(struct report *report, const char *job, const char *to)
 {
     const struct diff_options how = { .from = "as trainspool left it",
-                                      .to = "as it is",
+                                      .to = "now",
                                       .context = 3 };
     const struct diff_options back = { .from = "as trainspool left it",
-                                       .to = "as --force would put it back",
+                                       .to = "as --force would restore it",
                                        .context = 3 };
     struct text was, now, before;
 
@@ -63,9 +63,7 @@ static int cmd_undo(const struct options *options)
         return report_exit(err.code);
     }
     if (!options->quiet)
-        report_line(&report,
-                    "%s: put back as in %s; trainspool undo again brings back what was "
-                    "there",
+        report_line(&report, "%s: restored from %s; run trainspool undo again to redo",
                     options->operands[0], restored ? restored : "the last backup");
     free(restored);
     return EXIT_FINE;

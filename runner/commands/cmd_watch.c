@@ -1,6 +1,6 @@
 /*
- * runner/commands/cmd_watch.c - watch: the daemon's loop.  It waits for the folder, for signals
- * and for its child; what is to be done is in spool and worker.
+ * runner/commands/cmd_watch.c - watch: the daemon's main loop. It waits for the folder,
+ * for signals and for its child; spool and worker do the work.
  */
 #include "config.h"
 
@@ -31,12 +31,12 @@ const struct command command_watch = {
     .options = (const enum option_id[]) { OPTION_ONCE, OPTION_END },
     .help = "patch and train every job dropped into a folder",
     .more = "A job is taken when it is complete: at once if it was renamed into the "
-            "folder, else when it has stood still.  SIGTERM lets the running job save a "
-            "checkpoint and ends the watch; the next watch goes on with it.",
+            "folder, otherwise when it has stopped changing.  On SIGTERM the running "
+            "job saves a checkpoint and the watch ends; the next watch resumes the job.",
     .run = cmd_watch,
 };
 
-/* Seconds between looks at the lock of a job that is not our child. */
+/* Seconds between checks of the lock of a job that is not our child. */
 static const double adopted_every = 0.2;
 
 struct daemon {
@@ -71,21 +71,22 @@ static void read_signals(struct daemon *daemon)
     while (read(daemon->signals, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
         if (info.ssi_signo == SIGCHLD)
             continue;
-        if (daemon->stopping) { /* the second one: leave the job to itself */
+        /* on the second signal, leave the job running without us */
+        if (daemon->stopping) {
             worker_close(&daemon->worker);
             continue;
         }
         daemon->stopping = info.ssi_signo == SIGINT ? SIGINT : SIGTERM;
         if (daemon->worker.busy)
             log_line(daemon->log, LOG_INFO,
-                     "watch: ending; job %s saves a checkpoint first",
+                     "watch: ending after job %s saves a checkpoint",
                      daemon->worker.job.name);
-        worker_ask(&daemon->worker);
+        worker_request_stop(&daemon->worker);
     }
 }
 
-static void tell_end(struct daemon *daemon, const char *name,
-                     const struct job_record *record)
+static void log_end(struct daemon *daemon, const char *name,
+                    const struct job_record *record)
 {
     bool bad = record->state == JOB_FAILED || record->crashes > 0;
 
@@ -110,8 +111,8 @@ static void reap(struct daemon *daemon)
         abort();
     if (worker_poll(&daemon->worker, &record)) {
         if (record.state != JOB_NOWHERE)
-            tell_end(daemon, name, &record);
-        spool_ended(daemon->spool, path, &record);
+            log_end(daemon, name, &record);
+        spool_job_ended(daemon->spool, path, &record);
     }
     free(name);
     free(path);
@@ -131,7 +132,7 @@ static void start_next(struct daemon *daemon)
         if (start == WORKER_HELD)
             worker_adopt(&daemon->worker, name);
         else if (start == WORKER_SKIPPED)
-            spool_again(daemon->spool, name);
+            spool_retry_later(daemon->spool, name);
         free(name);
     }
 }
@@ -174,7 +175,7 @@ static int loop(struct daemon *daemon)
     for (;;) {
         reap(daemon);
         if (!daemon->stopping)
-            spool_look(daemon->spool, !daemon->worker.busy);
+            spool_handle_due(daemon->spool, !daemon->worker.busy);
         start_next(daemon);
         spool_flush(daemon->spool);
         if (is_over(daemon))
@@ -222,8 +223,8 @@ static int cmd_watch(const struct options *options)
     } else {
         if (busy)
             error_set(&err, ERROR_SYSTEM,
-                      "%s is watched already; that watch takes the jobs dropped there, "
-                      "and `trainspool status %s` tells how they fare",
+                      "%s is already watched; that watch takes the jobs dropped there, "
+                      "and `trainspool status %s` shows them",
                       options->operands[0], options->operands[0]);
         report_error(options->program, &err);
         status = busy ? EXIT_SECOND : report_exit(err.code);

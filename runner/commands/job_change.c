@@ -15,9 +15,9 @@
 #include "runner/spool/spool.h"
 #include "runner/spool/watch.h"
 
-enum { LEAVING_MOMENTS = 200 }; /* ten seconds */
+enum { LEAVING_TRIES = 200 }; /* ten seconds */
 
-/* It has said how it ended, and holds the lock until it has left. */
+/* The process has written how the job ended, and holds the lock until it exits. */
 static bool is_leaving(const struct job *job)
 {
     struct job_record record;
@@ -29,18 +29,18 @@ static bool is_leaving(const struct job *job)
 
 static int lock_job(const struct job *job, bool *busy, struct error *err)
 {
-    static const struct timespec moment = { .tv_nsec = 50000000 };
+    static const struct timespec pause = { .tv_nsec = 50000000 };
     int lock = job_lock(job, busy, err);
 
-    for (int i = 0; *busy && i < LEAVING_MOMENTS && is_leaving(job); i++) {
-        nanosleep(&moment, NULL);
+    for (int i = 0; *busy && i < LEAVING_TRIES && is_leaving(job); i++) {
+        nanosleep(&pause, NULL);
         *busy = false;
         lock = job_lock(job, busy, err);
     }
     return lock;
 }
 
-/* Under the lock, or what there is to do while somebody else holds it. */
+/* Change the job under its lock, or ask the process that holds the lock. */
 static bool change_job(const struct job_change *change, const struct job *job,
                        struct text *sentence, struct error *err)
 {
@@ -48,7 +48,8 @@ static bool change_job(const struct job_change *change, const struct job *job,
     bool busy = false, ok;
     int lock;
 
-    if (!file_exists(job->path) && !file_exists(job->state)) /* it may run all the same */
+    /* the job may still run without its file */
+    if (!file_exists(job->path) && !file_exists(job->state))
         return error_set(err, ERROR_USAGE, "there is no job %s", job->path);
     if (!job_make_dir(job, err))
         return false;
@@ -58,7 +59,7 @@ static bool change_job(const struct job_change *change, const struct job *job,
     if (lock < 0)
         return false;
     ok = job_read(job, &record, err);
-    if (ok && record.state == JOB_RUNNING) { /* a crash that nobody has settled */
+    if (ok && record.state == JOB_RUNNING) { /* a crash that is not recorded yet */
         record.resume = true;
         ok = job_event(job, &record, EVENT_GAVE_UP, "trainspool-train vanished", err);
     }

@@ -1,4 +1,4 @@
-/* runner/generation/generation.c - questions to completions to lines. */
+/* runner/generation/generation.c - generates completions of prompts and prints them. */
 #include "config.h"
 
 #include "runner/generation/generation.h"
@@ -15,7 +15,7 @@
 
 enum { LINE_MAX_BYTES = 1 << 20, SEQUENCES_MAX = 1 << 30 };
 
-/* ---- What is asked ---- */
+/* ---- Prompts ---- */
 
 static bool read_lines(struct generator *g, struct error *err)
 {
@@ -29,7 +29,7 @@ static bool read_lines(struct generator *g, struct error *err)
         if (len > LINE_MAX_BYTES || !text_is_utf8(line, (size_t)len, NULL)) {
             error_set(err, ERROR_DATA, "standard input: line %zu is %s",
                       g->questions.count + 1,
-                      len > LINE_MAX_BYTES ? "too long" : "no UTF-8");
+                      len > LINE_MAX_BYTES ? "too long" : "not UTF-8");
             break;
         }
         eval_prompts_add(&g->questions, line, (size_t)len);
@@ -38,7 +38,7 @@ static bool read_lines(struct generator *g, struct error *err)
     return err->code == ERROR_NONE;
 }
 
-/* A file on the command line lies here, one in a job beside the job. */
+/* A file on the command line is relative to here, one in a job to the job's folder. */
 static bool read_file(struct generator *g, const char *name, struct error *err)
 {
     struct plan plan = g->target.plan;
@@ -56,8 +56,8 @@ static bool read_dataset(struct generator *g, struct error *err)
         return error_set(err, ERROR_JOB, "the job names no dataset; give --prompts");
     if (g->options->keep_correct && plan->val_size > 0)
         return error_set(err, ERROR_JOB,
-                         "val_size keeps some of the dataset for evaluation, which "
-                         "must not be learnt; give the questions by --prompts FILE");
+                         "val_size reserves a part of the dataset for evaluation, which "
+                         "must not be trained on; give the prompts with --prompts FILE");
     return eval_prompts_read(&g->questions, plan, plan->dataset, err);
 }
 
@@ -80,7 +80,7 @@ static bool read_questions(struct generator *g, struct error *err)
     return ok;
 }
 
-/* ---- How ---- */
+/* ---- Settings ---- */
 
 static bool no_template(const char *name, struct error *err)
 {
@@ -89,14 +89,14 @@ static bool no_template(const char *name, struct error *err)
     text_init(&names, 0);
     for (size_t i = 0; template_name(i); i++)
         text_addf(&names, "%s%s", i > 0 ? ", " : "", template_name(i));
-    error_set(err, ERROR_USAGE, "there is no template \"%s\"; there are %s", name,
+    error_set(err, ERROR_USAGE, "there is no template \"%s\"; the templates are %s", name,
               names.data);
     text_clear(&names);
     return false;
 }
 
-/* What a job was trained with.  A folder whose tokenizer has no words of a template is
- * taken for a model that goes on with a text. */
+/* Choose the template that a job was trained with. A folder whose tokenizer lacks a
+ * template's tokens is treated as a model that continues a text. */
 static bool find_template(struct generator *g, struct error *err)
 {
     const struct plan *plan = &g->target.plan;
@@ -114,8 +114,8 @@ static bool find_template(struct generator *g, struct error *err)
     return true;
 }
 
-/* The command line over the job. */
-static void settle(struct generator *g)
+/* Apply the command line over the job's settings. */
+static void apply_options(struct generator *g)
 {
     const struct options *options = g->options;
     struct plan *plan = &g->target.plan;
@@ -140,9 +140,9 @@ static void settle(struct generator *g)
     g->samples = options->samples > 0 ? (size_t)options->samples : 1;
 }
 
-/* What only draws heed, where nothing is drawn and nobody has said that it is to be
- * so. */
-static bool is_heeded(const struct generator *g, struct error *err)
+/* Options that only sampling uses are an error when nothing is sampled and the user did
+ * not turn sampling off. */
+static bool options_take_effect(const struct generator *g, struct error *err)
 {
     const struct options *options = g->options;
     const char *idle = g->samples > 1              ? "--samples"
@@ -153,8 +153,8 @@ static bool is_heeded(const struct generator *g, struct error *err)
 
     return !idle || g->target.plan.generation.do_sample ||
            error_set(err, ERROR_USAGE,
-                     "%s wants --temperature above 0: without it the likeliest "
-                     "completion is taken, which is always the same",
+                     "%s requires --temperature above 0: without it every completion of "
+                     "a prompt is the same, the likeliest one",
                      idle);
 }
 
@@ -166,13 +166,13 @@ static bool is_in_range(const struct generator *g, struct error *err)
         return error_set(err, ERROR_USAGE, "--max-new-tokens must be from 1 to 1048576");
     if (!(how->top_p > 0 && how->top_p <= 1) || !(how->repetition_penalty > 0))
         return error_set(err, ERROR_USAGE,
-                         "--top-p must be above 0 and not above 1, "
-                         "--repetition-penalty above 0");
+                         "--top-p must be above 0 and at most 1, --repetition-penalty "
+                         "above 0");
     if (g->options->samples == 0)
         return error_set(err, ERROR_USAGE, "--samples must be 1 or more");
     if (how->slots < 1 || how->slots > 4096)
         return error_set(err, ERROR_USAGE, "--batch must be from 1 to 4096");
-    return is_heeded(g, err);
+    return options_take_effect(g, err);
 }
 
 static bool encode(struct generator *g, struct error *err)
@@ -187,15 +187,14 @@ static bool encode(struct generator *g, struct error *err)
                                           .options = &options };
 
     if (g->questions.count > SEQUENCES_MAX / g->samples)
-        return error_set(err, ERROR_USAGE, "too many completions are asked for");
+        return error_set(err, ERROR_USAGE, "too many completions were requested");
     g->tokens = memory_alloc(g->questions.count * sizeof(*g->tokens));
     for (size_t i = 0; i < g->questions.count; i++) {
         if (!eval_prompt_encode(&g->questions.list[i], &how, &g->tokens[i], err))
             return false;
         if (g->tokens[i].count == 0)
             return error_set(err, ERROR_DATA,
-                             "prompt %zu has no token to begin with; give it a text",
-                             i + 1);
+                             "prompt %zu has no tokens; give it some text", i + 1);
         if (g->tokens[i].count > g->config.max_positions)
             return error_set(err, ERROR_DATA,
                              "prompt %zu has %zu tokens; the model's context is %zu",
@@ -245,7 +244,7 @@ static bool open_model(struct generator *g, struct error *err)
     return g->model && model_load(g->model, err);
 }
 
-/* Keep it, and print all whose turn it is. */
+/* Keep the completion, and print all completions whose turn it is. */
 static bool on_done(void *context, const struct completion *completion, struct error *err)
 {
     struct generator *g = context;
@@ -259,9 +258,9 @@ static bool on_done(void *context, const struct completion *completion, struct e
     if (completion->end == END_BROKEN)
         return error_set(
             err, ERROR_DATA,
-            "%s: behind token %zu of prompt %zu no logit is a finite number: its "
-            "weights hold inf or NaN, or numbers beyond the format it computes in; take "
-            "an earlier checkpoint",
+            "%s: no logit after token %zu of prompt %zu is finite: the weights contain "
+            "inf or NaN, or values beyond the range of the compute format; use an "
+            "earlier checkpoint",
             g->target.folder,
             g->tokens[completion->index / g->samples].count + completion->count,
             completion->index / g->samples + 1);
@@ -282,7 +281,7 @@ static bool on_done(void *context, const struct completion *completion, struct e
     fflush(g->report.out);
     return !ferror(g->report.out) ||
            error_set(err, ERROR_SYSTEM,
-                     "the completions cannot be written; is the disk full?");
+                     "cannot write the completions; is the disk full?");
 }
 
 static bool complete(struct generator *g, struct error *err)
@@ -318,15 +317,16 @@ static bool check(const struct generator *g, struct error *err)
 
     if (g->options->keep_correct && (g->options->prompt || !g->target.is_job))
         return error_set(err, ERROR_USAGE,
-                         "--keep-correct wants a JOB, which says what is right "
-                         "(trainspool: {answer_tag: ..}), and questions with answers");
+                         "--keep-correct requires a JOB that says which answers are "
+                         "right (trainspool: {answer_tag: ..}), and prompts with "
+                         "expected answers");
     if (g->options->raw && (g->options->template_name || g->options->system))
         return error_set(err, ERROR_USAGE,
-                         "--raw puts no chat template around a prompt; leave out %s, or "
+                         "--raw applies no chat template to a prompt; leave out %s or "
                          "--raw",
                          g->options->template_name ? "--template" : "--system");
     if (output && file_exists(output))
-        return error_set(err, ERROR_USAGE, "%s is there already; name another file",
+        return error_set(err, ERROR_USAGE, "%s already exists; name another file",
                          output);
     return true;
 }
@@ -339,7 +339,7 @@ static bool run(struct generator *g, const struct machine *machine, struct error
     if (!generation_target_open(&g->target, machine, g->options->operands[0], err) ||
         !check(g, err))
         return false;
-    settle(g);
+    apply_options(g);
     if (!is_in_range(g, err) ||
         !model_config_read(plan->model_name_or_path, g->target.arena, &g->config, err))
         return false;
@@ -351,7 +351,7 @@ static bool run(struct generator *g, const struct machine *machine, struct error
         return false;
     if (output && !file_create(output, g->output.data, g->output.len, 0644, err))
         return false;
-    generation_sum_up(g);
+    generation_summarize(g);
     return true;
 }
 

@@ -1,4 +1,6 @@
-/* runner/generation/generation.h - trainspool-train --generate: prompts completed, here and now. */
+/*
+ * runner/generation/generation.h - trainspool-train --generate: completes prompts in this process.
+ */
 #ifndef RUNNER_GENERATION_GENERATION_H
 #define RUNNER_GENERATION_GENERATION_H
 
@@ -7,7 +9,7 @@
 #include "runner/job/machine.h"
 #include "runner/options/options.h"
 
-/* The exit status; what went wrong is in *err and has been told. */
+/* Return the exit status; the error is in *err and has been reported. */
 int generation_run(const struct options *options, const struct machine *machine,
                    const volatile sig_atomic_t *stop, struct error *err);
 

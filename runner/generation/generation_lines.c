@@ -1,5 +1,4 @@
-/* runner/generation/generation_lines.c - completions as lines for people, as JSON, and as
- * records. */
+/* runner/generation/generation_lines.c - prints completions as text, as JSON, or as records. */
 #include "config.h"
 
 #include "runner/generation/generation_parts.h"
@@ -29,7 +28,7 @@ static json_t *line_object(const struct generator *g, size_t at)
     return object;
 }
 
-/* As records with messages have it; NULL: there is no such message. */
+/* The name in records with messages; NULL: there is no such message. */
 static const char *role_name(enum role role)
 {
     switch (role) {
@@ -54,7 +53,7 @@ static bool has_record(const struct eval_prompt *question)
     return true;
 }
 
-/* A record that a job's `dataset` may have. */
+/* A record that a job's `dataset` can contain. */
 static json_t *record_object(const struct generator *g, size_t at)
 {
     const struct eval_prompt *question = &g->questions.list[at / g->samples];
@@ -77,7 +76,8 @@ static json_t *record_object(const struct generator *g, size_t at)
     return object;
 }
 
-/* Whole and right, and not what an earlier sample of the question said. */
+/* Return whether the answer is complete and right, and differs from earlier samples of
+ * the prompt. */
 static bool is_kept(const struct generator *g, size_t at)
 {
     const struct made *made = &g->made[at];
@@ -94,7 +94,8 @@ static bool is_kept(const struct generator *g, size_t at)
     return true;
 }
 
-/* For people: lines stay lines, everything else that a terminal would obey is shown. */
+/* For people: newlines stay; other characters that a terminal would interpret are made
+ * visible. */
 static void add_plain(struct text *out, const char *text, size_t len)
 {
     size_t from = 0;
@@ -155,7 +156,7 @@ bool generation_show(struct generator *g, size_t at, struct error *err)
     return ok;
 }
 
-void generation_sum_up(const struct generator *g)
+void generation_summarize(const struct generator *g)
 {
     size_t asked = 0, count;
 

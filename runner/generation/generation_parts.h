@@ -1,6 +1,4 @@
-/*
- * runner/generation/generation_parts.h - a generation under way, for the files generation*.c alone.
- */
+/* runner/generation/generation_parts.h - the state of a generation, for generation*.c only. */
 #ifndef RUNNER_GENERATION_GENERATION_PARTS_H
 #define RUNNER_GENERATION_GENERATION_PARTS_H
 
@@ -13,12 +11,12 @@
 
 #define OUTPUT_MAX_BYTES ((size_t)1 << 30)
 
-/* What became of a prompt; lines are printed in the order of the prompts. */
+/* The completion of a prompt; lines are printed in the order of the prompts. */
 struct made {
-    char *text; /* NULL: not yet */
+    char *text; /* NULL: not yet done */
     size_t len, tokens;
     enum completion_end end;
-    struct verdict verdict; /* where something is expected */
+    struct verdict verdict; /* if an answer is expected */
 };
 
 struct generator {
@@ -28,24 +26,24 @@ struct generator {
     struct generation_target target;
     struct model_config config;
     struct tokenizer *tokenizer;
-    const struct chat_template *chat; /* NULL: prompts as they are */
+    const struct chat_template *chat; /* NULL: prompts verbatim */
     struct eval_prompts questions;
-    struct token_list *tokens; /* of each question */
+    struct token_list *tokens; /* of each prompt */
     size_t samples, longest;
     struct prompt_ends ends;
     char *stop_text;
     const char **stops;
     struct backend *be;
     struct model *model;
-    struct made *made;  /* samples of each question */
+    struct made *made;  /* samples of each prompt */
     size_t shown;       /* of them */
     struct text output; /* of --output */
     size_t right, found, kept;
 };
 
-/* Print completion `at`, or put it into the output. */
+/* Print completion `at`, or add it to the output file's text. */
 bool generation_show(struct generator *g, size_t at, struct error *err);
-/* On standard error, as standard output is for the completions. */
-void generation_sum_up(const struct generator *g);
+/* Print the summary on standard error, because standard output has the completions. */
+void generation_summarize(const struct generator *g);
 
 #endif

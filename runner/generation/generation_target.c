@@ -1,4 +1,7 @@
-/* runner/generation/generation_target.c - from a name to a plan that only generates. */
+/*
+ * runner/generation/generation_target.c - turns the name of a model or job into a plan that only
+ * generates.
+ */
 #include "config.h"
 
 #include "runner/generation/generation_target.h"
@@ -21,7 +24,8 @@ static bool has(const char *dir, const char *name)
     return there;
 }
 
-/* A whole model has weights beside its config.json; an adapter has its base's alone. */
+/* A whole model has weights next to its config.json; an adapter has only its base model's
+ * config. */
 static bool is_adapter(const char *dir)
 {
     return has(dir, "adapter_config.json");
@@ -32,11 +36,12 @@ static bool is_model(const char *dir)
     return has(dir, "config.json") && !is_adapter(dir);
 }
 
-/* The base as the adapter names it: from here, or from beside the adapter. */
+/* Find the base model that the adapter names: relative to here, or to the adapter's
+ * folder. */
 static const char *find_base(struct generation_target *target, const char *dir,
                              struct error *err)
 {
-    char *path = path_join(dir, "adapter_config.json"), *beside;
+    char *path = path_join(dir, "adapter_config.json"), *adjacent;
     json_t *root = json_read_file(path, CONFIG_BYTES_MAX, err);
     const char *name =
         root ? json_get_string(root, "base_model_name_or_path", NULL, path, err) : NULL;
@@ -45,20 +50,21 @@ static const char *find_base(struct generation_target *target, const char *dir,
     if (name && is_model(name)) {
         base = arena_strdup(target->arena, name);
     } else if (name && name[0] != '/') {
-        beside = path_join(dir, name);
-        base = is_model(beside) ? arena_strdup(target->arena, beside) : NULL;
-        free(beside);
+        adjacent = path_join(dir, name);
+        base = is_model(adjacent) ? arena_strdup(target->arena, adjacent) : NULL;
+        free(adjacent);
     }
     if (root && !base)
         error_set(err, ERROR_DATA,
-                  "%s: the base of the adapter, %s, is not here; write its folder there",
+                  "%s: cannot find %s, the base model of the adapter; write its folder "
+                  "there",
                   path, name ? name : "(none)");
     json_decref(root);
     free(path);
     return base;
 }
 
-/* What a plan says of training is of no account. */
+/* Reset what the plan says about training. */
 static void generate_alone(struct plan *plan, const char *model, const char *adapter)
 {
     plan->model_name_or_path = model;
@@ -72,12 +78,13 @@ static void generate_alone(struct plan *plan, const char *model, const char *ada
     plan->precision.has_frozen = true;
     if (!plan_is_quantised(plan))
         plan->precision.frozen =
-            FORMAT_FP32; /* matrices in the compute format all the same */
+            FORMAT_FP32; /* keep matrices in the compute format anyway */
     plan->precision.trainable = FORMAT_FP32;
     plan->generation.on = plan->generation.alone = true;
 }
 
-/* A folder says nothing of precision: fp32, or on a GPU what it computes fast in. */
+/* A folder does not say the precision: use fp32, or on a GPU the format in which it
+ * computes fast. */
 static bool open_folder(struct generation_target *target, const struct machine *machine,
                         const char *dir, struct error *err)
 {
@@ -111,11 +118,12 @@ static bool no_model(const struct plan *plan, const char *job, struct error *err
     if (last)
         error_set(
             err, ERROR_DATA,
-            "%s: there is no model in %s yet, but a checkpoint; name its folder, %s", job,
-            plan->output_dir, last);
+            "%s: there is no model in %s yet, only a checkpoint; name its folder, %s",
+            job, plan->output_dir, last);
     else
         error_set(err, ERROR_DATA,
-                  "%s: there is no model in %s yet; run the job, or name a folder as %s",
+                  "%s: there is no model in %s yet; run the job, or name a folder such "
+                  "as %s",
                   job, plan->output_dir,
                   plan->model_name_or_path ? plan->model_name_or_path : "models/x");
     free(last);
@@ -133,7 +141,7 @@ static bool open_job(struct generation_target *target, const struct machine *mac
     if (!inspect_job(&how, &target->inspection, err))
         return false;
     if (!target->inspection.patch.has_plan)
-        return error_set(err, ERROR_JOB, "%s: the file is no job", job);
+        return error_set(err, ERROR_JOB, "%s: the file is not a job", job);
     *plan = target->inspection.patch.plan;
     made = target->folder = plan->output_dir;
     if (is_adapter(made) && plan->adapter_name_or_path && plan->create_new_adapter)
@@ -159,8 +167,8 @@ bool generation_target_open(struct generation_target *target,
         return open_folder(target, machine, operand, err);
     if (file_is_dir(operand))
         return error_set(err, ERROR_DATA,
-                         "%s has neither config.json nor adapter_config.json: it is no "
-                         "model, checkpoint or adapter",
+                         "%s has neither config.json nor adapter_config.json: it is not "
+                         "a model, checkpoint or adapter",
                          operand);
     if (!file_exists(operand))
         return error_set(err, ERROR_DATA,

@@ -1,4 +1,7 @@
-/* runner/job/admit.c - patch, freeze, record; in this order, each on disk before the next. */
+/*
+ * runner/job/admit.c - patches, freezes and records a job, in this order, each on disk before
+ * the next.
+ */
 #include "config.h"
 
 #include "runner/job/admit.h"
@@ -40,7 +43,7 @@ static bool reject(const struct job *job, struct job_record *record,
     text_init(&reason, 0);
     report_reason(patch, &reason);
     ok = job_event(job, record, EVENT_REJECTED,
-                   reason.len ? reason.data : "the file is no job", err);
+                   reason.len ? reason.data : "the file is not a job", err);
     text_clear(&reason);
     return ok;
 }
@@ -62,7 +65,7 @@ bool admit_reject(const struct job *job, struct job_record *record, const char *
     return ok;
 }
 
-/* The settings of --set go over the patched text; the job file never sees them. */
+/* Apply the settings of --set to the patched text; the job file is not changed. */
 static bool apply_set(const struct job *job, const struct admit_options *options,
                       struct inspection *inspection, struct error *err)
 {
@@ -94,9 +97,9 @@ static bool freeze(const struct job *job, const struct admit_options *options,
            job_event(job, record, EVENT_ACCEPTED, NULL, err);
 }
 
-/* What the file is after the patch, so that our own rename is known when it is seen.  If
- * it was replaced meanwhile the source stays unknown, and the new text is found by the
- * next look. */
+/* Note the identity of the file after the patch, so that our own rename is recognized
+ * later. If the file was replaced meanwhile the source stays unknown, and the next scan
+ * finds the new text. */
 static void note_source(const struct job *job, const struct patch *patch,
                         struct job_record *record)
 {
@@ -115,7 +118,7 @@ static void note_source(const struct job *job, const struct patch *patch,
         record->source[0] = 0;
 }
 
-/* Is all that is wrong that something is not there yet? */
+/* Return whether every error is about something that does not exist yet. */
 static bool is_only_missing(const struct patch *patch)
 {
     for (size_t i = 0; i < patch->findings.count; i++) {
@@ -146,7 +149,7 @@ bool admit_settings_fit(const struct job *job, const struct admit_options *optio
     struct inspection inspection = { 0 };
     struct error ignored = { 0 };
     struct arena *arena;
-    const char *text = ""; /* in which any setting fits */
+    const char *text = ""; /* in which any setting is allowed */
     size_t len = 0;
     bool fit;
 

@@ -1,4 +1,7 @@
-/* runner/job/calibrations.c - one small file of JSON, and the child that measures. */
+/*
+ * runner/job/calibrations.c - stores calibrations in one small JSON file and runs the child
+ * that measures.
+ */
 #include "config.h"
 
 #include "runner/job/calibrations.h"
@@ -31,7 +34,7 @@ bool calibrations_measure(const char *device, struct calibration *out, struct er
         ok = error_set(err, ERROR_DEVICE, "measuring %s took too long; is it busy?",
                        device);
     if (ok && result.status != 0)
-        ok = error_set(err, ERROR_DEVICE, "%s cannot be measured: %.*s", device,
+        ok = error_set(err, ERROR_DEVICE, "cannot measure %s: %.*s", device,
                        (int)strcspn(errors.data, "\n"), errors.data);
     if (ok) {
         json_t *object = json_read_text(said.data, said.len, program, 1, err);
@@ -45,15 +48,15 @@ bool calibrations_measure(const char *device, struct calibration *out, struct er
     return ok;
 }
 
-/* ---- Keeping ---- */
+/* ---- Storage ---- */
 
-/* malloc'ed; NULL without a home. */
+/* malloc'ed; NULL without a home directory. */
 static char *state_dir(void)
 {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
     char *base, *dir;
 
-    if (state && *state == '/') /* the specification ignores relative ones */
+    if (state && *state == '/') /* the specification ignores relative paths */
         return path_join(state, "trainspool");
     if (!home || *home != '/')
         return NULL;
@@ -81,7 +84,7 @@ static json_t *read_file(const char *name, struct error *err)
     return file_exists(name) ? json_read_file(name, FILE_MAX, err) : NULL;
 }
 
-/* Those of other devices and versions, as they are; what is none goes. */
+/* Return the entries of other devices and versions unchanged; drop invalid ones. */
 static json_t *others(const json_t *root, const struct calibration *calibration)
 {
     const json_t *list = json_object_get(root, "calibrations");
@@ -123,7 +126,7 @@ bool calibrations_keep(const struct calibration *calibration, struct error *err)
 
     if (!dir)
         return error_set(err, ERROR_SYSTEM,
-                         "there is no folder to keep it in: set HOME or XDG_STATE_HOME");
+                         "cannot store the calibration: set HOME or XDG_STATE_HOME");
     name = path_join(dir, "calibrations.json");
     root = read_file(name, &ignored);
     list = others(root, calibration);
@@ -159,7 +162,7 @@ bool calibrations_find(const struct device *device, struct calibration *out,
 
     if (why.code)
         error_set(err, why.code,
-                  "%s cannot be read; trainspool devices --calibrate makes it anew",
+                  "cannot read %s; trainspool devices --calibrate creates it again",
                   name);
 
     json_decref(root);

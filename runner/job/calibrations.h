@@ -1,5 +1,5 @@
 /*
- * runner/job/calibrations.h - measured rates of devices, kept in the user's state folder:
+ * runner/job/calibrations.h - measured rates of devices, stored in the user's state folder:
  * $XDG_STATE_HOME/trainspool/calibrations.json, or below ~/.local/state.
  */
 #ifndef RUNNER_JOB_CALIBRATIONS_H
@@ -8,16 +8,16 @@
 #include "precision/calibration.h"
 #include "precision/device.h"
 
-/* Have trainspool-train measure a device of this machine ("cpu", "cuda:1"); a few
+/* Have trainspool-train measure a device of this machine ("cpu", "cuda:1"); takes a few
  * seconds. */
 bool calibrations_measure(const char *device, struct calibration *out, struct error *err);
 
-/* Keep it in the place of an older one of the same device, threads and version.  A file
- * that is no list of calibrations is replaced. */
+/* Store a calibration, replacing an older one of the same device, threads and version. A
+ * file that is not a list of calibrations is replaced. */
 bool calibrations_keep(const struct calibration *calibration, struct error *err);
 
-/* That of the device by this version.  False where there is none; *err is set only if the
- * file cannot be read. */
+/* Find the calibration of the device by this version. Return false if there is none; *err
+ * is set only if the file cannot be read. */
 bool calibrations_find(const struct device *device, struct calibration *out,
                        struct error *err);
 

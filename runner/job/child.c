@@ -1,4 +1,6 @@
-/* runner/job/child.c - posix_spawn with the lock as descriptor 3. */
+/*
+ * runner/job/child.c - starts the child with posix_spawn and passes the lock as descriptor 3.
+ */
 #include "config.h"
 
 #include "runner/job/child.h"
@@ -41,8 +43,8 @@ static void make_argv(const struct child_start *start, const char *argv[MOST_ARG
     argv[n] = NULL;
 }
 
-/* Adding a descriptor onto itself takes its close-on-exec away (POSIX.1-2024,
- * glibc 2.29). */
+/* Duplicating a descriptor onto itself clears its close-on-exec flag (POSIX.1-2024, glibc
+ * 2.29). */
 static int add_files(posix_spawn_file_actions_t *files, const struct child_start *start)
 {
     int failed = posix_spawn_file_actions_adddup2(files, start->lock, LOCK_FD);
@@ -60,7 +62,7 @@ static int add_files(posix_spawn_file_actions_t *files, const struct child_start
                   : posix_spawn_file_actions_adddup2(files, STDOUT_FILENO, STDERR_FILENO);
 }
 
-/* A terminal that is closed, or its Ctrl-C, must not reach a job of a spool. */
+/* A closed terminal, or its Ctrl-C, must not reach a spooled job. */
 static int set_attributes(posix_spawnattr_t *attributes, bool spooled)
 {
     short flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF;
@@ -123,23 +125,23 @@ bool child_reap(struct child *child, bool wait, int *status)
     return true;
 }
 
-/* What a person may do about a signal. */
+/* What a person can do about a signal. */
 static const struct {
     int number;
     const char *hint;
 } hints[] = {
-    { SIGKILL, "; if nobody did that, the machine ran out of memory" },
-    { SIGSEGV, "; that is a defect of this program" },
-    { SIGALRM, "; a GPU's driver did not answer: look for Xid lines in dmesg, and reset "
-               "the card or restart the machine" },
-    { SIGABRT, "; that is a defect of this program" },
-    { SIGBUS, "; a file was cut short while in use, or a defect of this program" },
+    { SIGKILL, "; unless someone sent it, the machine ran out of memory" },
+    { SIGSEGV, "; this is a bug in trainspool" },
+    { SIGALRM, "; the GPU driver did not respond: look for Xid messages in dmesg, and "
+               "reset the GPU or restart the machine" },
+    { SIGABRT, "; this is a bug in trainspool" },
+    { SIGBUS, "; a file was truncated while in use, or this is a bug in trainspool" },
 };
 
-void child_tell(int status, struct text *out)
+void child_describe_exit(int status, struct text *out)
 {
     if (WIFEXITED(status)) {
-        text_addf(out, "left with status %d and no word", WEXITSTATUS(status));
+        text_addf(out, "exited with status %d without a message", WEXITSTATUS(status));
         return;
     }
     text_addf(out, "was killed by signal %d (%s)", WTERMSIG(status),

@@ -1,5 +1,7 @@
-/* runner/job/eta.c - seconds a step from metrics.jsonl, or from rates and the work there
- * is. */
+/*
+ * runner/job/eta.c - estimates seconds per step from metrics.jsonl, or from measured rates
+ * and the amount of work.
+ */
 #include "config.h"
 
 #include "runner/job/eta.h"
@@ -60,7 +62,7 @@ bool eta_read(const char *metrics, size_t len, struct duration *out)
     return steps > 0;
 }
 
-/* The frozen text of the last run is the text that would run. */
+/* Return whether the frozen text of the last run equals the text that would run. */
 static bool same_text(const struct plan *plan)
 {
     char *name = path_join(plan->run_dir, "job.yaml"), digest[DIGEST_TEXT];
@@ -73,7 +75,7 @@ static bool same_text(const struct plan *plan)
     return same;
 }
 
-/* Its log names the device last, as the backend describes it: "cpu: ...", else a GPU's
+/* The log names the device last, as the backend describes it: "cpu: ...", or a GPU's
  * name. */
 static bool same_device(const struct plan *plan, const struct device *device)
 {
@@ -130,10 +132,10 @@ static bool by_calibration(const struct plan *plan, const struct device *device,
     struct calibration calibration;
 
     if (!calibrations_find(device, &calibration, err))
-        return error_set(err, ERROR_DATA, "trainspool devices --calibrate measures");
+        return error_set(err, ERROR_DATA, "trainspool devices --calibrate measures it");
     snprintf(out->source, sizeof(out->source), "the calibration of %s", calibration.date);
     return duration_of_step(plan, config, &calibration, &step, &out->step) ||
-           error_set(err, ERROR_JOB, "the job and the model do not go together");
+           error_set(err, ERROR_JOB, "the job and the model do not match");
 }
 
 bool eta_find(const struct inspection *inspection, const struct model_config *config,

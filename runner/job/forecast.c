@@ -1,4 +1,6 @@
-/* runner/job/forecast.c - puts together what the model, the data and the machine tell. */
+/*
+ * runner/job/forecast.c - combines what is known about the model, the data and the machine.
+ */
 #include "config.h"
 
 #include "runner/job/forecast.h"
@@ -15,7 +17,7 @@ static bool read_model(const struct plan *plan, struct arena *arena,
     if (!dir)
         return error_set(err, ERROR_JOB, "no model_name_or_path");
     if (!file_is_dir(dir))
-        return error_set(err, ERROR_DATA, "%s is not here", dir);
+        return error_set(err, ERROR_DATA, "%s does not exist here", dir);
     return model_config_read(dir, arena, config, err);
 }
 
@@ -41,7 +43,7 @@ static void make_time(const struct inspection *inspection,
     const double steps = (double)out->steps.total;
 
     if (!out->has_steps && !inspection->patch.plan.external)
-        error_set(&out->why_no_time, ERROR_DATA, "the steps are not");
+        error_set(&out->why_no_time, ERROR_DATA, "the number of steps is unknown");
     else
         out->has_time =
             eta_find(inspection, config, &out->steps, &out->eta, &out->why_no_time);
@@ -68,7 +70,7 @@ static void make_numbers(const struct inspection *inspection, struct forecast *o
     if (out->has_model)
         make_time(inspection, &config, out);
     else
-        error_set(&out->why_no_time, ERROR_DATA, "the model is not");
+        error_set(&out->why_no_time, ERROR_DATA, "the model is unknown");
     if (out->has_memory) {
         memory_finish(&out->memory, plan->memory.limit);
         out->has_resident =
@@ -81,7 +83,7 @@ void forecast_make(const struct inspection *inspection, struct forecast *out)
 {
     *out = (struct forecast) { 0 };
     if (inspection->patch.plan.external)
-        error_set(&out->why_no_steps, ERROR_DATA, "the data are the other program's");
+        error_set(&out->why_no_steps, ERROR_DATA, "the other program reads the data");
     else if (plan_merges(&inspection->patch.plan))
         error_set(&out->why_no_steps, ERROR_DATA, "nothing is trained");
     else

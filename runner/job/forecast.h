@@ -1,7 +1,7 @@
 /*
- * runner/job/forecast.h - what a job will take: steps, memory, time, as far as the model, the
- * data and a calibration are there to tell.  Nothing is invented: what is not known says
- * why.
+ * runner/job/forecast.h - what a job will need: steps, memory and time, as far as the model,
+ * the data and a calibration are available. Nothing is guessed: an unknown value has a
+ * reason.
  */
 #ifndef RUNNER_JOB_FORECAST_H
 #define RUNNER_JOB_FORECAST_H
@@ -16,23 +16,23 @@ struct forecast {
     struct error why_no_steps;
 
     bool has_memory;
-    struct memory_use memory; /* with the data where they are there */
+    struct memory_use memory; /* with the data if they are available */
     struct error why_no_memory;
     bool has_resident;
     struct memory_range resident; /* of the whole process, on a CPU */
 
     bool has_time;
     struct eta eta;
-    struct duration time; /* of all steps; evaluations and checkpoints come on top */
+    struct duration time; /* of all steps; evaluations and checkpoints are extra */
     struct error why_no_time;
 
     bool has_model;
     uint64_t parameters, trainable;
-    /* the model's own, as applied */
+    /* the model's dropout, as applied */
     double embed_dropout, added_dropout, attention_dropout;
 };
 
-/* Of a job that has a plan.  Asks trainspool-train for the steps. */
+/* Forecast a job that has a plan.  Asks trainspool-train for the steps. */
 void forecast_make(const struct inspection *inspection, struct forecast *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* runner/job/inspect.c - reads a job to learn its device, then hands it to the patcher. */
+/* runner/job/inspect.c - reads a job, chooses its device, then passes it to the patcher. */
 #include "config.h"
 
 #include "runner/job/inspect.h"
@@ -20,7 +20,7 @@ static bool choose_device(const struct inspect_options *options, const char *dat
     return true;
 }
 
-/* A job that cannot be opened is the caller's mistake, unlike a disk that fails. */
+/* A job that cannot be opened is the caller's mistake, unlike an I/O error. */
 static bool readable(const char *job, struct stat *st, struct error *err)
 {
     int fd = open(job, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -36,7 +36,8 @@ static bool readable(const char *job, struct stat *st, struct error *err)
     }
     if (errno == ENOENT && strcmp(job, "-") == 0)
         return error_set(err, ERROR_DATA,
-                         "standard input is not read: - is no job; name a file");
+                         "cannot read a job from standard input: - is not a job; name a "
+                         "file");
     if (errno == EIO || errno == ENOMEM || errno == EMFILE || errno == ENFILE)
         return error_errno(err, "cannot open the job %s", job);
     return error_set(err, ERROR_DATA, "cannot open the job %s: %s", job, strerror(errno));

@@ -1,4 +1,4 @@
-/* runner/job/job.c - state.json and the files around it. */
+/* runner/job/job.c - reads and writes state.json and the files around it. */
 #include "config.h"
 
 #include "runner/job/job.h"
@@ -41,7 +41,7 @@ const char *const job_event_names[JOB_EVENTS] = {
     [EVENT_CHANGED] = "changed",
 };
 
-/* What is not in the table must not happen. */
+/* A transition that is not in the table must not happen. */
 static const enum job_state next_state[JOB_STATES][JOB_EVENTS] = {
     [JOB_NEW] = { [EVENT_ACCEPTED] = JOB_READY,
                   [EVENT_REJECTED] = JOB_REJECTED,
@@ -113,16 +113,16 @@ bool job_make_dir(const struct job *job, struct error *err)
     if (mkdir(job->run_dir, RUN_DIR_MODE) == 0)
         return true;
     if (errno != EEXIST)
-        return error_errno(err, "cannot make %s", job->run_dir);
+        return error_errno(err, "cannot create %s", job->run_dir);
     if (lstat(job->run_dir, &st) != 0)
-        return error_errno(err, "cannot look at %s", job->run_dir);
+        return error_errno(err, "cannot access %s", job->run_dir);
     if (!S_ISDIR(st.st_mode))
-        return error_set(err, ERROR_SYSTEM, "%s is in the way: it is no directory",
+        return error_set(err, ERROR_SYSTEM, "%s exists and is not a directory",
                          job->run_dir);
     return true;
 }
 
-/* Text fields of state.json and where they live. */
+/* Text fields of state.json and where they are stored. */
 #define TEXT_FIELD(name)                                                                 \
     {                                                                                    \
 #name, offsetof(struct job_record, name), sizeof(((struct job_record *)0)->name) \
@@ -147,7 +147,7 @@ static const struct {
     NUMBER_FIELD(crashes), NUMBER_FIELD(max_retries), NUMBER_FIELD(priority),
 };
 
-/* As much of a text as there is room for, no character of it cut. */
+/* Copy as much of a text as fits, without cutting a character. */
 static void copy_text(char *out, size_t room, const char *text)
 {
     size_t bad;
@@ -204,7 +204,7 @@ bool job_read(const struct job *job, struct job_record *out, struct error *err)
     };
     if (lstat(job->state, &st) != 0)
         return errno == ENOENT || errno == ENOTDIR ||
-               error_errno(err, "cannot look at %s", job->state);
+               error_errno(err, "cannot access %s", job->state);
     text_init(&text, STATE_BYTES);
     ok = file_read_at(AT_FDCWD, job->state, STATE_BYTES, &text, NULL, err);
     if (ok)
@@ -243,25 +243,27 @@ static json_t *record_object(const struct job_record *record)
     return object;
 }
 
-/* Without the two flushes of file_replace: progress is not worth waiting for a disk. */
+/* Replace the file without the two flushes of file_replace: progress is not worth waiting
+ * for a disk. */
 static bool replace_lightly(const char *name, const char *data, size_t len, mode_t mode,
                             struct error *err)
 {
-    struct text beside;
+    struct text temporary;
     bool ok;
     int fd;
 
-    text_init(&beside, 0);
-    text_addf(&beside, "%s.new", name);
-    fd = open(beside.data, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, mode);
-    ok = fd >= 0 || error_errno(err, "cannot create %s", beside.data);
+    text_init(&temporary, 0);
+    text_addf(&temporary, "%s.new", name);
+    fd =
+        open(temporary.data, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, mode);
+    ok = fd >= 0 || error_errno(err, "cannot create %s", temporary.data);
     if (ok)
         ok = file_write_all(fd, data, len, err);
     if (fd >= 0)
         close(fd);
-    if (ok && rename(beside.data, name) != 0)
-        ok = error_errno(err, "cannot rename %s", beside.data);
-    text_clear(&beside);
+    if (ok && rename(temporary.data, name) != 0)
+        ok = error_errno(err, "cannot rename %s", temporary.data);
+    text_clear(&temporary);
     return ok;
 }
 
@@ -285,7 +287,7 @@ bool job_write(const struct job *job, const struct job_record *record, bool dura
     return ok;
 }
 
-/* The times of a record, and what a new beginning forgets. */
+/* Set the times of a record, and clear what a restart resets. */
 static void note_event(struct job_record *record, enum job_event event)
 {
     switch (event) {
@@ -368,29 +370,30 @@ bool job_locked(const struct job *job)
     return file_locked(job->lock);
 }
 
-static const char *const wish_words[] = {
-    [WISH_NONE] = "",
-    [WISH_CANCEL] = "cancel\n",
-    [WISH_PAUSE] = "pause\n",
+static const char *const request_texts[] = {
+    [REQUEST_NONE] = "",
+    [REQUEST_CANCEL] = "cancel\n",
+    [REQUEST_PAUSE] = "pause\n",
 };
 
-bool job_ask(const struct job *job, enum job_wish wish, struct error *err)
+bool job_request(const struct job *job, enum job_request_kind request, struct error *err)
 {
-    return replace_lightly(job->cancel, wish_words[wish], strlen(wish_words[wish]),
-                           FILE_MODE, err);
+    return replace_lightly(job->cancel, request_texts[request],
+                           strlen(request_texts[request]), FILE_MODE, err);
 }
 
-enum job_wish job_asked(const struct job *job)
+enum job_request_kind job_requested(const struct job *job)
 {
     char word[8] = "";
     int fd = open(job->cancel, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
 
     if (fd < 0)
-        return WISH_NONE;
+        return REQUEST_NONE;
     if (read(fd, word, sizeof(word) - 1) < 0)
         word[0] = 0;
     close(fd);
-    return strcmp(word, wish_words[WISH_PAUSE]) == 0 ? WISH_PAUSE : WISH_CANCEL;
+    return strcmp(word, request_texts[REQUEST_PAUSE]) == 0 ? REQUEST_PAUSE
+                                                           : REQUEST_CANCEL;
 }
 
 void job_forget(const struct job *job)

@@ -1,17 +1,16 @@
 /*
- * runner/job/job.h - the files beside a job, its state, the table of transitions.
+ * runner/job/job.h - the files next to a job, its state, the table of transitions.
  *
- * NAME.run/state.json is written only by whoever holds NAME.run/lock (flock): a command
- * or the watch for a moment, the trainer for as long as it lives.  Nothing says who that
- * is, and no process id is kept anywhere: the lock is held or it is free.
+ * Only the holder of NAME.run/lock (flock) writes NAME.run/state.json: a command or the
+ * watch for a moment, the trainer for as long as it lives. No process id is stored
+ * anywhere: the lock is held or free.
  *
- *   lock held                     somebody is at work; `running` is true
+ *   lock held                     a process works on the job; `running` is true
  *   lock free, `running`          that attempt crashed
  *   lock free, any other state    is what it says
  *
- * A running job is asked to end by the file NAME.run/cancel: the trainer looks for it
- * after each step, saves, and leaves.  It is removed before a job starts and when it
- * ends.
+ * The file NAME.run/cancel asks a running job to end: the trainer checks for it after
+ * each step, saves, and exits. It is removed before a job starts and when it ends.
  */
 #ifndef RUNNER_JOB_JOB_H
 #define RUNNER_JOB_JOB_H
@@ -20,7 +19,7 @@
 
 enum job_state {
     JOB_NOWHERE, /* no transition leads here: what is not in the table must not happen */
-    JOB_NEW,     /* dropped, not looked at; also where there is no state.json */
+    JOB_NEW,     /* dropped, not looked at; also if there is no state.json */
     JOB_READY,   /* patched and frozen, waits for its turn */
     JOB_RUNNING,
     JOB_DONE,
@@ -38,7 +37,7 @@ enum job_event {
     EVENT_STARTED,
     EVENT_EXIT_OK,
     EVENT_EXIT_BAD,
-    EVENT_PAUSED,    /* stopped by a signal, and to go on by itself */
+    EVENT_PAUSED,    /* stopped by a signal, to resume automatically */
     EVENT_CANCELLED, /* stopped by a person */
     EVENT_CRASHED,   /* the trainer vanished; another attempt is left */
     EVENT_GAVE_UP,   /* it vanished too often */
@@ -52,28 +51,28 @@ extern const char *const job_event_names[JOB_EVENTS];
 struct job_record {
     enum job_state state;
     char reason[512];
-    int64_t step, total; /* of this run; 0: not known */
+    int64_t step, total; /* of this run; 0: unknown */
     double loss;         /* last one logged; NaN: none */
-    double seconds_left; /* at the speed so far; NaN: not known */
+    double seconds_left; /* at the speed so far; NaN: unknown */
     int64_t attempt;     /* starts of this run, 0 before the first */
-    int64_t crashes;     /* of them, ended without a word */
-    int64_t max_retries; /* crashes that are forgiven */
+    int64_t crashes;     /* attempts that ended without a record */
+    int64_t max_retries; /* number of crashes after which it is retried */
     int64_t priority;
-    double arrived; /* wall time at which the file came to lie there; NaN: not known */
-    bool resume;    /* the next start goes on from the last checkpoint */
+    double arrived; /* wall time at which the file arrived; NaN: unknown */
+    bool resume;    /* the next start continues from the last checkpoint */
     char device[96];
     char digest[65]; /* SHA-256 of the job file as accepted or rejected */
     char source[64]; /* "inode:ctime:size" of that file: cheap to compare */
     char queued[32], started[32], ended[32]; /* for people; UTC */
 };
 
-/* What `digest` and `source` may be compared with. */
+/* Write a string to compare with `source`. */
 struct stat;
 void job_source(const struct stat *st, char out[64]);
 
 enum job_state job_next(enum job_state state, enum job_event event);
 
-/* The names beside a job; malloc'ed, given back with job_clear. */
+/* The names of the files next to a job; malloc'ed, freed by job_clear. */
 struct job {
     char *path;    /* gsm8k.yaml */
     char *name;    /* gsm8k */
@@ -83,48 +82,46 @@ struct job {
 void job_init(struct job *job, const char *path);
 void job_clear(struct job *job);
 
-/* Make NAME.run/ if it is not there; never through a link, and only a directory. */
+/* Create NAME.run/ if it does not exist; never through a link, and only a directory. */
 bool job_make_dir(const struct job *job, struct error *err);
 
-/* A missing file, or one that is broken (a power cut), is JOB_NEW. ERROR_SYSTEM
+/* Read state.json. A missing or broken file (a power cut) is JOB_NEW. ERROR_SYSTEM
  * otherwise. */
 bool job_read(const struct job *job, struct job_record *out, struct error *err);
-/* Replace state.json.  durable: on disk when this returns; without, a power cut may bring
- * back the state before it. */
+/* Replace state.json. durable: on disk when this returns; otherwise a power cut may
+ * restore the previous state. */
 bool job_write(const struct job *job, const struct job_record *record, bool durable,
                struct error *err);
 
-/*
- * record->state moves along the table; the reason is kept (NULL: emptied), times are
- * noted, and the record written.  Only an end is flushed to disk: if a power cut takes
- * `ready` or `rejected` back the dropped file tells again what to do, and `running` is
- * told by the lock.  A transition that is not in the table is ERROR_SYSTEM and changes
- * nothing.
- */
+/* Move record->state along the table, store the reason (NULL: clear it), note the times,
+ * and write the record. Only an end is flushed to disk: if a power cut reverts `ready` or
+ * `rejected`, the dropped file is handled again, and the lock shows `running`. A
+ * transition that is not in the table is ERROR_SYSTEM and changes nothing. */
 bool job_event(const struct job *job, struct job_record *record, enum job_event event,
                const char *reason, struct error *err);
 
-/* NAME.run/job.yaml.  Without `durable` job_flush must follow before anything depends on
- * it. */
+/* Write NAME.run/job.yaml. Without `durable`, job_flush must follow before anything
+ * depends on it. */
 bool job_freeze(const struct job *job, const char *data, size_t len, bool durable,
                 struct error *err);
 bool job_flush(const struct job *job, struct error *err);
 
-/* The lock: a descriptor, or -1 with *busy (somebody else holds it) or *err. */
+/* Lock the job. Return the descriptor, or -1 with *busy (another process holds the lock)
+ * or *err. */
 int job_lock(const struct job *job, bool *busy, struct error *err);
 bool job_locked(const struct job *job);
 
-/* What a running job is asked by the file `cancel`, whose text is the wish. */
-enum job_wish {
-    WISH_NONE,
-    WISH_CANCEL, /* end, and do not go on by itself */
-    WISH_PAUSE   /* end, and be ready to go on */
+/* Requests to a running job through the file `cancel`, whose text is the request. */
+enum job_request_kind {
+    REQUEST_NONE,
+    REQUEST_CANCEL, /* end, and do not resume automatically */
+    REQUEST_PAUSE   /* end, and be ready to resume */
 };
-bool job_ask(const struct job *job, enum job_wish wish, struct error *err);
-enum job_wish job_asked(const struct job *job);
+bool job_request(const struct job *job, enum job_request_kind request, struct error *err);
+enum job_request_kind job_requested(const struct job *job);
 void job_forget(const struct job *job);
 
-/* Append to train.log as it is. */
+/* Append to train.log verbatim. */
 bool job_log(const struct job *job, const struct text *text, struct error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* runner/job/machine.c - asks the machine once, and then each job what it wants of it. */
+/* runner/job/machine.c - probes the machine once, then chooses the device of each job. */
 #include "config.h"
 
 #include "runner/job/machine.h"
@@ -11,12 +11,12 @@
 #include "patcher/document/document.h"
 #include "precision/memory.h"
 
-bool machine_open(const char *wanted, struct machine *machine, struct error *err)
+bool machine_open(const char *requested, struct machine *machine, struct error *err)
 {
     *machine = (struct machine) { 0 };
-    if (wanted && strcasecmp(wanted, "auto") != 0) {
+    if (requested && strcasecmp(requested, "auto") != 0) {
         machine->named = true;
-        return device_find(wanted, &machine->device, err);
+        return device_find(requested, &machine->device, err);
     }
     probe_devices(&machine->probe);
     return true;
@@ -29,36 +29,36 @@ static const char *scalar(const struct entry *entry)
                : NULL;
 }
 
-/* What a text asks for. */
-struct wish {
+/* The device that a job's text requests. */
+struct request {
     const char *device;
     size_t ranks;
     bool external;
 };
 
-static struct wish read_wish(const struct document *document)
+static struct request read_request(const struct document *document)
 {
-    struct wish wish = { .device = "auto", .ranks = 1 };
+    struct request request = { .device = "auto", .ranks = 1 };
     const struct entry *block, *device = NULL, *ranks = NULL, *target = NULL;
     const char *use_cpu;
 
     if (!document->root)
-        return wish;
+        return request;
     block = document_find(document, "trainspool");
     if (block && block->value->kind == NODE_MAP) {
         device = node_find(block->value, "device");
         ranks = node_find(block->value, "ranks");
         target = node_find(block->value, "target");
     }
-    wish.external = scalar(target) && strcmp(scalar(target), "external") == 0;
+    request.external = scalar(target) && strcmp(scalar(target), "external") == 0;
     if (scalar(ranks) && atoi(scalar(ranks)) > 1)
-        wish.ranks = (size_t)atoi(scalar(ranks));
+        request.ranks = (size_t)atoi(scalar(ranks));
     use_cpu = scalar(document_find(document, "use_cpu"));
     if (scalar(device))
-        wish.device = scalar(device);
+        request.device = scalar(device);
     else if (use_cpu && strcasecmp(use_cpu, "true") == 0)
-        wish.device = "cpu";
-    return wish;
+        request.device = "cpu";
+    return request;
 }
 
 static int capability_of(const struct device *device)
@@ -66,7 +66,8 @@ static int capability_of(const struct device *device)
     return 10 * device->major + device->minor;
 }
 
-/* Cards of one name and size are one; a driver's reserve may differ by a little. */
+/* GPUs of one name and size count as the same; a driver's reserve may differ by a
+ * little. */
 static bool is_alike(const struct device *a, const struct device *b)
 {
     uint64_t more = a->memory > b->memory ? a->memory : b->memory;
@@ -86,7 +87,7 @@ static void note_unlike(const struct device *other, struct device *out)
              other->name, capability, memory);
 }
 
-/* The weakest of several, with the least memory of any of them that was asked. */
+/* Take the weakest of several devices, with the least memory of any queried device. */
 static void take_least(const struct device *const taken[], size_t count,
                        struct device *out)
 {
@@ -110,19 +111,19 @@ static void take_least(const struct device *const taken[], size_t count,
     }
 }
 
-static bool take_scarcest(const struct probe *probe, const struct wish *wish,
+static bool take_scarcest(const struct probe *probe, const struct request *request,
                           struct device *out, struct error *err)
 {
     const struct device *taken[DEVICE_RANKS_MAX];
-    const struct device *without = probe_without_code(probe, wish->device);
+    const struct device *without = probe_without_code(probe, request->device);
     char capability[16];
     size_t count;
 
-    if (without && strcmp(wish->device, "auto") != 0) {
-        *out = *without; /* which a rule refuses, by its name */
+    if (without && strcmp(request->device, "auto") != 0) {
+        *out = *without; /* which a rule rejects by its name */
         return true;
     }
-    count = probe_take(probe, wish->device, wish->ranks, taken, err);
+    count = probe_take(probe, request->device, request->ranks, taken, err);
     if (count == 0)
         return false;
     take_least(taken, count, out);
@@ -135,27 +136,28 @@ static bool take_scarcest(const struct probe *probe, const struct wish *wish,
     return true;
 }
 
-/* Does it say which of this machine's devices, rather than name a card? */
-static bool is_of_machine(const char *wanted)
+/* Return whether it selects one of this machine's devices, rather than naming a GPU
+ * model. */
+static bool selects_local(const char *requested)
 {
-    return strcmp(wanted, "auto") == 0 || strcmp(wanted, "cpu") == 0 ||
-           strcmp(wanted, "cuda") == 0 || probe_named(wanted) > 0;
+    return strcmp(requested, "auto") == 0 || strcmp(requested, "cpu") == 0 ||
+           strcmp(requested, "cuda") == 0 || probe_named(requested) > 0;
 }
 
-/* As torchrun would: all GPUs, whatever this build has code for. */
-static bool take_for_another(const struct probe *probe, const struct wish *wish,
+/* Like torchrun: all GPUs, whether or not this build has code for them. */
+static bool take_for_another(const struct probe *probe, const struct request *request,
                              struct device *out, struct error *err)
 {
     const struct device *taken[PROBE_MAX];
     size_t count = 0;
 
-    if (!is_of_machine(wish->device))
-        return device_find(wish->device, out, err);
+    if (!selects_local(request->device))
+        return device_find(request->device, out, err);
     for (size_t i = 1; i < probe->count; i++)
-        if (probe_means(wish->device, probe->devices[i].ordinal))
+        if (probe_means(request->device, probe->devices[i].ordinal))
             taken[count++] = &probe->devices[i];
     if (count == 0)
-        return take_scarcest(probe, wish, out, err);
+        return take_scarcest(probe, request, out, err);
     take_least(taken, count, out);
     return true;
 }
@@ -165,7 +167,7 @@ bool machine_device(const struct machine *machine, const char *data, size_t len,
 {
     struct document document;
     struct arena *arena;
-    struct wish wish;
+    struct request request;
     bool ok;
 
     if (machine->named) {
@@ -174,30 +176,30 @@ bool machine_device(const struct machine *machine, const char *data, size_t len,
     }
     arena = arena_new();
     document_read(data, len, arena, &document);
-    wish = read_wish(&document);
-    ok = (wish.external ? take_for_another : take_scarcest)(&machine->probe, &wish, out,
-                                                            err);
+    request = read_request(&document);
+    ok = (request.external ? take_for_another : take_scarcest)(&machine->probe, &request,
+                                                               out, err);
     arena_free(arena);
     return ok;
 }
 
-char *machine_wanted(const char *data, size_t len)
+char *machine_requested(const char *data, size_t len)
 {
     struct arena *arena = arena_new();
     struct document document;
     const char *device;
-    char *wanted;
+    char *requested;
 
     document_read(data, len, arena, &document);
-    device = read_wish(&document).device;
-    wanted = memory_strdup(device);
+    device = read_request(&document).device;
+    requested = memory_strdup(device);
     if (probe_named(device) > 0)
-        wanted[strcspn(wanted, ",")] = '\0';
+        requested[strcspn(requested, ",")] = '\0';
     arena_free(arena);
-    return wanted;
+    return requested;
 }
 
-bool machine_devices(const struct machine *machine, const char *wanted, size_t ranks,
+bool machine_devices(const struct machine *machine, const char *requested, size_t ranks,
                      struct device out[DEVICE_RANKS_MAX], struct error *err)
 {
     const struct device *taken[DEVICE_RANKS_MAX];
@@ -207,11 +209,12 @@ bool machine_devices(const struct machine *machine, const char *wanted, size_t r
         while (count < ranks && (machine->device.kind == DEVICE_CPU || count == 0))
             taken[count++] = &machine->device;
     else
-        count = probe_take(&machine->probe, wanted, ranks, taken, err);
+        count = probe_take(&machine->probe, requested, ranks, taken, err);
     if (count < ranks)
         return error_set(err, ERROR_DEVICE,
-                         "ranks: %zu wants as many GPUs, and device: %s is %zu here",
-                         ranks, machine->named ? machine->device.name : wanted, count);
+                         "ranks: %zu requires that many GPUs; device: %s selects %zu "
+                         "here",
+                         ranks, machine->named ? machine->device.name : requested, count);
     for (size_t i = 0; i < ranks; i++)
         out[i] = *taken[i];
     return true;

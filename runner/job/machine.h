@@ -1,6 +1,6 @@
 /*
- * runner/job/machine.h - the device a job is looked at for: the one --device names, or else
- * what the job asks for of what is in this machine.
+ * runner/job/machine.h - the device to check a job for: the one that --device names, or the
+ * one of this machine that the job requests.
  */
 #ifndef RUNNER_JOB_MACHINE_H
 #define RUNNER_JOB_MACHINE_H
@@ -9,34 +9,35 @@
 #include "precision/probe.h"
 
 struct machine {
-    bool named; /* by --device; then `device` is it */
+    bool named; /* by --device; then use `device` */
     struct device device;
-    struct probe probe; /* else: what there is */
+    struct probe probe; /* otherwise: the devices of this machine */
 };
 
-/* `wanted` is what --device says; NULL or "auto" asks the machine. */
-bool machine_open(const char *wanted, struct machine *machine, struct error *err);
+/* `requested` is the value of --device; NULL or "auto" probes the machine. */
+bool machine_open(const char *requested, struct machine *machine, struct error *err);
 
 /*
- * The device for a job's text: what `trainspool.device` or `use_cpu` ask for; of the
- * several that `trainspool.ranks` takes the one with the least memory free; a GPU that
- * was asked for and that this build has no code for, so that TS201 refuses it.  Several
- * that are not alike make one with the least of each, `unlike` says so (TS209).
+ * Find the device for a job's text: what `trainspool.device` or `use_cpu` requests; of
+ * the several that `trainspool.ranks` takes, the one with the least memory free; a
+ * requested GPU that this build has no code for, so that TS201 rejects it. Several
+ * different devices become one with the minimum of each property, and `unlike` says so
+ * (TS209).
  *
- * For target external, where this build has no say: the card that trainspool.device names
- * in the words of the device table, or else the least of the GPUs here.
+ * For target external, where the capabilities of this build do not matter: the device of
+ * the table that trainspool.device names, or else the weakest of the GPUs here.
  *
- * ERROR_DEVICE when the machine has no such thing, ERROR_USAGE when the table has no such
- * card.  Any text will do, also one that is no job.
+ * ERROR_DEVICE if the machine has no such device, ERROR_USAGE if the table has none. The
+ * text need not be a valid job.
  */
 bool machine_device(const struct machine *machine, const char *data, size_t len,
                     struct device *out, struct error *err);
-/* What a job's text asks for, as probe_means; of the GPUs that it names the first, which
- * is rank 0's.  Any text will do.  malloc'ed. */
-char *machine_wanted(const char *data, size_t len);
-/* The devices of a plan's ranks, as probe_take.  ERROR_DEVICE where there are not as
- * many. */
-bool machine_devices(const struct machine *machine, const char *wanted, size_t ranks,
+/* Return what a job's text requests, as probe_means; of the GPUs that it names, the
+ * first, which is rank 0's. The text need not be a valid job. malloc'ed. */
+char *machine_requested(const char *data, size_t len);
+/* Return the devices of a plan's ranks, as probe_take. ERROR_DEVICE if there are not
+ * enough. */
+bool machine_devices(const struct machine *machine, const char *requested, size_t ranks,
                      struct device out[DEVICE_RANKS_MAX], struct error *err);
 
 #endif

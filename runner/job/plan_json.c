@@ -1,4 +1,7 @@
-/* runner/job/plan_json.c - the objects of plan --json, without what only plan knows. */
+/*
+ * runner/job/plan_json.c - builds the objects of plan --json, without what only the plan
+ * command knows.
+ */
 #include "config.h"
 
 #include "runner/job/plan_json.h"

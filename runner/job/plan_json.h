@@ -1,5 +1,4 @@
-/* runner/job/plan_json.h - parts of a plan as JSON: what plan --json and run.json have
- * alike. */
+/* runner/job/plan_json.h - parts of a plan as JSON, shared by plan --json and run.json. */
 #ifndef RUNNER_JOB_PLAN_JSON_H
 #define RUNNER_JOB_PLAN_JSON_H
 
@@ -8,14 +7,14 @@
 
 json_t *plan_json_precision(const struct plan *plan);
 json_t *plan_json_batch(const struct plan *plan);
-/* Of stage distill; null of another. */
+/* For stage distill; null for other stages. */
 json_t *plan_json_distillation(const struct plan *plan);
-/* Of stage dpo; null of another. */
+/* For stage dpo; null for other stages. */
 json_t *plan_json_preference(const struct plan *plan);
 /* Names and whole numbers. */
 json_t *plan_json_integers(const char *const names[], const int64_t values[],
                            size_t count);
-/* The parts of an estimate, without what it is compared with. */
+/* The parts of an estimate, without the limit it is compared with. */
 json_t *plan_json_memory(const struct memory_use *use);
 
 #endif

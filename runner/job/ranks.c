@@ -1,4 +1,4 @@
-/* runner/job/ranks.c - starting the others, waiting for them, and being one of them. */
+/* runner/job/ranks.c - starts the other ranks, waits for them, and runs as one of them. */
 #include "config.h"
 
 #include "runner/job/ranks.h"
@@ -26,7 +26,7 @@
 
 extern char **environ;
 
-/* Descriptors of a rank, and where they lie before, out of each other's way. */
+/* Descriptors of a rank, and their temporary numbers, which must not collide. */
 enum { LOCK_FD = 3, LINK_FD = 4, FIRST_FREE_FD = 16 };
 enum { END_MS = 10000 };
 
@@ -133,7 +133,7 @@ bool ranks_start(const struct ranks_start *start, struct ranks *out, struct erro
     return true;
 }
 
-/* False: it is there still. */
+/* Return false if the process still exists after the time. */
 static bool gone_within(struct child *child, int milliseconds, int *status)
 {
     for (int waited = 0; !child_reap(child, false, status); waited += 5) {
@@ -153,12 +153,12 @@ static int end_one(struct child *child, int rank, int milliseconds, struct log *
         if (!WIFSIGNALED(status))
             return 0;
         text_init(&how, 0);
-        child_tell(status, &how);
+        child_describe_exit(status, &how);
         log_line(log, LOG_ERROR, "rank %d %s", rank, how.data);
         text_clear(&how);
         return WTERMSIG(status);
     }
-    log_line(log, LOG_WARN, "rank %d does not end, and is killed", rank);
+    log_line(log, LOG_WARN, "rank %d does not end, killing it", rank);
     child_signal(child, SIGKILL);
     child_reap(child, true, &status);
     return 0;
@@ -182,10 +182,10 @@ int ranks_end(struct ranks *ranks, struct log *log)
     return number;
 }
 
-/* ---- The others ---- */
+/* ---- The other ranks ---- */
 
-/* What Ctrl-C and the end of a session send to all is rank 0's to answer; when that ends,
- * so does this. */
+/* Rank 0 handles Ctrl-C and the end of a session, which the system sends to all; this
+ * process ends when rank 0 does. */
 static void follow_rank_0(void)
 {
     static const int ignored[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
@@ -229,7 +229,7 @@ int ranks_follow(const struct options *options, const struct machine *machine,
     follow_rank_0();
     if (link < 0 || options->lock_fd < 0 || fcntl(link, F_SETFD, FD_CLOEXEC) != 0 ||
         fcntl((int)options->lock_fd, F_SETFD, FD_CLOEXEC) != 0) {
-        error_set(err, ERROR_USAGE, "--rank is for trainspool-train itself");
+        error_set(err, ERROR_USAGE, "--rank is for trainspool-train only");
         report_error(options->program, err);
         return report_exit(err->code);
     }

@@ -2,9 +2,9 @@
  * runner/job/ranks.h - the processes of one job: trainspool-train starts itself again, once
  * for each rank but its own, and is rank 0.
  *
- * So a watch sees one child a job, whatever it starts.  The others hold the job's lock
- * too: it is free when the last of them has gone.  They take no signal, write no file and
- * print nothing; they end when rank 0 does.
+ * So a watch sees one child per job, whatever it starts. The other ranks hold the job's
+ * lock too: it is free when the last of them has exited. They ignore signals, write no
+ * file and print nothing; they end when rank 0 does.
  */
 #ifndef RUNNER_JOB_RANKS_H
 #define RUNNER_JOB_RANKS_H
@@ -30,13 +30,12 @@ struct ranks_start {
 };
 
 bool ranks_start(const struct ranks_start *start, struct ranks *out, struct error *err);
-/*
- * Let go of the others and wait for them; those that stay for 10 s are killed.  The
- * number of the signal that ended one by itself, or 0.  Of ranks never started: nothing.
- */
+/* Release the other ranks and wait for them; kill those that remain after 10 s. Return
+ * the number of the signal that killed one of them otherwise, or 0. Do nothing for ranks
+ * that were never started. */
 int ranks_end(struct ranks *ranks, struct log *log);
 
-/* A rank other than 0, for as long as rank 0 wants; the exit status. */
+/* Run as a rank other than 0 until rank 0 ends.  Return the exit status. */
 int ranks_follow(const struct options *options, const struct machine *machine,
                  struct error *err);
 

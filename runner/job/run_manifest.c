@@ -1,4 +1,4 @@
-/* runner/job/run_manifest.c - run.json, written when all is open and before the first step. */
+/* runner/job/run_manifest.c - writes run.json when everything is open, before the first step. */
 #include "config.h"
 
 #include "runner/job/run_manifest.h"
@@ -40,7 +40,7 @@ static json_t *data_object(const struct run_info *facts)
     return plan_json_integers(names, values, 4);
 }
 
-/* Which evaluation is the best. */
+/* Say which evaluation is the best. */
 static json_t *evaluation_object(const struct plan *plan)
 {
     json_t *object = json_object();
@@ -59,8 +59,8 @@ static json_t *steps_object(const struct run_info *facts)
     return plan_json_integers(names, values, 3);
 }
 
-/* What stands behind `key` and a colon in the first line of a file of the system that has
- * it; empty where it does not tell. */
+/* Return what follows `key` and a colon in the first such line of a system file; empty if
+ * there is none. */
 static void system_line(const char *name, const char *key, char out[128])
 {
     FILE *file = fopen(name, "re");

@@ -1,13 +1,13 @@
 /*
- * runner/job/run_manifest.h - NAME.run/run.json: what the last attempt of a run was made of, for
- * whoever reads of it later: the plan as decided, the model and the data as counted, the
- * machine and the programs.
+ * runner/job/run_manifest.h - NAME.run/run.json: the inputs of the last attempt of a run, for later
+ * readers: the plan as decided, the model and the data as counted, the machine and the
+ * programs.
  *
  *   {"schema":1,"version":"0.1.0","program_sha256":"...","started":"2026-11-20T14:08:48Z",
  *    "job":"gsm8k.yaml",
  *    "model":{"path":..,"method":"lora","parameters":..,"trainable":..},
  *    "data":{"samples":..,"eval_samples":..,"tokens":..,"longest":..},
- *    "precision":{..},"batch":{..},                         as plan --json has them
+ *    "precision":{..},"batch":{..},                         as in plan --json
  *    "steps":{"per_epoch":..,"total":..,"first":..},
  *    "evaluation":{"metric":"eval_loss","greater_is_better":false},
  *    "memory":{"weights":..,..,"total":..,"limit":..},

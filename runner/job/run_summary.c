@@ -1,4 +1,4 @@
-/* runner/job/run_summary.c - the job as paragraphs and blocks of code. */
+/* runner/job/run_summary.c - summarizes a run as Markdown paragraphs and indented code blocks. */
 #include "config.h"
 
 #include "runner/job/run_summary.h"
@@ -8,7 +8,7 @@
 #include "patcher/schema/redact.h"
 #include "runner/output/review.h"
 
-/* Markdown's code by indentation: no text can end it too early. */
+/* Markdown code by indentation: no text can end the block early. */
 static void add_code(const struct text *text, struct text *out)
 {
     for (const char *line = text->data; *line;) {
@@ -21,7 +21,7 @@ static void add_code(const struct text *text, struct text *out)
     }
 }
 
-/* Nothing where there was no patch. */
+/* Add nothing if there was no patch. */
 static void add_changes(const struct job *job, struct text *out)
 {
     struct review review;

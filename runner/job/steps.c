@@ -1,5 +1,7 @@
-/* runner/job/steps.c - one line over a process boundary: no data set is read in
- * trainspool. */
+/*
+ * runner/job/steps.c - passes the step counts between processes as one line: trainspool never
+ * reads a data set.
+ */
 #include "config.h"
 
 #include "runner/job/steps.h"
@@ -12,7 +14,7 @@
 #include "base/size.h"
 #include "base/spawn.h"
 
-/* A large corpus takes its time; nobody waits longer for a plan. */
+/* A large corpus takes time; a user would not wait longer for a plan. */
 enum { PATIENCE_MS = 120000, LONGEST_ANSWER = 4096 };
 
 void steps_write(const struct steps *steps, struct text *out)
@@ -36,8 +38,8 @@ bool steps_read(const char *text, struct steps *out)
                   &out->sequences, &out->resident, &out->learnt, &out->asked) == 9;
 }
 
-static bool refused(const struct text *errors, const struct spawn_result *result,
-                    struct error *err)
+static bool fail_with_message(const struct text *errors,
+                              const struct spawn_result *result, struct error *err)
 {
     static const char name[] = "trainspool-train: ";
     const char *said =
@@ -60,7 +62,7 @@ bool steps_ask(const char *job, struct steps *out, struct error *err)
     text_init(&errors, LONGEST_ANSWER);
     ok = spawn_capture(argv, PATIENCE_MS, &said, &errors, &result, err);
     if (ok && (result.status != 0 || !steps_read(said.data, out)))
-        ok = refused(&errors, &result, err);
+        ok = fail_with_message(&errors, &result, err);
     text_clear(&said);
     text_clear(&errors);
     free(program);

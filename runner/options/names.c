@@ -1,5 +1,7 @@
-/* runner/options/names.c - a hash table for a spool of thousands of jobs; nothing is ever taken
- * out. */
+/*
+ * runner/options/names.c - a hash table for a spool of thousands of jobs; entries are never
+ * removed.
+ */
 #include "config.h"
 
 #include "runner/options/names.h"

@@ -1,4 +1,4 @@
-/* runner/options/names.h - a table from names to things; both are the caller's. */
+/* runner/options/names.h - a table from names to values; the caller owns both. */
 #ifndef RUNNER_OPTIONS_NAMES_H
 #define RUNNER_OPTIONS_NAMES_H
 
@@ -13,9 +13,9 @@ struct names {
 };
 
 void *names_find(const struct names *names, const char *name); /* NULL: not there */
-/* The name must not be there, and must live as long as the table. */
+/* Add a name, which must not exist and must live as long as the table. */
 void names_add(struct names *names, const char *name, void *thing);
-/* Frees the table, after `drop` was called for each thing. */
+/* Free the table after calling `drop` for each value. */
 void names_clear(struct names *names, void (*drop)(void *thing));
 
 #endif

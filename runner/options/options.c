@@ -1,4 +1,7 @@
-/* runner/options/options.c - getopt_long driven by the rows, and the pages made from them. */
+/*
+ * runner/options/options.c - drives getopt_long with the table of options, and generates usage
+ * and help from it.
+ */
 #include "config.h"
 
 #include "runner/options/options.h"
@@ -18,131 +21,140 @@
 
 enum { HELP_COLUMN = 24, HELP_WIDTH = 80, NEAR = 2 };
 
-static const char *const color_words[] = { "auto", "always", "never", NULL };
-static const char *const severity_words[] = { "error", "warning", "info", NULL };
+static const char *const color_values[] = { "auto", "always", "never", NULL };
+static const char *const severity_values[] = { "error", "warning", "info", NULL };
 
 #define INTO(field) .into = offsetof(struct options, field)
 
 static const struct option_row rows[OPTION_IDS] = {
     [OPTION_DEVICE] = { "device", 0, OPTION_IS_TEXT, "NAME", NULL, INTO(device),
-                        "as if on this device: \"TITAN RTX\", \"V100 32GB\", cpu, "
-                        "sm_75:24GiB, or auto: what is in this machine (the default)" },
+                        "check for this device: \"TITAN RTX\", \"V100 32GB\", cpu, "
+                        "sm_75:24GiB, or auto for the device of this machine (the "
+                        "default)" },
     [OPTION_JSON] = { "json", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(json),
-                      "one JSON object on one line instead of text" },
+                      "print one JSON object per line instead of text" },
     [OPTION_SARIF] = { "sarif", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(sarif),
-                       "one SARIF 2.1.0 log of all jobs instead of text" },
+                       "print one SARIF 2.1.0 log of all jobs instead of text" },
     [OPTION_DIFF] = { "diff", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(diff),
                       "only show the edits as a unified diff, change nothing" },
     [OPTION_UNSAFE] = { "unsafe", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(unsafe),
-                        "make the edits too that may change what the job means" },
+                        "also make edits that may change the meaning of the job" },
     [OPTION_SELECT] = { "select", 0, OPTION_IS_LIST, "RULES", NULL, INTO(select),
-                        "only these rules and families, as TS102,TS3; may be repeated" },
+                        "only these rules and families, such as TS102,TS3; may be "
+                        "repeated" },
     [OPTION_IGNORE] = { "ignore", 0, OPTION_IS_LIST, "RULES", NULL, INTO(ignore),
-                        "all but these; where both name a rule, the longer name decides" },
+                        "all rules but these; if both options name a rule, the longer "
+                        "name wins" },
     [OPTION_EXIT_ZERO] = { "exit-zero", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(exit_zero),
-                           "the exit status is 0 whatever is found in a job" },
-    [OPTION_FAIL_ON] = { "fail-on", 0, OPTION_IS_TEXT, "SEVERITY", severity_words,
+                           "exit with status 0 whatever the findings are" },
+    [OPTION_FAIL_ON] = { "fail-on", 0, OPTION_IS_TEXT, "SEVERITY", severity_values,
                          INTO(fail_on),
-                         "the least severity that makes the exit status 1: error (the "
+                         "the lowest severity that makes the exit status 1: error (the "
                          "default), warning or info" },
     [OPTION_TO] = { "to", 0, OPTION_IS_TEXT, "ID", NULL, INTO(to),
-                    "put back this backup (see trainspool backups)" },
+                    "restore this backup (see trainspool backups)" },
     [OPTION_FORCE] = { "force", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(force),
-                       "even if the job was changed since; for submit, even if there is "
-                       "a job of that name" },
+                       "undo even if the job has changed; submit even if a job of "
+                       "that name exists" },
     [OPTION_NO_PATCH] = { "no-patch", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(no_patch),
-                          "leave the job file as it is" },
+                          "do not change the job file" },
     [OPTION_RESUME] = { "resume", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(resume),
-                        "go on from the last checkpoint, if there is one" },
+                        "continue from the last checkpoint, if there is one" },
     [OPTION_SET] = { "set", 0, OPTION_IS_LIST, "KEY=VALUE", NULL, INTO(set),
-                     "a setting for this run alone, written as in the job; may be "
+                     "a setting for this run only, written as in the job; may be "
                      "repeated" },
     [OPTION_ONCE] = { "once", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(once),
-                      "leave when no job is left to do" },
+                      "exit when no jobs are left" },
     [OPTION_FOLLOW] = { "follow", 'f', OPTION_IS_SWITCH, NULL, NULL, INTO(follow),
-                        "go on showing what changes, until stopped" },
+                        "keep showing changes until stopped" },
     [OPTION_LINES] = { "lines", 'n', OPTION_IS_NUMBER, "N", NULL, INTO(lines),
                        "only the last N lines" },
     [OPTION_RAW] = { "raw", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(raw),
-                     "show control characters as they are" },
+                     "print control characters unchanged" },
     [OPTION_KNOWN] = { "known", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(known),
-                       "the table of known devices instead" },
+                       "list the known devices instead" },
     [OPTION_OUTPUT] = { "output", 'o', OPTION_IS_TEXT, "FILE", NULL, INTO(output),
-                        "write to this file; import and generate overwrite none" },
+                        "write to this file; import and generate do not overwrite a "
+                        "file" },
     [OPTION_PROBE] = { "probe", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(probe),
-                       "only say what is in this machine, one tab-separated line a "
-                       "device" },
+                       "only print the devices of this machine, one tab-separated line "
+                       "each" },
     [OPTION_STEPS] = { "steps", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(steps),
-                       "only count the steps: an epoch, in all, tokens, samples" },
+                       "only count the steps: per epoch, total, tokens, samples" },
     [OPTION_CALIBRATE] = { "calibrate", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(calibrate),
-                           "measure how fast the devices are, a few seconds each, so "
-                           "that plan can tell the time of a run" },
+                           "measure the speed of the devices, a few seconds each, so "
+                           "that plan can estimate the time of a run" },
     [OPTION_FROZEN] = { "frozen", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(frozen),
-                        "follow NAME.run/job.yaml, the text frozen for this run" },
+                        "use NAME.run/job.yaml, the text frozen for this run" },
     [OPTION_SPOOLED] = { "spooled", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(spooled),
-                         "a spool keeps this job: print nothing, and leave it ready to "
-                         "go on when stopped" },
+                         "a spool owns this job: print nothing, and leave it ready to "
+                         "resume when stopped" },
     [OPTION_LOCK_FD] = { "lock-fd", 0, OPTION_IS_NUMBER, "N", NULL, INTO(lock_fd),
                          "the lock of the job is already held, as descriptor N" },
     [OPTION_RANK] = { "rank", 0, OPTION_IS_NUMBER, "N", NULL, INTO(rank),
-                      "be rank N of a job that has several; rank 0 starts the others" },
+                      "be rank N of a job with several ranks; rank 0 starts the others" },
     [OPTION_LINK_FD] = { "link-fd", 0, OPTION_IS_NUMBER, "N", NULL, INTO(link_fd),
-                         "rank 0 is at the other end of descriptor N" },
+                         "descriptor N is connected to rank 0" },
     [OPTION_NO_ONEDNN] = { "no-onednn", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(no_onednn),
-                           "use the program's own matrix products on a CPU" },
+                           "use the built-in matmuls on a CPU, not oneDNN" },
     [OPTION_GENERATE] = { "generate", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(generate),
                           "complete prompts instead of training" },
     [OPTION_PROMPT] = { "prompt", 'p', OPTION_IS_LIST, "TEXT", NULL, INTO(prompt),
-                        "complete this; may be repeated" },
+                        "complete this text; may be repeated" },
     [OPTION_PROMPTS] = { "prompts", 0, OPTION_IS_TEXT, "FILE", NULL, INTO(prompts),
-                         "the questions of this file: a data set as in a job, or .txt "
-                         "with one a line; - reads lines from standard input" },
+                         "complete the prompts of this file: a data set as in a job, or "
+                         ".txt with one per line; - reads lines from standard input" },
     [OPTION_DEVICE_LOCAL] = { "device", 0, OPTION_IS_TEXT, "DEVICE", NULL, INTO(device),
-                              "on this device of the machine: cpu, cuda, cuda:N, or auto, "
-                              "which is the default" },
+                              "run on this device of the machine: cpu, cuda, cuda:N, or "
+                              "auto (the default)" },
     [OPTION_RAW_PROMPT] = { "raw", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(raw),
-                            "no chat template around a prompt" },
+                            "do not apply a chat template to a prompt" },
     [OPTION_TEMPLATE] = { "template", 0, OPTION_IS_TEXT, "TEMPLATE", NULL,
-                          INTO(template_name), "this chat template, not the model's" },
+                          INTO(template_name),
+                          "use this chat template instead of the model's" },
     [OPTION_SYSTEM] = { "system", 0, OPTION_IS_TEXT, "TEXT", NULL, INTO(system),
                         "the system message" },
     [OPTION_MAX_NEW_TOKENS] = { "max-new-tokens", 0, OPTION_IS_NUMBER, "N", NULL,
                                 INTO(max_new_tokens),
-                                "the longest completion; 256, or what a job says" },
+                                "the maximum length of a completion; default 256, or "
+                                "the job's" },
     [OPTION_TEMPERATURE] = { "temperature", 0, OPTION_IS_REAL, "T", NULL,
                              INTO(temperature),
-                             "draw tokens, from logits divided by this; 0 takes the "
-                             "likeliest (the default, or what a job says)" },
+                             "sample tokens, with logits divided by T; 0 takes the "
+                             "likeliest token (the default, unless the job says "
+                             "otherwise)" },
     [OPTION_TOP_P] = { "top-p", 0, OPTION_IS_REAL, "P", NULL, INTO(top_p),
-                       "draw from the likeliest that make up this share; 1: all" },
+                       "sample from the likeliest tokens with total probability P; 1: "
+                       "all" },
     [OPTION_TOP_K] = { "top-k", 0, OPTION_IS_NUMBER, "K", NULL, INTO(top_k),
-                       "draw from the K likeliest; 0: all" },
+                       "sample from the K likeliest tokens; 0: all" },
     [OPTION_REPETITION_PENALTY] = { "repetition-penalty", 0, OPTION_IS_REAL, "R", NULL,
                                     INTO(repetition_penalty),
-                                    "above 1, tokens that were there are less likely" },
+                                    "above 1, tokens that already occurred are less "
+                                    "likely" },
     [OPTION_SEED] = { "seed", 0, OPTION_IS_NUMBER, "N", NULL, INTO(seed),
-                      "of the draws; 42, or what a job says" },
+                      "seed for sampling; default 42, or the job's" },
     [OPTION_STOP] = { "stop", 0, OPTION_IS_LIST, "TEXT", NULL, INTO(stop),
                       "end a completion before this text; may be repeated" },
     [OPTION_BATCH] = { "batch", 0, OPTION_IS_NUMBER, "N", NULL, INTO(batch),
-                       "completions made at once; 8, or a job's "
+                       "number of completions per batch; default 8, or the job's "
                        "per_device_eval_batch_size" },
     [OPTION_SAMPLES] = { "samples", 0, OPTION_IS_NUMBER, "N", NULL, INTO(samples),
-                         "completions of each prompt" },
+                         "number of completions of each prompt" },
     [OPTION_KEEP_CORRECT] = { "keep-correct", 0, OPTION_IS_SWITCH, NULL, NULL,
                               INTO(keep_correct),
-                              "print records of a data set: each question with its "
-                              "right completions, each of them once" },
-    [OPTION_COLOR] = { "color", 0, OPTION_IS_TEXT, "WHEN", color_words, INTO(color),
+                              "print records for a data set: each prompt with its "
+                              "distinct correct completions" },
+    [OPTION_COLOR] = { "color", 0, OPTION_IS_TEXT, "WHEN", color_values, INTO(color),
                        "auto (on a terminal, unless NO_COLOR is set), always or never" },
     [OPTION_QUIET] = { "quiet", 'q', OPTION_IS_SWITCH, NULL, NULL, INTO(quiet),
-                       "say only what is wrong" },
+                       "print only problems" },
     [OPTION_VERBOSE] = { "verbose", 'v', OPTION_IS_SWITCH, NULL, NULL, INTO(verbose),
-                         "say more: the fact behind each finding, debug lines" },
+                         "print more: the fact that led to each finding, debug lines" },
     [OPTION_HELP] = { "help", 'h', OPTION_IS_SWITCH, NULL, NULL, INTO(help),
-                      "this page" },
+                      "show this help" },
     [OPTION_VERSION] = { "version", 'V', OPTION_IS_SWITCH, NULL, NULL, INTO(version),
-                         "the version" },
+                         "show the version" },
 };
 
 const struct option_row *option_row(enum option_id id)
@@ -196,8 +208,9 @@ static bool choice_fits(const struct option_row *row, const char *value,
         text_addf(&words, "%s%s", i ? ", " : "", row->choices[i]);
     }
     near = options_nearest(value, row->choices);
-    error_set(err, ERROR_USAGE, "--%s is one of %s, not %s%s%s%s", row->name, words.data,
-              value, near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+    error_set(err, ERROR_USAGE, "--%s must be one of %s, not %s%s%s%s", row->name,
+              words.data, value, near ? "; did you mean " : "", near ? near : "",
+              near ? "?" : "");
     text_clear(&words);
     return false;
 }
@@ -210,7 +223,9 @@ static bool number_read(const struct option_row *row, const char *value, int64_t
     errno = 0;
     *out = strtoll(value, &end, 10);
     if (errno != 0 || *end || end == value || *out < 0)
-        return error_set(err, ERROR_USAGE, "--%s wants a whole number from 0 on, not %s",
+        return error_set(err, ERROR_USAGE,
+                         "--%s must be a whole number of at least 0, not %s",
+
                          row->name, value);
     return true;
 }
@@ -223,7 +238,7 @@ static bool real_read(const struct option_row *row, const char *value, double *o
     errno = 0;
     *out = strtod(value, &end);
     if (errno != 0 || *end || end == value || !(*out >= 0 && *out <= 1e6))
-        return error_set(err, ERROR_USAGE, "--%s wants a number from 0 on, not %s",
+        return error_set(err, ERROR_USAGE, "--%s must be a number of at least 0, not %s",
                          row->name, value);
     return true;
 }
@@ -264,29 +279,29 @@ static bool option_store(const struct option_row *row, const char *value,
     return false;
 }
 
-/* What getopt wants, made from the rows a command takes. */
-struct getopt_table {
+/* The tables of getopt_long, generated from the options of a command. */
+struct getopt_tables {
     struct option longs[OPTION_IDS + 1];
     char shorts[2 * OPTION_IDS + 2];
 };
 
-static void getopt_fill(const struct command *command, struct getopt_table *table)
+static void getopt_fill(const struct command *command, struct getopt_tables *table)
 {
     size_t longs = 0, shorts = 0;
 
     table->shorts[shorts++] = ':';
     for (int id = 0; id < OPTION_IDS; id++) {
         const struct option_row *row = &rows[id];
-        bool wants = row->kind != OPTION_IS_SWITCH;
+        bool takes_value = row->kind != OPTION_IS_SWITCH;
 
         if (!option_taken(command, (enum option_id)id))
             continue;
         table->longs[longs++] =
-            (struct option) { row->name, wants ? required_argument : no_argument, NULL,
-                              256 + id };
+            (struct option) { row->name, takes_value ? required_argument : no_argument,
+                              NULL, 256 + id };
         if (row->letter) {
             table->shorts[shorts++] = row->letter;
-            if (wants)
+            if (takes_value)
                 table->shorts[shorts++] = ':';
         }
     }
@@ -319,12 +334,13 @@ static bool refuse(const char *program, const struct command *command, const cha
 
     text_init(&name, 0);
     add_name(&name, program, command);
-    error_set(err, ERROR_USAGE, "%s%s; %s --help tells more", what, which, name.data);
+    error_set(err, ERROR_USAGE, "%s%s; see %s --help", what, which, name.data);
     text_clear(&name);
     return false;
 }
 
-/* The option of a command that `--word` or `--word=value` may mean. */
+/* Find the option of a command that `--word` or `--word=value` is probably meant to
+ * be. */
 static const char *nearest_option(const struct command *command, const char *given)
 {
     const char *names[OPTION_IDS + 1];
@@ -366,15 +382,15 @@ static bool count_operands(const char *program, const struct command *command,
     if (command->operands[0])
         text_addf(&usage, " %s", command->operands);
     if (few)
-        error_set(err, ERROR_USAGE, "something is missing: %s", usage.data);
+        error_set(err, ERROR_USAGE, "operand missing; usage: %s", usage.data);
     else
-        error_set(err, ERROR_USAGE, "%s is too much: %s", out->operands[command->most],
-                  usage.data);
+        error_set(err, ERROR_USAGE, "extra operand %s; usage: %s",
+                  out->operands[command->most], usage.data);
     text_clear(&usage);
     return false;
 }
 
-/* Numbers that 0 may be given for. */
+/* Mark the numeric options as not given, since 0 is a valid value. */
 static void not_given(struct options *out)
 {
     for (int id = 0; id < OPTION_IDS; id++) {
@@ -390,20 +406,20 @@ static void not_given(struct options *out)
 bool options_read(int argc, char **argv, const char *program,
                   const struct command *command, struct options *out, struct error *err)
 {
-    struct getopt_table table;
+    struct getopt_tables table;
     int got;
 
     *out = (struct options) { .program = program, .command = command };
     not_given(out);
     getopt_fill(command, &table);
     opterr = 0;
-    optind = 0; /* glibc: begin anew */
+    optind = 0; /* glibc: restart the scan */
     while ((got = getopt_long(argc, argv, table.shorts, table.longs, NULL)) != -1) {
         const struct option_row *row = row_of(got);
 
         if (got == ':')
-            return refuse(program, command, "a value is missing behind ",
-                          argv[optind - 1], err);
+            return refuse(program, command, "a value is missing after ", argv[optind - 1],
+                          err);
         if (got == '?' || !row)
             return refuse_option(program, command, argv[optind - 1], err);
         if (!option_store(row, optarg, out, err))
@@ -425,30 +441,30 @@ void options_clear(struct options *options)
     options->prompt = options->stop = NULL;
 }
 
-struct words {
+struct argv {
     char **list;
     size_t count;
 };
 
-static void words_add(struct words *words, const char *word)
+static void args_add(struct argv *argv, const char *word)
 {
-    words->list = memory_resize(words->list, words->count + 2, sizeof(*words->list));
-    words->list[words->count++] = memory_strdup(word);
-    words->list[words->count] = NULL;
+    argv->list = memory_resize(argv->list, argv->count + 2, sizeof(*argv->list));
+    argv->list[argv->count++] = memory_strdup(word);
+    argv->list[argv->count] = NULL;
 }
 
-static void words_pair(struct words *words, const char *name, const char *value)
+static void args_pair(struct argv *argv, const char *name, const char *value)
 {
     struct text text;
 
     text_init(&text, 0);
     text_addf(&text, "--%s=%s", name, value);
-    words_add(words, text.data);
+    args_add(argv, text.data);
     text_clear(&text);
 }
 
-static void words_option(struct words *words, const struct option_row *row,
-                         const struct options *options)
+static void args_option(struct argv *argv, const struct option_row *row,
+                        const struct options *options)
 {
     const void *field = (const char *)options + row->into;
     char number[32];
@@ -457,45 +473,45 @@ static void words_option(struct words *words, const struct option_row *row,
     case OPTION_IS_SWITCH:
         if (*(const bool *)field) {
             snprintf(number, sizeof(number), "--%s", row->name);
-            words_add(words, number);
+            args_add(argv, number);
         }
         break;
     case OPTION_IS_TEXT:
         if (*(const char *const *)field)
-            words_pair(words, row->name, *(const char *const *)field);
+            args_pair(argv, row->name, *(const char *const *)field);
         break;
     case OPTION_IS_NUMBER:
         snprintf(number, sizeof(number), "%" PRId64, *(const int64_t *)field);
         if (*(const int64_t *)field >= 0)
-            words_pair(words, row->name, number);
+            args_pair(argv, row->name, number);
         break;
     case OPTION_IS_REAL:
         snprintf(number, sizeof(number), "%.17g", *(const double *)field);
         if (*(const double *)field >= 0)
-            words_pair(words, row->name, number);
+            args_pair(argv, row->name, number);
         break;
     case OPTION_IS_LIST:
         for (const char *const *at = *(const char *const *const *)field; at && *at; at++)
-            words_pair(words, row->name, *at);
+            args_pair(argv, row->name, *at);
         break;
     }
 }
 
-char **options_words(const struct options *options, const struct command *command,
-                     const char *program, const char *first)
+char **options_argv(const struct options *options, const struct command *command,
+                    const char *program, const char *first)
 {
-    struct words words = { 0 };
+    struct argv args = { 0 };
 
-    words_add(&words, program);
+    args_add(&args, program);
     if (first)
-        words_add(&words, first);
+        args_add(&args, first);
     for (int id = 0; id < OPTION_IDS; id++)
         if (option_taken(command, (enum option_id)id))
-            words_option(&words, &rows[id], options);
-    words_add(&words, "--");
+            args_option(&args, &rows[id], options);
+    args_add(&args, "--");
     for (size_t i = 0; i < options->operand_count; i++)
-        words_add(&words, options->operands[i]);
-    return words.list;
+        args_add(&args, options->operands[i]);
+    return args.list;
 }
 
 void options_usage(const char *program, const struct command *command, struct text *out)
@@ -547,7 +563,7 @@ static void help_row(const struct option_row *row, struct text *out)
     used = out->len - start;
     text_init(&wrapped, 0);
     options_wrap(row->help, HELP_COLUMN, HELP_WIDTH, &wrapped);
-    if (used + 1 < HELP_COLUMN) /* the first line goes on behind the name */
+    if (used + 1 < HELP_COLUMN) /* the first line continues after the name */
         text_addf(out, "%*s%s", (int)(HELP_COLUMN - used), "",
                   wrapped.data + HELP_COLUMN);
     else

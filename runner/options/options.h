@@ -1,8 +1,7 @@
 /*
- * runner/options/options.h - the command line by table: one row an option, one row a command.
- * Usage,
- * --help and the shells' completion are made from the rows; the manual is held against
- * them.
+ * runner/options/options.h - the command line as tables: one row per option, one row per command.
+ * Usage, --help and the shell completions are generated from the rows; a test compares
+ * the manual with them.
  */
 #ifndef RUNNER_OPTIONS_OPTIONS_H
 #define RUNNER_OPTIONS_OPTIONS_H
@@ -57,7 +56,7 @@ enum option_id {
     OPTION_BATCH,
     OPTION_SAMPLES,
     OPTION_KEEP_CORRECT,
-    /* every command takes those from here on */
+    /* every command accepts the options from here on */
     OPTION_COLOR,
     OPTION_QUIET,
     OPTION_VERBOSE,
@@ -67,7 +66,7 @@ enum option_id {
     OPTION_END = OPTION_IDS /* ends a list of options */
 };
 
-/* What trainspool generate accepts and passes on to trainspool-train. */
+/* The options that trainspool generate accepts and passes on to trainspool-train. */
 #define OPTIONS_OF_GENERATE                                                           \
     OPTION_JSON, OPTION_DEVICE_LOCAL, OPTION_OUTPUT, OPTION_NO_ONEDNN, OPTION_PROMPT, \
         OPTION_PROMPTS, OPTION_RAW_PROMPT, OPTION_TEMPLATE, OPTION_SYSTEM,            \
@@ -98,18 +97,18 @@ struct options;
 struct command {
     const char *name;
     const char *operands; /* "JOB..."; "" for none */
-    int least, most;      /* operands; most -1: any number */
-    /* beyond those of every command; ends in OPTION_END; NULL: none */
+    int least, most;      /* number of operands; most -1: any number */
+    /* in addition to those of every command; ends in OPTION_END; NULL: none */
     const enum option_id *options;
-    const char *help;                          /* one line, without a final stop */
-    const char *more;                          /* paragraphs behind it in --help */
+    const char *help;                          /* one line, without a final period */
+    const char *more;                          /* paragraphs after it in --help */
     int (*run)(const struct options *options); /* the exit status */
 };
 
 struct options {
     const char *program; /* "trainspool" */
     const struct command *command;
-    const char *const *operands; /* NULL-ended, point into argv */
+    const char *const *operands; /* NULL-ended, pointing into argv */
     size_t operand_count;
 
     const char *device, *fail_on, *to, *color, *output;
@@ -132,34 +131,33 @@ struct options {
 };
 
 const struct option_row *option_row(enum option_id id);
-/* Does a command take an option?  Those of every command too. */
+/* Return whether a command accepts an option, including those of every command. */
 bool option_taken(const struct command *command, enum option_id id);
 
-/*
- * Read argv (argv[0] is passed over) for one command.  The lists in *out are malloc'ed:
- * give them back with options_clear.  ERROR_USAGE with the nearest right thing to type.
- * --help and --version are only noted; then operands are not counted.
- */
+/* Read argv for one command, skipping argv[0]. The lists in *out are malloc'ed: free them
+ * with options_clear. ERROR_USAGE suggests the nearest valid spelling. --help and
+ * --version are only recorded; then operands are not counted. */
 bool options_read(int argc, char **argv, const char *program,
                   const struct command *command, struct options *out, struct error *err);
 void options_clear(struct options *options);
 
-/* The options that were given and `command` takes, as words for another program of ours,
- * and the operands behind "--"; `program` and `first` (NULL: none) come before.  Words
- * and list are malloc'ed. */
-char **options_words(const struct options *options, const struct command *command,
-                     const char *program, const char *first);
+/* Return argv for another program of ours: `program` and `first` (NULL: none), then the
+ * given options that `command` accepts, then "--" and the operands. Strings and list are
+ * malloc'ed. */
+char **options_argv(const struct options *options, const struct command *command,
+                    const char *program, const char *first);
 
-/* The word of a NULL-ended list that a misspelt one may mean; NULL: none is near. */
+/* Return the string of a NULL-ended list that a misspelled one is probably meant to be;
+ * NULL: none is near. */
 const char *options_nearest(const char *word, const char *const *words);
 
-/* "trainspool check [options] JOB..." and a newline. */
+/* Append "trainspool check [options] JOB..." and a newline. */
 void options_usage(const char *program, const struct command *command, struct text *out);
-/* The whole page of --help for one command. */
+/* Append the whole --help page of one command. */
 void options_help(const char *program, const struct command *command, struct text *out);
 
-/* Lines of `text` broken at blanks so that none passes `width` columns; each begins with
- * `indent` blanks. */
+/* Append `text` broken at spaces so that no line exceeds `width` columns; each line is
+ * indented by `indent` spaces. */
 void options_wrap(const char *text, size_t indent, size_t width, struct text *out);
 
 #endif

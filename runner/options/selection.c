@@ -1,4 +1,4 @@
-/* runner/options/selection.c - reads --select and --ignore. */
+/* runner/options/selection.c - parses --select and --ignore. */
 #include "config.h"
 
 #include "runner/options/selection.h"
@@ -67,7 +67,8 @@ static bool read_list(struct arena *arena, const char *option, const char *const
         }
     *out = (const char *const *)reading.list;
     return reading.count > 0 ||
-           error_set(err, ERROR_USAGE, "--%s wants rules, as TS102, or families, as TS1",
+           error_set(err, ERROR_USAGE,
+                     "--%s requires rules such as TS102, or families such as TS1",
                      option);
 }
 

@@ -1,4 +1,6 @@
-/* runner/output/meter.c - percent, a bar of ten cells, time, speed and the last numbers. */
+/*
+ * runner/output/meter.c - formats percent, a bar of ten cells, time, speed and the last values.
+ */
 #include "config.h"
 
 #include "runner/output/meter.h"
@@ -136,10 +138,10 @@ static size_t terminal_width(FILE *out)
 
     if (ioctl(fileno(out), TIOCGWINSZ, &size) != 0 || size.ws_col < 2)
         return 0;
-    return size.ws_col - 1u; /* the last column would wrap on some terminals */
+    return size.ws_col - 1u; /* some terminals wrap after the last column */
 }
 
-/* Back to the first column, and the rest of the line away. */
+/* Return to the first column and clear the rest of the line. */
 static void wipe(struct meter *meter)
 {
     if (meter->drawn)

@@ -1,7 +1,9 @@
 /*
- * runner/output/meter.h - the line that redraws while a job trains:
- *     6%|▋         | 7/117 [00:15<03:54, 2.13s/it, loss=2.27, grad_norm=1.55, 8.1k tok/s]
- * It is drawn on a terminal only; elsewhere the logged lines alone are shown.
+ * runner/output/meter.h - the status line that is redrawn while a job trains:
+ *
+ *   6%|▋         | 7/117 [00:15<03:54, 2.13s/it, loss=2.27, grad_norm=1.55, 8.1k tok/s]
+ *
+ * It is drawn only on a terminal; elsewhere only the logged lines appear.
  */
 #ifndef RUNNER_OUTPUT_METER_H
 #define RUNNER_OUTPUT_METER_H
@@ -12,10 +14,10 @@
 #include "train/trainer.h"
 
 struct meter {
-    FILE *out; /* NULL: show nothing at all */
+    FILE *out; /* NULL: show nothing */
     bool terminal;
     bool drawn;     /* the line is on the screen */
-    int64_t first;  /* step that this attempt began behind: speed counts from there */
+    int64_t first;  /* step after which this attempt began: speed counts from there */
     double started; /* clock_seconds */
     double at;      /* when it was last drawn */
     struct text last;
@@ -23,12 +25,12 @@ struct meter {
 
 void meter_open(struct meter *meter, FILE *out, bool terminal);
 void meter_step(struct meter *meter, const struct trainer_progress *progress);
-/* A line that stays, above the one that redraws. */
+/* Print a permanent line above the status line. */
 void meter_log(struct meter *meter, const char *logged);
 /* Leave the last state of the line on the screen. */
 void meter_close(struct meter *meter);
 
-/* The line itself after `made` steps in `seconds`, at most `width` columns (0: any). */
+/* Format the line after `made` steps in `seconds`, at most `width` columns (0: any). */
 struct meter_reading {
     const struct trainer_progress *progress;
     int64_t made;
@@ -37,9 +39,9 @@ struct meter_reading {
 struct meter_reading meter_read(const struct meter *meter,
                                 const struct trainer_progress *progress);
 void meter_text(const struct meter_reading *reading, size_t width, struct text *out);
-/* Seconds that the rest will take at the speed so far; NaN: not known. */
+/* Return the seconds that the rest will take at the speed so far; NaN: unknown. */
 double meter_left(const struct meter_reading *reading);
-/* "03:54", "1:02:03"; "?" for what is no time. */
+/* Format "03:54", "1:02:03"; "?" if it is not a time. */
 void meter_clock(double seconds, struct text *out);
 
 #endif

@@ -1,4 +1,7 @@
-/* runner/output/report.c - like a compiler: file:line:column: severity[rule]: sentence. */
+/*
+ * runner/output/report.c - prints findings like a compiler: file:line:column: severity[rule]:
+ * sentence.
+ */
 #include "config.h"
 
 #include "runner/output/report.h"
@@ -16,11 +19,11 @@
 enum { PAGE_WIDTH = 100 };
 
 static const struct exit_row exits[] = {
-    { EXIT_FINE, "nothing is left to mend, or the training is done" },
+    { EXIT_FINE, "no findings to fix, or training succeeded" },
     { EXIT_FINDINGS,
-      "an error finding is left, an edit would be made, or the training failed" },
-    { EXIT_NO_JOB, "wrong usage, an unreadable file, or a file that is no job" },
-    { EXIT_SYSTEM, "an I/O or lock error, or a defect in this program" },
+      "an error finding is left, an edit would be made, or training failed" },
+    { EXIT_NO_JOB, "wrong usage, an unreadable file, or a file that is not a job" },
+    { EXIT_SYSTEM, "an I/O or lock error, or a bug in trainspool" },
     { EXIT_SECOND, "another trainspool watch has the folder" },
     { EXIT_INTERRUPT, "stopped by SIGINT" },
     { EXIT_TERMINATED, "stopped by SIGTERM" },
@@ -39,7 +42,7 @@ static const struct {
     [ERROR_STOPPED] = { EXIT_TERMINATED, EXIT_TERMINATED },
 };
 
-static const char *const severity_colours[] = {
+static const char *const severity_colors[] = {
     [SEVERITY_INFO] = "\033[36m",
     [SEVERITY_WARNING] = "\033[33m",
     [SEVERITY_ERROR] = "\033[31m",
@@ -64,7 +67,7 @@ int report_training_exit(enum error_code code)
 }
 
 /* no-color.org: set and not empty. */
-static bool wants_colour(const struct options *options, bool terminal)
+static bool wants_color(const struct options *options, bool terminal)
 {
     const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
 
@@ -96,7 +99,7 @@ void report_init(struct report *report, const struct options *options)
 
     *report = (struct report) { .out = stdout,
                                 .terminal = terminal,
-                                .colour = wants_colour(options, terminal),
+                                .color = wants_color(options, terminal),
                                 .quiet = options->quiet,
                                 .width = find_width(terminal),
                                 .least = threshold(options),
@@ -116,7 +119,7 @@ bool report_diff(struct report *report, const struct text *was, const struct tex
     bool ok;
 
     options.visible = report->terminal;
-    options.colour = report->colour;
+    options.colour = report->color;
     text_init(&shown[0], 0);
     text_init(&shown[1], 0);
     text_init(&out, 0);
@@ -143,20 +146,20 @@ void report_line(struct report *report, const char *fmt, ...)
 {
     struct text line;
     va_list args;
-    char *said = NULL;
+    char *formatted = NULL;
 
     va_start(args, fmt);
-    if (vasprintf(&said, fmt, args) < 0)
-        said = NULL;
+    if (vasprintf(&formatted, fmt, args) < 0)
+        formatted = NULL;
     va_end(args);
-    if (!said)
+    if (!formatted)
         return;
     text_init(&line, 0);
-    report_visible(&line, said);
+    report_visible(&line, formatted);
     text_addc(&line, '\n');
     report_write(report, &line);
     text_clear(&line);
-    free(said);
+    free(formatted);
 }
 
 void report_error(const char *program, const struct error *err)
@@ -178,8 +181,8 @@ void report_error(const char *program, const struct error *err)
     text_clear(&line);
 }
 
-/* A stream remembers that a write failed, not why: that only the last one tells. */
-int report_end(const char *program, int status)
+/* A stream remembers that a write failed, but not why: only a failing flush says so. */
+int report_flush(const char *program, int status)
 {
     struct error err = { 0 };
     bool lost = ferror(stdout);
@@ -187,7 +190,7 @@ int report_end(const char *program, int status)
     if (fflush(stdout) != 0)
         error_errno(&err, "cannot write to standard output");
     else if (lost)
-        error_set(&err, ERROR_SYSTEM, "not all of standard output could be written");
+        error_set(&err, ERROR_SYSTEM, "some standard output could not be written");
     if (err.code)
         report_error(program, &err);
     return err.code && status < EXIT_SYSTEM ? EXIT_SYSTEM : status;
@@ -195,22 +198,22 @@ int report_end(const char *program, int status)
 
 /* ---- Findings ---- */
 
-/* How findings are told. */
-struct telling {
+/* How to print findings. */
+struct style {
     const char *job;
     const struct findings *findings;
     const struct excerpt *excerpt; /* NULL: without lines of the job */
-    bool colour, verbose;
+    bool color, verbose;
 };
 
-static void add_colour(const struct telling *how, const char *colour, struct text *out)
+static void add_color(const struct style *how, const char *color, struct text *out)
 {
-    text_adds(out, how->colour ? colour : "");
+    text_adds(out, how->color ? color : "");
 }
 
-/* Without the line ends of an inserted line, and the blanks that keep a comment's
+/* Leave out the newlines of an inserted line, and the spaces that keep a comment's
  * column. */
-static void add_value(const struct telling *how, const char *value, const char *colour,
+static void add_value(const struct style *how, const char *value, const char *color,
                       struct text *out)
 {
     size_t len;
@@ -219,12 +222,12 @@ static void add_value(const struct telling *how, const char *value, const char *
     len = strcspn(value, "\r\n");
     while (len > 0 && value[len - 1] == ' ')
         len--;
-    add_colour(how, colour, out);
+    add_color(how, color, out);
     if (len == 0)
         text_adds(out, "(nothing)");
     else
         text_add_visible(out, value, len);
-    add_colour(how, plain, out);
+    add_color(how, plain, out);
 }
 
 static bool has_edit(const struct finding *finding)
@@ -233,11 +236,11 @@ static bool has_edit(const struct finding *finding)
 }
 
 /* "model_dtype: float16 -> float32", "+ loss_scale: none" */
-static void add_edit(const struct telling *how, const struct finding *finding,
+static void add_edit(const struct style *how, const struct finding *finding,
                      struct text *out)
 {
     if (!finding->was[0] && strpbrk(finding->now, "\r\n")) {
-        add_colour(how, green, out);
+        add_color(how, green, out);
         text_adds(out, "+ ");
         add_value(how, finding->now, green, out);
         return;
@@ -251,20 +254,20 @@ static void add_edit(const struct telling *how, const struct finding *finding,
     add_value(how, finding->label ? finding->label : finding->now, green, out);
 }
 
-/* "    model_dtype: float16 -> float32   (what stays as it is)" */
-static void add_advice(const struct telling *how, const struct finding *finding,
+/* "    model_dtype: float16 -> float32   (note)" */
+static void add_advice(const struct style *how, const struct finding *finding,
                        struct text *out)
 {
     bool edit = has_edit(finding);
 
-    if (!edit && (finding->fixed || finding->settled)) { /* advice is of no use then */
-        text_adds(out, finding->fixed ? "    mended with the others\n"
+    if (!edit && (finding->fixed || finding->settled)) { /* then advice is useless */
+        text_adds(out, finding->fixed ? "    fixed with the others\n"
                                       : "    gone after the other edits\n");
         return;
     }
     if (!edit && !finding->note)
         return;
-    text_adds(out, finding->fixed ? "    mended: " : "    ");
+    text_adds(out, finding->fixed ? "    fixed: " : "    ");
     if (edit && !finding->fixed && !finding->settled && finding->apply == APPLY_UNSAFE)
         text_adds(out, "with --unsafe: ");
     if (edit)
@@ -277,8 +280,8 @@ static void add_advice(const struct telling *how, const struct finding *finding,
     text_addc(out, '\n');
 }
 
-/* The other edits of its group, told once: all are made, or none. */
-static void add_group(const struct telling *how, const struct finding *finding,
+/* Print the other edits of its group once: all of them are made, or none. */
+static void add_group(const struct style *how, const struct finding *finding,
                       struct text *out)
 {
     const struct findings *findings = how->findings;
@@ -298,7 +301,7 @@ static void add_group(const struct telling *how, const struct finding *finding,
     }
 }
 
-static void add_place(struct text *out, const char *job, const struct finding *finding)
+static void add_position(struct text *out, const char *job, const struct finding *finding)
 {
     report_visible(out, job);
     if (finding->at.line)
@@ -306,27 +309,28 @@ static void add_place(struct text *out, const char *job, const struct finding *f
     text_adds(out, ": ");
 }
 
-/* What scripts read: "gsm8k.yaml:7:14: error[TS105]: sentence" */
-static void add_first_line(const struct telling *how, const struct finding *finding,
+/* The line that scripts parse: "gsm8k.yaml:7:14: error[TS105]: sentence". */
+static void add_first_line(const struct style *how, const struct finding *finding,
                            struct text *out)
 {
-    add_colour(how, bold, out);
-    add_place(out, how->job, finding);
-    add_colour(how, severity_colours[finding->severity], out);
+    add_color(how, bold, out);
+    add_position(out, how->job, finding);
+    add_color(how, severity_colors[finding->severity], out);
     text_addf(out, "%s[%s]", severity_names[finding->severity], finding->rule);
-    add_colour(how, plain, out);
+    add_color(how, plain, out);
     text_adds(out, ": ");
     report_visible(out, finding->message);
     text_addc(out, '\n');
 }
 
-static void add_finding(const struct telling *how, size_t at, struct text *out)
+static void add_finding(const struct style *how, size_t at, struct text *out)
 {
     const struct finding *finding = &how->findings->list[at];
     const bool open = how->excerpt && !finding->fixed;
 
     if (open && out->len > 0 && !text_ends(out->data, "\n\n"))
-        text_addc(out, '\n'); /* behind what is mended, which stands close together */
+        /* after fixed findings, which have no blank lines between them */
+        text_addc(out, '\n');
     add_first_line(how, finding, out);
     if (open)
         excerpt_add(how->excerpt, how->findings, at, out);
@@ -341,8 +345,8 @@ static void add_finding(const struct telling *how, size_t at, struct text *out)
     text_adds(out, open ? "\n" : "");
 }
 
-/* What -q leaves: what the exit status is about. */
-static bool is_told(const struct report *report, const struct finding *finding)
+/* Return whether -q prints the finding: it affects the exit status. */
+static bool affects_status(const struct report *report, const struct finding *finding)
 {
     bool would_edit = finding->now && finding->settled;
 
@@ -351,16 +355,16 @@ static bool is_told(const struct report *report, const struct finding *finding)
 
 void report_findings(struct report *report, const struct patch *patch)
 {
-    struct telling how = { .job = patch->job,
-                           .findings = &patch->findings,
-                           .colour = report->colour,
-                           .verbose = report->verbose };
+    struct style how = { .job = patch->job,
+                         .findings = &patch->findings,
+                         .color = report->color,
+                         .verbose = report->verbose };
     struct excerpt *excerpt = NULL;
     struct text out;
 
     text_init(&out, 0);
     if (!report->quiet && patch->document.data)
-        excerpt = excerpt_new(&patch->document, report->width, report->colour);
+        excerpt = excerpt_new(&patch->document, report->width, report->color);
     how.excerpt = excerpt;
     if (report->apart && patch->findings.count > 0)
         fputc('\n', report->out);
@@ -368,7 +372,7 @@ void report_findings(struct report *report, const struct patch *patch)
     for (size_t i = 0; i < patch->findings.count; i++) {
         if (!report->quiet)
             add_finding(&how, i, &out);
-        else if (is_told(report, &patch->findings.list[i]))
+        else if (affects_status(report, &patch->findings.list[i]))
             add_first_line(&how, &patch->findings.list[i], &out);
     }
     report_write(report, &out);
@@ -378,9 +382,9 @@ void report_findings(struct report *report, const struct patch *patch)
 
 void report_findings_text(const struct patch *patch, struct text *out)
 {
-    struct telling how = { .job = patch->job,
-                           .findings = &patch->findings,
-                           .verbose = true };
+    struct style how = { .job = patch->job,
+                         .findings = &patch->findings,
+                         .verbose = true };
 
     for (size_t i = 0; i < patch->findings.count; i++)
         add_finding(&how, i, out);
@@ -420,7 +424,7 @@ static void add_counts(struct text *line, const struct counts *counts)
                   plural(counts->left), counts->fixed ? " left" : "", counts->errors,
                   plural(counts->errors));
     else
-        text_adds(line, counts->fixed ? "nothing left" : "nothing to mend");
+        text_adds(line, counts->fixed ? "nothing left" : "nothing to fix");
     if (counts->ignored > 0)
         text_addf(line, ", %zu ignored", counts->ignored);
     if (counts->edits > 0)
@@ -440,7 +444,7 @@ void report_summary(struct report *report, const struct patch *patch)
     text_adds(&line, ": ");
     add_counts(&line, &counts);
     if (patch->backup) {
-        text_adds(&line, "; as it was: ");
+        text_adds(&line, "; backup: ");
         report_visible(&line, patch->backup);
     }
     text_addc(&line, '\n');

@@ -1,4 +1,6 @@
-/* runner/output/report_excerpt.c - lines of a job as a terminal shows them, with carets. */
+/*
+ * runner/output/report_excerpt.c - prints lines of a job as a terminal shows them, with carets.
+ */
 #include "config.h"
 
 #include "runner/output/report_excerpt.h"
@@ -14,10 +16,10 @@
 enum {
     GUTTER = 6, /* "123 | " */
     WIDTH_LEAST = 40,
-    TAB = 4,     /* as rustc shows it */
-    MARGIN = 12, /* columns kept behind a span where a line is cut */
-    SPAN = 20,   /* columns of it that are enough to see what it is */
-    REACH = 1024 /* bytes of a line looked at on each side of a span */
+    TAB = 4,     /* like rustc */
+    MARGIN = 12, /* columns kept after a span where a line is cut */
+    SPAN = 20,   /* columns of a span that are enough to recognize it */
+    REACH = 1024 /* bytes of a line examined on each side of a span */
 };
 
 static const char blue[] = "\033[1;34m", plain[] = "\033[0m";
@@ -33,10 +35,10 @@ struct excerpt {
     const struct document *document;
     bool *hidden; /* of each byte: part of a secret */
     size_t width;
-    bool colour;
+    bool color;
 };
 
-/* What stands in one place of a line: a character, or what is shown instead. */
+/* What occupies one position of a line: a character, or what is shown instead. */
 struct cell {
     size_t byte, end; /* of the document */
     char shown[16];
@@ -54,14 +56,14 @@ struct span {
     size_t from, to;
 };
 
-struct excerpt *excerpt_new(const struct document *document, size_t width, bool colour)
+struct excerpt *excerpt_new(const struct document *document, size_t width, bool color)
 {
     struct excerpt *excerpt = memory_alloc(sizeof(*excerpt));
 
     excerpt->document = document;
     excerpt->hidden = memory_alloc(document->len + 1);
     excerpt->width = (width > WIDTH_LEAST ? width : WIDTH_LEAST) - GUTTER;
-    excerpt->colour = colour;
+    excerpt->color = color;
     redact_mask(document, excerpt->hidden);
     return excerpt;
 }
@@ -75,8 +77,8 @@ void excerpt_free(struct excerpt *excerpt)
 
 /* ---- Cells ---- */
 
-/* Turns the direction of what follows, so that a line would not read as it is: Unicode
- * 15, 23.2 Layout Controls. */
+/* Return whether the character changes the direction of what follows, so that a line
+ * would look different: Unicode 15, 23.2 Layout Controls. */
 static bool turns(utf8proc_int32_t point)
 {
     return point == 0x61c || point == 0x200e || point == 0x200f ||
@@ -89,7 +91,7 @@ static bool is_control(utf8proc_int32_t point)
            point == 0x2029 || point == 0xfeff;
 }
 
-/* The character at `at`, before `end`. */
+/* Decode the character at `at`, before `end`. */
 static struct cell character(const struct excerpt *excerpt, size_t at, size_t end)
 {
     const char *data = excerpt->document->data;
@@ -137,7 +139,7 @@ static struct cell next_cell(const struct excerpt *excerpt, size_t at, size_t en
 
 /* ---- The line ---- */
 
-/* The bytes of a line without its end and without blanks at its end. */
+/* Find the bytes of a line without its newline and trailing spaces. */
 static struct span line_bytes(const struct document *document, uint32_t number)
 {
     const struct text_positions *places = &document->positions;
@@ -185,7 +187,7 @@ static struct line read_line(const struct excerpt *excerpt, struct span bytes,
         *cell = next_cell(excerpt, at, bytes.to, column);
         column += cell->columns;
     }
-    /* room for a caret behind the last character: what is missing is missing there */
+    /* room for a caret after the last character, for something missing at the end */
     line.cells[line.count++] = (struct cell) { .byte = bytes.to, .end = bytes.to + 1 };
     return line;
 }
@@ -206,11 +208,11 @@ static void underline(struct line *line, struct span span, char with)
         cell->under = with;
         any = true;
     }
-    if (!any && with == '^') /* in the blanks at its end */
+    if (!any && with == '^') /* in the trailing spaces */
         line->cells[line->count - 1].under = with;
 }
 
-/* ---- What of it is shown ---- */
+/* ---- Visible part of the line ---- */
 
 static size_t columns(const struct line *line, size_t from, size_t to)
 {
@@ -221,7 +223,7 @@ static size_t columns(const struct line *line, size_t from, size_t to)
     return sum;
 }
 
-/* The cells that fit into `width` columns with what is under the carets among them. */
+/* Choose the cells that fit into `width` columns and include those under the carets. */
 static struct span choose_window(const struct line *line, size_t width)
 {
     struct span window = { 0, line->count };
@@ -247,22 +249,21 @@ static struct span choose_window(const struct line *line, size_t width)
     return window;
 }
 
-static void add_colour(const struct excerpt *excerpt, const char *colour,
-                       struct text *out)
+static void add_color(const struct excerpt *excerpt, const char *color, struct text *out)
 {
-    text_adds(out, excerpt->colour ? colour : "");
+    text_adds(out, excerpt->color ? color : "");
 }
 
-/* The number of the line, or room for it. */
+/* Add the number of the line, or the same width of spaces. */
 static void add_gutter(const struct excerpt *excerpt, uint32_t number, bool shown,
                        struct text *out)
 {
     char digits[16];
     int len = snprintf(digits, sizeof(digits), "%3u", number);
 
-    add_colour(excerpt, blue, out);
+    add_color(excerpt, blue, out);
     text_addf(out, "%*s |", len, shown ? digits : "");
-    add_colour(excerpt, plain, out);
+    add_color(excerpt, plain, out);
 }
 
 static void add_source(const struct excerpt *excerpt, const struct line *line,
@@ -296,12 +297,12 @@ static void add_under(const struct excerpt *excerpt, const struct line *line,
         }
         text_addf(out, "%*s", (int)blanks, "");
         blanks = 0;
-        add_colour(excerpt, any ? "" : caret_colours[finding->severity], out);
+        add_color(excerpt, any ? "" : caret_colours[finding->severity], out);
         any = true;
         while (count-- > 0)
             text_addc(out, cell->under);
     }
-    add_colour(excerpt, plain, out);
+    add_color(excerpt, plain, out);
     text_addc(out, '\n');
 }
 
@@ -310,8 +311,8 @@ static bool is_new_line(const struct finding *finding)
     return finding->now && finding->cut == 0 && strpbrk(finding->now, "\r\n");
 }
 
-/* At most of the file as a whole: its encoding, its line ends. */
-static bool has_place(const struct finding *finding)
+/* Some findings are about the whole file: its encoding, its line ends. */
+static bool has_position(const struct finding *finding)
 {
     return finding->at.line > 0 &&
            (finding->at.byte > 0 || finding->cut > 0 || finding->now);
@@ -322,7 +323,7 @@ static struct span span_of(const struct finding *finding)
     return (struct span) { finding->at.byte, finding->at.byte + finding->cut };
 }
 
-/* Without blanks around it: a longer value takes some from a comment. */
+/* Trim spaces: a longer value may take some from before a comment. */
 static struct span told_span(const struct document *document, const struct finding *of)
 {
     struct span span = span_of(of);
@@ -345,7 +346,7 @@ bool excerpt_add(const struct excerpt *excerpt, const struct findings *findings,
     uint32_t number = finding->at.line;
     struct line line;
 
-    if (!has_place(finding) || about.from > document->len)
+    if (!has_position(finding) || about.from > document->len)
         return false;
     if (inserts && finding->at.byte > 0)
         number = document_mark(document, finding->at.byte - 1).line;

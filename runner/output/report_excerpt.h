@@ -5,8 +5,8 @@
  *       7 | model_dtype: float16   # half
  *         |              ^^^^^^^
  *
- * Columns are a terminal's: tabs, wide and combining characters count as they are shown.
- * Control characters, and those that turn the direction of a text, are made visible;
+ * Columns are a terminal's: tabs, wide and combining characters count as displayed.
+ * Control characters and those that change the direction of a text are made visible;
  * secret values are hidden; a long line is cut around the span.
  */
 #ifndef RUNNER_OUTPUT_REPORT_EXCERPT_H
@@ -17,15 +17,13 @@
 
 struct excerpt;
 
-/* For one job's findings; `width` columns in all, at least 40.  The document is
- * borrowed. */
-struct excerpt *excerpt_new(const struct document *document, size_t width, bool colour);
+/* Create excerpts for one job's findings; `width` columns in total, at least 40. The
+ * document is borrowed. */
+struct excerpt *excerpt_new(const struct document *document, size_t width, bool color);
 void excerpt_free(struct excerpt *excerpt);
-/*
- * Append the excerpt of findings[at].  Other edits of its group on the same line are
- * underlined with `-`; a line to be inserted is shown by the line before it, without
- * carets. False, and nothing is added, if the finding is of the file as a whole.
- */
+/* Append the excerpt of findings[at]. Other edits of its group on the same line are
+ * underlined with `-`; for a line to be inserted, the line before it is shown without
+ * carets. Return false and add nothing if the finding is about the whole file. */
 bool excerpt_add(const struct excerpt *excerpt, const struct findings *findings,
                  size_t at, struct text *out);
 

@@ -1,4 +1,4 @@
-/* runner/output/report_json.c - findings, devices and patches as JSON objects. */
+/* runner/output/report_json.c - converts findings, devices and patches to JSON objects. */
 #include "config.h"
 
 #include "runner/output/report_json.h"

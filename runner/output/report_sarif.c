@@ -1,4 +1,7 @@
-/* runner/output/report_sarif.c - one run, a result for each finding, a fix for each edit. */
+/*
+ * runner/output/report_sarif.c - writes one SARIF run, with a result for each finding and a fix
+ * for each edit.
+ */
 #include "config.h"
 
 #include "runner/output/report_sarif.h"
@@ -25,7 +28,8 @@ static json_t *text_object(const char *text)
     return object;
 }
 
-/* A path below the working directory as seen from there, where code hosts look for it. */
+/* Make a path below the working directory relative to it, because code hosts look for it
+ * there. */
 static const char *relative(const char *path)
 {
     char *here = *path == '/' ? getcwd(NULL, 0) : NULL;
@@ -37,10 +41,8 @@ static const char *relative(const char *path)
     return path;
 }
 
-/*
- * A path as RFC 3986 has it: what it does not allow as %XX, byte by byte, so that a name
- * that is no UTF-8 can be told too; an absolute one with its scheme.
- */
+/* Encode a path as RFC 3986 requires: other bytes become %XX, one by one, so that a name
+ * that is not UTF-8 can be expressed too; an absolute path gets its scheme. */
 static json_t *uri_of(const char *path)
 {
     struct text uri;
@@ -62,7 +64,7 @@ static json_t *uri_of(const char *path)
     return value;
 }
 
-/* One job among the artifacts of the run. */
+/* Return the index of a job among the artifacts of the run. */
 struct job {
     const struct patch *patch;
     size_t index;
@@ -114,13 +116,13 @@ static json_t *place_of(const struct job *job, const struct finding *finding)
 
 /* ---- Fixes ---- */
 
-/* Would trainspool patch make its edit? */
+/* Return whether trainspool patch would make its edit. */
 static bool is_fixable(const struct finding *finding)
 {
     return finding->settled && finding->was && finding->now;
 }
 
-/* Is one before it in its group, whose fix has this edit too? */
+/* Return whether an earlier finding of its group has a fix that contains this edit. */
 static bool is_fixed_before(const struct findings *findings, size_t at)
 {
     for (size_t i = 0; findings->list[at].group && i < at; i++)
@@ -139,7 +141,7 @@ static json_t *replacement_of(const struct finding *finding)
     return replacement;
 }
 
-/* All edits of its group, as one is nothing without the others. */
+/* Collect all edits of its group, because they only make sense together. */
 static json_t *replacements_of(const struct findings *findings, size_t at)
 {
     const struct finding *finding = &findings->list[at];
@@ -198,7 +200,7 @@ static json_t *result_of(const struct job *job, const struct finding *finding)
     return result;
 }
 
-/* A run says of all its results whether they are suppressed, or of none. */
+/* A SARIF run states for all its results whether they are suppressed, or for none. */
 static void add_results(json_t *results, const struct job *job, bool suppressed)
 {
     const struct patch *patch = job->patch;
@@ -242,14 +244,14 @@ static json_t *rule_list(void)
 
     for (size_t i = 0; i < rules_count(); i++) {
         const struct rule *of = rules_at(i);
-        json_t *rule = json_object(), *default_value = json_object();
+        json_t *rule = json_object(), *defaults = json_object();
 
-        json_object_set_new(default_value, "level", json_string(levels[of->severity]));
+        json_object_set_new(defaults, "level", json_string(levels[of->severity]));
         json_object_set_new(rule, "id", json_string(of->id));
         json_object_set_new(rule, "shortDescription", text_object(of->title));
         json_object_set_new(rule, "fullDescription", text_object(of->explain));
         json_object_set_new(rule, "help", help_of(of));
-        json_object_set_new(rule, "defaultConfiguration", default_value);
+        json_object_set_new(rule, "defaultConfiguration", defaults);
         json_array_append_new(list, rule);
     }
     return list;

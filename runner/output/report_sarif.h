@@ -8,16 +8,15 @@
 #include "base/json.h"
 #include "patcher/patcher.h"
 
-/* One log with one run for all jobs of a command; the caller prints it and lets go. */
+/* Create one log with one run for all jobs of a command; the caller prints and releases
+ * it. */
 json_t *report_sarif_new(void);
-/*
- * Add a job that was checked.  A fix is what trainspool patch would make: all fixes, by
- * their byte regions, give its text.  Edits that go together are one fix, of the first
- * result. `suppressed` adds what the job asks to ignore, with suppressions[]; code hosts
- * that do not know these would show it like the rest.
- */
+/* Add a checked job. The fixes are the edits of trainspool patch: applying all of them by
+ * their byte regions gives its text. Edits that belong together are one fix, in the first
+ * result. `suppressed` adds the findings that the job asks to ignore, with
+ * suppressions[]; code hosts that do not support these would show them like the rest. */
 void report_sarif_add(json_t *log, const struct patch *patch, bool suppressed);
-/* Say that a job could not be looked at. */
+/* Record that a job could not be inspected. */
 void report_sarif_failure(json_t *log, const char *job, const struct error *err);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * runner/output/review.c - under each hunk the rules that changed it, with the reasons they
- * gave; what no patch made is said to be by hand.
+ * runner/output/review.c - annotates each hunk with the rules that changed it and their reasons;
+ * changes that no patch made are marked as made by hand.
  */
 #include "config.h"
 
@@ -14,7 +14,8 @@
 #include "patcher/schema/redact.h"
 #include "runner/output/report.h"
 
-enum { CONTEXT = 2 }; /* lines: few, so that reasons stand close to what they are for */
+/* context lines: few, so that reasons are close to the lines they explain */
+enum { CONTEXT = 2 };
 
 static const char *string(const json_t *edit, const char *name)
 {
@@ -27,11 +28,11 @@ static void add_reason(const struct review *review, const struct history_change 
     const char *because = string(change->edit, "because");
     const char *rule = string(change->edit, "rule");
     const char *message = string(change->edit, "message");
-    bool colour = review->colour;
+    bool color = review->color;
 
-    text_adds(out, colour ? "\033[33m# " : "# ");
+    text_adds(out, color ? "\033[33m# " : "# ");
     report_visible(out, rule ? rule : "");
-    text_adds(out, colour ? "\033[m: " : ": ");
+    text_adds(out, color ? "\033[m: " : ": ");
     report_visible(out, message ? message : "");
     if (because) {
         text_adds(out, " (");
@@ -41,8 +42,8 @@ static void add_reason(const struct review *review, const struct history_change 
     text_addc(out, '\n');
 }
 
-/* Is the same said already, by an earlier patch of the same line? */
-static bool is_told(const struct history *history, size_t at)
+/* Return whether an earlier patch of the same line already gives the same reason. */
+static bool is_repeated(const struct history *history, size_t at)
 {
     const struct history_change *change = &history->list[at];
 
@@ -54,7 +55,7 @@ static bool is_told(const struct history *history, size_t at)
     return false;
 }
 
-/* The reasons for one line of the text as it is; false if no patch made it. */
+/* Add the reasons for one line of the current text; return false if no patch made it. */
 static bool add_line_reasons(const struct review *review, size_t line, struct text *out)
 {
     const struct history *history = &review->history;
@@ -63,19 +64,19 @@ static bool add_line_reasons(const struct review *review, size_t line, struct te
     for (size_t i = 0; i < history->count; i++) {
         if (history->list[i].line != line)
             continue;
-        if (!is_told(history, i))
+        if (!is_repeated(history, i))
             add_reason(review, &history->list[i], out);
         found = true;
     }
     return found;
 }
 
-/* Under each hunk: whose its lines are. */
+/* Add to each hunk the origin of its lines. */
 static void add_reasons(void *context, const struct diff_hunk *hunk, struct text *out)
 {
     const struct review *review = context;
     const char *hand = review->history.blind > 0
-                           ? "# by hand, or by a patch whose reasons are not kept"
+                           ? "# by hand, or by a patch whose reasons are lost"
                            : "# by hand";
     size_t added = 0, others = 0;
     struct text lines;
@@ -91,14 +92,14 @@ static void add_reasons(void *context, const struct diff_hunk *hunk, struct text
     if (others > 0)
         text_addf(out, "%s: line%s %s\n", hand, others > 1 ? "s" : "", lines.data);
     else if (hunk->removed > added)
-        text_addf(out, "%s: what is taken out\n", hand);
+        text_addf(out, "%s: removed lines\n", hand);
     text_clear(&lines);
 }
 
 struct diff_options review_diff(const struct review *review)
 {
     return (struct diff_options) { .from = "as dropped",
-                                   .to = "as it is",
+                                   .to = "now",
                                    .context = CONTEXT,
                                    .hunk = add_reasons,
                                    .hunk_context = (void *)review };

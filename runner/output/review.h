@@ -1,6 +1,6 @@
 /*
- * runner/output/review.h - the job as dropped and as it is, and for each line that differs the
- * rules that changed it, with the reasons they gave.
+ * runner/output/review.h - the job as dropped and as it is now, and for each changed line the
+ * rules that changed it, with their reasons.
  */
 #ifndef RUNNER_OUTPUT_REVIEW_H
 #define RUNNER_OUTPUT_REVIEW_H
@@ -10,22 +10,23 @@
 
 struct review {
     const char *job; /* borrowed */
-    bool colour;     /* of the reasons, for a terminal */
+    bool color;      /* color the reasons, for a terminal */
     struct text was, now;
     struct history history;
-    /* the backups of what was patched are gone: `was` is not known, and as `now` */
+    /* the backups of the patches are missing: `was` is unknown, and equals `now` */
     bool lost;
 };
 
-/* `name` has the text as it is: the job itself, or what a run has frozen of it. */
+/* Read the review of a job; `name` has the current text: the job itself, or the text
+ * frozen for a run. */
 bool review_read(const char *job, const char *name, struct review *out,
                  struct error *err);
 void review_clear(struct review *review);
-/* How the two are compared: under each hunk stand lines "# TS105: message (because)", or
- * "# by hand: line 3".  Good as long as the review. */
+/* Return how to compare the two texts: each hunk is followed by lines "# TS105: message
+ * (because)", or "# by hand: line 3". Valid as long as the review. */
 struct diff_options review_diff(const struct review *review);
-/* Append that comparison, with or without reasons, but for the values of secret keys;
- * nothing where the two are equal.  False: it cannot be shown. */
+/* Append that comparison, with or without reasons, without the values of secret keys;
+ * nothing if the two are equal. Return false if it cannot be shown. */
 bool review_add(const struct review *review, bool reasons, struct text *out);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * runner/page/chart.c - the SVG has 1000 x 1000 units, whatever its size on the page: lines
- * keep their width by vector-effect, labels are HTML beside it, dots are lines without
- * length and with round ends.
+ * runner/page/chart.c - draws a chart as an SVG of 1000 x 1000 units, whatever its size on the
+ * page: vector-effect keeps the width of lines, labels are HTML next to the SVG, dots are
+ * lines of zero length with round ends.
  */
 #include "config.h"
 
@@ -15,8 +15,8 @@
 
 enum {
     UNITS = 1000,
-    SMOOTH_FROM = 60,  /* points from which on a moving mean is drawn too */
-    SMOOTH_SHARE = 30, /* of them in its window */
+    SMOOTH_FROM = 60,  /* minimum number of points for a moving mean */
+    SMOOTH_SHARE = 30, /* points in its window */
 };
 
 /* ---- Thinning ---- */
@@ -28,7 +28,7 @@ static size_t column_of(double x, double low, double high)
     return place > 0 ? (size_t)fmin(place, CHART_COLUMNS - 1) : 0;
 }
 
-/* Behind the last point of the column that point `first` begins. */
+/* Return the end of the column that starts at point `first`. */
 static size_t column_end(const struct chart_series *series, size_t first, double low,
                          double high)
 {
@@ -39,8 +39,8 @@ static size_t column_end(const struct chart_series *series, size_t first, double
     return end;
 }
 
-/* Of the points from `first` to before `end`: the least, the largest, and one that is not
- * finite, in the order in which they stand. */
+/* Of the points from `first` to before `end`, keep the smallest, the largest, and one
+ * that is not finite, in their order. */
 static size_t keep_column(const struct chart_series *series, size_t first, size_t end,
                           size_t *out)
 {
@@ -98,7 +98,7 @@ static double y_of(const struct drawing *d, double value)
     return UNITS * (1 - chart_place(&d->y, value));
 }
 
-/* A line through the points that are finite; where one is not, it is broken. */
+/* Add a line through the finite points, broken at points that are not finite. */
 static void add_line(const struct drawing *d, const struct chart_series *series,
                      const char *inspection)
 {
@@ -120,7 +120,8 @@ static void add_line(const struct drawing *d, const struct chart_series *series,
     free(kept);
 }
 
-/* Points without length: of all, or those that no line goes to and those not finite. */
+/* Add points of zero length: all of them, or those without a line and those not
+ * finite. */
 static void add_dots(const struct drawing *d, const struct chart_series *series,
                      bool broken, const char *inspection)
 {
@@ -144,8 +145,8 @@ static void add_dots(const struct drawing *d, const struct chart_series *series,
     text_clear(&path);
 }
 
-/* The means of a curve's columns (of its points, where they are few), without those that
- * have no finite number; x and y have room for all points. */
+/* Compute the means of a curve's columns (of its points if they are few), without columns
+ * that have no finite value; x and y have room for all points. */
 static size_t column_means(const struct drawing *d, const struct chart_series *series,
                            double *x, double *y)
 {
@@ -171,7 +172,8 @@ static size_t column_means(const struct drawing *d, const struct chart_series *s
     return count;
 }
 
-/* A moving mean.  Each window is summed anew: a spike must not stay behind in a sum. */
+/* Add a moving mean. Sum each window from scratch: a spike must not remain in a running
+ * sum. */
 static void add_mean(const struct drawing *d, const struct chart_series *series)
 {
     double *x = memory_resize(NULL, 3 * series->count, sizeof *x), *y = x + series->count;
@@ -184,7 +186,7 @@ static void add_mean(const struct drawing *d, const struct chart_series *series)
     drawn.count = count;
     for (size_t i = 0; i < count; i++) {
         size_t edge = i < count - 1 - i ? i : count - 1 - i;
-        size_t each = edge < half ? edge : half; /* as many before as behind */
+        size_t each = edge < half ? edge : half; /* as many points before as after */
         size_t first = i - each, end = i + each + 1;
 
         mean[i] = 0;
@@ -230,7 +232,7 @@ static void add_grid(const struct drawing *d)
     text_adds(d->out, "\"/>\n");
 }
 
-/* ---- In words ---- */
+/* ---- Description ---- */
 
 static void add_value(const struct chart *chart, double value, struct text *out)
 {
@@ -304,7 +306,7 @@ static bool has_broken(const struct chart *chart)
     return false;
 }
 
-/* One curve is told by the title; several, and each kind of mark, by a key. */
+/* The title names a single curve; several curves, and each kind of mark, get a key. */
 static void add_legend(const struct chart *chart, struct text *out)
 {
     text_adds(out, "<span class=\"keys\">");
@@ -357,7 +359,7 @@ static void add_axes(const struct drawing *d)
     text_adds(d->out, "</div>\n");
 }
 
-/* Its ends as data, so that a script may turn places back into numbers. */
+/* Store the ends as data, so that a script can convert positions back into values. */
 static void add_svg(const struct drawing *d)
 {
     const struct chart *chart = d->chart;
@@ -397,7 +399,7 @@ static bool range_of(const struct chart *chart, double *low, double *high)
             }
         }
     if (any && !(*low <= *high))
-        *low = 0, *high = 1; /* nothing but NaN: shown all the same */
+        *low = 0, *high = 1; /* nothing but NaN: shown anyway */
     return any;
 }
 

@@ -1,4 +1,6 @@
-/* runner/page/chart_scale.c - ticks at 1, 2 and 5 times a power of ten, or at powers. */
+/*
+ * runner/page/chart_scale.c - places ticks at 1, 2 and 5 times a power of ten, or at powers.
+ */
 #include "config.h"
 
 #include "runner/page/chart_scale.h"
@@ -7,10 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { INTERVALS = 4, INTERVALS_STEPS = 6 }; /* of an axis, about */
+enum { INTERVALS = 4, INTERVALS_STEPS = 6 }; /* approximate number on an axis */
 
-/* The step of 1, 2 or 5 times a power of ten that gives about so many intervals: the
- * nearest by its logarithm. */
+/* Return the step of 1, 2 or 5 times a power of ten that gives about this many intervals,
+ * the nearest by logarithm. */
 static double nice_step(double span, int intervals)
 {
     double rough = span / intervals, power = pow(10, floor(log10(rough)));
@@ -28,7 +30,7 @@ static void add_tick(struct chart_scale *scale, double value, const char *label)
     scale->tick_count++;
 }
 
-/* 2.0e-05 as 2.0e-5. */
+/* Turn 2.0e-05 into 2.0e-5. */
 static void trim_exponent(char *label)
 {
     char *to = strchr(label, 'e'), *from = to;
@@ -52,8 +54,8 @@ static void label_small(double value, double step, double most, char out[16])
     trim_exponent(out);
 }
 
-/* All labels of an axis in one unit and with equally many digits: 2 k, 2.5 k, 3 k would
- * be a puzzle.  `most` is the largest number of the axis. */
+/* Label all ticks of an axis in one unit and with the same number of digits: 2 k, 2.5 k,
+ * 3 k would be hard to read. `most` is the largest value of the axis. */
 static void label_linear(double value, double step, double most, char out[16])
 {
     static const struct {
@@ -104,7 +106,7 @@ static void make_steps(struct chart_scale *scale)
     tick_linear(scale, fmax(1, nice_step(scale->high - scale->low, INTERVALS_STEPS)));
 }
 
-/* Powers of ten, and 2 and 5 times them where few lie on the axis. */
+/* Powers of ten, plus 2 and 5 times them if few are on the axis. */
 static void make_decades(struct chart_scale *scale)
 {
     static const double parts[] = { 1, 2, 5 };
@@ -127,7 +129,7 @@ static void make_decades(struct chart_scale *scale)
         }
 }
 
-/* Between them lies a power of two at least, so that the axis says where it is. */
+/* At least one power of two is between the ends, so that the axis has a label. */
 static void make_powers(struct chart_scale *scale)
 {
     double first = floor(log2(scale->low) + 1e-9), last = ceil(log2(scale->high) - 1e-9);
@@ -169,7 +171,8 @@ void chart_scale(struct chart_scale *out, enum chart_kind kind, double low, doub
         make_decades(out);
         return;
     }
-    if (!(high - low > around * 1e-9)) { /* one number: in the middle of an axis */
+    /* a single value: put it in the middle of the axis */
+    if (!(high - low > around * 1e-9)) {
         out->low = low - (around > 0 ? around / 2 : 1);
         out->high = high + (around > 0 ? around / 2 : 1);
     }

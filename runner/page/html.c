@@ -1,4 +1,4 @@
-/* runner/page/html.c - what is told by others is never taken for markup. */
+/* runner/page/html.c - escapes text from outside, so that it is never parsed as markup. */
 #include "config.h"
 
 #include "runner/page/html.h"
@@ -22,8 +22,8 @@ static const struct {
     { '"', "&quot;" }, { '\'', "&#39;" },
 };
 
-/* Controls, and the characters that turn what stands behind them around: a text could
- * show as another than it is. */
+/* Return whether the character is a control, or changes the direction of the text after
+ * it, which could make a text look like another. */
 static bool is_hidden(uint32_t point)
 {
     return (point < 0x20 && point != '\n' && point != '\t') ||
@@ -32,7 +32,8 @@ static bool is_hidden(uint32_t point)
            point == 0xfeff || point == 0xfffe || point == 0xffff;
 }
 
-/* Bytes of the character at `data`, its code point in *point; 0: that is no UTF-8. */
+/* Return the bytes of the character at `data` and its code point in *point; 0: not
+ * UTF-8. */
 static size_t next_point(const char *data, size_t len, uint32_t *point)
 {
     const unsigned char *byte = (const unsigned char *)data;
@@ -97,7 +98,7 @@ bool html_textf(struct text *out, const char *fmt, ...)
     return !out->overflow;
 }
 
-/* ---- Numbers ---- */
+/* ---- Values ---- */
 
 /* 1,234,567 */
 static void group(const char *digits, char out[32])
@@ -112,7 +113,7 @@ static void group(const char *digits, char out[32])
     out[at] = 0;
 }
 
-/* 12.3 M: for what is counted in thousands and more. */
+/* 12.3 M: for counts in the thousands and more. */
 static void shorten(double value, char out[32])
 {
     static const struct {
@@ -162,8 +163,8 @@ void html_hash(const char *string, char out[64])
     size_t at = (size_t)snprintf(out, 64, "'sha256-");
 
     digest_bytes(string, strlen(string), digest);
-    /* 64 digits of 4 bits are 42 letters of 6 bits, 4 bits left over, and one = to fill
-     * up */
+    /* 64 digits of 4 bits are 42 characters of 6 bits, 4 bits left over, and one = as
+     * padding */
     for (size_t i = 0; i < 63; i += 3) {
         unsigned bits =
             nibble(digest[i]) << 8 | nibble(digest[i + 1]) << 4 | nibble(digest[i + 2]);

@@ -1,4 +1,4 @@
-/* runner/page/page.c - the head, and the sections that have something to tell. */
+/* runner/page/page.c - writes the head of the page and the sections that have content. */
 #include "config.h"
 
 #include "runner/page/page.h"
@@ -18,19 +18,19 @@ static const struct {
     const char *id, *title;
     page_part *add;
 } sections[] = {
-    { "trouble", "What went wrong", page_trouble },
-    { "figures", "In short", page_figures },
+    { "trouble", "Failure", page_trouble },
+    { "figures", "Summary", page_figures },
     { "curves", "Curves", page_curves },
     { "samples", "Generations", page_samples },
-    { "changes", "What was patched, and why", page_changes },
-    { "plan", "The plan", page_plan },
+    { "changes", "Changes to the job", page_changes },
+    { "plan", "Plan", page_plan },
     { "environment", "Environment", page_environment },
     { "events", "Events", page_events },
-    { "text", "The job", page_text },
+    { "text", "Job file", page_text },
 };
 
-/* Styles may stand in attributes, where the places of labels are; a script is known by
- * its hash, so none that a hostile name brings in could run. */
+/* Styles are allowed in attributes, which position labels; the script is allowed by its
+ * hash, so a script injected through a hostile name cannot run. */
 static void add_head(const struct page_data *data, struct text *out)
 {
     char hash[64];
@@ -83,7 +83,7 @@ static void add_header(const struct page_data *data, struct text *out)
     text_adds(out, "</header>\n");
 }
 
-/* Each section goes to `body`, a link to it to `links`. */
+/* Append each section to `body` and a link to it to `links`. */
 static void add_sections(const struct page_data *data, struct text *links,
                          struct text *body)
 {
@@ -121,8 +121,11 @@ bool page_make(const struct page_data *data, struct text *out)
     text_addf(out, "<nav aria-label=\"Sections\">\n%s</nav>\n", links.data);
     text_add(out, body.data, body.len);
     text_addf(out,
-              "</main>\n<footer>Written by trainspool %s on <time>%s</time>.</footer>\n"
-              "<script>%s</script>\n</body>\n</html>\n",
+              "</main>\n"
+              "<footer>Written by trainspool %s on <time>%s</time>.</footer>\n"
+              "<script>%s</script>\n"
+              "</body>\n"
+              "</html>\n",
               PACKAGE_VERSION, now, page_script);
     out->overflow |= body.overflow;
     text_clear(&links);

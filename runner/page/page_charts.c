@@ -1,4 +1,4 @@
-/* runner/page/page_charts.c - the curves, and their numbers as tables. */
+/* runner/page/page_charts.c - the curves, and their values as tables. */
 #include "config.h"
 
 #include "runner/page/page_parts.h"
@@ -12,9 +12,9 @@
 #include "base/size.h"
 #include "runner/page/chart.h"
 
-enum { ROWS = 24 }; /* of a table of numbers */
+enum { ROWS = 24 }; /* of a table of values */
 
-/* Curves whose names are known; any other eval_NAME is drawn behind them. */
+/* Curves with known names; other eval_NAME series are drawn after them. */
 static const struct {
     const char *id, *title, *unit;
     enum chart_kind kind;
@@ -23,21 +23,21 @@ static const struct {
     bool wide, marked, mean;
 } curves[] = {
     { "loss", "Loss", "", CHART_AUTO, HTML_PLAIN, "loss", "eval_loss", true, true, true },
-    { "labels", "Loss by the labels", "", CHART_AUTO, HTML_PLAIN, "ce_loss", NULL, false,
+    { "labels", "Cross-entropy loss", "", CHART_AUTO, HTML_PLAIN, "ce_loss", NULL, false,
       true, true },
-    { "taught", "Loss by the teacher", "", CHART_AUTO, HTML_PLAIN, "kd_loss", NULL, false,
+    { "taught", "Distillation loss", "", CHART_AUTO, HTML_PLAIN, "kd_loss", NULL, false,
       true, true },
-    { "preferred", "Chosen answers rewarded more", "", CHART_LINEAR, HTML_PLAIN,
-      "rewards/accuracies", "eval_rewards/accuracies", false, true, true },
-    { "margins", "Reward of chosen less rejected answers", "", CHART_LINEAR, HTML_PLAIN,
-      "rewards/margins", "eval_rewards/margins", false, true, true },
-    { "chosen", "Reward of chosen answers", "", CHART_LINEAR, HTML_PLAIN,
-      "rewards/chosen", "eval_rewards/chosen", false, true, true },
-    { "rejected", "Reward of rejected answers", "", CHART_LINEAR, HTML_PLAIN,
+    { "preferred", "Reward accuracy", "", CHART_LINEAR, HTML_PLAIN, "rewards/accuracies",
+      "eval_rewards/accuracies", false, true, true },
+    { "margins", "Reward margin", "", CHART_LINEAR, HTML_PLAIN, "rewards/margins",
+      "eval_rewards/margins", false, true, true },
+    { "chosen", "Reward, chosen answers", "", CHART_LINEAR, HTML_PLAIN, "rewards/chosen",
+      "eval_rewards/chosen", false, true, true },
+    { "rejected", "Reward, rejected answers", "", CHART_LINEAR, HTML_PLAIN,
       "rewards/rejected", "eval_rewards/rejected", false, true, true },
-    { "likely", "Log-likelihood of chosen answers", "", CHART_LINEAR, HTML_PLAIN,
+    { "likely", "Log-likelihood, chosen answers", "", CHART_LINEAR, HTML_PLAIN,
       "logps/chosen", "eval_logps/chosen", false, true, true },
-    { "unlikely", "Log-likelihood of rejected answers", "", CHART_LINEAR, HTML_PLAIN,
+    { "unlikely", "Log-likelihood, rejected answers", "", CHART_LINEAR, HTML_PLAIN,
       "logps/rejected", "eval_logps/rejected", false, true, true },
     { "norm", "Gradient norm", "", CHART_AUTO, HTML_PLAIN, "grad_norm", NULL, false, true,
       true },
@@ -49,7 +49,7 @@ static const struct {
       false, false, true },
 };
 
-/* Drawn above, or no curve to look at. */
+/* Return whether a series is drawn above, or is not worth a curve. */
 static bool is_known(const char *name)
 {
     for (size_t i = 0; i < TS_COUNT(curves); i++)
@@ -63,7 +63,7 @@ static bool is_known(const char *name)
 struct marks {
     struct chart_mark *list; /* malloc'ed */
     size_t count;
-    size_t common; /* the first of them, which all curves show that show any */
+    size_t common; /* the first of them; every curve with marks shows all marks */
 };
 
 static void marks_add(struct marks *marks, double x, const char *inspection,
@@ -73,8 +73,8 @@ static void marks_add(struct marks *marks, double x, const char *inspection,
     marks->list[marks->count++] = (struct chart_mark) { x, inspection, name };
 }
 
-/* The count of skipped steps has grown since the step that was logged before; two that
- * would lie on one another are one. */
+/* The count of skipped steps grew since the previously logged step; marks that would
+ * overlap become one. */
 static void mark_skipped(const struct page_data *data, struct marks *marks)
 {
     const struct page_series *skipped = page_data_find(data, "skipped");
@@ -89,7 +89,7 @@ static void mark_skipped(const struct page_data *data, struct marks *marks)
     }
 }
 
-/* The best evaluation behind step 0, by what the job goes by; SIZE_MAX: there is none. */
+/* Find the best evaluation after step 0, by the job's metric; SIZE_MAX: there is none. */
 static size_t best_of(const struct page_series *series, bool greater)
 {
     size_t best = SIZE_MAX;
@@ -116,7 +116,7 @@ static void find_marks(const struct page_data *data, struct marks *out)
     *out = (struct marks) { 0 };
     for (size_t i = 0; i < data->resumed_count; i++)
         if (data->resumed[i] <= data->last_step)
-            marks_add(out, data->resumed[i], "resumed", "gone on from a checkpoint");
+            marks_add(out, data->resumed[i], "resumed", "resumed from a checkpoint");
     mark_skipped(data, out);
     out->common = out->count;
     if (best != SIZE_MAX && eval->count > 2)
@@ -145,7 +145,7 @@ static void add_curve(const struct page_data *data, struct chart *chart,
     chart_add(chart, out);
 }
 
-/* A loss scale that is 1 all along is none. */
+/* A loss scale that is always 1 means no scaling. */
 static bool is_idle(const struct page_series *series)
 {
     for (size_t i = 0; i < series->count; i++)
@@ -177,7 +177,7 @@ static void add_known(const struct page_data *data, const struct marks *marks,
     }
 }
 
-/* "eval_answer_rate" as "Answer rate" */
+/* Turn "eval_answer_rate" into "Answer rate". */
 static void make_title(const char *name, struct text *out)
 {
     struct text plain;
@@ -256,7 +256,7 @@ static void add_cells(const struct page_data *data, double step, bool evaluation
     text_adds(out, "</tr>\n");
 }
 
-/* Some of the steps of a series, evenly, the first and the last among them. */
+/* Choose some steps of a series, evenly spaced, including the first and the last. */
 static void add_table(const struct page_data *data, const struct page_series *series,
                       bool evaluations, const char *title, struct text *out)
 {
@@ -267,7 +267,7 @@ static void add_table(const struct page_data *data, const struct page_series *se
               "<div class=\"scroll\" role=\"region\" aria-label=\"%s\" tabindex=\"0\">\n"
               "<table class=\"numbers\">\n"
               "<thead><tr><th scope=\"col\">step</th>",
-              title, rows < series->count ? ", some of them" : "", title);
+              title, rows < series->count ? " (excerpt)" : "", title);
     for (size_t i = 0; i < data->series_count; i++)
         if (in_table(data->series[i].name, evaluations)) {
             text_adds(out, "<th scope=\"col\">");
@@ -292,8 +292,9 @@ void page_curves(const struct page_data *data, struct text *out)
     if (data->series_count == 0)
         return;
     find_marks(data, &marks);
-    text_adds(
-        out, "<p class=\"note\">All over optimizer steps.</p>\n<div class=\"charts\">\n");
+    text_adds(out,
+              "<p class=\"note\">The x axis of every chart is the optimizer step.</p>\n"
+              "<div class=\"charts\">\n");
     add_known(data, &marks, out);
     add_others(data, out);
     text_adds(out, "</div>\n");

@@ -1,4 +1,4 @@
-/* runner/page/page_data.c - reads a run's folder as it is found. */
+/* runner/page/page_data.c - reads a run's folder in whatever state it is. */
 #include "config.h"
 
 #include "runner/page/page_data.h"
@@ -21,7 +21,7 @@ static const size_t metrics_max = (size_t)512 << 20, log_max = 4 << 20,
 
 /* ---- Lines of JSON ---- */
 
-/* A regular file of at most `max` bytes; NULL where there is none. */
+/* Open a regular file of at most `max` bytes; NULL if there is none. */
 static FILE *open_lines(const char *dir, const char *base, size_t max)
 {
     char *name = path_join(dir, base);
@@ -37,8 +37,9 @@ static FILE *open_lines(const char *dir, const char *base, size_t max)
     return file;
 }
 
-/* Each whole line of a file that is an object; a file that is missing has none.  Line by
- * line: a run that shows its own page shall not need its metrics in memory. */
+/* Call a function for each complete line of a file that is an object; a missing file has
+ * none. Read line by line: a run that writes its page should not hold its metrics in
+ * memory. */
 static void each_object(const char *dir, const char *base, size_t max,
                         void (*take)(void *context, json_t *object), void *context)
 {
@@ -101,8 +102,8 @@ static bool is_number(const json_t *value, double *out)
     return isinf(*out) || strcmp(word, "NaN") == 0;
 }
 
-/* A curve goes to the right: a line of a step behind the last one of its name is none of
- * ours. */
+/* Steps must increase: ignore a line whose step is not after the last one of its
+ * series. */
 static void take_metrics(void *context, json_t *object)
 {
     struct page_data *data = context;
@@ -143,19 +144,19 @@ double page_data_last(const struct page_data *data, const char *name)
 
 /* ---- train.log ---- */
 
-/* What an operator follows, besides warnings and errors. */
-static const char *const told[] = { "job ",      "resume: ", "best model: ",
-                                    "preflight", "autopsy",  "done: " };
+/* Return whether a line is shown: what an operator follows, plus warnings and errors. */
+static const char *const shown_prefixes[] = { "job ",      "resume: ", "best model: ",
+                                              "preflight", "autopsy",  "done: " };
 
-static bool is_told(const struct page_event *event)
+static bool is_shown(const struct page_event *event)
 {
     bool steps =
         text_starts(event->said, "step ") && strstr(event->said, ": skipped") != NULL;
 
     if (strcmp(event->level, "warn") == 0 || strcmp(event->level, "error") == 0)
-        return !steps; /* the curves have these */
-    for (size_t i = 0; i < TS_COUNT(told); i++)
-        if (text_starts(event->said, told[i]))
+        return !steps; /* the curves show these */
+    for (size_t i = 0; i < TS_COUNT(shown_prefixes); i++)
+        if (text_starts(event->said, shown_prefixes[i]))
             return true;
     return false;
 }
@@ -171,18 +172,18 @@ static void note_resume(struct page_data *data, const char *said)
     data->resumed[data->resumed_count++] = strtod(step + strlen(", step "), NULL);
 }
 
-/* An attempt that goes on from nothing: what the log has before is of other runs. */
+/* An attempt that starts from scratch: earlier lines of the log are from other runs. */
 static void note_beginning(struct page_data *data, const char *said)
 {
     if (!text_starts(said, "job ") || strstr(said, ": attempt ") == NULL ||
-        strstr(said, ", going on ") != NULL)
+        strstr(said, ", continuing ") != NULL)
         return;
     data->event_count = data->events_left_out = data->resumed_count = 0;
 }
 
 static void note_event(struct page_data *data, const struct page_event *event)
 {
-    if (!is_told(event))
+    if (!is_shown(event))
         return;
     if (data->event_count == PAGE_EVENTS) {
         memmove(data->events, data->events + 1,
@@ -193,7 +194,7 @@ static void note_event(struct page_data *data, const struct page_event *event)
     data->events[data->event_count++] = *event;
 }
 
-/* "TIME level said": cut in place. */
+/* Split "TIME level message" in place. */
 static bool cut_line(char *line, struct page_event *out)
 {
     char *level = strchr(line, ' '), *said = level ? strchr(level + 1, ' ') : NULL;
@@ -248,7 +249,7 @@ static json_t *read_object(const struct job *job, const char *base)
     return NULL;
 }
 
-/* Of the text that the run follows; of the job itself where it never began. */
+/* Review the text that the run follows, or the job file if it never began. */
 static void read_review(struct page_data *data)
 {
     const struct job *job = data->job;

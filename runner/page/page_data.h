@@ -1,6 +1,6 @@
 /*
- * runner/page/page_data.h - what lies in a run's folder, read for its page.  Any of it may be
- * missing, cut off or strange: what cannot be read is not there.
+ * runner/page/page_data.h - the contents of a run's folder, read for its page. Any file may be
+ * missing, truncated or malformed: unreadable parts are omitted.
  */
 #ifndef RUNNER_PAGE_PAGE_DATA_H
 #define RUNNER_PAGE_PAGE_DATA_H
@@ -9,13 +9,13 @@
 #include "runner/job/job.h"
 #include "runner/output/review.h"
 
-/* Numbers of one name over the steps. */
+/* Values of one name over the steps. */
 struct page_series {
     char name[64]; /* "loss", "eval_loss" */
     double *x, *y; /* malloc'ed */
     size_t count, room;
 };
-enum { PAGE_SERIES = 32 }; /* names beyond are passed over */
+enum { PAGE_SERIES = 32 }; /* more names are ignored */
 
 /* A line of train.log that is worth showing. */
 struct page_event {
@@ -35,19 +35,19 @@ struct page_data {
     struct text log;
     struct page_event events[PAGE_EVENTS]; /* oldest first */
     size_t event_count, events_left_out;
-    double *resumed; /* steps behind which an attempt went on; malloc'ed */
+    double *resumed; /* steps after which an attempt resumed; malloc'ed */
     size_t resumed_count;
     struct review review;
     bool has_review;
 };
 
-/* *out must be given back with page_data_clear.  ERROR_DATA: there is no run. */
+/* Read a run's folder.  Free *out with page_data_clear.  ERROR_DATA: there is no run. */
 bool page_data_read(const struct job *job, struct page_data *out, struct error *err);
 void page_data_clear(struct page_data *data);
 
-/* NULL: metrics.jsonl has none. */
+/* Return a series; NULL if metrics.jsonl does not have it. */
 const struct page_series *page_data_find(const struct page_data *data, const char *name);
-/* The last number of a series that is there; NaN without one. */
+/* Return the last value of a series; NaN if there is none. */
 double page_data_last(const struct page_data *data, const char *name);
 
 #endif

@@ -1,5 +1,7 @@
-/* runner/page/page_parts.c - what a page says in words: how the run went, with what, and
- * why. */
+/*
+ * runner/page/page_parts.c - the text sections of a page: summary, generations, changes, plan,
+ * environment, events.
+ */
 #include "config.h"
 
 #include "runner/page/page_parts.h"
@@ -15,12 +17,12 @@
 #include "patcher/schema/redact.h"
 #include "precision/memory.h"
 
-enum { SAMPLE_BYTES = 6000 }; /* of one text; a generation that never ended is cut */
+enum { SAMPLE_BYTES = 6000 }; /* of one text; a generation that did not end is cut */
 
 const char *page_state(const struct page_data *data)
 {
     return data->record.state == JOB_RUNNING && !data->running
-               ? "ended without a word"
+               ? "crashed"
                : job_state_names[data->record.state];
 }
 
@@ -60,7 +62,7 @@ void page_row_number(struct text *out, const char *name, const json_t *object,
     page_row(out, name, line);
 }
 
-/* ---- In short ---- */
+/* ---- Summary ---- */
 
 static void add_figure(struct text *out, const char *name, const char *value,
                        const char *more)
@@ -103,7 +105,7 @@ static void figure_evaluation(const struct page_data *data, struct text *out)
     add_figure(out, "Best evaluation loss", shown, more);
 }
 
-/* Of answers: the last, and what it was before the training. */
+/* Accuracy of answers: the last one, and the one before training. */
 static void figure_accuracy(const struct page_data *data, struct text *out)
 {
     const struct page_series *right = page_data_find(data, "eval_accuracy");
@@ -115,7 +117,7 @@ static void figure_accuracy(const struct page_data *data, struct text *out)
     if (right->count > 1)
         snprintf(more, sizeof more, "%.3g %% at step %.0f", 100 * right->y[0],
                  right->x[0]);
-    add_figure(out, "Answers right", shown, more);
+    add_figure(out, "Accuracy", shown, more);
 }
 
 static void figure_steps(const struct page_data *data, struct text *out)
@@ -165,7 +167,7 @@ static void figure_memory(const struct page_data *data, struct text *out)
     if (!(bytes > 0 && bytes < 1e18))
         return;
     memory_text((uint64_t)bytes, shown);
-    add_figure(out, "Memory", shown, "the most it had");
+    add_figure(out, "Memory", shown, "peak");
 }
 
 void page_figures(const struct page_data *data, struct text *out)
@@ -181,7 +183,8 @@ void page_figures(const struct page_data *data, struct text *out)
     figure_steps(data, out);
     figure_skipped(data, out);
     figure_last(data, "tokens", "Tokens", "trained on", out);
-    figure_last(data, "tokens_per_second", "Speed", "tokens a second, last logged", out);
+    figure_last(data, "tokens_per_second", "Speed", "tokens per second, last logged",
+                out);
     figure_memory(data, out);
     text_adds(out, "</dl>\n");
 }
@@ -195,20 +198,20 @@ static void add_side(struct text *out, const char *name, const char *text, bool 
     if (!text[0])
         return;
     while (text[len] && len > 0 && ((unsigned char)text[len] & 0xc0) == 0x80)
-        len--; /* no character is cut */
+        len--; /* do not cut a character */
     text_addf(out, "<div%s><dt>%s</dt><dd>", whole ? " class=\"whole\"" : "", name);
     html_text_len(out, text, len);
     text_adds(out, text[len] ? " ...</dd></div>\n" : "</dd></div>\n");
 }
 
-/* What the model said, as "After step 120: right". */
+/* Add a completion, titled for example "After step 120: correct". */
 static void add_answer(struct text *out, const char *name, const char *text,
                        const json_t *right)
 {
     char title[64];
 
     snprintf(title, sizeof title, "%s%s", name,
-             json_is_true(right)    ? ": right"
+             json_is_true(right)    ? ": correct"
              : json_is_false(right) ? ": wrong"
                                     : "");
     add_side(out, title, text, false);
@@ -236,9 +239,9 @@ void page_samples(const struct page_data *data, struct text *out)
     }
 }
 
-/* ---- What was patched ---- */
+/* ---- Changes to the job ---- */
 
-/* What a line of a unified diff is, by its first character. */
+/* The markup of a line of a unified diff, by its first character. */
 static const struct {
     char first;
     const char *open, *close;
@@ -250,7 +253,7 @@ static const struct {
     { ' ', "<span>", "</span>" },
 };
 
-/* "# TS105: ..." is a remark of ours; a line of the job has a blank, + or - before it. */
+/* "# TS105: ..." is a remark of ours; a line of the job has a space, + or - before it. */
 static void add_diff_line(struct text *out, const char *line, size_t len)
 {
     for (size_t i = 0; i < TS_COUNT(diff_lines); i++) {
@@ -286,12 +289,12 @@ void page_changes(const struct page_data *data, struct text *out)
         return;
     text_init(&diff, 0);
     if (review_add(&data->review, true, &diff) && diff.len > 0) {
-        text_adds(out, "<p class=\"note\">The job as it was dropped and as this run "
-                       "follows it; the rule and the reason stand under each change "
-                       "(<code>trainspool explain RULE</code> tells more).</p>\n");
+        text_adds(out, "<p class=\"note\">The job file as it was dropped, and as this "
+                       "run follows it. Each change is followed by its rule and reason; "
+                       "<code>trainspool explain RULE</code> has details.</p>\n");
         add_diff(&diff, out);
     } else {
-        text_adds(out, "<p>Nothing: this run follows the job as it was dropped.</p>\n");
+        text_adds(out, "<p>None: this run follows the job as it was dropped.</p>\n");
     }
     text_clear(&diff);
 }
@@ -343,7 +346,7 @@ static void row_batch(const json_t *batch, struct text *out)
              page_number(batch, "gradient_accumulation_steps"));
     if (ranks > 1)
         snprintf(line + strlen(line), sizeof line - strlen(line), " x %.0f ranks", ranks);
-    snprintf(line + strlen(line), sizeof line - strlen(line), " = %.0f samples a step",
+    snprintf(line + strlen(line), sizeof line - strlen(line), " = %.0f samples per step",
              page_number(batch, "effective"));
     page_row(out, "Batch", line);
 }
@@ -383,15 +386,15 @@ void page_plan(const struct page_data *data, struct text *out)
     page_row(out, "Method", page_string(model, "method"));
     page_row_number(out, "LoRA rank", model, "lora_rank", "");
     page_row_number(out, "Parameters", model, "parameters", "");
-    page_row_number(out, "of them trained", model, "trainable", "");
+    page_row_number(out, "Trainable parameters", model, "trainable", "");
     row_precision(json_object_get(data->facts, "precision"), out);
     row_batch(json_object_get(data->facts, "batch"), out);
     page_row_number(out, "Steps", steps, "total", "");
-    page_row_number(out, "Steps an epoch", steps, "per_epoch", "");
+    page_row_number(out, "Steps per epoch", steps, "per_epoch", "");
     page_row_number(out, "Samples", numbers, "samples", "");
     if (page_number(numbers, "eval_samples") > 0)
-        page_row_number(out, "Samples to evaluate", numbers, "eval_samples", "");
-    page_row_number(out, "Tokens of the data", numbers, "tokens", "");
+        page_row_number(out, "Evaluation samples", numbers, "eval_samples", "");
+    page_row_number(out, "Tokens in the data", numbers, "tokens", "");
     page_row_number(out, "Longest sample", numbers, "longest", "tokens");
     row_memory(json_object_get(data->facts, "memory"), out);
     text_adds(out, "</tbody>\n</table>\n");
@@ -414,7 +417,7 @@ void page_environment(const struct page_data *data, struct text *out)
     page_row(out, "Driver", page_string(all, "driver"));
     page_row(out, "Processor", page_string(all, "cpu"));
     if (page_number(all, "threads") > 0)
-        page_row_number(out, "Threads asked for", all, "threads", "");
+        page_row_number(out, "Threads requested", all, "threads", "");
     page_row(out, "System", page_string(all, "system"));
     page_row(out, "trainspool", page_string(data->facts, "version"));
     page_row(out, "SHA-256 of the program", page_string(data->facts, "program_sha256"));
@@ -435,13 +438,13 @@ void page_events(const struct page_data *data, struct text *out)
     if (data->event_count == 0)
         return;
     text_addf(out,
-              "<p class=\"note\">What the log tells besides the steps%s; all of it is "
-              "in <code>train.log</code>.</p>\n"
+              "<p class=\"note\">Log lines other than steps%s; <code>train.log</code> "
+              "has all lines.</p>\n"
               "<table class=\"events\">\n"
               "<thead><tr><th scope=\"col\">time</th><th scope=\"col\">level</th><th "
               "scope=\"col\">event</th></tr></thead>\n"
               "<tbody>\n",
-              data->events_left_out > 0 ? ", the last of it" : "");
+              data->events_left_out > 0 ? ", the most recent ones" : "");
     for (size_t i = 0; i < data->event_count; i++) {
         const struct page_event *event = &data->events[i];
         bool loud =
@@ -458,7 +461,7 @@ void page_events(const struct page_data *data, struct text *out)
     text_adds(out, "</tbody>\n</table>\n");
 }
 
-/* ---- The job ---- */
+/* ---- Job file ---- */
 
 void page_text(const struct page_data *data, struct text *out)
 {
@@ -468,7 +471,8 @@ void page_text(const struct page_data *data, struct text *out)
         return;
     text_init(&shown, 0);
     if (redact_text(data->review.now.data, data->review.now.len, &shown)) {
-        text_adds(out, "<details><summary>Its text, but for secrets</summary>\n<pre>");
+        text_adds(out, "<details><summary>Text of the job, without secrets</summary>\n"
+                       "<pre>");
         html_text_len(out, shown.data, shown.len);
         text_adds(out, "</pre>\n</details>\n");
     }

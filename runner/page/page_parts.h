@@ -1,5 +1,7 @@
-/* runner/page/page_parts.h - the sections of a run's page, for the files page*.c alone.  Each
- * adds nothing where it has nothing to tell. */
+/*
+ * runner/page/page_parts.h - the sections of a run's page, for page*.c only. Each function
+ * adds nothing if it has no content.
+ */
 #ifndef RUNNER_PAGE_PAGE_PARTS_H
 #define RUNNER_PAGE_PAGE_PARTS_H
 
@@ -13,15 +15,16 @@ page_part page_figures, page_trouble, page_curves, page_samples, page_changes, p
 
 extern const char page_style[], page_script[];
 
-/* "failed" ..., and "ended without a word" for a run that says it runs and does not. */
+/* Return "failed" ..., or "crashed" for a run whose state is `running` while no process
+ * holds its lock. */
 const char *page_state(const struct page_data *data);
-/* A row of a table of two columns; nothing where the value is empty. */
+/* Add a row to a table of two columns; nothing if the value is empty. */
 void page_row(struct text *out, const char *name, const char *value);
-/* A member of an object as text for page_row; "" where it is missing. */
+/* Return a member of an object as text for page_row; "" if it is missing. */
 const char *page_string(const json_t *object, const char *key);
-/* A member that is a number; NaN for any other. */
+/* Return a member that is a number; NaN for any other. */
 double page_number(const json_t *object, const char *key);
-/* A row of such a member with its unit, "" for none; nothing where it is missing. */
+/* Add a row for such a member with its unit, "" for none; nothing if it is missing. */
 void page_row_number(struct text *out, const char *name, const json_t *object,
                      const char *key, const char *unit);
 

@@ -1,11 +1,13 @@
-/* runner/page/page_style.c - how a run's page looks, and its one script, which shows the
- * numbers under the pointer and nothing that is not on the page without it. */
+/*
+ * runner/page/page_style.c - the style sheet of a run's page, and its only script, which shows
+ * the values under the pointer; the page has them without it too.
+ */
 #include "config.h"
 
 #include "runner/page/page_parts.h"
 
-/* Colours of text are at least 4.5 : 1 against what they stand on, by day and by
- * night. */
+/* Text colors have a contrast of at least 4.5 : 1 with their background, in light and
+ * dark mode. */
 #define DAY                                                                               \
     "--bg:#fff;--fg:#1b2027;--soft:#56606c;--line:#d5dbe2;--grid:#e8ecf0;--card:#f6f8fa;" \
     "--train:#1d5fd1;--eval:#bf4408;--good:#19702f;--bad:#b4161f;--warn:#8a5a00;"         \

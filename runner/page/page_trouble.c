@@ -1,5 +1,7 @@
-/* runner/page/page_trouble.c - what went wrong: the reason of a failed run, and its
- * autopsy. */
+/*
+ * runner/page/page_trouble.c - the failure section: the reason of a failed run, and its
+ * autopsy.
+ */
 #include "config.h"
 
 #include "runner/page/page_parts.h"
@@ -8,7 +10,7 @@
 #include <stdio.h>
 
 /* "token 12 at position 3 of sample 48" */
-static void row_batch_place(const json_t *batch, struct text *out)
+static void row_batch_position(const json_t *batch, struct text *out)
 {
     double index = page_number(batch, "index"), count = page_number(batch, "count");
     double sample = page_number(batch, "sample"), token = page_number(batch, "token");
@@ -22,7 +24,7 @@ static void row_batch_place(const json_t *batch, struct text *out)
         return;
     snprintf(line, sizeof line, "sample %.0f, token %.0f at position %.0f", sample, token,
              page_number(batch, "position"));
-    page_row(out, "Where it began", line);
+    page_row(out, "Origin", line);
 }
 
 static void add_look(const json_t *inspection, const char *look_class, struct text *out)
@@ -54,12 +56,12 @@ static void add_looks(const json_t *autopsy, struct text *out)
 
     if (!json_is_object(found))
         return;
-    text_adds(out, "<h3>Operations up to it</h3>\n"
+    text_adds(out, "<h3>Operations up to the first non-finite value</h3>\n"
                    "<div class=\"scroll\" role=\"region\" aria-label=\"Operations\" "
                    "tabindex=\"0\">\n"
                    "<table class=\"looks\">\n"
                    "<thead><tr><th scope=\"col\">operation</th><th "
-                   "scope=\"col\">wrote</th><th scope=\"col\">layer</th><th "
+                   "scope=\"col\">output</th><th scope=\"col\">layer</th><th "
                    "scope=\"col\">format</th><th scope=\"col\">largest finite</th><th "
                    "scope=\"col\">not finite</th></tr></thead>\n"
                    "<tbody>\n");
@@ -83,7 +85,7 @@ static void add_autopsy(const json_t *autopsy, struct text *out)
     page_row(out, "Autopsy", line.data);
     page_row(out, "Advice", page_string(autopsy, "advice"));
     page_row_number(out, "Loss scale", autopsy, "loss_scale", "");
-    row_batch_place(json_object_get(autopsy, "micro_batch"), out);
+    row_batch_position(json_object_get(autopsy, "micro_batch"), out);
     text_adds(out, "</tbody>\n</table>\n");
     add_looks(autopsy, out);
     text_clear(&line);
@@ -96,9 +98,9 @@ void page_trouble(const struct page_data *data, struct text *out)
 
     if (record->state == JOB_FAILED || record->state == JOB_REJECTED || vanished) {
         text_adds(out, "<div class=\"alarm\" role=\"note\"><p>");
-        html_text(out, vanished            ? "trainspool-train vanished without a word"
+        html_text(out, vanished            ? "trainspool-train crashed"
                        : record->reason[0] ? record->reason
-                                           : "no reason is known");
+                                           : "unknown reason");
         text_adds(out, "</p></div>\n");
     }
     if (data->autopsy != NULL)

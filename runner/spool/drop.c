@@ -1,6 +1,6 @@
 /*
- * runner/spool/drop.c - a name, a safe open, a look at what is open, and patience until nobody
- * writes: in this order, and any of them may be the last.
+ * runner/spool/drop.c - checks a dropped file in this order: its name, a safe open, the open
+ * file, and whether a process still writes to it. Each check may be the last.
  */
 #include "config.h"
 
@@ -25,7 +25,8 @@
 
 enum { LONGEST_NAME = 200 };
 
-/* Seconds: how long a file must stand still, and how long a second link is forgiven. */
+/* Seconds: how long a file must stay unchanged, and how long a second link is
+ * tolerated. */
 static const double settle_written = 0.2, settle_seen = 2, link_patience = 60;
 
 static bool is_printable(const char *name)
@@ -56,8 +57,7 @@ bool drop_name_fits(const char *name)
     return is_printable(name);
 }
 
-/* openat2(2) cannot be led out of the folder; a kernel older than 5.6 has openat
- * alone. */
+/* openat2(2) cannot be led out of the folder; kernels older than 5.6 only have openat. */
 static int open_safely(int dir, const char *name)
 {
     struct open_how how = { .flags =
@@ -83,7 +83,7 @@ static enum drop_verdict wait_for(struct drop *out, double seconds)
     return DROP_WAIT;
 }
 
-/* Why a name could not be opened. */
+/* Report why a name could not be opened. */
 static enum drop_verdict not_opened(int dir, const char *name, int number,
                                     struct drop *out)
 {
@@ -94,15 +94,16 @@ static enum drop_verdict not_opened(int dir, const char *name, int number,
     if (number == ELOOP || S_ISLNK(out->st.st_mode))
         return refuse(out, "it is a symbolic link; copy the file itself");
     if (number == EACCES || number == EPERM)
-        return refuse(out, "it cannot be read: permission denied");
+        return refuse(out, "permission denied");
     if (number == ENXIO || S_ISSOCK(out->st.st_mode))
         return refuse(out, "it is not a regular file");
     if (number == EXDEV)
-        return refuse(out, "it lies on another file system");
-    return wait_for(out, 5); /* EMFILE, EIO, ENOMEM: may pass */
+        return refuse(out, "it is on another file system");
+    return wait_for(out, 5); /* EMFILE, EIO, ENOMEM: may be temporary */
 }
 
-/* Only its owner may write to it: a group is harmless when nobody else is in it. */
+/* Only the owner may write to the file: group write access is harmless if the group has
+ * no other members. */
 static bool writable_by_others(const struct stat *st)
 {
     struct group entry, *group = NULL;
@@ -125,7 +126,7 @@ static enum drop_verdict look_inside(const struct stat *st, struct drop *out)
     if (st->st_uid != geteuid() && st->st_uid != 0)
         return refuse(out, "it belongs to another user");
     if (writable_by_others(st))
-        return refuse(out, "others may write to it; chmod go-w");
+        return refuse(out, "others may write to it; run chmod go-w");
     if ((uintmax_t)st->st_size > DOCUMENT_MAX_BYTES)
         return refuse(out, "it is larger than 1 MiB");
     return DROP_COMPLETE;
@@ -133,7 +134,8 @@ static enum drop_verdict look_inside(const struct stat *st, struct drop *out)
 
 enum lease { LEASE_GRANTED, LEASE_WRITER, LEASE_UNKNOWN };
 
-/* A read lease is granted only while nobody has the file open for writing (fcntl(2)). */
+/* A read lease is granted only while no process has the file open for writing
+ * (fcntl(2)). */
 static enum lease try_lease(int fd)
 {
     if (fcntl(fd, F_SETLEASE, F_RDLCK) == 0) {
@@ -143,7 +145,7 @@ static enum lease try_lease(int fd)
     return errno == EAGAIN ? LEASE_WRITER : LEASE_UNKNOWN;
 }
 
-/* The last bytes: the end marker `...` of YAML on a line of its own; a final line end. */
+/* Check the last bytes: the YAML end marker `...` on a separate line; a final newline. */
 static void look_at_end(int fd, off_t size, bool *marked, bool *ended)
 {
     char tail[6] = "\n";
@@ -159,7 +161,7 @@ static void look_at_end(int fd, off_t size, bool *marked, bool *ended)
     *marked = got >= 4 && memcmp(tail + got - 4, "\n...", 4) == 0;
 }
 
-/* A file nobody touched for long needs no watching; a clock that was set back proves
+/* A file that has not changed for long is complete; a clock that was set back proves
  * nothing. */
 static double still_for(const struct drop_history *history, const struct stat *st,
                         double now)
@@ -203,7 +205,8 @@ static void note_look(struct drop_history *history, const struct stat *st, doubl
     history->still = now;
 }
 
-/* A second link is a rename in flight for a moment, and then somebody else's file. */
+/* A second link is a rename in progress for a moment; after that it is another user's
+ * file. */
 static enum drop_verdict linked(double now, const struct drop_history *history,
                                 struct drop *out)
 {
@@ -212,8 +215,8 @@ static enum drop_verdict linked(double now, const struct drop_history *history,
     return refuse(out, "it has a second name (a hard link); copy the file");
 }
 
-enum drop_verdict drop_look(int dir, const char *name, double now,
-                            struct drop_history *history, struct drop *out)
+enum drop_verdict drop_inspect(int dir, const char *name, double now,
+                               struct drop_history *history, struct drop *out)
 {
     enum drop_verdict verdict;
     int fd = open_safely(dir, name);

@@ -1,7 +1,7 @@
 /*
- * runner/spool/drop.h - a file that somebody put into the spool: is its name a job's, may it be
- * opened, is it complete?  The spool is a trust boundary: nothing is followed, nothing is
- * waited for.
+ * runner/spool/drop.h - a file dropped into the spool: checks whether its name is a job's,
+ * whether it may be opened, and whether it is complete. The spool is a trust boundary: no
+ * link is followed, no call blocks.
  */
 #ifndef RUNNER_SPOOL_DROP_H
 #define RUNNER_SPOOL_DROP_H
@@ -11,8 +11,8 @@
 #include "base/text.h"
 #include "runner/spool/watch.h"
 
-/* *.yaml or *.yml, printable UTF-8, at most 200 bytes, none of the names editors and
- * copying programs use for what is not finished. */
+/* Accept *.yaml or *.yml, printable UTF-8, at most 200 bytes, and none of the names that
+ * editors and copying programs use for unfinished files. */
 bool drop_name_fits(const char *name);
 
 enum drop_verdict {
@@ -28,19 +28,19 @@ struct drop {
     char reason[256];
 };
 
-/* What is known of a name from looks before this one. */
+/* What earlier looks found out about a name. */
 struct drop_history {
-    enum watch_hint hint; /* the best one since it changed */
+    enum watch_hint hint; /* the best result since it changed */
     char source[64];      /* job_source of the last look */
-    double still;         /* clock_seconds since when it looks like that */
-    double first;         /* ... since when it is waited for */
+    double still;         /* clock_seconds since the file has looked like this */
+    double first;         /* ... since the file has been waited for */
 };
 
-/* `dir` is the spool.  Updates the history. */
-enum drop_verdict drop_look(int dir, const char *name, double now,
-                            struct drop_history *history, struct drop *out);
-/* The same file, read whole, twice the same: its digest.  False: it changed; look
- * again. */
+/* Inspect `name` in `dir`, the spool, and update the history. */
+enum drop_verdict drop_inspect(int dir, const char *name, double now,
+                               struct drop_history *history, struct drop *out);
+/* Read the same file again, whole, and compute its digest. Return false if it changed;
+ * look again then. */
 bool drop_digest(int dir, const char *name, const struct drop *drop, char out[65]);
 
 #endif

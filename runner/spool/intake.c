@@ -1,4 +1,4 @@
-/* runner/spool/intake.c - one name of the spool: what it is, and what becomes of it. */
+/* runner/spool/intake.c - decides what a name in the spool is and what to do with it. */
 #include "config.h"
 
 #include "runner/spool/intake.h"
@@ -35,10 +35,10 @@ static void note_known(struct item *item, const struct job *job, const char *sou
     snprintf(item->known, sizeof(item->known), "%s", source);
     snprintf(item->history.source, sizeof(item->history.source), "%s", source);
     state_source(job, item->known_state);
-    item->told = false;
+    item->reported = false;
 }
 
-/* Nothing happened to the file or its state since it was dealt with. */
+/* Return whether the file and its state are unchanged since they were last handled. */
 static bool is_old(const struct item *item, const struct job *job)
 {
     char state[64];
@@ -49,7 +49,7 @@ static bool is_old(const struct item *item, const struct job *job)
     return strcmp(state, item->known_state) == 0;
 }
 
-/* A text that a patch or an undo of ours wrote, or replaced. */
+/* Return whether one of our patches or undos wrote this text, or replaced it. */
 static bool is_ours(const struct job *job, const char *digest)
 {
     json_t *journal = journal_read(job->path, NULL), *line;
@@ -71,11 +71,12 @@ static bool is_ours(const struct job *job, const char *digest)
 static void queue_job(struct intake *intake, const struct job *job,
                       const struct job_record *record)
 {
-    queue_add(&intake->queue, &(struct queued) { .name = path_base(job->path),
-                                                 .priority = record->priority,
-                                                 .arrived = record->arrived,
-                                                 .not_before = clock_seconds() +
-                                                               worker_patience(record) });
+    queue_add(
+        &intake->queue,
+        &(struct queued) { .name = path_base(job->path),
+                           .priority = record->priority,
+                           .arrived = record->arrived,
+                           .not_before = clock_seconds() + worker_retry_delay(record) });
 }
 
 static bool is_current(const struct intake *intake, const struct job *job)
@@ -83,14 +84,14 @@ static bool is_current(const struct intake *intake, const struct job *job)
     return intake->current && strcmp(intake->current, path_base(job->path)) == 0;
 }
 
-/* A job whose text is known: go on where its state says. */
+/* Continue a job whose text is known, according to its state. */
 static void follow(struct intake *intake, const struct job *job,
                    struct job_record *record)
 {
     struct error err = { 0 };
 
     if (record->state == JOB_RUNNING && !job_locked(job)) {
-        if (!worker_settle(job, -1, true, record, &err))
+        if (!worker_record_end(job, -1, true, record, &err))
             log_line(intake->log, LOG_ERROR, "job %s: %s", job->name, err.text);
         else if (record->state != JOB_RUNNING)
             log_line(intake->log, LOG_WARN, "job %s: crashed: %s", job->name,
@@ -104,9 +105,9 @@ static void follow(struct intake *intake, const struct job *job,
         queue_job(intake, job, record);
 }
 
-static void tell_claim(struct intake *intake, const struct job *job,
-                       const struct job_record *record,
-                       const struct inspection *inspection)
+static void log_admission(struct intake *intake, const struct job *job,
+                          const struct job_record *record,
+                          const struct inspection *inspection)
 {
     size_t fixed = 0;
 
@@ -121,7 +122,7 @@ static void tell_claim(struct intake *intake, const struct job *job,
                  record->reason);
 }
 
-/* Back to `new`, whatever it was; the caller holds the lock. */
+/* Reset the job to `new` from any state; the caller holds the lock. */
 static bool make_new(const struct job *job, struct job_record *record, struct error *err)
 {
     if (record->state == JOB_RUNNING &&
@@ -131,13 +132,13 @@ static bool make_new(const struct job *job, struct job_record *record, struct er
         return false;
     record->step = record->total = 0;
     record->loss = NAN;
-    /* a state that a power cut took: it ran, and nothing tells how far */
+    /* a power cut lost the state: the job ran, but it is unknown how far */
     record->resume |= !record->digest[0] && file_exists(job->frozen);
     job_forget(job);
     return true;
 }
 
-/* A fault of the job is its rejection; a fault of the machine may pass. */
+/* Rejection is for faults of the job; a fault of the machine may be temporary. */
 static bool may_pass(const struct error *err)
 {
     return err->code == ERROR_SYSTEM || err->code == ERROR_NONE;
@@ -180,7 +181,7 @@ static bool claim_locked(struct intake *intake, struct item *item, const struct 
     }
     if (ok) {
         note_known(item, job, record.source);
-        tell_claim(intake, job, &record, &inspection);
+        log_admission(intake, job, &record, &inspection);
         intake->failures += record.state == JOB_REJECTED;
         if (record.state == JOB_READY) {
             queue_job(intake, job, &record);
@@ -191,7 +192,7 @@ static bool claim_locked(struct intake *intake, struct item *item, const struct 
     return ok;
 }
 
-/* True: dealt with; else it is looked at again later. */
+/* Return true if the job was handled; otherwise look at it again later. */
 static bool claim(struct intake *intake, struct item *item, const struct job *job,
                   const struct drop *drop)
 {
@@ -202,10 +203,10 @@ static bool claim(struct intake *intake, struct item *item, const struct job *jo
     if (job_make_dir(job, &err))
         lock = job_lock(job, &busy, &err);
     if (busy) {
-        if (!item->told)
-            log_line(intake->log, LOG_INFO,
-                     "job %s: a new text waits for the end of the run", job->name);
-        item->told = true;
+        if (!item->reported)
+            log_line(intake->log, LOG_INFO, "job %s: a new text waits until the run ends",
+                     job->name);
+        item->reported = true;
         item->due = clock_seconds() + again_while_held;
         return false;
     }
@@ -219,7 +220,7 @@ static bool claim(struct intake *intake, struct item *item, const struct job *jo
     return ok;
 }
 
-/* Is this the text that the record is about? */
+/* Return whether the record is about this text. */
 static bool is_known_text(struct intake *intake, struct item *item, const struct job *job,
                           const struct job_record *record, const struct drop *drop)
 {
@@ -233,12 +234,12 @@ static bool is_known_text(struct intake *intake, struct item *item, const struct
         return false;
     if (strcmp(digest, record->digest) == 0)
         return true;
-    /* an undo after the end is no new job; of a rejected one it may be the remedy */
+    /* an undo after the end is not a new job; for a rejected job it may be the fix */
     return record->state != JOB_REJECTED && is_ours(job, digest);
 }
 
-static bool deal_with(struct intake *intake, struct item *item, const struct job *job,
-                      const struct drop *drop)
+static bool handle(struct intake *intake, struct item *item, const struct job *job,
+                   const struct drop *drop)
 {
     struct job_record record;
     struct error err = { 0 };
@@ -255,7 +256,7 @@ static bool deal_with(struct intake *intake, struct item *item, const struct job
     return true;
 }
 
-/* The very file that the state is about needs no waiting until it is complete. */
+/* Return whether the state is about this very file; then it need not be waited for. */
 static bool is_recorded(const struct item *item, const struct job *job)
 {
     struct job_record record;
@@ -264,38 +265,38 @@ static bool is_recorded(const struct item *item, const struct job *job)
            strcmp(record.source, item->history.source) == 0;
 }
 
-/* Told once; the next scan looks again. */
+/* Report a second job of the same name once; the next scan looks again. */
 static bool is_twin(struct intake *intake, struct item *item)
 {
     struct error err = { 0 };
 
     if (path_run_free(item->name, &err))
         return false;
-    if (!item->told)
+    if (!item->reported)
         log_line(intake->log, LOG_WARN, "%s", err.text);
-    intake->failures += !item->told;
-    item->told = true;
+    intake->failures += !item->reported;
+    item->reported = true;
     return true;
 }
 
-/* Once for a file that is long in coming; it is waited for all the same. */
-static void tell_waiting(const struct intake *intake, struct item *item, double now)
+/* Report once that a file has been incomplete for long; keep waiting for it. */
+static void log_waiting(const struct intake *intake, struct item *item, double now)
 {
-    if (item->told || now - item->history.first < patience)
+    if (item->reported || now - item->history.first < patience)
         return;
-    item->told = true;
+    item->reported = true;
     log_line(intake->log, LOG_WARN,
-             "%s: not complete after %g minutes: somebody writes to it", item->name,
-             patience / 60);
+             "%s: still incomplete after %g minutes: a process keeps writing to it",
+             item->name, patience / 60);
 }
 
-bool intake_look(struct intake *intake, struct item *item)
+bool intake_handle(struct intake *intake, struct item *item)
 {
     double now = clock_seconds();
     struct drop drop;
     struct job job;
     enum drop_verdict verdict =
-        drop_look(intake->dir, item->name, now, &item->history, &drop);
+        drop_inspect(intake->dir, item->name, now, &item->history, &drop);
     bool done;
 
     if (verdict == DROP_GONE || is_twin(intake, item))
@@ -304,11 +305,11 @@ bool intake_look(struct intake *intake, struct item *item)
     if (is_old(item, &job)) {
         done = true;
     } else if (verdict == DROP_WAIT && !is_recorded(item, &job)) {
-        tell_waiting(intake, item, now);
+        log_waiting(intake, item, now);
         item->due = now + drop.again;
         done = false;
     } else {
-        done = deal_with(intake, item, &job, &drop);
+        done = handle(intake, item, &job, &drop);
     }
     job_clear(&job);
     return done;

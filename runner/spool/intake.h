@@ -1,6 +1,6 @@
 /*
- * runner/spool/intake.h - one name of the spool: is it a job, is it known, what is to be done
- * with it? Looking is idempotent: an event, a scan and a doubt all end here.
+ * runner/spool/intake.h - handles one name in the spool: is it a job, is it known, what is the
+ * next step? Looking is idempotent: an event, a scan and a retry all end here.
  */
 #ifndef RUNNER_SPOOL_INTAKE_H
 #define RUNNER_SPOOL_INTAKE_H
@@ -11,38 +11,40 @@
 #include "runner/job/machine.h"
 #include "runner/spool/queue.h"
 
-#define INTAKE_AGAIN 5 /* seconds until another try after a fault of the machine */
+#define INTAKE_AGAIN 5 /* seconds until the next try after a fault of the machine */
 
-/* What is remembered of a name; zeroed but for the name at first. */
+/* What is remembered about a name; zeroed at first except for the name. */
 struct item {
     char *name;
     struct drop_history history;
-    char known[64];       /* source of the file as it was last dealt with */
-    char known_state[64]; /* of its state.json then */
-    double due;           /* when to look again, if looking was not enough */
-    bool told;            /* that a new text waits for the end of the run */
-    bool pending;         /* the spool's: it is to be looked at */
-    struct item *next;    /* the spool's */
-    bool flush;           /* its frozen text is to be flushed */
+    char known[64];       /* source of the file when it was last handled */
+    char known_state[64]; /* of its state.json at that time */
+    double due;           /* when to look again if looking was not enough */
+    /* whether it was reported that a new text waits for the end of the run */
+    bool reported;
+    bool pending;      /* used by the spool: it is to be looked at */
+    struct item *next; /* used by the spool */
+    bool flush;        /* its frozen text still has to be flushed */
     struct item *next_flush;
 };
 
-/* What looking leads to. */
+/* The results of looking. */
 struct intake {
-    int dir; /* the spool, which is the current directory too */
+    int dir; /* the spool, which is also the current directory */
     const struct machine *machine;
     struct log *log;
     struct queue queue;
     char *running; /* a job found running, to be adopted; NULL: none */
-    char *current; /* the one that is at work, whose state is not ours to follow */
-    bool others;   /* there are names that were not looked at yet */
+    char *current; /* the job that is running, whose state we do not follow here */
+    bool others;   /* some names were not looked at yet */
     struct item *flush;
-    size_t failures; /* jobs rejected */
+    size_t failures; /* number of jobs rejected */
 };
 
-/* True: nothing is left to look at.  Else again at item->due. */
-bool intake_look(struct intake *intake, struct item *item);
-/* Flush the frozen texts of jobs that were claimed. */
+/* Look at a name. Return true if nothing is left to do; otherwise look again at
+ * item->due. */
+bool intake_handle(struct intake *intake, struct item *item);
+/* Flush the frozen texts of admitted jobs. */
 void intake_flush(struct intake *intake);
 void intake_clear(struct intake *intake);
 

@@ -1,5 +1,7 @@
-/* runner/spool/queue.c - a sorted array: most jobs come in at the end and leave at the
- * front. */
+/*
+ * runner/spool/queue.c - a sorted array: most jobs are added at the end and removed at the
+ * front.
+ */
 #include "config.h"
 
 #include "runner/spool/queue.h"

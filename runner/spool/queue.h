@@ -1,6 +1,6 @@
 /*
- * runner/spool/queue.h - which job next: the highest priority, then who came first.  Holds
- * names only; what is in the files decides when its turn comes.
+ * runner/spool/queue.h - the order of jobs: the highest priority first, then the earliest
+ * arrival. Holds only names; the files decide when a job's turn comes.
  */
 #ifndef RUNNER_SPOOL_QUEUE_H
 #define RUNNER_SPOOL_QUEUE_H
@@ -12,8 +12,8 @@
 struct queued {
     const char *name;
     int64_t priority;
-    double arrived;    /* of two with one priority the one that came first goes first */
-    double not_before; /* clock_seconds: a job that crashed waits a little */
+    double arrived;    /* among jobs of one priority the earliest goes first */
+    double not_before; /* clock_seconds: a job that crashed waits for a while */
 };
 
 struct queue {
@@ -21,16 +21,16 @@ struct queue {
     size_t head, count, room;
 };
 
-/* Of two that may both begin. */
+/* Return whether `a` goes before `b` if both may start. */
 bool queue_goes_before(const struct queued *a, const struct queued *b);
 
 void queue_clear(struct queue *queue);
-/* The name is copied.  One that is in it already is moved. */
+/* Add a job.  The name is copied.  A job that is already queued is moved. */
 void queue_add(struct queue *queue, const struct queued *job);
 void queue_remove(struct queue *queue, const char *name);
-/* The first whose time has come, taken out; malloc'ed, NULL: none. */
+/* Remove and return the first job that is due; malloc'ed, NULL: none. */
 char *queue_next(struct queue *queue, double now);
-/* When the next will be due; infinity for an empty queue. */
+/* Return when the next job will be due; infinity for an empty queue. */
 double queue_due(const struct queue *queue);
 size_t queue_count(const struct queue *queue);
 

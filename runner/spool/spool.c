@@ -1,4 +1,7 @@
-/* runner/spool/spool.c - names in a table, what is to be looked at in a list. */
+/*
+ * runner/spool/spool.c - keeps the names of the spool in a table, and those to look at in a
+ * list.
+ */
 #include "config.h"
 
 #include "runner/spool/spool.h"
@@ -23,7 +26,7 @@
 enum { LOOKS_AT_ONCE = 16, CROWD = 10000 };
 
 /* Seconds. */
-static const double scan_every = 30, scan_crowd_every = 60, scan_deaf_every = 1;
+static const double scan_every = 30, scan_crowd_every = 60, scan_polling_every = 1;
 static const double reopen_first = 0.1, reopen_longest = 5;
 
 struct spool {
@@ -62,7 +65,7 @@ static void forget_names(struct spool *spool)
     spool->pending = spool->last = NULL;
 }
 
-/* To be looked at, now or at `due` if it was not to be sooner. */
+/* Schedule a look at an item now or at `due`, unless an earlier look is scheduled. */
 static void want_look(struct spool *spool, struct item *item, double due)
 {
     if (item->pending) {
@@ -101,7 +104,7 @@ static void look_at_due(struct spool *spool)
 
     while ((item = *at) && looks < LOOKS_AT_ONCE) {
         spool->intake.others = spool->pending->next != NULL;
-        if (item->due <= now && looks++ >= 0 && intake_look(&spool->intake, item)) {
+        if (item->due <= now && looks++ >= 0 && intake_handle(&spool->intake, item)) {
             item->pending = false;
             *at = item->next;
             spool->last = spool->last == item ? before : spool->last;
@@ -128,7 +131,7 @@ static int by_arrival(const void *a, const void *b)
     return strcmp(one->name, two->name);
 }
 
-/* What lies in the folder, in the order it came: a folder tells names in no order. */
+/* Look at all names in the order of their arrival; readdir returns them in no order. */
 static void look_at_all(struct spool *spool, DIR *dir)
 {
     struct found *list = NULL;
@@ -157,7 +160,7 @@ static void look_at_all(struct spool *spool, DIR *dir)
 
 static void scan(struct spool *spool)
 {
-    double every = spool->watch ? scan_every : scan_deaf_every;
+    double every = spool->watch ? scan_every : scan_polling_every;
     int fd = openat(spool->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
 
@@ -176,7 +179,7 @@ static void scan(struct spool *spool)
     spool->scan_at = clock_seconds() + every;
 }
 
-/* A job that a watch before this one left running, before any other is started. */
+/* Find a job that an earlier watch left running, before any other job is started. */
 static void find_running(struct spool *spool)
 {
     for (struct item *item = spool->pending; item && !spool->intake.running;
@@ -190,25 +193,25 @@ static void find_running(struct spool *spool)
     }
 }
 
-/* Only its owner, this user or root, may decide what runs here. */
+/* Only the owner of the folder, this user or root, may decide what runs here. */
 static bool trust_dir(int dir, const char *path, struct error *err)
 {
     struct stat st;
 
     if (fstat(dir, &st) != 0)
-        return error_errno(err, "cannot look at %s", path);
+        return error_errno(err, "cannot access %s", path);
     if (st.st_uid != geteuid() && st.st_uid != 0)
         return error_set(err, ERROR_USAGE, "%s belongs to another user", path);
     if (st.st_mode & S_IWOTH && !(st.st_mode & S_ISVTX))
-        return error_set(err, ERROR_USAGE,
-                         "%s may be written to by everybody; chmod o-w %s", path, path);
+        return error_set(err, ERROR_USAGE, "%s is writable by everyone; run chmod o-w %s",
+                         path, path);
     return true;
 }
 
 static bool open_inner(struct spool *spool, bool *busy, struct error *err)
 {
     if (mkdirat(spool->dir, SPOOL_INNER, 0700) != 0 && errno != EEXIST)
-        return error_errno(err, "cannot make %s/%s", spool->path, SPOOL_INNER);
+        return error_errno(err, "cannot create %s/%s", spool->path, SPOOL_INNER);
     spool->inner =
         openat(spool->dir, SPOOL_INNER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (spool->inner < 0)
@@ -225,7 +228,7 @@ static bool open_watch(struct spool *spool, struct error *err)
                                .parent = -1,
                                .name = path_base(spool->path) };
 
-    /* two watches of one folder are one: the root has no parent */
+    /* two inotify watches of one folder are the same watch: the root has no parent */
     if (strcmp(above, spool->path) != 0)
         watched.parent = open(above, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     spool->watch = watch_open(&watched, err);
@@ -238,7 +241,7 @@ static bool open_watch(struct spool *spool, struct error *err)
 /* Watch, then scan; never the other way round. */
 static bool open_dir(struct spool *spool, bool *busy, struct error *err)
 {
-    struct error deaf = { 0 };
+    struct error no_events = { 0 };
 
     spool->dir = open(spool->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (spool->dir < 0)
@@ -250,9 +253,9 @@ static bool open_dir(struct spool *spool, bool *busy, struct error *err)
         return error_errno(err, "cannot enter %s", spool->path);
     if (!open_inner(spool, busy, err))
         return false;
-    if (!open_watch(spool, &deaf))
-        log_line(spool->intake.log, LOG_WARN, "watch: %s: %s; looking each second",
-                 spool->path, deaf.text);
+    if (!open_watch(spool, &no_events))
+        log_line(spool->intake.log, LOG_WARN, "watch: %s: %s; scanning every second",
+                 spool->path, no_events.text);
     spool->absent = false;
     spool->intake.dir = spool->dir;
     scan(spool);
@@ -277,9 +280,9 @@ static void close_dir(struct spool *spool)
     forget_names(spool);
 }
 
-/* The path must mean the same folder when the current directory is another one, and have
- * a name in a parent.  Its last part is not resolved, also before a slash: a link there
- * is refused. */
+/* The path must mean the same folder when the current directory is another one, and must
+ * have a name in a parent. Its last part is not resolved, not even before a slash: a link
+ * there is refused. */
 static char *absolute(const char *path)
 {
     char *plain = memory_strdup(path), *dir, *real, *joined;
@@ -334,7 +337,8 @@ int spool_fd(const struct spool *spool)
     return watch_fd(spool->watch);
 }
 
-/* Mounts, replacements: the path means another folder than the one that is open. */
+/* Return whether the path still means the open folder; mounts and replacements change
+ * that. */
 static bool is_same_dir(const struct spool *spool)
 {
     struct stat path, dir;
@@ -347,8 +351,8 @@ static void lose(struct spool *spool)
 {
     if (spool->absent)
         return;
-    log_line(spool->intake.log, LOG_WARN,
-             "watch: %s is not there any more; waiting for it", spool->path);
+    log_line(spool->intake.log, LOG_WARN, "watch: %s is gone; waiting for it",
+             spool->path);
     spool->absent = true;
     spool->scan_at = 0;
 }
@@ -375,7 +379,7 @@ static void reopen(struct spool *spool)
 
     close_dir(spool);
     if (open_dir(spool, &busy, &err)) {
-        log_line(spool->intake.log, LOG_INFO, "watch: %s is there again", spool->path);
+        log_line(spool->intake.log, LOG_INFO, "watch: %s is back", spool->path);
         spool->reopen_wait = reopen_first;
         return;
     }
@@ -384,7 +388,7 @@ static void reopen(struct spool *spool)
     spool->reopen_wait = fmin(2 * spool->reopen_wait, reopen_longest);
 }
 
-void spool_look(struct spool *spool, bool idle)
+void spool_handle_due(struct spool *spool, bool idle)
 {
     bool time = clock_seconds() >= spool->scan_at;
 
@@ -413,7 +417,7 @@ double spool_due(const struct spool *spool)
         return due;
     for (const struct item *item = spool->pending; item; item = item->next)
         due = fmin(due, item->due);
-    /* while a job is at work the next one waits for its end, not for a moment */
+    /* while a job runs, the next one waits for its end, not for a time */
     return spool->intake.current ? due : fmin(due, queue_due(&spool->intake.queue));
 }
 
@@ -438,20 +442,21 @@ char *spool_next(struct spool *spool, bool *running)
     return name;
 }
 
-void spool_ended(struct spool *spool, const char *name, const struct job_record *record)
+void spool_job_ended(struct spool *spool, const char *name,
+                     const struct job_record *record)
 {
     free(spool->intake.current);
     spool->intake.current = NULL;
     spool->intake.failures += record->state == JOB_FAILED;
     if (spool->absent) {
-        spool->scan_at = 0; /* nothing holds us back from opening it anew */
+        spool->scan_at = 0; /* nothing prevents us from opening it again */
         return;
     }
-    /* a new text, or a state that somebody changed, is found by looking */
+    /* looking finds a new text, or a state that a command changed */
     want_look(spool, find_item(spool, name), 0);
 }
 
-void spool_again(struct spool *spool, const char *name)
+void spool_retry_later(struct spool *spool, const char *name)
 {
     struct item *item = find_item(spool, name);
 

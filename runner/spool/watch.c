@@ -1,6 +1,7 @@
 /*
- * runner/spool/watch.c - inotify(7), which loses events when its queue is full, tells nothing
- * of another folder that takes the path's place, and hears no other machine.
+ * runner/spool/watch.c - uses inotify(7), which loses events when its queue is full, does not
+ * report another folder that replaces the path, and does not see changes by other
+ * machines.
  */
 #include "config.h"
 
@@ -28,19 +29,19 @@ struct watch {
     char *name;             /* in the parent */
 };
 
-/* File systems whose changes from elsewhere inotify does not see (statfs(2); the last two
- * are not in linux/magic.h). */
+/* File systems whose remote changes inotify does not see (statfs(2); the last two are not
+ * in linux/magic.h). */
 static const long deaf[] = { NFS_SUPER_MAGIC,         SMB_SUPER_MAGIC, SMB2_SUPER_MAGIC,
                              CIFS_SUPER_MAGIC,        V9FS_MAGIC,      FUSE_SUPER_MAGIC,
                              CODA_SUPER_MAGIC,        AFS_SUPER_MAGIC, CEPH_SUPER_MAGIC,
                              0x0bd00bd0 /* Lustre */, 0x47504653 /* GPFS */ };
 
-static bool hears(int dir, struct error *err)
+static bool reports_changes(int dir, struct error *err)
 {
     struct statfs fs;
 
     if (fstatfs(dir, &fs) != 0)
-        return error_errno(err, "cannot ask for the file system");
+        return error_errno(err, "cannot find out the file system type");
     for (size_t i = 0; i < TS_COUNT(deaf); i++)
         if (fs.f_type == deaf[i])
             return error_set(
@@ -49,7 +50,7 @@ static bool hears(int dir, struct error *err)
     return true;
 }
 
-/* A path could mean another folder by now; the descriptor cannot. */
+/* The path could mean another folder by now; the descriptor cannot. */
 static int add(int fd, int dir, uint32_t mask)
 {
     char name[64];
@@ -58,7 +59,7 @@ static int add(int fd, int dir, uint32_t mask)
     return inotify_add_watch(fd, name, mask | IN_ONLYDIR | IN_EXCL_UNLINK);
 }
 
-/* An open folder that is removed sends no event of its own: only its parent tells. */
+/* An open folder that is removed sends no event; only its parent reports it. */
 static bool add_all(struct watch *watch, const struct watched *watched)
 {
     watch->dir =
@@ -77,7 +78,7 @@ struct watch *watch_open(const struct watched *watched, struct error *err)
     struct watch *watch;
     int fd;
 
-    if (!hears(watched->dir, err))
+    if (!reports_changes(watched->dir, err))
         return NULL;
     fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     if (fd < 0) {
@@ -155,7 +156,7 @@ void watch_wake(const char *inner)
     char *name = path_join(inner, WAKE_NAME);
     int fd = open(name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
 
-    if (fd >= 0) /* where nobody watches there is nobody to wake */
+    if (fd >= 0) /* if no watch is running there is nothing to wake */
         close(fd);
     free(name);
 }

@@ -1,4 +1,4 @@
-/* runner/spool/worker.c - from ready to running to whatever came of it. */
+/* runner/spool/worker.c - moves a job from ready to running to its final state. */
 #include "config.h"
 
 #include "runner/spool/worker.h"
@@ -16,9 +16,9 @@
 enum { LONGEST_PATIENCE = 60 };
 enum {
     RANKS_END_MS = 3000
-}; /* a GPU's driver takes its time over a process that was killed */
+}; /* a GPU driver takes a while to clean up after a killed process */
 
-double worker_patience(const struct job_record *record)
+double worker_retry_delay(const struct job_record *record)
 {
     double seconds = 1;
 
@@ -33,8 +33,8 @@ static bool crashed(const struct job *job, int status, bool forgive,
                     struct job_record *record, struct error *err)
 {
     bool again = forgive && record->crashes < record->max_retries;
-    bool wanted = !forgive && status >= 0 && WIFSIGNALED(status) &&
-                  (WTERMSIG(status) == SIGINT || WTERMSIG(status) == SIGTERM);
+    bool requested = !forgive && status >= 0 && WIFSIGNALED(status) &&
+                     (WTERMSIG(status) == SIGINT || WTERMSIG(status) == SIGTERM);
     struct text reason;
     bool ok;
 
@@ -43,21 +43,21 @@ static bool crashed(const struct job *job, int status, bool forgive,
         text_adds(&reason, "trainspool-train vanished");
     else {
         text_adds(&reason, "trainspool-train ");
-        child_tell(status, &reason);
+        child_describe_exit(status, &reason);
     }
     if (forgive && !again)
-        text_addf(&reason, "; given up after %" PRId64 " crashes", record->crashes + 1);
+        text_addf(&reason, "; gave up after %" PRId64 " crashes", record->crashes + 1);
     record->resume = true;
     ok = job_event(job, record,
-                   wanted  ? EVENT_CANCELLED
-                   : again ? EVENT_CRASHED
-                           : EVENT_GAVE_UP,
+                   requested ? EVENT_CANCELLED
+                   : again   ? EVENT_CRASHED
+                             : EVENT_GAVE_UP,
                    reason.data, err);
     text_clear(&reason);
     return ok;
 }
 
-/* A child that left before it could even say that it runs. */
+/* Record a child that exited before it could set its state to `running`. */
 static bool never_began(const struct job *job, int status, struct job_record *record,
                         struct error *err)
 {
@@ -66,22 +66,21 @@ static bool never_began(const struct job *job, int status, struct job_record *re
 
     text_init(&reason, 0);
     text_adds(&reason, "trainspool-train ");
-    child_tell(status, &reason);
+    child_describe_exit(status, &reason);
     text_adds(&reason, " before it began");
     ok = job_event(job, record, EVENT_EXIT_BAD, reason.data, err);
     text_clear(&reason);
     return ok;
 }
 
-/* Was it stopped by a signal that it understood?  Then a ready job is one that was
+/* Return whether the job handled a signal and stopped: a job that is ready was then
  * paused. */
 static bool was_paused(int status)
 {
     return status < 0 || (WIFEXITED(status) && WEXITSTATUS(status) > 128);
 }
 
-/* The ranks of a job hold its lock too, and end a moment after the one that was our
- * child. */
+/* The ranks of a job hold its lock too, and end a moment after our child. */
 static int lock_of_ended(const struct job *job, bool ours, bool *busy, struct error *err)
 {
     int lock = job_lock(job, busy, err);
@@ -95,8 +94,8 @@ static int lock_of_ended(const struct job *job, bool ours, bool *busy, struct er
     return lock;
 }
 
-bool worker_settle(const struct job *job, int status, bool forgive,
-                   struct job_record *record, struct error *err)
+bool worker_record_end(const struct job *job, int status, bool forgive,
+                       struct job_record *record, struct error *err)
 {
     bool busy = false, ok = true;
     int lock = lock_of_ended(job, status >= 0 && WIFSIGNALED(status), &busy, err);
@@ -128,13 +127,13 @@ static void release(struct worker *worker)
     worker->busy = worker->adopted = worker->asked = false;
 }
 
-/* Under the lock: is it still to be started? */
+/* With the lock held, check whether the job should still start. */
 static bool still_ready(struct worker *worker, struct job_record *record,
                         struct error *err)
 {
     if (!job_read(&worker->job, record, err) || record->state != JOB_READY)
         return false;
-    if (job_asked(&worker->job) == WISH_CANCEL) {
+    if (job_requested(&worker->job) == REQUEST_CANCEL) {
         job_event(&worker->job, record, EVENT_CANCELLED, "cancelled", err);
         job_forget(&worker->job);
         return false;
@@ -173,7 +172,7 @@ enum worker_start worker_start(struct worker *worker, const char *path)
     lock = job_lock(&worker->job, &busy, &err);
     if (lock >= 0) {
         result = start(worker, lock);
-        close(lock); /* a child that was started holds it now */
+        close(lock); /* the child holds it now */
     } else {
         result = busy ? WORKER_HELD : WORKER_SKIPPED;
         if (!busy)
@@ -190,11 +189,11 @@ void worker_adopt(struct worker *worker, const char *path)
 {
     take_job(worker, path);
     worker->adopted = true;
-    log_line(worker->log, LOG_INFO, "job %s: runs already, waiting for its end",
+    log_line(worker->log, LOG_INFO, "job %s: already running, waiting for its end",
              worker->job.name);
 }
 
-void worker_ask(struct worker *worker)
+void worker_request_stop(struct worker *worker)
 {
     struct error err = { 0 };
 
@@ -203,7 +202,7 @@ void worker_ask(struct worker *worker)
     worker->asked = true;
     if (!worker->adopted)
         child_signal(&worker->child, SIGTERM);
-    else if (!job_ask(&worker->job, WISH_PAUSE, &err))
+    else if (!job_request(&worker->job, REQUEST_PAUSE, &err))
         log_line(worker->log, LOG_ERROR, "job %s: %s", worker->job.name, err.text);
 }
 
@@ -222,7 +221,7 @@ bool worker_poll(struct worker *worker, struct job_record *record)
 
     if (!worker->busy || !ended(worker, &status))
         return false;
-    if (!worker_settle(&worker->job, status, true, record, &err)) {
+    if (!worker_record_end(&worker->job, status, true, record, &err)) {
         log_line(worker->log, LOG_ERROR, "job %s: %s", worker->job.name, err.text);
         record->state = JOB_NOWHERE;
     }

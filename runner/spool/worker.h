@@ -1,6 +1,6 @@
 /*
  * runner/spool/worker.h - the one job that trains: started here, or found running and adopted.
- * Who is alive is told by the job's lock; a pid is used only for our own child.
+ * The job's lock shows whether it is alive; a pid is used only for our own child.
  */
 #ifndef RUNNER_SPOOL_WORKER_H
 #define RUNNER_SPOOL_WORKER_H
@@ -11,7 +11,7 @@
 struct worker {
     const char *program; /* trainspool-train */
     struct log *log;
-    struct job job; /* of the job at work */
+    struct job job; /* of the running job */
     bool busy, adopted;
     bool asked; /* to leave */
     struct child child;
@@ -19,36 +19,33 @@ struct worker {
 
 enum worker_start {
     WORKER_STARTED,
-    /* it is not ready any more, or failed to start, and its state says so */
+    /* it is no longer ready, or failed to start; its state says so */
     WORKER_SKIPPED,
-    WORKER_HELD /* somebody else holds its lock: it can be adopted */
+    WORKER_HELD /* another process holds its lock: it can be adopted */
 };
 
 /* Start the job at `path`, which must be ready. */
 enum worker_start worker_start(struct worker *worker, const char *path);
-/* Wait for a job whose lock somebody else holds. */
+/* Wait for a job whose lock another process holds. */
 void worker_adopt(struct worker *worker, const char *path);
-/* Let the job at work finish its step, save, and leave. */
-void worker_ask(struct worker *worker);
-/*
- * Has the job at work ended?  Then *record is what became of it, and the worker is free.
- * An attempt that crashed is settled here.
- */
+/* Ask the running job to finish its step, save, and exit. */
+void worker_request_stop(struct worker *worker);
+/* Return whether the running job has ended. *record then is its final state, and the
+ * worker is free. A crashed attempt is recorded here. */
 bool worker_poll(struct worker *worker, struct job_record *record);
-/* Readable when our child ends; -1: ask worker_poll now and then. */
+/* Return a descriptor that is readable when our child ends; -1: call worker_poll now and
+ * then. */
 int worker_fd(const struct worker *worker);
-/* Forget the job; it goes on by itself. */
+/* Forget the job; it continues without us. */
 void worker_close(struct worker *worker);
 
-/*
- * A job whose lock is free and whose state is `running`: the attempt crashed.  It becomes
- * ready again if `forgive` and fewer than max_retries crashes lie behind it, else failed.
- * status: of waitpid, -1: not known.  Any other state is left as it is.  ERROR_SYSTEM; a
- * lock that is held is no error, *record then says running.
- */
-bool worker_settle(const struct job *job, int status, bool forgive,
-                   struct job_record *record, struct error *err);
-/* Seconds that a job waits after a crash. */
-double worker_patience(const struct job_record *record);
+/* Handle a job whose lock is free and whose state is `running`: the attempt crashed. It
+ * becomes ready again if `forgive` is set and it crashed fewer than max_retries times
+ * before, else failed. status: from waitpid, -1: unknown. Any other state stays.
+ * ERROR_SYSTEM; a held lock is not an error, *record then says running. */
+bool worker_record_end(const struct job *job, int status, bool forgive,
+                       struct job_record *record, struct error *err);
+/* Return how many seconds a job waits after a crash. */
+double worker_retry_delay(const struct job_record *record);
 
 #endif

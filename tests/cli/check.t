@@ -75,7 +75,7 @@ holds "edits that go together are told once" sh -c "[ \$(grep -c '^    and in li
 try "$trainspool" check --device "RTX 3090" --select TS104 fp16.yaml
 says "what a plain patch does not do says so" '^    with --unsafe: fp16: true -> false '
 try "$trainspool" plan --device T4 pair.yaml
-says "one sample is one" '  1 sample x 1 = 1 a step$'
+says "one sample is one" '  1 sample x 1 = 1 per step$'
 ends "--json and --sarif at once" 2 "$trainspool" check --json --sarif pair.yaml
 
 ends "--json" 1 "$trainspool" check --json --device "TITAN RTX" fp16.yaml fine.yaml
@@ -138,7 +138,7 @@ done
 holds "and writes nothing in it" rmdir folder.yaml
 for command in check patch plan; do
     ends "$command of standard input: 2" 2 "$trainspool" $command -
-    complains "says that it is not read" 'standard input is not read: - is no job; name a file$'
+    complains "says that it is not read" 'cannot read a job from standard input: - is not a job; name a file$'
 done
 ends "more than 1 MiB is TS009" 2 "$trainspool" check --device cpu huge.yaml
 says "in line 1" '^huge.yaml:1:1: error\[TS009\]: the file has 104857600 bytes; a job has at most 1048576$'

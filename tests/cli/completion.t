@@ -12,7 +12,7 @@ for shell in bash zsh; do
     cp out "script.$shell"
 done
 ends "there is none for fish, and that is said" 2 "$trainspool" completion fish
-complains "with those there are" 'bash and for zsh, not for fish'
+complains "with those there are" 'bash or zsh, not fish'
 
 if command -v zsh >/dev/null; then
     holds "zsh reads its script" zsh -n script.zsh

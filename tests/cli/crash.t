@@ -39,7 +39,7 @@ at=$(step spool/job.yaml)
 await 60 running spool/job.yaml $((at + 3))
 ok $? "a job goes on when its watch is killed"
 background "$trainspool" watch spool
-await 60 grep -q 'job job: runs already' "$T/daemon.log"
+await 60 grep -q 'job job: already running' "$T/daemon.log"
 ok $? "the next watch adopts it"
 await 120 is spool/job.yaml done
 ok $? "it comes to its end"
@@ -91,7 +91,7 @@ ok $? "a new text of a running job waits"
 kill -KILL "$daemon"
 await 10 gone "$daemon"
 background "$trainspool" watch spool
-await 20 grep -q 'job long: runs already' "$T/daemon.log"
+await 20 grep -q 'job long: already running' "$T/daemon.log"
 kill -TERM "$daemon"
 await 60 gone "$daemon"
 holds "an adopted job is told to end too" is spool/long.yaml ready

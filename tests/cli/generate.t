@@ -9,7 +9,7 @@ complains "is told as that" 'neither config.json nor adapter_config.json'
 ends "a file that is not there: 2" 2 "$trainspool" generate nothing.yaml --prompt x
 complains "is told, with what may be named" 'there is no nothing.yaml; name the folder of a model'
 ends "a number that is none: 2" 2 "$trainspool" generate . --temperature warm
-complains "is told" 'temperature wants a number'
+complains "is told" 'temperature must be a number'
 
 if ! has_model; then
     skip "a model completes prompts" "no model in $model"
@@ -38,7 +38,7 @@ ends "a reader who leaves" 0 sh -c '"$1" generate "$2" --prompts lines.txt --max
 holds "is no reason to complain" test ! -s "$T/err"
 ends "but a disk that is full is one: 3" 3 sh -c '"$1" generate "$2" --prompts lines.txt --max-new-tokens 8 >/dev/full' \
     sh "$trainspool" "$model"
-complains "is told" 'cannot be written; is the disk full'
+complains "is told" 'cannot write the completions; is the disk full'
 
 # A model whose last numbers are NaN.
 cp -r "$model" nan
@@ -46,7 +46,7 @@ chmod -R u+w nan
 size=$(wc -c <nan/model.safetensors)
 printf '\377\377\377\177' | dd of=nan/model.safetensors bs=1 seek=$((size - 4)) conv=notrunc 2>/dev/null
 ends "a model with a NaN says nothing: 2" 2 "$trainspool" generate nan -p "Tom has" --json
-complains "and why" 'nan: behind token [1-9] of prompt 1 no logit is a finite number'
+complains "and why" 'nan: no logit after token [1-9] of prompt 1 is finite'
 holds "not as an answer" test ! -s "$T/out"
 
 # Bits go by seed and number alone.
@@ -71,14 +71,14 @@ fi
 ends "a template with none: 2" 2 "$trainspool" generate "$model" -p x --raw --template chatml
 complains "with what to leave out" 'leave out --template, or --raw'
 ends "a template that is none: 2" 2 "$trainspool" generate "$model" -p x --template chatmll
-complains "with those there are" 'there are default, .*chatml'
+complains "with those there are" 'the templates are default, .*chatml'
 ends "no samples at all: 2" 2 "$trainspool" generate "$model" -p x --temperature 1 --samples 0
 ends "none at once: 2" 2 "$trainspool" generate "$model" -p x --batch 0
 complains "with how many" 'batch must be from 1 to 4096'
 ends "many samples of the likeliest are refused" 2 "$trainspool" generate "$model" -p x --samples 2
 complains "with what to do" 'temperature above 0'
 ends "so is a share of them to draw from" 2 "$trainspool" generate "$model" -p x --top-p 0.9
-complains "with what to do" 'top-p wants --temperature above 0'
+complains "with what to do" 'top-p requires --temperature above 0'
 ends "but not where the likeliest is asked for" 0 "$trainspool" generate "$model" -p x --top-p 0.9 --temperature 0 \
     --max-new-tokens 1
 
@@ -101,7 +101,7 @@ ends "so that several are refused" 2 "$trainspool" generate likeliest.yaml -p "T
 ends "the command line wins" 0 "$trainspool" generate likeliest.yaml -p "Tom has" --samples 2 --temperature 1 --max-new-tokens 3
 mv full.run/config.json config.json
 ends "a job with a checkpoint alone: 2" 2 "$trainspool" generate full.yaml -p "Tom has"
-complains "is told its name" 'no model in full.run yet, but a checkpoint; name its folder, full.run/checkpoint-4'
+complains "is told its name" 'no model in full.run yet, only a checkpoint; name its folder, full.run/checkpoint-4'
 mkdir whole
 echo mine >whole/model.safetensors
 job 4 "lora_rank: 4" "lora_target: all" "learning_rate: 1.0e-2" "export_dir: whole" |

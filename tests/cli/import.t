@@ -28,7 +28,7 @@ says "alpha is said, as a job would take twice the rank" '^lora_alpha: 16$'
 says "the batch of a step stays the same" '^gradient_accumulation_steps: 8  # batch_size 16'
 says "a comment behind a value goes along" '^cutoff_len: 2048  # enough for us$'
 says "what is not carried over is named" '^# not carried over: neftune_noise_alpha ('
-complains "and a person is told of it" '1 key could not be carried over'
+complains "and a person is told of it" '1 key could not be converted'
 holds "the file is left alone" cmp axolotl.yml was.yml
 cp out job.yaml
 ends "check takes the job" 0 "$trainspool" check --device 'A100 80GB' job.yaml
@@ -41,7 +41,7 @@ says "and the next step is named" 'trainspool check made.yaml'
 holds "it is the same job" cmp made.yaml job.yaml
 echo mine >made.yaml
 ends "a file that is there is not overwritten" 2 "$trainspool" import --output made.yaml axolotl.yml
-complains "which is said" 'made.yaml is there already'
+complains "which is said" 'made.yaml exists and is not overwritten'
 holds "it is as it was" sh -c '[ "$(cat made.yaml)" = mine ]'
 ln -s nowhere.yaml link.yaml
 ends "nor is a link followed" 2 "$trainspool" import -o link.yaml axolotl.yml

@@ -34,7 +34,7 @@ holds "which is that of the training, byte for byte" cmp trained/model.safetenso
 holds "with what goes along" cmp trained/tokenizer.json merged/tokenizer.json
 holds "it is done" is merge.yaml done
 holds "with no batch" sh -c "jq -e '.batch == null' merge.run/run.json >'$T/out' &&
-    ! grep -q 'samples a step' merge.run/report.html"
+    ! grep -q 'samples per step' merge.run/report.html"
 memory() { jq -c '.memory | {weights, gradients, optimizer, activations}'; }
 "$trainspool" plan --json merge.yaml | memory >planned
 memory <merge.run/run.json >taken

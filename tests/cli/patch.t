@@ -27,7 +27,7 @@ holds "the diff has no secret" sh -c "! grep -q hush '$T/out'"
 sed 's/2.0e-5/-1/' job.yaml >left.yaml
 ends "patch --diff of a job with an error that stays" 1 "$trainspool" patch --diff $rtx left.yaml
 says "shows the edits" '^+model_dtype: float32'
-complains "and tells what is left" 'left.yaml: 1 finding is left that no edit mends; trainspool check tells it'
+complains "and tells what is left" 'left.yaml: 1 finding is left that no edit fixes; trainspool check lists it'
 rm left.yaml
 ends "patch gives 0 when no error is left" 0 "$trainspool" patch $rtx job.yaml
 holds "only the value changed" cmp job.yaml wanted
@@ -58,7 +58,7 @@ complains "tells how to do it all the same" 'job.yaml was changed since the last
 says "and shows what was changed" '^+# later$'
 holds "and nothing else" sh -c \
     "! sed '/^+++ as --force/,\$d' '$T/out' | grep '^[+-][^+-]' | grep -v 'later\|hub_token'"
-says "and what would be put back" '^+++ as --force would put it back$'
+says "and what would be put back" '^+++ as --force would restore it$'
 holds "as it was" sh -c "sed '1,/^+++ as --force/d' '$T/out' | grep -q '^+model_dtype: float16'"
 holds "with no secret" sh -c "! grep 'whisper\|hush' '$T/out'"
 ends "-q" 1 "$trainspool" undo -q job.yaml

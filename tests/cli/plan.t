@@ -10,9 +10,9 @@ dataset: nothing.jsonl
 template: default
 END
 ends "a job without its model can be planned" 0 "$trainspool" plan --device "TITAN RTX" absent.yaml
-says "memory is not invented" '^  memory      not known: nowhere is not here$'
-says "nor are steps" '^  steps       not known: '
-says "what is known is told" '^  batch       8 samples x 1 = 8 a step$'
+says "memory is not invented" '^  memory      unknown: nowhere does not exist here$'
+says "nor are steps" '^  steps       unknown: '
+says "what is known is told" '^  batch       8 samples x 1 = 8 per step$'
 ends "as JSON" 0 "$trainspool" plan --json --device "TITAN RTX" absent.yaml
 holds "the unknown is null" sh -c "jq -e '.memory == null and .steps == null and .time == null' out >null"
 
@@ -79,11 +79,11 @@ paired() { # NAME LINE...
 paired pairs "pref_beta: 0.2" "dpo_label_smoothing: 0.1" "pref_ftx: 0.5"
 ends "preferences are told" 0 "$trainspool" plan pairs.yaml
 says "by their loss" '^  preference  sigmoid, beta 0.2, label smoothing 0.1, 0.5 of the chosen answer.s cross-entropy$'
-says "and what they are held against" '^              held against the model without its adapter$'
+says "and what they are held against" '^              compared with the model without its adapter$'
 says "in pairs" '^  batch       [0-9]* pairs x'
 paired whole "finetuning_type: full" "pref_loss: ipo"
 ends "where all weights are trained" 0 "$trainspool" plan whole.yaml
-says "it is the model again" '^              held against the model as it begins, float32, 1016 KiB of weights$'
+says "it is the model again" '^              compared with the initial model, float32, 1016 KiB of weights$'
 paired named "ref_model: $model" "pref_loss: hinge"
 ends "a reference of its own" 0 "$trainspool" plan --json named.yaml
 holds "is an object" sh -c "jq -e '.preference | .pref_loss == \"hinge\" and .pref_beta == 0.1 and
@@ -91,14 +91,14 @@ holds "is an object" sh -c "jq -e '.preference | .pref_loss == \"hinge\" and .pr
 paired simple "pref_loss: simpo" "pref_beta: 2.5"
 ends "a loss without" 0 "$trainspool" plan simple.yaml
 says "has a margin" '^  preference  simpo, beta 2.5, gamma 0.5$'
-says "and nothing to be held against" '^              held against nothing$'
+says "and nothing to be held against" '^              no reference model$'
 ends "a person reads it" 0 "$trainspool" plan full.yaml
 says "with its model" '^  model       [0-9,]* parameters, [0-9,]* of them trained'
 says "and the process" '^              the process with its data .* to '
 gpt2=$TRAINSPOOL_SHARED/data/capp-gpt2/hf
 sed "s|^model_name_or_path:.*|model_name_or_path: $gpt2|" full.yaml >dropping.yaml
 ends "a model with dropout of its own" 0 "$trainspool" plan dropping.yaml
-says "is told to have it" "^  dropout     0.1 of the embeddings, 0.1 of what layers add, 0.1 of attention's weights; "
+says "is told to have it" "^  dropout     0.1 of the embeddings, 0.1 of the output of each sublayer, 0.1 of attention weights; "
 echo 'trainspool: {device: cpu, disable_dropout: true}' >>dropping.yaml
 ends "which a job may refuse" 0 "$trainspool" plan dropping.yaml
 holds "and then it has none" sh -c "! grep -q '^  dropout ' out"
@@ -110,13 +110,13 @@ XDG_STATE_HOME=$T/state
 export XDG_STATE_HOME
 job 50 >new.yaml
 ends "a job that never ran" 0 "$trainspool" plan new.yaml
-says "has no time" '^  time        not known: trainspool devices --calibrate measures$'
+says "has no time" '^  time        unknown: trainspool devices --calibrate measures it$'
 ends "another's device" 0 "$trainspool" plan --device "TITAN RTX" new.yaml
-says "has none either" '^  time        not known: the device is not in this machine$'
+says "has none either" '^  time        unknown: the device is not in this machine$'
 mkdir -p state/trainspool
 echo '{"calibrations":[{"device":' >state/trainspool/calibrations.json
 ends "a broken file of calibrations" 0 "$trainspool" plan new.yaml
-says "is told" '^  time        not known: .*calibrations.json'
+says "is told" '^  time        unknown: .*calibrations.json'
 ends "a device is measured" 0 "$trainspool" devices --calibrate
 says "and told" 'TFLOPS'
 holds "and kept in its place, for its owner" \

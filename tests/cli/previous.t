@@ -101,7 +101,7 @@ await 60 is spool/g.yaml failed
 ok $? "a job that waited while another put its model into their folder fails"
 holds "for that model" sh -c "grep -q TS501 spool/g.run/state.json && test -f spool/one/model.safetensors"
 holds "which is where it was" test ! -e spool/one/model.safetensors.old-1
-holds "a first attempt looks for no checkpoint" sh -c "! grep 'resume\|going on' spool/f.run/train.log"
+holds "a first attempt looks for no checkpoint" sh -c "! grep 'resume\|continuing' spool/f.run/train.log"
 kill -TERM "$daemon"
 await 10 gone "$daemon"
 

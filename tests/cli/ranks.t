@@ -39,7 +39,7 @@ holds "learn the same" like two.losses one.losses
 holds "the log names them" grep -q 'rank 1: started on the cpu' two.run/train.log
 holds "and what a step has" grep -q '1 x 2 samples in each of 2 ranks' two.run/train.log
 ends "plan tells it" 0 "$trainspool" plan two.yaml
-says "with the batch of a step" '2 samples x 1 x 2 ranks = 4 a step'
+says "with the batch of a step" '2 samples x 1 x 2 ranks = 4 per step'
 ends "and as JSON" 0 "$trainspool" plan --json two.yaml
 holds "with their number" sh -c "jq -e '.batch.devices == 2 and .batch.effective == 4' '$T/out' >'$T/null'"
 

@@ -116,7 +116,7 @@ END
 ends "of a hostile folder" 0 "$trainspool" report -q "$name.yaml"
 page=$name.run/report.html
 formed "is well-formed" "$page" '<img src=a' 'had <b>NaN</b>' '<b>3</b> left out' 'Answer rate' \
-    'gone on from a checkpoint' 'steps skipped' 'not finite' 'Best evaluation loss' '<b>How</b>' \
+    'resumed from a checkpoint' 'steps skipped' 'not finite' 'Best evaluation loss' '<b>How</b>' \
     'Preflight, step 7: the <u>activation</u>' 'sample 2, token 77 at position 9' '1 NaN, 2 inf'
 holds "tells nothing of the runs before" sh -c '! grep -q "of a run before\|step 4900" "$1"' sh "$page"
 holds "has no secret" sh -c '! grep -q sesame "$1"' sh "$page"
@@ -151,7 +151,7 @@ if has_model; then
     job 60 "fp16: true" "trainspool: {keep: [fp16]}" | sed 's/1.0e-4/1.0/' >hot.yaml
     ends "a run that cannot work" 1 "$trainspool" run -q hot.yaml
     holds "says where it broke in its reason" sh -c 'grep -q "preflight: .*autopsy: the" hot.run/state.json'
-    formed "and in its page" hot.run/report.html 'What went wrong' 'Operations up to it' failed
+    formed "and in its page" hot.run/report.html 'Failure' 'Operations up to the first' failed
     ends "status shows it" 0 "$trainspool" status hot.yaml
     says "too" 'autopsy: the'
     job 100000 "save_steps: 5" | sed 's/^save_steps: 20$//' >b.yaml

@@ -23,7 +23,7 @@ END
 cp job.yaml first
 
 ends "review of a job that was never changed" 0 "$trainspool" review job.yaml
-says "says so" 'job.yaml: as it was dropped$'
+says "says so" 'job.yaml: unchanged since it was dropped$'
 ends "patch -q" 0 "$trainspool" patch -q --device T4 --select TS105 job.yaml
 holds "says nothing of what it mended" test ! -s "$T/out"
 sed -i 's/logging_steps: 10/logging_steps: 5/' job.yaml
@@ -33,7 +33,7 @@ cp job.yaml second
 ends "after two patches with a hand between" 0 "$trainspool" review job.yaml
 cat >wanted <<'END'
 --- as dropped
-+++ as it is
++++ now
 @@ -3,5 +3,5 @@
  ***
  fp16: true
@@ -77,18 +77,18 @@ ends "a line changed again by hand" 0 "$trainspool" review job.yaml
 holds "is by hand" grep -q '^# by hand: lines 11, 15$' out
 cp first job.yaml
 ends "as it was" 0 "$trainspool" review job.yaml
-says "by whatever way" 'as it was dropped; what was patched is undone'
+says "by whatever way" 'unchanged since it was dropped; its patches are undone'
 
 cp second job.yaml
 sed -i 's/,"edits":\[.*\],"policy"/,"policy"/' job.run/changes.jsonl
 ends "a journal without reasons" 0 "$trainspool" review job.yaml
-says "is told" '^# by hand, or by a patch whose reasons are not kept: line 5$'
+says "is told" '^# by hand, or by a patch whose reasons are lost: line 5$'
 echo '{"action":"patch","before":1,"edits":[{"byte_offset":1e30,"new":7}]' >>job.run/changes.jsonl
 echo '{"action":"patch","edits":[3,{"byte_offset":99999999999,"byte_length":-4}]}' >>job.run/changes.jsonl
 ends "a broken one" 0 "$trainspool" review job.yaml
 rm job.run/backups/*
 ends "without the backups" 0 "$trainspool" review job.yaml
-says "it says that they are gone" 'its backups are gone, so how it was dropped is not known'
+says "it says that they are gone" 'its backups are missing, so its original text is unknown'
 ends "and so does backups" 0 "$trainspool" backups job.yaml
-says "rather than that nothing was changed" 'no backups; those of its patches are gone from its run folder'
+says "rather than that nothing was changed" 'no backups; the backups of its patches are missing from its run folder'
 plan

@@ -35,7 +35,7 @@ fi
 make_data .
 job 30 "max_grad_norm:" >a.yaml
 ends "run trains" 0 "$trainspool" run a.yaml
-says "shows what it mended" 'mended: max_grad_norm'
+says "shows what it mended" 'fixed: max_grad_norm'
 says "and each logged step" "^{'loss': [0-9.]*, 'grad_norm': "
 says "and where the model is" 'a.yaml: done: 30 steps, model in a.run'
 holds "the state is done" is a.yaml done
@@ -102,7 +102,7 @@ job 100000 >long.yaml
 background "$trainspool" run long.yaml
 await 60 running long.yaml 3
 ends "a second run of it is refused: 3" 3 "$trainspool" run long.yaml
-complains "it is running" 'running already'
+complains "it is running" 'already running'
 ends "status shows it running" 0 "$trainspool" status long.yaml
 says "with steps" '^long  *running  *[0-9]*/100000 '
 kill -TERM "$daemon"

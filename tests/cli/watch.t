@@ -34,7 +34,7 @@ else
     skip "and no harm is done" "the same"
 fi
 ends "until it is queued again" 0 "$trainspool" retry early/a.yaml
-says "which a watch is needed for" 'queued again; no watch is at work on early yet: trainspool watch early$'
+says "which a watch is needed for" 'queued again; no watch is running on early yet: trainspool watch early$'
 ends "then it is taken" 1 timeout 20 "$trainspool" watch --once early
 holds "and rejected, this one" is early/a.yaml rejected
 
@@ -53,7 +53,7 @@ background "$trainspool" watch spool
 await 20 is spool/early.yaml rejected
 ok $? "a job that was there before is found"
 ends "a second watch gives 75" 75 timeout 10 "$trainspool" watch spool
-complains "and tells what the first does" 'spool is watched already; that watch takes .*status spool'
+complains "and tells what the first does" 'spool is already watched; that watch takes .*status spool'
 
 hopeless >outside/renamed.yaml
 mv outside/renamed.yaml spool/
@@ -136,11 +136,11 @@ b 0 10
 c 5 30
 END
 ends "status of jobs that wait" 0 "$trainspool" status queue
-says "tells which is next: that of the highest priority" '^c  *ready .*turn, next$'
-says "then what came first" '^b  *ready .*turn, 1 before it$'
-says "and what came later" '^a  *ready .*turn, 2 before it$'
+says "tells which is next: that of the highest priority" '^c  *ready .*waiting, next$'
+says "then what came first" '^b  *ready .*waiting, 1 ahead of it$'
+says "and what came later" '^a  *ready .*waiting, 2 ahead of it$'
 ends "status of one of them" 0 "$trainspool" status queue/a.yaml
-says "does not look at the others" '^a  *ready .*waits for its turn$'
+says "does not look at the others" '^a  *ready .*waiting$'
 ends "retry" 0 "$trainspool" retry spool/renamed.yaml
 says "queues again" 'queued again$'
 again() { [ "$(grep -c 'job renamed: rejected' "$T/daemon.log")" -eq 2 ]; }
@@ -151,7 +151,7 @@ kill -TERM "$daemon"
 await 10 gone "$daemon"
 holds "SIGTERM gives 143" leaves "$daemon" 143
 ends "status tells that nobody watches" 0 "$trainspool" status spool
-says "the folder" 'no watch is at work'
+says "the folder" 'no watch is running'
 ends "--once looks at what is left and tells of it" 0 timeout 60 "$trainspool" watch --once spool
 ends "a new job that is rejected gives 1" 1 sh -c \
     "cp outside/one.yaml spool/two.yaml && timeout 60 '$trainspool' watch --once spool"

@@ -50,7 +50,7 @@ static enum drop_verdict look(struct spot *spot, const char *name, enum watch_hi
 {
     struct drop_history history = { .hint = hint };
 
-    return drop_look(spot->dir, name, 0, &history, drop);
+    return drop_inspect(spot->dir, name, 0, &history, drop);
 }
 
 static void test_drop_takes_names_of_finished_jobs(void **state)
@@ -171,10 +171,12 @@ static void test_drop_forgives_a_second_link_for_a_while_only(void **state)
 
     close(put(spot, "a.yaml", "stage: sft\n"));
     assert_int_equal(linkat(spot->dir, "a.yaml", spot->dir, "b.yaml", 0), 0);
-    assert_int_equal(drop_look(spot->dir, "b.yaml", 20, &history, &drop), DROP_WAIT);
-    assert_int_equal(drop_look(spot->dir, "b.yaml", 80, &history, &drop), DROP_REFUSED);
+    assert_int_equal(drop_inspect(spot->dir, "b.yaml", 20, &history, &drop), DROP_WAIT);
+    assert_int_equal(drop_inspect(spot->dir, "b.yaml", 80, &history, &drop),
+                     DROP_REFUSED);
     assert_int_equal(unlinkat(spot->dir, "a.yaml", 0), 0);
-    assert_int_equal(drop_look(spot->dir, "b.yaml", 90, &history, &drop), DROP_COMPLETE);
+    assert_int_equal(drop_inspect(spot->dir, "b.yaml", 90, &history, &drop),
+                     DROP_COMPLETE);
 }
 
 static void test_drop_digest_notices_a_change(void **state)

@@ -222,13 +222,13 @@ static void test_job_wishes_are_kept_until_forgotten(void **state)
     struct beside *beside = *state;
     struct error err = { 0 };
 
-    assert_int_equal(job_asked(&beside->job), WISH_NONE);
-    assert_true(job_ask(&beside->job, WISH_PAUSE, &err));
-    assert_int_equal(job_asked(&beside->job), WISH_PAUSE);
-    assert_true(job_ask(&beside->job, WISH_CANCEL, &err));
-    assert_int_equal(job_asked(&beside->job), WISH_CANCEL);
+    assert_int_equal(job_requested(&beside->job), REQUEST_NONE);
+    assert_true(job_request(&beside->job, REQUEST_PAUSE, &err));
+    assert_int_equal(job_requested(&beside->job), REQUEST_PAUSE);
+    assert_true(job_request(&beside->job, REQUEST_CANCEL, &err));
+    assert_int_equal(job_requested(&beside->job), REQUEST_CANCEL);
     job_forget(&beside->job);
-    assert_int_equal(job_asked(&beside->job), WISH_NONE);
+    assert_int_equal(job_requested(&beside->job), REQUEST_NONE);
 }
 
 static void test_job_writes_through_no_link(void **state)

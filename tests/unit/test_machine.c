@@ -99,7 +99,7 @@ static void test_machine_knows_what_a_job_wants(void **state)
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(cases); i++) {
-        char *wanted = machine_wanted(cases[i].job, strlen(cases[i].job));
+        char *wanted = machine_requested(cases[i].job, strlen(cases[i].job));
 
         assert_string_equal(wanted, cases[i].wanted);
         free(wanted);

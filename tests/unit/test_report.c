@@ -95,7 +95,7 @@ static void test_report_no_advice_on_what_is_mended(void **state)
     text_init(&out, 0);
     report_findings_text(&patch, &out);
     assert_string_equal(out.data, "a.yaml: warning[TS103]: may overflow\n"
-                                  "    mended with the others\n");
+                                  "    fixed with the others\n");
     advice.fixed = false;
     advice.settled = true;
     text_reset(&out);

@@ -55,7 +55,7 @@ static struct job_record settle(struct beside *beside, int status, bool forgive)
     struct error err = { 0 };
 
     assert_true(job_write(&beside->job, &beside->record, false, &err));
-    assert_true(worker_settle(&beside->job, status, forgive, &record, &err));
+    assert_true(worker_record_end(&beside->job, status, forgive, &record, &err));
     return record;
 }
 
@@ -125,13 +125,13 @@ static void test_worker_waits_longer_after_each_crash(void **state)
     double before = -1;
 
     (void)state;
-    assert_true(worker_patience(&record) == 0);
+    assert_true(worker_retry_delay(&record) == 0);
     for (record.crashes = 1; record.crashes < 6; record.crashes++) {
-        assert_true(worker_patience(&record) > before);
-        before = worker_patience(&record);
+        assert_true(worker_retry_delay(&record) > before);
+        before = worker_retry_delay(&record);
     }
     record.crashes = 1000000;
-    assert_true(worker_patience(&record) == 60);
+    assert_true(worker_retry_delay(&record) == 60);
 }
 
 #define BESIDE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -143,8 +143,8 @@ static void test_worker_tells_what_a_signal_may_mean(void **state)
         const char *hint;
     } cases[] = {
         { KILLED, "ran out of memory" },
-        { SIGALRM, "driver did not answer" },
-        { SIGSEGV, "defect" },
+        { SIGALRM, "driver did not respond" },
+        { SIGSEGV, "bug" },
         { LEFT_3, "status 3" },
     };
 
@@ -153,7 +153,7 @@ static void test_worker_tells_what_a_signal_may_mean(void **state)
         struct text how;
 
         text_init(&how, 0);
-        child_tell(cases[i].status, &how);
+        child_describe_exit(cases[i].status, &how);
         if (!strstr(how.data, cases[i].hint))
             fail_msg("%s", how.data);
         text_clear(&how);
