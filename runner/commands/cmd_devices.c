@@ -131,7 +131,7 @@ static void known(struct report *report, const struct options *options, struct e
 
     if (!options->json && !options->quiet)
         report_line(report, "%-22s %-6s %4s %9s  %s", "device", "size", "cc", "memory",
-                    "computes well in");
+                    "fast formats");
     for (size_t i = 0; i < count; i++) {
         struct device device;
         struct text line;

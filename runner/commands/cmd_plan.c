@@ -142,7 +142,7 @@ static void add_precision(struct text *out, const struct plan *plan)
         text_addf(out, ", %s %g", precision->scaling == SCALING_DYNAMIC ? "from" : "at",
                   precision->loss_scale);
     if (precision->max_grad_norm > 0)
-        text_addf(out, "\n  clipping    gradients of a step to norm %g\n",
+        text_addf(out, "\n  clipping    gradient norm at most %g\n",
                   precision->max_grad_norm);
     else
         text_addf(out, "\n  clipping    off; %s\n",
@@ -212,7 +212,7 @@ static void add_preference(struct text *out, const struct plan *plan)
     if (preference->label_smoothing > 0)
         text_addf(out, ", label smoothing %g", preference->label_smoothing);
     if (preference->ftx > 0)
-        text_addf(out, ", %g of the chosen answer's cross-entropy", preference->ftx);
+        text_addf(out, ", plus %g x cross-entropy of the chosen answer", preference->ftx);
     text_adds(out, "\n              ");
     add_reference(out, plan);
     text_addc(out, '\n');
@@ -270,7 +270,7 @@ static void add_steps(struct text *out, const struct forecast *forecast)
               steps->total);
     text_addf(out, "  data        %" PRId64 " samples with ", steps->samples);
     add_grouped(out, steps->tokens);
-    text_adds(out, " tokens, the largest batch ");
+    text_adds(out, " tokens, largest batch ");
     add_grouped(out, steps->rows);
     text_addc(out, '\n');
 }
@@ -397,7 +397,7 @@ static void add_model(struct text *out, const struct page *page)
     add_grouped(out, (int64_t)forecast->parameters);
     text_adds(out, " parameters, ");
     add_grouped(out, (int64_t)forecast->trainable);
-    text_addf(out, " of them trained (%s", methods[plan->method]);
+    text_addf(out, " trainable (%s", methods[plan->method]);
     if (plan->method == METHOD_LORA)
         text_addf(out, ", rank %" PRId64, plan->lora_rank);
     text_addf(out, ")%s\n",

@@ -329,7 +329,7 @@ static void row_precision(const json_t *precision, struct text *out)
     page_row(out, "Loss scaling", line.data);
     html_number(norm, HTML_PLAIN, shown);
     text_reset(&line);
-    text_addf(&line, norm > 0 ? "gradients of a step to norm %s" : "off", shown);
+    text_addf(&line, norm > 0 ? "gradient norm at most %s" : "off", shown);
     page_row(out, "Clipping", line.data);
     text_clear(&line);
 }

@@ -69,7 +69,7 @@ else
     skip "one thread and two say the same" "one processor"
 fi
 ends "a template with none: 2" 2 "$trainspool" generate "$model" -p x --raw --template chatml
-complains "with what to leave out" 'leave out --template, or --raw'
+complains "with what to leave out" 'leave out --template or --raw'
 ends "a template that is none: 2" 2 "$trainspool" generate "$model" -p x --template chatmll
 complains "with those there are" 'the templates are default, .*chatml'
 ends "no samples at all: 2" 2 "$trainspool" generate "$model" -p x --temperature 1 --samples 0

@@ -78,7 +78,7 @@ paired() { # NAME LINE...
 }
 paired pairs "pref_beta: 0.2" "dpo_label_smoothing: 0.1" "pref_ftx: 0.5"
 ends "preferences are told" 0 "$trainspool" plan pairs.yaml
-says "by their loss" '^  preference  sigmoid, beta 0.2, label smoothing 0.1, 0.5 of the chosen answer.s cross-entropy$'
+says "by their loss" '^  preference  sigmoid, beta 0.2, label smoothing 0.1, plus 0.5 x cross-entropy of the chosen answer$'
 says "and what they are held against" '^              compared with the model without its adapter$'
 says "in pairs" '^  batch       [0-9]* pairs x'
 paired whole "finetuning_type: full" "pref_loss: ipo"
@@ -93,7 +93,7 @@ ends "a loss without" 0 "$trainspool" plan simple.yaml
 says "has a margin" '^  preference  simpo, beta 2.5, gamma 0.5$'
 says "and nothing to be held against" '^              no reference model$'
 ends "a person reads it" 0 "$trainspool" plan full.yaml
-says "with its model" '^  model       [0-9,]* parameters, [0-9,]* of them trained'
+says "with its model" '^  model       [0-9,]* parameters, [0-9,]* trainable'
 says "and the process" '^              the process with its data .* to '
 gpt2=$TRAINSPOOL_SHARED/data/capp-gpt2/hf
 sed "s|^model_name_or_path:.*|model_name_or_path: $gpt2|" full.yaml >dropping.yaml

@@ -1,4 +1,4 @@
-/* tests/unit/test_chart.c - axes that read well, and curves that lose no spike. */
+/* tests/unit/test_chart.c - axes with readable ticks, and curves that lose no spike. */
 #include "config.h"
 
 #include "tests/unit/unit.h"
@@ -43,8 +43,8 @@ static void test_chart_axes_have_round_ticks(void **state)
     check_scale(CHART_POWERS, 1, 65536, "65536 4096 256 16 1");
 }
 
-/* Whatever the numbers: few ticks, all on the axis, and places between 0 and 1. */
-static void test_chart_axes_of_anything(void **state)
+/* For any values: few ticks, all on the axis, and positions between 0 and 1. */
+static void test_chart_axes_of_any_values(void **state)
 {
     (void)state;
     for (uint64_t i = 0; i < 20000; i++) {
@@ -118,7 +118,7 @@ static char *draw(const double *x, const double *y, size_t count)
     return text_detach(&out, NULL);
 }
 
-static void test_chart_says_in_words_what_it_shows(void **state)
+static void test_chart_describes_itself(void **state)
 {
     static const double x[] = { 1, 2, 3, 10 }, y[] = { 4, 1, NAN, 2.5 };
     char *drawn = draw(x, y, 4);
@@ -129,13 +129,13 @@ static void test_chart_says_in_words_what_it_shows(void **state)
                "at step 2, highest 4 at step 1, not finite at 1 of 4 points. </desc>"));
     assert_non_null(strstr(drawn, "role=\"img\" aria-labelledby=\"loss-t loss-d\""));
     assert_non_null(strstr(drawn, "not finite</span>"));
-    /* the line is broken at the NaN, which has a mark at its place */
+    /* the line is broken at the NaN, which has a mark at its position */
     assert_non_null(strstr(drawn, "M300.00 0.00h0"));
     assert_null(strstr(drawn, "nan"));
     free(drawn);
 }
 
-static void test_chart_of_nothing_is_nothing(void **state)
+static void test_chart_without_points_is_empty(void **state)
 {
     static const double x[] = { 1 }, y[] = { NAN };
     char *drawn = draw(x, y, 0);
@@ -153,10 +153,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_chart_axes_have_round_ticks),
-        cmocka_unit_test(test_chart_axes_of_anything),
+        cmocka_unit_test(test_chart_axes_of_any_values),
         cmocka_unit_test(test_chart_thinned_keeps_every_spike),
-        cmocka_unit_test(test_chart_says_in_words_what_it_shows),
-        cmocka_unit_test(test_chart_of_nothing_is_nothing),
+        cmocka_unit_test(test_chart_describes_itself),
+        cmocka_unit_test(test_chart_without_points_is_empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,7 +53,7 @@ static enum drop_verdict look(struct spot *spot, const char *name, enum watch_hi
     return drop_inspect(spot->dir, name, 0, &history, drop);
 }
 
-static void test_drop_takes_names_of_finished_jobs(void **state)
+static void test_drop_accepts_names_of_finished_files(void **state)
 {
     static const char *const good[] = { "a.yaml", "a.yml", "job 1.yaml", "jöb.yaml",
                                         "4913.yaml" };
@@ -84,7 +84,7 @@ static void test_drop_renamed_is_complete_at_once(void **state)
     assert_int_equal(look(*state, "a.yaml", WATCH_RENAMED, &drop), DROP_COMPLETE);
 }
 
-static void test_drop_written_has_to_stand_still(void **state)
+static void test_drop_written_file_must_stop_changing(void **state)
 {
     struct drop drop;
 
@@ -93,7 +93,7 @@ static void test_drop_written_has_to_stand_still(void **state)
     assert_true(drop.again > 0 && drop.again <= 0.2);
 }
 
-static void test_drop_without_a_final_line_end_waits_longer(void **state)
+static void test_drop_without_a_final_newline_waits_longer(void **state)
 {
     struct drop drop;
 
@@ -114,7 +114,7 @@ static void test_drop_with_an_end_marker_is_complete(void **state)
     assert_int_equal(look(*state, "c.yaml", WATCH_SEEN, &drop), DROP_WAIT);
 }
 
-static void test_drop_is_never_complete_while_somebody_writes(void **state)
+static void test_drop_is_never_complete_while_open_for_writing(void **state)
 {
     struct drop drop;
     int fd = put(*state, "a.yaml", "stage: sft\n...\n");
@@ -124,7 +124,7 @@ static void test_drop_is_never_complete_while_somebody_writes(void **state)
     assert_int_equal(look(*state, "a.yaml", WATCH_RENAMED, &drop), DROP_COMPLETE);
 }
 
-static void test_drop_refuses_what_is_no_plain_file(void **state)
+static void test_drop_refuses_special_files(void **state)
 {
     struct spot *spot = *state;
     struct drop drop;
@@ -163,7 +163,7 @@ static void test_drop_refuses_a_large_file_without_reading_it(void **state)
     assert_int_equal(look(spot, "a.yaml", WATCH_RENAMED, &drop), DROP_REFUSED);
 }
 
-static void test_drop_forgives_a_second_link_for_a_while_only(void **state)
+static void test_drop_tolerates_a_second_link_briefly(void **state)
 {
     struct spot *spot = *state;
     struct drop_history history = { .hint = WATCH_RENAMED, .first = 10 };
@@ -199,16 +199,16 @@ static void test_drop_digest_notices_a_change(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_drop_takes_names_of_finished_jobs),
+        cmocka_unit_test(test_drop_accepts_names_of_finished_files),
         SPOT(test_drop_renamed_is_complete_at_once),
-        SPOT(test_drop_written_has_to_stand_still),
-        SPOT(test_drop_without_a_final_line_end_waits_longer),
+        SPOT(test_drop_written_file_must_stop_changing),
+        SPOT(test_drop_without_a_final_newline_waits_longer),
         SPOT(test_drop_with_an_end_marker_is_complete),
-        SPOT(test_drop_is_never_complete_while_somebody_writes),
-        SPOT(test_drop_refuses_what_is_no_plain_file),
+        SPOT(test_drop_is_never_complete_while_open_for_writing),
+        SPOT(test_drop_refuses_special_files),
         SPOT(test_drop_refuses_a_file_others_may_write),
         SPOT(test_drop_refuses_a_large_file_without_reading_it),
-        SPOT(test_drop_forgives_a_second_link_for_a_while_only),
+        SPOT(test_drop_tolerates_a_second_link_briefly),
         SPOT(test_drop_digest_notices_a_change),
     };
 

@@ -1,4 +1,4 @@
-/* tests/unit/test_eta.c - seconds a step by what a run has logged. */
+/* tests/unit/test_eta.c - seconds per step from the log of a run. */
 #include "config.h"
 
 #include "runner/job/eta.h"
@@ -18,8 +18,8 @@ static void near(double is, double wanted)
         fail_msg("%g, wanted %g", is, wanted);
 }
 
-/* 10 steps of 100 tokens at 50 a second are 2 s each, then 4 s. */
-static void test_pace_leaves_the_first_stretch_out(void **state)
+/* 10 steps of 100 tokens at 50 per second are 2 s each, then 4 s. */
+static void test_pace_leaves_out_the_first_interval(void **state)
 {
     struct duration pace;
 
@@ -44,7 +44,7 @@ static void test_pace_needs_two_logged_steps(void **state)
         pace_of("{\"step\":10,\"tokens\":1000,\"tokens_per_second\":1}\n", &pace));
 }
 
-/* A file cut in its midst, or written by another: passed over, never believed. */
+/* A truncated or foreign file: bad lines are skipped, never used. */
 static void test_pace_reads_broken_files(void **state)
 {
     struct duration pace;
@@ -59,7 +59,7 @@ static void test_pace_reads_broken_files(void **state)
                         "{\"step\":30,\"tokens\":3000,\"tokens_per_sec",
                         &pace));
     near(pace.expected, 2);
-    /* tokens that run backwards tell no time */
+    /* token counts that decrease give no time */
     assert_false(pace_of("{\"step\":10,\"tokens\":1000,\"tokens_per_second\":50}\n"
                          "{\"step\":20,\"tokens\":10,\"tokens_per_second\":50}\n",
                          &pace));
@@ -68,7 +68,7 @@ static void test_pace_reads_broken_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pace_leaves_the_first_stretch_out),
+        cmocka_unit_test(test_pace_leaves_out_the_first_interval),
         cmocka_unit_test(test_pace_needs_two_logged_steps),
         cmocka_unit_test(test_pace_reads_broken_files),
     };

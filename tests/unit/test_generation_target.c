@@ -1,4 +1,4 @@
-/* tests/unit/test_generation_target.c - the plan by which a job's result answers. */
+/* tests/unit/test_generation_target.c - the plan for generating with a job's result. */
 #include "config.h"
 
 #include "runner/generation/generation_target.h"
@@ -22,7 +22,7 @@ static void write_file(const char *name, const char *text)
     must(file_replace(name, text, strlen(text), 0600, &err), &err);
 }
 
-/* Of a job with these lines whose run has left an adapter. */
+/* Return the plan of a job with these lines whose run has left an adapter. */
 static struct plan plan_of(const char *lines)
 {
     struct machine machine = { 0 };
@@ -47,8 +47,8 @@ static struct plan plan_of(const char *lines)
     return plan;
 }
 
-/* The numbers of 4 bits are rounded as they were in training. */
-static void test_generation_target_keeps_what_it_was_trained_beside(void **state)
+/* 4-bit values are rounded as in training. */
+static void test_generation_target_keeps_the_quantization_of_training(void **state)
 {
     struct plan plan;
 
@@ -64,7 +64,7 @@ static void test_generation_target_keeps_what_it_was_trained_beside(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_generation_target_keeps_what_it_was_trained_beside),
+        cmocka_unit_test(test_generation_target_keeps_the_quantization_of_training),
     };
     char *dir = unit_dir_new();
     int failed;

@@ -1,4 +1,4 @@
-/* tests/unit/test_html.c - nothing told by others is markup, and numbers read well. */
+/* tests/unit/test_html.c - text from outside is never markup, and values are readable. */
 #include "config.h"
 
 #include "tests/unit/unit.h"
@@ -17,7 +17,7 @@ static void check_text(const char *from, size_t len, const char *to)
     text_clear(&out);
 }
 
-static void test_html_escapes_what_has_a_meaning(void **state)
+static void test_html_escapes_markup(void **state)
 {
     static const char hostile[] = "<a href='x' title=\"y\">&amp;</a>";
 
@@ -29,7 +29,7 @@ static void test_html_escapes_what_has_a_meaning(void **state)
                "gr\xc3\xbc\xc3\x9f\xe2\x82\xac\xf0\x9f\x98\x80");
 }
 
-static void test_html_shows_what_would_hide(void **state)
+static void test_html_shows_hidden_characters(void **state)
 {
     (void)state;
     check_text("a\0b\x1b\x7f", 5, "a\\u0000b\\u001b\\u007f");
@@ -66,7 +66,7 @@ static void test_html_number(void **state)
 }
 
 /* echo -n abc | openssl dgst -sha256 -binary | base64 */
-static void test_html_hash_is_that_of_browsers(void **state)
+static void test_html_hash_matches_browsers(void **state)
 {
     char hash[64];
 
@@ -78,10 +78,10 @@ static void test_html_hash_is_that_of_browsers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_html_escapes_what_has_a_meaning),
-        cmocka_unit_test(test_html_shows_what_would_hide),
+        cmocka_unit_test(test_html_escapes_markup),
+        cmocka_unit_test(test_html_shows_hidden_characters),
         cmocka_unit_test(test_html_number),
-        cmocka_unit_test(test_html_hash_is_that_of_browsers),
+        cmocka_unit_test(test_html_hash_matches_browsers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* tests/unit/test_job.c - states, and what lies beside a job. */
+/* tests/unit/test_job.c - states, and the files next to a job. */
 #include "config.h"
 
 #include "tests/unit/unit.h"
@@ -67,7 +67,7 @@ static void test_job_can_be_cancelled_until_it_ends_and_retried_after(void **sta
     }
 }
 
-static void test_job_table_never_leaves_a_state_without_a_way_on(void **state)
+static void test_job_table_has_no_dead_ends(void **state)
 {
     (void)state;
     for (int from = JOB_NEW; from < JOB_STATES; from++) {
@@ -82,7 +82,7 @@ static void test_job_table_never_leaves_a_state_without_a_way_on(void **state)
         assert_non_null(job_event_names[event]);
 }
 
-static void test_job_names_lie_beside_it(void **state)
+static void test_job_files_are_next_to_it(void **state)
 {
     struct job job;
 
@@ -95,7 +95,7 @@ static void test_job_names_lie_beside_it(void **state)
     job_clear(&job);
 }
 
-static void test_job_record_comes_back_as_it_was(void **state)
+static void test_job_record_round_trips(void **state)
 {
     struct beside *beside = *state;
     struct job_record was = { .state = JOB_FAILED,
@@ -153,7 +153,7 @@ static void test_job_without_a_readable_state_is_new(void **state)
     }
 }
 
-static void test_job_event_refuses_what_is_not_in_the_table(void **state)
+static void test_job_event_refuses_transitions_not_in_the_table(void **state)
 {
     struct beside *beside = *state;
     struct job_record record = { .state = JOB_DONE, .loss = NAN, .seconds_left = NAN };
@@ -185,7 +185,7 @@ static void test_job_event_counts_attempts_and_crashes(void **state)
     assert_int_equal(record.crashes, 0);
 }
 
-/* The reason is cut where it is too long, but no character of it. */
+/* A reason that is too long is cut without cutting a character. */
 static void test_job_reason_stays_utf8(void **state)
 {
     struct beside *beside = *state;
@@ -202,7 +202,7 @@ static void test_job_reason_stays_utf8(void **state)
     assert_memory_equal(record.reason, reason, sizeof(record.reason) - 2);
 }
 
-static void test_job_lock_tells_who_is_at_work(void **state)
+static void test_job_lock_shows_which_job_is_alive(void **state)
 {
     struct beside *beside = *state;
     struct error err = { 0 };
@@ -217,7 +217,7 @@ static void test_job_lock_tells_who_is_at_work(void **state)
     assert_false(job_locked(&beside->job));
 }
 
-static void test_job_wishes_are_kept_until_forgotten(void **state)
+static void test_job_requests_stay_until_forgotten(void **state)
 {
     struct beside *beside = *state;
     struct error err = { 0 };
@@ -231,7 +231,7 @@ static void test_job_wishes_are_kept_until_forgotten(void **state)
     assert_int_equal(job_requested(&beside->job), REQUEST_NONE);
 }
 
-static void test_job_writes_through_no_link(void **state)
+static void test_job_does_not_write_through_links(void **state)
 {
     struct beside *beside = *state;
     char *outside = path_join(beside->dir, "outside");
@@ -283,17 +283,17 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_job_table_leads_from_new_to_an_end_and_back),
         cmocka_unit_test(test_job_can_be_cancelled_until_it_ends_and_retried_after),
-        cmocka_unit_test(test_job_table_never_leaves_a_state_without_a_way_on),
-        cmocka_unit_test(test_job_names_lie_beside_it),
+        cmocka_unit_test(test_job_table_has_no_dead_ends),
+        cmocka_unit_test(test_job_files_are_next_to_it),
         cmocka_unit_test(test_job_source_changes_with_the_file),
-        BESIDE(test_job_record_comes_back_as_it_was),
+        BESIDE(test_job_record_round_trips),
         BESIDE(test_job_without_a_readable_state_is_new),
-        BESIDE(test_job_event_refuses_what_is_not_in_the_table),
+        BESIDE(test_job_event_refuses_transitions_not_in_the_table),
         BESIDE(test_job_event_counts_attempts_and_crashes),
         BESIDE(test_job_reason_stays_utf8),
-        BESIDE(test_job_lock_tells_who_is_at_work),
-        BESIDE(test_job_wishes_are_kept_until_forgotten),
-        BESIDE(test_job_writes_through_no_link),
+        BESIDE(test_job_lock_shows_which_job_is_alive),
+        BESIDE(test_job_requests_stay_until_forgotten),
+        BESIDE(test_job_does_not_write_through_links),
         BESIDE(test_job_folder_is_never_a_link),
     };
 

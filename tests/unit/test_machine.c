@@ -1,4 +1,4 @@
-/* tests/unit/test_machine.c - which device a job is looked at for. */
+/* tests/unit/test_machine.c - which device a job is checked for. */
 #include "config.h"
 
 #include "runner/job/machine.h"
@@ -21,7 +21,7 @@ static struct machine machine_of(const char *probe)
     return machine;
 }
 
-static void test_machine_gives_a_job_what_it_asks_for(void **state)
+static void test_machine_gives_a_job_the_requested_device(void **state)
 {
     static const struct {
         const char *job, *device;
@@ -34,7 +34,7 @@ static void test_machine_gives_a_job_what_it_asks_for(void **state)
         { "use_cpu: false\n", "NVIDIA A100" },
         { "trainspool: {device: cpu}\n", "EPYC" },
         { "trainspool: cpu\n", "NVIDIA A100" },
-        { "trainspool: {ranks: 2}\n", "NVIDIA A100" }, /* alone of its kind */
+        { "trainspool: {ranks: 2}\n", "NVIDIA A100" }, /* the only one of its model */
         { "no: [job\n", "NVIDIA A100" },
         { "", "NVIDIA A100" },
     };
@@ -56,8 +56,9 @@ static const char two_alike[] = "trainspool-probe 1\n"
                                 "cuda\t0\tfull\t8.0\t42000000000\t11000000000\t1\n"
                                 "cuda\t1\tempty\t8.0\t42000000000\t41000000000\t1\n";
 
-/* Of several, what fits into the scarcest fits into all. */
-static void test_machine_looks_at_the_scarcest_of_several(void **state)
+/* With several devices, what fits into the one with the least free memory fits into
+ * all. */
+static void test_machine_takes_the_least_free_memory_of_several(void **state)
 {
     static const char one[] = "stage: sft\n", two[] = "trainspool: {ranks: 2}\n",
                       both[] = "trainspool: {device: \"cuda:1,0\"}\n";
@@ -82,8 +83,8 @@ static void test_machine_looks_at_the_scarcest_of_several(void **state)
     assert_int_equal(err.code, ERROR_DEVICE);
 }
 
-/* Before there is anything to choose from. */
-static void test_machine_knows_what_a_job_wants(void **state)
+/* Before there is a device to choose from. */
+static void test_machine_reads_the_device_of_a_job(void **state)
 {
     static const struct {
         const char *job, *wanted;
@@ -111,7 +112,7 @@ static const char half_asked[] = "trainspool-probe 1\n"
                                  "cuda\t0\tcard\t8.0\t42000000000\t0\t1\n"
                                  "cuda\t1\tcard\t8.0\t42000000000\t41000000000\t1\n";
 
-static void test_machine_counts_on_the_memory_it_has_asked_for(void **state)
+static void test_machine_uses_the_probed_memory(void **state)
 {
     static const char first[] = "trainspool: {device: \"cuda:1,0\"}\n",
                       second[] = "trainspool: {device: \"cuda:0,1\"}\n";
@@ -131,9 +132,9 @@ static const char old_card[] = "trainspool-probe 1\n"
                                "cpu\tEPYC\t8\t68719476736\t60000000000\n"
                                "cuda\t0\tTesla V100\t7.0\t15000000000\t14000000000\t0\n";
 
-/* Asked for, it is looked at, so that a rule can refuse it; left to choose, the CPU says
- * so. */
-static void test_machine_tells_of_a_card_without_code(void **state)
+/* A requested device is checked, so that a rule can reject it; otherwise the CPU is
+ * chosen and the reason given. */
+static void test_machine_reports_a_gpu_without_code(void **state)
 {
     static const char asked[] = "trainspool:\n  device: cuda\n",
                       automatic[] = "stage: sft\n",
@@ -156,7 +157,7 @@ static void test_machine_tells_of_a_card_without_code(void **state)
     assert_string_equal(device.passed_over, "");
     assert_true(machine_device(&both, asked, strlen(asked), &device, &err));
     assert_string_equal(device.passed_over, "");
-    /* where it runs there is no such choice */
+    /* the external job has no such choice */
     assert_false(machine_devices(&machine, "cuda", 1, several, &err));
     assert_int_equal(err.code, ERROR_DEVICE);
     assert_non_null(strstr(err.text, "Tesla V100"));
@@ -179,8 +180,8 @@ static struct device device_for(const struct machine *machine, const char *job)
     return device;
 }
 
-/* The least of each: capability of one, memory of another. */
-static void test_machine_tells_of_cards_that_differ(void **state)
+/* The minimum of each: the capability of one, the memory of another. */
+static void test_machine_reports_different_gpus(void **state)
 {
     struct machine machine = machine_of(unlike_cards), same = machine_of(two_alike);
     struct device device = device_for(&machine, "trainspool: {ranks: 2}\n");
@@ -201,8 +202,8 @@ static void test_machine_tells_of_cards_that_differ(void **state)
         strstr(device_for(&same, "trainspool: {ranks: 2}\n").unlike, "empty"));
 }
 
-/* Another program's job may name the card of the machine it runs on. */
-static void test_machine_knows_a_card_that_an_external_job_names(void **state)
+/* An external job may name the device model of the machine it runs on. */
+static void test_machine_finds_a_gpu_that_an_external_job_names(void **state)
 {
     static const char none[] = "trainspool: {target: external, device: RTX 3909}\n",
                       native[] = "trainspool: {device: RTX 3090}\n";
@@ -220,7 +221,7 @@ static void test_machine_knows_a_card_that_an_external_job_names(void **state)
     assert_false(machine_device(&machine, native, strlen(native), &device, &err));
 }
 
-static void test_machine_refuses_what_it_has_not(void **state)
+static void test_machine_refuses_a_missing_device(void **state)
 {
     static const char job[] = "trainspool:\n  device: cuda:7\n";
     struct machine machine = machine_of(two_cards);
@@ -250,14 +251,14 @@ static void test_machine_named_on_the_command_line_wins(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_machine_gives_a_job_what_it_asks_for),
-        cmocka_unit_test(test_machine_knows_what_a_job_wants),
-        cmocka_unit_test(test_machine_counts_on_the_memory_it_has_asked_for),
-        cmocka_unit_test(test_machine_looks_at_the_scarcest_of_several),
-        cmocka_unit_test(test_machine_tells_of_a_card_without_code),
-        cmocka_unit_test(test_machine_tells_of_cards_that_differ),
-        cmocka_unit_test(test_machine_knows_a_card_that_an_external_job_names),
-        cmocka_unit_test(test_machine_refuses_what_it_has_not),
+        cmocka_unit_test(test_machine_gives_a_job_the_requested_device),
+        cmocka_unit_test(test_machine_reads_the_device_of_a_job),
+        cmocka_unit_test(test_machine_uses_the_probed_memory),
+        cmocka_unit_test(test_machine_takes_the_least_free_memory_of_several),
+        cmocka_unit_test(test_machine_reports_a_gpu_without_code),
+        cmocka_unit_test(test_machine_reports_different_gpus),
+        cmocka_unit_test(test_machine_finds_a_gpu_that_an_external_job_names),
+        cmocka_unit_test(test_machine_refuses_a_missing_device),
         cmocka_unit_test(test_machine_named_on_the_command_line_wins),
     };
 

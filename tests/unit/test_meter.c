@@ -1,4 +1,4 @@
-/* tests/unit/test_meter.c - the progress line, to the letter. */
+/* tests/unit/test_meter.c - the exact text of the progress line. */
 #include "config.h"
 
 #include "tests/unit/unit.h"
@@ -19,7 +19,7 @@ static void expect(const struct trainer_progress *progress, int64_t made, double
     text_clear(&out);
 }
 
-static void test_meter_line_is_as_promised(void **state)
+static void test_meter_line_has_the_documented_format(void **state)
 {
     (void)state;
     expect(&(struct trainer_progress) { .step = 7,
@@ -40,7 +40,7 @@ static void test_meter_line_is_as_promised(void **state)
            "950 tok/s]");
 }
 
-static void test_meter_shows_nan_and_inf_as_they_are(void **state)
+static void test_meter_shows_nan_and_inf(void **state)
 {
     (void)state;
     expect(
@@ -92,7 +92,7 @@ static void test_meter_clock_has_hours_only_when_needed(void **state)
     }
 }
 
-static void test_meter_writes_only_logged_lines_where_there_is_no_terminal(void **state)
+static void test_meter_writes_only_logged_lines_without_a_terminal(void **state)
 {
     struct trainer_progress progress = { .step = 1, .total = 2 };
     struct meter meter;
@@ -113,12 +113,12 @@ static void test_meter_writes_only_logged_lines_where_there_is_no_terminal(void 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_meter_line_is_as_promised),
-        cmocka_unit_test(test_meter_shows_nan_and_inf_as_they_are),
+        cmocka_unit_test(test_meter_line_has_the_documented_format),
+        cmocka_unit_test(test_meter_shows_nan_and_inf),
         cmocka_unit_test(test_meter_counts_speed_from_where_it_resumed),
         cmocka_unit_test(test_meter_is_cut_between_characters),
         cmocka_unit_test(test_meter_clock_has_hours_only_when_needed),
-        cmocka_unit_test(test_meter_writes_only_logged_lines_where_there_is_no_terminal),
+        cmocka_unit_test(test_meter_writes_only_logged_lines_without_a_terminal),
     };
 
     return cmocka_run_group_tests_name("meter", tests, NULL, NULL);

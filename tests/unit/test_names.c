@@ -1,11 +1,11 @@
-/* tests/unit/test_names.c - a table that grows and finds. */
+/* tests/unit/test_names.c - a hash table that grows. */
 #include "config.h"
 
 #include "tests/unit/unit.h"
 
 #include "runner/options/names.h"
 
-static void test_names_find_what_was_added_and_nothing_else(void **state)
+static void test_names_find_only_added_names(void **state)
 {
     struct names names = { 0 };
     char *all[1000], other[16];
@@ -31,7 +31,7 @@ static void test_names_find_what_was_added_and_nothing_else(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names_find_what_was_added_and_nothing_else),
+        cmocka_unit_test(test_names_find_only_added_names),
     };
 
     return cmocka_run_group_tests_name("names", tests, NULL, NULL);

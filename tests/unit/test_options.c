@@ -1,4 +1,4 @@
-/* tests/unit/test_options.c - the command line says what the rows say. */
+/* tests/unit/test_options.c - the command line accepts what the tables of options say. */
 #include "config.h"
 
 #include "tests/unit/unit.h"
@@ -32,7 +32,7 @@ static bool read_words(const char *const words[], struct options *out, struct er
 #define READ(out, err, ...) \
     read_words((const char *const[]) { __VA_ARGS__, NULL }, out, err)
 
-static void test_options_take_switches_values_and_operands_in_any_order(void **state)
+static void test_options_accept_switches_values_and_operands_in_any_order(void **state)
 {
     struct options options;
     struct error err;
@@ -75,7 +75,7 @@ static void test_options_end_at_two_dashes(void **state)
     options_clear(&options);
 }
 
-static void test_options_refuse_what_is_not_in_the_rows(void **state)
+static void test_options_refuse_unknown_options(void **state)
 {
     static const char *const wrong[][4] = {
         { "--nonsense", "job" }, { "--unsafe", "job" },        { "-x", "job" },
@@ -108,7 +108,7 @@ static void test_options_count_operands_but_not_for_help(void **state)
     assert_true(options.help);
 }
 
-static void test_options_help_lists_what_a_command_takes_and_no_more(void **state)
+static void test_options_help_lists_only_the_options_of_a_command(void **state)
 {
     struct text page;
 
@@ -139,12 +139,12 @@ static void test_options_wrap_keeps_words_and_width(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_options_take_switches_values_and_operands_in_any_order),
+        cmocka_unit_test(test_options_accept_switches_values_and_operands_in_any_order),
         cmocka_unit_test(test_options_collect_lists),
         cmocka_unit_test(test_options_end_at_two_dashes),
-        cmocka_unit_test(test_options_refuse_what_is_not_in_the_rows),
+        cmocka_unit_test(test_options_refuse_unknown_options),
         cmocka_unit_test(test_options_count_operands_but_not_for_help),
-        cmocka_unit_test(test_options_help_lists_what_a_command_takes_and_no_more),
+        cmocka_unit_test(test_options_help_lists_only_the_options_of_a_command),
         cmocka_unit_test(test_options_wrap_keeps_words_and_width),
     };
 

@@ -7,7 +7,7 @@
 
 #include "runner/spool/queue.h"
 
-/* Each arrives behind those before it. */
+/* Each job arrives after the ones before it. */
 static void add(struct queue *queue, const char *name, int64_t priority,
                 double not_before)
 {
@@ -27,7 +27,7 @@ static void expect_next(struct queue *queue, double now, const char *name)
     free(got);
 }
 
-static void test_queue_goes_by_priority_then_arrival(void **state)
+static void test_queue_orders_by_priority_then_arrival(void **state)
 {
     struct queue queue = { 0 };
 
@@ -46,7 +46,7 @@ static void test_queue_goes_by_priority_then_arrival(void **state)
     queue_clear(&queue);
 }
 
-static void test_queue_goes_by_arrival_whatever_the_order_of_finding(void **state)
+static void test_queue_orders_by_arrival_not_by_discovery(void **state)
 {
     struct queue queue = { 0 };
 
@@ -60,7 +60,7 @@ static void test_queue_goes_by_arrival_whatever_the_order_of_finding(void **stat
     queue_clear(&queue);
 }
 
-static void test_queue_passes_over_what_has_to_wait(void **state)
+static void test_queue_skips_jobs_that_are_not_due(void **state)
 {
     struct queue queue = { 0 };
 
@@ -117,9 +117,9 @@ static void test_queue_keeps_thousands_in_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_queue_goes_by_priority_then_arrival),
-        cmocka_unit_test(test_queue_goes_by_arrival_whatever_the_order_of_finding),
-        cmocka_unit_test(test_queue_passes_over_what_has_to_wait),
+        cmocka_unit_test(test_queue_orders_by_priority_then_arrival),
+        cmocka_unit_test(test_queue_orders_by_arrival_not_by_discovery),
+        cmocka_unit_test(test_queue_skips_jobs_that_are_not_due),
         cmocka_unit_test(test_queue_holds_a_name_once),
         cmocka_unit_test(test_queue_keeps_thousands_in_order),
     };

@@ -1,4 +1,4 @@
-/* tests/unit/test_report.c - what people see, and what scripts see. */
+/* tests/unit/test_report.c - the text that people and scripts read. */
 #include "config.h"
 
 #include "runner/output/report.h"
@@ -64,7 +64,7 @@ static void test_report_findings_read_like_a_compilers(void **state)
     text_clear(&out);
 }
 
-static void test_report_finding_of_the_whole_file_has_no_place(void **state)
+static void test_report_finding_of_the_whole_file_has_no_position(void **state)
 {
     struct finding whole = { .rule = "TS009",
                              .severity = SEVERITY_ERROR,
@@ -80,8 +80,8 @@ static void test_report_finding_of_the_whole_file_has_no_place(void **state)
     text_clear(&out);
 }
 
-/* What was to be done about it is done. */
-static void test_report_no_advice_on_what_is_mended(void **state)
+/* Findings that are already fixed get no advice. */
+static void test_report_no_advice_on_fixed_findings(void **state)
 {
     struct finding advice = { .rule = "TS103",
                               .severity = SEVERITY_WARNING,
@@ -116,14 +116,15 @@ static void test_report_no_advice_on_what_is_mended(void **state)
     text_clear(&out);
 }
 
-static void test_report_status_is_that_of_the_contract(void **state)
+static void test_report_status_follows_the_contract(void **state)
 {
     struct options options = { 0 };
     struct patch patch = patch_of(3);
 
     (void)state;
     assert_int_equal(report_status(&patch, &options, false), EXIT_FINDINGS);
-    found[0].settled = true; /* an edit would be made: check tells, patch has made it */
+    /* an edit would be made: check reports it, patch has made it */
+    found[0].settled = true;
     assert_int_equal(report_status(&patch, &options, true), EXIT_FINDINGS);
     assert_int_equal(report_status(&patch, &options, false), EXIT_FINE);
     options.fail_on = "warning";
@@ -140,7 +141,7 @@ static void test_report_status_is_that_of_the_contract(void **state)
     assert_int_equal(report_status(&patch, &options, true), EXIT_FINE);
 }
 
-static void test_report_reason_is_the_first_error_that_is_left(void **state)
+static void test_report_reason_is_the_first_remaining_error(void **state)
 {
     struct patch patch = patch_of(3);
     struct text out;
@@ -195,7 +196,7 @@ static void test_report_json_has_the_members_of_the_contract(void **state)
     json_decref(list);
 }
 
-static void test_report_json_survives_names_that_are_no_text(void **state)
+static void test_report_json_handles_names_that_are_not_utf8(void **state)
 {
     json_t *string = report_json_string("a\xff.yaml");
 
@@ -211,13 +212,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_report_findings_read_like_a_compilers),
-        cmocka_unit_test(test_report_finding_of_the_whole_file_has_no_place),
-        cmocka_unit_test(test_report_no_advice_on_what_is_mended),
-        cmocka_unit_test(test_report_status_is_that_of_the_contract),
-        cmocka_unit_test(test_report_reason_is_the_first_error_that_is_left),
+        cmocka_unit_test(test_report_finding_of_the_whole_file_has_no_position),
+        cmocka_unit_test(test_report_no_advice_on_fixed_findings),
+        cmocka_unit_test(test_report_status_follows_the_contract),
+        cmocka_unit_test(test_report_reason_is_the_first_remaining_error),
         cmocka_unit_test(test_report_every_error_has_an_exit_status),
         cmocka_unit_test(test_report_json_has_the_members_of_the_contract),
-        cmocka_unit_test(test_report_json_survives_names_that_are_no_text),
+        cmocka_unit_test(test_report_json_handles_names_that_are_not_utf8),
     };
 
     return cmocka_run_group_tests_name("report", tests, NULL, NULL);

@@ -1,11 +1,11 @@
-/* tests/unit/test_report_excerpt.c - carets stand under what they are about. */
+/* tests/unit/test_report_excerpt.c - carets are under the span of the finding. */
 #include "config.h"
 
 #include "runner/output/report_excerpt.h"
 
 #include "tests/unit/unit.h"
 
-/* A finding of the first `what` in the text. */
+/* A finding at the first `what` in the text. */
 static struct finding finding_at(const struct document *document, const char *what)
 {
     const char *found = strstr(document->data, what);
@@ -86,7 +86,7 @@ static void test_excerpt_counts_columns_of_a_terminal(void **state)
           "    |    ^^\n");
 }
 
-static void test_excerpt_shows_what_would_hide_or_turn(void **state)
+static void test_excerpt_shows_hidden_and_direction_characters(void **state)
 {
     (void)state;
     shows("a: 'x' # \xe2\x80\xae y\n", "'x'", 80,
@@ -122,7 +122,7 @@ static void test_excerpt_cuts_long_lines_around_the_span(void **state)
     memset(text, 'x', sizeof(text));
     memcpy(text + 2000, "here", 4);
     text[sizeof(text) - 1] = 0;
-    /* 50 columns: 6 of the gutter, 2 * 3 of dots, 12 kept behind the span */
+    /* 50 columns: 6 of the gutter, 2 * 3 of dots, 12 kept after the span */
     snprintf(wanted, sizeof(wanted), "  1 | ...%.22shere%.12s...\n    |    %22s^^^^\n",
              text, text, "");
     shows(text, "here", 50, wanted);
@@ -136,7 +136,7 @@ static void test_excerpt_cuts_long_lines_around_the_span(void **state)
     shows(text, "here", 50, wanted);
 }
 
-/* A value that is longer than the terminal is begun, with its key. */
+/* A value longer than the terminal is shown from its start, with its key. */
 static void test_excerpt_of_a_long_span_keeps_its_key(void **state)
 {
     char text[256], wanted[256];
@@ -179,7 +179,7 @@ static void test_excerpt_of_a_new_line_is_the_line_before(void **state)
     arena_free(arena);
 }
 
-static void test_excerpt_underlines_the_others_of_a_group(void **state)
+static void test_excerpt_underlines_other_edits_of_a_group(void **state)
 {
     static const char text[] = "{bf16: true, fp16: false}\n";
     struct arena *arena = arena_new();
@@ -210,12 +210,12 @@ int main(void)
         cmocka_unit_test(test_excerpt_has_carets_under_the_span),
         cmocka_unit_test(test_excerpt_makes_room_for_its_number),
         cmocka_unit_test(test_excerpt_counts_columns_of_a_terminal),
-        cmocka_unit_test(test_excerpt_shows_what_would_hide_or_turn),
+        cmocka_unit_test(test_excerpt_shows_hidden_and_direction_characters),
         cmocka_unit_test(test_excerpt_hides_secrets),
         cmocka_unit_test(test_excerpt_cuts_long_lines_around_the_span),
         cmocka_unit_test(test_excerpt_of_a_long_span_keeps_its_key),
         cmocka_unit_test(test_excerpt_of_a_new_line_is_the_line_before),
-        cmocka_unit_test(test_excerpt_underlines_the_others_of_a_group),
+        cmocka_unit_test(test_excerpt_underlines_other_edits_of_a_group),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /*
- * tests/unit/test_report_sarif.c - what code hosts and editors read: every job of
- * tests/patch as SARIF, and its fixes made by their byte regions.
+ * tests/unit/test_report_sarif.c - the output for code hosts and editors: every job of
+ * tests/patch as SARIF, with its fixes applied by their byte regions.
  */
 #include "config.h"
 
@@ -28,7 +28,7 @@ static size_t number(json_t *from, const char *name)
     return (size_t)json_integer_value(member(from, name));
 }
 
-/* ---- Invariants that the schema has, and more ---- */
+/* ---- Invariants, including those of the schema ---- */
 
 static void check_result(json_t *run, json_t *result, size_t len)
 {
@@ -128,7 +128,7 @@ static void make_fixes(json_t *results, const char *data, size_t len, struct tex
 
 /* ---- Jobs ---- */
 
-/* The device of a case, as far as --device could say it. */
+/* The device of a case, as far as --device can express it. */
 static const struct device *read_device(const char *dir, struct device *storage)
 {
     char *path = path_join(dir, "device");
@@ -229,7 +229,7 @@ static void test_sarif_names_files_by_uri(void **state)
     assert_string_equal(uri_of("/tmp/a.yaml"), "file:///tmp/a.yaml");
 }
 
-static void test_sarif_tells_what_is_suppressed_when_asked(void **state)
+static void test_sarif_lists_suppressed_findings_on_request(void **state)
 {
     struct finding told = { .rule = "TS105", .message = "told" };
     struct finding hidden = { .rule = "TS104", .message = "hidden" };
@@ -252,7 +252,7 @@ static void test_sarif_tells_what_is_suppressed_when_asked(void **state)
     json_decref(log);
 }
 
-static void test_sarif_tells_what_could_not_be_read(void **state)
+static void test_sarif_reports_unreadable_jobs(void **state)
 {
     struct error err = { .text = "cannot open it" };
     json_t *log = report_sarif_new(), *run = json_array_get(member(log, "runs"), 0);
@@ -274,8 +274,8 @@ int main(void)
         cmocka_unit_test(test_sarif_fixes_make_what_patch_makes),
         cmocka_unit_test(test_sarif_rules_can_be_read_from_the_log),
         cmocka_unit_test(test_sarif_names_files_by_uri),
-        cmocka_unit_test(test_sarif_tells_what_is_suppressed_when_asked),
-        cmocka_unit_test(test_sarif_tells_what_could_not_be_read),
+        cmocka_unit_test(test_sarif_lists_suppressed_findings_on_request),
+        cmocka_unit_test(test_sarif_reports_unreadable_jobs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

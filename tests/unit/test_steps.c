@@ -1,11 +1,11 @@
-/* tests/unit/test_steps.c - the line between the two programs. */
+/* tests/unit/test_steps.c - the line that passes step counts between the two programs. */
 #include "config.h"
 
 #include "tests/unit/unit.h"
 
 #include "runner/job/steps.h"
 
-static void test_steps_come_back_as_they_were(void **state)
+static void test_steps_round_trip(void **state)
 {
     struct steps was = { 117, 351, 1234567, 936, 2048, 8, 12345678, 999, 77 }, is = { 0 };
     struct text line;
@@ -31,7 +31,7 @@ static void test_steps_refuse_other_lines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_steps_come_back_as_they_were),
+        cmocka_unit_test(test_steps_round_trip),
         cmocka_unit_test(test_steps_refuse_other_lines),
     };
 

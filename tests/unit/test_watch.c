@@ -1,4 +1,4 @@
-/* tests/unit/test_watch.c - hints from inotify; skips where there is none. */
+/* tests/unit/test_watch.c - hints from inotify; skips where inotify is not available. */
 #include "config.h"
 
 #include "tests/unit/unit.h"
@@ -85,7 +85,7 @@ static void put(int dir, const char *name)
     close(fd);
 }
 
-static void test_watch_tells_writing_from_renaming(void **state)
+static void test_watch_distinguishes_writing_from_renaming(void **state)
 {
     struct spot *spot = *state;
 
@@ -102,7 +102,7 @@ static void test_watch_tells_writing_from_renaming(void **state)
     assert_string_equal(spot->names, "");
 }
 
-static void test_watch_follows_the_folder_and_tells_that_it_moved(void **state)
+static void test_watch_follows_the_folder_and_reports_its_move(void **state)
 {
     struct spot *spot = *state;
     struct watch_news news;
@@ -121,8 +121,8 @@ static void test_watch_follows_the_folder_and_tells_that_it_moved(void **state)
     assert_int_equal(rename(moved, spot->path), 0);
 }
 
-/* An inode that is open is not gone, and sends no event. */
-static void test_watch_doubts_a_folder_that_was_removed(void **state)
+/* An inode that is still open is not deleted, and sends no event. */
+static void test_watch_rechecks_a_removed_folder(void **state)
 {
     struct spot *spot = *state;
     struct error err = { 0 };
@@ -133,7 +133,7 @@ static void test_watch_doubts_a_folder_that_was_removed(void **state)
     assert_true(read_news(spot).doubt);
 }
 
-static void test_watch_is_woken(void **state)
+static void test_watch_can_be_woken(void **state)
 {
     struct spot *spot = *state;
 
@@ -146,9 +146,9 @@ static void test_watch_is_woken(void **state)
     assert_int_equal(spot->count, 0);
 }
 
-/* Two descriptions a file: the kernel's limit is far above, so the queue is filled
+/* Two open file descriptions: the kernel's limit is far above, so the queue fills
  * quickly. */
-static void test_watch_tells_of_lost_events(void **state)
+static void test_watch_reports_lost_events(void **state)
 {
     struct spot *spot = *state;
     struct text limit;
@@ -167,7 +167,8 @@ static void test_watch_tells_of_lost_events(void **state)
         skip();
     put(spot->dir, "a");
     put(spot->dir, "b");
-    for (long i = 0; i < most; i++) /* equal events in a row are one: two names in turn */
+    /* consecutive equal events are merged: alternate between two names */
+    for (long i = 0; i < most; i++)
         assert_int_equal(
             renameat(spot->dir, i % 2 ? "c" : "a", spot->dir, i % 2 ? "a" : "c"), 0);
     news = read_news(spot);
@@ -180,11 +181,11 @@ static void test_watch_tells_of_lost_events(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SPOT(test_watch_tells_writing_from_renaming),
-        SPOT(test_watch_follows_the_folder_and_tells_that_it_moved),
-        SPOT(test_watch_doubts_a_folder_that_was_removed),
-        SPOT(test_watch_is_woken),
-        SPOT(test_watch_tells_of_lost_events),
+        SPOT(test_watch_distinguishes_writing_from_renaming),
+        SPOT(test_watch_follows_the_folder_and_reports_its_move),
+        SPOT(test_watch_rechecks_a_removed_folder),
+        SPOT(test_watch_can_be_woken),
+        SPOT(test_watch_reports_lost_events),
     };
 
     return cmocka_run_group_tests_name("watch", tests, NULL, NULL);

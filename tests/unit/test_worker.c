@@ -1,4 +1,4 @@
-/* tests/unit/test_worker.c - what an attempt that fell leaves behind. */
+/* tests/unit/test_worker.c - the state that a crashed attempt leaves. */
 #include "config.h"
 
 #include "runner/spool/worker.h"
@@ -12,7 +12,7 @@
 
 enum { KILLED = 9, LEFT_3 = 3 << 8, LEFT_143 = 143 << 8 }; /* as waitpid says */
 
-struct beside {
+struct job_files {
     char *dir;
     struct job job;
     struct job_record record;
@@ -20,103 +20,103 @@ struct beside {
 
 static int set_up(void **state)
 {
-    struct beside *beside = memory_alloc(sizeof(*beside));
+    struct job_files *job_files = memory_alloc(sizeof(*job_files));
     struct error err = { 0 };
     char *path;
 
-    beside->dir = unit_dir_new();
-    path = path_join(beside->dir, "a.yaml");
-    job_init(&beside->job, path);
+    job_files->dir = unit_dir_new();
+    path = path_join(job_files->dir, "a.yaml");
+    job_init(&job_files->job, path);
     free(path);
-    assert_true(job_make_dir(&beside->job, &err));
-    beside->record = (struct job_record) { .state = JOB_RUNNING,
-                                           .max_retries = 2,
-                                           .step = 7,
-                                           .loss = NAN,
-                                           .arrived = NAN,
-                                           .seconds_left = NAN };
-    *state = beside;
+    assert_true(job_make_dir(&job_files->job, &err));
+    job_files->record = (struct job_record) { .state = JOB_RUNNING,
+                                              .max_retries = 2,
+                                              .step = 7,
+                                              .loss = NAN,
+                                              .arrived = NAN,
+                                              .seconds_left = NAN };
+    *state = job_files;
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    struct beside *beside = *state;
+    struct job_files *job_files = *state;
 
-    job_clear(&beside->job);
-    unit_dir_free(beside->dir);
-    free(beside);
+    job_clear(&job_files->job);
+    unit_dir_free(job_files->dir);
+    free(job_files);
     return 0;
 }
 
-static struct job_record settle(struct beside *beside, int status, bool forgive)
+static struct job_record record_end(struct job_files *job_files, int status, bool forgive)
 {
     struct job_record record;
     struct error err = { 0 };
 
-    assert_true(job_write(&beside->job, &beside->record, false, &err));
-    assert_true(worker_record_end(&beside->job, status, forgive, &record, &err));
+    assert_true(job_write(&job_files->job, &job_files->record, false, &err));
+    assert_true(worker_record_end(&job_files->job, status, forgive, &record, &err));
     return record;
 }
 
-static void test_worker_forgives_as_many_crashes_as_the_job_says(void **state)
+static void test_worker_allows_max_retries_crashes(void **state)
 {
-    struct beside *beside = *state;
+    struct job_files *job_files = *state;
 
-    beside->record = settle(beside, KILLED, true);
-    assert_int_equal(beside->record.state, JOB_READY);
-    assert_true(beside->record.resume);
-    assert_int_equal(beside->record.step, 7);
-    assert_non_null(strstr(beside->record.reason, "signal 9"));
-    beside->record.state = JOB_RUNNING;
-    beside->record = settle(beside, -1, true);
-    assert_int_equal(beside->record.state, JOB_READY);
-    assert_non_null(strstr(beside->record.reason, "vanished"));
-    beside->record.state = JOB_RUNNING;
-    beside->record = settle(beside, KILLED, true);
-    assert_int_equal(beside->record.state, JOB_FAILED);
-    assert_int_equal(beside->record.crashes, 3);
+    job_files->record = record_end(job_files, KILLED, true);
+    assert_int_equal(job_files->record.state, JOB_READY);
+    assert_true(job_files->record.resume);
+    assert_int_equal(job_files->record.step, 7);
+    assert_non_null(strstr(job_files->record.reason, "signal 9"));
+    job_files->record.state = JOB_RUNNING;
+    job_files->record = record_end(job_files, -1, true);
+    assert_int_equal(job_files->record.state, JOB_READY);
+    assert_non_null(strstr(job_files->record.reason, "vanished"));
+    job_files->record.state = JOB_RUNNING;
+    job_files->record = record_end(job_files, KILLED, true);
+    assert_int_equal(job_files->record.state, JOB_FAILED);
+    assert_int_equal(job_files->record.crashes, 3);
 }
 
-static void test_worker_forgives_nothing_where_nobody_starts_again(void **state)
+static void test_worker_fails_a_crash_without_forgive(void **state)
 {
-    assert_int_equal(settle(*state, KILLED, false).state, JOB_FAILED);
+    assert_int_equal(record_end(*state, KILLED, false).state, JOB_FAILED);
 }
 
-static void test_worker_leaves_alone_what_somebody_holds(void **state)
+static void test_worker_ignores_a_locked_job(void **state)
 {
-    struct beside *beside = *state;
+    struct job_files *job_files = *state;
     struct error err = { 0 };
     bool busy;
-    int lock = job_lock(&beside->job, &busy, &err);
+    int lock = job_lock(&job_files->job, &busy, &err);
 
-    assert_int_equal(settle(beside, -1, true).state, JOB_RUNNING);
+    assert_int_equal(record_end(job_files, -1, true).state, JOB_RUNNING);
     close(lock);
 }
 
-static void test_worker_leaves_an_end_as_it_is(void **state)
+static void test_worker_keeps_a_final_state(void **state)
 {
     static const enum job_state ends[] = { JOB_DONE, JOB_FAILED, JOB_STOPPED,
                                            JOB_REJECTED };
-    struct beside *beside = *state;
+    struct job_files *job_files = *state;
 
     for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
-        beside->record.state = ends[i];
-        assert_int_equal(settle(beside, KILLED, true).state, ends[i]);
-        assert_int_equal(settle(beside, LEFT_3, true).crashes, 0);
+        job_files->record.state = ends[i];
+        assert_int_equal(record_end(job_files, KILLED, true).state, ends[i]);
+        assert_int_equal(record_end(job_files, LEFT_3, true).crashes, 0);
     }
 }
 
-static void test_worker_tells_a_pause_from_a_start_that_failed(void **state)
+static void test_worker_distinguishes_a_pause_from_a_failed_start(void **state)
 {
-    struct beside *beside = *state;
+    struct job_files *job_files = *state;
 
-    beside->record.state = JOB_READY;
-    assert_int_equal(settle(beside, LEFT_143, true).state, JOB_READY);
-    assert_int_equal(settle(beside, -1, true).state, JOB_READY);
-    beside->record = settle(beside, LEFT_3, true);
-    assert_int_equal(beside->record.state, JOB_FAILED);
-    assert_non_null(strstr(beside->record.reason, "before it began"));
+    job_files->record.state = JOB_READY;
+    assert_int_equal(record_end(job_files, LEFT_143, true).state, JOB_READY);
+    assert_int_equal(record_end(job_files, -1, true).state, JOB_READY);
+    job_files->record = record_end(job_files, LEFT_3, true);
+    assert_int_equal(job_files->record.state, JOB_FAILED);
+    assert_non_null(strstr(job_files->record.reason, "before it began"));
 }
 
 static void test_worker_waits_longer_after_each_crash(void **state)
@@ -136,7 +136,7 @@ static void test_worker_waits_longer_after_each_crash(void **state)
 
 #define BESIDE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
-static void test_worker_tells_what_a_signal_may_mean(void **state)
+static void test_worker_explains_signals(void **state)
 {
     static const struct {
         int status;
@@ -163,12 +163,12 @@ static void test_worker_tells_what_a_signal_may_mean(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_worker_tells_what_a_signal_may_mean),
-        BESIDE(test_worker_forgives_as_many_crashes_as_the_job_says),
-        BESIDE(test_worker_forgives_nothing_where_nobody_starts_again),
-        BESIDE(test_worker_leaves_alone_what_somebody_holds),
-        BESIDE(test_worker_leaves_an_end_as_it_is),
-        BESIDE(test_worker_tells_a_pause_from_a_start_that_failed),
+        cmocka_unit_test(test_worker_explains_signals),
+        BESIDE(test_worker_allows_max_retries_crashes),
+        BESIDE(test_worker_fails_a_crash_without_forgive),
+        BESIDE(test_worker_ignores_a_locked_job),
+        BESIDE(test_worker_keeps_a_final_state),
+        BESIDE(test_worker_distinguishes_a_pause_from_a_failed_start),
         cmocka_unit_test(test_worker_waits_longer_after_each_crash),
     };
 
