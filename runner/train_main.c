@@ -25,17 +25,18 @@
 static const struct command train_command = {
     .name = "",
     .operands = "JOB",
-    .least = 0,
-    .most = 1,
+    .min_operands = 0,
+    .max_operands = 1,
     .options =
         (const enum option_id[]) { OPTION_RESUME, OPTION_PROBE, OPTION_STEPS,
                                    OPTION_CALIBRATE, OPTION_FROZEN, OPTION_SPOOLED,
                                    OPTION_LOCK_FD, OPTION_RANK, OPTION_LINK_FD,
                                    OPTION_GENERATE, OPTIONS_OF_GENERATE, OPTION_END },
     .help = "train one job in this process",
-    .more = "trainspool run and trainspool watch start this program.  It follows the "
-            "job file and never edits it.  On SIGTERM and SIGINT it finishes the step, "
-            "saves a checkpoint and exits; a second signal ends it at once.",
+    .details =
+        "trainspool run and trainspool watch start this program.  It follows the "
+        "job file and never edits it.  On SIGTERM and SIGINT it finishes the step, "
+        "saves a checkpoint and exits; a second signal ends it at once.",
 };
 
 /* The number of the signal that asked to stop; the only global that changes. */

@@ -12,8 +12,8 @@ static int cmd_backups(const struct options *options);
 const struct command command_backups = {
     .name = "backups",
     .operands = "JOB",
-    .least = 1,
-    .most = 1,
+    .min_operands = 1,
+    .max_operands = 1,
     .options = (const enum option_id[]) { OPTION_JSON, OPTION_END },
     .help = "list the backups of a job, newest first",
     .run = cmd_backups,

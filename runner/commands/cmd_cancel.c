@@ -16,8 +16,8 @@ static int cmd_cancel(const struct options *options);
 const struct command command_cancel = {
     .name = "cancel",
     .operands = "JOB...",
-    .least = 1,
-    .most = -1,
+    .min_operands = 1,
+    .max_operands = -1,
     .help = "end a waiting job now, a running one after a checkpoint",
     .run = cmd_cancel,
 };

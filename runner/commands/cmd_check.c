@@ -14,14 +14,15 @@ static int cmd_check(const struct options *options);
 const struct command command_check = {
     .name = "check",
     .operands = "JOB...",
-    .least = 1,
-    .most = -1,
+    .min_operands = 1,
+    .max_operands = -1,
     .options = (const enum option_id[]) { OPTION_DEVICE, OPTION_JSON, OPTION_SARIF,
                                           OPTION_SELECT, OPTION_IGNORE, OPTION_FAIL_ON,
                                           OPTION_EXIT_ZERO, OPTION_END },
     .help = "list all findings of a job without changing it",
-    .more = "The exit status is 1 if an error finding is left or trainspool patch would "
-            "make an edit, 2 if the file is not a job.",
+    .details =
+        "The exit status is 1 if an error finding is left or trainspool patch would "
+        "make an edit, 2 if the file is not a job.",
     .run = cmd_check,
 };
 

@@ -18,7 +18,7 @@ static int cmd_explain(const struct options *options);
 const struct command command_explain = {
     .name = "explain",
     .operands = "[RULE]",
-    .most = 1,
+    .max_operands = 1,
     .options = (const enum option_id[]) { OPTION_JSON, OPTION_END },
     .help = "explain a rule; without RULE, list all rules",
     .run = cmd_explain,

@@ -18,16 +18,17 @@ static int cmd_generate(const struct options *options);
 const struct command command_generate = {
     .name = "generate",
     .operands = "MODEL|JOB",
-    .least = 1,
-    .most = 1,
+    .min_operands = 1,
+    .max_operands = 1,
     .options = (const enum option_id[]) { OPTIONS_OF_GENERATE, OPTION_END },
     .help = "complete prompts with a model, a checkpoint or a job's result",
-    .more = "MODEL is a folder: a model, a checkpoint, or an adapter, which is merged "
-            "with its base model.  For a JOB, the model is the result of its last run, "
-            "with the job's template and settings; without --prompt and --prompts, the "
-            "prompts are the questions of its dataset.  The chat template is applied to "
-            "prompts unless --raw is given.  A completion depends on its prompt, the "
-            "settings, --seed and its number, not on the other prompts.",
+    .details =
+        "MODEL is a folder: a model, a checkpoint, or an adapter, which is merged "
+        "with its base model.  For a JOB, the model is the result of its last run, "
+        "with the job's template and settings; without --prompt and --prompts, the "
+        "prompts are the questions of its dataset.  The chat template is applied to "
+        "prompts unless --raw is given.  A completion depends on its prompt, the "
+        "settings, --seed and its number, not on the other prompts.",
     .run = cmd_generate,
 };
 

@@ -20,14 +20,15 @@ static int cmd_import(const struct options *options);
 const struct command command_import = {
     .name = "import",
     .operands = "FILE",
-    .least = 1,
-    .most = 1,
+    .min_operands = 1,
+    .max_operands = 1,
     .options = (const enum option_id[]) { OPTION_JSON, OPTION_OUTPUT, OPTION_END },
     .help = "convert a file of Axolotl or torchtune to a job",
-    .more = "Keys that cannot be converted become comments at the end of the job, each "
-            "with its reason.  Comments after values are kept, other comments are not.  "
-            "The file itself does not change.  The exit status is 1 if the file trains "
-            "in a way that is not supported, 2 if it is not a file of these tools.",
+    .details =
+        "Keys that cannot be converted become comments at the end of the job, each "
+        "with its reason.  Comments after values are kept, other comments are not.  "
+        "The file itself does not change.  The exit status is 1 if the file trains "
+        "in a way that is not supported, 2 if it is not a file of these tools.",
     .run = cmd_import,
 };
 

@@ -18,8 +18,8 @@ static int cmd_logs(const struct options *options);
 const struct command command_logs = {
     .name = "logs",
     .operands = "JOB",
-    .least = 1,
-    .most = 1,
+    .min_operands = 1,
+    .max_operands = 1,
     .options =
         (const enum option_id[]) { OPTION_FOLLOW, OPTION_LINES, OPTION_RAW, OPTION_END },
     .help = "show the log of a job",

@@ -11,14 +11,14 @@ static int cmd_patch(const struct options *options);
 const struct command command_patch = {
     .name = "patch",
     .operands = "JOB...",
-    .least = 1,
-    .most = -1,
+    .min_operands = 1,
+    .max_operands = -1,
     .options = (const enum option_id[]) { OPTION_DEVICE, OPTION_JSON, OPTION_DIFF,
                                           OPTION_UNSAFE, OPTION_SELECT, OPTION_IGNORE,
                                           OPTION_FAIL_ON, OPTION_EXIT_ZERO, OPTION_END },
     .help = "make the safe edits in a job file and keep a backup",
-    .more = "Only the named values change: comments, order and line ends stay.  The "
-            "original file is kept in NAME.run/backups; trainspool undo restores it.",
+    .details = "Only the named values change: comments, order and line ends stay.  The "
+               "original file is kept in NAME.run/backups; trainspool undo restores it.",
     .run = cmd_patch,
 };
 

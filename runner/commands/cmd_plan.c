@@ -22,8 +22,8 @@ static int cmd_plan(const struct options *options);
 const struct command command_plan = {
     .name = "plan",
     .operands = "JOB",
-    .least = 1,
-    .most = 1,
+    .min_operands = 1,
+    .max_operands = 1,
     .options = (const enum option_id[]) { OPTION_DEVICE, OPTION_JSON, OPTION_FAIL_ON,
                                           OPTION_EXIT_ZERO, OPTION_END },
     .help = "show what would run: formats, scaling, clipping, steps, memory",

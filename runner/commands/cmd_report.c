@@ -14,13 +14,14 @@ static int cmd_report(const struct options *options);
 const struct command command_report = {
     .name = "report",
     .operands = "JOB",
-    .least = 1,
-    .most = 1,
+    .min_operands = 1,
+    .max_operands = 1,
     .options = (const enum option_id[]) { OPTION_OUTPUT, OPTION_END },
     .help = "write the report page of a run: curves, changes, plan, environment",
-    .more = "The page is NAME.run/report.html, which a run also writes at each "
-            "evaluation and checkpoint and at its end: one file that loads nothing and "
-            "needs no script.  --output writes it to that file, replacing it.",
+    .details =
+        "The page is NAME.run/report.html, which a run also writes at each "
+        "evaluation and checkpoint and at its end: one file that loads nothing and "
+        "needs no script.  --output writes it to that file, replacing it.",
     .run = cmd_report,
 };
 

@@ -14,11 +14,11 @@ static int cmd_retry(const struct options *options);
 const struct command command_retry = {
     .name = "retry",
     .operands = "JOB...",
-    .least = 1,
-    .most = -1,
+    .min_operands = 1,
+    .max_operands = -1,
     .help = "queue an ended job again",
-    .more = "A finished job starts from scratch; any other continues from its last "
-            "checkpoint if its text is the same.",
+    .details = "A finished job starts from scratch; any other continues from its last "
+               "checkpoint if its text is the same.",
     .run = cmd_retry,
 };
 

@@ -16,8 +16,8 @@ static int cmd_review(const struct options *options);
 const struct command command_review = {
     .name = "review",
     .operands = "JOB",
-    .least = 1,
-    .most = 1,
+    .min_operands = 1,
+    .max_operands = 1,
     .options = (const enum option_id[]) { OPTION_JSON, OPTION_END },
     .help = "show what changed in a job since it was dropped, and why",
     .run = cmd_review,

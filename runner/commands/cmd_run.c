@@ -25,13 +25,13 @@ static int cmd_run(const struct options *options);
 const struct command command_run = {
     .name = "run",
     .operands = "JOB",
-    .least = 1,
-    .most = 1,
+    .min_operands = 1,
+    .max_operands = 1,
     .options = (const enum option_id[]) { OPTION_NO_PATCH, OPTION_RESUME, OPTION_SET,
                                           OPTION_NO_ONEDNN, OPTION_END },
     .help = "patch a job, then train it in the foreground",
-    .more = "SIGTERM and Ctrl-C finish the step, save a checkpoint and exit; --resume "
-            "continues from there.",
+    .details = "SIGTERM and Ctrl-C finish the step, save a checkpoint and exit; --resume "
+               "continues from there.",
     .run = cmd_run,
 };
 

@@ -12,8 +12,9 @@ const struct command command_schema = {
     .name = "schema",
     .operands = "",
     .help = "print the JSON Schema of a job, for editors",
-    .more = "With it, an editor that supports YAML completes keys, shows their help and "
-            "marks mistakes.",
+    .details =
+        "With it, an editor that supports YAML completes keys, shows their help and "
+        "marks mistakes.",
     .run = cmd_schema,
 };
 

@@ -26,8 +26,8 @@ static int cmd_status(const struct options *options);
 const struct command command_status = {
     .name = "status",
     .operands = "DIR|JOB...",
-    .least = 1,
-    .most = -1,
+    .min_operands = 1,
+    .max_operands = -1,
     .options = (const enum option_id[]) { OPTION_JSON, OPTION_FOLLOW, OPTION_END },
     .help = "show one line per job: state, step, loss, time left, reason",
     .run = cmd_status,

@@ -19,11 +19,11 @@ static int cmd_submit(const struct options *options);
 const struct command command_submit = {
     .name = "submit",
     .operands = "DIR JOB...",
-    .least = 2,
-    .most = -1,
+    .min_operands = 2,
+    .max_operands = -1,
     .options = (const enum option_id[]) { OPTION_FORCE, OPTION_END },
     .help = "copy jobs into a watched folder, each complete at once",
-    .more = "Relative paths in a job are relative to the watched folder.",
+    .details = "Relative paths in a job are relative to the watched folder.",
     .run = cmd_submit,
 };
 

@@ -16,8 +16,8 @@ static int cmd_undo(const struct options *options);
 const struct command command_undo = {
     .name = "undo",
     .operands = "JOB",
-    .least = 1,
-    .most = 1,
+    .min_operands = 1,
+    .max_operands = 1,
     .options = (const enum option_id[]) { OPTION_TO, OPTION_FORCE, OPTION_END },
     .help = "restore what the last patch replaced; a second undo redoes it",
     .run = cmd_undo,

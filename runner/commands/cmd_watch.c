@@ -26,13 +26,14 @@ static int cmd_watch(const struct options *options);
 const struct command command_watch = {
     .name = "watch",
     .operands = "DIR",
-    .least = 1,
-    .most = 1,
+    .min_operands = 1,
+    .max_operands = 1,
     .options = (const enum option_id[]) { OPTION_ONCE, OPTION_END },
     .help = "patch and train every job dropped into a folder",
-    .more = "A job is taken when it is complete: at once if it was renamed into the "
-            "folder, otherwise when it has stopped changing.  On SIGTERM the running "
-            "job saves a checkpoint and the watch ends; the next watch resumes the job.",
+    .details =
+        "A job is taken when it is complete: at once if it was renamed into the "
+        "folder, otherwise when it has stopped changing.  On SIGTERM the running "
+        "job saves a checkpoint and the watch ends; the next watch resumes the job.",
     .run = cmd_watch,
 };
 

@@ -163,7 +163,7 @@ const struct option_row *option_row(enum option_id id)
     return &rows[id];
 }
 
-bool option_taken(const struct command *command, enum option_id id)
+bool option_accepted(const struct command *command, enum option_id id)
 {
     if (id >= OPTION_COLOR)
         return true;
@@ -294,7 +294,7 @@ static void getopt_fill(const struct command *command, struct getopt_tables *tab
         const struct option_row *row = &rows[id];
         bool takes_value = row->kind != OPTION_IS_SWITCH;
 
-        if (!option_taken(command, (enum option_id)id))
+        if (!option_accepted(command, (enum option_id)id))
             continue;
         table->longs[longs++] =
             (struct option) { row->name, takes_value ? required_argument : no_argument,
@@ -352,7 +352,7 @@ static const char *nearest_option(const struct command *command, const char *giv
     memcpy(word, given, len);
     word[len] = 0;
     for (int id = 0; id < OPTION_IDS; id++)
-        if (option_taken(command, (enum option_id)id))
+        if (option_accepted(command, (enum option_id)id))
             names[count++] = rows[id].name;
     names[count] = NULL;
     return options_nearest(word + 2, names);
@@ -373,9 +373,10 @@ static bool count_operands(const char *program, const struct command *command,
                            struct options *out, struct error *err)
 {
     struct text usage;
-    bool few = out->operand_count < (size_t)command->least;
+    bool few = out->operand_count < (size_t)command->min_operands;
 
-    if (!few && (command->most < 0 || out->operand_count <= (size_t)command->most))
+    if (!few && (command->max_operands < 0 ||
+                 out->operand_count <= (size_t)command->max_operands))
         return true;
     text_init(&usage, 0);
     add_name(&usage, program, command);
@@ -385,7 +386,7 @@ static bool count_operands(const char *program, const struct command *command,
         error_set(err, ERROR_USAGE, "operand missing; usage: %s", usage.data);
     else
         error_set(err, ERROR_USAGE, "extra operand %s; usage: %s",
-                  out->operands[command->most], usage.data);
+                  out->operands[command->max_operands], usage.data);
     text_clear(&usage);
     return false;
 }
@@ -506,7 +507,7 @@ char **options_argv(const struct options *options, const struct command *command
     if (first)
         args_add(&args, first);
     for (int id = 0; id < OPTION_IDS; id++)
-        if (option_taken(command, (enum option_id)id))
+        if (option_accepted(command, (enum option_id)id))
             args_option(&args, &rows[id], options);
     args_add(&args, "--");
     for (size_t i = 0; i < options->operand_count; i++)
@@ -582,12 +583,12 @@ void options_help(const char *program, const struct command *command, struct tex
               command->help + 1);
     options_wrap(first.data, 0, HELP_WIDTH, out);
     text_clear(&first);
-    if (command->more) {
+    if (command->details) {
         text_addc(out, '\n');
-        options_wrap(command->more, 0, HELP_WIDTH, out);
+        options_wrap(command->details, 0, HELP_WIDTH, out);
     }
     text_adds(out, "\noptions:\n");
     for (int id = 0; id < OPTION_IDS; id++)
-        if (option_taken(command, (enum option_id)id))
+        if (option_accepted(command, (enum option_id)id))
             help_row(&rows[id], out);
 }

@@ -96,12 +96,12 @@ struct options;
 
 struct command {
     const char *name;
-    const char *operands; /* "JOB..."; "" for none */
-    int least, most;      /* number of operands; most -1: any number */
+    const char *operands;           /* "JOB..."; "" for none */
+    int min_operands, max_operands; /* max_operands -1: any number */
     /* in addition to those of every command; ends in OPTION_END; NULL: none */
     const enum option_id *options;
-    const char *help;                          /* one line, without a final period */
-    const char *more;                          /* paragraphs after it in --help */
+    const char *help;    /* one line, without a final period */
+    const char *details; /* paragraphs after `help` in --help; NULL: none */
     int (*run)(const struct options *options); /* the exit status */
 };
 
@@ -132,7 +132,7 @@ struct options {
 
 const struct option_row *option_row(enum option_id id);
 /* Return whether a command accepts an option, including those of every command. */
-bool option_taken(const struct command *command, enum option_id id);
+bool option_accepted(const struct command *command, enum option_id id);
 
 /* Read argv for one command, skipping argv[0]. The lists in *out are malloc'ed: free them
  * with options_clear. ERROR_USAGE suggests the nearest valid spelling. --help and

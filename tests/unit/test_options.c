@@ -9,8 +9,8 @@
 static const struct command command = {
     .name = "check",
     .operands = "JOB...",
-    .least = 1,
-    .most = 2,
+    .min_operands = 1,
+    .max_operands = 2,
     .options = (const enum option_id[]) { OPTION_JSON, OPTION_FAIL_ON, OPTION_SET,
                                           OPTION_LINES, OPTION_FOLLOW, OPTION_END },
     .help = "look at a job",
@@ -120,7 +120,7 @@ static void test_options_help_lists_only_the_options_of_a_command(void **state)
 
         snprintf(name, sizeof(name), "--%s", option_row((enum option_id)id)->name);
         assert_int_equal(strstr(page.data, name) != NULL,
-                         option_taken(&command, (enum option_id)id));
+                         option_accepted(&command, (enum option_id)id));
     }
     text_clear(&page);
 }
