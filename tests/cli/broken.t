@@ -1,11 +1,11 @@
 #!/bin/sh
-# tests/cli/broken.t - a model, a data set or a disk that is broken: the job fails with the place and
-# a remedy, and what was good stays good.
+# tests/cli/broken.t - broken models, data sets and disks: the job fails with the position and advice,
+# and existing results are kept.
 . "${top_srcdir-.}/tests/cli/lib.sh"
 
 model=$shared/data/stories260K/hf
 if [ ! -d "$model" ]; then
-    skip 'broken models, data and disks' 'the shared models are not here'
+    skip 'broken models, data and disks' 'no shared models'
     plan
     exit 0
 fi
@@ -34,78 +34,78 @@ job() { # NAME MODEL DATA [LINE...]
     shift 3
     for line; do echo "$line" >>"$name.yaml"; done
 }
-fails() { # NAME JOB PATTERN [STATUS]: it fails, and says so
-    ends "$1" "${4-1}" "$trainspool" run "$2.yaml"
+fails() { # NAME JOB PATTERN [STATUS]: the job fails with a message that matches
+    expect_status "$1" "${4-1}" "$trainspool" run "$2.yaml"
     cat "$T/out" >>"$T/err"
-    complains "$1: says what and where" "$3"
+    expect_error "$1: the message names the file" "$3"
 }
 
 mkdir empty
 job no-config empty good.jsonl
-fails 'a model folder without config.json' no-config 'config.json'
+fails 'model folder without config.json' no-config 'config.json'
 
 cp -r good cut
 head -c 500000 good/model.safetensors >cut/model.safetensors
 job cut cut good.jsonl
-fails 'a safetensors file cut off' cut 'cut/model.safetensors'
+fails 'truncated safetensors file' cut 'cut/model.safetensors'
 
 cp -r good stub
 head -c 4 good/model.safetensors >stub/model.safetensors
 job stub stub good.jsonl
-fails 'a safetensors file of four bytes' stub 'stub/model.safetensors'
+fails 'safetensors file of four bytes' stub 'stub/model.safetensors'
 
 cp -r good pointer
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1044992\n' \
     >pointer/model.safetensors
 job pointer pointer good.jsonl
-fails "a pointer of Git LFS in the place of weights" pointer 'model.safetensors.*git lfs pull'
+fails "Git LFS pointer in place of the weights" pointer 'model.safetensors.*git lfs pull'
 
 cp -r good part
 mv part/model.safetensors part/model-00001-of-00002.safetensors
 echo '{"weight_map": {"model.norm.weight": "model-00002-of-00002.safetensors"}}' \
     >part/model.safetensors.index.json
 job part part good.jsonl
-fails 'a model of two files of which one is missing' part 'model-00002-of-00002.safetensors'
-ends 'check tells it, too' 0 "$trainspool" check part.yaml
-says 'as a warning' 'warning.TS713.*model-00002-of-00002.safetensors'
+fails 'model of two files, one of them missing' part 'model-00002-of-00002.safetensors'
+expect_status 'check reports the missing model file' 0 "$trainspool" check part.yaml
+expect_output 'check reports it as a warning' 'warning.TS713.*model-00002-of-00002.safetensors'
 
 cp -r good lies
 sed 's/"data_offsets": *\[0,/"data_offsets":[4,/' good/model.safetensors >lies/model.safetensors
 cmp -s good/model.safetensors lies/model.safetensors
-ok $((!$?)) 'the lying header differs from the good one'
+ok $((!$?)) 'the header with wrong offsets differs from the good one'
 job lies lies good.jsonl
-fails 'a safetensors header that lies about offsets' lies 'lies/model.safetensors'
+fails 'safetensors header with wrong offsets' lies 'lies/model.safetensors'
 
 cp -r good nothing
 rm nothing/tokenizer.json
 job nothing nothing good.jsonl
-fails 'a model folder without a tokenizer' nothing 'tokenizer.json'
+fails 'model folder without a tokenizer' nothing 'tokenizer.json'
 
 { head -n 4 good.jsonl; echo '{"instruction": "Say", "output": '; tail -n 4 good.jsonl; } >bad.jsonl
 job bad-line good bad.jsonl
-fails 'a data set with a broken line' bad-line 'bad.jsonl:5'
+fails 'data set with a broken line' bad-line 'bad.jsonl:5'
 
 { head -n 2 good.jsonl; echo '{"question": 1}'; } >odd.jsonl
 job odd-line good odd.jsonl
-fails 'a data set with a record of another form' odd-line 'odd.jsonl:3'
+fails 'data set with a record of another format' odd-line 'odd.jsonl:3'
 
 printf '' >none.jsonl
 job no-data good none.jsonl
-fails 'an empty data set' no-data 'none.jsonl'
+fails 'empty data set' no-data 'none.jsonl'
 
 job missing good nowhere.jsonl
-fails 'a data set that is not there' missing 'nowhere.jsonl'
+fails 'missing data set' missing 'nowhere.jsonl'
 
 mkdir locked
 job unwritable good good.jsonl 'output_dir: locked/out'
 if [ "$(id -u)" -eq 0 ]; then
-    : >locked/out # a file where the folder should be: root may write everywhere
+    : >locked/out # a file in place of the folder, because root can write everywhere
 else
     chmod a-w locked
 fi
-fails 'an output folder that cannot be written' unwritable 'locked/out' 3
+fails 'output folder without write permission' unwritable 'locked/out' 3
 
-# A full disk: a small file system of its own, filled behind the first checkpoint.
+# A full disk: a small file system that is full after the first checkpoint.
 mkdir small
 if [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=20m tmpfs small 2>/dev/null; then
     for where in small/out wide/out; do
@@ -121,35 +121,35 @@ if [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=20m tmpfs small 2>/dev/null; t
         sleep 0.1
     done
     grep -q 'cannot save step.*No space' disk-small.run/train.log
-    ok $? 'a full disk is said in the log'
+    ok $? 'the log reports the full disk'
     good=0
     for folder in small/out/checkpoint-*; do
         [ -s "$folder/trainspool_manifest.json" ] || good=1
     done
-    ok $good 'the checkpoints before it are whole'
+    ok $good 'earlier checkpoints are complete'
     mount -o remount,size=1g small
     wait $pid
-    ok $? 'the run goes on, and ends well when there is room again'
+    ok $? 'the run continues and finishes once there is space'
     test -z "$(find small/out -maxdepth 1 -name '.checkpoint-*')"
-    ok $? 'no half checkpoint is left'
-    ends 'the same job on a wide disk' 0 "$trainspool" run disk-wide.yaml
+    ok $? 'no partial checkpoint is left'
+    expect_status 'the same job finishes on a large disk' 0 "$trainspool" run disk-wide.yaml
     cmp -s small/out/model.safetensors wide/out/model.safetensors
-    ok $? 'both give the same bits'
+    ok $? 'both runs give the same bits'
     umount small
     mount -t tmpfs -o size=1m tmpfs small
     job disk-end good good.jsonl 'output_dir: small/out'
     "$trainspool" run disk-end.yaml >out 2>err &
     pid=$!
     pids="$pids $pid"
-    await 90 grep -q 'cannot save the model.*No space' disk-end.run/train.log
-    ok $? 'a disk that is full at the very end is said, and waited for'
+    wait_until 90 grep -q 'cannot save the model.*No space' disk-end.run/train.log
+    ok $? 'a run waits and reports a disk that is full at the end'
     mount -o remount,size=1g small
     wait $pid
-    ok $? 'and nothing is lost'
-    holds 'the model is there' test -s small/out/model.safetensors
+    ok $? 'the run then finishes'
+    expect 'the model is saved' test -s small/out/model.safetensors
     umount small
 else
-    skip 'a full disk' 'no file system can be mounted here'
+    skip 'full disk' 'cannot mount a file system'
 fi
 
 plan

@@ -1,21 +1,21 @@
 #!/bin/sh
-# What nvcc made of kernels/cuda: no warning, no spill, registers for the blocks that are
-# launched, tensor cores and wide accesses where they are meant.  The assembler's reports and the
-# PTX lie beside the objects of the build.
+# The code that nvcc generates for kernels/cuda: no warnings, no register spills, enough registers for
+# the launched blocks, and tensor core instructions and wide memory accesses where expected.  The
+# assembler's reports and the PTX are next to the objects of the build.
 . "$top_srcdir/tests/cli/lib.sh"
 
 if ! grep -q '^#define HAVE_CUDA 1' "$top/config.h"; then
-    echo '1..0 # SKIP this build is without CUDA'
+    echo '1..0 # SKIP the build has no CUDA'
     exit 0
 fi
 archs=$(sed -n 's/^#define CUDA_ARCHS "\(.*\)"/\1/p' "$top/config.h")
 kernels=$(cd "$source/kernels/cuda" && echo *.cu)
-echo "# architectures: $archs; --with-cuda-archs chooses them"
+echo "# architectures: $archs; --with-cuda-archs selects them"
 
-# Kernels that may spill: bytes, and a pattern of "sm_NN name", names as they are mangled.
-# Attention on tensor cores takes all 255 registers of a thread with some tiles, and a few words
-# more; smaller tiles would read keys and values more often.  The assembler of CUDA 12 needs a
-# few words more than that of 13, which the tiles were chosen with.
+# Kernels that may spill: bytes, and a pattern for "sm_NN name" with the mangled name.  Attention on
+# tensor cores uses all 255 registers of a thread with some tiles, and spills a few words; smaller
+# tiles would read keys and values more often.  The tiles were chosen with the assembler of CUDA 13;
+# that of CUDA 12 spills a few words more.
 release=$(sed -n 's/.* release \([0-9]*\)\..*/\1/p' "$top"/kernels/cuda/*.ptx | sort -u)
 spills='112 ^sm_75 .*flash_(forward|backward)
 16 ^sm_.* .*flash_(forward|backward)'
@@ -24,11 +24,11 @@ spills='112 ^sm_75 .*flash_(forward|backward)
 32 ^sm_.* .*cells_kernel.*(swiglu|activation)_
 16 ^sm_(60|61|70) .*norm_forward"
 
-none() { # NAME: $T/out is empty
+none() { # NAME: check that $T/out is empty
     ok "$([ ! -s "$T/out" ]; echo $?)" "$1"
 }
 
-# Reports as lines: capability kernel stack stores loads registers file
+# One line per kernel: capability kernel stack stores loads registers file
 : >"$T/report"
 : >"$T/out"
 for file in $kernels; do
@@ -39,7 +39,7 @@ for file in $kernels; do
     fi
     for arch in $archs; do
         grep -q "for 'sm_$arch'" "$report" || ! grep -q __global__ "$source/kernels/cuda/$file" ||
-            echo "$file is not there for $arch" >>"$T/out"
+            echo "$file has no code for $arch" >>"$T/out"
     done
     awk -v file="$file" -v quote="'" '
         /Compiling entry function/ { gsub(quote, ""); kernel = $7; arch = $9 }
@@ -49,10 +49,10 @@ for file in $kernels; do
             print arch, kernel, stack, stores, loads, registers, file
         }' "$report" >>"$T/report"
 done
-none 'every kernel is there for every architecture'
+none 'every kernel is compiled for every architecture'
 
 (cd "$top/kernels/cuda" && grep -niE 'warning|error' -- *.resources) >"$T/out"
-none 'no warning'
+none 'nvcc prints no warnings'
 
 awk -v list="$spills" '
     BEGIN { count = split(list, may, "\n") }
@@ -63,39 +63,39 @@ awk -v list="$spills" '
             sub(/[^ ]* /, "", pattern)
             if ($1 " " $2 ~ pattern && $4 <= limit + 0 && $5 <= limit + 0) next
         }
-        print $1, $2, $7 ": " $4 " bytes spilled, " $5 " read back"
+        print $1, $2, $7 ": " $4 " bytes of spill stores, " $5 " of spill loads"
     }' "$T/report" >"$T/out"
-none 'no kernel spills registers, but for those that may'
+none 'only listed kernels spill registers'
 
 awk '$3 > 0 && $4 + $5 == 0 { print $1, $2, $7 ": " $3 " bytes of stack" }' "$T/report" >"$T/out"
 none 'no kernel has an array in local memory'
 
-# PTX of each file; nvcc names the kind where it made several.
+# PTX of each file; nvcc adds the kind to the name if there are several.
 (cd "$top/kernels/cuda" && ls -- *.ptx) | sed 's/\..*/.cu/' | sort -u >"$T/made"
 echo "$kernels" | tr ' ' '\n' | sort | comm -23 - "$T/made" >"$T/out"
-none 'PTX of every file'
+none 'every file has PTX'
 
-# Without a bound a block may have 1024 threads, for which 64 registers each are there.
+# Without __launch_bounds__, a block may have 1024 threads with 64 registers each.
 awk '/\.entry/ { kernel = $0; sub(/.*\.entry */, "", kernel); sub(/\(.*/, "", kernel) }
      /^\.maxntid/ { print kernel }' "$top"/kernels/cuda/*.ptx | sort -u >"$T/bound"
 awk 'FILENAME != "-" { bound[$1] = 1; next }
      $6 > 64 && !($2 in bound) { print $1, $2, $7 ": " $6 " registers and no __launch_bounds__" }' \
     "$T/bound" - <"$T/report" >"$T/out"
-none 'registers are there for the threads of a block'
+none 'every kernel has enough registers for the threads of a block'
 
-# has KIND FILE PATTERN...: each stands in the PTX
+# has KIND FILE PATTERN...: check that the PTX matches each pattern
 has() {
     has_name="$2 for $1"
     has_file=$(cd "$top/kernels/cuda" && grep -lE "^\.target sm_$1[a-f]?\$" "$2".*ptx)
     case $1:" $archs " in
     75:*' 75 '* | 80:*' '[89]?' '* | 80:*' '1??' '*) ;;
-    *) skip "$has_name" 'not made here'; return ;;
+    *) skip "$has_name" 'not built'; return ;;
     esac
     shift 2
     for pattern; do
         grep -qE "$pattern" "$top/kernels/cuda/${has_file:-PTX}" || echo "no $pattern"
     done >"$T/out" 2>&1
-    none "$has_name has the instructions it is meant to have"
+    none "$has_name has the required instructions"
 }
 for file in flash_forward flash_backward; do
     has 80 $file 'mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.f16' \

@@ -1,16 +1,16 @@
 #!/bin/sh
-# A GPU from outside: trainspool with a trainer whose GPUs are emulated (tests/emulation): 8.0, 8.0,
-# 7.5, 9.0 and 6.1 of 4 GiB each.
+# trainspool on GPUs, with a trainer that emulates them (tests/emulation): capabilities 8.0, 8.0, 7.5,
+# 9.0 and 6.1, with 4 GiB each.
 . "${top_srcdir-.}/tests/cli/lib.sh"
 cd "$T" || exit 99
 
 emulated=$top/tests/emulation/trainspool-train
 if [ ! -x "$emulated" ]; then
-    skip "GPUs" "no emulated GPU in this build"
+    skip "GPUs" "the build has no emulated GPU"
     plan
     exit 0
 fi
-# side by side, as the one looks for the other
+# in one folder, because trainspool searches for trainspool-train there
 mkdir bin
 cp "$trainspool" "$emulated" bin
 trainspool=$T/bin/trainspool
@@ -40,7 +40,7 @@ EOF
     printf '%s\n' "$@"
 }
 losses() { sed -n 's/.*"loss":\([0-9.]*\).*/\1/p' "$1.run/metrics.jsonl"; }
-# A B PERCENT: three losses each, that far from each other at most
+# A B PERCENT: both runs have three losses that differ by at most this much
 near() {
     { losses "$1"; losses "$2"; } | awk -v most="$3" '
         { x[NR] = $1 }
@@ -54,45 +54,45 @@ near() {
 }
 weights() { sha256sum <"$1.run/model.safetensors"; }
 
-ends "devices" 0 "$trainspool" devices
-says "are the GPUs of the machine" 'Emulated 9.0'
+expect_status "devices succeeds" 0 "$trainspool" devices
+expect_output "devices lists the GPUs" 'Emulated 9.0'
 job cpu "bf16: true" >cpu.yaml
 job cuda:0 "bf16: true" >gpu.yaml
-ends "a job on the CPU" 0 "$trainspool" run -q cpu.yaml
-ends "the same on a GPU" 0 "$trainspool" run -q gpu.yaml
-holds "learns the same" near cpu gpu 0.2
-holds "and says where it ran" grep -q 'device: .*Emulated 8.0' gpu.run/train.log
+expect_status "a job on the CPU succeeds" 0 "$trainspool" run -q cpu.yaml
+expect_status "the same job on a GPU succeeds" 0 "$trainspool" run -q gpu.yaml
+expect "both runs have nearly the same losses" near cpu gpu 0.2
+expect "the log names the GPU" grep -q 'device: .*Emulated 8.0' gpu.run/train.log
 
 job '"cuda:1,0"' "bf16: true" >two.yaml
-ends "a job on two GPUs" 0 env EMULATION_CONTEXTS="$T/cards" "$train" two.yaml
-holds "learns" test "$(losses two | wc -l)" -eq 3
-holds "and each process touches its own alone" test "$(sort "$T/cards" | tr '\n' ' ')" = '0 1 '
+expect_status "a job on two GPUs succeeds" 0 env EMULATION_CONTEXTS="$T/cards" "$train" two.yaml
+expect "the job on two GPUs logs every loss" test "$(losses two | wc -l)" -eq 3
+expect "each process uses only its own GPU" test "$(sort "$T/cards" | tr '\n' ' ')" = '0 1 '
 job auto "use_cpu: true" | sed '/^trainspool:/,/device/d' >none.yaml
-ends "a job on the CPU beside GPUs" 0 env EMULATION_CONTEXTS="$T/none" "$train" none.yaml
-holds "touches none" test ! -e "$T/none"
+expect_status "a job on the CPU of a machine with GPUs succeeds" 0 env EMULATION_CONTEXTS="$T/none" "$train" none.yaml
+expect "the job on the CPU uses no GPU" test ! -e "$T/none"
 job cuda:0 "bf16: true" >lost.yaml
-ends "a card that is lost ends the job, not to come back" 1 \
+expect_status "a lost GPU ends the job" 1 \
     env EMULATION_LOSES=30 timeout -s KILL 20 "$train" lost.yaml
-complains "with what was done" 'illegal memory access'
-holds "and the job has failed" test "$(state lost.yaml)" = failed
+expect_error "the message has the error of the GPU" 'illegal memory access'
+expect "the job has failed" test "$(state lost.yaml)" = failed
 job '"cuda:0,1"' "bf16: true" >lost-two.yaml
-ends "so does one of two" 1 env EMULATION_LOSES=30 timeout -s KILL 20 "$train" lost-two.yaml
+expect_status "a lost GPU ends a job on two GPUs" 1 env EMULATION_LOSES=30 timeout -s KILL 20 "$train" lost-two.yaml
 job cuda:0 "bf16: true" >again.yaml
-ends "once more" 0 env TRAINSPOOL_NO_GRAPHS=1 "$trainspool" run -q again.yaml
-holds "gives the same bits, without recordings too" test "$(weights gpu)" = "$(weights again)"
+expect_status "a second run on the GPU succeeds" 0 env TRAINSPOOL_NO_GRAPHS=1 "$trainspool" run -q again.yaml
+expect "it gives the same bits without graphs" test "$(weights gpu)" = "$(weights again)"
 
 job cuda:2 "bf16: true" >turing.yaml
-ends "bf16 on a card that has none" 0 "$trainspool" run -q turing.yaml
-holds "is patched to fp16" grep -q '^fp16: true' turing.yaml
-holds "and learns the same" near cpu turing 0.2
+expect_status "bf16 on a GPU without bf16 succeeds" 0 "$trainspool" run -q turing.yaml
+expect "the job is patched to fp16" grep -q '^fp16: true' turing.yaml
+expect "the fp16 run has nearly the same losses" near cpu turing 0.2
 
 job cuda:1 "bf16: true" "finetuning_type: lora" | sed '/^train_from_scratch/d; /^finetuning_type: full/d; s/units-1m/gpu.run/' >lora.yaml
-ends "adapters on what came out" 0 "$trainspool" run -q lora.yaml
-holds "are PEFT's" test -s lora.run/adapter_model.safetensors
+expect_status "LoRA on the trained model succeeds" 0 "$trainspool" run -q lora.yaml
+expect "the adapter is in PEFT's format" test -s lora.run/adapter_model.safetensors
 
 job cuda:0 "bf16: true" "gradient_checkpointing: true" |
     sed 's/^cutoff_len.*/cutoff_len: 1048576/; s/^max_samples.*//' >large.yaml
 try "$trainspool" run -q large.yaml
-ok $((status == 0)) "more than the card's memory is refused"
-holds "before the first step" test ! -s large.run/metrics.jsonl
+ok $((status == 0)) "a job larger than the GPU's memory is rejected"
+expect "it is rejected before the first step" test ! -s large.run/metrics.jsonl
 plan

@@ -1,11 +1,11 @@
 #!/bin/sh
-# tests/gpu/bench.sh over programs that are made up: a model's peer is run right after ours; where
-# llm.c was run it is GPT-2's, and else PyTorch is.
+# tests/gpu/bench.sh with stub programs: the peer of a model runs right after ours.  The peer for GPT-2
+# is llm.c if it runs, else PyTorch.
 . "${top_srcdir-.}/tests/cli/lib.sh"
 
 mkdir -p "$T/build/logs" "$T/results"
 echo C=true >"$T/build/flags.built"
-program() { # FILE, its text from stdin
+program() { # FILE: write a script from standard input
     { echo '#!/bin/sh'; cat; } >"$1"
     chmod +x "$1"
 }
@@ -37,36 +37,36 @@ table() { # LLMC PART...
         sh "$source/tests/gpu/bench.sh" --within "$@"
     cp "$T/results/summary.md" "$T/out"
 }
-asked() { # NAME WHAT...
+asked() { # NAME RUN...: check which programs ran, in order
     asked_name=$1
     shift
-    holds "$asked_name" test "$(cat "$T/asked")" = "$(printf '%s\n' "$@")"
+    expect "$asked_name" test "$(cat "$T/asked")" = "$(printf '%s\n' "$@")"
 }
 work='GPT-2 124M full, bf16, B16 T1024, tokens/s'
 
 table sound GPT-2
-says 'llm.c is the peer' "^| $work | 250000 | 200000 llm.c f1e2ace without cuDNN | 1.25 | as llm.c |\$"
-asked 'and PyTorch is not waited for' 'ours GPT-2 full' llm.c
+expect_output 'llm.c is the peer for GPT-2' "^| $work | 250000 | 200000 llm.c f1e2ace without cuDNN | 1.25 | as llm.c |\$"
+asked 'PyTorch is not run if llm.c was' 'ours GPT-2 full' llm.c
 table '' GPT-2
-says 'without it PyTorch is' \
+expect_output 'PyTorch is the peer without llm.c' \
     "^| $work | 250000 | 400000 by hand, compiled | 0.62 | as llm.c, which was not run |\$"
 table broken GPT-2
-says 'and where it did not run' "^| $work | 250000 | 400000 by hand, compiled | 0.62 | as llm.c, which"
-asked 'which was tried first' 'ours GPT-2 full' llm.c 'PyTorch GPT-2 full'
+expect_output 'PyTorch is the peer if llm.c fails' "^| $work | 250000 | 400000 by hand, compiled | 0.62 | as llm.c, which"
+asked 'llm.c is tried before PyTorch' 'ours GPT-2 full' llm.c 'PyTorch GPT-2 full'
 
 table '' train
-asked 'a row is whole before the next begins' \
+asked 'each row is complete before the next starts' \
     'ours Llama-1B full' 'PyTorch Llama-1B full' 'ours Llama-1B lora' 'PyTorch Llama-1B lora' \
     'ours SmolLM2-135M full' 'PyTorch SmolLM2-135M full' 'ours GPT-2 full' 'PyTorch GPT-2 full'
 
 export ENDS=1
 table '' GPT-2
-says 'a peer that did not end well' "^| $work | 250000 | 400000 by hand, compiled, not all tried | 0.62 |"
+expect_output 'a peer that fails is marked as not all tried' "^| $work | 250000 | 400000 by hand, compiled, not all tried | 0.62 |"
 table sound GPT-2
-says 'but llm.c is one by itself' "^| $work | 250000 | 200000 llm.c f1e2ace without cuDNN | 1.25 |"
+expect_output 'the results of llm.c need no other peers' "^| $work | 250000 | 200000 llm.c f1e2ace without cuDNN | 1.25 |"
 unset ENDS
 
-# bench/peer_torch.py over a PyTorch that fails without a word
+# bench/peer_torch.py with a PyTorch that fails without a message
 if command -v python3 >/dev/null; then
     mkdir -p "$T/python3/torch/nn"
     cat >"$T/python3/torch/__init__.py" <<'END'
@@ -78,12 +78,12 @@ END
     echo 'class LayerNorm: pass' >>"$T/python3/torch/nn/__init__.py"
     : >"$T/python3/torch/nn/functional.py"
     : >"$T/python3/transformers.py"
-    ends 'variants that fail: status 1' 1 env PYTHONPATH="$T/python3" PYTHONDONTWRITEBYTECODE=1 \
+    expect_status 'peer_torch.py exits with 1 if variants fail' 1 env PYTHONPATH="$T/python3" PYTHONDONTWRITEBYTECODE=1 \
         python3 "$source/bench/peer_torch.py" cuda GPT-2 full bf16
-    says 'with what failed' '^error: GPT-2 full by hand: RuntimeError()$'
-    says 'and the others are tried' '^error: GPT-2 full transformers: RuntimeError()$'
+    expect_output 'the output has the error of a variant' '^error: GPT-2 full by hand: RuntimeError()$'
+    expect_output 'the other variants are tried' '^error: GPT-2 full transformers: RuntimeError()$'
 else
-    skip 'variants that fail' 'no python3'
+    skip 'peer_torch.py exits with 1 if variants fail' 'no python3'
 fi
 
 plan

@@ -1,26 +1,26 @@
 #!/bin/sh
-# tests/gpu/run.sh where there is nothing to try with: one line that says so, status 2, nothing
-# built, and the results of an earlier run left alone.  And where there is: a tree of a few empty
-# sources, and a compiler, a card and a sanitizer that are made up.
+# tests/gpu/run.sh without a GPU: one line with the reason, status 2, no build, and earlier results are
+# kept.  tests/gpu/run.sh with a GPU: a tree of a few empty sources, with a stub compiler, GPU and
+# sanitizer.
 . "${top_srcdir-.}/tests/cli/lib.sh"
 
 mkdir "$T/tools" "$T/results"
 echo 'an earlier run' >"$T/results/summary.md"
-tool() { # NAME, its text from stdin
+tool() { # NAME: write a script from standard input
     { echo '#!/bin/sh'; cat; } >"$T/tools/$1"
     chmod +x "$T/tools/$1"
 }
-# [VARIABLE=VALUE]... SCRIPT
+# [VARIABLE=VALUE]... SCRIPT: run it with the stub tools
 gpu() {
     try env -u CUDA_HOME -u CUDA_PATH -u GPU_ARCH PATH="$T/tools:$PATH" NVCC="$T/tools/nvcc" \
         BUILD="$T/build" OUT="$T/results" "$@"
 }
-refuses() { # NAME PATTERN
+refuses() { # NAME PATTERN: the last command gave status 2 and one line
     ok $((status != 2)) "$1: status 2"
-    complains "$1: said" "$2"
-    holds "$1: in one line" test "$(cat "$T/out" "$T/err" | wc -l)" -eq 1
-    holds "$1: nothing is built" test -z "$(ls "$T/build")"
-    holds "$1: earlier results stay" grep -q 'an earlier run' "$T/results/summary.md"
+    expect_error "$1: the message gives the reason" "$2"
+    expect "$1: the message is one line" test "$(cat "$T/out" "$T/err" | wc -l)" -eq 1
+    expect "$1: nothing is built" test -z "$(ls "$T/build")"
+    expect "$1: earlier results are kept" grep -q 'an earlier run' "$T/results/summary.md"
 }
 
 tool nvcc <<'END'
@@ -43,10 +43,10 @@ tool nvidia-smi <<'END'
 echo 6.1
 END
 gpu sh "$source/tests/gpu/run.sh"
-refuses 'a card that this nvcc makes no code for' \
+refuses 'a GPU that nvcc does not support' \
     'nvcc, release 13.0, does not support sm_61; 6.0 to 7.2 require CUDA 12$'
 
-# --- a whole run
+# --- a complete run
 
 tree=$T/tree toolkit=$T/toolkit results=$T/whole
 mkdir -p "$toolkit/bin" "$toolkit/include" "$toolkit/lib64" "$tree/tests/unit" "$tree/tests/reference" \
@@ -68,7 +68,7 @@ for name in attention norm swiglu; do
     echo machines_open >"$tree/tests/unit/test_cpu_$name.c"
 done
 
-# It makes objects of nothing, and programs that pass; it has no library that is called $UNLINKED.
+# Stub compiler: makes empty objects and programs that pass; linking with the library $UNLINKED fails.
 tool cc <<'END'
 made='' words=" $* "
 while [ $# -gt 0 ]; do
@@ -107,7 +107,7 @@ END
 tool python3 <<'END'
 exit 1
 END
-# [VARIABLE=VALUE]... [STEP...]
+# [VARIABLE=VALUE]... [STEP...]: run run.sh on the stub tree
 whole() {
     whole_set=
     while :; do
@@ -122,53 +122,53 @@ whole() {
         NVCC="$toolkit/bin/nvcc" CC=cc CXX=cc PYTHON=python3 BUILD="$T/made" OUT="$results" JOBS=2 \
         TRAINSPOOL_SHARED="$T/shared" $whole_set sh "$tree/tests/gpu/run.sh" "$@"
 }
-steps() { # of the summary, in order: NAME|RESULT
+steps() { # print the steps of the summary in order: NAME|RESULT
     sed -n 's/^| \([^|]*\) | \(ok\|FAIL\|skip\) | .*/\1|\2/p' "$results/summary.md"
 }
 
 whole
-ok "$status" 'a whole run passes'
-holds 'models first, then speed, and operations one by one' test "$(steps | sed -n \
+ok "$status" 'a complete run passes'
+expect 'models come first, then speed, then operations' test "$(steps | sed -n \
     -e 's/^\(test_model_cuda\|ours: operations\|operation norm\|test_group\|test_trainer_curve\|memcheck norm\)|ok$/\1/p' |
     tr '\n' ,)" = 'test_model_cuda,ours: operations,operation norm,test_group,test_trainer_curve,memcheck norm,'
-holds 'with what is known of the card' grep -q '^- card: A card, 580.1, 80000 MiB$' "$results/summary.md"
-ok $(($(wc -l <"$T/asked") > 2)) 'for which the driver is asked twice'
-holds 'it leaves two files' test "$(ls "$results" | tr '\n' ' ')" = 'results.tar.gz summary.md '
+expect 'the summary names the GPU' grep -q '^- card: A card, 580.1, 80000 MiB$' "$results/summary.md"
+ok $(($(wc -l <"$T/asked") > 2)) 'the driver is queried at most twice'
+expect 'the run leaves two files' test "$(ls "$results" | tr '\n' ' ')" = 'results.tar.gz summary.md '
 try tar -C "$T" -xzf "$results/results.tar.gz"
-holds 'one of them with every log' cmp "$T/logs/tests.log" "$T/made/logs/tests.log"
-holds 'and every step' test "$(cut -f 1,2 "$T/logs/steps" | tr '\t' '|')" = "$(steps)"
+expect 'the archive has every log' cmp "$T/logs/tests.log" "$T/made/logs/tests.log"
+expect 'the archive has every step' test "$(cut -f 1,2 "$T/logs/steps" | tr '\t' '|')" = "$(steps)"
 
 whole LIMIT=32 SLOW=0.5 sanitizer
-ok "$status" 'a run whose time is over passes'
-ok $(($(steps | grep -c '|skip$') != 1)) 'one line tells what the sanitizer had no time for'
-holds 'the last' test "$(steps | tail -n 1)" = 'rest of sanitizer|skip'
+ok "$status" 'a run that exceeds its time limit passes'
+ok $(($(steps | grep -c '|skip$') != 1)) 'one line records the skipped rest of the sanitizer step'
+expect 'the skipped rest is the last line' test "$(steps | tail -n 1)" = 'rest of sanitizer|skip'
 
 whole UNLINKED=yaml operations models
-ok "$status" 'a library that has its header only'
-says 'is missing' '^- missing libraries: libyaml-dev$'
-holds 'and nothing is tried that wants it' \
+ok "$status" 'a run without one library passes'
+expect_output 'the missing library is listed' '^- missing libraries: libyaml-dev$'
+expect 'steps that require the library are skipped' \
     test "$(steps | grep -v ' attention\| norm\| swiglu')" = "build|ok
 test_model_cuda|skip
 test_model_cuda_forward|skip
 test_model_distill|skip
 test_model_preference|skip"
 whole UNLINKED=cmocka operations
-ok "$status" 'without the library of cmocka programs link'
-holds 'with what is here' grep -q -e "-I$tree/tests/gpu/cmocka " "$T/made/flags.built"
+ok "$status" 'a run without the cmocka library passes'
+expect 'programs use the cmocka.h of the tree' grep -q -e "-I$tree/tests/gpu/cmocka " "$T/made/flags.built"
 
 whole SANITIZED=norm TOOLS=racecheck sanitizer
-ok "$status" 'a part of the sanitizer'
-holds 'is that alone' test "$(steps | grep check)" = 'racecheck norm|ok'
+ok "$status" 'a selected part of the sanitizer step passes'
+expect 'only the selected part runs' test "$(steps | grep check)" = 'racecheck norm|ok'
 
 whole LIMIT=8 STALLS=60 models
-ok "$status" 'what the limit cuts off has not failed'
-holds 'and is skipped' test "$(steps | tail -n 3 | grep -c '|skip$')" -eq 3
+ok "$status" 'steps cut off by the limit do not fail'
+expect 'steps cut off by the limit are skipped' test "$(steps | tail -n 3 | grep -c '|skip$')" -eq 3
 
 whole curves models
-holds 'steps are made in the order of their names' \
+expect 'steps run in the given order' \
     test "$(steps | grep '^test_.*ok' | tr '\n' ,)" = 'test_trainer_curve|ok,test_model_cuda|ok,'
 whole models operation
-ok $((status != 2)) 'a step that is not there: status 2'
-complains 'said' 'unknown step operation$'
+ok $((status != 2)) 'an unknown step gives 2'
+expect_error 'the message names the unknown step' 'unknown step operation$'
 
 plan

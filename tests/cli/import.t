@@ -1,5 +1,5 @@
 #!/bin/sh
-# import: a file of another tool as a job, which check takes; statuses, files, JSON.
+# import: a file of another tool becomes a job that check accepts; exit statuses, files, JSON.
 . "${top_srcdir-.}/tests/cli/lib.sh"
 cd "$T" || exit 99
 
@@ -21,57 +21,57 @@ neftune_noise_alpha: 5
 END
 cp axolotl.yml was.yml
 
-ends "a file of Axolotl is imported" 0 "$trainspool" import axolotl.yml
-says "the model is carried over" '^model_name_or_path: org/model$'
-says "a base in 4 bits stays one" '^quantization_bit: 4$'
-says "alpha is said, as a job would take twice the rank" '^lora_alpha: 16$'
-says "the batch of a step stays the same" '^gradient_accumulation_steps: 8  # batch_size 16'
-says "a comment behind a value goes along" '^cutoff_len: 2048  # enough for us$'
-says "what is not carried over is named" '^# not carried over: neftune_noise_alpha ('
-complains "and a person is told of it" '1 key could not be converted'
-holds "the file is left alone" cmp axolotl.yml was.yml
+expect_status "import of an Axolotl file succeeds" 0 "$trainspool" import axolotl.yml
+expect_output "the model is carried over" '^model_name_or_path: org/model$'
+expect_output "a 4-bit base stays a 4-bit base" '^quantization_bit: 4$'
+expect_output "lora_alpha is written because its default differs" '^lora_alpha: 16$'
+expect_output "the batch of a step stays the same" '^gradient_accumulation_steps: 8  # batch_size 16'
+expect_output "a comment after a value is kept" '^cutoff_len: 2048  # enough for us$'
+expect_output "a key that is not carried over is listed" '^# not carried over: neftune_noise_alpha ('
+expect_error "a message counts these keys" '1 key could not be converted'
+expect "the input file does not change" cmp axolotl.yml was.yml
 cp out job.yaml
-ends "check takes the job" 0 "$trainspool" check --device 'A100 80GB' job.yaml
-ends "on a card without bf16 too" 0 "$trainspool" check --device T4 job.yaml
+expect_status "check accepts the job" 0 "$trainspool" check --device 'A100 80GB' job.yaml
+expect_status "check accepts the job on a card without bf16" 0 "$trainspool" check --device T4 job.yaml
 try "$trainspool" import -q axolotl.yml
-holds "with -q nothing is said" test ! -s "$T/err"
+expect "import -q prints no message" test ! -s "$T/err"
 
-ends "a job is written to a file" 0 "$trainspool" import -o made.yaml axolotl.yml
-says "and the next step is named" 'trainspool check made.yaml'
-holds "it is the same job" cmp made.yaml job.yaml
+expect_status "import -o succeeds" 0 "$trainspool" import -o made.yaml axolotl.yml
+expect_output "the output names the next command" 'trainspool check made.yaml'
+expect "the file has the same job" cmp made.yaml job.yaml
 echo mine >made.yaml
-ends "a file that is there is not overwritten" 2 "$trainspool" import --output made.yaml axolotl.yml
-complains "which is said" 'made.yaml exists and is not overwritten'
-holds "it is as it was" sh -c '[ "$(cat made.yaml)" = mine ]'
+expect_status "import does not overwrite a file" 2 "$trainspool" import --output made.yaml axolotl.yml
+expect_error "the message says that the file exists" 'made.yaml exists and is not overwritten'
+expect "the existing file does not change" sh -c '[ "$(cat made.yaml)" = mine ]'
 ln -s nowhere.yaml link.yaml
-ends "nor is a link followed" 2 "$trainspool" import -o link.yaml axolotl.yml
-holds "nothing comes where it leads" test ! -e nowhere.yaml
+expect_status "import does not write through a link" 2 "$trainspool" import -o link.yaml axolotl.yml
+expect "the target of the link is not created" test ! -e nowhere.yaml
 
-ends "the account is JSON" 0 "$trainspool" import --json axolotl.yml
-holds "by another's reader" sh -c 'is=$(jq -r ".keys[] | select(.key == \"neftune_noise_alpha\") | .fate" <"$1"); [ "$is" = differs ]' - out
-holds "what is carried over has no reason why not" sh -c '[ "$(jq "[.keys[] | select((.into == null) == (.because == null))] | length" <"$1")" = 0 ]' - out
-holds "the job is in it" sh -c 'jq -r .text <out | cmp -s - job.yaml || { jq -rj .text <out | cmp - job.yaml; }'
+expect_status "import --json succeeds" 0 "$trainspool" import --json axolotl.yml
+expect "the result for a key is reported" sh -c 'is=$(jq -r ".keys[] | select(.key == \"neftune_noise_alpha\") | .fate" <"$1"); [ "$is" = differs ]' - out
+expect "exactly the keys that are not carried over have a reason" sh -c '[ "$(jq "[.keys[] | select((.into == null) == (.because == null))] | length" <"$1")" = 0 ]' - out
+expect "the JSON contains the job" sh -c 'jq -r .text <out | cmp -s - job.yaml || { jq -rj .text <out | cmp - job.yaml; }'
 
-ends "a job is no file to import" 2 "$trainspool" import job.yaml
-complains "it says so, with the place" 'job.yaml:[0-9]*:1: this is a job already'
+expect_status "a job as input gives 2" 2 "$trainspool" import job.yaml
+expect_error "the message has the position" 'job.yaml:[0-9]*:1: this is a job already'
 echo "rl: kto" >>was.yml
-ends "training on marks is refused" 1 "$trainspool" import was.yml
-complains "with place and reason" 'was.yml:15:5: rl: kto is not done here'
-holds "nothing is printed" test ! -s "$T/out"
-ends "a refusal is JSON too" 1 "$trainspool" import --json was.yml
-says "with the error" '"error":"rl: kto is not done here'
+expect_status "an unsupported method gives 1" 1 "$trainspool" import was.yml
+expect_error "the message has position and reason" 'was.yml:15:5: rl: kto is not done here'
+expect "no job is printed" test ! -s "$T/out"
+expect_status "--json of an unsupported method gives 1" 1 "$trainspool" import --json was.yml
+expect_output "the JSON has the error" '"error":"rl: kto is not done here'
 echo "tasks: [mmlu]
 model: {_component_: torchtune.models.llama2.llama2_7b}" >eval.yaml
-ends "what trains nothing is refused" 2 "$trainspool" import eval.yaml
-ends "a file that is not there" 2 "$trainspool" import nowhere.yml
-ends "a folder" 2 "$trainspool" import .
+expect_status "a file that trains nothing gives 2" 2 "$trainspool" import eval.yaml
+expect_status "a missing file gives 2" 2 "$trainspool" import nowhere.yml
+expect_status "a folder gives 2" 2 "$trainspool" import .
 printf 'base_model: [\n' >broken.yml
-ends "what is no YAML" 2 "$trainspool" import broken.yml
-complains "has a place" 'broken.yml:[0-9]*:[0-9]*: '
-ends "a file is wanted" 2 "$trainspool" import
+expect_status "a file that is not YAML gives 2" 2 "$trainspool" import broken.yml
+expect_error "the message has the position of the YAML error" 'broken.yml:[0-9]*:[0-9]*: '
+expect_status "import without a file gives 2" 2 "$trainspool" import
 
-trains="what is imported trains, as far as it says"
-part="a part of a file is that part, as the job says to write it into dataset_info.json"
+trains="the imported job trains"
+part="the suggested dataset_info.json selects a part of a file"
 if has_model; then
     cat >real.yml <<END
 base_model: $model
@@ -92,16 +92,16 @@ END
         echo "{\"instruction\": \"Count to $i\", \"output\": \"one two $i\"}"
     done >two.jsonl
     "$trainspool" import -q -o real.yaml real.yml
-    ends "$trains" 0 "$trainspool" run --set trainspool.device=cpu real.yaml
-    says "3 steps" 'done: 3 steps'
-    holds "an adapter of that rank is there" grep -q '"r": *4' adapter/adapter_config.json
+    expect_status "$trains" 0 "$trainspool" run --set trainspool.device=cpu real.yaml
+    expect_output "the run has 3 steps" 'done: 3 steps'
+    expect "the adapter has the given rank" grep -q '"r": *4' adapter/adapter_config.json
 
     sed 's/type: alpaca/type: alpaca, split: "train[:50%]"/; s/max_steps: 3/num_epochs: 1/; s/\.\/adapter$/.\/part/' real.yml >part.yml
     "$trainspool" import -q -o part.yaml part.yml
     mkdir data
     sed -n 's/^#   {/{/p' part.yaml >data/dataset_info.json
-    ends "$part" 0 "$trainspool" run --set trainspool.device=cpu part.yaml
-    says "of 4 samples 2, a step" 'done: 1 step'
+    expect_status "$part" 0 "$trainspool" run --set trainspool.device=cpu part.yaml
+    expect_output "the run uses 2 of 4 samples" 'done: 1 step'
 else
     skip "$trains" "no $model"
     skip "$part" "no $model"

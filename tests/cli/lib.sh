@@ -1,5 +1,5 @@
-# tests/cli/lib.sh - TAP for the tests of the programs from outside.  Each test has a folder of its
-# own, $T, which is gone when it ends, together with every process it started by `background`.
+# tests/cli/lib.sh - functions for tests that run the programs and print TAP.  Each test has a temporary
+# folder, $T.  At exit, the folder and all processes started by `background` are removed.
 
 top=$(cd "${top_builddir-.}" && pwd)
 source=$(cd "${top_srcdir-.}" && pwd)
@@ -36,89 +36,90 @@ skip() { # NAME WHY
 }
 plan() { echo "1..$n"; }
 
-# A command; its output is in $T/out and $T/err, its status in $status.
+# COMMAND...: run it with its output in $T/out and $T/err and its exit status in $status.
 try() {
     "$@" >"$T/out" 2>"$T/err"
     status=$?
 }
-# NAME STATUS COMMAND...: it ends with this status.
-ends() {
-    ends_name=$1 ends_status=$2
+# NAME STATUS COMMAND...: check that the command exits with this status.
+expect_status() {
+    expect_name=$1 expect_code=$2
     shift 2
     try "$@"
-    [ "$status" -eq "$ends_status" ] || echo "# status $status, wanted $ends_status"
-    ok $((status != ends_status)) "$ends_name"
+    [ "$status" -eq "$expect_code" ] || echo "# status $status, expected $expect_code"
+    ok $((status != expect_code)) "$expect_name"
 }
-# NAME PATTERN: the output of the last command has a line like it.
-says() {
+# NAME PATTERN: check that a line of the last command's output matches.
+expect_output() {
     grep -q -e "$2" "$T/out"
     ok $? "$1"
 }
-complains() {
+# NAME PATTERN: check that a line of its standard error matches.
+expect_error() {
     grep -q -e "$2" "$T/err"
     ok $? "$1"
 }
-# NAME COMMAND...: it succeeds.
-holds() {
-    holds_name=$1
+# NAME COMMAND...: check that the command succeeds.
+expect() {
+    expect_name=$1
     shift
     "$@"
-    ok $? "$holds_name"
+    ok $? "$expect_name"
 }
 
-# SECONDS COMMAND...: wait until it succeeds.
-await() {
-    await_left=$(($1 * 20))
+# SECONDS COMMAND...: repeat the command until it succeeds.
+wait_until() {
+    wait_left=$(($1 * 20))
     shift
     until "$@"; do
-        await_left=$((await_left - 1))
-        [ "$await_left" -gt 0 ] || return 1
+        wait_left=$((wait_left - 1))
+        [ "$wait_left" -gt 0 ] || return 1
         sleep 0.05
     done
 }
-# The state of a job.
+# JOB: print its state.
 state() { sed -n 's/.*"state":"\([a-z]*\)".*/\1/p' "${1%.y*ml}.run/state.json" 2>/dev/null; }
-is() { [ "$(state "$1")" = "$2" ]; }
-# JOB STEP: it runs, and is as far.
-running() { is "$1" running && [ "$(step "$1")" -ge "$2" ]; }
+state_is() { [ "$(state "$1")" = "$2" ]; }
+# JOB STEP: the job is running and has reached this step.
+has_reached() { state_is "$1" running && [ "$(step "$1")" -ge "$2" ]; }
 reason() { sed -n 's/.*"reason":"\([^"]*\)".*/\1/p' "${1%.y*ml}.run/state.json"; }
 step() { sed -n 's/.*"step":\([0-9]*\).*/\1/p' "${1%.y*ml}.run/state.json"; }
 
-# COMMAND...: in the background, into $T/daemon.log; $daemon is its process.
+# COMMAND...: run it in the background with its output in $T/daemon.log; set $daemon to its process id.
 background() {
     "$@" >>"$T/daemon.log" 2>&1 &
     daemon=$!
     pids="$pids $daemon"
 }
-# PROCESS: its children, as /proc tells.
+# PROCESS: print the ids of its children, from /proc.
 children() {
     for children_stat in /proc/[0-9]*/stat; do
         children_line=$(cat "$children_stat" 2>/dev/null) || continue
         children_pid=${children_line%% *}
-        children_line=${children_line##*) ?} # state and parent stand behind the name
+        children_line=${children_line##*) ?} # the name is followed by state and parent
         children_line=${children_line# }
         [ "${children_line%% *}" != "$1" ] || echo "$children_pid"
     done
 }
-gone() { ! kill -0 "$1" 2>/dev/null; }
-# PROCESS STATUS: a process of `background` ended with it.
-leaves() {
+has_exited() { ! kill -0 "$1" 2>/dev/null; }
+# PROCESS STATUS: a process of `background` exited with this status.
+exited_with() {
     wait "$1"
     [ $? -eq "$2" ]
 }
 
-# It is JSON, by another's reader.
+# Standard input is JSON according to jq.
 is_json() { jq -e . >/dev/null; }
-# A small real model; the tests that train need it.
+# A small real model, required by the tests that train.
 model=$shared/data/stories260K/hf
 has_model() { [ -f "$model/config.json" ]; }
-# DIR: text to train on, a few thousand words of our own.
+# DIR: write a text to train on, some thousand generated words.
 make_data() {
     awk 'BEGIN { for (i = 1; i <= 2000; i++)
         printf "Tom has %d apples and gives %d away, so he has %d left.\n", i, i % 7, i - i % 7 }' \
         >"$1/text.txt"
 }
-# STEPS [MORE LINES...]: a job on it, on standard output.
+# STEPS [LINES...]: print a job that trains on this text.
 job() {
     cat <<END
 model_name_or_path: $model
@@ -136,16 +137,16 @@ END
     shift
     [ $# -eq 0 ] || printf '%s\n' "$@"
 }
-# A job that is refused wherever it is looked at.
-hopeless() {
+# Print a job that every command rejects.
+invalid_job() {
     echo "stage: sft"
     echo "model_name_or_path: nowhere"
     echo "learning_rate: -1"
 }
 
-# ARGUMENTS...: jq says true, without a word.
-json() { jq "$@" >/dev/null; }
-# The fields that the manual lists under a title, as an array of JSON, sorted.
+# ARGUMENTS...: run jq without output.
+jq_accepts() { jq "$@" >/dev/null; }
+# Print the fields that the manual lists under a title, as a sorted JSON array.
 fields() { # TITLE
     sed 's/\\-/-/g' "$source/docs/trainspool.1" |
         sed -n "/^\.\\\\\" fields of $1\$/,/^\.\\\\\" end\$/s|^\.BR* \([a-z0-9_/]*\)\( [,.;]\)*\$|\1|p" |

@@ -1,9 +1,9 @@
 #!/bin/sh
-# A job that names a model, an adapter and export_dir, and no data, merges and trains nothing.
+# A job with a model, an adapter and export_dir, but no data, merges and does not train.
 . "${top_srcdir-.}/tests/cli/lib.sh"
 cd "$T" || exit 99
 
-# LINES...: LLaMA-Factory's examples/merge_lora, on a model of ours.
+# LINES...: print LLaMA-Factory's examples/merge_lora with our model.
 merge() {
     printf '%s\n' "### model" "model_name_or_path: $model" "template: default" \
         "trust_remote_code: true" "" "### export" "export_size: 5" \
@@ -17,51 +17,51 @@ if ! has_model; then
 fi
 make_data .
 job 2 "output_dir: adapter" "export_dir: trained" | sed 's/: full/: lora/; s/1.0e-4/1.0e-2/' >train.yaml
-ends "a training that merges at its end" 0 "$trainspool" run -q train.yaml
+expect_status "a training run with export_dir succeeds" 0 "$trainspool" run -q train.yaml
 
 merge "finetuning_type: lora" "adapter_name_or_path: adapter" "export_dir: merged" >merge.yaml
-ends "a merge alone is a sound job" 0 "$trainspool" check merge.yaml
-holds "of which nothing is told but a key without effect" \
+expect_status "a merge job has no errors" 0 "$trainspool" check merge.yaml
+expect "check reports only a key without effect" \
     sh -c "grep -o 'TS[0-9]*' '$T/out' | grep -qx TS708 && ! grep -o 'TS[0-9]*' '$T/out' | grep -vqx TS708"
-ends "plan" 0 "$trainspool" plan merge.yaml
-says "says what it will do" 'adapter into the model, written to merged; nothing is trained$'
-holds "and of no step" sh -c "! grep -q 'steps\|batch' '$T/out'"
-ends "nor of a batch for others" 0 sh -c \
+expect_status "plan of a merge succeeds" 0 "$trainspool" plan merge.yaml
+expect_output "the plan describes the merge" 'adapter into the model, written to merged; nothing is trained$'
+expect "the plan mentions no steps and no batch" sh -c "! grep -q 'steps\|batch' '$T/out'"
+expect_status "plan --json has no batch and no steps" 0 sh -c \
     "'$trainspool' plan --json merge.yaml | jq -e '.batch == null and .steps == null and .memory != null'"
-ends "run" 0 "$trainspool" run merge.yaml
-says "says where the model is" 'merge.yaml: done: merged, model in merged$'
-holds "which is that of the training, byte for byte" cmp trained/model.safetensors merged/model.safetensors
-holds "with what goes along" cmp trained/tokenizer.json merged/tokenizer.json
-holds "it is done" is merge.yaml done
-holds "with no batch" sh -c "jq -e '.batch == null' merge.run/run.json >'$T/out' &&
+expect_status "run of a merge succeeds" 0 "$trainspool" run merge.yaml
+expect_output "the output names the merged model" 'merge.yaml: done: merged, model in merged$'
+expect "the merged model equals that of the training run" cmp trained/model.safetensors merged/model.safetensors
+expect "the tokenizer is copied" cmp trained/tokenizer.json merged/tokenizer.json
+expect "the job is done" state_is merge.yaml done
+expect "run.json and the report have no batch" sh -c "jq -e '.batch == null' merge.run/run.json >'$T/out' &&
     ! grep -q 'samples per step' merge.run/report.html"
 memory() { jq -c '.memory | {weights, gradients, optimizer, activations}'; }
 "$trainspool" plan --json merge.yaml | memory >planned
 memory <merge.run/run.json >taken
-holds "in the memory that was planned" cmp planned taken
+expect "the merge uses the planned memory" cmp planned taken
 merge "adapter_name_or_path: adapter" "export_dir: other" "per_device_train_batch_size: 64" \
     "cutoff_len: 2048" "quantization_bit: 4" "predict_with_generate: true" "do_sample: false" \
     "eval_dataset: text.txt" "eval_strategy: steps" >large.yaml
 "$trainspool" plan --json large.yaml | memory >large
-holds "whatever a training would take" cmp planned large
-holds "its log tells" grep -q 'merge: the adapter adapter into the model' merge.run/train.log
-holds "there is no step and no checkpoint" sh -c \
+expect "settings of training do not change the memory" cmp planned large
+expect "the log describes the merge" grep -q 'merge: the adapter adapter into the model' merge.run/train.log
+expect "the run has no steps and no checkpoints" sh -c \
     "! ls -d merge.run/checkpoint* merge.run/adapter* merge.run/metrics.jsonl 2>/dev/null | grep -q ."
-ends "the model answers" 0 "$trainspool" generate merged -p "Tom" --max-new-tokens 3
+expect_status "generate with the merged model succeeds" 0 "$trainspool" generate merged -p "Tom" --max-new-tokens 3
 
 mkdir spool
 merge "do_train: false" "adapter_name_or_path: $T/adapter" "export_dir: out" >spool/dropped.yaml
-ends "a dropped one" 0 timeout 60 "$trainspool" watch --once spool
-holds "is done too" is spool/dropped.yaml done
-holds "the same" cmp trained/model.safetensors spool/out/model.safetensors
+expect_status "a watch runs a dropped merge" 0 timeout 60 "$trainspool" watch --once spool
+expect "the dropped merge is done" state_is spool/dropped.yaml done
+expect "the dropped merge gives the same model" cmp trained/model.safetensors spool/out/model.safetensors
 
 merge "adapter_name_or_path: adapter" "export_dir: again" "do_train: true" >trains.yaml
-ends "one that says it trains" 1 "$trainspool" run trains.yaml
-says "wants data" 'TS713.*dataset is not given'
+expect_status "a merge with do_train: true fails" 1 "$trainspool" run trains.yaml
+expect_output "the message asks for a data set" 'TS713.*dataset is not given'
 merge "adapter_name_or_path: adapter" >alone.yaml
-ends "so does one that exports nowhere" 1 "$trainspool" run alone.yaml
-says "as ever" 'TS713.*dataset is not given'
+expect_status "a job without export_dir fails" 1 "$trainspool" run alone.yaml
+expect_output "the message asks for a data set without export_dir" 'TS713.*dataset is not given'
 merge "export_dir: again" >base.yaml
-ends "and one without an adapter" 1 "$trainspool" run base.yaml
-holds "none of them exports" test ! -e again
+expect_status "a job without an adapter fails" 1 "$trainspool" run base.yaml
+expect "these jobs export nothing" test ! -e again
 plan

@@ -1,8 +1,8 @@
 #!/bin/sh
-# What programs read: --json holds the documented fields and no other, --sarif holds the schema.
+# Output for programs: --json has exactly the documented fields, and --sarif conforms to the schema.
 #
-# TRAINSPOOL_SARIF_SCHEMA names sarif-schema-2.1.0.json of oasis-tcs/sarif-spec; it is held against
-# the log where Python has jsonschema too.
+# TRAINSPOOL_SARIF_SCHEMA names sarif-schema-2.1.0.json of oasis-tcs/sarif-spec.  The log is validated
+# if Python has jsonschema.
 . "${top_srcdir-.}/tests/cli/lib.sh"
 cd "$T" || exit 99
 
@@ -21,61 +21,61 @@ printf '[' >broken.yaml
 rtx="--device sm_75:24GiB"
 
 outer=$(fields "a job") inner=$(fields "a finding") edit=$(fields "an edit")
-holds "the manual has the fields" test -n "$outer" -a "$(echo "$inner" | jq length)" -gt 10
+expect "the manual lists the fields" test -n "$outer" -a "$(echo "$inner" | jq length)" -gt 10
 
 all="job.yaml broken.yaml empty.yaml"
-ends "check --json of several files" 2 "$trainspool" check --json $rtx $all bad*.yaml
-holds "is one object a line" sh -c "jq -ce . '$T/out' | wc -l | grep -qx 4 && wc -l <'$T/out' | grep -qx 4"
-holds "with the documented fields" json -se --argjson want "$outer" 'all(.[]; keys == $want)' out
-holds "each finding too" json -se --argjson want "$inner" --argjson edit "$edit" \
+expect_status "check --json of several files gives 2" 2 "$trainspool" check --json $rtx $all bad*.yaml
+expect "check --json prints one object per line" sh -c "jq -ce . '$T/out' | wc -l | grep -qx 4 && wc -l <'$T/out' | grep -qx 4"
+expect "jobs have the documented fields" jq_accepts -se --argjson want "$outer" 'all(.[]; keys == $want)' out
+expect "findings have the documented fields" jq_accepts -se --argjson want "$inner" --argjson edit "$edit" \
     'all(.[].findings[]; (keys == $want or keys == (($want + $edit) | sort)))' out
-holds "an edit has both texts" json -se \
+expect "an edit has the old and the new text" jq_accepts -se \
     'all(.[].findings[]; has("old") == has("new") and (has("new") or .applicability == "manual"))' out
-holds "the schema is 1" json -se 'all(.[]; .schema == 1)' out
-holds "severities and applicabilities are words" json -se 'all(.[].findings[];
+expect "the schema version is 1" jq_accepts -se 'all(.[]; .schema == 1)' out
+expect "severity and applicability have known values" jq_accepts -se 'all(.[].findings[];
     (.severity | IN("error", "warning", "info")) and (.applicability | IN("safe", "unsafe", "manual")))' out
-holds "a name that is no UTF-8 is made visible" json -se 'any(.[]; .job == "bad\\xff é.yaml")' out
-holds "text stays as it is" json -se 'any(.[].findings[]; .message | contains("汉字"))' out
-holds "no secret" sh -c "! grep -q hush '$T/out'"
-ends "a file that is not there" 2 "$trainspool" check --json $rtx nowhere.yaml
-holds "is told as an object" json -e 'keys == ["error", "job", "schema"]' out
-ends "plan --json" 1 "$trainspool" plan --json $rtx job.yaml
-holds "has the documented fields" json -e --argjson more "$(fields "a plan")" \
+expect "a file name that is not UTF-8 is escaped" jq_accepts -se 'any(.[]; .job == "bad\\xff é.yaml")' out
+expect "UTF-8 text is not escaped" jq_accepts -se 'any(.[].findings[]; .message | contains("汉字"))' out
+expect "check --json prints no secret" sh -c "! grep -q hush '$T/out'"
+expect_status "check --json of a missing file gives 2" 2 "$trainspool" check --json $rtx nowhere.yaml
+expect "a missing file gives an error object" jq_accepts -e 'keys == ["error", "job", "schema"]' out
+expect_status "plan --json gives 1" 1 "$trainspool" plan --json $rtx job.yaml
+expect "the plan has the documented fields" jq_accepts -e --argjson more "$(fields "a plan")" \
     'keys == (["schema", "job", "device", "findings"] + $more | sort)' out
-ends "status --json" 0 "$trainspool" status --json job.yaml
-holds "has the documented fields" json -e --argjson want "$(fields "a status")" 'keys == $want' out
+expect_status "status --json succeeds" 0 "$trainspool" status --json job.yaml
+expect "the status has the documented fields" jq_accepts -e --argjson want "$(fields "a status")" 'keys == $want' out
 cp job.yaml patched.yaml
-ends "patch --json" 1 "$trainspool" patch --json $rtx patched.yaml
-holds "has the same fields" json -e --argjson want "$outer" \
+expect_status "patch --json gives 1" 1 "$trainspool" patch --json $rtx patched.yaml
+expect "patch has the fields of check" jq_accepts -e --argjson want "$outer" \
     'keys == $want and .changed and (.backup | type == "string")' out
-holds "and says what it made" json -e 'any(.findings[]; .fixed and .rule == "TS105")' out
+expect "patch reports the edits" jq_accepts -e 'any(.findings[]; .fixed and .rule == "TS105")' out
 
-ends "--sarif" 2 "$trainspool" check --sarif $rtx $all nowhere.yaml bad*.yaml
+expect_status "check --sarif gives 2" 2 "$trainspool" check --sarif $rtx $all nowhere.yaml bad*.yaml
 cp out log
-holds "is one run" json -e '.version == "2.1.0" and (.runs | length == 1)' log
-holds "of all jobs" json -e '.runs[0].artifacts | length == 4' log
-holds "that tells what could not be read" json -e '.runs[0].invocations[0] |
+expect "the log has one run" jq_accepts -e '.version == "2.1.0" and (.runs | length == 1)' log
+expect "the log covers all jobs" jq_accepts -e '.runs[0].artifacts | length == 4' log
+expect "the log reports unreadable files" jq_accepts -e '.runs[0].invocations[0] |
     .executionSuccessful == false and (.toolExecutionNotifications | length == 1)' log
-holds "names are URIs" json -e 'any(.runs[0].artifacts[]; .location.uri == "bad%FF%20%C3%A9.yaml")' log
+expect "file names are URIs" jq_accepts -e 'any(.runs[0].artifacts[]; .location.uri == "bad%FF%20%C3%A9.yaml")' log
 try "$trainspool" check --sarif $rtx "$PWD/job.yaml" "$source/tests/patch/seed0/job.yaml"
-holds "a path below the folder is told from there, others in full" json -e \
+expect "paths below the current folder are relative, others absolute" jq_accepts -e \
     '[.runs[0].artifacts[].location.uri[0:8]] == ["job.yaml", "file:///"]' out
-holds "each result has its rule" json -e '.runs[0] | .tool.driver.rules as $rules |
+expect "each result has its rule" jq_accepts -e '.runs[0] | .tool.driver.rules as $rules |
     all(.results[]; $rules[.ruleIndex].id == .ruleId)' log
-holds "each fix its bytes" json -e '[.runs[0].results[].fixes[]?.artifactChanges[].replacements[]] |
+expect "each fix has byte offsets" jq_accepts -e '[.runs[0].results[].fixes[]?.artifactChanges[].replacements[]] |
     length > 0 and all(.[]; .deletedRegion | has("byteOffset") and has("byteLength"))' log
-holds "no secret" sh -c '! grep -q hush log'
-ends "-v adds what is ignored" 2 "$trainspool" check --sarif -v --device A100 job.yaml broken.yaml
+expect "check --sarif prints no secret" sh -c '! grep -q hush log'
+expect_status "check --sarif -v gives 2" 2 "$trainspool" check --sarif -v --device A100 job.yaml broken.yaml
 cp out ignored
-holds "with its suppression" json -e 'any(.runs[0].results[]; .ruleId == "TS104" and
+expect "ignored findings have a suppression" jq_accepts -e 'any(.runs[0].results[]; .ruleId == "TS104" and
     .suppressions == [{"kind": "inSource"}])' ignored
-holds "and says of all others that they have none" json -e \
+expect "other findings have an empty list of suppressions" jq_accepts -e \
     'all(.runs[0].results[]; .ruleId == "TS104" or .suppressions == [])' ignored
 
 if [ -z "$TRAINSPOOL_SARIF_SCHEMA" ]; then
-    skip "the log holds the published schema" "TRAINSPOOL_SARIF_SCHEMA names none"
+    skip "the log conforms to the published schema" "TRAINSPOOL_SARIF_SCHEMA is not set"
 elif ! "${PYTHON-python3}" -c 'import jsonschema' 2>/dev/null; then
-    skip "the log holds the published schema" "Python has no jsonschema"
+    skip "the log conforms to the published schema" "Python has no jsonschema"
 else
     cat >validate.py <<'END'
 import json, sys
@@ -88,6 +88,6 @@ for error in errors:
 sys.exit(bool(errors))
 END
     try "${PYTHON-python3}" validate.py "$TRAINSPOOL_SARIF_SCHEMA" log ignored
-    ok "$status" "the log holds the published schema"
+    ok "$status" "the log conforms to the published schema"
 fi
 plan

@@ -1,6 +1,6 @@
-"""Is a report well-formed?  Read by Python's parser: every element is closed where it must
-be, ids are unique, references to them hold, nothing is loaded, no script but the page's own.
-Usage: page.py FILE [WORD...]; the words must be in its text.
+"""Check a report with Python's HTML parser: every element is closed properly, ids are unique,
+references to ids resolve, the page loads nothing and has only its own script.
+Usage: page.py FILE [WORD...]; the text must contain the words.
 """
 import html.parser
 import sys
@@ -12,24 +12,24 @@ LOADING = {"src", "srcset", "data", "action", "poster", "background", "xlink:hre
 class Page(html.parser.HTMLParser):
     def __init__(self):
         super().__init__(convert_charrefs=True)
-        self.open, self.ids, self.wanted, self.wrong, self.text = [], set(), set(), [], ""
+        self.open, self.ids, self.references, self.errors, self.text = [], set(), set(), [], ""
         self.scripts, self.headings = 0, []
 
     def handle_starttag(self, tag, attributes):
         names = [name for name, _ in attributes]
         if len(names) != len(set(names)):
-            self.wrong.append(f"<{tag}> has an attribute twice")
+            self.errors.append(f"<{tag}> has a duplicate attribute")
         for name, value in attributes:
             if name == "id":
                 if value in self.ids:
-                    self.wrong.append(f"id {value} twice")
+                    self.errors.append(f"duplicate id {value}")
                 self.ids.add(value)
             if name.startswith("aria-labelledby"):
-                self.wanted.update(value.split())
+                self.references.update(value.split())
             if name in LOADING or name.startswith("on"):
-                self.wrong.append(f"<{tag} {name}={value}>")
+                self.errors.append(f"<{tag} {name}={value}>")
             if name == "href" and tag != "link":
-                self.wanted.add(value.removeprefix("#"))
+                self.references.add(value.removeprefix("#"))
         self.scripts += tag == "script"
         if tag in ("h1", "h2", "h3"):
             self.headings.append(int(tag[1]))
@@ -41,7 +41,7 @@ class Page(html.parser.HTMLParser):
 
     def handle_endtag(self, tag):
         if not self.open or self.open[-1] != tag:
-            self.wrong.append(f"</{tag}> in {self.open[-3:]} at {self.getpos()}")
+            self.errors.append(f"</{tag}> in {self.open[-3:]} at {self.getpos()}")
         else:
             self.open.pop()
 
@@ -53,13 +53,13 @@ class Page(html.parser.HTMLParser):
 page = Page()
 page.feed(open(sys.argv[1], encoding="utf-8", newline="").read())
 page.close()
-page.wrong += [f"<{tag}> is not closed" for tag in page.open]
-page.wrong += [f"nothing has the id {name}" for name in page.wanted - page.ids]
-page.wrong += [f"{word!r} is not in it" for word in sys.argv[2:] if word not in page.text]
+page.errors += [f"<{tag}> is not closed" for tag in page.open]
+page.errors += [f"no element has the id {name}" for name in page.references - page.ids]
+page.errors += [f"the text does not contain {word!r}" for word in sys.argv[2:] if word not in page.text]
 if page.scripts != 1:
-    page.wrong.append(f"{page.scripts} scripts")
+    page.errors.append(f"{page.scripts} scripts")
 if page.headings[0] != 1 or any(b > a + 1 for a, b in zip(page.headings, page.headings[1:])):
-    page.wrong.append(f"headings {page.headings}")
-for wrong in page.wrong:
-    print(wrong)
-sys.exit(bool(page.wrong))
+    page.errors.append(f"headings {page.headings}")
+for error in page.errors:
+    print(error)
+sys.exit(bool(page.errors))

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Save a model of float32 in 4 bits, as transformers saves it with bitsandbytes (nf4, blocks of 64,
-without double quantisation), with the standard library alone.
+"""Save a float32 model in 4 bits, in the format of transformers with bitsandbytes (nf4, blocks of 64,
+without double quantization).  Requires only the standard library.
 
     python3 tests/cli/prequantised.py MODEL FOLDER
 
-All arithmetic is rounded to float32, as bitsandbytes' is.
+All arithmetic is rounded to float32, as in bitsandbytes.
 """
 import json
 import os
@@ -29,7 +29,7 @@ BOUNDS = [single((a + b) / 2) for a, b in zip(NF4, NF4[1:])]
 
 
 def codes_of(x):
-    """Codes, two a byte, and the absmax of each block, of which the last may be short."""
+    """Return the codes, two per byte, and the absmax of each block.  The last block may be short."""
     codes, factors = [], array("f")
     for first in range(0, len(x), BLOCK):
         block = x[first:first + BLOCK]

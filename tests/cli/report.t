@@ -1,51 +1,52 @@
 #!/bin/sh
-# report: the page of a run, whatever lies in its folder; by another's parser and in a browser.
+# report: the page of a run with valid and broken files, checked with Python's parser and in a browser.
 . "${top_srcdir-.}/tests/cli/lib.sh"
 cd "$T" || exit 99
 python=${PYTHON-python3}
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
 
-# NAME FILE [WORD...]: it is well-formed, and has these words.
-formed() {
-    formed_name=$1
+# NAME FILE [WORD...]: check that the page is well-formed and has these words.
+expect_page() {
+    page_name=$1
     shift
     if "$python" -c 'import html.parser' 2>/dev/null; then
-        ends "$formed_name" 0 "$python" "$source/tests/cli/page.py" "$@"
+        expect_status "$page_name" 0 "$python" "$source/tests/cli/page.py" "$@"
     else
-        skip "$formed_name" "there is no $python"
+        skip "$page_name" "no $python"
     fi
 }
-# NAME FILE [OPTION...]: a browser's tree of it is in $T/out; false, and NAME is skipped, without one.
-browsed() {
-    browsed_name=$1
-    browsed_file=$2
+# NAME FILE [OPTION...]: write a browser's DOM of the page to $T/out.  Without a browser, skip NAME and
+# return false.
+browse() {
+    browse_name=$1
+    browse_file=$2
     shift 2
     if [ -z "$browser" ] || ! "$browser" --version >/dev/null 2>&1; then
-        skip "$browsed_name" "there is no chromium"
+        skip "$browse_name" "no chromium"
         return 1
     fi
-    browsed_url=$("$python" -c 'import pathlib, sys, urllib.parse
-print(pathlib.Path(sys.argv[1]).resolve().as_uri())' "$browsed_file")
+    browse_url=$("$python" -c 'import pathlib, sys, urllib.parse
+print(pathlib.Path(sys.argv[1]).resolve().as_uri())' "$browse_file")
     timeout 60 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$T/browser" \
-        --enable-logging=stderr "$@" --dump-dom "$browsed_url" >"$T/out" 2>"$T/err"
+        --enable-logging=stderr "$@" --dump-dom "$browse_url" >"$T/out" 2>"$T/err"
     if ! grep -q '</html>' "$T/out"; then
-        skip "$browsed_name" "chromium does not run here"
+        skip "$browse_name" "chromium does not work"
         return 1
     fi
 }
-# NAME FILE WORD: a browser shows the word, and complains of nothing.
-shown() {
-    browsed "$1" "$2" || return
+# NAME FILE WORD: check that a browser shows the word and reports no errors.
+expect_in_browser() {
+    browse "$1" "$2" || return
     grep -q -e "$3" "$T/out" && ! grep 'CONSOLE' "$T/err"
     ok $? "$1"
 }
-# NAME FILE SCHEME: a browser that prefers it (0: dark, 1: light) gives it the colours that its style says.
-coloured() {
+# NAME FILE SCHEME: check the colors in a browser that prefers dark (0) or light (1) pages.
+expect_colors() {
     if ! "$python" -c 'import html.parser' 2>/dev/null; then
-        skip "$1" "there is no $python"
+        skip "$1" "no $python"
         return
     fi
-    if ! "$python" "$source/tests/cli/page_colours.py" "$2" probe.html >colours 2>"$T/err"; then
+    if ! "$python" "$source/tests/cli/page_colours.py" "$2" probe.html >colors 2>"$T/err"; then
         ok 1 "$1"
         return
     fi
@@ -53,16 +54,16 @@ coloured() {
     dark) scheme=0 ;;
     light) scheme=1 ;;
     esac
-    browsed "$1" probe.html "--blink-settings=preferredColorScheme=$scheme" || return
+    browse "$1" probe.html "--blink-settings=preferredColorScheme=$scheme" || return
     if ! grep -q "<title>$3: " "$T/out"; then
-        skip "$1" "chromium does not go $3"
+        skip "$1" "chromium does not support $3 mode"
         return
     fi
-    grep -q -F "<title>$(grep "^$3:" colours)</title>" "$T/out"
+    grep -q -F "<title>$(grep "^$3:" colors)</title>" "$T/out"
     ok $? "$1"
 }
-# NAME STATE [REASON]: the folder of a run that ended so.
-folder() {
+# NAME STATE [REASON]: write the folder of a run with this state.
+run_folder() {
     mkdir -p "$1.run"
     printf 'stage: sft\nhub_token: sesame-77\nrun_name: "</pre><script>alert(3)</script>"\n' >"$1.yaml"
     cp "$1.yaml" "$1.run/job.yaml"
@@ -70,24 +71,24 @@ folder() {
         >"$1.run/state.json"
 }
 
-ends "of no job: 2" 2 "$trainspool" report nowhere.yaml
+expect_status "report of a missing job gives 2" 2 "$trainspool" report nowhere.yaml
 echo 'stage: sft' >never.yaml
-ends "of one that never ran: 2" 2 "$trainspool" report never.yaml
-complains "says so" 'never.yaml has no run'
+expect_status "report of a job that never ran gives 2" 2 "$trainspool" report never.yaml
+expect_error "the message says that there is no run" 'never.yaml has no run'
 
-folder empty ready
-ends "of a run without a step" 0 "$trainspool" report empty.yaml
-says "tells where it is" 'empty.run/report.html'
-formed "is well-formed" empty.run/report.html 'No step was logged yet' ready
+run_folder empty ready
+expect_status "report of a run without steps succeeds" 0 "$trainspool" report empty.yaml
+expect_output "the output names the page" 'empty.run/report.html'
+expect_page "the page of a run without steps is well-formed" empty.run/report.html 'No step was logged yet' ready
 
-folder one stopped
+run_folder one stopped
 echo '{"step":1,"loss":2.5,"grad_norm":1,"learning_rate":1e-4,"loss_scale":1,"skipped":0}' >one.run/metrics.jsonl
-ends "of a single step, to a file" 0 "$trainspool" report -q -o elsewhere.html one.yaml
-holds "and not beside the job" test ! -e one.run/report.html
-formed "is well-formed" elsewhere.html 'Training loss' stopped
+expect_status "report --output of a run with one step succeeds" 0 "$trainspool" report -q -o elsewhere.html one.yaml
+expect "no page is written to the run folder" test ! -e one.run/report.html
+expect_page "the page of a run with one step is well-formed" elsewhere.html 'Training loss' stopped
 
 name='<img src=a onerror=alert(1)>"&'
-folder "$name" failed "50 steps in a row had <b>NaN</b>"
+run_folder "$name" failed "50 steps in a row had <b>NaN</b>"
 awk 'BEGIN {
     for (s = 1; s <= 5000; s++) {
         loss = s == 2500 ? 97.5 : s % 1000 == 7 ? "\"NaN\"" : 1 + 3 / s
@@ -113,55 +114,55 @@ cat >"$name.run/autopsy.json" <<'END'
 "micro_batch":{"index":0,"count":4,"samples":[1,2],"sample":2,"position":9,"token":77},
 "before":[{"operation":"<rope>","tensor":"h","layer":null,"format":"fp32","largest":"Infinity"},3,null,"x"]}
 END
-ends "of a hostile folder" 0 "$trainspool" report -q "$name.yaml"
+expect_status "report of a run with hostile files succeeds" 0 "$trainspool" report -q "$name.yaml"
 page=$name.run/report.html
-formed "is well-formed" "$page" '<img src=a' 'had <b>NaN</b>' '<b>3</b> left out' 'Answer rate' \
+expect_page "the page escapes hostile files" "$page" '<img src=a' 'had <b>NaN</b>' '<b>3</b> left out' 'Answer rate' \
     'resumed from a checkpoint' 'steps skipped' 'not finite' 'Best evaluation loss' '<b>How</b>' \
     'Preflight, step 7: the <u>activation</u>' 'sample 2, token 77 at position 9' '1 NaN, 2 inf'
-holds "tells nothing of the runs before" sh -c '! grep -q "of a run before\|step 4900" "$1"' sh "$page"
-holds "has no secret" sh -c '! grep -q sesame "$1"' sh "$page"
-holds "keeps the spike of 5000 steps" grep -q 'highest 97.5 at step 2500' "$page"
-holds "is small all the same" test "$(wc -c <"$page")" -lt 200000
-shown "a browser shows it without a complaint" "$page" 'id="loss-d"'
-coloured "by day dark on light" "$page" light
-coloured "by night light on dark" "$page" dark
+expect "the page has no lines from earlier runs" sh -c '! grep -q "of a run before\|step 4900" "$1"' sh "$page"
+expect "the page has no secret" sh -c '! grep -q sesame "$1"' sh "$page"
+expect "the page keeps the highest of 5000 losses" grep -q 'highest 97.5 at step 2500' "$page"
+expect "the page of 5000 steps is small" test "$(wc -c <"$page")" -lt 200000
+expect_in_browser "a browser shows the page without errors" "$page" 'id="loss-d"'
+expect_colors "a browser in light mode shows light colors" "$page" light
+expect_colors "a browser in dark mode shows dark colors" "$page" dark
 mkdir "$T/damaged.run"
 printf '[1,2' >"$T/damaged.run/state.json"
 for file in metrics.jsonl samples.jsonl run.json train.log autopsy.json changes.jsonl job.yaml; do
     head -c 3000 /dev/urandom >"$T/damaged.run/$file"
 done
 echo 'stage: sft' >damaged.yaml
-ends "of a folder of noise" 0 "$trainspool" report -q damaged.yaml
-formed "is well-formed" damaged.run/report.html
+expect_status "report of a run with random files succeeds" 0 "$trainspool" report -q damaged.yaml
+expect_page "the page of random files is well-formed" damaged.run/report.html
 chmod 500 damaged.run
 if [ "$(id -u)" -ne 0 ]; then
-    ends "a folder that cannot be written: 3" 3 "$trainspool" report -q damaged.yaml
+    expect_status "report into a read-only folder gives 3" 3 "$trainspool" report -q damaged.yaml
 fi
 
 if has_model; then
     make_data .
     job 40 "max_grad_norm:" "eval_strategy: steps" "eval_steps: 10" "val_size: 0.1" >a.yaml
-    ends "a run" 0 "$trainspool" run -q a.yaml
-    formed "writes its page" a.run/report.html 'Best evaluation loss' 'done' 'TS401' \
+    expect_status "a run succeeds" 0 "$trainspool" run -q a.yaml
+    expect_page "the run writes its page" a.run/report.html 'Best evaluation loss' 'done' 'TS401' \
         'max_grad_norm: 0.0' 'fp32' 'Backend' '260,032'
-    holds "and run.json" sh -c 'jq -e ".schema == 1 and .steps.total == 40 and .model.parameters == 260032 and
+    expect "the run writes run.json" sh -c 'jq -e ".schema == 1 and .steps.total == 40 and .model.parameters == 260032 and
         .model.method == \"full\" and .precision.mode == \"fp32\" and .batch.effective == 2 and
         .environment.backend != null and .program_sha256 == \"$(sha256sum <"'"$train"'" | cut -c1-64)\" and .data.samples > 0" a.run/run.json >/dev/null'
-    shown "which a browser shows" a.run/report.html '>done</span>'
+    expect_in_browser "a browser shows the page of the run" a.run/report.html '>done</span>'
     job 60 "fp16: true" "trainspool: {keep: [fp16]}" | sed 's/1.0e-4/1.0/' >hot.yaml
-    ends "a run that cannot work" 1 "$trainspool" run -q hot.yaml
-    holds "says where it broke in its reason" sh -c 'grep -q "preflight: .*autopsy: the" hot.run/state.json'
-    formed "and in its page" hot.run/report.html 'Failure' 'Operations up to the first' failed
-    ends "status shows it" 0 "$trainspool" status hot.yaml
-    says "too" 'autopsy: the'
+    expect_status "a run that diverges fails" 1 "$trainspool" run -q hot.yaml
+    expect "the reason has the result of the autopsy" sh -c 'grep -q "preflight: .*autopsy: the" hot.run/state.json'
+    expect_page "the page has the result of the autopsy" hot.run/report.html 'Failure' 'Operations up to the first' failed
+    expect_status "status of the failed run succeeds" 0 "$trainspool" status hot.yaml
+    expect_output "status shows the result of the autopsy" 'autopsy: the'
     job 100000 "save_steps: 5" | sed 's/^save_steps: 20$//' >b.yaml
     background "$trainspool" run -q b.yaml
-    await 30 test -e b.run/report.html
-    ok $? "one that runs has its page from the first checkpoint on"
-    formed "which is whole" b.run/report.html running
+    wait_until 30 test -e b.run/report.html
+    ok $? "a run writes its page at its first checkpoint"
+    expect_page "the page of a running job is complete" b.run/report.html running
     kill -TERM "$daemon"
-    holds "and once it ended" leaves "$daemon" 143
-    formed "says so" b.run/report.html stopped
+    expect "SIGTERM stops the run" exited_with "$daemon" 143
+    expect_page "the page shows the stopped run" b.run/report.html stopped
 else
     skip "the page of a run" "no $model"
 fi

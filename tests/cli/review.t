@@ -1,5 +1,5 @@
 #!/bin/sh
-# review: several patches, hands in between, an undo; each line has its reason.
+# review: several patches with manual edits in between, and undo; each line has its reason.
 . "${top_srcdir-.}/tests/cli/lib.sh"
 cd "$T" || exit 99
 cat >job.yaml <<'END'
@@ -22,16 +22,16 @@ logging_steps: 10
 END
 cp job.yaml first
 
-ends "review of a job that was never changed" 0 "$trainspool" review job.yaml
-says "says so" 'job.yaml: unchanged since it was dropped$'
-ends "patch -q" 0 "$trainspool" patch -q --device T4 --select TS105 job.yaml
-holds "says nothing of what it mended" test ! -s "$T/out"
+expect_status "review of an unpatched job succeeds" 0 "$trainspool" review job.yaml
+expect_output "the output says that nothing changed" 'job.yaml: unchanged since it was dropped$'
+expect_status "patch -q succeeds" 0 "$trainspool" patch -q --device T4 --select TS105 job.yaml
+expect "patch -q prints no fixed findings" test ! -s "$T/out"
 sed -i 's/logging_steps: 10/logging_steps: 5/' job.yaml
 sed -i '/^# the end/d' job.yaml
 "$trainspool" patch -q --device "TITAN RTX" --select TS012 job.yaml >/dev/null
 cp job.yaml second
-ends "after two patches with a hand between" 0 "$trainspool" review job.yaml
-cat >wanted <<'END'
+expect_status "review after two patches and a manual edit succeeds" 0 "$trainspool" review job.yaml
+cat >expected <<'END'
 --- as dropped
 +++ now
 @@ -3,5 +3,5 @@
@@ -56,39 +56,39 @@ cat >wanted <<'END'
 # TS012: bf16: no is a boolean in some YAML parsers and a string in others
 # by hand: line 15
 END
-diff wanted out >differ
-holds "each line has its reason" test ! -s differ
-holds "no secret" sh -c "! grep -q hush '$T/out'"
-ends "--color always" 0 "$trainspool" review --color always job.yaml
-holds "colours the rule" grep -q "$(printf '\033\[33m# TS105\033\[m: ')" out
+diff expected out >differ
+expect "each changed line has its reason" test ! -s differ
+expect "review prints no secret" sh -c "! grep -q hush '$T/out'"
+expect_status "review --color always succeeds" 0 "$trainspool" review --color always job.yaml
+expect "the rule is colored" grep -q "$(printf '\033\[33m# TS105\033\[m: ')" out
 
 "$trainspool" undo job.yaml >/dev/null
-ends "after an undo" 0 "$trainspool" review job.yaml
-holds "the first reason stays" grep -q '^# TS105: ' out
-holds "the other goes" sh -c "! grep -q TS012 '$T/out'"
-ends "review --json" 0 "$trainspool" review --json job.yaml
-holds "knows which edit is still there" json -e \
+expect_status "review after an undo succeeds" 0 "$trainspool" review job.yaml
+expect "the reason of the first patch is shown" grep -q '^# TS105: ' out
+expect "the reason of the undone patch is not shown" sh -c "! grep -q TS012 '$T/out'"
+expect_status "review --json succeeds" 0 "$trainspool" review --json job.yaml
+expect "line_now shows which edits still exist" jq_accepts -e \
     '[.findings[] | [.rule, .line_now]] == [["TS105", 5], ["TS012", null]]' out
 "$trainspool" undo job.yaml >/dev/null
-ends "after a second undo" 0 "$trainspool" review job.yaml
-holds "it is back" grep -q '^# TS012: ' out
+expect_status "review after a redo succeeds" 0 "$trainspool" review job.yaml
+expect "the reason of the second patch is shown again" grep -q '^# TS012: ' out
 sed -i 's/^bf16: false/bf16: auto/' job.yaml
-ends "a line changed again by hand" 0 "$trainspool" review job.yaml
-holds "is by hand" grep -q '^# by hand: lines 11, 15$' out
+expect_status "review of a line patched and then edited succeeds" 0 "$trainspool" review job.yaml
+expect "the edited line counts as a manual edit" grep -q '^# by hand: lines 11, 15$' out
 cp first job.yaml
-ends "as it was" 0 "$trainspool" review job.yaml
-says "by whatever way" 'unchanged since it was dropped; its patches are undone'
+expect_status "review of a restored job succeeds" 0 "$trainspool" review job.yaml
+expect_output "the output says that all patches are undone" 'unchanged since it was dropped; its patches are undone'
 
 cp second job.yaml
 sed -i 's/,"edits":\[.*\],"policy"/,"policy"/' job.run/changes.jsonl
-ends "a journal without reasons" 0 "$trainspool" review job.yaml
-says "is told" '^# by hand, or by a patch whose reasons are lost: line 5$'
+expect_status "review with a journal without reasons succeeds" 0 "$trainspool" review job.yaml
+expect_output "the missing reasons are mentioned" '^# by hand, or by a patch whose reasons are lost: line 5$'
 echo '{"action":"patch","before":1,"edits":[{"byte_offset":1e30,"new":7}]' >>job.run/changes.jsonl
 echo '{"action":"patch","edits":[3,{"byte_offset":99999999999,"byte_length":-4}]}' >>job.run/changes.jsonl
-ends "a broken one" 0 "$trainspool" review job.yaml
+expect_status "review with a broken journal succeeds" 0 "$trainspool" review job.yaml
 rm job.run/backups/*
-ends "without the backups" 0 "$trainspool" review job.yaml
-says "it says that they are gone" 'its backups are missing, so its original text is unknown'
-ends "and so does backups" 0 "$trainspool" backups job.yaml
-says "rather than that nothing was changed" 'no backups; the backups of its patches are missing from its run folder'
+expect_status "review without backups succeeds" 0 "$trainspool" review job.yaml
+expect_output "the missing backups are mentioned" 'its backups are missing, so its original text is unknown'
+expect_status "backups without backups succeeds" 0 "$trainspool" backups job.yaml
+expect_output "the missing backup files are mentioned" 'no backups; the backups of its patches are missing from its run folder'
 plan

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The folder itself: replaced while watched, events lost, a kernel without room for a watch.
+# The watched folder: replaced, with lost events, and with few descriptors.
 . "${top_srcdir-.}/tests/cli/lib.sh"
 cd "$T" || exit 99
 mkdir spool outside
@@ -7,25 +7,25 @@ mkdir spool outside
 watched() { ! "$trainspool" status spool | grep -q 'no watch'; }
 
 background "$trainspool" watch spool
-await 10 watched
+wait_until 10 watched
 mv spool old
 mkdir spool
-await 20 test -e spool/.trainspool/lock
-ok $? "a folder that was replaced is watched again"
-hopeless >outside/a.yaml
+wait_until 20 test -e spool/.trainspool/lock
+ok $? "a replaced folder is watched again"
+invalid_job >outside/a.yaml
 mv outside/a.yaml spool/
-await 10 is spool/a.yaml rejected
-ok $? "and its jobs are taken"
+wait_until 10 state_is spool/a.yaml rejected
+ok $? "jobs in the replaced folder are accepted"
 rm -rf spool
 sleep 0.3
 mkdir spool
-hopeless >outside/b.yaml
+invalid_job >outside/b.yaml
 mv outside/b.yaml spool/
-await 20 is spool/b.yaml rejected
-ok $? "so is one that was removed and made again"
-holds "it is never made by the watch" grep -q 'waiting for it' "$T/daemon.log"
+wait_until 20 state_is spool/b.yaml rejected
+ok $? "jobs in a removed and recreated folder are accepted"
+expect "the watch waits for the removed folder" grep -q 'waiting for it' "$T/daemon.log"
 
-# equal names in turn: each rename is an event, none can be merged with the one before it
+# alternate two names: each rename is an event that the kernel cannot merge with the previous one
 limit=$(cat /proc/sys/fs/inotify/max_queued_events 2>/dev/null || echo 0)
 if [ "$limit" -gt 0 ] && [ "$limit" -le 20000 ] && command -v python3 >/dev/null; then
     kill -STOP "$daemon"
@@ -37,43 +37,43 @@ open(names[0], "w").close()
 for i in range(limit + 10):
     os.rename(names[i % 2], names[(i + 1) % 2])
 END
-    hopeless >outside/c.yaml
+    invalid_job >outside/c.yaml
     mv outside/c.yaml spool/
     kill -CONT "$daemon"
-    await 20 is spool/c.yaml rejected
-    ok $? "a job whose event was lost is found"
-    holds "by a scan" grep -q 'too many events' "$T/daemon.log"
+    wait_until 20 state_is spool/c.yaml rejected
+    ok $? "a job with a lost event is found"
+    expect "a scan found it" grep -q 'too many events' "$T/daemon.log"
 else
-    skip "a job whose event was lost is found" "no limit of events known, or no python3"
-    skip "by a scan" "the same"
+    skip "a job with a lost event is found" "unknown event limit, or no python3"
+    skip "a scan found it" "the same"
 fi
 
 kill -TERM "$daemon"
-await 10 gone "$daemon"
+wait_until 10 has_exited "$daemon"
 for way in . ./ ../spool ../spool/ ../spool/.; do
     cd spool || exit 99
     background "$trainspool" watch $way
     cd ..
-    await 10 watched
-    hopeless >outside/way.yaml
+    wait_until 10 watched
+    invalid_job >outside/way.yaml
     echo "# $way" >>outside/way.yaml
     rm -rf spool/way.run
     mv outside/way.yaml spool/
-    await 10 is spool/way.yaml rejected
-    ok $? "a folder named $way"
+    wait_until 10 state_is spool/way.yaml rejected
+    ok $? "a folder can be named $way"
     kill -TERM "$daemon"
-    await 10 gone "$daemon"
+    wait_until 10 has_exited "$daemon"
 done
 if command -v prlimit >/dev/null; then
-    # 0 instances: as if every inotify of this user were taken
+    # the watch must work within this limit
     background prlimit --nofile=64:64 "$trainspool" watch spool
-    hopeless >outside/d.yaml
+    invalid_job >outside/d.yaml
     mv outside/d.yaml spool/
-    await 20 is spool/d.yaml rejected
-    ok $? "few descriptors are enough"
+    wait_until 20 state_is spool/d.yaml rejected
+    ok $? "a watch works with 64 descriptors"
     kill -TERM "$daemon"
-    await 10 gone "$daemon"
+    wait_until 10 has_exited "$daemon"
 else
-    skip "few descriptors are enough" "no prlimit(1)"
+    skip "a watch works with 64 descriptors" "no prlimit(1)"
 fi
 plan

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Both programs tell their version and refuse what they do not know with status 2.
+# Both programs print their version and reject unknown options with status 2.
 echo 1..5
 n=0
-check() { # NAME, then a command
+check() { # NAME COMMAND...: check that the command succeeds
     name=$1
     shift
     n=$((n + 1))
@@ -14,14 +14,14 @@ refuses() {
 }
 
 for program in trainspool trainspool-train; do
-    check "$program --version" \
+    check "$program prints its version" \
         sh -c "\"$top_builddir/$program\" --version | grep -q '^$program [0-9]'"
     check "$program --nonsense is a usage error" refuses "$top_builddir/$program" --nonsense
 done
 
-# The daemon must not fall with a driver: no backend is in it.
+# A failure of a driver must not stop the daemon, so trainspool contains no backend.
 no_backend() {
     ! nm "$top_builddir/trainspool" | grep -qE ' T (backend_open|train_run)$' &&
         nm "$top_builddir/trainspool-train" | grep -qE ' T backend_open$'
 }
-check "trainspool holds no backend, trainspool-train does" no_backend
+check "only trainspool-train contains a backend" no_backend

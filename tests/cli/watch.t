@@ -1,99 +1,99 @@
 #!/bin/sh
-# watch: what is dropped, by every way and of every kind; one watch a folder.
+# watch: all ways to drop a job and all kinds of files; only one watch per folder.
 . "${top_srcdir-.}/tests/cli/lib.sh"
 cd "$T" || exit 99
 mkdir spool outside
 
-ends "a folder that is not there: 2" 2 "$trainspool" watch nowhere
-ends "a file is no folder: 2" 2 "$trainspool" watch "$trainspool"
+expect_status "watch of a missing folder gives 2" 2 "$trainspool" watch nowhere
+expect_status "watch of a file gives 2" 2 "$trainspool" watch "$trainspool"
 ln -s spool alias
-ends "nor is a link: 2" 2 "$trainspool" watch alias
-ends "with a slash neither: 2" 2 "$trainspool" watch alias/
+expect_status "watch of a symbolic link gives 2" 2 "$trainspool" watch alias
+expect_status "watch of a symbolic link with a slash gives 2" 2 "$trainspool" watch alias/
 mkdir open
 chmod 777 open
-ends "nor a folder everybody writes to: 2" 2 "$trainspool" watch open
+expect_status "watch of a world-writable folder gives 2" 2 "$trainspool" watch open
 mkdir none
-ends "--once leaves an empty folder at once" 0 timeout 20 "$trainspool" watch --once none
+expect_status "watch --once of an empty folder exits at once" 0 timeout 20 "$trainspool" watch --once none
 
-hopeless >spool/early.yaml
+invalid_job >spool/early.yaml
 mkdir early
-hopeless >early/a.yaml
-ends "a job that no watch has seen is cancelled" 0 "$trainspool" cancel early/a.yaml
-ends "and a watch leaves it so" 0 timeout 20 "$trainspool" watch --once early
-holds "it is stopped" is early/a.yaml stopped
+invalid_job >early/a.yaml
+expect_status "cancel of a job that no watch has seen succeeds" 0 "$trainspool" cancel early/a.yaml
+expect_status "a watch does not run the canceled job" 0 timeout 20 "$trainspool" watch --once early
+expect "the canceled job is stopped" state_is early/a.yaml stopped
 if command -v flock >/dev/null; then
     flock early/a.run/lock sleep 2 &
     pids="$pids $!"
-    await 5 sh -c '! flock -n early/a.run/lock true'
-    ends "its trainer may still be leaving" 0 "$trainspool" retry early/a.yaml
-    says "that is waited for" 'queued again'
-    ends "and no harm is done" 0 "$trainspool" cancel early/a.yaml
+    wait_until 5 sh -c '! flock -n early/a.run/lock true'
+    expect_status "retry of a job whose trainer is still exiting succeeds" 0 "$trainspool" retry early/a.yaml
+    expect_output "the job is queued again" 'queued again'
+    expect_status "cancel of the queued job succeeds" 0 "$trainspool" cancel early/a.yaml
 else
-    skip "its trainer may still be leaving" "no flock(1)"
-    skip "that is waited for" "the same"
-    skip "and no harm is done" "the same"
+    skip "retry of a job whose trainer is still exiting succeeds" "no flock(1)"
+    skip "the job is queued again" "the same"
+    skip "cancel of the queued job succeeds" "the same"
 fi
-ends "until it is queued again" 0 "$trainspool" retry early/a.yaml
-says "which a watch is needed for" 'queued again; no watch is running on early yet: trainspool watch early$'
-ends "then it is taken" 1 timeout 20 "$trainspool" watch --once early
-holds "and rejected, this one" is early/a.yaml rejected
+expect_status "retry of the canceled job succeeds" 0 "$trainspool" retry early/a.yaml
+expect_output "retry reports that no watch is running" 'queued again; no watch is running on early yet: trainspool watch early$'
+expect_status "watch --once of the queued job gives 1" 1 timeout 20 "$trainspool" watch --once early
+expect "the queued job is rejected" state_is early/a.yaml rejected
 
 mkdir twins
-hopeless >twins/a.yaml
-{ hopeless && echo 'fp16: yes'; } >twins/a.yml
-ends "one folder is not shared by two jobs" 1 timeout 20 "$trainspool" watch --once twins
-holds "said once" test "$(grep -c 'a.yml would share a.run with a.yaml' "$T/out")" -eq 1
-ends "status tells of both" 0 "$trainspool" status twins
-says "and why" 'rejected .*a.yml would share'
-ends "run will not either" 2 "$trainspool" run twins/a.yml
-ends "nor patch" 2 "$trainspool" patch twins/a.yml
-holds "and its text stays" grep -q '^fp16: yes$' twins/a.yml
+invalid_job >twins/a.yaml
+{ invalid_job && echo 'fp16: yes'; } >twins/a.yml
+expect_status "watch --once of two jobs with one run folder gives 1" 1 timeout 20 "$trainspool" watch --once twins
+expect "the conflict is reported once" test "$(grep -c 'a.yml would share a.run with a.yaml' "$T/out")" -eq 1
+expect_status "status of the two jobs succeeds" 0 "$trainspool" status twins
+expect_output "status shows the conflict" 'rejected .*a.yml would share'
+expect_status "run of the second job gives 2" 2 "$trainspool" run twins/a.yml
+expect_status "patch of the second job gives 2" 2 "$trainspool" patch twins/a.yml
+expect "the text of the second job does not change" grep -q '^fp16: yes$' twins/a.yml
 
 background "$trainspool" watch spool
-await 20 is spool/early.yaml rejected
-ok $? "a job that was there before is found"
-ends "a second watch gives 75" 75 timeout 10 "$trainspool" watch spool
-complains "and tells what the first does" 'spool is already watched; that watch takes .*status spool'
+wait_until 20 state_is spool/early.yaml rejected
+ok $? "an existing job is found"
+expect_status "a second watch gives 75" 75 timeout 10 "$trainspool" watch spool
+expect_error "the message describes the first watch" 'spool is already watched; that watch takes .*status spool'
 
-hopeless >outside/renamed.yaml
+invalid_job >outside/renamed.yaml
 mv outside/renamed.yaml spool/
-await 5 is spool/renamed.yaml rejected
-ok $? "renamed into the folder"
-hopeless >spool/written.yaml
-await 5 is spool/written.yaml rejected
-ok $? "written in the folder"
-hopeless >outside/linked
+wait_until 5 state_is spool/renamed.yaml rejected
+ok $? "a job renamed into the folder is found"
+invalid_job >spool/written.yaml
+wait_until 5 state_is spool/written.yaml rejected
+ok $? "a job written in the folder is found"
+invalid_job >outside/linked
 ln outside/linked spool/linked.yaml
 rm outside/linked
-await 5 is spool/linked.yaml rejected
-ok $? "linked into the folder"
-hopeless >outside/yml.yml
+wait_until 5 state_is spool/linked.yaml rejected
+ok $? "a job linked into the folder is found"
+invalid_job >outside/yml.yml
 mv outside/yml.yml spool/
-await 5 is spool/yml.yml rejected
-ok $? "a .yml file"
-hopeless >outside/one.yaml
-ends "submit" 0 "$trainspool" submit spool outside/one.yaml
-await 5 is spool/one.yaml rejected
-ok $? "submitted"
-ends "submit does not replace" 2 "$trainspool" submit spool outside/one.yaml
-ends "unless told to" 0 "$trainspool" submit --force spool outside/one.yaml
+wait_until 5 state_is spool/yml.yml rejected
+ok $? "a .yml job is found"
+invalid_job >outside/one.yaml
+expect_status "submit succeeds" 0 "$trainspool" submit spool outside/one.yaml
+wait_until 5 state_is spool/one.yaml rejected
+ok $? "a submitted job is found"
+expect_status "submit does not replace a job" 2 "$trainspool" submit spool outside/one.yaml
+expect_status "submit --force replaces a job" 0 "$trainspool" submit --force spool outside/one.yaml
 
 {
-    hopeless
+    invalid_job
     sleep 1
     echo "cutoff_len: 64"
 } >spool/slow.yaml &
 sleep 0.5
-holds "a file somebody writes is not taken" test ! -e spool/slow.run
+expect "a file that is still being written is not accepted" test ! -e spool/slow.run
 wait $!
-await 10 is spool/slow.yaml rejected
-ok $? "but when it is complete"
+wait_until 10 state_is spool/slow.yaml rejected
+ok $? "the file is accepted when it is complete"
 
 first=$(reason spool/written.yaml)
 printf 'a: [\n' >spool/written.yaml
 changed() { [ "$(reason spool/written.yaml)" != "$first" ]; }
-await 10 changed
-ok $? "a rejected job with a new text is looked at again"
+wait_until 10 changed
+ok $? "a rejected job with a new text is checked again"
 
 ln -s early.yaml spool/link.yaml
 mkdir spool/folder.yaml
@@ -101,33 +101,33 @@ mkfifo spool/fifo.yaml
 truncate -s 100M spool/huge.yaml
 : >spool/empty.yaml
 printf '\377\376\0a' >spool/latin.yaml
-hopeless >spool/public.yaml
+invalid_job >spool/public.yaml
 chmod 666 spool/public.yaml
 head -c 900000 /dev/zero | tr '\0' '[' >outside/deep.yaml
 mv outside/deep.yaml spool/
 for name in link folder fifo huge empty latin public deep; do
-    await 10 is spool/$name.yaml rejected
+    wait_until 10 state_is spool/$name.yaml rejected
     ok $? "$name is rejected"
 done
 touch spool/.hidden.yaml spool/a.txt spool/b.yaml~ "spool/#c.yaml#" spool/d.tmp.yaml spool/4913
-hopeless >"spool/$(printf 'e\033[2Jvil').yaml"
-hopeless >outside/mark.yaml
+invalid_job >"spool/$(printf 'e\033[2Jvil').yaml"
+invalid_job >outside/mark.yaml
 mv outside/mark.yaml spool/
-await 5 is spool/mark.yaml rejected
+wait_until 5 state_is spool/mark.yaml rejected
 for name in .hidden a b d.tmp 4913 "$(printf 'e\033[2Jvil')"; do
-    [ ! -e "spool/$name.run" ] || echo "# $name was taken"
+    [ ! -e "spool/$name.run" ] || echo "# $name was accepted"
 done >"$T/out"
-holds "names of unfinished files and hostile ones are left alone" test ! -s "$T/out"
-holds "the log sends no escape" sh -c "! grep -q '$(printf '\033')' '$T/daemon.log'"
-ends "nor does status" 0 "$trainspool" status spool
-holds "of anything" sh -c "! grep -q '$(printf '\033')' '$T/out'"
-says "it shows the rejected ones" '^fifo  *rejected'
-holds "and that a watch is at work" sh -c "! grep -q 'no watch' '$T/out'"
-ends "status --json" 0 "$trainspool" status --json spool
-holds "is JSON" is_json <"$T/out"
+expect "temporary files and hostile names are ignored" test ! -s "$T/out"
+expect "the log has no escape sequences" sh -c "! grep -q '$(printf '\033')' '$T/daemon.log'"
+expect_status "status of a folder with a hostile name succeeds" 0 "$trainspool" status spool
+expect "status prints no escape sequences" sh -c "! grep -q '$(printf '\033')' '$T/out'"
+expect_output "status shows rejected jobs" '^fifo  *rejected'
+expect "status finds the running watch" sh -c "! grep -q 'no watch' '$T/out'"
+expect_status "status --json succeeds" 0 "$trainspool" status --json spool
+expect "status --json prints JSON" is_json <"$T/out"
 mkdir queue
 while read -r name priority arrived; do
-    hopeless >queue/$name.yaml
+    invalid_job >queue/$name.yaml
     mkdir queue/$name.run
     echo '{"state":"ready","priority":'$priority',"arrived":'$arrived'}' >queue/$name.run/state.json
 done <<END
@@ -135,24 +135,24 @@ a 0 20
 b 0 10
 c 5 30
 END
-ends "status of jobs that wait" 0 "$trainspool" status queue
-says "tells which is next: that of the highest priority" '^c  *ready .*waiting, next$'
-says "then what came first" '^b  *ready .*waiting, 1 ahead of it$'
-says "and what came later" '^a  *ready .*waiting, 2 ahead of it$'
-ends "status of one of them" 0 "$trainspool" status queue/a.yaml
-says "does not look at the others" '^a  *ready .*waiting$'
-ends "retry" 0 "$trainspool" retry spool/renamed.yaml
-says "queues again" 'queued again$'
+expect_status "status of waiting jobs succeeds" 0 "$trainspool" status queue
+expect_output "the job with the highest priority is next" '^c  *ready .*waiting, next$'
+expect_output "the job that arrived first is second" '^b  *ready .*waiting, 1 ahead of it$'
+expect_output "the job that arrived last is third" '^a  *ready .*waiting, 2 ahead of it$'
+expect_status "status of one waiting job succeeds" 0 "$trainspool" status queue/a.yaml
+expect_output "status of one job does not count the others" '^a  *ready .*waiting$'
+expect_status "retry succeeds" 0 "$trainspool" retry spool/renamed.yaml
+expect_output "retry queues the job" 'queued again$'
 again() { [ "$(grep -c 'job renamed: rejected' "$T/daemon.log")" -eq 2 ]; }
-await 10 again
-ok $? "and wakes the watch"
+wait_until 10 again
+ok $? "retry wakes the watch"
 
 kill -TERM "$daemon"
-await 10 gone "$daemon"
-holds "SIGTERM gives 143" leaves "$daemon" 143
-ends "status tells that nobody watches" 0 "$trainspool" status spool
-says "the folder" 'no watch is running'
-ends "--once looks at what is left and tells of it" 0 timeout 60 "$trainspool" watch --once spool
-ends "a new job that is rejected gives 1" 1 sh -c \
+wait_until 10 has_exited "$daemon"
+expect "SIGTERM gives 143" exited_with "$daemon" 143
+expect_status "status without a watch succeeds" 0 "$trainspool" status spool
+expect_output "status reports that no watch is running" 'no watch is running'
+expect_status "watch --once of a folder with rejected jobs succeeds" 0 timeout 60 "$trainspool" watch --once spool
+expect_status "watch --once with a newly rejected job gives 1" 1 sh -c \
     "cp outside/one.yaml spool/two.yaml && timeout 60 '$trainspool' watch --once spool"
 plan
