@@ -292,7 +292,7 @@ static void check_without_effect(struct check *check, const struct key *key,
         check_note_idle(check, key, entry);
 }
 
-/* ---- The whole ---- */
+/* ---- Maps and the document ---- */
 
 /* Check the value of an alias under the name of its key. */
 static void check_under(struct check *check, const struct key *key,

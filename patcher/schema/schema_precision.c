@@ -66,8 +66,8 @@ static const struct key rows[] = {
       .help = "put several samples into one row without letting them attend to "
               "each other, as packing does for every stage other than pt" },
     { TS_USED("memory_limit", KEY_SIZE, NULL), .into = TS_FIELD(memory_limit),
-      .help = "memory that the job may use, as a size (12GiB) or a share of the "
-              "device (80%); the default is 95 % of the free memory" },
+      .help = "memory that the job may use, as a size (12GiB) or a share of the free "
+              "memory (80%); the default is 95 % of the free memory" },
     { TS_USED("bf16_full_eval", KEY_BOOL, "false"), .into = TS_FIELD(bf16_full_eval),
       .help = "evaluate in bfloat16" },
     { TS_USED("fp16_full_eval", KEY_BOOL, "false"), .into = TS_FIELD(fp16_full_eval),
