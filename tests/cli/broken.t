@@ -69,12 +69,12 @@ fails 'model of two files, one of them missing' part 'model-00002-of-00002.safet
 expect_status 'check reports the missing model file' 0 "$trainspool" check part.yaml
 expect_output 'check reports it as a warning' 'warning.TS713.*model-00002-of-00002.safetensors'
 
-cp -r good lies
-sed 's/"data_offsets": *\[0,/"data_offsets":[4,/' good/model.safetensors >lies/model.safetensors
-cmp -s good/model.safetensors lies/model.safetensors
+cp -r good offsets
+sed 's/"data_offsets": *\[0,/"data_offsets":[4,/' good/model.safetensors >offsets/model.safetensors
+cmp -s good/model.safetensors offsets/model.safetensors
 ok $((!$?)) 'the header with wrong offsets differs from the good one'
-job lies lies good.jsonl
-fails 'safetensors header with wrong offsets' lies 'lies/model.safetensors'
+job offsets offsets good.jsonl
+fails 'safetensors header with wrong offsets' offsets 'offsets/model.safetensors'
 
 cp -r good nothing
 rm nothing/tokenizer.json

@@ -19,7 +19,7 @@ model_name_or_path: model
 stage: sft
 dataset: text.txt
 END
-cat >told.yaml <<'END'
+cat >advice.yaml <<'END'
 model_name_or_path: models/smollm2
 adapter_name_or_path: owner/adapter
 dataset: text.txt
@@ -57,7 +57,7 @@ expect_status "the worst of several jobs decides the status" 1 \
 expect_output "check reports on all jobs" '^fine.yaml: '
 
 # Advice for the user.
-try "$trainspool" check --device "RTX 3090" told.yaml
+try "$trainspool" check --device "RTX 3090" advice.yaml
 expect_output "a relative folder is not treated as a hub repository" '^    nothing is downloaded: name a folder of this machine; a relative path begins where the job lies$'
 expect "no download of the folder is suggested" sh -c "! grep -q 'hf download models' '$T/out'"
 expect_output "an owner and a name are treated as a hub repository" 'hf download owner/adapter '

@@ -127,10 +127,10 @@ expect_status "the run resumes" 0 "$trainspool" run -q --resume --set max_steps=
 expect "the resumed run repeats the interrupted evaluation" grep -q '"step":0,.*"eval_accuracy"' slow.run/metrics.jsonl
 
 # Two ranks divide the questions.
-sed 's/^model_name_or_path: .*/model_name_or_path: answer.run/' answer.yaml >learnt.yaml
+sed 's/^model_name_or_path: .*/model_name_or_path: answer.run/' answer.yaml >learned.yaml
 for ranks in 1 2; do
-    "$trainspool" run -q --set max_steps=1 --set trainspool.ranks=$ranks --set trainspool.eval_questions=11 learnt.yaml
-    sed -n 's/.*"step":0,.*\("eval_accuracy":.*\),"eval_loss.*/\1/p' learnt.run/metrics.jsonl >ranks.$ranks
+    "$trainspool" run -q --set max_steps=1 --set trainspool.ranks=$ranks --set trainspool.eval_questions=11 learned.yaml
+    sed -n 's/.*"step":0,.*\("eval_accuracy":.*\),"eval_loss.*/\1/p' learned.run/metrics.jsonl >ranks.$ranks
 done
 expect "two ranks give the same accuracy as one" sh -c "test -s ranks.1 && cmp ranks.1 ranks.2"
 

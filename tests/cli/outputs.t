@@ -26,9 +26,9 @@ expect "the manual lists the fields" test -n "$outer" -a "$(echo "$inner" | jq l
 all="job.yaml broken.yaml empty.yaml"
 expect_status "check --json of several files gives 2" 2 "$trainspool" check --json $rtx $all bad*.yaml
 expect "check --json prints one object per line" sh -c "jq -ce . '$T/out' | wc -l | grep -qx 4 && wc -l <'$T/out' | grep -qx 4"
-expect "jobs have the documented fields" jq_accepts -se --argjson want "$outer" 'all(.[]; keys == $want)' out
-expect "findings have the documented fields" jq_accepts -se --argjson want "$inner" --argjson edit "$edit" \
-    'all(.[].findings[]; (keys == $want or keys == (($want + $edit) | sort)))' out
+expect "jobs have the documented fields" jq_accepts -se --argjson expected "$outer" 'all(.[]; keys == $expected)' out
+expect "findings have the documented fields" jq_accepts -se --argjson expected "$inner" --argjson edit "$edit" \
+    'all(.[].findings[]; (keys == $expected or keys == (($expected + $edit) | sort)))' out
 expect "an edit has the old and the new text" jq_accepts -se \
     'all(.[].findings[]; has("old") == has("new") and (has("new") or .applicability == "manual"))' out
 expect "the schema version is 1" jq_accepts -se 'all(.[]; .schema == 1)' out
@@ -43,11 +43,11 @@ expect_status "plan --json gives 1" 1 "$trainspool" plan --json $rtx job.yaml
 expect "the plan has the documented fields" jq_accepts -e --argjson more "$(fields "a plan")" \
     'keys == (["schema", "job", "device", "findings"] + $more | sort)' out
 expect_status "status --json succeeds" 0 "$trainspool" status --json job.yaml
-expect "the status has the documented fields" jq_accepts -e --argjson want "$(fields "a status")" 'keys == $want' out
+expect "the status has the documented fields" jq_accepts -e --argjson expected "$(fields "a status")" 'keys == $expected' out
 cp job.yaml patched.yaml
 expect_status "patch --json gives 1" 1 "$trainspool" patch --json $rtx patched.yaml
-expect "patch has the fields of check" jq_accepts -e --argjson want "$outer" \
-    'keys == $want and .changed and (.backup | type == "string")' out
+expect "patch has the fields of check" jq_accepts -e --argjson expected "$outer" \
+    'keys == $expected and .changed and (.backup | type == "string")' out
 expect "patch reports the edits" jq_accepts -e 'any(.findings[]; .fixed and .rule == "TS105")' out
 
 expect_status "check --sarif gives 2" 2 "$trainspool" check --sarif $rtx $all nowhere.yaml bad*.yaml

@@ -22,12 +22,12 @@
 #include "train/jinja/jinja.h"
 #include "train/tokenizer/tokenizer.h"
 
-static json_t *error_of(const struct error *err)
+static json_t *error_json(const struct error *err)
 {
     return json_pack("{s:o}", "error", json_visible(err->text, strlen(err->text)));
 }
 
-static json_t *text_of(const struct text *text)
+static json_t *text_json(const struct text *text)
 {
     json_t *value = json_stringn(text->data, text->len);
 
@@ -40,7 +40,7 @@ static json_t *open_tokenizer(struct tokenizer **tokenizer, const char *path)
 
     tokenizer_close(*tokenizer);
     *tokenizer = chat_tokenizer_open(path, &err);
-    return *tokenizer ? json_object() : error_of(&err);
+    return *tokenizer ? json_object() : error_json(&err);
 }
 
 static json_t *encode(const struct tokenizer *tokenizer, const json_t *text, bool special)
@@ -53,20 +53,20 @@ static json_t *encode(const struct tokenizer *tokenizer, const json_t *text, boo
     if (!tokenizer_encode(tokenizer, json_string_value(text), json_string_length(text),
                           special, &list, &err)) {
         token_list_clear(&list);
-        return error_of(&err);
+        return error_json(&err);
     }
     ids = json_array();
     for (size_t i = 0; i < list.count; i++)
         json_array_append_new(ids, json_integer(list.ids[i]));
     text_init(&back, 0);
     tokenizer_decode(tokenizer, list.ids, list.count, false, &back);
-    answer = json_pack("{s:o, s:o}", "ids", ids, "back", text_of(&back));
+    answer = json_pack("{s:o, s:o}", "ids", ids, "back", text_json(&back));
     text_clear(&back);
     token_list_clear(&list);
     return answer;
 }
 
-static json_t *spans_of(const struct jinja_output *out)
+static json_t *spans_json(const struct jinja_output *out)
 {
     json_t *spans = json_array();
 
@@ -85,12 +85,12 @@ static json_t *render(const json_t *source, const json_t *variables)
     json_t *answer;
 
     if (!jinja)
-        return error_of(&err);
+        return error_json(&err);
     jinja_output_init(&out);
-    answer =
-        jinja_render(jinja, variables, &out, NULL, &err)
-            ? json_pack("{s:o, s:o}", "text", text_of(&out.text), "spans", spans_of(&out))
-            : error_of(&err);
+    answer = jinja_render(jinja, variables, &out, NULL, &err)
+                 ? json_pack("{s:o, s:o}", "text", text_json(&out.text), "spans",
+                             spans_json(&out))
+                 : error_json(&err);
     jinja_output_clear(&out);
     jinja_free(jinja);
     return answer;
@@ -99,12 +99,12 @@ static json_t *render(const json_t *source, const json_t *variables)
 static json_t *model_answer(const char *dir, const json_t *sequences)
 {
     struct error err = { 0 };
-    json_t *answer = train_model(dir, sequences, &err);
+    json_t *answer = loss_and_norms(dir, sequences, &err);
 
-    return answer ? answer : error_of(&err);
+    return answer ? answer : error_json(&err);
 }
 
-static json_t *answer_to(struct tokenizer **tokenizer, const json_t *request)
+static json_t *answer_request(struct tokenizer **tokenizer, const json_t *request)
 {
     const json_t *text = json_object_get(request, "text");
     const json_t *source = json_object_get(request, "template");
@@ -131,7 +131,7 @@ int main(void)
     while ((len = getline(&line, &room, stdin)) > 0) {
         struct error err = { 0 };
         json_t *request = json_read_text(line, (size_t)len, "request", 1, &err);
-        json_t *answer = request ? answer_to(&tokenizer, request) : error_of(&err);
+        json_t *answer = request ? answer_request(&tokenizer, request) : error_json(&err);
         struct text out;
 
         text_init(&out, 0);

@@ -8,6 +8,6 @@
  * Return {"loss": mean loss, "norms": {name: norm of its gradient}} of the model in `dir` over
  * sequences of tokens.  Return NULL and set *err if the model is rejected.
  */
-json_t *train_model(const char *dir, const json_t *sequences, struct error *err);
+json_t *loss_and_norms(const char *dir, const json_t *sequences, struct error *err);
 
 #endif

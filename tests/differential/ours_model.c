@@ -48,7 +48,7 @@ static void free_batch(struct batch *b)
     free(b->offsets);
 }
 
-static json_t *norms_of(struct model *model)
+static json_t *norms_json(struct model *model)
 {
     json_t *norms = json_object();
 
@@ -77,10 +77,10 @@ static json_t *train(struct model *model, const struct batch *batch, struct erro
     if (!model_train(model, batch, 0, err) || !model_end(model, &numbers, &loss, err))
         return NULL;
     return json_pack("{s:f, s:o}", "loss", loss / (double)batch->trained, "norms",
-                     norms_of(model));
+                     norms_json(model));
 }
 
-json_t *train_model(const char *dir, const json_t *sequences, struct error *err)
+json_t *loss_and_norms(const char *dir, const json_t *sequences, struct error *err)
 {
     static const struct device cpu = { .kind = DEVICE_CPU, .ordinal = -1 };
     struct backend *be =

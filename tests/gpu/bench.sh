@@ -24,13 +24,13 @@ is_selected() { # PART
     return 1
 }
 table=$LOGS/bench.md
-line() { # WORK OURS PEER RATIO GOAL
+table_row() { # WORK OURS PEER RATIO GOAL
     printf '| %s | %s | %s | %s | %s |\n' "$1" "${2:--}" "${3:--}" "${4:--}" "$5" >>"$table"
 }
 ratio() { # OURS PEER
     awk -v a="${1:-0}" -v b="${2:-0}" 'BEGIN { if (a > 0 && b > 0) printf "%.2f", a / b }'
 }
-unit() { # NUMBER UNIT: print both, or nothing if there is no number
+with_unit() { # NUMBER UNIT: print both, or nothing if there is no number
     [ -z "$1" ] || echo "$1 $2"
 }
 has_torch() {
@@ -60,7 +60,7 @@ theirs() { # MODEL METHOD FIELD
          END { print found }' "$LOGS/bench-peer.log"
 }
 # Print a remark if some variants of the peer failed, because the fastest may be missing.
-tried() { # MODEL METHOD
+peer_remark() { # MODEL METHOD
     case $(theirs "$1" "$2" 8) in
     '' | llm.c*) ;;
     *) awk -F '\t' -v name="peer: $1 $2" '$1 == name { ended = $2 }
@@ -68,7 +68,7 @@ tried() { # MODEL METHOD
     esac
 }
 # Call a function with MODEL METHOD WORK GOAL for each row of the table; the most important come first.
-pairs() {
+for_each_model() {
     while IFS='|' read -r model method goal work; do
         case " $parts " in
         *' train '* | *" $model "*) "$@" "$model" "$method" "$work" "$goal" ;;
@@ -104,12 +104,12 @@ run_both() { # MODEL METHOD
     esac
 }
 train_lines() { # MODEL METHOD WORK GOAL
-    line "$3, tokens/s" "$(ours "$1" "$2" 7)" "$(theirs "$1" "$2" 6) $(theirs "$1" "$2" 8)$(tried "$1" "$2")" \
+    table_row "$3, tokens/s" "$(ours "$1" "$2" 7)" "$(theirs "$1" "$2" 6) $(theirs "$1" "$2" 8)$(peer_remark "$1" "$2")" \
         "$(ratio "$(ours "$1" "$2" 7)" "$(theirs "$1" "$2" 6)")" "$4"
-    line "$3, share of the matmul rate" "$(unit "$(ours "$1" "$2" 10)" %)" '' '' '60 % (Llama 1B, full)'
-    line "$3, MiB" "$(ours "$1" "$2" 8)" "$(theirs "$1" "$2" 7)$(tried "$1" "$2")" \
+    table_row "$3, share of the matmul rate" "$(with_unit "$(ours "$1" "$2" 10)" %)" '' '' '60 % (Llama 1B, full)'
+    table_row "$3, MiB" "$(ours "$1" "$2" 8)" "$(theirs "$1" "$2" 7)$(peer_remark "$1" "$2")" \
         "$(ratio "$(ours "$1" "$2" 8)" "$(theirs "$1" "$2" 7)")" '0.6 (LoRA)'
-    line "$3, first step" "$(unit "$(ours "$1" "$2" 11)" s)" '' '' '2 s (Llama 1B)'
+    table_row "$3, first step" "$(with_unit "$(ours "$1" "$2" 11)" s)" '' '' '2 s (Llama 1B)'
 }
 train() {
     case " $MISSING " in *' libjansson-dev '*)
@@ -119,7 +119,7 @@ train() {
     esac
     objects=$BUILD/objects/bench
     build_bench bench_train "$objects/model_steps.o $objects/rate.o $objects/stopwatch.o $objects/target.o" || return
-    pairs run_both
+    for_each_model run_both
 }
 
 attention() {
@@ -138,14 +138,14 @@ attention_lines() {
         for pass in forward backward; do
             here=$(attention_rate bench-attention.log $size $pass)
             there=$(sed -n "s/^attention $size $pass \([0-9.]*\) .*/\1/p" "$LOGS/bench-attention.log")
-            line "attention $pass, head $size, B4 T4096" "$(unit "$here" TFLOP/s)" \
-                "$(unit "$there" 'TFLOP/s SDPA')" "$(ratio "$here" "$there")" 0.8
+            table_row "attention $pass, head $size, B4 T4096" "$(with_unit "$here" TFLOP/s)" \
+                "$(with_unit "$there" 'TFLOP/s SDPA')" "$(ratio "$here" "$there")" 0.8
         done
         here=$(attention_rate bench-cudnn.log $size forward)
         ! grep -q 'without cuDNN' "$LOGS/bench-cudnn.log" || here='' # cuDNN has no kernel for this shape
         there=$(sed -n "s/^attention $size forward \([0-9.]*\) .*/\1/p" "$LOGS/bench-attention.log")
-        line "attention forward by cuDNN, head $size, B4 T4096" "$(unit "$here" TFLOP/s)" \
-            "$(unit "$there" 'TFLOP/s SDPA')" "$(ratio "$here" "$there")" 1
+        table_row "attention forward by cuDNN, head $size, B4 T4096" "$(with_unit "$here" TFLOP/s)" \
+            "$(with_unit "$there" 'TFLOP/s SDPA')" "$(ratio "$here" "$there")" 1
     done
 }
 
@@ -162,9 +162,9 @@ ops_lines() {
     rate=$(awk -F '|' '$9 + 0 > 0 { print $9 + 0; exit }' "$LOGS/bench-ours.log")
     there=$(sed -n 's/^products bf16 \([0-9.]*\).*/\1/p' "$LOGS/bench-card.log")
     [ -z "$rate" ] || rate=$(awk -v gigaflops="$rate" 'BEGIN { printf "%.1f", gigaflops / 1000 }')
-    line 'copy of 4 GiB, read and written' '' \
+    table_row 'copy of 4 GiB, read and written' '' \
         "$(sed -n 's/^copy //p' "$LOGS/bench-card.log")" '' '85 % of it: AdamW, norms, cross-entropy'
-    line 'matmul 8192^3, bf16' "$(unit "$rate" TFLOP/s)" "$(unit "$there" TFLOP/s)" \
+    table_row 'matmul 8192^3, bf16' "$(with_unit "$rate" TFLOP/s)" "$(with_unit "$there" TFLOP/s)" \
         "$(ratio "$rate" "$there")" ''
 }
 
@@ -180,7 +180,7 @@ tables() {
         echo '| work | ours | peer | ratio | goal |'
         echo '|---|---|---|---|---|'
     } >"$table"
-    pairs train_lines
+    for_each_model train_lines
     attention_lines
     ops_lines
     write_summary
@@ -204,5 +204,5 @@ for part in attention ops; do
     ! is_selected $part || $part
     tables
 done
-[ -z "$(pairs echo)" ] || train
+[ -z "$(for_each_model echo)" ] || train
 [ -n "$within" ] || summary

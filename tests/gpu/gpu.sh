@@ -46,22 +46,22 @@ export TRAINSPOOL_SHARED OUT BUILD
 
 # --- steps: $LOGS/steps has one line per step: name, ok|FAIL|skip, seconds, remark
 
-left() { # print the remaining seconds of LIMIT
+seconds_left() { # print the remaining seconds of LIMIT
     echo $((UNTIL - $(date +%s)))
 }
 at_most() { # SECONDS: print it or the remaining time, at least 1: timeout treats 0 as no limit
-    at_most=$(left)
+    at_most=$(seconds_left)
     [ "$at_most" -lt "$1" ] || at_most=$1
     [ "$at_most" -ge 1 ] || at_most=1
     echo "$at_most"
 }
-note() { # NAME STATUS SECONDS REMARK
+record() { # NAME STATUS SECONDS REMARK
     printf '%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$4" >>"$LOGS/steps"
     printf '%-40s %-5s %5s s  %s\n' "$1" "$2" "$3" "$4"
     write_summary
 }
 skip() { # NAME WHY
-    note "$1" skip 0 "$2"
+    record "$1" skip 0 "$2"
 }
 # step NAME SECONDS LOG COMMAND...: run a command with its output in $LOGS/LOG; show the last line of a
 # failure.  A command that exceeds SECONDS has failed, unless step_slow is set; a command that LIMIT
@@ -71,7 +71,7 @@ step() {
     step_name=$1 step_limit=$2 step_log=$LOGS/$3
     shift 3
     step_from=$(date +%s)
-    step_left=$(left)
+    step_left=$(seconds_left)
     if [ "$step_left" -lt 5 ]; then
         skip "$step_name" "no time left of $LIMIT s"
         return 124
@@ -94,17 +94,17 @@ step() {
     case $step_status in
     0)
         if grep -q '^1\.\.0 # SKIP' "$BUILD/step.output"; then
-            note "$step_name" skip "$step_took" "$(sed -n 's/^1\.\.0 # SKIP //p' "$BUILD/step.output" | cut -c 1-100)"
+            record "$step_name" skip "$step_took" "$(sed -n 's/^1\.\.0 # SKIP //p' "$BUILD/step.output" | cut -c 1-100)"
         else
-            note "$step_name" ok "$step_took" "$(tap_summary)"
+            record "$step_name" ok "$step_took" "$(tap_summary)"
         fi
         ;;
     124 | 137)
         step_result=FAIL
         [ -z "$step_may_skip" ] || step_result=skip
-        note "$step_name" $step_result "$step_took" "did not finish in $step_limit s"
+        record "$step_name" $step_result "$step_took" "did not finish in $step_limit s"
         ;;
-    *) note "$step_name" FAIL "$step_took" "$(first_error)" ;;
+    *) record "$step_name" FAIL "$step_took" "$(first_error)" ;;
     esac
     return "$step_status"
 }
@@ -122,7 +122,7 @@ write_summary() {
     {
         echo "## $TITLE"
         echo
-        [ ! -f "$BUILD/about" ] || cat "$BUILD/about"
+        [ ! -f "$BUILD/machine" ] || cat "$BUILD/machine"
         echo
         echo '| step | result | seconds | |'
         echo '|---|---|---|---|'
@@ -141,14 +141,14 @@ summary() {
 python_can() {
     timeout -k 5 "$(at_most 90)" "$PYTHON" -c "$1" >/dev/null 2>&1 </dev/null
 }
-release() { # print the release of nvcc
+nvcc_release() { # print the release of nvcc
     "$NVCC" --version 2>/dev/null | sed -n 's/.*release \([^,]*\),.*/\1/p'
 }
 # A query of the driver takes seconds on some machines, so make each query once.
-about() {
+describe_machine() {
     echo "- card: $(timeout 30 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null |
         head -n 1 || true)"
-    echo "- nvcc: $(release), code for sm_$GPU_ARCH"
+    echo "- nvcc: $(nvcc_release), code for sm_$GPU_ARCH"
     echo "- date: $(date -u +%Y-%m-%d)"
     echo "- commit: $(git -C "$top" rev-parse --short HEAD 2>/dev/null || echo "${COMMIT:-unknown}")"
 }
@@ -224,7 +224,7 @@ nettle/sha2.h nettle nettle-dev
 zlib.h z zlib1g-dev
 yaml.h yaml libyaml-dev'
 # Some machines have a header without its library, which would break every program.
-links() { # HEADER LIBRARY
+can_link() { # HEADER LIBRARY
     echo '#define PCRE2_CODE_UNIT_WIDTH 8
 #include <setjmp.h>
 #include <stdarg.h>
@@ -237,7 +237,7 @@ int main(void) { return 0; }' | $CC $CPPFLAGS -o "$BUILD/nothing" -x c - $LDFLAG
 find_libraries() {
     LIBS='' MISSING=''
     while read -r header library package; do
-        if links "$header" "$library"; then
+        if can_link "$header" "$library"; then
             LIBS="$LIBS -l$library"
         else
             MISSING="$MISSING $package"
@@ -332,7 +332,7 @@ prepare() {
     find_nvcc || { echo "no nvcc: add it to PATH, or set NVCC=FILE" >&2; return 1; }
     find_arch || { echo "no GPU: nvidia-smi reports none (set GPU_ARCH=90 to build anyway)" >&2; return 1; }
     "$NVCC" --list-gpu-arch 2>/dev/null | grep -qx "compute_$GPU_ARCH" || {
-        echo "$NVCC, release $(release), does not support sm_$GPU_ARCH; 6.0 to 7.2 require CUDA 12" >&2
+        echo "$NVCC, release $(nvcc_release), does not support sm_$GPU_ARCH; 6.0 to 7.2 require CUDA 12" >&2
         return 1
     }
     find_toolkit || { echo "cannot find cuda_runtime.h or libcudart_static.a near $NVCC" >&2; return 1; }
@@ -341,12 +341,12 @@ prepare() {
     : >"$LOGS/steps"
     find_libraries
     CMOCKA_LIBS=
-    if links cmocka.h cmocka; then CMOCKA_LIBS=-lcmocka; else CPPFLAGS="-I$top/tests/gpu/cmocka $CPPFLAGS"; fi
+    if can_link cmocka.h cmocka; then CMOCKA_LIBS=-lcmocka; else CPPFLAGS="-I$top/tests/gpu/cmocka $CPPFLAGS"; fi
     export NVCC GPU_ARCH INCLUDE LIBRARY CUDA_INCLUDES LIBS MISSING CMOCKA_LIBS
     export CC CXX CPPFLAGS LDFLAGS PYTHON JOBS
-    about >"$BUILD/about"
+    describe_machine >"$BUILD/machine"
     write_summary
-    cat "$BUILD/about"
+    cat "$BUILD/machine"
     echo "- missing libraries: ${MISSING:-none}"
     echo
 }

@@ -41,7 +41,7 @@ operations() {
 
 # --- models and curves: whole programs, which require every library
 
-whole() { # NAME...: build and run unit tests that use the GPU
+run_tests() { # NAME...: build and run unit tests that use the GPU
     for name; do
         if [ -n "$MISSING" ]; then
             skip "$name" "$MISSING is missing"
@@ -69,7 +69,7 @@ ranks() { # NAME...
 # Train again from scratch, with the PyTorch of this machine.
 curves() {
     model=$TRAINSPOOL_SHARED/data/stories260K/hf
-    whole test_trainer_curve
+    run_tests test_trainer_curve
     if [ ! -d "$model" ]; then
         skip 'curve by PyTorch' "no $model"
     elif ! python_can 'import torch, transformers'; then
@@ -85,7 +85,7 @@ SANITIZED=${SANITIZED:-swiglu activation norm layernorm headnorm rope embedding 
     adamw loss topk distill preference attention matmul dequantize decode}
 TOOLS=${TOOLS:-memcheck racecheck initcheck}
 sanitizer_is_late() { # succeed if no time is left; record the skipped rest in one line
-    [ "$(left)" -lt 30 ] || return
+    [ "$(seconds_left)" -lt 30 ] || return
     skip 'rest of sanitizer' "no time left of $LIMIT s"
 }
 sanitizer() {
@@ -123,7 +123,7 @@ prepare || exit 2
 step build 900 build.log build || { summary; exit 1; }
 for word in $steps; do
     case $word in
-    models) whole test_model_cuda test_model_cuda_forward test_model_distill test_model_preference ;;
+    models) run_tests test_model_cuda test_model_cuda_forward test_model_distill test_model_preference ;;
     bench) sh tests/gpu/bench.sh --within ;;
     operations) operations ;;
     ranks) ranks test_group test_model_ranks ;;

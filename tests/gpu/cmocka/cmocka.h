@@ -22,10 +22,10 @@ struct CMUnitTest {
     void *initial_state; /* NULL: use the state of the group */
 };
 
-enum cmocka_end { CMOCKA_PASSED, CMOCKA_FAILED, CMOCKA_SKIPPED };
+enum cmocka_result { CMOCKA_PASSED, CMOCKA_FAILED, CMOCKA_SKIPPED };
 
 /* Weak, so that all files of a program share one. */
-__attribute__((weak)) jmp_buf cmocka_out;
+__attribute__((weak)) jmp_buf cmocka_jump;
 
 __attribute__((unused, noreturn, format(printf, 3, 4))) static void
 cmocka_fail(const char *file, int line, const char *format, ...)
@@ -37,39 +37,39 @@ cmocka_fail(const char *file, int line, const char *format, ...)
     vprintf(format, list);
     printf("\n");
     va_end(list);
-    longjmp(cmocka_out, CMOCKA_FAILED);
+    longjmp(cmocka_jump, CMOCKA_FAILED);
 }
 
-#define cmocka_hold(truth, ...) \
-    ((truth) ? (void)0 : cmocka_fail(__FILE__, __LINE__, __VA_ARGS__))
+#define cmocka_check(condition, ...) \
+    ((condition) ? (void)0 : cmocka_fail(__FILE__, __LINE__, __VA_ARGS__))
 #define fail_msg(...)      cmocka_fail(__FILE__, __LINE__, __VA_ARGS__)
-#define skip()             longjmp(cmocka_out, CMOCKA_SKIPPED)
+#define skip()             longjmp(cmocka_jump, CMOCKA_SKIPPED)
 #define print_message      printf
-#define assert_true(x)     cmocka_hold(x, "%s", #x)
-#define assert_false(x)    cmocka_hold(!(x), "not %s", #x)
-#define assert_null(x)     cmocka_hold(!(x), "%s is not NULL", #x)
-#define assert_non_null(x) cmocka_hold(x, "%s is NULL", #x)
-#define assert_int_equal(a, b)                                              \
-    cmocka_hold((uintmax_t)(a) == (uintmax_t)(b), "%s is %jd, not %jd", #a, \
-                (intmax_t)(a), (intmax_t)(b))
+#define assert_true(x)     cmocka_check(x, "%s", #x)
+#define assert_false(x)    cmocka_check(!(x), "not %s", #x)
+#define assert_null(x)     cmocka_check(!(x), "%s is not NULL", #x)
+#define assert_non_null(x) cmocka_check(x, "%s is NULL", #x)
+#define assert_int_equal(a, b)                                               \
+    cmocka_check((uintmax_t)(a) == (uintmax_t)(b), "%s is %jd, not %jd", #a, \
+                 (intmax_t)(a), (intmax_t)(b))
 #define assert_int_not_equal(a, b) \
-    cmocka_hold((uintmax_t)(a) != (uintmax_t)(b), "%s is %jd", #a, (intmax_t)(a))
+    cmocka_check((uintmax_t)(a) != (uintmax_t)(b), "%s is %jd", #a, (intmax_t)(a))
 #define assert_ptr_equal(a, b) \
-    cmocka_hold((const void *)(a) == (const void *)(b), "%s is not %s", #a, #b)
-#define assert_in_range(x, low, high)                    \
-    cmocka_hold((uintmax_t)(x) >= (uintmax_t)(low) &&    \
-                    (uintmax_t)(x) <= (uintmax_t)(high), \
-                "%s is %jd", #x, (intmax_t)(x))
-#define assert_float_equal(a, b, near)                                                 \
-    cmocka_hold(fabs((double)(a) - (double)(b)) <= (double)(near), "%s is %g, not %g", \
-                #a, (double)(a), (double)(b))
+    cmocka_check((const void *)(a) == (const void *)(b), "%s is not %s", #a, #b)
+#define assert_in_range(x, low, high)                     \
+    cmocka_check((uintmax_t)(x) >= (uintmax_t)(low) &&    \
+                     (uintmax_t)(x) <= (uintmax_t)(high), \
+                 "%s is %jd", #x, (intmax_t)(x))
+#define assert_float_equal(a, b, near)                                                  \
+    cmocka_check(fabs((double)(a) - (double)(b)) <= (double)(near), "%s is %g, not %g", \
+                 #a, (double)(a), (double)(b))
 #define assert_string_equal(a, b) \
-    cmocka_hold(strcmp(a, b) == 0, "%s is '%s', not '%s'", #a, a, b)
-#define assert_string_not_equal(a, b) cmocka_hold(strcmp(a, b) != 0, "%s is '%s'", #a, a)
+    cmocka_check(strcmp(a, b) == 0, "%s is '%s', not '%s'", #a, a, b)
+#define assert_string_not_equal(a, b) cmocka_check(strcmp(a, b) != 0, "%s is '%s'", #a, a)
 #define assert_memory_equal(a, b, bytes) \
-    cmocka_hold(memcmp(a, b, bytes) == 0, "%s and %s differ", #a, #b)
+    cmocka_check(memcmp(a, b, bytes) == 0, "%s and %s differ", #a, #b)
 #define assert_memory_not_equal(a, b, bytes) \
-    cmocka_hold(memcmp(a, b, bytes) != 0, "%s and %s are the same", #a, #b)
+    cmocka_check(memcmp(a, b, bytes) != 0, "%s and %s are the same", #a, #b)
 
 #define cmocka_unit_test(f)     \
     {                           \
@@ -90,7 +90,7 @@ cmocka_fail(const char *file, int line, const char *format, ...)
 
 static int cmocka_try(const struct CMUnitTest *test, void **state)
 {
-    int end = setjmp(cmocka_out);
+    int end = setjmp(cmocka_jump);
 
     if (end != CMOCKA_PASSED)
         return end;
@@ -110,7 +110,7 @@ __attribute__((unused)) static int cmocka_run(const struct CMUnitTest *tests,
     static size_t at;
 
     setvbuf(stdout, NULL, _IOLBF, 0);
-    if (setjmp(cmocka_out) != CMOCKA_PASSED || (setup && setup(&group) != 0)) {
+    if (setjmp(cmocka_jump) != CMOCKA_PASSED || (setup && setup(&group) != 0)) {
         printf("1..1\nnot ok 1 - setup of the group\n");
         return 1;
     }
@@ -123,7 +123,7 @@ __attribute__((unused)) static int cmocka_run(const struct CMUnitTest *tests,
                tests[at].name, end == CMOCKA_SKIPPED ? " # SKIP" : "");
         failed += end == CMOCKA_FAILED;
     }
-    if (setjmp(cmocka_out) == CMOCKA_PASSED && teardown)
+    if (setjmp(cmocka_jump) == CMOCKA_PASSED && teardown)
         teardown(&group);
     return failed;
 }
