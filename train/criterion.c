@@ -1,4 +1,4 @@
-/* train/criterion.c - metrics by their names. */
+/* train/criterion.c - metrics by name, and which of them a run measures. */
 #include "config.h"
 
 #include "train/criterion.h"
@@ -22,7 +22,7 @@ static const struct {
     [METRIC_REWARD_MARGIN] = { PREFIX "rewards/margins", true },
 };
 
-/* TS_COUNT(metrics): it is none. */
+/* Return the metric of the plan; TS_COUNT(metrics) for an unknown name. */
 static size_t find(const struct plan *plan)
 {
     const char *word = plan->metric_for_best_model;
@@ -57,8 +57,8 @@ bool criterion_is_better(const struct plan *plan, double metric, double best)
     return !isnan(metric) && (isnan(best) || (greater ? metric > best : metric < best));
 }
 
-/* Is the metric what somebody goes by? */
-static bool counts(const struct plan *plan)
+/* Return whether the run uses the metric. */
+static bool is_used(const struct plan *plan)
 {
     return plan->load_best_model_at_end || plan->early_stopping_steps > 0;
 }
@@ -68,7 +68,7 @@ static bool is_reward(enum metric_kind metric)
     return metric == METRIC_REWARD_ACCURACY || metric == METRIC_REWARD_MARGIN;
 }
 
-static bool is_taken(const struct plan *plan, enum metric_kind metric)
+static bool is_measured(const struct plan *plan, enum metric_kind metric)
 {
     if (metric == METRIC_LOSS || plan->stage == STAGE_DPO)
         return metric == METRIC_LOSS || is_reward(metric);
@@ -81,22 +81,23 @@ static bool check_metric(const struct plan *plan, struct error *err)
     const char *word = plan->metric_for_best_model;
     bool prefers = plan->stage == STAGE_DPO;
 
-    if (!counts(plan))
+    if (!is_used(plan))
         return true;
     if (find(plan) == TS_COUNT(metrics))
-        return error_set(err, ERROR_JOB,
-                         "metric_for_best_model %s is not taken here; loss, %s are", word,
-                         prefers ? "rewards/accuracies and rewards/margins"
-                                 : "accuracy and answer_rate");
-    if (is_taken(plan, criterion_metric(plan)))
+        return error_set(err, ERROR_JOB, "metric_for_best_model must be loss, %s, not %s",
+                         prefers ? "rewards/accuracies or rewards/margins"
+                                 : "accuracy or answer_rate",
+                         word);
+    if (is_measured(plan, criterion_metric(plan)))
         return true;
     if (prefers || is_reward(criterion_metric(plan)))
         return error_set(err, ERROR_JOB,
-                         "metric_for_best_model %s is not taken in this stage; %s", word,
-                         prefers ? "loss, rewards/accuracies and rewards/margins are"
-                                 : "rewards are, of stage: dpo");
+                         "metric_for_best_model %s is not measured in this stage; %s",
+                         word,
+                         prefers ? "give loss, rewards/accuracies or rewards/margins"
+                                 : "only stage: dpo measures rewards");
     return error_set(err, ERROR_JOB,
-                     "metric_for_best_model %s is taken of answers; give "
+                     "metric_for_best_model %s is measured on generated answers; give "
                      "predict_with_generate: true",
                      word);
 }

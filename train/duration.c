@@ -1,4 +1,4 @@
-/* train/duration.c - the work of a step over the rates of a device. */
+/* train/duration.c - duration of a step: its work divided by the rates of the device. */
 #include "config.h"
 
 #include "train/duration.h"
@@ -9,10 +9,10 @@
 #include "train/model/shapes.h"
 #include "train/teacher/teacher_plan.h"
 
-/* Seen in the runs of docs/memory.md, with room. */
+/* From the runs of docs/memory.md, with a margin. */
 static const double low_factor = 0.6, high_factor = 1.6;
 
-/* As the trainer issues them: train/model/model_forward.c, train/model/model_backward.c. */
+/* Operations that the trainer issues: train/model/model_forward.c, train/model/model_backward.c. */
 enum { FORWARD_OPS = 10, BACKWARD_OPS = 19, ADAPTER_OPS = 3, UPDATE_BYTES = 28 };
 
 struct work {
@@ -29,8 +29,8 @@ static double rate(const struct work *w, double width)
     return calibration_rate(w->calibration, w->shapes.compute, width);
 }
 
-/* Of one weight: forward, gradient of the input, gradient of the weight. */
-static double product_seconds(const struct work *w, const struct shape_parameter *p)
+/* Matmuls of one weight: forward, gradient of the input, gradient of the weight. */
+static double matmul_seconds(const struct work *w, const struct shape_parameter *p)
 {
     double rows = (double)p->rows, cols = (double)p->cols;
     double operations = 2 * rows * cols * w->step->tokens;
@@ -39,18 +39,18 @@ static double product_seconds(const struct work *w, const struct shape_parameter
            rate(w, sqrt(rows * cols));
 }
 
-static bool is_product(const struct shape_parameter *p)
+static bool is_matmul(const struct shape_parameter *p)
 {
     return p->rank == 2 && module_in_block(p->module);
 }
 
-static double products(const struct work *w)
+static double matmuls(const struct work *w)
 {
     double seconds = 0;
 
     for (size_t i = 0; i < w->shapes.count; i++)
-        if (is_product(&w->shapes.parameters[i]))
-            seconds += product_seconds(w, &w->shapes.parameters[i]);
+        if (is_matmul(&w->shapes.parameters[i]))
+            seconds += matmul_seconds(w, &w->shapes.parameters[i]);
     return seconds;
 }
 
@@ -58,7 +58,7 @@ static double attention(const struct work *w)
 {
     const struct model_config *c = w->config;
     double width = (double)(c->heads * c->head_size);
-    /* a CPU's are computed in float32 whatever is stored */
+    /* a CPU computes attention in float32, whatever the stored format */
     enum format format =
         w->plan->device.kind == DEVICE_CPU ? FORMAT_FP32 : w->shapes.compute;
     double operations = 4 * w->step->tokens * w->step->length / 2 * width;
@@ -112,17 +112,17 @@ static double update(const struct work *w)
 static double forward(const struct work *w)
 {
     double seconds = attention(w) / (w->passes + 2.5); /* of 1 and 2.5 */
-    double words = (double)w->config->vocab_size, cols = (double)w->config->hidden_size;
+    double vocab = (double)w->config->vocab_size, cols = (double)w->config->hidden_size;
 
     for (size_t i = 0; i < w->shapes.count; i++)
-        if (is_product(&w->shapes.parameters[i]))
-            seconds += product_seconds(w, &w->shapes.parameters[i]) / 2;
-    return seconds + 2 * words * cols * w->step->learnt / rate(w, sqrt(words * cols)) +
+        if (is_matmul(&w->shapes.parameters[i]))
+            seconds += matmul_seconds(w, &w->shapes.parameters[i]) / 2;
+    return seconds + 2 * vocab * cols * w->step->learnt / rate(w, sqrt(vocab * cols)) +
            FORWARD_OPS * (double)w->plan->gradient_accumulation_steps *
                (double)w->config->layers * w->calibration->seconds_per_operation;
 }
 
-/* A teacher or a reference, which only goes forward. */
+/* A teacher or reference model, which only runs forward. */
 static double second_model(const struct work *first, struct arena *arena)
 {
     struct error ignored = { 0 };
@@ -139,13 +139,13 @@ static double second_model(const struct work *first, struct arena *arena)
     return forward(&w);
 }
 
-/* What preferences want beside forward and backward: each token's loss first, and their
- * reference's where that is the model itself. */
+/* Extra work of preferences: the loss of each token before the backward pass, and the
+ * forward pass of the reference if the base model serves as one. */
 static double preferences(const struct work *w)
 {
     struct work once = *w;
-    double words = (double)w->config->vocab_size, cols = (double)w->config->hidden_size;
-    double losses = 2 * words * cols * w->step->learnt / rate(w, sqrt(words * cols));
+    double vocab = (double)w->config->vocab_size, cols = (double)w->config->hidden_size;
+    double losses = 2 * vocab * cols * w->step->learnt / rate(w, sqrt(vocab * cols));
 
     if (w->plan->stage != STAGE_DPO)
         return 0;
@@ -168,12 +168,12 @@ bool duration_of_step(const struct plan *plan, const struct model_config *config
     struct error ignored = { 0 };
     bool ok =
         !plan->external && shapes_make(plan, config, 0, 0, arena, &w.shapes, &ignored);
-    double seconds = ok ? products(&w) + attention(&w) + classifier(&w) + traffic(&w) +
+    double seconds = ok ? matmuls(&w) + attention(&w) + classifier(&w) + traffic(&w) +
                               overhead(&w) + update(&w) + second_model(&w, arena) +
                               preferences(&w)
                         : 0;
 
-    /* processes on one CPU share it */
+    /* ranks on one CPU share it */
     if (plan->device.kind == DEVICE_CPU)
         seconds *= (double)plan_ranks(plan);
     *out = (struct duration) { low_factor * seconds, seconds, high_factor * seconds };

@@ -1,20 +1,20 @@
 /*
- * train/duration.h - how long an optimizer step of a native run takes on a device that
- * was measured.
+ * train/duration.h - estimated duration of an optimizer step of a native run on a
+ * calibrated device.
  *
- *   products     2 in out operations a token and linear layer; the same for the
- *                gradient of its input, and of its weight where that is trained; once
- *                more with checkpointing.  At the rate of matrices sqrt(in out) wide
- *   attention    2 operations a number of q and k and of weights and v, half of the
- *                square (causal); 2.5 times that backward (Dao, FlashAttention-2,
- *                2023); at the rate of matrices as wide as a head, on a CPU in float32
- *   classifier   tokens that are learnt, C V, as the products
- *   traffic      what norms, rotations and SwiGLU read and write, at the bandwidth
- *   update       28 bytes a trained parameter: weight, gradient and moments are read,
+ *   matmuls      2 in out operations per token and linear layer; the same for the
+ *                gradient of its input, and of its weight if that is trained; once more
+ *                with checkpointing.  At the rate of matrices sqrt(in out) wide
+ *   attention    2 operations per element of q k and of weights v, half of the square
+ *                (causal); 2.5 times that backward (Dao, FlashAttention-2, 2023); at
+ *                the rate of matrices as wide as a head, on a CPU in float32
+ *   classifier   trained tokens, C V, as the matmuls
+ *   traffic      reads and writes of norms, rotations and SwiGLU, at the bandwidth
+ *   update       28 bytes per trained parameter: weight, gradient and moments are read,
  *                all but the gradient written
- *   operations   each at least as long as one that does next to nothing
+ *   operations   each takes at least as long as an almost empty one
  *
- * What the sum leaves out (caches, the last tile of a product) is in the range: the real
+ * The range covers what the sum omits (caches, the last tile of a matmul): the measured
  * time is between low and high in the runs of docs/memory.md.
  */
 #ifndef TRAIN_DURATION_H
@@ -26,15 +26,15 @@
 
 /* An optimizer step of one rank. */
 struct duration_step {
-    double tokens, learnt; /* rows, and those with a target */
-    double length;         /* of a sample, on the mean */
+    double tokens, learnt; /* rows, and rows with a target */
+    double length;         /* mean length of a sample */
 };
 
 struct duration {
     double low, expected, high; /* seconds */
 };
 
-/* False where the plan and the model do not go together, or are another program's. */
+/* Returns false if the plan does not fit the model, or if target is external. */
 bool duration_of_step(const struct plan *plan, const struct model_config *config,
                       const struct calibration *calibration,
                       const struct duration_step *step, struct duration *out);

@@ -1,4 +1,4 @@
-/* train/estimate.c - which arithmetic a plan's memory is counted by, and its bounds. */
+/* train/estimate.c - memory of a plan: block, teacher, resident memory, and bounds. */
 #include "config.h"
 
 #include "train/estimate.h"
@@ -10,10 +10,10 @@
 #include "train/teacher/teacher_plan.h"
 #include "train/torch_memory.h"
 
-/* Threads' stacks, batches, names, numbers to be printed: seen to be 1 to 3 MiB. */
+/* Stacks of threads, batches, names, text buffers: measured as 1 to 3 MiB. */
 static const uint64_t sundries = (uint64_t)4 << 20;
 
-/* Samples may be shorter than cutoff_len. */
+/* Set out->low: samples may be shorter than cutoff_len. */
 static bool lower(const struct plan *plan, const struct model_config *config,
                   struct memory_use *out, struct error *err)
 {
@@ -28,13 +28,12 @@ static bool lower(const struct plan *plan, const struct model_config *config,
     return true;
 }
 
-/* The block of the teacher or the reference that answers beside a model here: false where
- * there is none, or its files are not known. */
+/* Lay out the block of the teacher or reference model of a native run.  False if there is
+ * none, or if its files are unknown. */
 static bool lay_out_teacher(const struct plan *plan, size_t rows, size_t sequences,
                             struct arena *arena, struct shapes *out)
 {
     bool keeps = plan_teacher_logits(plan) != NULL;
-
     struct error ignored = { 0 };
     struct teacher_plan teacher;
 
@@ -54,7 +53,8 @@ static void add_use(struct memory_use *out, const struct memory_use *more, uint6
     out->high += out->high > 0 ? more->total : 0;
 }
 
-/* It has gone before the student comes: what it takes beyond that is all that counts. */
+/* The teacher is freed before the student is opened: add only what it takes beyond the
+ * student. */
 static void raise_use(struct memory_use *out, const struct memory_use *before,
                       uint64_t least)
 {
@@ -66,8 +66,8 @@ static void raise_use(struct memory_use *out, const struct memory_use *before,
     out->high = out->high > 0 && out->total > out->high ? out->total : out->high;
 }
 
-/* Beside the student; of another program, or where no more is known, as it lies in its
- * files. */
+/* Add the teacher next to the student.  For another program, or if its config is unknown,
+ * count the size of its files. */
 static void add_teacher(const struct plan *plan, const struct estimate_data *data,
                         struct memory_use *out)
 {
@@ -95,8 +95,8 @@ static void add_teacher(const struct plan *plan, const struct estimate_data *dat
     arena_free(arena);
 }
 
-/* The plan with what the data tell of it; a merge has none. */
-static struct plan told(const struct plan *plan, const struct estimate_data *data)
+/* Return the plan with the values measured from the data; a merge reads no data. */
+static struct plan with_data(const struct plan *plan, const struct estimate_data *data)
 {
     struct plan copy = plan_merges(plan) ? merge_plan(plan) : *plan;
 
@@ -109,7 +109,7 @@ bool estimate_memory(const struct plan *asked, const struct model_config *config
                      struct error *err)
 {
     bool known = data && data->rows > 0, ok;
-    const struct plan copy = told(asked, data), *plan = &copy;
+    const struct plan copy = with_data(asked, data), *plan = &copy;
 
     if (plan->external)
         ok = torch_memory(plan, config, out, err);
@@ -122,7 +122,7 @@ bool estimate_memory(const struct plan *asked, const struct model_config *config
     return ok;
 }
 
-/* Bytes of the largest tensor of a file, in fp32. */
+/* Return the bytes of the largest tensor of a model file, in fp32. */
 static uint64_t largest(const struct shapes *shapes)
 {
     uint64_t most = 0;
@@ -136,7 +136,8 @@ static uint64_t largest(const struct shapes *shapes)
     return most;
 }
 
-/* What is sure, and the buffers of loading and saving. */
+/* Count the certain part of the resident memory, and the buffers for loading and
+ * saving. */
 static void count_resident(const struct plan *plan, const struct estimate_data *data,
                            const struct shapes *student, struct arena *arena,
                            uint64_t *sure, uint64_t *buffers)
@@ -160,7 +161,7 @@ static void count_resident(const struct plan *plan, const struct estimate_data *
 bool estimate_resident(const struct plan *asked, const struct model_config *config,
                        const struct estimate_data *data, struct memory_range *out)
 {
-    const struct plan copy = told(asked, data), *plan = &copy;
+    const struct plan copy = with_data(asked, data), *plan = &copy;
     struct arena *arena = arena_new();
     struct error ignored = { 0 };
     struct shapes shapes;
@@ -194,7 +195,7 @@ uint64_t estimate_loading(const struct plan *plan, const struct model_config *co
         return 0;
     arena = arena_new();
     if (shapes_make(plan, config, 0, 0, arena, &shapes, &ignored))
-        bytes = largest(&shapes) / 2 * 3; /* fp32, and the 16 bits it becomes */
+        bytes = largest(&shapes) / 2 * 3; /* fp32 and its 16-bit conversion */
     arena_free(arena);
     return bytes;
 }

@@ -1,4 +1,4 @@
-/* train/evaluation.c - an evaluation, from its sums to the best model. */
+/* train/evaluation.c - evaluation: sums over all ranks, metrics, the best model. */
 #include "config.h"
 
 #include "train/evaluation.h"
@@ -11,7 +11,7 @@
 #include "train/autopsy.h"
 #include "train/model/parallel.h"
 
-/* What a rank adds up; all ranks' sums are rank 0's. */
+/* Sums of a rank; rank 0 adds up those of all ranks. */
 enum sum {
     SUM_LOSS,
     SUM_WEIGHT,
@@ -41,7 +41,7 @@ static double metric_of(const struct plan *plan, const struct evaluation *evalua
     }
 }
 
-/* What was there before the first step is no candidate, nor is NaN. */
+/* The untrained model is no candidate, nor is a NaN metric. */
 static void note_best(struct run *run, const struct evaluation *evaluation)
 {
     struct progress *progress = &run->progress;
@@ -75,8 +75,8 @@ bool evaluation_ends(const struct run *run)
            without >= run->plan->early_stopping_steps;
 }
 
-/* This rank's share of the evaluation data, in turn with the others': losses and their
- * weights, and as LLaMA-Factory counts it each sample's share of tokens that came out. */
+/* Evaluate this rank's share of the batches, dealt out in turn: losses and their weights
+ * and, as in LLaMA-Factory, the share of correctly predicted tokens of each sample. */
 static bool add_losses(struct run *run, double sums[SUMS], struct error *err)
 {
     const struct backend_group *group = run->options->group;
@@ -126,7 +126,7 @@ bool evaluation_follow(struct run *run, struct error *err)
     return take_sums(run, sums, err);
 }
 
-static void say(const struct run *run, const struct evaluation *evaluation)
+static void log_evaluation(const struct run *run, const struct evaluation *evaluation)
 {
     char number[32];
     struct text line;
@@ -182,7 +182,7 @@ bool evaluation_run(struct run *run, struct error *err)
                                                            .step = progress->step,
                                                            .epoch = progress->epoch,
                                                            .evaluated = evaluation });
-    say(run, &evaluation);
+    log_evaluation(run, &evaluation);
     metrics_eval(run->metrics, progress->step, progress->epoch, &evaluation);
     return true;
 }

@@ -1,4 +1,4 @@
-/* train/merge.c - an adapter into its model, without a step. */
+/* train/merge.c - merging an adapter into its model without training. */
 #include "config.h"
 
 #include "train/merge.h"
@@ -57,8 +57,7 @@ static void describe(const struct merge *merge)
     };
 
     log_line(options->log, LOG_INFO, "device: %s", facts.backend);
-    log_line(options->log, LOG_INFO,
-             "merge: the adapter %s into the model %s; nothing is trained",
+    log_line(options->log, LOG_INFO, "merge: adapter %s into model %s, without training",
              merge->plan.adapter_name_or_path, merge->plan.model_name_or_path);
     if (options->opened != NULL)
         options->opened(options->context, &facts);

@@ -1,14 +1,14 @@
 /*
- * train/merge.h - a job that trains nothing (plan_merges): its model and its adapter are
- * loaded, and the whole model is written as a training with export_dir writes it.
+ * train/merge.h - merging without training (plan_merges): load a model and its adapter,
+ * and write the whole model as a training run with export_dir does.
  */
 #ifndef TRAIN_MERGE_H
 #define TRAIN_MERGE_H
 
 #include "train/trainer.h"
 
-/* True: the merged model is in plan->export_dir and complete.  ERROR_STOPPED after a
- * stop; what is told of a step is not, as there is none. */
+/* Write the complete merged model to plan->export_dir.  Fails with ERROR_STOPPED after a
+ * stop.  There are no steps, so callbacks for steps are not called. */
 bool merge_run(const struct plan *plan, const struct trainer_options *options,
                struct error *err);
 

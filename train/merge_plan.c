@@ -1,4 +1,4 @@
-/* train/merge_plan.c - a merge as the smallest training there is. */
+/* train/merge_plan.c - a merge as the smallest possible training run. */
 #include "config.h"
 
 #include "train/merge_plan.h"
@@ -10,7 +10,7 @@ struct plan merge_plan(const struct plan *plan)
     least.stage = STAGE_SFT;
     least.kd = (struct distillation_settings) { 0 };
     least.generation = (struct generation) { 0 };
-    least.quantization_bit = 0; /* what is written comes from the files */
+    least.quantization_bit = 0; /* the merged weights come from the files */
     least.per_device_train_batch_size = least.per_device_eval_batch_size = 1;
     least.gradient_accumulation_steps = least.cutoff_len = least.ranks = 1;
     return least;

@@ -1,6 +1,6 @@
 /*
- * train/merge_plan.h - the plan by which a merge (plan_merges) lays its model out: the
- * smallest batch there is, on one device.
+ * train/merge_plan.h - the plan for laying out the model of a merge (plan_merges): the
+ * smallest possible batch, on one device.
  */
 #ifndef TRAIN_MERGE_PLAN_H
 #define TRAIN_MERGE_PLAN_H

@@ -1,5 +1,5 @@
-/* train/metrics.c - metrics.jsonl: one object a logged step, for programs; TensorBoard is
- * told the same. */
+/* train/metrics.c - metrics.jsonl, one object per logged step, and the same metrics for
+ * TensorBoard. */
 #include "config.h"
 
 #include "train/metrics.h"
@@ -20,12 +20,13 @@
 struct metrics {
     char *name;
     struct tensorboard *board; /* NULL: none */
-    bool board_lost;    /* it was said that the board could not be told something */
-    int64_t lines_lost; /* lines in a row that could not be written */
+    bool board_lost;           /* a failure of the board was logged */
+    int64_t lines_lost;        /* consecutive lines that could not be written */
     struct log *log;
 };
 
-/* Is this line whole, and of a step that the run goes on behind? */
+/* Return whether the line is complete and not past the step that the run resumes
+ * after. */
 static bool line_stays(const char *line, size_t len, int64_t resume_step)
 {
     json_t *value = json_read_text(line, len, "metrics", 1, NULL);
@@ -35,7 +36,7 @@ static bool line_stays(const char *line, size_t len, int64_t resume_step)
     return step <= resume_step;
 }
 
-/* Cut off what an interrupted attempt wrote behind its last checkpoint. */
+/* Remove the lines that an interrupted attempt wrote after its last checkpoint. */
 static bool metrics_cut(const char *name, int64_t resume_step, struct error *err)
 {
     struct text was, now;
@@ -49,7 +50,7 @@ static bool metrics_cut(const char *name, int64_t resume_step, struct error *err
     for (const char *line = was.data; ok && line < was.data + was.len;) {
         const char *end = memchr(line, '\n', (size_t)(was.data + was.len - line));
 
-        if (end == NULL) /* the writer died in it */
+        if (end == NULL) /* the writer was killed within this line */
             break;
         if (line_stays(line, (size_t)(end - line), resume_step))
             text_add(&now, line, (size_t)(end + 1 - line));
@@ -84,13 +85,14 @@ void metrics_close(struct metrics *metrics)
     free(metrics);
 }
 
-/* The first failure is told; the next are of the same disk. */
+/* Log only the first failure: later ones most likely have the same cause. */
 static void board_note(struct metrics *metrics, const struct error *err)
 {
     if (err->code == ERROR_NONE)
         return;
     if (!metrics->board_lost)
-        log_line(metrics->log, LOG_WARN, "tensorboard: %s; going on without", err->text);
+        log_line(metrics->log, LOG_WARN, "tensorboard: %s; continuing without",
+                 err->text);
     metrics->board_lost = true;
 }
 
@@ -105,20 +107,21 @@ void metrics_board(struct metrics *metrics, const char *dir, int64_t first,
     board_note(metrics, &err);
 }
 
-/* A disk that is full ends no run: that lines are missing is said, and when no longer. */
+/* A full disk does not end a run: log the first lost line, and when writing works
+ * again. */
 static void line_note(struct metrics *metrics, bool ok, const struct error *err)
 {
     if (!ok && metrics->lines_lost++ == 0)
-        log_line(metrics->log, LOG_WARN, "metrics: %s; going on without", err->text);
+        log_line(metrics->log, LOG_WARN, "metrics: %s; continuing without", err->text);
     if (!ok || metrics->lines_lost == 0)
         return;
     log_line(metrics->log, LOG_INFO,
-             "metrics: written again, %" PRId64 " lines are missing",
+             "metrics: writing again, %" PRId64 " lines are missing",
              metrics->lines_lost);
     metrics->lines_lost = 0;
 }
 
-/* Takes over the object. */
+/* Takes ownership of the object. */
 static void metrics_write(struct metrics *metrics, json_t *object)
 {
     struct error err = { 0 }, lost = { 0 };

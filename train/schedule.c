@@ -1,16 +1,15 @@
-/* train/schedule.c - learning-rate schedules: transformers/optimization.py, function by
- * function. */
+/* train/schedule.c - learning-rate schedules, function by function as in
+ * transformers/optimization.py. */
 #include "config.h"
 
 #include "train/schedule.h"
 
 #include <math.h>
 
-#define INVERSE_SQRT_STEPS 10000 /* its scale where there is neither one nor a warm-up */
+#define INVERSE_SQRT_STEPS 10000 /* time scale with neither timescale nor warm-up */
 
-/* Where a step is: how far behind the warm-up, and the plan's settings with their
- * defaults. */
-struct place {
+/* A step, and the settings of the plan with defaults filled in. */
+struct schedule_step {
     const struct plan *plan;
     int64_t step, total, warmup;
     double cycles;
@@ -26,7 +25,7 @@ static double share(double part, double whole)
     return part / at_least(whole, 1);
 }
 
-static double factor_linear(const struct place *p)
+static double factor_linear(const struct schedule_step *p)
 {
     return at_least(share((double)(p->total - p->step), (double)(p->total - p->warmup)),
                     0);
@@ -37,7 +36,7 @@ static double wave(double cycles, double progress)
     return 0.5 * (1 + cos(M_PI * cycles * 2 * progress));
 }
 
-static double factor_cosine(const struct place *p)
+static double factor_cosine(const struct schedule_step *p)
 {
     double progress =
         share((double)(p->step - p->warmup), (double)(p->total - p->warmup));
@@ -45,14 +44,14 @@ static double factor_cosine(const struct place *p)
     return at_least(wave(p->cycles, progress), 0);
 }
 
-static double factor_constant(const struct place *p)
+static double factor_constant(const struct schedule_step *p)
 {
     (void)p;
     return 1;
 }
 
 /* get_polynomial_decay_schedule_with_warmup */
-static double factor_polynomial(const struct place *p)
+static double factor_polynomial(const struct schedule_step *p)
 {
     double lr = p->plan->learning_rate, end = p->plan->schedule_lr_end;
     double power = p->plan->schedule_power > 0 ? p->plan->schedule_power : 1;
@@ -66,8 +65,8 @@ static double factor_polynomial(const struct place *p)
     return ((lr - end) * pow(at_least(left, 0), power) + end) / lr;
 }
 
-/* get_cosine_with_hard_restarts_schedule_with_warmup: each half wave begins anew */
-static double factor_cosine_restarts(const struct place *p)
+/* get_cosine_with_hard_restarts_schedule_with_warmup: each cycle restarts at 1 */
+static double factor_cosine_restarts(const struct schedule_step *p)
 {
     double progress =
         share((double)(p->step - p->warmup), (double)(p->total - p->warmup));
@@ -83,7 +82,7 @@ static double least_rate(const struct plan *plan)
 }
 
 /* get_cosine_with_min_lr_schedule_with_warmup */
-static double factor_cosine_min(const struct place *p)
+static double factor_cosine_min(const struct schedule_step *p)
 {
     double progress =
         share((double)(p->step - p->warmup), (double)(p->total - p->warmup));
@@ -93,7 +92,7 @@ static double factor_cosine_min(const struct place *p)
 }
 
 /* get_inverse_sqrt_schedule */
-static double factor_inverse_sqrt(const struct place *p)
+static double factor_inverse_sqrt(const struct schedule_step *p)
 {
     double scale = p->plan->schedule_timescale > 0 ? (double)p->plan->schedule_timescale
                    : p->warmup > 0                 ? (double)p->warmup
@@ -104,7 +103,7 @@ static double factor_inverse_sqrt(const struct place *p)
 
 /* get_cosine_with_min_lr_schedule_with_warmup_lr_rate, which is a step ahead of the
  * others */
-static double factor_cosine_warmup_min(const struct place *p)
+static double factor_cosine_warmup_min(const struct schedule_step *p)
 {
     double progress =
         share((double)(p->step - p->warmup) + 1, (double)(p->total - p->warmup));
@@ -113,7 +112,7 @@ static double factor_cosine_warmup_min(const struct place *p)
     return at_least(wave(p->cycles, progress) * (1 - rate) + rate, 0);
 }
 
-static double rise_to_full(const struct place *p)
+static double rise_to_full(const struct schedule_step *p)
 {
     double first = p->plan->schedule_warmup_lr_rate;
 
@@ -122,8 +121,8 @@ static double rise_to_full(const struct place *p)
     return first + (1 - first) * share((double)p->step, (double)p->warmup - 1);
 }
 
-/* From 1 down to 0, where the cosine has half a wave. */
-static double decay(const struct place *p, double progress)
+/* Decay from 1 to 0; the cosine does so with the default of half a cycle. */
+static double decay(const struct schedule_step *p, double progress)
 {
     switch (p->plan->schedule_decay) {
     case DECAY_LINEAR:
@@ -135,7 +134,7 @@ static double decay(const struct place *p, double progress)
     }
 }
 
-static double rise_as_chosen(const struct place *p)
+static double rise_as_chosen(const struct schedule_step *p)
 {
     double progress = share((double)p->step, (double)p->warmup);
     double rate = least_rate(p->plan);
@@ -147,8 +146,8 @@ static double rise_as_chosen(const struct place *p)
     return progress * (1 - rate) + rate;
 }
 
-/* get_wsd_schedule; without decay steps all that is left behind the stable ones decays */
-static double factor_stable_decay(const struct place *p)
+/* get_wsd_schedule; without decay steps, all steps after the stable ones decay */
+static double factor_stable_decay(const struct schedule_step *p)
 {
     int64_t after = p->total - p->warmup;
     int64_t stable = p->plan->schedule_stable_steps, last = p->plan->schedule_decay_steps;
@@ -167,16 +166,16 @@ static double factor_stable_decay(const struct place *p)
     return at_least(decay(p, share(past, (double)last)) * (1 - rate) + rate, 0);
 }
 
-static double rise(const struct place *p)
+static double rise(const struct schedule_step *p)
 {
     return share((double)p->step, (double)p->warmup);
 }
 
 static const struct row {
     const char *name;
-    double (*warm)(const struct place *place); /* NULL: it begins at once */
-    double (*after)(const struct place *place);
-    double cycles; /* where the plan has none; 0: 0.5 */
+    double (*warm)(const struct schedule_step *p); /* NULL: no warm-up */
+    double (*after)(const struct schedule_step *p);
+    double cycles; /* default of num_cycles; 0: 0.5 */
 } rows[] = {
     [SCHEDULE_LINEAR] = { "linear", rise, factor_linear },
     [SCHEDULE_COSINE] = { "cosine", rise, factor_cosine },
@@ -211,7 +210,7 @@ double schedule_factor(const struct plan *plan, int64_t step, int64_t total)
 {
     const struct row *row = &rows[plan->schedule];
     double cycles = row->cycles > 0 ? row->cycles : 0.5;
-    struct place place = {
+    struct schedule_step at = {
         .plan = plan,
         .step = step,
         .total = total,
@@ -219,5 +218,5 @@ double schedule_factor(const struct plan *plan, int64_t step, int64_t total)
         .cycles = plan->schedule_num_cycles > 0 ? plan->schedule_num_cycles : cycles,
     };
 
-    return row->warm && step < place.warmup ? row->warm(&place) : row->after(&place);
+    return row->warm && step < at.warmup ? row->warm(&at) : row->after(&at);
 }

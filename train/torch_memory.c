@@ -1,4 +1,5 @@
-/* train/torch_memory.c - the fullest of four moments of a PyTorch run, added up. */
+/* train/torch_memory.c - memory of a PyTorch run: the maximum over four points of a
+ * step. */
 #include "config.h"
 
 #include "train/torch_memory.h"
@@ -10,8 +11,8 @@
 #include "train/model/shapes.h"
 #include "train/torch_row.h"
 
-/* bitsandbytes: 8-bit moments and a float32 scale for 256 of them; torch's foreach AdamW
- * computes in a copy of the weights (torch.optim documentation, "foreach"). */
+/* bitsandbytes: 8-bit moments and a float32 scale per 256 of them; the foreach AdamW of
+ * torch computes in a copy of the weights (torch.optim documentation, "foreach"). */
 static const struct torch_optimizer optimizers[] = {
     { "paged_adamw_8bit", 2.03, true, "bitsandbytes" },
     { "paged_adamw", 8, true, "bitsandbytes" },
@@ -19,11 +20,11 @@ static const struct torch_optimizer optimizers[] = {
     { "adamw_bnb_8bit", 2.03, false, "bitsandbytes" },
     { "adamw_8bit", 2.03, false, "bitsandbytes" },
     { "adamw_torch_8bit", 2.03, false, "torchao" },
-    { "adamw_torch_4bit", 1.06, false, "torchao, a scale for 128" },
+    { "adamw_torch_4bit", 1.06, false, "torchao, a scale per 128" },
     { "adamw", 8, false, "torch.optim: two moments" },
     { "lion_8bit", 1.02, false, "bitsandbytes: one moment" },
     { "lion", 4, false, "bitsandbytes: one moment" },
-    { "adafactor", 0.05, false, "a row and a column of each matrix" },
+    { "adafactor", 0.05, false, "a row and a column per matrix" },
     { "rmsprop", 4, false, "torch.optim: one average" },
     { "adagrad", 4, false, "torch.optim: one sum" },
     { "sgd", 0, false, "torch.optim, without momentum" },
@@ -31,8 +32,8 @@ static const struct torch_optimizer optimizers[] = {
 
 enum { LOGITS = 12, LOGITS_LOW = 10, LOGITS_KEPT = 4 }; /* bytes each */
 
-/* What comes and goes of the intermediate gradients of one layer, in numbers a row:
- * measured as 2 I + 4 C (docs/memory.md). */
+/* Temporary intermediate gradients of one layer, in elements per row: measured as
+ * 2 I + 4 C (docs/memory.md). */
 enum { PASSING_MLP = 2, PASSING_WIDTH = 4 };
 
 const struct torch_optimizer *torch_optimizer_find(const char *optim)
@@ -43,13 +44,13 @@ const struct torch_optimizer *torch_optimizer_find(const char *optim)
     return torch_optimizer_find("adamw");
 }
 
-/* Numbers of a model, by what becomes of them. */
+/* Elements of a model by use. */
 struct counts {
     double all, trained;
-    double linear, frozen_linear; /* of the blocks; of them, not trained */
-    double head;                  /* rows that make logits */
+    double linear, frozen_linear; /* of the blocks; of these, not trained */
+    double head;                  /* the classifier */
     double largest;               /* linear layer */
-    double adapters;              /* columns of x A^T of one layer */
+    double adapters;              /* columns of x A^T in one layer */
     double layers, width, queries, keys, mlp, heads, vocabulary;
 };
 
@@ -90,18 +91,18 @@ static bool count(const struct plan *plan, const struct model_config *config,
     return ok;
 }
 
-/* All that the sums below are made from. */
+/* Inputs of the sums below. */
 struct torch_run {
     const struct plan *plan;
     const struct torch_setup *setup;
     struct counts n;
     struct torch_row row;
     bool mixed, lora;
-    double devices, rows, tokens; /* rows of a micro batch, of one sample */
-    double trained, frozen;       /* bytes a number that is trained, that is not */
+    double devices, rows, tokens; /* rows of a micro-batch; tokens of a sample */
+    double trained, frozen;       /* bytes per trained and per frozen element */
 };
 
-static const struct torch_setup default_values;
+static const struct torch_setup defaults;
 
 static bool is_mixed(enum mode mode)
 {
@@ -119,10 +120,10 @@ static bool begin(const struct plan *plan, const struct model_config *config,
     enum mode mode = plan->precision.mode;
 
     if (plan->torch && plan->torch->stage)
-        return error_set(err, ERROR_JOB, "the memory of stage: %s is not counted",
+        return error_set(err, ERROR_JOB, "cannot estimate the memory of stage: %s",
                          plan->torch->stage);
     *run = (struct torch_run) { .plan = plan,
-                                .setup = plan->torch ? plan->torch : &default_values,
+                                .setup = plan->torch ? plan->torch : &defaults,
                                 .mixed = is_mixed(mode),
                                 .lora = plan->method == METHOD_LORA,
                                 .devices = (double)plan_ranks(plan),
@@ -141,7 +142,7 @@ static double divisor(const struct torch_run *run, int stage)
     return run->setup->zero_stage >= stage ? run->devices : 1;
 }
 
-/* DeepSpeed keeps 16-bit weights, and their masters beside the moments. */
+/* DeepSpeed keeps 16-bit weights, and float32 masters next to the moments. */
 static bool has_masters(const struct torch_run *run)
 {
     return run->setup->deepspeed && run->mixed;
@@ -150,11 +151,11 @@ static bool has_masters(const struct torch_run *run)
 static double weights(const struct torch_run *run)
 {
     const struct counts *n = &run->n;
-    double quantised = run->setup->quantization_bit ? n->frozen_linear : 0;
+    double quantized = run->setup->quantization_bit ? n->frozen_linear : 0;
     double each = run->setup->quantization_bit == 4 ? 0.5 + 4.0 / 64 : 1;
     double trained = has_masters(run) ? 2 : run->trained;
-    double held = trained * n->trained + run->frozen * (n->all - n->trained - quantised) +
-                  each * quantised;
+    double held = trained * n->trained + run->frozen * (n->all - n->trained - quantized) +
+                  each * quantized;
 
     return (run->setup->offload_weights ? 0 : held) / divisor(run, 3);
 }
@@ -194,7 +195,7 @@ static double copies(const struct torch_run *run)
     return copies_of(run, run->plan->gradient_checkpointing ? 1 : run->n.layers);
 }
 
-/* A quantised matrix is made whole for its product; a sharded layer is gathered. */
+/* A quantized matrix is dequantized for its matmul; a sharded layer is gathered. */
 static double gathered(const struct torch_run *run)
 {
     const struct counts *n = &run->n;
@@ -205,14 +206,14 @@ static double gathered(const struct torch_run *run)
     return whole;
 }
 
-/* ---- What comes and goes ---- */
+/* ---- Temporary memory ---- */
 
 static bool is_plain(const struct torch_run *run)
 {
     return run->setup->plain_attention || run->row.always_plain;
 }
 
-/* What comes and goes of one layer's gradients: of the MLP, or of plain attention. */
+/* Temporary gradients of one layer: of the MLP, or of unfused attention. */
 static double passing(const struct torch_run *run)
 {
     const struct counts *n = &run->n;
@@ -222,8 +223,8 @@ static double passing(const struct torch_run *run)
     return run->rows * fmax(mlp, scores);
 }
 
-/* Of one layer, with keys and values repeated for each head where a kernel wants them
- * so. */
+/* Activations of one layer; `repeats`: the kernel repeats keys and values for each
+ * head. */
 static double layer(const struct torch_run *run, bool repeats)
 {
     const struct counts *n = &run->n;
@@ -264,7 +265,8 @@ static struct moments at_loss(const struct torch_run *run, double each, bool rep
     };
 }
 
-/* With checkpointing the last layer is computed again before the others' inputs go. */
+/* With checkpointing the last layer is recomputed while the inputs of all layers are
+ * still held. */
 static struct moments at_last_layer(const struct torch_run *run, bool repeats)
 {
     struct moments loss = at_loss(run, LOGITS_KEPT, repeats);
@@ -274,7 +276,7 @@ static struct moments at_last_layer(const struct torch_run *run, bool repeats)
     return loss;
 }
 
-/* Those of the first layer and of the embeddings are still to come, in the first pass. */
+/* In the first pass, gradients of the first layer and the embeddings do not exist yet. */
 static double gradients_of_others(const struct torch_run *run)
 {
     const struct counts *n = &run->n;
@@ -332,7 +334,7 @@ static struct memory_range held(const struct plan *plan)
                             memory_group(&plan->device, plan_ranks(plan)));
 }
 
-/* A batch and a length that nobody means pass what 64 bits hold. */
+/* An absurd batch size or length may exceed 64 bits. */
 static uint64_t whole(double bytes)
 {
     return (uint64_t)fmin(bytes, 0x1p60);
@@ -387,7 +389,7 @@ bool torch_memory_eval(const struct plan *plan, const struct model_config *confi
     if (!run.setup->evaluates)
         return true;
     run.rows = (double)plan->per_device_eval_batch_size * run.tokens;
-    /* of a layer a quarter is there at once, as seen (docs/memory.md) */
+    /* a quarter of a layer exists at once, as measured (docs/memory.md) */
     pass = (struct moments) {
         .logits =
             (run.mixed ? LOGITS_LOW : 2 * LOGITS_KEPT) * run.rows * run.n.vocabulary,

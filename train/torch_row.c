@@ -1,4 +1,4 @@
-/* train/torch_row.c - what was counted. */
+/* train/torch_row.c - tables of counted activation bytes. */
 #include "config.h"
 
 #include "train/torch_row.h"
@@ -16,7 +16,7 @@ static const struct torch_row full_rows[MODE_COUNT] = {
     [MODE_FP16_PURE] = { 16, 4, 4, 8, 6, 8, 2, 2 },
     [MODE_BF16_PURE] = { 16, 4, 4, 8, 6, 8, 2, 2 },
 };
-/* Norms that are frozen keep nothing, adapters have inputs of their own. */
+/* Frozen norms keep nothing; adapters keep their own inputs. */
 static const struct torch_row lora_rows[MODE_COUNT] = {
     [MODE_FP32] = { 16, 8, 8, 16, 4, 12, 4, 4 },
     [MODE_TF32] = { 16, 8, 8, 16, 4, 12, 4, 4 },
@@ -34,13 +34,13 @@ static const enum kind kinds[MODE_COUNT] = {
     [MODE_FP16_PURE] = KIND_PURE,   [MODE_BF16_PURE] = KIND_PURE,
 };
 
-/* What others have in the place of the first four.  Where query and key heads are as many
- * as the width gives, they are in `width`.  Keys and values of Gemma 2 are counted as
- * they are, not repeated, which comes in where attention is plain. */
+/* The first four fields for other families.  If heads times head size equals the width,
+ * queries and keys are included in `width`.  Keys and values of Gemma 2 are counted
+ * without repetition, which unfused attention adds. */
 static const struct family {
     const char *model_type;
     bool always_plain;
-    double plain; /* 0: as Llama's */
+    double plain; /* 0: as for Llama */
     struct widths {
         double width, queries, keys, mlp;
     } full[KINDS], lora[KINDS];
@@ -51,7 +51,7 @@ static const struct family {
     { .model_type = "phi3",
       .full = { { 28, 8, 8, 16 }, { 22, 4, 4, 8 }, { 18, 4, 4, 8 } },
       .lora = { { 20, 8, 8, 16 }, { 14, 4, 4, 8 }, { 14, 4, 4, 8 } } },
-    /* gelu_new in parts, of which each keeps what it read */
+    /* gelu_new as separate operations, each of which keeps its input */
     { .model_type = "gpt2",
       .full = { { 40, 0, 0, 20 }, { 24, 0, 0, 10 }, { 20, 0, 0, 10 } },
       .lora = { { 40, 0, 0, 20 }, { 26, 0, 0, 10 }, { 26, 0, 0, 10 } } },
@@ -100,7 +100,7 @@ struct torch_row torch_row_of(const struct model_config *config, enum mode mode,
     row.mlp = widths->mlp;
     row.plain = family->plain > 0 ? family->plain : row.plain;
     row.always_plain = family->always_plain;
-    /* GELU by erf and ReLU are one operation: what went in, and what came out */
+    /* GELU by erf and ReLU are one operation: its input and its output */
     if (!architecture_is_gated(config->architecture) &&
         (config->activation == ACTIVATION_GELU || config->activation == ACTIVATION_RELU))
         row.mlp = 2 * row.number;

@@ -162,7 +162,7 @@ expect "the first evaluation loss equals the first training loss" sh -c "jq -se 
     (map(.loss // empty)[0]) as \$loss | (\$loss - \$eval) / \$eval | fabs < 1e-5' both.run/metrics.jsonl >'$T/out'"
 evaluated 8 "metric_for_best_model: rouge" "load_best_model_at_end: true" >rouge.yaml
 expect_status "an unsupported metric_for_best_model fails" 1 "$trainspool" run -q rouge.yaml
-expect_output "the message lists the supported metrics" 'TS514.*loss, accuracy and answer_rate are'
+expect_output "the message lists the supported metrics" 'TS514.*must be loss, accuracy or answer_rate'
 job 8 "early_stopping_steps: 2" >never.yaml
 expect_status "early stopping without evaluations fails" 1 "$trainspool" run -q never.yaml
 expect_output "the message names eval_strategy" 'TS514.*give eval_strategy'

@@ -44,7 +44,7 @@ merge "adapter_name_or_path: adapter" "export_dir: other" "per_device_train_batc
     "eval_dataset: text.txt" "eval_strategy: steps" >large.yaml
 "$trainspool" plan --json large.yaml | memory >large
 expect "settings of training do not change the memory" cmp planned large
-expect "the log describes the merge" grep -q 'merge: the adapter adapter into the model' merge.run/train.log
+expect "the log describes the merge" grep -q 'merge: adapter adapter into model' merge.run/train.log
 expect "the run has no steps and no checkpoints" sh -c \
     "! ls -d merge.run/checkpoint* merge.run/adapter* merge.run/metrics.jsonl 2>/dev/null | grep -q ."
 expect_status "generate with the merged model succeeds" 0 "$trainspool" generate merged -p "Tom" --max-new-tokens 3

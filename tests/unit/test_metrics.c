@@ -127,7 +127,7 @@ static void test_metrics_full_disk_is_told_once(void **state)
     text = read_all(told);
     assert_non_null(strstr(text, "warn metrics: cannot append to"));
     assert_null(strstr(strstr(text, "warn") + 1, "warn"));
-    assert_non_null(strstr(text, "written again, 3 lines are missing"));
+    assert_non_null(strstr(text, "writing again, 3 lines are missing"));
     free(text);
     metrics = metrics_open(name, 4, NULL, &err);
     assert_non_null(metrics);

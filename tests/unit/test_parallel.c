@@ -164,7 +164,7 @@ static void test_parallel_rank_0_names_one_that_was_killed(void **state)
     unit_ranks_wait(&ranks, 1);
     error_set(&err, ERROR_SYSTEM, "another process of this run has ended");
     parallel_explain(&ranks.group, &err);
-    assert_string_equal(err.text, "rank 1 has ended without a word");
+    assert_string_equal(err.text, "rank 1 exited without reporting an error");
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* train/model/parallel.c - orders one way, answers the other. */
+/* train/model/parallel.c - orders from rank 0, results and errors from the other ranks. */
 #include "config.h"
 
 #include "train/model/parallel.h"
@@ -9,14 +9,14 @@
 #include "base/arena.h"
 #include "base/link.h"
 
-#define LAST_WORDS_SECONDS 2 /* for what a rank wrote before it ended */
-#define PIECE_NUMBERS      ((size_t)1 << 20)
-#define TEXT_MAX           ((uint64_t)1 << 16)
+#define LAST_REPORT_SECONDS 2 /* to read what a rank wrote before it exited */
+#define PIECE_NUMBERS       ((size_t)1 << 20)
+#define TEXT_MAX            ((uint64_t)1 << 16)
 
-/* What a rank says: a head, then so many bytes. */
-enum say { SAY_NUMBERS, SAY_MOMENTS, SAY_ERROR };
+/* A message from a rank to rank 0: a head, then `bytes` bytes. */
+enum message_kind { MESSAGE_NUMBERS, MESSAGE_MOMENTS, MESSAGE_ERROR };
 struct head {
-    enum say say;
+    enum message_kind content;
     uint64_t bytes;
 };
 
@@ -49,8 +49,8 @@ bool parallel_join(const struct backend_group *group, struct backend *be,
         return true;
     if (!be->ops->join)
         return error_set(err, ERROR_DEVICE,
-                         "this build has no NCCL, so several GPUs cannot work "
-                         "together; configure where nccl.h is found, or say ranks: 1");
+                         "cannot use several GPUs: this build has no NCCL; configure "
+                         "it where nccl.h is found, or give ranks: 1");
     return be->ops->join(be, group, err);
 }
 
@@ -71,8 +71,8 @@ bool parallel_hear(const struct backend_group *group, struct parallel_order *out
     return link_receive(group->links[0], out, sizeof(*out), 0, err);
 }
 
-static bool say(const struct backend_group *group, enum say what, const void *data,
-                size_t bytes, struct error *err)
+static bool send_message(const struct backend_group *group, enum message_kind what,
+                         const void *data, size_t bytes, struct error *err)
 {
     const struct head head = { what, bytes };
 
@@ -80,9 +80,9 @@ static bool say(const struct backend_group *group, enum say what, const void *da
            link_send(group->links[0], data, bytes, 0, err);
 }
 
-/* The error of a rank, in place of the numbers that were waited for. */
-static bool hear_error(const struct backend_group *group, int other, double seconds,
-                       struct error *err)
+/* Read the error of a rank, which it sent instead of the expected result. */
+static bool receive_error(const struct backend_group *group, int other, double seconds,
+                          struct error *err)
 {
     struct error theirs;
 
@@ -92,19 +92,20 @@ static bool hear_error(const struct backend_group *group, int other, double seco
     return error_set(err, theirs.code, "rank %d: %.480s", other + 1, theirs.text);
 }
 
-static bool listen(const struct backend_group *group, int other, enum say what,
-                   void *data, size_t bytes, struct error *err)
+static bool receive_message(const struct backend_group *group, int other,
+                            enum message_kind what, void *data, size_t bytes,
+                            struct error *err)
 {
     struct head head;
 
     if (!link_receive(group->links[other], &head, sizeof(head), 0, err))
         return false;
-    if (head.say == SAY_ERROR)
-        return hear_error(group, other, 0, err);
-    if (head.say != what || head.bytes != bytes)
+    if (head.content == MESSAGE_ERROR)
+        return receive_error(group, other, 0, err);
+    if (head.content != what || head.bytes != bytes)
         return error_set(err, ERROR_SYSTEM,
-                         "rank %d answers something else; trainspool-train was replaced "
-                         "while it started?",
+                         "rank %d sent an unexpected message; was trainspool-train "
+                         "replaced while it started?",
                          other + 1);
     return link_receive(group->links[other], data, bytes, 0, err);
 }
@@ -118,10 +119,12 @@ bool parallel_sum(const struct backend_group *group, double *numbers, size_t cou
     if (!group)
         return true;
     if (group->rank > 0)
-        return say(group, SAY_NUMBERS, numbers, count * sizeof(*numbers), err);
+        return send_message(group, MESSAGE_NUMBERS, numbers, count * sizeof(*numbers),
+                            err);
     theirs = memory_alloc(count * sizeof(*theirs));
     for (int i = 0; ok && i < others(group); i++) {
-        ok = listen(group, i, SAY_NUMBERS, theirs, count * sizeof(*theirs), err);
+        ok = receive_message(group, i, MESSAGE_NUMBERS, theirs, count * sizeof(*theirs),
+                             err);
         for (size_t j = 0; ok && j < count; j++)
             numbers[j] += theirs[j];
     }
@@ -163,7 +166,7 @@ bool parallel_share_text(const struct backend_group *group, char **text,
     if (bytes == 0)
         return true;
     if (bytes > TEXT_MAX)
-        return error_set(err, ERROR_SYSTEM, "rank 0 sends a text of %llu bytes",
+        return error_set(err, ERROR_SYSTEM, "rank 0 sent a text of %llu bytes",
                          (unsigned long long)bytes);
     *text = memory_alloc(bytes);
     return link_receive(group->links[0], *text, bytes, 0, err);
@@ -177,14 +180,14 @@ bool parallel_fetch(const void *context, const struct moment_span *span, void *t
     int other = (int)span->rank - 1;
 
     return link_send(group->links[other], &order, sizeof(order), 0, err) &&
-           listen(group, other, SAY_MOMENTS, to, span->bytes, err);
+           receive_message(group, other, MESSAGE_MOMENTS, to, span->bytes, err);
 }
 
-/* Piece by piece: a span may be as long as an embedding. */
+/* Send in pieces: a span may be as long as an embedding. */
 bool parallel_answer(const struct backend_group *group, struct model *model,
                      const struct moment_span *span, struct error *err)
 {
-    const struct head head = { SAY_MOMENTS, span->bytes };
+    const struct head head = { MESSAGE_MOMENTS, span->bytes };
     size_t each = span->count > 0 ? span->bytes / span->count : 0;
     void *numbers = memory_alloc(PIECE_NUMBERS * sizeof(double));
     bool ok = link_send(group->links[0], &head, sizeof(head), 0, err);
@@ -201,26 +204,27 @@ bool parallel_answer(const struct backend_group *group, struct model *model,
 void parallel_report(const struct backend_group *group, const struct error *err)
 {
     if (group && group->rank > 0)
-        say(group, SAY_ERROR, err, sizeof(*err), NULL);
+        send_message(group, MESSAGE_ERROR, err, sizeof(*err), NULL);
 }
 
-/* What a rank said last; what it said before is of no interest any more. */
-static bool last_words(const struct backend_group *group, int other, struct error *err)
+/* Find the error that a rank sent last, and skip all messages before it. */
+static bool read_last_error(const struct backend_group *group, int other,
+                            struct error *err)
 {
     struct error ignored = { 0 };
     struct head head;
     char rest[512];
 
-    while (link_receive(group->links[other], &head, sizeof(head), LAST_WORDS_SECONDS,
+    while (link_receive(group->links[other], &head, sizeof(head), LAST_REPORT_SECONDS,
                         &ignored)) {
-        if (head.say == SAY_ERROR) {
-            hear_error(group, other, LAST_WORDS_SECONDS, err);
+        if (head.content == MESSAGE_ERROR) {
+            receive_error(group, other, LAST_REPORT_SECONDS, err);
             return err->code != ERROR_NONE;
         }
         while (head.bytes > 0) {
             size_t part = head.bytes < sizeof(rest) ? head.bytes : sizeof(rest);
 
-            if (!link_receive(group->links[other], rest, part, LAST_WORDS_SECONDS,
+            if (!link_receive(group->links[other], rest, part, LAST_REPORT_SECONDS,
                               &ignored))
                 return false;
             head.bytes -= part;
@@ -234,14 +238,15 @@ void parallel_explain(const struct backend_group *group, struct error *err)
     struct error found = { 0 };
 
     for (int i = 0; i < others(group); i++)
-        if (!link_alive(group->links[i]) && last_words(group, i, &found)) {
+        if (!link_alive(group->links[i]) && read_last_error(group, i, &found)) {
             *err = found;
             return;
         }
     for (int i = 0; i < others(group); i++)
         if (!link_alive(group->links[i])) {
             error_clear(err);
-            error_set(err, ERROR_SYSTEM, "rank %d has ended without a word", i + 1);
+            error_set(err, ERROR_SYSTEM, "rank %d exited without reporting an error",
+                      i + 1);
             return;
         }
 }

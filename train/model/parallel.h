@@ -1,11 +1,11 @@
 /*
  * train/model/parallel.h - the ranks of a run, one process each.
  *
- * Rank 0 decides what happens next and tells the others; they do it and tell what came of
- * it. What touches files, the log and the clock is rank 0's alone, so that they cannot
- * disagree. What a step adds up goes through the backend; here are only words and a few
- * numbers, over the links of struct backend_group.  group NULL: a run of one process,
- * nothing to do.
+ * Rank 0 decides what happens next and sends orders; the others carry them out and return
+ * the results.  Only rank 0 uses files, the log and the clock, so ranks cannot disagree.
+ * The backend sums gradients; this module only passes orders, texts and a few numbers
+ * over the links of struct backend_group.  group NULL: a run of one process, nothing to
+ * do.
  */
 #ifndef TRAIN_MODEL_PARALLEL_H
 #define TRAIN_MODEL_PARALLEL_H
@@ -17,50 +17,52 @@ enum parallel_work {
     PARALLEL_STEP,
     PARALLEL_EVALUATE,
     PARALLEL_FETCH,
-    PARALLEL_KEEP,     /* before a preflight, */
-    PARALLEL_PUT_BACK, /* and after it */
+    PARALLEL_KEEP,     /* save the state before a preflight */
+    PARALLEL_PUT_BACK, /* restore it after the preflight */
     PARALLEL_END
 };
 
 struct parallel_order {
     enum parallel_work work;
-    struct moment_span span; /* to fetch */
+    struct moment_span span; /* for PARALLEL_FETCH */
 };
 
 size_t parallel_rank(const struct backend_group *group);  /* 0 alone */
 size_t parallel_ranks(const struct backend_group *group); /* 1 alone */
-/* Of `count` things dealt out in turn, how many come to this rank. */
+/* Return how many of `count` items come to this rank, if they are dealt out in turn. */
 size_t parallel_share(const struct backend_group *group, size_t count);
 
-/* Join the others' backends, once all have opened theirs. */
+/* Join the backends of the other ranks, once all ranks have opened theirs. */
 bool parallel_join(const struct backend_group *group, struct backend *be,
                    struct error *err);
-/* Rank 0 waits until all have loaded what they work with: in a step, a rank that is not
- * there for minutes would be one that hangs. */
+/* Rank 0 waits until all ranks have loaded their model and data: during a step, a rank
+ * that is absent for minutes would count as hanging. */
 bool parallel_ready(const struct backend_group *group, struct error *err);
 
-/* Rank 0: what all do next.  The others: hear it, however long it takes. */
+/* Rank 0: send the next order.  Other ranks: wait for it, without a time limit. */
 bool parallel_tell(const struct backend_group *group, enum parallel_work work,
                    struct error *err);
 bool parallel_hear(const struct backend_group *group, struct parallel_order *out,
                    struct error *err);
 
-/* Numbers of all ranks, in the order of the ranks: the sum is rank 0's, the others keep
- * their own. */
+/* Add up the numbers of all ranks, in the order of ranks.  Rank 0 gets the sums; other
+ * ranks keep their values. */
 bool parallel_sum(const struct backend_group *group, double *numbers, size_t count,
                   struct error *err);
-/* A text of rank 0's to all, malloc'ed; NULL is one too.  Takes over *text. */
+/* Send a text (or NULL) from rank 0 to all ranks, where it is malloc'ed.  Other ranks
+ * overwrite *text. */
 bool parallel_share_text(const struct backend_group *group, char **text,
                          struct error *err);
 
-/* Rank 0's model_fetch (context: the group), and its answer: an order to fetch. */
+/* Fetch moments: model_fetch of rank 0 (context: the group), and the reply of another
+ * rank to the order. */
 bool parallel_fetch(const void *context, const struct moment_span *span, void *to,
                     struct error *err);
 bool parallel_answer(const struct backend_group *group, struct model *model,
                      const struct moment_span *span, struct error *err);
 
-/* A rank that fails tells rank 0 why; rank 0, which sees no more than that somebody has
- * ended, looks for who and why, and puts that into *err instead. */
+/* A failing rank reports its error to rank 0.  Rank 0, which only sees that a link has
+ * closed, finds the rank and its error and replaces *err with it. */
 void parallel_report(const struct backend_group *group, const struct error *err);
 void parallel_explain(const struct backend_group *group, struct error *err);
 
