@@ -148,9 +148,13 @@ def failed_test(output):
     return "crashed"
 
 
+COMMENT = r"/\*(?:[^*]|\*(?!/))*\*/"
+
+
 def pattern(old):
-    """Return a pattern of the C tokens of `old` with any white space between them."""
-    return re.compile(r"\s*".join(map(re.escape, re.findall(r"\w+|[^\w\s]", old))))
+    """The C tokens of `old` with any white space and comments between them."""
+    tokens = re.findall(r"\w+|[^\w\s]", re.sub(COMMENT, "", old))
+    return re.compile(rf"(?:\s|{COMMENT})*".join(map(re.escape, tokens)))
 
 
 def stale(row, text):
