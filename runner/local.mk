@@ -1,4 +1,5 @@
 # One line per file, sorted.  librunner.a has everything except the two main()s, so that tests can link it.
+# One line per file, sorted.  Everything except the two main()s is in librunner.a, so that tests can link it.
 
 noinst_LIBRARIES += librunner.a
 
@@ -72,6 +73,7 @@ librunner_a_SOURCES += %D%/spool/worker.c %D%/spool/worker.h
 bin_PROGRAMS += trainspool trainspool-train
 
 # The daemon links no CUDA library: a process that links one uses 100 MB before it does any work.
+# The daemon links no CUDA library: that alone would cost the process 100 MB.
 trainspool_SOURCES = %D%/main.c
 trainspool_LDADD = $(LAYERS) $(LIBRARY_LIBS)
 
