@@ -1,5 +1,5 @@
-/* train/autopsy.c - looks at weights, then at each micro-batch; tells, and writes it
- * down. */
+/* train/autopsy.c - checking weights, then each micro-batch, and reporting the first
+ * non-finite value. */
 #include "config.h"
 
 #include "train/autopsy.h"
@@ -16,9 +16,9 @@
 #include "train/model/model_watch.h"
 #include "train/model/parallel.h"
 
-enum { SAMPLES = 64 }; /* of a micro-batch that are told */
+enum { SAMPLES = 64 }; /* most samples of a micro-batch that are listed */
 
-/* What was under way. */
+/* What the run was doing. */
 enum occasion { OCCASION_STEP, OCCASION_PREFLIGHT, OCCASION_EVALUATION };
 
 static const char *const occasion_names[] = {
@@ -30,21 +30,21 @@ static const char *const occasion_names[] = {
 struct autopsy {
     struct run *run;
     enum occasion occasion;
-    int64_t step; /* from 0; steps made where it is an evaluation */
+    int64_t step; /* from 0; for an evaluation the number of steps done */
     double loss;
     const struct dataset *data;
-    size_t size; /* samples of a batch of it */
+    size_t size; /* samples in a batch of it */
     struct run_place place;
     struct watch watch;
-    struct watch_look weight; /* the one with the largest number */
+    struct watch_look weight; /* the one with the largest value */
     bool in_batch;            /* found in a micro-batch, not in the weights */
-    size_t index;             /* of it */
+    size_t index;             /* of that micro-batch */
     uint32_t samples[SAMPLES];
     size_t sample_count;
-    int64_t sample, position, token; /* of the row where it began; -1: not known */
+    int64_t sample, position, token; /* of the first bad row; -1: unknown */
 };
 
-/* ---- Looking ---- */
+/* ---- Search ---- */
 
 static struct step_numbers numbers_of(const struct autopsy *a, size_t index)
 {
@@ -57,33 +57,32 @@ static struct step_numbers numbers_of(const struct autopsy *a, size_t index)
     };
 }
 
-/* Runs of one sample as people count them. */
-static size_t runs_each(const struct autopsy *a)
+/* Return the sequences per sample as users count them. */
+static size_t sequences_each(const struct autopsy *a)
 {
     return a->run->plan->stage == STAGE_DPO ? 2 : 1;
 }
 
-static int64_t sample_of(const struct autopsy *a, size_t run)
+static int64_t sample_of(const struct autopsy *a, size_t sequence)
 {
-    return (int64_t)(a->samples[run] / runs_each(a));
+    return (int64_t)(a->samples[sequence] / sequences_each(a));
 }
 
-/* Whose row of the batch it is. */
+/* Set the sample, position and token of a row of the batch. */
 static void find_row(struct autopsy *a, const struct batch *batch, size_t row)
 {
-    size_t run = 0;
+    size_t i = 0;
 
     if (row >= batch->rows)
         return;
-    while (run + 1 < batch->sequences && (size_t)batch->offsets[run + 1] <= row)
-        run++;
-    a->sample = run < a->sample_count ? sample_of(a, run) : -1;
+    while (i + 1 < batch->sequences && (size_t)batch->offsets[i + 1] <= row)
+        i++;
+    a->sample = i < a->sample_count ? sample_of(a, i) : -1;
     a->position = batch->positions[row];
     a->token = batch->tokens[row];
 }
 
-/* An evaluation's batch is looked at only if its loss is not finite: there may be
- * many. */
+/* Watch a batch of an evaluation only if its loss is not finite: there may be many. */
 static bool watch_evaluation(struct autopsy *a, struct error *err)
 {
     struct run *run = a->run;
@@ -126,7 +125,7 @@ static bool watch_batch(struct autopsy *a, size_t index, struct error *err)
     return true;
 }
 
-static bool look(struct autopsy *a, struct error *err)
+static bool search(struct autopsy *a, struct error *err)
 {
     a->sample = a->position = a->token = -1;
     if (!model_watch_weights(a->run->model, &a->watch, err))
@@ -138,15 +137,15 @@ static bool look(struct autopsy *a, struct error *err)
     return true;
 }
 
-/* ---- Telling ---- */
+/* ---- Report ---- */
 
-/* As people count them. */
+/* Return the number of the step as users count it. */
 static int64_t number_of_step(const struct autopsy *a)
 {
     return a->occasion == OCCASION_EVALUATION ? a->step : a->step + 1;
 }
 
-static void add_place(const struct watch_look *look, struct text *out)
+static void add_tensor_name(const struct watch_look *look, struct text *out)
 {
     text_adds(out, look->tensor);
     if (look->layer >= 0 && strstr(look->tensor, ".") == NULL)
@@ -167,13 +166,13 @@ static void add_short(const struct autopsy *a, struct text *out)
     const struct watch_look *found = &a->watch.found;
 
     if (a->watch.kind == WATCH_NOTHING) {
-        text_adds(out, "each micro-batch is finite alone, only their sum is not");
+        text_adds(out, "each micro-batch alone is finite, only their sum is not");
         return;
     }
     text_addf(out, "the %s", watch_kind_names[a->watch.kind]);
     if (a->watch.kind != WATCH_LOSS) {
         text_adds(out, a->watch.kind == WATCH_GRADIENT ? " of " : " ");
-        add_place(found, out);
+        add_tensor_name(found, out);
         text_addf(out, " (%s)", format_info(found->format)->name);
     }
     text_adds(out, " has ");
@@ -187,20 +186,20 @@ static void add_sentence(const struct autopsy *a, struct text *out)
     add_short(a, out);
     if (a->watch.kind == WATCH_NOTHING)
         return;
-    text_addf(out, " of %zu numbers", found->rows * found->cols);
+    text_addf(out, " of %zu values", found->rows * found->cols);
     if (found->operation[0])
         text_addf(out, " after %s", found->operation);
     text_addf(out, ", the first in row %zu",
               found->batch_row < SIZE_MAX ? found->batch_row : found->row);
     if (a->watch.kind == WATCH_WEIGHT && found->rows == a->run->config.vocab_size)
-        text_addf(out, ", which is token %zu's", found->row);
+        text_addf(out, ", the row of token %zu", found->row);
     if (a->token >= 0)
         text_addf(out, ": token %" PRId64 " at position %" PRId64, a->token, a->position);
     if (a->sample >= 0)
         text_addf(out, " of sample %" PRId64, a->sample);
     if (most->tensor[0]) {
-        text_addf(out, "; the largest number before is %.4g in ", most->largest);
-        add_place(most, out);
+        text_addf(out, "; the largest value before is %.4g in ", most->largest);
+        add_tensor_name(most, out);
         text_addf(out, " (%s)", format_info(most->format)->name);
     }
     if (a->in_batch)
@@ -208,7 +207,7 @@ static void add_sentence(const struct autopsy *a, struct text *out)
                   a->weight.tensor);
 }
 
-/* What to do, by what it was found in. */
+/* Return what to do, by the kind of the tensor. */
 static const char *advice_of(const struct autopsy *a)
 {
     bool half = a->run->plan->precision.compute == FORMAT_FP16;
@@ -216,34 +215,34 @@ static const char *advice_of(const struct autopsy *a)
     switch (a->watch.kind) {
     case WATCH_WEIGHT:
         return a->run->progress.updates == 0
-                   ? "the model's files have it: they are broken, or hold numbers "
-                     "beyond the format; take another copy, or bf16 for float16"
-                   : "an update has made it: a smaller learning_rate, more "
-                     "warmup_steps, or max_grad_norm; --resume goes on from the "
-                     "checkpoint before";
+                   ? "the files of the model contain it: they are damaged, or hold "
+                     "values beyond the format; use another copy, or bf16 for float16"
+                   : "an update produced it: use a smaller learning_rate, more "
+                     "warmup_steps, or max_grad_norm; --resume continues from the "
+                     "previous checkpoint";
     case WATCH_ACTIVATION:
     case WATCH_LOSS:
-        return half ? "float16 ends at 65504: bf16 where the device has it, else "
+        return half ? "float16 ends at 65504: use bf16 if the device has it, else "
                       "policy: fp32"
-                    : "a smaller learning_rate or more warmup_steps; look at the "
-                      "samples named";
+                    : "use a smaller learning_rate or more warmup_steps; check the "
+                      "listed samples";
     case WATCH_GRADIENT:
         return half && a->run->progress.scaler.scale > 1
-                   ? "the loss scale may be too large for it still: loss_scale: dynamic "
-                     "finds one that is not"
+                   ? "the loss scale may still be too large: loss_scale: dynamic finds "
+                     "one that fits"
                : half
-                   ? "no loss scale is small enough for float16: bf16 where the device "
+                   ? "no loss scale is small enough for float16: use bf16 if the device "
                      "has it, else policy: fp32"
-                   : "a smaller learning_rate, or max_grad_norm; look at the samples "
-                     "named";
+                   : "use a smaller learning_rate, or max_grad_norm; check the listed "
+                     "samples";
     default:
-        return "a smaller gradient_accumulation_steps or learning_rate";
+        return "use a smaller gradient_accumulation_steps or learning_rate";
     }
 }
 
 /* ---- autopsy.json ---- */
 
-static json_t *whole_or_null(int64_t value)
+static json_t *integer_or_null(int64_t value)
 {
     return value >= 0 ? json_integer(value) : json_null();
 }
@@ -255,7 +254,7 @@ static json_t *look_object(const struct watch_look *look)
     json_object_set_new(object, "operation",
                         look->operation[0] ? json_string(look->operation) : json_null());
     json_object_set_new(object, "tensor", json_string(look->tensor));
-    json_object_set_new(object, "layer", whole_or_null(look->layer));
+    json_object_set_new(object, "layer", integer_or_null(look->layer));
     json_object_set_new(object, "format", json_string(format_info(look->format)->name));
     json_object_set_new(object, "largest", json_number(look->largest));
     return object;
@@ -286,14 +285,14 @@ static json_t *batch_object(const struct autopsy *a)
         return json_null();
     object = json_object();
     samples = json_array();
-    for (size_t i = 0; i < a->sample_count; i += runs_each(a))
+    for (size_t i = 0; i < a->sample_count; i += sequences_each(a))
         json_array_append_new(samples, json_integer(sample_of(a, i)));
     json_object_set_new(object, "index", json_integer((json_int_t)a->index));
     json_object_set_new(object, "count", json_integer((json_int_t)a->place.batches));
     json_object_set_new(object, "samples", samples);
-    json_object_set_new(object, "sample", whole_or_null(a->sample));
-    json_object_set_new(object, "position", whole_or_null(a->position));
-    json_object_set_new(object, "token", whole_or_null(a->token));
+    json_object_set_new(object, "sample", integer_or_null(a->sample));
+    json_object_set_new(object, "position", integer_or_null(a->position));
+    json_object_set_new(object, "token", integer_or_null(a->token));
     return object;
 }
 
@@ -352,7 +351,7 @@ static bool write_file(const struct autopsy *a, const char *sentence, struct err
     return ok;
 }
 
-static void tell(const struct autopsy *a)
+static void report(const struct autopsy *a)
 {
     struct log *log = a->run->options->log;
     struct error err = { 0 };
@@ -373,14 +372,14 @@ static void tell(const struct autopsy *a)
     text_clear(&brief);
 }
 
-/* ---- When ---- */
+/* ---- Occasions ---- */
 
-static void look_and_tell(struct autopsy *a)
+static void search_and_report(struct autopsy *a)
 {
     struct error err = { 0 };
 
-    if (look(a, &err))
-        tell(a);
+    if (search(a, &err))
+        report(a);
     else
         log_line(a->run->options->log, LOG_WARN, "autopsy: %s", err.text);
 }
@@ -396,7 +395,7 @@ void autopsy_make(struct run *run, int64_t step, double loss)
                          .place = run_place(run, step) };
 
     if (parallel_rank(run->options->group) == 0 && a.place.weight > 0)
-        look_and_tell(&a);
+        search_and_report(&a);
 }
 
 void autopsy_evaluation(struct run *run, double loss)
@@ -411,7 +410,7 @@ void autopsy_evaluation(struct run *run, double loss)
     if (isfinite(loss) || run->finding[0])
         return;
     a.place.batches = dataset_batches(run->eval, run->eval_size);
-    look_and_tell(&a);
+    search_and_report(&a);
 }
 
 bool autopsy_wonders(const struct scaler *scaler, double loss)

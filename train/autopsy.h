@@ -1,52 +1,54 @@
 /*
- * train/autopsy.h - where in a step a number was first not finite: its micro-batches are
- * done again, each operation watched (train/model/model_watch.h).  What is found goes to the
- * log, to autopsy.json in the run's folder, and in short into the reason of a failed run.
+ * train/autopsy.h - search for the first non-finite value of a step: repeat its
+ * micro-batches and check the result of each operation (train/model/model_watch.h).  The result
+ * goes to the log, to autopsy.json in the folder of the run, and as a short text into the
+ * error of a failed run.
  *
  * autopsy.json, one object:
  *   schema       1
- *   step         from 1; of the run, or of its preflight where `preflight` is true; where
- *                `evaluation` is true, how many were made before it
+ *   step         from 1; of the run, or of its preflight if `preflight` is true; if
+ *                `evaluation` is true, the number of steps done before it
  *   loss         of the step; a number, or "NaN", "Infinity"
- *   loss_scale   at which it was computed
- *   skipped_in_row  steps skipped just before
- *   mode         of precision, as plan --json has it
- *   sentence     what was found, for people
+ *   loss_scale   of the step
+ *   skipped_in_row  steps skipped immediately before
+ *   mode         of precision, as in plan --json
+ *   sentence     the finding as text
  *   advice       what to do
- *   kind         weight, activation, loss, gradient; or nothing: each micro-batch is
- *                finite alone
+ *   kind         weight, activation, loss, gradient; or nothing: each micro-batch alone
+ *                is finite
  *   found        null, or
  *     operation    as in kernels/ops.h; null for a weight
- *     tensor, layer, format, rows, cols   layer from 0, null: of none
- *     nan, inf     how many; row, col: of the first
- *     largest      of its finite numbers
+ *     tensor, layer, format, rows, cols   layer from 0, null: not in a layer
+ *     nan, inf     their numbers; row, col: position of the first
+ *     largest      finite value by magnitude
  *   micro_batch  null, or
  *     index, count of the step
- *     samples      their numbers from 0, as the data were read
- *     sample, position, token   of the row where it began: numbers, never text
- *   before       what was written just before it, a list: operation, tensor, layer,
+ *     samples      their indices from 0, in the order of the data
+ *     sample, position, token   of the first bad row: numbers, never text
+ *   before       the results written just before it, a list: operation, tensor, layer,
  *                format, largest
- *   most         the one with the largest number of all before it; or null
- *   weight       the weight (or working copy) with the largest number; or null
+ *   most         of all results before it, the one with the largest value; or null
+ *   weight       the weight (or working copy) with the largest value; or null
  */
 #ifndef TRAIN_AUTOPSY_H
 #define TRAIN_AUTOPSY_H
 
 #include "train/run.h"
 
-/* After a step that was not made, before what became of the loss scale is taken over:
- * look, if this cannot be the scale's doing and nobody has looked yet.  Rank 0's. */
+/* Rank 0, after a skipped step and before the new loss scale is taken over: run an
+ * autopsy if the loss scale cannot be the cause and the run has no finding yet. */
 void autopsy_consider(struct run *run, double loss);
-/* Rank 0's, after an evaluation of data that have something to learn: look, if its loss
- * is not finite and nobody has looked yet. */
+/* Rank 0, after an evaluation of data with trained tokens: run an autopsy if its loss is
+ * not finite and the run has no finding yet. */
 void autopsy_evaluation(struct run *run, double loss);
-/* Look at a step of this run, from 0, with the weights as they are. */
+/* Run an autopsy of a step (from 0) of this run with the current weights. */
 void autopsy_make(struct run *run, int64_t step, double loss);
-/* Is a step that was not made, at this scale and loss, none of the scaler's doing? */
+/* Return whether a step skipped at this scale and loss has another cause than the loss
+ * scale. */
 bool autopsy_wonders(const struct scaler *scaler, double loss);
-/* A run that begins anew: what was found in one before is none of its. */
+/* Remove the autopsy.json of an earlier run, if this run starts from scratch. */
 void autopsy_forget(const struct run *run);
-/* Add what was found to the sentence of an error. */
+/* Append the finding to the text of an error. */
 void autopsy_explain(const struct run *run, struct error *err);
 
 #endif

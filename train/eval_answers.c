@@ -1,4 +1,4 @@
-/* train/eval_answers.c - questions to completions to counts. */
+/* train/eval_answers.c - generating answers to prompts and counting correct ones. */
 #include "config.h"
 
 #include "train/eval_answers.h"
@@ -13,22 +13,20 @@
 #include "train/generation/generate.h"
 #include "train/generation/prompt.h"
 
-enum {
-    END_DEPTH = 4,
-    END_SAMPLES = 64
-}; /* where the token that ends an answer is sought */
+/* Search range for the token that ends an answer: last tokens of the first samples. */
+enum { END_DEPTH = 4, END_SAMPLES = 64 };
 
-struct taking {
+struct generating {
     struct run *run;
     struct eval_answers *out;
     struct prompt *prompts;
-    size_t *places; /* of the questions in the data */
+    size_t *indices; /* of the prompts in the data */
     size_t count;
-    char *stop;                  /* what the template writes behind an answer; or NULL */
+    char *stop;                  /* the text of the template after an answer; or NULL */
     struct text asked, expected; /* scratch */
 };
 
-/* The special token at the end of an answer is what the template writes there. */
+/* Add the special tokens at the end of answers, which the template puts there. */
 static void learn_ends(const struct run *run, struct prompt_ends *ends)
 {
     const struct dataset *data = run_questions(run);
@@ -44,7 +42,7 @@ static void learn_ends(const struct run *run, struct prompt_ends *ends)
     }
 }
 
-/* The job's own template, where it names one, has an end that may be plain text. */
+/* Find the end of an answer.  If the job names a template, it may be plain text. */
 static bool find_ends(const struct run *run, struct prompt_ends *ends, char **stop,
                       struct error *err)
 {
@@ -57,25 +55,25 @@ static bool find_ends(const struct run *run, struct prompt_ends *ends, char **st
     return prompt_ends_find(&model, ends, stop, err);
 }
 
-/* Questions [first, last) of the data, of which each rank has a piece. */
-static void share_out(struct taking *t)
+/* Collect this rank's contiguous share of the prompts. */
+static void collect_prompts(struct generating *t)
 {
     const struct run *run = t->run;
     const struct dataset *data = run_questions(run);
-    size_t all = dataset_questions(data), wanted = (size_t)run->plan->eval_questions;
+    size_t all = dataset_questions(data), limit = (size_t)run->plan->eval_questions;
     size_t rank = parallel_rank(run->options->group),
            ranks = parallel_ranks(run->options->group);
     struct dataset_question q;
 
-    if (wanted > 0 && wanted < all)
-        all = wanted;
+    if (limit > 0 && limit < all)
+        all = limit;
     t->prompts = memory_resize(NULL, all + 1, sizeof(*t->prompts));
-    t->places = memory_resize(NULL, all + 1, sizeof(*t->places));
+    t->indices = memory_resize(NULL, all + 1, sizeof(*t->indices));
     for (size_t i = all * rank / ranks; i < all * (rank + 1) / ranks; i++) {
         if (!dataset_question(data, i, &q) || q.asked > (size_t)run->plan->cutoff_len)
             continue;
         t->prompts[t->count] = (struct prompt) { q.ids, q.asked, (uint32_t)i };
-        t->places[t->count++] = i;
+        t->indices[t->count++] = i;
     }
 }
 
@@ -85,8 +83,8 @@ static void trim_end(struct text *text)
         text->data[--text->len] = 0;
 }
 
-/* Take off what the template wrote behind an answer: blanks, and words that are no
- * special token. */
+/* Remove what the template puts after an answer: blanks, and text that is not a special
+ * token. */
 static void cut_end(struct text *text, const char *stop)
 {
     size_t len = stop ? strlen(stop) : 0;
@@ -101,7 +99,7 @@ static void cut_end(struct text *text, const char *stop)
 
 static bool on_done(void *context, const struct completion *completion, struct error *err)
 {
-    struct taking *t = context;
+    struct generating *t = context;
     const struct run *run = t->run;
     const struct plan *plan = run->plan;
     const struct answer_rule rule = { plan->answer_tag, plan->answer_marker,
@@ -109,7 +107,7 @@ static bool on_done(void *context, const struct completion *completion, struct e
     struct dataset_question q;
     struct verdict verdict;
 
-    dataset_question(run_questions(run), t->places[completion->index], &q);
+    dataset_question(run_questions(run), t->indices[completion->index], &q);
     text_reset(&t->expected);
     tokenizer_decode(run->tokenizer, q.ids + q.asked, q.count - q.asked, true,
                      &t->expected);
@@ -119,11 +117,11 @@ static bool on_done(void *context, const struct completion *completion, struct e
     t->out->asked++;
     t->out->found += verdict.found;
     t->out->right += verdict.right;
-    if (!run->samples || t->places[completion->index] >= (size_t)plan->samples)
+    if (!run->samples || t->indices[completion->index] >= (size_t)plan->samples)
         return true;
     text_reset(&t->asked);
     tokenizer_decode(run->tokenizer, q.ids, q.asked, true, &t->asked);
-    samples_put(run->samples, t->places[completion->index],
+    samples_put(run->samples, t->indices[completion->index],
                 &(struct sample_answer) { .prompt = &t->asked,
                                           .expected = &t->expected,
                                           .text = completion->text,
@@ -133,7 +131,7 @@ static bool on_done(void *context, const struct completion *completion, struct e
     return true;
 }
 
-static bool generate(struct taking *t, struct error *err)
+static bool generate(struct generating *t, struct error *err)
 {
     struct run *run = t->run;
     const char *stops[2] = { NULL, NULL };
@@ -154,22 +152,23 @@ static bool generate(struct taking *t, struct error *err)
 
 bool eval_answers_generate(struct run *run, struct eval_answers *out, struct error *err)
 {
-    struct taking t = { .run = run, .out = out };
+    struct generating t = { .run = run, .out = out };
     struct error why = { 0 }, lost = { 0 };
     bool ok;
 
     *out = (struct eval_answers) { 0 };
     text_init(&t.asked, 0);
     text_init(&t.expected, 0);
-    share_out(&t);
+    collect_prompts(&t);
     ok = generate(&t, &why);
     out->cut = !ok && why.code == ERROR_STOPPED;
     if (!ok && !out->cut)
         error_set(err, why.code, "%s", why.text);
     if (ok && run->samples && !samples_write(run->samples, run->progress.step, &lost))
-        log_line(run->options->log, LOG_WARN, "samples: %s; going on without", lost.text);
+        log_line(run->options->log, LOG_WARN, "samples: %s; continuing without",
+                 lost.text);
     free(t.prompts);
-    free(t.places);
+    free(t.indices);
     free(t.stop);
     text_clear(&t.asked);
     text_clear(&t.expected);

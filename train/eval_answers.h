@@ -1,4 +1,4 @@
-/* train/eval_answers.h - the questions of the evaluation data, answered by the model in
+/* train/eval_answers.h - generated answers to the prompts of the evaluation data, during
  * training. */
 #ifndef TRAIN_EVAL_ANSWERS_H
 #define TRAIN_EVAL_ANSWERS_H
@@ -7,11 +7,11 @@
 
 struct eval_answers {
     size_t asked, found, right;
-    bool cut; /* the run is to stop: some were not answered */
+    bool cut; /* stopped by a signal before all prompts were answered */
 };
 
-/* This rank's share of plan->eval_questions, greedily or by draws that are the same at
- * each evaluation.  Rank 0 keeps some in run->samples. */
+/* Answer this rank's share of plan->eval_questions, greedily or with the same random
+ * numbers at each evaluation.  Rank 0 saves some in run->samples. */
 bool eval_answers_generate(struct run *run, struct eval_answers *out, struct error *err);
 
 #endif

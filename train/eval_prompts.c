@@ -1,4 +1,4 @@
-/* train/eval_prompts.c - records to questions. */
+/* train/eval_prompts.c - reading prompts from data records. */
 #include "config.h"
 
 #include "train/eval_prompts.h"
@@ -40,7 +40,8 @@ static struct eval_prompt *add(struct eval_prompts *questions, size_t messages)
     return question;
 }
 
-static struct message kept(struct eval_prompts *questions, const struct message *message)
+static struct message copy_message(struct eval_prompts *questions,
+                                   const struct message *message)
 {
     struct message copy = *message;
 
@@ -52,7 +53,7 @@ void eval_prompts_add(struct eval_prompts *questions, const char *text, size_t l
 {
     const struct message message = { .role = ROLE_USER, .text = text, .len = len };
 
-    add(questions, 1)->messages[0] = kept(questions, &message);
+    add(questions, 1)->messages[0] = copy_message(questions, &message);
 }
 
 static void add_conversation(struct eval_prompts *questions,
@@ -63,35 +64,35 @@ static void add_conversation(struct eval_prompts *questions,
     struct eval_prompt *question = add(questions, asked);
 
     for (size_t i = 0; i < asked; i++)
-        question->messages[i] = kept(questions, &conversation->messages[i]);
+        question->messages[i] = copy_message(questions, &conversation->messages[i]);
     question->expected = arena_copy(questions->arena, last->text, last->len);
     question->expected_len = last->len;
 }
 
 /* A file of a data set. */
-struct place {
+struct source_file {
     const struct dataset_source *source;
     const char *path;
     struct dataset_prompts prompts;
 };
 
-/* What a conversation, or a text, becomes; one that ends in no answer is left out. */
-static bool add_json(struct eval_prompts *questions, struct place *place,
+/* Add a conversation or a text; skip a conversation without an answer. */
+static bool add_json(struct eval_prompts *questions, struct source_file *file,
                      const struct dataset_record *record, bool plain,
                      struct conversation *scratch, struct error *err)
 {
     json_t *json =
-        json_read_loose(record->data, record->len, place->path, record->at.line, err);
+        json_read_loose(record->data, record->len, file->path, record->at.line, err);
     struct error wrong = { 0 };
     const char *why;
     bool ok = true;
 
     if (!json)
         return false;
-    dataset_prompts_note(&place->prompts, place->source, json);
-    switch (dataset_record_read(place->source, json, plain, scratch, &why, &wrong)) {
+    dataset_prompts_note(&file->prompts, file->source, json);
+    switch (dataset_record_read(file->source, json, plain, scratch, &why, &wrong)) {
     case RECORD_BROKEN:
-        ok = error_at(err, wrong.code, place->path, record->at, "%s", wrong.text);
+        ok = error_at(err, wrong.code, file->path, record->at, "%s", wrong.text);
         break;
     case RECORD_CONVERSATION:
         if (scratch->count > 1)
@@ -112,7 +113,7 @@ static bool read_file(struct eval_prompts *questions, const struct plan *plan,
                       int64_t *left, struct error *err)
 {
     struct dataset_reader *reader = dataset_reader_open(path, true, err);
-    struct place place = { .source = source, .path = path };
+    struct source_file file = { .source = source, .path = path };
     struct conversation scratch = { 0 };
     struct dataset_record record;
     struct error wrong = { 0 };
@@ -123,7 +124,7 @@ static bool read_file(struct eval_prompts *questions, const struct plan *plan,
         if (record.is_text)
             eval_prompts_add(questions, record.data, record.len);
         else
-            ok = add_json(questions, &place, &record, plan->stage == STAGE_PT, &scratch,
+            ok = add_json(questions, &file, &record, plan->stage == STAGE_PT, &scratch,
                           err);
     }
     conversation_free(&scratch);
@@ -131,7 +132,7 @@ static bool read_file(struct eval_prompts *questions, const struct plan *plan,
     if (ok && wrong.code != ERROR_NONE)
         ok = error_at(err, wrong.code, wrong.file[0] ? wrong.file : path, wrong.at, "%s",
                       wrong.text);
-    return ok && dataset_prompts_check(&place.prompts, source, path, err);
+    return ok && dataset_prompts_check(&file.prompts, source, path, err);
 }
 
 static bool read_source(struct eval_prompts *questions, const struct plan *plan,
@@ -151,11 +152,11 @@ bool eval_prompts_read(struct eval_prompts *questions, const struct plan *plan,
                        const char *names, struct error *err)
 {
     const char *dir = plan->dataset_dir ? plan->dataset_dir : "data";
-    char *beside = dataset_tokens_names(plan, names);
+    char *quoted = dataset_tokens_names(plan, names);
     struct dataset_sources sources;
-    bool ok = dataset_sources_find(beside, dir, questions->arena, &sources, err);
+    bool ok = dataset_sources_find(quoted, dir, questions->arena, &sources, err);
 
-    free(beside);
+    free(quoted);
     for (size_t i = 0; ok && i < sources.count; i++)
         ok = read_source(questions, plan, &sources.list[i], err);
     return ok;

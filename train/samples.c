@@ -1,4 +1,4 @@
-/* train/samples.c - a small file of questions and answers, replaced whole. */
+/* train/samples.c - a small file of prompts and answers, replaced as a whole. */
 #include "config.h"
 
 #include "train/samples.h"
@@ -29,7 +29,7 @@ static void set(json_t **to, json_t *value)
     *to = value;
 }
 
-/* What was said before the training, by the earlier attempt. */
+/* Read the answer from before training, written by an earlier attempt. */
 static bool read_line(struct sample_line *line, const char *data, size_t len,
                       const char *name, struct error *err)
 {
@@ -57,7 +57,7 @@ static void read_before(struct samples *samples)
     for (size_t i = 0; i < samples->count && (end = strchr(at, '\n')); i++, at = end + 1)
         if (!read_line(&samples->lines[i], at, (size_t)(end - at), samples->name,
                        &ignored))
-            break; /* a line that is broken was no one's last word */
+            break; /* a broken line has no answer to keep */
     text_clear(&text);
 }
 
@@ -97,7 +97,7 @@ void samples_put(struct samples *samples, size_t index,
 {
     struct sample_line *line = &samples->lines[index];
 
-    /* what a model says need not be UTF-8 */
+    /* the output of a model may be invalid UTF-8 */
     set(&line->prompt, json_visible(answer->prompt->data, answer->prompt->len));
     set(&line->expected, json_visible(answer->expected->data, answer->expected->len));
     set(&line->now, json_visible(answer->text, answer->len));

@@ -1,6 +1,6 @@
 /*
- * train/samples.h - JOB.run/samples.jsonl: some questions of the evaluation data, and
- * what the model said to them before the training and last.
+ * train/samples.h - JOB.run/samples.jsonl: some prompts of the evaluation data with the
+ * answers of the model before training and at the latest evaluation.
  */
 #ifndef TRAIN_SAMPLES_H
 #define TRAIN_SAMPLES_H
@@ -9,8 +9,8 @@
 
 struct samples;
 
-/* Room for `count` questions.  resume: what was said before the training is taken from
- * the file, if it is there. */
+/* Make room for `count` prompts.  resume: read the answers from before training from the
+ * file, if it exists. */
 struct samples *samples_open(const char *name, size_t count, bool resume,
                              struct error *err);
 void samples_close(struct samples *samples); /* NULL is allowed */
@@ -22,13 +22,13 @@ struct sample_answer {
     bool correct;
 };
 
-/* index below `count`; all is copied. */
+/* Set an answer; index is below `count`.  Everything is copied. */
 void samples_put(struct samples *samples, size_t index,
                  const struct sample_answer *answer);
 /*
- * Replace the file: a line each, {"prompt":..,"expected":..,"before":..,"after":..,
+ * Replace the file: a line per prompt, {"prompt":..,"expected":..,"before":..,"after":..,
  * "correct_before":..,"correct":..,"step":N}; at step 0 `after` and `correct` are null,
- * and what was said is `before`.
+ * and the answer becomes `before`.
  */
 bool samples_write(struct samples *samples, int64_t step, struct error *err);
 

@@ -1,4 +1,4 @@
-/* train/checkpoint/checkpoint.c - save, resume, prune. */
+/* train/checkpoint/checkpoint.c - saving, loading and pruning checkpoints. */
 #include "config.h"
 
 #include "train/checkpoint/checkpoint.h"
@@ -18,12 +18,12 @@
 #include "train/files/manifest.h"
 #include "train/files/safetensors.h"
 
-/* What is kept of a trainable parameter besides its weight, which the model's own file
- * has (unless that file holds it in another format: then the exact one is kept here). */
+/* Tensors of a trainable parameter in the optimizer file: its moments, and its weight if
+ * the model file stores that in another format. */
 enum { KEPT_WEIGHT = MOMENTS_MAX, KEPT_COUNT }; /* below KEPT_WEIGHT: enum moment */
 #define WEIGHT_SUFFIX ".master"
 
-/* The model's own file in a folder: the whole model, or the adapter. */
+/* Open the model file of a folder: the whole model, or the adapter. */
 static struct safetensors *open_weights(const char *dir, struct error *err)
 {
     char *adapter = path_join(dir, "adapter_model.safetensors");
@@ -122,7 +122,7 @@ static bool write_folder(struct model *model, const char *dir, const struct plan
            manifest_write(dir, plan->job_digest, err);
 }
 
-/* Make way for a folder: what another job left there keeps its files under a new name. */
+/* Rename a file or folder of another job to NAME.old-K. */
 static bool move_aside(const char *name, struct error *err)
 {
     struct text other;
@@ -144,50 +144,50 @@ bool checkpoint_save(struct model *model, const struct plan *plan,
                      const struct progress *progress,
                      const struct progress_history *history, struct error *err)
 {
-    char *name = checkpoint_name(plan->output_dir, progress->step), *beside;
+    char *name = checkpoint_name(plan->output_dir, progress->step), *temporary;
     struct text text;
     bool ok = false;
 
     text_init(&text, 0);
     text_addf(&text, "%s/." CHECKPOINT_PREFIX "%" PRId64 ".tmp", plan->output_dir,
               progress->step);
-    beside = text_detach(&text, NULL);
+    temporary = text_detach(&text, NULL);
     if (file_exists(name) && checkpoint_is_of(name, plan->job_digest)) {
         ok = true;
         goto out;
     }
-    if (!file_make_dirs(plan->output_dir, 0755, err) || !file_remove_tree(beside, err))
+    if (!file_make_dirs(plan->output_dir, 0755, err) || !file_remove_tree(temporary, err))
         goto out;
-    if (!write_folder(model, beside, plan, progress, history, err) ||
+    if (!write_folder(model, temporary, plan, progress, history, err) ||
         (file_exists(name) && !move_aside(name, err)))
         goto out;
-    if (rename(beside, name) != 0) {
-        error_errno(err, "cannot rename %s", beside);
+    if (rename(temporary, name) != 0) {
+        error_errno(err, "cannot rename %s", temporary);
         goto out;
     }
     ok = file_sync_dir(plan->output_dir, err);
 out:
     if (!ok)
-        file_remove_tree(beside, NULL);
-    free(beside);
+        file_remove_tree(temporary, NULL);
+    free(temporary);
     free(name);
     return ok;
 }
 
-/* Is there such a stored tensor, of the kind of `to`? */
+/* Check that the stored tensor exists and has the format and size of `to`. */
 static bool check_stored(const struct stored_tensor *stored, struct tensor to,
                          const char *name, struct error *err)
 {
     if (stored == NULL)
         return error_set(
             err, ERROR_DATA,
-            "the checkpoint has no %s: it was made by another model, method or "
-            "save_only_model: true",
+            "the checkpoint has no %s: it was saved with another model or method, or "
+            "with save_only_model: true",
             name);
     if (stored->format != to.format || stored->bytes != tensor_bytes(to))
         return error_set(
             err, ERROR_DATA,
-            "the checkpoint has %s as %zu bytes of %s, this run wants %zu of %s", name,
+            "the checkpoint has %s as %zu bytes of %s, this run requires %zu of %s", name,
             stored->bytes, stored->dtype, tensor_bytes(to),
             format_info(to.format)->safetensors);
     return true;
@@ -250,7 +250,7 @@ static bool load_tensors(struct model *model, const char *dir, bool moments,
                  (!moments || load_moments(model, parameter, kept, err));
     }
     if (ok)
-        ok = be->ops->sync(be, err); /* before the mappings go */
+        ok = be->ops->sync(be, err); /* before the mappings are closed */
     safetensors_close(weights);
     safetensors_close(kept);
     free(name);
@@ -329,8 +329,8 @@ bool checkpoint_tidy(const char *dir, struct error *err)
     return ok;
 }
 
-/* Put one file in place.  One of the same name that another job or a person left there
- * keeps its bytes under a new name. */
+/* Rename a file to its final name.  An existing file of another job or of the user is
+ * moved aside first, unless it has the same content. */
 static bool move_file(const char *old, const char *new, bool ours, struct error *err)
 {
     char before[DIGEST_TEXT], after[DIGEST_TEXT];
@@ -343,8 +343,8 @@ static bool move_file(const char *old, const char *new, bool ours, struct error 
     return rename(old, new) == 0 || error_errno(err, "cannot rename %s to %s", old, new);
 }
 
-/* Move every file of `from` into `to`, the manifest last: until it is there, what lies in
- * `to` does not count as this job's. */
+/* Move every file of `from` into `to`, the manifest last: without it, the files in `to`
+ * do not count as output of this job. */
 static bool move_files(const char *from, const char *to, const char *job,
                        struct error *err)
 {
@@ -373,19 +373,20 @@ static bool move_files(const char *from, const char *to, const char *job,
     return ok && file_sync_dir(to, err);
 }
 
-/* Written beside by `save`, with a manifest, and moved in file by file. */
+/* Write the model with `save` and a manifest to a temporary folder, then move the files
+ * into `dir`. */
 static bool publish(struct model *model, const char *dir, const struct plan *plan,
                     bool (*save)(struct model *model, const char *dir, struct error *err),
                     struct error *err)
 {
-    char *beside = path_join(dir, "." CHECKPOINT_PREFIX "final.tmp");
-    bool ok = file_make_dirs(dir, 0755, err) && file_remove_tree(beside, err) &&
-              file_make_dir(beside, 0755, err) && save(model, beside, err) &&
-              manifest_write(beside, plan->job_digest, err) &&
-              move_files(beside, dir, plan->job_digest, err);
+    char *temporary = path_join(dir, "." CHECKPOINT_PREFIX "final.tmp");
+    bool ok = file_make_dirs(dir, 0755, err) && file_remove_tree(temporary, err) &&
+              file_make_dir(temporary, 0755, err) && save(model, temporary, err) &&
+              manifest_write(temporary, plan->job_digest, err) &&
+              move_files(temporary, dir, plan->job_digest, err);
 
-    file_remove_tree(beside, NULL);
-    free(beside);
+    file_remove_tree(temporary, NULL);
+    free(temporary);
     return ok;
 }
 

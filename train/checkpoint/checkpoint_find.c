@@ -1,4 +1,4 @@
-/* train/checkpoint/checkpoint_find.c - which checkpoints lie in a folder. */
+/* train/checkpoint/checkpoint_find.c - finding the checkpoints in a folder. */
 #include "config.h"
 
 #include "train/checkpoint/checkpoint_find.h"

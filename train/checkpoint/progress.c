@@ -1,4 +1,4 @@
-/* train/checkpoint/progress.c - how far a run is, as JSON. */
+/* train/checkpoint/progress.c - progress of a run as JSON. */
 #include "config.h"
 
 #include "train/checkpoint/progress.h"
@@ -43,7 +43,7 @@ double progress_history_loss(const struct progress_history *history)
     return loss;
 }
 
-/* A double that may be a word (json_number); default where it is missing. */
+/* Read a double that may be a word such as "NaN" (json_number). */
 static double number_of(const json_t *object, const char *key, double default_value)
 {
     const json_t *value = json_object_get(object, key);
@@ -69,7 +69,7 @@ void progress_rewards_json(const struct rewards *rewards, const char *prefix,
     }
 }
 
-/* False: they are not there. */
+/* Read rewards.  False if the object has none. */
 static bool rewards_read(const json_t *object, const char *prefix, struct rewards *out)
 {
     char name[64];
@@ -229,7 +229,7 @@ static json_t *own_state(const struct plan *plan, const struct progress *progres
     return object;
 }
 
-/* Takes over the object. */
+/* Takes ownership of the object. */
 static bool write_object(const char *dir, const char *base, json_t *object,
                          struct error *err)
 {
@@ -297,7 +297,8 @@ static bool state_read(const json_t *object, const char *name, struct progress *
     scaler_read(json_object_get(object, "scaler"), &out->scaler);
     if (wrong.code == ERROR_NONE && out->step >= 0 && out->updates >= 0)
         return true;
-    return error_set(err, ERROR_DATA, "%s does not say where the run was", name);
+    return error_set(err, ERROR_DATA, "cannot resume: %s lacks the step of the run",
+                     name);
 }
 
 bool progress_read(const char *dir, struct progress *progress,

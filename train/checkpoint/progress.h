@@ -1,6 +1,6 @@
 /*
- * train/checkpoint/progress.h - how far a run is, as two files of a checkpoint: trainer_state.json,
- * which Hugging Face tools read, and trainspool_state.json, which a run goes on from
+ * train/checkpoint/progress.h - progress of a run as two files of a checkpoint: trainer_state.json,
+ * which Hugging Face tools read, and trainspool_state.json, from which a run resumes
  * exactly.
  */
 #ifndef TRAIN_CHECKPOINT_PROGRESS_H
@@ -11,30 +11,30 @@
 #include "train/plan.h"
 #include "train/model/rewards.h"
 
-/* All that a run needs to go on exactly, besides the tensors. */
+/* Everything besides the tensors that a run needs to resume exactly. */
 struct progress {
-    int64_t step;    /* optimizer steps made or skipped: the place in the data */
-    int64_t updates; /* steps really made: Adam's and the schedule's count */
+    int64_t step;    /* optimizer steps including skipped ones: position in the data */
+    int64_t updates; /* steps without skipped ones: count of Adam and the schedule */
     int64_t total;   /* steps of the whole run */
     double epoch;
     uint64_t tokens;    /* trained on, padding not counted */
     double window_loss; /* sum of the losses of the steps since the last logged one */
-    double window_ce, window_kd;   /* of stage distill: its two parts */
-    struct rewards window_rewards; /* of stage dpo, likewise summed */
+    double window_ce, window_kd;   /* the two parts of the loss, for stage distill */
+    struct rewards window_rewards; /* summed in the same way, for stage dpo */
     int64_t window_steps;
     double best_metric; /* NaN: none yet */
     int64_t best_step;
     struct scaler scaler;
 };
 
-/* What an evaluation came to. */
+/* Results of an evaluation. */
 struct evaluation {
     double loss;
-    bool measures; /* it was counted how many answers are right, or tokens, */
+    bool measures; /* accuracy is set: share of correct answers or tokens */
     double accuracy;
-    bool prefers; /* of preferences, their means */
+    bool prefers; /* rewards are set: means, for stage dpo */
     struct rewards rewards;
-    bool answers; /* and of how many completions an answer was found */
+    bool answers; /* answer_rate is set: share of completions with an answer */
     double answer_rate;
 };
 
@@ -42,12 +42,12 @@ struct evaluation {
 struct logged {
     bool evaluation;
     int64_t step;
-    double epoch, loss; /* of the training */
+    double epoch, loss; /* training loss */
     double grad_norm, learning_rate;
-    bool distilled;
-    double ce_loss, kd_loss; /* where it is */
-    bool prefers;
-    struct rewards rewards; /* where it does */
+    bool distilled; /* ce_loss and kd_loss are set */
+    double ce_loss, kd_loss;
+    bool prefers; /* rewards are set */
+    struct rewards rewards;
     struct evaluation evaluated;
 };
 
@@ -57,15 +57,15 @@ struct progress_history {
 };
 
 void progress_history_add(struct progress_history *history, const struct logged *entry);
-void progress_history_clear(struct progress_history *history); /* frees */
-/* the last; NaN: none */
+void progress_history_clear(struct progress_history *history); /* frees the list */
+/* Return the last training loss; NaN: none. */
 double progress_history_loss(const struct progress_history *history);
 
-/* prefix "" or "eval_" */
+/* Add the rewards to a JSON object; prefix is "" or "eval_". */
 void progress_rewards_json(const struct rewards *rewards, const char *prefix,
                            json_t *object);
-/* eval_accuracy, eval_answer_rate, eval_rewards and eval_loss, as far as they were
- * taken. */
+/* Add eval_accuracy, eval_answer_rate, eval_rewards and eval_loss, as far as they were
+ * measured. */
 void progress_evaluation_json(const struct evaluation *evaluation, json_t *object);
 
 bool progress_write(const char *dir, const struct plan *plan,

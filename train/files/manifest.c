@@ -1,4 +1,4 @@
-/* train/files/manifest.c - what a finished folder holds. */
+/* train/files/manifest.c - writing and checking the manifest of a folder. */
 #include "config.h"
 
 #include "train/files/manifest.h"
@@ -35,7 +35,7 @@ static bool add_file(const char *dir, const char *base, json_t *files, struct er
     bool ok = false;
 
     if (stat(name, &st) != 0) {
-        error_errno(err, "cannot look at %s", name);
+        error_errno(err, "cannot stat %s", name);
         goto out;
     }
     if (!flush_file(name, err) || !digest_file(name, digest, err))
@@ -87,7 +87,7 @@ static bool check_file(const char *dir, const char *base, const json_t *entry, b
 {
     char *name = path_join(dir, base), digest[DIGEST_TEXT];
     int64_t bytes = json_get_int(entry, "bytes", -1, MANIFEST_NAME, err);
-    const char *want = json_get_string(entry, "sha256", "", MANIFEST_NAME, err);
+    const char *expected = json_get_string(entry, "sha256", "", MANIFEST_NAME, err);
     struct stat st;
     bool ok = false;
 
@@ -102,9 +102,8 @@ static bool check_file(const char *dir, const char *base, const json_t *entry, b
     else if (!deep)
         ok = true;
     else if (digest_file(name, digest, err))
-        ok = strcmp(digest, want) == 0 ||
-             error_set(err, ERROR_DATA, "%s is not what was written: its SHA-256 differs",
-                       name);
+        ok = strcmp(digest, expected) == 0 ||
+             error_set(err, ERROR_DATA, "%s is damaged: its SHA-256 differs", name);
     free(name);
     return ok;
 }

@@ -1,7 +1,7 @@
 /*
- * train/files/tensorboard.c - events as TensorFlow's record files hold them: the length, its
- * CRC, the message, its CRC.  The messages are those of event.proto and summary.proto of
- * TensorBoard, so few of their fields that they are written here by hand.
+ * train/files/tensorboard.c - event files in the format of TensorFlow records: length, its CRC,
+ * message, its CRC.  Messages are those of event.proto and summary.proto of TensorBoard,
+ * encoded here by hand because few fields are used.
  */
 #include "config.h"
 
@@ -28,16 +28,16 @@
 struct tensorboard {
     char *name;
     int fd;
-    off_t end;     /* of the last whole record */
-    int64_t first; /* step from which on this file counts */
-    bool torn;     /* behind `end` lies part of one, which could not be taken back */
+    off_t end;     /* of the last complete record */
+    int64_t first; /* first step of this file */
+    bool torn;     /* a partial record after `end` could not be removed */
 };
 
 /* ---- Protocol buffers: a key of field and wire type, then the value ---- */
 
 enum wire { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
 
-/* Fields of the messages that are written. */
+/* Fields of the written messages. */
 enum {
     EVENT_WALL_TIME = 1,
     EVENT_STEP = 2,
@@ -115,7 +115,7 @@ static void add_string(struct text *out, int field, const char *string)
     add_bytes(out, field, string, strlen(string));
 }
 
-/* A message as a field of another; it is emptied for the next. */
+/* Add a message as a field of another message, and clear it for reuse. */
 static void add_message(struct text *out, int field, struct text *message)
 {
     add_bytes(out, field, message->data, message->len);
@@ -134,7 +134,7 @@ static void add_record(struct text *out, const struct text *event)
     add_little(out, crc32c_masked(event->data, event->len), 4);
 }
 
-/* One event, with the field that makes it what it is; the body is emptied. */
+/* Add one event whose only content is `field` with `body`; clear the body. */
 static void add_event(struct text *out, int64_t step, int field, struct text *body)
 {
     struct text event;
@@ -147,7 +147,7 @@ static void add_event(struct text *out, int64_t step, int field, struct text *bo
     text_clear(&event);
 }
 
-/* Whole records or nothing: a reader stops at a broken one. */
+/* Write complete records or nothing: a reader stops at a broken one. */
 static bool write_records(struct tensorboard *board, const struct text *records,
                           struct error *err)
 {
@@ -174,7 +174,7 @@ static bool write_records(struct tensorboard *board, const struct text *records,
 
 /* ---- The file ---- */
 
-/* The time in the name of an event file, 0 where it is none. */
+/* Return the time in the name of an event file; 0 for other files. */
 static long long name_time(const char *name)
 {
     return text_starts(name, NAME_START) ? atoll(name + strlen(NAME_START)) : 0;
@@ -207,7 +207,7 @@ static bool create(struct tensorboard *board, const char *dir, struct error *err
     return board->fd >= 0 || error_errno(err, "cannot create %s", board->name);
 }
 
-/* As torch's SummaryWriter begins a file with purge_step. */
+/* Start a file as the SummaryWriter of torch does with purge_step. */
 static bool write_start(struct tensorboard *board, struct error *err)
 {
     struct text records, body;
@@ -233,7 +233,7 @@ struct tensorboard *tensorboard_open(const char *dir, int64_t first, struct erro
     if (create(board, dir, err) && write_start(board, err))
         return board;
     if (board->fd >= 0)
-        unlink(board->name); /* without its first events it is no file of TensorBoard */
+        unlink(board->name); /* without its first events it is not a valid event file */
     tensorboard_close(board);
     return NULL;
 }
@@ -248,17 +248,18 @@ void tensorboard_close(struct tensorboard *board)
     free(board);
 }
 
-/* ---- What is told ---- */
+/* ---- Metrics and texts ---- */
 
-/* The step is where a number stands; the epoch of an evaluation would be a second point
- * beside that of the step it comes behind. */
+/* Return whether a key becomes a curve.  The step is the x axis; the epoch of an
+ * evaluation would duplicate that of the step before it. */
 static bool is_curve(const json_t *object, const char *key)
 {
     return strcmp(key, "step") != 0 &&
            (strcmp(key, "epoch") != 0 || json_object_get(object, "eval_loss") == NULL);
 }
 
-/* As transformers' rewrite_logs: eval_loss to eval/loss, loss to train/loss. */
+/* Name a curve like rewrite_logs of transformers: eval_loss to eval/loss, loss to
+ * train/loss. */
 static void add_tag(struct text *value, const char *key)
 {
     bool evaluation = text_starts(key, "eval_");
@@ -271,7 +272,7 @@ static void add_tag(struct text *value, const char *key)
     text_clear(&tag);
 }
 
-/* A number, or one of the words of json_number. */
+/* Read a number, or one of the words of json_number. */
 static bool is_number(const json_t *value, double *out)
 {
     static const struct {
@@ -322,7 +323,7 @@ bool tensorboard_metrics(struct tensorboard *board, const json_t *object,
     return ok;
 }
 
-/* A tensor of one string. */
+/* Add a tensor of one string. */
 static void add_tensor(struct text *value, const char *text)
 {
     struct text tensor, shape, dim;

@@ -1,14 +1,14 @@
 /*
- * train/files/tensorboard.h - an event file that TensorBoard reads:
+ * train/files/tensorboard.h - event files for TensorBoard:
  * events.out.tfevents.TIME.trainspool in the folder of the run.
  *
- * Each start of a run writes a file of its own, whose name sorts behind all that lie
- * there and whose first events tell TensorBoard to forget what the files before have from
- * the first step on that is made now: a run that was killed, and went on from its last
- * checkpoint, shows as one that was not.
+ * Each start of a run writes a new file.  Its name sorts after all existing ones, and its
+ * first events make TensorBoard discard data of earlier files from the first new step on.
+ * A run that was killed and resumed from its last checkpoint therefore looks like an
+ * uninterrupted one.
  *
- * Nothing of a run depends on these files, so a disk that is full does not end it: what
- * cannot be written is left out, never in part.
+ * A run does not depend on these files, so a full disk does not end it: events that
+ * cannot be written are omitted as a whole.
  */
 #ifndef TRAIN_FILES_TENSORBOARD_H
 #define TRAIN_FILES_TENSORBOARD_H
@@ -17,18 +17,19 @@
 
 struct tensorboard;
 
-/* `first`: the first step, from 0, that is written from now on.  ERROR_SYSTEM. */
+/* Create a file; `first` is the first step, from 0, that will be written to it.  Fails
+ * with ERROR_SYSTEM. */
 struct tensorboard *tensorboard_open(const char *dir, int64_t first, struct error *err);
 void tensorboard_close(struct tensorboard *board); /* NULL is allowed */
 
 /*
- * The numbers of one object of metrics.jsonl, under the names that transformers'
- * TensorBoardCallback gives them: eval_loss as eval/loss, loss as train/loss, but
- * an evaluation's epoch once.  NaN and inf are written as they are.
+ * Write the numbers of one object of metrics.jsonl under the names of transformers'
+ * TensorBoardCallback: eval_loss as eval/loss, loss as train/loss, but without the epoch
+ * of an evaluation.  NaN and inf are written too.
  */
 bool tensorboard_metrics(struct tensorboard *board, const json_t *object,
                          struct error *err);
-/* A text, read as Markdown, for the tab Text; `text` is valid UTF-8. */
+/* Write a text, which the tab Text shows as Markdown; `text` is valid UTF-8. */
 bool tensorboard_text(struct tensorboard *board, const char *tag, const char *text,
                       struct error *err);
 

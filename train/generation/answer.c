@@ -1,4 +1,4 @@
-/* train/generation/answer.c - answers found, read as numbers, compared. */
+/* train/generation/answer.c - finding answers, reading them as numbers, comparing them. */
 #include "config.h"
 
 #include "train/generation/answer.h"
@@ -23,15 +23,15 @@ static struct answer trimmed(const char *text, size_t len)
     return (struct answer) { text, len };
 }
 
-/* Behind the first `word` of the text; NULL: it is not there. */
-static const char *behind(const char *text, size_t len, const char *word)
+/* Return the text after the first `word`; NULL if `word` is absent. */
+static const char *after_word(const char *text, size_t len, const char *word)
 {
     const char *at = memmem(text, len, word, strlen(word));
 
     return at ? at + strlen(word) : NULL;
 }
 
-/* "<tag>" or "</tag>" from `text` on: where it begins, and its length. */
+/* Find "<tag>" or "</tag>" in `text`; *size is its length. */
 static const char *find_tag(const char *text, size_t len, const char *open,
                             const char *tag, size_t *size)
 {
@@ -62,7 +62,7 @@ static bool find_tagged(const char *tag, const char *text, size_t len, struct an
 static bool find_marked(const char *marker, const char *text, size_t len,
                         struct answer *out)
 {
-    const char *first = behind(text, len, marker), *end;
+    const char *first = after_word(text, len, marker), *end;
 
     if (!first)
         return false;
@@ -87,7 +87,7 @@ bool answer_find(const struct answer_rule *rule, const char *text, size_t len,
     return !tag && !marker && out->len > 0;
 }
 
-/* Digits of a number without the commas that stand where they belong. */
+/* Copy a number without its commas, which must be in the right positions. */
 static bool copy_digits(const char *text, size_t len, char out[NUMBER_MAX])
 {
     size_t used = 0, since = 0; /* digits since the last comma */
@@ -144,13 +144,13 @@ bool answer_number(struct answer answer, double *out)
 }
 
 bool answer_right(const struct answer_rule *rule, struct answer given,
-                  struct answer wanted)
+                  struct answer expected)
 {
     double is, should;
 
-    if (answer_number(given, &is) && answer_number(wanted, &should))
+    if (answer_number(given, &is) && answer_number(expected, &should))
         return fabs(is - should) <= rule->tolerance * fabs(should);
-    return given.len == wanted.len && memcmp(given.text, wanted.text, given.len) == 0;
+    return given.len == expected.len && memcmp(given.text, expected.text, given.len) == 0;
 }
 
 struct verdict answer_judge(const struct answer_rule *rule, const char *text, size_t len,

@@ -1,43 +1,44 @@
-/* train/generation/answer.h - the answer in a text: where it stands, and whether it is right. */
+/* train/generation/answer.h - finding the answer in a text and comparing it with the expected
+ * one. */
 #ifndef TRAIN_GENERATION_ANSWER_H
 #define TRAIN_GENERATION_ANSWER_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Where an answer stands, and how near a number has to be. */
+/* How to find an answer, and the tolerance for numbers. */
 struct answer_rule {
-    const char *tag; /* in the first <tag>..</tag>; NULL: no such */
-    /* else behind the first of these, to the line's end; NULL: no such */
+    const char *tag; /* the answer is in the first <tag>..</tag>; NULL: no tag */
+    /* else it follows the first marker, to the end of the line; NULL: no marker */
     const char *marker;
-    double tolerance; /* share of the right number; 0: the same number */
+    double tolerance; /* relative to the expected number; 0: equal */
 };
 
-/* Inside the text, blanks around it taken off. */
+/* A part of the text, without surrounding blanks. */
 struct answer {
     const char *text;
     size_t len;
 };
 
-/* Without tag and marker all of the text is the answer.  False where there is none, or an
- * empty one. */
+/* Find the answer; without tag and marker it is the whole text.  False if there is none,
+ * or if it is empty. */
 bool answer_find(const struct answer_rule *rule, const char *text, size_t len,
                  struct answer *out);
 
 /*
- * Two numbers are compared as such: |given - wanted| <= tolerance |wanted|.  A number may
- * have a currency before it, commas between groups of three digits, and a full stop or a
- * per cent sign behind it.  Anything else has to be the same, byte for byte.
+ * Compare two answers.  Numbers match if |given - expected| <= tolerance |expected|.  A
+ * number may have a currency before it, commas between groups of three digits, and a
+ * period or a percent sign after it.  Anything else must be the same, byte for byte.
  */
 bool answer_right(const struct answer_rule *rule, struct answer given,
-                  struct answer wanted);
+                  struct answer expected);
 bool answer_number(struct answer answer, double *out);
 
 struct verdict {
     bool found, right;
 };
-/* A completion against what was expected, of which the answer is found by the same rule,
- * and is all of it where the rule finds none. */
+/* Compare the answer in a completion with that in the expected text, found by the same
+ * rule; if the rule finds none there, the whole expected text is the answer. */
 struct verdict answer_judge(const struct answer_rule *rule, const char *text, size_t len,
                             const char *expected, size_t expected_len);
 

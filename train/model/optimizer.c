@@ -1,5 +1,5 @@
-/* train/model/optimizer.c - the norm of all gradients, clipping, and one update of every
- * weight. */
+/* train/model/optimizer.c - an optimizer step: gradient norm, clipping, update of all
+ * weights. */
 #include "config.h"
 
 #include "train/model/optimizer.h"
@@ -14,7 +14,8 @@ static struct tensor flat(struct tensor t, size_t count)
     return t.data ? tensor_of(t.data, t.format, 1, count) : t;
 }
 
-/* The first number of a tensor, counted from that of another; 0 where both are absent. */
+/* Return the distance in elements between the starts of two tensors; 0 if both are
+ * absent. */
 static ptrdiff_t distance(struct tensor from, struct tensor to)
 {
     ptrdiff_t bytes = (char *)to.data - (char *)from.data;
@@ -39,10 +40,8 @@ static struct optimizer_update update_of(struct model *model, const struct plan 
     };
 }
 
-/*
- * Make an update longer by the one behind it, where both are one to the operation: what
- * pads the groups is zero in all segments, and nobody reads it.
- */
+/* Extend an update by the next one, if both have the same settings and the same layout in
+ * all segments.  The padding between groups is updated too: it is zero and never read. */
 static bool update_join(struct optimizer_update *u, const struct optimizer_update *next)
 {
     ptrdiff_t step = distance(u->grad, next->grad);
@@ -64,7 +63,7 @@ static struct tensor part(struct tensor t, size_t first, size_t count)
     return t.data ? tensor_columns(t, first, count) : t;
 }
 
-/* What of it lies in this rank's shard. */
+/* Update the part that is in this rank's shard. */
 static void update_own(struct model *model, const struct optimizer_update *whole)
 {
     struct model_shard shard = model_shard(model);
@@ -125,8 +124,8 @@ static void decide_and_update(struct model *model, const struct plan *plan)
     update_all(model, plan);
 }
 
-/* What passes between the ranks is no recording's part. */
-static void step_together(struct model *model, const struct plan *plan)
+/* Several ranks: communication cannot be part of a recorded graph. */
+static void step_ranks(struct model *model, const struct plan *plan)
 {
     struct backend *be = model_backend(model);
 
@@ -143,7 +142,7 @@ void optimizer_step(struct model *model, const struct plan *plan)
     static const char key[] = "optimizer step";
 
     if (model_ranks(model) > 1) {
-        step_together(model, plan);
+        step_ranks(model, plan);
         return;
     }
     if (be->ops->begin && !be->ops->begin(be, key, sizeof(key)))

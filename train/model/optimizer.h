@@ -1,14 +1,14 @@
-/* train/model/optimizer.h - the norm of all gradients, clipping, and one update of every
- * weight. */
+/* train/model/optimizer.h - an optimizer step: gradient norm, clipping, update of all
+ * weights. */
 #ifndef TRAIN_MODEL_OPTIMIZER_H
 #define TRAIN_MODEL_OPTIMIZER_H
 
 #include "train/model/model.h"
 
 /*
- * The step of a window, once its micro-batches are under way (train/model/model.h): norm over
- * all gradients, then unscale, clip, AdamW and the 16-bit copy in one pass, unless the
- * norm is not finite.  What was found is in model_numbers.  Nothing is waited for.
+ * Issue the step of a window, once its micro-batches have been issued (train/model/model.h):
+ * norm over all gradients, then unscale, clip, update and 16-bit copy in one pass, unless
+ * the norm is not finite.  Results are in model_numbers.  Does not wait for the device.
  */
 void optimizer_step(struct model *model, const struct plan *plan);
 

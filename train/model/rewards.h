@@ -1,19 +1,19 @@
-/* train/model/rewards.h - what is told of preferences beside their loss, under the names that
- * LLaMA-Factory and TRL log it by. */
+/* train/model/rewards.h - metrics of preferences besides the loss, under the names that
+ * LLaMA-Factory and TRL use in their logs. */
 #ifndef TRAIN_MODEL_REWARDS_H
 #define TRAIN_MODEL_REWARDS_H
 
 enum reward {
-    REWARD_CHOSEN, /* beta times what the model gives an answer beyond its reference */
+    REWARD_CHOSEN, /* beta times (log-likelihood of the model - that of the reference) */
     REWARD_REJECTED,
-    REWARD_ACCURACY, /* share of the pairs with the larger reward for the chosen answer */
-    REWARD_MARGIN,   /* chosen less rejected */
+    REWARD_ACCURACY, /* share of pairs whose chosen answer has the larger reward */
+    REWARD_MARGIN,   /* chosen - rejected */
     REWARD_LOGP_CHOSEN,
-    REWARD_LOGP_REJECTED, /* log-likelihoods; means over tokens of ipo, orpo and simpo */
+    REWARD_LOGP_REJECTED, /* log-likelihoods; means over tokens for ipo, orpo, simpo */
     REWARDS
 };
 
-/* Sums over pairs, or means of them. */
+/* Sums or means over pairs. */
 struct rewards {
     double of[REWARDS];
 };
