@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "kernels/operations.h"
 #include "kernels/ops.h"
 #include "precision/device.h"
 
@@ -97,41 +98,11 @@ struct backend_ops {
     /* What is issued from here on comes after them. */
     void (*meet)(struct backend *be);
 
-    void (*matmul)(struct backend *be, const struct op_matmul *op);
-    void (*sum_rows)(struct backend *be, const struct op_sum_rows *op);
-    void (*embedding)(struct backend *be, const struct op_embedding *op);
-    void (*embedding_backward)(struct backend *be,
-                               const struct op_embedding_backward *op);
-    void (*rmsnorm)(struct backend *be, const struct op_rmsnorm *op);
-    void (*rmsnorm_backward)(struct backend *be, const struct op_rmsnorm_backward *op);
-    void (*layernorm)(struct backend *be, const struct op_layernorm *op);
-    void (*layernorm_backward)(struct backend *be,
-                               const struct op_layernorm_backward *op);
-    void (*headnorm)(struct backend *be, const struct op_headnorm *op);
-    void (*headnorm_backward)(struct backend *be, const struct op_headnorm_backward *op);
-    void (*rope)(struct backend *be, const struct op_rope *op);
-    void (*attention)(struct backend *be, const struct op_attention *op);
-    void (*attention_backward)(struct backend *be,
-                               const struct op_attention_backward *op);
-    void (*activation)(struct backend *be, const struct op_activation *op);
-    void (*activation_backward)(struct backend *be,
-                                const struct op_activation_backward *op);
-    void (*decode)(struct backend *be, const struct op_decode *op);
-    void (*swiglu)(struct backend *be, const struct op_swiglu *op);
-    void (*swiglu_backward)(struct backend *be, const struct op_swiglu_backward *op);
-    void (*classifier)(struct backend *be, const struct op_classifier *op);
-    void (*topk)(struct backend *be, const struct op_topk *op);
-    void (*distill)(struct backend *be, const struct op_distill *op);
-    void (*preference)(struct backend *be, const struct op_preference *op);
-    void (*add)(struct backend *be, const struct op_add *op);
-    void (*convert)(struct backend *be, const struct op_convert *op);
-    void (*dequantize)(struct backend *be, const struct op_dequantize *op);
-    void (*zero)(struct backend *be, const struct op_zero *op);
-    void (*dropout)(struct backend *be, const struct op_dropout *op);
-    void (*square_sum)(struct backend *be, const struct op_square_sum *op);
-    void (*decide)(struct backend *be, const struct op_decide *op);
-    void (*adamw)(struct backend *be, const struct op_adamw *op);
-    void (*sgd)(struct backend *be, const struct op_sgd *op);
+    /* void (*NAME)(struct backend *be, const struct op_NAME *op), for each operation */
+#define BACKEND_MEMBER(name, ...) \
+    void (*name)(struct backend * be, const struct op_##name *op);
+    OPERATIONS(BACKEND_MEMBER)
+#undef BACKEND_MEMBER
 };
 
 extern const struct backend_ops backend_cpu;

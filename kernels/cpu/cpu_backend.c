@@ -166,6 +166,8 @@ static struct backend *cpu_open(const struct backend_options *options, struct er
     return &cpu->base;
 }
 
+#define CPU_ENTRY(name, ...) .name = cpu_##name,
+
 const struct backend_ops backend_cpu = {
     .name = "cpu",
     .kind = DEVICE_CPU,
@@ -185,35 +187,5 @@ const struct backend_ops backend_cpu = {
     .all_reduce = cpu_all_reduce,
     .all_gather = cpu_all_gather,
     .meet = cpu_meet,
-    .matmul = cpu_matmul,
-    .sum_rows = cpu_sum_rows,
-    .embedding = cpu_embedding,
-    .embedding_backward = cpu_embedding_backward,
-    .rmsnorm = cpu_rmsnorm,
-    .rmsnorm_backward = cpu_rmsnorm_backward,
-    .layernorm = cpu_layernorm,
-    .layernorm_backward = cpu_layernorm_backward,
-    .headnorm = cpu_headnorm,
-    .headnorm_backward = cpu_headnorm_backward,
-    .rope = cpu_rope,
-    .attention = cpu_attention,
-    .attention_backward = cpu_attention_backward,
-    .activation = cpu_activation,
-    .activation_backward = cpu_activation_backward,
-    .decode = cpu_decode,
-    .swiglu = cpu_swiglu,
-    .swiglu_backward = cpu_swiglu_backward,
-    .classifier = cpu_classifier,
-    .topk = cpu_topk,
-    .distill = cpu_distill,
-    .preference = cpu_preference,
-    .add = cpu_add,
-    .convert = cpu_convert,
-    .dequantize = cpu_dequantize,
-    .zero = cpu_zero,
-    .dropout = cpu_dropout,
-    .square_sum = cpu_square_sum,
-    .decide = cpu_decide,
-    .adamw = cpu_adamw,
-    .sgd = cpu_sgd,
+    OPERATIONS(CPU_ENTRY) /* NAME = cpu_NAME, for each */
 };

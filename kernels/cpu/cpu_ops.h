@@ -19,42 +19,16 @@
 #define CPU_JOIN(name, variant)     CPU_JOIN_NOW(name, variant)
 #define CPU_OP(name)                CPU_JOIN(name, CPU_VARIANT)
 
-#define CPU_DECLARE(name, variant) \
+/* The variants of each operation that is built for every instruction set. */
+#define CPU_VARIANT_OF(name, variant) \
     void cpu_##name##_##variant(struct backend *be, const struct op_##name *op);
-
-#define CPU_EACH_OP(X, variant)     \
-    X(sum_rows, variant)            \
-    X(embedding, variant)           \
-    X(embedding_backward, variant)  \
-    X(rmsnorm, variant)             \
-    X(rmsnorm_backward, variant)    \
-    X(layernorm, variant)           \
-    X(layernorm_backward, variant)  \
-    X(headnorm, variant)            \
-    X(headnorm_backward, variant)   \
-    X(rope, variant)                \
-    X(attention, variant)           \
-    X(attention_backward, variant)  \
-    X(activation, variant)          \
-    X(activation_backward, variant) \
-    X(decode, variant)              \
-    X(swiglu, variant)              \
-    X(swiglu_backward, variant)     \
-    X(classifier, variant)          \
-    X(topk, variant)                \
-    X(distill, variant)             \
-    X(add, variant)                 \
-    X(convert, variant)             \
-    X(dequantize, variant)          \
-    X(zero, variant)                \
-    X(dropout, variant)             \
-    X(square_sum, variant)          \
-    X(adamw, variant)               \
-    X(sgd, variant)
-
-CPU_EACH_OP(CPU_DECLARE, generic)
-CPU_EACH_OP(CPU_DECLARE, avx2)
-CPU_EACH_OP(CPU_DECLARE, avx512)
+#define CPU_VARIANTS_ONCE(name)
+#define CPU_VARIANTS_EACH_ISA(name) \
+    CPU_VARIANT_OF(name, generic)   \
+    CPU_VARIANT_OF(name, avx2)      \
+    CPU_VARIANT_OF(name, avx512)
+#define CPU_VARIANTS(name, tensors, cpu, ...) CPU_VARIANTS_##cpu(name)
+OPERATIONS(CPU_VARIANTS)
 
 /* Numbers of one task: 64 KiB of fp32, some microseconds of work. */
 enum { CPU_TASK_NUMBERS = 1 << 14 };

@@ -8,7 +8,6 @@
 #include "kernels/cuda/cuda_attention.h"
 #include "kernels/cuda/cuda_group.h"
 #include "kernels/cuda/cuda_matmul.h"
-#include "kernels/cuda/cuda_ops.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -235,6 +234,8 @@ static struct backend *cuda_open(const struct backend_options *options, struct e
     return &cuda->base;
 }
 
+#define CUDA_ENTRY(name, ...) .name = cuda_##name,
+
 const struct backend_ops backend_cuda = {
     .name = "cuda",
     .kind = DEVICE_CUDA,
@@ -256,35 +257,5 @@ const struct backend_ops backend_cuda = {
     .all_reduce = cuda_all_reduce,
     .all_gather = cuda_all_gather,
     .meet = cuda_meet,
-    .matmul = cuda_matmul,
-    .sum_rows = cuda_sum_rows,
-    .embedding = cuda_embedding,
-    .embedding_backward = cuda_embedding_backward,
-    .rmsnorm = cuda_rmsnorm,
-    .rmsnorm_backward = cuda_rmsnorm_backward,
-    .layernorm = cuda_layernorm,
-    .layernorm_backward = cuda_layernorm_backward,
-    .headnorm = cuda_headnorm,
-    .headnorm_backward = cuda_headnorm_backward,
-    .rope = cuda_rope,
-    .attention = cuda_attention,
-    .attention_backward = cuda_attention_backward,
-    .activation = cuda_activation,
-    .activation_backward = cuda_activation_backward,
-    .decode = cuda_decode,
-    .swiglu = cuda_swiglu,
-    .swiglu_backward = cuda_swiglu_backward,
-    .classifier = cuda_classifier,
-    .topk = cuda_topk,
-    .distill = cuda_distill,
-    .preference = cuda_preference,
-    .add = cuda_add,
-    .convert = cuda_convert,
-    .dequantize = cuda_dequantize,
-    .zero = cuda_zero,
-    .dropout = cuda_dropout,
-    .square_sum = cuda_square_sum,
-    .decide = cuda_decide,
-    .adamw = cuda_adamw,
-    .sgd = cuda_sgd,
+    OPERATIONS(CUDA_ENTRY) /* NAME = cuda_NAME, for each */
 };

@@ -148,19 +148,25 @@ void cuda_do(struct cuda_backend *cuda, const struct cuda_kind *kind, const void
 /* Put it into the stream, now. */
 void cuda_put(struct cuda_backend *cuda, const struct cuda_kind *kind, const void *op);
 
-/* ---- cuda_attention.c: operations that cuDNN may do ---- */
+/* Each operation, for the table of cuda_backend.c. */
+#define CUDA_OPERATION(name, ...) \
+    void cuda_##name(struct backend *be, const struct op_##name *op);
+OPERATIONS(CUDA_OPERATION)
+#undef CUDA_OPERATION
 
-/* op_attention */
-cudaError_t cuda_attention_put(struct cuda_backend *cuda, const void *op);
+/* The `put` of each operation that is more than one launcher (STEPS): op is a struct
+ * op_NAME. */
+#define CUDA_PUT_LAUNCH(name)
+#define CUDA_PUT_STEPS(name) \
+    cudaError_t cuda_##name##_put(struct cuda_backend *cuda, const void *op);
+#define CUDA_PUT(name, tensors, cpu, cuda, ...) CUDA_PUT_##cuda(name)
+OPERATIONS(CUDA_PUT)
+#undef CUDA_PUT
+#undef CUDA_PUT_STEPS
+#undef CUDA_PUT_LAUNCH
 
-/* ---- cuda_matmul.c, cuda_classifier.c, cuda_distill.c: operations made of products
- * ---- */
+/* ---- cuda_classifier.c: parts of the classifier, for cuda_distill.c ---- */
 
-cudaError_t cuda_matmul_put(struct cuda_backend *cuda, const void *op); /* op_matmul */
-cudaError_t cuda_classifier_put(struct cuda_backend *cuda,
-                                const void *op);                      /* op_classifier */
-cudaError_t cuda_topk_put(struct cuda_backend *cuda, const void *op); /* op_topk */
-cudaError_t cuda_distill_put(struct cuda_backend *cuda, const void *op); /* op_distill */
 /* Of `count` of the ordered rows: gathered and logits; dx and dw, of what was
  * gathered. */
 cudaError_t cuda_classifier_logits(struct cuda_backend *cuda,

@@ -1,7 +1,5 @@
-/* kernels/cuda/cuda_ops.c - every operation goes through the same few lines. */
+/* kernels/cuda/cuda_ops.c - the path that every operation takes into the stream. */
 #include "config.h"
-
-#include "kernels/cuda/cuda_ops.h"
 
 #include "kernels/cuda/cuda_backend.h"
 
@@ -61,11 +59,13 @@ void cuda_do(struct cuda_backend *cuda, const struct cuda_kind *kind, const void
     cuda_beat(cuda, 1);
 }
 
-/* The operation `name`, whose struct begins with so many tensors, by `call(cuda, op)`. */
-#define OPERATION(name, tensors, call)                                             \
+#define CUDA_PUT_LAUNCH(name) launch_##name(&cuda->launch, op)
+#define CUDA_PUT_STEPS(name)  cuda_##name##_put(cuda, op)
+
+#define CUDA_OPERATION(name, tensors, cpu, call, ...)                              \
     static cudaError_t put_##name(struct cuda_backend *cuda, const void *op)       \
     {                                                                              \
-        return call;                                                               \
+        return CUDA_PUT_##call(name);                                              \
     }                                                                              \
                                                                                    \
     static const struct cuda_kind kind_##name = { #name, sizeof(struct op_##name), \
@@ -76,36 +76,4 @@ void cuda_do(struct cuda_backend *cuda, const struct cuda_kind *kind, const void
         cuda_do(cuda_backend_of(be), &kind_##name, op);                            \
     }
 
-#define LAUNCHED(name, tensors) OPERATION(name, tensors, launch_##name(&cuda->launch, op))
-
-OPERATION(matmul, 4, cuda_matmul_put(cuda, op))
-OPERATION(classifier, 5, cuda_classifier_put(cuda, op))
-OPERATION(topk, 3, cuda_topk_put(cuda, op))
-OPERATION(distill, 5, cuda_distill_put(cuda, op))
-LAUNCHED(preference, 3)
-LAUNCHED(sum_rows, 2)
-LAUNCHED(embedding, 2)
-LAUNCHED(embedding_backward, 2)
-LAUNCHED(rmsnorm, 6)
-LAUNCHED(rmsnorm_backward, 7)
-LAUNCHED(layernorm, 7)
-LAUNCHED(layernorm_backward, 8)
-LAUNCHED(headnorm, 4)
-LAUNCHED(headnorm_backward, 6)
-LAUNCHED(rope, 1)
-OPERATION(attention, 5, cuda_attention_put(cuda, op))
-LAUNCHED(attention_backward, 5)
-LAUNCHED(activation, 2)
-LAUNCHED(activation_backward, 3)
-LAUNCHED(decode, 6)
-LAUNCHED(swiglu, 3)
-LAUNCHED(swiglu_backward, 5)
-LAUNCHED(add, 3)
-LAUNCHED(convert, 2)
-LAUNCHED(dequantize, 1)
-LAUNCHED(zero, 1)
-LAUNCHED(dropout, 2)
-LAUNCHED(square_sum, 1)
-LAUNCHED(decide, 0)
-LAUNCHED(adamw, 5)
-LAUNCHED(sgd, 3)
+OPERATIONS(CUDA_OPERATION)

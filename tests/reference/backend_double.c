@@ -143,20 +143,23 @@ static void double_close(struct backend *be)
     free(be);
 }
 
-const struct backend_ops backend_double = { .name = "double",
-                                            .kind = DEVICE_CPU,
-                                            .alignment = ALIGNMENT,
-                                            .rounds_b = true,
-                                            .open = double_open,
-                                            .close = double_close,
-                                            .describe = double_describe,
-                                            .workspace = double_workspace,
-                                            .alloc = double_alloc,
-                                            .free = double_free,
-                                            .upload = double_upload,
-                                            .download = double_download,
-                                            .sync = double_sync,
-#define DOUBLE_ENTRY(name) .name = double_##name,
-                                            DOUBLE_OPS(DOUBLE_ENTRY)
-#undef DOUBLE_ENTRY
+#define DOUBLE_ENTRY_NO_DOUBLE(name)
+#define DOUBLE_ENTRY_DOUBLE(name)                         .name = double_##name,
+#define DOUBLE_ENTRY(name, tensors, cpu, cuda, reference) DOUBLE_ENTRY_##reference(name)
+
+const struct backend_ops backend_double = {
+    .name = "double",
+    .kind = DEVICE_CPU,
+    .alignment = ALIGNMENT,
+    .rounds_b = true,
+    .open = double_open,
+    .close = double_close,
+    .describe = double_describe,
+    .workspace = double_workspace,
+    .alloc = double_alloc,
+    .free = double_free,
+    .upload = double_upload,
+    .download = double_download,
+    .sync = double_sync,
+    OPERATIONS(DOUBLE_ENTRY) /* NAME = double_NAME, for each */
 };

@@ -23,36 +23,12 @@ static inline struct double_backend *double_of(struct backend *be)
     return (struct double_backend *)be;
 }
 
-/* X(name): void double_NAME(struct backend *be, const struct op_NAME *op) */
-#define DOUBLE_OPS(X)      \
-    X(matmul)              \
-    X(sum_rows)            \
-    X(embedding)           \
-    X(embedding_backward)  \
-    X(rmsnorm)             \
-    X(rmsnorm_backward)    \
-    X(layernorm)           \
-    X(layernorm_backward)  \
-    X(headnorm)            \
-    X(headnorm_backward)   \
-    X(rope)                \
-    X(attention)           \
-    X(attention_backward)  \
-    X(activation)          \
-    X(activation_backward) \
-    X(swiglu)              \
-    X(swiglu_backward)     \
-    X(classifier)          \
-    X(distill)             \
-    X(preference)          \
-    X(add)                 \
-    X(convert)             \
-    X(zero)                \
-    X(dropout)
-
-#define DOUBLE_DECLARE(name) \
+/* Each operation that kernels/operations.h marks DOUBLE. */
+#define DOUBLE_DECLARE_NO_DOUBLE(name)
+#define DOUBLE_DECLARE_DOUBLE(name) \
     void double_##name(struct backend *be, const struct op_##name *op);
-DOUBLE_OPS(DOUBLE_DECLARE)
-#undef DOUBLE_DECLARE
+#define DOUBLE_DECLARE(name, tensors, cpu, cuda, reference) \
+    DOUBLE_DECLARE_##reference(name)
+OPERATIONS(DOUBLE_DECLARE)
 
 #endif

@@ -217,18 +217,16 @@ static void test_model_watch_changes_nothing(void **state)
     assert_memory_equal(norms[0], norms[1], sizeof(norms[0]));
 }
 
-/* Whoever adds an operation adds it to model_watch.c, or here. */
+#define ONE(...) +1
+
+/* A new operation goes into model_watch.c, or into the list of others. */
 static void test_model_watch_sees_every_operation(void **state)
 {
     static const char *const others[] = { "zero",   "decode", "topk", "square_sum",
                                           "decide", "adamw",  "sgd" };
-    size_t all =
-        (offsetof(struct backend_ops, sgd) - offsetof(struct backend_ops, matmul)) /
-            sizeof(void (*)(void)) +
-        1;
 
     (void)state;
-    assert_int_equal(model_watch_operations + TS_COUNT(others), all);
+    assert_int_equal(model_watch_operations + TS_COUNT(others), 0 OPERATIONS(ONE));
 }
 
 int main(void)
