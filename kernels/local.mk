@@ -4,24 +4,15 @@ noinst_LIBRARIES += libkernels.a
 
 libkernels_a_SOURCES =
 libkernels_a_SOURCES += %D%/backend.c %D%/backend.h
-libkernels_a_SOURCES += %D%/cpu/cpu_activation.c %D%/cpu/cpu_activation.h
-libkernels_a_SOURCES += %D%/cpu/cpu_adamw.c
-libkernels_a_SOURCES += %D%/cpu/cpu_attention.c %D%/cpu/cpu_attention.h
-libkernels_a_SOURCES += %D%/cpu/cpu_attention_backward.c
+libkernels_a_SOURCES += %D%/cpu/cpu_activation.h
+libkernels_a_SOURCES += %D%/cpu/cpu_attention.h
 libkernels_a_SOURCES += %D%/cpu/cpu_backend.c %D%/cpu/cpu_backend.h
 libkernels_a_SOURCES += %D%/cpu/cpu_cores.c %D%/cpu/cpu_cores.h
 libkernels_a_SOURCES += %D%/cpu/cpu_decide.c
-libkernels_a_SOURCES += %D%/cpu/cpu_decode.c
-libkernels_a_SOURCES += %D%/cpu/cpu_dequantize.c
-libkernels_a_SOURCES += %D%/cpu/cpu_distill.c
-libkernels_a_SOURCES += %D%/cpu/cpu_elementwise.c
-libkernels_a_SOURCES += %D%/cpu/cpu_embedding.c
 libkernels_a_SOURCES += %D%/cpu/cpu_group.c
 libkernels_a_SOURCES += %D%/cpu/cpu_fp8.c %D%/cpu/cpu_fp8.h
-libkernels_a_SOURCES += %D%/cpu/cpu_headnorm.c
 libkernels_a_SOURCES += %D%/cpu/cpu_isa.c %D%/cpu/cpu_isa.h
-libkernels_a_SOURCES += %D%/cpu/cpu_loss.c %D%/cpu/cpu_loss.h
-libkernels_a_SOURCES += %D%/cpu/cpu_layernorm.c
+libkernels_a_SOURCES += %D%/cpu/cpu_loss.h
 libkernels_a_SOURCES += %D%/cpu/cpu_matmul.c %D%/cpu/cpu_matmul.h
 libkernels_a_SOURCES += %D%/cpu/cpu_matmul_generic.c
 libkernels_a_SOURCES += %D%/cpu/cpu_matmul_grid.c %D%/cpu/cpu_matmul_grid.h
@@ -30,17 +21,13 @@ libkernels_a_SOURCES += %D%/cpu/cpu_matmul_template.h
 libkernels_a_SOURCES += %D%/cpu/cpu_matmul_tiles.c %D%/cpu/cpu_matmul_tiles.h
 libkernels_a_SOURCES += %D%/cpu/cpu_matmul_vec.h
 libkernels_a_SOURCES += %D%/cpu/cpu_meeting.c %D%/cpu/cpu_meeting.h
-libkernels_a_SOURCES += %D%/cpu/cpu_norm.c
 libkernels_a_SOURCES += %D%/cpu/cpu_onednn.c %D%/cpu/cpu_onednn.h
 libkernels_a_SOURCES += %D%/cpu/cpu_ops.c %D%/cpu/cpu_ops.h
 libkernels_a_SOURCES += %D%/cpu/cpu_pool.c %D%/cpu/cpu_pool.h
 libkernels_a_SOURCES += %D%/cpu/cpu_preference.c
 libkernels_a_SOURCES += %D%/cpu/cpu_random.h
-libkernels_a_SOURCES += %D%/cpu/cpu_rope.c
 libkernels_a_SOURCES += %D%/cpu/cpu_rows.h
-libkernels_a_SOURCES += %D%/cpu/cpu_swiglu.c
 libkernels_a_SOURCES += %D%/cpu/cpu_tile.h
-libkernels_a_SOURCES += %D%/cpu/cpu_topk.c
 libkernels_a_SOURCES += %D%/cpu/cpu_unchecked.h
 libkernels_a_SOURCES += %D%/cpu/cpu_vector.h
 libkernels_a_SOURCES += %D%/dropout.h
@@ -52,11 +39,38 @@ libkernels_a_SOURCES += %D%/pair.h
 libkernels_a_SOURCES += %D%/tensor.c %D%/tensor.h
 
 # Variants for one instruction set, generated from a template; the program selects one at run time.
+# The operations that kernels/operations.h marks EACH_ISA.  They are built with the flags of the
+# whole program and again for each instruction set of x86-64; cpu_ops.c chooses at run time.
+operations_of_an_isa =
+operations_of_an_isa += %D%/cpu/cpu_activation.c
+operations_of_an_isa += %D%/cpu/cpu_adamw.c
+operations_of_an_isa += %D%/cpu/cpu_attention.c
+operations_of_an_isa += %D%/cpu/cpu_attention_backward.c
+operations_of_an_isa += %D%/cpu/cpu_decode.c
+operations_of_an_isa += %D%/cpu/cpu_dequantize.c
+operations_of_an_isa += %D%/cpu/cpu_distill.c
+operations_of_an_isa += %D%/cpu/cpu_elementwise.c
+operations_of_an_isa += %D%/cpu/cpu_embedding.c
+operations_of_an_isa += %D%/cpu/cpu_headnorm.c
+operations_of_an_isa += %D%/cpu/cpu_layernorm.c
+operations_of_an_isa += %D%/cpu/cpu_loss.c
+operations_of_an_isa += %D%/cpu/cpu_norm.c
+operations_of_an_isa += %D%/cpu/cpu_rope.c
+operations_of_an_isa += %D%/cpu/cpu_swiglu.c
+operations_of_an_isa += %D%/cpu/cpu_topk.c
+libkernels_a_SOURCES += $(operations_of_an_isa)
+
+# The libraries of the instruction sets only carry the flags; their objects go into libkernels.a.
 if HAVE_X86_KERNELS
-libkernels_a_SOURCES += %D%/cpu/cpu_matmul_avx2.c
-libkernels_a_SOURCES += %D%/cpu/cpu_matmul_avx512.c
-libkernels_a_SOURCES += %D%/cpu/cpu_ops_avx2.c
-libkernels_a_SOURCES += %D%/cpu/cpu_ops_avx512.c
+EXTRA_LIBRARIES += libkernels_avx2.a libkernels_avx512.a
+libkernels_avx2_a_SOURCES = $(operations_of_an_isa) %D%/cpu/cpu_matmul_avx2.c
+libkernels_avx2_a_CPPFLAGS = $(AM_CPPFLAGS) -DCPU_VARIANT=avx2
+libkernels_avx2_a_CFLAGS = $(AM_CFLAGS) $(AVX2_CFLAGS)
+libkernels_avx512_a_SOURCES = $(operations_of_an_isa) %D%/cpu/cpu_matmul_avx512.c
+libkernels_avx512_a_CPPFLAGS = $(AM_CPPFLAGS) -DCPU_VARIANT=avx512
+libkernels_avx512_a_CFLAGS = $(AM_CFLAGS) $(AVX512_CFLAGS)
+libkernels_a_LIBADD = $(libkernels_avx2_a_OBJECTS) $(libkernels_avx512_a_OBJECTS)
+libkernels_a_DEPENDENCIES = $(libkernels_a_LIBADD)
 endif
 
 # Kernels and their C side.  The rule below compiles .cu files with nvcc.
@@ -125,13 +139,13 @@ endif
 
 # The file name decides the flags.  These are pattern-specific variables, because flags of a target
 # would rename the objects.  CFLAGS come after these and win.
+# The folder decides the flags.  (These are pattern variables, because flags of a target rename the
+# objects.  CFLAGS come after these and win.)
 if !SANITIZERS
 %D%/cpu/%.$(OBJEXT): OPTIMIZE = -O3
 else
 %D%/cpu/%.$(OBJEXT): OPTIMIZE = -O2
 endif
-%D%/cpu/%_avx2.$(OBJEXT): ISA = $(AVX2_CFLAGS)
-%D%/cpu/%_avx512.$(OBJEXT): ISA = $(AVX512_CFLAGS)
 %D%/cuda/%.$(OBJEXT): AM_CPPFLAGS += $(CUDA_CPPFLAGS)
 
 # nvcc writes dependencies as gcc does.  The assembler's report of registers and spills, and the PTX,

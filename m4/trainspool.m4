@@ -36,7 +36,8 @@ AC_DEFUN([TS_SANITIZERS], [
     AM_CONDITIONAL([SANITIZERS], [test "$enable_sanitizers" = yes])
 ])
 
-dnl Check whether the compiler supports the *_avx2.c and *_avx512.c variants.  The program chooses one at
+dnl Set HAVE_X86_KERNELS if the compiler can build the kernels for AVX2 and AVX-512
+dnl (kernels/local.mk).  The program chooses between them at
 dnl run time.
 AC_DEFUN([TS_X86_KERNELS], [
     AVX2_CFLAGS="-mavx2 -mfma -mf16c"

@@ -74,6 +74,11 @@ own_header_not_second() {
     done
 }
 
+# A file that is needed with other flags is built again with them.
+includes_source() {
+    includes $layers tests bench | grep -E '\.(c|cc|cu)[">]$'
+}
+
 uses_yaml() {
     includes $layers | grep -E '[<"]yaml\.h' | outside 'patcher/document/document\.c'
 }
@@ -152,6 +157,7 @@ includes_up             includes point down or sideways
 includes_without_folder includes of the tree's headers name the folder
 config_not_first        a source file includes config.h first
 own_header_not_second   a source file includes its own header second
+includes_source         no file includes a .c, .cc or .cu file
 uses_yaml               only patcher/document/document.c uses libyaml
 uses_cuda               only kernels/cuda uses CUDA
 uses_onednn             only kernels/cpu uses oneDNN

@@ -1,10 +1,10 @@
 /*
- * kernels/cpu/cpu_ops.h - what the files of operations other than products share.
+ * kernels/cpu/cpu_ops.h - declarations that all operations other than matmuls share.
  *
- * Each of them is built as it stands, with the flags of the whole program ("generic"),
- * and again inside cpu_ops_avx2.c and cpu_ops_avx512.c.  Its one public name is made by
- * CPU_OP, so that the three do not meet; all else in it is static and carries the file's
- * name.  cpu_ops.c chooses by the instruction set of the backend.
+ * kernels/local.mk builds the files of these operations once with the flags of the whole
+ * program ("generic") and once for each instruction set, with CPU_VARIANT defined.  Their
+ * public names are made by CPU_OP, so that the variants do not clash; everything else in
+ * them is static.  cpu_ops.c chooses by the instruction set of the backend.
  */
 #ifndef KERNELS_CPU_CPU_OPS_H
 #define KERNELS_CPU_CPU_OPS_H
@@ -30,16 +30,16 @@
 #define CPU_VARIANTS(name, tensors, cpu, ...) CPU_VARIANTS_##cpu(name)
 OPERATIONS(CPU_VARIANTS)
 
-/* Numbers of one task: 64 KiB of fp32, some microseconds of work. */
+/* Elements of one task: 64 KiB of fp32, a few microseconds of work. */
 enum { CPU_TASK_NUMBERS = 1 << 14 };
 
-/* Rows of one task, for an operation that goes by rows of `cols` numbers. */
+/* Rows of one task, for an operation over rows of `cols` elements. */
 static inline size_t cpu_task_rows(size_t cols)
 {
     return cols && cols < CPU_TASK_NUMBERS ? CPU_TASK_NUMBERS / cols : 1;
 }
 
-/* How many pieces of `piece` make `whole`, the last one maybe short. */
+/* Number of pieces of size `piece` in `whole`; the last one may be short. */
 static inline size_t cpu_pieces(size_t whole, size_t piece)
 {
     return (whole + piece - 1) / piece;
@@ -50,7 +50,7 @@ static inline size_t cpu_least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Where a row begins; NULL for an absent tensor. */
+/* Address of a row; NULL for an absent tensor. */
 static inline void *cpu_row(struct tensor x, size_t row)
 {
     size_t bytes = x.format == FORMAT_FP16 || x.format == FORMAT_BF16 ? 2 : 4;
@@ -58,7 +58,7 @@ static inline void *cpu_row(struct tensor x, size_t row)
     return x.data ? (char *)x.data + row * x.stride * bytes : NULL;
 }
 
-/* The same numbers as one row, if there are no gaps between its rows. */
+/* The same elements as one row, if there are no gaps between the rows. */
 static inline struct tensor cpu_flat(struct tensor x)
 {
     if (x.stride != x.cols)

@@ -1,10 +1,26 @@
 #!/bin/sh
 # shellcheck disable=SC2086,SC1091
-# compile.sh FILE: compile one object for gpu.sh with the flags in $BUILD/flags.built.
+# compile.sh FILE: compile one source for gpu.sh with the flags in $BUILD/flags.built.  An operation
+# of the CPU becomes an object for each instruction set, as in kernels/local.mk.
 file=$1
-object=$BUILD/objects/${file%.c*}.o
+object=$BUILD/objects/${file%.c*}
 mkdir -p "$(dirname "$object")"
 . "$BUILD/flags.built"
+
+compile() { # OBJECT COMMAND...
+    log=$1.log out=$1
+    shift
+    rm -f "$out"
+    "$@" -c -o "$out" "$file" >"$log" 2>&1 && { cat "$log"; return 0; }
+    if grep -qE 'fatal error: (jansson|pcre2|utf8proc|nettle/[a-z0-9]*|zlib|yaml)\.h' "$log"; then
+        echo "left out: $file"
+        return 0
+    fi
+    cat "$log"
+    echo "error: $file"
+    return 1
+}
+
 case $file in
 *.cu) set -- $CUDA ;;
 *_avx2.c) set -- $C $AVX2 ;;
@@ -12,12 +28,8 @@ case $file in
 kernels/cpu/*) set -- $C -O3 ;;
 *) set -- $C ;;
 esac
-rm -f "$object"
-"$@" -c -o "$object" "$file" >"$object.log" 2>&1 && { cat "$object.log"; exit 0; }
-if grep -qE 'fatal error: (jansson|pcre2|utf8proc|nettle/[a-z0-9]*|zlib|yaml)\.h' "$object.log"; then
-    echo "left out: $file"
-    exit 0
+if [ -n "$X86" ] && grep -q 'CPU_OP(' "$file"; then
+    compile "$object.avx2.o" $C $AVX2 -DCPU_VARIANT=avx2 || exit 1
+    compile "$object.avx512.o" $C $AVX512 -DCPU_VARIANT=avx512 || exit 1
 fi
-cat "$object.log"
-echo "error: $file"
-exit 1
+compile "$object.o" "$@"

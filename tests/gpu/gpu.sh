@@ -280,6 +280,7 @@ C='$CC -std=gnu11 -g -O2 -fno-math-errno -Wall -Wextra $CPPFLAGS $CUDA_INCLUDES 
 CUDA='$NVCC -ccbin $CXX -std=c++17 -O3 -lineinfo -gencode arch=compute_$GPU_ARCH,code=[sm_$GPU_ARCH,compute_$GPU_ARCH] -I$top'
 AVX2='-O3 $avx2'
 AVX512='-O3 $avx512'
+X86='$X86'
 END
     if ! cmp -s "$BUILD/flags" "$BUILD/flags.built"; then
         rm -rf "$BUILD/objects" "$BUILD/config.h"
