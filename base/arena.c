@@ -1,4 +1,5 @@
-/* base/arena.c - a list of blocks; an allocation is a step forward in the newest one. */
+/* base/arena.c - an arena is a list of blocks; allocation advances in the newest
+ * block. */
 #include "config.h"
 
 #include "base/arena.h"
@@ -23,7 +24,7 @@ struct arena {
     struct block *first;
 };
 
-/* 3 is the exit status of an internal error. */
+/* An internal error exits with status 3. */
 static _Noreturn void out_of_memory(void)
 {
     static const char message[] = "trainspool: out of memory\n";
@@ -94,8 +95,9 @@ static struct block *block_new(size_t room)
     return block;
 }
 
-/* What would not fit in a fresh block, or would waste most of one, gets its own, behind
- * the newest, so that the newest goes on being filled. */
+/* Give the allocation a block to itself, used if it does not fit in a new standard block
+ * or would waste most of one. Insert it after the newest block, so that the newest block
+ * keeps filling up. */
 static void *alloc_alone(struct arena *arena, size_t bytes)
 {
     struct block *block = block_new(bytes);

@@ -1,4 +1,4 @@
-/* base/clock.c - two clocks of the system, and the wall's as text. */
+/* base/clock.c - monotonic and wall clock, and the wall clock as text. */
 #include "config.h"
 
 #include "base/clock.h"
@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <time.h>
 
-/* It goes on while the machine sleeps, so that a duration is what a person would
- * measure. */
+/* CLOCK_BOOTTIME also counts the time the machine sleeps, so durations match what a
+ * person would measure. */
 double clock_seconds(void)
 {
     struct timespec now;

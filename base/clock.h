@@ -1,10 +1,10 @@
-/* base/clock.h - durations by CLOCK_BOOTTIME, wall time only for people. */
+/* base/clock.h - durations use CLOCK_BOOTTIME; wall time is only for people. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 
 #include <stdint.h>
 
-double clock_seconds(void);       /* since some fixed instant, never goes back */
+double clock_seconds(void);       /* since a fixed instant, never goes backward */
 double clock_wall(void);          /* seconds since 1970 */
 void clock_compact(char out[32]); /* UTC, 20261120T140848.123456Z: sorts as text */
 void clock_iso(char out[32]);     /* UTC, 2026-11-20T14:08:48Z */

@@ -1,9 +1,9 @@
-/* base/crc32c.c - half a byte at a time: events are short and few. */
+/* base/crc32c.c - CRC-32C, 4 bits at a time: events are short and few. */
 #include "config.h"
 
 #include "base/crc32c.h"
 
-/* The remainders of 0 .. 15 by the polynomial 0x1edc6f41, its bits in reverse order. */
+/* The remainders of 0 .. 15 modulo the polynomial 0x1edc6f41, bit-reversed. */
 static const uint32_t remainders[16] = {
     0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1, 0x417b1dbc, 0x5125dad3,
     0x61c69362, 0x7198540d, 0x82f63b78, 0x92a8fc17, 0xa24bb5a6, 0xb21572c9,

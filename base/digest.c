@@ -1,4 +1,4 @@
-/* base/digest.c - SHA-256 by nettle, which uses the instructions of the processor. */
+/* base/digest.c - SHA-256 with nettle, which uses the processor's SHA instructions. */
 #include "config.h"
 
 #include "base/digest.h"
@@ -68,7 +68,7 @@ static bool digest_open(int fd, const char *name, char out[DIGEST_TEXT],
     ssize_t got;
 
     if (fstat(fd, &st) != 0)
-        return error_errno(err, "cannot look at %s", name);
+        return error_errno(err, "cannot stat %s", name);
     if (!S_ISREG(st.st_mode))
         return error_set(err, ERROR_DATA, "%s is not a regular file", name);
     buffer = memory_alloc(READ_BYTES);

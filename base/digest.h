@@ -7,7 +7,7 @@
 #define DIGEST_TEXT 65
 
 void digest_bytes(const void *data, size_t len, char out[DIGEST_TEXT]);
-/* The same in pieces; digest_end frees. */
+/* Incremental version; digest_end frees the digest. */
 struct digest;
 struct digest *digest_new(void);
 void digest_add(struct digest *digest, const void *data, size_t len);

@@ -1,4 +1,4 @@
-/* base/error.c - filling in the one record that carries every failure. */
+/* base/error.c - fill in the record that carries every failure. */
 #include "config.h"
 
 #include "base/error.h"
@@ -13,8 +13,8 @@ static bool is_free(const struct error *err)
     return err && err->code == ERROR_NONE;
 }
 
-/* A sentence too long for its room ends in three dots, never inside a character. */
-static void end_in_dots(char *text, size_t room)
+/* End a truncated sentence in three dots, never in the middle of a character. */
+static void add_ellipsis(char *text, size_t room)
 {
     size_t at = room - sizeof("...");
 
@@ -32,7 +32,7 @@ static void fill(struct error *err, enum error_code code, const char *fmt, va_li
     err->at = (struct mark) { 0 };
     len = vsnprintf(err->text, sizeof(err->text), fmt, args);
     if (len >= (int)sizeof(err->text))
-        end_in_dots(err->text, sizeof(err->text));
+        add_ellipsis(err->text, sizeof(err->text));
 }
 
 bool error_set(struct error *err, enum error_code code, const char *fmt, ...)
@@ -58,7 +58,7 @@ bool error_at(struct error *err, enum error_code code, const char *file, struct 
     fill(err, code, fmt, args);
     va_end(args);
     if (snprintf(err->file, sizeof(err->file), "%s", file) >= (int)sizeof(err->file))
-        end_in_dots(err->file, sizeof(err->file));
+        add_ellipsis(err->file, sizeof(err->file));
     err->at = at;
     return false;
 }
@@ -77,7 +77,7 @@ bool error_errno(struct error *err, const char *fmt, ...)
     len = strlen(err->text);
     if (snprintf(err->text + len, sizeof(err->text) - len, ": %s", strerror(saved)) >=
         (int)(sizeof(err->text) - len))
-        end_in_dots(err->text, sizeof(err->text));
+        add_ellipsis(err->text, sizeof(err->text));
     errno = saved;
     return false;
 }

@@ -1,4 +1,4 @@
-/* base/error.h - one type carries every failure: a code, a sentence, and a place in a
+/* base/error.h - one type carries every failure: a code, a sentence, and a position in a
  * file. */
 #ifndef BASE_ERROR_H
 #define BASE_ERROR_H
@@ -12,16 +12,16 @@
 enum error_code {
     ERROR_NONE,
     ERROR_USAGE,    /* the command line */
-    ERROR_JOB,      /* the job file says something that cannot be done */
-    ERROR_DATA,     /* a model, tokenizer, data set or checkpoint is broken or missing */
+    ERROR_JOB,      /* the job file asks for something that cannot be done */
+    ERROR_DATA,     /* a model, tokenizer, dataset or checkpoint is broken or missing */
     ERROR_SYSTEM,   /* I/O, locks, memory */
     ERROR_DEVICE,   /* a device failed or is missing */
-    ERROR_DIVERGED, /* the training itself: too many overflows in a row, and the like */
-    ERROR_STOPPED,  /* asked to stop, and did */
+    ERROR_DIVERGED, /* the training diverged: too many overflows in a row, for example */
+    ERROR_STOPPED,  /* stopped on request */
     ERROR_CODES
 };
 
-/* A place in a text.  line and column count from 1; line 0 means "no place". */
+/* A position in a text.  line and column count from 1; line 0 means "no position". */
 struct mark {
     size_t byte;
     uint32_t line, column; /* column counts characters (code points), byte counts bytes */
@@ -31,19 +31,20 @@ struct error {
     enum error_code code;
     char file[256]; /* the file the mark is in, or "" */
     struct mark at;
-    char text[512]; /* a sentence without a final stop; may end in a remedy */
+    char text[512]; /* a sentence without a final period; may end in a remedy */
 };
 
-/* Each fills *err unless it holds an error already (the first one wins), and returns
- * false. err may be NULL: then only false is returned. */
+/* Each fills *err unless it already holds an error (the first one wins), and returns
+ * false. err may be NULL: the function then only returns false. */
 bool error_set(struct error *err, enum error_code code, const char *fmt, ...)
     TS_PRINTF(3, 4);
 bool error_at(struct error *err, enum error_code code, const char *file, struct mark at,
               const char *fmt, ...) TS_PRINTF(5, 6);
-/* ERROR_SYSTEM; adds ": " and strerror(errno).  errno is read first of all, and kept. */
+/* ERROR_SYSTEM; adds ": " and strerror(errno).  errno is read before anything else, and
+ * preserved. */
 bool error_errno(struct error *err, const char *fmt, ...) TS_PRINTF(2, 3);
 
-/* Forget what *err holds, so that it can be used again. */
+/* Reset *err so that it can be used again. */
 void error_clear(struct error *err);
 
 #endif

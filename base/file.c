@@ -1,4 +1,4 @@
-/* base/file.c - whole files in and out, so that a reader never sees half of one. */
+/* base/file.c - whole-file reads and writes; readers never see a partial file. */
 #include "config.h"
 
 #include "base/file.h"
@@ -147,7 +147,7 @@ static bool read_open(int fd, const char *name, size_t max, struct text *out,
 
     st = st ? st : &own;
     if (fstat(fd, st) != 0)
-        return error_errno(err, "cannot look at %s", name);
+        return error_errno(err, "cannot stat %s", name);
     if (S_ISDIR(st->st_mode))
         return error_set(err, ERROR_DATA, "%s is a directory; name a file in it", name);
     if (!S_ISREG(st->st_mode))
@@ -158,7 +158,7 @@ static bool read_open(int fd, const char *name, size_t max, struct text *out,
     return read_all(fd, name, max, out, err);
 }
 
-/* O_NONBLOCK: opening a FIFO nobody writes to would wait for ever. */
+/* O_NONBLOCK: opening a FIFO without a writer would block forever. */
 static bool read_at(int dir, const char *name, int flags, size_t max, struct text *out,
                     struct stat *st, struct error *err)
 {
@@ -187,7 +187,7 @@ bool file_read_at(int dir, const char *name, size_t max, struct text *out,
     return read_at(dir, name, O_NOFOLLOW, max, out, st, err);
 }
 
-/* From here on, at most `len` bytes. */
+/* Read at most `len` bytes from the given offset on. */
 static bool read_some(int fd, const char *name, off_t from, size_t len, struct text *out,
                       struct error *err)
 {
@@ -210,7 +210,7 @@ static bool read_some(int fd, const char *name, off_t from, size_t len, struct t
     return got >= 0 || error_errno(err, "cannot read %s", name);
 }
 
-/* Cut off the line that begins before what was read. */
+/* Remove the first line, which begins before the part that was read. */
 static void drop_first_line(struct text *text)
 {
     const char *newline = memchr(text->data, '\n', text->len);
@@ -233,7 +233,7 @@ bool file_read_end_at(int dir, const char *name, size_t max, struct text *out,
     if (fd < 0)
         return error_errno(err, "cannot open %s", name);
     if (fstat(fd, &st) != 0) {
-        error_errno(err, "cannot look at %s", name);
+        error_errno(err, "cannot stat %s", name);
     } else if (!S_ISREG(st.st_mode)) {
         error_set(err, ERROR_DATA, "%s is not a regular file", name);
     } else {
@@ -270,7 +270,7 @@ bool file_sync_dir(const char *name, struct error *err)
 
     if (fd < 0)
         return error_errno(err, "cannot open the directory %s", name);
-    /* EINVAL: a file system that has no such thing to flush */
+    /* EINVAL: the file system does not support fsync on this file */
     ok = fsync(fd) == 0 || errno == EINVAL ||
          error_errno(err, "cannot flush the directory %s", name);
     close(fd);
@@ -286,7 +286,7 @@ static bool sync_parent(const char *name, struct error *err)
     return ok;
 }
 
-/* Fill and flush a file just created, and close it; `shown` is its name in an error. */
+/* Write and flush a newly created file, and close it; `shown` is its name in errors. */
 static bool fill_and_close(int fd, const char *shown, const void *data, size_t len,
                            mode_t mode, struct error *err)
 {
@@ -345,7 +345,7 @@ bool file_replace(const char *name, const void *data, size_t len, mode_t mode,
     int fd = create_new(temporary);
     bool ok = false;
 
-    /* a process that had our number died before its rename */
+    /* a process with the same pid died before its rename */
     if (fd < 0 && errno == EEXIST && unlink(temporary) == 0)
         fd = create_new(temporary);
     if (fd < 0) {
@@ -363,8 +363,8 @@ out:
     return ok;
 }
 
-/* Was the last line cut off, by a crash or a full disk?  Then the next must not join
- * it. */
+/* Return whether the last line was cut off, by a crash or a full disk: the next line must
+ * not join it. */
 static bool ends_within_a_line(int fd, const struct stat *st)
 {
     char last;
@@ -380,7 +380,7 @@ static bool append_open(int fd, const char *name, const char *line, size_t len,
     ssize_t put;
 
     if (fstat(fd, &st) != 0)
-        return error_errno(err, "cannot look at %s", name);
+        return error_errno(err, "cannot stat %s", name);
     if (!S_ISREG(st.st_mode))
         return error_set(err, ERROR_SYSTEM, "%s is not a regular file", name);
     parts[0].iov_len = ends_within_a_line(fd, &st);
@@ -423,7 +423,7 @@ bool file_make_dir(const char *name, mode_t mode, struct error *err)
     if (why == EEXIST && file_is_dir(name))
         return true;
     errno = why;
-    return error_errno(err, "cannot make the directory %s", name);
+    return error_errno(err, "cannot create the directory %s", name);
 }
 
 bool file_make_dirs(const char *name, mode_t mode, struct error *err)
@@ -467,7 +467,7 @@ static bool remove_at(int dir, const char *name, struct error *err)
 {
     int fd;
 
-    /* a directory says EISDIR on Linux, EPERM by POSIX */
+    /* unlink of a directory returns EISDIR on Linux, EPERM by POSIX */
     if (unlinkat(dir, name, 0) == 0 || errno == ENOENT)
         return true;
     if (errno != EISDIR && errno != EPERM)
@@ -486,7 +486,8 @@ bool file_remove_tree(const char *name, struct error *err)
     return remove_at(AT_FDCWD, name, err);
 }
 
-/* Is `name` still the file we hold?  It may have been removed between open and flock. */
+/* Return whether `name` is still the file of `fd`.  It may have been removed between open
+ * and flock. */
 static bool is_still_there(int fd, const char *name)
 {
     struct stat ours, theirs;
@@ -497,7 +498,8 @@ static bool is_still_there(int fd, const char *name)
 
 int file_lock(const char *name, bool *busy, struct error *err)
 {
-    /* file_locked() holds a shared lock for a moment: look again before believing it */
+    /* file_locked() takes a shared lock briefly: retry before reporting the lock as
+     * busy */
     static const struct timespec moment = { .tv_nsec = 5000000 };
     enum { TRIES = 5 };
 

@@ -1,4 +1,4 @@
-/* base/json.c - jansson reads; the writer is ours, so that 0.1 is written as 0.1. */
+/* base/json.c - JSON: jansson parses; our own writer prints 0.1 as 0.1. */
 #include "config.h"
 
 #include "base/json.h"
@@ -28,7 +28,7 @@ static json_t *read_any(const char *data, size_t len, bool loose, json_error_t *
     return value;
 }
 
-/* Where a text begins, and what it is called. */
+/* The name of a text and the line it begins on, for errors. */
 struct origin {
     const char *name;
     uint32_t line;
@@ -51,7 +51,7 @@ static json_t *read_text(const char *data, size_t len, const struct origin *orig
         at.column = (uint32_t)why.column;
     if (why.position > 0)
         at.byte = skip + (size_t)why.position;
-    error_at(err, ERROR_DATA, origin->name, at, "not JSON: %s", why.text);
+    error_at(err, ERROR_DATA, origin->name, at, "invalid JSON: %s", why.text);
     return NULL;
 }
 
@@ -102,7 +102,7 @@ json_t *json_visible(const char *data, size_t len)
     return value;
 }
 
-/* Where the writer is: its text, and spaces a level, 0 for one line. */
+/* Writer state: output text, and spaces per level, 0 for one line. */
 struct writer {
     struct text *out;
     int indent, level;
@@ -129,7 +129,7 @@ static void write_string(struct text *out, const char *string, size_t len)
     text_addc(out, '"');
 }
 
-/* The shortest digits that read back as the same number, and never as an integer. */
+/* Write the fewest digits that read back as the same number, never as an integer. */
 static void write_real(struct text *out, double value)
 {
     char digits[40];
@@ -172,7 +172,7 @@ static bool write_array(struct writer *writer, const json_t *array)
 
 static bool write_object(struct writer *writer, const json_t *object)
 {
-    /* jansson walks an object through a pointer that is not const, and changes nothing */
+    /* jansson iterates over an object through a non-const pointer, without changing it */
     json_t *walked = (json_t *)object;
     const char *key;
     json_t *value;
@@ -237,7 +237,7 @@ bool json_write_pretty(const json_t *value, struct text *out)
            text_addc(out, '\n');
 }
 
-/* The member if it is there, not null, and of the type wanted. */
+/* Return the member if present, not null, and of the expected type. */
 static const json_t *member(const json_t *object, const char *key,
                             bool is_wanted(const json_t *), const char *wanted,
                             const char *where, struct error *err)

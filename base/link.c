@@ -1,4 +1,4 @@
-/* base/link.c - a pair of stream sockets, read and written whole. */
+/* base/link.c - a pair of stream sockets; reads and writes are complete. */
 #include "config.h"
 
 #include "base/link.h"
@@ -14,7 +14,7 @@
 bool link_pair(int ends[2], struct error *err)
 {
     return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0 ||
-           error_errno(err, "cannot make a pair of sockets");
+           error_errno(err, "cannot create a socket pair");
 }
 
 static bool is_over(struct error *err)
@@ -22,7 +22,7 @@ static bool is_over(struct error *err)
     return error_set(err, ERROR_SYSTEM, "the process at the other end has ended");
 }
 
-/* Wait until the end can be read (POLLIN) or written (POLLOUT). */
+/* Wait until the socket is readable (POLLIN) or writable (POLLOUT). */
 static bool wait_for(int end, short event, double until, struct error *err)
 {
     for (;;) {
@@ -92,7 +92,7 @@ bool link_receive(int end, void *data, size_t bytes, double seconds, struct erro
     return true;
 }
 
-/* One descriptor beside one byte, as unix(7) wants it. */
+/* One descriptor, sent with one byte of data, as unix(7) requires. */
 union control {
     struct cmsghdr head;
     char space[CMSG_SPACE(sizeof(int))];
@@ -119,7 +119,7 @@ bool link_send_file(int end, int file, double seconds, struct error *err)
         return true;
     return errno == EPIPE || errno == ECONNRESET
                ? is_over(err)
-               : error_errno(err, "cannot hand a file over");
+               : error_errno(err, "cannot pass a file descriptor");
 }
 
 int link_receive_file(int end, double seconds, struct error *err)
@@ -144,7 +144,8 @@ int link_receive_file(int end, double seconds, struct error *err)
     if (file < 0 && (got == 0 || (got < 0 && errno == ECONNRESET)))
         is_over(err);
     else if (file < 0)
-        error_set(err, ERROR_SYSTEM, "the process at the other end sent no file");
+        error_set(err, ERROR_SYSTEM,
+                  "the process at the other end sent no file descriptor");
     return file;
 }
 

@@ -1,28 +1,27 @@
 /*
- * base/link.h - a socket between two processes of one run: bytes, a descriptor, and the
- * news that the other has ended.
- *
- * `seconds` is the longest wait for the other side, 0: as long as it lives.  A peer that
- * has ended is ERROR_SYSTEM at once, however it ended.
+ * base/link.h - a socket between two processes of one run: bytes, a descriptor, and
+ * detection of the other process's end.
+ * `seconds` is the longest wait for the other side; 0 waits as long as it lives.  A peer
+ * that has ended is ERROR_SYSTEM at once, however it ended.
  */
 #ifndef BASE_LINK_H
 #define BASE_LINK_H
 
 #include "base/error.h"
 
-/* Two connected ends, both closed on exec. */
+/* Create two connected sockets, both close-on-exec. */
 bool link_pair(int ends[2], struct error *err);
 
 bool link_send(int end, const void *data, size_t bytes, double seconds,
                struct error *err);
 bool link_receive(int end, void *data, size_t bytes, double seconds, struct error *err);
 
-/* Hand an open file over; the receiver's copy is its own, closed on exec, -1 on
+/* Pass an open file; the receiver gets its own descriptor, close-on-exec, or -1 on
  * failure. */
 bool link_send_file(int end, int file, double seconds, struct error *err);
 int link_receive_file(int end, double seconds, struct error *err);
 
-/* false: the other side has ended (what it sent before can still be read). */
+/* false: the other side has ended (data it sent earlier can still be read). */
 bool link_alive(int end);
 
 #endif

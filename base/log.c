@@ -1,4 +1,5 @@
-/* base/log.c - a line is one write, so that lines of two processes do not mix. */
+/* base/log.c - each line is a single write, so lines of two processes do not
+ * interleave. */
 #include "config.h"
 
 #include "base/log.h"
@@ -56,7 +57,7 @@ void log_line(struct log *log, enum log_level level, const char *fmt, ...)
     text_addf(&line, "%s %s ", when, level_names[level]);
     text_add_visible(&line, said, (size_t)len);
     text_addc(&line, '\n');
-    /* there is nobody to tell that the log cannot be written */
+    /* a failure to write the log cannot be reported anywhere */
     file_write_all(log->fd, line.data, line.len, NULL);
     text_clear(&line);
     free(said);

@@ -1,4 +1,4 @@
-/* base/log.h - levels, one line an event: "2026-11-20T14:08:48Z info job qwen: step
+/* base/log.h - leveled log, one event per line: "2026-11-20T14:08:48Z info job qwen: step
  * 12". */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
@@ -7,9 +7,9 @@
 
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 
-struct log; /* a place lines go to; NULL is allowed everywhere and drops them */
+struct log; /* a destination for lines; NULL is allowed everywhere and drops them */
 
-/* fd is not owned.  Control characters in a line are shown as \xNN. */
+/* fd stays the caller's.  Control characters in a line are shown as \xNN. */
 struct log *log_new(int fd, enum log_level level);
 void log_free(struct log *log);
 void log_line(struct log *log, enum log_level level, const char *fmt, ...)

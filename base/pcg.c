@@ -1,4 +1,4 @@
-/* base/pcg.c - numpy's seeding, and the generator itself. */
+/* base/pcg.c - PCG64 with numpy's seeding. */
 #include "config.h"
 
 #include "base/pcg.h"
@@ -82,7 +82,8 @@ double pcg_uniform(struct pcg *pcg)
     return (double)(pcg_next(pcg) >> 11) * 0x1p-53;
 }
 
-/* Half a number: the lower one first, the upper one the next time. */
+/* Return 32 bits of a 64-bit output: the lower ones first, the upper ones on the next
+ * call. */
 static uint32_t next_half(struct pcg *pcg)
 {
     uint64_t kept = pcg->kept, whole;
@@ -95,8 +96,8 @@ static uint32_t next_half(struct pcg *pcg)
     return (uint32_t)whole;
 }
 
-/* From 0 to `most`, which is 1 or more: the first number of so many bits that is not
- * above it (numpy's random_interval). */
+/* Return a value in 0..most, most >= 1: mask random bits to the width of `most` and
+ * reject values above it (numpy's random_interval). */
 static uint32_t up_to(struct pcg *pcg, uint32_t most)
 {
     uint32_t mask = UINT32_MAX >> __builtin_clz(most), number;

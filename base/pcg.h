@@ -1,9 +1,9 @@
 /*
- * base/pcg.h - the numbers of numpy.random.default_rng(seed), for an order that must be
- * the one that Python programs have: PCG64 (XSL-RR 128/64), O'Neill, "PCG: A Family of
+ * base/pcg.h - the generator of numpy.random.default_rng(seed), for orders that must
+ * match those of Python programs: PCG64 (XSL-RR 128/64), O'Neill, "PCG: A Family of
  * Simple Fast Space-Efficient Statistically Good Algorithms for Random Number
  * Generation", 2014, seeded by numpy's SeedSequence (numpy/random/bit_generator.pyx).
- * All else draws on base/random.h.
+ * Everything else uses base/random.h.
  */
 #ifndef BASE_PCG_H
 #define BASE_PCG_H
@@ -13,7 +13,7 @@
 
 struct pcg {
     unsigned __int128 state, increment;
-    /* the upper half of a number whose lower one was given out, plus 2^32 */
+    /* the unused upper 32 bits of the last output, plus 2^32 */
     uint64_t kept;
 };
 

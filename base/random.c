@@ -1,11 +1,11 @@
-/* base/random.c - Philox 4x32-10 and what is made of its bits. */
+/* base/random.c - Philox 4x32-10 and distributions built on it. */
 #include "config.h"
 
 #include "base/random.h"
 
 #include <math.h>
 
-/* Multipliers and key increments of the paper: table 2 and section 3.3. */
+/* Multipliers and key increments from the paper: table 2 and section 3.3. */
 #define MULTIPLY_0 0xd2511f53u
 #define MULTIPLY_1 0xcd9e8d57u
 #define WEYL_0     0x9e3779b9u
@@ -65,8 +65,8 @@ uint32_t random_weight(struct random_head head, uint32_t query, uint32_t key)
     return out[key / 8 % 4] >> key % 2 * 16 & 0xffff;
 }
 
-/* Values 2n and 2n+1 are the two of one pair of uniform ones.  The first is taken from
- * (0, 1], where the logarithm is finite. */
+/* Values 2n and 2n+1 come from the same pair of uniform values.  The first uniform value
+ * is in (0, 1], where the logarithm is finite. */
 double random_normal(uint64_t seed, enum random_site site, uint32_t stream,
                      uint64_t index)
 {
@@ -79,8 +79,8 @@ double random_normal(uint64_t seed, enum random_site site, uint32_t stream,
 }
 
 /*
- * A value below `bound`, each equally often; takes as many of the stream as it needs.
- * Lemire, "Fast Random Integer Generation in an Interval", 2019.
+ * Return a value below `bound`, uniformly distributed; consumes as much of the stream as
+ * it needs. Lemire, "Fast Random Integer Generation in an Interval", 2019.
  */
 static uint32_t below(uint32_t bound, uint64_t seed, enum random_site site,
                       uint32_t stream, uint64_t *index)

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a stream is for: keeps streams of one seed apart. */
+/* The purpose of a stream: separates the streams of one seed. */
 enum random_site {
     RANDOM_ORDER,
     RANDOM_INIT,
@@ -24,9 +24,10 @@ enum random_site {
 void random_philox(const uint32_t key[2], const uint32_t counter[4], uint32_t out[4]);
 
 /*
- * The index-th value of the stream (seed, site, stream): word index % 4 of the block with
+ * Return value `index` of the stream (seed, site, stream): word index % 4 of the block
+ * with
  *     key { seed low, seed high },  counter { index / 4 low, high, stream, site }.
- * All functions below draw on the same bits: give each use a site or stream of its own.
+ * All functions below use the same bits: give each use its own site or stream.
  */
 uint32_t random_bits(uint64_t seed, enum random_site site, uint32_t stream,
                      uint64_t index);
@@ -35,23 +36,24 @@ double random_uniform(uint64_t seed, enum random_site site, uint32_t stream,
 double random_normal(uint64_t seed, enum random_site site, uint32_t stream,
                      uint64_t index); /* mean 0, variance 1; Box-Muller */
 
-/* The weights of one head of attention. */
+/* Identifies the dropout mask of one attention head. */
 struct random_head {
     uint64_t seed, draw;
     uint32_t stream, head;
 };
 
 /*
- * 16 bits for the weight that row `query` of a batch gives `key`, counted from the first
- * row of its run: half key % 2 (the lower is 0) of word key / 8 % 4 of the block with
+ * Return 16 bits for the weight of row `query` of a batch for `key`, counted from the
+ * first row of its sequence: half key % 2 (0 is the lower) of word key / 8 % 4 of the
+ * block with
  *     key      seed low, seed high
  *     counter  query, key / 32 * 4 + key / 2 % 4, stream + 2^16 head,
  *              RANDOM_ATTENTION + 16 draw
- * Eight keys share a block, two of each eight in 32: what one thread holds of the product
- * of two tiles on tensor cores.
+ * Eight keys share a block, two of each eight in 32: the elements that one thread holds
+ * when two tiles are multiplied on tensor cores.
  */
 uint32_t random_weight(struct random_head head, uint32_t query, uint32_t key);
-/* A permutation of 0..count-1 (Fisher-Yates). */
+/* Write a permutation of 0..count-1 (Fisher-Yates). */
 void random_permutation(uint64_t seed, enum random_site site, uint32_t stream,
                         uint32_t *out, size_t count);
 

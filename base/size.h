@@ -1,4 +1,4 @@
-/* base/size.h - products and sums of sizes that notice overflow. */
+/* base/size.h - size multiplication and addition with overflow checks. */
 #ifndef BASE_SIZE_H
 #define BASE_SIZE_H
 
@@ -16,8 +16,7 @@ static inline bool size_add(size_t a, size_t b, size_t *out)
     return !__builtin_add_overflow(a, b, out);
 }
 
-/* The least multiple of `unit` (a power of two) that is not below size.  Must not
- * overflow. */
+/* Round size up to a multiple of `unit` (a power of two).  Must not overflow. */
 static inline size_t size_round(size_t size, size_t unit)
 {
     return (size + unit - 1) & ~(unit - 1);

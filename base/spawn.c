@@ -1,5 +1,5 @@
-/* base/spawn.c - a program in a process group of its own, read until it ends or is
- * late. */
+/* base/spawn.c - run a program in its own process group and capture its output, with a
+ * timeout. */
 #include "config.h"
 
 #include "base/spawn.h"
@@ -20,7 +20,7 @@
 
 extern char **environ;
 
-/* A stream of the child, caught in a text or dropped. */
+/* A stream of the child, captured in a text or discarded. */
 struct stream {
     struct text *text; /* NULL: /dev/null */
     int read, write;   /* ends of the pipe, -1 when closed */
@@ -40,7 +40,7 @@ static bool stream_open(struct stream *stream, struct error *err)
     if (!stream->text)
         return true;
     if (pipe2(ends, O_CLOEXEC) != 0)
-        return error_errno(err, "cannot make a pipe");
+        return error_errno(err, "cannot create a pipe");
     stream->read = ends[0];
     stream->write = ends[1];
     return true;
@@ -54,7 +54,8 @@ static int stream_action(posix_spawn_file_actions_t *actions, const struct strea
     return posix_spawn_file_actions_addopen(actions, fd, "/dev/null", O_WRONLY, 0);
 }
 
-/* A group of its own, so that a timeout reaches its children too; signals as at login. */
+/* The child gets its own process group, so that a timeout also kills its children, and
+ * default signal handling, as at login. */
 static int set_attributes(posix_spawnattr_t *attributes)
 {
     short flags = POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF;
@@ -90,7 +91,8 @@ static bool start(char *const argv[], struct stream streams[2], pid_t *pid,
     return failed == 0 || error_errno(err, "cannot start %s", argv[0]);
 }
 
-/* What is there to read; closes the pipe at its end.  What does not fit is dropped. */
+/* Read what is available; close the pipe at end of file.  Output that does not fit is
+ * dropped. */
 static void stream_read(struct stream *stream)
 {
     char buffer[4096];
@@ -109,7 +111,7 @@ static int milliseconds_until(double deadline)
     return left <= 0 ? 0 : left > 3600 ? 3600000 : (int)(1000 * left) + 1;
 }
 
-/* Read both streams to their ends.  False: the deadline came first. */
+/* Read both streams to their ends.  Return false if the deadline came first. */
 static bool read_streams(struct stream streams[2], double deadline)
 {
     while (streams[0].read >= 0 || streams[1].read >= 0) {
@@ -128,7 +130,7 @@ static bool read_streams(struct stream streams[2], double deadline)
     return true;
 }
 
-/* Wait for the process itself, which may live on after closing its streams. */
+/* Wait for the process itself, which may outlive its streams. */
 static bool reap(pid_t pid, double deadline, int *status)
 {
     static const struct timespec moment = { .tv_nsec = 2000000 };

@@ -1,4 +1,4 @@
-/* base/text.c - a growing byte string with a ceiling, and what is UTF-8. */
+/* base/text.c - a growing byte string with a ceiling, and UTF-8 validation. */
 #include "config.h"
 
 #include "base/text.h"
@@ -10,7 +10,7 @@
 
 #include "base/arena.h"
 
-/* What an empty text points at before it owns memory (room 0); never written. */
+/* Data of an empty text that owns no memory (room 0); never written. */
 static char nothing[1];
 
 void text_init(struct text *text, size_t max)
@@ -109,7 +109,7 @@ char *text_detach(struct text *text, size_t *len)
 
 /*
  * Well-formed sequences by first byte: their length and the range of the second byte;
- * what follows is 80 to BF.  The Unicode Standard 15.0, table 3-7.
+ * later bytes are 80 to BF.  The Unicode Standard 15.0, table 3-7.
  */
 static const struct sequence {
     unsigned char first, last, length, second_min, second_max;
@@ -121,7 +121,7 @@ static const struct sequence {
     { 0xf4, 0xf4, 4, 0x80, 0x8f },
 };
 
-/* Bytes of the character data begins with; 0 if it begins with none. */
+/* Return the length in bytes of the character at data; 0 if it is malformed. */
 static size_t character_length(const unsigned char *data, size_t len)
 {
     const struct sequence *s = sequences;
@@ -156,7 +156,7 @@ bool text_is_utf8(const char *data, size_t len, size_t *bad_byte)
     return true;
 }
 
-/* C0, DEL, and C1, which in UTF-8 is C2 80 to C2 9F. */
+/* C0, DEL, and C1, which is C2 80 to C2 9F in UTF-8. */
 static bool is_control(const unsigned char *character, size_t length)
 {
     if (length == 1)

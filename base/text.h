@@ -1,5 +1,5 @@
-/* base/text.h - a growing byte string with a ceiling.  Always ends in a NUL that is not
- * counted in len; may hold NULs inside. */
+/* base/text.h - a growing byte string with a ceiling.  Always ends in a NUL not counted
+ * in len; may contain NULs. */
 #ifndef BASE_TEXT_H
 #define BASE_TEXT_H
 
@@ -9,7 +9,7 @@ struct text {
     char *data; /* never NULL after text_init */
     size_t len, room;
     size_t max;    /* ceiling of len */
-    bool overflow; /* something did not fit: it was dropped whole, and all after it */
+    bool overflow; /* an addition did not fit: it and all later ones were dropped whole */
 };
 
 #define TEXT_MAX_DEFAULT ((size_t)64 << 20)
@@ -17,17 +17,18 @@ struct text {
 void text_init(struct text *text, size_t max); /* max 0: TEXT_MAX_DEFAULT */
 /* frees; text_init makes it usable again */
 void text_clear(struct text *text);
-void text_reset(struct text *text); /* len 0, memory kept */
+void text_reset(struct text *text); /* sets len to 0, keeps the memory */
 
-/* Each returns false, and sets overflow, when the ceiling would be passed. */
+/* Each returns false, and sets overflow, if the text would exceed its ceiling. */
 bool text_add(struct text *text, const void *data, size_t len);
 bool text_adds(struct text *text, const char *string);
 bool text_addc(struct text *text, char byte);
 bool text_addf(struct text *text, const char *fmt, ...) TS_PRINTF(2, 3);
-/* Take over the bytes; the caller frees them with free().  The text is empty after. */
+/* Hand over the bytes; the caller frees them with free().  The text is empty
+ * afterward. */
 char *text_detach(struct text *text, size_t *len);
-/* `len` bytes as a person may see them on a terminal: C0, C1 and DEL as \xNN, newline and
- * tab too, invalid UTF-8 as \xNN. */
+/* Add `len` bytes safe to print on a terminal: C0, C1 and DEL as \xNN, including newline
+ * and tab, invalid UTF-8 as \xNN. */
 bool text_add_visible(struct text *text, const char *data, size_t len);
 
 /* strict, no surrogates */

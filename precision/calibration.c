@@ -1,4 +1,5 @@
-/* precision/calibration.c - rates as JSON and back, and what lies between two of them. */
+/* precision/calibration.c - measured rates to and from JSON, and interpolation between
+ * them. */
 #include "config.h"
 
 #include "precision/calibration.h"
@@ -9,7 +10,7 @@
 
 #include "base/size.h"
 
-/* What may be measured; a name in JSON is the format's own. */
+/* The formats that can be measured; JSON uses the format's name. */
 static const enum format formats[] = { FORMAT_FP32, FORMAT_TF32, FORMAT_FP16,
                                        FORMAT_BF16 };
 
@@ -99,8 +100,8 @@ bool calibration_read(const json_t *object, const char *where, struct calibratio
         is_rate(out->seconds_per_operation))
         return true;
     return error_set(err, ERROR_DATA,
-                     "%s: this is no calibration; trainspool devices --calibrate "
-                     "measures anew",
+                     "%s: not a valid calibration; run trainspool devices --calibrate to "
+                     "measure again",
                      where);
 }
 
@@ -115,7 +116,7 @@ double calibration_rate(const struct calibration *calibration, enum format forma
         rates = calibration->products[FORMAT_FP32];
     at = log2(width > 0 ? width : 1) - log2((double)CALIBRATION_WIDTH(0));
     if (at <= 0)
-        return rates[0] * exp2(at); /* half as wide: half as fast */
+        return rates[0] * exp2(at); /* half the width: half the rate */
     if (at >= CALIBRATION_WIDTHS - 1)
         return rates[CALIBRATION_WIDTHS - 1];
     below = (int)at;

@@ -1,4 +1,4 @@
-/* precision/device.c - what a device can do, by its compute capability. */
+/* precision/device.c - the features of a device, by compute capability. */
 #include "config.h"
 
 #include "precision/device.h"
@@ -42,7 +42,7 @@ const struct capability_row *device_capability(const struct device *device)
 
 void device_recognise(struct device *device)
 {
-    /* chips TU116 and TU117, by the names they are sold under */
+    /* chips TU116 and TU117, by their product names */
     static const char *const without[] = { "gtx16", "t400",  "t500",  "t550",  "t600",
                                            "t1000", "t1200", "t2000", "mx450", "mx550" };
     char name[96];

@@ -1,5 +1,5 @@
-/* precision/device_name.c - a device by the name that people, drivers and shops give
- * it. */
+/* precision/device_name.c - find a device by the names that people, drivers and vendors
+ * use. */
 #include "config.h"
 
 #include "precision/device.h"
@@ -12,15 +12,15 @@
 
 #include "base/size.h"
 
-/* ---- What names are worn with, folded ---- */
+/* ---- Prefixes and suffixes of names, folded ---- */
 
 static void cut(char *text, size_t at, size_t len)
 {
     memmove(text + at, text + at + len, strlen(text + at + len) + 1);
 }
 
-/* "NVIDIA A100-SXM4-80GB", folded, is "a10080gb": names as nvidia-smi and torch print
- * them. */
+/* "NVIDIA A100-SXM4-80GB", folded, becomes "a10080gb": names as nvidia-smi and torch
+ * print them. */
 static void cut_vendor(char *folded)
 {
     static const char *const makers[] = { "nvidia", "geforce", "tesla" };
@@ -46,7 +46,7 @@ static void cut_vendor(char *folded)
     }
 }
 
-/* Other names of a row, folded; the second takes the place of the first. */
+/* Aliases of rows, folded; the second replaces the first. */
 static const struct {
     const char *name, *row;
 } others[] = {
@@ -85,7 +85,7 @@ static void fill(const struct device_row *row, struct device *out)
              row->size);
 }
 
-/* "24gb", "24gib", "24g": the GB; 0 where it is none of these. */
+/* Parse "24gb", "24gib", "24g" to GB; 0 for any other text. */
 static unsigned read_size(const char *text)
 {
     char *end;
@@ -98,7 +98,7 @@ static unsigned read_size(const char *text)
                : 0;
 }
 
-/* What is asked for is this row's name, alone or with its size. */
+/* Return whether the request is this row's name, alone or with its size. */
 static bool is_row(const struct device_row *row, const char *prefix, const char *folded)
 {
     char name[64], asked[80];
@@ -112,7 +112,7 @@ static bool is_row(const struct device_row *row, const char *prefix, const char 
     return asked[len] == '\0' || read_size(asked + len) == row->gib;
 }
 
-/* "3090" and "a6000" are names too. */
+/* Also accepts "3090" and "a6000". */
 static const struct device_row *find_row(const char *folded)
 {
     static const char *const prefixes[] = { "", "rtx", "gtx", "jetson" };
@@ -126,10 +126,10 @@ static const struct device_row *find_row(const char *folded)
     return NULL;
 }
 
-/* ---- No such row ---- */
+/* ---- Unknown names ---- */
 
-/* A letter too many, too few or another one, or two neighbours that have changed
- * places. */
+/* Return whether the names differ by one inserted, deleted or replaced letter, or two
+ * adjacent letters swapped. */
 static bool is_slip(const char *a, const char *b)
 {
     size_t a_len = strlen(a), b_len = strlen(b), before = 0;
@@ -156,14 +156,15 @@ static bool is_near(const struct device_row *row, const char *folded, enum nearn
     snprintf(whole, sizeof whole, "%s%s", name, row->size);
     device_fold(whole, whole, sizeof whole);
     len = strlen(name);
-    if (how == NEAR_SIZE) /* the name with a size that it was not sold with */
+    if (how == NEAR_SIZE) /* the name with a size it was not sold with */
         return strncmp(folded, name, len) == 0 && read_size(folded + len) > 0;
     if (how == NEAR_SLIP)
         return is_slip(folded, name) || is_slip(folded, whole);
     return strlen(folded) > 1 && (strstr(name, folded) || strstr(folded, name));
 }
 
-/* The nearest rows: of a name that is right only the sizes, else slips before parts. */
+/* List the nearest rows: only the sizes if the name is right, else typos before partial
+ * matches. */
 static bool no_such_device(const char *text, const char *folded, struct error *err)
 {
     const struct device_row *rows;
@@ -186,16 +187,16 @@ static bool no_such_device(const char *text, const char *folded, struct error *e
     }
     if (listed == 0 || *folded == '\0')
         return error_set(err, ERROR_USAGE,
-                         "no device '%s' in the table; `trainspool devices --known` "
-                         "lists it, or name a capability: sm_75:24GiB",
+                         "unknown device '%s'; `trainspool devices --known` lists all "
+                         "names, or give a compute capability: sm_75:24GiB",
                          text);
     return error_set(err, ERROR_USAGE,
-                     "no device '%s' in the table; did you mean %s?  `trainspool "
-                     "devices --known` lists them",
+                     "unknown device '%s'; did you mean %s?  `trainspool devices "
+                     "--known` lists all names",
                      text, names);
 }
 
-/* ---- By capability ---- */
+/* ---- By compute capability ---- */
 
 /* "sm_75", "sm75", "sm_75:24GiB" */
 static bool find_capability(const char *text, struct device *out, struct error *err)
@@ -209,10 +210,11 @@ static bool find_capability(const char *text, struct device *out, struct error *
     if (sscanf(text, "%d%n", &digits, &used) != 1 || digits < 10 || digits > 999 ||
         (text[used] != ':' && text[used] != '\0'))
         return error_set(err, ERROR_USAGE,
-                         "'sm_%s' is no capability; write it as sm_75:24GiB", text);
+                         "'sm_%s' is not a compute capability; write it as sm_75:24GiB",
+                         text);
     if (text[used] == ':' &&
         (!device_parse_bytes(text + used + 1, &memory) || memory < DEVICE_MEMORY_LEAST))
-        return error_set(err, ERROR_USAGE, "'%s' is no size; write it as 24GiB",
+        return error_set(err, ERROR_USAGE, "'%s' is not a memory size; write it as 24GiB",
                          text + used + 1);
     *out = (struct device) { .kind = DEVICE_CUDA,
                              .major = digits / 10,

@@ -1,4 +1,5 @@
-/* precision/device_table.c - devices as sold, and what each compute capability can do. */
+/* precision/device_table.c - devices by product name, and the features of each compute
+ * capability. */
 #include "config.h"
 
 #include "precision/device.h"
@@ -146,7 +147,7 @@ static const struct capability_row capabilities[] = {
       .source = GUIDE },
 };
 
-/* One name's sizes stand together, the smallest first: a bare name means that. */
+/* Sizes of one name are adjacent, smallest first: a bare name means the smallest. */
 static const struct device_row devices[] = {
     { "P100", "12GB", 6, 0, 12, false, 0, DATA_SHEET },
     { "P100", "16GB", 6, 0, 16, false, 0, HARDWARE },

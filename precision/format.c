@@ -1,5 +1,5 @@
-/* precision/format.c - the table of number formats, and conversions exact for every bit
- * pattern. */
+/* precision/format.c - the table of number formats, and conversions that are exact for
+ * every bit pattern. */
 #include "config.h"
 
 #include "precision/format.h"
@@ -7,9 +7,8 @@
 #include <assert.h>
 #include <string.h>
 
-/* IEEE 754-2019 (binary32, binary16); bfloat16 and TF32 as NVIDIA's CUDA programming
- * guide has them; fp8 after Micikevicius et al., "FP8 Formats for Deep Learning",
- * 2022. */
+/* IEEE 754-2019 (binary32, binary16); bfloat16 and TF32 from NVIDIA's CUDA programming
+ * guide; fp8 from Micikevicius et al., "FP8 Formats for Deep Learning", 2022. */
 static const struct format_info formats[FORMAT_COUNT] = {
     [FORMAT_FP32] = { .name = "fp32",
                       .torch = "float32",
@@ -105,7 +104,7 @@ uint16_t format_to_bf16(float value)
 {
     uint32_t bits = bits_of(value);
 
-    if ((bits & 0x7fffffff) > 0x7f800000) /* NaN: quiet, never rounded into an inf */
+    if ((bits & 0x7fffffff) > 0x7f800000) /* NaN: made quiet, never rounded to inf */
         return (uint16_t)(bits >> 16 | 0x40);
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
@@ -138,7 +137,7 @@ uint16_t format_to_fp16(float value)
         return (uint16_t)(sign | 0x7c00);
     if (rest < 0x38800000) {
         /* Below 2^-14: adding 0.5 leaves the 10 bits of a subnormal at the end of the
-         * mantissa, rounded to nearest even by the addition itself. */
+         * mantissa; the addition itself rounds to nearest even. */
         float shifted = float_of(rest) + 0.5f;
 
         return (uint16_t)(sign | (bits_of(shifted) - 0x3f000000));
@@ -175,7 +174,7 @@ uint8_t format_to_e4m3(float value)
     return (uint8_t)(sign | (rest - ((127 - 7) << 23)) >> 20);
 }
 
-/* The upper byte of an fp16. */
+/* E5M2 is the upper byte of an fp16. */
 float format_from_e5m2(uint8_t bits)
 {
     return format_from_fp16((uint16_t)(bits << 8));

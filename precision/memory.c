@@ -1,4 +1,4 @@
-/* precision/memory.c - the bytes a plan needs, and the bytes there are. */
+/* precision/memory.c - the bytes a plan needs, and the bytes available. */
 #include "config.h"
 
 #include "precision/memory.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SHARE_PRESET 0.95 /* the rest is for what a driver and other programs take */
+#define SHARE_DEFAULT 0.95 /* the rest is left to the driver and other programs */
 
 bool memory_limit(const char *wanted, const struct device *device, uint64_t *out,
                   struct error *err)
@@ -16,7 +16,7 @@ bool memory_limit(const char *wanted, const struct device *device, uint64_t *out
     char *end;
 
     if (wanted == NULL) {
-        *out = (uint64_t)((double)device->available * SHARE_PRESET);
+        *out = (uint64_t)((double)device->available * SHARE_DEFAULT);
         return true;
     }
     if (strchr(wanted, '%') != NULL) {
@@ -69,7 +69,8 @@ struct memory_range memory_held(const struct device *device, int threads)
     return (struct memory_range) { sure - spread, sure, sure + spread };
 }
 
-/* The formula of memory.h; of neighbours there are no more than other ranks. */
+/* The formula of memory.h; a rank has at most as many neighbors as there are other
+ * ranks. */
 static uint64_t held_by_nccl(uint64_t ranks, uint64_t neighbours, uint64_t channels,
                              uint64_t shared)
 {

@@ -1,4 +1,4 @@
-/* precision/memory.h - the bytes a plan needs, and the bytes there are. */
+/* precision/memory.h - the bytes a plan needs, and the bytes available. */
 #ifndef PRECISION_MEMORY_H
 #define PRECISION_MEMORY_H
 
@@ -8,32 +8,31 @@ struct memory_use {
     uint64_t weights; /* trainable and frozen, with 16-bit working copies */
     uint64_t gradients;
     uint64_t optimizer;   /* both moments */
-    uint64_t activations; /* what the backward pass needs, and its own gradients */
+    uint64_t activations; /* saved for the backward pass, and its own gradients */
     uint64_t workspace;   /* classifier chunks, packed panels, tokens */
     uint64_t total;
-    uint64_t low, high; /* total is between; both are total where it is exact */
-    uint64_t limit;     /* what the job may use; 0: not known */
-    bool fits;          /* total <= limit, or limit not known */
+    uint64_t low, high; /* bounds of total; both equal total if it is exact */
+    uint64_t limit;     /* bytes the job may use; 0: unknown */
+    bool fits;          /* total <= limit, or limit unknown */
 };
 
-/* `wanted` is memory_limit of the job: NULL (95 % of what is available), "80%" (of what
- * is available), or bytes ("12GiB").  ERROR_JOB if it is none of these. */
+/* `wanted` is the job's memory_limit: NULL (95 % of the available memory), "80%" (of the
+ * available memory), or bytes ("12GiB").  ERROR_JOB for any other text. */
 bool memory_limit(const char *wanted, const struct device *device, uint64_t *out,
                   struct error *err);
 /*
- * What a device's backend holds besides the block of a plan.  On a GPU
+ * Memory that a backend uses in addition to the block of a plan.  On a GPU
  *     MEMORY_CUDA_CONTEXT    the driver's context, 300 to 500 MiB on cards from 7.5 on,
- *     as
- *                            nvidia-smi shows for an idle process; not of a device of
- *                            this machine: who asks it what is free has a context while
- *                            he asks
+ *                            as nvidia-smi shows for an idle process; not counted for a
+ *                            device of this machine: a process that queries its free
+ *                            memory already has a context
  *     MEMORY_CUDA_CODE       kernels as they are loaded, recorded steps
- *     MEMORY_CUDA_PRODUCTS   workspace of cuBLASLt, what NVIDIA advises for 9.0 (cuBLAS
- *                            documentation, cublasSetWorkspace), and 4 MiB before
- *     MEMORY_CUDA_SCRATCH    scratch of our kernels, and small things
- * of which _SPREAD may be more or less: of the context 100 MiB, of code the half.  On a
- * CPU nothing is sure but what is touched, and that is at most
- *     MEMORY_CPU_SUMS        partial sums of products (kernels/cpu/cpu_matmul_grid.h)
+ *     MEMORY_CUDA_PRODUCTS   cuBLASLt workspace, as NVIDIA advises for 9.0 (cuBLAS
+ *                            documentation, cublasSetWorkspace), and 4 MiB before 9.0
+ *     MEMORY_CUDA_SCRATCH    scratch of our kernels, and small allocations
+ * The uncertainty is _SPREAD either way: 100 MiB of the context, half of the code.  On a
+ * CPU only touched memory is used for certain, and at most
+ *     MEMORY_CPU_SUMS        partial sums of matmuls (kernels/cpu/cpu_matmul_grid.h)
  *     MEMORY_CPU_THREAD      a thread's panels and scratch, 2 MiB each
  */
 #define MEMORY_CUDA_CONTEXT        ((uint64_t)400 << 20)
@@ -46,57 +45,57 @@ bool memory_limit(const char *wanted, const struct device *device, uint64_t *out
 #define MEMORY_CPU_THREAD          ((uint64_t)4 << 20)
 
 /*
- * What NCCL holds besides on each GPU of several in one machine, for the sums of
- * kernels/cuda/cuda_group.c: reckoned from the source of NCCL 2.30.7, whose buffers are
- * those of 2.14, and not measured.  Of R ranks
+ * Memory that NCCL uses in addition on each of several GPUs in one machine, for the sums
+ * of kernels/cuda/cuda_group.c: computed from the source of NCCL 2.30.7, whose buffers
+ * are those of 2.14, and not measured.  With R ranks
  *
- *     CODE + TABLES + channels * neighbours * NEIGHBOUR + shared * (R + 1) * SHARED
+ *     CODE + TABLES + channels * neighbors * NEIGHBOUR + shared * (R + 1) * SHARED
  *
- *     CODE        kernels, which ncclInitKernelsForDevice (enqueue.cc) has all loaded: of
- *                 libnccl 2.28.9 for CUDA 13 101 MiB for 9.0, 128 for 10.0
- *     TABLES      initChannel (channel.cc): three a channel, for 32 channels (24 rounded
- *     up
- *                 by ncclTopoComputeP2pChannels, graph/paths.cc) in pieces of 2 MiB, as
- *                 ncclCuMemAlloc (include/alloc.h) has them; and small ones of
+ *     CODE        kernels, all loaded by ncclInitKernelsForDevice (enqueue.cc): in
+ *                 libnccl 2.28.9 for CUDA 13, 101 MiB for 9.0, 128 for 10.0
+ *     TABLES      initChannel (channel.cc): three per channel, for 32 channels (24
+ *                 rounded up by ncclTopoComputeP2pChannels, graph/paths.cc), allocated in
+ *                 pieces of 2 MiB by ncclCuMemAlloc (include/alloc.h); and small ones of
  *                 devCommSetup
- *     NEIGHBOUR   p2pRecvSetup (transport/p2p.cc): 0.5 MiB of LL, 4.7 of LL128 and 4 of
- *                 Simple (DEFAULT_LL_BUFFSIZE and below, init.cc), up to the next 2 MiB;
- *                 p2pSendSetup: 2 MiB.  On 8.0 Simple is the sender's, 6 MiB each
- *     channels    24 where NVLink of 8.0 or 9.0 is, 32 of 10.0: ncclTopoCompute
- *                 (graph/search.cc), twice by ncclTopoPostset (graph/connect.cc); over
- *                 PCIe 2 to 4
- *     neighbours  a ring hears one and tells another, which reduce and all_gather take; a
- *                 tree, for all_reduce, does both with two, one more if it goes as the
- *                 ring does, two if not (ncclTransportRingConnect and the next,
- *                 transport/generic.cc).  As many as there are others at most
+ *     NEIGHBOUR   p2pRecvSetup (transport/p2p.cc): 0.5 MiB for LL, 4.7 for LL128 and 4
+ *                 for Simple (DEFAULT_LL_BUFFSIZE and below, init.cc), rounded up to
+ *                 2 MiB; p2pSendSetup: 2 MiB.  On 8.0 the sender holds the Simple buffer,
+ *                 6 MiB each
+ *     channels    24 with the NVLink of 8.0 or 9.0, 32 on 10.0: ncclTopoCompute
+ *                 (graph/search.cc), doubled by ncclTopoPostset (graph/connect.cc); 2 to
+ *                 4 over PCIe
+ *     neighbors   a ring, used by reduce and all_gather, receives from one and sends to
+ *                 another; a tree, used by all_reduce, does both with two: one more if it
+ *                 follows the ring's order, two more if not (ncclTransportRingConnect and
+ *                 the function after it, transport/generic.cc).  At most R - 1
  *     SHARED      sums in the switch (NVLS, from 9.0 on), 16 channels, 24 from 10.0 on:
  *                 initNvlsChannel 2 MiB each, ncclNvlsBufferSetup (transport/nvls.cc) 8
- *                 steps of 128 KiB there and back for each rank
+ *                 steps of 128 KiB in each direction for each rank
  *
- * Which of it is taken turns on links that nobody knows before the run, so more is
- * expected than most take: NVLink with a switch of 9.0.  At most it is one of 10.0 and a
- * tree with another order; at least half of the code, with all buffers in the host's
- * memory (transport/shm.cc), as between cards that cannot reach each other.
+ * Which of these apply depends on links that are unknown before the run, so the expected
+ * value is more than most machines need: 9.0 with NVLink and a switch.  The upper bound
+ * is 10.0 and a tree in another order; the lower bound is half of the code, with all
+ * buffers in host memory (transport/shm.cc), as between cards without peer access.
  */
 #define MEMORY_NCCL_CODE      ((uint64_t)128 << 20)
 #define MEMORY_NCCL_TABLES    ((uint64_t)(32 * 6 + 8) << 20)
 #define MEMORY_NCCL_NEIGHBOUR ((uint64_t)12 << 20)
 #define MEMORY_NCCL_SHARED    ((uint64_t)2 << 20)
 
-/* Bytes of which nobody knows the exact number. */
+/* A byte count known only within bounds. */
 struct memory_range {
     uint64_t low, expected, high;
 };
 struct memory_range memory_range_sum(struct memory_range a, struct memory_range b);
 struct memory_range memory_range_exact(uint64_t bytes);
 
-/* By so many threads on a CPU; 0: the device's. */
+/* Memory used with this many threads on a CPU; 0 threads: the device's count. */
 struct memory_range memory_held(const struct device *device, int threads);
-/* Of each device, by so many ranks of one run; nothing on a CPU, or of one. */
+/* Memory used on each device by a run of this many ranks; 0 on a CPU or for one rank. */
 struct memory_range memory_group(const struct device *device, size_t ranks);
-/* Sum up, compare; low and high are put around the total where they are not. */
+/* Sum and compare with the limit; low and high are widened to enclose the total. */
 void memory_finish(struct memory_use *use, uint64_t limit);
-/* The memory may not suffice though the total does: limit is below high. */
+/* Return whether memory may run out although the total fits: limit is below high. */
 bool memory_is_close(const struct memory_use *use);
 /* "1.9 GiB" */
 void memory_text(uint64_t bytes, char out[16]);

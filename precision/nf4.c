@@ -1,4 +1,4 @@
-/* precision/nf4.c - numbers into 4 bits, and their factors into 8. */
+/* precision/nf4.c - quantize values to 4 bits, and their block scales to 8 bits. */
 #include "config.h"
 
 #include "precision/nf4.h"
@@ -7,13 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How PyTorch adds up an array (aten/src/ATen/native/cpu/SumKernel.cpp): four rows of
- * vectors side by side, in levels that are emptied into the next after so many steps. */
+/* PyTorch's array summation (aten/src/ATen/native/cpu/SumKernel.cpp): four rows of
+ * vectors side by side, accumulated in levels; each level is added to the next after a
+ * number of steps. */
 enum { SUM_LANES = 8, SUM_ROWS = 4, SUM_LEVELS = 4, SUM_POWER = 4 };
 
 const float nf4_numbers[NF4_NUMBERS] = NF4_LIST;
 
-/* Numbers of fp32 begin on a multiple of their size. */
+/* Round an offset up to the alignment of fp32. */
 static size_t aligned(size_t at)
 {
     return (at + sizeof(float) - 1) / sizeof(float) * sizeof(float);
@@ -33,8 +34,7 @@ struct nf4_layout nf4_layout(size_t numbers, bool twice)
     return at;
 }
 
-/* By their bits, which are in the order of the numbers without sign; a NaN is above
- * all. */
+/* Compare bit patterns, which order values by magnitude; a NaN is above all. */
 static float largest_of(const float *x, size_t count)
 {
     int32_t most = 0, bits;
@@ -49,7 +49,7 @@ static float largest_of(const float *x, size_t count)
     return largest;
 }
 
-/* Of each number, how many of the bounds between two neighbours lie below it. */
+/* For each value, count the midpoints between neighboring codes that are below it. */
 static void codes_of(const float x[NF4_BLOCK], int32_t out[NF4_BLOCK])
 {
     for (int j = 0; j < NF4_BLOCK; j++)
@@ -78,7 +78,7 @@ void nf4_quantize(const float *x, size_t numbers, uint8_t *codes, float *absmax)
         float scaled[NF4_BLOCK] = { 0 };
         int32_t block[NF4_BLOCK];
 
-        /* bitsandbytes treats what is left at the end apart */
+        /* bitsandbytes handles the partial block at the end separately */
         absmax[first / NF4_BLOCK] = count == NF4_BLOCK ? most : divisor;
         for (size_t i = 0; i < count; i++)
             scaled[i] = count == NF4_BLOCK ? x[first + i] * (1 / divisor)
@@ -88,7 +88,8 @@ void nf4_quantize(const float *x, size_t numbers, uint8_t *codes, float *absmax)
     }
 }
 
-/* Point k of 0.1 to 1 in `steps` steps, from the nearer end, as torch.linspace has it. */
+/* Point k of `steps` points from 0.1 to 1, computed from the nearer end, as in
+ * torch.linspace. */
 static float point(int k, int steps)
 {
     float step = (1 - 0.1f) / (float)steps;
@@ -134,7 +135,7 @@ static int log2_above(size_t x)
     return log;
 }
 
-/* What has come together in each lane of each row. */
+/* Partial sums of each lane of each row. */
 struct level {
     float at[SUM_ROWS][SUM_LANES];
 };
@@ -189,10 +190,11 @@ static float sum_of(const float *x, size_t count)
     return sum;
 }
 
-/* The nearest number of the map; of two as near the lower one. */
+/* Find the nearest value of the map; ties go to the lower one. */
 static uint8_t nearest(const float map[NF4_MAP], float x)
 {
-    size_t low = 0, high = NF4_MAP - 1; /* the first that is not below x lies between */
+    /* the first entry not below x is between these bounds */
+    size_t low = 0, high = NF4_MAP - 1;
 
     while (low < high) {
         size_t middle = (low + high) / 2;

@@ -1,16 +1,15 @@
 /*
- * precision/nf4.h - NormalFloat: numbers in 4 bits, with a factor for each block of 64 of
- * them, byte for byte as bitsandbytes makes them.
- *
- * A block's factor is the largest of its numbers without sign, its `absmax`.  A code c of
- * 4 bits stands for nf4_numbers[c] * absmax.  Double quantisation takes the mean off the
- * factors and keeps the rest in 8 bits, with an absmax for each group of 256: byte b
- * stands for map[b] * absmax of its group + mean.
- * (bitsandbytes' library for CPUs looks the nearest of the 256 numbers up in a table of
- * 65536 steps and so misses it now and then by one; here it is the nearest, as on a GPU.)
- * Dettmers et al., "QLoRA: Efficient Finetuning of Quantized LLMs", 2023; bitsandbytes
- * 0.50, functional.py and backends/default/ops.py; of the 8 bits: Dettmers et al., "8-bit
- * Optimizers via Block-wise Quantization", 2022.
+ * precision/nf4.h - NormalFloat: 4-bit values with a scale for each block of 64, byte for
+ * byte as bitsandbytes produces them.
+ * The scale of a block is the largest magnitude in it, its `absmax`.  A 4-bit code c
+ * stands for nf4_numbers[c] * absmax.  Double quantization subtracts the mean from the
+ * scales and keeps the rest in 8 bits, with an absmax for each group of 256: byte b
+ * stands for map[b] * absmax of its group + mean. (bitsandbytes' CPU library finds the
+ * nearest of the 256 values in a table of 65536 steps and is sometimes off by one; this
+ * code finds the true nearest, as on a GPU.) Dettmers et al., "QLoRA: Efficient
+ * Finetuning of Quantized LLMs", 2023; bitsandbytes 0.50, functional.py and
+ * backends/default/ops.py; for the 8 bits: Dettmers et al., "8-bit Optimizers via
+ * Block-wise Quantization", 2022.
  */
 #ifndef PRECISION_NF4_H
 #define PRECISION_NF4_H
@@ -47,24 +46,26 @@ static inline size_t nf4_bytes(size_t numbers)
     return numbers / 2 + numbers % 2;
 }
 
-/* A matrix in one piece of memory, its codes first: where its other parts begin, and what
- * all takes, in bytes.  `twice` is with double quantisation; without it there are no
- * bytes and no map (whose last number is the mean), and absmax is of the blocks. */
+/* A matrix in one block of memory, codes first: offsets of the other parts, and the
+ * total, in bytes.  `twice` means double quantization; without it there are no bytes and
+ * no map (whose last value is the mean), and absmax holds the blocks' scales. */
 struct nf4_layout {
     size_t bytes, map, absmax, total;
 };
 struct nf4_layout nf4_layout(size_t numbers, bool twice);
 
-/* Codes of x, two a byte, the first in the upper half, and the absmax of each block.  A
- * part of a matrix begins with a block, and only its last part ends inside one.  A NaN
- * becomes code 15, as PyTorch's bucketize has it. */
+/* Write the codes of x, two per byte, the first in the upper 4 bits, and the absmax of
+ * each block.  Each part of a matrix must begin at a block, and only its last part may
+ * end inside one.  A NaN becomes code 15, as in PyTorch's bucketize. */
 void nf4_quantize(const float *x, size_t numbers, uint8_t *codes, float *absmax);
 
-/* The 8-bit numbers, ascending from -0.993 to 1: bitsandbytes' create_dynamic_map. */
+/* Fill in the 8-bit values, ascending from -0.993 to 1: bitsandbytes'
+ * create_dynamic_map. */
 void nf4_map(float map[NF4_MAP]);
 
-/* Bytes of the blocks' absmax, the absmax of each group, and the mean.  The mean is added
- * up as PyTorch adds on one thread of a CPU: its last bit can differ from a GPU's. */
+/* Compress the blocks' absmax to bytes and the absmax of each group; return the mean.
+ * The mean is summed as PyTorch does on one CPU thread: its last bit can differ from a
+ * GPU's. */
 float nf4_compress(const float *absmax, size_t blocks, uint8_t *bytes, float *nested);
 
 #endif

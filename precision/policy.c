@@ -1,4 +1,4 @@
-/* precision/policy.c - what was asked + a device -> what will run. */
+/* precision/policy.c - decide the precision of a run from the request and the device. */
 #include "config.h"
 
 #include "precision/policy.h"
@@ -15,7 +15,7 @@ const char *const policy_names[POLICY_COUNT] = {
 const char *const dtype_names[4] = { "auto", "float32", "float16", "bfloat16" };
 const char *const scaling_names[3] = { "none", "static", "dynamic" };
 
-/* As `plan --json` says. */
+/* As in `plan --json`. */
 const char *const mode_names[MODE_COUNT] = {
     [MODE_FP32] = "fp32",
     [MODE_TF32] = "tf32",
@@ -30,7 +30,7 @@ static const struct {
     const char *words;
 } modes[MODE_COUNT] = {
     [MODE_FP32] = { FORMAT_FP32, FORMAT_FP32, "everything in fp32" },
-    [MODE_TF32] = { FORMAT_TF32, FORMAT_FP32, "fp32, products in tf32" },
+    [MODE_TF32] = { FORMAT_TF32, FORMAT_FP32, "fp32, tf32 matmuls" },
     [MODE_FP16_MIXED] = { FORMAT_FP16, FORMAT_FP32,
                           "fp16 compute, fp32 trainable weights" },
     [MODE_BF16_MIXED] = { FORMAT_BF16, FORMAT_FP32,
@@ -42,19 +42,19 @@ static const struct {
 
 struct decision {
     enum mode mode;
-    /* why it is not what was asked, or what auto found; "" where it is */
+    /* why it differs from the request, or what auto found; "" if neither */
     const char *why;
 };
 
-/* The best a GPU without bf16 has, or fp32. */
+/* Return the best mode of a device without bf16: fp16 mixed or fp32. */
 static struct decision without_bf16(const struct device *device)
 {
     if (device->kind == DEVICE_CUDA && device_has_fp16_tensor_cores(device))
         return (struct decision) { MODE_FP16_MIXED,
-                                   "no bf16 below compute capability 8.0, but fp16 "
-                                   "tensor cores" };
+                                   "compute capability below 8.0 has no bf16; fp16 uses "
+                                   "its tensor cores" };
     return (struct decision) { MODE_FP32,
-                               "no bf16 and no fp16 tensor cores on this device" };
+                               "this device has neither bf16 nor fp16 tensor cores" };
 }
 
 static struct decision in_fp32(const struct precision_request *request,
@@ -65,12 +65,13 @@ static struct decision in_fp32(const struct precision_request *request,
     return (struct decision) { tf32 ? MODE_TF32 : MODE_FP32, why };
 }
 
-/* bf16: auto, fp16: auto and nothing else asked for. */
+/* Handle bf16: auto or fp16: auto with no explicit request. */
 static struct decision automatic(const struct precision_request *request,
                                  const struct device *device)
 {
     if (device->kind == DEVICE_CPU)
-        return in_fp32(request, device, "auto on a CPU; bf16: true asks for bf16");
+        return in_fp32(request, device,
+                       "auto selects fp32 on a CPU; set bf16: true for bf16");
     if (request->bf16 == CHOICE_AUTO && device_has_bf16(device))
         return (struct decision) { MODE_BF16_MIXED, "auto: this device has bf16" };
     struct decision found = without_bf16(device);
@@ -80,8 +81,8 @@ static struct decision automatic(const struct precision_request *request,
     return found;
 }
 
-/* Weights that the optimizer steps would be float16, and the job wants them so. */
-static bool wants_fp16_trainables(const struct precision_request *request)
+/* Return whether the job insists on float16 weights for the optimizer to update. */
+static bool has_fp16_trainables(const struct precision_request *request)
 {
     bool half =
         request->model_dtype == DTYPE_FLOAT16 ||
@@ -97,11 +98,11 @@ static struct decision decide(const struct precision_request *request,
 
     if (request->policy == POLICY_FP32)
         return in_fp32(request, device, "policy fp32");
-    if (wants_fp16_trainables(request))
-        return (struct decision) { MODE_FP16_PURE, "policy noscaler: steps below half "
-                                                   "an ulp of float16 are lost" };
+    if (has_fp16_trainables(request))
+        return (struct decision) { MODE_FP16_PURE, "policy noscaler: float16 loses "
+                                                   "updates below half an ulp" };
     if (request->pure_bf16 && bf16)
-        return (struct decision) { MODE_BF16_PURE, "pure_bf16: a memory mode" };
+        return (struct decision) { MODE_BF16_PURE, "pure_bf16 saves memory" };
     if (request->pure_bf16)
         return without_bf16(device);
     if (request->bf16 == CHOICE_YES && bf16)
@@ -117,7 +118,7 @@ static struct decision decide(const struct precision_request *request,
     return in_fp32(request, device, "");
 }
 
-static void scale(const struct precision_request *request, struct precision *out)
+static void set_scaling(const struct precision_request *request, struct precision *out)
 {
     out->scaling = SCALING_NONE;
     out->loss_scale = 1;
@@ -127,22 +128,22 @@ static void scale(const struct precision_request *request, struct precision *out
     out->loss_scale = request->loss_scale > 0 ? request->loss_scale : SCALER_START;
 }
 
-static void explain(const char *why, struct precision *out)
+static void write_message(const char *why, struct precision *out)
 {
     char scaling[64] = "", clipping[48];
 
     if (out->scaling != SCALING_NONE)
         snprintf(scaling, sizeof scaling, ", %s loss scale%s %g",
                  scaling_names[out->scaling],
-                 out->scaling == SCALING_DYNAMIC ? " from" : "", out->loss_scale);
+                 out->scaling == SCALING_DYNAMIC ? " starting at" : "", out->loss_scale);
     if (out->max_grad_norm > 0)
         snprintf(clipping, sizeof clipping, ", gradients clipped to norm %g",
                  out->max_grad_norm);
     else
         snprintf(clipping, sizeof clipping, ", no clipping");
     snprintf(out->message, sizeof out->message, "%s%s%s%s%s%s%s", modes[out->mode].words,
-             out->fp8 ? ", with fp8 products" : "", scaling, clipping, *why ? " (" : "",
-             why, *why ? ")" : "");
+             out->fp8 ? ", fp8 matmuls" : "", scaling, clipping, *why ? " (" : "", why,
+             *why ? ")" : "");
 }
 
 void policy_decide(const struct precision_request *request, const struct device *device,
@@ -157,10 +158,11 @@ void policy_decide(const struct precision_request *request, const struct device 
         .has_frozen = request->has_frozen,
         .max_grad_norm = request->policy == POLICY_NOCLIP ? 0 : request->max_grad_norm,
     };
-    /* A frozen weight is only ever an operand of a product, so it is kept as products
-     * want it: casting it once at the start is what autocast does at each use. */
+    /* A frozen weight is only ever a matmul operand, so it is stored in the matmul
+     * format: casting it once at the start has the same effect as autocast's cast at each
+     * use. */
     out->frozen = out->compute == FORMAT_TF32 ? FORMAT_FP32 : out->compute;
     out->fp8 = request->fp8 && out->mode == MODE_BF16_MIXED && device_has_fp8(device);
-    scale(request, out);
-    explain(decision.why, out);
+    set_scaling(request, out);
+    write_message(decision.why, out);
 }

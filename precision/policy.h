@@ -1,7 +1,7 @@
 /*
- * precision/policy.h - what was asked + a device -> struct precision: formats, scaling,
- * clipping, and the reason of each choice.  It decides and gives reasons; the patcher
- * compares and edits.
+ * precision/policy.h - decide formats, loss scaling and clipping from a request and a
+ * device, with the reason for each choice.  This code decides and gives reasons; the
+ * patcher compares and edits.
  */
 #ifndef PRECISION_POLICY_H
 #define PRECISION_POLICY_H
@@ -10,8 +10,8 @@
 #include "precision/format.h"
 
 enum policy {
-    POLICY_SOUND,    /* fp32 trainables, half compute, clipping kept */
-    POLICY_BF16,     /* sound, and bf16 wherever the device has it */
+    POLICY_SOUND,    /* fp32 trainables, 16-bit compute, clipping kept */
+    POLICY_BF16,     /* sound, with bf16 wherever the device has it */
     POLICY_FP32,     /* everything in fp32 */
     POLICY_NOCLIP,   /* sound, clipping off */
     POLICY_NOSCALER, /* float16 trainables without a scaler: mode fp16-pure */
@@ -37,43 +37,44 @@ enum mode {
 };
 extern const char *const mode_names[MODE_COUNT]; /* as `plan --json` says */
 
-/* What a job asks for. */
+/* What a job requests. */
 struct precision_request {
     enum choice fp16, bf16, tf32;
     bool pure_bf16;
     bool fp8;
     enum dtype model_dtype;
-    enum format checkpoint; /* what the model's files hold (most of their bytes) */
+    enum format checkpoint; /* format of the model's files (of most of their bytes) */
     bool all_trainable;     /* finetuning_type full */
     bool has_frozen;        /* lora, freeze */
     /* AUTO: dynamic for fp16; NO: `loss_scale: none`; YES: static */
     enum choice loss_scaling;
-    /* the static scale, or where a dynamic one starts; 0: default */
+    /* the static scale, or the initial dynamic one; 0: default */
     double loss_scale;
     double max_grad_norm; /* 0: off */
     enum policy policy;
 };
 
-/* What will really run. */
+/* What will run. */
 struct precision {
     enum mode mode;
-    enum format compute;   /* products and stored activations */
-    enum format trainable; /* weights the optimizer steps, their gradients and moments */
+    enum format compute; /* matmuls and stored activations */
+    /* weights the optimizer updates, their gradients and moments */
+    enum format trainable;
     bool has_frozen;
-    enum format frozen; /* storage of frozen weights, where there are any */
+    enum format frozen; /* storage of frozen weights, if any */
     enum scaling scaling;
-    double loss_scale;    /* first scale; 1 without scaling */
-    double max_grad_norm; /* 0: off; the norm is logged all the same */
-    /* the blocks' linear layers multiply in 8 bits; bf16-mixed alone */
+    double loss_scale;    /* initial scale; 1 without scaling */
+    double max_grad_norm; /* 0: off; the norm is still logged */
+    /* the blocks' linear layers multiply in 8 bits; only with bf16-mixed */
     bool fp8;
-    char message[256]; /* one sentence: what, and why */
+    char message[256]; /* one sentence: the choice and its reason */
 };
 
 /*
- * The device bounds the request: bf16 below 8.0 is not chosen, fp16 on a CPU only where
- * the job insists (fp16 CHOICE_YES).  Trainables are fp32 but for pure_bf16 and
- * POLICY_NOSCALER. Never fails: what cannot be had is replaced by the nearest sound
- * choice, said in message.
+ * The device bounds the request: bf16 is not chosen below 8.0, fp16 on a CPU only if the
+ * job insists (fp16 CHOICE_YES).  Trainables are fp32 except with pure_bf16 and
+ * POLICY_NOSCALER. Never fails: an unavailable choice is replaced with the nearest sound
+ * one, explained in message.
  */
 void policy_decide(const struct precision_request *request, const struct device *device,
                    struct precision *out);

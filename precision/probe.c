@@ -1,4 +1,4 @@
-/* precision/probe.c - what is in this machine. */
+/* precision/probe.c - detect the devices of this machine. */
 #include "config.h"
 
 #include "precision/probe.h"
@@ -16,7 +16,7 @@
 #define HEADER     "trainspool-probe 1"
 #define TIMEOUT_MS 30000 /* a cold driver takes seconds to start */
 
-/* A small file of /proc or /sys as text; false where it cannot be read. */
+/* Read a small file of /proc or /sys; false if it cannot be read. */
 static bool read_small(const char *name, struct text *out)
 {
     FILE *file = fopen(name, "re");
@@ -42,7 +42,7 @@ static bool read_number(const char *name, uint64_t *out)
     return ok;
 }
 
-/* A row of /proc/meminfo, in bytes; 0 where it is absent. */
+/* Return a row of /proc/meminfo in bytes; 0 if absent. */
 static uint64_t meminfo(const char *text, const char *key)
 {
     const char *row = strstr(text, key);
@@ -53,7 +53,7 @@ static uint64_t meminfo(const char *text, const char *key)
     return kib << 10;
 }
 
-/* What a cgroup, version 2 or 1, leaves of the memory. */
+/* Apply the memory limit of a cgroup, version 2 or 1. */
 static void bound_memory(struct device *out)
 {
     static const char *const files[][2] = {
@@ -74,7 +74,8 @@ static void bound_memory(struct device *out)
     }
 }
 
-/* Cores that a cgroup's quota allows, rounded up; `threads` where it sets none. */
+/* Return the cores that a cgroup's quota allows, rounded up; `threads` if it sets no
+ * quota. */
 static int bound_threads(int threads)
 {
     struct text text;
@@ -151,7 +152,7 @@ void probe_write(const struct probe *probe, struct text *out)
         text_addf(out, "note\t%s\n", probe->note);
 }
 
-/* The fields of a line, cut at tabs in place; how many there are. */
+/* Split a line at tabs in place; return the number of fields. */
 static size_t split(char *line, char *fields[], size_t room)
 {
     size_t count = 0;
@@ -211,7 +212,7 @@ static bool read_line(char *line, struct probe *out)
         return true;
     }
     if (out->count == PROBE_MAX)
-        return true; /* more than we can use */
+        return true; /* more devices than the table holds */
     if (count == 5 && strcmp(fields[0], "cpu") == 0)
         return read_cpu(fields, &out->devices[out->count++]);
     if (count == 7 && strcmp(fields[0], "cuda") == 0)
@@ -232,8 +233,8 @@ bool probe_read(const char *text, struct probe *out, struct error *err)
         ok = first ? strcmp(line, HEADER) == 0 : read_line(line, out);
         if (!ok)
             error_set(err, ERROR_SYSTEM,
-                      "'%.80s' is no line of a probe; trainspool and trainspool-train "
-                      "must be of one version",
+                      "unexpected probe line '%.80s'; trainspool and trainspool-train "
+                      "must be the same version",
                       line);
         first = false;
     }
@@ -286,8 +287,9 @@ static bool no_device(const struct probe *probe, const char *wanted, struct erro
                      device->ordinal, device->name, device->major, device->minor,
                      device->runnable ? "" : ", this build has no code for it");
     }
-    return error_set(err, ERROR_DEVICE, "no device '%s' to run on here; there is: %s%s%s",
-                     wanted, names, *probe->note ? "; " : "", probe->note);
+    return error_set(err, ERROR_DEVICE,
+                     "cannot use device '%s'; this machine has: %s%s%s", wanted, names,
+                     *probe->note ? "; " : "", probe->note);
 }
 
 static bool alike(const struct device *a, const struct device *b)
@@ -295,7 +297,7 @@ static bool alike(const struct device *a, const struct device *b)
     return a->kind == b->kind && a->major == b->major && a->minor == b->minor;
 }
 
-/* Ordinals of "cuda:0,1"; 0 where it is none of that form. */
+/* Parse the ordinals of "cuda:0,1"; return 0 for any other form. */
 static size_t read_ordinals(const char *wanted, int out[DEVICE_RANKS_MAX])
 {
     const char *at = wanted;
@@ -357,8 +359,8 @@ static size_t take_named(const struct probe *probe, const char *wanted,
         for (size_t j = 0; j < i; j++)
             if (out[j] == out[i] || !alike(out[j], out[i])) {
                 error_set(err, ERROR_JOB,
-                          "device: %s: GPUs that train together are different ones of "
-                          "the same compute capability",
+                          "device: %s: GPUs that train together must be distinct and "
+                          "have the same compute capability",
                           wanted);
                 return 0;
             }
@@ -366,7 +368,8 @@ static size_t take_named(const struct probe *probe, const char *wanted,
     return count;
 }
 
-/* Of those not taken, like the first, the one with the most memory free; NULL: none. */
+/* Return the untaken device with the most free memory that is like the first one; NULL:
+ * none. */
 static const struct device *next_best(const struct probe *probe,
                                       const struct device *const taken[], size_t count)
 {

@@ -1,20 +1,19 @@
 /*
  * precision/scaler.h - the loss scale: grow, back off, skip the step.
- *
- * As torch.amp.GradScaler (start 65536, x2 after 2000 good steps in a row, x0.5 on
- * overflow; torch/amp/grad_scaler.py), with what Megatron and DeepSpeed add: a floor of
- * 1, and an end with a diagnosis after 50 skipped steps in a row instead of an endless
- * loop.
+ * Follows torch.amp.GradScaler (start 65536, x2 after 2000 good steps in a row, x0.5 on
+ * overflow; torch/amp/grad_scaler.py), with two additions from Megatron and DeepSpeed: a
+ * floor of 1, and an abort with a diagnosis after 50 skipped steps in a row instead of an
+ * endless loop.
  */
 #ifndef PRECISION_SCALER_H
 #define PRECISION_SCALER_H
 
 #include "precision/policy.h"
 
-/* All of it is state; a checkpoint keeps it as it is. */
+/* All of it is state; a checkpoint stores it unchanged. */
 struct scaler {
     enum scaling scaling;
-    double scale; /* 1 or more; what the loss is multiplied by */
+    double scale; /* 1 or more; the loss is multiplied by it */
     double growth, backoff;
     int64_t interval; /* good steps before it grows */
     int64_t good;     /* good steps since the last change */
@@ -27,16 +26,17 @@ struct scaler {
 
 void scaler_init(struct scaler *scaler, const struct precision *precision);
 /*
- * After a backward pass: `finite` tells whether every gradient was.  The rule alone, for
- * who applies it where no message can be written (struct op_decide of kernels/ops.h).
+ * Record the outcome of a backward pass: `finite` says whether every gradient was finite.
+ * Only the rule, for callers that cannot write a message (struct op_decide of
+ * kernels/ops.h).
  */
 void scaler_note(struct scaler *scaler, bool finite);
-/* false with *err set (ERROR_DIVERGED, and what to do) when SCALER_MAX_SKIPPED steps or
- * more in a row were skipped. */
+/* Return false with *err set (ERROR_DIVERGED, and what to do) if SCALER_MAX_SKIPPED or
+ * more steps in a row were skipped. */
 bool scaler_diagnose(const struct scaler *scaler, struct error *err);
 /*
- * Both.  Returns true if the step may be made: one that is not finite is skipped in every
- * mode (with bf16 and fp32 too: one inf would poison all weights).
+ * Do both.  Return true if the step may be applied: a step that is not finite is skipped
+ * in every mode (with bf16 and fp32 too: one inf would poison all weights).
  */
 bool scaler_update(struct scaler *scaler, bool finite, struct error *err);
 

@@ -1,4 +1,5 @@
-/* tests/unit/test_arena.c - zeroed, aligned, apart, and no way past an overflow. */
+/* tests/unit/test_arena.c - allocations are zeroed, aligned and disjoint; overflow ends
+ * the process. */
 #include "config.h"
 
 #include "base/arena.h"
@@ -29,7 +30,7 @@ static void test_arena_is_zeroed_and_aligned(void **state)
     arena_free(arena);
 }
 
-static void test_arena_pieces_do_not_touch(void **state)
+static void test_arena_allocations_do_not_overlap(void **state)
 {
     enum { PIECES = 3000 };
     struct arena *arena = arena_new();
@@ -46,7 +47,7 @@ static void test_arena_pieces_do_not_touch(void **state)
     arena_free(arena);
 }
 
-static void test_arena_strings(void **state)
+static void test_arena_copies_strings(void **state)
 {
     struct arena *arena = arena_new();
 
@@ -60,7 +61,7 @@ static void test_arena_strings(void **state)
     arena_free(NULL);
 }
 
-/* Products that wrap around to 4 bytes. */
+/* Sizes whose multiplication wraps around to 4 bytes. */
 static void overflow_array(void)
 {
     arena_array(arena_new(), SIZE_MAX / 4 + 2, 4);
@@ -76,7 +77,7 @@ static void overflow_copy(void)
     arena_copy(arena_new(), "", SIZE_MAX);
 }
 
-/* Runs it in a child with standard error closed; the exit status. */
+/* Run it in a child with standard error closed; return the exit status. */
 static int status_of(void (*function)(void))
 {
     int status;
@@ -99,7 +100,7 @@ static void test_arena_overflow_ends_the_process(void **state)
     assert_int_equal(status_of(overflow_copy), 3);
 }
 
-static void test_size_notices_overflow(void **state)
+static void test_size_detects_overflow(void **state)
 {
     size_t out;
 
@@ -118,10 +119,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_arena_is_zeroed_and_aligned),
-        cmocka_unit_test(test_arena_pieces_do_not_touch),
-        cmocka_unit_test(test_arena_strings),
+        cmocka_unit_test(test_arena_allocations_do_not_overlap),
+        cmocka_unit_test(test_arena_copies_strings),
         cmocka_unit_test(test_arena_overflow_ends_the_process),
-        cmocka_unit_test(test_size_notices_overflow),
+        cmocka_unit_test(test_size_detects_overflow),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

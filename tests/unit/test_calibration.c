@@ -1,5 +1,5 @@
-/* tests/unit/test_calibration.c - rates come back as they were, and nothing else is
- * taken. */
+/* tests/unit/test_calibration.c - rates survive a round trip, and invalid texts are
+ * refused. */
 #include "config.h"
 
 #include "precision/calibration.h"
@@ -37,7 +37,7 @@ static bool read_back(json_t *object, struct calibration *out)
     return ok;
 }
 
-static void test_calibration_comes_back(void **state)
+static void test_calibration_survives_a_round_trip(void **state)
 {
     struct calibration was = made(), is;
 
@@ -52,7 +52,7 @@ static void test_calibration_comes_back(void **state)
     assert_true(was.seconds_per_operation == is.seconds_per_operation);
 }
 
-static void test_calibration_refuses_what_is_none(void **state)
+static void test_calibration_refuses_invalid_texts(void **state)
 {
     static const char *const keys[] = { "device",
                                         "build",
@@ -86,7 +86,7 @@ static void near(double is, double wanted)
         fail_msg("%g, wanted %g", is, wanted);
 }
 
-static void test_calibration_is_between_what_was_measured(void **state)
+static void test_calibration_interpolates_between_measurements(void **state)
 {
     struct calibration c = made();
 
@@ -104,9 +104,9 @@ static void test_calibration_is_between_what_was_measured(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_calibration_comes_back),
-        cmocka_unit_test(test_calibration_refuses_what_is_none),
-        cmocka_unit_test(test_calibration_is_between_what_was_measured),
+        cmocka_unit_test(test_calibration_survives_a_round_trip),
+        cmocka_unit_test(test_calibration_refuses_invalid_texts),
+        cmocka_unit_test(test_calibration_interpolates_between_measurements),
     };
 
     return cmocka_run_group_tests_name("calibration", tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /*
- * tests/unit/test_claims.c - the numbers that docs/precision.md rests on: what PyTorch
- * did (tests/golden/precision.json, made by precision.py beside it), what ours does, and
- * what follows from the formats alone.
+ * tests/unit/test_claims.c - the measurements that docs/precision.md relies on: PyTorch's
+ * behavior (tests/golden/precision.json, made by precision.py next to it), our behavior,
+ * and consequences of the formats alone.
  */
 #include "config.h"
 
@@ -34,7 +34,7 @@ static json_t *read_golden(const char *part)
     return found;
 }
 
-/* precision.py writes what is not finite as a text. */
+/* precision.py writes nonfinite values as texts. */
 static double number(const json_t *value)
 {
     if (!json_is_string(value))
@@ -74,7 +74,7 @@ static float half_step_by_step(float w, float *m, float *v, float g, int step)
     return half(w + size * *m / denominator);
 }
 
-/* Our kernel, weights and moments in a format: one rounding a step. */
+/* Our kernel, weights and moments in a format: one rounding per step. */
 static void kernel_step(struct backend *be, enum format format, void *of[3], float g,
                         int step)
 {
@@ -94,7 +94,7 @@ static void kernel_step(struct backend *be, enum format format, void *of[3], flo
 
 struct run {
     float gradient, start;
-    float weights[STEPS + 1]; /* after each step; [0] before */
+    float weights[STEPS + 1]; /* after each step; [0] before the first */
 };
 
 static void run_half(struct run *run)
@@ -146,8 +146,8 @@ static struct run run_of(const json_t *row)
     return run;
 }
 
-/* float16 to the last bit; float32 within the rounding of a thousand steps. */
-static void test_adamw_is_what_torch_has(void **state)
+/* float16 bit for bit; float32 within the rounding of a thousand steps. */
+static void test_adamw_matches_torch(void **state)
 {
     json_t *rows = read_golden("adamw"), *row;
     size_t i;
@@ -220,7 +220,8 @@ static bool yes(const json_t *row, const char *name)
     return json_is_true(json_object_get(row, name));
 }
 
-/* The row as a job for another program; what check says of it on a T4. */
+/* Write the row as a job for another program; return what check reports for it on a
+ * T4. */
 static void check_row(const json_t *row, struct patch *out)
 {
     struct device t4;
@@ -252,10 +253,10 @@ static bool has_error(const struct patch *patch)
     return false;
 }
 
-/* Frozen weights and checkpointing have no part in it, clipping only with a fused
- * optimizer; and where torch does not raise for float16 weights, it steps as above: an
- * error here too. */
-static void test_only_float16_trainables_raise(void **state)
+/* Frozen weights and checkpointing are irrelevant, clipping matters only with a fused
+ * optimizer; where torch raises no error for float16 weights, it updates them as above,
+ * which is also an error here. */
+static void test_only_float16_trainables_raise_an_error(void **state)
 {
     json_t *rows = read_golden("unscale"), *row;
     size_t i;
@@ -303,7 +304,7 @@ static bool same(double a, double b)
     return (isnan(a) && isnan(b)) || fabs(a - b) <= 0.01 * fabs(b);
 }
 
-/* A bad number among four: clipping makes it, or all four, NaN, and the step makes
+/* One bad gradient among four: clipping makes it, or all four, NaN, and the step makes
  * weights NaN. */
 static void test_clipping_does_not_save_from_one_bad_gradient(void **state)
 {
@@ -349,7 +350,7 @@ static void test_a_step_with_a_bad_gradient_is_skipped_in_every_mode(void **stat
 
 /* ---- The loss scale ---- */
 
-static void test_scale_goes_as_torch_has_it(void **state)
+static void test_loss_scale_follows_torch(void **state)
 {
     json_t *golden = read_golden("scaler"), *mixed = json_object_get(golden, "mixed");
     const char *finite = json_string_value(json_object_get(mixed, "finite"));
@@ -370,8 +371,9 @@ static void test_scale_goes_as_torch_has_it(void **state)
     json_decref(golden);
 }
 
-/* torch halves down to 0 and goes on; ours stays at 1 and gives up with a diagnosis. */
-static void test_scale_has_a_floor_where_torch_has_none(void **state)
+/* torch keeps halving down to 0; our scale stops at 1 and ends the run with a
+ * diagnosis. */
+static void test_loss_scale_has_a_floor_unlike_torch(void **state)
 {
     json_t *golden = read_golden("scaler"),
            *overflow = json_object_get(golden, "overflow");
@@ -399,7 +401,7 @@ static void test_scale_has_a_floor_where_torch_has_none(void **state)
 
 /* ---- Formats ---- */
 
-static void test_float16_ends_where_the_page_says(void **state)
+static void test_float16_range_matches_the_documentation(void **state)
 {
     (void)state;
     assert_true(half(65504) == 65504 && isinf(half(65520)));
@@ -407,7 +409,7 @@ static void test_float16_ends_where_the_page_says(void **state)
     assert_true(half((float)eps) == 0);
 }
 
-static void test_bf16_weight_loses_a_small_step(void **state)
+static void test_bf16_weight_loses_a_small_update(void **state)
 {
     float tenth = format_from_bf16(format_to_bf16(0.1f));
     float next = format_from_bf16((uint16_t)(format_to_bf16(0.1f) + 1));
@@ -420,17 +422,17 @@ static void test_bf16_weight_loses_a_small_step(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_adamw_is_what_torch_has),
+        cmocka_unit_test(test_adamw_matches_torch),
         cmocka_unit_test(test_float16_adam_divides_by_zero_below_a_gradient_of_6e_3),
         cmocka_unit_test(test_float16_adam_in_one_kernel_ends_in_steps_of_25_rates),
         cmocka_unit_test(test_float16_weight_of_a_tenth_never_moves),
-        cmocka_unit_test(test_only_float16_trainables_raise),
+        cmocka_unit_test(test_only_float16_trainables_raise_an_error),
         cmocka_unit_test(test_clipping_does_not_save_from_one_bad_gradient),
         cmocka_unit_test(test_a_step_with_a_bad_gradient_is_skipped_in_every_mode),
-        cmocka_unit_test(test_scale_goes_as_torch_has_it),
-        cmocka_unit_test(test_scale_has_a_floor_where_torch_has_none),
-        cmocka_unit_test(test_float16_ends_where_the_page_says),
-        cmocka_unit_test(test_bf16_weight_loses_a_small_step),
+        cmocka_unit_test(test_loss_scale_follows_torch),
+        cmocka_unit_test(test_loss_scale_has_a_floor_unlike_torch),
+        cmocka_unit_test(test_float16_range_matches_the_documentation),
+        cmocka_unit_test(test_bf16_weight_loses_a_small_update),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

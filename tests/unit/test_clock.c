@@ -1,4 +1,4 @@
-/* tests/unit/test_clock.c - the form of the texts; no test waits for a clock. */
+/* tests/unit/test_clock.c - the format of the texts; no test depends on the time. */
 #include "config.h"
 
 #include "base/clock.h"
@@ -7,7 +7,7 @@
 
 #include "tests/unit/unit.h"
 
-static void test_clock_seconds_never_go_back(void **state)
+static void test_clock_seconds_never_go_backward(void **state)
 {
     double before = clock_seconds();
 
@@ -20,7 +20,7 @@ static void test_clock_seconds_never_go_back(void **state)
     }
 }
 
-/* A digit for each 0, the rest as it is. */
+/* A 0 stands for any digit, other characters for themselves. */
 static void assert_looks_like(const char *text, const char *form)
 {
     assert_int_equal(strlen(text), strlen(form));
@@ -31,7 +31,7 @@ static void assert_looks_like(const char *text, const char *form)
             assert_int_equal(text[i], form[i]);
 }
 
-static void test_clock_texts_have_their_form(void **state)
+static void test_clock_texts_have_the_documented_form(void **state)
 {
     char text[32];
 
@@ -64,8 +64,8 @@ static void test_clock_texts_are_utc(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_clock_seconds_never_go_back),
-        cmocka_unit_test(test_clock_texts_have_their_form),
+        cmocka_unit_test(test_clock_seconds_never_go_backward),
+        cmocka_unit_test(test_clock_texts_have_the_documented_form),
         cmocka_unit_test(test_clock_texts_are_utc),
     };
 

@@ -1,11 +1,11 @@
-/* tests/unit/test_crc32c.c - the values that the standard gives. */
+/* tests/unit/test_crc32c.c - the values published in the standard. */
 #include "config.h"
 
 #include "tests/unit/unit.h"
 
 #include "base/crc32c.h"
 
-/* RFC 3720, appendix B.4, and the check value of the catalogue of CRC algorithms. */
+/* RFC 3720, appendix B.4, and the check value of the catalog of CRC algorithms. */
 static void test_crc32c_gives_the_published_values(void **state)
 {
     unsigned char zeros[32] = { 0 }, ones[32], up[32], down[32];
@@ -24,8 +24,8 @@ static void test_crc32c_gives_the_published_values(void **state)
     assert_int_equal(crc32c("", 0), 0);
 }
 
-/* The length 24 as a record has it: the first event of every file of TensorFlow. */
-static void test_crc32c_masked_is_that_of_records(void **state)
+/* The length 24 as a record stores it: the first event of every TensorFlow file. */
+static void test_crc32c_masked_matches_tensorflow_records(void **state)
 {
     static const unsigned char length[8] = { 24 };
 
@@ -37,7 +37,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_crc32c_gives_the_published_values),
-        cmocka_unit_test(test_crc32c_masked_is_that_of_records),
+        cmocka_unit_test(test_crc32c_masked_matches_tensorflow_records),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

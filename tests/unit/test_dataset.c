@@ -324,7 +324,7 @@ static void test_dataset_tells_file_and_line(void **state)
         { "{\"prompt\": \"q\xff\", \"response\": \"a\"}\n", "iconv -t utf-8", 1 },
         { "{'prompt': 'q', 'response': 'a'}\n", "JSON has double quotes", 1 },
         { "prompt,response\nq,a\n", "a record is an object in braces", 1 },
-        { "{\"prompt\": \"q\\ud800\", \"response\": \"a\"}\n", "not JSON", 1 },
+        { "{\"prompt\": \"q\\ud800\", \"response\": \"a\"}\n", "invalid JSON", 1 },
         { "{\"prompt\": \"q\", \"response\": NaN}\n", "JSON has no NaN", 1 },
         { "{\"prompt\": \"q\", \"prompt\": \"q\"}\n", "stands there twice", 1 },
         { "{\"text\": \"q\"}\n", "stage: pt", 1 },

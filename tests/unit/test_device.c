@@ -1,4 +1,4 @@
-/* tests/unit/test_device.c - what the device table says, and how it is asked. */
+/* tests/unit/test_device.c - the device table and how names are looked up in it. */
 #include "config.h"
 
 #include "tests/unit/unit.h"
@@ -26,8 +26,8 @@ static void test_device_bare_name_is_the_smallest(void **state)
     assert_int_equal(find("RTX 3060 Ti").memory >> 30, 8);
 }
 
-/* A plan for 16 GiB does not fit into what its driver leaves. */
-static void test_device_shows_what_the_driver_leaves(void **state)
+/* A plan for 16 GiB does not fit in the memory that the driver leaves. */
+static void test_device_memory_is_what_the_driver_leaves(void **state)
 {
     struct device t4 = find("T4");
 
@@ -37,7 +37,7 @@ static void test_device_shows_what_the_driver_leaves(void **state)
     assert_true(find("V100").available == (uint64_t)16 << 30);
 }
 
-static void test_device_by_the_name_its_driver_has_for_it(void **state)
+static void test_device_is_found_by_driver_name(void **state)
 {
     (void)state;
     assert_string_equal(find("Tesla T4").name, "T4");
@@ -47,8 +47,8 @@ static void test_device_by_the_name_its_driver_has_for_it(void **state)
     assert_string_equal(find("NVIDIA H100 80GB HBM3").name, "H100 80GB");
 }
 
-/* As people type them. */
-static void test_device_names_as_they_are_typed(void **state)
+/* Names as people type them. */
+static void test_device_names_ignore_case_and_blanks(void **state)
 {
     static const char *const names[][2] = {
         { "rtx 3090", "RTX 3090" },
@@ -82,7 +82,7 @@ static void test_device_names_as_they_are_typed(void **state)
     assert_int_equal(find("SM_80:40GiB").memory >> 30, 40);
 }
 
-static void test_device_near_miss_is_told(void **state)
+static void test_device_typo_is_reported_with_the_nearest_name(void **state)
 {
     static const char *const misses[][2] = {
         { "rtx 309", "RTX 3090" },
@@ -106,7 +106,7 @@ static void test_device_near_miss_is_told(void **state)
     }
 }
 
-static void test_device_by_capability(void **state)
+static void test_device_is_found_by_capability(void **state)
 {
     struct device device = find("sm_75:24GiB");
     struct error err = { 0 };
@@ -121,12 +121,12 @@ static void test_device_by_capability(void **state)
     assert_int_equal(err.code, ERROR_USAGE);
     error_clear(&err);
     assert_false(device_find("sm_75:24", &device, &err)); /* bytes */
-    assert_non_null(strstr(err.text, "'24' is no size; write it as 24GiB"));
+    assert_non_null(strstr(err.text, "'24' is not a memory size; write it as 24GiB"));
     error_clear(&err);
     assert_false(device_find("sm_x", &device, &err));
 }
 
-static void test_device_unknown_names_the_nearest(void **state)
+static void test_device_unknown_name_lists_the_nearest(void **state)
 {
     struct device device;
     struct error err = { 0 };
@@ -139,8 +139,8 @@ static void test_device_unknown_names_the_nearest(void **state)
     assert_non_null(strstr(err.text, "devices --known"));
 }
 
-/* The table of docs/precision.md: bf16 from 8.0 on, whatever a framework's probe says. */
-static void test_device_facts(void **state)
+/* The table of docs/precision.md: bf16 from 8.0 on, regardless of a framework's probe. */
+static void test_device_features_follow_the_capability(void **state)
 {
     static const struct {
         const char *name;
@@ -173,7 +173,7 @@ static void test_device_facts(void **state)
     }
 }
 
-static void test_device_rows_are_whole_and_sorted(void **state)
+static void test_device_rows_are_complete_and_sorted(void **state)
 {
     const struct device_row *rows;
     size_t count = device_rows(&rows);
@@ -194,7 +194,7 @@ static void test_device_rows_are_whole_and_sorted(void **state)
     }
 }
 
-static void test_device_recognises_gtx16(void **state)
+static void test_device_recognizes_gtx16(void **state)
 {
     struct device device = { .kind = DEVICE_CUDA, .major = 7, .minor = 5 };
 
@@ -213,7 +213,7 @@ static void test_device_recognises_gtx16(void **state)
     assert_false(device.no_tensor_cores);
 }
 
-static void test_device_reads_sizes(void **state)
+static void test_device_parses_sizes(void **state)
 {
     uint64_t bytes;
 
@@ -232,16 +232,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_device_bare_name_is_the_smallest),
-        cmocka_unit_test(test_device_shows_what_the_driver_leaves),
-        cmocka_unit_test(test_device_by_the_name_its_driver_has_for_it),
-        cmocka_unit_test(test_device_names_as_they_are_typed),
-        cmocka_unit_test(test_device_near_miss_is_told),
-        cmocka_unit_test(test_device_by_capability),
-        cmocka_unit_test(test_device_unknown_names_the_nearest),
-        cmocka_unit_test(test_device_facts),
-        cmocka_unit_test(test_device_rows_are_whole_and_sorted),
-        cmocka_unit_test(test_device_recognises_gtx16),
-        cmocka_unit_test(test_device_reads_sizes),
+        cmocka_unit_test(test_device_memory_is_what_the_driver_leaves),
+        cmocka_unit_test(test_device_is_found_by_driver_name),
+        cmocka_unit_test(test_device_names_ignore_case_and_blanks),
+        cmocka_unit_test(test_device_typo_is_reported_with_the_nearest_name),
+        cmocka_unit_test(test_device_is_found_by_capability),
+        cmocka_unit_test(test_device_unknown_name_lists_the_nearest),
+        cmocka_unit_test(test_device_features_follow_the_capability),
+        cmocka_unit_test(test_device_rows_are_complete_and_sorted),
+        cmocka_unit_test(test_device_recognizes_gtx16),
+        cmocka_unit_test(test_device_parses_sizes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

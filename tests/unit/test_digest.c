@@ -6,7 +6,7 @@
 #include "base/size.h"
 #include "tests/unit/unit.h"
 
-static void test_digest_known_answers(void **state)
+static void test_digest_matches_published_values(void **state)
 {
     static const struct {
         const char *data, *digest;
@@ -26,7 +26,7 @@ static void test_digest_known_answers(void **state)
 }
 
 /* A million times "a": more than one read. */
-static void test_digest_of_a_file(void **state)
+static void test_digest_reads_a_file_of_several_buffers(void **state)
 {
     char *dir = unit_dir_new(), *name = path_join(dir, "million");
     char *data = memory_alloc(1000000), digest[DIGEST_TEXT];
@@ -51,8 +51,8 @@ static void test_digest_of_a_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_digest_known_answers),
-        cmocka_unit_test(test_digest_of_a_file),
+        cmocka_unit_test(test_digest_matches_published_values),
+        cmocka_unit_test(test_digest_reads_a_file_of_several_buffers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* tests/unit/test_error.c - one error, the first one, with its place. */
+/* tests/unit/test_error.c - the first error is kept, with its position. */
 #include "config.h"
 
 #include "base/error.h"
@@ -21,7 +21,7 @@ static void test_error_first_one_wins(void **state)
     assert_string_equal(err.file, "");
 }
 
-static void test_error_takes_null(void **state)
+static void test_error_accepts_null(void **state)
 {
     (void)state;
     assert_false(error_set(NULL, ERROR_JOB, "nobody listens"));
@@ -30,7 +30,7 @@ static void test_error_takes_null(void **state)
     error_clear(NULL);
 }
 
-static void test_error_at_keeps_the_place(void **state)
+static void test_error_at_keeps_the_position(void **state)
 {
     struct error err = { 0 };
 
@@ -43,7 +43,7 @@ static void test_error_at_keeps_the_place(void **state)
     assert_int_equal(err.at.column, 13);
 }
 
-static void test_error_errno_is_the_one_of_the_call(void **state)
+static void test_error_errno_uses_errno_of_the_call(void **state)
 {
     struct error err = { 0 };
 
@@ -55,7 +55,7 @@ static void test_error_errno_is_the_one_of_the_call(void **state)
     assert_int_equal(errno, ENOENT);
 }
 
-static void test_error_clear_makes_it_usable_again(void **state)
+static void test_error_can_be_reused_after_clear(void **state)
 {
     struct error err = { 0 };
 
@@ -68,14 +68,14 @@ static void test_error_clear_makes_it_usable_again(void **state)
     assert_string_equal(err.file, "");
 }
 
-static void test_error_cuts_between_characters(void **state)
+static void test_error_truncates_between_characters(void **state)
 {
     struct error err = { 0 };
     char longest[1200];
     size_t bad;
 
     (void)state;
-    /* two-byte characters, once from an even and once from an odd byte */
+    /* two-byte characters, starting at an even and at an odd byte */
     for (int shift = 0; shift < 2; shift++) {
         memset(longest, 'x', sizeof(longest));
         for (size_t i = (size_t)shift; i + 2 < sizeof(longest); i += 2)
@@ -98,11 +98,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_error_first_one_wins),
-        cmocka_unit_test(test_error_takes_null),
-        cmocka_unit_test(test_error_at_keeps_the_place),
-        cmocka_unit_test(test_error_errno_is_the_one_of_the_call),
-        cmocka_unit_test(test_error_clear_makes_it_usable_again),
-        cmocka_unit_test(test_error_cuts_between_characters),
+        cmocka_unit_test(test_error_accepts_null),
+        cmocka_unit_test(test_error_at_keeps_the_position),
+        cmocka_unit_test(test_error_errno_uses_errno_of_the_call),
+        cmocka_unit_test(test_error_can_be_reused_after_clear),
+        cmocka_unit_test(test_error_truncates_between_characters),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

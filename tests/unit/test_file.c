@@ -1,4 +1,5 @@
-/* tests/unit/test_file.c - whole or not at all; locks that follow a child; names. */
+/* tests/unit/test_file.c - files are written whole or not at all; locks follow a child;
+ * names. */
 #include "config.h"
 
 #include "base/file.h"
@@ -11,7 +12,7 @@
 
 #include "tests/unit/unit.h"
 
-static char *dir; /* each test has its own */
+static char *dir; /* each test has its own directory */
 
 static int set_up(void **state)
 {
@@ -51,7 +52,7 @@ static void assert_holds(const char *name, const char *want)
     text_clear(&text);
 }
 
-static void test_file_read_gives_all_and_the_stat(void **state)
+static void test_file_read_returns_contents_and_stat(void **state)
 {
     char *name = path_join(dir, "job");
     struct text text;
@@ -84,7 +85,7 @@ static void test_file_read_refuses_oversize(void **state)
     assert_false(file_read(name, 6, &text, NULL, &err));
     assert_int_equal(err.code, ERROR_DATA);
     error_clear(&err);
-    /* a file whose size is told only by reading it */
+    /* a file whose size is known only after reading it */
     assert_false(file_read("/proc/self/status", 10, &text, NULL, &err));
     assert_int_equal(err.code, ERROR_DATA);
     assert_true(text.len <= 10);
@@ -92,7 +93,7 @@ static void test_file_read_refuses_oversize(void **state)
     free(name);
 }
 
-static void test_file_read_refuses_what_is_no_file(void **state)
+static void test_file_read_refuses_special_files(void **state)
 {
     char *fifo = path_join(dir, "fifo"), *missing = path_join(dir, "missing");
     struct text text;
@@ -101,7 +102,7 @@ static void test_file_read_refuses_what_is_no_file(void **state)
     (void)state;
     text_init(&text, 0);
     assert_int_equal(mkfifo(fifo, 0600), 0);
-    assert_false(file_read(fifo, 100, &text, NULL, &err)); /* and does not wait */
+    assert_false(file_read(fifo, 100, &text, NULL, &err)); /* and does not block */
     assert_int_equal(err.code, ERROR_DATA);
     error_clear(&err);
     assert_false(file_read(dir, 100, &text, NULL, &err));
@@ -157,7 +158,7 @@ static void test_file_replace_changes_text_and_mode(void **state)
     free(name);
 }
 
-/* A reader that has the old file open goes on reading the old text. */
+/* A reader with the old file open continues to read the old text. */
 static void test_file_replace_leaves_the_old_file_to_its_readers(void **state)
 {
     char *name = path_join(dir, "job"), got[4] = "";
@@ -174,7 +175,7 @@ static void test_file_replace_leaves_the_old_file_to_its_readers(void **state)
     free(name);
 }
 
-static void test_file_replace_that_fails_keeps_the_old(void **state)
+static void test_file_replace_keeps_the_old_file_on_failure(void **state)
 {
     char *name = path_join(dir, "job"), *data = memory_alloc(10000);
     struct error err = { 0 };
@@ -191,7 +192,7 @@ static void test_file_replace_that_fails_keeps_the_old(void **state)
     free(name);
 }
 
-static void test_file_replace_of_a_directory_fails_clean(void **state)
+static void test_file_replace_of_a_directory_leaves_no_temporary(void **state)
 {
     char *name = path_join(dir, "sub"), *lost = path_join(dir, "no/where");
     struct error err = { 0 };
@@ -208,7 +209,7 @@ static void test_file_replace_of_a_directory_fails_clean(void **state)
     free(lost);
 }
 
-static void test_file_replace_passes_over_a_dead_process(void **state)
+static void test_file_replace_reuses_the_temporary_of_a_dead_process(void **state)
 {
     char *name = path_join(dir, "job");
     struct error err = { 0 };
@@ -257,7 +258,7 @@ static void test_file_append_line_adds_whole_lines(void **state)
     free(name);
 }
 
-static void test_file_append_line_ends_a_torn_one(void **state)
+static void test_file_append_line_ends_a_torn_line(void **state)
 {
     char *name = path_join(dir, "changes.jsonl");
     struct error err = { 0 };
@@ -297,7 +298,7 @@ static void test_file_make_dirs_and_remove_tree(void **state)
     free(outside);
 }
 
-static void test_file_lock_is_one_holder(void **state)
+static void test_file_lock_has_one_holder(void **state)
 {
     char *name = path_join(dir, "lock");
     struct error err = { 0 };
@@ -323,7 +324,7 @@ static void test_file_lock_is_one_holder(void **state)
     free(name);
 }
 
-static void test_file_lock_that_cannot_be_is_an_error(void **state)
+static void test_file_lock_reports_an_invalid_path(void **state)
 {
     char *name = path_join(dir, "no/lock");
     struct error err = { 0 };
@@ -336,7 +337,8 @@ static void test_file_lock_that_cannot_be_is_an_error(void **state)
     free(name);
 }
 
-/* The parent may let go: the lock lives as long as the child, however that ends. */
+/* The parent may release its descriptor: the lock lives as long as the child, however the
+ * child ends. */
 static void test_file_lock_is_inherited(void **state)
 {
     char *name = path_join(dir, "lock");
@@ -373,7 +375,7 @@ static void assert_path(char *got, const char *want)
     free(got);
 }
 
-static void test_file_names(void **state)
+static void test_file_names_are_joined_and_split(void **state)
 {
     (void)state;
     assert_path(path_join("a", "b"), "a/b");
@@ -398,7 +400,7 @@ static void test_file_names(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
-/* The end of a long file begins with a whole line, and a link is not followed. */
+/* The end of a long file begins with a whole line, and links are not followed. */
 static void test_file_end_begins_with_a_line(void **state)
 {
     char *top = unit_dir_new(), *name = path_join(top, "log"),
@@ -429,23 +431,23 @@ static void test_file_end_begins_with_a_line(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_file_read_gives_all_and_the_stat),
+        TEST(test_file_read_returns_contents_and_stat),
         TEST(test_file_read_refuses_oversize),
-        TEST(test_file_read_refuses_what_is_no_file),
+        TEST(test_file_read_refuses_special_files),
         TEST(test_file_read_at_follows_no_link),
         TEST(test_file_replace_changes_text_and_mode),
         TEST(test_file_replace_leaves_the_old_file_to_its_readers),
-        TEST(test_file_replace_that_fails_keeps_the_old),
-        TEST(test_file_replace_of_a_directory_fails_clean),
-        TEST(test_file_replace_passes_over_a_dead_process),
+        TEST(test_file_replace_keeps_the_old_file_on_failure),
+        TEST(test_file_replace_of_a_directory_leaves_no_temporary),
+        TEST(test_file_replace_reuses_the_temporary_of_a_dead_process),
         TEST(test_file_create_never_overwrites),
         TEST(test_file_append_line_adds_whole_lines),
-        TEST(test_file_append_line_ends_a_torn_one),
+        TEST(test_file_append_line_ends_a_torn_line),
         TEST(test_file_make_dirs_and_remove_tree),
-        TEST(test_file_lock_is_one_holder),
-        TEST(test_file_lock_that_cannot_be_is_an_error),
+        TEST(test_file_lock_has_one_holder),
+        TEST(test_file_lock_reports_an_invalid_path),
         TEST(test_file_lock_is_inherited),
-        cmocka_unit_test(test_file_names),
+        cmocka_unit_test(test_file_names_are_joined_and_split),
         cmocka_unit_test(test_file_end_begins_with_a_line),
     };
 

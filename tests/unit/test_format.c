@@ -1,4 +1,4 @@
-/* tests/unit/test_format.c - the number formats, held against the compiler's own. */
+/* tests/unit/test_format.c - the number formats, compared with the compiler's. */
 #include "config.h"
 
 #include "tests/unit/unit.h"
@@ -24,7 +24,7 @@ static float float_of(uint32_t bits)
     return value;
 }
 
-/* Same number, or both NaN. */
+/* Return whether both are the same number or both NaN. */
 static bool same(float a, float b)
 {
     return isnan(a) ? isnan(b) : bits_of(a) == bits_of(b);
@@ -46,8 +46,7 @@ static void test_format_reads_every_fp16(void **state)
     }
 }
 
-/* Every upper half of an fp32, with lower halves around each point where rounding
- * turns. */
+/* Every upper half of an fp32, with lower halves around each rounding boundary. */
 static void test_format_rounds_to_nearest_even(void **state)
 {
     static const uint32_t lower[] = { 0,      1,      0x0fff, 0x1000, 0x1001,
@@ -74,7 +73,7 @@ static void test_format_rounds_to_nearest_even(void **state)
         }
 }
 
-/* A format of 8 bits by its definition: sign, exponent, mantissa. */
+/* An 8-bit format by definition: sign, exponent, mantissa. */
 struct byte {
     enum format format;
     int mantissa, bias;
@@ -114,8 +113,9 @@ static void test_format_reads_every_fp8(void **state)
         }
 }
 
-/* The middle between two neighbours goes to the even one, what is next to it to the
- * nearer; and all of fp32 in strides keeps its order, its sign and the nearest. */
+/* The midpoint between two neighbors goes to the even one, values next to it to the
+ * nearer one; over all of fp32, in strides, order and sign are kept and the nearest value
+ * is chosen. */
 static void test_format_rounds_fp8_to_nearest_even(void **state)
 {
     (void)state;
@@ -144,7 +144,7 @@ static void test_format_rounds_fp8_to_nearest_even(void **state)
     }
 }
 
-static void test_format_ends_fp8_as_each_can(void **state)
+static void test_format_fp8_overflows_as_each_format_allows(void **state)
 {
     (void)state;
     assert_int_equal(format_to_e4m3(449), 0x7e);
@@ -176,8 +176,8 @@ static void test_format_overflows_to_inf(void **state)
     assert_true(format_from_fp16(format_to_fp16(3e-8f)) == 0x1p-24f);
 }
 
-/* The numbers of the table are those that the bit patterns have. */
-static void test_format_table_is_true(void **state)
+/* The properties in the table are those of the bit patterns. */
+static void test_format_table_matches_the_bit_patterns(void **state)
 {
     (void)state;
     assert_true(format_info(FORMAT_FP16)->max == format_from_fp16(0x7bff));
@@ -229,9 +229,9 @@ int main(void)
         cmocka_unit_test(test_format_rounds_to_nearest_even),
         cmocka_unit_test(test_format_reads_every_fp8),
         cmocka_unit_test(test_format_rounds_fp8_to_nearest_even),
-        cmocka_unit_test(test_format_ends_fp8_as_each_can),
+        cmocka_unit_test(test_format_fp8_overflows_as_each_format_allows),
         cmocka_unit_test(test_format_overflows_to_inf),
-        cmocka_unit_test(test_format_table_is_true),
+        cmocka_unit_test(test_format_table_matches_the_bit_patterns),
         cmocka_unit_test(test_format_is_found_by_any_name),
         cmocka_unit_test(test_format_converts_arrays),
     };

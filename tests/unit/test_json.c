@@ -1,4 +1,4 @@
-/* tests/unit/test_json.c - strict in, exact out, and the place of what is wrong. */
+/* tests/unit/test_json.c - strict parsing, exact writing, and the position of errors. */
 #include "config.h"
 
 #include "base/json.h"
@@ -14,7 +14,7 @@ static json_t *read_string(const char *data, struct error *err)
     return json_read_text(data, strlen(data), "x.json", 1, err);
 }
 
-static void test_json_tells_where_it_is_broken(void **state)
+static void test_json_reports_the_position_of_an_error(void **state)
 {
     const char *data = "{\"a\": 1,\n \"b\": }\n";
     struct error err = { 0 };
@@ -28,7 +28,7 @@ static void test_json_tells_where_it_is_broken(void **state)
     assert_in_range(err.at.byte, 14, 16);
 }
 
-static void test_json_loose_takes_large_numbers(void **state)
+static void test_json_loose_accepts_large_numbers(void **state)
 {
     const char *data = "{\"max\": 1000000000000000019884624838656, \"b\": 7}";
     struct error err = { 0 };
@@ -46,7 +46,7 @@ static void test_json_loose_takes_large_numbers(void **state)
     assert_int_equal(err.code, ERROR_DATA);
 }
 
-static void test_json_refuses(void **state)
+static void test_json_refuses_invalid_texts(void **state)
 {
     static const char *const cases[] = {
         "",
@@ -76,7 +76,7 @@ static void test_json_refuses(void **state)
     }
 }
 
-static void test_json_depth_has_a_ceiling(void **state)
+static void test_json_depth_is_limited(void **state)
 {
     enum { DEPTH = 100000 };
     char *deep = memory_alloc(DEPTH + 1);
@@ -89,7 +89,7 @@ static void test_json_depth_has_a_ceiling(void **state)
     free(deep);
 }
 
-static void test_json_passes_over_a_byte_order_mark(void **state)
+static void test_json_skips_a_byte_order_mark(void **state)
 {
     struct error err = { 0 };
     json_t *value = read_string("\xef\xbb\xbf[1]", &err);
@@ -99,8 +99,8 @@ static void test_json_passes_over_a_byte_order_mark(void **state)
     json_decref(value);
 }
 
-/* What comes in comes out, in the same order. */
-static void test_json_round_trip(void **state)
+/* A value is written as it was read, in the same order. */
+static void test_json_survives_a_round_trip(void **state)
 {
     static const char *const cases[] = {
         "{\"z\":1,\"a\":[true,false,null],\"m\":{\"x\":-7}}",
@@ -125,7 +125,7 @@ static void test_json_round_trip(void **state)
     }
 }
 
-static void test_json_reals_read_back_the_same(void **state)
+static void test_json_reals_survive_a_round_trip(void **state)
 {
     static const double values[] = { DBL_MAX, DBL_MIN, DBL_TRUE_MIN,
                                      1 / 3.0, 1e22,    1e23,
@@ -148,7 +148,7 @@ static void test_json_reals_read_back_the_same(void **state)
     }
 }
 
-static void test_json_number_that_is_not_finite_is_a_string(void **state)
+static void test_json_writes_nonfinite_numbers_as_strings(void **state)
 {
     struct text out;
     json_t *array = json_array();
@@ -164,7 +164,7 @@ static void test_json_number_that_is_not_finite_is_a_string(void **state)
     json_decref(array);
 }
 
-static void test_json_visible_is_always_a_string(void **state)
+static void test_json_visible_accepts_any_bytes(void **state)
 {
     static const struct {
         const char *text;
@@ -190,7 +190,7 @@ static void test_json_visible_is_always_a_string(void **state)
     }
 }
 
-static void test_json_pretty(void **state)
+static void test_json_pretty_indents_by_two(void **state)
 {
     struct error err = { 0 };
     json_t *value = read_string("{\"a\":[1,{\"b\":2}],\"c\":[],\"d\":{}}", &err);
@@ -206,7 +206,7 @@ static void test_json_pretty(void **state)
     json_decref(value);
 }
 
-static void test_json_write_tells_overflow(void **state)
+static void test_json_write_reports_overflow(void **state)
 {
     struct error err = { 0 };
     json_t *value = read_string("[1,2,3,\"four\"]", &err);
@@ -219,7 +219,7 @@ static void test_json_write_tells_overflow(void **state)
     json_decref(value);
 }
 
-static void test_json_get_takes_defaults_and_refuses_other_types(void **state)
+static void test_json_get_applies_defaults_and_refuses_other_types(void **state)
 {
     struct error err = { 0 };
     json_t *object = read_string(
@@ -251,7 +251,7 @@ static void test_json_get_takes_defaults_and_refuses_other_types(void **state)
     json_decref(object);
 }
 
-static void test_json_read_file(void **state)
+static void test_json_reads_a_file(void **state)
 {
     char *dir = unit_dir_new(), *name = path_join(dir, "config.json");
     struct error err = { 0 };
@@ -271,19 +271,19 @@ static void test_json_read_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_json_tells_where_it_is_broken),
-        cmocka_unit_test(test_json_loose_takes_large_numbers),
-        cmocka_unit_test(test_json_refuses),
-        cmocka_unit_test(test_json_depth_has_a_ceiling),
-        cmocka_unit_test(test_json_passes_over_a_byte_order_mark),
-        cmocka_unit_test(test_json_round_trip),
-        cmocka_unit_test(test_json_reals_read_back_the_same),
-        cmocka_unit_test(test_json_number_that_is_not_finite_is_a_string),
-        cmocka_unit_test(test_json_visible_is_always_a_string),
-        cmocka_unit_test(test_json_pretty),
-        cmocka_unit_test(test_json_write_tells_overflow),
-        cmocka_unit_test(test_json_get_takes_defaults_and_refuses_other_types),
-        cmocka_unit_test(test_json_read_file),
+        cmocka_unit_test(test_json_reports_the_position_of_an_error),
+        cmocka_unit_test(test_json_loose_accepts_large_numbers),
+        cmocka_unit_test(test_json_refuses_invalid_texts),
+        cmocka_unit_test(test_json_depth_is_limited),
+        cmocka_unit_test(test_json_skips_a_byte_order_mark),
+        cmocka_unit_test(test_json_survives_a_round_trip),
+        cmocka_unit_test(test_json_reals_survive_a_round_trip),
+        cmocka_unit_test(test_json_writes_nonfinite_numbers_as_strings),
+        cmocka_unit_test(test_json_visible_accepts_any_bytes),
+        cmocka_unit_test(test_json_pretty_indents_by_two),
+        cmocka_unit_test(test_json_write_reports_overflow),
+        cmocka_unit_test(test_json_get_applies_defaults_and_refuses_other_types),
+        cmocka_unit_test(test_json_reads_a_file),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

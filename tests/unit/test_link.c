@@ -1,5 +1,5 @@
-/* tests/unit/test_link.c - what passes between two processes, and what an end of one
- * does. */
+/* tests/unit/test_link.c - data between two processes, and the effect of one of them
+ * ending. */
 #include "config.h"
 
 #include "base/link.h"
@@ -10,7 +10,7 @@
 
 #include "tests/unit/unit.h"
 
-enum { MANY = 3 << 20 }; /* more than a socket holds */
+enum { MANY = 3 << 20 }; /* more than a socket buffer holds */
 
 static void open_pair(int ends[2])
 {
@@ -55,7 +55,7 @@ static void test_link_carries_more_than_a_socket_holds(void **state)
     free(bytes);
 }
 
-static void test_link_tells_an_end_after_what_was_sent_before_it(void **state)
+static void test_link_reports_the_end_after_pending_data(void **state)
 {
     struct error err = { 0 };
     int ends[2], number = 0;
@@ -83,7 +83,7 @@ static void test_link_tells_an_end_after_what_was_sent_before_it(void **state)
     close(ends[0]);
 }
 
-static void test_link_waits_no_longer_than_it_is_told(void **state)
+static void test_link_times_out(void **state)
 {
     struct error err = { 0 };
     int ends[2], number;
@@ -100,7 +100,7 @@ static void test_link_waits_no_longer_than_it_is_told(void **state)
     close(ends[1]);
 }
 
-static void test_link_hands_a_file_over(void **state)
+static void test_link_passes_a_file_descriptor(void **state)
 {
     struct error err = { 0 };
     int ends[2], pipe_of[2], file;
@@ -130,9 +130,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_link_carries_more_than_a_socket_holds),
-        cmocka_unit_test(test_link_tells_an_end_after_what_was_sent_before_it),
-        cmocka_unit_test(test_link_waits_no_longer_than_it_is_told),
-        cmocka_unit_test(test_link_hands_a_file_over),
+        cmocka_unit_test(test_link_reports_the_end_after_pending_data),
+        cmocka_unit_test(test_link_times_out),
+        cmocka_unit_test(test_link_passes_a_file_descriptor),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

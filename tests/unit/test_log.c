@@ -1,4 +1,4 @@
-/* tests/unit/test_log.c - one line an event, whatever is in it. */
+/* tests/unit/test_log.c - one line per event, whatever it contains. */
 #include "config.h"
 
 #include "base/log.h"
@@ -8,7 +8,7 @@
 
 #include "tests/unit/unit.h"
 
-/* What log_line wrote, without the time. */
+/* Read what log_line wrote, without the time. */
 static void read_log(int fd, char *out, size_t room)
 {
     ssize_t got = pread(fd, out, room - 1, 0);
@@ -32,7 +32,7 @@ static void test_log_line_is_one_line(void **state)
     close(fd);
 }
 
-static void test_log_drops_what_is_below_its_level(void **state)
+static void test_log_drops_lines_below_its_level(void **state)
 {
     int fd = memfd_create("log", 0);
     struct log *log = log_new(fd, LOG_WARN);
@@ -50,7 +50,7 @@ static void test_log_drops_what_is_below_its_level(void **state)
     close(fd);
 }
 
-static void test_log_null_drops_all(void **state)
+static void test_log_null_drops_every_line(void **state)
 {
     (void)state;
     log_line(NULL, LOG_ERROR, "nobody listens");
@@ -61,8 +61,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_log_line_is_one_line),
-        cmocka_unit_test(test_log_drops_what_is_below_its_level),
-        cmocka_unit_test(test_log_null_drops_all),
+        cmocka_unit_test(test_log_drops_lines_below_its_level),
+        cmocka_unit_test(test_log_null_drops_every_line),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

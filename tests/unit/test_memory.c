@@ -1,11 +1,11 @@
-/* tests/unit/test_memory.c - limits as a job may write them. */
+/* tests/unit/test_memory.c - memory limits in a job, and memory that backends use. */
 #include "config.h"
 
 #include "tests/unit/unit.h"
 
 #include "precision/memory.h"
 
-/* A context is counted where the free memory is what the card is sold with. */
+/* The context counts if the free memory is the card's nominal size. */
 static void test_memory_held_by_a_gpu(void **state)
 {
     struct device cpu = { .kind = DEVICE_CPU }, gpu = { .kind = DEVICE_CUDA };
@@ -24,7 +24,8 @@ static void test_memory_held_by_a_gpu(void **state)
     assert_int_equal(memory_held(&gpu, 0).high, (uint64_t)(384 + 32 + 65) << 20);
 }
 
-/* What NCCL holds, in MiB, by the terms of memory.h; and it grows with the ranks. */
+/* NCCL's memory in MiB, term by term as in memory.h; it grows with the number of
+ * ranks. */
 static void test_memory_held_for_a_group(void **state)
 {
     const struct device cpu = { .kind = DEVICE_CPU }, gpu = { .kind = DEVICE_CUDA };
@@ -49,7 +50,7 @@ static void test_memory_held_for_a_group(void **state)
     }
 }
 
-static void test_memory_limit_forms(void **state)
+static void test_memory_limit_accepts_shares_and_sizes(void **state)
 {
     struct device device = { .available = 1000 };
     struct error err = { 0 };
@@ -103,7 +104,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory_held_by_a_gpu),
         cmocka_unit_test(test_memory_held_for_a_group),
-        cmocka_unit_test(test_memory_limit_forms),
+        cmocka_unit_test(test_memory_limit_accepts_shares_and_sizes),
         cmocka_unit_test(test_memory_sums_and_compares),
         cmocka_unit_test(test_memory_text_is_short),
     };

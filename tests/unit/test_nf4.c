@@ -1,5 +1,5 @@
-/* tests/unit/test_nf4.c - numbers become the 4 bits, and their factors the 8 bits, that
- * bitsandbytes makes of them (tests/golden/nf4.py). */
+/* tests/unit/test_nf4.c - the 4-bit codes and 8-bit scales match those of bitsandbytes
+ * (tests/golden/nf4.py). */
 #include "config.h"
 
 #include "precision/nf4.h"
@@ -20,7 +20,7 @@ static int drop_golden(void **state)
     return 0;
 }
 
-static void test_map_is_bitsandbytes(void **state)
+static void test_map_matches_bitsandbytes(void **state)
 {
     float map[NF4_MAP];
 
@@ -28,7 +28,7 @@ static void test_map_is_bitsandbytes(void **state)
     unit_nf4_same(*state, "map", map, sizeof(map));
 }
 
-static void test_codes_and_absmax_are_bitsandbytes_to_the_bit(void **state)
+static void test_codes_and_absmax_match_bitsandbytes_bit_for_bit(void **state)
 {
     size_t count = json_array_size(json_object_get(*state, "cases"));
 
@@ -42,7 +42,7 @@ static void test_codes_and_absmax_are_bitsandbytes_to_the_bit(void **state)
     }
 }
 
-static void test_double_quantisation_is_bitsandbytes_to_the_bit(void **state)
+static void test_double_quantization_matches_bitsandbytes_bit_for_bit(void **state)
 {
     size_t count = json_array_size(json_object_get(*state, "cases"));
 
@@ -60,8 +60,8 @@ static void test_double_quantisation_is_bitsandbytes_to_the_bit(void **state)
     }
 }
 
-/* In parts that begin with a block: a loader never holds a matrix twice. */
-static void test_parts_are_the_whole(void **state)
+/* In parts that begin at a block: a loader never holds a matrix twice. */
+static void test_quantizing_in_parts_equals_quantizing_whole(void **state)
 {
     struct unit_nf4 c = unit_nf4_open(*state, 1);
     float *x = unit_nf4_numbers(1, &c, 0.02);
@@ -82,7 +82,7 @@ static void test_parts_are_the_whole(void **state)
     unit_nf4_close(&c);
 }
 
-static void test_what_is_not_finite_shows(void **state)
+static void test_nonfinite_values_stay_visible(void **state)
 {
     float x[NF4_BLOCK] = { 1, NAN, -1 }, absmax;
     uint8_t codes[NF4_BLOCK / 2];
@@ -98,11 +98,11 @@ static void test_what_is_not_finite_shows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_map_is_bitsandbytes),
-        cmocka_unit_test(test_codes_and_absmax_are_bitsandbytes_to_the_bit),
-        cmocka_unit_test(test_double_quantisation_is_bitsandbytes_to_the_bit),
-        cmocka_unit_test(test_parts_are_the_whole),
-        cmocka_unit_test(test_what_is_not_finite_shows),
+        cmocka_unit_test(test_map_matches_bitsandbytes),
+        cmocka_unit_test(test_codes_and_absmax_match_bitsandbytes_bit_for_bit),
+        cmocka_unit_test(test_double_quantization_matches_bitsandbytes_bit_for_bit),
+        cmocka_unit_test(test_quantizing_in_parts_equals_quantizing_whole),
+        cmocka_unit_test(test_nonfinite_values_stay_visible),
     };
 
     return cmocka_run_group_tests_name("nf4", tests, read_golden, drop_golden);

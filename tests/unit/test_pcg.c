@@ -1,4 +1,4 @@
-/* tests/unit/test_pcg.c - the numbers are numpy's. */
+/* tests/unit/test_pcg.c - the output matches numpy's. */
 #include "config.h"
 
 #include "base/pcg.h"
@@ -30,7 +30,7 @@ static const struct {
       { 0x1.5c2c74f5188eap-1, 0x1.b0ccb3ebe6704p-1 } },
 };
 
-static void test_pcg_is_numpys(void **state)
+static void test_pcg_matches_numpy(void **state)
 {
     struct pcg pcg;
 
@@ -45,8 +45,8 @@ static void test_pcg_is_numpys(void **state)
     }
 }
 
-/* np.random.default_rng(seed).permutation(count); of the long one the length and the sum
- * of (place + 1) * number, modulo 2^32. */
+/* np.random.default_rng(seed).permutation(count); for the long one, the length and the
+ * sum of (position + 1) * value, modulo 2^32. */
 static void test_pcg_permutes_as_numpy(void **state)
 {
     static const uint32_t small[] = { 18, 10, 17, 22, 16, 15, 7, 6,  9, 3,  0, 19,
@@ -69,7 +69,7 @@ static void test_pcg_permutes_as_numpy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pcg_is_numpys),
+        cmocka_unit_test(test_pcg_matches_numpy),
         cmocka_unit_test(test_pcg_permutes_as_numpy),
     };
 

@@ -1,4 +1,4 @@
-/* tests/unit/test_policy.c - what was asked, on which device, gives which precision. */
+/* tests/unit/test_policy.c - the precision decided for each request and device. */
 #include "config.h"
 
 #include "tests/unit/unit.h"
@@ -82,8 +82,8 @@ static void test_policy_bounds_the_request_by_the_device(void **state)
     }
 }
 
-/* The founding error cannot be made: whatever the job says, trainables are fp32, but for
- * the two modes a person must name. */
+/* TS105 cannot occur: whatever the job says, trainables are fp32, except in the two modes
+ * that a person must name. */
 static void test_policy_keeps_trainables_in_fp32(void **state)
 {
     static const char *const names[] = {
@@ -136,7 +136,7 @@ static void test_policy_noclip_turns_clipping_off(void **state)
     assert_true(decide("T4", request).max_grad_norm == 0);
 }
 
-/* Only with bf16, and where tensor cores do it. */
+/* Only with bf16, and on devices whose tensor cores support it. */
 static void test_policy_fp8_goes_with_bf16(void **state)
 {
     static const struct {
@@ -159,7 +159,7 @@ static void test_policy_fp8_goes_with_bf16(void **state)
         struct precision out = decide(cases[i].device, cases[i].request);
 
         assert_int_equal(out.fp8, cases[i].fp8);
-        assert_int_equal(strstr(out.message, "with fp8 products") != NULL, cases[i].fp8);
+        assert_int_equal(strstr(out.message, "fp8 matmuls") != NULL, cases[i].fp8);
     }
 }
 

@@ -1,4 +1,4 @@
-/* tests/unit/test_probe.c - a machine as text, and which device of it is taken. */
+/* tests/unit/test_probe.c - a machine as text, and which of its devices is chosen. */
 #include "config.h"
 
 #include "tests/unit/unit.h"
@@ -36,14 +36,14 @@ static void test_probe_reads_what_it_writes(void **state)
     text_clear(&text);
 }
 
-static void test_probe_picks(void **state)
+static void test_probe_picks_the_gpu_with_the_most_free_memory(void **state)
 {
     struct probe probe;
     struct error err = { 0 };
 
     (void)state;
     read_machine(&probe);
-    assert_int_equal(probe_pick(&probe, "auto", &err)->ordinal, 1); /* most memory free */
+    assert_int_equal(probe_pick(&probe, "auto", &err)->ordinal, 1); /* most free memory */
     assert_int_equal(probe_pick(&probe, "cuda", &err)->ordinal, 1);
     assert_int_equal(probe_pick(&probe, "cuda:0", &err)->ordinal, 0);
     assert_int_equal(probe_pick(&probe, "cpu", &err)->kind, DEVICE_CPU);
@@ -59,9 +59,8 @@ static void test_probe_picks(void **state)
     assert_null(probe_pick(&probe, "cuda", &err));
 }
 
-/* Those that train together: of one kind, the most memory first, or those that are
- * named. */
-static void test_probe_takes_several(void **state)
+/* GPUs that train together: of one kind, the most free memory first, or those named. */
+static void test_probe_takes_several_gpus_of_one_capability(void **state)
 {
     const struct device *taken[DEVICE_RANKS_MAX];
     struct probe probe;
@@ -79,7 +78,7 @@ static void test_probe_takes_several(void **state)
     assert_int_equal(taken[2]->kind, DEVICE_CPU);
     assert_int_equal(probe_peers(&probe, taken[0]), 0);
     probe.devices[3].runnable = true;
-    assert_int_equal(probe_take(&probe, "cuda", 2, taken, &err), 1); /* 7.0 is alone */
+    assert_int_equal(probe_take(&probe, "cuda", 2, taken, &err), 1); /* the only 7.0 */
     assert_int_equal(probe_peers(&probe, &probe.devices[1]), 2);
     assert_int_equal(probe_take(&probe, "cuda:0,2", 1, taken, &err), 0);
     assert_non_null(strstr(err.text, "same compute capability"));
@@ -131,8 +130,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_probe_reads_what_it_writes),
-        cmocka_unit_test(test_probe_picks),
-        cmocka_unit_test(test_probe_takes_several),
+        cmocka_unit_test(test_probe_picks_the_gpu_with_the_most_free_memory),
+        cmocka_unit_test(test_probe_takes_several_gpus_of_one_capability),
         cmocka_unit_test(test_probe_refuses_other_text),
         cmocka_unit_test(test_probe_knows_this_cpu),
     };

@@ -1,4 +1,4 @@
-/* tests/unit/test_random.c - known answers, and moments within what chance allows. */
+/* tests/unit/test_random.c - known answers, and moments within statistical limits. */
 #include "config.h"
 
 #include "base/random.h"
@@ -9,7 +9,7 @@
 #include "tests/unit/unit.h"
 
 /* Random123 1.14.0, tests/kat_vectors, "philox4x32 10". */
-static void test_random_philox_known_answers(void **state)
+static void test_random_matches_philox_known_answers(void **state)
 {
     static const struct {
         uint32_t counter[4], key[2], out[4];
@@ -31,7 +31,7 @@ static void test_random_philox_known_answers(void **state)
     }
 }
 
-/* The layout is part of a checkpoint's meaning: it must not change between versions. */
+/* Checkpoints depend on the layout: it must not change between versions. */
 static void test_random_bits_are_words_of_the_documented_block(void **state)
 {
     const uint64_t seed = 0x299f31d0a4093822u, block = 0x85a308d3243f6a88u >> 2;
@@ -75,8 +75,9 @@ static void test_random_streams_differ(void **state)
 
 enum { DRAWS = 100000 };
 
-/* Limits are five standard errors; the seed is fixed, so they hold always or never. */
-static void test_random_uniform_moments(void **state)
+/* The limits are five standard errors; the seed is fixed, so they hold always or
+ * never. */
+static void test_random_uniform_has_the_right_moments(void **state)
 {
     double sum = 0, squares = 0;
 
@@ -92,7 +93,7 @@ static void test_random_uniform_moments(void **state)
     assert_true(fabs(squares / DRAWS - 1 / 3.0) < 5 * sqrt(4 / 45.0 / DRAWS));
 }
 
-static void test_random_normal_moments(void **state)
+static void test_random_normal_has_the_right_moments(void **state)
 {
     double moment[5] = { 0 }, neighbours = 0, before = 0;
 
@@ -113,7 +114,7 @@ static void test_random_normal_moments(void **state)
     assert_true(fabs(neighbours) < 5 * sqrt(1.0 / DRAWS));
 }
 
-static void test_random_permutation_is_one(void **state)
+static void test_random_permutation_is_a_permutation(void **state)
 {
     enum { COUNT = 1000 };
     uint32_t order[COUNT], again[COUNT];
@@ -138,8 +139,8 @@ static void test_random_permutation_is_one(void **state)
     random_permutation(7, RANDOM_ORDER, 3, order, 0);
 }
 
-/* Each of the 24 orders of four comes up one time in 24. */
-static void test_random_permutation_takes_every_order(void **state)
+/* Each of the 24 orders of four occurs once in 24. */
+static void test_random_permutation_produces_every_order(void **state)
 {
     enum { TIMES = 24000 };
     int count[256] = { 0 }, orders = 0;
@@ -162,14 +163,14 @@ static void test_random_permutation_takes_every_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_philox_known_answers),
+        cmocka_unit_test(test_random_matches_philox_known_answers),
         cmocka_unit_test(test_random_bits_are_words_of_the_documented_block),
         cmocka_unit_test(test_random_weights_are_halves_of_the_documented_block),
         cmocka_unit_test(test_random_streams_differ),
-        cmocka_unit_test(test_random_uniform_moments),
-        cmocka_unit_test(test_random_normal_moments),
-        cmocka_unit_test(test_random_permutation_is_one),
-        cmocka_unit_test(test_random_permutation_takes_every_order),
+        cmocka_unit_test(test_random_uniform_has_the_right_moments),
+        cmocka_unit_test(test_random_normal_has_the_right_moments),
+        cmocka_unit_test(test_random_permutation_is_a_permutation),
+        cmocka_unit_test(test_random_permutation_produces_every_order),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,7 +28,7 @@ static void test_scaler_grows_after_2000_good_steps(void **state)
     assert_int_equal(scaler.good, 0);
 }
 
-/* As torch: an overflow halves the scale and starts the count of good steps anew. */
+/* As in torch: an overflow halves the scale and restarts the count of good steps. */
 static void test_scaler_backs_off_and_skips(void **state)
 {
     struct scaler scaler = scaler_new(SCALING_DYNAMIC, SCALER_START);
@@ -63,7 +63,7 @@ static void test_scaler_has_a_floor_and_ends_with_a_diagnosis(void **state)
     assert_non_null(strstr(err.text, "bf16"));
 }
 
-static void test_scaler_good_step_ends_the_row(void **state)
+static void test_scaler_good_step_resets_the_skipped_count(void **state)
 {
     struct scaler scaler = scaler_new(SCALING_DYNAMIC, SCALER_START);
     struct error err = { 0 };
@@ -90,8 +90,8 @@ static void test_scaler_static_stays_and_none_is_one(void **state)
     assert_true(none.scale == 1);
 }
 
-/* Where the rule is applied elsewhere and the message written later. */
-static void test_scaler_tells_late_what_it_noted(void **state)
+/* The rule may be applied elsewhere and the message written later. */
+static void test_scaler_reports_noted_steps_later(void **state)
 {
     struct scaler now = scaler_new(SCALING_DYNAMIC, SCALER_START), late = now;
     struct error err = { 0 }, told = { 0 };
@@ -115,9 +115,9 @@ int main(void)
         cmocka_unit_test(test_scaler_grows_after_2000_good_steps),
         cmocka_unit_test(test_scaler_backs_off_and_skips),
         cmocka_unit_test(test_scaler_has_a_floor_and_ends_with_a_diagnosis),
-        cmocka_unit_test(test_scaler_good_step_ends_the_row),
+        cmocka_unit_test(test_scaler_good_step_resets_the_skipped_count),
         cmocka_unit_test(test_scaler_static_stays_and_none_is_one),
-        cmocka_unit_test(test_scaler_tells_late_what_it_noted),
+        cmocka_unit_test(test_scaler_reports_noted_steps_later),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* tests/unit/test_spawn.c - output, status, lateness, and what a child must not
+/* tests/unit/test_spawn.c - output, status, timeouts, and what a child must not
  * inherit. */
 #include "config.h"
 
@@ -10,7 +10,7 @@
 
 #include "tests/unit/unit.h"
 
-/* Run `script` with sh; texts are initialised here and cleared by the caller. */
+/* Run `script` with sh; texts are initialized here and cleared by the caller. */
 static struct spawn_result run(const char *script, int timeout_ms, struct text *out,
                                struct text *errors)
 {
@@ -40,14 +40,14 @@ static void test_spawn_collects_both_streams(void **state)
     text_clear(&errors);
 }
 
-static void test_spawn_has_no_input_and_may_be_deaf(void **state)
+static void test_spawn_gives_no_input_and_may_discard_output(void **state)
 {
     (void)state;
     assert_int_equal(run("cat; echo dropped; echo dropped >&2", 60000, NULL, NULL).status,
                      0);
 }
 
-static void test_spawn_drops_what_passes_the_ceiling(void **state)
+static void test_spawn_drops_output_above_the_ceiling(void **state)
 {
     struct text out;
 
@@ -59,7 +59,7 @@ static void test_spawn_drops_what_passes_the_ceiling(void **state)
     text_clear(&out);
 }
 
-static void test_spawn_stops_waiting_for_the_late(void **state)
+static void test_spawn_times_out(void **state)
 {
     struct text out;
     struct spawn_result result;
@@ -75,8 +75,8 @@ static void test_spawn_stops_waiting_for_the_late(void **state)
     text_clear(&out);
 }
 
-/* A child of the child holds both streams open, and a pipe by which we see it die. */
-static void test_spawn_kills_the_children_of_the_late(void **state)
+/* A grandchild holds both streams open, and a pipe that shows when it dies. */
+static void test_spawn_timeout_kills_grandchildren(void **state)
 {
     struct text out;
     struct pollfd end = { .events = POLLIN };
@@ -94,7 +94,7 @@ static void test_spawn_kills_the_children_of_the_late(void **state)
     text_clear(&out);
 }
 
-static void test_spawn_tells_the_signal(void **state)
+static void test_spawn_reports_the_signal(void **state)
 {
     (void)state;
     assert_int_equal(run("kill -TERM $$", 60000, NULL, NULL).status, 128 + SIGTERM);
@@ -128,7 +128,7 @@ static void test_spawn_missing_program_is_an_error(void **state)
                         "cannot start /nonexistent/program: No such file or directory");
 }
 
-static void test_spawn_sibling_lies_beside(void **state)
+static void test_spawn_sibling_is_in_the_same_directory(void **state)
 {
     char *self = spawn_sibling("test_spawn"), *other = spawn_sibling("nothing");
 
@@ -143,14 +143,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_spawn_collects_both_streams),
-        cmocka_unit_test(test_spawn_has_no_input_and_may_be_deaf),
-        cmocka_unit_test(test_spawn_drops_what_passes_the_ceiling),
-        cmocka_unit_test(test_spawn_stops_waiting_for_the_late),
-        cmocka_unit_test(test_spawn_kills_the_children_of_the_late),
-        cmocka_unit_test(test_spawn_tells_the_signal),
+        cmocka_unit_test(test_spawn_gives_no_input_and_may_discard_output),
+        cmocka_unit_test(test_spawn_drops_output_above_the_ceiling),
+        cmocka_unit_test(test_spawn_times_out),
+        cmocka_unit_test(test_spawn_timeout_kills_grandchildren),
+        cmocka_unit_test(test_spawn_reports_the_signal),
         cmocka_unit_test(test_spawn_resets_signals),
         cmocka_unit_test(test_spawn_missing_program_is_an_error),
-        cmocka_unit_test(test_spawn_sibling_lies_beside),
+        cmocka_unit_test(test_spawn_sibling_is_in_the_same_directory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* tests/unit/test_text.c - growth up to the ceiling, strict UTF-8, and visible
- * controls. */
+/* tests/unit/test_text.c - growth up to the ceiling, strict UTF-8, and escaped control
+ * characters. */
 #include "config.h"
 
 #include "base/text.h"
@@ -30,7 +30,7 @@ static void test_text_grows_and_ends_in_nul(void **state)
     text_clear(&text);
 }
 
-static void test_text_holds_nul_inside(void **state)
+static void test_text_may_contain_nul(void **state)
 {
     struct text text;
 
@@ -42,7 +42,7 @@ static void test_text_holds_nul_inside(void **state)
     text_clear(&text);
 }
 
-static void test_text_ceiling_drops_whole_and_all_after(void **state)
+static void test_text_ceiling_drops_whole_additions_and_all_later_ones(void **state)
 {
     struct text text;
 
@@ -62,7 +62,7 @@ static void test_text_ceiling_drops_whole_and_all_after(void **state)
     text_clear(&text);
 }
 
-static void test_text_detach_gives_the_bytes(void **state)
+static void test_text_detach_hands_over_the_bytes(void **state)
 {
     struct text text;
     size_t len;
@@ -82,7 +82,7 @@ static void test_text_detach_gives_the_bytes(void **state)
     free(data);
 }
 
-static void test_text_utf8_takes_the_well_formed(void **state)
+static void test_text_utf8_accepts_well_formed_sequences(void **state)
 {
     static const char *const good[] = {
         "",
@@ -104,7 +104,7 @@ static void test_text_utf8_takes_the_well_formed(void **state)
     assert_true(text_is_utf8("a\0b", 3, NULL));
 }
 
-static void test_text_utf8_refuses_the_rest(void **state)
+static void test_text_utf8_refuses_malformed_sequences(void **state)
 {
     static const struct {
         const char *data;
@@ -120,9 +120,9 @@ static void test_text_utf8_refuses_the_rest(void **state)
         { "\xf4\x90\x80\x80", 0 }, /* past 10FFFF */
         { "\xf5\x80\x80\x80", 0 }, /* past 10FFFF */
         { "\xff", 0 },
-        { "ok\xe2\x82", 2 },   /* cut off */
+        { "ok\xe2\x82", 2 },   /* truncated */
         { "\xe2\x82z", 0 },    /* third byte */
-        { "\xf1\x80\x80", 0 }, /* cut off */
+        { "\xf1\x80\x80", 0 }, /* truncated */
     };
 
     (void)state;
@@ -132,11 +132,11 @@ static void test_text_utf8_refuses_the_rest(void **state)
         assert_false(text_is_utf8(cases[i].data, strlen(cases[i].data), &bad));
         assert_int_equal(bad, cases[i].bad);
     }
-    /* what lies past the end does not count */
+    /* bytes past the end are ignored */
     assert_false(text_is_utf8("\xe2\x82\xac", 2, NULL));
 }
 
-static void test_text_visible_shows_controls(void **state)
+static void test_text_visible_escapes_control_characters(void **state)
 {
     static const char bytes[] = "a\x1b[31m\n\t\x7f \xc3\xa4 \xc2\x9b \xff\xe2\x82 end\0";
     struct text text;
@@ -149,7 +149,7 @@ static void test_text_visible_shows_controls(void **state)
     text_clear(&text);
 }
 
-static void test_text_starts_and_ends(void **state)
+static void test_text_finds_prefix_and_suffix(void **state)
 {
     (void)state;
     assert_true(text_starts("checkpoint-500", "checkpoint-"));
@@ -164,13 +164,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_text_grows_and_ends_in_nul),
-        cmocka_unit_test(test_text_holds_nul_inside),
-        cmocka_unit_test(test_text_ceiling_drops_whole_and_all_after),
-        cmocka_unit_test(test_text_detach_gives_the_bytes),
-        cmocka_unit_test(test_text_utf8_takes_the_well_formed),
-        cmocka_unit_test(test_text_utf8_refuses_the_rest),
-        cmocka_unit_test(test_text_visible_shows_controls),
-        cmocka_unit_test(test_text_starts_and_ends),
+        cmocka_unit_test(test_text_may_contain_nul),
+        cmocka_unit_test(test_text_ceiling_drops_whole_additions_and_all_later_ones),
+        cmocka_unit_test(test_text_detach_hands_over_the_bytes),
+        cmocka_unit_test(test_text_utf8_accepts_well_formed_sequences),
+        cmocka_unit_test(test_text_utf8_refuses_malformed_sequences),
+        cmocka_unit_test(test_text_visible_escapes_control_characters),
+        cmocka_unit_test(test_text_finds_prefix_and_suffix),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

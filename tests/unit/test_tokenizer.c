@@ -193,7 +193,7 @@ static void test_tokenizer_leaves_specials_out(void **state)
 static void test_tokenizer_refuses(void **state)
 {
     static const char *const cases[][2] = {
-        { "", "not JSON" },
+        { "", "invalid JSON" },
         { "[]", "no model" },
         { "{\"model\": {\"type\": \"WordPiece\", \"vocab\": {}}}", "WordPiece" },
         { "{\"model\": {\"vocab\": {\"a\": 1048576}, \"merges\": []}}", "\"a\"" },

@@ -1,6 +1,6 @@
 /*
- * tests/unit/unit.h - what every unit test includes: cmocka with the headers it wants
- * before it, and a directory of its own for a test that writes files.
+ * tests/unit/unit.h - included by every unit test: cmocka with the headers it requires
+ * before it, and a private directory for tests that write files.
  */
 #ifndef TESTS_UNIT_UNIT_H
 #define TESTS_UNIT_UNIT_H
@@ -23,7 +23,7 @@
 #include "base/file.h"
 #include "base/text.h"
 
-/* A fresh directory under $TMPDIR; malloc'ed name. */
+/* Create a new directory under $TMPDIR; return its malloc'ed name. */
 static inline char *unit_dir_new(void)
 {
     const char *parent = getenv("TMPDIR");
@@ -32,11 +32,11 @@ static inline char *unit_dir_new(void)
     text_init(&name, 0);
     text_addf(&name, "%s/trainspool-test-XXXXXX", parent ? parent : "/tmp");
     if (!mkdtemp(name.data))
-        fail_msg("cannot make the directory %s", name.data);
+        fail_msg("cannot create the directory %s", name.data);
     return text_detach(&name, NULL);
 }
 
-/* Removes it with all in it and frees the name. */
+/* Remove it with everything in it and free the name. */
 static inline void unit_dir_free(char *dir)
 {
     struct error err = { 0 };
@@ -47,8 +47,8 @@ static inline void unit_dir_free(char *dir)
 }
 
 /*
- * As if the disk were full: no file can grow past `bytes` until unit_disk_free().  Never
- * test with /dev/full what replaces or removes a file: for root, it would remove the
+ * Simulate a full disk: no file can grow past `bytes` until unit_disk_free().  Never use
+ * /dev/full to test code that replaces or removes a file: as root, it would remove the
  * device.
  */
 static inline void unit_disk_full(size_t bytes)
@@ -71,7 +71,7 @@ static inline void unit_disk_free(void)
     signal(SIGXFSZ, SIG_DFL);
 }
 
-/* A file of the source tree, or below the shared data; NULL where it is absent.
+/* Return a file of the source tree, or below the shared data; NULL if it is absent.
  * malloc'ed. */
 static inline char *unit_source(const char *name)
 {
@@ -91,8 +91,8 @@ static inline char *unit_shared(const char *name)
     return NULL;
 }
 
-/* Skips the test where this is not in the shared data; asked before the test takes
- * anything, as what it holds then is never given back. */
+/* Skip the test if this is not in the shared data; call it before the test allocates
+ * anything, because a skipped test frees nothing. */
 static inline void unit_need_shared(const char *name)
 {
     char *path = unit_shared(name);

@@ -1,5 +1,6 @@
 /*
- * tests/unit/unit_adapted.h - some steps of LoRA over a base, and what came out of them.
+ * tests/unit/unit_adapted.h - run some LoRA steps over a base model and collect the
+ * results.
  */
 #ifndef TESTS_UNIT_UNIT_ADAPTED_H
 #define TESTS_UNIT_UNIT_ADAPTED_H
@@ -11,7 +12,7 @@ struct found {
     double losses[4], norm;
 };
 
-/* B is zero at first, and A would get no gradient. */
+/* B starts at zero, which would leave A without a gradient. */
 static inline void fill_b(struct unit_model *u)
 {
     for (size_t i = 0; i < model_trained_parameters(u->model); i++) {
@@ -28,7 +29,7 @@ static inline void fill_b(struct unit_model *u)
     }
 }
 
-/* By the plan of `u`, which ends with it; the block of memory is as large as
+/* Train by the plan of `u`, and release `u`; the block of memory is as large as
  * estimated. */
 static inline struct found run_adapted(struct unit_model *u)
 {

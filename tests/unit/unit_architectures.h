@@ -1,6 +1,6 @@
 /*
- * tests/unit/unit_architectures.h - tiny models of every architecture, as
- * tests/golden/architectures.py made them: their folders, and what transformers computes.
+ * tests/unit/unit_architectures.h - tiny models of every architecture, as made by
+ * tests/golden/architectures.py: their folders, and the results of transformers.
  */
 #ifndef TESTS_UNIT_UNIT_ARCHITECTURES_H
 #define TESTS_UNIT_UNIT_ARCHITECTURES_H
@@ -8,7 +8,7 @@
 #include "tests/unit/unit_made.h"
 #include "tests/unit/unit_model.h"
 
-/* What the script made, and its batch: between setup and teardown. */
+/* The script's output and its batch: valid between setup and teardown. */
 static json_t *golden;
 static struct batch batch;
 
@@ -49,8 +49,7 @@ static inline void start(struct unit_model *u)
     unit_model_start(u, batch.rows, batch.sequences, 1);
 }
 
-/* fp32 on both sides, a few hundred operations deep: what differs is the order of
- * sums. */
+/* fp32 on both sides, a few hundred operations deep: only the order of sums differs. */
 #define CLOSE 2e-5
 
 static inline double norm_of(struct tensor t)

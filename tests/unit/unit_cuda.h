@@ -1,4 +1,4 @@
-/* tests/unit/unit_cuda.h - an emulated GPU at work, and matrices in its memory. */
+/* tests/unit/unit_cuda.h - an emulated GPU that runs work, and matrices in its memory. */
 #ifndef TESTS_UNIT_UNIT_CUDA_H
 #define TESTS_UNIT_UNIT_CUDA_H
 
@@ -7,13 +7,13 @@
 #include "tests/emulation/emulation.h"
 #include "tests/unit/unit.h"
 
-/* `ordinal` of the machine that emulation_reset made. */
+/* Open GPU `ordinal` of the machine that emulation_reset created. */
 static inline struct backend *unit_cuda_try(int ordinal, struct log *log,
                                             struct error *err)
 {
     struct device devices[8];
     char note[160];
-    /* what it is; opening it asks what it can */
+    /* listed first; opening it queries its properties */
     size_t count = backend_cuda.devices("cpu", devices, 8, note, sizeof(note));
     struct backend_options options = { .device = &devices[ordinal], .log = log };
 
@@ -31,7 +31,7 @@ static inline struct backend *unit_cuda_open(int ordinal)
     return be;
 }
 
-/* Alone on one device of so many bytes. */
+/* Open the only device, with this many bytes of memory. */
 static inline struct backend *unit_cuda_alone(int capability, size_t memory)
 {
     struct emulation_device device = { "Emulated", capability, 4, memory };
@@ -40,12 +40,12 @@ static inline struct backend *unit_cuda_alone(int capability, size_t memory)
     return unit_cuda_open(0);
 }
 
-/* Of the leak sanitizer, where there is one. */
+/* Leak sanitizer functions, if it is linked. */
 void __lsan_disable(void) __attribute__((weak));
 void __lsan_enable(void) __attribute__((weak));
 
-/* As unit_cuda_alone, for a card that is going to be lost: what its driver holds then is
- * never given back, on purpose, and is no leak. */
+/* As unit_cuda_alone, for a card that the test makes fail: memory its driver holds at
+ * that moment is never freed, on purpose, and is not a leak. */
 static inline struct backend *unit_cuda_doomed(int capability, size_t memory)
 {
     struct backend *be;
@@ -76,8 +76,8 @@ static inline void *unit_cuda_block(struct backend *be, size_t bytes)
     return block;
 }
 
-/* Some numbers of -1 to 1, the same for the same seed, in memory of its own with room for
- * an offset and wider rows. */
+/* Values of -1 to 1, the same for the same seed, in separately allocated memory with room
+ * for an offset and wider rows. */
 static inline struct tensor unit_cuda_matrix(struct backend *be, enum format format,
                                              size_t rows, size_t cols, size_t stride,
                                              uint32_t seed)

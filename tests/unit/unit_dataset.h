@@ -1,5 +1,5 @@
 /* tests/unit/unit_dataset.h - for tests of a job's data: a directory, a tokenizer of
- * single letters, plans, records, and what a batch reads and learns. */
+ * single letters, plans, records, and the inputs and targets of a batch. */
 #ifndef TESTS_UNIT_UNIT_DATASET_H
 #define TESTS_UNIT_UNIT_DATASET_H
 
@@ -26,7 +26,7 @@ static inline int unit_dataset_stop(void **state)
     return 0;
 }
 
-/* A plan whose data are files of the directory. */
+/* A plan whose datasets are files of the directory. */
 static inline struct plan unit_dataset_plan(const char *dataset)
 {
     return (struct plan) {
@@ -64,7 +64,7 @@ static inline void unit_dataset_records(const char *name, size_t count)
     text_clear(&file);
 }
 
-/* What a run of a batch reads and learns, as "read>learnt". */
+/* Write a sequence's inputs and targets as "read>learned". */
 static inline void unit_dataset_run(const struct batch *batch, size_t run,
                                     struct text *out)
 {
@@ -79,7 +79,7 @@ static inline void unit_dataset_run(const struct batch *batch, size_t run,
             text_addc(out, (char)batch->targets[i]);
 }
 
-/* Letters of the answers in the order of an epoch. */
+/* Append the answers' letters in the order of an epoch. */
 static inline void unit_dataset_letters(const struct dataset *dataset, uint64_t epoch,
                                         size_t size, char *out)
 {

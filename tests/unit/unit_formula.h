@@ -1,6 +1,6 @@
 /*
- * tests/unit/unit_formula.h - an adapter as PEFT would have left it, with the numbers of
- * a formula: tests/golden/lora.py, fill.
+ * tests/unit/unit_formula.h - an adapter in PEFT's format, with weights from a formula:
+ * tests/golden/lora.py, fill.
  */
 #ifndef TESTS_UNIT_UNIT_FORMULA_H
 #define TESTS_UNIT_UNIT_FORMULA_H
@@ -22,7 +22,7 @@ static inline uint32_t unit_bits(uint64_t seed, uint64_t i)
     return x ^ x >> 16;
 }
 
-/* The numbers of the tensor whose name is the index-th, as lora.py's fill makes them. */
+/* Fill in the values of the tensor whose name has this index, as lora.py's fill does. */
 static inline bool unit_read_formula(const void *context, size_t index, void *to,
                                      struct error *err)
 {
@@ -67,7 +67,7 @@ static inline void unit_write_formulas(const char *dir, const json_t *tensors,
     free(name);
 }
 
-/* A folder; the caller removes it. */
+/* Return a folder; the caller removes it. */
 static inline char *unit_adapter_new(const json_t *run, double scale)
 {
     char *dir = unit_dir_new(), *name = path_join(dir, "adapter_config.json");

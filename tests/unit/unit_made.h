@@ -1,6 +1,6 @@
 /*
- * tests/unit/unit_made.h - files of models whose weights are made from their names, as
- * `make` of tests/golden/architectures.py makes them.
+ * tests/unit/unit_made.h - files of models whose weights are computed from their names,
+ * as `make` of tests/golden/architectures.py does.
  */
 #ifndef TESTS_UNIT_UNIT_MADE_H
 #define TESTS_UNIT_UNIT_MADE_H
@@ -12,7 +12,7 @@
 #include "train/model/architecture.h"
 #include "train/files/safetensors.h"
 
-/* The hash of the script: uniform in [-1, 1). */
+/* The script's hash: uniform in [-1, 1). */
 static inline double hashed(const char *name, size_t i)
 {
     uint32_t x = 2166136261u;
@@ -57,7 +57,7 @@ static inline bool read_made(const void *context, size_t index, void *to,
     return true;
 }
 
-/* What older files have beside the weights of the first block: [1, 1, 2, 2]. */
+/* Buffers that older files store next to the weights of the first block: [1, 1, 2, 2]. */
 static inline size_t add_ignored(const json_t *one, struct arena *arena,
                                  struct made *made, struct tensor_source *sources)
 {
@@ -81,8 +81,8 @@ static inline size_t add_ignored(const json_t *one, struct arena *arena,
     return count;
 }
 
-/* The tensors of a case as a file of a folder.  cut: names are without what they begin
- * with, and masks and frequencies stand beside them. */
+/* Write the tensors of a case as a file in a folder.  cut: names lack their prefix, and
+ * masks and frequencies are included. */
 static inline void put_tensors(const json_t *one, const char *dir, const char *file,
                                const char *cut)
 {

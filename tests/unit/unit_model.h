@@ -1,5 +1,5 @@
 /*
- * tests/unit/unit_model.h - what tests of models share: a plan, a batch from lists of
+ * tests/unit/unit_model.h - shared by tests of models: a plan, a batch from lists of
  * tokens, a model on the CPU.
  */
 #ifndef TESTS_UNIT_UNIT_MODEL_H
@@ -22,12 +22,13 @@ struct unit_model {
     struct model_config config;
     struct backend *be;
     struct model *model;
-    const struct backend_group *group; /* to join before the model is made; NULL: alone */
-    const struct device *device;       /* NULL: the CPU */
-    const struct backend_ops *ops;     /* NULL: the build's for the device */
+    /* joined before the model is created; NULL: a single process */
+    const struct backend_group *group;
+    const struct device *device;   /* NULL: the CPU */
+    const struct backend_ops *ops; /* NULL: the build's backend for the device */
 };
 
-/* A plan for full training in fp32 without decay and clipping. */
+/* A plan for full training in fp32 without weight decay or clipping. */
 static inline struct plan unit_plan(const char *dir)
 {
     return (struct plan) {
@@ -56,7 +57,7 @@ static inline void unit_must(bool ok, const struct error *err)
         fail_msg("%s", err->text);
 }
 
-/* plan, config and backend are set; makes the model, with nothing loaded. */
+/* plan, config and backend are set; create the model with nothing loaded. */
 static inline void unit_model_make(struct unit_model *u, size_t rows, size_t sequences)
 {
     struct error err = { 0 };
@@ -82,7 +83,7 @@ static inline void unit_model_load(struct unit_model *u, size_t rows, size_t seq
     unit_must(model_load(u->model, &err), &err);
 }
 
-/* The backend is the CPU's, or that of `ops` and `device`. */
+/* Open the CPU backend, or that of `ops` and `device`. */
 static inline void unit_model_open_backend(struct unit_model *u, int threads)
 {
     static const struct device cpu = { .kind = DEVICE_CPU, .ordinal = -1 };
@@ -95,7 +96,7 @@ static inline void unit_model_open_backend(struct unit_model *u, int threads)
     u->plan.device.kind = u->be->ops->kind;
 }
 
-/* plan and config are set; makes and loads the model. */
+/* plan and config are set; create and load the model. */
 static inline void unit_model_start(struct unit_model *u, size_t rows, size_t sequences,
                                     int threads)
 {
@@ -123,7 +124,7 @@ static inline struct unit_model unit_model_text(const char *text, struct plan pl
     return u;
 }
 
-/* A folder of the shared data, config read; skips the test where it is absent. */
+/* Use a folder of the shared data and read its config; skip the test if it is absent. */
 static inline struct unit_model unit_model_shared(const char *name)
 {
     char *dir = unit_shared(name);
@@ -142,7 +143,7 @@ static inline struct unit_model unit_model_shared(const char *name)
     return u;
 }
 
-/* One more run of rows: `ids` and, as targets, each one's successor. */
+/* Add a sequence: `ids`, with each token's successor as its target. */
 static inline void unit_batch_add(struct batch *b, const int32_t *ids, size_t count)
 {
     size_t rows = b->rows + count;
@@ -174,7 +175,7 @@ static inline void unit_batch_json(struct batch *b, const json_t *ids)
     free(list);
 }
 
-/* Some tokens of a vocabulary, by a seed. */
+/* Random tokens of a vocabulary, by seed. */
 static inline void unit_batch_random(struct batch *b, size_t count, size_t vocabulary,
                                      uint32_t stream)
 {
@@ -206,8 +207,8 @@ static inline double unit_loss(struct unit_model *u, const struct batch *b)
     return sum / (double)b->trained;
 }
 
-/* What a step counted from 1 begins with, for the mean over so many tokens; no loss
- * scale. */
+/* The values a step (counted from 1) starts with, for the mean over this many tokens; no
+ * loss scale. */
 static inline struct step_numbers unit_numbers(const struct unit_model *u, size_t trained,
                                                int64_t step)
 {
@@ -218,7 +219,7 @@ static inline struct step_numbers unit_numbers(const struct unit_model *u, size_
                                    .scaler = { .scale = 1 } };
 }
 
-/* The same with gradients of the mean. */
+/* The same, with gradients of the mean. */
 static inline double unit_train(struct unit_model *u, const struct batch *b)
 {
     struct step_numbers numbers = unit_numbers(u, b->trained, 1);
@@ -231,7 +232,8 @@ static inline double unit_train(struct unit_model *u, const struct batch *b)
     return sum / (double)b->trained;
 }
 
-/* An optimizer step, counted from 1, by the gradients there are; their norm. */
+/* Apply an optimizer step (counted from 1) with the current gradients; return their
+ * norm. */
 static inline double unit_step(struct unit_model *u, int64_t step)
 {
     struct step_numbers numbers = unit_numbers(u, 1, step);
@@ -244,7 +246,7 @@ static inline double unit_step(struct unit_model *u, int64_t step)
     return numbers.norm;
 }
 
-/* The norm of all gradients, with nothing changed. */
+/* Return the norm of all gradients without changing anything. */
 static inline double unit_norm(struct unit_model *u)
 {
     struct step_numbers *numbers = model_numbers(u->model);
@@ -277,7 +279,7 @@ static inline void unit_put_numbers(struct model *model, struct tensor to,
     be->ops->upload(be, to.data, packed, tensor_bytes(to));
 }
 
-/* Weights by their names into a model's places; all are there. */
+/* Copy weights by name into a model; every name must exist. */
 static inline void unit_put_weights(struct model *model, const json_t *weights)
 {
     size_t put = 0;

@@ -1,5 +1,5 @@
 /*
- * tests/unit/unit_nf4.h - the matrices of tests/golden/nf4.py, and their 4 bits.
+ * tests/unit/unit_nf4.h - the matrices of tests/golden/nf4.py, quantized to 4 bits.
  */
 #ifndef TESTS_UNIT_UNIT_NF4_H
 #define TESTS_UNIT_UNIT_NF4_H
@@ -10,14 +10,14 @@
 #include "precision/nf4.h"
 #include "tests/unit/unit.h"
 
-/* One of the script's cases, quantised here. */
+/* One of the script's cases, quantized here. */
 struct unit_nf4 {
     const json_t *wanted;
     size_t rows, cols, numbers, blocks, groups;
     enum format format;
     uint8_t *codes, *bytes;
     float *absmax, *nested;
-    float map[NF4_MAP + 1]; /* the mean last */
+    float map[NF4_MAP + 1]; /* the mean is last */
 };
 
 static inline json_t *unit_nf4_golden(void)
@@ -41,7 +41,7 @@ static inline uint32_t unit_nf4_bits(uint64_t seed, uint64_t i)
     return x ^ x >> 16;
 }
 
-/* The numbers of case `seed`, in fp32; malloc'ed. */
+/* The values of case `seed`, in fp32; malloc'ed. */
 static inline float *unit_nf4_numbers(size_t seed, const struct unit_nf4 *c, double scale)
 {
     float *x = malloc(c->numbers * sizeof(*x));
@@ -92,7 +92,7 @@ static inline void unit_nf4_close(struct unit_nf4 *c)
     free(c->nested);
 }
 
-/* Has the script kept the SHA-256 of these bytes under the name? */
+/* Check that the script recorded the SHA-256 of these bytes under the name. */
 static inline void unit_nf4_same(const json_t *wanted, const char *name, const void *data,
                                  size_t bytes)
 {

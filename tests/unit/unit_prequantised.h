@@ -1,6 +1,6 @@
 /*
- * tests/unit/unit_prequantised.h - a model's folder as transformers saves it with
- * bitsandbytes: the linear layers of its blocks in 4 bits, all else in 16 or 32.
+ * tests/unit/unit_prequantised.h - a model folder as transformers saves it with
+ * bitsandbytes: the linear layers of its blocks in 4 bits, everything else in 16 or 32.
  */
 #ifndef TESTS_UNIT_UNIT_PREQUANTISED_H
 #define TESTS_UNIT_UNIT_PREQUANTISED_H
@@ -14,7 +14,7 @@
 
 #define UNIT_STATE ".quant_state.bitsandbytes__nf4"
 
-/* One tensor of the folder to be; all in an arena. */
+/* One tensor of the folder being built; all are in an arena. */
 struct unit_tensor {
     const char *name, *dtype; /* "F32" */
     size_t rank, shape[2], bytes;
@@ -26,8 +26,9 @@ struct unit_saved {
     enum format dtype;
     bool twice;
     const char *plain; /* llm_int8_skip_modules: one name, or NULL */
-    bool wide; /* the numbers that the 4 bits stand for, in fp32, instead of them */
-    /* Break something before it is written; and whose context that is. */
+    /* store the values that the 4 bits stand for, in fp32, instead of the codes */
+    bool wide;
+    /* Corrupt something before it is written; and the callback's context. */
     void (*spoil)(struct unit_tensor *tensors, size_t *count, const void *context);
     const void *context;
 };
@@ -42,7 +43,7 @@ static inline struct unit_tensor *unit_tensor_find(struct unit_tensor *list, siz
     return NULL;
 }
 
-/* Under construction. */
+/* The folder under construction. */
 struct unit_saving {
     const struct unit_saved *how;
     struct model_config config;
@@ -70,7 +71,7 @@ static inline void unit_narrow(enum format format, float *x, size_t count, void 
     format_convert(x, FORMAT_FP32, out, format, count);
 }
 
-/* A weight of a linear layer of a block, which is not left as it was. */
+/* Return the module of a block's linear layer that is stored in 4 bits. */
 static inline enum module unit_module_in_4_bits(const struct unit_saving *s,
                                                 const char *name)
 {
@@ -86,7 +87,7 @@ static inline enum module unit_module_in_4_bits(const struct unit_saving *s,
     return MODULES;
 }
 
-/* What a file of bitsandbytes has beside the codes of a matrix, and these. */
+/* Add what a bitsandbytes file stores next to the codes of a matrix, and the codes. */
 static inline void unit_add_codes(struct unit_saving *s, const char *name, float *x,
                                   size_t rows, size_t cols)
 {
@@ -128,7 +129,7 @@ static inline void unit_add_codes(struct unit_saving *s, const char *name, float
     memcpy(data, state, strlen(state));
 }
 
-/* What its 4 bits stand for, rounded to what it was. */
+/* Store the values of the 4 bits, rounded to the original format. */
 static inline void unit_widen(const struct unit_saved *how, float *x, size_t numbers)
 {
     size_t blocks = nf4_blocks(numbers);
@@ -254,7 +255,8 @@ static inline void unit_write_config(const struct unit_saving *s, const char *di
     json_decref(root);
 }
 
-/* A new folder of the base in another; the caller frees it (unit_dir_free). */
+/* Create a folder with the quantized copy of another's base; the caller frees it
+ * (unit_dir_free). */
 static inline char *unit_prequantised(const char *base, const struct unit_saved *how)
 {
     struct unit_saving s = { .how = how, .arena = arena_new() };

@@ -1,8 +1,8 @@
 /*
  * tests/unit/unit_ranks.h - the ranks of a run as processes.  A backend has threads, so
- * each process opens its own, after the fork.  And a driver does not outlive a fork:
- * where each has a GPU, emulated (UNIT_EMULATED) or real (UNIT_CUDA), the ranks of a
- * unit_ranks_test are this program again, which goes straight to the test that wants it.
+ * each process opens its own after the fork.  A driver does not survive a fork: if each
+ * rank has a GPU, emulated (UNIT_EMULATED) or real (UNIT_CUDA), the ranks of a
+ * unit_ranks_test are new executions of this program that go straight to that test.
  */
 #ifndef TESTS_UNIT_UNIT_RANKS_H
 #define TESTS_UNIT_UNIT_RANKS_H
@@ -20,9 +20,9 @@
 #include "tests/unit/unit.h"
 
 struct unit_ranks {
-    struct backend_group group; /* of this process */
+    struct backend_group group; /* the group of this process */
     int links[DEVICE_RANKS_MAX];
-    pid_t children[DEVICE_RANKS_MAX]; /* of rank 0: the others; 0: none */
+    pid_t children[DEVICE_RANKS_MAX]; /* on rank 0: the other processes; 0: none */
 };
 
 #ifdef UNIT_EMULATED
@@ -31,7 +31,7 @@ static const bool unit_ranks_emulated = true;
 static const bool unit_ranks_emulated = false;
 #endif
 #ifdef UNIT_CUDA
-enum { UNIT_RANKS = 2 }; /* as many GPUs as there may be */
+enum { UNIT_RANKS = 2 }; /* as many GPUs as may exist */
 #else
 enum { UNIT_RANKS = 3 };
 #endif
@@ -43,7 +43,8 @@ static const bool unit_ranks_gpus = false;
 static const struct backend_ops *const unit_ranks_ops = &backend_cpu;
 #endif
 
-/* The device of a rank: the CPU or, in a program compiled for it, a GPU of its own. */
+/* Choose the device of a rank: the CPU or, in a program compiled for it, a separate
+ * GPU. */
 static inline void unit_ranks_device(int rank, struct device *out)
 {
     struct device devices[DEVICE_RANKS_MAX] = { 0 };
@@ -55,8 +56,8 @@ static inline void unit_ranks_device(int rank, struct device *out)
     *out = devices[rank];
 }
 
-/* Are there as many GPUs as ranks?  Where not, the plan of a program that is skipped is
- * printed. */
+/* Return whether there are as many GPUs as ranks.  If not, print the plan of a skipped
+ * program. */
 static inline bool unit_ranks_fit(void)
 {
     struct device devices[DEVICE_RANKS_MAX];
@@ -72,7 +73,7 @@ static inline bool unit_ranks_fit(void)
     return count >= UNIT_RANKS;
 }
 
-/* A test of a program whose ranks may have GPUs.  It makes ranks once. */
+/* A test of a program whose ranks may have GPUs.  It must create ranks only once. */
 #define unit_ranks_test(f)                  \
     {                                       \
 #f, f, unit_ranks_begin, NULL, NULL \
@@ -82,7 +83,7 @@ static inline bool unit_ranks_fit(void)
         name, f, unit_ranks_begin, NULL, of \
     }
 
-/* The test that is running and, in a process started for it, which rank this is. */
+/* The running test and, in a process started as a rank, its rank. */
 static struct {
     int test, rank, link;
 } unit_ranks_this = { .test = -1 };
@@ -94,7 +95,7 @@ static inline int unit_ranks_begin(void **state)
     return 0;
 }
 
-/* The first thing main does: a process started as a rank goes to its test, and ends
+/* Call this first in main: a process started as a rank goes to its test and exits
  * there. */
 static inline void unit_ranks_main(int argc, char **argv, const struct CMUnitTest *tests)
 {
@@ -112,7 +113,7 @@ static inline void unit_ranks_main(int argc, char **argv, const struct CMUnitTes
     _exit(1);
 }
 
-/* In a child, in place of it. */
+/* Replace a child process with a new execution of this program. */
 static inline void unit_ranks_exec(int rank, int link)
 {
     char words[3][16];
@@ -125,7 +126,7 @@ static inline void unit_ranks_exec(int rank, int link)
     _exit(1);
 }
 
-/* Numbers of the host into memory of the backend, and back. */
+/* Copy host values to backend memory, and back. */
 static inline void *unit_ranks_put(struct backend *be, const void *from, size_t bytes)
 {
     void *to = be->ops->alloc(be, bytes, NULL);
@@ -142,7 +143,7 @@ static inline bool unit_ranks_get(struct backend *be, void *to, const void *from
     return be->ops->sync(be, NULL);
 }
 
-/* Become `ranks` processes; tells each which it is.  Only rank 0 may use cmocka. */
+/* Split into `ranks` processes; each learns its rank.  Only rank 0 may use cmocka. */
 static inline void unit_ranks_fork(struct unit_ranks *out, int ranks)
 {
     struct error err = { 0 };
@@ -177,7 +178,7 @@ static inline void unit_ranks_fork(struct unit_ranks *out, int ranks)
     }
 }
 
-/* Rank 0: wait for a rank, and give what waitpid says. */
+/* Rank 0: wait for a rank, and return the status from waitpid. */
 static inline int unit_ranks_wait(struct unit_ranks *ranks, int rank)
 {
     int status;
@@ -186,7 +187,7 @@ static inline int unit_ranks_wait(struct unit_ranks *ranks, int rank)
     return status;
 }
 
-/* Rank 0: the others have left with status 0. */
+/* Rank 0: check that the others exited with status 0. */
 static inline void unit_ranks_join(struct unit_ranks *ranks)
 {
     for (int r = 1; r < ranks->group.ranks; r++) {

@@ -1,6 +1,6 @@
 /*
  * tests/unit/unit_tokenizer.h - a small byte-level tokenizer for tests: token n is byte
- * n, and behind the bytes come the special tokens of every template.
+ * n, followed by the special tokens of every template.
  */
 #ifndef TESTS_UNIT_UNIT_TOKENIZER_H
 #define TESTS_UNIT_UNIT_TOKENIZER_H
@@ -47,7 +47,7 @@ static inline void unit_write_string(const char *dir, const char *name,
     text_clear(&text);
 }
 
-/* "c": id, with what JSON wants escaped. */
+/* Write "c": id, escaped as JSON requires. */
 static inline void unit_add_byte(struct text *json, int byte)
 {
     char bytes[5] = { 0 };
@@ -57,8 +57,8 @@ static inline void unit_add_byte(struct text *json, int byte)
               bytes[0] == '"' || bytes[0] == '\\' ? "\\" : "", bytes, byte);
 }
 
-/* tokenizer.json with the first `specials` of unit_specials, and tokenizer_config.json,
- * into an existing directory; the directory can be opened then. */
+/* Write tokenizer.json with the first `specials` of unit_specials, and
+ * tokenizer_config.json, into an existing directory, which can then be opened. */
 static inline void unit_tokenizer_write(const char *dir, size_t specials, bool adds_bos)
 {
     struct text json;

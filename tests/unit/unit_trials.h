@@ -1,6 +1,6 @@
 /*
- * tests/unit/unit_trials.h - what is tried on a GPU: small models of every architecture,
- * and trainings of them in every precision.
+ * tests/unit/unit_trials.h - trials on a GPU: small models of every architecture, trained
+ * in every precision.
  */
 #ifndef TESTS_UNIT_UNIT_TRIALS_H
 #define TESTS_UNIT_UNIT_TRIALS_H
@@ -9,7 +9,7 @@
 
 #define VOCABULARY 60
 
-enum { BATCHES = 2 }; /* of a step */
+enum { BATCHES = 2 }; /* per step */
 
 /* Models of 32 columns in 2 layers. */
 enum base {
@@ -74,7 +74,7 @@ static const char *const configs[BASES] = {
                        "1,\"head_dim\": 16}",
 };
 
-/* Of all tests of a program, from unit_trials_start to unit_trials_stop. */
+/* State of all tests of a program, from unit_trials_start to unit_trials_stop. */
 static char *bases[BASES]; /* folders */
 static struct batch batches[BATCHES];
 static size_t rows_max, sequences_max, trained; /* the most of a batch; of both */
@@ -86,26 +86,28 @@ struct trial {
     enum base base;
     enum mode mode;
     enum format compute;
-    int capability; /* the least that has it: 10 * major + minor */
-    double near;    /* how far gradients may be from the CPU's, of their norm */
+    int capability; /* the lowest that supports it: 10 * major + minor */
+    /* largest distance of gradients from the CPU's, relative to their norm */
+    double near;
     bool fp8;
     enum method method;
-    int64_t bits; /* of the frozen linear layers; 0: those of compute */
+    int64_t bits; /* of the frozen linear layers; 0: the compute format */
     bool checkpointing;
     double dropout;
 };
 
 /*
- * A 16-bit number is off by up to half an ulp, 2^-9 of bf16, 2^-12 of fp16; some twenty
- * on the way down and up two blocks, of either sign, come to about 20^0.5 of that, and
- * twice as much is allowed.  TF32 has as many bits as fp16, but operands of products are
- * cut off: they wander as much, and are less by 0.72 * 2^-11 on average: by half of 2^-10
- * of their leading bit, which is 0.72 of a number.  That adds up over the two of a
- * product and the ten products that a gradient comes through: its own, four of each block
- * and the head's.  What those on the way down lose, norms make good.  fp32: sums of
- * another order.  fp8: both round to 8 bits alike but for what bf16's 2^-9 takes over the
- * middle between two numbers, one in 2^7 of gradients that are 2^-2 apart (E5M2): on the
- * whole (2^-9 2^-2)^0.5 of them, in place of 2^-9.
+ * A 16-bit value is off by up to half an ulp, 2^-9 for bf16, 2^-12 for fp16; some twenty
+ * roundings on the way through two blocks and back, of either sign, add up to about
+ * 20^0.5 of that, and twice as much is allowed.  TF32 has as many bits as fp16, but
+ * operands of matmuls are truncated: besides random errors of that size, they are smaller
+ * by 0.72 * 2^-11 on average: by half of 2^-10 of their leading bit, which is 0.72 of the
+ * value.  That adds up over the two operands of a matmul and the ten matmuls that a
+ * gradient passes through: its own, four of each block and the head's.  Norms undo the
+ * loss on the forward pass.  fp32: only the order of sums differs.  fp8: both round to 8
+ * bits alike, except that a bf16 error of 2^-9 moves some values across the midpoint of
+ * two neighbors, one in 2^7 of gradients that are 2^-2 apart (E5M2): over all, (2^-9
+ * 2^-2)^0.5 of them instead of 2^-9.
  */
 #define NEAR_FP32 1e-5
 #define NEAR_FP16 (9 * 0x1p-12)
@@ -183,7 +185,7 @@ static inline struct plan plan_of(const struct trial *trial)
     return plan;
 }
 
-/* A folder of a fresh model whose norms and biases are not 1 and 0. */
+/* A folder of a new model whose norms and biases are not 1 and 0. */
 static inline char *base_new(const char *config)
 {
     struct plan plan = unit_plan(NULL);
@@ -207,7 +209,7 @@ static inline char *base_new(const char *config)
     return dir;
 }
 
-/* The first GPU that can; NULL: none can. */
+/* Return the first GPU that can run it; NULL: none can. */
 static inline const struct device *gpu_from(int capability)
 {
     for (size_t i = 0; i < gpu_count; i++)
@@ -216,7 +218,7 @@ static inline const struct device *gpu_from(int capability)
     return NULL;
 }
 
-/* fp16 is for tensor cores where there are some. */
+/* fp16 is for devices with tensor cores. */
 static inline const struct device *gpu_for(const struct trial *trial)
 {
     const struct device *cores = trial->compute == FORMAT_FP16 ? gpu_from(75) : NULL;
@@ -224,7 +226,7 @@ static inline const struct device *gpu_for(const struct trial *trial)
     return cores ? cores : gpu_from(trial->capability);
 }
 
-/* `plan` is trial's, or nearly; on a GPU, or on the CPU where it is NULL. */
+/* `plan` is the trial's, or nearly; run on a GPU, or on the CPU if it is NULL. */
 static inline void trial_start(struct unit_model *u, const struct trial *trial,
                                struct plan plan, const struct device *gpu)
 {
@@ -272,7 +274,7 @@ static inline int unit_trials_stop(void **state)
     return 0;
 }
 
-/* Are there GPUs?  Where not, the plan of a program that is skipped is printed. */
+/* Return whether there are GPUs.  If not, print the plan of a skipped program. */
 static inline bool unit_trials_gpus(void)
 {
     char note[256] = "";
