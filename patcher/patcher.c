@@ -11,7 +11,7 @@
 #include "patcher/history/backup.h"
 #include "patcher/history/jobfile.h"
 #include "patcher/history/journal.h"
-#include "patcher/rules.h"
+#include "patcher/rules/rules.h"
 #include "patcher/setting.h"
 #include "patcher/convergence.h"
 

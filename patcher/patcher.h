@@ -9,29 +9,8 @@
 
 #include "patcher/document/document.h"
 #include "patcher/findings/finding.h"
+#include "patcher/rules/patch_options.h"
 #include "train/plan.h"
-
-struct patch_options {
-    /* the name that messages use, and that paths are relative to */
-    const char *job;
-    const struct device *device; /* NULL: device rules are off (TS208) */
-    const char *no_device;       /* why it is NULL, for TS208; or NULL */
-    /* the CPU of the machine it would run on; NULL: not known */
-    const struct device *host;
-    bool unsafe; /* edits of APPLY_UNSAFE too */
-    /* NULL-ended beginnings of rules' names ("TS1", "TS702"); NULL: all rules; see
-     * suppress_selects */
-    const char *const *select;
-    const char *const *ignore; /* the same of those that are not told; NULL: none */
-    bool will_run;             /* run, watch: TS713 is an error */
-    bool resume;               /* run --resume: as resume_from_checkpoint: true */
-    /* allowed roots of paths (TS710), NULL-ended; NULL: any path, but what a job
-     * writes is below its folder or absolute */
-    const char *const *roots;
-    /* --set KEY=VALUE, NULL-ended, or NULL: replaced in the text before all else, in
-     * memory only */
-    const char *const *set;
-};
 
 /* What is known of one job after a check.  Lives in its arena. */
 struct patch {

@@ -82,7 +82,6 @@ libtrain_a_SOURCES += %D%/tokenizer/normalizer.c %D%/tokenizer/normalizer.h
 libtrain_a_SOURCES += %D%/model/optimizer.c %D%/model/optimizer.h
 libtrain_a_SOURCES += %D%/model/parallel.c %D%/model/parallel.h
 libtrain_a_SOURCES += %D%/model/optimizer_table.c %D%/model/optimizer_table.h
-libtrain_a_SOURCES += %D%/parallel.c %D%/parallel.h
 libtrain_a_SOURCES += %D%/text/pattern.c %D%/text/pattern.h
 libtrain_a_SOURCES += %D%/plan.h
 libtrain_a_SOURCES += %D%/tokenizer/postprocessor.c %D%/tokenizer/postprocessor.h

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "patcher/rules_parts.h"
+#include "patcher/rules/rules_context.h"
 #include "precision/scaler.h"
 
 struct view {
@@ -77,7 +77,7 @@ static enum format inferred(const struct view *view)
 static void find_loaded(struct view *view)
 {
     const struct rule_context *context = view->context;
-    bool by_files = rule_version_from(context, PACKAGE_TRANSFORMERS, "5.0.0.dev0") ||
+    bool by_files = rule_version_at_least(context, PACKAGE_TRANSFORMERS, "5.0.0.dev0") ||
                     !versions_know(context->versions, PACKAGE_TRANSFORMERS);
 
     if (view->factory) {
@@ -176,9 +176,9 @@ static void say(const struct view *view, struct precision *out)
     else
         snprintf(out->message + len, room, "; trained weights %s: %s%s",
                  name_of(out->trainable), view->by_train,
-                 rule_is_on(view->context, "quantization_bit")
+                 rule_is_set(view->context, "quantization_bit")
                      ? "; the base model is stored in the bits of quantization_bit"
-                 : rule_takes_all(view->context)
+                 : rule_trains_all(view->context)
                      ? "; all of them, as no key is of adapters"
                      : "");
 }
@@ -206,8 +206,8 @@ void external_decide(const struct rule_context *context, struct plan *plan)
     struct view view = { .context = context,
                          .request = &plan->request,
                          .factory = rule_is_llamafactory(context),
-                         .deepspeed = rule_is_on(context, "deepspeed"),
-                         .fsdp = rule_is_on(context, "fsdp") };
+                         .deepspeed = rule_is_set(context, "deepspeed"),
+                         .fsdp = rule_is_set(context, "fsdp") };
 
     find_amp(&view);
     find_loaded(&view);
@@ -236,7 +236,7 @@ void external_defaults(const struct rule_context *context, struct plan *plan)
     if (!rule_entry(context, "gradient_checkpointing") &&
         !rule_entry(context, "disable_gradient_checkpointing"))
         plan->gradient_checkpointing = false;
-    if (rule_takes_all(context)) {
+    if (rule_trains_all(context)) {
         plan->method = METHOD_FULL;
         plan->request.all_trainable = true;
         plan->request.has_frozen = false;

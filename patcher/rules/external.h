@@ -3,7 +3,7 @@
 #ifndef PATCHER_RULES_EXTERNAL_H
 #define PATCHER_RULES_EXTERNAL_H
 
-#include "patcher/rules.h"
+#include "patcher/rules/rules.h"
 
 /* Presets that a Hugging Face script has otherwise than LLaMA-Factory, into the plan. */
 void external_defaults(const struct rule_context *context, struct plan *plan);

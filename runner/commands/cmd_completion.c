@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "patcher/rules.h"
+#include "patcher/rules/rules.h"
 #include "patcher/schema/schema.h"
 #include "precision/device.h"
 #include "runner/output/report.h"

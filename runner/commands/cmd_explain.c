@@ -9,8 +9,8 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "patcher/rules.h"
-#include "patcher/suppress.h"
+#include "patcher/rules/rules.h"
+#include "patcher/rules/suppress.h"
 #include "runner/output/report_json.h"
 
 static int cmd_explain(const struct options *options);

@@ -6,8 +6,8 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "patcher/rules.h"
-#include "patcher/suppress.h"
+#include "patcher/rules/rules.h"
+#include "patcher/rules/suppress.h"
 
 struct reading {
     struct arena *arena;

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "patcher/rules.h"
+#include "patcher/rules/rules.h"
 #include "runner/output/report_json.h"
 
 static const char *const levels[] = {

@@ -11,7 +11,7 @@
 #include "patcher/document/edits.h"
 #include "patcher/findings/propose.h"
 #include "patcher/findings/rewrite.h"
-#include "patcher/rules.h"
+#include "patcher/rules/rules.h"
 #include "tests/unit/unit.h"
 
 static void (*asked)(struct rule_context *context);

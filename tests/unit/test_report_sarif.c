@@ -8,7 +8,7 @@
 
 #include <dirent.h>
 
-#include "patcher/rules.h"
+#include "patcher/rules/rules.h"
 #include "precision/device.h"
 #include "tests/unit/unit.h"
 

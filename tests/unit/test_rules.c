@@ -2,7 +2,7 @@
  * tried. */
 #include "config.h"
 
-#include "patcher/rules.h"
+#include "patcher/rules/rules.h"
 
 #include <dirent.h>
 

@@ -1,7 +1,7 @@
 /* tests/unit/test_suppress.c - what is not told, and that nothing else is hidden. */
 #include "config.h"
 
-#include "patcher/suppress.h"
+#include "patcher/rules/suppress.h"
 
 #include "base/size.h"
 #include "patcher/document/directive.h"

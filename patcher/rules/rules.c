@@ -1,0 +1,149 @@
+/*
+ * patcher/rules/rules.c - the list of rule files, and the order that rules run in.
+ *
+ * Rules decide nothing about precision: they compare the job with what the device can do
+ * (precision/device.h) and with the result of policy_decide, and propose edits.
+ */
+#include "config.h"
+
+#include "patcher/rules/rules.h"
+
+#include <string.h>
+
+#include "base/size.h"
+#include "patcher/schema/dialect.h"
+
+/* One line per file: rules_NAME.c exports rules_NAME. */
+#define RULE_FILES(X)   \
+    X(batch)            \
+    X(checkpointing)    \
+    X(clipping)         \
+    X(data)             \
+    X(device)           \
+    X(disk)             \
+    X(distill)          \
+    X(evaluation)       \
+    X(external_float16) \
+    X(float16)          \
+    X(formats)          \
+    X(launch)           \
+    X(memory)           \
+    X(methods)          \
+    X(missing)          \
+    X(mode)             \
+    X(model)            \
+    X(names)            \
+    X(optimizer)        \
+    X(output)           \
+    X(packages)         \
+    X(precision)        \
+    X(preference)       \
+    X(previous_run)     \
+    X(quantized)        \
+    X(renames)          \
+    X(resume)           \
+    X(saving)           \
+    X(scaler)           \
+    X(script)           \
+    X(suppress_unused)  \
+    X(text)             \
+    X(trainer)          \
+    X(unsupported)      \
+    X(versions)
+
+#define DECLARE(name) extern const struct rules rules_##name;
+#define LIST(name)    &rules_##name,
+
+RULE_FILES(DECLARE)
+
+static const struct rules *const files[] = { RULE_FILES(LIST) };
+
+/* TS000 to TS999 */
+#define NUMBERS 1000
+
+/* The digits of an ID; NUMBERS where it has another form. */
+static size_t number_of(const char *id)
+{
+    size_t number = 0;
+
+    if (strlen(id) != 5 || strncmp(id, "TS", 2) != 0 || strspn(id + 2, "0123456789") != 3)
+        return NUMBERS;
+    for (size_t i = 2; i < 5; i++)
+        number = 10 * number + (size_t)(id[i] - '0');
+    return number;
+}
+
+/* The rules by number; the numbers that have no rule are NULL. */
+static void sort_rules(const struct rule *sorted[NUMBERS])
+{
+    memset(sorted, 0, NUMBERS * sizeof(*sorted));
+    for (size_t i = 0; i < TS_COUNT(files); i++)
+        for (size_t j = 0; j < files[i]->count; j++)
+            sorted[number_of(files[i]->list[j].id)] = &files[i]->list[j];
+}
+
+size_t rules_count(void)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < TS_COUNT(files); i++)
+        count += files[i]->count;
+    return count;
+}
+
+const struct rule *rules_at(size_t at)
+{
+    const struct rule *sorted[NUMBERS];
+
+    sort_rules(sorted);
+    for (size_t i = 0; i < NUMBERS; i++)
+        if (sorted[i] && at-- == 0)
+            return sorted[i];
+    return NULL;
+}
+
+const struct rule *rules_find(const char *id)
+{
+    for (size_t i = 0; i < TS_COUNT(files); i++)
+        for (size_t j = 0; j < files[i]->count; j++)
+            if (strcmp(files[i]->list[j].id, id) == 0)
+                return &files[i]->list[j];
+    return NULL;
+}
+
+/* The first digit of the IDs: the text, names, renames, then the device, then precision
+ * and what follows from it. */
+static const char run_order[] = "0762143589";
+
+const char *const rule_targets[3] = { "all", "native", "external" };
+
+static bool applies(const struct rule *rule, const struct rule_context *context)
+{
+    return rule->target == RULE_BOTH ||
+           (rule->target == RULE_EXTERNAL) == context->plan->external;
+}
+
+static bool is_job(const struct rule_context *context)
+{
+    const struct entry *marker;
+
+    return context->document->root &&
+           dialect_find(context->document, &marker) == DIALECT_NATIVE;
+}
+
+void rules_run(struct rule_context *context)
+{
+    const struct rule *sorted[NUMBERS];
+
+    if (!is_job(context))
+        return;
+    if (context->plan->external && context->options->will_run) {
+        rules_find("TS707")->run(context); /* refused: no other rule matters */
+        return;
+    }
+    sort_rules(sorted);
+    for (const char *digit = run_order; *digit; digit++)
+        for (size_t i = 100 * (size_t)(*digit - '0'), end = i + 100; i < end; i++)
+            if (sorted[i] && sorted[i]->run && applies(sorted[i], context))
+                sorted[i]->run(context);
+}

@@ -1,0 +1,278 @@
+/* patcher/rules/rules_context_external.c - questions about an external job: its program,
+ * versions and launcher, and how they decide the format of the weights. */
+#include "config.h"
+
+#include "patcher/rules/rules_context.h"
+
+#include <assert.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/size.h"
+#include "patcher/schema/scalar.h"
+#include "patcher/schema/schema.h"
+#include "patcher/schema/schema_value.h"
+
+static const struct version *known(const struct rule_context *context,
+                                   enum package package)
+{
+    const struct package_version *of = &context->versions->of[package];
+
+    return context->plan->external && (of->given || of->found) ? &of->version : NULL;
+}
+
+static int compare_with(const struct version *version, const char *bound)
+{
+    struct version other;
+    bool read = version_read(bound, &other);
+
+    assert(read);
+    (void)read;
+    return version_compare(version, &other);
+}
+
+bool rule_version_at_least(const struct rule_context *context, enum package package,
+                           const char *least)
+{
+    const struct version *version = known(context, package);
+
+    return version && compare_with(version, least) >= 0;
+}
+
+bool rule_version_below(const struct rule_context *context, enum package package,
+                        const char *bound)
+{
+    const struct version *version = known(context, package);
+
+    return version && compare_with(version, bound) < 0;
+}
+
+const char *rule_version_text(const struct rule_context *context, enum package package)
+{
+    const struct package_version *of = &context->versions->of[package];
+
+    if (!known(context, package))
+        return NULL;
+    return arena_printf(context->arena, "%s %s (%s)", package_names[package],
+                        of->given ? of->given : of->found,
+                        of->given ? "trainspool.versions"
+                                  : "installed in trainspool.env");
+}
+
+const struct entry *rule_env_variable(const struct rule_context *context,
+                                      const char *name)
+{
+    const struct entry *env = rule_block_entry(context, "env");
+
+    return env ? node_find(node_value(env->value), name) : NULL;
+}
+
+/* From this version from_pretrained takes the files' format where none is given. */
+#define DTYPE_OF_FILES "5.0.0.dev0"
+
+bool rule_is_set(const struct rule_context *context, const char *key)
+{
+    const struct entry *entry = rule_entry(context, key);
+    const struct key *row = schema_find(key);
+
+    return entry && !(row && value_is_off(row, entry->value, context->arena));
+}
+
+/* What trainspool starts: a text, or a list of words; or NULL. */
+static const struct node *command_of(const struct rule_context *context)
+{
+    const struct entry *block = document_find(context->document, "trainspool");
+    const struct entry *command =
+        block ? node_find(node_value(block->value), "command") : NULL;
+
+    return command && !node_is_null(command->value) ? node_value(command->value) : NULL;
+}
+
+bool rule_names_llamafactory(const struct rule_context *context)
+{
+    const struct node *command = command_of(context);
+
+    if (!context->plan->external)
+        return false;
+    if (versions_know(context->versions, PACKAGE_LLAMAFACTORY))
+        return true;
+    for (size_t i = 0; command && command->kind == NODE_LIST && i < command->count; i++)
+        if (strstr(node_value(command->items[i])->text, "llamafactory"))
+            return true;
+    return command && strstr(command->text, "llamafactory");
+}
+
+bool rule_is_llamafactory(const struct rule_context *context)
+{
+    static const char *const own[] = { "template", "cutoff_len", "dataset_dir" };
+
+    if (rule_names_llamafactory(context))
+        return true;
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+        if (context->plan->external && !command_of(context) &&
+            rule_entry(context, own[i]))
+            return true;
+    return false;
+}
+
+/* A key that only a job with adapters has. */
+static bool is_of_adapters(const char *key)
+{
+    static const char *const own[] = {
+        "finetuning_type", "additional_target", "target_modules", "modules_to_save",
+        "use_dora",        "pissa_init",        "load_in_4bit",   "load_in_8bit",
+    };
+    static const char *const parts[] = { "lora", "peft", "adapter", "quantization",
+                                         "bnb_" };
+
+    for (size_t i = 0; i < TS_COUNT(own); i++)
+        if (strcasecmp(key, own[i]) == 0)
+            return true;
+    for (size_t i = 0; i < TS_COUNT(parts); i++)
+        if (strcasestr(key, parts[i]))
+            return true;
+    return false;
+}
+
+/* Says no, as use_peft: false does. */
+static bool is_denied(const struct entry *entry)
+{
+    bool on = true;
+
+    return scalar_bool(entry->value, &on) != SCALAR_WRONG && !on;
+}
+
+bool rule_trains_all(const struct rule_context *context)
+{
+    const struct node *root = context->document->root;
+
+    if (!context->plan->external || rule_is_llamafactory(context) ||
+        rule_model_is_4bit(context) || rule_version_below(context, PACKAGE_PEFT, "0.12"))
+        return false;
+    for (size_t i = 0; i < root->count; i++)
+        if (root->entries[i].key->kind == NODE_SCALAR &&
+            is_of_adapters(root->entries[i].key->text) &&
+            (!is_denied(&root->entries[i]) ||
+             strcmp(root->entries[i].key->text, "autocast_adapter_dtype") == 0))
+            return false;
+    return true;
+}
+
+bool rule_may_use_adapters(const struct rule_context *context)
+{
+    return rule_trains_all(context) && versions_know(context->versions, PACKAGE_PEFT);
+}
+
+/* DeepSpeed and Accelerate's FSDP step copies in float32. */
+bool rule_has_float32_masters(const struct rule_context *context)
+{
+    return rule_is_set(context, "deepspeed") || rule_is_set(context, "fsdp");
+}
+
+/* The model would be loaded as float16. */
+bool rule_loads_float16(const struct rule_context *context)
+{
+    const struct precision_request *request = &context->plan->request;
+
+    if (rule_is_llamafactory(context))
+        return false;
+    if (request->model_dtype == DTYPE_AUTO)
+        return context->checkpoint == FORMAT_FP16 && !context->plan->train_from_scratch &&
+               rule_version_at_least(context, PACKAGE_TRANSFORMERS, DTYPE_OF_FILES);
+    return request->model_dtype == DTYPE_FLOAT16;
+}
+
+bool rule_external_trains_float16(const struct rule_context *context)
+{
+    return context->plan->method != METHOD_LORA && !context->plan->request.pure_bf16 &&
+           !rule_has_float32_masters(context) && rule_loads_float16(context);
+}
+
+/* torch's AdamW in one kernel: the scaler leaves the unscaling to it, so nothing
+ * raises. */
+bool rule_uses_fused_adamw(const struct rule_context *context)
+{
+    const struct entry *entry = rule_entry(context, "optim");
+
+    if (entry)
+        return strcmp(node_value(entry->value)->text, "adamw_torch_fused") == 0;
+    return rule_version_at_least(context, PACKAGE_TRANSFORMERS, "4.54") &&
+           rule_version_at_least(context, PACKAGE_TORCH, "2.8");
+}
+
+bool rule_fused_adamw_float16(const struct rule_context *context)
+{
+    return context->plan->external && rule_trains_float16(context) &&
+           context->plan->request.fp16 == CHOICE_YES &&
+           context->plan->request.max_grad_norm == 0 && rule_uses_fused_adamw(context);
+}
+
+bool rule_casts_adapters(const struct rule_context *context)
+{
+    const struct entry *entry = rule_entry(context, "autocast_adapter_dtype");
+
+    return !entry || strcasecmp(node_value(entry->value)->text, "false") != 0;
+}
+
+/* The words of trainspool.command, a text or a list, one by one; NULL behind the last. */
+struct words {
+    struct arena *arena;
+    const struct node *command;
+    const char *at; /* of a text */
+    size_t next;    /* of a list */
+};
+
+static const char *next_word(struct words *words)
+{
+    const struct node *command = words->command;
+    const char *word;
+    size_t len;
+
+    if (command->kind == NODE_LIST)
+        return words->next < command->count
+                   ? node_value(command->items[words->next++])->text
+                   : NULL;
+    words->at += strspn(words->at, " \t\n");
+    len = strcspn(words->at, " \t\n");
+    word = len > 0 ? arena_copy(words->arena, words->at, len) : NULL;
+    words->at += len;
+    return word;
+}
+
+/* `accelerate launch --mixed_precision fp16 train.py`: the launcher sets the variable. */
+static const char *launched_precision(const struct rule_context *context,
+                                      const struct entry *entry)
+{
+    const char *const flags[] = { "--mixed_precision", "--mixed-precision" };
+    struct words words = { .arena = context->arena, .command = node_value(entry->value) };
+    const char *word;
+
+    words.at = words.command->text;
+    if (!(word = next_word(&words)) || !text_ends(word, "accelerate") ||
+        !(word = next_word(&words)) || strcmp(word, "launch") != 0)
+        return NULL;
+    while ((word = next_word(&words)) && !text_ends(word, ".py") &&
+           strcmp(word, "-m") != 0)
+        for (size_t i = 0; i < TS_COUNT(flags); i++)
+            if (strcmp(word, flags[i]) == 0)
+                return next_word(&words);
+            else if (text_starts(word, flags[i]) && word[strlen(flags[i])] == '=')
+                return word + strlen(flags[i]) + 1;
+    return NULL;
+}
+
+const char *rule_launcher_precision(const struct rule_context *context,
+                                    const struct entry **where)
+{
+    const struct entry *block = document_find(context->document, "trainspool");
+    const char *says = NULL;
+
+    *where = block ? node_find(node_value(block->value), "command") : NULL;
+    if (*where)
+        says = launched_precision(context, *where);
+    if (says)
+        return says;
+    *where = rule_env_variable(context, "ACCELERATE_MIXED_PRECISION");
+    return *where && !node_is_null((*where)->value) ? node_value((*where)->value)->text
+                                                    : NULL;
+}

@@ -1,0 +1,389 @@
+/* patcher/rules/rules_distill.c - distillation: the student, its teacher, and what both
+ * must share; some rules apply to the reference model of preference training, too. */
+#include "config.h"
+
+#include "patcher/rules/rules_context.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/size.h"
+#include "patcher/schema/scalar.h"
+
+#define TEACHER "teacher_model_name_or_path"
+
+static bool is_distillation(const struct rule_context *context)
+{
+    return context->plan->stage == STAGE_DISTILL;
+}
+
+static void rule_teacher_missing(struct rule_context *context)
+{
+    if (!is_distillation(context) || rule_entry(context, TEACHER) ||
+        context->plan->kd.logits) /* TS713 looks for the file */
+        return;
+    rule_report(context,
+                &(struct finding) { .rule = "TS901",
+                                    .severity = SEVERITY_ERROR,
+                                    .message =
+                                        "a distillation needs a teacher, and the job "
+                                        "names none",
+                                    .note = TEACHER ": a folder with a larger model" },
+                "stage");
+}
+
+/* ---- TS902: all that is trained, not the student alone ---- */
+
+static bool base_is_float16(const struct rule_context *context)
+{
+    const struct precision_request *request = &context->plan->request;
+
+    return request->model_dtype == DTYPE_FLOAT16 ||
+           (request->model_dtype == DTYPE_AUTO && context->checkpoint == FORMAT_FP16);
+}
+
+/* Modules trained whole beside adapters: copies of the base, which nobody makes
+ * float32. */
+static bool extras_are_float16(const struct rule_context *context)
+{
+    return context->plan->external && context->plan->method == METHOD_LORA &&
+           rule_entry(context, "additional_target") && base_is_float16(context) &&
+           !rule_is_llamafactory(context);
+}
+
+static void rule_float16_student(struct rule_context *context)
+{
+    struct finding finding = {
+        .rule = "TS902",
+        .severity = SEVERITY_ERROR,
+        .apply = APPLY_SAFE,
+        .message = "the student, and any router or projector trained with it, would be "
+                   "float16, which the loss scaler cannot unscale",
+        .note = "every parameter in the optimizer must be float32; the teacher may stay "
+                "float16",
+    };
+
+    if (!is_distillation(context) || context->plan->request.fp16 != CHOICE_YES)
+        return;
+    if (extras_are_float16(context)) {
+        finding.message = "modules of additional_target are trained as copies of the "
+                          "float16 model, which the loss scaler cannot unscale";
+        rule_report(context, &finding, "additional_target");
+    } else if (!rule_trains_float16(context)) {
+        return;
+    } else if (rule_is_policy(context, POLICY_NOSCALER)) {
+        finding.severity = SEVERITY_WARNING;
+        rule_report(context, &finding, "fp16");
+    } else if (context->plan->external && !rule_entry(context, "model_dtype")) {
+        rule_report(context, &finding, "fp16"); /* TS107 knows what the script reads */
+    } else {
+        rule_propose(context, &finding, "model_dtype", "float32", "fp16");
+    }
+}
+
+/* ---- The teacher, or the reference ---- */
+
+/* The key that names it; of a reference that is the model itself, what asks for one. */
+static const char *named_by(const struct rule_context *context)
+{
+    const char *key = context->teacher->words->key;
+
+    return rule_entry(context, key) ? key : "stage";
+}
+
+static void rule_16bit_teacher(struct rule_context *context)
+{
+    const struct teacher *teacher = context->teacher;
+    char bytes[16];
+
+    if (!teacher->words ||
+        (teacher->format != FORMAT_FP16 && teacher->format != FORMAT_BF16))
+        return;
+    memory_text(teacher->bytes, bytes);
+    rule_report(context,
+                &(struct finding) {
+                    .rule = "TS903",
+                    .severity = SEVERITY_INFO,
+                    .message = arena_printf(
+                        context->arena, "the %s is %s and frozen, which is fine%s%s",
+                        teacher->words->teacher, format_info(teacher->format)->torch,
+                        teacher->bytes ? "; it takes another " : "",
+                        teacher->bytes ? bytes : "") },
+                named_by(context));
+}
+
+/* What is written down of a teacher has to have an end. */
+static void unbounded_logits(struct rule_context *context)
+{
+    const struct proposal to = rule_proposal(context);
+    const struct entry *entry = rule_block_entry(context, "teacher_logits");
+
+    if (!entry || !context->plan->kd.logits || context->plan->kd.topk > 0)
+        return;
+    propose_remark(
+        &to,
+        &(struct finding) { .rule = "TS904",
+                            .severity = SEVERITY_ERROR,
+                            .message = "teacher_logits needs kd_topk: all logits of a "
+                                       "teacher are too much to write down",
+                            .note = "kd_topk: 64 takes 512 bytes a token" },
+        entry);
+}
+
+/* What is kept of a teacher, and a distance that wants all of it. */
+static void kept_reverse(struct rule_context *context)
+{
+    double beta;
+
+    if (context->plan->kd.topk <= 0 || !rule_number(context, "kd_beta", &beta) ||
+        beta != 1)
+        return;
+    rule_report(context,
+                &(struct finding) {
+                    .rule = "TS904",
+                    .severity = SEVERITY_ERROR,
+                    .message =
+                        "kd_beta: 1 needs all of the teacher's logits, and kd_topk "
+                        "leaves some out: the reverse KL is infinite",
+                    .note = "a kd_beta below 1, or no kd_topk" },
+                "kd_beta");
+}
+
+/* More than there are is all of them. */
+static void kept_all(struct rule_context *context)
+{
+    const struct model_config *config = context->teacher->config;
+
+    if (!config || context->plan->kd.topk <= 0 ||
+        (uint64_t)context->plan->kd.topk <= config->vocab_size)
+        return;
+    rule_report(context,
+                &(struct finding) {
+                    .rule = "TS904",
+                    .severity = SEVERITY_WARNING,
+                    .message = arena_printf(context->arena,
+                                            "the teacher has %zu words, so that kd_topk "
+                                            "leaves none out",
+                                            config->vocab_size),
+                    .note = "a kd_topk below that keeps the likeliest; without the key "
+                            "all are compared" },
+                "kd_topk");
+}
+
+static void rule_kd_bounds(struct rule_context *context)
+{
+    static const struct {
+        const char *key, *wanted;
+        double min, max;
+        bool open; /* min itself is outside */
+    } all[] = {
+        { "kd_ratio", "from 0 (the data alone) to 1 (the teacher alone)", 0, 1, false },
+        { "kd_temperature", "above 0", 0, INFINITY, true },
+        { "kd_beta", "from 0 to 1", 0, 1, false },
+    };
+
+    for (size_t i = 0; is_distillation(context) && i < TS_COUNT(all); i++) {
+        double value;
+
+        if (!rule_number(context, all[i].key, &value) ||
+            (isfinite(value) && value <= all[i].max &&
+             (all[i].open ? value > all[i].min : value >= all[i].min)))
+            continue;
+        rule_report(context,
+                    &(struct finding) {
+                        .rule = "TS904",
+                        .severity = SEVERITY_ERROR,
+                        .message = arena_printf(context->arena, "%s must be %s, not %s",
+                                                all[i].key, all[i].wanted,
+                                                scalar_print(value, context->arena)) },
+                    all[i].key);
+    }
+    if (is_distillation(context)) {
+        kept_reverse(context);
+        kept_all(context);
+        unbounded_logits(context);
+    }
+}
+
+static const char *vocabulary_note(const struct rule_context *context)
+{
+    if (context->plan->stage == STAGE_DPO)
+        return "both must read the same tokens: take a reference of the same family";
+    if (context->teacher->vocabularies == VOCABULARIES_DIFFER)
+        return "logits are compared token by token: take a teacher of the same family";
+    return context->plan->external
+               ? "the shorter length must be compared; not every script does"
+               : "the shorter length is compared";
+}
+
+/* A reference tells how likely the tokens of an answer are, each model by its own
+ * softmax: further rows of logits do no harm. */
+static bool must_report(const struct rule_context *context)
+{
+    const struct teacher *teacher = context->teacher;
+
+    return teacher->difference && (context->plan->stage != STAGE_DPO ||
+                                   teacher->vocabularies == VOCABULARIES_DIFFER);
+}
+
+static void rule_vocabulary_mismatch(struct rule_context *context)
+{
+    const struct teacher *teacher = context->teacher;
+
+    if (!must_report(context))
+        return;
+    rule_report(
+        context,
+        &(struct finding) {
+            .rule = "TS905",
+            .severity = teacher->vocabularies == VOCABULARIES_DIFFER ? SEVERITY_ERROR
+                        : context->plan->external                    ? SEVERITY_WARNING
+                                                                     : SEVERITY_INFO,
+            .message = arena_printf(context->arena, "%s and %s %s: %s",
+                                    teacher->words->teacher, teacher->words->student,
+                                    teacher->vocabularies == VOCABULARIES_DIFFER
+                                        ? "do not share a vocabulary"
+                                        : "share their tokens, but not the length of "
+                                          "their logits",
+                                    teacher->difference),
+            .note = vocabulary_note(context) },
+        named_by(context));
+}
+
+/* lora_dropout of the teacher's adapter. */
+static const char *adapter_dropout(const struct rule_context *context)
+{
+    const char *key = "teacher_adapter_name_or_path";
+    const struct entry *entry = rule_entry(context, key);
+    char *dir = entry ? path_join(context->plan->dir ? context->plan->dir : ".",
+                                  node_value(entry->value)->text)
+                      : NULL;
+    char *name = dir ? path_join(dir, "adapter_config.json") : NULL;
+    json_t *config = name ? json_read_file(name, (size_t)1 << 20, NULL) : NULL;
+    double value = json_number_value(json_object_get(config, "lora_dropout"));
+
+    json_decref(config);
+    free(name);
+    free(dir);
+    return value > 0 ? arena_printf(context->arena, "lora_dropout %g", value) : NULL;
+}
+
+static void rule_teacher_dropout(struct rule_context *context)
+{
+    const char *dropout;
+
+    if (!is_distillation(context))
+        return;
+    dropout =
+        context->teacher->dropout ? context->teacher->dropout : adapter_dropout(context);
+    if (!dropout)
+        return;
+    rule_report(context,
+                &(struct finding) {
+                    .rule = "TS906",
+                    .severity = SEVERITY_WARNING,
+                    .message = arena_printf(context->arena,
+                                            "the teacher has %s: left in training mode, "
+                                            "it gives other logits at each look",
+                                            dropout),
+                    .note = "teacher.eval() and torch.no_grad() in the script" },
+                TEACHER);
+}
+
+static const struct rule rows[] = {
+    { .id = "TS901",
+      .title = "a distillation without a teacher",
+      .severity = SEVERITY_ERROR,
+      .firm = true,
+      .run = rule_teacher_missing,
+      .explain = "stage: distill trains a small model, the student in "
+                 "model_name_or_path, on the data and on what a larger one says at each "
+                 "token. The larger one is teacher_model_name_or_path, a folder. "
+                 "Without it there is nothing to learn from but the data, which is "
+                 "stage: sft. trainspool.teacher_logits, a file of what a teacher has "
+                 "said of these data, takes its place.",
+      .source = "TRL GKDConfig: teacher_model_name_or_path" },
+    { .id = "TS902",
+      .title = "the student or what is trained with it would be float16",
+      .severity = SEVERITY_ERROR,
+      .apply = APPLY_SAFE,
+      .run = rule_float16_student,
+      .explain =
+          "The rule of TS105 for a distillation: a gradient has its parameter's format, "
+          "and the loss scaler refuses float16 ones. It looks at every parameter in the "
+          "optimizer. Making the student float32 is not enough where a router, a "
+          "projector or the modules of additional_target are optimized with it: one "
+          "float16 parameter among them stops the run with the same error.\n\n"
+          "The student goes to float32 and stays in fp16 compute, with scaler and "
+          "clipping. A script makes the others float32 with module.float(), or PEFT's "
+          "cast_mixed_precision_params. The teacher is frozen and may stay float16. "
+          "Turning the scaler off is no cure: see TS108.",
+      .source = "the third report; torch/amp/grad_scaler.py, _unscale_grads_" },
+    { .id = "TS903",
+      .title = "the teacher is a half format",
+      .severity = SEVERITY_INFO,
+      .run = rule_16bit_teacher,
+      .explain =
+          "Nothing of the teacher is trained, so it has no gradients, and float16 or "
+          "bfloat16 is the right way to keep it: half the memory of float32. Its "
+          "softmax is taken in float32. A model trained in bf16 can overflow in float16 "
+          "(TS103); then keep it in bfloat16, or float32 on a card without it.\n\n"
+          "Its bytes come on top of the student's. The estimate of TS301 counts them.\n"
+          "\n"
+          "The same holds of the reference of stage dpo: ref_model, or where all "
+          "weights are trained the model itself, which is then there twice. With lora "
+          "it is the model without its adapter, and takes nothing.",
+      .source = "the third report; docs/precision.md" },
+    { .id = "TS904",
+      .title = "a share or temperature out of range",
+      .severity = SEVERITY_ERROR,
+      .firm = true,
+      .run = rule_kd_bounds,
+      .explain =
+          "The loss is (1 - kd_ratio) times that of the data plus kd_ratio times that "
+          "of the teacher, so kd_ratio is a share. Logits are divided by "
+          "kd_temperature: 1 leaves them, 2 softens them, 0 divides by zero, and below "
+          "0 the least likely token would be the best. kd_beta goes from forward KL (0) "
+          "to reverse KL (1).\n\n"
+          "With kd_topk only the teacher's largest logits are kept, and its other words "
+          "are 0. Reverse KL divides by them: it is infinite, so kd_topk needs a "
+          "kd_beta below 1. A kd_topk above the teacher's vocabulary leaves nothing out.",
+      .source = "torchtune kd_ratio; TRL GKDConfig: temperature, beta" },
+    { .id = "TS905",
+      .title = "teacher and student do not share a vocabulary",
+      .severity = SEVERITY_ERROR,
+      .firm = true,
+      .run = rule_vocabulary_mismatch,
+      .explain =
+          "The student's probability of token 17 is compared with the teacher's of "
+          "token 17. If that is another word, the student learns noise, and nothing "
+          "fails. So tokenizer.json of both is compared: every token and its number, "
+          "added ones too.\n\n"
+          "Models of one family often share their tokens and differ in vocab_size, as "
+          "its rows are padded to a round number (Qwen2.5: 151936 and 152064). That is "
+          "a warning: the padding is never a token, but a script must cut both to the "
+          "shorter length, or it fails at the first batch. A native run does: both "
+          "softmaxes of the distance are over the shorter length, the cross-entropy of "
+          "the data over all of the student's. Where a tokenizer.json is missing, "
+          "vocab_size alone is compared.\n\n"
+          "A ref_model of stage dpo reads the tokens of the model that is trained, so "
+          "it must have them. How many rows its logits have does not matter there.",
+      .source = "TRL gkd_trainer.py compares logits by index; config.json of Qwen2.5" },
+    { .id = "TS906",
+      .title = "the teacher has dropout",
+      .severity = SEVERITY_WARNING,
+      .target = RULE_EXTERNAL,
+      .run = rule_teacher_dropout,
+      .explain =
+          "A model that was just loaded by from_pretrained is in evaluation mode, but "
+          "one that is a part of the trained module goes to training mode with it, by "
+          "one call of train(). With dropout in its configuration, or in its adapter, "
+          "its logits then differ from look to look, and the student is taught the "
+          "noise. Call eval() on it, and compute it under no_grad, which saves its "
+          "activations too. The teacher of a native run drops nothing.",
+      .source = "PyTorch nn.Module.train; transformers modeling_utils.py" },
+};
+
+const struct rules rules_distill = { rows, TS_COUNT(rows) };

@@ -1,0 +1,292 @@
+/*
+ * patcher/rules/rules_external_float16.c - float16 weights under another program's loss
+ * scaler.
+ *
+ *  * The conditions come from torch/amp/grad_scaler.py, PEFT's tuners_utils.py,
+ * Accelerate's accelerator.py and LLaMA-Factory's model/adapter.py, at the versions that
+ * the rules name.
+ */
+#include "config.h"
+
+#include "patcher/rules/rules_context.h"
+
+#include <string.h>
+
+#include "base/size.h"
+#include "patcher/schema/schema_value.h"
+
+#define IN_THE_SCRIPT "load the model with dtype=torch.float32"
+
+/* ---- Telling: the format of the weights, where the script reads a key for it ---- */
+
+static struct finding *to_float32(struct rule_context *context, struct finding finding,
+                                  const char *at)
+{
+    if (rule_line(context, "model_dtype"))
+        return rule_propose(context, &finding, "model_dtype", "float32", NULL);
+    finding.note = IN_THE_SCRIPT;
+    return rule_report(context, &finding, at);
+}
+
+/* ---- TS107, TS408: full training ---- */
+
+static void rule_float16_checkpoint(struct rule_context *context)
+{
+    if (context->plan->request.model_dtype != DTYPE_AUTO ||
+        !rule_trains_float16(context) || context->plan->request.fp16 != CHOICE_YES ||
+        rule_fused_adamw_float16(context))
+        return;
+    to_float32(
+        context,
+        (struct finding) {
+            .rule = "TS107",
+            .severity = SEVERITY_ERROR,
+            .apply = APPLY_SAFE,
+            .because = "the model's files are float16",
+            .message =
+                "transformers 5 loads this model as float16, which the loss scaler "
+                "cannot unscale",
+            .note = "fp16 compute, clipping and checkpointing stay as they are",
+        },
+        "fp16");
+}
+
+static void rule_fused_adamw(struct rule_context *context)
+{
+    struct finding finding = {
+        .rule = "TS408",
+        .severity = SEVERITY_ERROR,
+        .apply = APPLY_SAFE,
+        .message = "with the fused AdamW and clipping off nothing raises, and float16 "
+                   "weights are stepped by a float16 Adam",
+        .because = rule_entry(context, "optim")
+                       ? NULL
+                       : "adamw_torch_fused is the preset from torch 2.8 on",
+        .note = "fp16 compute and clipping stay as they are",
+    };
+
+    if (!rule_fused_adamw_float16(context))
+        return;
+    if (rule_is_policy(context, POLICY_NOSCALER)) {
+        finding.severity = SEVERITY_WARNING;
+        finding.note = "policy noscaler keeps it so";
+        rule_report(context, &finding,
+                    rule_line(context, "model_dtype") ? "model_dtype" : "fp16");
+        return;
+    }
+    to_float32(context, finding, "fp16");
+}
+
+/* ---- TS801: adapters ---- */
+
+static void rule_float16_adapters(struct rule_context *context)
+{
+    bool old = rule_version_below(context, PACKAGE_PEFT, "0.12");
+    struct finding finding = {
+        .rule = "TS801",
+        .severity = SEVERITY_ERROR,
+        .apply = APPLY_SAFE,
+        .because = old ? rule_version_text(context, PACKAGE_PEFT) : NULL,
+        .message =
+            old ? "this PEFT gives adapters the format of the base model, float16, "
+                  "which the loss scaler cannot unscale; from 0.12 on they are float32"
+                : "autocast_adapter_dtype: false leaves the adapters in float16, which "
+                  "the loss scaler cannot unscale",
+        .note = "or upgrade PEFT, or call cast_mixed_precision_params: then the base "
+                "may stay float16",
+    };
+
+    if (context->plan->method != METHOD_LORA || (!old && rule_casts_adapters(context)) ||
+        context->plan->request.fp16 != CHOICE_YES || rule_has_float32_masters(context) ||
+        !rule_loads_float16(context))
+        return;
+    if (rule_is_policy(context, POLICY_NOSCALER)) {
+        finding.severity = SEVERITY_WARNING;
+        rule_report(context, &finding, "fp16");
+        return;
+    }
+    to_float32(context, finding, "fp16");
+}
+
+/* ---- TS803, TS804: what is said to be the cause ---- */
+
+static bool is_blamed(const struct rule_context *context)
+{
+    return (rule_version_at_least(context, PACKAGE_TORCH, "2.0") &&
+            rule_version_below(context, PACKAGE_TORCH, "2.3")) ||
+           (rule_version_at_least(context, PACKAGE_ACCELERATE, "0.20") &&
+            rule_version_below(context, PACKAGE_ACCELERATE, "0.28"));
+}
+
+static void rule_blamed_versions(struct rule_context *context)
+{
+    if (!is_blamed(context) || context->plan->request.fp16 != CHOICE_YES ||
+        !rule_is_set(context, "gradient_checkpointing") ||
+        !context->plan->gradient_checkpointing)
+        return; /* clipped or not: to turn that off is the report's advice */
+    rule_report(context,
+                &(struct finding) {
+                    .rule = "TS803",
+                    .severity = SEVERITY_INFO,
+                    .message =
+                        "no defect of checkpointing with clipping was found in these "
+                        "versions: if `Attempting to unscale FP16 gradients` comes, "
+                        "trained weights are float16",
+                    .note = "keep both; store what is trained in float32" },
+                "gradient_checkpointing");
+}
+
+static void rule_device_map_blamed(struct rule_context *context)
+{
+    if (!rule_entry(context, "device_map") || !rule_trains_float16(context) ||
+        context->plan->request.fp16 != CHOICE_YES)
+        return;
+    rule_report(context,
+                &(struct finding) {
+                    .rule = "TS804",
+                    .severity = SEVERITY_ERROR,
+                    .message =
+                        "weights loaded as float16 are what the loss scaler cannot "
+                        "unscale; device_map has no part in it",
+                    .note = "it may stay" },
+                "device_map");
+}
+
+/* ---- TS806 ---- */
+
+static bool is_fsdp2(const struct rule_context *context)
+{
+    const struct entry *config = rule_entry(context, "fsdp_config"), *entry;
+    const struct node *map = config ? node_value(config->value) : NULL;
+
+    if (!map || map->kind != NODE_MAP)
+        return false;
+    entry = node_find(map, "version");
+    if (!entry)
+        entry = node_find(map, "fsdp_version");
+    return entry && strcmp(node_value(entry->value)->text, "2") == 0;
+}
+
+static void rule_fsdp_float16(struct rule_context *context)
+{
+    const struct precision_request *request = &context->plan->request;
+    bool mixed = request->fp16 == CHOICE_YES || request->bf16 == CHOICE_YES;
+    bool old = rule_version_below(context, PACKAGE_ACCELERATE, "0.30");
+
+    if (!rule_is_set(context, "fsdp") || is_fsdp2(context) ||
+        context->plan->method == METHOD_LORA || !rule_loads_float16(context))
+        return;
+    rule_report(
+        context,
+        &(struct finding) {
+            .rule = "TS806",
+            .severity = SEVERITY_WARNING,
+            .because = old ? rule_version_text(context, PACKAGE_ACCELERATE) : NULL,
+            .message =
+                mixed && !old
+                    ? "FSDP's scaler unscales float16 gradients without a word; that "
+                      "training is sound rests on Accelerate, which makes trained "
+                      "weights float32 from 0.30 on"
+                    : "FSDP's scaler unscales float16 gradients without a word, and "
+                      "nothing makes these float16 weights float32: Adam steps in "
+                      "float16",
+            .note = "model_dtype: float32 says what is meant" },
+        rule_line(context, "model_dtype") ? "model_dtype" : "fsdp");
+}
+
+static const struct rule rows[] = {
+    { .id = "TS107",
+      .title = "transformers 5 would load a float16 checkpoint as float16",
+      .severity = SEVERITY_ERROR,
+      .apply = APPLY_SAFE,
+      .run = rule_float16_checkpoint,
+      .target = RULE_EXTERNAL,
+      .explain =
+          "Since version 5, from_pretrained takes the format of the files where none is "
+          "given. A float16 checkpoint, such as opt-125m, then has float16 weights to "
+          "train, and an old script fails as in TS105 without having changed.\n\n"
+          "Where the job has a line model_dtype, the script is taken to read it, and it "
+          "becomes float32; else the call is for you to change: dtype=torch.float32. It "
+          "costs 2 bytes more a trained weight. Looked at where the installed version "
+          "is known to be 5 or later (trainspool.env or trainspool.versions).",
+      .source = "transformers PR #42805; modeling_utils.py, v5.0.0rc1" },
+    { .id = "TS408",
+      .title = "fused AdamW over float16 weights, without clipping",
+      .severity = SEVERITY_ERROR,
+      .apply = APPLY_SAFE,
+      .target = RULE_EXTERNAL,
+      .run = rule_fused_adamw,
+      .explain =
+          "The loss scaler unscales gradients itself and refuses float16 ones. torch's "
+          "fused AdamW does the unscaling in its own kernel, so where nothing else asks "
+          "for unscaled gradients, as clipping does, no check is made and nothing "
+          "raises. What runs is Adam in float16: its second moment underflows below a "
+          "gradient of about 0.005, and steps below half an ulp of a weight are lost. "
+          "adamw_torch_fused is the Trainer's preset from transformers 4.54 with torch "
+          "2.8 on, so the same script raises with one torch and trains badly with the "
+          "next.\n\n"
+          "The weights go to float32: 4 bytes each instead of 2, as fast on tensor "
+          "cores.",
+      .source = "torch/amp/grad_scaler.py, step; transformers training_args.py, "
+                "default_optim; docs/precision.md" },
+    { .id = "TS801",
+      .title = "adapters would be trained in float16",
+      .severity = SEVERITY_ERROR,
+      .apply = APPLY_SAFE,
+      .target = RULE_EXTERNAL,
+      .run = rule_float16_adapters,
+      .explain =
+          "PEFT before 0.12 gives adapters the format of the layer they sit on; since "
+          "then float16 and bfloat16 adapters are made float32, unless "
+          "autocast_adapter_dtype is false. Adapters in float16 are trained weights in "
+          "float16: the loss scaler refuses their gradients.\n\n"
+          "Where the script reads model_dtype it becomes float32, which costs 2 bytes "
+          "for each weight of the base model. The cheaper way is to upgrade PEFT, or to "
+          "call cast_mixed_precision_params(model, torch.float16) after get_peft_model: "
+          "the base stays float16 and only the adapters, a few MB, become float32.",
+      .source = "PEFT 0.12.0, PR 1706; its troubleshooting page" },
+    { .id = "TS803",
+      .title = "versions that are said to be at fault",
+      .severity = SEVERITY_INFO,
+      .target = RULE_EXTERNAL,
+      .run = rule_blamed_versions,
+      .explain =
+          "A report says that PyTorch 2.0 to 2.2 and Accelerate 0.20 to 0.27 cannot "
+          "clip gradients of checkpointed float16 models. No such defect was found in "
+          "their histories, and the issues it names could not be found under those "
+          "titles. The error `Attempting to unscale FP16 gradients` comes in every "
+          "version, if and only if a trained weight is stored in float16.\n\n"
+          "So nothing is changed: keep clipping and checkpointing, and see TS105 and "
+          "TS801 for what is trained. Policy noclip (TS404) does what that report "
+          "advises.",
+      .source = "torch/amp/grad_scaler.py; Accelerate's history 0.20 to 0.28; "
+                "docs/precision.md" },
+    { .id = "TS804",
+      .title = "device_map is blamed for the loss scaler's error",
+      .severity = SEVERITY_ERROR,
+      .target = RULE_EXTERNAL,
+      .run = rule_device_map_blamed,
+      .explain =
+          "Reports of the error often show device_map=\"auto\" beside float16 weights. "
+          "It decides where weights lie, not what they are: taken out, the error stays. "
+          "The weights' format is the cause, and TS105 or TS107 mends it. device_map is "
+          "left as it is.",
+      .source = "torch/amp/grad_scaler.py; PEFT tests/test_gpu_examples.py, which "
+                "raises without any device_map" },
+    { .id = "TS806",
+      .title = "FSDP over float16 weights",
+      .severity = SEVERITY_WARNING,
+      .target = RULE_EXTERNAL,
+      .run = rule_fsdp_float16,
+      .explain =
+          "FSDP1 has a scaler of its own, ShardedGradScaler, which allows float16 "
+          "gradients: nothing raises. Accelerate makes trained weights float32 from "
+          "0.30 on, unless mixed precision is off; where it does not, Adam steps in "
+          "float16, which stalls and may divide by zero.\n\n"
+          "model_dtype: float32 says what is meant.",
+      .source =
+          "torch/distributed/fsdp/sharded_grad_scaler.py; Accelerate accelerator.py, "
+          "v0.29 and v0.30" },
+};
+
+const struct rules rules_external_float16 = { rows, TS_COUNT(rows) };

@@ -1,0 +1,271 @@
+/* patcher/rules/rules_formats.c - formats and kernels that the device lacks or runs
+ * slowly: fp16, tf32, fp8, FlashAttention. */
+#include "config.h"
+
+#include "patcher/rules/rules_context.h"
+
+#include <string.h>
+
+#include "base/size.h"
+
+/* fp16 is asked for, and it is not noscaler's or fp32's own business. */
+static bool fp16_is_open(const struct rule_context *context)
+{
+    return context->plan->request.fp16 == CHOICE_YES &&
+           context->plan->request.bf16 != CHOICE_YES &&
+           !rule_is_policy(context, POLICY_FP32);
+}
+
+static void propose_fp32(struct rule_context *context, const char *rule,
+                         const char *message)
+{
+    rule_propose(
+        context,
+        &(struct finding) { .rule = rule,
+                            .severity = SEVERITY_WARNING,
+                            .apply = APPLY_UNSAFE,
+                            .message = message,
+                            .note = "float32: as fast here, and twice the activations" },
+        "fp16", "false", NULL);
+}
+
+static void rule_no_tensor_cores(struct rule_context *context)
+{
+    if (fp16_is_open(context) && rule_on_gpu(context) && context->device->no_tensor_cores)
+        propose_fp32(
+            context, "TS202",
+            arena_printf(context->arena,
+                         "%s has no tensor cores, and fp16 is known to give NaN on its "
+                         "kind",
+                         context->device->name));
+}
+
+static void rule_slow_fp16(struct rule_context *context)
+{
+    if (fp16_is_open(context) && rule_capability(context) == 61)
+        propose_fp32(
+            context, "TS203",
+            "fp16 arithmetic runs at 1/64 of the float32 rate on compute capability 6.1");
+}
+
+static void rule_fp16_on_p100(struct rule_context *context)
+{
+    if (fp16_is_open(context) && rule_capability(context) == 60)
+        rule_report(context,
+                    &(struct finding) { .rule = "TS204",
+                                        .severity = SEVERITY_INFO,
+                                        .message =
+                                            "fp16 runs at twice the float32 rate "
+                                            "on compute capability 6.0, without "
+                                            "tensor cores; the loss scale is needed" },
+                    "fp16");
+}
+
+static void rule_fp16_on_cpu(struct rule_context *context)
+{
+    if (!fp16_is_open(context) || !rule_on_cpu(context) ||
+        (rule_is_policy(context, POLICY_NOSCALER) && rule_trains_float16(context)))
+        return;
+    rule_propose(
+        context,
+        &(struct finding) {
+            .rule = "TS114",
+            .severity = context->plan->external ? SEVERITY_ERROR : SEVERITY_WARNING,
+            .apply = APPLY_SAFE,
+            .message = context->plan->external
+                           ? "fp16 needs a GPU: Accelerate refuses it on a CPU"
+                           : "fp16 on a CPU saves memory only and costs speed",
+            .note = context->plan->external
+                        ? "--device names the card where it is for another machine"
+                        : "trainspool.keep: [fp16] keeps it" },
+        "fp16", "false", NULL);
+}
+
+static void rule_tf32_unsupported(struct rule_context *context)
+{
+    if (context->plan->request.tf32 != CHOICE_YES || !context->device ||
+        (rule_on_gpu(context) && device_has_tf32(context->device)))
+        return;
+    rule_propose(
+        context,
+        &(struct finding) {
+            .rule = "TS115",
+            .severity = context->plan->external ? SEVERITY_ERROR : SEVERITY_WARNING,
+            .apply = APPLY_SAFE,
+            .message = "tf32 needs a GPU of compute capability 8.0 or more",
+            .note = "float32 products, as before" },
+        "tf32", "false", NULL);
+}
+
+static void fp8_with_quantization(struct rule_context *context)
+{
+    rule_report(context,
+                &(struct finding) {
+                    .rule = "TS116",
+                    .severity = SEVERITY_ERROR,
+                    .message = "fp8 and quantised weights exclude each other: fp8 "
+                               "products round 16-bit weights, which are not there",
+                    .note = rule_model_is_4bit(context)
+                                ? "drop fp8: the files of the model have 4 bits"
+                                : "drop fp8, or quantization_bit" },
+                "fp8");
+}
+
+/* The nearest 16-bit format that the device has and the job has not chosen; NULL. */
+static const char *instead_of_fp8(const struct rule_context *context)
+{
+    const struct precision_request *request = &context->plan->request;
+
+    if (request->pure_bf16 || request->bf16 != CHOICE_NO || request->fp16 != CHOICE_NO)
+        return NULL;
+    if (!rule_on_gpu(context) || !rule_has_tensor_cores(context))
+        return NULL;
+    return rule_lacks_bf16(context) ? "fp16" : "bf16";
+}
+
+static void rule_fp8_unsupported(struct rule_context *context)
+{
+    struct finding finding = {
+        .rule = "TS116",
+        .severity = SEVERITY_ERROR,
+        .apply = APPLY_SAFE,
+        .message = "fp8 products need a GPU of compute capability 8.9 or more",
+    };
+    const char *key;
+
+    if (!context->plan->request.fp8 || rule_is_policy(context, POLICY_FP32))
+        return;
+    if (!context->device || device_has_fp8(context->device)) {
+        if (rule_is_quantized(context))
+            fp8_with_quantization(context);
+        return;
+    }
+    key = instead_of_fp8(context);
+    if (key) {
+        finding.group = rule_group(context);
+        finding.note =
+            arena_printf(context->arena, "%s is the nearest this device has", key);
+    }
+    if (rule_propose(context, &finding, "fp8", "false", NULL) && key)
+        rule_propose(context, &finding, key, "true", "fp8");
+}
+
+static const struct kernel {
+    const char *name, *words;
+    int capability;
+} kernels[] = {
+    { "fa2", "FlashAttention 2", 80 },
+    { "flash_attention_2", "FlashAttention 2", 80 },
+    { "fa3", "FlashAttention 3", 90 },
+    { "flash_attention_3", "FlashAttention 3", 90 },
+};
+
+static void rule_flash_attention(struct rule_context *context)
+{
+    const struct entry *entry = rule_entry(context, "flash_attn");
+    const char *name = entry ? node_value(entry->value)->text : "";
+
+    for (size_t i = 0; i < TS_COUNT(kernels); i++)
+        if (strcmp(name, kernels[i].name) == 0 && rule_on_gpu(context) &&
+            rule_capability(context) < kernels[i].capability)
+            rule_propose(
+                context,
+                &(struct finding) { .rule = "TS205",
+                                    .severity = SEVERITY_ERROR,
+                                    .apply = APPLY_SAFE,
+                                    .message = arena_printf(
+                                        context->arena,
+                                        "%s has kernels from compute capability %d.%d on",
+                                        kernels[i].words, kernels[i].capability / 10,
+                                        kernels[i].capability % 10),
+                                    .note = "auto takes the best there is" },
+                "flash_attn", "auto", NULL);
+}
+
+static const struct rule rows[] = {
+    { .id = "TS114",
+      .title = "fp16 without a GPU",
+      .severity = SEVERITY_WARNING,
+      .apply = APPLY_SAFE,
+      .run = rule_fp16_on_cpu,
+      .explain =
+          "CPUs convert float16 and compute in float32. It saves memory for activations "
+          "and takes longer. Accelerate refuses it (an error for target: external). "
+          "trainspool.keep: [fp16] keeps it, for instance to try a job before it goes "
+          "to a GPU.",
+      .source = "accelerate, Accelerator.__init__" },
+    { .id = "TS115",
+      .title = "tf32 on a device that has none",
+      .severity = SEVERITY_WARNING,
+      .apply = APPLY_SAFE,
+      .run = rule_tf32_unsupported,
+      .explain =
+          "tf32 is a mode of the tensor cores from compute capability 8.0 on: float32 "
+          "in memory, 10 bits of mantissa in products. Elsewhere Hugging Face raises; "
+          "here it would have no effect.",
+      .source =
+          "NVIDIA CUDA GPUs (compute capabilities); TransformerEngine support matrix; "
+          "docs/precision.md" },
+    { .id = "TS116",
+      .title = "fp8 on a device that has none, or with quantised weights",
+      .severity = SEVERITY_ERROR,
+      .apply = APPLY_SAFE,
+      .run = rule_fp8_unsupported,
+      .explain =
+          "fp8: true rounds both operands of the products of a layer's matrices to 8 "
+          "bits (e4m3, gradients e5m2, one scale a matrix) and goes with bf16; head, "
+          "adapters, norms and attention stay as they are. Tensor cores multiply 8 bits "
+          "from compute capability 8.9 on. A device without them would compute longer, "
+          "not shorter: fp8 becomes false, and where the job asks for no 16-bit format "
+          "the nearest one that the device has becomes true.\n\n"
+          "Weights that are quantised already cannot be rounded to 8 bits once more, "
+          "and LLaMA-Factory refuses the two together; which one is meant is for a "
+          "person.",
+      .source = "Micikevicius et al., FP8 Formats for Deep Learning, 2022; support "
+                "matrix of TransformerEngine; LLaMA-Factory, hparams/parser.py" },
+    { .id = "TS202",
+      .title = "fp16 on a GTX 16xx",
+      .severity = SEVERITY_WARNING,
+      .apply = APPLY_UNSAFE,
+      .run = rule_no_tensor_cores,
+      .explain =
+          "These cards are of compute capability 7.5 but have no tensor cores, and fp16 "
+          "is reported to give NaN on them. float32 is as fast. Done with `--unsafe`, "
+          "since fp16 halves the activations on a card of 4 or 6 GB.",
+      .source = "pytorch#58123, #77955; kohya_ss#436" },
+    { .id = "TS203",
+      .title = "fp16 at 1/64 of the rate",
+      .severity = SEVERITY_WARNING,
+      .apply = APPLY_UNSAFE,
+      .run = rule_slow_fp16,
+      .explain =
+          "GTX 10xx, P40 and P4 (compute capability 6.1) have one fp16 unit for 64 of "
+          "float32. fp16 pays there as storage of frozen weights only.",
+      .source = "CUDA C++ Programming Guide, arithmetic throughput" },
+    { .id = "TS204",
+      .title = "fp16 on a P100",
+      .severity = SEVERITY_INFO,
+      .run = rule_fp16_on_p100,
+      .explain =
+          "Compute capability 6.0 does fp16 at twice the float32 rate (21.2 to 10.6 "
+          "TFLOPS), without tensor cores. fp16 with a loss scale is worth it, mostly "
+          "for memory. Ready-made PyTorch has no code for this card any more; check the "
+          "device before the job.",
+      .source = "CUDA C++ Programming Guide; kaggle-cli#1151" },
+    { .id = "TS205",
+      .title = "a FlashAttention that the device has no kernels for",
+      .severity = SEVERITY_ERROR,
+      .apply = APPLY_SAFE,
+      .run = rule_flash_attention,
+      .explain =
+          "FlashAttention 2 is written for compute capability 8.0 and up, "
+          "FlashAttention 3 for 9.0 and up. On an older card a script that insists on "
+          "it ends with `only supports Ampere GPUs or newer`. flash_attn: auto lets the "
+          "program take the best that there is, which is nearly as fast and as sparing "
+          "of memory.\n\n"
+          "A native run has kernels of its own on every device, so there the edit makes "
+          "the file fit for other programs and changes nothing else.",
+      .source = "Dao-AILab/flash-attention#762; LLaMA-Factory#3508" },
+};
+
+const struct rules rules_formats = { rows, TS_COUNT(rows) };

@@ -1,0 +1,578 @@
+/* patcher/rules/rules_memory.c - whether the job fits into memory, and the edits that make it fit. */
+#include "config.h"
+
+#include "patcher/rules/rules_context.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "patcher/rules/external.h"
+#include "patcher/rules/memory_fit.h"
+#include "patcher/rules/suppress.h"
+#include "precision/memory.h"
+#include "train/estimate.h"
+
+/* ---- What all of them look at ---- */
+
+static bool keeps(const struct rule_context *context, const char *key)
+{
+    return propose_keeps(context->document, key, rule_line(context, key));
+}
+
+/* The key that turns checkpointing on or off. */
+static const char *checkpointing_key(const struct rule_context *context)
+{
+    return rule_entry(context, "disable_gradient_checkpointing") &&
+                   !rule_entry(context, "gradient_checkpointing")
+               ? "disable_gradient_checkpointing"
+               : "gradient_checkpointing";
+}
+
+static void read_kept(const struct rule_context *context, struct memory_fit_case *the)
+{
+    the->kept.checkpointing = keeps(context, checkpointing_key(context));
+    the->kept.batch = keeps(context, "per_device_train_batch_size") ||
+                      keeps(context, "gradient_accumulation_steps");
+    the->kept.frozen = keeps(context, "model_dtype");
+    the->kept.eval_batch = keeps(context, "per_device_eval_batch_size");
+}
+
+static bool read_case(struct rule_context *context, struct memory_fit_case *the)
+{
+    const char *key;
+    struct plan *plan = arena_alloc(context->arena, sizeof(*plan));
+
+    *plan = *context->plan;
+    *the = (struct memory_fit_case) { .plan = plan,
+                                      .model = context->model,
+                                      .device = context->device,
+                                      .available = context->available,
+                                      .whole_batch =
+                                          rule_loss_depends_on_batch(context, &key) };
+    if (!the->model || !the->device || the->available == 0)
+        return false;
+    read_kept(context, the);
+    plan->device = *the->device;
+    if (plan->external)
+        external_decide(context, plan);
+    else
+        policy_decide(&plan->request, &plan->device, &plan->precision);
+    return true;
+}
+
+static bool estimate(const struct memory_fit_case *the, struct memory_use *use)
+{
+    return memory_fit_estimate(the, &(struct memory_fit) { 0 }, use, NULL);
+}
+
+static const char *bytes_text(const struct rule_context *context, uint64_t bytes)
+{
+    char text[16];
+
+    memory_text(bytes, text);
+    return arena_strdup(context->arena, text);
+}
+
+static const char *number(const struct rule_context *context, int64_t value)
+{
+    return arena_printf(context->arena, "%" PRId64, value);
+}
+
+/* What the estimate is of, for who asks why. */
+static const char *estimate_text(const struct rule_context *context,
+                                 const struct memory_use *use, bool evaluation)
+{
+    const struct plan *plan = context->plan;
+    char low[16], high[16];
+    const char *bounds = "";
+
+    if (plan->external) {
+        memory_text(use->low, low);
+        memory_text(use->high, high);
+        bounds = arena_printf(context->arena, "in PyTorch, %s to %s; ", low, high);
+    }
+    return arena_printf(
+        context->arena,
+        "%s%" PRId64 " x %" PRId64
+        " tokens: weights %s, gradients %s, optimizer %s, activations %s, workspace %s",
+        bounds,
+        evaluation ? plan->per_device_eval_batch_size : plan->per_device_train_batch_size,
+        plan->cutoff_len, bytes_text(context, use->weights),
+        bytes_text(context, use->gradients), bytes_text(context, use->optimizer),
+        bytes_text(context, use->activations), bytes_text(context, use->workspace));
+}
+
+/* ---- TS301, TS302: edits until it fits ---- */
+
+static const char *sentence(const struct rule_context *context,
+                            const struct memory_use *use, bool evaluation)
+{
+    return arena_printf(context->arena, "%s needs about %s and may use %s",
+                        evaluation ? "the evaluation" : "the job",
+                        bytes_text(context, use->total), bytes_text(context, use->limit));
+}
+
+/* The edits of one remedy; the first tells why, the others that they belong to it. */
+struct proposing {
+    struct rule_context *context;
+    struct finding base;
+    bool begun;
+};
+
+static void propose(struct proposing *p, const char *rule, const char *key,
+                    const char *value, const char *message, const char *note)
+{
+    struct finding finding = p->base;
+
+    if (p->begun) {
+        finding.rule = rule;
+        finding.message = message;
+        finding.because = NULL;
+    }
+    finding.note = note;
+    p->begun |= rule_propose(p->context, &finding, key, value,
+                             "per_device_train_batch_size") != NULL;
+}
+
+static void propose_checkpointing(struct proposing *p)
+{
+    static const char cost[] = "each layer is computed twice, 20 to 30 % slower";
+    const char *key = checkpointing_key(p->context);
+
+    propose(p, "TS301", key, *key == 'd' ? "false" : "true", NULL, cost);
+}
+
+static void propose_batch(struct proposing *p, const struct memory_fit *fit)
+{
+    propose(p, "TS302", "per_device_train_batch_size", number(p->context, fit->batch),
+            "with that a smaller micro batch is still needed",
+            "learning rate and effective batch stay");
+    propose(p, "TS302", "gradient_accumulation_steps",
+            number(p->context, fit->accumulation), "the effective batch stays the same",
+            NULL);
+}
+
+static void propose_frozen(struct proposing *p, const struct memory_fit_case *the)
+{
+    propose(p, "TS301", "model_dtype", format_info(the->plan->precision.compute)->torch,
+            "frozen weights are cast to it at every use all the same",
+            "what is trained stays float32");
+}
+
+static int changes(const struct memory_fit *fit)
+{
+    return fit->checkpointing + 2 * (fit->batch != 0) + fit->frozen +
+           (fit->eval_batch != 0);
+}
+
+static void propose_remedy(struct rule_context *context,
+                           const struct memory_fit_case *the,
+                           const struct memory_fit *fit, const struct finding *base)
+{
+    struct proposing p = { .context = context, .base = *base };
+
+    if (changes(fit) > 1)
+        p.base.group = rule_group(context);
+    if (fit->checkpointing)
+        propose_checkpointing(&p);
+    if (fit->batch)
+        propose_batch(&p, fit);
+    if (fit->frozen)
+        propose_frozen(&p, the);
+    if (fit->eval_batch)
+        propose(&p, "TS302", "per_device_eval_batch_size",
+                number(context, fit->eval_batch), "the evaluation does not fit either",
+                "the evaluation loss is the same but for rounding");
+}
+
+/* ---- Where no edit makes it fit ---- */
+
+static const char *join(const struct rule_context *context, const char *list,
+                        const char *next)
+{
+    return *list ? arena_printf(context->arena, "%s, or %s", list, next) : next;
+}
+
+static const char *unchanged_fit(const struct rule_context *context,
+                                 const struct last_resort *last)
+{
+    const struct device_row *card = last->card;
+    const char *list = "";
+
+    if (last->limit)
+        list = arena_printf(context->arena, "memory_limit: %" PRIu64 "MiB",
+                            (last->limit >> 20) + 1);
+    if (card)
+        list = join(context, list,
+                    arena_printf(context->arena, "a card like %s (%u GiB)", card->name,
+                                 card->gib));
+    return list;
+}
+
+static const char *reduced_fit(const struct rule_context *context,
+                               const struct last_resort *last)
+{
+    const char *list = "";
+
+    if (last->cutoff_len)
+        list = arena_printf(context->arena, "cutoff_len: %" PRId64, last->cutoff_len);
+    if (last->lora)
+        list = join(context, list, "finetuning_type: lora");
+    if (last->rank)
+        list = join(context, list,
+                    arena_printf(context->arena, "lora_rank: %" PRId64, last->rank));
+    if (last->bits)
+        list = join(context, list,
+                    arena_printf(context->arena, "quantization_bit: %d", last->bits));
+    return list;
+}
+
+static const char *what_would_fit(const struct rule_context *context,
+                                  const struct last_resort *last)
+{
+    const char *same = unchanged_fit(context, last), *small = reduced_fit(context, last);
+    const char *how = context->plan->gradient_checkpointing
+                          ? "with a batch of 1"
+                          : "with checkpointing and a batch of 1";
+
+    if (*same && *small)
+        return arena_printf(context->arena, "would fit as it is: %s; %s: %s", same, how,
+                            small);
+    if (*same || *small)
+        return arena_printf(context->arena, "would fit %s: %s", *same ? "as it is" : how,
+                            *same ? same : small);
+    return "nothing that is known would make it fit: a smaller model, or another device";
+}
+
+/* What no batch and no length makes smaller. */
+static const char *fixed_part(const struct rule_context *context,
+                              const struct memory_use *use)
+{
+    uint64_t fixed = use->weights + use->gradients + use->optimizer;
+
+    if (use->limit > fixed)
+        return "";
+    return arena_printf(context->arena,
+                        "weights, gradients and optimizer alone need %s; ",
+                        bytes_text(context, fixed));
+}
+
+/* A teacher that has gone before its student comes. */
+static const char *without_teacher(const struct rule_context *context,
+                                   const struct memory_fit_case *the)
+{
+    struct plan plan = *the->plan;
+    struct memory_fit_case other = *the;
+    struct memory_use use;
+
+    if (plan.external || plan.stage != STAGE_DISTILL || plan.kd.logits || !plan.kd.config)
+        return "";
+    plan.kd.logits = "teacher-logits.safetensors";
+    plan.kd.topk = plan.kd.topk > 0 ? plan.kd.topk : 64;
+    other.plan = &plan;
+    if (!estimate(&other, &use) || use.total > use.limit)
+        return "";
+    return arena_printf(context->arena,
+                        "; by a file of the teacher's logits it would fit as it is: "
+                        "trainspool: {teacher_logits: %s}%s",
+                        plan.kd.logits, the->plan->kd.topk > 0 ? "" : ", and a kd_topk");
+}
+
+/* Would edits do, if the job did not keep what they are of? */
+static const char *if_not_kept(const struct memory_fit_case *the)
+{
+    struct memory_fit_case open = *the;
+    struct memory_fit ignored;
+
+    memset(&open.kept, 0, sizeof(open.kept));
+    return memory_fit_find(&open, &ignored)
+               ? "an edit would do, but of what the job keeps; "
+               : "";
+}
+
+static void report_last_resort(struct rule_context *context,
+                               const struct memory_fit_case *the,
+                               const struct memory_use *use, struct finding *finding)
+{
+    struct last_resort last;
+
+    memory_fit_last_resort(the, &last);
+    finding->apply = APPLY_MANUAL;
+    finding->note = arena_printf(context->arena, "%s%s%s%s", if_not_kept(the),
+                                 fixed_part(context, use), what_would_fit(context, &last),
+                                 without_teacher(context, the));
+    /* of PyTorch only a lower bound is sure */
+    if (!context->plan->external || use->low > use->limit)
+        finding->severity = SEVERITY_ERROR;
+    rule_report(context, finding, "per_device_train_batch_size");
+}
+
+/* ---- TS305: the job asks for the batch to be found ---- */
+
+static bool finds_batch(const struct rule_context *context,
+                        const struct memory_fit_case *the, struct memory_fit *fit)
+{
+    return rule_is_true(context, "auto_find_batch_size") && !the->whole_batch &&
+           memory_fit_split(the, fit) && fit->batch > 0;
+}
+
+/* accelerate's way is another program's: the split is only told. */
+static void report_found_batch(struct rule_context *context, const struct memory_fit *fit)
+{
+    const char *note = "batch x accumulation is the effective batch: write both";
+
+    if (fit->batch)
+        note = arena_printf(context->arena,
+                            "per_device_train_batch_size: %" PRId64
+                            " and gradient_accumulation_steps: %" PRId64
+                            " fit, with the same effective batch",
+                            fit->batch, fit->accumulation);
+    rule_report(context,
+                &(struct finding) {
+                    .rule = "TS305",
+                    .severity = SEVERITY_WARNING,
+                    .message = "auto_find_batch_size takes a tenth off the batch each "
+                               "time memory runs out, and changes the effective batch",
+                    .note = note },
+                "auto_find_batch_size");
+}
+
+static void rule_auto_batch(struct rule_context *context)
+{
+    struct memory_fit_case the;
+    struct memory_fit fit = { 0 };
+    struct memory_use use;
+    const bool known = read_case(context, &the);
+    const bool found = known && finds_batch(context, &the, &fit);
+
+    if (!rule_is_true(context, "auto_find_batch_size") || the.whole_batch)
+        return;
+    if (context->plan->external) {
+        report_found_batch(context, &fit);
+        return;
+    }
+    if (!found || !estimate(&the, &use))
+        return;
+    propose_remedy(context, &the, &fit,
+                   &(struct finding) { .rule = "TS305",
+                                       .severity = SEVERITY_WARNING,
+                                       .apply = APPLY_SAFE,
+                                       .message = sentence(context, &use, false),
+                                       .because = estimate_text(context, &use, false) });
+}
+
+static bool has_all_edits(const struct findings *findings, int group)
+{
+    for (size_t i = 0; group && i < findings->count; i++)
+        if (findings->list[i].group == group && !findings->list[i].was)
+            return false;
+    return true;
+}
+
+/* --unsafe is about to make an edit of the formats (TS103, TS104, TS118), which nobody
+ * asked to ignore: what the job takes then is for the look after it. */
+static bool formats_will_change(const struct rule_context *context)
+{
+    struct findings told, ignored;
+
+    if (!context->options->unsafe || rule_is_policy(context, POLICY_REPORT))
+        return false;
+    findings_init(&told, context->arena);
+    findings_init(&ignored, context->arena);
+    for (size_t i = 0; i < context->findings->count; i++)
+        findings_add(&told, &context->findings->list[i]);
+    suppress(context->document, context->options, &told, &ignored);
+    for (size_t i = 0; i < told.count; i++) {
+        const struct finding *finding = &told.list[i];
+
+        if (finding->rule[2] == '1' && finding->apply == APPLY_UNSAFE && finding->now &&
+            has_all_edits(&told, finding->group))
+            return true;
+    }
+    return false;
+}
+
+static void rule_memory_fit(struct rule_context *context)
+{
+    struct finding finding = { .rule = "TS301",
+                               .severity = SEVERITY_WARNING,
+                               .apply = APPLY_UNSAFE };
+    struct memory_fit_case the;
+    struct memory_fit fit;
+    struct memory_use use;
+    bool evaluation;
+
+    if (formats_will_change(context) || !read_case(context, &the) ||
+        !memory_fit_estimate(&the, &(struct memory_fit) { 0 }, &use, &evaluation))
+        return;
+    finding.because = estimate_text(context, &use, evaluation);
+    if (use.fits && memory_is_close(&use)) {
+        finding.message = arena_printf(
+            context->arena,
+            "the job needs about %s, and up to %s where much is held besides; it may "
+            "use %s",
+            bytes_text(context, use.total), bytes_text(context, use.high),
+            bytes_text(context, use.limit));
+        rule_report(context, &finding, "per_device_train_batch_size");
+        return;
+    }
+    if (use.fits || (!context->plan->external && finds_batch(context, &the, &fit)))
+        return;
+    finding.message = sentence(context, &use, evaluation);
+    if (memory_fit_find(&the, &fit))
+        propose_remedy(context, &the, &fit, &finding);
+    else
+        report_last_resort(context, &the, &use, &finding);
+}
+
+/* ---- TS304: checkpointing that was not needed ---- */
+
+static void rule_checkpointing_unneeded(struct rule_context *context)
+{
+    const char *key = rule_entry(context, "gradient_checkpointing")
+                          ? "gradient_checkpointing"
+                          : "disable_gradient_checkpointing";
+    struct memory_fit_case the;
+    struct memory_use use;
+    struct plan plan;
+
+    if (!context->plan->gradient_checkpointing || !rule_entry(context, key) ||
+        !read_case(context, &the))
+        return;
+    plan = *the.plan;
+    plan.gradient_checkpointing = false;
+    the.plan = &plan;
+    if (!estimate(&the, &use) || use.high > use.limit / 2)
+        return;
+    rule_report(
+        context,
+        &(struct finding) {
+            .rule = "TS304",
+            .severity = SEVERITY_INFO,
+            .message = arena_printf(
+                context->arena,
+                "checkpointing computes each layer twice to save memory, and without it "
+                "the job needs about %s of %s",
+                bytes_text(context, use.total), bytes_text(context, use.limit)),
+            .because = estimate_text(context, &use, false),
+            .note = "about 20 % faster without" },
+        key);
+}
+
+/* ---- TS314: the host, while the model is loaded ---- */
+
+static void rule_host_memory(struct rule_context *context)
+{
+    const struct device *host = context->options->host;
+    struct memory_fit_case the;
+    uint64_t needed;
+
+    if (!host || host->available == 0 || !read_case(context, &the))
+        return;
+    needed = estimate_loading(the.plan, context->model);
+    if (needed <= host->available)
+        return;
+    rule_report(
+        context,
+        &(struct finding) {
+            .rule = "TS314",
+            .severity = SEVERITY_WARNING,
+            .message = arena_printf(
+                context->arena,
+                "loading the model takes about %s of the host's memory, of which %s are "
+                "free",
+                bytes_text(context, needed), bytes_text(context, host->available)),
+            .note = the.plan->external && the.plan->ranks > 1
+                        ? "each process loads all of it: fewer ranks, or a smaller "
+                          "model_dtype"
+                        : "close other programs, or take a machine with more memory" },
+        "model_name_or_path");
+}
+
+static const struct rule rows[] = {
+    { .id = "TS301",
+      .title = "the job will not fit into memory",
+      .severity = SEVERITY_WARNING,
+      .apply = APPLY_UNSAFE,
+      .run = rule_memory_fit,
+      .explain =
+          "The estimate counts weights, 16-bit copies, gradients, both moments, "
+          "activations and workspace, as the trainer will lay them out, for batches "
+          "full of cutoff_len tokens, against memory_limit (95 % of what is free). For "
+          "target: external it counts what PyTorch keeps, and what is expected decides; "
+          "that it may yet be too much is told as a warning without an edit.\n\n"
+          "`--unsafe` takes the first of these that fits, and no more of it than is "
+          "needed: checkpointing on (computes each layer twice, about 20 to 30 % "
+          "slower); a smaller micro batch with more accumulation, which keeps the "
+          "effective batch exactly (TS302); for LoRA of another program, frozen weights "
+          "that it would load in float32 in the compute format. Learning rate and "
+          "effective batch are never touched.\n\n"
+          "Where none fits it is an error, and the message names what would: the "
+          "longest cutoff_len, a smaller lora_rank, lora instead of full, quantisation "
+          "where the other program has it, the smallest card of `trainspool devices "
+          "--known`. Shorter samples than cutoff_len take less: where all of yours are, "
+          "lower cutoff_len to the longest and the estimate is exact.",
+      .source = "train/model/shapes.h; train/torch_memory.h and docs/memory.md; arXiv "
+                "2205.05198 for activations" },
+    { .id = "TS302",
+      .title = "a smaller micro batch with more accumulation",
+      .severity = SEVERITY_WARNING,
+      .apply = APPLY_UNSAFE,
+      .explain =
+          "The largest divisor of per_device_train_batch_size that fits; accumulation "
+          "is multiplied by the same factor, so that batch times accumulation stays "
+          "what it was. The loss is divided by the trained tokens of the whole window, "
+          "so the result is the same but for rounding (transformers does so from 4.46 "
+          "on). The next larger divisor would not fit. An evaluation of another program "
+          "that does not fit has per_device_eval_batch_size made smaller; here it takes "
+          "care of itself.",
+      .source =
+          "transformers PR #33281: a batch that shrank by 0.9 and changed the training" },
+    { .id = "TS304",
+      .title = "checkpointing that is not needed",
+      .severity = SEVERITY_INFO,
+      .run = rule_checkpointing_unneeded,
+      .explain =
+          "The file turns gradient checkpointing on, and the job would fit twice into "
+          "the memory without it. Checkpointing forgets the activations of each layer "
+          "and computes them again for the backward pass: about a fifth of the time for "
+          "nothing where memory is plenty.\n\n"
+          "`gradient_checkpointing: false` turns it off; the numbers stay the same. It "
+          "is never a cure for the loss scaler's error, on or off.",
+      .source =
+          "transformers, gradient_checkpointing: about 20 % slower; train/model/shapes.h" },
+    { .id = "TS305",
+      .title = "the batch is to be found",
+      .severity = SEVERITY_WARNING,
+      .apply = APPLY_SAFE,
+      .run = rule_auto_batch,
+      .explain =
+          "auto_find_batch_size lets accelerate try: each time memory runs out the "
+          "batch is multiplied by 0.9 and training begins again. Accumulation stays, so "
+          "the effective batch, and with it the training, becomes another one "
+          "silently.\n\n"
+          "Here the memory is known before the start. A job that asks for it and does "
+          "not fit gets the largest divisor of its batch that does, and accumulation "
+          "multiplied by the same factor: the effective batch is exactly what was asked "
+          "for. That is what was wished, so it is a safe edit. For another program it "
+          "is only told, with the split that would fit where the model is there to be "
+          "counted.",
+      .source = "accelerate utils/memory.py; transformers PR #33281" },
+    { .id = "TS314",
+      .title = "the host has too little memory to load the model",
+      .severity = SEVERITY_WARNING,
+      .run = rule_host_memory,
+      .explain =
+          "PyTorch loads a model into the host's memory before it goes to the device, "
+          "in the format of its files or, with model_dtype: float32, in float32; and "
+          "each process of a run does so for itself. The kernel ends a process that "
+          "takes more than there is, often without a word in the log (`Killed`, status "
+          "137).\n\n"
+          "Here files are mapped and read tensor by tensor, so that one tensor and its "
+          "conversion are enough, whatever the model's size. Compared with what is free "
+          "on this machine; for a device named by --device the host is not known.",
+      .source = "train/model/model_load.c; train/torch_memory.h" },
+};
+
+const struct rules rules_memory = { rows, TS_COUNT(rows) };

@@ -1,0 +1,373 @@
+/* patcher/rules/rules_methods.c - keys without effect: those of a method, stage or
+ * schedule that the job does not use, and trackers that receive nothing. */
+#include "config.h"
+
+#include "patcher/rules/rules_context.h"
+
+#include <string.h>
+
+#include "base/size.h"
+#include "patcher/schema/scalar.h"
+#include "patcher/schema/schema.h"
+#include "patcher/schema/schema_value.h"
+
+/* ---- TS712 ---- */
+
+#define GROUP_KEYS 9
+
+enum of { OF_METHOD, OF_STAGE, OF_BITS };
+
+static const struct group {
+    const char *needs; /* "finetuning_type: lora" */
+    const char *key;   /* that says otherwise */
+    /* its words, for other programs, that use the keys too; or NULL */
+    const char *others;
+    enum method method;
+    enum stage stage;
+    enum of of; /* what matters */
+    const char *keys[GROUP_KEYS];
+} groups[] = {
+    { .needs = "finetuning_type: lora",
+      .key = "finetuning_type",
+      .method = METHOD_LORA,
+      .keys = { "lora_rank", "lora_alpha", "lora_dropout", "lora_target",
+                "additional_target", "use_rslora", "loraplus_lr_ratio",
+                "create_new_adapter" } },
+    { .needs = "finetuning_type: freeze",
+      .key = "finetuning_type",
+      .method = METHOD_FREEZE,
+      .keys = { "freeze_trainable_layers", "freeze_trainable_modules" } },
+    { .needs = "stage: distill",
+      .key = "stage",
+      .of = OF_STAGE,
+      .stage = STAGE_DISTILL,
+      .keys = { "teacher_model_name_or_path", "teacher_adapter_name_or_path", "kd_ratio",
+                "kd_temperature", "kd_beta", "kd_topk" } },
+    { .needs = "stage: dpo",
+      .key = "stage",
+      .others = "ppo kto orpo",
+      .of = OF_STAGE,
+      .stage = STAGE_DPO,
+      .keys = { "pref_loss", "pref_beta", "pref_ftx", "pref_bco_weight", "ld_alpha",
+                "dpo_label_smoothing", "simpo_gamma", "ref_model",
+                "ref_model_adapters" } },
+    { .needs = "quantization_bit",
+      .key = "quantization_bit",
+      .of = OF_BITS,
+      .keys = { "quantization_method", "quantization_type", "double_quantization" } },
+};
+
+static bool is_used(const struct rule_context *context, const struct group *group)
+{
+    const struct plan *plan = context->plan;
+
+    switch (group->of) {
+    case OF_STAGE:
+        return plan->stage == group->stage;
+    case OF_BITS:
+        return plan->quantization_bit != 0 || rule_model_is_4bit(context);
+    case OF_METHOD:
+        break;
+    }
+    return plan->method == group->method;
+}
+
+/* Given, and neither empty nor false. */
+static const struct entry *find_given(const struct rule_context *context, const char *key)
+{
+    const struct entry *entry = rule_entry(context, key);
+    bool on = true;
+
+    return entry && (scalar_bool(entry->value, &on) == SCALAR_WRONG || on) ? entry : NULL;
+}
+
+/* What another method is chosen by: the line, or the default. */
+static const char *chosen(const struct rule_context *context, const char *key)
+{
+    const struct entry *entry = rule_entry(context, key);
+    const char *default_value = schema_find(key)->default_value;
+
+    return entry           ? node_value(entry->value)->text
+           : default_value ? default_value
+                           : "none";
+}
+
+static void report_group(struct rule_context *context, const struct group *group)
+{
+    const struct proposal to = rule_proposal(context);
+    const struct entry *first = NULL;
+    const char *names = "";
+    size_t count = 0;
+
+    for (size_t i = 0; i < GROUP_KEYS && group->keys[i]; i++) {
+        const struct entry *entry = find_given(context, group->keys[i]);
+
+        if (!entry)
+            continue;
+        names = arena_printf(context->arena, "%s%s%s", names, count++ ? ", " : "",
+                             group->keys[i]);
+        if (!first || entry->key->at.byte < first->key->at.byte)
+            first = entry;
+    }
+    if (!first)
+        return;
+    propose_key_remark(&to,
+                       &(struct finding) { .rule = "TS712",
+                                           .severity = SEVERITY_INFO,
+                                           .message = arena_printf(
+                                               context->arena,
+                                               "%s %s to %s and %s no effect with %s: %s",
+                                               names, count == 1 ? "belongs" : "belong",
+                                               group->needs, count == 1 ? "has" : "have",
+                                               group->key, chosen(context, group->key)) },
+                       first);
+}
+
+/* Known words only: what else stands there is told by the schema. */
+static bool is_known(const struct rule_context *context, const char *key)
+{
+    const struct entry *entry = rule_entry(context, key);
+    struct value value;
+
+    if (!entry)
+        return true;
+    value = value_read(schema_find(key), entry->value, context->arena);
+    return value.state == VALUE_GOOD || value.state == VALUE_REFUSED;
+}
+
+/* ---- TS712: arguments of another schedule ---- */
+
+/* transformers/optimization.py */
+static const struct argument {
+    const char *name, *schedules; /* separated by blanks */
+    const char *instead;          /* of the schedules that do not take it; or NULL */
+} arguments[] = {
+    { "min_lr", "cosine_with_min_lr cosine_warmup_with_min_lr reduce_lr_on_plateau",
+      "lr_scheduler_type: cosine_with_min_lr" },
+    { "min_lr_rate", "cosine_with_min_lr cosine_warmup_with_min_lr",
+      "lr_scheduler_type: cosine_with_min_lr" },
+    { "min_lr_ratio", "warmup_stable_decay", "lr_scheduler_type: warmup_stable_decay" },
+    { "power", "polynomial", "lr_scheduler_type: polynomial" },
+    { "lr_end", "polynomial", "lr_scheduler_type: polynomial" },
+    { "num_cycles",
+      "cosine cosine_with_restarts cosine_with_min_lr cosine_warmup_with_min_lr "
+      "warmup_stable_decay",
+      NULL },
+    { "num_decay_steps", "warmup_stable_decay",
+      "lr_scheduler_type: warmup_stable_decay" },
+    { "num_stable_steps", "warmup_stable_decay",
+      "lr_scheduler_type: warmup_stable_decay" },
+    { "decay_type", "warmup_stable_decay", NULL },
+    { "warmup_type", "warmup_stable_decay", NULL },
+    { "timescale", "inverse_sqrt", NULL },
+    { "warmup_lr_rate", "cosine_warmup_with_min_lr", NULL },
+};
+
+static void report_argument(struct rule_context *context, const struct argument *argument,
+                            const struct entry *entry, const char *schedule)
+{
+    const struct proposal to = rule_proposal(context);
+
+    propose_key_remark(
+        &to,
+        &(struct finding) {
+            .rule = "TS712",
+            .severity = context->plan->external ? SEVERITY_ERROR : SEVERITY_WARNING,
+            .message =
+                arena_printf(context->arena, "the schedule %s takes no %s: %s", schedule,
+                             argument->name,
+                             context->plan->external ? "Trainer stops with a TypeError"
+                                                     : "it has no effect"),
+            .note = argument->instead
+                        ? arena_printf(context->arena, "%s does", argument->instead)
+                        : NULL },
+        entry);
+}
+
+static void unused_arguments(struct rule_context *context)
+{
+    const struct entry *kwargs = rule_entry(context, "lr_scheduler_kwargs"), *entry;
+    const char *schedule = chosen(context, "lr_scheduler_type");
+    const struct node *map = kwargs ? node_value(kwargs->value) : NULL;
+
+    if (!map || map->kind != NODE_MAP || !is_known(context, "lr_scheduler_type"))
+        return;
+    for (size_t i = 0; i < TS_COUNT(arguments); i++)
+        if ((entry = node_find(map, arguments[i].name)) && !node_is_null(entry->value) &&
+            !value_listed(arguments[i].schedules, schedule))
+            report_argument(context, &arguments[i], entry, schedule);
+}
+
+/* A member of the block, which belongs to stage: distill. */
+static void unused_logits(struct rule_context *context)
+{
+    const struct entry *entry = rule_block_entry(context, "teacher_logits");
+    const struct proposal to = rule_proposal(context);
+
+    if (entry && context->plan->kd.logits && context->plan->stage != STAGE_DISTILL &&
+        is_known(context, "stage"))
+        propose_key_remark(
+            &to,
+            &(struct finding) { .rule = "TS712",
+                                .severity = SEVERITY_INFO,
+                                .message = arena_printf(
+                                    context->arena,
+                                    "teacher_logits belongs to stage: distill and has "
+                                    "no effect with stage: %s",
+                                    chosen(context, "stage")) },
+            entry);
+}
+
+static void rule_unused_method_keys(struct rule_context *context)
+{
+    for (size_t i = 0; i < TS_COUNT(groups); i++)
+        if (!is_used(context, &groups[i]) && is_known(context, groups[i].key) &&
+            !value_listed(groups[i].others, chosen(context, groups[i].key)))
+            report_group(context, &groups[i]);
+    unused_arguments(context);
+    unused_logits(context);
+    if (context->plan->method != METHOD_LORA && is_known(context, "finetuning_type") &&
+        rule_entry(context, "adapter_name_or_path"))
+        rule_report(context,
+                    &(struct finding) {
+                        .rule = "TS712",
+                        .severity = SEVERITY_ERROR,
+                        .message = arena_printf(context->arena,
+                                                "an adapter is started from with "
+                                                "finetuning_type: lora only, not with %s",
+                                                chosen(context, "finetuning_type")) },
+                    "adapter_name_or_path");
+}
+
+/* ---- TS711 ---- */
+
+/* transformers/integrations/integration_utils.py */
+static const char *const trackers[] = {
+    "all",     "azure_ml", "clearml", "codecarbon", "comet_ml", "dagshub",
+    "dvclive", "flyte",    "mlflow",  "neptune",    "none",     "tensorboard",
+    "trackio", "swanlab",  "wandb",   NULL,
+};
+
+static const struct key tracker = { .name = "report_to",
+                                    .type = KEY_ENUM,
+                                    .values = trackers };
+
+/* Always written here, or no tracker at all. */
+static bool is_local(const char *name)
+{
+    return strcmp(name, "none") == 0 || strcmp(name, "tensorboard") == 0 || *name == 0;
+}
+
+static bool is_tracker(const char *name)
+{
+    for (size_t i = 0; trackers[i]; i++)
+        if (strcmp(trackers[i], name) == 0)
+            return true;
+    return false;
+}
+
+static void report_misspelled(struct rule_context *context, const char *name,
+                              const char *near)
+{
+    rule_report(
+        context,
+        &(struct finding) {
+            .rule = "TS705",
+            .severity = context->plan->external ? SEVERITY_ERROR : SEVERITY_WARNING,
+            .message = arena_printf(context->arena,
+                                    "report_to: %s is no tracker; did you mean %s?", name,
+                                    near) },
+        "report_to");
+}
+
+/* The trackers named, but for local ones; those misspelt are told. */
+static const char *find_trackers(struct rule_context *context, const struct entry *entry)
+{
+    struct value value =
+        value_read(schema_find("report_to"), entry->value, context->arena);
+    const char *at = value.state == VALUE_GOOD ? value.text : "", *copy;
+    struct text names;
+
+    text_init(&names, 0);
+    while (*at) {
+        size_t len = strcspn(at, ", ");
+        const char *name = arena_copy(context->arena, at, len);
+        const char *near = is_tracker(name) ? NULL : value_nearest(&tracker, name);
+
+        if (near)
+            report_misspelled(context, name, near);
+        else if (!is_local(name))
+            text_addf(&names, "%s%s", names.len > 0 ? ", " : "", name);
+        at += len + strspn(at + len, ", ");
+    }
+    copy = arena_copy(context->arena, names.data, names.len);
+    text_clear(&names);
+    return copy;
+}
+
+static void report_untracked(struct rule_context *context, const char *key,
+                             const char *whom)
+{
+    rule_report(context,
+                &(struct finding) {
+                    .rule = "TS711",
+                    .severity = SEVERITY_INFO,
+                    .message = arena_printf(
+                        context->arena,
+                        "nothing is sent to %s: metrics stay on this machine", whom),
+                    .note = "beside the job: metrics.jsonl, event files of TensorBoard, "
+                            "report.html" },
+                key);
+}
+
+static void rule_unused_trackers(struct rule_context *context)
+{
+    const struct entry *entry = rule_entry(context, "report_to");
+    const char *names = entry ? find_trackers(context, entry) : "";
+
+    if (context->plan->external)
+        return;
+    if (*names)
+        report_untracked(context, "report_to",
+                         strcmp(names, "all") == 0 ? "trackers" : names);
+    if (rule_is_true(context, "use_swanlab"))
+        report_untracked(context, "use_swanlab", "swanlab");
+}
+
+static const struct rule rows[] = {
+    { .id = "TS711",
+      .title = "a tracker that nothing is sent to",
+      .severity = SEVERITY_INFO,
+      .run = rule_unused_trackers,
+      .explain =
+          "report_to: wandb, use_swanlab and their like send metrics over the network; "
+          "trainspool sends nothing anywhere. All there is lies beside the job: "
+          "metrics.jsonl with one object a logged step, event files that TensorBoard "
+          "reads, and report.html with the curves. `wandb sync` and the others can take "
+          "in the event files afterwards.\n\n"
+          "An external job's script does what report_to says, so there only a misspelt "
+          "tracker is told.",
+      .source = "transformers integrations/integration_utils.py; LLaMA-Factory "
+                "finetuning_args.py: SwanLabArguments" },
+    { .id = "TS712",
+      .title = "keys of a method that the job does not use",
+      .severity = SEVERITY_INFO,
+      .run = rule_unused_method_keys,
+      .explain =
+          "lora_rank in a full fine-tune, freeze_trainable_layers under LoRA, kd_ratio "
+          "without stage: distill, pref_beta without stage: dpo: they are read and "
+          "change nothing. Mostly a job was copied and its finetuning_type changed, or "
+          "the key was meant and finetuning_type forgotten: its preset is lora, as in "
+          "LLaMA-Factory. One remark for each method; take the lines out, or write the "
+          "method they belong to.\n\n"
+          "Arguments in lr_scheduler_kwargs are of one schedule or another: min_lr is "
+          "of cosine_with_min_lr and not of cosine, which goes down to 0. Here such an "
+          "argument is passed over, with a warning; transformers stops at it with a "
+          "TypeError.\n\n"
+          "adapter_name_or_path without LoRA is an error, as the adapter would be "
+          "passed over: merge it into the model first, or train with lora.",
+      .source = "LLaMA-Factory finetuning_args.py, parser.py: _verify_model_args; "
+                "transformers optimization.py" },
+};
+
+const struct rules rules_methods = { rows, TS_COUNT(rows) };

@@ -1,0 +1,362 @@
+/* patcher/rules/rules_missing.c - TS713: models, adapters and data sets that do not exist
+ * or cannot be read. */
+#include "config.h"
+
+#include "patcher/rules/rules_context.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/size.h"
+#include "patcher/schema/schema.h"
+#include "train/dataset/dataset_source.h"
+
+static struct finding *missing(struct rule_context *context, const char *key,
+                               const char *what, const char *note)
+{
+    return rule_report(context,
+                       &(struct finding) { .rule = "TS713",
+                                           .severity = context->options->will_run
+                                                           ? SEVERITY_ERROR
+                                                           : SEVERITY_WARNING,
+                                           .message = what,
+                                           .because = "looked for on this machine",
+                                           .note = note },
+                       key);
+}
+
+/* Another tool's word for the key, which TS706 tells of. */
+static bool has_foreign_alias(const struct rule_context *context, const char *key)
+{
+    const struct node *root = context->document->root;
+
+    for (size_t i = 0; i < root->count; i++) {
+        const struct key *row = root->entries[i].key->kind == NODE_SCALAR
+                                    ? schema_find(root->entries[i].key->text)
+                                    : NULL;
+
+        if (row && row->use == KEY_FOREIGN && row->now && strcmp(row->now, key) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* No machine has a model that is not named.  A file without data may be for something
+ * else than training. */
+static void not_named(struct rule_context *context, const char *key, const char *what,
+                      enum severity severity)
+{
+    const bool settings = !context->plan->model_name_or_path && !context->plan->dataset;
+
+    if (has_foreign_alias(context, key))
+        return;
+    rule_report(
+        context,
+        &(struct finding) {
+            .rule = "TS713",
+            .severity = context->options->will_run ? SEVERITY_ERROR : severity,
+            .message = arena_printf(context->arena, "%s: %s is not given", what, key),
+            .note = settings ? "where these are the settings of a script of your own, "
+                               "say so: trainspool: {target: external}"
+                             : NULL },
+        NULL);
+}
+
+static bool has_file(const char *dir, const char *name)
+{
+    char *path = path_join(dir, name);
+    bool there = file_exists(path);
+
+    free(path);
+    return there;
+}
+
+/* Folders that people keep models in, which no owner on the hub is called. */
+static bool is_usual_folder(const char *name, size_t len)
+{
+    static const char *const usual[] = {
+        "models", "model",   "data", "datasets",    "outputs", "output",
+        "saves",  "weights", "ckpt", "checkpoints", "runs",    "pretrained"
+    };
+
+    for (size_t i = 0; i < TS_COUNT(usual); i++)
+        if (strlen(usual[i]) == len && memcmp(usual[i], name, len) == 0)
+            return true;
+    return false;
+}
+
+/* "Qwen/Qwen3-0.6B": an owner and a name, as the hub has them. */
+static bool is_hub_name(const char *name)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+    size_t owner = strspn(name, letters), rest;
+
+    if (owner == 0 || name[owner] != '/' || name[0] == '.' ||
+        is_usual_folder(name, owner))
+        return false;
+    rest = strspn(name + owner + 1, letters);
+    return rest > 0 && name[owner + 1 + rest] == 0;
+}
+
+static const char *how_to_get(const struct rule_context *context, const char *key)
+{
+    const struct entry *entry = rule_entry(context, key);
+    const char *name = entry ? node_value(entry->value)->text : "";
+
+    if (!is_hub_name(name))
+        return name[0] == '/' ? "nothing is downloaded: name a folder of this machine"
+                              : "nothing is downloaded: name a folder of this machine; "
+                                "a relative path begins where the job lies";
+    return arena_printf(
+        context->arena,
+        "nothing is downloaded; beside the job, `hf download %s --local-dir %s` gets it",
+        name, name);
+}
+
+static void check_folder(struct rule_context *context, const char *key, const char *dir,
+                         const char *file)
+{
+    if (has_file(dir, file))
+        return;
+    if (file_exists(dir) && !file_is_dir(dir)) {
+        missing(
+            context, key,
+            arena_printf(context->arena, "%s is a file", rule_printable(context, dir)),
+            "name the folder it lies in");
+        return;
+    }
+    missing(context, key,
+            file_is_dir(dir) ? arena_printf(context->arena, "%s has no %s",
+                                            rule_printable(context, dir), file)
+                             : arena_printf(context->arena, "%s is not there",
+                                            rule_printable(context, dir)),
+            how_to_get(context, key));
+}
+
+/* An adapter's folder; a whole model in its place is told where it belongs. */
+static void check_adapter(struct rule_context *context, const char *key, const char *dir)
+{
+    if (!has_file(dir, "adapter_config.json") && has_file(dir, "config.json"))
+        missing(context, key,
+                arena_printf(context->arena, "%s has no adapter_config.json",
+                             rule_printable(context, dir)),
+                "it is a whole model: model_name_or_path goes on with one");
+    else
+        check_folder(context, key, dir, "adapter_config.json");
+}
+
+static bool has_weights(const char *dir)
+{
+    return has_file(dir, "model.safetensors") ||
+           has_file(dir, "model.safetensors.index.json");
+}
+
+/* What lies beside a config.json.  One that is not there has been told. */
+static void check_model_files(struct rule_context *context, const char *dir)
+{
+    const struct plan *plan = context->plan;
+
+    if (!has_file(dir, "config.json"))
+        return;
+    if (!plan->train_from_scratch && !has_weights(dir) &&
+        (has_file(dir, "pytorch_model.bin") ||
+         has_file(dir, "pytorch_model.bin.index.json")))
+        missing(context, "model_name_or_path",
+                arena_printf(context->arena,
+                             "%s has its weights in pytorch_model.bin, a pickle, which "
+                             "is not read",
+                             rule_printable(context, dir)),
+                "AutoModelForCausalLM.from_pretrained(...).save_pretrained(...) of "
+                "transformers writes them as model.safetensors");
+    if (!plan->train_from_scratch && has_weights(dir) && context->weights_error)
+        missing(context, "model_name_or_path",
+                arena_printf(context->arena, "the weights cannot be read: %s",
+                             rule_printable(context, context->weights_error)),
+                NULL);
+    if (!has_file(dir, "tokenizer.json"))
+        missing(context, "model_name_or_path",
+                arena_printf(context->arena, "%s has no tokenizer.json",
+                             rule_printable(context, dir)),
+                "AutoTokenizer.from_pretrained(...).save_pretrained(...) of "
+                "transformers makes one of other files");
+}
+
+static void check_model(struct rule_context *context)
+{
+    const struct plan *plan = context->plan;
+
+    if (!plan->model_name_or_path) {
+        not_named(context, "model_name_or_path", "the job names no model",
+                  SEVERITY_ERROR);
+    } else {
+        check_folder(context, "model_name_or_path", plan->model_name_or_path,
+                     "config.json");
+        check_model_files(context, plan->model_name_or_path);
+    }
+    if (plan->adapter_name_or_path && !strchr(plan->adapter_name_or_path, ','))
+        check_adapter(context, "adapter_name_or_path", plan->adapter_name_or_path);
+}
+
+/* A distillation's teacher, or the file of its logits in its place; a reference that the
+ * job names. */
+static void check_teacher(struct rule_context *context)
+{
+    const struct plan *plan = context->plan;
+    const struct teaching_words *words = context->teacher->words;
+    const char *logits = plan->stage == STAGE_DISTILL ? plan->kd.logits : NULL;
+    const char *folder = teacher_folder(plan), *adapter = teacher_adapter(plan);
+
+    if (!words || (logits && file_exists(logits)))
+        return;
+    if (!folder && logits)
+        missing(context, "stage",
+                arena_printf(context->arena,
+                             "%s is not there, and the job names no teacher to make it",
+                             rule_printable(context, logits)),
+                "teacher_model_name_or_path: a folder with a larger model");
+    if (!folder || !rule_entry(context, words->key))
+        return; /* none is named, or it is the model itself */
+    check_folder(context, words->key, folder, "config.json");
+    if (adapter && !strchr(adapter, ','))
+        check_adapter(context, words->adapter, adapter);
+}
+
+/* The file of a source, or all in its folder: are they there, and of kinds that are
+ * read? */
+static struct finding *check_source(struct rule_context *context, const char *key,
+                                    const struct dataset_source *source)
+{
+    const char *const *files;
+    struct error err = { 0 };
+    size_t count;
+
+    if (!file_exists(source->path))
+        return missing(context, key,
+                       arena_printf(context->arena, "%s is not there",
+                                    rule_printable(context, source->path)),
+                       NULL);
+    if (!dataset_source_files(source, context->arena, &files, &count, &err))
+        return missing(context, key, rule_error_text(context, &err), NULL);
+    return NULL;
+}
+
+/* An entry of dataset_info.json as training would find it, and its files. */
+static struct finding *check_entry(struct rule_context *context, const char *key,
+                                   struct dataset_lookup *lookup, const char *name)
+{
+    struct dataset_source source;
+    struct error err = { 0 };
+
+    if (!dataset_lookup_find(lookup, name, &source, &err) ||
+        (!context->plan->external &&
+         !dataset_source_check(&source, context->plan->stage == STAGE_DPO, &err)))
+        return missing(context, key, rule_error_text(context, &err), NULL);
+    return check_source(context, key, &source);
+}
+
+/* A file or folder, beside the job or in dataset_dir. */
+static struct finding *check_file(struct rule_context *context, const char *key,
+                                  const char *name)
+{
+    const char *const dirs[] = { context->plan->dir ? context->plan->dir : ".",
+                                 context->plan->dataset_dir };
+
+    for (size_t i = 0; i < TS_COUNT(dirs); i++)
+        if (has_file(dirs[i], name)) {
+            char *path = path_join(dirs[i], name);
+            const struct dataset_source source = {
+                .path = arena_strdup(context->arena, path),
+            };
+
+            free(path);
+            return check_source(context, key, &source);
+        }
+    return missing(
+        context, key,
+        arena_printf(context->arena, "%s is not there", rule_printable(context, name)),
+        NULL);
+}
+
+/* One of several names in a value: the finding is about its bytes alone.  `from` counts
+ * in the value as the plan has it, a list with a comma between its items. */
+static void narrow(const struct rule_context *context, struct finding *finding,
+                   size_t from, size_t len)
+{
+    const struct node *node = finding->entry ? finding->entry->value : NULL;
+    size_t item = 0;
+
+    while (node && node->kind == NODE_LIST && item < node->count) {
+        size_t bytes = node_value(node->items[item])->len;
+
+        if (from <= bytes)
+            node = node->items[item];
+        else
+            from -= bytes + 1;
+        item++;
+    }
+    if (node && node->kind == NODE_SCALAR) {
+        propose_word(context->document, node, from, len, finding);
+    } else if (node && node->kind == NODE_ALIAS) {
+        finding->at = node->at;
+        finding->cut = node->bytes;
+    }
+}
+
+static void check_dataset(struct rule_context *context, const char *key,
+                          struct dataset_lookup *lookup, const char *names)
+{
+    const char *at = names;
+
+    while (*(at += strspn(at, ", "))) {
+        size_t len = strcspn(at, ",");
+        const char *name = arena_copy(context->arena, at, len);
+        struct finding *finding = dataset_names_path(name)
+                                      ? check_file(context, key, name)
+                                      : check_entry(context, key, lookup, name);
+
+        if (finding)
+            narrow(context, finding, (size_t)(at - names), len);
+        at += len;
+    }
+}
+
+static void rule_missing_files(struct rule_context *context)
+{
+    struct dataset_lookup *lookup;
+
+    if (context->plan->external)
+        return; /* another program may well download it */
+    check_model(context);
+    check_teacher(context);
+    lookup = dataset_lookup_open(context->plan->dataset_dir, context->arena);
+    if (context->plan->dataset)
+        check_dataset(context, "dataset", lookup, context->plan->dataset);
+    else if (!plan_merges(context->plan))
+        not_named(context, "dataset", "the job names no data", SEVERITY_WARNING);
+    if (context->plan->eval_dataset && !plan_merges(context->plan))
+        check_dataset(context, "eval_dataset", lookup, context->plan->eval_dataset);
+    dataset_lookup_close(lookup);
+}
+
+static const struct rule rows[] = {
+    { .id = "TS713",
+      .title = "a model folder or a data file is not there",
+      .severity = SEVERITY_WARNING,
+      .firm = true,
+      .run = rule_missing_files,
+      .explain =
+          "Nothing is downloaded. model_name_or_path names a folder with config.json, "
+          "*.safetensors and tokenizer.json; dataset names a .json, .jsonl or .txt file "
+          "(also .gz), or an entry of dataset_info.json in dataset_dir. Weights in "
+          "pytorch_model.bin, a pickle, and tokenizers in other files (tokenizer.model, "
+          "vocab.json) are not read: transformers writes both anew. Weights that are "
+          "there and are not whole are told, too: a file of several that is missing or "
+          "was cut off, a pointer of Git LFS in its place. A warning while checking, as "
+          "the job may be for another machine; an error for `run` and `watch`. A job "
+          "that names export_dir, an adapter and no data is a merge, which wants none.",
+      .source = "trainspool-job(5)" },
+};
+
+const struct rules rules_missing = { rows, TS_COUNT(rows) };

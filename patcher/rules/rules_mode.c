@@ -1,0 +1,353 @@
+/* patcher/rules/rules_mode.c - the precision mode: pure_bf16, auto, float32 only, policy
+ * fp32, and the format of evaluations. */
+#include "config.h"
+
+#include "patcher/rules/rules_context.h"
+
+#include <string.h>
+
+#include "base/size.h"
+#include "patcher/schema/scalar.h"
+
+/* ---- pure_bf16 ---- */
+
+/* TS102 speaks where the device has no bf16, TS125 where the policy is fp32. */
+static bool is_pure(const struct rule_context *context)
+{
+    return context->plan->request.pure_bf16 && !rule_is_policy(context, POLICY_FP32);
+}
+
+static bool is_contradicted(const struct rule_context *context)
+{
+    const struct precision_request *request = &context->plan->request;
+
+    return request->fp16 == CHOICE_YES || request->fp8;
+}
+
+static void rule_pure_bf16(struct rule_context *context)
+{
+    bool here = !context->plan->external;
+
+    if (!is_pure(context) || rule_lacks_bf16(context) || is_contradicted(context))
+        return;
+    rule_report(
+        context,
+        &(struct finding) {
+            .rule = "TS110",
+            .severity = SEVERITY_INFO,
+            .message = here ? "pure_bf16 saves memory, not precision: trained weights "
+                              "keep 8 bits of mantissa and are rounded by chance"
+                            : "pure_bf16 saves memory, not precision: a step below "
+                              "1/512 of its weight is rounded away",
+            .note = "bf16: true keeps float32 weights" },
+        "pure_bf16");
+}
+
+static void rule_pure_bf16_with_fp16(struct rule_context *context)
+{
+    bool fp16 = context->plan->request.fp16 == CHOICE_YES;
+
+    if (!is_pure(context) || !is_contradicted(context))
+        return;
+    rule_report(
+        context,
+        &(struct finding) {
+            .rule = "TS111",
+            .severity = SEVERITY_ERROR,
+            .message = arena_printf(
+                context->arena,
+                "pure_bf16 and %s are both true: weights are either all bfloat16, "
+                "or float32 with %s products",
+                fp16 ? "fp16" : "fp8", fp16 ? "float16" : "8-bit"),
+            .note = "keep one of the two" },
+        "pure_bf16");
+}
+
+/* ---- auto, and nothing ---- */
+
+static void rule_auto_precision(struct rule_context *context)
+{
+    const struct precision_request *request = &context->plan->request;
+    const char *key = request->bf16 == CHOICE_AUTO ? "bf16" : "fp16";
+    struct precision decided;
+
+    if ((request->bf16 != CHOICE_AUTO && request->fp16 != CHOICE_AUTO) ||
+        rule_is_policy(context, POLICY_FP32))
+        return;
+    if (!context->device || context->plan->external) {
+        rule_report(
+            context,
+            &(struct finding) { .rule = "TS117",
+                                .severity = SEVERITY_INFO,
+                                .message = context->plan->external
+                                               ? "auto: the script decides, where it runs"
+                                               : "auto: decided where the job runs" },
+            key);
+        return;
+    }
+    policy_decide(request, context->device, &decided);
+    rule_report(
+        context,
+        &(struct finding) { .rule = "TS117",
+                            .severity = SEVERITY_INFO,
+                            .message = arena_printf(context->arena, "auto is %s here",
+                                                    mode_names[decided.mode]) },
+        key);
+}
+
+/* What TS118 would turn on; NULL: nothing, or another rule would at once take it away. */
+static const char *fastest(const struct rule_context *context)
+{
+    if (!rule_has_tensor_cores(context))
+        return NULL;
+    if (!rule_lacks_bf16(context))
+        return "bf16";
+    return rule_is_bf16_model(context) ? NULL : "fp16";
+}
+
+/* What the new line stands behind: what is nearest to it, and never another block. */
+static const char *related_line(const struct rule_context *context)
+{
+    static const char *const related[] = { "bf16",          "fp16",
+                                           "learning_rate", "finetuning_type",
+                                           "stage",         "model_name_or_path" };
+
+    for (size_t i = 0; i < TS_COUNT(related); i++)
+        if (rule_line(context, related[i]))
+            return related[i];
+    return NULL;
+}
+
+/* Is it there, and says neither true, false nor auto: ${x}, or what TS704 tells of?  Or
+ * is it there twice? */
+static bool is_unclear(const struct rule_context *context, const char *key)
+{
+    const struct entry *entry = rule_entry(context, key);
+    const struct node *root = context->document->root;
+    size_t count = 0;
+    int choice;
+
+    for (size_t i = 0; i < root->count; i++)
+        count += root->entries[i].key->kind == NODE_SCALAR &&
+                 strcmp(root->entries[i].key->text, key) == 0;
+    return count > 1 || (entry && scalar_choice(entry->value, &choice) == SCALAR_WRONG);
+}
+
+static void rule_float32_only(struct rule_context *context)
+{
+    const struct precision_request *request = &context->plan->request;
+    const char *key = fastest(context);
+    bool trains = context->plan->dataset || rule_is_true(context, "do_train");
+    const struct entry *where;
+
+    if (context->plan->external && rule_launcher_precision(context, &where))
+        return; /* TS124 */
+    if (is_unclear(context, "fp16") || is_unclear(context, "bf16"))
+        return;
+    if (!key || !trains || request->fp16 != CHOICE_NO || request->bf16 != CHOICE_NO ||
+        request->pure_bf16 || request->fp8 || rule_trains_float16(context) ||
+        rule_is_policy(context, POLICY_FP32))
+        return;
+    rule_propose(
+        context,
+        &(struct finding) {
+            .rule = "TS118",
+            .severity = SEVERITY_INFO,
+            .apply = APPLY_UNSAFE,
+            .message = arena_printf(context->arena,
+                                    "neither bf16 nor fp16: the tensor cores of this "
+                                    "device, which do %s, stay idle",
+                                    key),
+            .note = rule_entry(context, "mixed_precision")
+                        ? "mixed_precision is for Accelerate's own "
+                          "file; trained weights stay float32"
+                        : "trained weights stay float32" },
+        key, "true", related_line(context));
+}
+
+/* ---- Evaluation ---- */
+
+static void rule_both_full_evals(struct rule_context *context)
+{
+    const struct plan *plan = context->plan;
+    struct finding finding = { .rule = "TS121",
+                               .severity = SEVERITY_ERROR,
+                               .apply = APPLY_SAFE };
+    bool bf16;
+
+    if (!plan->fp16_full_eval || !plan->bf16_full_eval)
+        return;
+    if (!context->device && !rule_on_cpu(context)) {
+        finding.message = "fp16_full_eval and bf16_full_eval are both true; which one "
+                          "is right depends on the device, which is not known";
+        rule_report(context, &finding, "fp16_full_eval");
+        return;
+    }
+    bf16 = !rule_lacks_bf16(context);
+    finding.message =
+        bf16 ? "fp16_full_eval and bf16_full_eval are both true; this device has bf16"
+             : "fp16_full_eval and bf16_full_eval are both true; this device has no bf16";
+    finding.note = bf16 ? "bf16_full_eval stays" : "fp16_full_eval stays";
+    rule_propose(context, &finding, bf16 ? "fp16_full_eval" : "bf16_full_eval", "false",
+                 NULL);
+}
+
+/* ---- Policy fp32 ---- */
+
+static void mode_to_fp32(struct rule_context *context, const char *key, int group)
+{
+    rule_propose(
+        context,
+        &(struct finding) {
+            .rule = "TS125",
+            .severity = SEVERITY_INFO,
+            .apply = APPLY_SAFE,
+            .group = group,
+            .message = arena_printf(context->arena,
+                                    "policy fp32: %s off; 1.5 to 2 times slower, and "
+                                    "twice the memory of a 16-bit base model",
+                                    key),
+            .note = "clipping stays" },
+        key, "false", NULL);
+}
+
+static void weights_to_fp32(struct rule_context *context)
+{
+    const struct precision_request *request = &context->plan->request;
+    bool lora = context->plan->method == METHOD_LORA;
+    /* What TS102, TS105 and TS108 leave alone. */
+    bool bf16 = request->model_dtype == DTYPE_BFLOAT16 && !rule_lacks_bf16(context);
+    bool fp16 = request->model_dtype == DTYPE_FLOAT16 && request->fp16 != CHOICE_YES &&
+                (request->fp16 != CHOICE_NO || request->bf16 != CHOICE_NO);
+
+    /* without autocast a script's frozen weights compute in the format they are in */
+    if (lora && context->plan->external)
+        fp16 = request->model_dtype == DTYPE_FLOAT16;
+    if ((bf16 || fp16) && (!lora || context->plan->external))
+        rule_propose(context,
+                     &(struct finding) { .rule = "TS125",
+                                         .severity = SEVERITY_INFO,
+                                         .apply = APPLY_SAFE,
+                                         .message = "policy fp32: weights in float32" },
+                     "model_dtype", "float32", NULL);
+}
+
+static void rule_policy_fp32(struct rule_context *context)
+{
+    const struct precision_request *request = &context->plan->request;
+    const struct {
+        const char *key;
+        bool on;
+    } modes[] = {
+        { "fp16", request->fp16 != CHOICE_NO },
+        { "bf16", request->bf16 != CHOICE_NO },
+        { "pure_bf16", request->pure_bf16 },
+        { "fp8", request->fp8 },
+    };
+    int group = 0;
+
+    if (!rule_is_policy(context, POLICY_FP32))
+        return;
+    if (modes[0].on && modes[1].on)
+        group = rule_group(context);
+    for (size_t i = 0; i < TS_COUNT(modes); i++)
+        if (modes[i].on)
+            mode_to_fp32(context, modes[i].key, i < 2 ? group : 0);
+    weights_to_fp32(context);
+}
+
+static const struct rule rows[] = {
+    { .id = "TS110",
+      .title = "pure_bf16 is a memory mode",
+      .severity = SEVERITY_INFO,
+      .run = rule_pure_bf16,
+      .explain =
+          "pure_bf16 stores trained weights and both moments in bfloat16: 6 bytes a "
+          "weight instead of 12, and no float32 copy. bfloat16 has 8 bits of mantissa, "
+          "so a step below 1/512 of its weight is lost when it is rounded to the "
+          "nearest: with a learning rate of 1e-5 that is most steps of most weights.\n\n"
+          "A native run rounds weights up or down by chance, with the odds of their "
+          "place between two neighbours, so that lost and doubled steps even out; "
+          "PyTorch rounds to the nearest. Where memory allows, bf16: true (float32 "
+          "weights, bfloat16 compute) is the better mode; lora saves more memory than "
+          "pure_bf16 does.",
+      .source = "LLaMA-Factory#3510 and PR #5170; Gupta et al., Deep Learning with "
+                "Limited Numerical Precision, 2015; docs/precision.md" },
+    { .id = "TS111",
+      .title = "pure_bf16 together with fp16 or fp8",
+      .severity = SEVERITY_ERROR,
+      .run = rule_pure_bf16_with_fp16,
+      .explain =
+          "pure_bf16 says that weights, gradients and products are all bfloat16; fp16 "
+          "and fp8 ask for products of another format over float32 weights. A run can "
+          "be one of them only, and which one was meant cannot be told from the file, "
+          "so nothing is edited.\n\n"
+          "Take pure_bf16 out for speed and precision, or the other one for memory.",
+      .source = "DeepSpeed refuses fp16 with bf16; precision/policy.c" },
+    { .id = "TS117",
+      .title = "bf16: auto",
+      .severity = SEVERITY_INFO,
+      .run = rule_auto_precision,
+      .explain =
+          "Decided where the job runs: bf16 from compute capability 8.0 on, fp16 with a "
+          "loss scale on older cards with tensor cores, float32 elsewhere. The file "
+          "stays as it is, so that it can go to another machine; `plan` and the run's "
+          "manifest say what was chosen. In a job of another program the script decides.",
+      .source = "precision/policy.c" },
+    { .id = "TS118",
+      .title = "neither bf16 nor fp16 on tensor cores",
+      .severity = SEVERITY_INFO,
+      .apply = APPLY_UNSAFE,
+      .run = rule_float32_only,
+      .explain =
+          "Without fp16 and bf16 every product is float32, which leaves the tensor "
+          "cores idle: 16-bit products are several times faster there, and activations "
+          "take half the memory. Trained weights and moments are float32 either way.\n\n"
+          "`--unsafe` adds bf16: true from compute capability 8.0 on, and fp16: true "
+          "with a dynamic loss scale on older cards with tensor cores; there not for a "
+          "model that was trained in bfloat16 (TS103). A run that is meant as a float32 "
+          "reference stays as it is: trainspool.policy: fp32 says so and silences this.",
+      .source = "LLaMA-Factory, hparams/parser.py (\"We recommend enable mixed "
+                "precision training\"); Micikevicius et al., Mixed Precision Training, "
+                "2018" },
+    { .id = "TS119",
+      .title = "Axolotl's words for half training",
+      .severity = SEVERITY_WARNING,
+      .explain =
+          "In Axolotl `float16: true` is not fp16: it loads and trains the weights "
+          "themselves in float16, without autocast, without float32 copies and without "
+          "a loss scale, so training stalls and explodes (TS108). `bfloat16: true` does "
+          "there what its `bf16: true` does: the weights are loaded and stepped in "
+          "bfloat16, under autocast, and small steps are rounded away (TS110).\n\n"
+          "Which of two things was meant must be chosen by a person: `fp16: true` or "
+          "`bf16: true` compute in 16 bits and keep float32 weights, which is what most "
+          "want and costs 2 to 4 bytes a trained weight more; `pure_bf16: true` keeps "
+          "bfloat16 weights to save that memory. There is no pure float16 here.",
+      .source = "axolotl utils/schemas/config.py: float16, bfloat16; utils/config; "
+                "core/builders/base.py" },
+    { .id = "TS121",
+      .title = "fp16_full_eval and bf16_full_eval are both true",
+      .severity = SEVERITY_ERROR,
+      .apply = APPLY_SAFE,
+      .run = rule_both_full_evals,
+      .explain =
+          "Evaluation runs in one format too, and Hugging Face refuses both. As with "
+          "TS101, bf16_full_eval stays where the device has bf16 (compute capability "
+          "8.0 or more, or a CPU), fp16_full_eval elsewhere; the other one becomes "
+          "false.",
+      .source = "TrainingArguments.__post_init__" },
+    { .id = "TS125",
+      .title = "policy fp32 turns 16-bit compute off",
+      .severity = SEVERITY_INFO,
+      .apply = APPLY_SAFE,
+      .run = rule_policy_fp32,
+      .explain =
+          "For runs whose grad_norm is NaN in fp16. Everything is float32, so bf16, "
+          "fp16, pure_bf16 and fp8 become false, and trained weights float32: 1.5 to 2 "
+          "times slower, and a 16-bit base model takes twice the memory (not only the "
+          "adapters, as is sometimes said). On compute capability 8.0 and more, bf16 "
+          "usually cures the same trouble for nothing.",
+      .source = "the fifth report; docs/precision.md" },
+};
+
+const struct rules rules_mode = { rows, TS_COUNT(rows) };

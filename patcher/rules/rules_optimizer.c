@@ -1,0 +1,344 @@
+/* patcher/rules/rules_optimizer.c - learning rate, warmup, Adam moments, optimizers that
+ * step in the backward pass, and guards against inf and NaN. */
+#include "config.h"
+
+#include "patcher/rules/rules_context.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "patcher/schema/scalar.h"
+#include "train/model/optimizer_table.h"
+
+static const char *text_of(const struct rule_context *context, const char *key)
+{
+    const struct entry *entry = rule_entry(context, key);
+
+    return entry ? node_value(entry->value)->text : NULL;
+}
+
+/* ---- TS406: the learning rate ---- */
+
+static const struct rate {
+    double far;
+    const char *what, *usual;
+} rates[][2] = {
+    /* of stages alike; with LoRA */
+    { { 1e-4, "training all weights", "1e-5 is usual, LoRA takes 1e-4" },
+      { 1e-3, "LoRA", "1e-4 to 2e-4 is usual" } },
+    { { 5e-5, "training all weights on preferences", "5e-7 is usual, LoRA takes 5e-6" },
+      { 5e-5, "LoRA on preferences", "5e-6 is usual" } },
+};
+
+#define TINY_WIDE 512 /* models narrower than any that is fine-tuned want more */
+
+/* The numbers are those of Adam on a pretrained language model. */
+static bool is_usual(const struct rule_context *context)
+{
+    const char *optim = text_of(context, "optim");
+
+    if (context->plan->train_from_scratch || rule_is_true(context, "use_muon") ||
+        (context->model && context->model->hidden_size < TINY_WIDE))
+        return false;
+    return !optim || strstr(optim, "adam");
+}
+
+static void rule_unusual_learning_rate(struct rule_context *context)
+{
+    const struct plan *plan = context->plan;
+    const struct rate *rate =
+        &rates[plan->stage == STAGE_DPO][plan->method == METHOD_LORA];
+
+    if (!(plan->learning_rate > rate->far && plan->learning_rate <= 1) ||
+        !is_usual(context))
+        return;
+    rule_report(
+        context,
+        &(struct finding) {
+            .rule = "TS406",
+            .severity = SEVERITY_INFO,
+            .message = arena_printf(
+                context->arena, "learning_rate %s is far above what %s usually takes",
+                scalar_print(plan->learning_rate, context->arena), rate->what),
+            .note = rate->usual },
+        "learning_rate");
+}
+
+/* ---- TS407: the warm-up ---- */
+
+static void report_of_warmup(struct rule_context *context, const char *key,
+                             const char *message, const char *note)
+{
+    rule_report(context,
+                &(struct finding) { .rule = "TS407",
+                                    .severity = SEVERITY_WARNING,
+                                    .message = message,
+                                    .note = note },
+                key);
+}
+
+static void rule_ambiguous_warmup(struct rule_context *context)
+{
+    double ratio = 0, steps = 0;
+    bool has_ratio =
+        !rule_version_at_least(context, PACKAGE_TRANSFORMERS, "5.15.0.dev0") &&
+        rule_number(context, "warmup_ratio", &ratio); /* else TS603 */
+
+    rule_number(context, "warmup_steps", &steps);
+    if (has_ratio && steps > 0)
+        report_of_warmup(
+            context, "warmup_ratio",
+            "warmup_ratio and warmup_steps are both given: transformers 4 goes by the "
+            "steps, 5 by the ratio, and here a ratio above 0 counts",
+            "keep one of them");
+    if (ratio == 1)
+        report_of_warmup(context, "warmup_ratio",
+                         "with warmup_ratio 1.0 the whole run is warm-up: learning_rate "
+                         "is reached at the last step",
+                         "moved to warmup_steps as it is, 1.0 would be one step");
+    if (steps > 0 && steps < 1 &&
+        !rule_version_at_least(context, PACKAGE_TRANSFORMERS, "5.0.0.dev0"))
+        report_of_warmup(context, "warmup_steps",
+                         "warmup_steps below 1 is a share of all steps here and since "
+                         "transformers 5; before, it was an error or none at all",
+                         "warmup_ratio says the same to older versions");
+}
+
+/* ---- TS411: a step inside the backward pass ---- */
+
+/* Keys that switch it on, and what has to be on for them to count. */
+static const struct in_backward {
+    const char *key, *needs;
+} in_backward[] = {
+    { "optimizer_in_bwd", NULL },
+    { "galore_layerwise", "use_galore" },
+    { "apollo_layerwise", "use_apollo" },
+};
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t len = strlen(text), end_len = strlen(end);
+
+    return len >= end_len && strcmp(text + len - end_len, end) == 0;
+}
+
+/* The words of the job that ask for it, or NULL. */
+static const char *asks_for_it(const struct rule_context *context)
+{
+    const char *optim = text_of(context, "optim");
+
+    for (size_t i = 0; i < TS_COUNT(in_backward); i++)
+        if (rule_is_true(context, in_backward[i].key) &&
+            (!in_backward[i].needs || rule_is_true(context, in_backward[i].needs)))
+            return in_backward[i].key;
+    return optim && (ends_with(optim, "_layerwise") || ends_with(optim, "lomo"))
+               ? arena_printf(context->arena, "optim: %s", optim)
+               : NULL;
+}
+
+static void rule_step_in_backward(struct rule_context *context)
+{
+    const struct plan *plan = context->plan;
+    struct finding finding = { .rule = "TS411", .severity = SEVERITY_ERROR };
+    const char *what = asks_for_it(context);
+
+    if (!what)
+        return;
+    finding.note = "an optimizer that steps after the backward pass can do both";
+    if (plan->gradient_accumulation_steps > 1) {
+        finding.message =
+            arena_printf(context->arena,
+                         "%s steps each weight during the backward pass, so gradients "
+                         "of %lld micro-batches cannot add up",
+                         what, (long long)plan->gradient_accumulation_steps);
+        rule_report(context, &finding, "gradient_accumulation_steps");
+    }
+    if (rule_entry(context, "max_grad_norm") && plan->request.max_grad_norm > 0) {
+        finding.message = arena_printf(context->arena,
+                                       "%s steps each weight during the backward pass, "
+                                       "before the norm to clip to is known",
+                                       what);
+        rule_report(context, &finding, "max_grad_norm");
+    }
+}
+
+/* ---- TS412: guards against inf and NaN ---- */
+
+/* Names under which other programs know one.  A native run always has it. */
+static const char *const guards[] = {
+    "check_for_nan_in_loss_and_grad", /* Megatron-LM */
+    "check_grad_overflow",            /* DeepSpeed, of its bf16 block */
+    "error_if_nonfinite",             /* torch.nn.utils.clip_grad_norm_ */
+    "skip_nan_grad",                  /* NeMo */
+};
+
+static void rule_nan_guard_off(struct rule_context *context)
+{
+    if (rule_runs_fp16(context))
+        return;
+    for (size_t i = 0; i < TS_COUNT(guards); i++)
+        if (rule_entry(context, guards[i]) && !rule_is_true(context, guards[i]))
+            rule_propose(context,
+                         &(struct finding) {
+                             .rule = "TS412",
+                             .severity = SEVERITY_WARNING,
+                             .apply = APPLY_UNSAFE,
+                             .message = arena_printf(
+                                 context->arena,
+                                 "%s is off, and no loss scaler skips a step that is not "
+                                 "finite: one inf in a gradient makes every weight NaN",
+                                 guards[i]) },
+                         guards[i], "true", NULL);
+}
+
+/* Names of AdamW in libraries that store its moments differently. */
+static void rule_adam_moments(struct rule_context *context)
+{
+    const struct entry *entry = rule_entry(context, "optim");
+    const char *name = entry ? node_value(entry->value)->text : "sgd";
+    int known = optimizer_find(name);
+
+    if (known >= 0 && optimizer_is_exact(known))
+        return;
+    if (!strstr(name, "adamw") || strstr(name, "galore") || strstr(name, "apollo") ||
+        strstr(name, "grok"))
+        return;
+    rule_report(context,
+                &(struct finding) {
+                    .rule = "TS307",
+                    .severity = SEVERITY_WARNING,
+                    .message = arena_printf(context->arena,
+                                            "%s: Adam keeps its moments in float32 here, "
+                                            "8 bytes a trained weight",
+                                            name) },
+                "optim");
+}
+
+struct bound {
+    const char *key, *wanted;
+    double value, min, max;
+    bool open_min, open_max; /* the bound itself is outside */
+};
+
+static bool is_inside(const struct bound *bound)
+{
+    if (!isfinite(bound->value))
+        return false;
+    if (bound->open_min ? bound->value <= bound->min : bound->value < bound->min)
+        return false;
+    return bound->open_max ? bound->value < bound->max : bound->value <= bound->max;
+}
+
+static void rule_optimizer_bounds(struct rule_context *context)
+{
+    const struct plan *plan = context->plan;
+    const struct bound bounds[] = {
+        { "learning_rate", "above 0 and at most 1", plan->learning_rate, 0, 1, true,
+          false },
+        { "adam_beta1", "from 0 to below 1", plan->adam_beta1, 0, 1, false, true },
+        { "adam_beta2", "from 0 to below 1", plan->adam_beta2, 0, 1, false, true },
+        { "weight_decay", "0 or more", plan->weight_decay, 0, INFINITY, false, true },
+    };
+
+    for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++)
+        if (!is_inside(&bounds[i]))
+            rule_report(
+                context,
+                &(struct finding) { .rule = "TS410",
+                                    .severity = SEVERITY_ERROR,
+                                    .message = arena_printf(
+                                        context->arena, "%s must be %s, not %s",
+                                        bounds[i].key, bounds[i].wanted,
+                                        scalar_print(bounds[i].value, context->arena)) },
+                bounds[i].key);
+}
+
+static const struct rule rows[] = {
+    { .id = "TS307",
+      .title = "an 8-bit or paged Adam",
+      .severity = SEVERITY_WARNING,
+      .run = rule_adam_moments,
+      .target = RULE_NATIVE,
+      .explain = "Moments are float32 here: 8 bytes a trained weight. With lora that is "
+                 "little. The file stays as it is; `plan` shows the memory.",
+      .source = "train/model/optimizer.c" },
+    { .id = "TS406",
+      .title = "a learning rate far from what is usual",
+      .severity = SEVERITY_INFO,
+      .run = rule_unusual_learning_rate,
+      .explain =
+          "Above 1e-4 when all weights are trained, or above 1e-3 with LoRA, Adam tends "
+          "to forget what a pretrained model knows, or to diverge. It may still be "
+          "meant, so this is only said, and never edited. Examples of LLaMA-Factory use "
+          "1e-5 for all weights and 1e-4 with LoRA, those of Axolotl mostly 2e-4 with "
+          "LoRA. In stage dpo it is told above 5e-5: there LLaMA-Factory's example "
+          "takes 5e-6 with LoRA.\n\n"
+          "Not said of a run from scratch, of other optimizers than Adam, and of models "
+          "narrower than 512, which want more.",
+      .source = "the example jobs of LLaMA-Factory and Axolotl" },
+    { .id = "TS407",
+      .title = "a warm-up that means different things",
+      .severity = SEVERITY_WARNING,
+      .run = rule_ambiguous_warmup,
+      .explain =
+          "Given both, transformers 4 lets warmup_steps win over warmup_ratio, "
+          "transformers 5 writes the ratio over the steps, and here a ratio above 0 "
+          "wins. A ratio of 1 makes the whole run a warm-up. warmup_steps below 1 is a "
+          "share of all steps here and in transformers 5; before, it was an error or no "
+          "warm-up. And when warmup_ratio: 1.0 was moved to warmup_steps by a script, "
+          "one step was left.\n\n"
+          "Keep one of the two keys. As only a person knows the length that was meant, "
+          "nothing is edited.",
+      .source = "transformers, training_args.py (4: get_warmup_steps, 5: "
+                "__post_init__); vllm semantic-router PR #3940" },
+    { .id = "TS410",
+      .title = "a learning rate, beta or decay out of range",
+      .severity = SEVERITY_ERROR,
+      .firm = true,
+      .run = rule_optimizer_bounds,
+      .explain =
+          "learning_rate must be above 0 and at most 1 (full fine-tuning: about 1e-5, "
+          "LoRA: about 1e-4), both betas from 0 to below 1, weight_decay 0 or more. "
+          "Outside, the run diverges or stands still.",
+      .source = "Kingma and Ba, Adam, 2015; Loshchilov and Hutter, 2019" },
+    { .id = "TS411",
+      .title = "an optimizer inside the backward pass, with clipping or accumulation",
+      .severity = SEVERITY_ERROR,
+      .run = rule_step_in_backward,
+      .explain =
+          "optimizer_in_bwd (torchtune), layerwise GaLore and APOLLO, LOMO and AdaLOMO "
+          "step each weight as soon as its gradient is there and then free the "
+          "gradient. That saves the memory of all gradients, and leaves nothing to add "
+          "up over several micro-batches, nor a norm over all weights to clip to. "
+          "torchtune and LLaMA-Factory refuse accumulation with it; clipping is refused "
+          "by torchtune and without effect elsewhere.\n\n"
+          "Set gradient_accumulation_steps: 1 and leave max_grad_norm out, or take an "
+          "optimizer that steps after the backward pass. Native runs have none of these "
+          "optimizers (TS707), so this concerns target: external.",
+      .source = "torchtune, recipes/full_finetune_single_device.py; LLaMA-Factory, "
+                "train/trainer_utils.py (\"Per-layer GaLore does not support gradient "
+                "accumulation\")" },
+    { .id = "TS412",
+      .title = "the guard against inf and NaN is off",
+      .severity = SEVERITY_WARNING,
+      .apply = APPLY_UNSAFE,
+      .target = RULE_EXTERNAL,
+      .run = rule_nan_guard_off,
+      .explain =
+          "In fp16 the loss scaler skips a step whose gradients are not finite. bf16 "
+          "and float32 have no scaler: one inf makes the norm inf, clipping then "
+          "multiplies it by 0, which is NaN, and every weight is NaN after one bad "
+          "batch.\n\n"
+          "A native run looks at every step, in every format, and skips it; there is no "
+          "switch. Hugging Face's Trainer has no such guard. Programs that have one, "
+          "and whose key a job for target: external may carry: Megatron-LM "
+          "(check_for_nan_in_loss_and_grad), DeepSpeed's bf16 block "
+          "(check_grad_overflow), PyTorch's clip_grad_norm_ (error_if_nonfinite), NeMo "
+          "(skip_nan_grad). Where one of them is false without fp16, `--unsafe` makes "
+          "it true.",
+      .source = "torch/nn/utils/clip_grad.py; Megatron-LM, training/arguments.py; "
+                "DeepSpeed, bfloat16 config; docs/precision.md" },
+};
+
+const struct rules rules_optimizer = { rows, TS_COUNT(rows) };

@@ -1,0 +1,294 @@
+/*
+ * patcher/rules/rules_packages.c - versions of packages that do not work together.
+ *
+ *  * Sources, in the tagged releases: setup.py of transformers (v4.30.0 to v5.15.0), of
+ * Accelerate (v0.21.0 to v1.14.0) and of PEFT (v0.6.0 to v0.20.0); check_dependencies in
+ * extras/misc.py and pyproject.toml of LLaMA-Factory (v0.6.0 to v0.9.5); the release
+ * compatibility matrix and the CUDA support matrix in RELEASE.md of PyTorch (2.14).
+ */
+#include "config.h"
+
+#include "patcher/rules/rules_context.h"
+
+#include <string.h>
+
+#include "base/size.h"
+
+#define V4 "transformers' setup.py"
+
+#define AC "Accelerate's setup.py"
+
+#define PE "PEFT's setup.py"
+
+#define LF "LLaMA-Factory's check_dependencies"
+
+#define LP "LLaMA-Factory's setup.py"
+
+enum {
+    TORCH = PACKAGE_TORCH,
+    HF = PACKAGE_TRANSFORMERS,
+    ACC = PACKAGE_ACCELERATE,
+    PEFT = PACKAGE_PEFT,
+    TRL = PACKAGE_TRL,
+    DS = PACKAGE_DEEPSPEED,
+    FACTORY = PACKAGE_LLAMAFACTORY
+};
+
+/* A package from one version to below another wants a second one in a range. */
+static const struct pair {
+    int package;
+    const char *from, *until; /* NULL: to the last one read */
+    int other;
+    const char *least, *most; /* NULL: no bound; most is inside */
+    const char *source;
+} pairs[] = {
+    { HF, "4.33", "4.37", TORCH, "1.10", NULL, V4 },
+    { HF, "4.37", "4.38", TORCH, "1.11", NULL, V4 },
+    { HF, "4.48", "4.52", TORCH, "2.0", NULL, V4 },
+    { HF, "4.52", "4.56", TORCH, "2.1", NULL, V4 },
+    { HF, "4.56", "5.1", TORCH, "2.2", NULL, V4 },
+    { HF, "5.1", "5.15", TORCH, "2.4", NULL, V4 },
+    { HF, "5.15", NULL, TORCH, "2.5", NULL, V4 },
+    { HF, "4.31", "4.36", ACC, "0.20.3", NULL, V4 },
+    { HF, "4.36", "4.45", ACC, "0.21.0", NULL, V4 },
+    { HF, "4.45", "5.0", ACC, "0.26.0", NULL, V4 },
+    { HF, "5.0", NULL, ACC, "1.1.0", NULL, V4 },
+    { HF, "4.31", NULL, DS, "0.9.3", NULL, V4 },
+    { ACC, "0.21", "1.3", TORCH, "1.10.0", NULL, AC },
+    { ACC, "1.3", NULL, TORCH, "2.0.0", NULL, AC },
+    { PEFT, "0.1", NULL, TORCH, "1.13.0", NULL, PE },
+    { PEFT, "0.6", NULL, ACC, "0.21.0", NULL, PE },
+    { FACTORY, "0.6.0", "0.8.0", HF, "4.37.2", NULL, LF },
+    { FACTORY, "0.8.0", "0.9.0", HF, "4.41.2", NULL, LF },
+    { FACTORY, "0.9.0", "0.9.1", HF, "4.41.2", "4.45.0", LF },
+    { FACTORY, "0.9.1", "0.9.2", HF, "4.41.2", "4.46.1", LF },
+    { FACTORY, "0.9.2", "0.9.3", HF, "4.41.2", "4.49.0", LF },
+    { FACTORY, "0.9.3", "0.9.4", HF, "4.45.0", "4.52.4", LF },
+    { FACTORY, "0.9.4", "0.9.5", HF, "4.51.0", "4.57.1", LF },
+    { FACTORY, "0.9.5", "0.9.6", HF, "4.55.0", "5.6.0", LF },
+    { FACTORY, "0.6.0", "0.8.0", ACC, "0.27.2", NULL, LF },
+    { FACTORY, "0.8.0", "0.9.0", ACC, "0.30.1", NULL, LF },
+    { FACTORY, "0.9.0", "0.9.1", ACC, "0.30.1", "0.33.0", LF },
+    { FACTORY, "0.9.1", "0.9.2", ACC, "0.34.0", "1.0.1", LF },
+    { FACTORY, "0.9.2", "0.9.3", ACC, "0.34.0", "1.2.1", LF },
+    { FACTORY, "0.9.3", "0.9.4", ACC, "0.34.0", "1.7.0", LF },
+    { FACTORY, "0.9.4", "0.9.5", ACC, "1.3.0", "1.11.0", LF },
+    { FACTORY, "0.9.5", "0.9.6", ACC, "1.3.0", "1.15.0", LF },
+    { FACTORY, "0.6.0", "0.6.1", PEFT, "0.9.0", NULL, LF },
+    { FACTORY, "0.6.1", "0.8.0", PEFT, "0.10.0", NULL, LF },
+    { FACTORY, "0.8.0", "0.9.0", PEFT, "0.11.1", NULL, LF },
+    { FACTORY, "0.9.0", "0.9.3", PEFT, "0.11.1", "0.12.0", LF },
+    { FACTORY, "0.9.3", "0.9.4", PEFT, "0.14.0", "0.15.2", LF },
+    { FACTORY, "0.9.4", "0.9.5", PEFT, "0.14.0", "0.17.1", LF },
+    { FACTORY, "0.9.5", "0.9.6", PEFT, "0.18.0", "0.20.0", LF },
+    { FACTORY, "0.6.0", "0.8.0", TRL, "0.8.1", NULL, LF },
+    { FACTORY, "0.8.0", "0.9.0", TRL, "0.8.6", NULL, LF },
+    { FACTORY, "0.9.0", "0.9.4", TRL, "0.8.6", "0.9.6", LF },
+    { FACTORY, "0.9.4", "0.9.6", TRL, "0.18.0", "0.24.0", LF },
+    { FACTORY, "0.7.0", "0.9.3", TORCH, "1.13.1", NULL, LP },
+    { FACTORY, "0.9.3", "0.9.4", TORCH, "2.0.0", NULL, LP },
+    { FACTORY, "0.9.4", "0.9.6", TORCH, "2.4.0", NULL, LP },
+};
+
+/* Toolkits that PyTorch's published builds of a release are made with. */
+static const struct build {
+    const char *torch; /* as 2.4: any of its patches */
+    const char *toolkits[5];
+} builds[] = {
+    { "1.12", { "11.3", "11.6" } },         { "1.13", { "11.6", "11.7" } },
+    { "2.0", { "11.7", "11.8" } },          { "2.1", { "11.8", "12.1" } },
+    { "2.2", { "11.8", "12.1" } },          { "2.3", { "11.8", "12.1" } },
+    { "2.4", { "11.8", "12.1", "12.4" } },  { "2.5", { "11.8", "12.1", "12.4" } },
+    { "2.6", { "11.8", "12.4", "12.6" } },  { "2.7", { "11.8", "12.6", "12.8" } },
+    { "2.8", { "12.6", "12.8", "12.9" } },  { "2.9", { "12.6", "12.8", "13.0" } },
+    { "2.10", { "12.6", "12.8", "13.0" } }, { "2.11", { "12.6", "12.8", "13.0" } },
+    { "2.12", { "12.6", "13.0", "13.2" } }, { "2.13", { "12.6", "13.0", "13.2" } },
+    { "2.14", { "12.6", "13.0", "13.2" } },
+};
+
+/* The line of trainspool that a package's version comes from. */
+static const struct entry *where_of(const struct rule_context *context, int package)
+{
+    const struct entry *block = document_find(context->document, "trainspool");
+    const struct entry *versions =
+        block ? node_find(node_value(block->value), "versions") : NULL;
+    const struct node *map = versions ? node_value(versions->value) : NULL;
+
+    for (size_t i = 0; map && map->kind == NODE_MAP && i < map->count; i++)
+        if ((int)package_find(map->entries[i].key->text) == package)
+            return &map->entries[i];
+    return context->versions->where;
+}
+
+static struct version version_of(const char *text)
+{
+    struct version version = { 0 };
+
+    version_read(text, &version);
+    return version;
+}
+
+/* `4.57` given and 4.57.1 wanted is no contradiction: it may be that. */
+static bool is_outside(const struct version *is, const struct pair *pair)
+{
+    struct version least = pair->least ? version_of(pair->least) : *is;
+    struct version most = pair->most ? version_of(pair->most) : *is;
+
+    return (version_compare(is, &least) < 0 && !version_covers(is, &least)) ||
+           (version_compare(is, &most) > 0 && !version_covers(&most, is));
+}
+
+static const char *wanted(const struct rule_context *context, const struct pair *pair)
+{
+    if (pair->least && pair->most)
+        return arena_printf(context->arena, "%s to %s", pair->least, pair->most);
+    return arena_printf(context->arena, "%s or later", pair->least);
+}
+
+static void check_pair(struct rule_context *context, const struct pair *pair)
+{
+    const struct proposal to = rule_proposal(context);
+    enum package package = (enum package)pair->package, other = (enum package)pair->other;
+
+    if (!rule_version_at_least(context, package, pair->from) ||
+        (pair->until && !rule_version_below(context, package, pair->until)) ||
+        !versions_know(context->versions, other) ||
+        !is_outside(&context->versions->of[other].version, pair))
+        return;
+    propose_remark(
+        &to,
+        &(struct finding) {
+            .rule = "TS808",
+            .severity = SEVERITY_WARNING,
+            .because = arena_printf(context->arena, "%s; %s",
+                                    rule_version_text(context, package),
+                                    rule_version_text(context, other)),
+            .message = arena_printf(context->arena, "this version of %s wants %s %s (%s)",
+                                    package_names[package], package_names[other],
+                                    wanted(context, pair), pair->source) },
+        where_of(context, pair->other));
+}
+
+/* ---- CUDA ---- */
+
+/* What torch is built with: as given or found, or as its own version says, +cu121. */
+static bool find_cuda(const struct rule_context *context, struct version *out)
+{
+    const struct versions *versions = context->versions;
+    const char *local = versions->of[PACKAGE_TORCH].version.local;
+    size_t digits = strncmp(local, "cu", 2) == 0 ? strspn(local + 2, "0123456789") : 0;
+
+    if (versions_know(versions, PACKAGE_CUDA)) {
+        *out = versions->of[PACKAGE_CUDA].version;
+        return true;
+    }
+    if (!versions_know(versions, PACKAGE_TORCH) || digits != 3)
+        return false;
+    return version_read(arena_printf(context->arena, "%.2s.%c", local + 2, local[4]),
+                        out);
+}
+
+static const struct build *find_build(const struct version *torch)
+{
+    for (size_t i = 0; i < TS_COUNT(builds); i++) {
+        struct version brief = version_of(builds[i].torch);
+
+        if (torch->count > 1 && version_covers(&brief, torch))
+            return &builds[i];
+    }
+    return NULL;
+}
+
+static void report_cuda(struct rule_context *context, enum severity severity,
+                        const char *message, const char *note)
+{
+    const struct proposal to = rule_proposal(context);
+    bool given = versions_know(context->versions, PACKAGE_CUDA);
+
+    propose_remark(
+        &to,
+        &(struct finding) { .rule = "TS808",
+                            .severity = severity,
+                            .because = rule_version_text(context, PACKAGE_TORCH),
+                            .message = message,
+                            .note = note },
+        where_of(context, given ? PACKAGE_CUDA : PACKAGE_TORCH));
+}
+
+static void check_build(struct rule_context *context, const struct version *cuda)
+{
+    const struct version *torch = &context->versions->of[PACKAGE_TORCH].version;
+    const struct build *build =
+        versions_know(context->versions, PACKAGE_TORCH) ? find_build(torch) : NULL;
+    const char *list = NULL;
+
+    for (size_t i = 0; build && i < TS_COUNT(build->toolkits) && build->toolkits[i];
+         i++) {
+        struct version toolkit = version_of(build->toolkits[i]);
+
+        if (version_covers(&toolkit, cuda) || version_covers(cuda, &toolkit))
+            return;
+        list = arena_printf(context->arena, "%s%s%s", list ? list : "", list ? ", " : "",
+                            build->toolkits[i]);
+    }
+    if (list)
+        report_cuda(
+            context, SEVERITY_WARNING,
+            arena_printf(context->arena,
+                         "PyTorch's builds of torch %s are made with CUDA %s",
+                         build->torch, list),
+            "cuda is what torch is built with, torch.version.cuda, and not what the "
+            "driver can do");
+}
+
+/* CUDA 13 has no code for what came before Turing. */
+static void check_card(struct rule_context *context, const struct version *cuda)
+{
+    struct version last = version_of("13");
+    int capability = rule_capability(context);
+
+    if (capability == 0 || capability >= 75 || version_compare(cuda, &last) < 0)
+        return;
+    report_cuda(context, SEVERITY_ERROR,
+                arena_printf(context->arena,
+                             "a torch built with CUDA 13 has no code for %s: no kernel "
+                             "will start",
+                             context->device->name),
+                "builds with CUDA 12.6 have it, as pip install torch --index-url "
+                "https://download.pytorch.org/whl/cu126 gives them");
+}
+
+static void rule_package_versions(struct rule_context *context)
+{
+    struct version cuda;
+
+    for (size_t i = 0; i < TS_COUNT(pairs); i++)
+        check_pair(context, &pairs[i]);
+    if (find_cuda(context, &cuda)) {
+        check_build(context, &cuda);
+        check_card(context, &cuda);
+    }
+}
+
+static const struct rule rows[] = {
+    { .id = "TS808",
+      .title = "packages that do not go together",
+      .severity = SEVERITY_WARNING,
+      .target = RULE_EXTERNAL,
+      .run = rule_package_versions,
+      .explain =
+          "Each package says which versions of the others it wants; pip lets an "
+          "environment drift from that, and the failure then looks like a fault of the "
+          "job. The table holds what the releases of transformers, Accelerate, PEFT and "
+          "LLaMA-Factory demand of each other and of torch, and the CUDA toolkits that "
+          "PyTorch's builds are made with. A version that is cut short, 4.57, is given "
+          "the benefit of the doubt.\n\n"
+          "torch built with CUDA 13 has no code for cards before Turing (P100, V100): "
+          "that is an error, as no kernel will start.",
+      .source =
+          "setup.py of transformers v4.30 to v5.15, Accelerate v0.21 to v1.14, PEFT "
+          "v0.6 to v0.20; LLaMA-Factory check_dependencies v0.6 to v0.9.5; PyTorch "
+          "RELEASE.md" },
+};
+
+const struct rules rules_packages = { rows, TS_COUNT(rows) };

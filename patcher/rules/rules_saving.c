@@ -1,0 +1,250 @@
+/* patcher/rules/rules_saving.c - when a run saves, stops, and selects its best checkpoint. */
+#include "config.h"
+
+#include "patcher/rules/rules_context.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "patcher/schema/scalar.h"
+
+static const char *const when_names[] = { "no", "steps", "epoch" };
+
+static const char *number(const struct rule_context *context, double value)
+{
+    return scalar_print(value, context->arena);
+}
+
+/* ---- TS506: the best checkpoint ---- */
+
+/* A native run saves at each new best, whatever save_steps says (train/trainer.c). */
+static bool saves_the_best(const struct rule_context *context)
+{
+    return !context->plan->external && context->plan->eval_strategy != WHEN_NO;
+}
+
+static void report_best(struct rule_context *context, const char *key,
+                        const char *message, const char *note)
+{
+    rule_report(context,
+                &(struct finding) { .rule = "TS506",
+                                    .severity = saves_the_best(context) ? SEVERITY_WARNING
+                                                                        : SEVERITY_ERROR,
+                                    .because = saves_the_best(context)
+                                                   ? "transformers refuses it; here each "
+                                                     "new best is saved when it is found"
+                                                   : NULL,
+                                    .message = message,
+                                    .note = note },
+                rule_entry(context, key) ? key : "load_best_model_at_end");
+}
+
+/* A share of all steps, or a number of them: a multiple as transformers counts it. */
+static bool is_multiple(double save, double eval)
+{
+    const double millionths = 1e6;
+
+    if (save < 1 && eval < 1)
+        return fmod(round(save * millionths), round(eval * millionths)) == 0;
+    return save >= 1 && eval >= 1 && fmod(save, eval) == 0;
+}
+
+/* The multiples of eval on both sides of save. */
+static const char *nearest_multiples(const struct rule_context *context, double save,
+                                     double eval)
+{
+    double times = floor(save / eval);
+
+    if ((save < 1) != (eval < 1))
+        return "write both as a number of steps, or both as a share of all steps";
+    if (times < 1)
+        return arena_printf(context->arena, "nearest: save_steps: %s",
+                            number(context, eval));
+    return arena_printf(context->arena, "nearest: save_steps: %s or %s",
+                        number(context, times * eval),
+                        number(context, (times + 1) * eval));
+}
+
+static void check_multiple(struct rule_context *context)
+{
+    double save = context->plan->save_steps, eval = context->plan->eval_steps;
+
+    if (!(save > 0) || !(eval > 0) || is_multiple(save, eval))
+        return;
+    report_best(
+        context, "save_steps",
+        arena_printf(context->arena,
+                     "load_best_model_at_end wants a checkpoint where there is an "
+                     "evaluation: save_steps %s is no multiple of eval_steps %s%s",
+                     number(context, save), number(context, eval),
+                     rule_entry(context, "eval_steps") ? "" : " (logging_steps)"),
+        nearest_multiples(context, save, eval));
+}
+
+/* save_strategy: best, which only transformers has. */
+static bool saves_at_best(const struct rule_context *context)
+{
+    const struct entry *save = rule_entry(context, "save_strategy");
+
+    return save && strcmp(node_value(save->value)->text, "best") == 0;
+}
+
+static void rule_best_model(struct rule_context *context)
+{
+    const struct plan *plan = context->plan;
+
+    if (!plan->load_best_model_at_end || saves_at_best(context))
+        return;
+    if (plan->save_strategy != plan->eval_strategy)
+        report_best(context, "eval_strategy",
+                    arena_printf(
+                        context->arena,
+                        "load_best_model_at_end wants evaluations and checkpoints at the "
+                        "same steps: eval_strategy is %s, save_strategy is %s",
+                        when_names[plan->eval_strategy], when_names[plan->save_strategy]),
+                    plan->save_strategy == WHEN_NO
+                        ? arena_printf(context->arena, "nearest: save_strategy: %s",
+                                       when_names[plan->eval_strategy])
+                        : arena_printf(context->arena, "nearest: eval_strategy: %s",
+                                       when_names[plan->save_strategy]));
+    else if (plan->save_strategy == WHEN_STEPS)
+        check_multiple(context);
+    else if (plan->save_strategy == WHEN_NO)
+        report_best(context, "load_best_model_at_end",
+                    "load_best_model_at_end has nothing to choose from: nothing is "
+                    "evaluated and nothing saved",
+                    "eval_strategy: steps and save_strategy: steps");
+}
+
+/* ---- Where a run ends ---- */
+
+static void rule_steps_and_epochs(struct rule_context *context)
+{
+    if (context->plan->max_steps <= 0 || !rule_entry(context, "num_train_epochs"))
+        return;
+    rule_report(context,
+                &(struct finding) {
+                    .rule = "TS509",
+                    .severity = SEVERITY_INFO,
+                    .message = arena_printf(context->arena,
+                                            "max_steps wins: the run ends after %lld "
+                                            "steps, whatever num_train_epochs says",
+                                            (long long)context->plan->max_steps),
+                    .note = "max_steps: -1 lets num_train_epochs decide" },
+                "max_steps");
+}
+
+/* ---- TS511, TS705: half a step, and none ---- */
+
+struct counted {
+    const char *key, *strategy;
+    double steps;
+    enum when when;
+};
+
+/* Only where they count, as in transformers (training_args.py, _validate_args).  There
+ * and here an evaluation without steps of its own takes logging_steps. */
+static void report_no_steps(struct rule_context *context, const struct counted *counted)
+{
+    bool eval = strcmp(counted->key, "eval_steps") == 0;
+    bool save = strcmp(counted->key, "save_steps") == 0;
+
+    if (save && context->plan->external)
+        return; /* the Trainer saves at the end alone: DefaultFlowCallback */
+    rule_report(context,
+                &(struct finding) {
+                    .rule = "TS705",
+                    .severity = SEVERITY_ERROR,
+                    .message = arena_printf(
+                        context->arena, "%s%s must be above 0 where %s is steps",
+                        counted->key, eval ? " or logging_steps" : "", counted->strategy),
+                    .note = arena_printf(context->arena, "%s: no does without",
+                                         counted->strategy) },
+                rule_entry(context, counted->key) ? counted->key : "logging_steps");
+}
+
+static void report_fraction(struct rule_context *context, const struct counted *counted)
+{
+    double steps = counted->steps;
+
+    rule_report(
+        context,
+        &(struct finding) {
+            .rule = "TS511",
+            .severity = SEVERITY_ERROR,
+            .message = arena_printf(context->arena,
+                                    "%s is %s: above 1 it counts steps, of which "
+                                    "there are no parts",
+                                    counted->key, number(context, steps)),
+            .note = arena_printf(context->arena,
+                                 "nearest: %s: %s or %s; below 1 it is a share of "
+                                 "all steps",
+                                 counted->key, number(context, floor(steps)),
+                                 number(context, ceil(steps))) },
+        counted->key);
+}
+
+static void rule_step_counts(struct rule_context *context)
+{
+    const struct plan *plan = context->plan;
+    const struct counted all[] = {
+        { "logging_steps", "logging_strategy", plan->logging_steps,
+          plan->logging_strategy },
+        { "eval_steps", "eval_strategy", plan->eval_steps, plan->eval_strategy },
+        { "save_steps", "save_strategy", plan->save_steps,
+          saves_at_best(context) ? WHEN_NO : plan->save_strategy },
+    };
+
+    for (size_t i = 0; i < TS_COUNT(all); i++) {
+        if (all[i].when != WHEN_STEPS)
+            continue;
+        if (all[i].steps == 0)
+            report_no_steps(context, &all[i]);
+        else if (rule_entry(context, all[i].key) && all[i].steps > 1 &&
+                 floor(all[i].steps) != all[i].steps)
+            report_fraction(context, &all[i]);
+    }
+}
+
+static const struct rule rows[] = {
+    { .id = "TS506",
+      .title = "the best model cannot be found at the end",
+      .severity = SEVERITY_ERROR,
+      .run = rule_best_model,
+      .explain =
+          "load_best_model_at_end takes the checkpoint with the lowest evaluation loss, "
+          "so there must be a checkpoint wherever there is an evaluation: eval_strategy "
+          "and save_strategy must be the same, and with steps, save_steps must be a "
+          "multiple of eval_steps. eval_steps that is not given is logging_steps. "
+          "transformers raises a ValueError as it reads the arguments.\n\n"
+          "A native run saves at each new best besides, so there only a missing "
+          "evaluation is an error, and the rest a warning that other tools refuse the "
+          "file.\n\n"
+          "The nearest valid values are named. No edit is made: how often to save is a "
+          "question of disk and of how much work may be lost.",
+      .source = "transformers training_args.py: __post_init__" },
+    { .id = "TS509",
+      .title = "max_steps and num_train_epochs are both given",
+      .severity = SEVERITY_INFO,
+      .run = rule_steps_and_epochs,
+      .explain = "max_steps above 0 wins, in Hugging Face's Trainer and here: the run "
+                 "ends after that many steps, in the middle of an epoch or after many, "
+                 "and the learning rate falls to its end by then. num_train_epochs has "
+                 "no effect. It is told because a line that says 3 epochs is read as 3 "
+                 "epochs.",
+      .source = "transformers training_args.py; 9 files of the corpus have both" },
+    { .id = "TS511",
+      .title = "a number of steps with a fraction",
+      .severity = SEVERITY_ERROR,
+      .firm = true,
+      .run = rule_step_counts,
+      .explain =
+          "save_steps, eval_steps and logging_steps count optimizer steps when they are "
+          "1 or more, and are a share of all steps below 1: 0.1 saves ten times in a "
+          "run. 2.5 is neither. transformers raises a ValueError; the whole numbers "
+          "next to it are named.",
+      .source = "transformers training_args.py: __post_init__" },
+};
+
+const struct rules rules_saving = { rows, TS_COUNT(rows) };

@@ -1,0 +1,172 @@
+/* patcher/rules/rules_scaler.c - the loss scale, and Adam in float16 without one. */
+#include "config.h"
+
+#include "patcher/rules/rules_context.h"
+
+#include <string.h>
+
+#include "base/size.h"
+#include "patcher/schema/scalar.h"
+#include "precision/format.h"
+#include "train/model/optimizer_table.h"
+
+static void rule_unused_loss_scale(struct rule_context *context)
+{
+    const struct proposal to = rule_proposal(context);
+    const struct entry *entry = rule_entry(context, "loss_scale");
+
+    if (!entry || rule_runs_fp16(context) ||
+        context->plan->request.loss_scaling == CHOICE_NO ||
+        (context->plan->request.loss_scaling == CHOICE_AUTO &&
+         strcmp(node_value(entry->value)->text, "dynamic") != 0)) /* TS705 */
+        return;
+    propose_removal(&to,
+                    &(struct finding) { .rule = "TS112",
+                                        .severity = SEVERITY_WARNING,
+                                        .apply = APPLY_UNSAFE,
+                                        .because = rule_device_text(context),
+                                        .message =
+                                            "loss_scale has no use without fp16: bf16 "
+                                            "and float32 reach as far as gradients do",
+                                        .note = "the line is commented out" },
+                    entry);
+}
+
+static void rule_loss_scale_off(struct rule_context *context)
+{
+    const struct precision_request *request = &context->plan->request;
+    bool off = request->loss_scaling == CHOICE_NO ||
+               (request->loss_scaling == CHOICE_YES && request->loss_scale == 1);
+
+    if (!off || !rule_runs_fp16(context) || rule_is_policy(context, POLICY_NOSCALER) ||
+        rule_is_policy(context, POLICY_FP32))
+        return;
+    rule_propose(
+        context,
+        &(struct finding) { .rule = "TS113",
+                            .severity = SEVERITY_WARNING,
+                            .apply = APPLY_UNSAFE,
+                            .message = "fp16 without a loss scale: gradients below 6e-8 "
+                                       "become zero" },
+        "loss_scale", "dynamic", NULL);
+}
+
+/* ---- Policy noscaler ---- */
+
+static void without_fp16(struct rule_context *context)
+{
+    rule_propose(context,
+                 &(struct finding) {
+                     .rule = "TS126",
+                     .severity = SEVERITY_WARNING,
+                     .apply = APPLY_SAFE,
+                     .message =
+                         "policy noscaler: with fp16 the Trainer always makes a "
+                         "scaler, which stops at float16 weights; without, they are "
+                         "stepped as they are",
+                     .note = "with lr 2e-5 a weight of 0.1 never moves" },
+                 "fp16", "false", NULL);
+}
+
+static void rule_policy_noscaler(struct rule_context *context)
+{
+    const struct precision_request *request = &context->plan->request;
+
+    if (!rule_is_policy(context, POLICY_NOSCALER) || !rule_trains_float16(context) ||
+        request->fp16 != CHOICE_YES)
+        return;
+    if (context->plan->external)
+        without_fp16(context);
+    else if (request->loss_scaling != CHOICE_NO)
+        rule_propose(
+            context,
+            &(struct finding) {
+                .rule = "TS126",
+                .severity = SEVERITY_WARNING,
+                .apply = APPLY_SAFE,
+                .message = "policy noscaler: float16 weights are stepped without a loss "
+                           "scale; with lr 2e-5 a weight of 0.1 never moves" },
+            "loss_scale", "none", "fp16");
+}
+
+static void rule_epsilon_underflow(struct rule_context *context)
+{
+    const struct plan *plan = context->plan;
+    const struct proposal to = rule_proposal(context);
+    const struct entry *entry = rule_entry(context, "adam_epsilon");
+
+    if (!rule_is_policy(context, POLICY_NOSCALER) || !rule_trains_float16(context) ||
+        plan->request.bf16 == CHOICE_YES || !optimizer_of(plan)->divides ||
+        !(plan->adam_epsilon < format_info(FORMAT_FP16)->min_subnormal))
+        return;
+    propose_remark(&to,
+                   &(struct finding) {
+                       .rule = "TS122",
+                       .severity = SEVERITY_WARNING,
+                       .key = "adam_epsilon",
+                       .message = arena_printf(
+                           context->arena,
+                           "adam_epsilon %s is below the smallest float16, 6e-8: where "
+                           "the second moment underflows too, a step divides by zero or "
+                           "grows far beyond the learning rate",
+                           scalar_print(plan->adam_epsilon, context->arena)),
+                       .note = "1.0e-5 to 1.0e-4, or another policy" },
+                   entry ? entry : rule_block_entry(context, "policy"));
+}
+
+static const struct rule rows[] = {
+    { .id = "TS112",
+      .title = "a loss scale without fp16",
+      .severity = SEVERITY_WARNING,
+      .apply = APPLY_UNSAFE,
+      .target = RULE_NATIVE,
+      .run = rule_unused_loss_scale,
+      .explain =
+          "The scale lifts gradients into the range of float16. bf16 and float32 reach "
+          "down to 1e-38, so there is nothing to lift. `--unsafe` comments the line out.",
+      .source = "Micikevicius et al., Mixed Precision Training, 2018" },
+    { .id = "TS113",
+      .title = "fp16 with the loss scale off",
+      .severity = SEVERITY_WARNING,
+      .apply = APPLY_UNSAFE,
+      .target = RULE_NATIVE,
+      .run = rule_loss_scale_off,
+      .explain =
+          "The smallest float16 is 6e-8; many gradients are smaller and become zero. A "
+          "dynamic scale starts at 65536, halves when something overflows (that step is "
+          "skipped) and doubles after 2000 good steps. It costs nothing.",
+      .source =
+          "Micikevicius et al., Mixed Precision Training, 2018; torch.amp.GradScaler" },
+    { .id = "TS122",
+      .title = "adam_epsilon vanishes in float16",
+      .severity = SEVERITY_WARNING,
+      .run = rule_epsilon_underflow,
+      .explain =
+          "Adam divides by the root of its second moment plus epsilon. Under policy "
+          "noscaler the moments are float16, whose smallest number is 6e-8: the preset "
+          "epsilon of 1e-8 rounds to 0, and a second moment of a gradient below about "
+          "0.005 does too. PyTorch's step is then a division by zero, and the weight is "
+          "inf after the first step. A kernel that computes in float32, as a native "
+          "run's, does not divide by zero, but forgets the second moment from step to "
+          "step: after 1000 steps each is 25 times the learning rate.\n\n"
+          "An epsilon of 1e-5 to 1e-4 bounds the step and makes Adam nearly a plain "
+          "gradient step for small gradients. Leaving the policy is better: with "
+          "float32 weights the preset is right.",
+      .source = "AdamW in float16, emulated: docs/precision.md" },
+    { .id = "TS126",
+      .title = "policy noscaler trains float16 weights without a scaler",
+      .severity = SEVERITY_WARNING,
+      .apply = APPLY_SAFE,
+      .run = rule_policy_noscaler,
+      .explain =
+          "The recipe of a known report: the error goes away because nothing is "
+          "unscaled any more. What stays is Adam in float16 (TS108 tells what that "
+          "does). Offered to reproduce such a run, not to train well. Leave the policy "
+          "and TS105 mends the job.\n\n"
+          "In a job that is trained here loss_scale becomes none. The Trainer of "
+          "another program makes a scaler wherever fp16 is true, so there fp16 becomes "
+          "false.",
+      .source = "the third report; docs/precision.md" },
+};
+
+const struct rules rules_scaler = { rows, TS_COUNT(rows) };

@@ -1,0 +1,204 @@
+/*
+ * patcher/rules/rules_script.c - TS613: the script of an external job, where it calls
+ * Trainer in a way that its transformers does not accept.  The script is read, never run
+ * or changed.
+ */
+#include "config.h"
+
+#include "patcher/rules/rules_context.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/size.h"
+
+#define SCRIPT_MAX ((size_t)1 << 20)
+
+#define CALLS_MAX 100 /* of Trainer, whose arguments are read: one in another's too */
+
+/* ---- A little Python: names, brackets, texts, comments ---- */
+
+static bool is_name(char c)
+{
+    return isalnum((unsigned char)c) || c == '_';
+}
+
+/* Behind a text in quotes, or a comment; `at` itself where there is none. */
+static const char *skip_text(const char *at)
+{
+    char quote = *at;
+    bool three;
+
+    if (quote == '#')
+        return at + strcspn(at, "\n");
+    if (quote != '"' && quote != '\'')
+        return at;
+    three = at[1] == quote && at[2] == quote;
+    at += three ? 3 : 1;
+    for (; *at; at++) {
+        if (*at == '\\' && at[1])
+            at++;
+        else if (*at == quote && (!three || (at[1] == quote && at[2] == quote)))
+            return at + (three ? 3 : 1);
+        else if (*at == '\n' && !three)
+            return at;
+    }
+    return at;
+}
+
+/* Is `tokenizer=` among the arguments behind this opening bracket? */
+static bool gives_tokenizer(const char *at)
+{
+    const size_t len = strlen("tokenizer");
+    int depth = 1;
+
+    for (at++; *at && depth > 0;) {
+        const char *behind = skip_text(at);
+
+        if (behind != at) {
+            at = behind;
+            continue;
+        }
+        if (depth == 1 && !is_name(at[-1]) && at[-1] != '.' &&
+            strncmp(at, "tokenizer", len) == 0) {
+            const char *equals = at + len + strspn(at + len, " ");
+
+            if (equals[0] == '=' && equals[1] != '=')
+                return true;
+        }
+        depth += strchr("([{", *at) != NULL;
+        depth -= strchr(")]}", *at) != NULL;
+        at++;
+    }
+    return false;
+}
+
+/* Trainer and Seq2SeqTrainer; MyTrainer may take what it likes. */
+static bool is_of_transformers(const char *text, const char *at)
+{
+    static const char other[] = "Seq2Seq";
+    const size_t len = strlen(other);
+
+    if ((size_t)(at - text) >= len && strncmp(at - len, other, len) == 0)
+        at -= len;
+    return at == text || !is_name(at[-1]);
+}
+
+/* A call of Trainer or SFTTrainer with a tokenizer; its line, from 1, or 0. */
+static size_t find_call(const char *text, bool *of_transformers)
+{
+    static const char name[] = "Trainer";
+    const char *at = text;
+    size_t line = 1, calls = 0;
+
+    while (*at && calls < CALLS_MAX) {
+        const char *behind = skip_text(at);
+        bool is_call = behind == at && strncmp(at, name, strlen(name)) == 0 &&
+                       at[strlen(name)] == '(';
+
+        calls += is_call;
+        if (is_call && gives_tokenizer(at + strlen(name))) {
+            *of_transformers = is_of_transformers(text, at);
+            return line;
+        }
+        if (behind == at)
+            behind++;
+        for (; at < behind; at++)
+            line += *at == '\n';
+    }
+    return 0;
+}
+
+/* ---- The command's script ---- */
+
+static bool is_script(const char *word)
+{
+    return text_ends(word, ".py") && !strchr(word, '$') && !strstr(word, "..");
+}
+
+/* The first word of trainspool.command that is a Python file, in the arena; or NULL. */
+static const char *find_script(struct rule_context *context, const struct node *command)
+{
+    const char *at = command->text;
+
+    for (size_t i = 0; command->kind == NODE_LIST && i < command->count; i++)
+        if (is_script(node_value(command->items[i])->text))
+            return node_value(command->items[i])->text;
+    while (command->kind == NODE_SCALAR && *at) {
+        size_t len = strcspn(at, " \t\n");
+        const char *word = arena_copy(context->arena, at, len);
+
+        if (is_script(word))
+            return word;
+        at += len + strspn(at + len, " \t\n");
+    }
+    return NULL;
+}
+
+static void report(struct rule_context *context, const struct entry *entry,
+                   const char *script, size_t line, bool of_transformers)
+{
+    const struct proposal to = rule_proposal(context);
+    bool stops = of_transformers &&
+                 rule_version_at_least(context, PACKAGE_TRANSFORMERS, "5.0.0.dev0");
+
+    propose_remark(
+        &to,
+        &(struct finding) {
+            .rule = "TS613",
+            .severity = stops ? SEVERITY_ERROR : SEVERITY_WARNING,
+            .message = arena_printf(context->arena,
+                                    "%s gives Trainer a tokenizer in line %zu, which "
+                                    "transformers 5 does not take",
+                                    script, line),
+            .because = rule_version_text(context, PACKAGE_TRANSFORMERS),
+            .note = "write processing_class= there instead of tokenizer=" },
+        entry);
+}
+
+static void rule_script_tokenizer(struct rule_context *context)
+{
+    const struct entry *block = document_find(context->document, "trainspool");
+    const struct entry *entry =
+        block ? node_find(node_value(block->value), "command") : NULL;
+    const char *script;
+    struct text text;
+    struct error ignored = { 0 };
+    char *path;
+    size_t line;
+    bool of_transformers;
+
+    if (!context->plan->external || !entry ||
+        rule_version_below(context, PACKAGE_TRANSFORMERS, "4.46.0.dev0"))
+        return;
+    script = find_script(context, node_value(entry->value));
+    if (!script)
+        return;
+    path = path_join(context->plan->dir ? context->plan->dir : ".", script);
+    text_init(&text, 0);
+    if (file_read(path, SCRIPT_MAX, &text, NULL, &ignored) &&
+        (line = find_call(text.data, &of_transformers)) > 0)
+        report(context, entry, script, line, of_transformers);
+    error_clear(&ignored);
+    text_clear(&text);
+    free(path);
+}
+
+static const struct rule rows[] = {
+    { .id = "TS613",
+      .title = "the script gives Trainer a tokenizer",
+      .severity = SEVERITY_WARNING,
+      .run = rule_script_tokenizer,
+      .explain =
+          "`Trainer(..., tokenizer=tokenizer)` became `processing_class=tokenizer` in "
+          "transformers 4.46, and version 5 stops with a TypeError. The script is read "
+          "where trainspool.command names one that lies beside the job; it is never "
+          "changed.\n\n"
+          "What to do: write processing_class=tokenizer. A Trainer of your own that "
+          "takes a tokenizer and hands it on is fine.",
+      .source = "transformers MIGRATION_GUIDE_V5.md; seed report 1" },
+};
+
+const struct rules rules_script = { rows, TS_COUNT(rows) };

@@ -1,0 +1,242 @@
+/* patcher/rules/suppress.c - matches findings with what the job ignores and what is
+ * selected. */
+#include "config.h"
+
+#include "patcher/rules/suppress_state.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#include "patcher/schema/dialect.h"
+#include "patcher/findings/propose.h"
+#include "patcher/rules/rules.h"
+
+/* ---- What is to be ignored ---- */
+
+static void add_suppression(struct suppress_state *all,
+                            const struct suppression *suppression)
+{
+    struct suppression *old = all->suppressions, *added;
+
+    if (all->suppression_count == SUPPRESSIONS_MAX)
+        return; /* suppress_tell says so */
+    if (all->suppression_count == all->suppression_room) {
+        all->suppression_room = all->suppression_room ? 2 * all->suppression_room : 16;
+        all->suppressions = arena_array(all->arena, all->suppression_room, sizeof(*old));
+        if (old)
+            memcpy(all->suppressions, old, all->suppression_count * sizeof(*old));
+    }
+    added = &all->suppressions[all->suppression_count++];
+    *added = *suppression;
+    for (size_t i = 0; i + 1 < sizeof(added->id) && suppression->text[i]; i++)
+        added->id[i] = (char)toupper((unsigned char)suppression->text[i]);
+    if (strlen(suppression->text) >= sizeof(added->id))
+        added->id[0] = 0; /* no rule's */
+}
+
+static void read_comments(struct suppress_state *all)
+{
+    all->directive_count = directives_read(all->document, all->arena, &all->directives);
+    for (size_t i = 0; i < all->directive_count; i++) {
+        const struct directive *directive = &all->directives[i];
+
+        for (size_t j = 0; j < directive->count; j++)
+            add_suppression(all,
+                            &(struct suppression) { .text = directive->words[j].text,
+                                                    .at = directive->words[j].at,
+                                                    .bytes = directive->words[j].bytes,
+                                                    .directive = directive });
+    }
+}
+
+const struct node *suppress_list(const struct document *document, const char *name)
+{
+    const struct entry *block = document_find(document, "trainspool");
+    const struct entry *entry = block ? node_find(node_value(block->value), name) : NULL;
+
+    return entry ? node_value(entry->value) : NULL;
+}
+
+/* "TS3, TS708" in one scalar. */
+static void read_scalar(struct suppress_state *all, const struct node *node)
+{
+    const char *at = node->text;
+    struct finding place;
+
+    while (*(at += strspn(at, ", "))) {
+        size_t len = strcspn(at, ", ");
+
+        propose_word(all->document, node, (size_t)(at - node->text), len, &place);
+        add_suppression(all,
+                        &(struct suppression) { .text = arena_copy(all->arena, at, len),
+                                                .at = place.at,
+                                                .bytes = place.cut });
+        at += len;
+    }
+}
+
+static void read_block(struct suppress_state *all)
+{
+    const struct node *list = suppress_list(all->document, "ignore");
+
+    if (list && list->kind == NODE_SCALAR)
+        read_scalar(all, list);
+    for (size_t i = 0; list && list->kind == NODE_LIST && i < list->count; i++)
+        if (node_value(list->items[i])->kind == NODE_SCALAR)
+            read_scalar(all, node_value(list->items[i]));
+}
+
+/* ---- Which findings that hides ---- */
+
+bool suppress_is_family(const char *id)
+{
+    return strlen(id) < 5 && strncmp(id, "TS", strlen(id) < 2 ? strlen(id) : 2) == 0;
+}
+
+static bool names_rule(const struct suppression *suppression, const char *rule)
+{
+    if (strcmp(suppression->id, rule) == 0)
+        return true;
+    return !suppression->directive && suppression->id[0] &&
+           suppress_is_family(suppression->id) &&
+           strncmp(suppression->id, rule, strlen(suppression->id)) == 0;
+}
+
+bool suppress_matches_line(const struct suppress_state *all,
+                           const struct finding *finding,
+                           const struct suppression *suppression)
+{
+    if (finding->entry)
+        return directive_is_beside(suppression->directive, all->document, finding->entry);
+    return !suppression->directive->alone &&
+           finding->at.line == suppression->directive->at.line;
+}
+
+static bool is_firm(const struct finding *finding)
+{
+    const struct rule *rule = rules_find(finding->rule);
+
+    return rule && rule->firm && finding->severity == SEVERITY_ERROR;
+}
+
+/* Wishes that fit are used, whether or not another fits too. */
+static bool is_suppressed(struct suppress_state *all, const struct finding *finding)
+{
+    bool hidden = false, firm = is_firm(finding);
+
+    for (size_t i = 0; i < all->suppression_count; i++) {
+        struct suppression *suppression = &all->suppressions[i];
+
+        if (!names_rule(suppression, finding->rule) ||
+            (suppression->directive && !suppress_matches_line(all, finding, suppression)))
+            continue;
+        suppression->used |= !firm || suppress_is_family(suppression->id);
+        suppression->refused |= firm && !suppress_is_family(suppression->id);
+        hidden |= !firm;
+    }
+    return hidden;
+}
+
+static bool same_group(const struct finding *a, const struct finding *b)
+{
+    return a->group && a->group == b->group;
+}
+
+static void mark_hidden(struct suppress_state *all)
+{
+    const struct findings *findings = all->findings;
+
+    all->hidden = arena_array(all->arena, findings->count + 1, sizeof(bool));
+    for (size_t i = 0; i < findings->count; i++) {
+        const struct finding *finding = &findings->list[i];
+
+        if (!is_suppressed(all, finding))
+            continue;
+        for (size_t j = 0; j < findings->count; j++)
+            if (j == i || (same_group(finding, &findings->list[j]) &&
+                           strcmp(finding->rule, findings->list[j].rule) == 0))
+                all->hidden[j] = true;
+    }
+}
+
+/* ---- Selection ---- */
+
+/* Characters of the longest prefix in the list that the rule has; -1: none. */
+static int longest(const char *const *list, const char *rule)
+{
+    int most = -1;
+
+    for (; list && *list; list++)
+        if (strncmp(*list, rule, strlen(*list)) == 0 && (int)strlen(*list) > most)
+            most = (int)strlen(*list);
+    return most;
+}
+
+bool suppress_selects(const char *const *select, const char *const *ignore,
+                      const char *rule)
+{
+    int chosen = select ? longest(select, rule) : 0;
+
+    return chosen >= 0 && chosen > longest(ignore, rule);
+}
+
+/* What a text that is no job has is told whoever asks. */
+static bool is_selected(const struct suppress_state *all, const struct finding *finding)
+{
+    return !all->document->root ||
+           suppress_selects(all->options->select, all->options->ignore, finding->rule);
+}
+
+/* ---- The whole ---- */
+
+/* All edits of a group or none. */
+static void withdraw_group(struct findings *findings, int group)
+{
+    for (size_t i = 0; group && i < findings->count; i++)
+        if (findings->list[i].group == group)
+            propose_withdraw(&findings->list[i]);
+}
+
+static void sort_out(struct suppress_state *all, struct findings *ignored)
+{
+    struct findings *findings = all->findings;
+    size_t kept = 0;
+
+    for (size_t i = 0; i < findings->count; i++) {
+        const struct finding finding = findings->list[i];
+        bool selected = is_selected(all, &finding);
+
+        if (all->hidden[i] || !selected)
+            withdraw_group(findings, finding.group);
+        if (all->hidden[i] && selected)
+            findings_add(ignored, &finding);
+        if (!all->hidden[i] && selected)
+            findings->list[kept++] = findings->list[i];
+    }
+    findings->count = kept;
+}
+
+static bool is_job(const struct document *document)
+{
+    const struct entry *marker;
+
+    return document->root && dialect_find(document, &marker) == DIALECT_NATIVE;
+}
+
+void suppress(const struct document *document, const struct patch_options *options,
+              struct findings *findings, struct findings *ignored)
+{
+    struct suppress_state all = { .document = document,
+                                  .options = options,
+                                  .findings = findings,
+                                  .arena = findings->arena };
+
+    if (is_job(document)) {
+        read_comments(&all);
+        read_block(&all);
+        mark_hidden(&all);
+        suppress_report_unused(&all);
+    }
+    mark_hidden(&all); /* TS714 too */
+    sort_out(&all, ignored);
+}

@@ -1,0 +1,329 @@
+/* patcher/rules/suppress_unused.c - TS714: what suppresses nothing, and what may have been
+ * meant. */
+#include "config.h"
+
+#include "patcher/rules/suppress_state.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include "base/size.h"
+#include "base/nearest.h"
+#include "patcher/findings/propose.h"
+#include "patcher/rules/rules.h"
+#include "patcher/schema/schema.h"
+
+/* May another device, another machine or another model change what the rule finds? */
+static bool depends_on_surroundings(const char *rule)
+{
+    static const char *const around[] = { "TS007", "TS008", "TS010", "TS011", "TS713" };
+
+    for (size_t i = 0; i < sizeof(around) / sizeof(around[0]); i++)
+        if (strncmp(rule, around[i], strlen(rule)) == 0)
+            return true;
+    return strlen(rule) < 3 || !strchr("067", rule[2]);
+}
+
+static bool is_known(const char *id, bool family)
+{
+    if (strlen(id) == 5)
+        return rules_find(id) != NULL;
+    for (size_t i = 0; family && suppress_is_family(id) && i < rules_count(); i++)
+        if (strncmp(rules_at(i)->id, id, strlen(id)) == 0)
+            return true;
+    return false;
+}
+
+/* "TS1O4", "104", "ts-104" are meant to be TS104. */
+const char *suppress_meant(const char *text)
+{
+    static const char digits[] = "OoIlLSsBZz", meant[] = "0011155822";
+    char id[6] = "TS";
+    size_t len = 2;
+
+    if (strncasecmp(text, "TS", 2) == 0)
+        text += 2;
+    text += strspn(text, "-_ .");
+    for (; *text; text++) {
+        const char *like = strchr(digits, *text);
+
+        if (len == 5)
+            return NULL;
+        id[len++] = like ? meant[like - digits] : *text;
+    }
+    id[len] = 0;
+    return rules_find(id) ? rules_find(id)->id : NULL;
+}
+
+/* The rule that a wish for none may mean: one that its row has, or one spelt alike. */
+static const char *find_meant(const struct suppress_state *all,
+                              const struct suppression *suppression)
+{
+    const char *meant = suppress_meant(suppression->text);
+
+    for (size_t i = 0; !meant && i < all->findings->count; i++) {
+        const struct finding *finding = &all->findings->list[i];
+
+        if (nearest_distance(suppression->text, finding->rule, 2) <= 2 &&
+            (!suppression->directive || suppress_matches_line(all, finding, suppression)))
+            meant = finding->rule;
+    }
+    return meant;
+}
+
+/* Why a wish hides nothing; NULL: it does.  *severity grows to what that is worth. */
+static const char *why_unused(const struct suppress_state *all,
+                              const struct suppression *suppression,
+                              enum severity *severity)
+{
+    const char *where = suppression->directive ? "this row" : "this job", *meant;
+
+    if (suppression->used && !suppression->refused)
+        return NULL;
+    if (suppression->refused || !is_known(suppression->id, !suppression->directive) ||
+        !depends_on_surroundings(suppression->id))
+        *severity = SEVERITY_WARNING;
+    if (suppression->refused)
+        return arena_printf(all->arena,
+                            "%s cannot be ignored: a run would fail, or do something "
+                            "else than the job says",
+                            suppression->id);
+    if (is_known(suppression->id, !suppression->directive))
+        return arena_printf(
+            all->arena, "%s finds nothing in %s%s", suppression->id, where,
+            depends_on_surroundings(suppression->id) && all->options->device
+                ? arena_printf(all->arena, " on %s", all->options->device->name)
+                : "");
+    if (is_known(suppression->id, true))
+        return arena_printf(all->arena,
+                            "%s is a family of rules: a comment names whole rules",
+                            suppression->id);
+    meant = find_meant(all, suppression);
+    return meant ? arena_printf(all->arena, "there is no rule %s; did you mean %s?",
+                                suppression->text, meant)
+                 : arena_printf(all->arena,
+                                "there is no rule %s; trainspool explain lists them",
+                                suppression->text);
+}
+
+/* May the word go?  What another device may need stays. */
+static bool is_removable(const struct suppression *suppression)
+{
+    return !suppression->used && !suppression->refused &&
+           (!is_known(suppression->id, false) ||
+            !depends_on_surroundings(suppression->id));
+}
+
+/* The list without the words that may go; "" if none is left. */
+static const char *remaining_words(const struct suppress_state *all,
+                                   const struct directive *directive)
+{
+    const char *left = "";
+
+    for (size_t i = 0; i < all->suppression_count; i++) {
+        const struct suppression *suppression = &all->suppressions[i];
+
+        if (suppression->directive == directive && !is_removable(suppression))
+            left = arena_printf(all->arena, "%s%s%s", left, *left ? ", " : "",
+                                suppression->text);
+    }
+    return left;
+}
+
+/* The edit that takes out what suppresses nothing: words, or the comment. */
+static void propose_shorter(const struct suppress_state *all,
+                            const struct directive *directive, struct finding *finding)
+{
+    const struct directive_word *first = directive->words;
+    const struct directive_word *last = first + directive->count - 1;
+    const char *left = remaining_words(all, directive);
+    const char *data = all->document->data;
+    size_t from, to;
+
+    if (directive->alone || (!*left && !directive->last))
+        return;
+    if (*left) {
+        from = first->at.byte;
+        to = last->at.byte + last->bytes;
+    } else {
+        from = directive->at.byte;
+        to = from + directive->bytes;
+        while (from > 0 && (data[from - 1] == ' ' || data[from - 1] == '\t'))
+            from--;
+        while (to < all->document->len && data[to] != '\n' && data[to] != '\r')
+            to++;
+        finding->label = "(nothing)";
+    }
+    if (strlen(left) == to - from && memcmp(left, data + from, to - from) == 0)
+        return;
+    finding->apply = APPLY_UNSAFE;
+    finding->at = document_mark(all->document, from);
+    finding->cut = to - from;
+    finding->was = arena_copy(all->arena, data + from, to - from);
+    finding->now = left;
+}
+
+static struct finding base_finding(struct mark at, size_t bytes)
+{
+    return (struct finding) {
+        .rule = "TS714", .severity = SEVERITY_WARNING, .at = at, .cut = bytes
+    };
+}
+
+static void report_directive(const struct suppress_state *all,
+                             const struct directive *directive)
+{
+    struct finding finding = base_finding(directive->at, directive->bytes);
+    const char *message = NULL;
+
+    finding.severity = SEVERITY_INFO;
+    for (size_t i = 0; i < all->suppression_count; i++) {
+        const char *why = all->suppressions[i].directive == directive
+                              ? why_unused(all, &all->suppressions[i], &finding.severity)
+                              : NULL;
+
+        if (why)
+            message = message ? arena_printf(all->arena, "%s; %s", message, why) : why;
+    }
+    if (!message)
+        return;
+    finding.message = message;
+    propose_shorter(all, directive, &finding);
+    findings_add(all->findings, &finding);
+}
+
+/* A directive that can have no effect, however it is meant. */
+static const char *why_ineffective(const struct suppress_state *all,
+                                   const struct directive *directive)
+{
+    if (directive->kind == COMMENT_MISSPELT)
+        return arena_printf(all->arena, "this has no effect: did you mean %s%s?",
+                            directive->meant,
+                            strcmp(directive->meant, "ignore") == 0 ? "[...]" : "");
+    if (directive->alone)
+        return directive->kind == COMMENT_KEEP
+                   ? "on a line of its own this keeps nothing: put it behind the value, "
+                     "or name the key in trainspool.keep"
+                   : "on a line of its own this ignores nothing: put it behind the "
+                     "value, or name the rule in trainspool.ignore";
+    if (directive->kind == COMMENT_IGNORE && directive->count == 0)
+        return "this names no rule: write ignore[TS104]";
+    return NULL;
+}
+
+static void report_kept(const struct suppress_state *all, const struct node *node,
+                        size_t from, size_t len)
+{
+    const char *name = arena_copy(all->arena, node->text + from, len), *near[2];
+    struct finding finding = base_finding(node->at, node->bytes);
+    bool exact;
+
+    if (schema_find(name) || document_find(all->document, name))
+        return;
+    propose_word(all->document, node, from, len, &finding);
+    finding.message =
+        schema_nearest(name, near, 2, &exact) == 1
+            ? arena_printf(all->arena,
+                           "keep names %.60s, which is no key; did you mean %s?", name,
+                           near[0])
+            : arena_printf(all->arena, "keep names %.60s, which is no key", name);
+    findings_add(all->findings, &finding);
+}
+
+/* trainspool.keep names keys, in a list or in one text. */
+static void report_keep(const struct suppress_state *all)
+{
+    const struct node *list = suppress_list(all->document, "keep");
+    const char *at = list && list->kind == NODE_SCALAR ? list->text : "";
+    size_t most = list && list->count < SUPPRESSIONS_MAX ? list->count : SUPPRESSIONS_MAX;
+
+    while (*(at += strspn(at, ", "))) { /* a scalar holds at most 4096 bytes */
+        size_t len = strcspn(at, ", ");
+
+        report_kept(all, list, (size_t)(at - list->text), len);
+        at += len;
+    }
+    for (size_t i = 0; list && list->kind == NODE_LIST && i < most; i++)
+        if (node_value(list->items[i])->kind == NODE_SCALAR)
+            report_kept(all, node_value(list->items[i]), 0,
+                        node_value(list->items[i])->len);
+}
+
+static void report_block(const struct suppress_state *all)
+{
+    for (size_t i = 0; i < all->suppression_count; i++) {
+        const struct suppression *suppression = &all->suppressions[i];
+        struct finding finding = base_finding(suppression->at, suppression->bytes);
+
+        finding.severity = SEVERITY_INFO;
+        finding.message = suppression->directive
+                              ? NULL
+                              : why_unused(all, suppression, &finding.severity);
+        if (finding.message)
+            findings_add(all->findings, &finding);
+    }
+}
+
+/* What is not looked at hides nothing. */
+static void report_too_many(const struct suppress_state *all)
+{
+    bool words = all->suppression_count == SUPPRESSIONS_MAX;
+    struct finding finding;
+
+    if (!words && all->directive_count < DIRECTIVES_MAX)
+        return;
+    finding = words ? base_finding(all->suppressions[SUPPRESSIONS_MAX - 1].at,
+                                   all->suppressions[SUPPRESSIONS_MAX - 1].bytes)
+                    : base_finding(all->directives[DIRECTIVES_MAX - 1].at,
+                                   all->directives[DIRECTIVES_MAX - 1].bytes);
+    finding.message =
+        arena_printf(all->arena, "only the first %d %s are read; more have no effect",
+                     words ? SUPPRESSIONS_MAX : DIRECTIVES_MAX,
+                     words ? "rules to ignore" : "comments for trainspool");
+    findings_add(all->findings, &finding);
+}
+
+/* A wish for TS714 itself is there for what this finds. */
+void suppress_report_unused(struct suppress_state *all)
+{
+    for (size_t i = 0; i < all->suppression_count; i++)
+        all->suppressions[i].used |= strcmp(all->suppressions[i].id, "TS714") == 0;
+    for (size_t i = 0; i < all->directive_count; i++) {
+        const struct directive *directive = &all->directives[i];
+        struct finding finding = base_finding(directive->at, directive->bytes);
+
+        finding.message = why_ineffective(all, directive);
+        if (finding.message)
+            findings_add(all->findings, &finding);
+        else
+            report_directive(all, directive);
+    }
+    report_block(all);
+    report_keep(all);
+    report_too_many(all);
+}
+
+static const struct rule rows[] = {
+    { .id = "TS714",
+      .title = "a suppression that suppresses nothing",
+      .severity = SEVERITY_WARNING,
+      .apply = APPLY_UNSAFE,
+      .explain =
+          "`# trainspool: ignore[TS104]` behind a value says that this rule is known to "
+          "find something there and is not to be told; `trainspool: {ignore: [TS708, "
+          "TS3]}` says it of the whole job, also for a family. `# trainspool: keep` and "
+          "trainspool.keep forbid edits, and findings are still told. Where a "
+          "suppression fits no finding (any more), names no rule, or stands where it "
+          "has no effect, it hides nothing today and may hide a new mistake tomorrow.\n"
+          "\n"
+          "Rules that look at the device, the model or the data may find something on "
+          "another machine: for them this is an info, and the comment stays. For the "
+          "others `patch --unsafe` takes the comment away; not a plain patch, since a "
+          "comment is a person's word and a job must run the same without anybody "
+          "there.\n\n"
+          "Errors that would make a run fail, or do something else than the job says, "
+          "cannot be ignored (trainspool explain says which): take the line out instead.",
+      .source = "unused `noqa` comments are ruff's RUF100" },
+};
+
+const struct rules rules_suppress_unused = { rows, TS_COUNT(rows) };
