@@ -274,8 +274,10 @@ static struct tensor put_embedding_backward(struct backend *be,
                                             const struct cuda_launch *to)
 {
     struct op_embedding_backward op = {
-        unit_cuda_matrix(be, FORMAT_FP32, WORDS, 12, 12, 1),
-        unit_cuda_matrix(be, FORMAT_FP32, 5000, 12, 12, 2), tokens(be, 5000), 1
+        .dtable = unit_cuda_matrix(be, FORMAT_FP32, WORDS, 12, 12, 1),
+        .dout = unit_cuda_matrix(be, FORMAT_FP32, 5000, 12, 12, 2),
+        .tokens = tokens(be, 5000),
+        .scale = 1,
     };
 
     assert_int_equal(launch_embedding_backward(to, &op), cudaSuccess);
