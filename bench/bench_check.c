@@ -1,11 +1,11 @@
 /*
- * bench/bench_check.c - what `trainspool check` costs on one core: a thousand jobs in one
- * call, one job in a call of its own, and the memory each holds.
+ * bench/bench_check.c - measures `trainspool check` on one core: a thousand jobs in one
+ * call, one job per call, and the memory of each.
  *
  *     bench_check BUILD-DIR SOURCE-DIR
  *
- * The jobs are of five kinds, some with mistakes, over a model that is there and one that
- * is not, with some comments, as people write them.
+ * There are five kinds of jobs, some with mistakes, with an existing and with a missing
+ * model, and with some comments, like jobs written by hand.
  */
 #include "config.h"
 
@@ -45,7 +45,7 @@ static const char *const kinds[] = {
     "ddp_timeout: 180000000\n",
 };
 
-static void must(bool ok, const struct error *err)
+static void check(bool ok, const struct error *err)
 {
     if (!ok) {
         fprintf(stderr, "bench_check: %s\n", err->text);
@@ -71,13 +71,13 @@ static char *write_job(const char *dir, const char *source, int number)
               number % 2 ? source : "models/absent", kinds[number % (int)TS_COUNT(kinds)],
               number);
     path = strdup(name.data);
-    must(file_create(path, job.data, job.len, 0644, &err), &err);
+    check(file_create(path, job.data, job.len, 0644, &err), &err);
     text_clear(&job);
     text_clear(&name);
     return path;
 }
 
-/* Seconds of one run; *resident: its largest resident set in bytes. */
+/* Return the seconds of one run; *resident: its largest resident set in bytes. */
 static double call(char **argv, double *resident)
 {
     double began = clock_seconds();
@@ -131,7 +131,7 @@ static void measure(char **argv, size_t fixed)
             largest = resident;
     }
     qsort(taken, CALLS, sizeof(*taken), compare);
-    printf("one job a call, %d calls: median %.2f ms, best %.2f, worst %.2f; at most "
+    printf("one job per call, %d calls: median %.2f ms, best %.2f, worst %.2f; at most "
            "%.1f MiB resident\n",
            CALLS, 1e3 * taken[CALLS / 2], 1e3 * taken[0], 1e3 * taken[CALLS - 1],
            largest / 1048576);
@@ -160,7 +160,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < JOBS; i++)
         words[count++] = write_job(dir, model, i);
     measure(words, fixed);
-    must(file_remove_tree(dir, &err), &err);
+    check(file_remove_tree(dir, &err), &err);
     for (size_t i = fixed; i < count; i++)
         free(words[i]);
     free(program);

@@ -1,14 +1,13 @@
 /*
- * bench/bench_cuda_attention.c - how fast attention and its gradients are on a GPU, for
- * head sizes 64 and 128, 32 query and 8 key heads: a table, then a line of JSON for each
- * row.
+ * bench/bench_cuda_attention.c - measures attention and its gradients on a GPU, for head
+ * sizes 64 and 128, 32 query and 8 key heads: a table, then a line of JSON per row.
  *
  *     bench/bench_cuda_attention [cpu|ORDINAL [POSITIONS [SEQUENCES]]]
  *
- * TRAINSPOOL_CUDNN=1 in the environment: forward by cuDNN.
+ * TRAINSPOOL_CUDNN=1 in the environment uses cuDNN for the forward pass.
  *
- * Flops are those of the causal formula: two products of T (T + 1) / 2 scores forward and
- * five backward (2 D flops a score each), however many a kernel makes of them.
+ * FLOPs are those of the causal formula: two matmuls of T (T + 1) / 2 scores forward and
+ * five backward (2 D FLOPs per score each), however many the kernel executes.
  */
 #include "config.h"
 
@@ -32,8 +31,8 @@ struct bench {
     size_t positions, sequences;
 };
 
-/* Rows of normal numbers; every 64th position of a sequence has the same, which is as
- * good. */
+/* Rows of normally distributed values; every 64th row repeats, which makes no difference
+ * to the time. */
 static struct tensor filled(struct bench *b, size_t cols, uint32_t stream)
 {
     size_t rows = b->positions * b->sequences;
@@ -137,7 +136,7 @@ static void run(struct bench *b, const struct op_attention_backward *op, bool ba
     target_wait(b->be);
 }
 
-/* Seconds of one: the best of ROUNDS rounds of about round_seconds. */
+/* Return the seconds of one call: the best of ROUNDS rounds of about round_seconds. */
 static double measure(struct bench *b, const struct op_attention_backward *op,
                       bool backward)
 {
@@ -161,7 +160,7 @@ static double measure(struct bench *b, const struct op_attention_backward *op,
 struct row {
     size_t head_size;
     bool backward;
-    double seconds, rate; /* flop/s */
+    double seconds, rate; /* FLOP/s */
 };
 
 static struct row row_of(struct bench *b, const struct op_attention_backward *op,
@@ -200,13 +199,13 @@ int main(int argc, char **argv)
     long sequences = argc > 3 ? atol(argv[3]) : 4;
 
     if (positions < 1 || sequences < 1)
-        target_stop("POSITIONS and SEQUENCES are 1 or more");
+        target_stop("POSITIONS and SEQUENCES must be at least 1");
     b.positions = (size_t)positions;
     b.sequences = (size_t)sequences;
     b.format =
         b.device->kind == DEVICE_CUDA && b.device->major < 8 ? FORMAT_FP16 : FORMAT_BF16;
     b.be = target_open(b.device, 0);
-    printf("attention, %s, %zu x %zu positions, %d heads, %d of keys\n", b.device->name,
+    printf("attention, %s, %zu x %zu positions, %d heads, %d key heads\n", b.device->name,
            b.sequences, b.positions, HEADS, KV_HEADS);
     for (size_t i = 0; i < TS_COUNT(rows); i++) {
         struct op_attention_backward op = operands(&b, head_sizes[i / 2]);

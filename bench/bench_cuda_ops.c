@@ -1,14 +1,14 @@
 /*
- * bench/bench_cuda_ops.c - how near to the memory's rate the operations other than
- * products are on a GPU, for the widths of SmolLM2-135M and Llama 3.2 1B: a table, then a
- * line of JSON for each row.
+ * bench/bench_cuda_ops.c - measures how close the operations other than matmuls come to
+ * the memory bandwidth of a GPU, for the widths of SmolLM2-135M and Llama 3.2 1B: a
+ * table, then a line of JSON per row.
  *
- *     bench/bench_cuda_ops [ORDINAL [ROWS]]     rows of a batch; else 8192 and 16384
+ *     bench/bench_cuda_ops [ORDINAL [ROWS]]     rows of a batch; default 8192 and 16384
  *
- * Each operation takes new operands every time, out of more memory than a cache holds,
- * and is played from a recording, so that the host is not what is measured.  Bytes are
- * those that must be moved: every operand once, however often a kernel does.  The rate to
- * reach is that of a copy, measured here too.
+ * Each operation takes new operands every time, from more memory than a cache holds, and
+ * is replayed from a graph, so that the host is not what is measured. Bytes are those
+ * that must be moved: every operand once, however often a kernel moves it. The reference
+ * is the rate of a copy, measured here too.
  */
 #include "config.h"
 
@@ -31,14 +31,14 @@ static const struct shape shapes[] = {
     { "Llama-3.2-1B", 2048, 8192, 32, 8, 64, 128256 },
 };
 
-/* What a recording is known by. */
+/* Key of a graph. */
 struct key {
     const struct row *row;
     const struct shape *shape;
     size_t rows, count;
 };
 
-/* `count` of one kind, by a recording where there is one; without waiting. */
+/* Launch `count` operations of one kind, from a graph if there is one; does not wait. */
 static void put_batch(struct bench *b, const struct row *row, size_t count)
 {
     const struct backend_ops *ops = b->be->ops;
@@ -74,13 +74,13 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Seconds of one: the median of some rounds. */
+/* Return the seconds of one operation: the median of some rounds. */
 static double measure(struct bench *b, const struct row *row)
 {
     double seconds[ROUNDS], one = 1;
     size_t count, times;
 
-    for (int i = 0; i < 3; i++) /* the second of a kind is recorded, the third played */
+    for (int i = 0; i < 3; i++) /* the second call is recorded, the third replayed */
         one = batch_time(b, row, 1, 1);
     count = (size_t)fmin(BATCH_MAX, fmax(1, batch_seconds / one));
     for (int i = 0; i < 3; i++)
@@ -92,10 +92,10 @@ static double measure(struct bench *b, const struct row *row)
     return seconds[ROUNDS / 2];
 }
 
-/* What one row of the table says. */
+/* A row of the table. */
 struct result {
     const struct row *row;
-    const struct shape *shape; /* NULL where it does not matter */
+    const struct shape *shape; /* NULL if it does not matter */
     size_t rows;
     double bytes, seconds;
 };
@@ -123,7 +123,7 @@ static void upload(struct bench *b, void *to, const void *from, size_t bytes)
     target_wait(b->be);
 }
 
-/* Normal numbers in bf16; two of them make an fp32 as usual. */
+/* Normally distributed values in bf16; two of them form an ordinary fp32 value. */
 static void fill_ring(struct bench *b)
 {
     static uint16_t pattern[PATTERN];
@@ -136,8 +136,8 @@ static void fill_ring(struct bench *b)
                                                     : sizeof(pattern));
 }
 
-/* Words as in a text: the n-th about n times as seldom as the first; positions 0, 1,
- * ... */
+/* Tokens distributed as in a text: the n-th is about 1/n as frequent as the first;
+ * positions 0, 1, ... */
 static void fill_tokens(struct bench *b)
 {
     int32_t *tokens = calloc(b->rows, sizeof(*tokens));
@@ -148,9 +148,9 @@ static void fill_tokens(struct bench *b)
         target_stop("out of memory");
     b->used = 0;
     for (size_t i = 0; i < b->rows; i++) {
-        double place = random_uniform(1, RANDOM_ORDER, 0, i);
+        double position = random_uniform(1, RANDOM_ORDER, 0, i);
 
-        tokens[i] = (int32_t)(pow((double)b->words, place) - 1);
+        tokens[i] = (int32_t)(pow((double)b->words, position) - 1);
         b->used += !seen[tokens[i]];
         seen[tokens[i]] = true;
         positions[i] = (int32_t)(i % POSITIONS);
@@ -162,7 +162,7 @@ static void fill_tokens(struct bench *b)
     free(seen);
 }
 
-/* Everything goes by the rows, so that a small machine can try it with few. */
+/* Scale everything with the rows, so that a small machine can run it with few. */
 static void bench_size(struct bench *b, size_t count)
 {
     b->rows = count;
@@ -219,7 +219,7 @@ int main(int argc, char **argv)
         size_count = 1;
     }
     if (sizes[0] < 1 || b.device->kind != DEVICE_CUDA)
-        target_stop("a GPU's ordinal, and 1 row or more");
+        target_stop("expected the ordinal of a GPU and at least 1 row");
     b.format = b.device->major < 8 ? FORMAT_FP16 : FORMAT_BF16;
     results = calloc(size_count * TS_COUNT(shapes) * gpu_ops_count, sizeof(*results));
     if (!results)

@@ -1,8 +1,10 @@
 /*
- * bench/bench_ops.c - how fast the operations other than products are: GB/s of what they
- * have to read and write, beside the rate at which memory can be read, or GFLOP/s.
+ * bench/bench_ops.c - measures the operations other than matmuls: GB/s of the data they
+ * must read and write, relative to the rate of reading memory, or GFLOP/s.
  *
- *     bench/bench_ops [THREADS]      1: by processor time, which neighbours hardly change
+ *     bench/bench_ops [THREADS]
+ *
+ * 1 thread is timed by processor time, which other processes hardly affect.
  */
 #include "config.h"
 
@@ -29,10 +31,10 @@ enum {
 };
 enum { WEIGHTS = 32 << 20, REPEATS = 7 };
 
-/* Memory enough for any operation below, and what each is tried with. */
+/* Memory for any operation below, and the parameters of its run. */
 struct bench {
     struct backend *be;
-    bool processor; /* time of the processor instead of the clock */
+    bool processor; /* processor time instead of wall clock */
     enum format format;
     char *blocks[8];
     int32_t *positions, *offsets;
@@ -159,7 +161,7 @@ static void bench_swiglu_backward(struct bench *b)
                    tensor_columns(both, INNER, INNER), ACTIVATION_SILU });
 }
 
-/* Of a block that no operation writes to in another format. */
+/* Reads a block that no operation writes to in another format. */
 static void bench_activation(struct bench *b, enum activation kind)
 {
     b->be->ops->activation(
@@ -321,42 +323,42 @@ static void bench_sgd(struct bench *b)
                                        .grad_scale = 1 });
 }
 
-#define NUMBERS(rows, cols) ((double)(rows) * (double)(cols))
+#define ELEMENTS(rows, cols) ((double)(rows) * (double)(cols))
 
-/* Bytes: of fp32 operands, and of those in the format of the activations; or
- * operations. */
+/* Bytes of fp32 operands and of those in the format of the activations; or operations. */
 static const struct row {
     const char *name;
     void (*run)(struct bench *b);
-    double wide, narrow; /* numbers read or written */
-    bool attention;      /* GFLOP/s instead: products of a tile, seen half only */
-    double products;
+    double wide, narrow; /* elements read or written */
+    bool attention;      /* report GFLOP/s; causal: half of the matmuls */
+    double matmuls;
 } rows[] = {
-    { "rmsnorm", bench_rmsnorm, 2 * NUMBERS(ROWS, WIDTH), 2 * NUMBERS(ROWS, WIDTH), 0,
+    { "rmsnorm", bench_rmsnorm, 2 * ELEMENTS(ROWS, WIDTH), 2 * ELEMENTS(ROWS, WIDTH), 0,
       0 },
-    { "rmsnorm_backward", bench_rmsnorm_backward, 3 * NUMBERS(ROWS, WIDTH),
-      2 * NUMBERS(ROWS, WIDTH), 0, 0 },
-    { "layernorm", bench_layernorm, 2 * NUMBERS(ROWS, WIDTH), 2 * NUMBERS(ROWS, WIDTH), 0,
-      0 },
-    { "layernorm_backward", bench_layernorm_backward, 3 * NUMBERS(ROWS, WIDTH),
-      2 * NUMBERS(ROWS, WIDTH), 0, 0 },
-    { "headnorm", bench_headnorm, 0, 2 * NUMBERS(ROWS, WIDTH), 0, 0 },
-    { "headnorm_backward", bench_headnorm_backward, 0, 3 * NUMBERS(ROWS, WIDTH), 0, 0 },
-    { "rope", bench_rope, 0, 2 * NUMBERS(ROWS, WIDTH), 0, 0 },
-    { "swiglu", bench_swiglu, 0, 3 * NUMBERS(ROWS, INNER), 0, 0 },
-    { "swiglu_backward", bench_swiglu_backward, 0, 5 * NUMBERS(ROWS, INNER), 0, 0 },
-    { "gelu", bench_gelu, 0, 2 * NUMBERS(ROWS, INNER), 0, 0 },
-    { "gelu_backward", bench_gelu_backward, 0, 3 * NUMBERS(ROWS, INNER), 0, 0 },
-    { "gelu by tanh", bench_gelu_tanh, 0, 2 * NUMBERS(ROWS, INNER), 0, 0 },
-    { "gelu_backward, tanh", bench_gelu_tanh_backward, 0, 3 * NUMBERS(ROWS, INNER), 0,
+    { "rmsnorm_backward", bench_rmsnorm_backward, 3 * ELEMENTS(ROWS, WIDTH),
+      2 * ELEMENTS(ROWS, WIDTH), 0, 0 },
+    { "layernorm", bench_layernorm, 2 * ELEMENTS(ROWS, WIDTH), 2 * ELEMENTS(ROWS, WIDTH),
+      0, 0 },
+    { "layernorm_backward", bench_layernorm_backward, 3 * ELEMENTS(ROWS, WIDTH),
+      2 * ELEMENTS(ROWS, WIDTH), 0, 0 },
+    { "headnorm", bench_headnorm, 0, 2 * ELEMENTS(ROWS, WIDTH), 0, 0 },
+    { "headnorm_backward", bench_headnorm_backward, 0, 3 * ELEMENTS(ROWS, WIDTH), 0, 0 },
+    { "rope", bench_rope, 0, 2 * ELEMENTS(ROWS, WIDTH), 0, 0 },
+    { "swiglu", bench_swiglu, 0, 3 * ELEMENTS(ROWS, INNER), 0, 0 },
+    { "swiglu_backward", bench_swiglu_backward, 0, 5 * ELEMENTS(ROWS, INNER), 0, 0 },
+    { "gelu", bench_gelu, 0, 2 * ELEMENTS(ROWS, INNER), 0, 0 },
+    { "gelu_backward", bench_gelu_backward, 0, 3 * ELEMENTS(ROWS, INNER), 0, 0 },
+    { "gelu by tanh", bench_gelu_tanh, 0, 2 * ELEMENTS(ROWS, INNER), 0, 0 },
+    { "gelu_backward, tanh", bench_gelu_tanh_backward, 0, 3 * ELEMENTS(ROWS, INNER), 0,
       0 },
     { "attention", bench_attention, 0, 0, true, 2 },
     { "attention_backward", bench_attention_backward, 0, 0, true, 5 },
-    { "embedding", bench_embedding, NUMBERS(ROWS, WIDTH), NUMBERS(ROWS, WIDTH), 0, 0 },
-    { "embedding_backward", bench_embedding_backward, 3 * NUMBERS(ROWS, WIDTH), 0, 0, 0 },
-    { "add", bench_add, 2 * NUMBERS(ROWS, WIDTH), NUMBERS(ROWS, WIDTH), 0, 0 },
-    { "dropout", bench_dropout, 0, 2 * NUMBERS(ROWS, WIDTH), 0, 0 },
-    { "sum_rows", bench_sum_rows, 0, NUMBERS(ROWS, WIDTH), 0, 0 },
+    { "embedding", bench_embedding, ELEMENTS(ROWS, WIDTH), ELEMENTS(ROWS, WIDTH), 0, 0 },
+    { "embedding_backward", bench_embedding_backward, 3 * ELEMENTS(ROWS, WIDTH), 0, 0,
+      0 },
+    { "add", bench_add, 2 * ELEMENTS(ROWS, WIDTH), ELEMENTS(ROWS, WIDTH), 0, 0 },
+    { "dropout", bench_dropout, 0, 2 * ELEMENTS(ROWS, WIDTH), 0, 0 },
+    { "sum_rows", bench_sum_rows, 0, ELEMENTS(ROWS, WIDTH), 0, 0 },
     { "convert, weights", bench_convert, WEIGHTS, WEIGHTS, 0, 0 },
     { "zero, weights", bench_zero, 0, WEIGHTS, 0, 0 },
     { "square_sum, weights", bench_square_sum, 0, WEIGHTS, 0, 0 },
@@ -374,7 +376,7 @@ static double seconds_now(const struct bench *b)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Seconds of the fastest of some runs. */
+/* Return the seconds of the fastest of some runs. */
 static double best_of(struct bench *b, void (*run)(struct bench *b))
 {
     double best = INFINITY;
@@ -392,7 +394,8 @@ static double best_of(struct bench *b, void (*run)(struct bench *b))
     return best;
 }
 
-/* Rows seen by all rows of equal runs. */
+/* Return the number of pairs of rows in causal attention over sequences of equal
+ * length. */
 static double pairs_of(const struct bench *b)
 {
     double longest = ROWS / (double)b->sequences;
@@ -405,7 +408,7 @@ static void bench_row(struct bench *b, const struct row *row, double memory)
     double seconds = best_of(b, row->run), bytes;
 
     if (row->attention) {
-        double rate = row->products * 2 * pairs_of(b) * HEAD * HEADS / seconds * 1e-9;
+        double rate = row->matmuls * 2 * pairs_of(b) * HEAD * HEADS / seconds * 1e-9;
 
         printf("%-20s %5s T=%-5zu %8.3f ms %8.1f GFLOP/s\n", row->name,
                format_info(b->format)->name, ROWS / b->sequences, seconds * 1e3, rate);
@@ -434,20 +437,20 @@ static void bench_open(struct bench *b)
         b->positions[i] = (int32_t)(random_bits(1, RANDOM_ORDER, 0, i) % ROWS);
 }
 
-/* Numbers of a usual size where the format of the blocks is this one. */
+/* Fill the blocks with values of ordinary magnitude in this format. */
 static void bench_fill(struct bench *b, enum format format)
 {
     enum { PATTERN = 1 << 16 };
-    float *numbers = calloc(PATTERN, sizeof(*numbers));
+    float *values = calloc(PATTERN, sizeof(*values));
     size_t bytes = PATTERN * format_info(format)->bytes;
 
     b->format = format;
     for (size_t i = 0; i < PATTERN; i++)
-        numbers[i] = (float)fabs(random_normal(1, RANDOM_INIT, 0, i));
+        values[i] = (float)fabs(random_normal(1, RANDOM_INIT, 0, i));
     for (size_t i = 0; i < TS_COUNT(b->blocks); i++)
         for (size_t at = 0; at < (size_t)WEIGHTS * 4; at += bytes)
-            format_convert(b->blocks[i] + at, format, numbers, FORMAT_FP32, PATTERN);
-    free(numbers);
+            format_convert(b->blocks[i] + at, format, values, FORMAT_FP32, PATTERN);
+    free(values);
 }
 
 static void bench_sequences(struct bench *b, size_t sequences)
@@ -475,7 +478,7 @@ int main(int argc, char **argv)
     bench_open(&b);
     b.format = FORMAT_FP32;
     memory = WEIGHTS * 4.0 / best_of(&b, bench_square_sum) * 1e-9;
-    printf("%s; memory is read at %.1f GB/s\n", b.be->ops->describe(b.be), memory);
+    printf("%s; memory read at %.1f GB/s\n", b.be->ops->describe(b.be), memory);
     for (size_t f = 0; f < TS_COUNT(formats); f++) {
         bench_fill(&b, formats[f]);
         for (size_t i = 0; i < TS_COUNT(rows); i++)

@@ -1,6 +1,6 @@
 /*
- * bench/bench_products.c - GFLOP/s of the products of real models, by our own kernels and
- * by oneDNN, with one thread and with all.
+ * bench/bench_products.c - measures GFLOP/s of the matmuls of real models, with our own
+ * kernels and with oneDNN, with one thread and with all.
  */
 #include "config.h"
 
@@ -39,9 +39,9 @@ static const struct rate_shape shapes[] = {
     { "LoRA B", 2048, 16, 2304, 2 },
 };
 
-enum { KINDS = 4 }; /* own and oneDNN, with one thread and with all */
+enum { KINDS = 4 }; /* ours and oneDNN, with one thread and with all */
 
-/* Flops over time of all shapes, by kind. */
+/* Total FLOPs and time of all shapes, by kind. */
 struct total {
     double flops, seconds[KINDS];
 };
@@ -75,10 +75,10 @@ int main(void)
                                               rate_open(1, true),
                                               rate_open(threads, true) };
 
-    printf("products in GFLOP/s: %s; %s\n\n", backends[1]->ops->describe(backends[1]),
+    printf("matmuls in GFLOP/s: %s; %s\n\n", backends[1]->ops->describe(backends[1]),
            backends[3]->ops->describe(backends[3]));
     printf(
-        "| product (rows x in x out), pass | format | own, 1 thread | own, %d threads | "
+        "| matmul (rows x in x out), pass | format | ours, 1 thread | ours, %d threads | "
         "oneDNN, 1 thread | oneDNN, %d threads |\n"
         "|---|---|---|---|---|---|\n",
         threads, threads);
@@ -87,7 +87,7 @@ int main(void)
 
         for (size_t i = 0; i < TS_COUNT(shapes); i++)
             measure(backends, &shapes[i], formats[f], &total);
-        printf("| all, flops over time | %s |", format_info(formats[f])->name);
+        printf("| all, total flops / total time | %s |", format_info(formats[f])->name);
         for (int i = 0; i < KINDS; i++)
             printf(" %.0f |", total.flops / total.seconds[i]);
         printf("\n");

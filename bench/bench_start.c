@@ -1,12 +1,12 @@
 /*
- * bench/bench_start.c - the time from a job's drop into a watched folder to the first
- * line of the trainer that runs it: noticed, checked, patched, queued, started.
+ * bench/bench_start.c - measures the time from dropping a job into a watched folder to
+ * the first line of its trainer: notice, check, patch, queue, start.
  *
  *     bench_start BUILD-DIR SOURCE-DIR
  *
- * A copy of the program `trainspool` watches a folder; beside it lies a copy of this
- * program under the name of the trainer, which writes down when it was started and
- * leaves.  Probes are passed on to the real one.
+ * A copy of `trainspool` watches a folder. Next to it is a copy of this program under the
+ * name of the trainer, which records when it was started and exits. It forwards probes to
+ * the real trainer.
  */
 #include "config.h"
 
@@ -27,11 +27,11 @@
 enum { JOBS = 40, POLL_MS = 1, PATIENCE_MS = 20000 };
 
 struct bench {
-    char *dir, *spool, *started; /* `started`: a line with the time of each start */
+    char *dir, *spool, *started; /* `started`: file of start times */
     pid_t watch;
 };
 
-static void must(bool ok, const struct error *err)
+static void check(bool ok, const struct error *err)
 {
     if (!ok) {
         fprintf(stderr, "bench_start: %s\n", err->text);
@@ -44,22 +44,22 @@ static void wait_ms(long ms)
     nanosleep(&(struct timespec) { .tv_nsec = ms * 1000000 }, NULL);
 }
 
-/* What runs under the name of the trainer. */
-static int stand_in(char **argv)
+/* Main function under the name of the trainer. */
+static int trainer_main(char **argv)
 {
     char line[64];
     struct error err = { 0 };
     int len = snprintf(line, sizeof(line), "%.9f", clock_seconds());
-    bool asked = false;
+    bool is_probe = false;
 
     for (char **at = argv + 1; *at; at++)
-        asked = asked || strcmp(*at, "--probe") == 0 || strcmp(*at, "--steps") == 0;
-    if (asked) {
+        is_probe = is_probe || strcmp(*at, "--probe") == 0 || strcmp(*at, "--steps") == 0;
+    if (is_probe) {
         execv(getenv("BENCH_TRAINER"), argv);
         return 1;
     }
-    must(file_append_line(getenv("BENCH_STARTED"), line, (size_t)len, 0600, false, &err),
-         &err);
+    check(file_append_line(getenv("BENCH_STARTED"), line, (size_t)len, 0600, false, &err),
+          &err);
     return 3;
 }
 
@@ -69,13 +69,13 @@ static void copy(const char *from, const char *to)
     struct error err = { 0 };
 
     text_init(&text, 0);
-    must(file_read(from, 1 << 30, &text, NULL, &err) &&
-             file_create(to, text.data, text.len, 0755, &err),
-         &err);
+    check(file_read(from, 1 << 30, &text, NULL, &err) &&
+              file_create(to, text.data, text.len, 0755, &err),
+          &err);
     text_clear(&text);
 }
 
-/* Starts there are in the file, and the time of the last one. */
+/* Return the number of starts in the file; *last is the time of the last one. */
 static size_t starts(const struct bench *bench, double *last)
 {
     FILE *in = fopen(bench->started, "re");
@@ -98,12 +98,12 @@ static bool wait_for(const struct bench *bench, size_t count, double *last)
     return false;
 }
 
-/* Written beside the folder and renamed into it, as a careful program does. */
+/* Write the job next to the folder and rename it into it, as a careful program does. */
 static double drop(const struct bench *bench, const char *source, int number)
 {
     struct text job, name;
     struct error err = { 0 };
-    char *beside = path_join(bench->dir, "job");
+    char *temporary = path_join(bench->dir, "job");
     double at;
 
     text_init(&job, 0);
@@ -114,13 +114,13 @@ static double drop(const struct bench *bench, const char *source, int number)
               "bf16: true\nmax_grad_norm:\nlearning_rate: 1.0e-3\nmax_steps: 1\n",
               source, bench->dir);
     text_addf(&name, "%s/job-%03d.yaml", bench->spool, number);
-    must(file_create(beside, job.data, job.len, 0644, &err), &err);
+    check(file_create(temporary, job.data, job.len, 0644, &err), &err);
     at = clock_seconds();
-    if (rename(beside, name.data) != 0)
-        must(error_errno(&err, "cannot rename %s", beside), &err);
+    if (rename(temporary, name.data) != 0)
+        check(error_errno(&err, "cannot rename %s", temporary), &err);
     text_clear(&job);
     text_clear(&name);
-    free(beside);
+    free(temporary);
     return at;
 }
 
@@ -135,15 +135,15 @@ static void begin(struct bench *bench, const char *build)
 
     copy(real, watcher);
     copy("/proc/self/exe", trainer);
-    must(file_make_dirs(bench->spool, 0755, &err) &&
-             file_create(text, "one two three\n", 14, 0644, &err),
-         &err);
+    check(file_make_dirs(bench->spool, 0755, &err) &&
+              file_create(text, "one two three\n", 14, 0644, &err),
+          &err);
     setenv("BENCH_TRAINER", real_trainer, 1);
     setenv("BENCH_STARTED", bench->started, 1);
     bench->watch = fork();
     if (bench->watch == 0) {
         dup2(open("/dev/null", O_WRONLY),
-             STDOUT_FILENO); /* each job is said to have failed */
+             STDOUT_FILENO); /* each job is reported as failed */
         execl(watcher, watcher, "watch", "--quiet", bench->spool, (char *)NULL);
         _exit(1);
     }
@@ -160,7 +160,7 @@ static void end(struct bench *bench)
 
     kill(bench->watch, SIGTERM);
     waitpid(bench->watch, NULL, 0);
-    must(file_remove_tree(bench->dir, &err), &err);
+    check(file_remove_tree(bench->dir, &err), &err);
     free(bench->dir);
     free(bench->spool);
     free(bench->started);
@@ -181,7 +181,7 @@ int main(int argc, char **argv)
     char *build, *source;
 
     if (strcmp(path_base(argv[0]), "trainspool-train") == 0)
-        return stand_in(argv);
+        return trainer_main(argv);
     if (argc != 3 || !(build = realpath(argv[1], NULL)) ||
         !(source = realpath(argv[2], NULL)) || !mkdtemp(folder)) {
         fprintf(stderr, "usage: bench_start BUILD-DIR SOURCE-DIR\n");
@@ -191,8 +191,7 @@ int main(int argc, char **argv)
     bench.spool = path_join(folder, "spool");
     bench.started = path_join(folder, "started");
     begin(&bench, build);
-    drop(&bench, source,
-         0); /* it is found by the first scan, whenever the watch is ready */
+    drop(&bench, source, 0); /* the first scan finds it, whenever the watch is ready */
     for (int i = 0; i <= JOBS; i++) {
         double dropped = i ? drop(&bench, source, i) : 0;
 
@@ -203,7 +202,7 @@ int main(int argc, char **argv)
         }
         if (i)
             taken[i - 1] = started - dropped;
-        wait_ms(100); /* let the watch see the end of it */
+        wait_ms(100); /* let the watch notice that it ended */
     }
     qsort(taken, JOBS, sizeof(*taken), compare);
     printf("from drop to the trainer's start, %d jobs: median %.2f ms, best %.2f, worst "

@@ -1,10 +1,10 @@
 /*
- * bench/bench_tokenizer.c - how fast texts become tokens, on one core.
+ * bench/bench_tokenizer.c - measures tokenizing on one core.
  *
  *     bench_tokenizer TEXT TOKENIZER...       (a folder each)
  *
- * Megabytes of text a second of processor time, the best of five; with the ids' count,
- * which peer_tokenizers.py beside it shows for the library of Hugging Face.
+ * It prints megabytes of text per second of processor time, the best of five, and the
+ * number of ids. peer_tokenizers.py prints the same for Hugging Face's library.
  */
 #include "config.h"
 
@@ -27,7 +27,7 @@ static double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-static void must(bool ok, const struct error *err)
+static void check(bool ok, const struct error *err)
 {
     if (!ok) {
         fprintf(stderr, "bench_tokenizer: %s\n", err->text);
@@ -35,7 +35,7 @@ static void must(bool ok, const struct error *err)
     }
 }
 
-/* All of the text, in pieces that end in a line, as records do. */
+/* Encode the whole text, in pieces that end at a line end, like records. */
 static size_t encode(const struct tokenizer *tokenizer, const struct text *text)
 {
     struct token_list ids = { 0 };
@@ -47,7 +47,7 @@ static size_t encode(const struct tokenizer *tokenizer, const struct text *text)
         while (at + len < text->len && text->data[at + len - 1] != '\n')
             len++;
         ids.count = 0;
-        must(tokenizer_encode(tokenizer, text->data + at, len, false, &ids, &err), &err);
+        check(tokenizer_encode(tokenizer, text->data + at, len, false, &ids, &err), &err);
         count += ids.count;
     }
     token_list_clear(&ids);
@@ -64,14 +64,14 @@ int main(int argc, char **argv)
         return 2;
     }
     text_init(&text, TEXT_MAX);
-    must(file_read(argv[1], TEXT_MAX, &text, NULL, &err), &err);
+    check(file_read(argv[1], TEXT_MAX, &text, NULL, &err), &err);
     printf("tokenizer                MB/s      tokens\n");
     for (int i = 2; i < argc; i++) {
         struct tokenizer *tokenizer = tokenizer_open(argv[i], &err);
         double best = 1e9;
         size_t count = 0;
 
-        must(tokenizer, &err);
+        check(tokenizer, &err);
         for (int round = 0; round < ROUNDS; round++) {
             double start = now(), seconds;
 

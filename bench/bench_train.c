@@ -1,20 +1,20 @@
 /*
- * bench/bench_train.c - a training step of real shapes: time, tokens, memory, and its
- * share of the rate at which this machine multiplies matrices.
+ * bench/bench_train.c - measures a training step of real shapes: time, tokens, memory,
+ * and the share of the rate at which this machine multiplies matrices.
  *
- * Weights are random, tokens too; every token has a target.  Each row runs in a process
- * of its own, so that the peak of memory is its own; on a GPU it is what was taken
- * there.  First: from opening the device to the end of step 1, without making weights.
- * Planned: the memory that the plan asks for beforehand, on a CPU the block alone.  In
- * products: of the time of the steps, on a CPU.
+ * Weights and tokens are random; every token has a target. Each row runs in its own
+ * process, so that the peak of memory is its own; on a GPU it is the memory allocated
+ * there. First: from opening the device to the end of step 1, without initializing
+ * weights. Planned: the memory in the plan, on a CPU the block alone. In matmuls: the
+ * share of the time of the steps, on a CPU.
  *
  *     bench_train [cuda] [checkpointed] [MODEL full|lora fp32|bf16]
  *     bench_train [cuda] [checkpointed] shape LAYERS WIDTH HEADS INNER VOCABULARY
  *                                       SEQUENCES LENGTH full|lora fp32|bf16
  *
- * The latter is a Llama of any shape, its head tied to the embedding, in fewer steps.
- * GPT-2-dropping has the dropouts that GPT-2 was published with; GPT-2 has none, as
- * llm.c. Checkpointed: of each block only its input is kept, the rest is computed again.
+ * The second form is a Llama of any shape, its head tied to the embedding, with fewer
+ * steps. GPT-2-dropping has the dropouts that GPT-2 was published with; GPT-2 has none,
+ * like llm.c. Checkpointed: only the input of each block is kept, the rest is recomputed.
  */
 #include "config.h"
 
@@ -74,12 +74,12 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Run one row, and print it. */
+/* Run one row and print it. */
 static void run(const struct bench_row *row)
 {
     enum { MOST = 15 };
     double start = clock_seconds(), seconds[MOST], total = 0, first, memory, rate;
-    struct stopwatch products = { .seconds = 0 };
+    struct stopwatch matmuls = { .seconds = 0 };
     char share[16] = "-";
     struct bench bench = { .row = *row,
                            .plan = model_steps_plan(row),
@@ -89,14 +89,14 @@ static void run(const struct bench_row *row)
     first = model_steps_open(&bench);
     model_steps_make(&bench, 1);
     first = clock_seconds() - start - first;
-    stopwatch_start(&products, bench.be);
+    stopwatch_start(&matmuls, bench.be);
     while (count < MOST && (count < 3 || total < row->seconds)) {
         seconds[count] = model_steps_make(&bench, count + 2);
         total += seconds[count++];
     }
-    stopwatch_stop(&products, bench.be);
+    stopwatch_stop(&matmuls, bench.be);
     if (!row->gpu)
-        snprintf(share, sizeof(share), "%.0f %%", 100 * products.seconds / total);
+        snprintf(share, sizeof(share), "%.0f %%", 100 * matmuls.seconds / total);
     qsort(seconds, (size_t)count, sizeof(*seconds), compare);
     memory = model_steps_memory(&bench);
     rate = rate_machine(bench.be, row->format, row->seconds / 6);
@@ -124,7 +124,7 @@ static void run_apart(const struct bench_row *row)
         _exit(0);
     }
     if (child < 0 || waitpid(child, &status, 0) != child || status != 0) {
-        fprintf(stderr, "bench: %s did not run\n", row->model->name);
+        fprintf(stderr, "bench: cannot run %s\n", row->model->name);
         exit(1);
     }
 }
@@ -133,8 +133,8 @@ static const enum method methods[] = { METHOD_FULL, METHOD_LORA };
 static const char *const method_names[] = { "full", "lora" };
 static const enum format formats[] = { FORMAT_FP32, FORMAT_BF16 };
 
-/* Whether a row is one of those that these two words ask for. */
-static bool is_wanted(const struct bench_row *row, char *const words[2])
+/* Return whether the two words select the row. */
+static bool is_selected(const struct bench_row *row, char *const words[2])
 {
     return strcmp(words[0], method_names[row->method == METHOD_LORA]) == 0 &&
            strcmp(words[1], format_info(row->format)->name) == 0;
@@ -159,7 +159,7 @@ static size_t size_of_word(const char *word)
     return value;
 }
 
-/* The words of a shape, in this order. */
+/* Arguments of a shape, in this order. */
 enum {
     SHAPE_LAYERS,
     SHAPE_WIDTH,
@@ -196,8 +196,8 @@ static struct bench_model model_of_words(char *const words[SHAPE_WORDS],
     };
 }
 
-/* Each method and format of a model, as `like` has the rest; words: the two that are
- * asked for, or NULL. */
+/* Run each method and format of a model, the rest as in `like`; words: the two that are
+ * selected, or NULL. */
 static int run_rows(const struct bench_row *like, char *const words[2])
 {
     struct bench_row row = *like;
@@ -207,7 +207,7 @@ static int run_rows(const struct bench_row *like, char *const words[2])
         for (size_t f = 0; f < TS_COUNT(formats); f++) {
             row.method = methods[m];
             row.format = formats[f];
-            if (words == NULL || is_wanted(&row, words)) {
+            if (words == NULL || is_selected(&row, words)) {
                 run_apart(&row);
                 count++;
             }
@@ -215,7 +215,7 @@ static int run_rows(const struct bench_row *like, char *const words[2])
     return count;
 }
 
-static int run_models(struct bench_row *row, int words, char *const *wanted)
+static int run_models(struct bench_row *row, int words, char *const *arguments)
 {
     const struct bench_model *models = row->gpu ? gpu_models : cpu_models;
     size_t count = row->gpu ? TS_COUNT(gpu_models) : TS_COUNT(cpu_models);
@@ -224,8 +224,8 @@ static int run_models(struct bench_row *row, int words, char *const *wanted)
     row->seconds = 6;
     for (size_t i = 0; i < count; i++) {
         row->model = &models[i];
-        if (words == 0 || strcmp(wanted[0], models[i].name) == 0)
-            rows += run_rows(row, words == 0 ? NULL : wanted + 1);
+        if (words == 0 || strcmp(arguments[0], models[i].name) == 0)
+            rows += run_rows(row, words == 0 ? NULL : arguments + 1);
     }
     return rows;
 }
@@ -243,7 +243,7 @@ static int run_shape(struct bench_row *row, char *const *words)
     return rows;
 }
 
-/* argument: one of argv, NULL behind the last. */
+/* argument: an element of argv; NULL after the last. */
 static bool is_word(const char *argument, const char *word)
 {
     return argument && strcmp(argument, word) == 0;
@@ -252,23 +252,23 @@ static bool is_word(const char *argument, const char *word)
 int main(int argc, char **argv)
 {
     struct bench_row row = { .gpu = is_word(argv[1], "cuda") };
-    char **wanted = argv + 1 + row.gpu;
+    char **arguments = argv + 1 + row.gpu;
     int words, rows;
     bool shape;
 
-    row.checkpointed = is_word(*wanted, "checkpointed");
-    wanted += row.checkpointed;
-    words = argc - (int)(wanted - argv);
-    shape = words == 1 + SHAPE_WORDS + 2 && strcmp(wanted[0], "shape") == 0;
+    row.checkpointed = is_word(*arguments, "checkpointed");
+    arguments += row.checkpointed;
+    words = argc - (int)(arguments - argv);
+    shape = words == 1 + SHAPE_WORDS + 2 && strcmp(arguments[0], "shape") == 0;
     if (words != 0 && words != 3 && !shape)
         usage();
     printf(
-        "| model | method | format | ms a step | best | tokens/s | peak MiB | machine, "
-        "GFLOP/s | share of it | first, s | planned MiB | GFLOP a step | in products "
-        "|\n"
+        "| model | method | format | ms per step | best | tokens/s | peak MiB | matmul "
+        "rate, GFLOP/s | share of that rate | first, s | planned MiB | GFLOP per step | "
+        "time in matmuls |\n"
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
     fflush(stdout);
-    rows = shape ? run_shape(&row, wanted + 1) : run_models(&row, words, wanted);
+    rows = shape ? run_shape(&row, arguments + 1) : run_models(&row, words, arguments);
     if (rows == 0)
         usage();
     return 0;

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Training steps of ours and of PyTorch in turn, on one core and on all, and how much faster ours are.
+"""Alternate training steps of trainspool and of PyTorch, on one core and on all; print the speedup.
 
     bench/beside_torch.py BENCH_TRAIN [compiled] [MODEL full|lora fp32|bf16]...
 
-Each row runs bench_train, then peer_torch.py (`compiled`: that too, minutes a row), then
-bench_train once more, pinned to the same cores and, where that is allowed, by `chrt -f 1`, so that
-what else the machine does is in none or in all.  Ours is the slower of the two, PyTorch's the faster of
-what it ran.  Without PyTorch it says so and leaves with status 0.
+Each row runs bench_train, then peer_torch.py (`compiled`: also the compiled step, minutes per row),
+then bench_train again, pinned to the same cores and, where allowed, by `chrt -f 1`, so that other
+load affects all or none. Ours is the slower of the two runs, PyTorch's the fastest of its variants.
+Without PyTorch it prints a message and exits with status 0.
 """
 import importlib.util
 import os
 import subprocess
 import sys
 
-# what we set out for, of the fastest PyTorch on all cores
+# goals: speedup over the fastest PyTorch on all cores
 GOALS = {
     ("GPT-2", "full", "fp32"): 1.6, ("GPT-2", "full", "bf16"): 2.1,
     ("GPT-2", "lora", "fp32"): 1.5, ("GPT-2", "lora", "bf16"): 1.8,
@@ -24,8 +24,8 @@ GOALS = {
 PEER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "peer_torch.py")
 
 
-def first():
-    """The highest priority, if we may."""
+def priority():
+    """The highest priority, if allowed."""
     command = ["chrt", "-f", "1"]
     try:
         allowed = subprocess.run([*command, "true"], capture_output=True, check=False)
@@ -39,12 +39,12 @@ def cells_of(line):
 
 
 def step(command, cores):
-    """(ms a step, peak in MiB) of the only row of the table that it prints."""
-    said = subprocess.run(["taskset", "-c", ",".join(map(str, cores)), *first(), *command],
+    """Return (ms per step, peak in MiB) of the only row of the table that it prints."""
+    said = subprocess.run(["taskset", "-c", ",".join(map(str, cores)), *priority(), *command],
                           stdout=subprocess.PIPE, text=True, check=True).stdout
     names, _, values = [cells_of(line) for line in said.splitlines() if line.startswith("|")]
     table = dict(zip(names, values))
-    return float(table["ms a step"]), float(table["peak MiB"])
+    return float(table["ms per step"]), float(table["peak MiB"])
 
 
 def compare(bench, row, cores, compiled):
@@ -68,9 +68,9 @@ def main():
     if not importlib.util.find_spec("torch"):
         print("beside_torch: PyTorch is not installed, nothing to compare with")
         return
-    print("| model | method | format | cores | ours, ms a step, twice | PyTorch"
-          + (", as it is and compiled" if compiled else "")
-          + " | faster by | set out for | ours, MiB | PyTorch, MiB |\n" + "|---" * 10 + "|", flush=True)
+    print("| model | method | format | cores | ours, ms per step, twice | PyTorch"
+          + (", eager and compiled" if compiled else "")
+          + " | speedup | goal | ours, MiB | PyTorch, MiB |\n" + "|---" * 10 + "|", flush=True)
     for row in rows:
         for count in sorted({1, len(cores)}, reverse=True):
             compare(bench, row, cores[:count], compiled)

@@ -68,8 +68,8 @@ def format_us(microseconds):
 
 def main():
     names = [card[0] for card in CARDS]
-    print("| kernel | unit | bytes per unit | operations per unit | units | " + ", us | ".join(names) +
-          ", us | measured, us | other costs |")
+    print("| kernel | unit | bytes per unit | operations per unit | units | "
+          + ", us | ".join(names) + ", us | measured, us | other costs |")
     print("|---" * (7 + len(names)) + "|")
     for name, unit, moved, operations, units, other in KERNELS:
         floors = [format_us(floor(moved * units, operations * units, card)) for card in CARDS]

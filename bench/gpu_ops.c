@@ -1,4 +1,4 @@
-/* bench/gpu_ops.c - one function an operation: its operands, and how often each is read
+/* bench/gpu_ops.c - one function per operation: its operands, and how often each is read
  * or written. */
 #include "config.h"
 
@@ -8,7 +8,7 @@
 #include "bench/target.h"
 #include "kernels/cuda/cuda_backend.h"
 
-/* The next operand, which is read or written `times` times. */
+/* Allocate the next operand, which is read or written `times` times. */
 static struct tensor operand(struct bench *b, enum format format, size_t rows,
                              size_t cols, double times)
 {
@@ -16,7 +16,7 @@ static struct tensor operand(struct bench *b, enum format format, size_t rows,
     size_t bytes = (tensor_bytes(tensor) + 255) / 256 * 256;
 
     if (bytes > b->ring_bytes)
-        target_stop("an operand is larger than the memory for all");
+        target_stop("an operand is larger than the memory for all operands");
     if (bytes > b->ring_bytes - b->at)
         b->at = 0;
     tensor.data = b->ring + b->at;
@@ -25,7 +25,7 @@ static struct tensor operand(struct bench *b, enum format format, size_t rows,
     return tensor;
 }
 
-/* One of (rows, width): fp32, or as activations are. */
+/* An operand of (rows, width): fp32, or in the format of activations. */
 static struct tensor wide(struct bench *b, double times)
 {
     return operand(b, FORMAT_FP32, b->rows, b->shape->width, times);
@@ -36,7 +36,7 @@ static struct tensor narrow(struct bench *b, double times)
     return operand(b, b->format, b->rows, b->shape->width, times);
 }
 
-/* Half the columns of a matrix twice as wide, as gate and up are. */
+/* Half the columns of a matrix twice as wide, like gate and up. */
 static struct tensor inner(struct bench *b, double times)
 {
     struct tensor both = operand(b, b->format, b->rows, 2 * b->shape->inner, times / 2);
@@ -51,14 +51,14 @@ static struct tensor flat(struct bench *b, enum format format, double times)
 
 static void put_copy(struct bench *b)
 {
-    size_t numbers = b->copied / sizeof(float);
-    struct op_convert op = { operand(b, FORMAT_FP32, 1, numbers, 1),
-                             operand(b, FORMAT_FP32, 1, numbers, 1) };
+    size_t elements = b->copied / sizeof(float);
+    struct op_convert op = { operand(b, FORMAT_FP32, 1, elements, 1),
+                             operand(b, FORMAT_FP32, 1, elements, 1) };
 
     b->be->ops->convert(b->be, &op);
 }
 
-/* With gaps between rows, so that it is a kernel's. */
+/* With gaps between rows, so that a kernel copies it instead of the driver. */
 static void put_copy_rows(struct bench *b)
 {
     enum { COLS = 1 << 12, GAP = 8 };
@@ -239,7 +239,7 @@ static void put_gelu_tanh_backward(struct bench *b)
     put_activation_backward(b, ACTIVATION_GELU_TANH);
 }
 
-/* Rows of the table that a text needs, each once: again it comes out of a cache. */
+/* Count the rows of the table that the text uses once each: repeats come from a cache. */
 static void count_embedding(struct bench *b, enum format format, int times)
 {
     b->bytes +=
@@ -290,7 +290,7 @@ static void put_sum_rows(struct bench *b)
     b->be->ops->sum_rows(b->be, &op);
 }
 
-/* The loss and its gradient between two products: 1024 rows of logits, read once. */
+/* The loss and its gradient between two matmuls: 1024 rows of logits, read once. */
 static void put_cross_entropy(struct bench *b)
 {
     size_t rows = b->rows < 1024 ? b->rows : 1024, words = b->words;
@@ -301,8 +301,7 @@ static void put_cross_entropy(struct bench *b)
                                 .logits = operand(b, FORMAT_FP32, rows, words, 1),
                                 .dlogits = operand(b, b->format, rows, words, 1),
                                 .targets = b->tokens,
-                                .rows =
-                                    b->positions, /* below `rows` each is its own place */
+                                .rows = b->positions, /* each below `rows` is itself */
                                 .grad_scale = 1 };
 
     cuda_check(cuda, launch_classifier_loss(&cuda->launch, &op, 0, rows),

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""How the time and the memory of a training step grow with tokens, layers, width and vocabulary.
+"""Measure how time and memory of a training step grow with tokens, layers, width and vocabulary.
 
     bench/growth.py [--quick] [--repeats N] BUILD FOLDER
 
-Around one small Llama each of the four is varied alone, by `BUILD/bench/bench_train shape ...`,
-fp32 and bf16, every weight trained.  Every shape runs N times (3) in rounds over all shapes, so
-that what disturbs the machine for a while does not fall on one of them; a time is the median of the
-runs' medians.  Not under `chrt -f`: both threads may be left on one core.  --quick: two values of each, once.
+Varies each of the four alone, starting from one small Llama, with
+`BUILD/bench/bench_train shape ...`, fp32 and bf16, all weights trained. Every shape runs N times
+(3) in rounds over all shapes, so that a temporary disturbance does not affect one shape only; a
+time is the median of the runs' medians. Do not run it under `chrt -f`: both threads may stay on one
+core. --quick: two values of each, once.
 
 It writes growth-{tokens,layers,width,vocabulary}.svg to FOLDER and prints the table of
 bench/results/growth.md.
@@ -20,7 +21,7 @@ import subprocess
 import sys
 from html import escape
 
-# bench_train's words; inner is 8/3 of the width, heads are 6, and there is one sequence.
+# bench_train's arguments; the inner width is 8/3 of the width, with 6 heads and one sequence
 BASE = {"layers": 6, "width": 288, "vocabulary": 8000, "tokens": 512}
 VARIED = {
     "tokens": (256, 512, 1024, 1536, 2048),
@@ -29,10 +30,10 @@ VARIED = {
     "vocabulary": (2000, 8000, 16000, 24000, 32000),
 }
 AXES = {
-    "tokens": "tokens of a step, in one sequence",
+    "tokens": "tokens per step, in one sequence",
     "layers": "layers",
-    "width": "width (C), of 6 heads",
-    "vocabulary": "vocabulary, words",
+    "width": "width (C), 6 heads",
+    "vocabulary": "vocabulary, tokens",
 }
 FORMATS = ("fp32", "bf16")
 HEADS = 6
@@ -46,12 +47,12 @@ def shape_words(shape):
 
 
 def number(cell):
-    """'71 %' is 71."""
+    """Return 71 for '71 %'."""
     return float(cell.rstrip(" %"))
 
 
 def measure(build, shape, form):
-    """One row of bench_train, by the heads of its columns."""
+    """Return one row of bench_train, by column header."""
     done = subprocess.run([f"{build}/bench/bench_train", "shape", *shape_words(shape),
                            "full", form], stdout=subprocess.PIPE, text=True)
     rows = [[cell.strip() for cell in line.strip("| ").split("|")]
@@ -59,20 +60,20 @@ def measure(build, shape, form):
     if done.returncode != 0 or len(rows) != 3:
         sys.exit(f"growth: bench_train cannot run {shape} in {form}")
     row = dict(zip(rows[0], rows[2]))
-    return {"ms": number(row["ms a step"]), "peak": number(row["peak MiB"]),
-            "planned": number(row["planned MiB"]), "gflop": number(row["GFLOP a step"]),
-            "rate": number(row["machine, GFLOP/s"]), "products": number(row["in products"])}
+    return {"ms": number(row["ms per step"]), "peak": number(row["peak MiB"]),
+            "planned": number(row["planned MiB"]), "gflop": number(row["GFLOP per step"]),
+            "rate": number(row["matmul rate, GFLOP/s"]), "matmuls": number(row["time in matmuls"])}
 
 
 def points_of(varied):
-    """Every shape that is measured, each once: the base stands in all four plots."""
+    """Return every measured shape once; the base is in all four plots."""
     shapes = [dict(BASE, **{what: value}) for what, values in varied.items() for value in values]
     unique = {tuple(shape_words(shape)): shape for shape in [BASE, *shapes]}
     return [(shape, form) for shape in unique.values() for form in FORMATS]
 
 
 def measure_all(build, varied, repeats):
-    """{(words of a shape, format): medians of its runs}, and the machine's rate by format."""
+    """Return {(arguments of a shape, format): medians of its runs}, and matmul rates by format."""
     runs = {}
     points = points_of(varied)
     for repeat in range(repeats):
@@ -94,16 +95,16 @@ def series(found, what, values, form):
             for value in values]
 
 
-# ---- what the formula says ----
+# ---- prediction ----
 
 def reached(found, form):
-    """GFLOP/s of the base shape: the one number that the predicted times are made from."""
+    """Return GFLOP/s of the base shape, from which all predicted times follow."""
     base = found[tuple(shape_words(BASE)), form]
     return base["gflop"] / base["ms"] * 1e3
 
 
 def predicted_ms(point, found, form):
-    """The flops of the step at that rate."""
+    """Return the time of the step's FLOPs at that rate."""
     return point["gflop"] / reached(found, form) * 1e3
 
 
@@ -112,7 +113,7 @@ def predicted_ms(point, found, form):
 WIDTH, HEIGHT = 860, 408
 PANEL_WIDTH, PANEL_TOP, PANEL_HEIGHT = 334, 84, 212
 PANEL_LEFT = (70, 500)
-NOTES_LEFT, NOTES_TOP, NOTE = 22, 364, 15  # below the axes, so high each
+NOTES_LEFT, NOTES_TOP, NOTE = 22, 364, 15  # below the axes; height of a line
 STYLE = """
     text { font: 13px system-ui, sans-serif; fill: #1f2328; }
     .title { font-weight: 600; font-size: 14px; }
@@ -132,7 +133,7 @@ STYLE = """
 
 
 def nice_step(most):
-    """Up to 6 steps from 0 to most, of 1, 2, 2.5 or 5 times a power of ten."""
+    """Return a step that divides 0 to most into at most 6: 1, 2, 2.5 or 5 times a power of ten."""
     power = 10.0 ** -3
     while True:
         for digit in (1, 2, 2.5, 5):
@@ -154,13 +155,13 @@ def mark(x, y, form):
     return f'<rect class="bf16" x="{x - 3.6:.1f}" y="{y - 3.6:.1f}" width="7.2" height="7.2"/>'
 
 
-def path(places, form):
-    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+def path(points, form):
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     return f'<polyline class="line {form}" points="{points}"/>'
 
 
 class Panel:
-    """One pair of axes from 0; `reach`: the largest x and y."""
+    """A pair of axes from 0; `reach`: the largest x and y."""
 
     def __init__(self, left, reach):
         self.left = left
@@ -191,15 +192,15 @@ class Panel:
                              turned=True)]
 
     def draw(self, points, lines):
-        """points, lines: {format: [(x, y), ...]}, lines below."""
-        parts = [path([self.at(*place) for place in places], form)
-                 for form, places in lines.items()]
-        return parts + [mark(*self.at(*place), form)
-                        for form, places in points.items() for place in places]
+        """points, lines: {format: [(x, y), ...]}; lines are drawn below points."""
+        parts = [path([self.at(*point) for point in points], form)
+                 for form, points in lines.items()]
+        return parts + [mark(*self.at(*point), form)
+                        for form, points in points.items() for point in points]
 
 
 def key():
-    """What the marks and lines of both panels mean."""
+    """Draw the legend of both panels."""
     left = PANEL_LEFT[0]
     return [mark(left + 4, 28, "fp32"), text(left + 16, 32.5, "fp32, measured"),
             mark(left + 144, 28, "bf16"), text(left + 156, 32.5, "bf16, measured"),
@@ -209,7 +210,7 @@ def key():
 
 
 def reach(values, *groups):
-    return max(values), max(y for group in groups for places in group.values() for _, y in places)
+    return max(values), max(y for group in groups for points in group.values() for _, y in points)
 
 
 def plot(what, values, found, notes):
@@ -240,7 +241,7 @@ def plot(what, values, found, notes):
     return "\n  ".join(parts) + "\n</svg>\n"
 
 
-# ---- telling ----
+# ---- output ----
 
 def processor():
     try:
@@ -254,7 +255,7 @@ def processor():
 
 
 def commit():
-    """Of the tree of this script; with a + where it has changes."""
+    """Return the commit of this script's tree, with a + if it has changes."""
     here = os.path.dirname(os.path.abspath(__file__))
 
     def git(*words):
@@ -264,12 +265,12 @@ def commit():
         changed = git("status", "--porcelain", "--untracked-files=no")
         return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError):
-        return "not known"
+        return "unknown"
 
 
 def origin(repeats):
     date = datetime.date.today().isoformat()
-    how = f"{repeats} run{'s' if repeats > 1 else ''} a shape, in rounds"
+    how = f"{repeats} run{'s' if repeats > 1 else ''} per shape, in rounds"
     return f"{date}, commit {commit()}, {processor()}; {how}"
 
 
@@ -277,18 +278,18 @@ def notes_of(what, found, rates, where):
     others = ", ".join(f"{name} {value}" for name, value in BASE.items() if name != what)
     share = " and ".join(f"{100 * reached(found, form) / rates[form]:.0f} % in {form}"
                          for form in FORMATS)
-    return [f"A Llama, all weights trained; {others}.  Planned: the block of memory as it is laid "
-            "out before anything is taken.",
-            "Predicted: the flops of the step at the share of the machine's product rate that "
+    return [f"A Llama, all weights trained; {others}.  Planned: the block of memory as laid "
+            "out in advance.",
+            "Predicted: the FLOPs of the step at the share of the machine's matmul rate that "
             f"is reached at {what} {BASE[what]}, {share}.",
             f"Measured {where}."]
 
 
 def print_table(found, rates, varied, where):
-    print(f"Measured {where}. A product alone: "
+    print(f"Measured {where}. One large matmul: "
           f"{', '.join(f'{rates[form]:.0f} GFLOP/s in {form}' for form in FORMATS)}.\n")
-    print("| varied | format | GFLOP a step | ms a step | predicted, ms | of the product rate "
-          "| in products | planned MiB | peak MiB |")
+    print("| varied | format | GFLOP per step | ms per step | predicted, ms "
+          "| share of the matmul rate | time in matmuls | planned MiB | peak MiB |")
     print("|---|---|---|---|---|---|---|---|---|")
     for what, values in varied.items():
         for form in FORMATS:
@@ -296,7 +297,7 @@ def print_table(found, rates, varied, where):
                 print(f"| {what} {p['x']} | {form} | {p['gflop']:.1f} | {p['ms']:.1f} "
                       f"| {predicted_ms(p, found, form):.1f} "
                       f"| {100e3 * p['gflop'] / p['ms'] / rates[form]:.0f} % "
-                      f"| {p['products']:.0f} % | {p['planned']:.0f} | {p['peak']:.0f} |")
+                      f"| {p['matmuls']:.0f} % | {p['planned']:.0f} | {p['peak']:.0f} |")
 
 
 def main():
@@ -309,7 +310,7 @@ def main():
     repeats = 1 if words.quick else max(1, words.repeats)
     varied = {what: values[::3] if words.quick else values for what, values in VARIED.items()}
     if not os.path.isdir(words.folder):
-        sys.exit(f"growth: there is no folder {words.folder}")
+        sys.exit(f"growth: cannot find the folder {words.folder}")
     found, rates = measure_all(words.build, varied, repeats)
     where = origin(repeats)
     for what, values in varied.items():

@@ -1,4 +1,5 @@
 # make bench: tables of matmuls, other operations, training steps, and the time from drop to start.
+# make bench: tables of matmuls, other operations, training steps, and drop to start.
 
 bench_programs = %D%/bench_check %D%/bench_cuda_attention %D%/bench_ops %D%/bench_products \
 	%D%/bench_start %D%/bench_tokenizer %D%/bench_train

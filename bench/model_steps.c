@@ -15,7 +15,7 @@
 #include "train/model/optimizer.h"
 #include "train/model/shapes.h"
 
-static void must(bool ok, const struct error *err)
+static void check(bool ok, const struct error *err)
 {
     if (!ok) {
         fprintf(stderr, "bench: %s\n", err->text);
@@ -52,11 +52,11 @@ struct plan model_steps_plan(const struct bench_row *row)
     };
 }
 
-/* Uniform with a deviation of 0.02; 1 for vectors, which are weights of norms.  A few
- * rows at a time, so that the peak of memory is that of the steps. */
+/* Fill with uniform values of deviation 0.02, or with 1 for vectors, which are weights of
+ * norms. A few rows at a time, so that the peak of memory is that of the steps. */
 static void fill(struct backend *be, struct parameter *p, uint64_t *state)
 {
-    enum { SPAN = 1 << 16 }; /* numbers */
+    enum { SPAN = 1 << 16 }; /* elements */
     size_t most = p->cols < SPAN ? SPAN / p->cols : 1;
     float *values = memory_alloc(most * p->cols * sizeof(*values));
     struct tensor from = tensor_of(NULL, FORMAT_FP32, most, p->cols);
@@ -121,9 +121,9 @@ double model_steps_open(struct bench *bench)
     double start;
 
     bench->arena = arena_new();
-    must(model_config_parse(model->config, strlen(model->config), model->name,
-                            bench->arena, &bench->config, &err),
-         &err);
+    check(model_config_parse(model->config, strlen(model->config), model->name,
+                             bench->arena, &bench->config, &err),
+          &err);
     make_batch(bench);
     bench->model =
         model_new(&(struct model_options) { .plan = &bench->plan,
@@ -132,7 +132,7 @@ double model_steps_open(struct bench *bench)
                                             .rows_max = bench->batch.rows,
                                             .sequences_max = model->sequences },
                   &err);
-    must(bench->model != NULL, &err);
+    check(bench->model != NULL, &err);
     start = clock_seconds();
     for (size_t i = 0; i < model_parameters(bench->model); i++)
         fill(bench->be, model_parameter(bench->model, i), &state);
@@ -159,9 +159,9 @@ double model_steps_make(struct bench *bench, int64_t number)
     struct error err = { 0 };
 
     model_begin(bench->model, &numbers);
-    must(model_train(bench->model, &bench->batch, 0, &err), &err);
+    check(model_train(bench->model, &bench->batch, 0, &err), &err);
     optimizer_step(bench->model, &bench->plan);
-    must(model_end(bench->model, &numbers, &sum, &err), &err);
+    check(model_end(bench->model, &numbers, &sum, &err), &err);
     if (!isfinite(sum) || !numbers.finite) {
         fprintf(stderr, "bench: the loss or its gradient is not finite\n");
         exit(1);
@@ -201,8 +201,8 @@ double model_steps_planned(const struct bench *bench)
     struct memory_use use;
     struct error err = { 0 };
 
-    must(shapes_memory(&bench->plan, &bench->config, bench->batch.rows,
-                       bench->batch.sequences, &use, &err),
-         &err);
+    check(shapes_memory(&bench->plan, &bench->config, bench->batch.rows,
+                        bench->batch.sequences, &use, &err),
+          &err);
     return (double)use.total * 0x1p-20;
 }

@@ -1,5 +1,5 @@
-/* bench/model_steps.h - training steps of real shapes: random weights, random tokens, of
- * which every one has a target. */
+/* bench/model_steps.h - training steps of real shapes, with random weights and random
+ * tokens, each with a target. */
 #ifndef BENCH_MODEL_STEPS_H
 #define BENCH_MODEL_STEPS_H
 
@@ -16,10 +16,10 @@ struct bench_row {
     bool gpu, checkpointed;
     enum method method;
     enum format format;
-    double seconds; /* of steps, after which they are enough */
+    double seconds; /* stop after this time */
 };
 
-/* `row`, `plan` and `be` are the caller's, set before it is opened. */
+/* The caller sets `row`, `plan` and `be` before opening it. */
 struct bench {
     struct bench_row row;
     struct plan plan;
@@ -32,22 +32,22 @@ struct bench {
 
 struct plan model_steps_plan(const struct bench_row *row);
 
-/* Make the model and a batch; ends the program where that fails.  Returns the seconds
- * that filling the weights took. */
+/* Make the model and a batch, or end the program. Returns the seconds that filling the
+ * weights took. */
 double model_steps_open(struct bench *bench);
 void model_steps_close(struct bench *bench);
-/* A whole step, counted from 1, forward to weights; its seconds. */
+/* Run a whole step, forward to weights, numbered from 1; returns its seconds. */
 double model_steps_make(struct bench *bench, int64_t number);
 
 /*
- * Model flops of a step, recomputed ones not counted: a token costs 6 for each weight of
- * a matrix it meets (4 where the matrix is frozen, as there is no gradient of it), and 6
- * L T C for causal attention.
+ * Return the model FLOPs of a step without recomputation: a token costs 6 for each weight
+ * of a matrix it passes (4 if the matrix is frozen and has no gradient), and 6 L T C for
+ * causal attention.
  */
 double model_steps_flops(const struct bench *bench);
-/* MiB: the most this process had, or what was taken on the card. */
+/* Return MiB: the peak of this process, or the memory allocated on the GPU. */
 double model_steps_memory(const struct bench *bench);
-/* MiB as planned before anything is taken: of a CPU the block alone. */
+/* Return MiB as planned in advance: on a CPU the block alone. */
 double model_steps_planned(const struct bench *bench);
 
 #endif

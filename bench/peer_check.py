@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What trainspool, LLaMA-Factory and Axolotl report for the same planted mistakes, and how
-long each takes to look at one file.  docs/comparison.md holds a table of its output.
+"""Print what trainspool, LLaMA-Factory and Axolotl report for the same planted mistakes, and how
+long each takes to check one file. docs/comparison.md has the table.
 
     bench/peer_check.py TRAINSPOOL [llamafactory=PYTHON] [axolotl=PYTHON]
     make bench PEERS="llamafactory=PYTHON axolotl=PYTHON"
 
-PYTHON is an interpreter that can import the package; a tool not named is left out.  The two
-are asked what they ask themselves before a training: LLaMA-Factory's get_train_args on the
-file, Axolotl's validate_config on the file's contents, told that it runs on a T4.  Neither
+PYTHON is an interpreter that can import the package; a tool that is not named is left out. The
+script runs the checks that the tools make before training: LLaMA-Factory's get_train_args on the
+file, Axolotl's validate_config on the contents of the file, with a T4 as the device. Neither
 loads a model or data for that, and no network is used.
 """
 import json
@@ -51,8 +51,8 @@ fp16: true
 }
 TEXT["llamafactory"] = TEXT["trainspool"]
 
-# A mistake: its name, and for a job (LLaMA-Factory's form) and for Axolotl's what replaces the
-# line of a key ("+": a new line at the end).  None: the tool has no such key.
+# A mistake: its name, and the replacements of the lines of keys ("+": a new line at the end), for
+# a job (LLaMA-Factory's form) and for Axolotl. None: the tool has no such key.
 MISTAKES = [
     ("none", {}, {}),
     ("a misspelled key", {"learning_rate": "learning_rte: 1.0e-4"},
@@ -95,7 +95,7 @@ MISTAKES = [
 
 
 def planted(tool, edits):
-    """The text of a file with a mistake; None: the tool has no such key."""
+    """Return the text of a file with a mistake; None: the tool has no such key."""
     if edits is None:
         return None
     if isinstance(edits, str):
@@ -106,9 +106,9 @@ def planted(tool, edits):
     return "\n".join(lines + ([edits["+"]] if "+" in edits else [])) + "\n"
 
 
-# ---- Asked inside of each tool's Python ----
+# ---- Runs in each tool's Python ----
 
-class Told(logging.Handler):
+class Messages(logging.Handler):
     def __init__(self):
         super().__init__(logging.WARNING)
         self.lines = []
@@ -139,24 +139,24 @@ def ask_axolotl(path):
 def ask_all(tool, paths):
     ask = {"llamafactory": ask_llamafactory, "axolotl": ask_axolotl}[tool]
     out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what they print themselves
+    os.dup2(2, 1)  # their own output
     for path in paths:
-        told = Told()
+        messages = Messages()
         for name in (None, "llamafactory", "axolotl", "transformers", "llamafactory.hparams.parser",
                      "axolotl.utils.schemas.validation"):
-            logging.getLogger(name).addHandler(told)
+            logging.getLogger(name).addHandler(messages)
         began = time.perf_counter()
         try:
             ask(path)
             error = None
-        except BaseException as exception:  # SystemExit too
+        except BaseException as exception:  # including SystemExit
             error = f"{type(exception).__name__}: {exception}"
         taken = time.perf_counter() - began
-        warnings = list(dict.fromkeys(told.lines))
+        warnings = list(dict.fromkeys(messages.lines))
         print(json.dumps({"error": error, "warnings": warnings, "seconds": taken}), file=out,
               flush=True)
         for name in list(logging.root.manager.loggerDict) + [None]:
-            logging.getLogger(name).removeHandler(told)
+            logging.getLogger(name).removeHandler(messages)
 
 
 # ---- The table ----
@@ -167,7 +167,7 @@ def cell(text):
 
 
 def of_peer(answer, plain):
-    """The error, or the warnings that the file without a mistake has not."""
+    """Return the error, or the warnings that the correct file does not have."""
     if answer is None:
         return "(no such key)"
     if answer["error"]:
@@ -179,7 +179,7 @@ def of_peer(answer, plain):
 
 
 def of_trainspool(program, path, plain):
-    """Findings that the file without a mistake has not, and the edits."""
+    """Return the findings that the correct file does not have, and their edits."""
     run = subprocess.run([program, "check", "--json", "--device", "T4", path],
                          capture_output=True, text=True, check=False)
     told = []
@@ -196,7 +196,7 @@ def of_trainspool(program, path, plain):
 
 
 def write(folder, tool, mistakes):
-    """A file a mistake; None where the tool has no such key."""
+    """Write one file per mistake; None where the tool has no such key."""
     paths = []
     for number, edits in enumerate(mistakes):
         text = planted(tool, edits)

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""The training step of llm.c's trainers on the shape of bench_train.c's GPT-2.
+"""Measure the training step of llm.c's trainers on the shape of bench_train.c's GPT-2.
 
-Writes what they read (random weights of GPT-2 124M, random tokens), builds one, runs a few steps
-and tells their median as bench/peer_torch.py tells its own.
+Writes their inputs (random weights of GPT-2 124M, random tokens), builds a trainer, runs a few
+steps and prints their median in the format of bench/peer_torch.py.
 
     bench/peer_llmc.py LLM_C_FOLDER
     bench/peer_llmc.py LLM_C_FOLDER cuda [FOLDER]
 
 The first is train_gpt2.c as its Makefile builds it, with clang or gcc, in the checkout: B4 T64 in
 fp32 on all cores.  The second is train_gpt2.cu on a GPU: B16 T1024 in bf16 with weights and
-moments in fp32, without cuDNN and NCCL, else as llm.c's Makefile builds it and its
-scripts/run_gpt2_124M.sh runs it (nothing is computed again); all it writes lies in FOLDER, else
-in the checkout.  NVCC, CXX, GPU_ARCH, CUDA_INCLUDES and LIBRARY are as tests/gpu/gpu.sh has them.
+moments in fp32, without cuDNN and NCCL, otherwise as llm.c's Makefile builds it and its
+scripts/run_gpt2_124M.sh runs it (without recomputation); its output is in FOLDER, by default the
+checkout. NVCC, CXX, GPU_ARCH, CUDA_INCLUDES and LIBRARY are the variables of tests/gpu/gpu.sh.
 """
 import array
 import os
@@ -23,22 +23,22 @@ import struct
 import subprocess
 import sys
 
-V, PADDED, C, LAYERS, HEADS, PLACES = 50257, 50304, 768, 12, 12, 1024
-FP32, BF16 = 3, 5  # versions of the file of weights
+V, PADDED, C, LAYERS, HEADS, POSITIONS = 50257, 50304, 768, 12, 12, 1024
+FP32, BF16 = 3, 5  # versions of the weights file
 CPU_STEPS, GPU_STEPS = 6, 20
 
-# CUDA 13 wants a place where it took the number of a device.  llm.c asks for this where the
-# card's memory does not suffice, which is not at these sizes.
+# CUDA 13 takes a location instead of a device number. llm.c only calls this if the memory of the
+# card is too small, which it is not at these sizes.
 MEM_ADVISE = """#include <cuda_runtime.h>
 #if CUDART_VERSION >= 13000
 static inline cudaError_t cudaMemAdvise(const void *at, size_t bytes, cudaMemoryAdvise advice,
                                         int device)
 {
-    cudaMemLocation place = {};
+    cudaMemLocation location = {};
 
-    place.type = device < 0 ? cudaMemLocationTypeHost : cudaMemLocationTypeDevice;
-    place.id = device < 0 ? 0 : device;
-    return cudaMemAdvise(at, bytes, advice, place);
+    location.type = device < 0 ? cudaMemLocationTypeHost : cudaMemLocationTypeDevice;
+    location.id = device < 0 ? 0 : device;
+    return cudaMemAdvise(at, bytes, advice, location);
 }
 #endif
 """
@@ -48,25 +48,25 @@ def header(*numbers):
     return struct.pack("<256i", *numbers, *[0] * (256 - len(numbers)))
 
 
-def rounded(numbers):
-    """The upper halves of floats: bf16."""
-    halves = array.array("H", numbers.tobytes())
+def rounded(values):
+    """Return the upper 16 bits of floats: bf16."""
+    halves = array.array("H", values.tobytes())
     return halves[sys.byteorder == "little"::2]
 
 
 def write_model(path, version):
-    """Its order: wte wpe, then each kind of tensor for all layers."""
+    """Write wte, wpe, then each kind of tensor for all layers."""
     noise = random.Random(1)
     block = array.array("f", (noise.gauss(0, 0.02) for _ in range(1 << 20)))
     one = array.array("f", [1.0]) * len(block)
     if version == BF16:
         block, one = rounded(block), rounded(one)
     ones = {2, 8, 14}  # ln1w, ln2w, lnfw
-    sizes = [PADDED * C, PLACES * C, LAYERS * C, LAYERS * C, LAYERS * 3 * C * C, LAYERS * 3 * C,
+    sizes = [PADDED * C, POSITIONS * C, LAYERS * C, LAYERS * C, LAYERS * 3 * C * C, LAYERS * 3 * C,
              LAYERS * C * C, LAYERS * C, LAYERS * C, LAYERS * C, LAYERS * 4 * C * C,
              LAYERS * 4 * C, LAYERS * 4 * C * C, LAYERS * C, C, C]
     with open(path, "wb") as file:
-        file.write(header(20240326, version, PLACES, V, LAYERS, HEADS, C, PADDED))
+        file.write(header(20240326, version, POSITIONS, V, LAYERS, HEADS, C, PADDED))
         for index, size in enumerate(sizes):
             while size > 0:
                 part = min(size, len(block))
@@ -114,7 +114,7 @@ def build_on_gpu(source):
              else "-arch=native", *shlex.split(os.environ.get("CUDA_INCLUDES", "")), source]
     links = ["-lcublas", "-lcublasLt"]
     read = subprocess.run([*words, "-M"], check=True, stdout=subprocess.PIPE, text=True).stdout
-    if "nvml.h" in read:  # it takes NVML where that is
+    if "nvml.h" in read:  # it uses NVML if available
         links.append("-lnvidia-ml")
     if library:
         links += [f"-L{library}", f"-L{library}/stubs", "-Xlinker", f"-rpath={library}"]
@@ -124,14 +124,14 @@ def build_on_gpu(source):
 def on_gpu(checkout, folder):
     source = os.path.abspath(os.path.join(checkout, "train_gpt2.cu"))
     if not os.path.exists(source):
-        sys.exit(f"error: {checkout} is no checkout of llm.c: it has no train_gpt2.cu")
+        sys.exit(f"error: {checkout} is not a checkout of llm.c: it has no train_gpt2.cu")
     commit = subprocess.run(["git", "-C", checkout, "rev-parse", "--short", "HEAD"], check=False,
                             capture_output=True, text=True).stdout.strip()
     os.makedirs(folder, exist_ok=True)
     os.chdir(folder)
     build_on_gpu(source)
     write_all("gpt2_124M_bf16.bin", BF16)
-    # one batch of validation before and behind, no text made, no checkpoints
+    # one batch of validation before and after, no generated text, no checkpoints
     words = f"./train_gpt2cu -b 16 -t 1024 -r 0 -x {GPU_STEPS} -m 1 -s 0 -c 0.01 -l 0.0001"
     run = subprocess.run(words.split(), check=False, stdout=subprocess.PIPE,
                          stderr=subprocess.STDOUT, text=True, errors="replace")

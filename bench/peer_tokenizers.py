@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The peer of bench_tokenizer: Hugging Face's library on the same text, on one core.
+"""Measure Hugging Face's library on the text of bench_tokenizer, on one core.
 
     TOKENIZERS_PARALLELISM=false python3 bench/peer_tokenizers.py TEXT TOKENIZER...
 """
@@ -13,7 +13,7 @@ PIECE = 64 << 10
 
 
 def pieces(data):
-    """As bench_tokenizer cuts them: 64 KiB, up to the end of the line."""
+    """Split like bench_tokenizer: 64 KiB, extended to the end of the line."""
     at = 0
     while at < len(data):
         end = min(at + PIECE, len(data))

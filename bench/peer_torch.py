@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""The training steps of bench_train.c in PyTorch, to stand beside them.
+"""Measure the training steps of bench_train.c in PyTorch, for comparison.
 
-A Llama and a GPT-2 written out by hand with the same shapes, random weights and tokens,
-AdamW and clipping; LoRA of rank 16 on every linear layer of the blocks.  fp32, and bf16 by autocast.
-The better of plain attention and of scaled_dot_product_attention is told, as it is or, with
-the word `compiled`, compiled (minutes a row); on a GPU the latter as it is and compiled, and
-transformers' own model as it is.  While that is traced it writes its mask out, as it does not look
-for packed samples then (find_packed_sequence_indices of 5.24), and so has neither flash attention
-nor heads that share keys: compiled it would take a minute and not be the fastest.
-There the time of a step is the median of rounds of four steps each, with one wait at the end.
+A hand-written Llama and GPT-2 with the same shapes, random weights and tokens, AdamW and clipping;
+LoRA of rank 16 on every linear layer of the blocks; fp32, and bf16 by autocast. On a CPU it reports
+the faster of plain attention and scaled_dot_product_attention, eager or, with the argument
+`compiled`, compiled (minutes per row). On a GPU it reports the latter, eager and compiled, and
+transformers' own model, eager. While that model is traced it materializes its mask, because it does
+not look for packed samples then (find_packed_sequence_indices of 5.24), which rules out flash
+attention and shared key heads: compiled it would take a minute and not be the fastest. On a GPU the
+time of a step is the median of rounds of four steps each, with one synchronization at the end.
 
     bench/peer_torch.py [cuda] [compiled] [MODEL full|lora fp32|bf16]
-    bench/peer_torch.py cuda copy|products|attention    what the card itself can do
+    bench/peer_torch.py cuda copy|products|attention    rates of the card itself
 
-Without PyTorch it says so and leaves with status 0.
+Without PyTorch it prints a message and exits with status 0.
 """
 import math
 import os
@@ -33,7 +33,7 @@ GPU = len(sys.argv) > 1 and sys.argv[1] == "cuda"
 COMPILED = "compiled" in sys.argv
 DEVICE = "cuda" if GPU else "cpu"
 THREADS = len(os.sched_getaffinity(0))
-GPT2 = dict(layers=12, width=768, heads=12, kv=12, inner=3072, vocab=50257, places=1024)
+GPT2 = dict(layers=12, width=768, heads=12, kv=12, inner=3072, vocab=50257, positions=1024)
 STORIES = dict(layers=6, width=288, heads=6, kv=6, inner=768, vocab=32000, base=1e4)
 SMOLLM2 = dict(layers=30, width=576, heads=9, kv=3, inner=1536, vocab=49152, base=1e5)
 LLAMA = dict(layers=16, width=2048, heads=32, kv=8, inner=8192, vocab=128256, base=5e5)
@@ -50,7 +50,7 @@ MODELS = {
     "SmolLM2-135M": dict(SMOLLM2, B=2, T=256),
 }
 RANK = 16
-ROUND = 4 if GPU else 1  # steps between two looks at the clock
+ROUND = 4 if GPU else 1  # steps between two clock readings
 
 
 class Linear(torch.nn.Module):
@@ -95,7 +95,7 @@ def dropped(x, p):
 
 
 def attend(fused, q, k, v, mask, drop=0.0):
-    """(B, H, T, D) each; plain, or the library's own."""
+    """(B, H, T, D) each; plain, or scaled_dot_product_attention."""
     if fused:
         return F.scaled_dot_product_attention(
             q, k, v, is_causal=True, dropout_p=drop, **({"enable_gqa": True} if GPU else {}))
@@ -136,9 +136,9 @@ class GPT2Block(torch.nn.Module):
 class GPT2Model(torch.nn.Module):
     def __init__(self, m, lora, fused):
         super().__init__()
-        self.table, self.places = (torch.nn.Parameter(torch.randn(n, m["width"]) * 0.02,
+        self.table, self.positions = (torch.nn.Parameter(torch.randn(n, m["width"]) * 0.02,
                                                       requires_grad=not lora)
-                                   for n in (m["vocab"], m["places"]))
+                                   for n in (m["vocab"], m["positions"]))
         self.blocks = torch.nn.ModuleList(GPT2Block(m, lora, fused)
                                           for _ in range(m["layers"]))
         self.norm = LayerNorm(m["width"], lora)
@@ -146,7 +146,7 @@ class GPT2Model(torch.nn.Module):
         self.register_buffer("mask", mask_of(m, fused), persistent=False)
 
     def forward(self, ids, targets):
-        x = dropped(F.embedding(ids, self.table) + self.places[:ids.shape[1]], self.drop)
+        x = dropped(F.embedding(ids, self.table) + self.positions[:ids.shape[1]], self.drop)
         for block in self.blocks:
             x = block(x, self.mask)
         return loss_of(F.linear(self.norm(x), self.table), targets)
@@ -205,15 +205,15 @@ class Llama(torch.nn.Module):
 
 
 class Theirs(torch.nn.Module):
-    """transformers' own, with the loss over every position."""
+    """transformers' own model, with the loss over every position."""
 
     def __init__(self, m):
         super().__init__()
         import transformers
-        if "places" in m:
+        if "positions" in m:
             config = transformers.GPT2Config(
                 n_embd=m["width"], n_layer=m["layers"], n_head=m["heads"],
-                n_positions=m["places"], vocab_size=m["vocab"], use_cache=False,
+                n_positions=m["positions"], vocab_size=m["vocab"], use_cache=False,
                 **{key: m.get("drop", 0.0) for key in ("resid_pdrop", "embd_pdrop", "attn_pdrop")})
             kind = transformers.GPT2LMHeadModel
         else:
@@ -238,9 +238,9 @@ def finish():
 def make(m, lora, bf16, fused, theirs):
     torch.manual_seed(1)
     with torch.device(DEVICE):
-        ours = GPT2Model if "places" in m else Llama
+        ours = GPT2Model if "positions" in m else Llama
         model = Theirs(m) if theirs else ours(m, lora, fused)
-    if GPU and lora and bf16:  # as ours: frozen weights are kept in 16 bits
+    if GPU and lora and bf16:  # like ours: frozen weights are stored in 16 bits
         for p in model.parameters():
             if not p.requires_grad:
                 p.data = p.data.bfloat16()
@@ -267,7 +267,7 @@ def seconds_of_step(m, lora, bf16, fused, theirs=False, compiled=False):
     for _ in range(3 if GPU else 1):
         step()
     finish()
-    taken = []  # the means of rounds: a GPU is not waited for after every step
+    taken = []  # means of rounds: no synchronization after every step
     while len(taken) < 3 or (sum(taken) * ROUND < 6 and len(taken) < 15):
         start = time.perf_counter()
         for _ in range(ROUND):
@@ -298,14 +298,14 @@ def run_gpu(name, method, dtype, theirs, compiled):
                                   compiled)
         row_of(MODELS[name], name, method, dtype, seconds,
                torch.cuda.max_memory_allocated() / 2**20, how)
-    except Exception as error:  # a variant that cannot be had is told, the others go on
+    except Exception as error:  # report a failing variant, continue with the others
         why = (str(error) or repr(error)).splitlines()[0][:150]
         print(f"error: {name} {method} {how}: {why}", flush=True)
         os._exit(1)
 
 
 def seconds_of(call):
-    """Of one, the best of five rounds of a tenth of a second."""
+    """Return the seconds of one call, the best of five rounds of a tenth of a second."""
     for _ in range(3):
         call()
     finish()
@@ -322,7 +322,7 @@ def seconds_of(call):
 
 
 def card(what):
-    if what == "copy":  # bytes read and written, by chance: a card may pack zeros
+    if what == "copy":  # bytes read and written; random, because a card may compress zeros
         x = torch.empty(1 << 30, dtype=torch.int32, device=DEVICE).random_()
         y = torch.empty_like(x)
         print(f"copy {2 * x.nbytes / seconds_of(lambda: y.copy_(x)) / 1e9:.0f} GB/s")
@@ -347,12 +347,12 @@ def card(what):
             print(f"attention {size} backward {5 * flops / backward / 1e12:.1f} TFLOP/s")
 
 
-ended = []  # how the processes of the rows did
+ended = []  # exit statuses of the rows' processes
 
 
 def apart(call, *arguments):
-    pid = os.fork()  # each row's peak of memory is its own
-    if pid == 0:  # threads after the fork: PyTorch's pool does not outlive one
+    pid = os.fork()  # so that each row has its own peak of memory
+    if pid == 0:  # after the fork, which PyTorch's thread pool does not survive
         torch.set_num_threads(THREADS)
         call(*arguments)
         os._exit(0)
@@ -370,7 +370,7 @@ def main():
     if len(words) == 3:
         rows = [tuple(words)]
     print(f"PyTorch {torch.__version__}, {THREADS} threads\n")
-    print("| model | method | format | ms a step | tokens/s | peak MiB | how |"
+    print("| model | method | format | ms per step | tokens/s | peak MiB | how |"
           "\n|---|---|---|---|---|---|---|", flush=True)
     for row in rows:
         if not GPU:
@@ -384,5 +384,5 @@ def main():
 
 
 main()
-# on a CPU some rows are of formats that it may not have
+# a CPU may not support the formats of some rows
 sys.exit(any(ended) if GPU else bool(ended) and all(ended))

@@ -1,27 +1,27 @@
 #!/usr/bin/env python3
-"""trainspool beside transformers, both in one run: packing, and the way to the first step.
+"""Compare trainspool with transformers: packing, preferences, and the time to the first step.
 
     bench/peer_trainer.py packing BUILD DATA
     bench/peer_trainer.py preferences BUILD DATA
     bench/peer_trainer.py start BUILD DATA
 
 BUILD has the programs, DATA the folders `tokenizers/llama2`, `datasets/llamafactory` and
-`stories260K/hf`.  The Python that runs this has torch, transformers and tokenizers, and peft for
+`stories260K/hf`. The Python that runs this needs torch, transformers and tokenizers, and peft for
 preferences.
 
 packing: a Llama of stories15M's shape with random weights, fp32, on alpaca_en_demo (999 questions
-and answers of very different length), template `default`.  transformers takes 8 samples a step,
-padded to the longest of them, as its Trainer's collator does; trainspool rows of 1024 tokens that
-are filled by packing.  Tokens that are trained (answers) per second.
+and answers of very different lengths), template `default`. transformers takes 8 samples per step,
+padded to the longest, as its Trainer's collator does; trainspool takes packed rows of 1024 tokens.
+Unit: trained tokens (answers) per second.
 
-preferences: stage dpo of a model of that shape and the same weights on dpo_en_demo, the first pairs in
-their order, four a step, fp32, all weights and LoRA of rank 8.  transformers takes chosen and rejected
-answers as one padded batch, and loss and reference as LLaMA-Factory has them (train/dpo/trainer.py).
-Pairs per second.
+preferences: stage dpo of a model of that shape and the same weights on dpo_en_demo, the first pairs
+in their order, four per step, fp32, all weights and LoRA of rank 8. transformers takes chosen and
+rejected answers as one padded batch, with the loss and reference of LLaMA-Factory
+(train/dpo/trainer.py). Unit: pairs per second.
 
-start: stories260K on identity.json.  trainspool: a running `watch`, from the renaming of the job
+start: stories260K on identity.json.  trainspool: a running `watch`, from the rename of the job
 into the folder to the first line of metrics.jsonl.  transformers: from the start of Python to the
-end of the first step of its Trainer, the text read and tokenised by a script as people write it.
+end of the first step of its Trainer, reading and tokenizing the text in a typical script.
 """
 import json
 import os
@@ -58,7 +58,7 @@ gradient_accumulation_steps: 1
 # ---- packing ----
 
 def alpaca(data, tokenizer):
-    """(ids, labels) of each record, by the template."""
+    """Return (ids, labels) of each record, by the template."""
     with open(f"{data}/datasets/llamafactory/alpaca_en_demo.json", encoding="utf-8") as file:
         records = json.load(file)
     end = tokenizer.token_to_id("</s>")
@@ -74,8 +74,8 @@ def alpaca(data, tokenizer):
 
 
 def peer_packing(data):
-    """Trained tokens a second of transformers, the share of tokens that are trained, and that of
-    its rows which are padding."""
+    """Return trained tokens per second of transformers, the share of tokens that are trained, and
+    the share of its rows that are padding."""
     import torch
     from tokenizers import Tokenizer
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -98,7 +98,7 @@ def peer_packing(data):
         model(input_ids=ids, attention_mask=mask, labels=labels).loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        if step > 0:  # the first warms up
+        if step > 0:  # the first step is a warm-up
             seconds += time.perf_counter() - start
             trained += int((labels[:, 1:] >= 0).sum())
             filled += int(mask.sum())
@@ -139,10 +139,11 @@ def packing(build, data):
     print(f"transformers {transformers.__version__}, PyTorch {torch.__version__}, "
           f"{len(os.sched_getaffinity(0))} cores; {100 * share:.0f} % of the tokens are trained; "
           f"{100 * padding:.0f} % of transformers' rows are padding\n")
-    print("| alpaca_en_demo, stories15M's shape, fp32 | trained tokens/s | of transformers |\n"
+    print("| alpaca_en_demo, stories15M's shape, fp32 | trained tokens/s "
+          "| relative to transformers |\n"
           "|---|---|---|")
-    print(f"| transformers, {SAMPLES} samples a step, padded | {theirs:.0f} | 1.00 |")
-    print(f"| trainspool, {SAMPLES} samples a step | {plain:.0f} | {plain / theirs:.2f} |")
+    print(f"| transformers, {SAMPLES} samples per step, padded | {theirs:.0f} | 1.00 |")
+    print(f"| trainspool, {SAMPLES} samples per step | {plain:.0f} | {plain / theirs:.2f} |")
     print(f"| trainspool, packing, 2 rows of {ROOM} | {packed:.0f} | {packed / theirs:.2f} |")
 
 
@@ -167,7 +168,7 @@ learning_rate: 1e-4
 
 
 def pairs(data, tokenizer):
-    """(ids, labels) of the chosen and the rejected answer of each record, by the template."""
+    """Return (ids, labels) of the chosen and the rejected answer of each record."""
     def encode(text):
         return tokenizer.encode(text, add_special_tokens=False).ids
 
@@ -202,7 +203,7 @@ def answer_logps(model, ids, mask, labels):
 
 
 def peer_pairs(data, folder, method):
-    """Pairs a second."""
+    """Return pairs per second of transformers."""
     import torch
     from peft import LoraConfig, get_peft_model
     from tokenizers import Tokenizer
@@ -241,13 +242,13 @@ def peer_pairs(data, folder, method):
         (-torch.nn.functional.logsigmoid(BETA * apart)).mean().backward()
         torch.nn.utils.clip_grad_norm_(trained, 1.0)
         optimizer.step()
-        if step > 0:  # the first warms up
+        if step > 0:  # the first step is a warm-up
             seconds += time.perf_counter() - start
     return PAIRS * (PAIR_STEPS - 1) / seconds
 
 
 def our_pairs(build, data, folder, method):
-    """The same, and the loss of the first step."""
+    """Return pairs per second of trainspool; check the loss of the first step."""
     with tempfile.TemporaryDirectory() as work:
         with open(f"{work}/job.yaml", "w", encoding="utf-8") as file:
             file.write(PAIR_JOB.format(model=folder, method=method, room=PAIR_ROOM, size=PAIRS,
@@ -328,7 +329,7 @@ def wait_for(path, patience=20):
     until = now() + patience
     while not (os.path.exists(path) and os.path.getsize(path) > 0):
         if now() > until:
-            sys.exit(f"peer_trainer: {path} does not come")
+            sys.exit(f"peer_trainer: timeout waiting for {path}")
         time.sleep(0.0002)
     return now()
 
@@ -364,15 +365,15 @@ def start(build, data):
     import transformers
 
     ours = our_start(build, data, 7)
-    theirs = min(peer_start(data) for _ in range(2))  # the second finds its files in memory
+    theirs = min(peer_start(data) for _ in range(2))  # the second run finds its files in the cache
     print(f"transformers {transformers.__version__}, PyTorch {torch.__version__}, "
           f"{len(os.sched_getaffinity(0))} cores\n")
     print("| stories260K on identity.json, to the end of the first step | seconds |\n|---|---|")
     print(f"| transformers' Trainer, from the start of Python | {theirs:.2f} |")
-    print(f"| trainspool, from the drop into a watched folder: middle of {len(ours)} | "
+    print(f"| trainspool, from the drop into a watched folder: median of {len(ours)} | "
           f"{statistics.median(ours):.3f} |")
     print(f"| the slowest of them | {max(ours):.3f} |")
-    print(f"| how many times sooner | {theirs / statistics.median(ours):.0f} |")
+    print(f"| ratio | {theirs / statistics.median(ours):.0f} |")
 
 
 def main():

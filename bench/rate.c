@@ -1,4 +1,4 @@
-/* bench/rate.c - times products of any shape. */
+/* bench/rate.c - times matmuls of any shape. */
 #include "config.h"
 
 #include "bench/rate.h"
@@ -28,7 +28,7 @@ struct backend *rate_open_gpu(void)
     return target_open(target_find(NULL), 0);
 }
 
-/* Numbers between -1 and 1 that look random. */
+/* Pseudorandom values between -1 and 1. */
 static struct tensor filled(struct backend *be, enum format format, size_t rows,
                             size_t cols)
 {
@@ -66,8 +66,8 @@ static double seconds_now(bool processor)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static struct op_matmul product_of(struct backend *be, const struct rate_shape *shape,
-                                   enum format format)
+static struct op_matmul matmul_of(struct backend *be, const struct rate_shape *shape,
+                                  enum format format)
 {
     struct tensor x = filled(be, format, shape->rows, shape->in);
     struct tensor w = filled(be, format, shape->out, shape->in);
@@ -85,13 +85,13 @@ static struct op_matmul product_of(struct backend *be, const struct rate_shape *
     return dw;
 }
 
-/* A wait for a GPU takes longer than its end: it is done once for as many products. */
-enum { TOGETHER_MOST = 1000 };
+/* Waiting for a GPU has a latency, so wait once per this many matmuls at most. */
+enum { BATCH_MAX = 1000 };
 
 double rate_measure(struct backend *be, const struct rate_shape *shape,
                     enum format format, int rounds, double seconds, bool processor)
 {
-    struct op_matmul op = product_of(be, shape, format);
+    struct op_matmul op = matmul_of(be, shape, format);
     double flops = 2.0 * (double)shape->rows * (double)shape->in * (double)shape->out;
     double best = 0, one;
     int together;
@@ -102,7 +102,7 @@ double rate_measure(struct backend *be, const struct rate_shape *shape,
     be->ops->matmul(be, &op);
     target_wait(be);
     one = seconds_now(processor) - one;
-    together = one < seconds ? (int)fmin(seconds / one, TOGETHER_MOST) : 1;
+    together = one < seconds ? (int)fmin(seconds / one, BATCH_MAX) : 1;
     for (int round = 0; round < rounds; round++) {
         double start = seconds_now(processor), taken;
         int count = 0;

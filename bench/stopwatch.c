@@ -1,4 +1,5 @@
-/* bench/stopwatch.c - gives the backend a table of operations that times one of them. */
+/* bench/stopwatch.c - replaces the backend's table of operations by one that times
+ * matmuls. */
 #include "config.h"
 
 #include "bench/stopwatch.h"

@@ -1,7 +1,7 @@
 /*
- * bench/stopwatch.h - the seconds that a backend spends in products (op_matmul), those
- * inside the classifier counted.  Of a backend that has computed when an operation
- * returns, which is the CPU.
+ * bench/stopwatch.h - the seconds that a backend spends in matmuls (op_matmul), including
+ * those of the classifier. For backends whose operations are complete when they return:
+ * the CPU.
  */
 #ifndef BENCH_STOPWATCH_H
 #define BENCH_STOPWATCH_H
@@ -9,9 +9,9 @@
 #include "kernels/backend.h"
 
 struct stopwatch {
-    struct backend_ops ops; /* the first member: what the backend has for the time */
+    struct backend_ops ops; /* first member: the table while it runs */
     const struct backend_ops *real;
-    double seconds; /* between start and stop, in all */
+    double seconds; /* total between start and stop */
 };
 
 void stopwatch_start(struct stopwatch *watch, struct backend *be);

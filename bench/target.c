@@ -1,4 +1,5 @@
-/* bench/target.c - opens a device, waits for it, takes its memory; or ends. */
+/* bench/target.c - opens a device, waits for it and allocates its memory, or ends the
+ * program. */
 #include "config.h"
 
 #include "bench/target.h"

@@ -1,6 +1,6 @@
 /*
- * bench/target.h - the device that a benchmark runs on.  A benchmark that cannot go on
- * ends the program with a message.
+ * bench/target.h - the device that a benchmark runs on. On failure, these functions end
+ * the program with a message.
  */
 #ifndef BENCH_TARGET_H
 #define BENCH_TARGET_H
@@ -8,7 +8,7 @@
 #include "kernels/backend.h"
 
 void target_stop(const char *text) __attribute__((noreturn));
-/* "cpu", or the ordinal of a GPU; NULL: the first.  Lives as long as the program. */
+/* "cpu", or the ordinal of a GPU; NULL: the first. Valid until the program ends. */
 const struct device *target_find(const char *name);
 /* threads: of a CPU, 0 for all. */
 struct backend *target_open(const struct device *device, int threads);
