@@ -430,6 +430,13 @@ EXTRA_DIST += %D%/differential/peers.py
 # both test whole models as `emulated`.  Two tests need no race detection: the only matmul kernels are
 # those of fp8, and golden operators use no kernel that other tests leave out.  Add the test of a new
 # kernel to emulated_operations and races_tests; `make tests/unit/test_emulated_NAME` always builds it.
+# The kernels of kernels/cuda on the CPU (emulation/README.md). The test of an operation is that of
+# the CPU backend, linked with other machines: `emulated` with the plain kernels, `races` with kernels
+# compiled to find races. A kernel cannot have both that and sanitizers: a build with sanitizers tests
+# operations as `emulated`, one without as `races`; whole models are `emulated` in both. Matmuls have
+# no kernels except those for fp8, and golden operators add none that other tests leave out, so neither
+# is checked for races. The test of a new kernel goes into emulated_operations and races_tests; `make
+# tests/unit/test_emulated_NAME` builds any of them at any time.
 emulated_tests =
 emulated_tests += %D%/unit/test_cuda_attention
 emulated_tests += %D%/unit/test_cuda_backend

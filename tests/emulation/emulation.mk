@@ -1,6 +1,6 @@
-# The objects and programs of tests/emulation; ../local.mk says which are run.
+# Objects and programs of tests/emulation; ../local.mk lists those that run.
 
-# No part of C++'s library is linked: templates and what is in headers.
+# The C++ library is not linked: only templates and headers are used.
 EMULATION_CXX = $(CXX) -std=c++17 $(DEFS) -I$(srcdir)/%D%/include $(DEFAULT_INCLUDES) $(CPPFLAGS) \
 	-fno-exceptions -fno-rtti -Wall -Wno-unknown-pragmas -Wno-maybe-uninitialized -fno-math-errno
 EMULATION_CC = $(CC) $(DEFS) -I$(srcdir)/%D%/include $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(CPPFLAGS) \
@@ -15,7 +15,7 @@ if !SANITIZERS
 EMULATION_OPTIMIZE = -O2
 else
 EMULATION_OPTIMIZE = -O1
-# two that take a fifth of the compiler's time; a null pointer is found without being asked for
+# two checks that take a fifth of the compile time; a null pointer crashes anyway
 EMULATION_KERNEL += -fno-sanitize=null,pointer-overflow
 EMULATION_ADDRESS = -DEMULATION_ADDRESS_SANITIZER -fno-omit-frame-pointer
 endif
@@ -27,7 +27,7 @@ emulation_c = $(patsubst $(srcdir)/kernels/cuda/%.c,%,$(wildcard $(srcdir)/kerne
 emulation_objects = $(patsubst %,%D%/machine/%.o,$(emulation_parts) backend machines_cuda \
 	$(filter-out cuda_alone cuda_cudnn cuda_library cuda_nccl,$(emulation_c)))
 
-# What takes most of the time looks at nothing of a kernel's: it has no sanitizers.
+# The parts that take most of the time do not access a kernel's memory: no sanitizers.
 EMULATION_SANITIZE = $(SANITIZE)
 emulation_own = $(patsubst %,%D%/machine/emulation_%.o,block fibre races warp)
 $(emulation_own): EMULATION_SANITIZE = $(EMULATION_ADDRESS)
@@ -37,7 +37,7 @@ $(emulation_own): EMULATION_SANITIZE = $(EMULATION_ADDRESS)
 %D%/machine/%.o: kernels/cuda/%.c
 	@$(MKDIR_P) $(@D)/$(DEPDIR)
 	$(AM_V_GEN)$(EMULATION_CC) $(EMULATION_DEPS) -c -o $@ $<
-# a build with CUDA, whatever the real one is
+# always a build with CUDA
 %D%/machine/backend.o: kernels/backend.c
 	@$(MKDIR_P) $(@D)/$(DEPDIR)
 	$(AM_V_GEN)$(EMULATION_CC) -UHAVE_CUDA -DHAVE_CUDA=1 $(EMULATION_DEPS) -c -o $@ $<
@@ -50,8 +50,8 @@ $(emulation_own): EMULATION_SANITIZE = $(EMULATION_ADDRESS)
 %D%/plain/%.o: %D%/%.cu
 	@$(MKDIR_P) $(@D)/$(DEPDIR)
 	$(AM_V_GEN)$(EMULATION_CXX) $(EMULATION_OPTIMIZE) $(SANITIZE) $(CXXFLAGS) $(EMULATION_DEPS) $(EMULATION_KERNEL) -c -o $@ $<
-# gcc and clang call a function before each access to memory: emulation_races.cc has them.  A
-# variable that is read before it is written is a number no result survives, where they can do so.
+# gcc and clang call a function before each access to memory; emulation_races.cc defines them.
+# If the compiler can, an uninitialized variable gets a value that no result survives.
 %D%/checked/%.o: kernels/cuda/%.cu
 	@$(MKDIR_P) $(@D)/$(DEPDIR)
 	$(AM_V_GEN)$(EMULATION_CXX) -O1 -fsanitize=thread $(EMULATION_FILL) $(CXXFLAGS) $(EMULATION_DEPS) $(EMULATION_KERNEL) -c -o $@ $<
@@ -60,7 +60,7 @@ $(emulation_own): EMULATION_SANITIZE = $(EMULATION_ADDRESS)
 	$(AM_V_GEN)$(EMULATION_CXX) -O1 -fsanitize=thread $(EMULATION_FILL) $(CXXFLAGS) $(EMULATION_DEPS) $(EMULATION_KERNEL) -c -o $@ $<
 -include $(wildcard %D%/*/$(DEPDIR)/*.d)
 
-# One object each, as nothing of it may be left out.
+# One object each, so that the linker leaves nothing out.
 %D%/emulated.o: $(emulation_objects) $(emulation_kernels:%=%D%/plain/%.o)
 	$(AM_V_GEN)$(LD) -r -o $@ $^
 %D%/races.o: $(emulation_objects) $(emulation_kernels:%=%D%/checked/%.o)
@@ -164,7 +164,7 @@ tests_unit_test_emulated_topk_LDADD = %D%/emulated.o $(LDADD)
 tests_unit_test_races_topk_SOURCES = tests/unit/test_cpu_topk.c
 tests_unit_test_races_topk_LDADD = %D%/races.o $(LDADD)
 
-# The C side, which looks into the backend.
+# Tests in C that include private headers of the backend.
 EMULATION_LOOKS = -I$(srcdir)/%D%/include $(AM_CPPFLAGS) $(CUDA_TEST_ARCHS)
 if !HAVE_CUDA
 CUDA_TEST_ARCHS = -DCUDA_ARCHS='"75 80 90"'
@@ -198,7 +198,7 @@ tests_unit_test_cuda_plan_SOURCES = tests/unit/test_cuda_plan.c
 tests_unit_test_cuda_plan_CPPFLAGS = $(EMULATION_LOOKS)
 tests_unit_test_cuda_plan_LDADD = %D%/emulated.o $(LDADD)
 
-# Processes of a run, each with an emulated GPU of its own.
+# Processes of one run, each with its own emulated GPU.
 EXTRA_PROGRAMS += tests/unit/test_emulated_group tests/unit/test_emulated_model_ranks
 EXTRA_PROGRAMS += tests/unit/test_trainer_gpus
 tests_unit_test_emulated_group_SOURCES = tests/unit/test_group.c
@@ -234,8 +234,8 @@ EXTRA_PROGRAMS += tests/unit/test_model_pass
 tests_unit_test_model_pass_CPPFLAGS = $(EMULATION_LOOKS)
 tests_unit_test_model_pass_LDADD = %D%/emulated.o $(LDADD)
 
-# The trainer with emulated GPUs, for tests from outside.  Its list of backends has CUDA in every
-# build.
+# The trainer with emulated GPUs, for the tests of tests/cli. Its list of backends has CUDA in
+# every build.
 EXTRA_PROGRAMS += %D%/trainspool-train
 %C%_trainspool_train_SOURCES = runner/train_main.c
 %C%_trainspool_train_LDADD = %D%/emulated.o $(LDADD)

@@ -1,4 +1,4 @@
-/* tests/emulation/emulation_block.cc - the threads of a block, turn by turn. */
+/* tests/emulation/emulation_block.cc - schedules the threads of a block. */
 #include "tests/emulation/emulation_block.h"
 
 #include <stdarg.h>
@@ -63,8 +63,8 @@ template <typename T> static void shuffle(T *order, T count)
         std::swap(order[i - 1], order[block_random() % (uint64_t)i]);
 }
 
-/* Capabilities are those of "CUDA C++ Programming Guide", 13.0, table "Technical
- * Specifications per Compute Capability". */
+/* From "CUDA C++ Programming Guide", 13.0, table "Technical Specifications per Compute
+ * Capability". */
 size_t block_shared_max(int capability)
 {
     static const struct {
@@ -88,7 +88,7 @@ static const char *name_of(const block_thread *t, char *room, size_t bytes)
     return room;
 }
 
-/* The second argument of launch(), as it was written. */
+/* The second argument of launch(), as written in the source. */
 static void kernel_name(const emulation_launch *launch, char *room, size_t bytes)
 {
     const char *from = strchr(launch->text, ',');
@@ -103,8 +103,8 @@ static void kernel_name(const emulation_launch *launch, char *room, size_t bytes
     snprintf(room, bytes, "%.*s (%s:%d)", (int)length, from, launch->file, launch->line);
 }
 
-/* From a thread or from the scheduler (emulation_now is NULL then). */
-static void find(const char *text)
+/* Report a finding of a thread or of the scheduler (then emulation_now is NULL). */
+static void report_finding(const char *text)
 {
     char kernel[256], who[96] = "", whole[1024];
 
@@ -112,7 +112,7 @@ static void find(const char *text)
     if (emulation_now)
         name_of(block_now(), who, sizeof(who));
     snprintf(whole, sizeof(whole), "%s%s%s: %s", kernel, *who ? ", " : "", who, text);
-    emulation_found(whole);
+    emulation_report(whole);
     block->failed = true;
 }
 
@@ -124,25 +124,26 @@ void emulation_fail(const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
-    find(text);
-    fibre_switch(&block_now()->fibre, &block->main, true);
+    report_finding(text);
+    fiber_switch(&block_now()->fiber, &block->main, true);
     __builtin_unreachable();
 }
 
 void block_wait(void)
 {
-    fibre_switch(&block_now()->fibre, &block->main, false);
+    fiber_switch(&block_now()->fiber, &block->main, false);
 }
 
-int emulation_barrier(emulation_place place, emulation_barrier_kind kind, int predicate)
+int emulation_barrier(emulation_location location, emulation_barrier_kind kind,
+                      int predicate)
 {
     block_thread *self = block_now();
 
     if (block->left > 0)
         emulation_fail(
-            "waits at a barrier (%s:%d), but %d threads of its block have left",
-            place.file, place.line, block->left);
-    self->barrier = place;
+            "waits at a barrier (%s:%d), but %d threads of its block have exited",
+            location.file, location.line, block->left);
+    self->barrier = location;
     self->barrier_kind = kind;
     self->predicate = predicate;
     self->state = THREAD_AT_BARRIER;
@@ -164,12 +165,12 @@ static void thread_main(void)
     self->state = THREAD_LEFT;
     block->left++;
     if (block->waiting > 0)
-        emulation_fail("has left, but %d threads of its block wait at a barrier",
+        emulation_fail("exits, but %d threads of its block wait at a barrier",
                        block->waiting);
-    fibre_switch(&self->fibre, &block->main, true);
+    fiber_switch(&self->fiber, &block->main, true);
 }
 
-/* All are there: is it one barrier? */
+/* All threads wait: open the barrier if it is the same one for all. */
 static bool barrier_open(void)
 {
     const block_thread *first = &block->threads[0];
@@ -183,10 +184,11 @@ static bool barrier_open(void)
             t->barrier.file != first->barrier.file) {
             snprintf(
                 text, sizeof(text),
-                "threads wait at different barriers: thread 0 at %s:%d, thread %d at %s:%d",
+                "threads wait at different barriers: thread 0 at %s:%d, thread %d at "
+                "%s:%d",
                 first->barrier.file, first->barrier.line, i, t->barrier.file,
                 t->barrier.line);
-            find(text);
+            report_finding(text);
             return false;
         }
         count += t->predicate;
@@ -200,10 +202,10 @@ static bool barrier_open(void)
     return true;
 }
 
-/* Nobody can go on: name one that waits in its warp, and for whom. */
-static void stuck(void)
+/* No thread can continue: name one that waits in its warp, and for which lane. */
+static void report_deadlock(void)
 {
-    char text[640] = "the threads wait for each other";
+    char text[640] = "the threads are deadlocked";
 
     for (int i = 0; i < block->count * LANES; i++) {
         const block_thread *t = &block->threads[i / LANES];
@@ -215,14 +217,14 @@ static void stuck(void)
             continue;
         snprintf(text, sizeof(text),
                  "thread %d waits for lane %d of its warp (%s:%d), which %s", i / LANES,
-                 lane, t->offer->place.file ? t->offer->place.file : "a fragment",
-                 t->offer->place.line,
+                 lane, t->offer->location.file ? t->offer->location.file : "a fragment",
+                 t->offer->location.line,
                  other >= block->count     ? "is not in the block"
-                 : o->state == THREAD_LEFT ? "has left"
+                 : o->state == THREAD_LEFT ? "has exited"
                                            : "waits at a barrier");
         break;
     }
-    find(text);
+    report_finding(text);
 }
 
 static void block_run(void)
@@ -239,16 +241,16 @@ static void block_run(void)
             block_thread *t = &block->threads[order[i]];
 
             if (i + 2 < block->count) {
-                fibre_expect(&block->threads[order[i + 1]].fibre);
-                __builtin_prefetch(&block->threads[order[i + 2]].fibre);
+                fiber_expect(&block->threads[order[i + 1]].fiber);
+                __builtin_prefetch(&block->threads[order[i + 2]].fiber);
                 __builtin_prefetch(&block->threads[order[i + 2]].state);
             }
             if (t->state != THREAD_READY)
                 continue;
             moved = true;
             emulation_now = t;
-            races_thread(&t->fibre);
-            fibre_switch(&block->main, &t->fibre, false);
+            races_thread(&t->fiber);
+            fiber_switch(&block->main, &t->fiber, false);
             emulation_now = NULL;
             races_thread(NULL);
             if (block->failed)
@@ -259,7 +261,7 @@ static void block_run(void)
                 return;
             shuffle(order, block->count);
         } else if (!moved) {
-            stuck();
+            report_deadlock();
             return;
         }
     }
@@ -272,11 +274,11 @@ static char *stack_new(void)
 
     if (stack == MAP_FAILED)
         abort();
-    mprotect(stack, 4096, PROT_NONE); /* grows into it */
+    mprotect(stack, 4096, PROT_NONE); /* guard page: the stack grows down into it */
     return (char *)stack;
 }
 
-static void threads_prepare(uint3 where)
+static void threads_prepare(uint3 block_index)
 {
     const emulation_launch *launch = block->launch;
 
@@ -285,24 +287,24 @@ static void threads_prepare(uint3 where)
         bool ended = t->state == THREAD_LEFT;
         unsigned x = (unsigned)i % launch->block.x, rest = (unsigned)i / launch->block.x;
 
-        if (!t->fibre.stack) {
-            t->fibre.stack = stack_new() + 4096;
-            /* tops of stacks in one set of the cache would push each other out of it */
-            t->fibre.bytes = STACK_BYTES - 4096 - (size_t)i * 5 * 64 % 8192;
+        if (!t->fiber.stack) {
+            t->fiber.stack = stack_new() + 4096;
+            /* stack tops in the same cache set would evict each other */
+            t->fiber.bytes = STACK_BYTES - 4096 - (size_t)i * 5 * 64 % 8192;
         }
         t->thread = { x, rest % launch->block.y, rest / launch->block.y };
-        t->block = where;
+        t->block = block_index;
         t->block_dim = launch->block;
         t->grid_dim = launch->grid;
         t->index = i;
         t->state = THREAD_READY;
         t->offer = NULL;
         t->copies_count = t->group = 0;
-        fibre_prepare(&t->fibre, thread_main, ended);
+        fiber_prepare(&t->fiber, thread_main, ended);
     }
 }
 
-/* Exactly as large as asked: for all blocks of a launch. */
+/* Exactly the requested size, for all blocks of a launch. */
 static void shared_prepare(size_t bytes)
 {
     block->shared = arena + SHARED_SLACK;
@@ -312,7 +314,7 @@ static void shared_prepare(size_t bytes)
 }
 
 #ifndef EMULATION_ADDRESS_SANITIZER
-static bool all_guard(const unsigned char *at, size_t bytes)
+static bool is_guard(const unsigned char *at, size_t bytes)
 {
     return at[0] == GUARD && memcmp(at, at + 1, bytes - 1) == 0;
 }
@@ -323,16 +325,16 @@ static void shared_check(size_t bytes)
 #ifndef EMULATION_ADDRESS_SANITIZER
     size_t whole = 2 * (size_t)SHARED_SLACK + SHARED_MOST, end = SHARED_SLACK + bytes;
 
-    if (all_guard(arena, SHARED_SLACK) && all_guard(arena + end, whole - end))
+    if (is_guard(arena, SHARED_SLACK) && is_guard(arena + end, whole - end))
         return;
     for (size_t i = 0; i < whole; i++)
         if ((i < SHARED_SLACK || i >= SHARED_SLACK + bytes) && arena[i] != GUARD) {
             char text[128];
 
             snprintf(text, sizeof(text),
-                     "shared memory of %zu bytes is written at byte %td", bytes,
-                     (ptrdiff_t)i - SHARED_SLACK);
-            find(text);
+                     "out-of-bounds write at byte %td of %zu bytes of shared memory",
+                     (ptrdiff_t)i - SHARED_SLACK, bytes);
+            report_finding(text);
             return;
         }
 #else
@@ -355,9 +357,9 @@ static void machine_open(void)
         block->threads[i].copies = copies + i * COPIES_MAX;
 }
 
-/* Blocks in the order of a walk that comes by all of them: b -> b + step, step prime to
- * the count. */
-static uint64_t step_for(uint64_t blocks)
+/* Return the step of a walk b -> b + step that visits all blocks: it is coprime to their
+ * number. */
+static uint64_t choose_step(uint64_t blocks)
 {
     for (;;) {
         uint64_t step = block_random() % blocks + 1, a = step, b = blocks;
@@ -376,7 +378,7 @@ static uint64_t step_for(uint64_t blocks)
 bool block_run_launch(const emulation_launch *launch)
 {
     uint64_t blocks = (uint64_t)launch->grid.x * launch->grid.y * launch->grid.z;
-    uint64_t step = step_for(blocks), number = block_random() % blocks;
+    uint64_t step = choose_step(blocks), number = block_random() % blocks;
 
     if (!arena)
         machine_open();

@@ -1,5 +1,5 @@
 /*
- * tests/emulation/emulation_block.h - the block that runs: for the files of the machine.
+ * tests/emulation/emulation_block.h - the running block, for the files of the machine.
  */
 #ifndef TESTS_EMULATION_EMULATION_BLOCK_H
 #define TESTS_EMULATION_EMULATION_BLOCK_H
@@ -9,10 +9,10 @@
 
 enum {
     THREADS_MAX = 1024,
-    COPIES_MAX = 64, /* under way, of one thread */
+    COPIES_MAX = 64, /* pending, of one thread */
     LANES = 32,
-    SHARED_MOST = 227 << 10, /* of any device known here */
-    SHARED_SLACK = 64 << 10  /* before and behind it, where no one may go */
+    SHARED_MOST = 227 << 10, /* of any known device */
+    SHARED_SLACK = 64 << 10  /* guard before and after it */
 };
 
 enum thread_state { THREAD_READY, THREAD_AT_BARRIER, THREAD_MEETING, THREAD_LEFT };
@@ -25,11 +25,11 @@ struct copy {
 };
 
 struct block_thread : emulation_thread {
-    struct fibre fibre;
+    struct fiber fiber;
     int index; /* in the block */
     enum thread_state state;
-    emulation_offer *offer;  /* while meeting */
-    emulation_place barrier; /* while at one */
+    emulation_offer *offer;     /* while at a collective */
+    emulation_location barrier; /* while at a barrier */
     emulation_barrier_kind barrier_kind;
     int predicate;
     struct copy *copies; /* COPIES_MAX */
@@ -40,8 +40,8 @@ struct block {
     struct block_thread *threads;
     int count, left, waiting;
     int barrier_result;
-    unsigned arrived[THREADS_MAX / LANES]; /* lanes that are meeting, by warp */
-    struct fibre main;
+    unsigned arrived[THREADS_MAX / LANES]; /* lanes at a collective, by warp */
+    struct fiber main;
     const emulation_launch *launch;
     uint64_t number; /* of the block in its grid */
     unsigned char *shared;
@@ -54,35 +54,35 @@ static inline struct block_thread *block_now(void)
     return static_cast<struct block_thread *>(emulation_now);
 }
 
-/* What a lane that is meeting has brought. */
+/* Return what a lane at a collective has passed in. */
 static inline emulation_offer *block_offer(int warp, int lane)
 {
     return emulation_block.threads[warp * LANES + lane].offer;
 }
 
-/* Each lane's row of 16 bytes in shared memory into the parts of it that lanes take
- * away. */
+/* Distribute the row of 16 bytes of each lane in shared memory to the fragments of the
+ * lanes. */
 void copy_rows(int warp, bool transposed);
 
 /*
- * What memory that nobody has written holds, in every half word: NaN as fp32, fp16 and
- * bf16, far from any index as an integer, and no NaN that a kernel makes.
+ * Content of uninitialized memory, in every 16-bit word: NaN as fp32, fp16 and bf16, far
+ * from any index as an integer, and not a NaN that a kernel computes.
  */
 enum : uint32_t { UNWRITTEN_HALF = 0xffa5, UNWRITTEN_WORD = 0xffa5ffa5 };
-/* `at` is a multiple of 4. */
+/* Fill memory with that content. `at` is a multiple of 4. */
 void block_unwritten(void *at, size_t bytes);
 
-/* Let the others go on, until somebody makes this thread ready again. */
+/* Let the other threads run until one of them makes this thread ready again. */
 void block_wait(void);
 
-/* All blocks of a launch; false after a finding. */
+/* Run all blocks of a launch; false after a finding. */
 bool block_run_launch(const emulation_launch *launch);
 void block_seed(uint64_t seed);
 uint64_t block_random(void);
-/* What a block of the current device may ask for. */
+/* Return the most shared memory that a block may request. */
 size_t block_shared_max(int capability);
 
-/* What emulation_fail does to the text, with the kernel, block and thread added. */
-void emulation_found(const char *text);
+/* Report a finding; emulation_fail adds the kernel, block and thread. */
+void emulation_report(const char *text);
 
 #endif

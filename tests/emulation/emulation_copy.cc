@@ -1,6 +1,6 @@
-/* tests/emulation/emulation_copy.cc - copies that take their time, and rows into
- * fragments: what of the machine reads and writes where a kernel points, and so has the
- * sanitizers of the build. */
+/* tests/emulation/emulation_copy.cc - asynchronous copies, and rows loaded into
+ * fragments: the part of the machine that accesses memory for a kernel and therefore has
+ * the sanitizers of the build. */
 #include "tests/emulation/emulation_block.h"
 #include "tests/emulation/emulation_races.h"
 
@@ -16,7 +16,7 @@ void copy_rows(int warp, bool transposed)
         if ((uintptr_t)row % 16 || row < block->shared ||
             row + 16 > block->shared + block->launch->shared)
             emulation_fail(
-                "load_matrices: lane %d points at byte %td of %zu of shared memory", lane,
+                "load_matrices: lane %d reads byte %td of %zu of shared memory", lane,
                 row - block->shared, block->launch->shared);
         races_access(warp * LANES + lane, row, 16, RACES_READ, NULL);
         memcpy(matrix[lane / 8][lane % 8], row, 16);
@@ -34,7 +34,7 @@ void copy_rows(int warp, bool transposed)
 static void check_copy(const void *at, const char *what)
 {
     if ((uintptr_t)at % 16)
-        emulation_fail("copy_16_bytes %s %p, which is no multiple of 16", what, at);
+        emulation_fail("copy_16_bytes %s %p, which is not aligned to 16 bytes", what, at);
 }
 
 static void copy_now(const block_thread *self, const struct copy *copy)
@@ -64,7 +64,7 @@ void emulation_copy(void *to, const void *from, bool there)
         return;
     }
     if (self->copies_count == COPIES_MAX)
-        emulation_fail("more than %d copies under way in one thread", COPIES_MAX);
+        emulation_fail("more than %d pending copies in one thread", COPIES_MAX);
     races_access(self->index, to, 16, RACES_WRITE, NULL);
     block_unwritten(to, 16);
     self->copies[self->copies_count++] = copy;

@@ -1,13 +1,14 @@
 /*
- * tests/emulation/emulation_cudnn.cc - graphs of operations by plain loops behind cuDNN's
- * backend interface, in place of kernels/cuda/cuda_cudnn.c (emulation_graph.h does them).
+ * tests/emulation/emulation_cudnn.cc - cuDNN's backend interface, in place of
+ * kernels/cuda/cuda_cudnn.c; emulation_graph.h executes the graphs with plain loops.
  *
- * A graph may be any of products, pointwise operations and reductions; a plan is made of
- * what cuDNN 9.0 has engines of attention for.  More is refused than by the real one: an
- * attribute set with another type or count, operations in an order in which they cannot
- * be done, tensors in a pack that the graph has not, runs shorter than what is read or
- * written of them.  The heuristic's first configuration is of an engine whose note says
- * that its results vary; executing its plan fails, which is for callers who do not look.
+ * A graph may consist of any matmuls, pointwise operations and reductions; a plan can be
+ * made for the attention graphs that cuDNN 9.0 has engines for. It refuses more than the
+ * real library: an attribute with another type or count, operations in an order in which
+ * they cannot run, tensors in a pack that are not in the graph, sequences shorter than
+ * the part that is read or written. The first configuration of the heuristic belongs to
+ * an engine whose note says that its results vary; executing its plan fails, to catch
+ * callers that do not check.
  */
 #include "tests/emulation/emulation_graph.h"
 
@@ -18,15 +19,15 @@
 #include <string.h>
 
 enum { IDS = 64, ALIGNMENT = 16 };
-enum { WAVERING, STEADY, ENGINES }; /* in the heuristic's order */
+enum { NONDETERMINISTIC, DETERMINISTIC, ENGINES }; /* in the order of the heuristic */
 
-static size_t present = 91900; /* 9.19.0 */
-static int spoilt;             /* what plans end with */
+static size_t library_version = 91900; /* 9.19.0 */
+static int plan_status_set;            /* status of finalizing a plan */
 
 extern "C" void emulation_cudnn(size_t version, int plan_status)
 {
-    present = version;
-    spoilt = plan_status;
+    library_version = version;
+    plan_status_set = plan_status;
 }
 
 struct cudnnContext {
@@ -54,35 +55,35 @@ struct pack {
     void *pointers[IDS], *workspace;
 };
 
-/* ---- What went wrong ---- */
+/* ---- Failures ---- */
 
 static thread_local struct {
     int status;
     char text[200];
-} wrong;
+} failure;
 
-bool graph_must(bool is, enum status status, const char *format, ...)
+bool graph_require(bool is, enum status status, const char *format, ...)
 {
     va_list args;
 
     if (is)
         return true;
     va_start(args, format);
-    vsnprintf(wrong.text, sizeof(wrong.text), format, args);
+    vsnprintf(failure.text, sizeof(failure.text), format, args);
     va_end(args);
-    wrong.status = status;
+    failure.status = status;
     return false;
 }
 
-static int status_of(bool well)
+static int status_of(bool ok)
 {
-    return well ? (int)CUDNN_SUCCESS : wrong.status;
+    return ok ? (int)CUDNN_SUCCESS : failure.status;
 }
 
 static void last_error(char *message, size_t room)
 {
-    snprintf(message, room, "%s", wrong.text);
-    wrong.text[0] = '\0';
+    snprintf(message, room, "%s", failure.text);
+    failure.text[0] = '\0';
 }
 
 static const char *status_text(int status)
@@ -101,17 +102,18 @@ static const char *status_text(int status)
     }
 }
 
-/* ---- What is said of a descriptor ---- */
+/* ---- Attributes ---- */
 
 enum { PART = CUDNN_TYPE_DESCRIPTOR, ANY_OPERATION = -1 };
 
-/* A member: where it is, and its bytes. */
+/* Offset and size of a member. */
 #define TS_AT(type, member) \
     offsetof(struct type, member), sizeof(((struct type *)NULL)->member)
 
 /*
- * How many elements it must have and may have: 0 and 1 may be left out, 0 and 0 is only
- * read.  `of`: the kind of a descriptor, whose content is copied as in the real one.
+ * `least` and `most` elements are required and allowed: 0 and 1 is optional, 0 and 0
+ * read-only. `of`: the kind of a descriptor, whose content is copied, as in the real
+ * library.
  */
 static const struct attribute {
     int name, type, least, most;
@@ -184,83 +186,85 @@ union body {
 struct descriptor {
     const struct kind *kind;
     bool finalized;
-    int64_t counts[ATTRIBUTES]; /* elements that were set, as in the table */
+    int64_t counts[ATTRIBUTES]; /* elements set, by row of the table */
     union body body;
 };
 
-/* ---- What makes a descriptor whole ---- */
+/* ---- Checks of a descriptor ---- */
 
-static bool handle_good(cudnn_handle handle)
+static bool handle_check(cudnn_handle handle)
 {
-    return graph_must(handle && handle->device == runtime_ordinal(), BAD_PARAM,
-                      "the handle is of another device");
+    return graph_require(handle && handle->device == runtime_ordinal(), BAD_PARAM,
+                         "the handle belongs to another device");
 }
 
-static bool plan_whole(void *body)
+static bool plan_check(void *body)
 {
     const struct plan *plan = (const struct plan *)body;
 
-    return graph_must(!spoilt, (status)spoilt, "plans are spoilt") &&
-           handle_good(plan->handle) && handle_good(plan->engine.graph.handle) &&
-           graph_must(runtime_device()->capability >= 80, NOT_SUPPORTED,
-                      "no attention before compute capability 8.0") &&
+    return graph_require(!plan_status_set, (status)plan_status_set,
+                         "finalizing plans is set to fail") &&
+           handle_check(plan->handle) && handle_check(plan->engine.graph.handle) &&
+           graph_require(runtime_device()->capability >= 80, NOT_SUPPORTED,
+                         "attention requires compute capability 8.0") &&
            graph_is_attention(&plan->engine.graph);
 }
 
-static bool pack_whole(void *body)
+static bool pack_check(void *body)
 {
     const struct pack *pack = (const struct pack *)body;
 
     for (int64_t i = 0; i < pack->count; i++)
         for (int64_t j = 0; j < i; j++)
-            if (!graph_must(pack->ids[i] != pack->ids[j], BAD_PARAM,
-                            "the id %lld twice in a pack", (long long)pack->ids[i]))
+            if (!graph_require(pack->ids[i] != pack->ids[j], BAD_PARAM,
+                               "a pack has the id %lld twice", (long long)pack->ids[i]))
                 return false;
     return true;
 }
 
-static bool handled_whole(void *body)
+static bool graph_desc_check(void *body)
 {
-    return graph_whole(body) && handle_good(((struct graph *)body)->handle);
+    return graph_check(body) && handle_check(((struct graph *)body)->handle);
 }
 
-static bool heuristic_whole(void *body)
+static bool heuristic_check(void *body)
 {
-    return handle_good(((struct heuristic *)body)->graph.handle);
+    return handle_check(((struct heuristic *)body)->graph.handle);
 }
 
-static bool never_whole(void *body)
+static bool engine_check(void *body)
 {
     (void)body;
-    return graph_must(false, BAD_PARAM,
-                      "an engine is what the heuristic names, and not made");
+    return graph_require(false, BAD_PARAM,
+                         "engines come from the heuristic and cannot be created");
 }
 
 /* ---- Descriptors ---- */
 
-/* With the first and the last of its attributes. */
+/* A kind with its first and its last attribute. */
 static const struct kind {
     int kind, first, last;
-    bool (*whole)(void *body);
+    bool (*check)(void *body);
 } kinds[] = {
-    { CUDNN_TENSOR, CUDNN_TENSOR_ALIGNMENT, CUDNN_TENSOR_RAGGED_OFFSET, tensor_whole },
-    { CUDNN_POINTWISE, CUDNN_POINTWISE_MODE, CUDNN_POINTWISE_AXIS, pointwise_whole },
-    { CUDNN_MATMUL, CUDNN_MATMUL_COMP_TYPE, CUDNN_MATMUL_PADDING_VALUE, in_fp32 },
-    { CUDNN_REDUCTION, CUDNN_REDUCTION_OPERATOR, CUDNN_REDUCTION_COMP_TYPE, in_fp32 },
+    { CUDNN_TENSOR, CUDNN_TENSOR_ALIGNMENT, CUDNN_TENSOR_RAGGED_OFFSET, tensor_check },
+    { CUDNN_POINTWISE, CUDNN_POINTWISE_MODE, CUDNN_POINTWISE_AXIS, pointwise_check },
+    { CUDNN_MATMUL, CUDNN_MATMUL_COMP_TYPE, CUDNN_MATMUL_PADDING_VALUE, compute_check },
+    { CUDNN_REDUCTION, CUDNN_REDUCTION_OPERATOR, CUDNN_REDUCTION_COMP_TYPE,
+      compute_check },
     { CUDNN_OP_POINTWISE, CUDNN_OP_POINTWISE_DESC, CUDNN_OP_POINTWISE_T,
-      op_pointwise_whole },
-    { CUDNN_OP_MATMUL, CUDNN_OP_MATMUL_A, CUDNN_OP_MATMUL_K, op_matmul_whole },
+      op_pointwise_check },
+    { CUDNN_OP_MATMUL, CUDNN_OP_MATMUL_A, CUDNN_OP_MATMUL_K, op_matmul_check },
     { CUDNN_OP_REDUCTION, CUDNN_OP_REDUCTION_X, CUDNN_OP_REDUCTION_DESC,
-      op_reduction_whole },
-    { CUDNN_GRAPH, CUDNN_GRAPH_HANDLE, CUDNN_GRAPH_OPS, handled_whole },
-    { CUDNN_HEURISTIC, CUDNN_HEURISTIC_MODE, CUDNN_HEURISTIC_RESULTS, heuristic_whole },
+      op_reduction_check },
+    { CUDNN_GRAPH, CUDNN_GRAPH_HANDLE, CUDNN_GRAPH_OPS, graph_desc_check },
+    { CUDNN_HEURISTIC, CUDNN_HEURISTIC_MODE, CUDNN_HEURISTIC_RESULTS, heuristic_check },
     { CUDNN_ENGINE_CONFIG, CUDNN_ENGINE_CONFIG_ENGINE, CUDNN_ENGINE_CONFIG_ENGINE,
-      never_whole },
+      engine_check },
     { CUDNN_ENGINE, CUDNN_ENGINE_NUMERICAL_NOTES, CUDNN_ENGINE_NUMERICAL_NOTES,
-      never_whole },
-    { CUDNN_PLAN, CUDNN_PLAN_HANDLE, CUDNN_PLAN_WORKSPACE_SIZE, plan_whole },
+      engine_check },
+    { CUDNN_PLAN, CUDNN_PLAN_HANDLE, CUDNN_PLAN_WORKSPACE_SIZE, plan_check },
     { CUDNN_VARIANT_PACK, CUDNN_VARIANT_PACK_IDS, CUDNN_VARIANT_PACK_WORKSPACE,
-      pack_whole },
+      pack_check },
 };
 
 static bool belongs(const struct attribute *row, const struct descriptor *d)
@@ -273,8 +277,8 @@ static const struct attribute *attribute_of(const struct descriptor *d, int name
     for (const struct attribute &row : attributes)
         if (row.name == name && belongs(&row, d))
             return &row;
-    graph_must(false, BAD_PARAM, "descriptors of kind %d have no attribute %d",
-               d->kind->kind, name);
+    graph_require(false, BAD_PARAM, "descriptors of kind %d have no attribute %d",
+                  d->kind->kind, name);
     return NULL;
 }
 
@@ -296,7 +300,7 @@ static int desc_create(int kind, cudnn_descriptor *desc)
             return CUDNN_SUCCESS;
         }
     return status_of(
-        graph_must(false, NOT_SUPPORTED, "there are no descriptors of kind %d", kind));
+        graph_require(false, NOT_SUPPORTED, "unknown kind of descriptor: %d", kind));
 }
 
 static int desc_destroy(cudnn_descriptor desc)
@@ -305,7 +309,7 @@ static int desc_destroy(cudnn_descriptor desc)
     return CUDNN_SUCCESS;
 }
 
-static bool is_of(const struct kind *kind, int wanted)
+static bool kind_matches(const struct kind *kind, int wanted)
 {
     return wanted == ANY_OPERATION
                ? kind->kind == CUDNN_OP_POINTWISE || kind->kind == CUDNN_OP_MATMUL ||
@@ -342,14 +346,15 @@ static bool put_element(const struct attribute *row, void *to, size_t bytes,
 
     if (row->type != CUDNN_TYPE_DESCRIPTOR) {
         memcpy(to, from, bytes);
-        memcpy(&number, from, bytes); /* the low end is the first */
-        return graph_must(is_known(row->type, number), BAD_PARAM,
-                          "attribute %d cannot be %lld", row->name, (long long)number);
+        memcpy(&number, from, bytes); /* little-endian: the low bytes come first */
+        return graph_require(is_known(row->type, number), BAD_PARAM,
+                             "attribute %d must not be %lld", row->name,
+                             (long long)number);
     }
     memcpy(&part, from, sizeof(part));
-    if (!graph_must(part && is_of(part->kind, row->of) && part->finalized, BAD_PARAM,
-                    "attribute %d is no descriptor of its kind, or it is not finalized",
-                    row->name))
+    if (!graph_require(
+            part && kind_matches(part->kind, row->of) && part->finalized, BAD_PARAM,
+            "attribute %d must be a finalized descriptor of its kind", row->name))
         return false;
     memcpy(to, &part->body, bytes);
     return true;
@@ -361,58 +366,61 @@ static int desc_set(cudnn_descriptor desc, int name, int type, int64_t count,
     struct descriptor *d = (struct descriptor *)desc;
     const struct attribute *row;
     size_t bytes, from;
-    bool well;
+    bool ok;
 
-    if (!graph_must(d && elements, BAD_PARAM, "attribute %d of or to nothing", name) ||
+    if (!graph_require(d && elements, BAD_PARAM,
+                       "attribute %d: no descriptor or no elements", name) ||
         !(row = attribute_of(d, name)) ||
-        !graph_must(row->most > 0 && !d->finalized, BAD_PARAM,
-                    "attribute %d cannot be set", name) ||
-        !graph_must(type == row->type, BAD_TYPE, "attribute %d is not of type %d", name,
-                    type) ||
-        !graph_must(count > 0 && count >= row->least && count <= row->most, BAD_PARAM,
-                    "attribute %d cannot have %lld elements", name, (long long)count))
-        return wrong.status;
+        !graph_require(row->most > 0 && !d->finalized, BAD_PARAM,
+                       "attribute %d cannot be set", name) ||
+        !graph_require(type == row->type, BAD_TYPE, "attribute %d must not have type %d",
+                       name, type) ||
+        !graph_require(count > 0 && count >= row->least && count <= row->most, BAD_PARAM,
+                       "attribute %d must not have %lld elements", name,
+                       (long long)count))
+        return failure.status;
     bytes = row->bytes / (size_t)row->most;
     from = type == CUDNN_TYPE_DESCRIPTOR ? sizeof(cudnn_descriptor) : bytes;
-    well = true;
-    for (size_t i = 0; well && i < (size_t)count; i++)
-        well = put_element(row, (char *)&d->body + row->into + i * bytes, bytes,
-                           (const char *)elements + i * from);
-    if (well)
+    ok = true;
+    for (size_t i = 0; ok && i < (size_t)count; i++)
+        ok = put_element(row, (char *)&d->body + row->into + i * bytes, bytes,
+                         (const char *)elements + i * from);
+    if (ok)
         d->counts[row - attributes] = count;
-    return status_of(well);
+    return status_of(ok);
 }
 
 static int finalize(cudnn_descriptor desc)
 {
     struct descriptor *d = (struct descriptor *)desc;
 
-    if (!graph_must(d && !d->finalized, BAD_PARAM, "nothing to finalize, or not again"))
-        return wrong.status;
+    if (!graph_require(d && !d->finalized, BAD_PARAM,
+                       "no descriptor, or already finalized"))
+        return failure.status;
     for (const struct attribute &row : attributes)
-        if (!graph_must(!belongs(&row, d) || row.least == 0 ||
-                            d->counts[&row - attributes] > 0,
-                        BAD_PARAM, "attribute %d is missing", row.name))
-            return wrong.status;
+        if (!graph_require(!belongs(&row, d) || row.least == 0 ||
+                               d->counts[&row - attributes] > 0,
+                           BAD_PARAM, "attribute %d is missing", row.name))
+            return failure.status;
     if (d->kind->kind == CUDNN_GRAPH)
         d->body.graph.count = count_of(d, CUDNN_GRAPH_OPS);
     if (d->kind->kind == CUDNN_VARIANT_PACK) {
         d->body.pack.count = count_of(d, CUDNN_VARIANT_PACK_IDS);
-        if (!graph_must(d->body.pack.count == count_of(d, CUDNN_VARIANT_PACK_POINTERS),
-                        BAD_PARAM, "a pack has not as many pointers as ids"))
-            return wrong.status;
+        if (!graph_require(d->body.pack.count == count_of(d, CUDNN_VARIANT_PACK_POINTERS),
+                           BAD_PARAM, "a pack has different numbers of pointers and ids"))
+            return failure.status;
     }
-    d->finalized = d->kind->whole(&d->body);
+    d->finalized = d->kind->check(&d->body);
     return status_of(d->finalized);
 }
 
-/* Into a descriptor that the caller has made. */
-static bool give(cudnn_descriptor desc, int kind, int number, const struct graph *graph)
+/* Fill a descriptor that the caller has created. */
+static bool fill(cudnn_descriptor desc, int kind, int number, const struct graph *graph)
 {
     struct descriptor *d = (struct descriptor *)desc;
 
-    if (!graph_must(d && d->kind->kind == kind && !d->finalized, BAD_PARAM,
-                    "there is no new descriptor of kind %d for what is asked", kind))
+    if (!graph_require(d && d->kind->kind == kind && !d->finalized, BAD_PARAM,
+                       "a result requires a new descriptor of kind %d", kind))
         return false;
     d->body.engine.number = number;
     d->body.engine.graph = *graph;
@@ -420,7 +428,7 @@ static bool give(cudnn_descriptor desc, int kind, int number, const struct graph
     return true;
 }
 
-/* So that it differs from shape to shape. */
+/* Different for each shape. */
 static int64_t workspace_of(const struct graph *graph)
 {
     const int64_t *dims = graph->ops[0].tensors[Y].own.dims;
@@ -433,28 +441,28 @@ static int desc_get(cudnn_descriptor desc, int name, int type, int64_t room,
 {
     struct descriptor *d = (struct descriptor *)desc;
     const struct attribute *row;
-    int64_t there = 1;
-    bool well = true;
+    int64_t found = 1;
+    bool ok = true;
 
-    if (!graph_must(d && d->finalized && count && room > 0, BAD_PARAM,
-                    "attribute %d of what is not finalized, or no room", name) ||
+    if (!graph_require(d && d->finalized && count && room > 0, BAD_PARAM,
+                       "attribute %d: descriptor not finalized, or no room", name) ||
         !(row = attribute_of(d, name)) ||
-        !graph_must(row->most == 0 && type == row->type, BAD_PARAM,
-                    "attribute %d cannot be asked for as type %d", name, type))
-        return wrong.status;
+        !graph_require(row->most == 0 && type == row->type, BAD_PARAM,
+                       "attribute %d cannot be read as type %d", name, type))
+        return failure.status;
     if (name == CUDNN_HEURISTIC_RESULTS)
-        there = ENGINES;
+        found = ENGINES;
     if (name == CUDNN_ENGINE_NUMERICAL_NOTES)
-        there = d->body.engine.number == WAVERING;
-    for (int i = 0; elements && well && i < there && i < room; i++)
+        found = d->body.engine.number == NONDETERMINISTIC;
+    for (int i = 0; elements && ok && i < found && i < room; i++)
         switch (name) {
         case CUDNN_HEURISTIC_RESULTS:
-            well = give(((cudnn_descriptor *)elements)[i], CUDNN_ENGINE_CONFIG, i,
-                        &d->body.heuristic.graph);
+            ok = fill(((cudnn_descriptor *)elements)[i], CUDNN_ENGINE_CONFIG, i,
+                      &d->body.heuristic.graph);
             break;
         case CUDNN_ENGINE_CONFIG_ENGINE:
-            well = give(*(cudnn_descriptor *)elements, CUDNN_ENGINE,
-                        d->body.engine.number, &d->body.engine.graph);
+            ok = fill(*(cudnn_descriptor *)elements, CUDNN_ENGINE, d->body.engine.number,
+                      &d->body.engine.graph);
             break;
         case CUDNN_ENGINE_NUMERICAL_NOTES:
             *(int *)elements = CUDNN_NONDETERMINISTIC;
@@ -463,11 +471,11 @@ static int desc_get(cudnn_descriptor desc, int name, int type, int64_t room,
             *(int64_t *)elements = workspace_of(&d->body.plan.engine.graph);
             break;
         }
-    *count = there;
-    return status_of(well);
+    *count = found;
+    return status_of(ok);
 }
 
-/* ---- Putting it to work ---- */
+/* ---- Execution ---- */
 
 static void *pointer_of(const struct pack *pack, int64_t id)
 {
@@ -488,25 +496,25 @@ static bool bind(struct tensor *t, const struct pack *pack)
         return true;
     t->data = (char *)pointer_of(pack, t->own.id);
     t->starts = has(offsets) ? (const int32_t *)pointer_of(pack, offsets->id) : NULL;
-    if (!graph_must(t->data && (t->starts || !has(offsets)), BAD_PARAM,
-                    "tensor %lld or its offsets are not in the pack", id))
+    if (!graph_require(t->data && (t->starts || !has(offsets)), BAD_PARAM,
+                       "tensor %lld or its offsets are not in the pack", id))
         return false;
     if (t->own.by_value) {
-        if (!graph_must(!runtime_is_device(t->data, 1), BAD_PARAM,
-                        "tensor %lld is by value, and not in the host's memory", id))
+        if (!graph_require(!runtime_is_device(t->data, 1), BAD_PARAM,
+                           "tensor %lld is by value but not in host memory", id))
             return false;
         t->value = graph_load(t->data, t->own.type, 0);
         return true;
     }
-    return graph_must((uintptr_t)t->data % ALIGNMENT == 0 &&
-                          (uintptr_t)t->starts % ALIGNMENT == 0 &&
-                          (uintptr_t)t->data % (uintptr_t)t->own.alignment == 0,
-                      BAD_PARAM, "tensor %lld or its offsets are not aligned", id) &&
-           graph_must(runtime_is_device(t->data, bytes) &&
-                          (!t->starts ||
-                           runtime_is_device(t->starts, (size_t)graph_span(offsets) * 4)),
-                      BAD_PARAM,
-                      "tensor %lld or its offsets are not in the card's memory", id);
+    return graph_require((uintptr_t)t->data % ALIGNMENT == 0 &&
+                             (uintptr_t)t->starts % ALIGNMENT == 0 &&
+                             (uintptr_t)t->data % (uintptr_t)t->own.alignment == 0,
+                         BAD_PARAM, "tensor %lld or its offsets are not aligned", id) &&
+           graph_require(
+               runtime_is_device(t->data, bytes) &&
+                   (!t->starts ||
+                    runtime_is_device(t->starts, (size_t)graph_span(offsets) * 4)),
+               BAD_PARAM, "tensor %lld or its offsets are not in device memory", id);
 }
 
 static bool bind_all(struct graph *graph, const struct pack *pack)
@@ -514,9 +522,9 @@ static bool bind_all(struct graph *graph, const struct pack *pack)
     for (int64_t i = 0; i < pack->count; i++) {
         const struct layout *l = graph_find(graph, pack->ids[i]);
 
-        if (!graph_must(l && !l->is_virtual, BAD_PARAM,
-                        "tensor %lld of the pack is not in the graph",
-                        (long long)pack->ids[i]))
+        if (!graph_require(l && !l->is_virtual, BAD_PARAM,
+                           "tensor %lld of the pack is not in the graph",
+                           (long long)pack->ids[i]))
             return false;
     }
     for (int64_t i = 0; i < graph->count; i++)
@@ -532,37 +540,37 @@ static int execute(cudnn_handle handle, cudnn_descriptor of_plan,
     struct descriptor *plan = (struct descriptor *)of_plan,
                       *pack = (struct descriptor *)of_pack;
     struct job *job;
-    bool well;
+    bool ok;
 
-    if (!graph_must(plan && plan->finalized && plan->kind->kind == CUDNN_PLAN && pack &&
-                        pack->finalized && pack->kind->kind == CUDNN_VARIANT_PACK,
-                    BAD_PARAM, "a plan and a variant pack are wanted") ||
-        !handle_good(handle) ||
-        !graph_must(plan->body.plan.handle == handle, BAD_PARAM,
-                    "the plan is of another handle") ||
-        !graph_must(plan->body.plan.engine.number != WAVERING, FAILED,
-                    "this engine's results vary"))
-        return wrong.status;
+    if (!graph_require(plan && plan->finalized && plan->kind->kind == CUDNN_PLAN &&
+                           pack && pack->finalized &&
+                           pack->kind->kind == CUDNN_VARIANT_PACK,
+                       BAD_PARAM, "expected a plan and a variant pack") ||
+        !handle_check(handle) ||
+        !graph_require(plan->body.plan.handle == handle, BAD_PARAM,
+                       "the plan belongs to another handle") ||
+        !graph_require(plan->body.plan.engine.number != NONDETERMINISTIC, FAILED,
+                       "the results of this engine vary"))
+        return failure.status;
     job = (struct job *)emulation_memory(sizeof(*job));
     job->graph = plan->body.plan.engine.graph;
     job->workspace = pack->body.pack.workspace;
     job->bytes = (size_t)workspace_of(&job->graph);
-    well =
-        bind_all(&job->graph, &pack->body.pack) &&
-        graph_must(runtime_is_device(job->workspace, job->bytes), BAD_PARAM,
-                   "the workspace is not %zu bytes of the card's memory", job->bytes) &&
-        graph_must(streams_add_call(graph_run, job, sizeof(*job), handle->stream) ==
-                       cudaSuccess,
-                   FAILED, "the stream takes nothing");
+    ok = bind_all(&job->graph, &pack->body.pack) &&
+         graph_require(runtime_is_device(job->workspace, job->bytes), BAD_PARAM,
+                       "the workspace must be %zu bytes of device memory", job->bytes) &&
+         graph_require(streams_add_call(graph_run, job, sizeof(*job), handle->stream) ==
+                           cudaSuccess,
+                       FAILED, "the stream accepts no work");
     free(job);
-    return status_of(well);
+    return status_of(ok);
 }
 
 static int create(cudnn_handle *handle)
 {
-    if (!graph_must(!streams_capturing(), FAILED,
-                    "a handle is made while a stream is captured"))
-        return wrong.status;
+    if (!graph_require(!streams_capturing(), FAILED,
+                       "cannot create a handle while a stream is captured"))
+        return failure.status;
     *handle = (cudnn_handle)calloc(1, sizeof(**handle));
     (*handle)->device = runtime_ordinal();
     return CUDNN_SUCCESS;
@@ -576,25 +584,26 @@ static int destroy(cudnn_handle handle)
 
 static int set_stream(cudnn_handle handle, cudaStream_t stream)
 {
-    if (!handle_good(handle))
-        return wrong.status;
+    if (!handle_check(handle))
+        return failure.status;
     handle->stream = stream;
     return CUDNN_SUCCESS;
 }
 
 static size_t version(void)
 {
-    return present;
+    return library_version;
 }
 
 extern "C" bool cuda_cudnn_open(struct cuda_cudnn *out, struct error *err)
 {
     *out = {};
-    if (!present)
-        return error_set(err, ERROR_DEVICE, "there is no cuDNN");
+    if (!library_version)
+        return error_set(err, ERROR_DEVICE, "cannot find cuDNN");
     out->handle = out;
     snprintf(out->name, sizeof(out->name), "cuDNN %zu.%zu.%zu (emulated)",
-             present / 10000 % 100, present / 100 % 100, present % 100);
+             library_version / 10000 % 100, library_version / 100 % 100,
+             library_version % 100);
     out->version = version;
     out->text = status_text;
     out->last_error = last_error;

@@ -1,4 +1,4 @@
-/* tests/emulation/emulation_fibre.cc - the switch between stacks. */
+/* tests/emulation/emulation_fibre.cc - switches between stacks. */
 #include "tests/emulation/emulation_fibre.h"
 
 #include <stdint.h>
@@ -8,16 +8,16 @@
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 
-static struct fibre *left; /* where the switch under way comes from */
+static struct fiber *left; /* the fiber that the current switch leaves */
 
-static void before(struct fibre *from, struct fibre *to, bool last)
+static void before(struct fiber *from, struct fiber *to, bool last)
 {
     left = from;
     __sanitizer_start_switch_fiber(last ? NULL : &from->fake, to->stack, to->bytes);
 }
 
-/* Only now is it known where the first stack of all lies. */
-static void after(struct fibre *self)
+/* The bounds of the first stack are known only here. */
+static void after(struct fiber *self)
 {
     const void *stack;
     size_t bytes;
@@ -29,22 +29,23 @@ static void after(struct fibre *self)
     }
 }
 
-/* What returns leaves nothing on a stack, and the frames that never do are a page's. */
-static void clean(struct fibre *fibre, bool ended)
+/* A function that returned leaves nothing poisoned; frames that never return fit in a
+ * page. */
+static void clean(struct fiber *fiber, bool ended)
 {
-    size_t bytes = ended ? 4096 : fibre->bytes;
+    size_t bytes = ended ? 4096 : fiber->bytes;
 
-    __asan_unpoison_memory_region(fibre->stack + fibre->bytes - bytes, bytes);
-    fibre->fake = NULL;
+    __asan_unpoison_memory_region(fiber->stack + fiber->bytes - bytes, bytes);
+    fiber->fake = NULL;
 }
 #else
-static void before(struct fibre *, struct fibre *, bool)
+static void before(struct fiber *, struct fiber *, bool)
 {
 }
-static void after(struct fibre *)
+static void after(struct fiber *)
 {
 }
-static void clean(struct fibre *, bool)
+static void clean(struct fiber *, bool)
 {
 }
 #endif
@@ -60,11 +61,11 @@ static void begin(void)
 
 #ifdef __x86_64__
 
-/* void swap(void **from, void *to): what the ABI has a call keep is on the stack. */
-extern "C" void emulation_fibre_swap(void **from, void *to);
+/* void swap(void **from, void *to): registers that the ABI preserves are on the stack. */
+extern "C" void emulation_fiber_swap(void **from, void *to);
 asm(".text\n"
-    ".type emulation_fibre_swap, @function\n"
-    "emulation_fibre_swap:\n"
+    ".type emulation_fiber_swap, @function\n"
+    "emulation_fiber_swap:\n"
     "    pushq %rbp\n"
     "    pushq %rbx\n"
     "    pushq %r12\n"
@@ -80,58 +81,58 @@ asm(".text\n"
     "    popq %rbx\n"
     "    popq %rbp\n"
     "    ret\n"
-    ".size emulation_fibre_swap, . - emulation_fibre_swap\n"
+    ".size emulation_fiber_swap, . - emulation_fiber_swap\n"
     ".section .note.GNU-stack,\"\",@progbits\n"
     ".text\n");
 
-void fibre_prepare(struct fibre *fibre, void (*run)(void), bool ended)
+void fiber_prepare(struct fiber *fiber, void (*run)(void), bool ended)
 {
-    void **top = (void **)(fibre->stack + fibre->bytes);
+    void **top = (void **)(fiber->stack + fiber->bytes);
 
     starting = run;
-    clean(fibre, ended);
-    *--top = NULL; /* begin() has no caller, and finds the stack as a call leaves it */
+    clean(fiber, ended);
+    *--top = NULL; /* begin() has no caller and expects the stack as after a call */
     *--top = (void *)begin;
     top -= 6;
     memset(top, 0, 6 * sizeof(*top));
-    fibre->at = top;
+    fiber->at = top;
 }
 
-void fibre_expect(const struct fibre *fibre)
+void fiber_expect(const struct fiber *fiber)
 {
-    __builtin_prefetch(fibre->at);
+    __builtin_prefetch(fiber->at);
 }
 
-static void swap(struct fibre *from, struct fibre *to)
+static void swap(struct fiber *from, struct fiber *to)
 {
-    emulation_fibre_swap(&from->at, to->at);
+    emulation_fiber_swap(&from->at, to->at);
 }
 
 #else
 
-void fibre_prepare(struct fibre *fibre, void (*run)(void), bool ended)
+void fiber_prepare(struct fiber *fiber, void (*run)(void), bool ended)
 {
     starting = run;
-    clean(fibre, ended);
-    getcontext(&fibre->at);
-    fibre->at.uc_stack.ss_sp = fibre->stack;
-    fibre->at.uc_stack.ss_size = fibre->bytes;
-    fibre->at.uc_link = NULL;
-    makecontext(&fibre->at, begin, 0);
+    clean(fiber, ended);
+    getcontext(&fiber->at);
+    fiber->at.uc_stack.ss_sp = fiber->stack;
+    fiber->at.uc_stack.ss_size = fiber->bytes;
+    fiber->at.uc_link = NULL;
+    makecontext(&fiber->at, begin, 0);
 }
 
-void fibre_expect(const struct fibre *)
+void fiber_expect(const struct fiber *)
 {
 }
 
-static void swap(struct fibre *from, struct fibre *to)
+static void swap(struct fiber *from, struct fiber *to)
 {
     swapcontext(&from->at, &to->at);
 }
 
 #endif
 
-void fibre_switch(struct fibre *from, struct fibre *to, bool last)
+void fiber_switch(struct fiber *from, struct fiber *to, bool last)
 {
     before(from, to, last);
     swap(from, to);

@@ -1,6 +1,6 @@
 /*
- * tests/emulation/emulation_fibre.h - coroutines: a stack each, and one switch.  By hand
- * on x86-64, by ucontext elsewhere; AddressSanitizer is told.
+ * tests/emulation/emulation_fibre.h - coroutines with their own stacks. The switch is
+ * assembly on x86-64 and ucontext elsewhere; AddressSanitizer is notified.
  */
 #ifndef TESTS_EMULATION_EMULATION_FIBRE_H
 #define TESTS_EMULATION_EMULATION_FIBRE_H
@@ -10,7 +10,7 @@
 #include <ucontext.h>
 #endif
 
-struct fibre {
+struct fiber {
     char *stack; /* NULL: the one that starts the others */
     size_t bytes;
     void *fake; /* AddressSanitizer's */
@@ -21,13 +21,13 @@ struct fibre {
 #endif
 };
 
-/* It will begin at `run`, which must not return.  `ended`: all that it had called before
- * has returned; so it has not when its stack is new, or was left by somebody who
- * failed. */
-void fibre_prepare(struct fibre *fibre, void (*run)(void), bool ended);
-/* It is the next but few: what it goes on with is fetched.  Changes nothing. */
-void fibre_expect(const struct fibre *fibre);
-/* To another; returns when somebody switches back.  `last`: nobody will. */
-void fibre_switch(struct fibre *from, struct fibre *to, bool last);
+/* Make the fiber start at `run`, which must not return. `ended`: everything that it had
+ * called before has returned. That is false if its stack is new, or was left by a thread
+ * that failed. */
+void fiber_prepare(struct fiber *fiber, void (*run)(void), bool ended);
+/* Prefetch the state of a fiber that runs soon. Changes nothing else. */
+void fiber_expect(const struct fiber *fiber);
+/* Switch to another fiber; returns when a fiber switches back. `last`: none will. */
+void fiber_switch(struct fiber *from, struct fiber *to, bool last);
 
 #endif

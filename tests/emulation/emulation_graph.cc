@@ -1,6 +1,6 @@
 /*
- * tests/emulation/emulation_graph.cc - graphs of operations on tensors by plain loops, in
- * double; what is virtual is rounded to its format as if it had been in memory.
+ * tests/emulation/emulation_graph.cc - graphs of operations on tensors, by plain loops in
+ * double; virtual tensors are rounded to their format as if they had been in memory.
  */
 #include "tests/emulation/emulation_graph.h"
 
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Pointwise operations; a result is boolean or a number of any other type. */
+/* Pointwise operations; the result is boolean or of any other type. */
 static const struct mode {
     int mode, operands;
     bool of_booleans, to_boolean;
@@ -54,7 +54,7 @@ int64_t graph_bytes(int type)
     }
 }
 
-/* ---- What makes its parts whole ---- */
+/* ---- Checks ---- */
 
 static bool is_boolean(const struct tensor *t)
 {
@@ -77,7 +77,7 @@ int64_t graph_span(const struct layout *l)
     return span;
 }
 
-bool tensor_whole(void *body)
+bool tensor_check(void *body)
 {
     const struct tensor *t = (const struct tensor *)body;
     const struct layout *l = &t->own, *offsets = &t->offsets;
@@ -85,40 +85,41 @@ bool tensor_whole(void *body)
 
     for (int i = 0; i < RANK; i++) {
         is_one = is_one && l->dims[i] == 1;
-        if (!graph_must(l->dims[i] > 0 && l->strides[i] > 0, BAD_PARAM,
-                        "tensor %lld has a dimension or stride below 1",
-                        (long long)l->id))
+        if (!graph_require(l->dims[i] > 0 && l->strides[i] > 0, BAD_PARAM,
+                           "tensor %lld has a dimension or stride below 1",
+                           (long long)l->id))
             return false;
     }
-    return graph_must(l->alignment > 0 && !(l->alignment & (l->alignment - 1)), BAD_PARAM,
-                      "the alignment of tensor %lld is no power of 2",
-                      (long long)l->id) &&
-           graph_must(!l->by_value || (is_one && !l->is_virtual), BAD_PARAM,
-                      "tensor %lld by value is virtual or not one number",
-                      (long long)l->id) &&
-           graph_must(!has(offsets) || (is_real(l) && is_counts(offsets, l->dims[0] + 1)),
-                      BAD_PARAM,
-                      "tensor %lld is ragged and not in memory, or by what is not int32 "
-                      "(batches + 1, 1, 1, 1)",
-                      (long long)l->id);
+    return graph_require(l->alignment > 0 && !(l->alignment & (l->alignment - 1)),
+                         BAD_PARAM, "the alignment of tensor %lld is not a power of 2",
+                         (long long)l->id) &&
+           graph_require(!l->by_value || (is_one && !l->is_virtual), BAD_PARAM,
+                         "tensor %lld by value is virtual or has more than one element",
+                         (long long)l->id) &&
+           graph_require(
+               !has(offsets) || (is_real(l) && is_counts(offsets, l->dims[0] + 1)),
+               BAD_PARAM,
+               "tensor %lld is ragged and not in memory, or its offsets are not "
+               "int32 (batches + 1, 1, 1, 1)",
+               (long long)l->id);
 }
 
-bool pointwise_whole(void *body)
+bool pointwise_check(void *body)
 {
     const struct how *how = (const struct how *)body;
 
-    return graph_must(how->axis < RANK &&
-                          (how->axis >= 0) == (how->mode == CUDNN_GEN_INDEX),
-                      BAD_PARAM, "an axis is missing, not asked for or out of bounds");
+    return graph_require(how->axis < RANK &&
+                             (how->axis >= 0) == (how->mode == CUDNN_GEN_INDEX),
+                         BAD_PARAM, "an axis is missing, unexpected or out of bounds");
 }
 
-bool in_fp32(void *body)
+bool compute_check(void *body)
 {
-    return graph_must(((const struct how *)body)->precision == CUDNN_FLOAT, NOT_SUPPORTED,
-                      "a sum is not computed in fp32");
+    return graph_require(((const struct how *)body)->precision == CUDNN_FLOAT,
+                         NOT_SUPPORTED, "sums must be computed in fp32");
 }
 
-bool op_matmul_whole(void *body)
+bool op_matmul_check(void *body)
 {
     struct operation *op = (struct operation *)body;
     const struct tensor *t = op->tensors;
@@ -126,18 +127,20 @@ bool op_matmul_whole(void *body)
 
     op->kind = CUDNN_OP_MATMUL;
     for (int i = M; i <= K; i++)
-        if (!graph_must(!has(&t[i].own) ||
-                            (is_counts(&t[i].own, a[0]) && !is_ragged(&t[i])),
-                        BAD_PARAM, "sizes of products are not int32 (batches, 1, 1, 1)"))
+        if (!graph_require(
+                !has(&t[i].own) || (is_counts(&t[i].own, a[0]) && !is_ragged(&t[i])),
+                BAD_PARAM, "sizes of matmuls must be int32 (batches, 1, 1, 1)"))
             return false;
-    return graph_must(a[0] == b[0] && a[0] == c[0] && a[1] == c[1] && a[1] % b[1] == 0 &&
-                          a[2] == c[2] && a[3] == b[2] && b[3] == c[3],
-                      BAD_PARAM, "the shapes of a product do not go together") &&
-           graph_must(!is_boolean(&t[X]) && !is_boolean(&t[B]) && !is_boolean(&t[Y]),
-                      NOT_SUPPORTED, "a product of booleans") &&
-           graph_must((has(&t[M].own) || (!is_ragged(&t[X]) && !is_ragged(&t[Y]))) &&
-                          (has(&t[N].own) || has(&t[K].own) || !is_ragged(&t[B])),
-                      NOT_SUPPORTED, "a ragged tensor is multiplied without its lengths");
+    return graph_require(a[0] == b[0] && a[0] == c[0] && a[1] == c[1] &&
+                             a[1] % b[1] == 0 && a[2] == c[2] && a[3] == b[2] &&
+                             b[3] == c[3],
+                         BAD_PARAM, "the shapes of a matmul do not match") &&
+           graph_require(!is_boolean(&t[X]) && !is_boolean(&t[B]) && !is_boolean(&t[Y]),
+                         NOT_SUPPORTED, "a matmul of booleans") &&
+           graph_require((has(&t[M].own) || (!is_ragged(&t[X]) && !is_ragged(&t[Y]))) &&
+                             (has(&t[N].own) || has(&t[K].own) || !is_ragged(&t[B])),
+                         NOT_SUPPORTED,
+                         "a matmul of a ragged tensor without its lengths");
 }
 
 static bool op_pointwise_shapes(const struct tensor *t)
@@ -149,15 +152,15 @@ static bool op_pointwise_shapes(const struct tensor *t)
             if (has(&t[j].own) && t[j].own.dims[i] != 1)
                 largest =
                     largest == 1 || largest == t[j].own.dims[i] ? t[j].own.dims[i] : -1;
-        if (!graph_must(largest == dim, BAD_PARAM,
-                        "dimension %d of a pointwise result is wrong", i))
+        if (!graph_require(largest == dim, BAD_PARAM,
+                           "dimension %d of a pointwise result is wrong", i))
             return false;
     }
-    return graph_must(!is_ragged(&t[X]) && !is_ragged(&t[B]) && !is_ragged(&t[T]),
-                      NOT_SUPPORTED, "a pointwise operation reads a ragged tensor");
+    return graph_require(!is_ragged(&t[X]) && !is_ragged(&t[B]) && !is_ragged(&t[T]),
+                         NOT_SUPPORTED, "a pointwise operation reads a ragged tensor");
 }
 
-bool op_pointwise_whole(void *body)
+bool op_pointwise_check(void *body)
 {
     struct operation *op = (struct operation *)body;
     const struct tensor *t = op->tensors;
@@ -165,39 +168,39 @@ bool op_pointwise_whole(void *body)
     int type = t[Y].own.type;
 
     op->kind = CUDNN_OP_POINTWISE;
-    return graph_must(has(&t[B].own) == (mode->operands > 1) &&
-                          has(&t[T].own) == (mode->operands > 2),
-                      BAD_PARAM, "pointwise mode %d has %d operands", mode->mode,
-                      mode->operands) &&
-           graph_must(
+    return graph_require(has(&t[B].own) == (mode->operands > 1) &&
+                             has(&t[T].own) == (mode->operands > 2),
+                         BAD_PARAM, "pointwise mode %d requires %d operands", mode->mode,
+                         mode->operands) &&
+           graph_require(
                is_boolean(&t[X]) == mode->of_booleans &&
                    is_boolean(&t[B]) == (mode->of_booleans && mode->operands > 1) &&
                    is_boolean(&t[T]) == (mode->operands > 2) &&
                    is_boolean(&t[Y]) == mode->to_boolean &&
                    (mode->mode != CUDNN_GEN_INDEX || type == CUDNN_INT32),
-               BAD_PARAM, "pointwise mode %d has tensors of other types", mode->mode) &&
-           graph_must(type == CUDNN_INT32 || type == CUDNN_BOOLEAN ||
-                          op->how.precision == CUDNN_FLOAT,
-                      NOT_SUPPORTED, "pointwise mode %d is not computed in fp32",
-                      mode->mode) &&
+               BAD_PARAM, "wrong tensor types for pointwise mode %d", mode->mode) &&
+           graph_require(type == CUDNN_INT32 || type == CUDNN_BOOLEAN ||
+                             op->how.precision == CUDNN_FLOAT,
+                         NOT_SUPPORTED, "pointwise mode %d must be computed in fp32",
+                         mode->mode) &&
            op_pointwise_shapes(t);
 }
 
-bool op_reduction_whole(void *body)
+bool op_reduction_check(void *body)
 {
     struct operation *op = (struct operation *)body;
     const struct tensor *t = op->tensors;
 
     op->kind = CUDNN_OP_REDUCTION;
     for (int i = 0; i < RANK; i++)
-        if (!graph_must(t[Y].own.dims[i] == 1 || t[Y].own.dims[i] == t[X].own.dims[i],
-                        BAD_PARAM, "dimension %d of a reduction is wrong", i))
+        if (!graph_require(t[Y].own.dims[i] == 1 || t[Y].own.dims[i] == t[X].own.dims[i],
+                           BAD_PARAM, "dimension %d of a reduction is wrong", i))
             return false;
-    return graph_must(!is_boolean(&t[X]) && !is_boolean(&t[Y]) && !is_ragged(&t[X]),
-                      NOT_SUPPORTED, "a reduction of booleans or of a ragged tensor");
+    return graph_require(!is_boolean(&t[X]) && !is_boolean(&t[Y]) && !is_ragged(&t[X]),
+                         NOT_SUPPORTED, "a reduction of booleans or of a ragged tensor");
 }
 
-/* What is in its operations, each tensor before its offsets. */
+/* Number of layouts of an operation: each tensor, followed by its offsets. */
 enum { OF_OPERATION = 2 * OPERANDS };
 
 static const struct layout *layout_at(const struct graph *graph, int64_t i)
@@ -220,8 +223,8 @@ const struct layout *graph_find(const struct graph *graph, int64_t id)
     return find(graph, graph->count * OF_OPERATION, id);
 }
 
-/* What is written is written before anything reads it, and once. */
-bool graph_whole(void *body)
+/* A tensor is written once, before it is read. */
+bool graph_check(void *body)
 {
     const struct graph *graph = (const struct graph *)body;
     bool writes = false;
@@ -232,46 +235,46 @@ bool graph_whole(void *body)
         long long id = l->id;
 
         if (has(l) &&
-            (!graph_must(!first || memcmp(first, l, sizeof(*l)) == 0, BAD_PARAM,
-                         "two tensors have the id %lld", id) ||
-             !graph_must(!is_written || (!first && !l->by_value), BAD_PARAM,
-                         "tensor %lld is written again, after it is read or by value",
-                         id) ||
-             !graph_must(is_written || first || !l->is_virtual, BAD_PARAM,
-                         "virtual tensor %lld is read before it is written", id)))
+            (!graph_require(!first || memcmp(first, l, sizeof(*l)) == 0, BAD_PARAM,
+                            "two tensors have the id %lld", id) ||
+             !graph_require(!is_written || (!first && !l->by_value), BAD_PARAM,
+                            "tensor %lld is written again, after it is read or by value",
+                            id) ||
+             !graph_require(is_written || first || !l->is_virtual, BAD_PARAM,
+                            "virtual tensor %lld is read before it is written", id)))
             return false;
         writes = writes || (is_written && is_real(l));
     }
-    return graph_must(writes, BAD_PARAM, "a graph that writes nothing");
+    return graph_require(writes, BAD_PARAM, "the graph writes nothing");
 }
 
-static bool product_supported(const struct operation *op)
+static bool matmul_supported(const struct operation *op)
 {
     const struct layout *a = &op->tensors[X].own, *b = &op->tensors[B].own;
     const struct layout *c = &op->tensors[Y].own;
     int64_t head_size = is_real(a) ? a->dims[3] : c->dims[3];
 
-    return graph_must(graph_bytes(a->type) == 2 && a->type == b->type &&
-                          (c->is_virtual || c->type == a->type),
-                      NOT_SUPPORTED, "operands that are not all half or all bfloat16") &&
-           graph_must(head_size % 8 == 0 && head_size <= 256, NOT_SUPPORTED,
-                      "heads of %lld numbers", (long long)head_size);
+    return graph_require(graph_bytes(a->type) == 2 && a->type == b->type &&
+                             (c->is_virtual || c->type == a->type),
+                         NOT_SUPPORTED, "operands must be all fp16 or all bfloat16") &&
+           graph_require(head_size % 8 == 0 && head_size <= 256, NOT_SUPPORTED,
+                         "heads must not have %lld elements", (long long)head_size);
 }
 
 bool graph_is_attention(const struct graph *graph)
 {
-    int products = 0;
+    int matmuls = 0;
 
     for (int64_t i = 0; i < graph->count; i++)
         if (graph->ops[i].kind == CUDNN_OP_MATMUL) {
-            products++;
-            if (!product_supported(&graph->ops[i]))
+            matmuls++;
+            if (!matmul_supported(&graph->ops[i]))
                 return false;
         }
-    return graph_must(products == 2, NOT_SUPPORTED, "a graph that is not attention");
+    return graph_require(matmuls == 2, NOT_SUPPORTED, "the graph is not attention");
 }
 
-/* ---- Doing it ---- */
+/* ---- Execution ---- */
 
 double graph_load(const void *from, int type, int64_t at)
 {
@@ -309,24 +312,24 @@ static void store(void *to, int type, int64_t at, double x)
     }
 }
 
-/* What has one number along a dimension has it everywhere. */
-static int64_t place_of(const struct tensor *t, const int64_t at[RANK])
+/* A dimension of size 1 is broadcast. */
+static int64_t index_of(const struct tensor *t, const int64_t at[RANK])
 {
-    int64_t place = 0;
+    int64_t index = 0;
 
     for (int i = 0; i < RANK; i++)
         if (i == 0 && t->starts)
-            place += t->starts[at[0]];
+            index += t->starts[at[0]];
         else if (t->own.dims[i] > 1)
-            place += at[i] * t->own.strides[i];
-    return place;
+            index += at[i] * t->own.strides[i];
+    return index;
 }
 
 static double get(const struct tensor *t, const int64_t at[RANK])
 {
     return t->own.by_value     ? t->value
-           : t->own.is_virtual ? t->numbers[place_of(t, at)]
-                               : graph_load(t->data, t->own.type, place_of(t, at));
+           : t->own.is_virtual ? t->values[index_of(t, at)]
+                               : graph_load(t->data, t->own.type, index_of(t, at));
 }
 
 static void put(const struct tensor *t, const int64_t at[RANK], double x)
@@ -334,14 +337,14 @@ static void put(const struct tensor *t, const int64_t at[RANK], double x)
     uint32_t rounded;
 
     if (!t->own.is_virtual) {
-        store(t->data, t->own.type, place_of(t, at), x);
+        store(t->data, t->own.type, index_of(t, at), x);
         return;
     }
     store(&rounded, t->own.type, 0, x);
-    t->numbers[place_of(t, at)] = graph_load(&rounded, t->own.type, 0);
+    t->values[index_of(t, at)] = graph_load(&rounded, t->own.type, 0);
 }
 
-/* The next place, the last dimension first; false after the last one. */
+/* Advance to the next index, the last dimension first; false after the last one. */
 static bool step(int64_t at[RANK], const int64_t dims[RANK])
 {
     for (int i = RANK - 1; i >= 0; i--) {
@@ -352,19 +355,19 @@ static bool step(int64_t at[RANK], const int64_t dims[RANK])
     return false;
 }
 
-static int64_t counted(const struct tensor *counts, int64_t batch, int64_t default_value)
+static int64_t count_or(const struct tensor *counts, int64_t batch, int64_t default_count)
 {
     return has(&counts->own) ? graph_load(counts->data, CUDNN_INT32, batch)
-                             : default_value;
+                             : default_count;
 }
 
-/* Of a result: those that are written, where it is in memory. */
+/* Return the number of rows of a result that are written, if it is in memory. */
 static int64_t rows_of(const struct operation *op, int64_t batch)
 {
     const struct tensor *y = &op->tensors[Y];
 
     if (op->kind == CUDNN_OP_MATMUL)
-        return counted(&op->tensors[M], batch, y->own.dims[2]);
+        return count_or(&op->tensors[M], batch, y->own.dims[2]);
     return y->starts ? (y->starts[batch + 1] - y->starts[batch]) / y->own.strides[2]
                      : y->own.dims[2];
 }
@@ -377,8 +380,8 @@ static void multiply(const struct operation *op)
 
     do {
         int64_t rows = rows_of(op, at[0]),
-                depth = counted(&t[K], at[0], t[X].own.dims[3]);
-        bool inside = at[2] < rows && at[3] < counted(&t[N], at[0], dims[3]);
+                depth = count_or(&t[K], at[0], t[X].own.dims[3]);
+        bool inside = at[2] < rows && at[3] < count_or(&t[N], at[0], dims[3]);
         double sum = inside ? 0 : op->how.padding;
 
         for (int64_t k = 0; inside && k < depth; k++) {
@@ -426,8 +429,8 @@ static double apply(const struct operation *op, const int64_t at[RANK])
     }
 }
 
-/* Over the dimensions along which only the operand has numbers.  As the cards' own
- * maximum does, this one leaves NaN out. */
+/* Reduce over the dimensions along which only the operand extends. The maximum ignores
+ * NaN, as on a GPU. */
 static double reduce(const struct operation *op, const int64_t at[RANK])
 {
     const struct tensor *x = &op->tensors[X], *y = &op->tensors[Y];
@@ -460,34 +463,36 @@ static void perform(const struct operation *op)
     while (step(at, y->own.dims));
 }
 
-/* Has the run so many rows, which lie along `dim`, and are they in the card's memory? */
+/* Return whether the sequence has so many rows, along `dim`, and they are in device
+ * memory. */
 static bool fits(const struct tensor *t, int64_t batch, int dim, int64_t rows)
 {
     int64_t bytes = graph_bytes(t->own.type), start;
-    struct layout run = t->own;
+    struct layout sequence = t->own;
 
     if (!t->starts || rows == 0)
         return true;
     start = t->starts[batch];
-    run.dims[0] = 1;
-    run.dims[dim] = rows;
-    return start >= 0 && rows * run.strides[dim] <= t->starts[batch + 1] - start &&
-           runtime_is_device(t->data + start * bytes, (size_t)(graph_span(&run) * bytes));
+    sequence.dims[0] = 1;
+    sequence.dims[dim] = rows;
+    return start >= 0 && rows * sequence.strides[dim] <= t->starts[batch + 1] - start &&
+           runtime_is_device(t->data + start * bytes,
+                             (size_t)(graph_span(&sequence) * bytes));
 }
 
 static bool operation_fits(const struct operation *op)
 {
     const struct tensor *t = op->tensors;
     const int64_t *a = t[X].own.dims, *y = t[Y].own.dims;
-    bool is_product = op->kind == CUDNN_OP_MATMUL;
+    bool is_matmul = op->kind == CUDNN_OP_MATMUL;
 
     for (int64_t batch = 0; batch < y[0]; batch++) {
-        int64_t m = rows_of(op, batch), n = counted(&t[N], batch, y[3]);
-        int64_t k = counted(&t[K], batch, a[3]);
+        int64_t m = rows_of(op, batch), n = count_or(&t[N], batch, y[3]);
+        int64_t k = count_or(&t[K], batch, a[3]);
 
         if (m < 0 || m > y[2] || !fits(&t[Y], batch, 2, m))
             return false;
-        if (is_product &&
+        if (is_matmul &&
             (n < 0 || n > y[3] || k < 0 || k > a[3] || !fits(&t[X], batch, 2, m) ||
              !fits(&t[B], batch, has(&t[N].own) ? 3 : 2, has(&t[N].own) ? n : k)))
             return false;
@@ -495,17 +500,17 @@ static bool operation_fits(const struct operation *op)
     return true;
 }
 
-/* Room for a virtual result, and the same for all that read it. */
+/* Allocate a virtual result and share it with all operations that read it. */
 static void share(struct graph *graph, int64_t writer)
 {
     struct tensor *y = &graph->ops[writer].tensors[Y];
-    size_t numbers = (size_t)graph_span(&y->own);
+    size_t values = (size_t)graph_span(&y->own);
 
-    y->numbers = (double *)emulation_memory(numbers * sizeof(double));
+    y->values = (double *)emulation_memory(values * sizeof(double));
     for (int64_t i = writer + 1; i < graph->count; i++)
         for (struct tensor &t : graph->ops[i].tensors)
             if (t.own.id == y->own.id && t.own.is_virtual)
-                t.numbers = y->numbers;
+                t.values = y->values;
 }
 
 void graph_run(const void *argument)
@@ -519,7 +524,7 @@ void graph_run(const void *argument)
     for (int64_t i = 0; i < graph->count; i++)
         fit = fit && operation_fits(&graph->ops[i]);
     if (!fit) {
-        emulation_found("cuDNN: a run of rows is shorter than what is multiplied of it");
+        emulation_report("cuDNN: a sequence is shorter than the part that is multiplied");
         runtime_fail(cudaErrorIllegalAddress);
     }
     for (int64_t i = 0; fit && i < graph->count; i++) {
@@ -528,6 +533,6 @@ void graph_run(const void *argument)
         perform(&graph->ops[i]);
     }
     for (struct operation &op : graph->ops)
-        free(op.tensors[Y].numbers);
+        free(op.tensors[Y].values);
     free(graph);
 }

@@ -1,6 +1,6 @@
 /*
- * tests/emulation/emulation_graph.h - a graph as the emulated cuDNN has it: tensors,
- * operations, whether they are whole, and doing them.
+ * tests/emulation/emulation_graph.h - graphs of the emulated cuDNN: tensors, operations,
+ * their checks, and their execution.
  */
 #ifndef TESTS_EMULATION_EMULATION_GRAPH_H
 #define TESTS_EMULATION_EMULATION_GRAPH_H
@@ -13,7 +13,7 @@ extern "C" {
 
 enum { OPS = 32, RANK = 4 };
 
-/* Where it is not used, all of it is 0. */
+/* All zero if unused. */
 struct layout {
     int64_t id, alignment, dims[RANK], strides[RANK];
     int type;
@@ -22,19 +22,19 @@ struct layout {
 
 struct tensor {
     struct layout own, offsets;
-    char *data;            /* in the card's memory */
-    const int32_t *starts; /* of each batch, in numbers, where it is ragged */
-    double *numbers;       /* of a virtual one, while the graph is done */
+    char *data;            /* in device memory */
+    const int32_t *starts; /* of each batch, in elements, if ragged */
+    double *values;        /* of a virtual tensor, while the graph runs */
     double value;
 };
 
 struct how {
-    int mode, precision; /* a reduction's operator is its mode */
+    int mode, precision; /* the operator, in a reduction */
     int64_t axis;
     double padding;
 };
 
-/* y = x b of a product; Y is behind all that is read. */
+/* Operands. A matmul computes y = x b; Y comes after everything that is read. */
 enum operand { X, B, T, M, N, K, Y, OPERANDS };
 
 struct operation {
@@ -49,14 +49,14 @@ struct graph {
     struct operation ops[OPS];
 };
 
-/* All that a plan needs when its turn comes. */
+/* Everything that a plan needs when it runs. */
 struct job {
     struct graph graph;
     void *workspace;
-    size_t bytes; /* of that */
+    size_t bytes; /* of the workspace */
 };
 
-/* Of cuDNN. */
+/* Statuses of cuDNN. */
 enum status { BAD_PARAM = 2000, BAD_TYPE = 2010, NOT_SUPPORTED = 3000, FAILED = 5000 };
 
 static inline bool has(const struct layout *l)
@@ -74,29 +74,29 @@ static inline bool is_ragged(const struct tensor *t)
     return has(&t->offsets);
 }
 
-/* Is it so?  If not, this is what is wrong, for last_error. */
-bool graph_must(bool is, enum status status, const char *format, ...)
+/* Return `is`; if false, store the status and the message for last_error. */
+bool graph_require(bool is, enum status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-int graph_mode(int mode);      /* operands of a pointwise operation; 0: there is none */
-int64_t graph_bytes(int type); /* of a number; 0: not known */
+int graph_mode(int mode);      /* operands of a pointwise operation; 0: unknown */
+int64_t graph_bytes(int type); /* of an element; 0: unknown */
 double graph_load(const void *from, int type, int64_t at);
-int64_t graph_span(const struct layout *l); /* numbers from its first to its last */
-/* What has the id; NULL: nothing. */
+int64_t graph_span(const struct layout *l); /* elements from its first to its last */
+/* Return the layout with this id, or NULL. */
 const struct layout *graph_find(const struct graph *graph, int64_t id);
 
-/* Is it whole, and does it go together?  Of a struct tensor, how, operation, graph. */
-bool tensor_whole(void *body);
-bool pointwise_whole(void *body);
-bool in_fp32(void *body);
-bool op_matmul_whole(void *body);
-bool op_pointwise_whole(void *body);
-bool op_reduction_whole(void *body);
-bool graph_whole(void *body);
-/* Has cuDNN 9.0 an engine for it?  By its products. */
+/* Check a struct tensor, how, operation or graph: all parts are set and consistent. */
+bool tensor_check(void *body);
+bool pointwise_check(void *body);
+bool compute_check(void *body);
+bool op_matmul_check(void *body);
+bool op_pointwise_check(void *body);
+bool op_reduction_check(void *body);
+bool graph_check(void *body);
+/* Return whether cuDNN 9.0 has an engine for it, judging by its matmuls. */
 bool graph_is_attention(const struct graph *graph);
 
-/* Do it, with all its pointers in place: a call for a stream, of a struct job. */
+/* Execute a struct job whose pointers are set; a call for a stream. */
 void graph_run(const void *job);
 
 #endif

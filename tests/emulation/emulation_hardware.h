@@ -1,11 +1,11 @@
 /*
- * tests/emulation/emulation_hardware.h - the twin of kernels/cuda/hardware.cuh, read
- * before it so that its guard keeps the original out.  The contract is that of the
- * original; fragments are multiplied in emulation_warp.cc, and loaded in
+ * tests/emulation/emulation_hardware.h - the twin of kernels/cuda/hardware.cuh, included
+ * before it so that its include guard excludes the original. The contract is that of the
+ * original; fragments are multiplied in emulation_warp.cc and loaded in
  * emulation_copy.cc.
  *
- * A copy of 16 bytes is made as late as allowed: at the wait that names its group, or
- * never. Until then the place is as if nobody had written it.
+ * A copy of 16 bytes happens as late as allowed: at the wait that names its group, or
+ * never. Until then the destination counts as uninitialized.
  */
 #ifndef TESTS_EMULATION_EMULATION_HARDWARE_H
 #define TESTS_EMULATION_EMULATION_HARDWARE_H
@@ -24,7 +24,7 @@ static inline void *shared_memory()
     return emulation_shared();
 }
 
-/* Fragments are read and written here, where a kernel's sanitizers look. */
+/* Fragments are read and written here, where the sanitizers of a kernel see it. */
 static inline void emulation_mma(emulation_meeting kind, float *d, const uint32_t *a,
                                  const uint32_t *b)
 {

@@ -1,18 +1,18 @@
 /*
- * tests/emulation/emulation_library.cc - products by plain loops behind cuBLASLt's
- * interface, in place of kernels/cuda/cuda_library.c.
+ * tests/emulation/emulation_library.cc - cuBLASLt's interface, in place of
+ * kernels/cuda/cuda_library.c; matmuls by plain loops.
  *
- * Columns lie one after the other, as cuBLASLt has it.  What the real one does not do is
- * refused: fp8 before 8.9, in any order but transposed times not transposed, with two
- * operands of E5M2, or where the depth, the rows of the result or an address are no
- * multiple of 16 bytes ("cuBLAS", 13.0, cublasLtMatmul and Tensor Core Usage: its columns
- * are free, which are our rows); a bias of another format than a 32-bit result; an
- * operand that is less aligned than the heuristic was told.  And fp8 whose factors the
- * heuristic was not told of, which is not known of the real one.
+ * Matrices are column-major, as in cuBLASLt. It refuses what the real library does not
+ * support: fp8 before 8.9, in any order except transposed times not transposed, with two
+ * operands of E5M2, or if the depth, the rows of the result or an address is not a
+ * multiple of 16 bytes ("cuBLAS", 13.0, cublasLtMatmul and Tensor Core Usage; its
+ * columns, which are our rows, are free); a bias for a result that is not 32-bit; an
+ * operand that is less aligned than the heuristic was told. It also refuses fp8 whose
+ * scales the heuristic was not given; whether the real library does is not known.
  *
- * It also has the faults that NVIDIA's release notes tell of some versions: factors of
- * fp8 have to lie on 16 bytes; sums split into unequal parts lose their end; with one row
- * or column a bias is added wrongly, and an algorithm that the heuristic named is
+ * It also has the faults that NVIDIA's release notes report for some versions: fp8 scales
+ * must be aligned to 16 bytes; sums split into unequal parts lose their end; with one row
+ * or column a bias is added wrongly, and an algorithm that the heuristic returned is
  * refused.
  */
 #include "tests/emulation/emulation_runtime.h"
@@ -85,7 +85,7 @@ static const char *status_text(cublasStatus_t status)
     case CUBLAS_STATUS_EXECUTION_FAILED:
         return "CUBLAS_STATUS_EXECUTION_FAILED";
     default:
-        return "a status of cuBLAS";
+        return "unknown status of cuBLAS";
     }
 }
 
@@ -104,9 +104,10 @@ static cublasStatus_t desc_destroy(cublasLtMatmulDesc_t desc)
     return CUBLAS_STATUS_SUCCESS;
 }
 
-static cublasStatus_t put(void *to, size_t wanted, const void *value, size_t bytes)
+static cublasStatus_t set_value(void *to, size_t expected, const void *value,
+                                size_t bytes)
 {
-    if (bytes != wanted)
+    if (bytes != expected)
         return CUBLAS_STATUS_INVALID_VALUE;
     memcpy(to, value, bytes);
     return CUBLAS_STATUS_SUCCESS;
@@ -118,17 +119,17 @@ static cublasStatus_t desc_set(cublasLtMatmulDesc_t desc,
 {
     switch (attribute) {
     case CUBLASLT_MATMUL_DESC_TRANSA:
-        return put(&desc->trans_a, sizeof(desc->trans_a), value, bytes);
+        return set_value(&desc->trans_a, sizeof(desc->trans_a), value, bytes);
     case CUBLASLT_MATMUL_DESC_TRANSB:
-        return put(&desc->trans_b, sizeof(desc->trans_b), value, bytes);
+        return set_value(&desc->trans_b, sizeof(desc->trans_b), value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE:
-        return put(&desc->epilogue, sizeof(desc->epilogue), value, bytes);
+        return set_value(&desc->epilogue, sizeof(desc->epilogue), value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
-        return put(&desc->bias, sizeof(desc->bias), value, bytes);
+        return set_value(&desc->bias, sizeof(desc->bias), value, bytes);
     case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER:
-        return put(&desc->a_scale, sizeof(desc->a_scale), value, bytes);
+        return set_value(&desc->a_scale, sizeof(desc->a_scale), value, bytes);
     case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER:
-        return put(&desc->b_scale, sizeof(desc->b_scale), value, bytes);
+        return set_value(&desc->b_scale, sizeof(desc->b_scale), value, bytes);
     }
     return CUBLAS_STATUS_INVALID_VALUE;
 }
@@ -167,17 +168,17 @@ static cublasStatus_t preference_set(cublasLtMatmulPreference_t p,
 {
     switch (attribute) {
     case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
-        return put(&p->workspace, sizeof(p->workspace), value, bytes);
+        return set_value(&p->workspace, sizeof(p->workspace), value, bytes);
     case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
-        return put(&p->reductions, sizeof(p->reductions), value, bytes);
+        return set_value(&p->reductions, sizeof(p->reductions), value, bytes);
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
-        return put(&p->a, sizeof(p->a), value, bytes);
+        return set_value(&p->a, sizeof(p->a), value, bytes);
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
-        return put(&p->b, sizeof(p->b), value, bytes);
+        return set_value(&p->b, sizeof(p->b), value, bytes);
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
-        return put(&p->c, sizeof(p->c), value, bytes);
+        return set_value(&p->c, sizeof(p->c), value, bytes);
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
-        return put(&p->d, sizeof(p->d), value, bytes);
+        return set_value(&p->d, sizeof(p->d), value, bytes);
     }
     return CUBLAS_STATUS_INVALID_VALUE;
 }
@@ -246,9 +247,9 @@ extern "C" void emulation_busy_library(bool is_busy)
 }
 
 static void offer(cublasLtMatmulPreference_t p, uint64_t parts, bool refuses,
-                  cublasLtMatmulHeuristicResult_t results[], int wanted, int *found)
+                  cublasLtMatmulHeuristicResult_t results[], int expected, int *found)
 {
-    if (*found == wanted)
+    if (*found == expected)
         return;
     results[*found] = {};
     results[*found].algo = { { MAGIC, p->a, p->b, p->c, p->d, parts, refuses } };
@@ -260,22 +261,22 @@ static void offer(cublasLtMatmulPreference_t p, uint64_t parts, bool refuses,
 static cublasStatus_t heuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
                                 cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                 cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
-                                cublasLtMatmulPreference_t p, int wanted,
+                                cublasLtMatmulPreference_t p, int expected,
                                 cublasLtMatmulHeuristicResult_t results[], int *found)
 {
     *found = 0;
-    if (handle->device != runtime_ordinal() || wanted < 1 || c->type != d->type)
+    if (handle->device != runtime_ordinal() || expected < 1 || c->type != d->type)
         return CUBLAS_STATUS_INVALID_VALUE;
     if (busy)
         return CUBLAS_STATUS_ALLOC_FAILED;
     if (!supported(desc, a, b, d, p))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (p->reductions != CUBLASLT_REDUCTION_SCHEME_NONE)
-        offer(p, UNEVEN, false, results, wanted, found);
+        offer(p, UNEVEN, false, results, expected, found);
     if (is_one(d))
-        offer(p, 1, true, results, wanted, found);
+        offer(p, 1, true, results, expected, found);
     if (p->reductions == CUBLASLT_REDUCTION_SCHEME_NONE || !only_split)
-        offer(p, 1, false, results, wanted, found);
+        offer(p, 1, false, results, expected, found);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -288,11 +289,11 @@ static cublasStatus_t algo_get(const cublasLtMatmulAlgo_t *algo,
     if (attribute != CUBLASLT_ALGO_CONFIG_SPLITK_NUM || algo->data[IS_MAGIC] != MAGIC)
         return CUBLAS_STATUS_INVALID_VALUE;
     *written = sizeof(parts);
-    return put(value, sizeof(parts), &parts, bytes);
+    return set_value(value, sizeof(parts), &parts, bytes);
 }
 
-/* All that a product needs when its turn comes. */
-struct product {
+/* Everything that a matmul needs when it runs. */
+struct matmul_call {
     cublasLtMatmulDescOpaque_t desc;
     cublasLtMatrixLayoutOpaque_t a_layout, b_layout, c_layout, d_layout;
     const void *a, *b, *c;
@@ -318,8 +319,8 @@ static float get(const void *from, cudaDataType type, size_t at)
     }
 }
 
-/* 10 bits of mantissa: tensor cores read no more of an operand in fp32, and whether one
- * is rounded before (cvt.rna.tf32 of PTX) is up to the library's kernel. */
+/* Truncate to 10 bits of mantissa: tensor cores read no more of an fp32 operand. Whether
+ * it is rounded first (cvt.rna.tf32 of PTX) depends on the kernel of the library. */
 static float to_tf32(float x)
 {
     uint32_t bits;
@@ -335,9 +336,9 @@ enum { WIDTH = 8, TOGETHER = 4 };
 
 typedef float lanes __attribute__((vector_size(WIDTH * sizeof(float))));
 
-/* (count, depth) with depth in order and padded by zeros to the width. */
-static lanes *gather(const void *from, const cublasLtMatrixLayoutOpaque_t *layout,
-                     bool depth_first, bool tf32, size_t depth, size_t count)
+/* Copy to (count, depth), depth contiguous and zero-padded to the width. */
+static lanes *pack_operand(const void *from, const cublasLtMatrixLayoutOpaque_t *layout,
+                           bool depth_first, bool tf32, size_t depth, size_t count)
 {
     size_t padded = (depth + WIDTH - 1) / WIDTH * WIDTH, ld = (size_t)layout->ld;
     float *out = (float *)aligned_alloc(sizeof(lanes), padded * count * sizeof(float));
@@ -354,8 +355,8 @@ static lanes *gather(const void *from, const cublasLtMatrixLayoutOpaque_t *layou
     return (lanes *)out;
 }
 
-/* Of one column with `TOGETHER` rows, `steps` vectors each; those past `rows` are the
- * last. Of gather's own memory alone. */
+/* Dot products of one column with `TOGETHER` rows, `steps` vectors each; those past
+ * `rows` repeat the last row. Reads only the memory of pack_operand. */
 __attribute__((no_sanitize("address"), no_sanitize("undefined"))) static void
 dots(const lanes *a, size_t rows, const lanes *b, size_t steps, float *out)
 {
@@ -376,7 +377,7 @@ dots(const lanes *a, size_t rows, const lanes *b, size_t steps, float *out)
     }
 }
 
-static void store(const product *p, size_t row, size_t col, float sum)
+static void store(const matmul_call *p, size_t row, size_t col, float sum)
 {
     size_t at = row + col * (size_t)p->d_layout.ld;
     float x = p->alpha * sum;
@@ -395,15 +396,15 @@ static void store(const product *p, size_t row, size_t col, float sum)
 
 static void multiply(const void *argument)
 {
-    const product *p = (const product *)argument;
+    const matmul_call *p = (const matmul_call *)argument;
     bool trans_a = p->desc.trans_a == CUBLAS_OP_T,
          trans_b = p->desc.trans_b == CUBLAS_OP_T;
     size_t rows = p->d_layout.rows, cols = p->d_layout.cols;
     size_t depth = trans_a ? p->a_layout.rows : p->a_layout.cols;
     size_t summed = depth / p->parts * p->parts;
     size_t steps = (summed + WIDTH - 1) / WIDTH;
-    lanes *a = gather(p->a, &p->a_layout, trans_a, p->tf32, summed, rows);
-    lanes *b = gather(p->b, &p->b_layout, !trans_b, p->tf32, summed, cols);
+    lanes *a = pack_operand(p->a, &p->a_layout, trans_a, p->tf32, summed, rows);
+    lanes *b = pack_operand(p->b, &p->b_layout, !trans_b, p->tf32, summed, cols);
     float scale = (p->desc.a_scale ? *p->desc.a_scale : 1) *
                   (p->desc.b_scale ? *p->desc.b_scale : 1);
 
@@ -429,19 +430,19 @@ static cublasStatus_t matmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
                              const cublasLtMatmulAlgo_t *algo, void *workspace,
                              size_t workspace_bytes, cudaStream_t stream)
 {
-    product p = { *desc,
-                  *a_layout,
-                  *b_layout,
-                  *c_layout,
-                  *d_layout,
-                  a,
-                  b,
-                  c,
-                  d,
-                  *(const float *)alpha,
-                  *(const float *)beta,
-                  false,
-                  1 };
+    matmul_call p = { *desc,
+                      *a_layout,
+                      *b_layout,
+                      *c_layout,
+                      *d_layout,
+                      a,
+                      b,
+                      c,
+                      d,
+                      *(const float *)alpha,
+                      *(const float *)beta,
+                      false,
+                      1 };
 
     if (handle->device != runtime_ordinal() || !workspace || !workspace_bytes || !algo ||
         algo->data[IS_MAGIC] != MAGIC || !aligned(workspace, 256) ||
@@ -470,7 +471,7 @@ extern "C" void emulation_break_library(bool missing)
 extern "C" bool cuda_library_open(struct cuda_library *out, struct error *err)
 {
     *out = cuda_library { out,
-                          "cuBLASLt emulated",
+                          "cuBLASLt (emulated)",
                           create,
                           destroy,
                           version,
@@ -486,7 +487,7 @@ extern "C" bool cuda_library_open(struct cuda_library *out, struct error *err)
                           heuristic,
                           algo_get,
                           matmul };
-    return !library_missing || error_set(err, ERROR_DEVICE, "cuBLASLt is not there");
+    return !library_missing || error_set(err, ERROR_DEVICE, "cannot find cuBLASLt");
 }
 
 extern "C" void cuda_library_close(struct cuda_library *library)

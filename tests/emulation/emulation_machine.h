@@ -1,6 +1,6 @@
 /*
- * tests/emulation/emulation_machine.h - what a kernel sees of the machine: who it is, and
- * the points where it meets other threads.  For the twin headers; C++.
+ * tests/emulation/emulation_machine.h - what a kernel sees of the machine: its indices,
+ * and the operations at which threads meet. For the twin headers; C++.
  */
 #ifndef TESTS_EMULATION_EMULATION_MACHINE_H
 #define TESTS_EMULATION_EMULATION_MACHINE_H
@@ -26,13 +26,13 @@ struct dim3 {
     }
 };
 
-/* The first members of a thread's record; the rest is the machine's. */
+/* The first members of a thread's record; the rest belongs to the machine. */
 struct emulation_thread {
     uint3 thread, block;
     dim3 block_dim, grid_dim;
 };
 
-extern struct emulation_thread *emulation_now; /* the thread that is running */
+extern struct emulation_thread *emulation_now; /* the running thread */
 
 #define threadIdx (emulation_now->thread)
 #define blockIdx  (emulation_now->block)
@@ -40,19 +40,20 @@ extern struct emulation_thread *emulation_now; /* the thread that is running */
 #define gridDim   (emulation_now->grid_dim)
 static const int warpSize = 32;
 
-/* A place in the source, by which meetings are told apart. */
-struct emulation_place {
+/* A location in the source, which identifies a barrier or collective. */
+struct emulation_location {
     const char *file;
     int line;
 };
-#define EMULATION_HERE (emulation_place { __FILE__, __LINE__ })
+#define EMULATION_HERE (emulation_location { __FILE__, __LINE__ })
 
-/* A finding: told, and the launch ends.  Does not return. */
+/* Report a finding and end the launch. Does not return. */
 [[noreturn]] void emulation_fail(const char *format, ...)
     __attribute__((format(printf, 1, 2)));
 
 enum emulation_barrier_kind { BARRIER_PLAIN, BARRIER_COUNT, BARRIER_AND, BARRIER_OR };
-int emulation_barrier(emulation_place place, emulation_barrier_kind kind, int predicate);
+int emulation_barrier(emulation_location location, emulation_barrier_kind kind,
+                      int predicate);
 
 enum emulation_meeting {
     MEET_NOTHING,
@@ -69,10 +70,10 @@ enum emulation_meeting {
     MEET_LOAD_TRANSPOSED
 };
 
-/* What a lane brings and takes away. */
+/* Arguments and result of a lane in a collective. */
 struct emulation_offer {
     emulation_meeting kind;
-    emulation_place place;
+    emulation_location location;
     unsigned mask;
     uint64_t value, result;
     int lane, width; /* of a shuffle */
@@ -90,10 +91,10 @@ void emulation_copy(void *to, const void *from, bool there);
 void emulation_copies_close(void);
 void emulation_copies_wait(int groups);
 
-/* Atomics go by here, so that they are no races among themselves. */
+/* Record an atomic access; atomics do not race with each other. */
 void emulation_atomic(const void *at, size_t bytes);
 
-/* A launch: what to run for each thread, with its arguments. */
+/* A launch: what each thread runs, with its arguments. */
 struct emulation_launch {
     void (*run)(const emulation_launch *launch);
     void (*release)(emulation_launch *launch);
@@ -102,7 +103,7 @@ struct emulation_launch {
     dim3 grid, block;
     size_t shared;
 };
-/* Takes the launch over. */
+/* Takes ownership of the launch. */
 cudaError_t emulation_enqueue(emulation_launch *launch, cudaStream_t stream);
 void *emulation_memory(size_t bytes);
 void emulation_memory_free(void *block);
@@ -124,13 +125,14 @@ template <typename... P> struct emulation_call : emulation_launch {
 };
 
 template <typename... P, typename... A>
-cudaError_t emulation_start(const char *text, emulation_place place, cudaStream_t stream,
-                            void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
-                            A... arguments)
+cudaError_t emulation_start(const char *text, emulation_location location,
+                            cudaStream_t stream, void (*kernel)(P...), dim3 grid,
+                            dim3 block, size_t shared, A... arguments)
 {
     emulation_call<P...> *call = new (emulation_memory(sizeof(*call)))
         emulation_call<P...> { { emulation_call<P...>::apply, emulation_call<P...>::drop,
-                                 text, place.file, place.line, grid, block, shared },
+                                 text, location.file, location.line, grid, block,
+                                 shared },
                                kernel,
                                std::tuple<P...>(P(arguments)...) };
 

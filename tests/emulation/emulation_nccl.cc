@@ -1,10 +1,10 @@
 /*
- * tests/emulation/emulation_nccl.cc - sums over processes behind NCCL's interface, in
- * place of kernels/cuda/cuda_nccl.c: a meeting in shared memory
- * (kernels/cpu/cpu_meeting.h), entered when the stream comes to it.
+ * tests/emulation/emulation_nccl.cc - NCCL's interface, in place of
+ * kernels/cuda/cuda_nccl.c: sums over processes in shared memory
+ * (kernels/cpu/cpu_meeting.h), executed when the stream reaches them.
  *
- * As in the real one, nothing may be asked of a communicator while a call before it is in
- * progress: calls say so once, and are done when the state is asked for.
+ * As in the real library, a communicator refuses calls while an earlier call is in
+ * progress. A call reports that once and is complete when the state is queried.
  */
 #include "tests/emulation/emulation_runtime.h"
 
@@ -90,7 +90,7 @@ static ncclResult_t version(int *out)
     return ncclSuccess;
 }
 
-/* Memory for as many ranks as there may be, by a name that the other processes can
+/* Create memory for the maximum number of ranks, under a name that other processes can
  * open. */
 static ncclResult_t unique_id(ncclUniqueId *id)
 {
@@ -122,7 +122,7 @@ static ncclResult_t init(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
     return (*comm)->busy ? ncclInProgress : ncclSuccess;
 }
 
-static ncclResult_t give_up(ncclComm_t comm)
+static ncclResult_t comm_abort(ncclComm_t comm)
 {
     meeting_close(comm->meeting);
     free(comm);
@@ -183,11 +183,11 @@ extern "C" bool cuda_nccl_open(struct cuda_nccl *out, struct error *err)
 {
     (void)err;
     *out = {};
-    snprintf(out->name, sizeof(out->name), "emulated NCCL");
+    snprintf(out->name, sizeof(out->name), "NCCL (emulated)");
     out->version = version;
     out->unique_id = unique_id;
     out->init = init;
-    out->abort = give_up;
+    out->abort = comm_abort;
     out->state = state_of;
     out->text = text;
     out->last_error = last_error;

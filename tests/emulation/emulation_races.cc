@@ -1,5 +1,5 @@
-/* tests/emulation/emulation_races.cc - who touched each byte last, whether that is in
- * order, and whether anybody has written it. */
+/* tests/emulation/emulation_races.cc - records the last accesses to each byte and finds
+ * races and uninitialized reads. */
 #include "tests/emulation/emulation_races.h"
 
 #include <stdio.h>
@@ -13,20 +13,20 @@ enum {
     PAGE_BITS = 12,
     PAGE_BYTES = 1 << PAGE_BITS,
     TABLE_SLOTS = 1 << 16,
-    PAGES_MAX = TABLE_SLOTS / 4, /* then all is forgotten at the next launch */
-    WIDE_BITS = 2                /* a cell is for 4 bytes, until somebody takes less */
+    PAGES_MAX = TABLE_SLOTS / 4, /* beyond that, the next launch starts empty */
+    WIDE_BITS = 2                /* a cell covers 4 bytes until a smaller access */
 };
 
-/* An access: by whom, when (the clock goes on at every barrier), from which
+/* An access: the thread, the time (the clock advances at every barrier), and the
  * instruction. */
 struct record {
     uint32_t thread, time, where;
 };
 
 /*
- * The last write, the last read, the last read by another warp than that (else another
- * thread), and whether blocks other than the first have read: no more is needed to find
- * out whether some access of this launch is not in order with the next one.
+ * The last write, the last read, the last read by another warp (otherwise by another
+ * thread), and whether blocks other than the first have read. That is enough to decide
+ * whether some access of this launch is unordered with the next one.
  */
 struct cell {
     struct record write, read, other;
@@ -45,15 +45,15 @@ static size_t pages;
 static struct page recent[256]; /* copies */
 
 static uint32_t now = 1, launched, begun, synced, warp_synced[THREADS_MAX / LANES];
-static bool watching; /* some kernel is compiled so */
+static bool watching; /* some kernel is instrumented */
 static bool running;
 static const unsigned char *shared;
 static size_t shared_bytes;
 
-/* What is not looked at: the stack of the thread that runs; all, where none does.  Most
- * accesses are such. */
-static uintptr_t aside;
-static size_t aside_bytes = SIZE_MAX;
+/* Ignored addresses: the stack of the running thread; all, if none runs. Most accesses
+ * are of this kind. */
+static uintptr_t ignored;
+static size_t ignored_bytes = SIZE_MAX;
 
 static void forget(void)
 {
@@ -83,12 +83,12 @@ void races_end_launch(void)
     running = false;
 }
 
-void races_thread(const struct fibre *fibre)
+void races_thread(const struct fiber *fiber)
 {
-    bool looking = running && fibre;
+    bool checking = running && fiber;
 
-    aside = looking ? (uintptr_t)fibre->stack : 0;
-    aside_bytes = looking ? fibre->bytes : SIZE_MAX;
+    ignored = checking ? (uintptr_t)fiber->stack : 0;
+    ignored_bytes = checking ? fiber->bytes : SIZE_MAX;
 }
 
 void races_begin_block(const void *at, size_t bytes)
@@ -128,7 +128,7 @@ static struct page *page_of(uintptr_t number)
     if (!table[slot].cells) {
         if (pages + 1 == TABLE_SLOTS) {
             fprintf(stderr,
-                    "emulation: a kernel touches too much memory to look for races\n");
+                    "emulation: a kernel accesses too much memory to check for races\n");
             abort();
         }
         table[slot] = { number, WIDE_BITS, cells_new(PAGE_BYTES >> WIDE_BITS) };
@@ -137,7 +137,7 @@ static struct page *page_of(uintptr_t number)
     return &table[slot];
 }
 
-/* A cell for each byte from here on, all knowing what theirs knew. */
+/* Give each byte a cell of its own; all start with what the wide cell recorded. */
 static void split(struct page *page)
 {
     struct cell *fine = cells_new(PAGE_BYTES);
@@ -149,8 +149,8 @@ static void split(struct page *page)
     page->bits = 0;
 }
 
-/* The page of a number, with cells as fine as `edges`, where an access to it begins and
- * ends. */
+/* Return the page of a number; its cells are fine enough for an access that begins and
+ * ends at `edges`. */
 static inline const struct page *page_for(uintptr_t number, size_t edges)
 {
     struct page *cached = &recent[number % 256];
@@ -168,8 +168,8 @@ static inline const struct page *page_for(uintptr_t number, size_t edges)
 
 extern char __executable_start;
 
-/* "norm.cu:61", or the place in the program. */
-static void name_place(uint32_t where, char *room, size_t bytes)
+/* "norm.cu:61", or the address in the program. */
+static void name_location(uint32_t where, char *room, size_t bytes)
 {
     char program[256], command[320];
     ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
@@ -189,7 +189,7 @@ static void name_place(uint32_t where, char *room, size_t bytes)
     pclose(pipe);
 }
 
-static const char *const did[] = { "reads", "writes", "adds to" };
+static const char *const verbs[] = { "reads", "writes", "adds to" };
 
 static void describe(const void *at, char *room, size_t bytes)
 {
@@ -202,30 +202,30 @@ static void describe(const void *at, char *room, size_t bytes)
 }
 
 [[noreturn]] static void report(const void *at, int kind, uint32_t where,
-                                const struct record *before, int kind_before)
+                                const struct record *earlier, int kind_earlier)
 {
-    char here[160], there[160], place[64];
+    char here[160], there[160], what[64];
 
-    name_place(where, here, sizeof(here));
-    name_place(before->where, there, sizeof(there));
-    describe(at, place, sizeof(place));
-    emulation_fail(
-        "race: %s %s at %s; block %u thread %u %s it at %s, in no order with this",
-        did[kind], place, here, before->thread / THREADS_MAX,
-        before->thread % THREADS_MAX, did[kind_before], there);
+    name_location(where, here, sizeof(here));
+    name_location(earlier->where, there, sizeof(there));
+    describe(at, what, sizeof(what));
+    emulation_fail("race: %s %s at %s; block %u thread %u %s it at %s, unordered",
+                   verbs[kind], what, here, earlier->thread / THREADS_MAX,
+                   earlier->thread % THREADS_MAX, verbs[kind_earlier], there);
 }
 
-/* Did it happen in this launch, by another thread, with nothing between that orders? */
-static inline bool unordered(const struct record *before, uint32_t self, uint32_t since)
+/* Return whether it happened in this launch, by another thread, with nothing that orders
+ * the two. */
+static inline bool unordered(const struct record *earlier, uint32_t self, uint32_t since)
 {
-    if (before->time < since || before->thread == self)
+    if (earlier->time < since || earlier->thread == self)
         return false;
-    if (before->thread / THREADS_MAX != self / THREADS_MAX)
+    if (earlier->thread / THREADS_MAX != self / THREADS_MAX)
         return true;
-    if (before->time < synced)
+    if (earlier->time < synced)
         return false;
-    return before->thread / LANES != self / LANES ||
-           before->time >= warp_synced[self % THREADS_MAX / LANES];
+    return earlier->thread / LANES != self / LANES ||
+           earlier->time >= warp_synced[self % THREADS_MAX / LANES];
 }
 
 static inline void note_read(struct cell *cell, const struct record *mine, uint32_t since)
@@ -249,8 +249,8 @@ static inline void note_read(struct cell *cell, const struct record *mine, uint3
     cell->read = *mine;
 }
 
-static inline void touch(struct cell *cell, const void *at, int kind,
-                         const struct record *mine, uint32_t since)
+static inline void record_access(struct cell *cell, const void *at, int kind,
+                                 const struct record *mine, uint32_t since)
 {
     uint32_t self = mine->thread;
 
@@ -277,13 +277,13 @@ static void check_shared(const unsigned char *at, size_t bytes, int kind, uint32
 
     if (at >= shared && at + bytes <= shared + shared_bytes)
         return;
-    name_place(where, here, sizeof(here));
-    emulation_fail("%s byte %td of shared memory, which has %zu, at %s", did[kind],
+    name_location(where, here, sizeof(here));
+    emulation_fail("%s byte %td of shared memory of %zu bytes, at %s", verbs[kind],
                    at - shared, shared_bytes, here);
 }
 
-/* Is some of it as memory begins?  By words, as any number may have one of its bytes; a
- * half that is read for itself, by itself. */
+/* Return whether part of it is uninitialized. Compares whole words, because any value may
+ * contain one of the bytes; a 16-bit access compares its half word. */
 __attribute__((no_sanitize("address"))) static bool unwritten(const void *at,
                                                               size_t bytes)
 {
@@ -299,14 +299,14 @@ __attribute__((no_sanitize("address"))) static bool unwritten(const void *at,
 
 [[noreturn]] static void report_unwritten(const void *at, int kind, uint32_t where)
 {
-    char here[160], place[64];
+    char here[160], what[64];
 
-    name_place(where, here, sizeof(here));
-    describe(at, place, sizeof(place));
-    emulation_fail("%s %s at %s, which nobody has written", did[kind], place, here);
+    name_location(where, here, sizeof(here));
+    describe(at, what, sizeof(what));
+    emulation_fail("%s %s at %s, which is uninitialized", verbs[kind], what, here);
 }
 
-/* `whole`: of a power of two bytes, and a multiple of them. */
+/* `whole`: the size is a power of two and the address a multiple of it. */
 [[gnu::always_inline]] static inline void access(uint32_t thread, const void *at,
                                                  size_t bytes, bool whole, int kind,
                                                  const void *from)
@@ -333,7 +333,7 @@ __attribute__((no_sanitize("address"))) static bool unwritten(const void *at,
         struct cell *cell = &page->cells[offset >> page->bits];
 
         for (size_t i = 0; i < (end - offset) >> page->bits; i++)
-            touch(&cell[i], at, kind, &mine, since);
+            record_access(&cell[i], at, kind, &mine, since);
         if (whole)
             break;
         first += end - offset;
@@ -346,15 +346,15 @@ void races_access(int thread, const void *at, size_t bytes, int kind, const void
         access((uint32_t)thread, at, bytes, false, kind, where);
 }
 
-[[noreturn]] [[gnu::cold]] static void report_odd(const void *at, size_t bytes, int kind,
-                                                  const void *from)
+[[noreturn]] [[gnu::cold]] static void report_misaligned(const void *at, size_t bytes,
+                                                         int kind, const void *from)
 {
     char here[160];
 
-    name_place((uint32_t)((uintptr_t)from - (uintptr_t)&__executable_start - 1), here,
-               sizeof(here));
-    emulation_fail("%s %zu bytes at %p, which is no multiple of that, at %s", did[kind],
-                   bytes, at, here);
+    name_location((uint32_t)((uintptr_t)from - (uintptr_t)&__executable_start - 1), here,
+                  sizeof(here));
+    emulation_fail("%s %zu bytes at %p, which is misaligned, at %s", verbs[kind], bytes,
+                   at, here);
 }
 
 static inline bool is_record(const void *at)
@@ -366,16 +366,16 @@ static inline bool is_record(const void *at)
            at == &emulation_now;
 }
 
-/* Apart from what calls it, so that to come back at once from there saves no register. */
+/* Not inlined, so that the early return of the caller saves no registers. */
 template <size_t bytes, int kind>
-[[gnu::noinline]] static void look(const void *at, const void *from)
+[[gnu::noinline]] static void check_access(const void *at, const void *from)
 {
     if (!is_record(at))
         access((uint32_t)block_now()->index, at, bytes, true, kind, from);
 }
 
-[[gnu::noinline]] static void look_anywhere(const void *at, size_t bytes, int kind,
-                                            const void *from)
+[[gnu::noinline]] static void check_unaligned(const void *at, size_t bytes, int kind,
+                                              const void *from)
 {
     if (!is_record(at))
         access((uint32_t)block_now()->index, at, bytes, false, kind, from);
@@ -384,20 +384,21 @@ template <size_t bytes, int kind>
 #define CALLED extern "C" __attribute__((visibility("default")))
 #define HERE   __builtin_return_address(0)
 
-/* What the compiler calls: of a thread's own variables and its record nothing is kept. */
+/* Entry points of the instrumentation. A thread's own variables and its record are
+ * ignored. */
 template <size_t bytes, int kind>
 static inline void aligned(const void *at, const void *from)
 {
     if (__builtin_expect((uintptr_t)at % bytes != 0, 0))
-        report_odd(at, bytes, kind, from);
-    if ((uintptr_t)at - aside >= aside_bytes)
-        look<bytes, kind>(at, from);
+        report_misaligned(at, bytes, kind, from);
+    if ((uintptr_t)at - ignored >= ignored_bytes)
+        check_access<bytes, kind>(at, from);
 }
 
 static inline void instrumented(const void *at, size_t bytes, int kind, const void *from)
 {
-    if ((uintptr_t)at - aside >= aside_bytes)
-        look_anywhere(at, bytes, kind, from);
+    if ((uintptr_t)at - ignored >= ignored_bytes)
+        check_unaligned(at, bytes, kind, from);
 }
 
 #define SIZED(bytes)                                    \
@@ -435,7 +436,7 @@ CALLED void __tsan_write_range(void *at, size_t bytes)
         instrumented(at, bytes, RACES_WRITE, HERE);
 }
 
-/* By each object, before main. */
+/* Called by each object earlier main. */
 CALLED void __tsan_init(void)
 {
     watching = true;

@@ -10,32 +10,33 @@
 
 enum { DEVICES_MAX = 8, BLOCKS_MAX = 4096 };
 
-/* What somebody allocated. */
+/* An allocation. */
 struct held {
     unsigned char *at;
     size_t bytes;
-    int device; /* -1: of the host */
+    int device; /* -1: host */
 };
 
-/* The first two are alike; the others lack something, or have more. */
-static const struct emulation_device default_values[] = {
+/* The first two are identical; the others lack something or have more. */
+static const struct emulation_device default_devices[] = {
     { "Emulated 8.0", 80, 4, (size_t)4 << 30 },
     { "Emulated 8.0", 80, 4, (size_t)4 << 30 },
     { "Emulated 7.5", 75, 3, (size_t)4 << 30 },
     { "Emulated 9.0", 90, 7, (size_t)4 << 30 },
     { "Emulated 6.1", 61, 1, (size_t)4 << 30 },
 };
-enum { PRESETS = sizeof(default_values) / sizeof(*default_values) };
-/* Those that differ in what code they run, for looking at each access takes its time. */
-static const struct emulation_device watched[] = { default_values[0], default_values[2],
-                                                   default_values[4] };
-enum { WATCHED = sizeof(watched) / sizeof(*watched) };
+enum { DEFAULT_DEVICES = sizeof(default_devices) / sizeof(*default_devices) };
+/* Those that run different code, because checking each access is slow. */
+static const struct emulation_device checked_devices[] = { default_devices[0],
+                                                           default_devices[2],
+                                                           default_devices[4] };
+enum { CHECKED_DEVICES = sizeof(checked_devices) / sizeof(*checked_devices) };
 
 static struct {
     struct emulation_device devices[DEVICES_MAX];
     int count, current;
     cudaError_t last, failed, driver, memory_info, broken, code, run, capture, graph;
-    size_t launches; /* until the one that breaks, if `broken` is a status */
+    size_t launches; /* until the one that fails, if `broken` is a status */
     size_t kernels;
     struct held held[BLOCKS_MAX];
     size_t held_count;
@@ -64,12 +65,12 @@ static void reset(const struct emulation_device *devices, int count)
 static void reset_all(void)
 {
     if (races_watching())
-        reset(watched, WATCHED);
+        reset(checked_devices, CHECKED_DEVICES);
     else
-        reset(default_values, PRESETS);
+        reset(default_devices, DEFAULT_DEVICES);
 }
 
-static void wait_for_ever(void)
+static void wait_forever(void)
 {
     for (;;)
         pause();
@@ -86,7 +87,7 @@ static void open_once(void)
         return;
     machine.launches = strtoul(launches, NULL, 10);
     machine.broken = cudaErrorIllegalAddress;
-    atexit(wait_for_ever);
+    atexit(wait_forever);
 }
 
 void emulation_reset(const struct emulation_device *devices, size_t count)
@@ -188,7 +189,7 @@ size_t emulation_kernels_run(void)
     return machine.kernels;
 }
 
-/* The current device gets a context, if it has none yet. */
+/* Create a context on the current device if it has none. */
 static void make_context(void)
 {
     const char *name = getenv("EMULATION_CONTEXTS");
@@ -232,7 +233,7 @@ size_t emulation_bytes_held(void)
     return sum;
 }
 
-void emulation_found(const char *text)
+void emulation_report(const char *text)
 {
     if (!machine.failure[0])
         snprintf(machine.failure, sizeof(machine.failure), "%s", text);
@@ -284,8 +285,8 @@ const struct emulation_device *runtime_device(void)
     return &machine.devices[machine.current];
 }
 
-/* What a launch may not be, by "CUDA C++ Programming Guide", 13.0, technical
- * specifications. */
+/* Return whether the device supports the launch ("CUDA C++ Programming Guide", 13.0,
+ * technical specifications). */
 static bool fits(const emulation_launch *l)
 {
     uint64_t threads = (uint64_t)l->block.x * l->block.y * l->block.z;
@@ -351,7 +352,7 @@ static cudaError_t allocate(void **out, size_t bytes, int device)
     if (machine.held_count == BLOCKS_MAX ||
         (device >= 0 && held_by(device) + bytes > machine.devices[device].memory))
         return runtime_status(cudaErrorMemoryAllocation);
-    /* exactly as large as asked */
+    /* exactly the requested size */
     if (posix_memalign((void **)&held->at, 256, bytes) != 0)
         return runtime_status(cudaErrorMemoryAllocation);
     block_unwritten(held->at, bytes);
@@ -383,7 +384,7 @@ cudaError_t cudaMalloc(void **out, size_t bytes)
 {
     open_once();
     if (machine.blocks)
-        wait_for_ever();
+        wait_forever();
     return allocate(out, bytes, machine.current);
 }
 
@@ -434,8 +435,8 @@ bool runtime_is_device(const void *at, size_t bytes)
     return held && held->device >= 0;
 }
 
-/* A real device would not know the one from the other until it fails; here the kind is
- * held to what was allocated. */
+/* A real device would not notice a wrong kind until it fails; the emulator compares the
+ * kind with the allocations. */
 bool runtime_copy_allowed(const void *to, size_t to_bytes, const void *from,
                           size_t from_bytes, enum cudaMemcpyKind kind)
 {
@@ -635,7 +636,7 @@ cudaError_t cudaDeviceGetAttribute(int *out, enum cudaDeviceAttr attribute, int 
         *out = 1;
         break;
     default:
-        *out = 1000000; /* kHz, bits: some number */
+        *out = 1000000; /* kHz, bits: arbitrary */
         break;
     }
     return cudaSuccess;
@@ -678,7 +679,7 @@ cudaError_t cudaSetDeviceFlags(unsigned flags)
     return cudaSuccess;
 }
 
-/* All that is left of the device: its memory too. */
+/* Release everything of the device, including its memory. */
 cudaError_t cudaDeviceReset(void)
 {
     streams_reset();

@@ -1,9 +1,9 @@
-/* tests/emulation/emulation_samples.cu - kernels to try the machine with. */
+/* tests/emulation/emulation_samples.cu - kernels that test the emulator. */
 #include "tests/emulation/emulation_samples.h"
 
 #include "kernels/cuda/block.cuh"
 
-/* a: what each lane gets, 5 results a lane */
+/* a: the results of each lane, 5 per lane */
 static __global__ void shuffles(float *a, const float *)
 {
     int lane = threadIdx.x % WARP;
@@ -28,7 +28,7 @@ static __global__ void votes(unsigned *a, const float *)
     a[3 * lane + 2] = __all_sync(WHOLE_WARP, lane < 31);
 }
 
-/* a: 32 lanes' d, b: their a and b as the fragments have them */
+/* a: d of 32 lanes; b: their a and b in fragment order */
 template <bool bf> static __global__ void multiply(float *a, const uint32_t *b)
 {
     int lane = threadIdx.x;
@@ -39,7 +39,7 @@ template <bool bf> static __global__ void multiply(float *a, const uint32_t *b)
         mma_fp16(a + 4 * lane, b + 6 * lane, b + 6 * lane + 4);
 }
 
-/* Four matrices of 8 x 8 out of b, through shared memory. */
+/* Four 8 x 8 matrices from b, through shared memory. */
 template <bool transposed> static __global__ void load_four(uint32_t *a, const uint4 *b)
 {
     uint4 *rows = (uint4 *)shared_memory();
@@ -55,21 +55,21 @@ template <bool transposed> static __global__ void load_four(uint32_t *a, const u
         a[4 * threadIdx.x + i] = out[i];
 }
 
-/* Two groups, the later one is waited for in the end only. */
+/* Two groups; the wait for the later one comes at the end. */
 template <bool waits> static __global__ void copies(float *a, const float *b)
 {
-    float *room = (float *)shared_memory();
+    float *shared = (float *)shared_memory();
     int i = threadIdx.x;
 
-    copy_16_bytes(room + 4 * i, b + 4 * i, true);
+    copy_16_bytes(shared + 4 * i, b + 4 * i, true);
     copies_close();
-    copy_16_bytes(room + 4 * (i + 32), b + 4 * i, i < 16);
+    copy_16_bytes(shared + 4 * (i + 32), b + 4 * i, i < 16);
     copies_close();
     copies_wait<1>();
-    a[i] = room[4 * i + 1];
+    a[i] = shared[4 * i + 1];
     if (waits)
         copies_wait<0>();
-    a[i + 32] = room[4 * (i + 32) + 1];
+    a[i + 32] = shared[4 * (i + 32) + 1];
 }
 
 static __global__ void sum(float *a, const float *b)
@@ -87,58 +87,58 @@ static __global__ void count(int *a, const float *)
     atomicMax(a + 1, (int)(blockIdx.x * blockDim.x + threadIdx.x));
 }
 
-/* Each its own byte of one word: no race. */
+/* Each thread writes its own byte of a word: no race. */
 static __global__ void bytes(unsigned char *a, const float *)
 {
     a[blockIdx.x * blockDim.x + threadIdx.x] = (unsigned char)threadIdx.x;
 }
 
-template <bool waits> static __global__ void neighbour(float *a, const float *)
+template <bool waits> static __global__ void neighbor(float *a, const float *)
 {
-    float *room = (float *)shared_memory();
+    float *shared = (float *)shared_memory();
 
-    room[threadIdx.x] = 0;
+    shared[threadIdx.x] = 0;
     __syncthreads();
-    room[threadIdx.x] = (float)threadIdx.x;
+    shared[threadIdx.x] = (float)threadIdx.x;
     if (waits)
         __syncthreads();
-    a[threadIdx.x] = room[(threadIdx.x + 1) % blockDim.x];
+    a[threadIdx.x] = shared[(threadIdx.x + 1) % blockDim.x];
 }
 
-template <bool waits> static __global__ void warp_neighbour(float *a, const float *)
+template <bool waits> static __global__ void warp_neighbor(float *a, const float *)
 {
-    float *room = (float *)shared_memory();
+    float *shared = (float *)shared_memory();
     int other = (threadIdx.x & ~31u) + (threadIdx.x + 1) % WARP;
 
-    room[threadIdx.x] = 0;
+    shared[threadIdx.x] = 0;
     __syncthreads();
-    room[threadIdx.x] = (float)threadIdx.x;
+    shared[threadIdx.x] = (float)threadIdx.x;
     if (waits)
         __syncwarp();
-    a[threadIdx.x] = room[other];
+    a[threadIdx.x] = shared[other];
 }
 
-/* A shuffle between a write and a read orders nothing. */
+/* A shuffle between a write and a read does not order them. */
 static __global__ void shuffle_between(float *a, const float *)
 {
-    float *room = (float *)shared_memory();
+    float *shared = (float *)shared_memory();
 
-    room[threadIdx.x] = 0;
+    shared[threadIdx.x] = 0;
     __syncthreads();
-    room[threadIdx.x] = warp_sum(1.0f);
-    a[threadIdx.x] = warp_sum(room[threadIdx.x]) + room[threadIdx.x ^ 1];
+    shared[threadIdx.x] = warp_sum(1.0f);
+    a[threadIdx.x] = warp_sum(shared[threadIdx.x]) + shared[threadIdx.x ^ 1];
 }
 
-/* Everybody has read before one writes, if chance has it. */
+/* All threads may happen to read before one writes. */
 static __global__ void read_then_write(float *a, const float *)
 {
-    float *room = (float *)shared_memory();
+    float *shared = (float *)shared_memory();
 
-    room[threadIdx.x] = 1;
+    shared[threadIdx.x] = 1;
     __syncthreads();
-    a[threadIdx.x] = room[5];
+    a[threadIdx.x] = shared[5];
     if (threadIdx.x == 70)
-        room[5] = 2;
+        shared[5] = 2;
 }
 
 static __global__ void blocks_write(float *a, const float *)
@@ -203,17 +203,17 @@ static __global__ void outside_mask(float *a, const float *)
 
 static __global__ void overrun(float *a, const float *)
 {
-    float *room = (float *)shared_memory();
+    float *shared = (float *)shared_memory();
 
-    room[threadIdx.x + 1] = 1;
-    a[threadIdx.x] = room[threadIdx.x + 1];
+    shared[threadIdx.x + 1] = 1;
+    a[threadIdx.x] = shared[threadIdx.x + 1];
 }
 
 static __global__ void overread(float *a, const float *)
 {
-    const float *room = (const float *)shared_memory();
+    const float *shared = (const float *)shared_memory();
 
-    a[threadIdx.x] = threadIdx.x == 31 ? room[threadIdx.x + 1] : 0;
+    a[threadIdx.x] = threadIdx.x == 31 ? shared[threadIdx.x + 1] : 0;
 }
 
 static __global__ void misaligned(float *a, const float *b)
@@ -226,7 +226,7 @@ static __global__ void unwritten(float *a, const float *)
     a[threadIdx.x] = ((const float *)shared_memory())[threadIdx.x];
 }
 
-/* fmaxf takes the other number for a NaN: the result does not show it. */
+/* fmaxf returns the other operand for a NaN: the result does not show it. */
 static __global__ void unwritten_and_lost(float *a, const float *b)
 {
     a[threadIdx.x] = fmaxf(b[threadIdx.x], 0.0f);
@@ -241,10 +241,10 @@ static __global__ void unwritten_index(float *a, const int *b)
 /* Only every other half of a word. */
 static __global__ void unwritten_half(uint16_t *a, const float *)
 {
-    uint16_t *room = (uint16_t *)shared_memory();
+    uint16_t *shared = (uint16_t *)shared_memory();
 
-    room[2 * threadIdx.x] = 7;
-    a[threadIdx.x] = room[2 * threadIdx.x + 1];
+    shared[2 * threadIdx.x] = 7;
+    a[threadIdx.x] = shared[2 * threadIdx.x + 1];
 }
 
 static __global__ void unwritten_byte(unsigned char *a, const unsigned char *b)
@@ -270,7 +270,7 @@ static __global__ void unwritten_row(uint32_t *a, const float *)
     a[threadIdx.x] = out[0];
 }
 
-/* A variable of which only thread 99 knows. */
+/* A variable that only thread 99 sets. */
 static __global__ void unwritten_variable(float *a, const float *b)
 {
     float x;
@@ -280,7 +280,7 @@ static __global__ void unwritten_variable(float *a, const float *b)
     a[threadIdx.x] = x;
 }
 
-/* a[0] counts, a[1 ..] are the threads in the order in which they came. */
+/* a[0] counts, a[1 ..] are the threads in the order of their arrival. */
 static __global__ void order(int *a, const float *)
 {
     a[1 + atomicAdd(a, 1)] = (int)(blockIdx.x * blockDim.x + threadIdx.x);
@@ -317,10 +317,10 @@ cudaError_t sample_launch(enum sample sample, struct sample_size size,
         IS(SAMPLE_SUM, sum)
         IS(SAMPLE_ATOMIC, count)
         IS(SAMPLE_BYTES, bytes)
-        IS(SAMPLE_NEIGHBOUR, neighbour<true>)
-        IS(SAMPLE_NEIGHBOUR_RACE, neighbour<false>)
-        IS(SAMPLE_WARP_NEIGHBOUR, warp_neighbour<true>)
-        IS(SAMPLE_WARP_NEIGHBOUR_RACE, warp_neighbour<false>)
+        IS(SAMPLE_NEIGHBOUR, neighbor<true>)
+        IS(SAMPLE_NEIGHBOUR_RACE, neighbor<false>)
+        IS(SAMPLE_WARP_NEIGHBOUR, warp_neighbor<true>)
+        IS(SAMPLE_WARP_NEIGHBOUR_RACE, warp_neighbor<false>)
         IS(SAMPLE_SHUFFLE_IS_NO_BARRIER, shuffle_between)
         IS(SAMPLE_READ_THEN_WRITE_RACE, read_then_write)
         IS(SAMPLE_BLOCKS_RACE, blocks_write)

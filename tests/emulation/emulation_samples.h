@@ -1,6 +1,6 @@
 /*
- * tests/emulation/emulation_samples.h - small kernels, right ones and wrong ones, to try
- * the machine with.
+ * tests/emulation/emulation_samples.h - small kernels, correct and incorrect, that test
+ * the emulator.
  */
 #ifndef TESTS_EMULATION_EMULATION_SAMPLES_H
 #define TESTS_EMULATION_EMULATION_SAMPLES_H
@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* What each does is at its kernel; those at the end, and every RACE, are wrong. */
+/* Each is described at its kernel; those at the end, and every RACE, are incorrect. */
 enum sample {
     SAMPLE_SHUFFLES,
     SAMPLE_VOTES,
@@ -59,15 +59,15 @@ struct sample_size {
     size_t shared;
 };
 
-/* Put it into the stream. */
+/* Launch it in the stream. */
 cudaError_t sample_launch(enum sample sample, struct sample_size size,
                           cudaStream_t stream, void *a, void *b);
-/* Are the kernels compiled so that races are found? */
+/* Return whether the kernels are compiled to find races. */
 bool samples_checked(void);
-/* And so that a thread's variables begin as a pattern? */
+/* Return whether a thread's variables start as a pattern. */
 bool samples_filled(void);
 
-/* The twins' conversions. */
+/* Conversions of the twin headers. */
 float sample_from_fp16(uint16_t bits);
 float sample_from_bf16(uint16_t bits);
 uint16_t sample_to_fp16(float x);

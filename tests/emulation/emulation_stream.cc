@@ -1,10 +1,9 @@
 /*
  * tests/emulation/emulation_stream.cc - streams, events and graphs.
  *
- * What is put into a stream stays there until somebody waits for it: as late as a device
- * could be.  Memory that was not allocated by cudaMallocHost is copied when CUDA says so
- * ("API synchronization behavior"): to the device on the spot, from it before the call
- * returns.
+ * Work stays in a stream until a call waits for it, which is as late as a device could
+ * run it. Memory that is not from cudaMallocHost is copied when CUDA says so ("API
+ * synchronization behavior"): to the device immediately, from it before the call returns.
  */
 #include "tests/emulation/emulation_runtime.h"
 
@@ -30,13 +29,13 @@ struct work {
     size_t to_pitch, from_pitch, width, height;
     int value;
     void (*call)(const void *argument);
-    void *own; /* the argument, or what the host had in memory */
+    void *own; /* the argument, or a copy of the host's memory */
     cudaEvent_t event;
-    uint64_t ticket; /* of the event: which of its records */
+    uint64_t ticket; /* number of the event's record */
     struct list *graph;
 };
 
-/* In order.  Of a stream, or of graphs, which share it. */
+/* Ordered work of a stream, or shared by graphs. */
 struct list {
     struct work *first, **last;
     size_t count, users;
@@ -46,14 +45,14 @@ struct CUstream_st {
     struct list todo;
     int device;
     struct list *capture;
-    bool invalid; /* the capture */
+    bool invalid; /* of the capture */
     struct CUstream_st *next;
 };
 
 struct CUevent_st {
     cudaStream_t stream; /* of the last record */
     uint64_t asked, done;
-    struct list *capture; /* recorded in one: the wait joins it */
+    struct list *capture; /* recorded in a capture: a wait joins it */
 };
 
 struct CUgraph_st {
@@ -62,19 +61,19 @@ struct CUgraph_st {
 
 struct CUgraphExec_st {
     struct list *list;
-    bool ready; /* it has its memory on the device */
+    bool ready; /* its memory on the device is allocated */
 };
 
-enum { STEPS = 64 }; /* that a question brings on */
+enum { STEPS = 64 }; /* executed per query */
 
-static struct CUstream_st *streams; /* all but the default one */
-static struct CUstream_st default_value = {
-    { NULL, &default_value.todo.first, 0, 1 }, 0, NULL, false, NULL
+static struct CUstream_st *streams; /* all but the default stream */
+static struct CUstream_st default_stream = {
+    { NULL, &default_stream.todo.first, 0, 1 }, 0, NULL, false, NULL
 };
 
 static cudaStream_t stream_of(cudaStream_t stream)
 {
-    return stream ? stream : &default_value;
+    return stream ? stream : &default_stream;
 }
 
 static struct list *list_new(void)
@@ -188,15 +187,15 @@ static void finish(cudaStream_t stream)
 
 void streams_finish(void)
 {
-    finish(&default_value);
+    finish(&default_stream);
     for (cudaStream_t s = streams; s; s = s->next)
         finish(s);
 }
 
 void streams_reset(void)
 {
-    for (cudaStream_t s = &default_value; s;
-         s = s == &default_value ? streams : s->next) {
+    for (cudaStream_t s = &default_stream; s;
+         s = s == &default_stream ? streams : s->next) {
         while (s->todo.first)
             work_free(list_take(&s->todo));
         if (s->capture)
@@ -214,8 +213,8 @@ bool streams_capturing(void)
     return false;
 }
 
-/* A call that waits: not while something is captured. */
-static cudaError_t waiting(void)
+/* Return an error if a stream is being captured, because then no call may wait. */
+static cudaError_t check_wait_allowed(void)
 {
     if (!streams_capturing())
         return cudaSuccess;
@@ -237,7 +236,8 @@ static cudaError_t add(const struct work *model, cudaStream_t stream)
     *work = *model;
     work->next = NULL;
     list_add(stream->capture ? stream->capture : &stream->todo, work);
-    if (stream == &default_value) { /* it waits for all others, and they for it */
+    if (stream ==
+        &default_stream) { /* it waits for all other streams, and they wait for it */
         stream->device = runtime_ordinal();
         for (cudaStream_t s = streams; s; s = s->next)
             finish(s);
@@ -333,7 +333,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
 
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
-    cudaError_t status = waiting();
+    cudaError_t status = check_wait_allowed();
 
     return status != cudaSuccess ? status : cudaMemcpyAsync(to, from, bytes, kind, NULL);
 }
@@ -408,7 +408,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
-    cudaError_t status = waiting();
+    cudaError_t status = check_wait_allowed();
 
     if (status != cudaSuccess)
         return status;
@@ -418,7 +418,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 
 cudaError_t cudaDeviceSynchronize(void)
 {
-    cudaError_t status = waiting();
+    cudaError_t status = check_wait_allowed();
 
     if (status != cudaSuccess)
         return status;
@@ -426,7 +426,7 @@ cudaError_t cudaDeviceSynchronize(void)
     return runtime_status(runtime_failed());
 }
 
-/* Who asks gets a step nearer. */
+/* Each query executes some work, so that polling makes progress. */
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
     stream = stream_of(stream);
@@ -472,7 +472,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     return add(&work, stream);
 }
 
-/* In a capture all lies in one list, in the order of the calls. */
+/* In a capture all work is in one list, in the order of the calls. */
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {
     struct work work = {};
@@ -496,7 +496,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
-    cudaError_t status = waiting();
+    cudaError_t status = check_wait_allowed();
 
     if (status != cudaSuccess)
         return status;
@@ -540,7 +540,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
     *out = NULL;
     if (!list)
         return runtime_status(cudaErrorInvalidValue);
-    for (cudaStream_t s = streams; s; s = s->next) /* those that have joined it */
+    for (cudaStream_t s = streams; s; s = s->next) /* streams that have joined it */
         if (s->capture == list) {
             s->capture = NULL;
             if (s != stream)

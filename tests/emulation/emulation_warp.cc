@@ -1,5 +1,4 @@
-/* tests/emulation/emulation_warp.cc - where lanes of a warp meet: shuffles, votes,
- * fragments. */
+/* tests/emulation/emulation_warp.cc - warp collectives: shuffles, votes, fragments. */
 #include "tests/emulation/emulation_block.h"
 
 #include <cuda_bf16.h>
@@ -15,24 +14,25 @@ static const char *const names[] = {
     "mma_fp16",         "mma_bf16",        "load_matrices", "load_matrices_transposed",
 };
 
-/* Everybody is there whom the mask names: for the same? */
-static void agree(const emulation_offer *mine, int warp)
+/* All lanes of the mask have arrived: check that they are in the same collective. */
+static void check_agreement(const emulation_offer *mine, int warp)
 {
     for (int lane = 0; lane < LANES; lane++) {
         const emulation_offer *other =
             mine->mask >> lane & 1 ? block_offer(warp, lane) : mine;
 
         if (other->kind != mine->kind || other->mask != mine->mask ||
-            other->place.line != mine->place.line ||
-            other->place.file != mine->place.file)
+            other->location.line != mine->location.line ||
+            other->location.file != mine->location.file)
             emulation_fail(
-                "%s of mask %08x (line %d), but lane %d is at %s of mask %08x (line %d)",
-                names[mine->kind], mine->mask, mine->place.line, lane, names[other->kind],
-                other->mask, other->place.line);
+                "%s with mask %08x (line %d), but lane %d is at %s with mask %08x "
+                "(line %d)",
+                names[mine->kind], mine->mask, mine->location.line, lane,
+                names[other->kind], other->mask, other->location.line);
     }
 }
 
-/* The lane that `self` reads; itself where that lies outside its part of the warp. */
+/* Return the lane that `self` reads; itself if that is outside its part of the warp. */
 static int source_of(const emulation_offer *o, int self)
 {
     int first = self / o->width * o->width, source = self;
@@ -62,10 +62,10 @@ static void exchange(int warp, unsigned mask)
         if (!o)
             continue;
         if (o->width < 1 || o->width > LANES || (o->width & (o->width - 1)))
-            emulation_fail("%s of width %d", names[o->kind], o->width);
+            emulation_fail("%s with width %d", names[o->kind], o->width);
         source = source_of(o, lane);
         if (source < 0 || source >= LANES || !(mask >> source & 1))
-            emulation_fail("%s of mask %08x: lane %d reads lane %d, which is not in it",
+            emulation_fail("%s with mask %08x: lane %d reads lane %d, which is not in it",
                            names[o->kind], mask, lane, source);
         o->result = block_offer(warp, source)->value;
     }
@@ -92,14 +92,14 @@ static void match(int warp, unsigned mask)
                 block_offer(warp, lane)->result |= (uint64_t)1 << other;
 }
 
-static void needs(emulation_meeting kind, int capability)
+static void require_capability(emulation_meeting kind, int capability)
 {
     if (emulation_capability() < capability)
-        emulation_fail("%s is not there before %d.%d", names[kind], capability / 10,
-                       capability % 10);
+        emulation_fail("%s requires compute capability %d.%d", names[kind],
+                       capability / 10, capability % 10);
 }
 
-static double half_of(emulation_meeting kind, uint32_t pair, int which)
+static double element_of(emulation_meeting kind, uint32_t pair, int which)
 {
     unsigned short bits = (unsigned short)(pair >> 16 * which);
 
@@ -107,7 +107,7 @@ static double half_of(emulation_meeting kind, uint32_t pair, int which)
                                  : (double)__bfloat162float(__ushort_as_bfloat16(bits));
 }
 
-/* Two columns of b or d, added up side by side. */
+/* Two columns of b or d, summed side by side. */
 typedef double pair __attribute__((vector_size(2 * sizeof(double))));
 
 /* PTX ISA 9, "Matrix fragments for mma.m16n8k16": lane = 4 g + t. */
@@ -122,10 +122,10 @@ static void multiply(int warp, emulation_meeting kind)
             int g = lane / 4, t = lane % 4, half = i & 1;
 
             a[g + 8 * (i >> 1 & 1)][2 * t + half + 8 * (i >> 2)] =
-                half_of(kind, o->a[i >> 1], half);
+                element_of(kind, o->a[i >> 1], half);
             if (i < 4)
                 b[2 * t + half + 8 * (i >> 1)][g / 2][g % 2] =
-                    half_of(kind, o->b[i >> 1], half);
+                    element_of(kind, o->b[i >> 1], half);
         }
     for (int row = 0; row < 16; row++) {
         const int first = row % 8 * 4, i = row / 8 * 2;
@@ -151,7 +151,7 @@ static void multiply(int warp, emulation_meeting kind)
     }
 }
 
-static void settle(int warp, emulation_meeting kind, unsigned mask)
+static void complete(int warp, emulation_meeting kind, unsigned mask)
 {
     switch (kind) {
     case MEET_SYNC:
@@ -166,12 +166,12 @@ static void settle(int warp, emulation_meeting kind, unsigned mask)
         break;
     case MEET_MMA_FP16:
     case MEET_MMA_BF16:
-        needs(kind, kind == MEET_MMA_FP16 ? 75 : 80);
+        require_capability(kind, kind == MEET_MMA_FP16 ? 75 : 80);
         multiply(warp, kind);
         break;
     case MEET_LOAD:
     case MEET_LOAD_TRANSPOSED:
-        needs(kind, 75);
+        require_capability(kind, 75);
         copy_rows(warp, kind == MEET_LOAD_TRANSPOSED);
         break;
     default:
@@ -186,7 +186,7 @@ void emulation_meet(emulation_offer *offer)
     int warp = self->index / LANES, lane = self->index % LANES;
 
     if (!(offer->mask >> lane & 1))
-        emulation_fail("%s of mask %08x, which lane %d that calls it is not in",
+        emulation_fail("%s with mask %08x, called by lane %d, which is not in it",
                        names[offer->kind], offer->mask, lane);
     self->offer = offer;
     self->state = THREAD_MEETING;
@@ -195,8 +195,8 @@ void emulation_meet(emulation_offer *offer)
         block_wait();
         return;
     }
-    agree(offer, warp);
-    settle(warp, offer->kind, offer->mask);
+    check_agreement(offer, warp);
+    complete(warp, offer->kind, offer->mask);
     block->arrived[warp] &= ~offer->mask;
     for (int i = 0; i < LANES; i++)
         if (offer->mask >> i & 1)

@@ -252,7 +252,7 @@ static void opens_not(size_t version, const char *text)
 static void test_cuda_attention_wants_the_cudnn_that_is_asked_for(void **state)
 {
     (void)state;
-    opens_not(0, "no cuDNN");
+    opens_not(0, "cannot find cuDNN");
     opens_not(91001, "cuDNN 9.10.1 (emulated) is too old");
 }
 

@@ -202,7 +202,7 @@ static void test_instructions_need_their_capability(void **state)
     start(&pascal);
     assert_int_equal(run(SAMPLE_MMA_FP16, warp, zeros(4096), zeros(4096)),
                      cudaErrorLaunchFailure);
-    assert_non_null(strstr(emulation_failure(), "mma_fp16 is not there before 7.5"));
+    assert_non_null(strstr(emulation_failure(), "mma_fp16 requires compute capability 7.5"));
     start(&turing);
     assert_int_equal(run(SAMPLE_MMA_FP16, warp, zeros(4096), zeros(4096)), cudaSuccess);
     assert_int_equal(run(SAMPLE_MMA_BF16, warp, zeros(4096), zeros(4096)),
@@ -226,7 +226,7 @@ static void test_copies_are_late(void **state)
         assert_true(a[32 + i] == (float)(i < 16 ? 4 * i + 1 : 0));
     }
     if (samples_checked()) {
-        finds(SAMPLE_COPIES_UNWAITED, warp, "which nobody has written");
+        finds(SAMPLE_COPIES_UNWAITED, warp, "which is uninitialized");
         return;
     }
     assert_int_equal(run(SAMPLE_COPIES_UNWAITED, warp, a, b), cudaSuccess);
@@ -279,7 +279,7 @@ static void test_the_seed_draws_the_order(void **state)
 static void test_threads_that_part_are_found(void **state)
 {
     (void)state;
-    finds(SAMPLE_LEAVES_BEFORE_BARRIER, block, "left");
+    finds(SAMPLE_LEAVES_BEFORE_BARRIER, block, "exit");
     finds(SAMPLE_TWO_BARRIERS, block, "different barriers");
     finds(SAMPLE_LANE_HAS_LEFT, block, "waits for lane 9 of its warp");
     finds(SAMPLE_TWO_COLLECTIVES, warp, "but lane");
@@ -364,7 +364,7 @@ static void test_memory_begins_as_nan(void **state)
 
 static void test_reads_of_what_nobody_has_written_are_found(void **state)
 {
-    static const char word[] = "which nobody has written";
+    static const char word[] = "which is uninitialized";
 
     (void)state;
     if (!samples_checked())
@@ -412,7 +412,7 @@ static void test_races_are_found(void **state)
     finds(SAMPLE_BLOCKS_RACE, blocks, "race");
     finds(SAMPLE_BLOCKS_READ_RACE, blocks, "race");
     finds(SAMPLE_ATOMIC_RACE, block, "race");
-    finds(SAMPLE_MISALIGNED, (struct sample_size) { 1, 1, 1, 0 }, "no multiple");
+    finds(SAMPLE_MISALIGNED, (struct sample_size) { 1, 1, 1, 0 }, "misaligned");
 }
 
 static void test_what_is_in_order_is_no_race(void **state)

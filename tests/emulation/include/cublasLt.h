@@ -1,7 +1,7 @@
 /*
- * tests/emulation/include/cublasLt.h - the twin of cuBLASLt's header: what kernels/cuda/
- * takes from it.  Names and values are NVIDIA's ("cuBLAS", 13.0); the functions are in
- * emulation_library.cc, reached through kernels/cuda/cuda_library.h alone.
+ * tests/emulation/include/cublasLt.h - the twin of cuBLASLt's header: what kernels/cuda
+ * uses of it. Names and values are NVIDIA's ("cuBLAS", 13.0); the functions are in
+ * emulation_library.cc and are reached only through kernels/cuda/cuda_library.h.
  */
 #ifndef TESTS_EMULATION_CUBLASLT_H
 #define TESTS_EMULATION_CUBLASLT_H

@@ -1,8 +1,8 @@
 /*
- * tests/emulation/include/cuda_bf16.h - the twin of CUDA's header of this name: bfloat16
- * as bits, and its conversions.  To fp32 the bits are moved, a NaN's as any other's; back
- * it becomes the one that the hardware knows (CUDA 13.0's cuda_bf16.hpp,
- * __internal_float2bfloat16).
+ * tests/emulation/include/cuda_bf16.h - the twin of CUDA's header: bfloat16 as bits, and
+ * its conversions. Conversion to fp32 moves the bits, also those of a NaN; conversion
+ * from fp32 turns a NaN into the one that the hardware produces (CUDA 13.0's
+ * cuda_bf16.hpp, __internal_float2bfloat16).
  */
 #ifndef TESTS_EMULATION_CUDA_BF16_H
 #define TESTS_EMULATION_CUDA_BF16_H

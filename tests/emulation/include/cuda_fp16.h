@@ -1,8 +1,8 @@
 /*
- * tests/emulation/include/cuda_fp16.h - the twin of CUDA's header of this name: binary16
- * as bits, and its conversions.  tests/unit/test_emulation.c holds them against
- * precision/format.c. A NaN becomes the one that the hardware knows, without sign or
- * payload (CUDA 13.0's cuda_fp16.hpp, __internal_float2half and __internal_half2float).
+ * tests/emulation/include/cuda_fp16.h - the twin of CUDA's header: binary16 as bits, and
+ * its conversions. tests/unit/test_emulation.c compares them with precision/format.c. A
+ * NaN becomes the one that the hardware produces, without sign or payload (CUDA 13.0's
+ * cuda_fp16.hpp, __internal_float2half and __internal_half2float).
  */
 #ifndef TESTS_EMULATION_CUDA_FP16_H
 #define TESTS_EMULATION_CUDA_FP16_H

@@ -1,6 +1,6 @@
 /*
- * tests/emulation/include/cuda_runtime.h - the twin of CUDA's header of this name: the
- * words of CUDA C that the kernels use ("CUDA C++ Programming Guide", 13.0).  For C it is
+ * tests/emulation/include/cuda_runtime.h - the twin of CUDA's header: the parts of CUDA C
+ * that the kernels use ("CUDA C++ Programming Guide", 13.0). For C it is
  * cuda_runtime_api.h.
  */
 #ifndef TESTS_EMULATION_CUDA_RUNTIME_H
@@ -23,7 +23,7 @@
 #define __align__(n) __attribute__((aligned(n)))
 #define __grid_constant__
 
-/* Vectors are aligned as the hardware wants it: those of three numbers are not. */
+/* Vectors have the alignment of the hardware; those of three elements have none. */
 #define EMULATION_VECTOR(type, name)                                                  \
     struct name##1                                                                    \
     {                                                                                 \
@@ -77,14 +77,14 @@ static inline uint3 make_uint3(unsigned x, unsigned y, unsigned z)
 #define __syncthreads_and(x)   emulation_barrier(EMULATION_HERE, BARRIER_AND, (x) != 0)
 #define __syncthreads_or(x)    emulation_barrier(EMULATION_HERE, BARRIER_OR, (x) != 0)
 
-static inline uint64_t emulation_gather(emulation_place place, emulation_meeting kind,
-                                        unsigned mask, uint64_t value, int lane,
-                                        int width)
+static inline uint64_t emulation_gather(emulation_location location,
+                                        emulation_meeting kind, unsigned mask,
+                                        uint64_t value, int lane, int width)
 {
     emulation_offer offer = {};
 
     offer.kind = kind;
-    offer.place = place;
+    offer.location = location;
     offer.mask = mask;
     offer.value = value;
     offer.lane = lane;
@@ -94,30 +94,30 @@ static inline uint64_t emulation_gather(emulation_place place, emulation_meeting
 }
 
 template <typename T>
-static inline T emulation_shuffle(emulation_place place, emulation_meeting kind,
+static inline T emulation_shuffle(emulation_location location, emulation_meeting kind,
                                   unsigned mask, T value, int lane, int width = 32)
 {
     uint64_t bits = 0;
 
     static_assert(sizeof(T) <= sizeof(bits), "shuffles take up to 8 bytes");
     memcpy(&bits, &value, sizeof(T));
-    bits = emulation_gather(place, kind, mask, bits, lane, width);
+    bits = emulation_gather(location, kind, mask, bits, lane, width);
     memcpy(&value, &bits, sizeof(T));
     return value;
 }
 
 struct emulation_sync {
-    emulation_place place;
+    emulation_location location;
     void operator()(unsigned mask = 0xffffffffu) const
     {
-        emulation_gather(place, MEET_SYNC, mask, 0, 0, 32);
+        emulation_gather(location, MEET_SYNC, mask, 0, 0, 32);
     }
 };
 
-static inline unsigned emulation_ballot(emulation_place place, unsigned mask,
+static inline unsigned emulation_ballot(emulation_location location, unsigned mask,
                                         int predicate)
 {
-    return (unsigned)emulation_gather(place, MEET_BALLOT, mask, predicate != 0, 0, 32);
+    return (unsigned)emulation_gather(location, MEET_BALLOT, mask, predicate != 0, 0, 32);
 }
 
 #define __syncwarp       (emulation_sync { EMULATION_HERE })
@@ -134,7 +134,7 @@ static inline unsigned emulation_ballot(emulation_place place, unsigned mask,
 #define __match_any_sync(mask, x) \
     ((unsigned)emulation_gather(EMULATION_HERE, MEET_MATCH, mask, (uint64_t)(x), 0, 32))
 
-/* All threads of the machine are one thread of the system: nothing is out of order. */
+/* All threads of the machine run in one thread of the system: nothing is reordered. */
 static inline void __threadfence(void)
 {
 }
@@ -252,7 +252,7 @@ static inline int __ffs(int x)
     return __builtin_ffs(x);
 }
 
-/* One operation, one rounding: what a compiler may not contract. */
+/* One operation, one rounding, which a compiler may not contract. */
 static inline float __fadd_rn(float a, float b)
 {
     return a + b;
@@ -345,6 +345,6 @@ template <typename A, typename B> static constexpr std::common_type_t<A, B> max(
 
 #define __trap() emulation_fail("__trap at %s:%d", __FILE__, __LINE__)
 
-#endif /* C has nothing but the functions */
+#endif /* C has only the functions */
 
 #endif

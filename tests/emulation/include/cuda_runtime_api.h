@@ -1,8 +1,7 @@
 /*
- * tests/emulation/include/cuda_runtime_api.h - the twin of CUDA's header of this name:
- * what the C files of kernels/cuda take from it, and no more.  The names and the values
- * of the statuses are CUDA's ("CUDA Runtime API", 13.0); what the functions do is in
- * emulation_runtime.cc.
+ * tests/emulation/include/cuda_runtime_api.h - the twin of CUDA's header: what the C
+ * files of kernels/cuda use of it, and no more. The names and the values of the statuses
+ * are CUDA's ("CUDA Runtime API", 13.0); the functions are in emulation_runtime.cc.
  */
 #ifndef TESTS_EMULATION_CUDA_RUNTIME_API_H
 #define TESTS_EMULATION_CUDA_RUNTIME_API_H

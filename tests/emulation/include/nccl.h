@@ -1,7 +1,7 @@
 /*
  * tests/emulation/include/nccl.h - the twin of NCCL's header: what
- * kernels/cuda/cuda_nccl.h and cuda_group.c take from it.  Names and values are NVIDIA's
- * ("NCCL", 2.28); the functions are reached through cuda_nccl.h alone.
+ * kernels/cuda/cuda_nccl.h and cuda_group.c use of it. Names and values are NVIDIA's
+ * ("NCCL", 2.28); the functions are reached only through cuda_nccl.h.
  */
 #ifndef TESTS_EMULATION_NCCL_H
 #define TESTS_EMULATION_NCCL_H
