@@ -182,7 +182,7 @@ def of_trainspool(program, path, plain):
     """Return the findings that the correct file does not have, and their edits."""
     run = subprocess.run([program, "check", "--json", "--device", "T4", path],
                          capture_output=True, text=True, check=False)
-    told = []
+    messages = []
     for finding in json.loads(run.stdout)["findings"]:
         if (finding["rule"], finding["message"]) in plain:
             continue
@@ -190,9 +190,9 @@ def of_trainspool(program, path, plain):
         if finding.get("new") is not None:
             kind = "" if finding["applicability"] == "safe" else "unsafe "
             edit = f" ({kind}edit: `{finding['old']}` to `{finding['new'].strip()}`)"
-        told.append(f"{finding['line']}:{finding['column']} {finding['severity']} "
-                    f"{finding['rule']}: {finding['message']}{edit}")
-    return told
+        messages.append(f"{finding['line']}:{finding['column']} {finding['severity']} "
+                        f"{finding['rule']}: {finding['message']}{edit}")
+    return messages
 
 
 def write(folder, tool, mistakes):
@@ -246,8 +246,8 @@ def main(program, pythons):
         print("| planted mistake | trainspool |" + "".join(f" {tool} |" for tool in peers))
         print("|---|---|" + "---|" * len(peers))
         for number, mistake in enumerate(MISTAKES):
-            told = of_trainspool(program, ours[number], plain if number else set())
-            cells = ["; ".join(cell(line) for line in told) or "nothing"]
+            messages = of_trainspool(program, ours[number], plain if number else set())
+            cells = ["; ".join(cell(line) for line in messages) or "nothing"]
             for _, answers in peers.values():
                 cells.append(of_peer(answers[number], answers[0]["warnings"] if number else []))
             print(f"| {mistake[0]} | " + " | ".join(cells) + " |")

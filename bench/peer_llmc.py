@@ -50,8 +50,8 @@ def header(*numbers):
 
 def rounded(values):
     """Return the upper 16 bits of floats: bf16."""
-    halves = array.array("H", values.tobytes())
-    return halves[sys.byteorder == "little"::2]
+    words = array.array("H", values.tobytes())
+    return words[sys.byteorder == "little"::2]
 
 
 def write_model(path, version):

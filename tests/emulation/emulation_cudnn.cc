@@ -309,12 +309,12 @@ static int desc_destroy(cudnn_descriptor desc)
     return CUDNN_SUCCESS;
 }
 
-static bool kind_matches(const struct kind *kind, int wanted)
+static bool kind_matches(const struct kind *kind, int expected)
 {
-    return wanted == ANY_OPERATION
+    return expected == ANY_OPERATION
                ? kind->kind == CUDNN_OP_POINTWISE || kind->kind == CUDNN_OP_MATMUL ||
                      kind->kind == CUDNN_OP_REDUCTION
-               : kind->kind == wanted;
+               : kind->kind == expected;
 }
 
 static bool is_known(int type, int64_t number)

@@ -44,8 +44,8 @@ const char *emulation_together(void)
 
 static void note(const struct call *call)
 {
-    static const size_t numbers[] = { sizeof(float), sizeof(double), 1 };
-    bool is_long = call->count * numbers[call->kind] >= (size_t)1 << 20;
+    static const size_t element_bytes[] = { sizeof(float), sizeof(double), 1 };
+    bool is_long = call->count * element_bytes[call->kind] >= (size_t)1 << 20;
     size_t len = strlen(together);
 
     if (len + 1 < sizeof(together))

@@ -11,7 +11,7 @@
 enum { DEVICES_MAX = 8, BLOCKS_MAX = 4096 };
 
 /* An allocation. */
-struct held {
+struct allocation {
     unsigned char *at;
     size_t bytes;
     int device; /* -1: host */
@@ -38,8 +38,8 @@ static struct {
     cudaError_t last, failed, driver, memory_info, broken, code, run, capture, graph;
     size_t launches; /* until the one that fails, if `broken` is a status */
     size_t kernels;
-    struct held held[BLOCKS_MAX];
-    size_t held_count;
+    struct allocation allocations[BLOCKS_MAX];
+    size_t allocation_count;
     char failure[1024];
     bool quiet, opened, hangs, blocks;
     bool contexts[DEVICES_MAX];
@@ -47,9 +47,9 @@ static struct {
 
 static void reset(const struct emulation_device *devices, int count)
 {
-    for (size_t i = 0; i < machine.held_count; i++)
-        free(machine.held[i].at);
-    machine.held_count = machine.launches = machine.kernels = 0;
+    for (size_t i = 0; i < machine.allocation_count; i++)
+        free(machine.allocations[i].at);
+    machine.allocation_count = machine.launches = machine.kernels = 0;
     machine.count = count;
     memcpy(machine.devices, devices, (size_t)count * sizeof(*devices));
     machine.current = 0;
@@ -214,13 +214,13 @@ size_t emulation_contexts(void)
     return count;
 }
 
-static size_t held_by(int device)
+static size_t bytes_of(int device)
 {
     size_t sum = 0;
 
-    for (size_t i = 0; i < machine.held_count; i++)
-        if (machine.held[i].device == device)
-            sum += machine.held[i].bytes;
+    for (size_t i = 0; i < machine.allocation_count; i++)
+        if (machine.allocations[i].device == device)
+            sum += machine.allocations[i].bytes;
     return sum;
 }
 
@@ -229,7 +229,7 @@ size_t emulation_bytes_held(void)
     size_t sum = 0;
 
     for (int i = 0; i < machine.count; i++)
-        sum += held_by(i);
+        sum += bytes_of(i);
     return sum;
 }
 
@@ -339,7 +339,7 @@ int runtime_ordinal(void)
 
 static cudaError_t allocate(void **out, size_t bytes, int device)
 {
-    struct held *held = &machine.held[machine.held_count];
+    struct allocation *allocation = &machine.allocations[machine.allocation_count];
 
     make_context();
     *out = NULL;
@@ -349,17 +349,17 @@ static cudaError_t allocate(void **out, size_t bytes, int device)
         return runtime_status(cudaErrorStreamCaptureUnsupported);
     if (bytes == 0)
         return cudaSuccess;
-    if (machine.held_count == BLOCKS_MAX ||
-        (device >= 0 && held_by(device) + bytes > machine.devices[device].memory))
+    if (machine.allocation_count == BLOCKS_MAX ||
+        (device >= 0 && bytes_of(device) + bytes > machine.devices[device].memory))
         return runtime_status(cudaErrorMemoryAllocation);
     /* exactly the requested size */
-    if (posix_memalign((void **)&held->at, 256, bytes) != 0)
+    if (posix_memalign((void **)&allocation->at, 256, bytes) != 0)
         return runtime_status(cudaErrorMemoryAllocation);
-    block_unwritten(held->at, bytes);
-    held->bytes = bytes;
-    held->device = device;
-    machine.held_count++;
-    *out = held->at;
+    block_unwritten(allocation->at, bytes);
+    allocation->bytes = bytes;
+    allocation->device = device;
+    machine.allocation_count++;
+    *out = allocation->at;
     return cudaSuccess;
 }
 
@@ -368,13 +368,13 @@ static cudaError_t release(void *block, bool host)
     if (!block)
         return cudaSuccess;
     streams_finish();
-    for (size_t i = 0; i < machine.held_count; i++) {
-        struct held *held = &machine.held[i];
+    for (size_t i = 0; i < machine.allocation_count; i++) {
+        struct allocation *allocation = &machine.allocations[i];
 
-        if (held->at != block || (held->device < 0) != host)
+        if (allocation->at != block || (allocation->device < 0) != host)
             continue;
         free(block);
-        *held = machine.held[--machine.held_count];
+        *allocation = machine.allocations[--machine.allocation_count];
         return runtime_status(machine.failed);
     }
     return runtime_status(cudaErrorInvalidValue);
@@ -415,24 +415,24 @@ cudaError_t cudaFreeHost(void *block)
     return release(block, true);
 }
 
-static const struct held *held_at(const void *at, size_t bytes)
+static const struct allocation *allocation_at(const void *at, size_t bytes)
 {
     const unsigned char *from = (const unsigned char *)at;
 
-    for (size_t i = 0; i < machine.held_count; i++) {
-        const struct held *held = &machine.held[i];
+    for (size_t i = 0; i < machine.allocation_count; i++) {
+        const struct allocation *allocation = &machine.allocations[i];
 
-        if (from >= held->at && from + bytes <= held->at + held->bytes)
-            return held;
+        if (from >= allocation->at && from + bytes <= allocation->at + allocation->bytes)
+            return allocation;
     }
     return NULL;
 }
 
 bool runtime_is_device(const void *at, size_t bytes)
 {
-    const struct held *held = held_at(at, bytes);
+    const struct allocation *allocation = allocation_at(at, bytes);
 
-    return held && held->device >= 0;
+    return allocation && allocation->device >= 0;
 }
 
 /* A real device would not notice a wrong kind until it fails; the emulator compares the
@@ -458,12 +458,12 @@ bool runtime_copy_allowed(const void *to, size_t to_bytes, const void *from,
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *out,
                                      const void *pointer)
 {
-    const struct held *held = held_at(pointer, 1);
+    const struct allocation *allocation = allocation_at(pointer, 1);
 
-    out->type = !held              ? cudaMemoryTypeUnregistered
-                : held->device < 0 ? cudaMemoryTypeHost
-                                   : cudaMemoryTypeDevice;
-    out->device = held ? held->device : 0;
+    out->type = !allocation              ? cudaMemoryTypeUnregistered
+                : allocation->device < 0 ? cudaMemoryTypeHost
+                                         : cudaMemoryTypeDevice;
+    out->device = allocation ? allocation->device : 0;
     out->devicePointer = out->hostPointer = const_cast<void *>(pointer);
     return cudaSuccess;
 }
@@ -474,7 +474,7 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *total)
 
     make_context();
     *total = device->memory;
-    *available = device->memory - held_by(machine.current);
+    *available = device->memory - bytes_of(machine.current);
     return runtime_status(machine.failed ? machine.failed : machine.memory_info);
 }
 
@@ -683,10 +683,10 @@ cudaError_t cudaSetDeviceFlags(unsigned flags)
 cudaError_t cudaDeviceReset(void)
 {
     streams_reset();
-    for (size_t i = machine.held_count; i > 0; i--)
-        if (machine.held[i - 1].device == machine.current) {
-            free(machine.held[i - 1].at);
-            machine.held[i - 1] = machine.held[--machine.held_count];
+    for (size_t i = machine.allocation_count; i > 0; i--)
+        if (machine.allocations[i - 1].device == machine.current) {
+            free(machine.allocations[i - 1].at);
+            machine.allocations[i - 1] = machine.allocations[--machine.allocation_count];
         }
     machine.failed = machine.last = cudaSuccess;
     return cudaSuccess;
