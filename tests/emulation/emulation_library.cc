@@ -7,8 +7,9 @@
  * operands of E5M2, or if the depth, the rows of the result or an address is not a
  * multiple of 16 bytes ("cuBLAS", 13.0, cublasLtMatmul and Tensor Core Usage; its
  * columns, which are our rows, are free); a bias for a result that is not 32-bit; an
- * operand that is less aligned than the heuristic was told. It also refuses fp8 whose
- * scales the heuristic was not given; whether the real library does is not known.
+ * operand that is less aligned than the preference given to the heuristic. It also
+ * refuses fp8 whose scales the heuristic was not given; whether the real library does is
+ * not known.
  *
  * It also has the faults that NVIDIA's release notes report for some versions: fp8 scales
  * must be aligned to 16 bytes; sums split into unequal parts lose their end; with one row
