@@ -1,4 +1,4 @@
-/* tests/fuzz/fuzz.c - promises, and files for those targets that read files. */
+/* tests/fuzz/fuzz.c - checked promises, and files for targets that read files. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"
@@ -13,7 +13,7 @@
 
 void fuzz_broken(const char *file, int line, const char *promise)
 {
-    fprintf(stderr, "%s:%d: this does not hold: %s\n", file, line, promise);
+    fprintf(stderr, "%s:%d: a promise does not hold: %s\n", file, line, promise);
     abort();
 }
 

@@ -1,4 +1,4 @@
-/* tests/fuzz/fuzz_adapter.c - an adapter_config.json is refused, or it is written and
+/* tests/fuzz/fuzz_adapter.c - an adapter_config.json is rejected, or it is written and
  * reads back as the same adapter. */
 #include "config.h"
 

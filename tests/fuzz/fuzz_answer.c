@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_answer.c - an answer lies within its text, one that is right was found,
- * and a number is right beside itself. */
+/* tests/fuzz/fuzz_answer.c - an extracted answer is inside its text, a correct one was
+ * found, and a number equals itself. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"
@@ -30,7 +30,8 @@ static void check(const struct answer_rule *rule, const char *text, size_t len,
     FUZZ_HOLDS(answer_judge(rule, text, len, text, len).right);
 }
 
-/* What a model said, and behind the first NUL what was expected; both without an end. */
+/* The model's output and, after the first NUL, the expected answer; neither is
+ * terminated. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     static const struct answer_rule rules[] = {

@@ -1,6 +1,5 @@
-/* tests/fuzz/fuzz_dataset.c - one byte for the kind of file, then the file: whatever
- * records are read become conversations, pairs of them, or texts, or are told with their
- * place. */
+/* tests/fuzz/fuzz_dataset.c - one byte for the kind of file, then the file: every record
+ * becomes a conversation, a pair of them, or a text, or is reported with its position. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"

@@ -1,4 +1,4 @@
-/* tests/fuzz/fuzz_diff.c - of two texts: their diff, applied to the first, gives the
+/* tests/fuzz/fuzz_diff.c - the diff of two texts, applied to the first, gives the
  * second. */
 #include "config.h"
 
@@ -9,7 +9,7 @@
 
 #include "patcher/document/diff.h"
 
-/* A line with its end, or what is left without one. */
+/* A line with its newline, or the rest without one. */
 static struct fuzz_part next_line(struct fuzz_part *rest)
 {
     const char *end = memchr(rest->data, '\n', rest->len);
@@ -26,7 +26,7 @@ static bool same(struct fuzz_part a, struct fuzz_part b)
     return a.len == b.len && memcmp(a.data, b.data, a.len) == 0;
 }
 
-/* "\ No newline at end of file" takes the end off the line before it. */
+/* "\ No newline at end of file" removes the newline of the line before it. */
 static struct fuzz_part body(struct fuzz_part line, const struct fuzz_part *rest)
 {
     line.data++;
@@ -50,7 +50,7 @@ static void apply(struct fuzz_part diff, struct fuzz_part from, struct text *out
         if (line.data[0] == '@') {
             read = sscanf(line.data, "@@ -%zu,%zu", &begin, &count);
             FUZZ_HOLDS(read >= 1);
-            begin += read == 2 && count == 0; /* behind that line */
+            begin += read == 2 && count == 0; /* after that line */
             for (; number < begin; number++) {
                 struct fuzz_part kept = next_line(&from);
 

@@ -1,6 +1,6 @@
 /*
- * tests/fuzz/fuzz_edits.c - edits and the ledger of edits against what a plain loop over
- * the bytes gives: a line of an input is one edit, its place, its length, and the text.
+ * tests/fuzz/fuzz_edits.c - compare edits and the ledger of edits with a plain loop over
+ * the bytes: a line of the input is one edit, its position, its length, and the text.
  */
 #include "config.h"
 
@@ -20,7 +20,7 @@ struct change {
     char *with;
 };
 
-/* `with` instead of some bytes of a text. */
+/* Replace some bytes of a text with `with`. */
 static void splice(struct text *text, const struct change *change)
 {
     struct text out;
@@ -34,8 +34,8 @@ static void splice(struct text *text, const struct change *change)
     *text = out;
 }
 
-/* Any edits in any order that do not meet: made from the last to the first, they are a
- * plain loop.  Those at one place stay in the order they came in. */
+/* Non-overlapping edits in any order, applied from last to first, equal a plain loop.
+ * Edits at the same position keep their order. */
 static void check_edits(const struct fuzz_part *first, const struct change *list,
                         size_t count)
 {
@@ -75,8 +75,8 @@ static void check_edits(const struct fuzz_part *first, const struct change *list
     edits_free(edits);
 }
 
-/* Each edit over the text the ones before left; as edits of the first text they give the
- * same, do not meet, and lead back. */
+/* Each edit applies to the text that the previous ones left; as edits of the first text
+ * they give the same result, do not overlap, and can be undone. */
 static void check_ledger(const struct fuzz_part *first, const struct change *list,
                          size_t count)
 {

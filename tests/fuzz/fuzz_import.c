@@ -1,6 +1,6 @@
 /*
- * tests/fuzz/fuzz_import.c - any bytes are imported or refused; a job that comes of them
- * is YAML, is a job, and tells of each key at the top of the source.
+ * tests/fuzz/fuzz_import.c - any bytes are imported or rejected; the resulting job is
+ * YAML, is a job, and reports on every top-level key of the source.
  */
 #include "config.h"
 
@@ -12,8 +12,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
-/* Told of by itself, or by one below it, which stands behind it. */
-static bool is_told(const struct import *import, const struct node *root, size_t at)
+/* Return whether the key, or one below it, which follows it, is reported. */
+static bool is_reported(const struct import *import, const struct node *root, size_t at)
 {
     size_t from = root->entries[at].key->at.byte;
 
@@ -36,7 +36,7 @@ static void check(const struct import *import, const char *data, size_t len,
     document_read(data, len, arena, &source);
     for (size_t i = 0; i < source.root->count; i++)
         if (!source.root->entries[i].from_merge && source.aliases == 0 &&
-            !is_told(import, source.root, i))
+            !is_reported(import, source.root, i))
             abort();
     for (size_t i = 0; i < import->key_count; i++)
         if (import->keys[i].fate == IMPORT_CARRIED ? !import->keys[i].into

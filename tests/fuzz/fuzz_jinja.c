@@ -1,5 +1,5 @@
 /* tests/fuzz/fuzz_jinja.c - a template, a zero byte, and its variables as JSON: it is
- * refused with a line, or gives a text in which all spans lie. */
+ * rejected with a line, or gives a text that contains all spans. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"

@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_journal.c - of any bytes only whole lines that say what was done are
- * read. */
+/* tests/fuzz/fuzz_journal.c - of any bytes, only complete lines that describe an action
+ * are read. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"

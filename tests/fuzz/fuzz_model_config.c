@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_model_config.c - a config.json is refused with ERROR_DATA, or its model
- * has sizes that can be counted. */
+/* tests/fuzz/fuzz_model_config.c - a config.json is rejected with ERROR_DATA, or its
+ * model has sizes that do not overflow. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"

@@ -1,7 +1,7 @@
 /*
- * tests/fuzz/fuzz_page.c - what lies in a run's folder, each behind a zero byte:
+ * tests/fuzz/fuzz_page.c - the files of a run's folder, separated by zero bytes:
  * job.yaml, state.json, metrics.jsonl, train.log, run.json, autopsy.json, samples.jsonl.
- * Whatever they hold, the page of the run is UTF-8 and has no markup but ours.
+ * Whatever they contain, the page of the run is UTF-8 and has no markup but ours.
  */
 #include "config.h"
 
@@ -31,7 +31,7 @@ static bool is_ours(const char *name, size_t len)
     return false;
 }
 
-/* Of the tag at `at`, which is returned behind: its quotes are closed before it is. */
+/* Check the tag at `at`: its quotes are closed before it is.  Return its end. */
 static const char *check_tag(const char *at, size_t *scripts)
 {
     const char *name = at + 1 + (at[1] == '/');
@@ -48,8 +48,8 @@ static const char *check_tag(const char *at, size_t *scripts)
     return at;
 }
 
-/* Between a style or a script and its end stands our own text alone. */
-static const char *pass_over(const char *at)
+/* Skip a style or a script: only our own text is inside. */
+static const char *skip_raw_text(const char *at)
 {
     if (strncmp(at, "<style>", 7) == 0)
         return strstr(at, "</style>");
@@ -65,7 +65,7 @@ static void check_page(const struct text *page)
     FUZZ_HOLDS(text_is_utf8(page->data, page->len, NULL));
     FUZZ_HOLDS(strlen(page->data) == page->len);
     for (const char *at = page->data; (at = strchr(at, '<'));) {
-        const char *end = pass_over(at);
+        const char *end = skip_raw_text(at);
 
         at = check_tag(at, &scripts);
         at = end ? end : at;
@@ -74,7 +74,7 @@ static void check_page(const struct text *page)
     FUZZ_HOLDS(page->len >= 8 && strcmp(page->data + page->len - 8, "</html>\n") == 0);
 }
 
-/* Numbers of a drawing are numbers. */
+/* Coordinates of a drawing are numbers. */
 static void check_paths(const struct text *page)
 {
     for (const char *at = page->data; (at = strstr(at, " d=\""));) {

@@ -1,9 +1,8 @@
 /*
- * tests/fuzz/fuzz_patcher.c - whatever the text, a check leaves it alone, the edits of
- * the rules lead from it to one that needs no more, the findings say how, and what they
- * say is mended is gone.
- *
- * Behind the last zero byte, if there is one: a byte of switches and one for the device.
+ * tests/fuzz/fuzz_patcher.c - whatever the text, a check leaves it unchanged, the edits
+ * of the rules lead to a text that needs no more, the findings describe these edits, and
+ * findings reported as fixed are gone.
+ * After the last zero byte, if there is one: a byte of switches and one for the device.
  */
 #include "config.h"
 
@@ -39,11 +38,11 @@ static void check_finding(const struct patch *patch, const struct finding *findi
     FUZZ_HOLDS(!finding->now || finding->apply != APPLY_MANUAL);
     FUZZ_HOLDS(!finding->now || (finding->was && strlen(finding->was) == finding->cut &&
                                  memcmp(finding->was, at, finding->cut) == 0));
-    FUZZ_HOLDS(!finding->fixed); /* nothing is made by a check */
+    FUZZ_HOLDS(!finding->fixed); /* a check fixes nothing */
 }
 
-/* The edits that settle findings, applied to the first text, give the last one; taken
- * back they give the first. */
+/* The edits that settle findings, applied to the first text, give the last one; undone,
+ * they give the first. */
 static void check_way(const struct patch *patch)
 {
     struct edits *edits = edits_new(), *back = edits_new();
@@ -76,7 +75,7 @@ static void check_way(const struct patch *patch)
     edits_free(back);
 }
 
-/* Is there a finding of this rule and key that is left? */
+/* Return whether a finding of this rule and key remains. */
 static bool is_left(const struct patch *patch, const struct finding *wanted)
 {
     for (size_t i = 0; i < patch->findings.count; i++) {
@@ -89,7 +88,7 @@ static bool is_left(const struct patch *patch, const struct finding *wanted)
     return false;
 }
 
-/* Of the patched text: no edit, and no error that was said to be mended. */
+/* The patched text: no edits, and no error that was reported as fixed. */
 static void check_again(const struct patch *patch, const struct patch *again)
 {
     FUZZ_HOLDS(!again->changed && patch_rejected(again) == patch_rejected(patch));

@@ -1,6 +1,6 @@
-/* tests/fuzz/fuzz_previous.c - what a previous run left: its log of steps, the state of
- * another's trainer, and its text, each behind a zero byte.  Whatever they hold, what is
- * made of them is consistent. */
+/* tests/fuzz/fuzz_previous.c - files of a previous run: its log of steps, the state of
+ * another program's trainer, and its text, separated by zero bytes.  Whatever they
+ * contain, the derived facts are consistent. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"

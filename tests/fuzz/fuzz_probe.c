@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_probe.c - lines of a probe are refused, or written they read back the
- * same; behind a zero byte what a job wants of these devices. */
+/* tests/fuzz/fuzz_probe.c - the lines of a probe are rejected, or read back the same
+ * after writing; after a zero byte, the job's device setting. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"

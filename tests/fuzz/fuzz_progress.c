@@ -1,5 +1,5 @@
 /*
- * tests/fuzz/fuzz_progress.c - what a run may go on from, each behind a zero byte:
+ * tests/fuzz/fuzz_progress.c - the files a run may resume from, separated by zero bytes:
  * trainspool_state.json, trainer_state.json, the manifest, metrics.jsonl.
  */
 #include "config.h"
@@ -14,7 +14,7 @@
 #include "train/metrics.h"
 #include "train/checkpoint/progress.h"
 
-/* Refused, or a place that a run can go on from. */
+/* Rejected, or a position that a run can resume from. */
 static void read_progress(void)
 {
     struct progress progress = { 0 };
@@ -30,8 +30,8 @@ static void read_progress(void)
     progress_history_clear(&history);
 }
 
-/* Of a folder with one file of these four: whole only by a manifest that names it
- * rightly. */
+/* A folder with one of these four files is complete only if a manifest names it
+ * correctly. */
 static void read_manifest(void)
 {
     struct error err = { 0 };
@@ -43,7 +43,7 @@ static void read_manifest(void)
     manifest_is_of(fuzz_dir(), "digest");
 }
 
-/* After it is cut, all lines are whole, and none is of a step past the tenth. */
+/* After the cut, all lines are complete, and none is for a step past the tenth. */
 static void cut_metrics(const char *path)
 {
     struct error err = { 0 };

@@ -1,6 +1,6 @@
-/* tests/fuzz/fuzz_quant_state.c - the text beside a matrix of 4 bits is refused with
- * ERROR_DATA, or tells of a matrix with sizes, a format and a mean that is finite; and so
- * is what a config.json says of such a base. */
+/* tests/fuzz/fuzz_quant_state.c - the text next to a 4-bit matrix is rejected with
+ * ERROR_DATA, or describes a matrix with sizes, a format and a finite mean; the same for
+ * the quantization of such a base in a config.json. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"

@@ -1,6 +1,6 @@
 /*
- * tests/fuzz/fuzz_report.c - what people and programs are told of a job: text that a
- * terminal can take, JSON and SARIF that read back and whose edits give the patched text,
+ * tests/fuzz/fuzz_report.c - reports of a job for people and programs: text that is safe
+ * for a terminal, JSON and SARIF that read back and whose edits give the patched text,
  * and no value of a secret key anywhere.
  */
 #include "config.h"
@@ -21,7 +21,7 @@
 
 static const char secret[] = "XSECRETX", line[] = "\nhf_hub_token: XSECRETX # c\n";
 
-/* No control character but a line's end, UTF-8 throughout, no secret. */
+/* No control character except newlines, UTF-8 throughout, no secret. */
 static void check_shown(const struct text *text)
 {
     FUZZ_HOLDS(text_is_utf8(text->data, text->len, NULL));
@@ -47,8 +47,8 @@ static void check_excerpts(const struct patch *patch)
     excerpt_free(excerpt);
 }
 
-/* Written and read again. */
-static json_t *travel(json_t *value)
+/* Write it and read it again. */
+static json_t *round_trip(json_t *value)
 {
     struct error err = { 0 };
     struct text text;
@@ -68,7 +68,7 @@ static size_t number(const json_t *object, const char *key)
     return (size_t)json_integer_value(json_object_get(object, key));
 }
 
-/* The settled edits, as these programs' readers would make them, give the patched
+/* The settled edits, applied as readers of these programs' output would, give the patched
  * text. */
 static void check_edits(const struct patch *patch, const struct edits *edits)
 {
@@ -82,7 +82,7 @@ static void check_edits(const struct patch *patch, const struct edits *edits)
 
 static void check_json(const struct patch *patch, const struct device *device)
 {
-    json_t *object = travel(report_json_patch(patch, device)), *finding;
+    json_t *object = round_trip(report_json_patch(patch, device)), *finding;
     struct edits *edits = edits_new();
     size_t i;
 
@@ -126,7 +126,7 @@ static void check_sarif(const struct patch *patch)
     size_t i;
 
     report_sarif_add(log, patch, true);
-    log = travel(log);
+    log = round_trip(log);
     results = json_object_get(json_array_get(json_object_get(log, "runs"), 0), "results");
     FUZZ_HOLDS(json_array_size(results) >= patch->findings.count);
     json_array_foreach(results, i, result) take_fix(result, edits);
@@ -136,7 +136,7 @@ static void check_sarif(const struct patch *patch)
     json_decref(log);
 }
 
-/* The first text as a person sees it, and the way to the second one. */
+/* The first text as a person sees it, and the diff to the second one. */
 static void check_diff(const struct patch *patch, const struct text *text)
 {
     struct diff_options options = {
@@ -173,7 +173,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     if (patcher_check(text.data, text.len, &options, &patch, NULL)) {
         check_excerpts(&patch);
         check_json(&patch, &device);
-        if (len % 16 == 0) /* all rules are in it: it takes long */
+        if (len % 16 == 0) /* contains all rules, which takes long */
             check_sarif(&patch);
         check_diff(&patch, &text);
     }

@@ -1,4 +1,4 @@
-/* tests/fuzz/fuzz_safetensors.c - a file is refused, or every tensor lies inside it. */
+/* tests/fuzz/fuzz_safetensors.c - a file is rejected, or every tensor is inside it. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"

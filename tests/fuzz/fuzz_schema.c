@@ -1,6 +1,6 @@
 /*
- * tests/fuzz/fuzz_schema.c - whatever a job says, its keys are checked and bound; what
- * the command line sets either is refused with a sentence or reads back from the text.
+ * tests/fuzz/fuzz_schema.c - any job's keys are checked and bound; a command-line setting
+ * is rejected with a sentence or reads back from the text.
  */
 #include "config.h"
 
@@ -33,7 +33,8 @@ static void check_findings(const struct document *document, struct arena *arena)
     }
 }
 
-/* What the trainer divides by or takes as a size is in bounds, whatever was written. */
+/* Values that the trainer divides by or uses as sizes are in bounds, whatever was
+ * written. */
 static void check_plan(const struct document *document, struct arena *arena)
 {
     struct plan plan = { .job = "job.yaml", .dir = ".", .run_dir = "job.run" };
@@ -64,7 +65,7 @@ static void check_names(const struct entry *entry, struct arena *arena)
                err.code == ERROR_USAGE);
 }
 
-/* A setting that is taken reads back as it was said, and leaves no other key changed. */
+/* An accepted setting reads back as it was given, and changes no other key. */
 static void check_setting(const char *data, size_t len, const char *set)
 {
     const char *const list[] = { set, NULL };
@@ -91,7 +92,7 @@ static void check_setting(const char *data, size_t len, const char *set)
     arena_free(arena);
 }
 
-/* The job, and settings behind zero bytes. */
+/* The job, and settings separated by zero bytes. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     struct fuzz_part rest = { (const char *)data, len }, text = fuzz_take(&rest, 0);

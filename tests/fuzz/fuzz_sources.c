@@ -1,6 +1,6 @@
-/* tests/fuzz/fuzz_sources.c - what `dataset` of a job says, a zero byte, and a
- * dataset_info.json: each source found has a path and what its form needs, and what is
- * chosen of their samples is there. */
+/* tests/fuzz/fuzz_sources.c - the `dataset` value of a job, a zero byte, and a
+ * dataset_info.json: each source found has a path and everything its form requires, and
+ * the selected samples exist. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"
@@ -11,7 +11,7 @@
 #include "train/dataset/dataset_mix.h"
 #include "train/dataset/dataset_record.h"
 
-/* Parts that an entry leaves out are not there. */
+/* Parts that an entry omits are absent. */
 static void read_record(const struct dataset_source *source)
 {
     static const char text[] =
@@ -29,7 +29,7 @@ static void read_record(const struct dataset_source *source)
     json_decref(record);
 }
 
-/* Each of 0 to 9 samples: whatever is sliced, drawn and mixed of them is one of them. */
+/* Each of 0 to 9 samples: every slice, draw and mix selects one of them. */
 static void mix(const struct dataset_sources *sources, enum mix_strategy strategy)
 {
     struct plan plan = { .mix_strategy = strategy, .seed = 42 };

@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_state.c - a job's state.json: what is broken is a new job, what is read
- * is written and reads back the same; then its `cancel`, behind a zero byte. */
+/* tests/fuzz/fuzz_state.c - a job's state.json: a broken one means a new job, a valid one
+ * is written and reads back the same; then its `cancel`, after a zero byte. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"

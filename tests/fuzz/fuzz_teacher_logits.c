@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_teacher_logits.c - a file of a teacher's logits is refused, or what it
- * gives for a batch are words of its vocabulary, ascending. */
+/* tests/fuzz/fuzz_teacher_logits.c - a file of teacher logits is rejected, or gives a
+ * batch tokens of its vocabulary in ascending order. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"
@@ -14,7 +14,7 @@
 
 enum { ROWS = 6, KEPT_MAX = 1 << 16 };
 
-/* The samples that the corpus's files are of: 2 1 2 with a label for the last two, 3 2
+/* The samples that the corpus's files belong to: 2 1 2 with a label for the last two, 3 2
  * 1. */
 static struct batch batch_of(int32_t room[4][ROWS + 1])
 {

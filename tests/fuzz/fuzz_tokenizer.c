@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_tokenizer.c - a tokenizer.json, a zero byte, and a text: whatever opens
- * can encode the text and decode what came of it. */
+/* tests/fuzz/fuzz_tokenizer.c - a tokenizer.json, a zero byte, and a text: a tokenizer
+ * that opens can encode the text and decode the result. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"

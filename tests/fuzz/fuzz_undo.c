@@ -1,5 +1,5 @@
 /*
- * tests/fuzz/fuzz_undo.c - a job file on the disk: check leaves it alone, patch changes
+ * tests/fuzz/fuzz_undo.c - a job file on disk: check leaves it unchanged, patch changes
  * it once, undo restores it byte for byte, and a second undo brings the patch back.
  */
 #include "config.h"

@@ -1,6 +1,6 @@
 /*
- * tests/fuzz/fuzz_words.c - what a person types in a line: a device, a size, a value, a
- * version. Each line of an input goes through all of their readers.
+ * tests/fuzz/fuzz_words.c - what a person types on a line: a device, a size, a value, a
+ * version. Each line of an input goes through all of their parsers.
  */
 #include "config.h"
 
@@ -20,8 +20,7 @@
 #include "precision/probe.h"
 #include "runner/spool/drop.h"
 
-/* What is a version is equal to itself and covers itself, and has one order with
- * another. */
+/* A version is equal to itself, covers itself, and is ordered relative to another. */
 static void read_version(const char *word, struct version *last)
 {
     struct version version;

@@ -1,7 +1,7 @@
 /*
- * tests/fuzz/mutate_job.c - changes of inputs that are job files: lines of known keys
- * with values that mean something, put in, taken out, doubled and moved, and the forms of
- * YAML that are hard to edit.  One change in three is the fuzzer's own.
+ * tests/fuzz/mutate_job.c - mutations of job files: lines of known keys with meaningful
+ * values, inserted, deleted, duplicated and moved, and YAML forms that are hard to edit.
+ * One mutation in three is the fuzzer's own.
  */
 #include "config.h"
 
@@ -15,7 +15,7 @@
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned seed);
 
-/* What any key may be given, wrong or right. */
+/* Values for any key, valid or not. */
 static const char *const values[] = {
     "true",
     "false",
@@ -90,7 +90,7 @@ static const char *const values[] = {
     "t\303\244glich",
 };
 
-/* Lines of their own. */
+/* Complete lines. */
 static const char *const lines[] = {
     "# trainspool: keep",
     "# fp16: true",
@@ -142,7 +142,7 @@ static const struct key *any_key(struct dice *dice)
     return schema_at(of, roll(dice, count));
 }
 
-/* One of its own values, its default, or any. */
+/* One of the key's values, its default, or any. */
 static const char *any_value(struct dice *dice, const struct key *key)
 {
     size_t count = 0;
@@ -167,7 +167,7 @@ static void add_line(struct dice *dice, struct text *out)
     text_adds(out, roll(dice, 16) ? "\n" : "\r\n");
 }
 
-/* A line of the text, with its end; `*len` 0 at the end of the text. */
+/* Return a line of the text, with its newline; `*len` is 0 at the end of the text. */
 static const char *any_line(struct dice *dice, const char *data, size_t size, size_t *len)
 {
     size_t at = roll(dice, size + 1), end;
@@ -180,7 +180,7 @@ static const char *any_line(struct dice *dice, const char *data, size_t size, si
     return data + at;
 }
 
-/* Another value in place of what stands behind the line's colon; its comment may stay. */
+/* Replace the value after the line's colon; its comment may stay. */
 static void add_changed(struct dice *dice, const char *line, size_t len, struct text *out)
 {
     const char *colon = memchr(line, ':', len);

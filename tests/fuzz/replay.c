@@ -1,7 +1,7 @@
 /*
- * tests/fuzz/replay.c - runs a fuzz target without a fuzzer, as a test that speaks TAP:
- * over each file of corpus/NAME for a program fuzz_NAME, whole, cut off everywhere and
- * with bytes changed (in 150 places of a longer one); then over those of found/NAME,
+ * tests/fuzz/replay.c - run a fuzz target without a fuzzer, as a test that prints TAP:
+ * over each file of corpus/NAME for a program fuzz_NAME, whole, truncated everywhere and
+ * with bytes changed (at 150 positions of a longer one); then over those of found/NAME,
  * inputs that once broke something.
  */
 #include "config.h"
@@ -14,10 +14,11 @@
 #include "base/arena.h"
 #include "tests/fuzz/fuzz.h"
 
-/* Changing all of a larger file would take too long for a test. */
+/* Every change of a larger file would take too long for a test. */
 enum { LARGEST = 16 << 20, LARGEST_CHANGED = 2048, PLACES_CHANGED = 150 };
 
-/* The target gets a block of just this size, so that a read past its end is seen. */
+/* The target gets a block of exactly this size, so that a read past its end is
+ * detected. */
 static void replay(const char *data, size_t len)
 {
     uint8_t *copy = memory_alloc(len);
@@ -67,7 +68,7 @@ static int is_shown(const struct dirent *entry)
     return entry->d_name[0] != '.';
 }
 
-/* The files of FOLDER/NAME, their count added to *count. */
+/* List the files of FOLDER/NAME, adding their count to *count. */
 static struct dirent **list_files(const char *folder, const char *name, struct text *dir,
                                   int *count)
 {

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Tiny models of every architecture as transformers computes them: loss, logits, the norm of
-each gradient, ten steps of AdamW with transformers' own choice of what decays; and adapters as
-PEFT trains them.  tests/unit/test_architectures.c holds ours against them.
+"""Tiny models of every architecture as computed by transformers: loss, logits, the norm of each
+gradient, ten AdamW steps with transformers' choice of the parameters that decay; and adapters as
+trained by PEFT.  tests/unit/test_architectures.c compares our results with these.
 
     python3 tests/golden/architectures.py >tests/golden/architectures.json       (on a CPU)
 
-Weights come from no file: number i of a tensor, in the order its file has it, is a hash of its
-name and i (`numbers`), which the test computes likewise.  What is dropped in training is what
-base/random.h draws for it (`Drops`), wherever transformers asks for dropout.
+Weights come from no file: element i of a tensor, in file order, is a hash of the tensor's name
+and i (`numbers`), which the test computes the same way.  Dropout masks come from base/random.h
+(`Drops`), wherever transformers asks for dropout.
 """
 import json
 import os
@@ -40,7 +40,7 @@ GEMMA = dict(LLAMA, head_dim=8, num_hidden_layers=3)
 
 
 def hashed(name, count):
-    """Uniform in [-1, 1): FNV-1a of the name, then MurmurHash3's last mix of it and the index."""
+    """Uniform in [-1, 1): FNV-1a of the name, then MurmurHash3's finalizer of it and the index."""
     seed = 2166136261
     for byte in name.encode():
         seed = (seed ^ byte) * 16777619 % 2**32
@@ -113,7 +113,7 @@ ADAPTERS = {
 
 
 def numbers(name, shape, offset):
-    """Matrices within 0.35, vectors within 0.2 of what a norm begins with, or of zero."""
+    """Matrices within 0.35, vectors within 0.2 of a norm's initial value, or of zero."""
     x = hashed(name, int(numpy.prod(shape)))
     x = x * 0.35 if len(shape) == 2 else x * 0.2 + (0 if name.endswith(".bias") else 1 - offset)
     return torch.tensor(x.reshape(shape), dtype=torch.float32)
@@ -124,7 +124,7 @@ def rounded(x, digits=8):
 
 
 def philox(key, counters):
-    """Philox 4x32-10: a row of four words for each row of four."""
+    """Philox 4x32-10: four words for each row of four."""
     a, b, c, d = (numpy.asarray(x, dtype=numpy.uint64) for x in counters)
     low = numpy.uint64(0xFFFFFFFF)
     for i in range(10):
@@ -137,10 +137,11 @@ def philox(key, counters):
 
 
 class Drops:
-    """In the place of torch.nn.functional.dropout: base/random.h's draws for the first
-    micro-batch of a run with seed 42.  The runs of a batch come one by one, and a model asks in
-    the order of its layers: for the embeddings, if at all, first; then, of a layer, for attention's
-    weights, for what attention adds and for what the MLP adds, or only for the first."""
+    """Replaces torch.nn.functional.dropout: base/random.h's draws for the first micro-batch of a
+    run with seed 42.  The sequences of a batch come one at a time, and a model asks in layer
+    order: first for the embeddings, if at all; then, in each layer, for attention's weights, for
+    attention's output and for the MLP's output, or only for the first of these.
+    """
     EMBED, ATTENTION, ADDED_O, ADDED_DOWN, LAYER = 0, 4, 6, 10, 12
     RANDOM_DROPOUT, RANDOM_ATTENTION, SEED = 2, 7, 42
     EMBEDS = ("gpt2", "gpt_neo", "gpt_neox")
@@ -155,7 +156,7 @@ class Drops:
                        for site in layer]
 
     def run(self, row):
-        """The next run, whose first row is this one of the batch."""
+        """The next sequence, whose first row is this row of the batch."""
         self.row, self.asked = row, 0
 
     def kept(self, x, p, stream):
@@ -188,7 +189,7 @@ class Drops:
 
 
 def loss_of(model, batch):
-    """The mean over all predicted tokens of runs that do not see each other."""
+    """The mean over all predicted tokens of sequences that do not see each other."""
     row, total = 0, 0
     drops = torch.nn.functional.dropout = Drops(model)
     for ids in batch:
@@ -225,7 +226,7 @@ def decayed_names(model, label):
 
 
 def make(model_type, values, folder):
-    """A folder of a model, and what its file holds."""
+    """A model folder, and the contents of its file."""
     config = transformers.CONFIG_MAPPING[model_type](**values)
     fresh = transformers.AutoModelForCausalLM.from_config(config)
     fresh.save_pretrained(folder)
@@ -252,7 +253,7 @@ def logits_of(model, batch):
 
 
 def neox_label(name):
-    """transformers 5 calls the head lm_head in memory and embed_out in files."""
+    """transformers 5 names the head lm_head in memory and embed_out in files."""
     return "embed_out.weight" if name == "lm_head.weight" else name
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Chat templates in the manner of the published families, written for this test, and what
-transformers makes of conversations with them: what tests/unit/test_jinja.c holds ours against.
+"""Chat templates in the style of the published families, written for this test, and transformers'
+output for conversations with them.  tests/unit/test_jinja.c compares our output with these.
 
     python3 tests/golden/chat.py ../shared >tests/golden/chat.json        (with transformers 5)
 
-Of the published templates below the folder that is named, only a digest of the outcome is kept.
+For the published templates below the given folder, only a digest of the output is kept.
 """
 import datetime
 import hashlib
@@ -17,7 +17,7 @@ from transformers.utils import chat_template_utils
 
 
 class Clock(datetime.datetime):
-    """The day at which our clock stands still."""
+    """A clock fixed at one day."""
 
     @classmethod
     def now(cls, tz=None):

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""tests/golden/conversations.py - what LLaMA-Factory makes of its own demonstration sets.
+"""tests/golden/conversations.py - LLaMA-Factory's own demonstration datasets as it tokenizes
+them.
 
     python3 tests/golden/conversations.py ../shared >tests/golden/conversations.json
 
-Wants llamafactory (0.9.5 made the file there is; DISABLE_VERSION_CHECK=1 lets it take a newer
-transformers), transformers, datasets and tokenizers; packages
-that only pictures and sound need may be missing.  The data are read by its loader, converter and
-processor, as its trainer does.  For each case: how many samples, tokens and targets, and the
-SHA-256 of all rows: the token and the token after it where that is learnt, else -100, as
-32-bit integers, little-endian.  An empty list of tools is taken for none, where LLaMA-Factory
-writes an empty system message.
+Requires llamafactory (0.9.5 made the present file; DISABLE_VERSION_CHECK=1 allows a newer
+transformers), transformers, datasets and tokenizers; packages needed only for pictures and sound
+may be missing.  The data are read by its loader, converter and processor, as its trainer does.
+For each case: the number of samples, tokens and targets, and the SHA-256 of all rows: the token
+and the token after it if that is learned, else -100, as 32-bit integers, little-endian.  An empty
+list of tools counts as none, whereas LLaMA-Factory writes an empty system message.
 """
 import hashlib
 import importlib.machinery

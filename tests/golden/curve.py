@@ -3,8 +3,8 @@
 
     python3 tests/golden/curve.py FOLDER/data/stories260K/hf > tests/golden/curve.json
 
-One loop in fp32, written out: batches in file order, the loss of a window divided by its
-trained tokens, clipping, AdamW with decay on matrices only, cosine with warm-up.
+An explicit loop in fp32: batches in file order, the loss of a window divided by its trained
+tokens, clipping, AdamW with decay on matrices only, cosine with warm-up.
 """
 import json
 import sys
@@ -52,7 +52,7 @@ TEXTS = [
 
 
 def loss_of(model, tokens, batch, trained):
-    """Summed loss of a padded batch over the window's trained tokens."""
+    """Summed loss of a padded batch divided by the window's trained tokens."""
     rows = [tokens[i] for i in batch]
     longest = max(map(len, rows))
     ids = torch.zeros(len(rows), longest, dtype=torch.long)

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""What PyTorch says of a student's loss beside its teacher, and its gradients by the logits: the
-numbers that tests/unit/test_cpu_distill.c holds ours against.
+"""A student's loss relative to its teacher in PyTorch, and its gradients with respect to the
+logits.  tests/unit/test_cpu_distill.c compares our results with these.
 
     python3 tests/golden/distill.py >tests/golden/distill.json            (on a CPU, in double)
 
-The distance is that of TRL's GKDTrainer.generalized_jsd_loss (F.kl_div with log_target; beta 0 and
-1 by themselves, between them the mixture beta teacher + (1 - beta) student), times T^2 as in
-Hinton's paper, a row at a time.  With top_k the teacher's logits outside its k largest are -inf
-before its softmax, and 0 log 0 is 0, where F.kl_div would give NaN; the student's stay whole.
+The distance is that of TRL's GKDTrainer.generalized_jsd_loss (F.kl_div with log_target; beta 0
+and 1 as special cases, between them the mixture beta teacher + (1 - beta) student), times T^2 as
+in Hinton's paper, one row at a time.  With top_k the teacher's logits outside its k largest are
+-inf before its softmax, and 0 log 0 is 0, where F.kl_div would give NaN; all of the student's are
+kept.
 """
 import json
 import math
@@ -19,7 +20,10 @@ torch.set_default_dtype(torch.float64)
 
 
 def apart(there, log_p, log_q):
-    """KL(p || q) of each row, over the places that p may have."""
+    """KL(p
+
+     q) of each row, over the positions where p may be nonzero.
+    """
     both = [x.masked_fill(~there, 0) for x in (log_q, log_p)]
     each = F.kl_div(*both, reduction="none", log_target=True)
     return each.masked_fill(~there, 0).sum(-1)

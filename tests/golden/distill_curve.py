@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Make distill_curve.json: students trained beside a teacher by PyTorch and transformers.
+"""Make distill_curve.json: students trained with a teacher by PyTorch and transformers.
 
     python3 tests/golden/distill_curve.py FOLDER/data > tests/golden/distill_curve.json
 
-The weights of a small student and of a larger teacher whose vocabulary is padded, a few tokens, and
-what some AdamW steps come to for several distances, those of distill.py beside this file; and
-"stories", the same for stories260K as teacher and its weights times 0.9 as student, on real texts;
-"across", for a Qwen2 with a GPT-NeoX as teacher.  For tests/unit/test_model_distill.c.
+The weights of a small student and of a larger teacher whose vocabulary is padded, a few tokens,
+and the results of some AdamW steps for several distances, those of distill.py; and "stories", the
+same for stories260K as teacher and its weights times 0.9 as student, on real texts; "across", for
+a Qwen2 with a GPT-NeoX as teacher.  For tests/unit/test_model_distill.c.
 """
 import json
 import sys
@@ -29,7 +29,7 @@ CONFIGS = {
                 "num_key_value_heads": 3, "max_position_embeddings": 32,
                 "rms_norm_eps": 1e-5, "tie_word_embeddings": False},
 }
-# Two windows of two micro-batches of two runs; a label is the next token where it is above 2.
+# Two windows of two micro-batches of two sequences; a label is the next token if that is above 2.
 WINDOWS = [[[[3, 1, 4, 1, 5, 9, 2, 6], [5, 3, 5]], [[8, 9, 7, 9, 3], [2, 3, 8, 4]]],
            [[[6, 2, 6, 4, 3, 3, 8], [3, 2, 7]], [[9, 5, 0, 2, 8, 8, 4], [1, 9, 7, 1, 6]]]]
 RUNS = [{"kd_ratio": 0.5, "kd_temperature": 1.0, "kd_beta": 0.0, "kd_topk": 0},
@@ -50,7 +50,7 @@ def tiny_weights(config, seed):
 
 
 def parts_of(student, teacher, run, labels, options):
-    """Sums of both losses over the labelled places of one run of tokens."""
+    """Sums of both losses over the labeled positions of a sequence of tokens."""
     ids = torch.tensor([run])
     z = student(input_ids=ids).logits[0, :-1].float()
     with torch.no_grad():

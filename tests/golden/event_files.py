@@ -1,6 +1,5 @@
-"""Read a run's event files with TensorBoard's own reader, and hold them against its
-metrics.jsonl.  Usage: event_files.py NAME.run [STARTS]; ends with 0 if they say the same.
-"""
+"""Read a run's event files with TensorBoard's own reader and compare them with its metrics.jsonl.
+Usage: event_files.py NAME.run [STARTS]; exits with 0 if they agree."""
 import glob
 import json
 import math
@@ -30,7 +29,7 @@ for tag, points in wanted.items():
         sys.exit(f"{tag}: TensorBoard has {got}, metrics.jsonl {points}")
 surplus = set(board.Tags()["scalars"]) - set(wanted)
 if surplus:
-    sys.exit(f"tags that metrics.jsonl lacks: {surplus}")
+    sys.exit(f"tags not in metrics.jsonl: {surplus}")
 starts = 0
 for name in sorted(glob.glob(folder + "/events.out.tfevents.*")):
     for event in event_file_loader.EventFileLoader(name).Load():

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Expressions with the methods, filters, tests and operators of Jinja, short templates with its
-statements, and what they are as text in the sandbox that transformers runs chat templates in: what
-tests/unit/test_jinja.c holds ours against.
+statements, and their output in the sandbox that transformers runs chat templates in.
+tests/unit/test_jinja.c compares our output with these.
 
     python3 tests/golden/jinja.py >tests/golden/jinja.json        (with transformers 5)
 """
@@ -13,7 +13,7 @@ from transformers.utils import chat_template_utils
 STRINGS = ["''", "'a'", "'a-b--A-'", "'  two  Words\\n'", "'\u00c4pfel \u00d6l'", "'x1'", "'12'",
            "'ONE two'", "'a.b c_d-e'"]
 
-# What is called on every one of the strings.
+# Called on each of the strings.
 METHODS = [
     "strip()", "strip('-a ')", "lstrip()", "lstrip('-a ')", "rstrip()", "rstrip('-a\\n')",
     "split()", "split('-')", "split('-', 1)", "split(' ')", "split(none, 1)",
@@ -59,7 +59,7 @@ LIST_FILTERS = [
 ]
 
 OTHERS = [
-    # methods that fail, are given names, or follow one another
+    # methods that fail, take named arguments, or are chained
     "'a'.index('b')", "'abc'.center()", "'a'.split('')", "'a'.partition('')", "'a'.strip(1)",
     "'a'.upper(1)", "'a'.nothing()", "'a-b'.split(sep='-')", "'a-b'.rsplit(sep='-', maxsplit=1)",
     "'a'.ljust(3, 'xy')", "'a'.replace('a')", "'a'.replace(1, 2)", "'a'.join([1])", "'a'.find(1)",
@@ -68,7 +68,7 @@ OTHERS = [
     "{'a': 1}.get('a')", "{'a': 1}.get('b')", "{'a': 1}.get('b', 2)", "{'a': 1}.keys() | list",
     "{'a': 1, 'b': 2}.values() | list", "{'a': 1}.items() | list", "{'a': 1}.copy()",
     "[1, 2, 1].count(1)", "[1, 2, 1].index(2)", "[1].index(2)", "(1, 2).index(2)", "(1, 1).count(1)",
-    # filters with arguments of their own
+    # filters with arguments
     "{'b': 1, 'a': 3, 'C': 2} | dictsort", "{'b': 1, 'a': 3} | dictsort(by='value')",
     "{'b': 1, 'a': 3, 'C': 2} | dictsort(true, reverse=true)", "{'a': 1} | items | list",
     "[{'n': 2, 'g': 'x'}, {'n': 1, 'g': 'y'}] | sort(attribute='n')",
@@ -85,7 +85,7 @@ OTHERS = [
     "{'b': [1, none], 'a': '\u00e4<'} | tojson", "{'b': [1, none], 'a': '\u00e4<'} | tojson(indent=2)",
     "[1, 2] | tojson(separators=(',', ':'))", "{'b': 1, 'a': 2} | tojson(sort_keys=true)", "'\u00e4' | tojson(true)",
     "'a\\n\\nb' | indent", "'a\\n\\nb' | indent(1, true, true)", "'a\\nb' | indent('> ')",
-    # tests of tests, of case
+    # Jinja tests, including those for case
     "'upper' is filter", "'upper' is test", "'divisibleby' is filter", "'A' is upper", "'a1' is lower",
     "'aB' is upper", "'' is lower", "1 is upper", "1 in [1]", "1 not in [1]", "'a' in {'a': 1}", "none is none",
     "1 is divisibleby 0", "nothing is odd", "'a' is odd", "'a' is sameas 'a'",
@@ -95,7 +95,7 @@ OTHERS = [
     "dict('')", "range(3) | length", "range(0, 5, 2)", "range(0, -3)", "range(4)", "namespace(a=1).a", "strftime_now('%%')",
 ]
 
-# One a line: arguments at their edges, arithmetic, comparisons, slices.
+# One per line: arguments at their limits, arithmetic, comparisons, slices.
 EDGES = r"""
 '"' | forceescape
 '  a ' | trim
@@ -470,7 +470,7 @@ true and not false or false
 {'b': 1, 'A': 3, 'c': 2}.z.y
 """.strip().splitlines()
 
-# Whole templates: loops, scopes, macros.
+# Complete templates: loops, scopes, macros.
 TEMPLATES = r"""
 {% for x in [3, 1, 2, 1] %}{{ loop.changed(x > 1) }}{{ loop.cycle('a', 'b', 'c') }}{{ loop.index }}{{ loop.index0 }}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.first }}{{ loop.last }}{{ loop.length }}{{ loop.depth }}{{ loop.depth0 }} {% endfor %}
 {% for x in [1, 1, 2, 2, 1] %}{% if loop.changed(x) %}{{ x }}{% endif %}{% endfor %}

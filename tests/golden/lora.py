@@ -3,9 +3,9 @@
 
     python3 tests/golden/lora.py SHARED/data > tests/golden/lora.json
 
-The adapter's numbers are made by a formula that the test has too, so B is not zero and every
-gradient counts.  Kept are PEFT's adapter_config.json and the names and shapes of its file, the
-loss and each tensor's gradient norm, twenty losses of AdamW, and logits of the merged model.
+The adapter's values come from a formula that the test shares, so B is not zero and every gradient
+counts.  Kept are PEFT's adapter_config.json and the names and shapes of its file, the loss and
+each tensor's gradient norm, twenty losses of AdamW, and logits of the merged model.
 """
 import json
 import os
@@ -30,7 +30,7 @@ LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_
 
 
 def bits(seed, count):
-    """A hash of place and seed, 32 bits."""
+    """A hash of position and seed, 32 bits."""
     x = numpy.arange(count, dtype=numpy.uint64) * 2654435761 + seed * 2246822519
     x &= 0xFFFFFFFF
     x ^= x >> numpy.uint64(16)
@@ -39,7 +39,7 @@ def bits(seed, count):
 
 
 def fill(model):
-    """The i-th adapter tensor by name, in the order of names, has the formula's seed i."""
+    """The i-th adapter tensor in the order of names has the formula's seed i."""
     names = sorted(name for name, p in model.named_parameters() if p.requires_grad)
     own = dict(model.named_parameters())
     for seed, name in enumerate(names):
@@ -48,7 +48,7 @@ def fill(model):
 
 
 def saved(model):
-    """adapter_config.json, and names and shapes in the order of names, as PEFT writes them."""
+    """adapter_config.json, and names and shapes in the order of names, as written by PEFT."""
     with tempfile.TemporaryDirectory() as to:
         model.save_pretrained(to)
         with open(os.path.join(to, "adapter_config.json"), encoding="utf-8") as file:

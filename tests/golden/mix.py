@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""tests/golden/mix.py - the order in which Hugging Face datasets interleaves data sets.
+"""tests/golden/mix.py - the order in which Hugging Face datasets interleaves datasets.
 
     python3 tests/golden/mix.py > tests/golden/mix.json
 
-Wants datasets (5.2.0 made the file there is).  A case has the lengths of the data sets, the
-probabilities or null, the seed, and for each strategy the numbers of the samples, those of the
-second data set behind those of the first; of long lists the length and a sum: that of
-(place + 1) * number, modulo 2^32.
-slices: what of so many samples a split means, [from, to).
+Requires datasets (5.2.0 made the present file).  A case has the lengths of the datasets, the
+probabilities or null, the seed, and for each strategy the sample indexes, those of the second
+dataset after those of the first; for long lists the length and a sum: that of (position + 1) *
+index, modulo 2^32.
+slices: the range of so many samples that a split means, [from, to).
 """
 import json
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What LLaMA-Factory's named templates make of conversations: the whole text, and what of it is
-learnt, which tests/unit/test_template_golden.c holds ours against.
+"""LLaMA-Factory's named templates applied to conversations: the whole text, and the part of it
+that is learned.  tests/unit/test_template_golden.c compares our output with these.
 
     python3 tests/golden/named.py >tests/golden/named.json      (with llamafactory 0.9.5)
 
-The tokenizer is one whose tokens are the texts it is given, so that the outcome is text.
+The tokens of the tokenizer are the texts it is given, so that the output is text.
 """
 import datetime
 import importlib.util
@@ -16,7 +16,7 @@ import types
 
 
 def load():
-    """template.py and what it needs, without the rest of the package and its dependencies."""
+    """template.py and its imports, without the rest of the package and its dependencies."""
     root = pathlib.Path(importlib.util.find_spec("llamafactory").submodule_search_locations[0])
     for name in ("llamafactory", "llamafactory.data", "llamafactory.extras"):
         package = types.ModuleType(name)
@@ -106,7 +106,7 @@ CASES = {
 
 
 def outcome(template, case):
-    """supervised.py, without the cutting; a label in the first place of all is of no effect."""
+    """supervised.py without truncation; a label at the very first position has no effect."""
     last_only = case.get("mask_history", False)
     if hasattr(template, "enable_thinking"):
         template.enable_thinking = case.get("thinking", True)

@@ -3,11 +3,11 @@
 
     python3 tests/golden/nf4.py > tests/golden/nf4.json
 
-The numbers are made by a formula that the test has too.  Kept are the SHA-256 of what
-bitsandbytes makes of them, byte for byte: codes, absmax of the blocks; with double quantisation
-the bytes, the absmax of the groups and the mean; and what all is widened to again.  The bytes
-come from the way of bitsandbytes that every device without one of its own takes (arithmetic as
-on a GPU): its library for CPUs looks them up in a table of 65536 steps.
+The values come from a formula that the test shares.  Kept are SHA-256 digests of bitsandbytes'
+output, byte for byte: codes, absmax of the blocks; with double quantization the bytes, the absmax
+of the groups and the mean; and the dequantized values.  The bytes come from bitsandbytes' default
+implementation for devices without a specific one (arithmetic as on a GPU): its CPU library looks
+them up in a table of 65536 steps.
 """
 import hashlib
 import json
@@ -29,7 +29,7 @@ CASES = [(64, 64, "fp32", 1.0), (300, 70, "fp32", 0.02), (7, 9, "bf16", 1.0), (1
 
 
 def bits(seed, count):
-    """A hash of place and seed, 32 bits."""
+    """A hash of position and seed, 32 bits."""
     x = numpy.arange(count, dtype=numpy.uint64) * 2654435761 + seed * 2246822519
     x &= 0xFFFFFFFF
     x ^= x >> numpy.uint64(16)
@@ -38,7 +38,7 @@ def bits(seed, count):
 
 
 def numbers(seed, rows, cols, dtype, scale):
-    """Cubes: many small ones and a few large ones."""
+    """Cubes: many small values and a few large ones."""
     whole = (bits(seed, rows * cols) % numpy.uint64(2049)).astype(numpy.float64) - 1024
     cubes = (whole * whole * whole / 2**30 * scale).astype(numpy.float32)
     return torch.from_numpy(cubes).reshape(rows, cols).to(DTYPES[dtype])

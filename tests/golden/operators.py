@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Make operators.json: what PyTorch has, in float64, for operations and their gradients.
+"""Make operators.json: PyTorch's results, in float64, for operations and their gradients.
 
     python3 tests/golden/operators.py > tests/golden/operators.json
 
-Inputs are made by a formula that test_golden_operators.c has too: multiples of 1/32 of at
-most 7 bits, which every format holds.  Of an output are kept its largest number, its norm, its
-sum with signs by the same formula, and some numbers by their places.
+Inputs come from a formula that test_golden_operators.c shares: multiples of 1/32 of at most 7
+bits, which every format represents exactly.  For each output, its largest element, its norm, its
+sum with signs by the same formula, and some elements by position are kept.
 """
 import json
 import sys
@@ -21,7 +21,7 @@ CASES = []
 
 
 def bits(seed, count):
-    """A hash of place and seed, 32 bits."""
+    """A hash of position and seed, 32 bits."""
     x = numpy.arange(count, dtype=numpy.uint64) * 2654435761 + seed * 2246822519
     x &= 0xFFFFFFFF
     x ^= x >> numpy.uint64(16)
@@ -41,7 +41,7 @@ def summary(tensor, seed):
 
 
 class Case:
-    """An operation with its inputs; keeps what comes out."""
+    """An operation with its inputs; keeps its outputs."""
 
     def __init__(self, operation, **settings):
         self.row = {"op": operation, "settings": settings, "in": {}, "out": {}}
@@ -95,7 +95,7 @@ def layernorm():
 
 
 def rope_table(kind, theta, size, positions):
-    """transformers/modeling_rope_utils.py's frequencies, and its cosines and sines."""
+    """transformers/modeling_rope_utils.py's frequencies, and their cosines and sines."""
     from transformers import LlamaConfig
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
     parameters = {"default": {}, "linear": {"factor": 4.0},
@@ -107,7 +107,7 @@ def rope_table(kind, theta, size, positions):
     if kind == "default":
         f = 1.0 / theta ** (torch.arange(0, size, 2) / size)
     else:
-        # made in float32 there: once more from the float64 of the default
+        # computed in float32 there: recompute from the float64 of the default
         import transformers.modeling_rope_utils as utils
         single = ROPE_INIT_FUNCTIONS[kind](config, "cpu")[0]
         f = 1.0 / theta ** (torch.arange(0, size, 2) / size)
@@ -153,7 +153,7 @@ def swiglu():
 
 
 def sees(offsets, window):
-    """(N, N): may row i see row j?  Runs are apart."""
+    """(N, N): whether row i may see row j.  Sequences are separate."""
     rows = offsets[-1]
     at = torch.arange(rows)
     run = torch.bucketize(at, torch.tensor(offsets[1:]), right=True)
@@ -231,7 +231,7 @@ def gates():
 
 
 def partial_rope():
-    """transformers/models/gpt_neox/modeling_gpt_neox.py: the first columns of a head turn"""
+    """transformers/models/gpt_neox/modeling_gpt_neox.py: rotates the first columns of a head"""
     from transformers.models.llama.modeling_llama import rotate_half
     for rows, heads, size, rotary in [(17, 2, 16, 4), (257, 3, 64, 16), (3, 1, 9, 6)]:
         positions = torch.arange(rows) * 3 % 256
@@ -256,7 +256,7 @@ def headnorm():
 
 
 def gemma_norm():
-    """rmsnorm whose weights are what is more than 1"""
+    """rmsnorm whose weights are offsets from 1"""
     for rows, cols in [(17, 40), (3, 577)]:
         case = Case("rmsnorm", eps=1e-6, offset=1.0)
         x, w = case.take("x", rows, cols), case.take("w", cols)

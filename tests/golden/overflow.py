@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Make overflow.json: sixty steps in fp16 in which gradients overflow now and then, as
-transformers' Trainer makes them with autocast and GradScaler, for test_trainer_overflow.
+"""Make overflow.json: sixty fp16 steps in which gradients sometimes overflow, as made by
+transformers' Trainer with autocast and GradScaler, for test_trainer_overflow.
 
     python3 tests/golden/overflow.py > tests/golden/overflow.json       (on a CPU)
 
-A step is one text.  The loss of a text is the mean over its tokens, so what flows back from a
-text of two characters, one of which is to be learnt, is some hundred times what flows back
-from a long one: short texts overflow at scales at which long ones are far from it.  The scale
-grows after five good steps in a row.
+A step is one text.  The loss of a text is the mean over its tokens, so the gradient of a text of
+two characters, one of which is learned, is some hundred times that of a long one: short texts
+overflow at scales that are far from overflow for long ones.  The scale grows after five good
+steps in a row.
 
-When a step overflows is a matter of what is kept in fp16: PyTorch has gradients of weights in
-it, trainspool has them in fp32.  So a case is written only if nothing in it is near the edge:
-a step that is made would be made at three times its scale too, gradients of weights in fp16
-and all; one that is skipped would be at a third of it, and there the gradient of the logits
-alone, which both have in fp16, is past the edge.
+Whether a step overflows depends on what is kept in fp16: PyTorch keeps gradients of weights in
+it, trainspool keeps them in fp32.  So a case is written only if nothing in it is near the limit:
+a step that is applied would also be applied at three times its scale, with gradients of weights
+in fp16; a step that is skipped would also be skipped at a third of its scale, where the gradient
+of the logits alone, which both keep in fp16, exceeds the limit.
 """
 import json
 import math
@@ -34,8 +34,8 @@ PLAN = "LLLLLLLLLLSLLLLLSLLLLLSLLLLLLLSLLLLLLLLLLSSLLLLLLLLLLSLLSLLL"
 SETTINGS = {"learning_rate": 2e-3, "weight_decay": 0.01, "max_grad_norm": 1.0,
             "lr_scheduler_type": "linear", "warmup_steps": 10, "max_steps": len(PLAN),
             "per_device_train_batch_size": 1, "gradient_accumulation_steps": 1}
-# GradScaler leaves it to a fused AdamW whether a step is made, so accelerate takes each for
-# made then and goes on with the schedule.
+# GradScaler leaves the decision to skip a step to a fused AdamW, so accelerate counts every step
+# as applied and advances the schedule.
 OPTIMIZER = "adamw_torch"
 MODELS = {
     "llama": dict(LLAMA, vocab_size=len(ALPHABET), max_position_embeddings=512),
@@ -50,7 +50,7 @@ def text_of(step):
 
 
 class Traced(HalfRecorder):
-    """Keeps the scale behind each step, and looks how clear a step is before it is made."""
+    """Keeps the scale after each step, and checks each step's distance from the limit before it."""
 
     def __init__(self, *args, **kwargs):
         self.scales, self.made = [], []
@@ -75,7 +75,7 @@ class Traced(HalfRecorder):
         super().log(logs, *args, **kwargs)
 
     def is_finite(self, model, inputs, scale):
-        """Would every gradient be finite at this scale?"""
+        """Return whether every gradient would be finite at this scale."""
         with torch.autocast("cpu", torch.float16):
             loss = self.compute_loss(model, inputs)
         (loss * scale).backward()
@@ -84,7 +84,7 @@ class Traced(HalfRecorder):
         return bool(finite)
 
     def largest_of_logits(self, model, inputs):
-        """The largest gradient of a logit, without a scale, in fp32."""
+        """The largest unscaled gradient of a logit, in fp32."""
         ids = inputs["input_ids"][0]
         with torch.no_grad():
             chances = model(input_ids=ids[None]).logits[0, :-1].softmax(-1)
@@ -106,7 +106,7 @@ def train(model, tokens):
 
 
 def tokenizer():
-    """A character is a token, and there are no others."""
+    """Each character is a token, and there are no others."""
     return {"added_tokens": [], "normalizer": None, "post_processor": None,
             "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False,
                               "trim_offsets": True, "use_regex": True},
@@ -116,7 +116,7 @@ def tokenizer():
 
 
 def short(number):
-    """None for what JSON has no word for."""
+    """None for values that JSON cannot represent."""
     return float(f"{number:.7g}") if math.isfinite(number) else None
 
 

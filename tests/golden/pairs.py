@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
-"""tests/golden/pairs.py - what LLaMA-Factory makes of preference data.
+"""tests/golden/pairs.py - preference data as tokenized by LLaMA-Factory.
 
     python3 tests/golden/pairs.py LLAMAFACTORY ../shared >tests/golden/pairs.json
 
-Wants tokenizers, and a checkout of LLaMA-Factory (0.9.6.dev0 made the file there is), of which
-parser, converter, templates and pairwise processor are run as they are; what these import for
-pictures, hubs and logging is replaced by nothing.  `sets` are data sets of
-records that the test writes, the other is a demonstration set of LLaMA-Factory's.  For each case:
-how many pairs, tokens and targets, and the SHA-256 of all rows, the chosen answer before the
-rejected one: the token and the token after it where that is learnt, else -100, as 32-bit
-integers, little-endian.
+Requires tokenizers, and a checkout of LLaMA-Factory (0.9.6.dev0 made the present file), whose
+parser, converter, templates and pairwise processor run unchanged; their imports for pictures,
+hubs and logging are replaced with stubs.  `sets` are datasets of records that the test writes,
+the other is a demonstration set of LLaMA-Factory's.  For each case: the number of pairs, tokens
+and targets, and the SHA-256 of all rows, the chosen answer before the rejected one: the token and
+the token after it if that is learned, else -100, as 32-bit integers, little-endian.
 """
 import hashlib
 import importlib
@@ -71,7 +70,7 @@ CASES = [
 
 
 class Silence:
-    """Whatever is asked of it is a function that does nothing."""
+    """A stub: every attribute is a function that does nothing."""
 
     def __getattr__(self, name):
         return lambda *args, **keys: None
@@ -91,7 +90,7 @@ class Role(StrEnum):
 
 
 def load(checkout):
-    """The packages as they lie there, without what their __init__.py would import."""
+    """The packages in the checkout, without the imports of their __init__.py."""
     root = Path(checkout) / "src" / "llamafactory"
     for name in ("", ".data", ".data.processor", ".extras"):
         package = types.ModuleType("llamafactory" + name)

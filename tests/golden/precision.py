@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What PyTorch does with float16 weights, with one bad gradient, and with its loss scale: the
-numbers that docs/precision.md quotes and tests/unit/test_claims.c holds ours against.
+"""PyTorch's behavior with float16 weights, with one bad gradient, and with its loss scale:
+docs/precision.md quotes these numbers and tests/unit/test_claims.c compares ours with them.
 
     python3 tests/golden/precision.py >tests/golden/precision.json        (on a CPU)
 """
@@ -21,7 +21,7 @@ def number(value):
 
 
 def weights_after(dtype, gradient, start, steps, fused):
-    """One weight of AdamW, lr 2e-5, torch's other presets but no decay, a constant gradient."""
+    """One weight under AdamW, lr 2e-5, torch's other defaults but no decay, a constant gradient."""
     weight = torch.nn.Parameter(torch.full((8,), start, dtype=dtype))
     optimizer = torch.optim.AdamW([weight], lr=2e-5, weight_decay=0.0, fused=fused,
                                   foreach=None if fused else False)
@@ -46,7 +46,7 @@ def adamw():
 
 
 def raises(trained, frozen, fused, clipped, checkpointed):
-    """One step under GradScaler; the words of the error, or None."""
+    """One step under GradScaler; the error's text, or None."""
     inner = torch.nn.Linear(4, 4).to(trained)
     outer = torch.nn.Linear(4, 4).to(frozen).requires_grad_(False)
     optimizer = torch.optim.AdamW(inner.parameters(), lr=1e-3, fused=fused)
@@ -79,7 +79,7 @@ def unscale():
 
 
 def clipping():
-    """Gradients 1, 2, 3 and one more, clipped to a norm of 1; then a step of AdamW."""
+    """Gradients 1, 2, 3 and one more, clipped to a norm of 1; then an AdamW step."""
     rows = []
     for bad in (4.0, float("inf"), float("nan")):
         weight = torch.nn.Parameter(torch.ones(4, dtype=torch.bfloat16))

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Make preference.json: what pairs of answers lose, and the gradients of that, by PyTorch.
+"""Make preference.json: losses of pairs of answers, and their gradients, by PyTorch.
 
     python3 tests/golden/preference.py SHARED/data > tests/golden/preference.json
 
 The losses are those of LLaMA-Factory (src/llamafactory/train/dpo/trainer.py at ff6d4d12) with the
-log-probabilities of its get_batch_logps: sums over an answer's tokens, means of them for ipo, orpo
-and simpo.  "operator" has them on given numbers; "tiny" on a model whose weights are here beside
-its reference's; "full" on stories260K with all weights times 0.9 beside stories260K; "lora" on
-stories260K with the adapter of lora.py beside itself without.  On a CPU with all in double, but
-the weights, which fp32 holds.  Each gradient is compared with finite differences first.
+log-probabilities of its get_batch_logps: sums over an answer's tokens, means of them for ipo,
+orpo and simpo.  "operator" has them for given values; "tiny" for a model whose weights are
+included, along with its reference's; "full" for stories260K with all weights times 0.9 and
+stories260K as the reference; "lora" for stories260K with the adapter of lora.py and without it as
+the reference.  On a CPU, everything in double except the weights, which are fp32 values.  Each
+gradient is first compared with finite differences.
 """
 import json
 import os
@@ -40,13 +41,13 @@ RUNS = {
 }
 PRESETS = {"pref_ftx": 0.0, "dpo_label_smoothing": 0.0, "simpo_gamma": 0.5}
 MEANS, ALONE = ("ipo", "orpo", "simpo"), ("orpo", "simpo")
-# Tokens of a prompt, of the answer that was chosen and of the one rejected.
+# Tokens of a prompt, of the chosen answer and of the rejected one.
 LENGTHS = ((5, 7, 4), (3, 2, 9), (11, 1, 6))
 KEPT = 4
 
 
 def preference(chosen, rejected, counts, settings):
-    """Of each pair the loss and both rewards.  chosen, rejected: [policy's, reference's] sums of
+    """The loss and both rewards of each pair.  chosen, rejected: [policy's, reference's] sums of
     log-probabilities; counts: tokens of [chosen, rejected]."""
     kind, beta = settings["pref_loss"], settings["pref_beta"]
     chosen_mean = chosen[0] / counts[0]
@@ -82,7 +83,7 @@ def listed(x):
 # ---- The operator ----
 
 def operator(seed, name, largest):
-    """Three pairs of runs of 4 to 8 rows, and two rows behind them; losses up to `largest`."""
+    """Three pairs of sequences of 4 to 8 rows, and two rows after them; losses up to `largest`."""
     lengths = [(seed + 3 * r) % 5 + 4 for r in range(6)]
     offsets = [sum(lengths[:r]) for r in range(7)]
     rows = offsets[-1] + 2
@@ -115,7 +116,7 @@ def ids_of(seed, count, words):
 
 
 def rows_of(words):
-    """Chosen, rejected, chosen, ... each behind its prompt."""
+    """Chosen, rejected, chosen, ... each after its prompt."""
     rows = []
     for p, lengths in enumerate(LENGTHS):
         prompt = ids_of(200 + p, lengths[0], words)
@@ -124,7 +125,7 @@ def rows_of(words):
 
 
 def logps(model, rows, prompts):
-    """Of each row the sum of its answer's log-probabilities, as [chosen, rejected]."""
+    """The sum of the answer's log-probabilities in each row, as [chosen, rejected]."""
     sums = []
     for r, row in enumerate(rows):
         ids, first = torch.tensor(row), prompts[r // 2]
@@ -139,13 +140,13 @@ def counts_of(rows, prompts):
 
 
 def outcome(model, held, rows, prompts, settings):
-    """held: the reference's sums"""
+    """held: the sums of the reference"""
     both = zip(logps(model, rows, prompts), held)
     return preference(*map(list, both), counts_of(rows, prompts), settings)
 
 
 def compare(model, lose, gradients):
-    """Some numbers of each gradient with finite differences; lose: what is lost."""
+    """Check some elements of each gradient with finite differences; lose: the loss."""
     own, step = dict(model.named_parameters()), 1e-5
     for k, (name, gradient) in enumerate(gradients.items()):
         if len(gradients) > 20 and k % 9:
@@ -164,7 +165,7 @@ def compare(model, lose, gradients):
 
 
 def runs_of(model, held, rows, prompts, keep):
-    """Every run's numbers and gradients of the mean over pairs; keep: what is kept of each."""
+    """Values and gradients of each run, of the mean over pairs; keep: the part of each to keep."""
     runs = {}
     for name, settings in RUNS.items():
         settings = PRESETS | settings
@@ -186,7 +187,7 @@ def every(name, gradient):
 
 
 def some(name, gradient):
-    """The norm, and the first numbers; nothing of the blocks in the middle."""
+    """The norm, and the first elements; nothing of the blocks in the middle."""
     if any(f".layers.{n}." in name for n in (1, 2, 3)):
         return None
     return every(name, torch.cat([gradient.norm()[None], gradient.flatten()[:KEPT]]))
@@ -229,7 +230,7 @@ def load(folder, factor=1):
 
 
 def adapted(folder, settings):
-    """With the formula's adapter, and what PEFT saves of it."""
+    """With the formula's adapter, and the files PEFT saves of it."""
     model = get_peft_model(load(folder), LoraConfig(target_modules=LINEAR, task_type="CAUSAL_LM",
                                                     **settings))
     fill(model)

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Make preference_curve.json: jobs of pairs by PyTorch and transformers, step by step.
+"""Make preference_curve.json: preference jobs by PyTorch and transformers, step by step.
 
     python3 tests/golden/preference_curve.py SHARED/data > tests/golden/preference_curve.json
 
-Each run has its job, less the model, the data and the adapter: stories260K, the records as a file,
-and the adapter whose numbers lora.py makes.  The tokens are those of LLaMA-Factory's template
-`default`, cut as its PairwiseDatasetProcessor does; the losses are those of preference.py; a step
-is the mean over its batches of the mean over their pairs, as LLaMA-Factory's trainer has it.  The
-reference is the model as it was, or without its adapter.  AdamW and the schedule are curve.py's.
-On a CPU with all in double, but for the weights at the start, which fp32 holds.
+Each run has its job, without the model, the data and the adapter: stories260K, the records as a
+file, and the adapter whose values lora.py makes.  The tokens are those of LLaMA-Factory's
+template `default`, truncated by its PairwiseDatasetProcessor; the losses are those of
+preference.py; a step is the mean over its batches of the mean over their pairs, as in
+LLaMA-Factory's trainer.  The reference is the initial model, or the model without its adapter.
+AdamW and the schedule are curve.py's. On a CPU, everything in double except the initial weights,
+which are fp32 values.
 """
 import json
 import os
@@ -48,12 +49,12 @@ RUNS = {
                   "pref_loss": "orpo"},
     "lora orpo": {"finetuning_type": "lora", "max_steps": 10, "learning_rate": 2e-3,
                   "pref_loss": "orpo"},
-    # Of 11 pairs the last window has a batch of two and one of one.
+    # With 11 pairs, the last window has a batch of two and one of one.
     "ragged": {"finetuning_type": "full", "max_steps": 6, "learning_rate": 3e-4,
                "max_samples": 11, "pref_ftx": 0.5, "dpo_label_smoothing": 0.1},
 }
-# 13 pairs: 7 batches, the last of one pair; 4 windows, the last of one batch.  The fourth record's
-# prompt is too long, the seventh's answers are, and both are in the tenth.
+# 13 pairs: 7 batches, the last of one pair; 4 windows, the last of one batch.  The fourth
+# record's prompt is too long, the seventh's answers are, and both are in the tenth.
 RECORDS = [
     ("What did the kettle do?", "It sang on the stove all day.", "It was red."),
     ("Tell me about Tom.", "Tom had a red boat. It was small, but it was fast.",
@@ -81,7 +82,7 @@ RECORDS = [
 
 
 def room(source, target):
-    """LLaMA-Factory's infer_seqlen: how much of a prompt and of an answer is kept."""
+    """LLaMA-Factory's infer_seqlen: the lengths of prompt and answer after truncation."""
     if 2 * target < CUTOFF:
         most = CUTOFF
     elif 2 * source < CUTOFF:
@@ -93,7 +94,7 @@ def room(source, target):
 
 
 def tokens_of(tokenizer):
-    """Of each record the tokens of its prompt, of what was chosen and of what was rejected."""
+    """The tokens of each record's prompt, chosen and rejected answer."""
     def ids(text):
         return tokenizer.encode(text, add_special_tokens=False).ids
     tokens = []
@@ -106,7 +107,7 @@ def tokens_of(tokenizer):
 
 
 def numbers_of(model, reference, batch, settings):
-    """The loss of a batch, and what LLaMA-Factory logs of it."""
+    """The loss of a batch, and the values LLaMA-Factory logs for it."""
     rows = [prompt + answer for prompt, *answers in batch for answer in answers]
     prompts = [len(prompt) for prompt, *_ in batch]
     with torch.no_grad(), nullcontext() if reference else model.disable_adapter():

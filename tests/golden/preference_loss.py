@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""What pairs of answers lose, their rewards, and the slopes by each token's loss, as LLaMA-Factory
-and TRL have them: the numbers that tests/unit/test_cpu_preference.c holds ours against.
+"""Losses of pairs of answers, their rewards, and the slopes with respect to each token's loss, by
+LLaMA-Factory's and TRL's formulas.  tests/unit/test_cpu_preference.c compares our results with
+these.
 
     python3 tests/golden/preference_loss.py >tests/golden/preference_loss.json
 
-The formulas are those of LLaMA-Factory 0.9's CustomDPOTrainer (concatenated_forward, odds_ratio_loss,
-simpo_loss, the part of get_batch_loss_metrics with pref_ftx) and of TRL's DPOTrainer.dpo_loss that it
-calls, line by line, in decimals of 100 digits in place of tensors.  Slopes are central differences:
-nothing is derived.
+The formulas are those of LLaMA-Factory 0.9's CustomDPOTrainer (concatenated_forward,
+odds_ratio_loss, simpo_loss, the part of get_batch_loss_metrics with pref_ftx) and of TRL's
+DPOTrainer.dpo_loss that it calls, line by line, in decimals of 100 digits instead of tensors.
+Slopes are central differences: no derivative is written by hand.
 """
 import json
 import random
@@ -55,7 +56,8 @@ def logps_of(kind, tokens):
 
 
 def pair_of(case, losses, reference):
-    """The loss, both rewards and both logps; losses and reference: of the tokens of both answers."""
+    """The loss, both rewards and both logps; losses and reference: of the tokens of both
+    answers."""
     kind, beta = case["kind"], Decimal(case["beta"])
     policy = [logps_of(kind, tokens) for tokens in losses]
     if kind == "orpo":

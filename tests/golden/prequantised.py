@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Make prequantised.json: bases that were saved in 4 bits by transformers and bitsandbytes, and
-adapters by PEFT over them, for test_model_prequantised and test_golden_lora.
+"""Make prequantised.json: bases saved in 4 bits by transformers and bitsandbytes, and PEFT
+adapters over them, for test_model_prequantised and test_golden_lora.
 
     python3 tests/golden/prequantised.py SHARED/data > tests/golden/prequantised.json
 
-Kept are the quantization_config, the text beside one matrix, the SHA-256 of what that matrix is
-widened to (in fp32) and of all that the file has of one kind, in the order of names (codes,
-factors, ...), and what lora.py keeps of a run over the saved folder.  As in qlora.py, the 8 bits of
-double quantisation are the nearest.  Over a base of bf16 nothing is run: bitsandbytes 0.50 on a CPU
-rounds its weights to bf16 on the way back, but not forward where it computes in fp32.
+Kept are the quantization_config, the text next to one matrix, the SHA-256 of that matrix
+dequantized to fp32 and of all tensors of one kind in the file, in the order of names (codes,
+scales, ...), and the same results as in lora.py for a run over the saved folder.  As in qlora.py,
+the 8 bits of double quantization are the nearest.  No run uses a base of bf16: bitsandbytes 0.50
+on a CPU rounds its weights to bf16 in the backward pass, but not in the forward pass if that
+computes in fp32.
 """
 import hashlib
 import json
@@ -34,7 +35,7 @@ STATE = ".quant_state.bitsandbytes__nf4"
 
 
 def digests(file):
-    """Of each kind, and of the codes: what a state stands beside."""
+    """Each kind, and the codes that a quantization state belongs to."""
     names = sorted(file.keys())
     kinds = {"codes": [n[:-len(STATE)] for n in names if n.endswith(STATE)]}
     for kind in KINDS:

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Make qlora.json: adapters by PEFT over bases that bitsandbytes holds in 4 bits, for
+"""Make qlora.json: PEFT adapters over bases that bitsandbytes holds in 4 bits, for
 test_golden_lora.
 
     python3 tests/golden/qlora.py SHARED/data > tests/golden/qlora.json
 
-All is as in lora.py, but that nothing is merged.  The 8 bits of double quantisation come from the
-way of bitsandbytes that nf4.py tells of.  Weights are widened by its way for any device: its library
-for CPUs takes the wrong scales for rows that are a multiple of 16 but not of 64 numbers, as those of
-qwen2 are, and the same ones for the others.
+Everything is as in lora.py, except that nothing is merged.  The 8 bits of double quantization
+come from the bitsandbytes implementation described in nf4.py.  Weights are dequantized by its
+implementation for any device: its CPU library uses the wrong scales for rows that are a multiple
+of 16 but not of 64 elements, as in qwen2, and the same scales for other rows.
 """
 import os
 import sys
@@ -27,7 +27,7 @@ SETTINGS = {"r": 4, "lora_alpha": 12}
 
 
 def nearest(original):
-    """8-bit numbers that are the nearest, as on a GPU."""
+    """8-bit values that are the nearest, as on a GPU."""
     def quantize(x, *rest, **more):
         _, state = original(x, *rest, **more)
         codes, _ = torch.ops.bitsandbytes.quantize_blockwise.default(x.double(), state.code,
@@ -37,7 +37,7 @@ def nearest(original):
 
 
 def product(x, packed, quant_state, out=None, bias=None):
-    """matmul_4bit, with weights that are widened by the way for any device."""
+    """matmul_4bit, with weights dequantized by the implementation for any device."""
     absmax = quant_state.absmax
     if quant_state.nested:
         absmax = functional.dequantize_blockwise(absmax, quant_state.state2) + quant_state.offset

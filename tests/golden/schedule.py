@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Make schedule.json: what transformers' schedules make of the learning rate, step by step, for
+"""Make schedule.json: the learning rate under transformers' schedules, step by step, for
 test_schedule.
 
     python3 tests/golden/schedule.py > tests/golden/schedule.json
 
-Each is made as Trainer makes it (get_scheduler, with the arguments of lr_scheduler_kwargs), and
-asked three steps past its end too.
+Each is created as Trainer does (get_scheduler, with the arguments of lr_scheduler_kwargs), and
+also evaluated for three steps past its end.
 """
 import json
 

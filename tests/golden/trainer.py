@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Make trainer.json: what transformers' own Trainer has in 200 steps, for test_trainer_golden.
+"""Make trainer.json: 200 steps of transformers' own Trainer, for test_trainer_golden.
 
     python3 tests/golden/trainer.py SHARED/data > tests/golden/trainer.json
 
 Each run fine-tunes a model on lines of a shared text, or on answers to shared questions: batches
 of 2 in file order, windows of 2 (the last of an epoch is one batch of one line), warm-up, linear
-decay, AdamW with decay, clipping.  The model is one of the shared ones, or, of architectures that
-are not among them, one whose weights are made from names (architectures.py); an adapter's always
-are.  In fp32 every loss is kept; in bf16 and fp16 (autocast, the
-latter with GradScaler) how far the curve is from the one in fp32, on average and at most: the
-band that PyTorch allows itself.  As the rounding of one run is one draw of chance, there are
-several, which begin with weights that differ in their last bits.
+decay, AdamW with decay, clipping.  The model is one of the shared ones, or, for architectures
+that are not among them, one whose weights are made from names (architectures.py); an adapter's
+weights always are.  In fp32 every loss is kept; in bf16 and fp16 (autocast, the latter with
+GradScaler) the distance of the curve from the fp32 one, on average and at most: the band that
+PyTorch itself stays in.  Because the rounding of one run is a single random draw, there are
+several runs, whose initial weights differ in their last bits.
 The short runs are without clipping, and in windows of 1 and of 4.
-Dropout is off, as its draws are no promise of PyTorch's.
+Dropout is off, because PyTorch does not guarantee its draws.
 """
 import json
 import os
@@ -33,7 +33,8 @@ SHAKESPEARE = {"file": "datasets/tinyshakespeare/input.txt", "shortest": 20, "lo
 QUESTIONS = {"questions": "datasets/unit-conversion/rft.json", "longest": 90}
 LINES, CUTOFF = 301, 96
 DRAWS = {"bf16": 6, "fp16": 3}
-# capp-gpt2 has no tokenizer: a character of this is the id of its place, others are left out.
+# capp-gpt2 has no tokenizer: a character's index in this string is its id, other characters are
+# skipped.
 ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ "
 SMALL = {"vocab_size": 56, "hidden_size": 48, "intermediate_size": 96, "num_hidden_layers": 2,
          "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128}
@@ -60,7 +61,7 @@ MODELS = {
 SETTINGS = {"learning_rate": 3e-4, "weight_decay": 0.01, "max_grad_norm": 1.0,
             "lr_scheduler_type": "linear", "warmup_steps": 20, "max_steps": 200,
             "per_device_train_batch_size": 2, "gradient_accumulation_steps": 2}
-# What some runs have otherwise, and which short runs they have.
+# Settings that differ for some runs, and their short runs.
 OTHERWISE = {"adapter": {"learning_rate": 2e-3}}
 FEWER = {"mistral": [], "qwen3": [], "gemma3": [], "answers": ["one batch of 4", "four batches of 1"],
          "adapter": ["unclipped"]}
@@ -94,7 +95,7 @@ class Recorder(Trainer):
 
 
 class HalfRecorder(Recorder):
-    """fp16 on a CPU, which accelerate has for GPUs only: the same scaler and autocast."""
+    """fp16 on a CPU, which accelerate supports only on GPUs: the same scaler and autocast."""
 
     def create_accelerator_and_postprocess(self):
         super().create_accelerator_and_postprocess()
@@ -114,10 +115,8 @@ class Lines(torch.utils.data.Dataset):
 
 
 def pad(rows):
-    """
-    Lists of tokens and labels as a batch, padded behind.  No row's first token is to be learnt: a model
-    leaves it out, but for GPT-2 the Trainer would count it in what it divides by.
-    """
+    """Lists of tokens and labels as a batch, padded at the end.  No row's first token is learned:
+    a model ignores it, but for GPT-2 the Trainer would count it in the divisor."""
     longest = max(len(ids) for ids, _ in rows)
     batch = {"input_ids": torch.zeros(len(rows), longest, dtype=torch.long),
              "labels": torch.full((len(rows), longest), -100),
@@ -145,7 +144,7 @@ def rows_of(folder, data, text):
 
 
 def answers_of(folder, data, text):
-    """As a job of stage sft has them with template `default`; the answer is learnt, and its end."""
+    """As a job of stage sft with template `default`; the answer and its end are learned."""
     tokenizer = Tokenizer.from_file(os.path.join(folder, "tokenizer.json"))
     end = tokenizer.token_to_id("</s>")
 
@@ -165,7 +164,7 @@ def answers_of(folder, data, text):
 
 
 def tokens_of(folder, lines):
-    """As a job of stage pt has them without packing: begin, text, end, where there are such."""
+    """As a job of stage pt without packing: begin, text, end, where the tokenizer has these."""
     name = os.path.join(folder, "tokenizer.json")
     if not os.path.exists(name):
         return [[ALPHABET.index(c) for c in line if c in ALPHABET][:CUTOFF] for line in lines]
@@ -179,7 +178,7 @@ def tokens_of(folder, lines):
 
 
 def make_adapter(folder, to):
-    """PEFT's own files of an adapter, with weights made from names; what the files hold."""
+    """Write PEFT's own files of an adapter, with weights made from names; return their contents."""
     base = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     get_peft_model(base, LoraConfig(**LORA)).save_pretrained(to)
     path = os.path.join(to, "adapter_model.safetensors")
@@ -201,7 +200,7 @@ def nudge(model, draw):
 
 
 def load(folder, adapter, compute):
-    """Without dropout.  Below an adapter the base is in 16 bits, as LLaMA-Factory loads it."""
+    """Without dropout.  With an adapter the base is in 16 bits, as LLaMA-Factory loads it."""
     config = AutoConfig.from_pretrained(folder)
     for key, value in NO_DROPOUT.items():
         if hasattr(config, key):
@@ -288,7 +287,7 @@ def main(data, names):
             runs[name] = run_of(name, data, scratch)
     text = json.dumps({"torch": torch.__version__, "transformers": transformers.__version__,
                        "lines": LINES, "alphabet": ALPHABET, "runs": runs})
-    # a line a list of numbers
+    # one list of numbers per line
     print(text.replace(', "', ',\n"').replace("}, ", "},\n"))
 
 

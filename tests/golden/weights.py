@@ -3,9 +3,9 @@
 
     python3 tests/golden/weights.py ../shared >tests/golden/weights.json
 
-The sum of weight x cross entropy by the sum of the weights, as LLaMA-Factory v1 has it
-(src/llamafactory/v1/trainers/sft_trainer.py), over two conversations in template `default`,
-with the model and tokenizer stories260K; and the norm of its gradient.
+The sum of weight x cross entropy divided by the sum of the weights, as in LLaMA-Factory v1
+(src/llamafactory/v1/trainers/sft_trainer.py), over two conversations in template `default`, with
+the model and tokenizer stories260K; and the norm of its gradient.
 """
 import json
 import sys

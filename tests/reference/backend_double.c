@@ -1,5 +1,5 @@
-/* tests/reference/backend_double.c - blocks with a double for every four bytes, and the
- * table of what is done with them. */
+/* tests/reference/backend_double.c - memory with a double for every four bytes, and the
+ * operation table. */
 #include "config.h"
 
 #include "tests/reference/backend_double.h"

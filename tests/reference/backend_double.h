@@ -1,15 +1,13 @@
 /*
- * tests/reference/backend_double.h - a backend whose fp32 numbers are doubles.
- *
- * Models and operations run on it unchanged, by the loops of reference.h, and their
- * gradients can be held against finite differences without rounding in the way.  Beside
- * its blocks, which have the layout of any backend, lies a double for every four bytes:
- * operations read and write these, and leave them rounded in the block for the host.
- * What is uploaded is taken for fp32 and for integers at once, as only the operations
- * know which it is.
- *
- * It has what a forward and a backward pass in fp32 are made of.  What is missing in its
- * table (products of 16 and 4 bits, decoding, the optimizer) is NULL.
+ * tests/reference/backend_double.h - a backend whose fp32 values are doubles.
+ * Models and operations run on it unchanged, with the loops of reference.h, and their
+ * gradients can be compared with finite differences free of rounding errors.  Next to
+ * each block, which has the layout of any backend, the backend keeps a double for every
+ * four bytes: operations read and write these, and store them rounded in the block for
+ * the host. Uploaded data are taken as both fp32 and integers, because only the
+ * operations know which they are.
+ * It has the operations of a forward and a backward pass in fp32.  The others (matmuls in
+ * 16 and 4 bits, decoding, the optimizer) are NULL in its table.
  */
 #ifndef TESTS_REFERENCE_BACKEND_DOUBLE_H
 #define TESTS_REFERENCE_BACKEND_DOUBLE_H
@@ -18,14 +16,14 @@
 
 extern const struct backend_ops backend_double;
 
-/* The numbers at an address inside a block: what is written there, is there. */
+/* Return the doubles at an address inside a block; writes to them take effect. */
 double *double_numbers(struct backend *be, const void *data);
 
-/* What op_classifier and op_distill have made since this was last asked, without
- * rounding: the sum over rows of what the gradients are of, save for grad_scale. */
+/* Return the unrounded result of op_classifier and op_distill since the last call: the
+ * sum over rows of the value the gradients belong to, without grad_scale. */
 double double_take_loss(struct backend *be);
 
-/* Likewise what op_preference has made: the sum of what the pairs lose. */
+/* The same for op_preference: the sum of the losses of the pairs. */
 double double_take_preference(struct backend *be);
 
 #endif

@@ -1,5 +1,5 @@
-/* tests/reference/double_ops.c - the operations' operands in double, and the loops of
- * reference.h over them. */
+/* tests/reference/double_ops.c - the operations' operands in double, passed to the loops
+ * of reference.h. */
 #include "config.h"
 
 #include "tests/reference/double_ops.h"
@@ -18,7 +18,7 @@ static double *room(struct backend *be, size_t count)
     return arena_array(double_of(be)->desk, count, sizeof(double));
 }
 
-/* Its numbers, contiguous; NULL: absent. */
+/* Return the values, contiguous; NULL: absent. */
 static double *take(struct backend *be, struct tensor t)
 {
     double *out, *from;
@@ -256,7 +256,7 @@ void double_headnorm_backward(struct backend *be, const struct op_headnorm_backw
     done(be);
 }
 
-/* By the table, which is the operation's; reference_rope makes its own. */
+/* Uses the table, which is an operand; reference_rope computes its own. */
 void double_rope(struct backend *be, const struct op_rope *op)
 {
     double *x = take(be, op->x), *table = take(be, op->table);
@@ -382,7 +382,7 @@ void double_swiglu_backward(struct backend *be, const struct op_swiglu_backward 
     done(be);
 }
 
-/* A row of numbers that is no tensor. */
+/* A row of values that is not a tensor. */
 static struct tensor row_of(const float *data, size_t count)
 {
     return (struct tensor) { .data = (void *)(uintptr_t)data,

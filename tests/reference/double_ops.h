@@ -1,6 +1,5 @@
 /*
- * tests/reference/double_ops.h - the operations of backend_double, for its own files
- * alone.
+ * tests/reference/double_ops.h - the operations of backend_double; private to its files.
  */
 #ifndef TESTS_REFERENCE_DOUBLE_OPS_H
 #define TESTS_REFERENCE_DOUBLE_OPS_H

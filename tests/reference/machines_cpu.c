@@ -1,5 +1,5 @@
-/* tests/reference/machines_cpu.c - the CPU with several numbers of threads and
- * instruction sets. */
+/* tests/reference/machines_cpu.c - the CPU with several thread counts and instruction
+ * sets. */
 #include "config.h"
 
 #include "tests/reference/operand.h"

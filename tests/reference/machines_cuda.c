@@ -1,4 +1,4 @@
-/* tests/reference/machines_cuda.c - the GPUs of this machine; one alone is taken
+/* tests/reference/machines_cuda.c - the GPUs of this machine; a single one is opened
  * twice. */
 #include "config.h"
 

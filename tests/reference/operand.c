@@ -1,4 +1,4 @@
-/* tests/reference/operand.c - operands, and the comparison. */
+/* tests/reference/operand.c - operands, and their comparison with the reference. */
 #include "config.h"
 
 #include "tests/reference/operand.h"
@@ -38,9 +38,9 @@ static void put(void *data, enum format format, size_t at, double value)
     }
 }
 
-/* `before` numbers before the first row, `stride` from one to the next. */
-static struct operand place(enum format format, size_t rows, size_t cols, size_t before,
-                            size_t stride)
+/* `before` elements before the first row, `stride` from one row to the next. */
+static struct operand place_rows(enum format format, size_t rows, size_t cols,
+                                 size_t before, size_t stride)
 {
     size_t width = format_info(format)->bytes;
     struct operand o = { .numbers = rows * cols };
@@ -58,9 +58,9 @@ static struct operand place(enum format format, size_t rows, size_t cols, size_t
     return o;
 }
 
-/* Rows that can be on multiples of 16 bytes are so if their count is odd, and then
- * without gaps if it is one more than a multiple of four; a single row is so unless its
- * length is three more than a multiple of four: all of them occur. */
+/* Rows that can start on multiples of 16 bytes do so if their count is odd, without gaps
+ * if the count is one more than a multiple of four; a single row does so unless its
+ * length is three more than a multiple of four: all combinations occur. */
 static struct operand make(enum format format, size_t rows, size_t cols)
 {
     size_t width = format_info(format)->bytes;
@@ -69,7 +69,7 @@ static struct operand make(enum format format, size_t rows, size_t cols)
     size_t before = aligned ? ALIGNED / width : BEFORE;
     size_t gap = !aligned ? BETWEEN : rows % 4 == 1 ? 0 : ALIGNED / width;
 
-    return place(format, rows, cols, before, rows == 1 ? cols : cols + gap);
+    return place_rows(format, rows, cols, before, rows == 1 ? cols : cols + gap);
 }
 
 void operand_write(struct operand *o)
@@ -88,7 +88,7 @@ void operand_read(struct operand *o)
                          i / o->tensor.cols * o->tensor.stride + i % o->tensor.cols);
 }
 
-/* The first normal numbers of a seed; kept, as many operands have the same. */
+/* The first normal values of a seed; cached, because many operands share them. */
 static const double *normals_of(uint64_t seed, size_t count)
 {
     static struct normals {
@@ -132,7 +132,7 @@ struct operand operand_filled(enum format format, size_t rows, size_t cols, doub
 
 struct operand operand_padded(enum format format, size_t rows, size_t cols, double value)
 {
-    struct operand o = place(format, rows, cols, PADDED, size_round(cols, PADDED));
+    struct operand o = place_rows(format, rows, cols, PADDED, size_round(cols, PADDED));
 
     for (size_t i = 0; i < o.numbers; i++)
         o.real[i] = value;
@@ -148,7 +148,7 @@ void operand_clear(struct operand *o)
     *o = (struct operand) { 0 };
 }
 
-/* Restore it, but for the numbers themselves: those are the result. */
+/* Check and restore everything around the elements; the elements are the result. */
 static void check_around(struct operand *o)
 {
     size_t width = format_info(o->tensor.format)->bytes;

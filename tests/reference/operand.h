@@ -1,9 +1,8 @@
 /*
- * tests/reference/operand.h - matrices to try an operation on, and machines to try it
- * with.
- *
- * An operand is a tensor in memory of its own with a few numbers before it and between
- * its rows, which no operation may touch, and the same numbers in double.
+ * tests/reference/operand.h - matrices to test an operation with, and machines to run it
+ * on.
+ * An operand is a tensor in separate memory with a few elements before it and between its
+ * rows, which no operation may touch, and the same values in double.
  */
 #ifndef TESTS_REFERENCE_OPERAND_H
 #define TESTS_REFERENCE_OPERAND_H
@@ -12,25 +11,25 @@
 
 struct operand {
     struct tensor tensor;
-    double *real; /* contiguous; exactly what the tensor held when made or read */
+    double *real; /* contiguous; exactly the tensor's values when created or read */
     size_t numbers, bytes;
     unsigned char *block, *initial;
 };
 
-/* Normal numbers times `scale`, rounded to the format. */
+/* Normal values times `scale`, rounded to the format. */
 struct operand operand_random(enum format format, size_t rows, size_t cols, double scale,
                               uint64_t seed);
-/* All numbers the same. */
+/* All elements are equal. */
 struct operand operand_filled(enum format format, size_t rows, size_t cols, double value);
-/* The same, but each row begins on a multiple of 64 numbers, whatever the columns. */
+/* The same, but each row starts on a multiple of 64 elements, whatever the columns. */
 struct operand operand_padded(enum format format, size_t rows, size_t cols, double value);
-/* Take over what is in `real` (and round it). */
+/* Copy `real` to the tensor (and round it). */
 void operand_write(struct operand *operand);
 void operand_read(struct operand *operand);
 void operand_clear(struct operand *operand);
 
-/* A result and what it has to be: half an epsilon of its format of the number itself, and
- * `units` epsilons of fp32 of the largest number, or of `least` if that is more. */
+/* A result and its tolerance: half an epsilon of its format of the value itself, and
+ * `units` epsilons of fp32 of the largest value, or of `least` if that is larger. */
 struct outcome {
     struct operand *operand;
     const double *wanted;
@@ -38,46 +37,47 @@ struct outcome {
 };
 
 /*
- * What the tests of an operation run on.  Which: the program is linked with one of
- *   machines_cpu.c    the CPU with 1, 2, 3 and 7 threads, and with lesser instruction
- * sets machines_cuda.c   each GPU there is; those of tests/emulation, or real ones
+ * The machines that the tests of an operation run on, depending on the linked file:
+ *   machines_cpu.c    the CPU with 1, 2, 3 and 7 threads, and with smaller instruction
+ *                     sets
+ *   machines_cuda.c   every GPU: those of tests/emulation, or real ones
  */
 enum { MACHINES_MAX = 8 };
 struct machines {
     struct backend *backends[MACHINES_MAX];
     size_t count;
-    size_t alike; /* the first so many give the same bits */
-    bool slow;    /* emulated: leave out what takes millions of numbers */
+    size_t alike; /* the first this many give identical bits */
+    bool slow;    /* emulated: skip tests with millions of elements */
 };
 
-/* Group set-up and tear-down of cmocka; *state is the machines. */
+/* cmocka group setup and teardown; *state is the machines. */
 int machines_open(void **state);
 int machines_close(void **state);
 
-/* What comes next is for this one: a GPU has to be the current one when it is told to
- * work. */
+/* Prepare to use this machine: a GPU has to be current when it receives work. */
 void machine_enter(struct backend *be);
-/* Does it multiply in 8 bits, whatever the shape?  (A GPU only some:
+/* Return whether it multiplies in 8 bits for every shape.  (A GPU only for some:
  * test_cuda_matmul.c.) */
 bool machine_has_fp8(struct backend *be);
-/* Shapes of attention that cuDNN has been asked for, and has. */
+/* Number of attention shapes that cuDNN was asked for and supports. */
 size_t machine_cudnn_plans(struct backend *be);
 
-/* Memory that the host and all machines read and write: for whatever an operation points
- * at. */
+/* Memory that the host and all machines can read and write, for pointers inside
+ * operations. */
 void *machines_memory(size_t bytes);
 void machines_memory_free(void *block); /* NULL is allowed */
-/* Do they do better with rows on multiples of 16 bytes?  Then some operands have such. */
+/* Return whether they are faster with rows on multiples of 16 bytes.  Some operands then
+ * have such rows. */
 bool machines_like_alignment(void);
 
 /*
- * Run it on every machine, each time with the outcomes as they were before: all near what
- * is wanted, the same bits on machines that are alike, nothing else touched.
+ * Run the operation on every machine, each time with fresh outcomes: all results must be
+ * within tolerance, identical bits on machines that are alike, nothing else touched.
  */
 typedef void operation(struct backend *be, const void *op);
 void machines_try(struct machines *machines, operation *run, const void *op,
                   const struct outcome *outcomes, size_t count);
-/* Run it on one and wait until it is done. */
+/* Run the operation on one machine and wait until it completes. */
 void machine_run(struct backend *be, operation *run, const void *op);
 
 /* static void run_NAME(struct backend *be, const void *op) */

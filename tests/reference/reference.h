@@ -1,7 +1,7 @@
 /*
- * tests/reference/reference.h - every operation of kernels/ops.h as the plain loops under
- * its formula, in double.  Matrices are contiguous; NULL is absent; letters and shapes as
- * there.
+ * tests/reference/reference.h - every operation of kernels/ops.h as plain loops that
+ * follow its formula, in double.  Matrices are contiguous; NULL is absent; letters and
+ * shapes as there.
  */
 #ifndef TESTS_REFERENCE_REFERENCE_H
 #define TESTS_REFERENCE_REFERENCE_H
@@ -31,8 +31,8 @@ struct reference_norm {
 };
 void reference_norm(const struct reference_norm *r);
 
-/* x is the sum of the forward pass, rstd its (or NULL: made of x and eps again); dx and
- * dweight are added to. */
+/* x is the sum from the forward pass, rstd its rstd (or NULL: computed from x and eps);
+ * dx and dweight are accumulated. */
 struct reference_norm_backward {
     size_t rows, cols;
     double eps, offset;
@@ -49,8 +49,8 @@ struct reference_layernorm {
 };
 void reference_layernorm(const struct reference_layernorm *r);
 
-/* x is the sum of the forward pass, stats its (or NULL: made of x and eps again); all
- * three gradients are added to. */
+/* x is the sum from the forward pass, stats its stats (or NULL: computed from x and eps);
+ * all three gradients are accumulated. */
 struct reference_layernorm_backward {
     size_t rows, cols;
     double eps;
@@ -59,19 +59,19 @@ struct reference_layernorm_backward {
 };
 void reference_layernorm_backward(const struct reference_layernorm_backward *r);
 
-/* (rows, heads * size), weight (size); rstd, which the forward pass makes, is what the
- * backward pass goes by */
+/* (rows, heads * size), weight (size); the backward pass uses rstd from the forward
+ * pass */
 struct reference_headnorm {
     size_t rows, heads, size;
     double eps, offset;
     const double *x, *weight, *dout;
     double *out, *rstd;
-    double *dx, *dweight; /* dx is written, dweight is added to */
+    double *dx, *dweight; /* dx is written, dweight is accumulated */
 };
 void reference_headnorm(const struct reference_headnorm *r);
 void reference_headnorm_backward(const struct reference_headnorm *r);
 
-/* In place; `base` is theta, the table's cos and sin are made here.  rotary: as in
+/* In place; `base` is theta; cos and sin of the table are computed here.  rotary: as in
  * op_rope, but never 0. */
 struct reference_rope {
     size_t rows, heads, head_size, rotary;
@@ -82,7 +82,7 @@ struct reference_rope {
 };
 void reference_rope(const struct reference_rope *r);
 
-/* One number: act(x), act'(x). */
+/* One value: act(x), act'(x). */
 void reference_activation(enum activation kind, double x, double *value, double *slope);
 
 struct reference_swiglu {
@@ -98,17 +98,19 @@ struct reference_attention {
     size_t rows, sequences, heads, kv_heads, head_size, window;
     const int32_t *offsets;
     double scale, softcap;
-    uint32_t threshold;      /* of dropout: weights whose bits are below it are dropped */
+    /* dropout: weights whose bits are below the threshold are dropped */
+    uint32_t threshold;
     struct random_head bits; /* of head 0 */
     const double *q, *k, *v, *dout;
     double *out, *lse;
-    double *dq, *dk, *dv;      /* or NULL */
-    double *size_dq, *size_dk; /* or NULL: what they add up, without signs */
+    double *dq, *dk, *dv; /* or NULL */
+    /* or NULL: the sums of the absolute values of their terms */
+    double *size_dq, *size_dk;
 };
 void reference_attention(const struct reference_attention *r);
 void reference_attention_backward(const struct reference_attention *r);
 
-/* keys and values take in k and v. */
+/* keys and values are appended to k and v. */
 struct reference_decode {
     size_t sequences, room, heads, kv_heads, head_size, window;
     const int32_t *lengths;
@@ -125,18 +127,19 @@ struct reference_classifier {
     const double *weights; /* or NULL */
     double grad_scale, smoothing, softcap;
     double *hits;             /* or NULL */
-    double *losses, *dx, *dw; /* dx is written, dw is added to; or NULL */
+    double *losses, *dx, *dw; /* dx is written, dw is accumulated; or NULL */
 };
 void reference_classifier(const struct reference_classifier *r);
 
-/* dx and dw of the student both, or neither.  kept > 0: ids and values (rows, kept) in
- * place of the teacher's x (rows, cols) and w (shared, cols). */
+/* The student's dx and dw: both, or neither.  kept > 0: ids and values (rows, kept)
+ * replace the teacher's x (rows, cols) and w (shared, cols). */
 struct reference_distill {
     struct reference_classifier student;
     size_t shared, cols, kept;
     const double *x, *w, *values;
     const int32_t *ids;
-    double ratio, temperature, beta, softcap; /* of the teacher's; not of values */
+    /* applies to the teacher's logits; not to values */
+    double ratio, temperature, beta, softcap;
     double *kd_losses;
 };
 void reference_distill(const struct reference_distill *r);
@@ -152,8 +155,7 @@ struct reference_preference {
 };
 void reference_preference(const struct reference_preference *r);
 
-/* bytes NULL: absmax is that of the blocks; heads as in op_dequantize.  Numbers of
- * fp32. */
+/* bytes NULL: absmax is that of the blocks; heads as in op_dequantize.  fp32 values. */
 struct reference_dequantize {
     size_t rows, cols, heads;
     const uint8_t *codes, *bytes;
@@ -172,8 +174,8 @@ struct reference_adamw {
 void reference_adamw(const struct reference_adamw *r);
 
 /*
- * The largest difference between grad and central differences of f over x (numbers), as a
- * share of the largest number of grad.
+ * Return the largest difference between grad and central differences of f over x,
+ * relative to the largest element of grad.
  */
 typedef double reference_function(void *context);
 double reference_slope_error(reference_function *f, void *context, double *x,

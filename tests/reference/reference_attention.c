@@ -7,10 +7,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* One query of one head: the rows first .. row that it sees of its run, and the places of
- * its vectors. */
+/* One query of one head: the rows first .. row of its sequence that it sees, and the
+ * offsets of its vectors. */
 struct query {
-    size_t run, first, row, head, kv_head; /* run: its first row */
+    size_t run, first, row, head, kv_head; /* run: the first row of its sequence */
 };
 
 static const double *vector(const double *x, size_t row, size_t heads, size_t head,
@@ -42,7 +42,7 @@ static double score(const struct reference_attention *r, struct query at, size_t
     return r->softcap > 0 ? r->softcap * tanh(s / r->softcap) : s;
 }
 
-/* What dropout multiplies a weight by. */
+/* The factor that dropout applies to a weight. */
 static double kept(const struct reference_attention *r, struct query at, size_t key)
 {
     struct random_head head = r->bits;
@@ -86,7 +86,7 @@ static double dot_size(const double *x, const double *y, size_t size)
     return sum;
 }
 
-/* A weight after dropout, the gradient of its score, and that with all its terms
+/* A weight after dropout, the gradient of its score, and the latter with all terms
  * positive. */
 struct slope {
     double p, ds, size;
@@ -112,8 +112,8 @@ static struct slope slope_of(const struct reference_attention *r, struct query a
     };
 }
 
-/* With p = softmax and m what dropout multiplies it by:
- * dv_j += m_j p_j dout, ds_j = scale p_j (m_j dout v_j - dout out). */
+/* With p = softmax and m the factor of dropout: dv_j += m_j p_j dout, ds_j = scale p_j
+ * (m_j dout v_j - dout out). */
 static void backward(const struct reference_attention *r, struct query at)
 {
     const double *dout = vector(r->dout, at.row, r->heads, at.head, r->head_size);

@@ -1,4 +1,4 @@
-/* tests/reference/reference_dequantize.c - numbers of 4 bits, one by one. */
+/* tests/reference/reference_dequantize.c - 4-bit values, one at a time. */
 #include "config.h"
 
 #include "tests/reference/reference.h"

@@ -1,5 +1,5 @@
-/* tests/reference/reference_distill.c - a student and its teacher, as the formula in
- * kernels/ops.h has it. */
+/* tests/reference/reference_distill.c - a student and its teacher, by the formula in
+ * kernels/ops.h. */
 #include "config.h"
 
 #include "tests/reference/reference.h"
@@ -7,11 +7,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Logits of one row, and what they are as shares. */
+/* The logits of one row, and their probabilities. */
 struct row {
     double *z, *t;    /* of the student and the teacher; t -inf: not kept */
-    double *p, *q;    /* softmax over T, of the words both have */
-    double *gradient; /* of the loss by z */
+    double *p, *q;    /* softmax over T, of the tokens both have */
+    double *gradient; /* of the loss, with respect to z */
 };
 
 static void put_logits(const double *x, const double *w, size_t words, size_t cols,
@@ -43,7 +43,7 @@ static double times_log(double a, double b, double c) /* a log(b / c) */
     return a == 0 ? 0 : a * log(b / c);
 }
 
-/* D by each p */
+/* D with respect to each p */
 static double distance(const struct reference_distill *r, const struct row *row,
                        double *by_p)
 {
@@ -66,7 +66,8 @@ static double distance(const struct reference_distill *r, const struct row *row,
     return sum;
 }
 
-/* loss and its gradient by z: through the softmax, dz_i = p_i (g_i - sum p g) / T */
+/* Loss and its gradient with respect to z: through the softmax, dz_i = p_i (g_i - sum p
+ * g) / T */
 static void refer_loss(const struct reference_distill *r, size_t n, struct row *row)
 {
     double warm = r->temperature, ratio = r->ratio, mean = 0;

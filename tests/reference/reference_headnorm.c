@@ -1,4 +1,4 @@
-/* tests/reference/reference_headnorm.c - RMSNorm of each head, and its gradients, in
+/* tests/reference/reference_headnorm.c - RMSNorm of each head and its gradients, in
  * double. */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* tests/reference/reference_layernorm.c - LayerNorm and its gradients in double. */
+/* tests/reference/reference_layernorm.c - LayerNorm and its gradients, in double. */
 #include "config.h"
 
 #include "tests/reference/reference.h"

@@ -1,4 +1,4 @@
-/* tests/reference/reference_layers.c - norm, rotary positions, gate, loss, AdamW in
+/* tests/reference/reference_layers.c - norm, rotary positions, gate, loss, AdamW, in
  * double. */
 #include "config.h"
 
@@ -78,7 +78,7 @@ void reference_activation(enum activation kind, double x, double *value, double 
         *value = x * normal;
         *slope = normal + x * exp(-x * x / 2) / sqrt(2 * pi);
         break;
-    case ACTIVATION_GELU_TANH: /* (1 + tanh z) / 2 without its loss of digits below 0 */
+    case ACTIVATION_GELU_TANH: /* (1 + tanh z) / 2 without cancellation below 0 */
         *value = x / (1 + exp(-2 * z));
         *slope =
             (1 + t) / 2 + x / 2 * (1 - t * t) * sqrt(2 / pi) * (1 + 3 * 0.044715 * x * x);

@@ -1,4 +1,4 @@
-/* tests/reference/reference_matmul.c - the product as three loops. */
+/* tests/reference/reference_matmul.c - the matmul as three loops. */
 #include "config.h"
 
 #include "tests/reference/reference.h"
@@ -8,7 +8,7 @@
 
 #include "base/arena.h"
 
-/* (depth, cols), as the product reads it. */
+/* (depth, cols), in the layout the matmul reads. */
 static double *right_of(const struct reference_matmul *r)
 {
     double *b = memory_alloc(r->depth * r->cols * sizeof(*b));
@@ -19,7 +19,7 @@ static double *right_of(const struct reference_matmul *r)
     return b;
 }
 
-/* Each sum in the order of depth. */
+/* Each sum is in the order of depth. */
 void reference_matmul(const struct reference_matmul *r)
 {
     double *b = right_of(r), *sums = memory_alloc(r->cols * sizeof(*sums));

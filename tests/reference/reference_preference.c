@@ -1,5 +1,5 @@
-/* tests/reference/reference_preference.c - pairs of answers, as the formulas in
- * kernels/ops.h have them. */
+/* tests/reference/reference_preference.c - preference losses by the formulas in
+ * kernels/ops.h. */
 #include "config.h"
 
 #include "tests/reference/reference.h"
@@ -17,7 +17,8 @@ static double s(double x)
     return exp(log_s(x));
 }
 
-/* Sum of x over the rows of a run with a target; *count: how many these are. */
+/* Sum x over the rows of a sequence that have a target; *count: the number of these
+ * rows. */
 static double sum_of(const struct reference_preference *r, size_t run, const double *x,
                      double *count)
 {
@@ -32,13 +33,13 @@ static double sum_of(const struct reference_preference *r, size_t run, const dou
     return sum;
 }
 
-/* 1 / (1 - p) where p = exp l, and p no nearer to 1 than exp -2^-23. */
+/* 1 / (1 - p) where p = exp l, with p at most exp -2^-23. */
 static double per_doubt(double l)
 {
     return l < -0x1p-23 || l != l ? 1 / -expm1(l) : 1 / -expm1(-0x1p-23);
 }
 
-/* What is lost by l[C], l[R] and d; slopes[0], [1] by both l. */
+/* Return the loss for l[C], l[R] and d; slopes[0], [1]: with respect to both l. */
 static double loss_of(const struct reference_preference *r, const double l[2], double d,
                       double slopes[2])
 {

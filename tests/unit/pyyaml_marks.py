@@ -1,9 +1,9 @@
-"""The scalars of YAML files as PyYAML sees them, one a line, in order:
+"""The scalars of YAML files as PyYAML sees them, one per line, in order:
 
-    F path            a file begins; R path: PyYAML refuses it
+    F path            a file begins; R path: PyYAML rejects it
     S begin end text  bytes of the scalar, quotes included; its value in hexadecimal digits
 
-A block scalar ends, for PyYAML, behind the blank lines that follow it: its end is -.
+PyYAML ends a block scalar after the blank lines that follow it: its end is -.
 """
 
 import sys

@@ -1,6 +1,6 @@
-"""Do two texts differ in the keys announced and in nothing else, for another reader?
+"""Check with another parser that two texts differ only in the announced keys.
 
-The folder has `list`, one line a pair: its number and the top-level keys that may differ.
+The folder has `list`, one line per pair: its number and the top-level keys that may differ.
 The texts are NUMBER.before and NUMBER.after.  Prints those that differ in more.
 """
 
