@@ -1,4 +1,4 @@
-/* tests/unit/test_backend.c - which devices open, and what a backend promises of its
+/* tests/unit/test_backend.c - opening of devices, and a backend's guarantees about
  * memory. */
 #include "config.h"
 
@@ -22,7 +22,7 @@ static struct backend *open_cpu(bool no_onednn)
     return be;
 }
 
-static void test_backend_cpu_says_what_it_is(void **state)
+static void test_backend_cpu_describes_itself(void **state)
 {
     struct backend *be = open_cpu(true);
 
@@ -53,10 +53,10 @@ static void test_backend_memory_is_zeroed_and_aligned(void **state)
         if (i % 2)
             be->ops->free(be, block);
     }
-    backend_close(be); /* gives back what is left */
+    backend_close(be); /* frees the remaining blocks */
 }
 
-static void test_backend_tells_the_bytes_it_cannot_have(void **state)
+static void test_backend_reports_the_bytes_it_cannot_allocate(void **state)
 {
     struct backend *be = open_cpu(false);
     struct error err = { 0 };
@@ -86,8 +86,9 @@ static void test_backend_copies_both_ways(void **state)
     backend_close(be);
 }
 
-/* The first failure skips what follows, is told once, and is then forgotten. */
-static void test_backend_sync_tells_the_first_failure(void **state)
+/* The first failure skips the operations after it, is reported once, and is then
+ * cleared. */
+static void test_backend_sync_reports_the_first_failure(void **state)
 {
     struct backend *be = open_cpu(false);
     float data[4] = { 1, 2, 3, 4 };
@@ -109,8 +110,8 @@ static void test_backend_sync_tells_the_first_failure(void **state)
     backend_close(be);
 }
 
-/* Not there, no code for it, or no CUDA in this build: refused, with what to say
- * instead. */
+/* Absent, no code for it, or no CUDA in this build: refused, with an alternative in the
+ * message. */
 static void test_backend_cuda_is_refused_with_a_remedy(void **state)
 {
     struct device gpu = {
@@ -126,7 +127,7 @@ static void test_backend_cuda_is_refused_with_a_remedy(void **state)
     assert_non_null(strstr(err.text, "device: cpu"));
 }
 
-static void test_backend_devices_fit_their_room(void **state)
+static void test_backend_devices_stop_at_the_array_size(void **state)
 {
     struct device devices[2];
     char note[160] = "";
@@ -144,13 +145,13 @@ static void test_backend_devices_fit_their_room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_backend_cpu_says_what_it_is),
+        cmocka_unit_test(test_backend_cpu_describes_itself),
         cmocka_unit_test(test_backend_memory_is_zeroed_and_aligned),
-        cmocka_unit_test(test_backend_tells_the_bytes_it_cannot_have),
+        cmocka_unit_test(test_backend_reports_the_bytes_it_cannot_allocate),
         cmocka_unit_test(test_backend_copies_both_ways),
-        cmocka_unit_test(test_backend_sync_tells_the_first_failure),
+        cmocka_unit_test(test_backend_sync_reports_the_first_failure),
         cmocka_unit_test(test_backend_cuda_is_refused_with_a_remedy),
-        cmocka_unit_test(test_backend_devices_fit_their_room),
+        cmocka_unit_test(test_backend_devices_stop_at_the_array_size),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* tests/unit/test_cpu_activation.c - SiLU, GELU, GELU by tanh, ReLU and their gradients
- * are the formulas', for any number. */
+/* tests/unit/test_cpu_activation.c - SiLU, GELU, tanh GELU, ReLU and their gradients
+ * follow the formulas for every value. */
 #include "config.h"
 
 #include "kernels/backend.h"
@@ -70,7 +70,7 @@ static void try_case(struct machines *machines, struct activation_case *c)
                  (struct outcome[]) { { &c->dout, c->real[1], 8, 0 } }, 1);
 }
 
-static void test_activation_is_the_formula(void **state)
+static void test_activation_follows_the_formula(void **state)
 {
     for (size_t k = 0; k < TS_COUNT(kinds); k++)
         for (size_t f = 0; f < TS_COUNT(formats); f++)
@@ -83,8 +83,8 @@ static void test_activation_is_the_formula(void **state)
             }
 }
 
-/* In place: the gradient over x, and the function over x. */
-static void test_activation_may_share_its_data(void **state)
+/* In place: the gradient overwrites x, as does the function. */
+static void test_activation_works_in_place(void **state)
 {
     for (size_t k = 0; k < TS_COUNT(kinds); k++) {
         struct activation_case c;
@@ -103,8 +103,8 @@ static void test_activation_may_share_its_data(void **state)
     }
 }
 
-/* slope at x by differences of the value: the reference's own check. */
-static void test_reference_slope_is_the_difference(void **state)
+/* The slope at x by differences of the value checks the reference itself. */
+static void test_reference_slope_matches_differences(void **state)
 {
     (void)state;
     for (size_t k = 0; k < TS_COUNT(kinds); k++)
@@ -121,8 +121,8 @@ static void test_reference_slope_is_the_difference(void **state)
         }
 }
 
-/* What the head of cpu_activation.h promises, number by number: units of 2^-23 of the
- * value. A GPU's exponential has an error of its own. */
+/* The accuracy that the head of cpu_activation.h promises, value by value: units of 2^-23
+ * of the value. A GPU's exponential has its own error. */
 static double units_of(enum activation kind, double x, bool gpu)
 {
     double twice = 2 * sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x);
@@ -152,7 +152,7 @@ static void check_range(enum activation kind, bool gpu, const struct operand *x,
     }
 }
 
-static void test_activation_over_the_whole_range(void **state)
+static void test_activation_is_accurate_over_the_whole_range(void **state)
 {
     enum { NUMBERS = 8001 };
     struct machines *machines = *state;
@@ -194,7 +194,7 @@ static void check_extremes(enum activation kind, const float *out, const float *
     assert_true(isnan(dx[6]));                 /* dout is NaN */
 }
 
-static void test_activation_shows_nan_and_inf(void **state)
+static void test_activation_propagates_nan_and_inf(void **state)
 {
     struct machines *machines = *state;
     static const float numbers[] = { NAN, INFINITY, -1e30f, 1e30f, 0, -INFINITY, 1 },
@@ -228,11 +228,11 @@ static void test_activation_shows_nan_and_inf(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference_slope_is_the_difference),
-        cmocka_unit_test(test_activation_is_the_formula),
-        cmocka_unit_test(test_activation_may_share_its_data),
-        cmocka_unit_test(test_activation_over_the_whole_range),
-        cmocka_unit_test(test_activation_shows_nan_and_inf),
+        cmocka_unit_test(test_reference_slope_matches_differences),
+        cmocka_unit_test(test_activation_follows_the_formula),
+        cmocka_unit_test(test_activation_works_in_place),
+        cmocka_unit_test(test_activation_is_accurate_over_the_whole_range),
+        cmocka_unit_test(test_activation_propagates_nan_and_inf),
     };
 
     return cmocka_run_group_tests(tests, machines_open, machines_close);

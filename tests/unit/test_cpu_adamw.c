@@ -1,4 +1,4 @@
-/* tests/unit/test_cpu_adamw.c - steps of AdamW and of plain descent are torch's. */
+/* tests/unit/test_cpu_adamw.c - AdamW and SGD updates match torch's. */
 #include "config.h"
 
 #include "kernels/backend.h"
@@ -16,7 +16,8 @@ OPERATION(sgd)
 
 static const size_t sizes[] = { 1, 3, 17, 257, 4097, 40003 };
 
-/* Weights, gradient, moments, copy, and the first, third and fourth in double. */
+/* Weights, gradient, moments, copy, and the first, third and fourth of these in
+ * double. */
 struct adamw_case {
     struct operand w, grad, m, v, copy;
     double *real[3];
@@ -70,7 +71,7 @@ static void case_close(struct adamw_case *c)
         free(c->real[i]);
 }
 
-/* Another gradient, and what is there becomes what the next step starts from. */
+/* A new gradient; the results of this step become the start of the next. */
 static void case_next(struct adamw_case *c, int64_t step)
 {
     c->op.step = c->reference.step = step;
@@ -83,7 +84,7 @@ static void case_next(struct adamw_case *c, int64_t step)
     memcpy(c->v.initial, c->v.block, c->v.bytes);
 }
 
-static void test_adamw_steps_are_the_formula(void **state)
+static void test_adamw_steps_follow_the_formula(void **state)
 {
     for (size_t i = 0; i < TS_COUNT(sizes); i++) {
         struct adamw_case c;
@@ -102,7 +103,7 @@ static void test_adamw_steps_are_the_formula(void **state)
     }
 }
 
-/* The moments follow from the rounded ones, so each step is held by itself. */
+/* The moments follow from the rounded ones, so each step is checked separately. */
 static void test_adamw_of_16_bits_rounds_once(void **state)
 {
     static const enum format formats[] = { FORMAT_BF16, FORMAT_FP16 };
@@ -127,7 +128,7 @@ static void test_adamw_of_16_bits_rounds_once(void **state)
     }
 }
 
-static void test_adamw_shows_nan_and_inf(void **state)
+static void test_adamw_propagates_nan_and_inf(void **state)
 {
     struct machines *machines = *state;
 
@@ -146,7 +147,7 @@ static void test_adamw_shows_nan_and_inf(void **state)
     }
 }
 
-static void test_sgd_is_the_formula(void **state)
+static void test_sgd_follows_the_formula(void **state)
 {
     static const enum format formats[] = { FORMAT_FP32, FORMAT_BF16, FORMAT_FP16 };
 
@@ -175,9 +176,9 @@ static void test_sgd_is_the_formula(void **state)
         }
 }
 
-/* With numbers of the step that lie in the backend's memory: the bits of the same step
- * told directly; and not a bit is changed where they say that the step is not made. */
-static void test_adamw_reads_the_numbers_of_its_step(void **state)
+/* With the step's values in backend memory: the same bits as with values passed directly;
+ * and nothing changes if they say that the step is skipped. */
+static void test_adamw_reads_the_values_of_its_step(void **state)
 {
     struct adamw_case c, told;
     struct step_numbers *numbers = machines_memory(sizeof(*numbers));
@@ -223,8 +224,7 @@ static void test_adamw_reads_the_numbers_of_its_step(void **state)
     machines_memory_free(numbers);
 }
 
-/* A step of descent from 0 that leads to any number: what is stored is the rounding
- * alone. */
+/* An SGD step from 0 to any value: only the rounding matters for the stored result. */
 struct rounding_case {
     struct operand w, grad;
     struct op_sgd op;
@@ -252,7 +252,7 @@ static void rounding_close(struct rounding_case *c)
     machines_memory_free(c->numbers);
 }
 
-/* As kernels/ops.h says it, in double. */
+/* As defined in kernels/ops.h, in double. */
 static double rounded(enum format format, double x, uint32_t draw)
 {
     const struct format_info *info = format_info(format);
@@ -269,7 +269,7 @@ static double rounded(enum format format, double x, uint32_t draw)
     return copysign(below > info->max ? INFINITY : below, x);
 }
 
-/* Numbers of every size, and the places where formats change. */
+/* Values of every magnitude, and the boundaries where formats change. */
 static void rounding_fill(struct operand *grad)
 {
     static const float places[] = {
@@ -288,7 +288,7 @@ static void rounding_fill(struct operand *grad)
     operand_write(grad);
 }
 
-static void test_stochastic_rounding_is_its_definition(void **state)
+static void test_stochastic_rounding_follows_its_definition(void **state)
 {
     static const enum format formats[] = { FORMAT_BF16, FORMAT_FP16 };
 
@@ -320,8 +320,8 @@ static void test_stochastic_rounding_is_its_definition(void **state)
             }
 }
 
-/* The draws of a weight are the same, whichever operation it comes with. */
-static void test_stochastic_rounding_bears_splitting(void **state)
+/* The draws of a weight do not depend on the operation that contains it. */
+static void test_stochastic_rounding_is_independent_of_splitting(void **state)
 {
     struct machines *machines = *state;
     struct backend *be = machines->backends[1];
@@ -347,8 +347,9 @@ static void test_stochastic_rounding_bears_splitting(void **state)
     rounding_close(&split);
 }
 
-/* The mean of many draws is the number: 5 standard deviations of a draw between two. */
-static void test_stochastic_rounding_has_no_bias(void **state)
+/* The mean of many draws is the exact value: 5 standard deviations of a draw between two
+ * neighbors. */
+static void test_stochastic_rounding_is_unbiased(void **state)
 {
     enum { NUMBERS = 1000, STEPS = 400 };
     static const enum format formats[] = { FORMAT_BF16, FORMAT_FP16 };
@@ -374,14 +375,15 @@ static void test_stochastic_rounding_has_no_bias(void **state)
                     sum += fabs(c.w.real[i]) - size;
             }
             gap = fmax(ldexp(info->epsilon, ilogb(size)), info->min_subnormal);
-            /* 2^-16 of the gap is what 16 bits of a draw leave */
+            /* 16 bits of a draw resolve 2^-16 of the gap */
             assert_true(fabs(sum) <=
                         gap * (2.5 * sqrt(NUMBERS * STEPS) + 0x1p-16 * NUMBERS * STEPS));
             rounding_close(&c);
         }
 }
 
-/* Updates of a thousandth of the gap of bf16 at 1 are lost to the nearest, and not so. */
+/* Rounding to nearest loses updates of a thousandth of bf16's gap at 1; stochastic
+ * rounding does not. */
 static void test_stochastic_steps_are_not_lost(void **state)
 {
     enum { NUMBERS = 4096, STEPS = 200 };
@@ -409,7 +411,7 @@ static void test_stochastic_steps_are_not_lost(void **state)
     }
     assert_true(mean[0] == 1);
     /* a weight wanders by sqrt(200 / 512) gaps of 2^-8: 5 deviations of the mean of 4096;
-     * and the moments, rounded to bf16, make a step that is within 2^-7 of its size */
+     * and the moments, rounded to bf16, give a step within 2^-7 of its size */
     assert_true(fabs(mean[1] - (1 - STEPS * 0x1p-17)) <
                 5 * 0x1p-8 * sqrt(STEPS / 512.0 / NUMBERS) + STEPS * 0x1p-17 * 0x1p-7);
 }
@@ -417,14 +419,14 @@ static void test_stochastic_steps_are_not_lost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_adamw_steps_are_the_formula),
+        cmocka_unit_test(test_adamw_steps_follow_the_formula),
         cmocka_unit_test(test_adamw_of_16_bits_rounds_once),
-        cmocka_unit_test(test_adamw_shows_nan_and_inf),
-        cmocka_unit_test(test_sgd_is_the_formula),
-        cmocka_unit_test(test_adamw_reads_the_numbers_of_its_step),
-        cmocka_unit_test(test_stochastic_rounding_is_its_definition),
-        cmocka_unit_test(test_stochastic_rounding_bears_splitting),
-        cmocka_unit_test(test_stochastic_rounding_has_no_bias),
+        cmocka_unit_test(test_adamw_propagates_nan_and_inf),
+        cmocka_unit_test(test_sgd_follows_the_formula),
+        cmocka_unit_test(test_adamw_reads_the_values_of_its_step),
+        cmocka_unit_test(test_stochastic_rounding_follows_its_definition),
+        cmocka_unit_test(test_stochastic_rounding_is_independent_of_splitting),
+        cmocka_unit_test(test_stochastic_rounding_is_unbiased),
         cmocka_unit_test(test_stochastic_steps_are_not_lost),
     };
 

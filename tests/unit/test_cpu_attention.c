@@ -1,5 +1,5 @@
-/* tests/unit/test_cpu_attention.c - attention and its gradients are those of the formula,
- * for packed runs, shared heads and windows, with any number of threads. */
+/* tests/unit/test_cpu_attention.c - attention and its gradients follow the formula, for
+ * packed sequences, shared heads and windows, with any number of threads. */
 #include "config.h"
 
 #include "kernels/backend.h"
@@ -18,7 +18,7 @@ OPERATION(attention_backward)
 struct shape {
     enum format format;
     size_t heads, kv_heads, head_size, window;
-    int32_t offsets[8]; /* up to the last that is not 0 */
+    int32_t offsets[8]; /* up to the last nonzero one */
 };
 
 static const struct shape shapes[] = {
@@ -38,7 +38,7 @@ static const struct shape shapes[] = {
     { FORMAT_BF16, 2, 1, 6, 20, { 0, 17, 130 } },
     { FORMAT_BF16, 1, 1, 5, 0, { 0, 67 } },
     { FORMAT_FP16, 2, 1, 20, 33, { 0, 40, 150 } },
-    /* An odd number of rows: operands that tensor cores can take. */
+    /* An odd number of rows: operands that tensor cores can use. */
     { FORMAT_FP16, 2, 1, 32, 0, { 0, 1, 3, 66, 130, 195, 395 } },
     { FORMAT_FP16, 8, 1, 40, 70, { 0, 129, 199 } },
     { FORMAT_FP16, 4, 1, 64, 0, { 0, 130, 201 } },
@@ -51,13 +51,13 @@ static const struct shape shapes[] = {
     { FORMAT_BF16, 1, 1, 128, 33, { 0, 10, 151 } },
     { FORMAT_BF16, 1, 1, 184, 0, { 0, 131 } },
     { FORMAT_BF16, 1, 1, 256, 33, { 0, 131 } },
-    /* Runs without a row. */
+    /* Empty sequences. */
     { FORMAT_FP32, 2, 1, 16, 0, { 0, 0, 0, 64, 64, 65, 70, 70 } },
     { FORMAT_BF16, 2, 1, 64, 0, { 0, 129, 129, 130, 195, 195, 195, 195 } },
     { FORMAT_FP16, 1, 1, 128, 20, { 0, 0, 64, 64, 128, 128, 128, 128 } },
 };
 
-/* All that one case needs, for the operation and for the reference. */
+/* Everything one case needs, for the operation and for the reference. */
 struct attention_case {
     struct operand q, k, v, out, lse, dout, dq, dk, dv, delta;
     int32_t *offsets;
@@ -86,10 +86,10 @@ static size_t longest_of(const struct shape *shape)
     return (size_t)longest;
 }
 
-/* What is asked of attention besides its shape. */
+/* Options of attention besides its shape. */
 struct extra {
     double softcap;
-    float p; /* of dropout */
+    float p; /* dropout probability */
 };
 
 static const struct attention_dropout dropped = { .stream = 7,
@@ -194,7 +194,8 @@ static void case_close(struct attention_case *c)
     machines_memory_free(c->draw);
 }
 
-/* Are weights rounded to the operands' format?  The CPU does so for bf16. */
+/* Return whether weights are rounded to the operands' format.  The CPU does so for
+ * bf16. */
 static bool rounds(const struct machines *machines, enum format format)
 {
     return format == FORMAT_BF16 ||
@@ -207,7 +208,7 @@ static double forward_units(const struct machines *machines, enum format format)
     return rounds(machines, format) ? 16 + format_info(format)->epsilon / 2 * 0x1p23 : 16;
 }
 
-/* Weights may be as much larger as dropout makes those that it keeps. */
+/* Dropout scales up the weights it keeps. */
 static void try_forward(struct machines *machines, const struct shape *shape,
                         struct extra extra)
 {
@@ -223,7 +224,7 @@ static void try_forward(struct machines *machines, const struct shape *shape,
     case_close(&c);
 }
 
-static void test_attention_is_the_formula(void **state)
+static void test_attention_follows_the_formula(void **state)
 {
     for (size_t i = 0; i < TS_COUNT(shapes); i++)
         try_forward(*state, &shapes[i], (struct extra) { 0 });
@@ -232,8 +233,8 @@ static void test_attention_is_the_formula(void **state)
 typedef void trial(struct machines *machines, const struct shape *shape,
                    struct extra extra);
 
-/* One that most scores are below, and one that most are beyond; shapes for tensor cores
- * have one of both, each size once. */
+/* One cap that most scores are below, and one that most exceed; shapes for tensor cores
+ * use one of them, each head size once. */
 static void try_capped(struct machines *machines, trial *run)
 {
     for (size_t i = 0; i < TS_COUNT(shapes); i++) {
@@ -247,8 +248,8 @@ static void try_capped(struct machines *machines, trial *run)
     }
 }
 
-/* Every way to do it once: packed runs, shared heads, windows that begin inside a word of
- * the draws, heads for tensor cores and others; once beside a cap. */
+/* Every code path once: packed sequences, shared heads, windows that begin inside a word
+ * of the draws, heads for tensor cores and others; once together with a cap. */
 static void try_dropping(struct machines *machines, trial *run)
 {
     static const size_t all[] = { 1,  5,  6,  7,  9,  10, 11, 12, 13,
@@ -273,8 +274,8 @@ static void test_attention_caps_scores(void **state)
     try_capped(*state, try_forward);
 }
 
-/* Of what is added up: delta comes from `out` rounded to its format, half an epsilon;
- * where weights and their gradients are rounded, another half. */
+/* Relative to the terms summed: delta comes from `out` rounded to its format, half an
+ * epsilon; where weights and their gradients are rounded, another half. */
 static double backward_units(const struct machines *machines, enum format format)
 {
     double half = format_info(format)->epsilon / 2 * 0x1p23;
@@ -346,7 +347,7 @@ static double loss(void *context)
     return sum;
 }
 
-static void test_reference_gradient_is_the_slope(void **state)
+static void test_reference_gradient_matches_differences(void **state)
 {
     static const struct shape small[] = {
         { FORMAT_FP32, 4, 2, 6, 0, { 0, 1, 9, 12 } },
@@ -369,8 +370,8 @@ static void test_reference_gradient_is_the_slope(void **state)
     }
 }
 
-/* A broken number reaches all that sees it, and nothing before it. */
-static void test_attention_shows_nan_and_inf(void **state)
+/* A NaN reaches every row that sees it, and none before it. */
+static void test_attention_propagates_nan_and_inf(void **state)
 {
     static const struct shape shape = { FORMAT_FP32, 1, 1, 8, 0, { 0, 40, 100 } };
     static const float broken[] = { NAN, INFINITY };
@@ -399,7 +400,8 @@ static void break_number(struct operand *operand, size_t row)
     operand_write(operand);
 }
 
-/* The first number of each row from `first` to `last` is finite, or none is. */
+/* Check that the first element of each row from `first` to `last` is finite, or that none
+ * is. */
 static void check_finite(const struct operand *operand, size_t first, size_t last,
                          bool finite)
 {
@@ -408,8 +410,8 @@ static void check_finite(const struct operand *operand, size_t first, size_t las
                          finite);
 }
 
-/* In 16 bits it may reach rows that share a tile, but no other run. */
-static void test_attention_of_16_bits_shows_nan(void **state)
+/* In 16 bits it may reach rows that share a tile, but no other sequence. */
+static void test_attention_of_16_bits_propagates_nan(void **state)
 {
     static const struct shape shape = { FORMAT_FP16, 1, 1, 64, 0, { 0, 300, 401 } };
     struct machines *machines = *state;
@@ -449,7 +451,7 @@ static void test_attention_of_16_bits_shows_nan(void **state)
     }
 }
 
-/* Rows of all its matrices from `first` on become NaN. */
+/* Set the rows of all its matrices from `first` on to NaN. */
 static void break_rows(struct attention_case *c, size_t first)
 {
     struct operand *operands[] = { &c->q, &c->k, &c->v };
@@ -463,9 +465,9 @@ static void break_rows(struct attention_case *c, size_t first)
     }
 }
 
-/* What lies behind the last row is neither read nor written, and runs without a row at
- * the end change nothing. */
-static void test_attention_ends_with_its_rows(void **state)
+/* Memory after the last row is neither read nor written, and empty sequences at the end
+ * change nothing. */
+static void test_attention_stays_within_its_rows(void **state)
 {
     enum { ROWS = 151, ALL = 215 };
     static const struct shape shape = { FORMAT_BF16, 2, 1,
@@ -493,7 +495,7 @@ static void test_attention_ends_with_its_rows(void **state)
         op.out = tensor_rows(op.out, 0, ROWS);
         op.lse = tensor_columns(op.lse, 0, ROWS);
         out = op.out.data;
-        memcpy(first, out, bytes); /* what is behind the rows */
+        memcpy(first, out, bytes); /* the memory after the rows */
         machine_run(machines->backends[m], run_attention, &op);
         assert_memory_equal(out + kept, first + kept, bytes - kept);
         memcpy(first, out, kept);
@@ -507,7 +509,7 @@ static void test_attention_ends_with_its_rows(void **state)
     }
 }
 
-/* Results as they lie in memory, one after the other; *bytes of them. */
+/* Return results in memory order, one after the other; *bytes of them. */
 static unsigned char *results_of(const struct attention_case *c, size_t *bytes)
 {
     const struct operand *results[] = { &c->out, &c->lse, &c->dq, &c->dk, &c->dv };
@@ -522,12 +524,13 @@ static unsigned char *results_of(const struct attention_case *c, size_t *bytes)
     return all;
 }
 
-/* Told how long runs are, that they may be longer, or nothing: the same bits.  (A GPU
- * takes their tiles in another order; cuDNN is asked where it was told.) */
-static void test_attention_does_not_go_by_what_is_told_of_runs(void **state)
+/* Whether the length of sequences is given exactly, as an upper bound, or not at all: the
+ * same bits.  (A GPU takes their tiles in another order; cuDNN is used if it is
+ * given.) */
+static void test_attention_is_independent_of_length_hints(void **state)
 {
     static const struct shape packed[] = {
-        /* of odd rows: for tensor cores */
+        /* odd rows: for tensor cores */
         { FORMAT_BF16, 2, 1, 64, 0, { 0, 130, 260, 391 } },
         { FORMAT_FP16, 2, 2, 64, 70, { 0, 20, 276, 276, 300, 301 } },
         { FORMAT_FP16, 1, 1, 256, 0, { 0, 67, 133 } },
@@ -569,7 +572,7 @@ static void test_attention_does_not_go_by_what_is_told_of_runs(void **state)
     }
 }
 
-/* Scores far beyond what e^x can hold. */
+/* Scores far beyond the range of e^x. */
 static void test_attention_of_large_scores_is_finite(void **state)
 {
     static const struct shape large[] = { { FORMAT_FP32, 1, 1, 8, 0, { 0, 100 } },
@@ -591,8 +594,8 @@ static void test_attention_of_large_scores_is_finite(void **state)
     }
 }
 
-/* Under a cap of 60 weights go from 1 to 2^-173, with all that has no normal number in
- * fp32. */
+/* Under a cap of 60, weights range from 1 to 2^-173, including values without a normal
+ * fp32 number. */
 static void test_attention_backward_of_small_weights_is_finite(void **state)
 {
     static const struct shape small[] = { { FORMAT_FP32, 1, 1, 8, 0, { 0, 100 } },
@@ -626,8 +629,8 @@ static void test_attention_backward_of_small_weights_is_finite(void **state)
     }
 }
 
-/* Two keys far apart are as large as each other, and far larger than all between: the
- * last query takes half of each.  What is added up first is not to fade on the way. */
+/* Two distant keys have equal scores, far larger than all between: the last query takes
+ * half of each.  The part accumulated first must not fade. */
 static void try_equal_keys(struct machines *machines, const struct shape *shape,
                            double value)
 {
@@ -654,14 +657,14 @@ static void try_equal_keys(struct machines *machines, const struct shape *shape,
     case_close(&c);
 }
 
-/* Races do not go by the numbers that are added up. */
+/* Races do not depend on the values that are summed. */
 #ifdef UNIT_RACES
 enum { EQUAL_KEYS = 1 };
 #else
 enum { EQUAL_KEYS = 6 };
 #endif
 
-static void test_attention_of_long_runs_forgets_nothing(void **state)
+static void test_attention_of_long_sequences_keeps_early_terms(void **state)
 {
     static const struct shape shapes_long[] = {
         { FORMAT_FP32, 1, 1, 64, 0, { 0, 1025 } },
@@ -674,8 +677,8 @@ static void test_attention_of_long_runs_forgets_nothing(void **state)
             try_equal_keys(*state, &shapes_long[i], 41 + k);
 }
 
-/* Last: who asks for cuDNN wants to know that it was cuDNN all the time. */
-static void test_attention_is_by_cudnn_if_asked(void **state)
+/* Last: the test with cuDNN checks that cuDNN ran all the time. */
+static void test_attention_uses_cudnn_if_requested(void **state)
 {
     struct machines *machines = *state;
     const char *asked = getenv("TRAINSPOOL_CUDNN");
@@ -691,21 +694,21 @@ static void test_attention_is_by_cudnn_if_asked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference_gradient_is_the_slope),
-        cmocka_unit_test(test_attention_is_the_formula),
+        cmocka_unit_test(test_reference_gradient_matches_differences),
+        cmocka_unit_test(test_attention_follows_the_formula),
         cmocka_unit_test(test_attention_caps_scores),
         cmocka_unit_test(test_attention_drops_weights),
         cmocka_unit_test(test_attention_backward_is_the_gradient),
         cmocka_unit_test(test_attention_backward_of_capped_scores),
         cmocka_unit_test(test_attention_backward_of_dropped_weights),
-        cmocka_unit_test(test_attention_shows_nan_and_inf),
-        cmocka_unit_test(test_attention_of_16_bits_shows_nan),
-        cmocka_unit_test(test_attention_ends_with_its_rows),
-        cmocka_unit_test(test_attention_does_not_go_by_what_is_told_of_runs),
+        cmocka_unit_test(test_attention_propagates_nan_and_inf),
+        cmocka_unit_test(test_attention_of_16_bits_propagates_nan),
+        cmocka_unit_test(test_attention_stays_within_its_rows),
+        cmocka_unit_test(test_attention_is_independent_of_length_hints),
         cmocka_unit_test(test_attention_of_large_scores_is_finite),
         cmocka_unit_test(test_attention_backward_of_small_weights_is_finite),
-        cmocka_unit_test(test_attention_of_long_runs_forgets_nothing),
-        cmocka_unit_test(test_attention_is_by_cudnn_if_asked),
+        cmocka_unit_test(test_attention_of_long_sequences_keeps_early_terms),
+        cmocka_unit_test(test_attention_uses_cudnn_if_requested),
     };
 
     return cmocka_run_group_tests(tests, machines_open, machines_close);

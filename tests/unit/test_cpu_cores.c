@@ -1,4 +1,4 @@
-/* tests/unit/test_cpu_cores.c - limits as the kernel writes them. */
+/* tests/unit/test_cpu_cores.c - CPU limits in the format the kernel writes. */
 #include "config.h"
 
 #include "kernels/cpu/cpu_cores.h"
@@ -27,7 +27,7 @@ static void test_cores_reads_version_1(void **state)
     assert_int_equal(cores_of_quota("", ""), 0);
 }
 
-static void test_cores_keep_to_affinity(void **state)
+static void test_cores_respect_affinity(void **state)
 {
     cpu_set_t before, one;
     size_t cores = cores_usable();
@@ -49,7 +49,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cores_reads_version_2),
         cmocka_unit_test(test_cores_reads_version_1),
-        cmocka_unit_test(test_cores_keep_to_affinity),
+        cmocka_unit_test(test_cores_respect_affinity),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

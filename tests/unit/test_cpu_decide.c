@@ -1,5 +1,5 @@
-/* tests/unit/test_cpu_decide.c - whether a step is made, by the gradients' sum of
- * squares. */
+/* tests/unit/test_cpu_decide.c - whether a step is applied, depending on the gradients'
+ * sum of squares. */
 #include "config.h"
 
 #include "kernels/backend.h"
@@ -52,9 +52,9 @@ static void test_decide_clips_the_unscaled_norm(void **state)
         }
 }
 
-/* Over a thousand steps of which some overflow: the scaler is that of
+/* Over a thousand steps, some of which overflow, the scaler agrees with
  * precision/scaler.h. */
-static void test_decide_moves_the_scaler_as_its_page_says(void **state)
+static void test_decide_updates_the_scaler_as_documented(void **state)
 {
     static const enum scaling scalings[] = { SCALING_NONE, SCALING_STATIC,
                                              SCALING_DYNAMIC };
@@ -83,7 +83,7 @@ static void test_decide_moves_the_scaler_as_its_page_says(void **state)
         }
 }
 
-/* It grows no further than fp32 goes, and shrinks no further than 1. */
+/* The scale grows no larger than fp32 allows, and shrinks no smaller than 1. */
 static void test_decide_keeps_the_scale_in_bounds(void **state)
 {
     struct machines *machines = *state;
@@ -110,7 +110,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_decide_clips_the_unscaled_norm),
-        cmocka_unit_test(test_decide_moves_the_scaler_as_its_page_says),
+        cmocka_unit_test(test_decide_updates_the_scaler_as_documented),
         cmocka_unit_test(test_decide_keeps_the_scale_in_bounds),
     };
 

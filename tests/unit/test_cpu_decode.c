@@ -1,5 +1,5 @@
-/* tests/unit/test_cpu_decode.c - attention of new rows over a cache is the formula's, and
- * what attention says of the last rows of whole runs. */
+/* tests/unit/test_cpu_decode.c - attention of new rows over a cache follows the formula,
+ * and equals attention's last rows of whole sequences. */
 #include "config.h"
 
 #include "kernels/backend.h"
@@ -20,7 +20,7 @@ struct shape {
     enum format format;
     size_t heads, kv_heads, head_size, window, room;
     double softcap;
-    int32_t lengths[SLOTS_MAX]; /* up to the first below 0 */
+    int32_t lengths[SLOTS_MAX]; /* up to the first negative one */
 };
 
 static const struct shape shapes[] = {
@@ -132,8 +132,8 @@ static void case_close(struct decode_case *c)
     machines_memory_free(c->lengths);
 }
 
-/* The new rows are in the cache to the bit, and nothing else of it is touched. */
-static void test_decode_is_the_formula(void **state)
+/* The new rows are copied to the cache bit for bit, and nothing else in it changes. */
+static void test_decode_follows_the_formula(void **state)
 {
     for (size_t i = 0; i < TS_COUNT(shapes); i++) {
         struct decode_case c;
@@ -148,7 +148,7 @@ static void test_decode_is_the_formula(void **state)
     }
 }
 
-/* The last row of a run, by op_attention over all of it. */
+/* The last row of a sequence, by op_attention over all of it. */
 static void check_attention(struct backend *be, const struct decode_case *c, size_t slot,
                             const double *wanted)
 {
@@ -197,7 +197,7 @@ static void check_attention(struct backend *be, const struct decode_case *c, siz
     machines_memory_free(offsets);
 }
 
-static void test_decode_is_the_last_row_of_attention(void **state)
+static void test_decode_equals_the_last_row_of_attention(void **state)
 {
     struct machines *machines = *state;
 
@@ -216,8 +216,8 @@ static void test_decode_is_the_last_row_of_attention(void **state)
     }
 }
 
-/* A broken number reaches its own sequence alone. */
-static void test_decode_shows_nan(void **state)
+/* A NaN reaches only its own sequence. */
+static void test_decode_propagates_nan(void **state)
 {
     static const struct shape shape = { FORMAT_FP32, 2,   1, 8,
                                         0,           100, 0, { 90, 20, 99, -1 } };
@@ -241,9 +241,9 @@ static void test_decode_shows_nan(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_decode_is_the_formula),
-        cmocka_unit_test(test_decode_is_the_last_row_of_attention),
-        cmocka_unit_test(test_decode_shows_nan),
+        cmocka_unit_test(test_decode_follows_the_formula),
+        cmocka_unit_test(test_decode_equals_the_last_row_of_attention),
+        cmocka_unit_test(test_decode_propagates_nan),
     };
 
     return cmocka_run_group_tests(tests, machines_open, machines_close);

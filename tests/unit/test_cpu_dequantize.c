@@ -1,5 +1,5 @@
-/* tests/unit/test_cpu_dequantize.c - matrices in 4 bits are widened to what bitsandbytes
- * makes of them (tests/golden/nf4.py), in every format and order of rows. */
+/* tests/unit/test_cpu_dequantize.c - 4-bit matrices are dequantized exactly as by
+ * bitsandbytes (tests/golden/nf4.py), in every format and order of rows. */
 #include "config.h"
 
 #include "kernels/backend.h"
@@ -21,7 +21,7 @@ static void *copy_of(const void *data, size_t bytes)
     return copy;
 }
 
-/* A case where the machines can read it. */
+/* A case in memory that the machines can read. */
 struct placed {
     uint8_t *codes, *bytes;
     float *absmax, *nested, *map;
@@ -71,7 +71,7 @@ static void widen(const struct machines *machines, const struct unit_nf4 *c,
     machines_memory_free(out);
 }
 
-static void test_widened_is_bitsandbytes_to_the_bit(void **state)
+static void test_dequantize_matches_bitsandbytes_bit_for_bit(void **state)
 {
     json_t *golden = unit_nf4_golden();
     size_t count = json_array_size(json_object_get(golden, "cases"));
@@ -89,7 +89,7 @@ static void test_widened_is_bitsandbytes_to_the_bit(void **state)
     json_decref(golden);
 }
 
-/* The codes of a case taken for a matrix of another shape. */
+/* The codes of a case used as a matrix of another shape. */
 struct shape {
     size_t rows, cols, heads;
 };
@@ -134,7 +134,7 @@ static void try_shape(struct machines *machines, const struct unit_nf4 *c,
     operand_clear(&out);
 }
 
-static void test_shapes_rows_of_heads_and_rounding(void **state)
+static void test_dequantize_handles_shapes_head_order_and_rounding(void **state)
 {
     json_t *golden = unit_nf4_golden();
     struct unit_nf4 c = unit_nf4_open(golden, 1);
@@ -151,8 +151,8 @@ static void test_shapes_rows_of_heads_and_rounding(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_widened_is_bitsandbytes_to_the_bit),
-        cmocka_unit_test(test_shapes_rows_of_heads_and_rounding),
+        cmocka_unit_test(test_dequantize_matches_bitsandbytes_bit_for_bit),
+        cmocka_unit_test(test_dequantize_handles_shapes_head_order_and_rounding),
     };
 
     return cmocka_run_group_tests_name("dequantize", tests, machines_open,

@@ -1,5 +1,6 @@
-/* tests/unit/test_cpu_distill.c - a student's losses and gradients beside its teacher are
- * the formula's and PyTorch's, whichever distance and however the rows are cut. */
+/* tests/unit/test_cpu_distill.c - a student's losses and gradients relative to its
+ * teacher follow the formula and match PyTorch's, for every distance and every division
+ * into chunks. */
 #include "config.h"
 
 #include "kernels/backend.h"
@@ -72,7 +73,7 @@ static struct operand none(void)
     return (struct operand) { .numbers = 0 };
 }
 
-/* Words that are kept: some, ascending, with logits of their own. */
+/* Tokens that are kept: some, ascending, with separate logits. */
 static void keep_words(struct distill_case *c, const struct shape *s)
 {
     c->values = operand_random(FORMAT_FP32, s->rows, s->kept, 2, 6);
@@ -197,7 +198,7 @@ static void case_close(struct distill_case *c)
     machines_memory_free(c->ids);
 }
 
-/* A gradient is a product of dlogits, which are rounded to their format. */
+/* A gradient is a matmul of dlogits, which are rounded to their format. */
 static double gradient_units(enum format format)
 {
     return 64 + (format == FORMAT_FP32 ? 0 : format_info(format)->epsilon * 0x1p23);
@@ -216,7 +217,7 @@ static void try_case(struct machines *machines, struct distill_case *c,
                  outcomes);
 }
 
-static void test_distill_is_the_formula(void **state)
+static void test_distill_follows_the_formula(void **state)
 {
     struct machines *machines = *state;
 
@@ -234,8 +235,8 @@ static void test_distill_is_the_formula(void **state)
     }
 }
 
-/* The factor in the backend's memory, and how many rows have a target if it is told. */
-static void test_distill_takes_what_it_is_told(void **state)
+/* The factor in backend memory, and the number of rows with a target if it is given. */
+static void test_distill_reads_factor_and_count_from_memory(void **state)
 {
     struct machines *machines = *state;
 
@@ -255,7 +256,7 @@ static void test_distill_takes_what_it_is_told(void **state)
     }
 }
 
-/* The weight of a row counts for both losses. */
+/* The weight of a row applies to both losses. */
 static void test_distill_weighs_rows(void **state)
 {
     for (size_t i = 3; i < TS_COUNT(shapes); i += 8) {
@@ -277,9 +278,9 @@ static void test_distill_weighs_rows(void **state)
     }
 }
 
-/* Logits of both and their gradients as the model has them on a GPU: rows on multiples of
- * 64 numbers, of words that are none. */
-static void test_distill_takes_rows_with_gaps(void **state)
+/* Logits of both models and their gradients with the model's layout on a GPU: rows on
+ * multiples of 64 elements, with padding columns. */
+static void test_distill_accepts_rows_with_gaps(void **state)
 {
     static const struct shape padded[] = {
         { FP32, FP32, 9, 16, 501, 8, 499, 4, 4, 4, 0, 0.9f, 1, 0.9f, 0.2f, 0, 0 },
@@ -317,8 +318,8 @@ static void test_distill_takes_rows_with_gaps(void **state)
     }
 }
 
-/* A teacher of which all words are kept is the teacher. */
-static void test_distill_all_kept_is_all(void **state)
+/* A teacher whose logits are all kept equals the full teacher. */
+static void test_distill_with_all_logits_kept_equals_full_teacher(void **state)
 {
     struct machines *machines = *state;
     struct shape shape = { FP32, FP32, 7,    12, 40,   12, 40, 7, 7,
@@ -365,7 +366,7 @@ static double loss(void *context)
     return sum;
 }
 
-static void test_reference_gradient_is_the_slope(void **state)
+static void test_reference_gradient_matches_differences(void **state)
 {
     static const float betas[] = { 0, 0.3f, 1 };
     struct shape small = {
@@ -381,7 +382,7 @@ static void test_reference_gradient_is_the_slope(void **state)
         small.cap = i % 3 ? 2 : 0;
         case_open(&c, &small);
         for (size_t k = 0; k < c.dw.numbers; k++)
-            c.real[3][k] -= c.dw.real[k]; /* it was added to */
+            c.real[3][k] -= c.dw.real[k]; /* it was accumulated */
         assert_true(reference_slope_error(loss, &c.reference, c.x.real, c.x.numbers,
                                           c.real[2]) < 1e-6);
         assert_true(reference_slope_error(loss, &c.reference, c.w.real, c.w.numbers,
@@ -390,7 +391,8 @@ static void test_reference_gradient_is_the_slope(void **state)
     }
 }
 
-/* The bits of losses and dx for each size of chunk; on a GPU as in test_cpu_loss.c. */
+/* Compare the bits of losses and dx for each chunk size; on a GPU as in
+ * test_cpu_loss.c. */
 static void try_chunk(struct machines *machines, struct distill_case *c,
                       const struct distill_case *first, enum format format)
 {
@@ -409,7 +411,7 @@ static void try_chunk(struct machines *machines, struct distill_case *c,
     }
 }
 
-static void test_distill_rows_do_not_see_their_chunk(void **state)
+static void test_distill_is_independent_of_chunk_size(void **state)
 {
     static const size_t chunks[] = { 1, 7, 64 };
     struct machines *machines = *state;
@@ -432,8 +434,8 @@ static void test_distill_rows_do_not_see_their_chunk(void **state)
     }
 }
 
-/* fp16 gradients beyond 65504 have to be seen: that is how the scaler learns of them. */
-static void test_distill_shows_overflow(void **state)
+/* fp16 gradients beyond 65504 must be visible: the scaler depends on it. */
+static void test_distill_propagates_overflow(void **state)
 {
     struct machines *machines = *state;
 
@@ -451,8 +453,9 @@ static void test_distill_shows_overflow(void **state)
     }
 }
 
-/* A broken teacher is as bad as a broken student: only its rows, but these for sure. */
-static void test_distill_shows_nan(void **state)
+/* A NaN in the teacher is as bad as in the student: it affects only its rows, but these
+ * for certain. */
+static void test_distill_propagates_nan(void **state)
 {
     static const size_t tried[] = { 0, 2, 3, 13, 15, 16 };
     struct machines *machines = *state;
@@ -476,7 +479,7 @@ static void test_distill_shows_nan(void **state)
         }
 }
 
-/* Logits as PyTorch's: x is them, and w has ones on its diagonal. */
+/* PyTorch's logits: x holds them, and w is the identity. */
 static void put_identity(struct operand *w)
 {
     for (size_t i = 0; i < w->numbers; i++)
@@ -503,7 +506,7 @@ static double member(const json_t *object, const char *name)
     return json_number_value(json_object_get(object, name));
 }
 
-/* The teacher's k largest of each row, by ids. */
+/* The teacher's k largest logits of each row, with token ids. */
 static void keep_largest(struct distill_case *c, const struct shape *s,
                          const json_t *teacher)
 {
@@ -567,7 +570,7 @@ static void try_golden(struct machines *machines, const json_t *row)
     case_close(&c);
 }
 
-static void test_distill_is_what_pytorch_says(void **state)
+static void test_distill_matches_pytorch(void **state)
 {
     char *name = unit_source("tests/golden/distill.json");
     struct error err = { 0 };
@@ -585,16 +588,16 @@ static void test_distill_is_what_pytorch_says(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference_gradient_is_the_slope),
-        cmocka_unit_test(test_distill_is_the_formula),
-        cmocka_unit_test(test_distill_takes_what_it_is_told),
+        cmocka_unit_test(test_reference_gradient_matches_differences),
+        cmocka_unit_test(test_distill_follows_the_formula),
+        cmocka_unit_test(test_distill_reads_factor_and_count_from_memory),
         cmocka_unit_test(test_distill_weighs_rows),
-        cmocka_unit_test(test_distill_takes_rows_with_gaps),
-        cmocka_unit_test(test_distill_all_kept_is_all),
-        cmocka_unit_test(test_distill_rows_do_not_see_their_chunk),
-        cmocka_unit_test(test_distill_shows_overflow),
-        cmocka_unit_test(test_distill_shows_nan),
-        cmocka_unit_test(test_distill_is_what_pytorch_says),
+        cmocka_unit_test(test_distill_accepts_rows_with_gaps),
+        cmocka_unit_test(test_distill_with_all_logits_kept_equals_full_teacher),
+        cmocka_unit_test(test_distill_is_independent_of_chunk_size),
+        cmocka_unit_test(test_distill_propagates_overflow),
+        cmocka_unit_test(test_distill_propagates_nan),
+        cmocka_unit_test(test_distill_matches_pytorch),
     };
 
     return cmocka_run_group_tests(tests, machines_open, machines_close);

@@ -50,7 +50,7 @@ static void test_add_mixes_formats(void **state)
                 try_add(*state, mix, sizes[i]);
 }
 
-/* A NaN where one is wanted gets its bits. */
+/* Copy the bits of a NaN where one is expected. */
 static void take_nans(void *numbers, const void *wanted, enum format format, size_t count)
 {
     size_t bytes = format_info(format)->bytes;
@@ -67,8 +67,8 @@ static void take_nans(void *numbers, const void *wanted, enum format format, siz
     }
 }
 
-/* Each pattern of 16 bits to the other formats, and patterns all over fp32 to 16 bits.  A
- * GPU's instructions have one NaN of a format, whatever NaN they were given. */
+/* Each 16-bit pattern to the other formats, and patterns across fp32 to 16 bits.  A GPU's
+ * instructions produce one NaN per format, whatever the input NaN. */
 static void test_convert_is_exact_for_every_pattern(void **state)
 {
     enum { PATTERNS = 1 << 16, EXTRA = 7 };
@@ -105,7 +105,7 @@ static void test_convert_is_exact_for_every_pattern(void **state)
     free(wanted);
 }
 
-static void test_convert_and_zero_keep_to_their_columns(void **state)
+static void test_convert_and_zero_stay_in_their_columns(void **state)
 {
     for (size_t mix = 0; mix < 9; mix++)
         for (size_t i = 0; i < TS_COUNT(sizes); i++) {
@@ -126,7 +126,7 @@ static void test_convert_and_zero_keep_to_their_columns(void **state)
         }
 }
 
-static void test_sum_rows_is_the_sum(void **state)
+static void test_sum_rows_adds_every_row(void **state)
 {
     for (size_t f = 0; f < TS_COUNT(formats); f++)
         for (size_t i = 0; i < TS_COUNT(sizes); i++) {
@@ -157,8 +157,8 @@ static struct op_dropout dropout_of(const struct operand *out, const struct oper
                                  .stream = 9 };
 }
 
-/* By place and step: the numbers of base/random.h, whatever the strides are. */
-static void test_dropout_is_a_function_of_place(void **state)
+/* By position and step: the values of base/random.h, whatever the strides are. */
+static void test_dropout_depends_only_on_position(void **state)
 {
     for (size_t f = 0; f < TS_COUNT(formats); f++)
         for (size_t i = 0; i < TS_COUNT(sizes); i++) {
@@ -182,7 +182,7 @@ static void test_dropout_is_a_function_of_place(void **state)
         }
 }
 
-/* The part of the step that lies in the backend's memory counts as the other one. */
+/* The part of the step in backend memory is added to the other one. */
 static void test_dropout_adds_its_draw_to_the_step(void **state)
 {
     struct machines *machines = *state;
@@ -205,8 +205,8 @@ static void test_dropout_adds_its_draw_to_the_step(void **state)
     machines_memory_free(draw);
 }
 
-/* Rows behind those that count leave the draws of these as they are. */
-static void test_dropout_goes_by_the_rows_that_count(void **state)
+/* Padding rows do not change the draws of the rows before them. */
+static void test_dropout_ignores_padding_rows(void **state)
 {
     enum { ROWS = 5, MORE = 8, COLS = 37 };
     struct operand x = operand_random(FORMAT_FP32, MORE, COLS, 1, 1);
@@ -229,7 +229,7 @@ static void test_dropout_goes_by_the_rows_that_count(void **state)
     free(wanted);
 }
 
-/* Numbers from anywhere on, also inside a block of four draws. */
+/* Start at any element, including inside a block of four draws. */
 static void test_dropout_begins_inside_a_block(void **state)
 {
     enum { NUMBERS = 1003 };
@@ -264,7 +264,7 @@ static size_t dropped(const struct operand *out)
 }
 
 /* 100000 draws of 0.3: 5 standard deviations are 725. */
-static void test_dropout_drops_its_share_anew_each_step(void **state)
+static void test_dropout_drops_its_share_and_redraws_each_step(void **state)
 {
     struct machines *machines = *state;
     struct backend *be = machines->backends[0];
@@ -297,13 +297,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_add_mixes_formats),
         cmocka_unit_test(test_convert_is_exact_for_every_pattern),
-        cmocka_unit_test(test_convert_and_zero_keep_to_their_columns),
-        cmocka_unit_test(test_sum_rows_is_the_sum),
-        cmocka_unit_test(test_dropout_is_a_function_of_place),
+        cmocka_unit_test(test_convert_and_zero_stay_in_their_columns),
+        cmocka_unit_test(test_sum_rows_adds_every_row),
+        cmocka_unit_test(test_dropout_depends_only_on_position),
         cmocka_unit_test(test_dropout_adds_its_draw_to_the_step),
-        cmocka_unit_test(test_dropout_goes_by_the_rows_that_count),
+        cmocka_unit_test(test_dropout_ignores_padding_rows),
         cmocka_unit_test(test_dropout_begins_inside_a_block),
-        cmocka_unit_test(test_dropout_drops_its_share_anew_each_step),
+        cmocka_unit_test(test_dropout_drops_its_share_and_redraws_each_step),
     };
 
     return cmocka_run_group_tests(tests, machines_open, machines_close);

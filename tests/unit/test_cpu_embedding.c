@@ -1,5 +1,5 @@
-/* tests/unit/test_cpu_embedding.c - rows come from the table, and gradients go back to
- * it. */
+/* tests/unit/test_cpu_embedding.c - rows are read from the table, and gradients are added
+ * to it. */
 #include "config.h"
 
 #include "kernels/backend.h"
@@ -47,7 +47,7 @@ static void try_embedding(struct machines *machines, enum format format, size_t 
     machines_memory_free(tokens);
 }
 
-static void test_embedding_takes_rows(void **state)
+static void test_embedding_copies_rows(void **state)
 {
     static const enum format formats[] = { FORMAT_FP32, FORMAT_BF16, FORMAT_FP16 };
 
@@ -57,8 +57,7 @@ static void test_embedding_takes_rows(void **state)
                           f == 1 ? 24.0f : 0);
 }
 
-/* In the order of the rows, so even the rounding is known, with a scale of 0 or a power
- * of two. */
+/* In row order, so even the rounding is known, with a scale of 0 or a power of two. */
 static void try_backward(struct machines *machines, size_t rows, size_t cols,
                          size_t words, float scale, int32_t padding)
 {
@@ -97,17 +96,18 @@ static void test_embedding_backward_adds_in_order(void **state)
         try_backward(*state, sizes[i][0], sizes[i][1], WORDS, i % 2 ? 4.0f : 0, -1);
 }
 
-/* One word, two that all rows have, and a vocabulary of three digits of any sort. */
-static void test_embedding_backward_of_many_rows(void **state)
+/* One token, two tokens shared by all rows, and a vocabulary of three radix-sort
+ * digits. */
+static void test_embedding_backward_handles_many_rows(void **state)
 {
     try_backward(*state, 33, 4, 1, 0, -1);
     try_backward(*state, 4099, 4, 2, 1, -1);
-    try_backward(*state, 2000, 4, 700, 1, -1); /* a bit more than one digit */
+    try_backward(*state, 2000, 4, 700, 1, -1); /* slightly more than one digit */
     try_backward(*state, 4101, 3, 300001, 0.5f, -1);
 }
 
-/* The first token, the last one, one that is not there. */
-static void test_embedding_backward_leaves_padding_out(void **state)
+/* The first token, the last one, one that is absent. */
+static void test_embedding_backward_skips_padding(void **state)
 {
     static const int32_t paddings[] = { 0, 1, 4, 36 };
 
@@ -120,10 +120,10 @@ static void test_embedding_backward_leaves_padding_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_embedding_takes_rows),
+        cmocka_unit_test(test_embedding_copies_rows),
         cmocka_unit_test(test_embedding_backward_adds_in_order),
-        cmocka_unit_test(test_embedding_backward_of_many_rows),
-        cmocka_unit_test(test_embedding_backward_leaves_padding_out),
+        cmocka_unit_test(test_embedding_backward_handles_many_rows),
+        cmocka_unit_test(test_embedding_backward_skips_padding),
     };
 
     return cmocka_run_group_tests(tests, machines_open, machines_close);

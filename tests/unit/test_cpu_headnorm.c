@@ -1,5 +1,5 @@
-/* tests/unit/test_cpu_headnorm.c - RMSNorm of each head and its gradients are the
- * formula's, in place and in rows that are wider. */
+/* tests/unit/test_cpu_headnorm.c - RMSNorm of each head and its gradients follow the
+ * formula, in place and in wider rows. */
 #include "config.h"
 
 #include "kernels/backend.h"
@@ -20,7 +20,8 @@ struct shape {
     size_t rows, heads, size;
 };
 
-/* Heads of usual sizes, of none, longer than a warp's lanes hold, and many rows. */
+/* Heads of common sizes, of unusual ones, longer than a warp's lanes hold, and many
+ * rows. */
 static const struct shape shapes[] = { { 1, 1, 1 },    { 3, 2, 8 },    { 17, 9, 64 },
                                        { 5, 3, 128 },  { 3, 4, 256 },  { 7, 5, 80 },
                                        { 9, 3, 33 },   { 257, 3, 96 }, { 3, 2, 300 },
@@ -97,7 +98,7 @@ static void try_forward(struct machines *machines, struct headnorm_case *c)
                  2);
 }
 
-/* The largest of what nearly cancels in dx: with one column all of it does. */
+/* The largest term that nearly cancels in dx: with one column all of it does. */
 static double largest_step(const struct headnorm_case *c)
 {
     const struct reference_headnorm *r = &c->reference;
@@ -145,18 +146,18 @@ static void try_all(void **state, void try(struct machines *, struct headnorm_ca
         }
 }
 
-static void test_headnorm_is_the_formula(void **state)
+static void test_headnorm_follows_the_formula(void **state)
 {
     try_all(state, try_forward);
 }
 
-static void test_headnorm_backward_is_the_gradient(void **state)
+static void test_headnorm_backward_matches_the_reference(void **state)
 {
     try_all(state, try_backward);
 }
 
-/* Of queries in rows that have keys and values too, as a model has them. */
-static void test_headnorm_leaves_its_neighbours(void **state)
+/* Queries in rows that also hold keys and values, as in a model. */
+static void test_headnorm_leaves_other_columns_alone(void **state)
 {
     static const struct shape shape = { 5, 2, 8 };
     struct headnorm_case c;
@@ -196,7 +197,7 @@ static double loss(void *context)
     return sum;
 }
 
-static void test_reference_gradient_is_the_slope(void **state)
+static void test_reference_gradient_matches_differences(void **state)
 {
     static const struct shape shape = { 3, 2, 7 };
     struct headnorm_case c;
@@ -211,7 +212,7 @@ static void test_reference_gradient_is_the_slope(void **state)
     case_close(&c);
 }
 
-static void test_headnorm_shows_nan_and_inf(void **state)
+static void test_headnorm_propagates_nan_and_inf(void **state)
 {
     static const struct shape shape = { 3, 2, 20 };
     static const float broken[] = { NAN, INFINITY };
@@ -240,11 +241,11 @@ static void test_headnorm_shows_nan_and_inf(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference_gradient_is_the_slope),
-        cmocka_unit_test(test_headnorm_is_the_formula),
-        cmocka_unit_test(test_headnorm_leaves_its_neighbours),
-        cmocka_unit_test(test_headnorm_backward_is_the_gradient),
-        cmocka_unit_test(test_headnorm_shows_nan_and_inf),
+        cmocka_unit_test(test_reference_gradient_matches_differences),
+        cmocka_unit_test(test_headnorm_follows_the_formula),
+        cmocka_unit_test(test_headnorm_leaves_other_columns_alone),
+        cmocka_unit_test(test_headnorm_backward_matches_the_reference),
+        cmocka_unit_test(test_headnorm_propagates_nan_and_inf),
     };
 
     return cmocka_run_group_tests(tests, machines_open, machines_close);

@@ -1,4 +1,4 @@
-/* tests/unit/test_cpu_layernorm.c - LayerNorm and its gradients are the formula's. */
+/* tests/unit/test_cpu_layernorm.c - LayerNorm and its gradients follow the formula. */
 #include "config.h"
 
 #include "kernels/backend.h"
@@ -14,7 +14,7 @@ OPERATION(layernorm)
 OPERATION(layernorm_backward)
 
 static const enum format formats[] = { FORMAT_FP32, FORMAT_BF16, FORMAT_FP16 };
-/* Rows of a warp, of a block, and longer than a block holds. */
+/* Rows that fit a warp, that fit a block, and longer ones. */
 static const size_t sizes[][2] = { { 1, 1 },    { 3, 17 },   { 17, 768 },  { 257, 100 },
                                    { 3, 2048 }, { 1, 8200 }, { 1, 16392 }, { 2, 20000 } };
 
@@ -121,7 +121,7 @@ static void try_forward(struct machines *machines, struct layernorm_case *c)
                  2);
 }
 
-static void test_layernorm_is_the_formula(void **state)
+static void test_layernorm_follows_the_formula(void **state)
 {
     for (size_t f = 0; f < TS_COUNT(formats); f++)
         for (size_t i = 0; i < TS_COUNT(sizes); i++) {
@@ -133,8 +133,8 @@ static void test_layernorm_is_the_formula(void **state)
         }
 }
 
-/* The residual stream may be updated in place, or alone. */
-static void test_layernorm_sums_in_place_and_alone(void **state)
+/* The residual stream may be updated in place, or without delta. */
+static void test_layernorm_works_in_place_and_without_delta(void **state)
 {
     struct layernorm_case c;
     struct op_layernorm op;
@@ -157,9 +157,9 @@ static void test_layernorm_sums_in_place_and_alone(void **state)
     case_close(&c);
 }
 
-/* A mean of 1000 deviations: E[x^2] - E[x]^2 would have no right digit left.  The mean's
- * own rounding, 1000 * 2^-24, is what the distances from it may be off by. */
-static void test_layernorm_of_numbers_far_from_zero(void **state)
+/* A mean of 1000 deviations: E[x^2] - E[x]^2 would have no correct digits left.
+ * Distances from the mean may be off by the mean's own rounding, 1000 * 2^-24. */
+static void test_layernorm_is_accurate_far_from_zero(void **state)
 {
     struct layernorm_case c;
     struct op_layernorm op;
@@ -177,7 +177,7 @@ static void test_layernorm_of_numbers_far_from_zero(void **state)
     case_close(&c);
 }
 
-/* The largest of what nearly cancels in dx: with one column all of it does. */
+/* The largest term that nearly cancels in dx: with one column all of it does. */
 static double largest_step(const struct layernorm_case *c)
 {
     double largest = 0;
@@ -224,7 +224,7 @@ static void try_backward(struct machines *machines, struct layernorm_case *c,
                  (struct outcome[]) { { &c->dx, c->real[3], 8, least } }, 1);
 }
 
-static void test_layernorm_backward_is_the_gradient(void **state)
+static void test_layernorm_backward_matches_the_reference(void **state)
 {
     for (size_t f = 0; f < TS_COUNT(formats); f++)
         for (size_t i = 0; i < TS_COUNT(sizes); i++) {
@@ -248,7 +248,7 @@ static double loss(void *context)
     return sum;
 }
 
-static void test_reference_gradient_is_the_slope(void **state)
+static void test_reference_gradient_matches_differences(void **state)
 {
     struct layernorm_case c;
 
@@ -265,7 +265,7 @@ static void test_reference_gradient_is_the_slope(void **state)
     case_close(&c);
 }
 
-static void test_layernorm_shows_nan_and_inf(void **state)
+static void test_layernorm_propagates_nan_and_inf(void **state)
 {
     static const float broken[] = { NAN, INFINITY };
     struct machines *machines = *state;
@@ -289,12 +289,12 @@ static void test_layernorm_shows_nan_and_inf(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference_gradient_is_the_slope),
-        cmocka_unit_test(test_layernorm_is_the_formula),
-        cmocka_unit_test(test_layernorm_sums_in_place_and_alone),
-        cmocka_unit_test(test_layernorm_of_numbers_far_from_zero),
-        cmocka_unit_test(test_layernorm_backward_is_the_gradient),
-        cmocka_unit_test(test_layernorm_shows_nan_and_inf),
+        cmocka_unit_test(test_reference_gradient_matches_differences),
+        cmocka_unit_test(test_layernorm_follows_the_formula),
+        cmocka_unit_test(test_layernorm_works_in_place_and_without_delta),
+        cmocka_unit_test(test_layernorm_is_accurate_far_from_zero),
+        cmocka_unit_test(test_layernorm_backward_matches_the_reference),
+        cmocka_unit_test(test_layernorm_propagates_nan_and_inf),
     };
 
     return cmocka_run_group_tests(tests, machines_open, machines_close);

@@ -1,5 +1,5 @@
-/* tests/unit/test_cpu_loss.c - losses and gradients of the last product are the
- * formula's, however its rows are cut into chunks. */
+/* tests/unit/test_cpu_loss.c - losses and gradients of the last matmul follow the
+ * formula, however its rows are divided into chunks. */
 #include "config.h"
 
 #include "kernels/backend.h"
@@ -16,7 +16,7 @@ OPERATION(classifier)
 struct shape {
     enum format format;
     size_t rows, cols, words, chunk;
-    size_t every; /* each every-th row has no target; 0: all have, 1: none has */
+    size_t every; /* each every-th row has no target; 0: all have one, 1: none does */
     float smoothing;
 };
 
@@ -105,7 +105,7 @@ static void case_open(struct loss_case *c, const struct shape *s)
     };
 }
 
-/* Each row counts for so much: 0, 0.5, 1, 1.5, 2, 0, ... */
+/* Weight of each row: 0, 0.5, 1, 1.5, 2, 0, ... */
 static void case_weigh(struct loss_case *c, const struct shape *s)
 {
     c->weights = machines_memory(s->rows * sizeof(*c->weights));
@@ -139,13 +139,13 @@ static void case_close(struct loss_case *c)
     machines_memory_free(c->places);
 }
 
-/* A gradient is a product of dlogits, which are rounded to their format. */
+/* A gradient is a matmul of dlogits, which are rounded to their format. */
 static double gradient_units(enum format format)
 {
     return 32 + (format == FORMAT_FP32 ? 0 : format_info(format)->epsilon * 0x1p23);
 }
 
-static void test_classifier_is_the_formula(void **state)
+static void test_classifier_follows_the_formula(void **state)
 {
     const struct machines *machines = *state;
 
@@ -188,7 +188,7 @@ static int32_t likeliest(const struct loss_case *c, const struct shape *s, size_
     return best;
 }
 
-/* Of the rows with a target, every third has the likeliest. */
+/* Of the rows with a target, every third has the most likely token as its target. */
 static void test_classifier_counts_hits(void **state)
 {
     const struct machines *machines = *state;
@@ -223,8 +223,8 @@ static void test_classifier_counts_hits(void **state)
     }
 }
 
-/* The factor in the backend's memory, and how many rows have a target if it is told. */
-static void test_classifier_takes_what_it_is_told(void **state)
+/* The factor in backend memory, and the number of rows with a target if it is given. */
+static void test_classifier_reads_factor_and_count_from_memory(void **state)
 {
     const struct machines *machines = *state;
 
@@ -249,7 +249,8 @@ static void test_classifier_takes_what_it_is_told(void **state)
     }
 }
 
-/* Losses and gradients of a row, by its weight; a row of weight 0 leaves no trace. */
+/* Losses and gradients of a row scale with its weight; a row of weight 0 has no
+ * effect. */
 static void test_classifier_weighs_rows(void **state)
 {
     const struct machines *machines = *state;
@@ -270,7 +271,7 @@ static void test_classifier_weighs_rows(void **state)
     }
 }
 
-/* Logits are some 4 to 8: below the one cap, beyond the other. */
+/* Logits are about 4 to 8: below one cap, above the other. */
 static void test_classifier_caps_logits(void **state)
 {
     static const float caps[] = { 30, 3 };
@@ -294,8 +295,8 @@ static void test_classifier_caps_logits(void **state)
     }
 }
 
-/* Many rows of which few have a target: all of a long list are looked at, in order. */
-static void test_classifier_finds_few_among_many(void **state)
+/* Many rows of which few have a target: all of a long list are visited, in order. */
+static void test_classifier_finds_few_targets_among_many_rows(void **state)
 {
     static const struct shape shape = { FORMAT_BF16, 1100, 8, 5, 16, 0, 0 };
     double units = gradient_units(shape.format);
@@ -314,8 +315,8 @@ static void test_classifier_finds_few_among_many(void **state)
     case_close(&c);
 }
 
-/* Logits in place of their gradients, as the model lays them out in fp32. */
-static void test_classifier_may_use_one_block_for_both(void **state)
+/* Logits are overwritten with their gradients, as the model lays them out in fp32. */
+static void test_classifier_may_overwrite_logits_with_gradients(void **state)
 {
     struct loss_case c;
 
@@ -332,10 +333,9 @@ static void test_classifier_may_use_one_block_for_both(void **state)
     }
 }
 
-/* Rows of logits and of their gradients on multiples of 64 numbers, as the model has them
- * on a GPU, with words that are none: whole tiles, and more of them or fewer than vectors
- * have. */
-static void test_classifier_takes_rows_with_gaps(void **state)
+/* Rows of logits and of their gradients on multiples of 64 elements, as in the model on a
+ * GPU, with padding columns: whole tiles, and more or fewer columns than vectors have. */
+static void test_classifier_accepts_rows_with_gaps(void **state)
 {
     static const struct shape padded[] = {
         { FORMAT_FP32, 9, 16, 5001, 4, 4, 0.2f },
@@ -382,7 +382,7 @@ static double loss(void *context)
     return sum;
 }
 
-static void test_reference_gradient_is_the_slope(void **state)
+static void test_reference_gradient_matches_differences(void **state)
 {
     static const struct shape small = { FORMAT_FP32, 5, 6, 9, 2, 3, 0.2f };
     struct loss_case c;
@@ -392,7 +392,7 @@ static void test_reference_gradient_is_the_slope(void **state)
     c.op.softcap = 2;
     case_weigh(&c, &small);
     for (size_t i = 0; i < c.dw.numbers; i++)
-        c.real[2][i] -= c.dw.real[i]; /* it was added to */
+        c.real[2][i] -= c.dw.real[i]; /* it was accumulated */
     assert_true(reference_slope_error(loss, &c.reference, c.x.real, c.x.numbers,
                                       c.real[1]) < 1e-6);
     assert_true(reference_slope_error(loss, &c.reference, c.w.real, c.w.numbers,
@@ -400,9 +400,9 @@ static void test_reference_gradient_is_the_slope(void **state)
     case_close(&c);
 }
 
-/* The bits of losses and dx for each size of chunk.  A GPU's library has other kernels
- * for other numbers of rows, so there they are near what is wanted; the emulated one has
- * one for all. */
+/* Compare the bits of losses and dx for each chunk size.  A GPU's library has different
+ * kernels for different row counts, so there the results are only within tolerance; the
+ * emulated one has one kernel for all. */
 static void try_chunk(struct machines *machines, struct loss_case *c,
                       const struct loss_case *first, enum format format)
 {
@@ -424,7 +424,7 @@ static void try_chunk(struct machines *machines, struct loss_case *c,
     }
 }
 
-static void test_classifier_rows_do_not_see_their_chunk(void **state)
+static void test_classifier_is_independent_of_chunk_size(void **state)
 {
     static const size_t chunks[] = { 1, 7, 64, 257 };
     static const enum format formats[] = { FORMAT_FP32, FORMAT_BF16 };
@@ -448,8 +448,8 @@ static void test_classifier_rows_do_not_see_their_chunk(void **state)
         }
 }
 
-/* fp16 gradients beyond 65504 have to be seen: that is how the scaler learns of them. */
-static void test_classifier_shows_overflow(void **state)
+/* fp16 gradients beyond 65504 must be visible: the scaler depends on it. */
+static void test_classifier_propagates_overflow(void **state)
 {
     static const struct shape shape = { FORMAT_FP16, 3, 16, 33, 3, 0, 0 };
     struct machines *machines = *state;
@@ -471,7 +471,7 @@ static void test_classifier_shows_overflow(void **state)
     }
 }
 
-static void test_classifier_shows_nan(void **state)
+static void test_classifier_propagates_nan(void **state)
 {
     static const struct shape shape = { FORMAT_FP32, 3, 16, 33, 3, 0, 0 };
     struct machines *machines = *state;
@@ -494,18 +494,18 @@ static void test_classifier_shows_nan(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference_gradient_is_the_slope),
-        cmocka_unit_test(test_classifier_is_the_formula),
+        cmocka_unit_test(test_reference_gradient_matches_differences),
+        cmocka_unit_test(test_classifier_follows_the_formula),
         cmocka_unit_test(test_classifier_counts_hits),
-        cmocka_unit_test(test_classifier_takes_what_it_is_told),
+        cmocka_unit_test(test_classifier_reads_factor_and_count_from_memory),
         cmocka_unit_test(test_classifier_weighs_rows),
         cmocka_unit_test(test_classifier_caps_logits),
-        cmocka_unit_test(test_classifier_finds_few_among_many),
-        cmocka_unit_test(test_classifier_may_use_one_block_for_both),
-        cmocka_unit_test(test_classifier_takes_rows_with_gaps),
-        cmocka_unit_test(test_classifier_rows_do_not_see_their_chunk),
-        cmocka_unit_test(test_classifier_shows_overflow),
-        cmocka_unit_test(test_classifier_shows_nan),
+        cmocka_unit_test(test_classifier_finds_few_targets_among_many_rows),
+        cmocka_unit_test(test_classifier_may_overwrite_logits_with_gradients),
+        cmocka_unit_test(test_classifier_accepts_rows_with_gaps),
+        cmocka_unit_test(test_classifier_is_independent_of_chunk_size),
+        cmocka_unit_test(test_classifier_propagates_overflow),
+        cmocka_unit_test(test_classifier_propagates_nan),
     };
 
     return cmocka_run_group_tests(tests, machines_open, machines_close);

@@ -1,6 +1,6 @@
 /*
- * tests/unit/test_cpu_matmul.c - products of all shapes and formats, by oneDNN where it
- * is there and by our own kernels.
+ * tests/unit/test_cpu_matmul.c - matmuls of all shapes and formats, with oneDNN if
+ * available and with our own kernels.
  */
 #include "config.h"
 
@@ -15,7 +15,7 @@
 
 OPERATION(matmul)
 
-/* The machines as they are, and the same without oneDNN. */
+/* The machines with their default kernels, and the same without oneDNN. */
 struct both {
     struct machines *machines[2];
 };
@@ -24,7 +24,7 @@ struct shape {
     size_t rows, cols, depth;
 };
 
-/* What a product may be but for its shape. */
+/* Properties of a matmul besides its shape. */
 struct kind {
     enum format in, out;
     bool trans_a, trans_b, bias;
@@ -112,15 +112,14 @@ static void product_close(struct product *p)
 }
 
 /*
- * The error of a sum of `depth` products of normal numbers, as it wanders, is about a
+ * The error of a sum of `depth` products of normal values, as a random walk, is about a
  * tenth of sqrt(depth) epsilons of the largest sum; ten times that never happens by
  * chance.
- *
- * Tensor cores add a block of 4 to 16 products to the sum so far and cut off what fp32
- * does not hold, in place of rounding (Fasi, Higham, Mikaitis and Pranesh, "Numerical
- * behavior of NVIDIA tensor cores", 2021).  As such sums change their sign, the cuts
- * hardly add up: simulated with no bit beside fp32's, bf16 in blocks of 4, 8, 16 and 32,
- * the shapes below are off by two fifths of this at most.
+ * Tensor cores add a block of 4 to 16 products to the running sum and truncate what fp32
+ * does not hold instead of rounding (Fasi, Higham, Mikaitis and Pranesh, "Numerical
+ * behavior of NVIDIA tensor cores", 2021).  Because such sums change sign, the truncation
+ * errors hardly add up: simulated with no bits beyond fp32's, bf16 in blocks of 4, 8, 16
+ * and 32, the shapes below are off by at most two fifths of this.
  */
 static double units_of(size_t depth)
 {
@@ -133,7 +132,7 @@ static void try_product(struct both *both, const struct kind *kind,
     struct product p;
 
     product_open(&p, kind, shape);
-    /* fp16 is always ours */
+    /* fp16 always uses our own kernels */
     for (size_t i = kind->in == FORMAT_FP16; i < TS_COUNT(both->machines); i++)
         machines_try(both->machines[i], run_matmul, &p.op,
                      &(struct outcome) { .operand = &p.out,
@@ -153,7 +152,7 @@ static void try_transposes(struct both *both, struct kind kind, const struct sha
     }
 }
 
-static void test_matmul_is_the_product(void **state)
+static void test_matmul_matches_the_reference(void **state)
 {
     static const size_t sizes[] = { 1, 3, 17, 257 };
     struct kind kind = { .alpha = 1 };
@@ -168,8 +167,8 @@ static void test_matmul_is_the_product(void **state)
         }
 }
 
-/* Several blocks of k, k in parts, tiles of the full width, even and odd. */
-static void test_matmul_goes_deep(void **state)
+/* Several blocks of k, k split in parts, tiles of the full width, even and odd. */
+static void test_matmul_handles_large_depths(void **state)
 {
     static const struct shape shapes[] = {
         { 5, 7, 5000 },     { 16, 16, 2048 },  { 48, 200, 4001 },
@@ -185,8 +184,8 @@ static void test_matmul_goes_deep(void **state)
         }
 }
 
-/* The last is one of several panels a tile, and of several blocks of k. */
-static void test_matmul_scales_adds_and_keeps(void **state)
+/* The last one has several panels per tile, and several blocks of k. */
+static void test_matmul_applies_alpha_beta_and_bias(void **state)
 {
     static const struct shape shapes[] = {
         { 17, 100, 40 },
@@ -206,7 +205,7 @@ static void test_matmul_scales_adds_and_keeps(void **state)
             }
 }
 
-/* With beta 0 what is in out must not matter, not even a NaN. */
+/* With beta 0 the previous contents of out must not matter, not even a NaN. */
 static void test_matmul_does_not_read_what_it_overwrites(void **state)
 {
     struct both *both = *state;
@@ -230,7 +229,7 @@ static void test_matmul_does_not_read_what_it_overwrites(void **state)
     }
 }
 
-/* One number that is not finite, at k, reaches its row or column, and no other. */
+/* One nonfinite value, at k, reaches its row or column, and no other. */
 static void try_not_finite(struct machines *machines, const struct kind *kind, size_t k,
                            double value)
 {
@@ -254,8 +253,8 @@ static void try_not_finite(struct machines *machines, const struct kind *kind, s
     product_close(&p);
 }
 
-/* The first of k too: what lies behind the odd end of the row before. */
-static void test_matmul_lets_inf_and_nan_through(void **state)
+/* Including the first of k: the element after the odd end of the previous row. */
+static void test_matmul_propagates_inf_and_nan(void **state)
 {
     static const size_t places[] = { 0, 7 };
     struct both *both = *state;
@@ -272,8 +271,8 @@ static void test_matmul_lets_inf_and_nan_through(void **state)
         }
 }
 
-/* A NaN all of whose bits are set: one more while rounding, and it would be a zero. */
-static void test_matmul_keeps_a_full_nan(void **state)
+/* A NaN with all bits set: adding one while rounding would turn it into a zero. */
+static void test_matmul_keeps_a_nan_with_all_bits_set(void **state)
 {
     static const uint32_t bits = 0x7fffffff;
     static const struct shape shape = { 9, 37, 33 };
@@ -323,7 +322,7 @@ static void test_matmul_overflows_to_inf_in_fp16(void **state)
     operand_clear(&wide);
 }
 
-/* b in fp32, from numbers that are subnormal in either format to large ones. */
+/* b in fp32, with values from subnormal in either format to large. */
 static struct operand wide_of(const struct operand *b)
 {
     struct operand wide =
@@ -360,8 +359,8 @@ static void try_wide(struct machines *machines, const struct kind *kind,
     product_close(&p);
 }
 
-/* An fp32 b beside 16 bits is what it would be if it had been rounded before, to the bit:
- * whole panels and pairs, and what is left of them. */
+/* An fp32 b with a 16-bit a gives the same bits as if it had been rounded before: whole
+ * panels and pairs, and their remainders. */
 static void test_matmul_rounds_b(void **state)
 {
     static const struct shape shapes[] = {
@@ -383,7 +382,7 @@ static void test_matmul_rounds_b(void **state)
             }
 }
 
-/* What the operand is once rounded to 8 bits with one scale. */
+/* The operand after rounding to 8 bits with a single scale. */
 static void round_to_8_bits(struct operand *operand, enum format format)
 {
     float largest = 0, factor;
@@ -441,7 +440,7 @@ static void try_rounded(struct both *both, const struct kind *kind, enum format 
     product_close(&p);
 }
 
-/* A GPU takes only some shapes, for which there is test_cuda_matmul. */
+/* A GPU supports only some shapes; test_cuda_matmul covers them. */
 static bool rounds_any_shape(const struct both *both)
 {
     return both->machines[0]->backends[0]->ops->kind == DEVICE_CPU;
@@ -460,9 +459,9 @@ static void test_matmul_rounds_operands_to_8_bits(void **state)
         }
 }
 
-/* A number that is not finite shows; a matrix of zeros, or next to it, is no division by
- * 0. */
-static void test_matmul_of_8_bits_shows_nan_and_bears_zeros(void **state)
+/* A nonfinite value is propagated; a matrix of zeros, or of values near zero, causes no
+ * division by 0. */
+static void test_matmul_of_8_bits_propagates_nan_and_accepts_zeros(void **state)
 {
     static const double values[] = { NAN, INFINITY, 0, 1e-40 };
     static const struct shape shape = { 5, 7, 40 };
@@ -493,16 +492,16 @@ static void test_matmul_of_8_bits_shows_nan_and_bears_zeros(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_matmul_is_the_product),
-        cmocka_unit_test(test_matmul_goes_deep),
-        cmocka_unit_test(test_matmul_scales_adds_and_keeps),
+        cmocka_unit_test(test_matmul_matches_the_reference),
+        cmocka_unit_test(test_matmul_handles_large_depths),
+        cmocka_unit_test(test_matmul_applies_alpha_beta_and_bias),
         cmocka_unit_test(test_matmul_does_not_read_what_it_overwrites),
-        cmocka_unit_test(test_matmul_lets_inf_and_nan_through),
-        cmocka_unit_test(test_matmul_keeps_a_full_nan),
+        cmocka_unit_test(test_matmul_propagates_inf_and_nan),
+        cmocka_unit_test(test_matmul_keeps_a_nan_with_all_bits_set),
         cmocka_unit_test(test_matmul_overflows_to_inf_in_fp16),
         cmocka_unit_test(test_matmul_rounds_b),
         cmocka_unit_test(test_matmul_rounds_operands_to_8_bits),
-        cmocka_unit_test(test_matmul_of_8_bits_shows_nan_and_bears_zeros),
+        cmocka_unit_test(test_matmul_of_8_bits_propagates_nan_and_accepts_zeros),
     };
 
     return cmocka_run_group_tests(tests, both_open, both_close);

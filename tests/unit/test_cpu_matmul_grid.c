@@ -1,5 +1,5 @@
-/* tests/unit/test_cpu_matmul_grid.c - every number of a product is in one task of each
- * part. */
+/* tests/unit/test_cpu_matmul_grid.c - every element of a matmul belongs to exactly one
+ * task of each part. */
 #include "config.h"
 
 #include "kernels/cpu/cpu_matmul_grid.h"
@@ -21,7 +21,7 @@ static struct grid_wish wish_of(size_t rows, size_t cols, size_t depth)
     return wish;
 }
 
-/* How often each row, column and k comes up in the tasks. */
+/* Count how often each row, column and k occurs in the tasks. */
 static void check_covers(const struct grid_wish *wish)
 {
     struct grid grid = grid_of(wish);
@@ -52,7 +52,7 @@ static void check_covers(const struct grid_wish *wish)
     free(times);
 }
 
-static void test_grid_covers_the_product_once(void **state)
+static void test_grid_covers_the_matmul_once(void **state)
 {
     static const size_t sizes[] = { 1, 7, 8, 47, 48, 255, 256, 257, 1000, 2304 };
     static const size_t depths[] = { 1, 31, 512, 1023, 5000 };
@@ -67,8 +67,8 @@ static void test_grid_covers_the_product_once(void **state)
             }
 }
 
-/* Large tiles, few of which are much memory for every part. */
-static void test_grid_of_large_tiles_is_not_cut_beyond_memory(void **state)
+/* Large tiles: even a few need much memory for every part. */
+static void test_grid_of_large_tiles_limits_memory_for_parts(void **state)
 {
     static const size_t rows[] = { 1000, 2000, 3000 };
 
@@ -82,8 +82,8 @@ static void test_grid_of_large_tiles_is_not_cut_beyond_memory(void **state)
     }
 }
 
-/* The gradient of an adapter: one tile, a long way down. */
-static void test_grid_cuts_k_where_there_are_few_tiles(void **state)
+/* The gradient of an adapter: one tile, with a large depth. */
+static void test_grid_splits_k_if_there_are_few_tiles(void **state)
 {
     struct grid_wish adapter = wish_of(16, 768, 2048), layer = wish_of(2048, 2304, 2048);
     struct grid grid = grid_of(&adapter);
@@ -96,7 +96,7 @@ static void test_grid_cuts_k_where_there_are_few_tiles(void **state)
     assert_int_equal(grid.tile_rows, 512);
 }
 
-static void test_grid_neighbours_share_columns(void **state)
+static void test_grid_consecutive_tasks_share_columns(void **state)
 {
     struct grid_wish wish = wish_of(2048, 2304, 768);
     struct grid grid = grid_of(&wish);
@@ -111,10 +111,10 @@ static void test_grid_neighbours_share_columns(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_grid_covers_the_product_once),
-        cmocka_unit_test(test_grid_of_large_tiles_is_not_cut_beyond_memory),
-        cmocka_unit_test(test_grid_cuts_k_where_there_are_few_tiles),
-        cmocka_unit_test(test_grid_neighbours_share_columns),
+        cmocka_unit_test(test_grid_covers_the_matmul_once),
+        cmocka_unit_test(test_grid_of_large_tiles_limits_memory_for_parts),
+        cmocka_unit_test(test_grid_splits_k_if_there_are_few_tiles),
+        cmocka_unit_test(test_grid_consecutive_tasks_share_columns),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

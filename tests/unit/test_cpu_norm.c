@@ -1,5 +1,5 @@
-/* tests/unit/test_cpu_norm.c - RMSNorm, its gradients and sums of squares are the
- * formula's. */
+/* tests/unit/test_cpu_norm.c - RMSNorm, its gradients and sums of squares follow the
+ * formula. */
 #include "config.h"
 
 #include "kernels/backend.h"
@@ -16,7 +16,7 @@ OPERATION(rmsnorm_backward)
 OPERATION(square_sum)
 
 static const enum format formats[] = { FORMAT_FP32, FORMAT_BF16, FORMAT_FP16 };
-/* Rows of a warp, of a block, and longer than a block holds. */
+/* Rows that fit a warp, that fit a block, and longer ones. */
 static const size_t sizes[][2] = { { 1, 1 },    { 3, 17 },   { 17, 576 },  { 257, 100 },
                                    { 3, 2048 }, { 1, 8200 }, { 1, 16392 }, { 2, 20000 } };
 
@@ -28,7 +28,7 @@ struct norm_case {
     struct reference_norm_backward backward;
 };
 
-/* The offset is 1 with bf16, as Gemma has it. */
+/* The offset is 1 with bf16, as in Gemma. */
 static void case_open(struct norm_case *c, enum format format, size_t rows, size_t cols)
 {
     double offset = format == FORMAT_BF16 ? 1 : 0;
@@ -111,7 +111,7 @@ static void try_forward(struct machines *machines, struct norm_case *c)
                  2);
 }
 
-static void test_norm_is_the_formula(void **state)
+static void test_norm_follows_the_formula(void **state)
 {
     for (size_t f = 0; f < TS_COUNT(formats); f++)
         for (size_t i = 0; i < TS_COUNT(sizes); i++) {
@@ -123,8 +123,8 @@ static void test_norm_is_the_formula(void **state)
         }
 }
 
-/* The residual stream may be updated in place, or alone. */
-static void test_norm_sums_in_place_and_alone(void **state)
+/* The residual stream may be updated in place, or without delta. */
+static void test_norm_works_in_place_and_without_delta(void **state)
 {
     struct norm_case c;
     struct op_rmsnorm op;
@@ -166,7 +166,7 @@ static void try_backward(struct machines *machines, struct norm_case *c,
                  (struct outcome[]) { { &c->dx, c->real[3], 8, 0 } }, 1);
 }
 
-static void test_norm_backward_is_the_gradient(void **state)
+static void test_norm_backward_matches_the_reference(void **state)
 {
     for (size_t f = 0; f < TS_COUNT(formats); f++)
         for (size_t i = 0; i < TS_COUNT(sizes); i++) {
@@ -190,7 +190,7 @@ static double loss(void *context)
     return sum;
 }
 
-static void test_reference_gradient_is_the_slope(void **state)
+static void test_reference_gradient_matches_differences(void **state)
 {
     struct norm_case c;
 
@@ -216,7 +216,7 @@ static double square_sum(struct backend *be, struct tensor x)
     return found;
 }
 
-static void test_square_sum_is_near_and_the_same(void **state)
+static void test_square_sum_is_accurate_and_reproducible(void **state)
 {
     static const size_t shapes[][2] = {
         { 1, 1 }, { 3, 17 }, { 257, 100 }, { 1, 100003 }, { 2, 33000 }
@@ -241,8 +241,8 @@ static void test_square_sum_is_near_and_the_same(void **state)
         }
 }
 
-/* More pieces than tasks: 1 << 24 numbers and some; 16777219 ones. */
-static void test_square_sum_of_many(void **state)
+/* More pieces than tasks: 1 << 24 elements and some; 16777219 ones. */
+static void test_square_sum_handles_many_elements(void **state)
 {
     struct machines *machines = *state;
     size_t numbers = ((size_t)1 << 24) + 3;
@@ -260,7 +260,7 @@ static void test_square_sum_of_many(void **state)
     machines_memory_free(ones);
 }
 
-static void test_square_sum_shows_what_is_not_finite(void **state)
+static void test_square_sum_propagates_nan_and_inf(void **state)
 {
     static const float broken[] = { NAN, INFINITY, -INFINITY, 2e19f };
     struct machines *machines = *state;
@@ -275,7 +275,7 @@ static void test_square_sum_shows_what_is_not_finite(void **state)
     operand_clear(&x);
 }
 
-static void test_norm_shows_nan_and_inf(void **state)
+static void test_norm_propagates_nan_and_inf(void **state)
 {
     static const float broken[] = { NAN, INFINITY };
     struct machines *machines = *state;
@@ -303,14 +303,14 @@ static void test_norm_shows_nan_and_inf(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference_gradient_is_the_slope),
-        cmocka_unit_test(test_norm_is_the_formula),
-        cmocka_unit_test(test_norm_sums_in_place_and_alone),
-        cmocka_unit_test(test_norm_backward_is_the_gradient),
-        cmocka_unit_test(test_norm_shows_nan_and_inf),
-        cmocka_unit_test(test_square_sum_is_near_and_the_same),
-        cmocka_unit_test(test_square_sum_of_many),
-        cmocka_unit_test(test_square_sum_shows_what_is_not_finite),
+        cmocka_unit_test(test_reference_gradient_matches_differences),
+        cmocka_unit_test(test_norm_follows_the_formula),
+        cmocka_unit_test(test_norm_works_in_place_and_without_delta),
+        cmocka_unit_test(test_norm_backward_matches_the_reference),
+        cmocka_unit_test(test_norm_propagates_nan_and_inf),
+        cmocka_unit_test(test_square_sum_is_accurate_and_reproducible),
+        cmocka_unit_test(test_square_sum_handles_many_elements),
+        cmocka_unit_test(test_square_sum_propagates_nan_and_inf),
     };
 
     return cmocka_run_group_tests(tests, machines_open, machines_close);

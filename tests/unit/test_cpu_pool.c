@@ -1,4 +1,4 @@
-/* tests/unit/test_cpu_pool.c - each task once, whatever the threads do. */
+/* tests/unit/test_cpu_pool.c - each task runs once, whatever the threads do. */
 #include "config.h"
 
 #include "kernels/cpu/cpu_pool.h"
@@ -61,8 +61,9 @@ static void shift_task(void *context, size_t task, struct pool_worker *worker)
     sum->out[task] = sum->in[task] + 1;
 }
 
-/* Loops so short that threads oversleep them: each must see what the one before wrote. */
-static void test_pool_orders_loops(void **state)
+/* Loops too short for all threads to wake up in time: each must see the writes of the one
+ * before. */
+static void test_pool_loops_see_earlier_writes(void **state)
 {
     (void)state;
     for (size_t t = 0; t < TS_COUNT(team_sizes); t++) {
@@ -98,7 +99,7 @@ static void scratch_task(void *context, size_t task, struct pool_worker *worker)
             atomic_fetch_add(bad, 1);
 }
 
-static void test_pool_scratch_is_for_one_task(void **state)
+static void test_pool_scratch_is_private_to_a_task(void **state)
 {
     struct pool *pool = new_pool(3);
     _Atomic int bad = 0;
@@ -109,7 +110,7 @@ static void test_pool_scratch_is_for_one_task(void **state)
     pool_free(pool);
 }
 
-static void test_pool_takes_as_many_threads_as_there_may_be(void **state)
+static void test_pool_supports_the_maximum_of_threads(void **state)
 {
     struct pool *pool = new_pool(0);
 
@@ -126,9 +127,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pool_runs_each_task_once),
-        cmocka_unit_test(test_pool_orders_loops),
-        cmocka_unit_test(test_pool_scratch_is_for_one_task),
-        cmocka_unit_test(test_pool_takes_as_many_threads_as_there_may_be),
+        cmocka_unit_test(test_pool_loops_see_earlier_writes),
+        cmocka_unit_test(test_pool_scratch_is_private_to_a_task),
+        cmocka_unit_test(test_pool_supports_the_maximum_of_threads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
-/* tests/unit/test_cpu_preference.c - what pairs of answers lose and what their tokens
- * weigh are the formula's, LLaMA-Factory's and TRL's, at every length and however far
- * apart they are. */
+/* tests/unit/test_cpu_preference.c - losses of pairs of answers and the weights of their
+ * tokens follow the formulas and match LLaMA-Factory's and TRL's, at every length and
+ * even for extreme differences. */
 #include "config.h"
 
 #include "kernels/backend.h"
@@ -31,9 +31,10 @@ static const struct setting settings[] = {
 };
 
 struct runs {
-    size_t pairs, longest; /* lengths are from 0 to that */
-    size_t every, bare;  /* each every-th row and bare-th run has no target; 0: all do */
-    size_t behind;       /* rows behind the last run */
+    size_t pairs, longest; /* lengths range from 0 to this */
+    /* each every-th row and bare-th sequence has no target; 0: all do */
+    size_t every, bare;
+    size_t behind;       /* rows after the last sequence */
     const size_t *given; /* the lengths; NULL: as above */
 };
 
@@ -83,7 +84,7 @@ static void put_rows(struct preference_case *c, const struct runs *runs)
         c->targets[n] = n % 3 ? -100 : 7;
 }
 
-/* Losses are positive; what has no target is not read. */
+/* Losses are positive; rows without a target are not read. */
 static struct operand losses_new(const int32_t *targets, size_t rows, uint64_t seed)
 {
     struct operand o = operand_random(FORMAT_FP32, 1, rows, 1, seed);
@@ -157,7 +158,7 @@ static void case_close(struct preference_case *c)
     free(c->wanted_weights);
 }
 
-/* All but rounded to the nearest: what is between is in double. */
+/* Rounding to nearest is the only error: intermediate values are in double. */
 static void try_case(struct machines *machines, struct preference_case *c)
 {
     machines_try(machines, run_preference, &c->op,
@@ -166,7 +167,7 @@ static void try_case(struct machines *machines, struct preference_case *c)
                  2);
 }
 
-/* One number for all rows of a run that have a target, 0 for the others. */
+/* One value for all rows of a sequence that have a target, 0 for the others. */
 static void check_weights(const struct preference_case *c)
 {
     const float *weights = c->weights.tensor.data;
@@ -186,8 +187,8 @@ static void check_weights(const struct preference_case *c)
     }
 }
 
-/* Every second setting is one of each kind. */
-static void test_preference_is_the_formula(void **state)
+/* Every other setting, one of each kind. */
+static void test_preference_follows_the_formula(void **state)
 {
     struct machines *machines = *state;
 
@@ -202,8 +203,8 @@ static void test_preference_is_the_formula(void **state)
         }
 }
 
-/* More runs than those of pairs: the rows of the others are behind. */
-static void test_preference_leaves_other_runs_out(void **state)
+/* More sequences than the pairs': rows of the others follow. */
+static void test_preference_ignores_other_sequences(void **state)
 {
     static const struct runs four = { 4, 30, 3, 0, 5, NULL };
 
@@ -238,7 +239,7 @@ static double loss(void *context)
     return sum;
 }
 
-static void test_reference_gradient_is_the_slope(void **state)
+static void test_reference_gradient_matches_differences(void **state)
 {
     static const struct runs runs = { 6, 9, 5, 4, 3, NULL };
 
@@ -253,16 +254,16 @@ static void test_reference_gradient_is_the_slope(void **state)
     }
 }
 
-/* ---- Far out ---- */
+/* ---- Extreme losses ---- */
 
-/* Answers of a row each, without a reference. */
-static void test_preference_is_finite_far_out(void **state)
+/* Answers of one row each, without a reference. */
+static void test_preference_is_finite_for_extreme_losses(void **state)
 {
     const double doubt = -expm1(-0x1p-23), log_doubt = log(doubt);
     const struct {
         struct setting setting;
-        float chosen, rejected; /* what they lose */
-        double loss, up, down;  /* the pair's, and their weights */
+        float chosen, rejected; /* their losses */
+        double loss, up, down;  /* of the pair, and its weights */
     } cases[] = {
         { { PREFERENCE_SIGMOID, 1, 0, 0, 0 }, 1e6f, 0, 1e6, 1, -1 },
         { { PREFERENCE_SIGMOID, 1, 0, 0, 0 }, 0, 1e6f, 0, 0, 0 },
@@ -338,7 +339,7 @@ static void test_preference_is_finite_far_out(void **state)
     }
 }
 
-/* One pair is broken, and all else as it was. */
+/* One pair is broken, and all others are unchanged. */
 static void check_broken(const struct preference_case *c,
                          const struct preference_case *whole, size_t broken)
 {
@@ -361,8 +362,8 @@ static void check_broken(const struct preference_case *c,
     }
 }
 
-/* A NaN in a row with a target of either answer, in what is trained or what it is held
- * against. */
+/* Put a NaN in a row with a target of either answer, in the trained model's losses or the
+ * reference's. */
 static void try_broken(struct backend *be, const struct setting *setting, size_t answer,
                        bool reference)
 {
@@ -386,7 +387,7 @@ static void try_broken(struct backend *be, const struct setting *setting, size_t
     case_close(&whole);
 }
 
-static void test_preference_shows_nan_in_its_pair(void **state)
+static void test_preference_keeps_nan_in_its_pair(void **state)
 {
     struct machines *machines = *state;
 
@@ -396,7 +397,7 @@ static void test_preference_shows_nan_in_its_pair(void **state)
                 try_broken(machines->backends[m], &settings[k], i % 2, i / 2);
 }
 
-/* ---- What others say ---- */
+/* ---- Comparison with other programs ---- */
 
 static void put_numbers(double *out, const json_t *numbers, size_t count)
 {
@@ -456,7 +457,7 @@ static void try_golden(struct machines *machines, const json_t *row)
     case_close(&c);
 }
 
-static void test_preference_is_what_others_say(void **state)
+static void test_preference_matches_llamafactory_and_trl(void **state)
 {
     char *name = unit_source("tests/golden/preference_loss.json");
     struct error err = { 0 };
@@ -539,9 +540,9 @@ static double whole_loss(void *context)
     return double_take_preference(w->be);
 }
 
-/* Weights that op_preference has made are what op_classifier wants for the pairs'
- * gradient. */
-static void test_preference_weighs_for_the_classifier(void **state)
+/* The weights from op_preference are those op_classifier needs for the gradient of the
+ * pairs. */
+static void test_preference_weights_give_the_classifier_gradient(void **state)
 {
     (void)state;
     for (size_t k = 0; k < TS_COUNT(settings); k++) {
@@ -566,13 +567,13 @@ static void test_preference_weighs_for_the_classifier(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference_gradient_is_the_slope),
-        cmocka_unit_test(test_preference_is_the_formula),
-        cmocka_unit_test(test_preference_leaves_other_runs_out),
-        cmocka_unit_test(test_preference_is_finite_far_out),
-        cmocka_unit_test(test_preference_shows_nan_in_its_pair),
-        cmocka_unit_test(test_preference_is_what_others_say),
-        cmocka_unit_test(test_preference_weighs_for_the_classifier),
+        cmocka_unit_test(test_reference_gradient_matches_differences),
+        cmocka_unit_test(test_preference_follows_the_formula),
+        cmocka_unit_test(test_preference_ignores_other_sequences),
+        cmocka_unit_test(test_preference_is_finite_for_extreme_losses),
+        cmocka_unit_test(test_preference_keeps_nan_in_its_pair),
+        cmocka_unit_test(test_preference_matches_llamafactory_and_trl),
+        cmocka_unit_test(test_preference_weights_give_the_classifier_gradient),
     };
 
     return cmocka_run_group_tests(tests, machines_open, machines_close);

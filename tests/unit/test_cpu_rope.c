@@ -1,5 +1,5 @@
-/* tests/unit/test_cpu_rope.c - rotations are the formula's, and their inverse takes them
- * back. */
+/* tests/unit/test_cpu_rope.c - rotations follow the formula, and the inverse undoes
+ * them. */
 #include "config.h"
 
 #include "kernels/backend.h"
@@ -15,8 +15,7 @@ OPERATION(rope)
 
 enum { POSITIONS = 40 };
 
-/* rotary 0: the whole head.  Of a part: as Pythia has it, and where nothing is
- * aligned. */
+/* rotary 0: the whole head.  Partial rotation: as in Pythia, and without alignment. */
 static const struct {
     size_t rows, heads, head_size, rotary;
 } sizes[] = { { 1, 1, 2, 0 },     { 3, 2, 8, 0 },    { 17, 9, 64, 0 },  { 257, 3, 80, 0 },
@@ -73,7 +72,7 @@ static void try_rope(struct machines *machines, enum format format, size_t size,
     machines_memory_free(positions);
 }
 
-static void test_rope_is_the_formula(void **state)
+static void test_rope_follows_the_formula(void **state)
 {
     static const enum format formats[] = { FORMAT_FP32, FORMAT_BF16, FORMAT_FP16 };
 
@@ -84,7 +83,7 @@ static void test_rope_is_the_formula(void **state)
         }
 }
 
-/* The gradient of a rotation is the rotation back: <rope(x), y> = <x, rope'(y)>. */
+/* The gradient of a rotation is the inverse rotation: <rope(x), y> = <x, rope'(y)>. */
 static void test_reference_inverse_is_the_gradient(void **state)
 {
     enum { ROWS = 5, HEADS = 2, SIZE = 6, ROTARY = 4, NUMBERS = ROWS * HEADS * SIZE };
@@ -124,7 +123,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reference_inverse_is_the_gradient),
-        cmocka_unit_test(test_rope_is_the_formula),
+        cmocka_unit_test(test_rope_follows_the_formula),
     };
 
     return cmocka_run_group_tests(tests, machines_open, machines_close);

@@ -1,5 +1,5 @@
-/* tests/unit/test_cpu_swiglu.c - the gate and its gradients are the formula's, for any
- * number. */
+/* tests/unit/test_cpu_swiglu.c - the gate and its gradients follow the formula for every
+ * value. */
 #include "config.h"
 
 #include "kernels/backend.h"
@@ -104,12 +104,12 @@ static void try_all(void **state,
             }
 }
 
-static void test_swiglu_is_the_formula(void **state)
+static void test_swiglu_follows_the_formula(void **state)
 {
     try_all(state, try_forward);
 }
 
-static void test_swiglu_backward_is_the_gradient(void **state)
+static void test_swiglu_backward_matches_the_reference(void **state)
 {
     try_all(state, try_backward);
 }
@@ -129,7 +129,7 @@ static double loss(void *context)
     return sum;
 }
 
-static void test_reference_gradient_is_the_slope(void **state)
+static void test_reference_gradient_matches_differences(void **state)
 {
     struct swiglu_case c;
 
@@ -144,8 +144,8 @@ static void test_reference_gradient_is_the_slope(void **state)
     }
 }
 
-/* e^-x from nothing to inf, number by number to 4 units in the last place. */
-static void test_swiglu_over_the_whole_range(void **state)
+/* e^-x from 0 to inf, value by value, to 4 units in the last place. */
+static void test_swiglu_is_accurate_over_the_whole_range(void **state)
 {
     enum { NUMBERS = 4001 };
     struct machines *machines = *state;
@@ -177,7 +177,7 @@ static void test_swiglu_over_the_whole_range(void **state)
     operand_clear(&out);
 }
 
-static void test_swiglu_shows_nan_and_inf(void **state)
+static void test_swiglu_propagates_nan_and_inf(void **state)
 {
     struct machines *machines = *state;
     static const float gates[] = { NAN, INFINITY, 1, 1, -1e30f, 1e30f },
@@ -207,11 +207,11 @@ static void test_swiglu_shows_nan_and_inf(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference_gradient_is_the_slope),
-        cmocka_unit_test(test_swiglu_is_the_formula),
-        cmocka_unit_test(test_swiglu_backward_is_the_gradient),
-        cmocka_unit_test(test_swiglu_over_the_whole_range),
-        cmocka_unit_test(test_swiglu_shows_nan_and_inf),
+        cmocka_unit_test(test_reference_gradient_matches_differences),
+        cmocka_unit_test(test_swiglu_follows_the_formula),
+        cmocka_unit_test(test_swiglu_backward_matches_the_reference),
+        cmocka_unit_test(test_swiglu_is_accurate_over_the_whole_range),
+        cmocka_unit_test(test_swiglu_propagates_nan_and_inf),
     };
 
     return cmocka_run_group_tests(tests, machines_open, machines_close);

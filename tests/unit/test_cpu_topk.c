@@ -1,5 +1,5 @@
 /* tests/unit/test_cpu_topk.c - the largest logits of rows with a target are found, in the
- * order of their words. */
+ * order of their tokens. */
 #include "config.h"
 
 #include "kernels/backend.h"
@@ -77,8 +77,8 @@ static double logit(const struct topk_case *c, size_t row, size_t word)
     return sum;
 }
 
-/* Ascending words; values their logits; no other word has a logit above the least by more
- * than what rounding of the products may turn about. */
+/* Tokens ascend; values are their logits; no other token has a logit above the smallest
+ * by more than matmul rounding may cause. */
 static void check_row(const struct topk_case *c, const struct shape *s, size_t row)
 {
     const int32_t *ids = c->ids + row * s->kept;
@@ -98,7 +98,7 @@ static void check_row(const struct topk_case *c, const struct shape *s, size_t r
             assert_true(logit(c, row, v) <= least + close);
 }
 
-/* With rows of logits wherever they may lie, and on multiples of 64 numbers. */
+/* With rows of logits at any alignment, and on multiples of 64 elements. */
 static void test_topk_finds_the_largest(void **state)
 {
     struct machines *machines = *state;
@@ -123,14 +123,14 @@ static void test_topk_finds_the_largest(void **state)
                     check_row(&c, s, n);
                     continue;
                 }
-                assert_int_equal(c.ids[n * s->kept], -7); /* left alone */
+                assert_int_equal(c.ids[n * s->kept], -7); /* unchanged */
                 assert_true(c.values.real[n * s->kept] == 7);
             }
             case_close(&c);
         }
 }
 
-/* Logits as they are given: x is one number, 1, and w has them. */
+/* Given logits: x is a single value, 1, and w holds them. */
 static void try_logits(struct machines *machines, const float *logits, size_t words,
                        const int32_t *wanted, size_t kept)
 {
@@ -152,7 +152,7 @@ static void try_logits(struct machines *machines, const float *logits, size_t wo
     }
 }
 
-static void test_topk_has_an_order_for_equals_and_nan(void **state)
+static void test_topk_orders_ties_and_nan(void **state)
 {
     static const float equal[] = { 1, 2, 2, -3, 2, 2, 0, -INFINITY };
     static const float late[] = { 2, 2, 3 }, nans[] = { NAN, 1, NAN };
@@ -168,8 +168,8 @@ static void test_topk_has_an_order_for_equals_and_nan(void **state)
     try_logits(*state, broken, 8, (const int32_t[]) { 1, 3, 4, 6 }, 4);
 }
 
-/* What is kept of capped logits are capped logits, of the same words. */
-static void test_topk_caps_what_it_keeps(void **state)
+/* Kept values of capped logits are capped, and belong to the same tokens. */
+static void test_topk_caps_kept_values(void **state)
 {
     static const struct shape shape = { FORMAT_FP32, 9, 8, 300, 7, 4, 4 };
     struct machines *machines = *state;
@@ -199,8 +199,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_topk_finds_the_largest),
-        cmocka_unit_test(test_topk_has_an_order_for_equals_and_nan),
-        cmocka_unit_test(test_topk_caps_what_it_keeps),
+        cmocka_unit_test(test_topk_orders_ties_and_nan),
+        cmocka_unit_test(test_topk_caps_kept_values),
     };
 
     return cmocka_run_group_tests(tests, machines_open, machines_close);

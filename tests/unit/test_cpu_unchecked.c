@@ -1,5 +1,5 @@
-/* tests/unit/test_cpu_unchecked.c - loops that have no sanitizers read nothing that is
- * not there unnoticed. */
+/* tests/unit/test_cpu_unchecked.c - loops compiled without sanitizers do not hide reads
+ * of invalid memory. */
 #include "config.h"
 
 #include "kernels/cpu/cpu_unchecked.h"
@@ -11,7 +11,7 @@
 
 enum { ROWS = 9, COLS = 20, DEPTH = 40, NUMBERS = ROWS * DEPTH };
 
-/* How a process of its own ends that does it. */
+/* Return how a separate process that does this ends. */
 static int status_of(void (*run)(const float *), const float *at)
 {
     pid_t child = fork();
@@ -37,7 +37,7 @@ static void read_rows(const float *at)
     unchecked_rows(at, ROWS, (DEPTH - 1) * sizeof(*at), DEPTH * sizeof(*at));
 }
 
-/* at (ROWS, DEPTH) times some (DEPTH, COLS), by our own kernels. */
+/* Multiply `at` (ROWS, DEPTH) by some (DEPTH, COLS), with our own kernels. */
 static void multiply(const float *at)
 {
     static const struct device cpu = { .kind = DEVICE_CPU };
@@ -65,7 +65,7 @@ static void multiply(const float *at)
     };
 
     if (!be)
-        _exit(0); /* which no test takes for an end by a sanitizer */
+        _exit(0); /* no test takes this status for a sanitizer's */
     be->ops->matmul(be, &op);
     be->ops->sync(be, &err);
     backend_close(be);
@@ -79,7 +79,7 @@ static void check(void (*run)(const float *), size_t there, bool ends)
     free(at);
 }
 
-static void test_unchecked_finds_what_is_not_there(void **state)
+static void test_unchecked_detects_reads_of_invalid_memory(void **state)
 {
     (void)state;
     if (!UNCHECKED_REGIONS)
@@ -90,7 +90,7 @@ static void test_unchecked_finds_what_is_not_there(void **state)
     check(read_rows, NUMBERS - 2, true);
 }
 
-static void test_unchecked_products_read_what_is_there(void **state)
+static void test_unchecked_matmuls_read_only_valid_memory(void **state)
 {
     (void)state;
     if (!UNCHECKED_REGIONS)
@@ -102,8 +102,8 @@ static void test_unchecked_products_read_what_is_there(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_unchecked_finds_what_is_not_there),
-        cmocka_unit_test(test_unchecked_products_read_what_is_there),
+        cmocka_unit_test(test_unchecked_detects_reads_of_invalid_memory),
+        cmocka_unit_test(test_unchecked_matmuls_read_only_valid_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

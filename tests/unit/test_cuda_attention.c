@@ -1,6 +1,6 @@
-/* tests/unit/test_cuda_attention.c - attention by cuDNN is that of our own kernels; what
- * is not for it is done by them, to the bit.  cuDNN is emulated: its graph is
- * interpreted. */
+/* tests/unit/test_cuda_attention.c - attention by cuDNN equals that of our own kernels;
+ * cases that cuDNN does not handle go to our kernels, with the same bits.  cuDNN is
+ * emulated: its graph is interpreted. */
 #include "config.h"
 
 #include "kernels/cuda/cuda_attention.h"
@@ -13,7 +13,7 @@
 struct shape {
     enum format format;
     size_t heads, kv_heads, head_size, window, longest;
-    int32_t offsets[8]; /* up to the last that is not 0 */
+    int32_t offsets[8]; /* up to the last nonzero one */
 };
 
 static const struct shape shapes[] = {
@@ -25,17 +25,17 @@ static const struct shape shapes[] = {
     { FORMAT_BF16, 3, 1, 80, 33, 128, { 0, 128, 190 } },
 };
 
-/* What is for our own kernels though cuDNN is asked for. */
+/* Cases for our own kernels although cuDNN is requested. */
 struct besides {
     float softcap, p;
-    size_t shift;   /* q begins so many numbers behind an aligned address */
-    int capability; /* 90 unless said */
+    size_t shift;   /* q begins this many elements after an aligned address */
+    int capability; /* 90 by default */
 };
 
 struct result {
     struct tensor out, lse;
-    float *values[2]; /* of them */
-    size_t plans;     /* that cuDNN has */
+    float *values[2]; /* number of values */
+    size_t plans;     /* built by cuDNN */
 };
 
 static size_t runs_of(const struct shape *shape)
@@ -52,7 +52,7 @@ static struct op_attention make(struct backend *be, const struct shape *shape,
 {
     size_t runs = runs_of(shape), rows = (size_t)shape->offsets[runs];
     size_t q = shape->heads * shape->head_size, kv = shape->kv_heads * shape->head_size;
-    size_t stride = q + 2 * kv + 16; /* side by side, as a model has them, and apart */
+    size_t stride = q + 2 * kv + 16; /* adjacent, as in a model, and separate */
     size_t bytes = (runs + 1) * sizeof(int32_t);
     int32_t *offsets = unit_cuda_block(be, bytes);
     struct tensor qkv = unit_cuda_matrix(be, shape->format, rows, stride - 8, stride, 3);
@@ -124,7 +124,7 @@ static void result_clear(struct result *result)
 }
 
 /*
- * Means of numbers up to 1.  Their weights are rounded to 16 bits, once before and once
+ * Means of values up to 1.  Their weights are rounded to 16 bits, once before and once
  * after the division by their sum, and so is the result: two half units each.
  */
 static void near(const struct result *a, const struct result *b, size_t which,
@@ -143,7 +143,7 @@ static void near(const struct result *a, const struct result *b, size_t which,
         }
 }
 
-static void test_cuda_attention_by_cudnn_is_ours(void **state)
+static void test_cuda_attention_by_cudnn_matches_our_kernels(void **state)
 {
     (void)state;
     for (size_t i = 0; i < TS_COUNT(shapes); i++) {
@@ -160,7 +160,7 @@ static void test_cuda_attention_by_cudnn_is_ours(void **state)
     }
 }
 
-/* Nothing beside the operands is written. */
+/* Nothing outside the operands is written. */
 static void test_cuda_attention_by_cudnn_stays_in_its_columns(void **state)
 {
     struct result ours = run(&shapes[1], (struct besides) { 0 }, false);
@@ -179,7 +179,7 @@ static void test_cuda_attention_by_cudnn_stays_in_its_columns(void **state)
     result_clear(&theirs);
 }
 
-static void test_cuda_attention_leaves_the_rest_to_us(void **state)
+static void test_cuda_attention_uses_our_kernels_for_other_cases(void **state)
 {
     static const struct {
         struct shape shape;
@@ -195,7 +195,7 @@ static void test_cuda_attention_leaves_the_rest_to_us(void **state)
           .besides = { .shift = 1 } },
         { .shape = { FORMAT_FP16, 2, 1, 64, 0, 0, { 0, 70 } },
           .besides = { .capability = 75 } },
-        /* mostly rows that are not there */
+        /* mostly rows that do not exist */
         { .shape = { FORMAT_FP16, 2, 1, 64, 0, 0, { 0, 1, 2, 3, 4, 5, 6, 190 } } },
     };
 
@@ -212,8 +212,8 @@ static void test_cuda_attention_leaves_the_rest_to_us(void **state)
     }
 }
 
-/* One plan for each shape, however often it comes. */
-static void test_cuda_attention_by_cudnn_keeps_plans_apart(void **state)
+/* One plan for each shape, however often it occurs. */
+static void test_cuda_attention_by_cudnn_has_one_plan_per_shape(void **state)
 {
     struct besides nothing = { 0 };
     struct result alone[2] = { run(&shapes[1], nothing, true),
@@ -249,15 +249,16 @@ static void opens_not(size_t version, const char *text)
     assert_int_equal(emulation_bytes_held(), 0);
 }
 
-static void test_cuda_attention_wants_the_cudnn_that_is_asked_for(void **state)
+static void test_cuda_attention_requires_the_requested_cudnn(void **state)
 {
     (void)state;
     opens_not(0, "cannot find cuDNN");
     opens_not(91001, "cuDNN 9.10.1 (emulated) is too old");
 }
 
-/* Packed runs before Hopper, with a cuDNN that does not do them yet, are ours. */
-static void test_cuda_attention_leaves_old_cards_to_us(void **state)
+/* Packed sequences before Hopper, with a cuDNN version that does not support them, go to
+ * our kernels. */
+static void test_cuda_attention_uses_our_kernels_on_old_cards(void **state)
 {
     static const size_t versions[] = { 91800, 91801 };
 
@@ -273,9 +274,9 @@ static void test_cuda_attention_leaves_old_cards_to_us(void **state)
     emulation_cudnn(91900, 0);
 }
 
-/* Which kernels do it must not go by what may be well the next time: that fails the job,
- * while what cuDNN has not is ours. */
-static void test_cuda_attention_does_not_pass_over_failures(void **state)
+/* The choice of kernels must not depend on a failure that may not recur: such a failure
+ * ends the job, while cases that cuDNN does not support go to our kernels. */
+static void test_cuda_attention_reports_failures(void **state)
 {
     enum { NOT_SUPPORTED = 3000, OUT_OF_MEMORY = 4003 };
     static const int statuses[] = { NOT_SUPPORTED, OUT_OF_MEMORY };
@@ -296,8 +297,8 @@ static void test_cuda_attention_does_not_pass_over_failures(void **state)
     }
 }
 
-/* As it comes, recorded, played: with the offsets that are there each time. */
-static void test_cuda_attention_by_cudnn_is_recorded(void **state)
+/* Issued, recorded, replayed: with the current offsets each time. */
+static void test_cuda_attention_by_cudnn_can_be_recorded(void **state)
 {
     struct backend *be = open_card((struct besides) { 0 }, true);
     struct op_attention op = make(be, &shapes[1], (struct besides) { 0 });
@@ -329,8 +330,8 @@ static void test_cuda_attention_by_cudnn_is_recorded(void **state)
     backend_close(be);
 }
 
-/* The log-sum-exp goes on to our own kernels. */
-static void test_cuda_attention_by_cudnn_has_our_gradients(void **state)
+/* Our own kernels use the log-sum-exp from cuDNN. */
+static void test_cuda_attention_by_cudnn_matches_our_gradients(void **state)
 {
     struct result grads[2];
 
@@ -355,7 +356,7 @@ static void test_cuda_attention_by_cudnn_has_our_gradients(void **state)
         assert_int_equal(grads[cudnn].plans, cudnn);
         backend_close(be);
     }
-    /* out is rounded apart by a unit: delta, and dq with it, by 64 of its products */
+    /* out differs by one rounding unit: delta, and dq with it, by 64 of its products */
     near(&grads[1], &grads[0], 0, 64 * format_info(FORMAT_BF16)->epsilon / 8);
     near(&grads[1], &grads[0], 1, 4 * format_info(FORMAT_BF16)->epsilon);
     result_clear(&grads[0]);
@@ -365,15 +366,15 @@ static void test_cuda_attention_by_cudnn_has_our_gradients(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cuda_attention_by_cudnn_is_ours),
+        cmocka_unit_test(test_cuda_attention_by_cudnn_matches_our_kernels),
         cmocka_unit_test(test_cuda_attention_by_cudnn_stays_in_its_columns),
-        cmocka_unit_test(test_cuda_attention_leaves_the_rest_to_us),
-        cmocka_unit_test(test_cuda_attention_by_cudnn_keeps_plans_apart),
-        cmocka_unit_test(test_cuda_attention_wants_the_cudnn_that_is_asked_for),
-        cmocka_unit_test(test_cuda_attention_leaves_old_cards_to_us),
-        cmocka_unit_test(test_cuda_attention_does_not_pass_over_failures),
-        cmocka_unit_test(test_cuda_attention_by_cudnn_is_recorded),
-        cmocka_unit_test(test_cuda_attention_by_cudnn_has_our_gradients),
+        cmocka_unit_test(test_cuda_attention_uses_our_kernels_for_other_cases),
+        cmocka_unit_test(test_cuda_attention_by_cudnn_has_one_plan_per_shape),
+        cmocka_unit_test(test_cuda_attention_requires_the_requested_cudnn),
+        cmocka_unit_test(test_cuda_attention_uses_our_kernels_on_old_cards),
+        cmocka_unit_test(test_cuda_attention_reports_failures),
+        cmocka_unit_test(test_cuda_attention_by_cudnn_can_be_recorded),
+        cmocka_unit_test(test_cuda_attention_by_cudnn_matches_our_gradients),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

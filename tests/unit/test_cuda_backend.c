@@ -13,7 +13,7 @@
 
 static const size_t gib = (size_t)1 << 30, mib = (size_t)1 << 20;
 
-static void test_cuda_backend_says_what_it_is(void **state)
+static void test_cuda_backend_describes_itself(void **state)
 {
     struct backend *be = unit_cuda_alone(80, 2 * gib);
     const char *about = be->ops->describe(be);
@@ -37,7 +37,7 @@ static void refused(int ordinal, const char *why, const char *remedy)
     assert_int_equal(emulation_bytes_held(), 0);
 }
 
-/* None of them says that there is no code. */
+/* None of them is reported as lacking code. */
 static const struct {
     cudaError_t status;
     const char *remedy;
@@ -49,7 +49,7 @@ static const struct {
     { cudaErrorECCUncorrectable, "ECC" },
 };
 
-static void test_cuda_backend_opens_only_what_can_run(void **state)
+static void test_cuda_backend_opens_only_runnable_devices(void **state)
 {
     static const struct emulation_device tiny = { "Tiny", 80, 1, 300 << 20 };
 
@@ -71,7 +71,7 @@ static void test_cuda_backend_opens_only_what_can_run(void **state)
     refused(0, "300 MiB", "per_device_train_batch_size");
 }
 
-static void test_cuda_backend_lists_what_it_has_code_for(void **state)
+static void test_cuda_backend_lists_the_devices_it_has_code_for(void **state)
 {
     struct device devices[8];
     char note[160] = "";
@@ -95,7 +95,7 @@ static void test_cuda_backend_lists_what_it_has_code_for(void **state)
     emulation_reset(NULL, 0);
 }
 
-static void test_cuda_backend_leaves_out_a_card_that_cannot_be_used(void **state)
+static void test_cuda_backend_omits_an_unusable_card(void **state)
 {
     struct device devices[8];
     char note[256] = "";
@@ -113,8 +113,8 @@ static void test_cuda_backend_leaves_out_a_card_that_cannot_be_used(void **state
     emulation_reset(NULL, 0);
 }
 
-/* On the others there may be somebody at work, or no place. */
-static void test_cuda_backend_touches_only_the_cards_meant(void **state)
+/* The others may be busy, or have no memory left. */
+static void test_cuda_backend_touches_only_the_requested_cards(void **state)
 {
     static const struct {
         const char *wanted;
@@ -164,8 +164,8 @@ static void too_much(struct backend *be, size_t bytes, const char *wanted)
         fail_msg("%s", err.text);
 }
 
-/* Also where it would fit just so, and leave nothing for the driver. */
-static void test_cuda_backend_tells_the_bytes_it_cannot_have(void **state)
+/* Even if it would just fit and leave nothing for the driver. */
+static void test_cuda_backend_reports_the_bytes_it_cannot_allocate(void **state)
 {
     struct backend *be = unit_cuda_alone(80, gib);
     size_t held = emulation_bytes_held(), left = gib - held;
@@ -181,7 +181,7 @@ static void test_cuda_backend_tells_the_bytes_it_cannot_have(void **state)
     backend_close(be);
 }
 
-static void test_cuda_backend_keeps_no_block_it_cannot_answer_for(void **state)
+static void test_cuda_backend_frees_a_block_after_a_failure(void **state)
 {
     struct backend *be = unit_cuda_alone(80, gib);
     size_t held = emulation_bytes_held();
@@ -198,7 +198,7 @@ static void test_cuda_backend_keeps_no_block_it_cannot_answer_for(void **state)
     backend_close(be);
 }
 
-/* More than all pieces of the rings, from memory that is used again at once. */
+/* More than all pieces of the rings, from memory that is reused immediately. */
 static void test_cuda_backend_copies_both_ways(void **state)
 {
     size_t bytes = 37 * mib + 11;
@@ -222,7 +222,7 @@ static void test_cuda_backend_copies_both_ways(void **state)
     backend_close(be);
 }
 
-/* Many small ones, and two to one place: the later counts. */
+/* Many small copies, and two to one address: the later one wins. */
 static void test_cuda_backend_copies_in_order(void **state)
 {
     enum { COUNT = 700, LAST = 670 };
@@ -235,7 +235,7 @@ static void test_cuda_backend_copies_in_order(void **state)
 
         be->ops->upload(be, block + i, &value, 4);
         be->ops->download(be, there + i, block + i, 4);
-        if (i < LAST) /* so that it is not in the piece in hand */
+        if (i < LAST) /* so that it is not in the current piece */
             be->ops->download(be, &last, block + i, 4);
     }
     unit_cuda_sync(be);
@@ -256,8 +256,9 @@ static void fails(struct backend *be, enum error_code code, const char *one,
         fail_msg("%s", err.text);
 }
 
-/* The first is named with its shape, what follows is skipped, and then all is well. */
-static void test_cuda_backend_sync_tells_the_first_failure(void **state)
+/* The first failure is named with its shape, later operations are skipped, and then the
+ * backend works again. */
+static void test_cuda_backend_sync_reports_the_first_failure(void **state)
 {
     struct backend *be = unit_cuda_alone(80, 2 * gib);
     struct tensor x = unit_cuda_matrix(be, FORMAT_FP32, 3, 7, 7, 1);
@@ -278,7 +279,8 @@ static void test_cuda_backend_sync_tells_the_first_failure(void **state)
     backend_close(be);
 }
 
-/* What the driver does not recover from is told again and again, and ends. */
+/* An unrecoverable driver error is reported again on every call, and closing still
+ * works. */
 static void test_cuda_backend_lost_card_stays_lost(void **state)
 {
     struct backend *be = unit_cuda_doomed(80, 2 * gib);
@@ -296,7 +298,7 @@ static void test_cuda_backend_lost_card_stays_lost(void **state)
 }
 
 /* NVIDIA: "the process must be terminated and relaunched". */
-static void test_cuda_backend_is_dead_after_what_ends_a_process(void **state)
+static void test_cuda_backend_stays_failed_after_a_fatal_error(void **state)
 {
     static const cudaError_t ends[] = {
         cudaErrorContained,          cudaErrorIllegalAddress,
@@ -318,7 +320,7 @@ static void test_cuda_backend_is_dead_after_what_ends_a_process(void **state)
     }
 }
 
-/* The destructors of a hung driver would not come back: none is called. */
+/* The destructors of a hung driver would not return: none is called. */
 static void test_cuda_backend_gives_up_a_card_that_hangs(void **state)
 {
     struct backend *be = unit_cuda_doomed(80, 2 * gib);
@@ -328,7 +330,7 @@ static void test_cuda_backend_gives_up_a_card_that_hangs(void **state)
     unit_cuda_sync(be);
     cuda_backend_of(be)->patience = 0.05;
     emulation_hang(true);
-    for (int i = 0; i < 2000; i++) /* more than may be under way */
+    for (int i = 0; i < 2000; i++) /* more than can be in flight */
         be->ops->add(be, &(struct op_add) { .out = x, .a = x, .b = x });
     fails(be, ERROR_DEVICE, "has not answered", "Xid");
     be->ops->upload(be, x.data, &x, 4);
@@ -339,8 +341,8 @@ static void test_cuda_backend_gives_up_a_card_that_hangs(void **state)
     emulation_reset(NULL, 0);
 }
 
-/* A driver that does not come back: the process is ended, in a child of the test. */
-static void test_cuda_backend_does_not_stay_in_a_stuck_driver(void **state)
+/* A driver call that does not return: the process is ended, in a child of the test. */
+static void test_cuda_backend_ends_the_process_if_the_driver_is_stuck(void **state)
 {
     struct error err = { 0 };
     struct backend *be;
@@ -362,8 +364,8 @@ static void test_cuda_backend_does_not_stay_in_a_stuck_driver(void **state)
     assert_int_equal(WTERMSIG(status), SIGALRM);
 }
 
-/* And nothing ends one whose driver answers. */
-static void test_cuda_backend_sets_no_alarm_that_stays(void **state)
+/* A process whose driver responds is never ended. */
+static void test_cuda_backend_leaves_no_alarm_set(void **state)
 {
     struct backend *be = unit_cuda_alone(80, 2 * gib);
 
@@ -376,8 +378,8 @@ static void test_cuda_backend_sets_no_alarm_that_stays(void **state)
     backend_close(be);
 }
 
-/* Work that goes on for longer than that is no hang. */
-static void test_cuda_backend_waits_as_long_as_events_come(void **state)
+/* Work that takes longer than that is not a hang. */
+static void test_cuda_backend_waits_while_events_arrive(void **state)
 {
     struct backend *be = unit_cuda_alone(80, 2 * gib);
     struct tensor x = unit_cuda_matrix(be, FORMAT_FP32, 64, 64, 64, 1);
@@ -392,8 +394,8 @@ static void test_cuda_backend_waits_as_long_as_events_come(void **state)
     backend_close(be);
 }
 
-/* Naps of the thread that waits end when they should, whatever the slack was. */
-static void test_cuda_backend_naps_to_the_point(void **state)
+/* Sleeps of the waiting thread end on time, whatever the timer slack was. */
+static void test_cuda_backend_sleeps_precisely(void **state)
 {
     struct backend *be;
 
@@ -405,7 +407,7 @@ static void test_cuda_backend_naps_to_the_point(void **state)
     backend_close(be);
 }
 
-static void test_cuda_backend_names_the_operation_if_asked(void **state)
+static void test_cuda_backend_names_the_operation_if_requested(void **state)
 {
     struct backend *be;
     struct tensor x, w;
@@ -425,7 +427,7 @@ static void test_cuda_backend_names_the_operation_if_asked(void **state)
     emulation_reset(NULL, 0);
 }
 
-static void test_cuda_backend_has_nothing_to_do_for_no_rows(void **state)
+static void test_cuda_backend_does_nothing_for_zero_rows(void **state)
 {
     struct backend *be = unit_cuda_alone(80, 2 * gib);
     struct tensor x = unit_cuda_matrix(be, FORMAT_FP32, 3, 7, 7, 1);
@@ -444,26 +446,26 @@ static void test_cuda_backend_has_nothing_to_do_for_no_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cuda_backend_says_what_it_is),
-        cmocka_unit_test(test_cuda_backend_opens_only_what_can_run),
-        cmocka_unit_test(test_cuda_backend_lists_what_it_has_code_for),
-        cmocka_unit_test(test_cuda_backend_leaves_out_a_card_that_cannot_be_used),
-        cmocka_unit_test(test_cuda_backend_touches_only_the_cards_meant),
+        cmocka_unit_test(test_cuda_backend_describes_itself),
+        cmocka_unit_test(test_cuda_backend_opens_only_runnable_devices),
+        cmocka_unit_test(test_cuda_backend_lists_the_devices_it_has_code_for),
+        cmocka_unit_test(test_cuda_backend_omits_an_unusable_card),
+        cmocka_unit_test(test_cuda_backend_touches_only_the_requested_cards),
         cmocka_unit_test(test_cuda_backend_memory_is_zeroed_and_aligned),
-        cmocka_unit_test(test_cuda_backend_tells_the_bytes_it_cannot_have),
-        cmocka_unit_test(test_cuda_backend_keeps_no_block_it_cannot_answer_for),
+        cmocka_unit_test(test_cuda_backend_reports_the_bytes_it_cannot_allocate),
+        cmocka_unit_test(test_cuda_backend_frees_a_block_after_a_failure),
         cmocka_unit_test(test_cuda_backend_copies_both_ways),
         cmocka_unit_test(test_cuda_backend_copies_in_order),
-        cmocka_unit_test(test_cuda_backend_sync_tells_the_first_failure),
+        cmocka_unit_test(test_cuda_backend_sync_reports_the_first_failure),
         cmocka_unit_test(test_cuda_backend_lost_card_stays_lost),
-        cmocka_unit_test(test_cuda_backend_is_dead_after_what_ends_a_process),
+        cmocka_unit_test(test_cuda_backend_stays_failed_after_a_fatal_error),
         cmocka_unit_test(test_cuda_backend_gives_up_a_card_that_hangs),
-        cmocka_unit_test(test_cuda_backend_does_not_stay_in_a_stuck_driver),
-        cmocka_unit_test(test_cuda_backend_sets_no_alarm_that_stays),
-        cmocka_unit_test(test_cuda_backend_waits_as_long_as_events_come),
-        cmocka_unit_test(test_cuda_backend_naps_to_the_point),
-        cmocka_unit_test(test_cuda_backend_names_the_operation_if_asked),
-        cmocka_unit_test(test_cuda_backend_has_nothing_to_do_for_no_rows),
+        cmocka_unit_test(test_cuda_backend_ends_the_process_if_the_driver_is_stuck),
+        cmocka_unit_test(test_cuda_backend_leaves_no_alarm_set),
+        cmocka_unit_test(test_cuda_backend_waits_while_events_arrive),
+        cmocka_unit_test(test_cuda_backend_sleeps_precisely),
+        cmocka_unit_test(test_cuda_backend_names_the_operation_if_requested),
+        cmocka_unit_test(test_cuda_backend_does_nothing_for_zero_rows),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,4 @@
-/* tests/unit/test_cuda_fp8.c - matrices in 8 bits are, byte for byte, those of
- * precision/format.h. */
+/* tests/unit/test_cuda_fp8.c - 8-bit matrices match precision/format.h byte for byte. */
 #include "config.h"
 
 #include "kernels/cuda/cuda_launch.h"
@@ -15,7 +14,8 @@ static const enum format narrow[] = { FORMAT_FP8_E4M3, FORMAT_FP8_E5M2 };
 
 enum { GUARD = 64 };
 
-/* Bytes (malloc'ed, a guard behind them) and scale of a matrix that lies in the GPU. */
+/* Return the bytes (malloc'ed, followed by a guard) and scale of a matrix in GPU
+ * memory. */
 static uint8_t *quantize(struct backend *be, struct tensor x, enum format format,
                          bool transposed, float *scale)
 {
@@ -64,7 +64,7 @@ static void compare(struct backend *be, struct tensor x, enum format format,
     free(bytes);
 }
 
-/* Whole and broken tiles and groups, rows with gaps, rows on odd places. */
+/* Whole and partial tiles and groups, rows with gaps, unaligned rows. */
 static void test_fp8_rounds_every_shape(void **state)
 {
     static const size_t shapes[][3] = {
@@ -91,8 +91,8 @@ static void test_fp8_rounds_every_shape(void **state)
     be->ops->close(be);
 }
 
-/* A factor of 1, and numbers around each point where the rounding turns. */
-static void test_fp8_rounds_as_the_formats_do(void **state)
+/* A factor of 1, and values around each rounding boundary. */
+static void test_fp8_rounds_like_the_format_conversions(void **state)
 {
     struct backend *be = unit_cuda_alone(75, gib);
 
@@ -119,9 +119,9 @@ static void test_fp8_rounds_as_the_formats_do(void **state)
     be->ops->close(be);
 }
 
-/* NaN stays one, inf becomes one, and a matrix of zeros or next to them is not divided
- * by. */
-static void test_fp8_shows_what_is_not_finite(void **state)
+/* NaN stays NaN, inf becomes NaN, and a matrix of zeros or values near zero causes no
+ * division by zero. */
+static void test_fp8_propagates_nan_and_inf(void **state)
 {
     static const float odd[] = { NAN, INFINITY, -INFINITY, 0, 1e-40f };
     struct backend *be = unit_cuda_alone(75, gib);
@@ -157,8 +157,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fp8_rounds_every_shape),
-        cmocka_unit_test(test_fp8_rounds_as_the_formats_do),
-        cmocka_unit_test(test_fp8_shows_what_is_not_finite),
+        cmocka_unit_test(test_fp8_rounds_like_the_format_conversions),
+        cmocka_unit_test(test_fp8_propagates_nan_and_inf),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

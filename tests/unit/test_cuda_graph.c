@@ -1,5 +1,4 @@
-/* tests/unit/test_cuda_graph.c - what is played from a recording is what was asked
- * for. */
+/* tests/unit/test_cuda_graph.c - replaying a recording gives the requested result. */
 #include "config.h"
 
 #include "kernels/cuda/cuda_backend.h"
@@ -12,7 +11,7 @@ enum { SIZE = 24 };
 /* A small "step": y = x w, x += y, z = x in 16 bits. */
 struct step {
     struct tensor x, w, y, z;
-    int issued; /* how often its operations were asked for */
+    int issued; /* how often its operations were issued */
 };
 
 static struct step step_open(struct backend *be)
@@ -41,7 +40,7 @@ static void step_do(struct backend *be, struct step *step, const char *key)
     be->ops->end(be);
 }
 
-/* x after so many steps; malloc'ed */
+/* x after this many steps; malloc'ed */
 static float *run(int count, bool recorded, int *issued)
 {
     struct backend *be = unit_cuda_alone(80, (size_t)2 << 30);
@@ -66,7 +65,7 @@ static void same(const float *a, const float *b)
     assert_memory_equal(a, b, SIZE * SIZE * sizeof(float));
 }
 
-/* As it comes, recorded, and then played: the operations are asked for twice. */
+/* Issued, recorded, and then replayed: the operations are issued twice. */
 static void test_cuda_graph_gives_the_same_bits(void **state)
 {
     int issued;
@@ -82,7 +81,7 @@ static void test_cuda_graph_gives_the_same_bits(void **state)
     }
 }
 
-static void test_cuda_graph_can_be_switched_off(void **state)
+static void test_cuda_graph_can_be_turned_off(void **state)
 {
     float *plain = run(4, false, NULL), *off;
     int issued;
@@ -97,8 +96,9 @@ static void test_cuda_graph_can_be_switched_off(void **state)
     free(off);
 }
 
-/* What the driver does not take is done all the same, once, and not tried again. */
-static void test_cuda_graph_does_without_what_cannot_be_recorded(void **state)
+/* Work that the driver cannot record is run anyway, once, and recording is not tried
+ * again. */
+static void test_cuda_graph_runs_work_that_cannot_be_recorded(void **state)
 {
     struct backend *be;
     struct step step;
@@ -121,9 +121,9 @@ static void test_cuda_graph_does_without_what_cannot_be_recorded(void **state)
     backend_close(be);
 }
 
-/* A recording that the card has no memory for is given back, and the step done all the
- * same; one of before is still played. */
-static void test_cuda_graph_does_without_what_does_not_fit(void **state)
+/* A recording that does not fit in the card's memory is freed, and the step is run
+ * anyway; an earlier recording is still replayed. */
+static void test_cuda_graph_frees_a_recording_that_does_not_fit(void **state)
 {
     float *plain = run(9, false, NULL), *x;
     struct backend *be = unit_cuda_alone(80, (size_t)2 << 30);
@@ -149,8 +149,8 @@ static void test_cuda_graph_does_without_what_does_not_fit(void **state)
     assert_int_equal(emulation_bytes_held(), 0);
 }
 
-/* Nothing is recorded where the card is nearly full; what was before is played. */
-static void test_cuda_graph_leaves_room(void **state)
+/* Nothing is recorded if the card is nearly full; earlier recordings are replayed. */
+static void test_cuda_graph_leaves_memory_free(void **state)
 {
     float *plain = run(9, false, NULL), *x;
     struct backend *be = unit_cuda_alone(80, (size_t)2 << 30);
@@ -171,7 +171,7 @@ static void test_cuda_graph_leaves_room(void **state)
     assert_int_equal(step.issued, 6);
     cudaFree(most);
     step_do(be, &step, "step");
-    assert_int_equal(step.issued, 7); /* as it is recorded */
+    assert_int_equal(step.issued, 7); /* while it is recorded */
     x = unit_cuda_read(be, step.x);
     same(plain, x);
     free(plain);
@@ -179,9 +179,9 @@ static void test_cuda_graph_leaves_room(void **state)
     backend_close(be);
 }
 
-/* An operation that fails while it is recorded is done again as it comes, and fails by
+/* An operation that fails during recording is issued again directly, and reports its
  * name. */
-static void test_cuda_graph_tells_what_fails_while_recording(void **state)
+static void test_cuda_graph_names_an_operation_that_fails_while_recording(void **state)
 {
     struct backend *be = unit_cuda_alone(80, (size_t)2 << 30);
     struct step step = step_open(be);
@@ -194,7 +194,7 @@ static void test_cuda_graph_tells_what_fails_while_recording(void **state)
     emulation_break_launch(0, cudaErrorLaunchOutOfResources);
     step_issue(be, &step);
     be->ops->end(be);
-    unit_cuda_sync(be); /* once only, and that was in the recording */
+    unit_cuda_sync(be); /* only once, and that was during recording */
     be->ops->begin(be, "other", 5);
     emulation_break_launch(0, cudaErrorLaunchOutOfResources);
     step_issue(be, &step);
@@ -204,7 +204,7 @@ static void test_cuda_graph_tells_what_fails_while_recording(void **state)
     backend_close(be);
 }
 
-/* The parts of a pass with other GPUs are as many as its layers. */
+/* A pass with other GPUs has as many parts as layers. */
 static void test_cuda_graph_keeps_a_pass_in_many_parts(void **state)
 {
     float *plain = run(4 * 80, false, NULL), *x;
@@ -226,7 +226,7 @@ static void test_cuda_graph_keeps_a_pass_in_many_parts(void **state)
     backend_close(be);
 }
 
-/* So many operations: were they played? */
+/* Issue this many operations; return whether they were replayed. */
 static bool zeros_do(struct backend *be, struct step *step, int key, int operations)
 {
     if (!be->ops->begin(be, &key, sizeof(key)))
@@ -246,7 +246,7 @@ static int zeros_round(struct backend *be, struct step *step, int keys)
     return played;
 }
 
-/* Round after round of more than are kept, each is forgotten before it comes again. */
+/* Cycling through more recordings than are kept evicts each before it recurs. */
 static void test_cuda_graph_keeps_a_bounded_number(void **state)
 {
     struct backend *be = unit_cuda_alone(80, (size_t)2 << 30);
@@ -263,7 +263,8 @@ static void test_cuda_graph_keeps_a_bounded_number(void **state)
     backend_close(be);
 }
 
-/* Of long ones fewer: those played last.  What has only been met takes nothing. */
+/* Fewer long ones are kept: those replayed last.  A part seen only once takes no
+ * space. */
 static void test_cuda_graph_keeps_a_bounded_number_of_operations(void **state)
 {
     struct backend *be = unit_cuda_alone(80, (size_t)2 << 30);
@@ -293,11 +294,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cuda_graph_gives_the_same_bits),
-        cmocka_unit_test(test_cuda_graph_can_be_switched_off),
-        cmocka_unit_test(test_cuda_graph_does_without_what_cannot_be_recorded),
-        cmocka_unit_test(test_cuda_graph_does_without_what_does_not_fit),
-        cmocka_unit_test(test_cuda_graph_leaves_room),
-        cmocka_unit_test(test_cuda_graph_tells_what_fails_while_recording),
+        cmocka_unit_test(test_cuda_graph_can_be_turned_off),
+        cmocka_unit_test(test_cuda_graph_runs_work_that_cannot_be_recorded),
+        cmocka_unit_test(test_cuda_graph_frees_a_recording_that_does_not_fit),
+        cmocka_unit_test(test_cuda_graph_leaves_memory_free),
+        cmocka_unit_test(test_cuda_graph_names_an_operation_that_fails_while_recording),
         cmocka_unit_test(test_cuda_graph_keeps_a_pass_in_many_parts),
         cmocka_unit_test(test_cuda_graph_keeps_a_bounded_number),
         cmocka_unit_test(test_cuda_graph_keeps_a_bounded_number_of_operations),

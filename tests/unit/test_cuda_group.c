@@ -1,4 +1,4 @@
-/* tests/unit/test_cuda_group.c - how emulated GPUs come together. */
+/* tests/unit/test_cuda_group.c - emulated GPUs join a group. */
 #include "config.h"
 
 #include "kernels/cuda/cuda_backend.h"
@@ -15,8 +15,9 @@ static struct backend *open_rank(const struct unit_ranks *ranks)
     return backend_cuda.open(&options, NULL);
 }
 
-/* What NCCL takes with its first calls is taken before anybody can ask for the rest. */
-static void test_cuda_group_has_made_every_call_when_it_is_joined(void **state)
+/* Memory that NCCL allocates with its first calls is allocated before anyone can query
+ * the free memory. */
+static void test_cuda_group_makes_every_first_call_while_joining(void **state)
 {
     struct unit_ranks ranks;
     struct backend *be;
@@ -35,9 +36,10 @@ static void test_cuda_group_has_made_every_call_when_it_is_joined(void **state)
     assert_string_equal(emulation_together(), "rrgRRGa");
 }
 
-/* And what fails then is told by joining.  (A hung driver's memory is no leak.)  Rank 1
- * is there until rank 0 has its answer: whose patience ends first is nobody's to say. */
-static void test_cuda_group_is_not_joined_by_cards_that_hang(void **state)
+/* A failure at that point is reported by joining.  (A hung driver's memory is not a
+ * leak.)  Rank 1 stays until rank 0 has its answer, because either could time out
+ * first. */
+static void test_cuda_group_reports_a_hung_card_while_joining(void **state)
 {
     struct unit_ranks ranks;
     struct error err = { 0 };
@@ -74,8 +76,8 @@ static void test_cuda_group_is_not_joined_by_cards_that_hang(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        unit_ranks_test(test_cuda_group_has_made_every_call_when_it_is_joined),
-        unit_ranks_test(test_cuda_group_is_not_joined_by_cards_that_hang),
+        unit_ranks_test(test_cuda_group_makes_every_first_call_while_joining),
+        unit_ranks_test(test_cuda_group_reports_a_hung_card_while_joining),
     };
 
     unit_ranks_main(argc, argv, tests);

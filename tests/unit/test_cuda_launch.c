@@ -1,5 +1,5 @@
-/* tests/unit/test_cuda_launch.c - results do not go by the number of multiprocessors, and
- * launchers make do with little scratch. */
+/* tests/unit/test_cuda_launch.c - results do not depend on the number of multiprocessors,
+ * and launchers work with little scratch. */
 #include "config.h"
 
 #include <math.h>
@@ -31,7 +31,7 @@ static int32_t *tokens(struct backend *be, size_t count)
     return block;
 }
 
-/* Each puts an operation with operands of its own and gives back what it makes. */
+/* Each issues an operation with its own operands and returns the result. */
 typedef struct tensor launcher(struct backend *be, const struct cuda_launch *to);
 
 static struct tensor put_add(struct backend *be, const struct cuda_launch *to)
@@ -95,7 +95,7 @@ static struct tensor put_norm_backward(struct backend *be, const struct cuda_lau
     return op.dweight;
 }
 
-/* A format and stride that only the kernel for everything takes. */
+/* A format and stride that only the generic kernel handles. */
 static struct tensor put_norm_any(struct backend *be, const struct cuda_launch *to)
 {
     struct op_rmsnorm_backward op = {
@@ -143,7 +143,7 @@ static struct tensor put_layernorm_backward(struct backend *be,
     return op.dweight;
 }
 
-/* A format and stride that only the kernel for everything takes. */
+/* A format and stride that only the generic kernel handles. */
 static struct tensor put_layernorm_any(struct backend *be, const struct cuda_launch *to)
 {
     struct op_layernorm_backward op = {
@@ -191,7 +191,7 @@ static struct tensor put_headnorm_backward(struct backend *be,
     return op.dweight;
 }
 
-/* Heads too long for what a warp's lanes hold. */
+/* Heads longer than a warp's lanes hold. */
 static struct tensor put_headnorm_long(struct backend *be, const struct cuda_launch *to)
 {
     struct tensor dx = matrix(be, FORMAT_FP32, 1);
@@ -300,7 +300,7 @@ static struct tensor put_add_bias(struct backend *be, const struct cuda_launch *
     return out;
 }
 
-/* slices: what is added up in the scratch, so that less of it is another order. */
+/* slices: the sums are in the scratch, so that less scratch changes their order. */
 static const struct {
     launcher *put;
     bool slices;
@@ -346,7 +346,7 @@ static void test_cuda_launch_is_the_same_on_any_number_of_multiprocessors(void *
 }
 
 /* A tile of the sort, or sums of some slices. */
-static void test_cuda_launch_makes_do_with_little_scratch(void **state)
+static void test_cuda_launch_works_with_little_scratch(void **state)
 {
     struct backend *be = unit_cuda_alone(80, (size_t)1 << 30);
     struct cuda_launch to = cuda_backend_of(be)->launch, poor = to;
@@ -387,7 +387,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cuda_launch_is_the_same_on_any_number_of_multiprocessors),
-        cmocka_unit_test(test_cuda_launch_makes_do_with_little_scratch),
+        cmocka_unit_test(test_cuda_launch_works_with_little_scratch),
         cmocka_unit_test(test_cuda_launch_refuses_no_scratch),
     };
 

@@ -1,5 +1,4 @@
-/* tests/unit/test_cuda_matmul.c - plans of products, and what is done where there is
- * none. */
+/* tests/unit/test_cuda_matmul.c - plans of matmuls, and the fallback if there is none. */
 #include "config.h"
 
 #include "kernels/cuda/cuda_matmul.h"
@@ -17,7 +16,7 @@ static size_t plans(struct backend *be)
     return cuda_matmul_plans(cuda_backend_of(be)->matmul);
 }
 
-/* op(a) op(b) + bias in double, and how large a sum of its terms may get. */
+/* op(a) op(b) + bias in double, and the largest possible sum of its terms. */
 static void compare(struct backend *be, const struct op_matmul *op, double epsilon)
 {
     float *a = unit_cuda_read(be, op->a), *b = unit_cuda_read(be, op->b);
@@ -48,7 +47,7 @@ static void compare(struct backend *be, const struct op_matmul *op, double epsil
     free(bias);
 }
 
-/* Each shape, each way round and each alignment is planned once. */
+/* Each shape, each transposition and each alignment is planned once. */
 static void test_cuda_matmul_plans_a_shape_once(void **state)
 {
     struct backend *be = unit_cuda_alone(80, 2 * gib);
@@ -60,7 +59,7 @@ static void test_cuda_matmul_plans_a_shape_once(void **state)
 
     (void)state;
     for (int round = 0; round < 3; round++) {
-        op.beta = (float)(round == 2); /* beta and alpha are no part of a plan */
+        op.beta = (float)(round == 2); /* beta and alpha are not part of a plan */
         op.alpha = (float)(1 + round);
         for (int way = 0; way < 4; way++) {
             op.trans_a = way & 1;
@@ -81,8 +80,7 @@ static void test_cuda_matmul_plans_a_shape_once(void **state)
     backend_close(be);
 }
 
-/* In the product where the library can, behind it where it cannot: the same sum, rounded
- * once. */
+/* In the matmul if the library can, after it if not: the same sum, rounded once. */
 static void test_cuda_matmul_adds_the_bias_either_way(void **state)
 {
     static const enum format outs[] = { FORMAT_FP32, FORMAT_BF16 };
@@ -110,8 +108,9 @@ static void test_cuda_matmul_adds_the_bias_either_way(void **state)
     backend_close(be);
 }
 
-/* fp32 is exact unless the job says tf32: then each operand is cut off at 2^-10 of it. */
-static void test_cuda_matmul_rounds_to_tf32_only_if_told(void **state)
+/* fp32 is exact unless the job requests tf32: then each operand is truncated to 2^-10 of
+ * it. */
+static void test_cuda_matmul_rounds_to_tf32_only_if_requested(void **state)
 {
     static const struct emulation_device device = { "Emulated", 80, 4, (size_t)2 << 30 };
     const double epsilon[] = { 0x1p-21, 0x1p-9 };
@@ -168,8 +167,8 @@ static size_t in_fp8(struct backend *be)
     return cuda_matmul_in_fp8(cuda_backend_of(be)->matmul);
 }
 
-/* All ways round come to the one layout that fp8 has, of as many rows as there are; two
- * of 2^-4 make a term. */
+/* Every transposition is converted to the only layout that fp8 supports, for any number
+ * of rows; two roundings of 2^-4 per term. */
 static void test_cuda_matmul_multiplies_in_8_bits(void **state)
 {
     struct backend *be = unit_cuda_alone(90, 2 * gib);
@@ -199,8 +198,9 @@ static void test_cuda_matmul_multiplies_in_8_bits(void **state)
     assert_int_equal(emulation_bytes_held(), 0);
 }
 
-/* A shape that fp8 has no product for is done without, and the log has one line of it. */
-static void test_cuda_matmul_says_once_what_does_not_go_in_8_bits(void **state)
+/* A shape without an fp8 matmul uses another format, and the log has one line about
+ * it. */
+static void test_cuda_matmul_logs_once_what_8_bits_do_not_support(void **state)
 {
     static const struct emulation_device device = { "Emulated", 90, 4, (size_t)2 << 30 };
     struct error err = { 0 };
@@ -233,7 +233,7 @@ static void test_cuda_matmul_says_once_what_does_not_go_in_8_bits(void **state)
     assert_ptr_equal(strchr(text, '\n'), text + got - 1);
 }
 
-static void test_cuda_matmul_refuses_fp8_where_there_is_none(void **state)
+static void test_cuda_matmul_refuses_fp8_on_devices_without_it(void **state)
 {
     struct backend *be = unit_cuda_alone(86, 2 * gib);
     struct op_matmul op = rounded_product(be, 16, 16, 16, false, true);
@@ -247,8 +247,8 @@ static void test_cuda_matmul_refuses_fp8_where_there_is_none(void **state)
     backend_close(be);
 }
 
-/* What the library has no product for fails by name, and the next one goes on. */
-static void test_cuda_matmul_names_a_product_that_there_is_not(void **state)
+/* A matmul that the library does not have fails by name, and the next one works. */
+static void test_cuda_matmul_names_an_unsupported_matmul(void **state)
 {
     struct backend *be = unit_cuda_alone(80, 2 * gib);
     struct op_matmul op = { .out = unit_cuda_matrix(be, FORMAT_FP32, 3, 4, 4, 1),
@@ -259,7 +259,7 @@ static void test_cuda_matmul_names_a_product_that_there_is_not(void **state)
     struct error err = { 0 };
 
     (void)state;
-    odd.a.data = (char *)op.a.data + 2; /* no address of an fp32 */
+    odd.a.data = (char *)op.a.data + 2; /* not an fp32 address */
     odd.a.rows = odd.out.rows = 2;
     be->ops->matmul(be, &odd);
     assert_false(be->ops->sync(be, &err));
@@ -270,7 +270,7 @@ static void test_cuda_matmul_names_a_product_that_there_is_not(void **state)
     backend_close(be);
 }
 
-/* Products of the last layer, all with gradients, of one chunk. */
+/* Matmuls of the last layer, all with gradients, in one chunk. */
 static size_t classifier_plans(size_t words)
 {
     enum { ROWS = 16, COLS = 24 };
@@ -299,8 +299,8 @@ static size_t classifier_plans(size_t words)
     return count;
 }
 
-/* Whole tiles of words and the rest apart, where rows would end within 16 bytes. */
-static void test_cuda_classifier_parts_odd_words(void **state)
+/* Whole tiles of tokens and the rest separately, if rows would end within 16 bytes. */
+static void test_cuda_classifier_splits_an_odd_vocabulary(void **state)
 {
     (void)state;
     assert_int_equal(classifier_plans(200), 3); /* logits, dx, dw */
@@ -315,12 +315,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cuda_matmul_plans_a_shape_once),
         cmocka_unit_test(test_cuda_matmul_adds_the_bias_either_way),
-        cmocka_unit_test(test_cuda_matmul_rounds_to_tf32_only_if_told),
+        cmocka_unit_test(test_cuda_matmul_rounds_to_tf32_only_if_requested),
         cmocka_unit_test(test_cuda_matmul_multiplies_in_8_bits),
-        cmocka_unit_test(test_cuda_matmul_says_once_what_does_not_go_in_8_bits),
-        cmocka_unit_test(test_cuda_matmul_refuses_fp8_where_there_is_none),
-        cmocka_unit_test(test_cuda_matmul_names_a_product_that_there_is_not),
-        cmocka_unit_test(test_cuda_classifier_parts_odd_words),
+        cmocka_unit_test(test_cuda_matmul_logs_once_what_8_bits_do_not_support),
+        cmocka_unit_test(test_cuda_matmul_refuses_fp8_on_devices_without_it),
+        cmocka_unit_test(test_cuda_matmul_names_an_unsupported_matmul),
+        cmocka_unit_test(test_cuda_classifier_splits_an_odd_vocabulary),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* tests/unit/test_cuda_plan.c - a plan is made once, and kept while it is used. */
+/* tests/unit/test_cuda_plan.c - a plan is made once, and kept while it is in use. */
 #include "config.h"
 
 #include "kernels/cuda/cuda_plan.h"
@@ -57,7 +57,8 @@ static struct cuda_plan *find(const struct plans *p, size_t rows)
     return find_key(p, key_of(rows, 16, 16));
 }
 
-/* A plan is told from one made later by its algorithm, which the finder leaves alone. */
+/* The algorithm field, which the finder does not change, marks a plan so that a later one
+ * can be distinguished. */
 static void mark(struct cuda_plan *plan)
 {
     plan->algos[0].data[7] = ~plan->algos[0].data[7];
@@ -68,8 +69,8 @@ static bool is_marked(const struct plans *p, size_t rows, uint64_t plain)
     return find(p, rows)->algos[0].data[7] != plain;
 }
 
-/* Twice as many shapes as are kept, and one of them between all others. */
-static void test_cuda_plan_keeps_what_is_used(void **state)
+/* Twice as many shapes as are kept, with one shape used between all others. */
+static void test_cuda_plan_keeps_plans_in_use(void **state)
 {
     struct plans p = plans_open();
     struct cuda_plan *plan;
@@ -92,7 +93,7 @@ static void test_cuda_plan_keeps_what_is_used(void **state)
         assert_true(rows > CUDA_PLANS_MOST || cuda_plans_count(p.plans) == rows);
     }
     assert_int_equal(cuda_plans_count(p.plans), CUDA_PLANS_MOST);
-    assert_false(is_marked(&p, 2, plain)); /* given up, and made again */
+    assert_false(is_marked(&p, 2, plain)); /* evicted, and made again */
     plans_close(&p);
 }
 
@@ -152,8 +153,8 @@ static void test_cuda_plan_adds_a_bias_to_more_than_a_row(void **state)
     plans_close(&p);
 }
 
-/* The emulated heuristic names none for fp8 that it has not been told of factors for. */
-static void test_cuda_plan_tells_of_factors(void **state)
+/* The emulated heuristic names no algorithm for fp8 unless it was given scale factors. */
+static void test_cuda_plan_passes_scale_factors(void **state)
 {
     static const struct emulation_device device = { "Emulated", 90, 4, (size_t)2 << 30 };
     struct cuda_plan_key key = key_of(16, 16, 32);
@@ -171,8 +172,8 @@ static void test_cuda_plan_tells_of_factors(void **state)
     plans_close(&p);
 }
 
-/* What was not found for want of memory may be found later. */
-static void test_cuda_plan_asks_again(void **state)
+/* A plan that failed for lack of memory may be found later. */
+static void test_cuda_plan_retries_after_lack_of_memory(void **state)
 {
     struct plans p = plans_open();
 
@@ -190,11 +191,11 @@ static void test_cuda_plan_asks_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cuda_plan_keeps_what_is_used),
+        cmocka_unit_test(test_cuda_plan_keeps_plans_in_use),
         cmocka_unit_test(test_cuda_plan_splits_sums_evenly),
         cmocka_unit_test(test_cuda_plan_adds_a_bias_to_more_than_a_row),
-        cmocka_unit_test(test_cuda_plan_tells_of_factors),
-        cmocka_unit_test(test_cuda_plan_asks_again),
+        cmocka_unit_test(test_cuda_plan_passes_scale_factors),
+        cmocka_unit_test(test_cuda_plan_retries_after_lack_of_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

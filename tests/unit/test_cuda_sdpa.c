@@ -1,6 +1,6 @@
-/* tests/unit/test_cuda_sdpa.c - the real cuDNN takes the graph of attention: for a card
- * that is not here it names an engine and compiles its kernel.  Only the driver, of which
- * the toolkit has an empty one, then refuses to load that. */
+/* tests/unit/test_cuda_sdpa.c - the real cuDNN accepts the attention graph: for a card
+ * that is not in this machine it names an engine and compiles its kernel.  Only the
+ * driver, for which the toolkit has a stub, then refuses to load the kernel. */
 #include "config.h"
 
 #include "kernels/cuda/cuda_sdpa.h"
@@ -12,8 +12,8 @@
 #include "base/size.h"
 #include "tests/unit/unit.h"
 
-/* As CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION writes a card; shared memory and
- * capability are what engines are chosen by. */
+/* A card as CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION describes it; engines are chosen by
+ * shared memory and capability. */
 static const char card[] =
     "{\"maxGridSize\":[2147483647,65535,65535],\"maxBlockSize\":[1024,1024,64],\"regsPerBlock\":65536,\"multiProcessorCount\":132,\"warpSize\":32,\"maxSharedMemoryPerBlock\":49152,\"maxSharedMemoryPerBlockOptin\":%d,\"reservedSharedMemoryPerBlock\":1024,\"maxRegistersPerSM\":65536,\"maxCtasPerSM\":32,\"maxThreadsPerBlock\":1024,\"maxThreadsPerSM\":2048,\"pciDeviceId\":0,\"isTccDriver\":0,\"supportCoopLaunch\":1,\"totalGlobalMem\":85899345920,\"smClockRateKHz\":1980000,\"memClockRateKHz\":2619000,\"l2CacheSize\":52428800,\"cudaDeviceId\":0,\"deviceVer\":%d,\"driverVer\":13000,\"deviceName\":\"made "
     "up\"}";
@@ -66,7 +66,7 @@ static struct cuda_sdpa_key key_of(int64_t head_size, int64_t window, int64_t da
     };
 }
 
-/* Did cuDNN come as far as the driver? */
+/* Return whether cuDNN got as far as the driver. */
 static bool takes(cudnn_descriptor device, struct cuda_sdpa_key key, struct error *err)
 {
     bool none;
@@ -78,7 +78,7 @@ static bool takes(cudnn_descriptor device, struct cuda_sdpa_key key, struct erro
     return made || (!none && strstr(err->text, "cuLibraryLoadData"));
 }
 
-static void test_cuda_sdpa_is_taken_by_cudnn(void **state)
+static void test_cuda_sdpa_is_accepted_by_cudnn(void **state)
 {
     static const struct {
         int capability, shared;
@@ -106,7 +106,7 @@ static void test_cuda_sdpa_is_taken_by_cudnn(void **state)
     cuda_cudnn_close(&cudnn);
 }
 
-static void test_cuda_sdpa_says_what_cudnn_has_not(void **state)
+static void test_cuda_sdpa_reports_what_cudnn_does_not_support(void **state)
 {
     cudnn_descriptor device;
     struct error err = { 0 };
@@ -129,8 +129,8 @@ static void test_cuda_sdpa_says_what_cudnn_has_not(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cuda_sdpa_is_taken_by_cudnn),
-        cmocka_unit_test(test_cuda_sdpa_says_what_cudnn_has_not),
+        cmocka_unit_test(test_cuda_sdpa_is_accepted_by_cudnn),
+        cmocka_unit_test(test_cuda_sdpa_reports_what_cudnn_does_not_support),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

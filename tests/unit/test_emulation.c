@@ -1,7 +1,7 @@
 /*
- * tests/unit/test_emulation.c - the machine that kernels are tested on does what CUDA
- * says, and finds what is planted.  Linked twice: with kernels as they are, and compiled
- * for races.
+ * tests/unit/test_emulation.c - the emulated machine follows CUDA's rules, and detects
+ * planted errors.  Linked twice: with normal kernels, and with kernels compiled to detect
+ * races.
  */
 #include "config.h"
 
@@ -27,7 +27,7 @@ static void start(const struct emulation_device *device)
     emulation_quiet(true);
 }
 
-/* As if nobody had written it: all NaN. */
+/* Memory that counts as never written: all NaN. */
 static void *memory(size_t bytes)
 {
     void *data;
@@ -51,7 +51,7 @@ static cudaError_t run(enum sample sample, struct sample_size size, void *a, voi
     return status == cudaSuccess ? cudaStreamSynchronize(NULL) : status;
 }
 
-/* The wait fails, and the finding speaks of `word`. */
+/* The wait fails, and the finding mentions `word`. */
 static void finds_in(enum sample sample, struct sample_size size,
                      void *(*make)(size_t bytes), const char *word)
 {
@@ -63,7 +63,8 @@ static void finds_in(enum sample sample, struct sample_size size,
         if (!strstr(emulation_failure(), word))
             fail_msg("sample %d, seed %d: %s", (int)sample, (int)seed,
                      emulation_failure());
-        assert_int_equal(cudaDeviceSynchronize(), cudaErrorLaunchFailure); /* it stays */
+        /* the error persists */
+        assert_int_equal(cudaDeviceSynchronize(), cudaErrorLaunchFailure);
     }
 }
 
@@ -99,7 +100,7 @@ static void test_shuffles_move_lanes(void **state)
     }
 }
 
-static void test_votes_are_of_all_lanes(void **state)
+static void test_votes_include_all_lanes(void **state)
 {
     unsigned *a;
 
@@ -161,7 +162,7 @@ static void try_mma(enum sample sample, uint16_t (*to)(float), float (*from)(uin
     }
 }
 
-static void test_mma_is_the_product(void **state)
+static void test_mma_multiplies_matrices(void **state)
 {
     (void)state;
     try_mma(SAMPLE_MMA_FP16, format_to_fp16, format_from_fp16);
@@ -209,8 +210,8 @@ static void test_instructions_need_their_capability(void **state)
                      cudaErrorLaunchFailure);
 }
 
-/* A copy is there after its wait, and not before. */
-static void test_copies_are_late(void **state)
+/* A copy is visible after its wait, and not before. */
+static void test_copies_complete_only_at_the_wait(void **state)
 {
     float *a, *b;
 
@@ -236,7 +237,7 @@ static void test_copies_are_late(void **state)
     }
 }
 
-static void test_blocks_work_alone(void **state)
+static void test_blocks_are_independent(void **state)
 {
     static const struct sample_size size = { 7, 1, 96, 128 };
     float *a, *b;
@@ -258,7 +259,7 @@ static void test_blocks_work_alone(void **state)
     assert_int_equal(counts[1], 7 * 96 - 1);
 }
 
-static void test_the_seed_draws_the_order(void **state)
+static void test_the_seed_determines_the_order(void **state)
 {
     static const struct sample_size size = { 5, 1, 64, 0 };
     int *orders[3];
@@ -276,7 +277,7 @@ static void test_the_seed_draws_the_order(void **state)
     assert_memory_not_equal(orders[0], orders[2], (1 + 5 * 64) * sizeof(int));
 }
 
-static void test_threads_that_part_are_found(void **state)
+static void test_diverging_threads_are_detected(void **state)
 {
     (void)state;
     finds(SAMPLE_LEAVES_BEFORE_BARRIER, block, "exit");
@@ -286,7 +287,7 @@ static void test_threads_that_part_are_found(void **state)
     finds(SAMPLE_SOURCE_NOT_IN_MASK, warp, "which is not in it");
 }
 
-static void test_sizes_that_no_device_has_are_refused(void **state)
+static void test_impossible_launch_sizes_are_refused(void **state)
 {
     static const struct {
         struct sample_size size;
@@ -336,7 +337,7 @@ static void dies(enum sample sample, const char *word)
     finds(sample, (struct sample_size) { 1, 1, 32, 128 }, word);
 }
 
-static void test_shared_memory_ends_where_it_was_said(void **state)
+static void test_shared_memory_is_limited_to_the_declared_size(void **state)
 {
     (void)state;
     dies(SAMPLE_SHARED_OVERRUN, "shared memory");
@@ -362,7 +363,7 @@ static void test_memory_begins_as_nan(void **state)
         assert_true(isnan(a[i]));
 }
 
-static void test_reads_of_what_nobody_has_written_are_found(void **state)
+static void test_reads_of_uninitialized_memory_are_detected(void **state)
 {
     static const char word[] = "which is uninitialized";
 
@@ -382,9 +383,9 @@ static void test_reads_of_what_nobody_has_written_are_found(void **state)
     passes(SAMPLE_READS_UNWRITTEN_BYTE, warp);
 }
 
-/* Of a thread's own variables nothing is known, but no result survives what they begin
- * as. */
-static void test_variables_begin_as_no_number_of_use(void **state)
+/* A thread's own variables are not tracked, but no result can depend on their initial
+ * value. */
+static void test_variables_start_as_garbage(void **state)
 {
     float *a;
 
@@ -398,7 +399,7 @@ static void test_variables_begin_as_no_number_of_use(void **state)
         assert_true(isnan(a[i]) || fabsf(a[i]) > 1e38f);
 }
 
-static void test_races_are_found(void **state)
+static void test_races_are_detected(void **state)
 {
     static const struct sample_size blocks = { 3, 1, 32, 0 };
 
@@ -415,7 +416,7 @@ static void test_races_are_found(void **state)
     finds(SAMPLE_MISALIGNED, (struct sample_size) { 1, 1, 1, 0 }, "misaligned");
 }
 
-static void test_what_is_in_order_is_no_race(void **state)
+static void test_ordered_accesses_are_not_races(void **state)
 {
     static const struct sample_size blocks = { 3, 1, 32, 4096 };
 
@@ -430,8 +431,9 @@ static void test_what_is_in_order_is_no_race(void **state)
     passes(SAMPLE_LOAD, warp);
 }
 
-/* A launch is not done before somebody waits; one behind another sees what that left. */
-static void test_streams_take_their_time(void **state)
+/* A launch does not complete before it is waited for; a later one sees the results of an
+ * earlier one. */
+static void test_streams_are_asynchronous(void **state)
 {
     cudaStream_t first, second;
     cudaEvent_t event;
@@ -463,7 +465,7 @@ static void test_streams_take_their_time(void **state)
     cudaStreamDestroy(second);
 }
 
-static void test_graphs_play_again(void **state)
+static void test_graphs_can_be_replayed(void **state)
 {
     cudaStream_t stream;
     cudaGraph_t graph;
@@ -490,7 +492,7 @@ static void test_graphs_play_again(void **state)
     assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess);
     assert_true(a[0] == 12 && a[31] == 12);
     cudaGraphExecDestroy(exec);
-    /* who waits while something is captured, spoils it */
+    /* waiting while something is captured invalidates the capture */
     assert_int_equal(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed),
                      cudaSuccess);
     assert_int_equal(cudaStreamSynchronize(stream), cudaErrorStreamCaptureUnsupported);
@@ -499,7 +501,7 @@ static void test_graphs_play_again(void **state)
     cudaStreamDestroy(stream);
 }
 
-static void test_errors_come_when_asked_for(void **state)
+static void test_errors_are_reported(void **state)
 {
     float *a, host[4] = { 0 };
     void *b;
@@ -529,8 +531,8 @@ static void test_errors_come_when_asked_for(void **state)
     assert_int_equal(cudaFree(b), cudaSuccess);
 }
 
-/* But for NaNs, of which the hardware makes one each. */
-static void test_16_bit_numbers_are_converted_as_elsewhere(void **state)
+/* Except for NaNs, for which the hardware produces a single pattern. */
+static void test_16_bit_conversions_match_precision_format(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < 1 << 16; i++) {
@@ -571,25 +573,25 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shuffles_move_lanes),
-        cmocka_unit_test(test_votes_are_of_all_lanes),
-        cmocka_unit_test(test_mma_is_the_product),
+        cmocka_unit_test(test_votes_include_all_lanes),
+        cmocka_unit_test(test_mma_multiplies_matrices),
         cmocka_unit_test(test_matrices_are_loaded_by_rows_and_columns),
         cmocka_unit_test(test_instructions_need_their_capability),
-        cmocka_unit_test(test_copies_are_late),
-        cmocka_unit_test(test_blocks_work_alone),
-        cmocka_unit_test(test_the_seed_draws_the_order),
-        cmocka_unit_test(test_threads_that_part_are_found),
-        cmocka_unit_test(test_sizes_that_no_device_has_are_refused),
-        cmocka_unit_test(test_shared_memory_ends_where_it_was_said),
+        cmocka_unit_test(test_copies_complete_only_at_the_wait),
+        cmocka_unit_test(test_blocks_are_independent),
+        cmocka_unit_test(test_the_seed_determines_the_order),
+        cmocka_unit_test(test_diverging_threads_are_detected),
+        cmocka_unit_test(test_impossible_launch_sizes_are_refused),
+        cmocka_unit_test(test_shared_memory_is_limited_to_the_declared_size),
         cmocka_unit_test(test_memory_begins_as_nan),
-        cmocka_unit_test(test_reads_of_what_nobody_has_written_are_found),
-        cmocka_unit_test(test_variables_begin_as_no_number_of_use),
-        cmocka_unit_test(test_races_are_found),
-        cmocka_unit_test(test_what_is_in_order_is_no_race),
-        cmocka_unit_test(test_streams_take_their_time),
-        cmocka_unit_test(test_graphs_play_again),
-        cmocka_unit_test(test_errors_come_when_asked_for),
-        cmocka_unit_test(test_16_bit_numbers_are_converted_as_elsewhere),
+        cmocka_unit_test(test_reads_of_uninitialized_memory_are_detected),
+        cmocka_unit_test(test_variables_start_as_garbage),
+        cmocka_unit_test(test_races_are_detected),
+        cmocka_unit_test(test_ordered_accesses_are_not_races),
+        cmocka_unit_test(test_streams_are_asynchronous),
+        cmocka_unit_test(test_graphs_can_be_replayed),
+        cmocka_unit_test(test_errors_are_reported),
+        cmocka_unit_test(test_16_bit_conversions_match_precision_format),
     };
 
     return cmocka_run_group_tests(tests, NULL, end);

@@ -1,6 +1,6 @@
 /*
- * tests/unit/test_golden_lora.c - an adapter as PEFT describes it is read, trains as PEFT
- * trains it, is written with PEFT's names, and merges into what PEFT merges it into
+ * tests/unit/test_golden_lora.c - an adapter in PEFT's format is read, trains as in PEFT,
+ * is saved under PEFT's names, and merges to the same weights as in PEFT
  * (tests/golden/lora.py).
  */
 #include "config.h"
@@ -41,7 +41,7 @@ static int drop_golden(void **state)
     return 0;
 }
 
-/* ---- What is compared ---- */
+/* ---- Comparisons ---- */
 
 static double norm_of(struct tensor t)
 {
@@ -87,7 +87,7 @@ static void check_training(struct unit_model *u, const json_t *run,
     }
 }
 
-/* As many tensors of the same names and shapes. */
+/* Check for the same number of tensors with the same names and shapes. */
 static void check_files(const char *dir, const json_t *tensors)
 {
     struct error err = { 0 };
@@ -112,7 +112,8 @@ static void check_files(const char *dir, const json_t *tensors)
     safetensors_close(set);
 }
 
-/* What PEFT goes by is in the adapter_config.json that is written, with PEFT's value. */
+/* The settings PEFT relies on are in the saved adapter_config.json, with PEFT's
+ * values. */
 static void check_config(const char *dir, const json_t *theirs)
 {
     static const char *const keys[] = { "peft_type", "r",          "lora_alpha",
@@ -157,7 +158,7 @@ static void check_logits(struct unit_model *u, const json_t *rows, const json_t 
     free(logits);
 }
 
-/* Nothing is held that would leak where the model is absent and the test is skipped. */
+/* Nothing is allocated that would leak if the model is absent and the test is skipped. */
 static struct unit_model open_shared(const json_t *golden, const json_t *run)
 {
     char name[64];
@@ -170,7 +171,7 @@ static struct unit_model open_shared(const json_t *golden, const json_t *run)
     return u;
 }
 
-/* The adapter on a model that is open; what it trains and is saved as. */
+/* Check the adapter on an open model: training and the saved files. */
 static void check_adapter(struct unit_model *u, const json_t *golden, const json_t *run,
                           const char *merged)
 {
@@ -184,7 +185,7 @@ static void check_adapter(struct unit_model *u, const json_t *golden, const json
 
     json_array_foreach((json_t *)rows, i, row) unit_batch_json(&batch, row);
     u->plan.method = METHOD_LORA;
-    u->plan.lora_rank = 99; /* the adapter's own settings go before the job's */
+    u->plan.lora_rank = 99; /* the adapter's settings override the job's */
     u->plan.adapter_name_or_path = adapter;
     unit_model_start(u, batch.rows, batch.sequences, 2);
     check_training(u, run, &batch);
@@ -225,7 +226,7 @@ static void check_run(const json_t *golden, const char *name)
     unit_dir_free(merged);
 }
 
-/* The same over a folder that has 4 bits in its files: the job says nothing of them. */
+/* The same over a folder whose files hold 4 bits: the job does not mention them. */
 static void check_saved_run(const json_t *golden, const char *name)
 {
     const json_t *run = json_object_get(json_object_get(golden, "runs"), name);
@@ -246,46 +247,46 @@ static void check_saved_run(const json_t *golden, const char *name)
     unit_dir_free(dir);
 }
 
-static void test_lora_is_that_of_peft_on_llama(void **state)
+static void test_lora_matches_peft_on_llama(void **state)
 {
     check_run(json_array_get(*state, 0), "llama");
 }
 
-static void test_lora_is_that_of_peft_on_some_modules_with_rslora(void **state)
+static void test_lora_matches_peft_on_some_modules_with_rslora(void **state)
 {
     check_run(json_array_get(*state, 0), "llama some");
 }
 
-static void test_lora_is_that_of_peft_on_qwen2(void **state)
+static void test_lora_matches_peft_on_qwen2(void **state)
 {
     check_run(json_array_get(*state, 0), "qwen2");
 }
 
-/* tests/golden/qlora.py: the base by bitsandbytes, in 4 bits. */
-static void test_qlora_is_that_of_bitsandbytes(void **state)
+/* tests/golden/qlora.py: the base quantized to 4 bits by bitsandbytes. */
+static void test_qlora_matches_bitsandbytes(void **state)
 {
     check_run(json_array_get(*state, 1), "llama");
 }
 
-static void test_qlora_quantised_twice_is_that_of_bitsandbytes(void **state)
+static void test_qlora_with_double_quantization_matches_bitsandbytes(void **state)
 {
     check_run(json_array_get(*state, 1), "llama twice");
 }
 
-/* Its rows are no whole number of blocks: a block goes on in the next row. */
-static void test_qlora_on_qwen2_is_that_of_bitsandbytes(void **state)
+/* Its rows are not a multiple of a block: a block continues in the next row. */
+static void test_qlora_on_qwen2_matches_bitsandbytes(void **state)
 {
     check_run(json_array_get(*state, 1), "qwen2");
     check_run(json_array_get(*state, 1), "qwen2 twice");
 }
 
-/* tests/golden/prequantised.py: the base as transformers has saved it. */
-static void test_lora_over_a_saved_base_is_that_of_bitsandbytes(void **state)
+/* tests/golden/prequantised.py: the base as saved by transformers. */
+static void test_lora_over_a_4_bit_file_matches_bitsandbytes(void **state)
 {
     check_saved_run(json_array_get(*state, 2), "llama");
 }
 
-static void test_lora_over_a_base_saved_twice_is_that_of_bitsandbytes(void **state)
+static void test_lora_over_a_double_quantized_file_matches_bitsandbytes(void **state)
 {
     check_saved_run(json_array_get(*state, 2), "llama twice");
 }
@@ -293,14 +294,14 @@ static void test_lora_over_a_base_saved_twice_is_that_of_bitsandbytes(void **sta
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lora_is_that_of_peft_on_llama),
-        cmocka_unit_test(test_lora_is_that_of_peft_on_some_modules_with_rslora),
-        cmocka_unit_test(test_lora_is_that_of_peft_on_qwen2),
-        cmocka_unit_test(test_qlora_is_that_of_bitsandbytes),
-        cmocka_unit_test(test_qlora_quantised_twice_is_that_of_bitsandbytes),
-        cmocka_unit_test(test_qlora_on_qwen2_is_that_of_bitsandbytes),
-        cmocka_unit_test(test_lora_over_a_saved_base_is_that_of_bitsandbytes),
-        cmocka_unit_test(test_lora_over_a_base_saved_twice_is_that_of_bitsandbytes),
+        cmocka_unit_test(test_lora_matches_peft_on_llama),
+        cmocka_unit_test(test_lora_matches_peft_on_some_modules_with_rslora),
+        cmocka_unit_test(test_lora_matches_peft_on_qwen2),
+        cmocka_unit_test(test_qlora_matches_bitsandbytes),
+        cmocka_unit_test(test_qlora_with_double_quantization_matches_bitsandbytes),
+        cmocka_unit_test(test_qlora_on_qwen2_matches_bitsandbytes),
+        cmocka_unit_test(test_lora_over_a_4_bit_file_matches_bitsandbytes),
+        cmocka_unit_test(test_lora_over_a_double_quantized_file_matches_bitsandbytes),
     };
 
     return cmocka_run_group_tests(tests, read_golden, drop_golden);

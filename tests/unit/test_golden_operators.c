@@ -1,7 +1,7 @@
 /*
- * tests/unit/test_golden_operators.c - operations and their gradients are those of
- * PyTorch in float64 (tests/golden/operators.py): to 1e-5 in fp32, to 1e-2 in bf16 and to
- * 2e-3 in fp16, of the largest number of a tensor, and of its norm.
+ * tests/unit/test_golden_operators.c - operations and their gradients match PyTorch in
+ * float64 (tests/golden/operators.py): to 1e-5 in fp32, to 1e-2 in bf16 and to 2e-3 in
+ * fp16, relative to the largest element of a tensor, and to its norm.
  */
 #include "config.h"
 
@@ -52,7 +52,7 @@ struct golden_case {
         struct operand operand;
     } held[OPERANDS_MOST];
     size_t count;
-    int32_t *ids; /* TOKENS_MOST in the backend's memory, and as many again */
+    int32_t *ids; /* TOKENS_MOST in backend memory, and as many again */
 };
 
 /* ---- The formula of operators.py ---- */
@@ -80,7 +80,7 @@ static struct operand *hold(struct golden_case *c, const char *name,
     return &c->held[c->count++].operand;
 }
 
-/* An input as the file describes it; a vector is one row. */
+/* An input as described in the file; a vector is one row. */
 static struct operand *take(struct golden_case *c, const char *name, enum format format)
 {
     const json_t *shape = json_object_get(json_object_get(c->row, "in"), name);
@@ -99,7 +99,7 @@ static struct operand *take(struct golden_case *c, const char *name, enum format
     return x;
 }
 
-/* An output; one that is added to begins with zeros. */
+/* An output; an accumulated one starts at zero. */
 static struct operand *make(struct golden_case *c, const char *name, enum format format,
                             size_t rows, size_t cols)
 {
@@ -247,7 +247,7 @@ static struct rope rope_of(const struct golden_case *c)
     };
 }
 
-/* out and dx are made in place. */
+/* out and dx are computed in place. */
 static void run_rope_case(struct golden_case *c)
 {
     enum { POSITIONS = 256 };
@@ -475,7 +475,7 @@ static void compare(const struct golden_case *c, const char *name, uint64_t seed
     }
 }
 
-/* Every output of the file is one of the case's. */
+/* Every output in the file is one of the case's. */
 static void compare_all(struct golden_case *c, size_t index)
 {
     uint64_t seed = (index + 1) * 16;
@@ -522,7 +522,7 @@ static json_t *read_golden(void)
     return golden;
 }
 
-static void test_operations_are_those_of_pytorch(void **state)
+static void test_operations_match_pytorch(void **state)
 {
     struct machines *machines = *state;
     json_t *golden = read_golden(), *row;
@@ -533,7 +533,7 @@ static void test_operations_are_those_of_pytorch(void **state)
     {
         for (size_t f = 0; f < TS_COUNT(formats); f++)
             for (size_t m = 0; m < machines->count; m++) {
-                /* emulated: one of them for each case and format, in turn */
+                /* emulated: one machine per case and format, in turn */
                 if (machines->slow && m != (index + f) % machines->count)
                     continue;
                 run_case(&(struct golden_case) { .row = row,
@@ -552,7 +552,7 @@ static void test_operations_are_those_of_pytorch(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_operations_are_those_of_pytorch),
+        cmocka_unit_test(test_operations_match_pytorch),
     };
 
     return cmocka_run_group_tests(tests, machines_open, machines_close);

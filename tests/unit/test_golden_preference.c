@@ -1,7 +1,7 @@
 /*
- * tests/unit/test_golden_preference.c - what pairs of answers lose, their rewards, and
- * the gradients of that, as PyTorch has them (tests/golden/preference.py): all weights
- * beside another model, and an adapter beside the model without it.
+ * tests/unit/test_golden_preference.c - losses of pairs of answers, their rewards, and
+ * gradients match PyTorch's (tests/golden/preference.py): all weights with another model
+ * as the reference, and an adapter with the model without it.
  */
 #include "config.h"
 
@@ -62,7 +62,7 @@ static void take_settings(struct plan *plan, const json_t *run)
     plan->preference.simpo_gamma = member(run, "simpo_gamma");
 }
 
-/* Rows are chosen, rejected, chosen, ..; of a prompt nothing is learnt. */
+/* Rows are chosen, rejected, chosen, ..; nothing of a prompt is learned. */
 static struct batch batch_of(const json_t *part)
 {
     const json_t *rows = json_object_get(part, "rows");
@@ -82,7 +82,8 @@ static struct batch batch_of(const json_t *part)
     return batch;
 }
 
-/* The model is open: a reference where its plan has one; put: its weights, or NULL. */
+/* The model is open: create a reference if its plan has one; put: its weights, or
+ * NULL. */
 static struct model *refer(struct unit_model *u, const struct batch *batch,
                            struct teacher_plan *plan, const json_t *put)
 {
@@ -111,7 +112,7 @@ static struct model *refer(struct unit_model *u, const struct batch *batch,
     return reference;
 }
 
-/* ---- What is compared ---- */
+/* ---- Comparisons ---- */
 
 static void near(const char *what, double is, double wanted, double room)
 {
@@ -154,7 +155,7 @@ static void check_rewards(const struct rewards *sums, const json_t *run, double 
          2e-5 * (1 + fabs(mean_of(chosen))));
 }
 
-/* A gradient, or of a large one its norm and first numbers. */
+/* A gradient, or for a large one its norm and first elements. */
 static void check_gradient(const struct parameter *p, const json_t *wanted, bool some)
 {
     size_t count = p->rows * p->cols, kept = json_array_size(wanted);
@@ -285,7 +286,7 @@ static void check_operation(struct backend *be, const json_t *given)
     free(slopes);
 }
 
-static void test_preference_of_given_losses_is_that_of_pytorch(void **state)
+static void test_preference_of_given_losses_matches_pytorch(void **state)
 {
     const json_t *all = json_object_get(*state, "operator");
     struct unit_model u = { 0 };
@@ -299,7 +300,7 @@ static void test_preference_of_given_losses_is_that_of_pytorch(void **state)
 
 /* ---- The parts ---- */
 
-static void test_preference_of_given_weights_is_that_of_pytorch(void **state)
+static void test_preference_of_given_weights_matches_pytorch(void **state)
 {
     const json_t *part = json_object_get(*state, "tiny");
     struct batch batch = batch_of(part);
@@ -336,7 +337,7 @@ static void scale_weights(struct model *model, double factor)
     }
 }
 
-/* Skips where the model is not here. */
+/* Skip if the model is absent. */
 static struct unit_model open_model(const json_t *part)
 {
     char name[64];
@@ -346,7 +347,7 @@ static struct unit_model open_model(const json_t *part)
     return unit_model_shared(name);
 }
 
-static void test_preference_of_all_weights_is_that_of_pytorch(void **state)
+static void test_preference_of_all_weights_matches_pytorch(void **state)
 {
     const json_t *part = json_object_get(*state, "full");
     const char *name;
@@ -370,7 +371,7 @@ static void test_preference_of_all_weights_is_that_of_pytorch(void **state)
     }
 }
 
-static void test_preference_of_an_adapter_is_that_of_peft(void **state)
+static void test_preference_of_an_adapter_matches_peft(void **state)
 {
     const json_t *part = json_object_get(*state, "lora");
     const char *name;
@@ -397,10 +398,10 @@ static void test_preference_of_an_adapter_is_that_of_peft(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_preference_of_given_losses_is_that_of_pytorch),
-        cmocka_unit_test(test_preference_of_given_weights_is_that_of_pytorch),
-        cmocka_unit_test(test_preference_of_all_weights_is_that_of_pytorch),
-        cmocka_unit_test(test_preference_of_an_adapter_is_that_of_peft),
+        cmocka_unit_test(test_preference_of_given_losses_matches_pytorch),
+        cmocka_unit_test(test_preference_of_given_weights_matches_pytorch),
+        cmocka_unit_test(test_preference_of_all_weights_matches_pytorch),
+        cmocka_unit_test(test_preference_of_an_adapter_matches_peft),
     };
 
     return cmocka_run_group_tests(tests, read_golden, drop_golden);

@@ -1,5 +1,5 @@
-/* tests/unit/test_group.c - what several processes, on one CPU or on a GPU each, promise
- * each other: sums by rank, the same in every run, and no waiting for one that has
+/* tests/unit/test_group.c - guarantees between several processes, on one CPU or one GPU
+ * each: sums in rank order, the same in every run, and no waiting for a process that has
  * ended. */
 #include "config.h"
 
@@ -8,7 +8,7 @@
 #include "base/random.h"
 #include "tests/unit/unit_ranks.h"
 
-/* more than one window, and no multiple of it */
+/* more than one window, and not a multiple of it */
 enum { RANKS = UNIT_RANKS, MANY = 200001 };
 
 /* NULL: it could not be opened. */
@@ -43,8 +43,8 @@ static float sum_of(size_t i)
     return sum;
 }
 
-/* 0: the span of each root is the sum in the order of the ranks, to the bit, and the
- * others' are as they were. */
+/* 0: the span of each root is the sum in rank order, bit for bit, and the others' spans
+ * are unchanged. */
 static int reduce_to_each(struct unit_ranks *ranks, struct backend *be)
 {
     float *data = malloc(MANY * sizeof *data), *there;
@@ -65,7 +65,7 @@ static int reduce_to_each(struct unit_ranks *ranks, struct backend *be)
     return bad;
 }
 
-/* What is issued before comes before; and one meeting is enough for several. */
+/* Work issued earlier comes first; and one synchronization is enough for several sums. */
 static int sum_doubles(struct unit_ranks *ranks, struct backend *be)
 {
     double data[3] = { ranks->group.rank + 1, 0.1, 1e300 }, sums[3] = { 0 };
@@ -103,7 +103,7 @@ static int gather(struct unit_ranks *ranks, struct backend *be)
     return bad;
 }
 
-/* Each rank does the work; rank 0 sees that all were content. */
+/* Run the work on each rank; rank 0 checks that all succeeded. */
 static void run_ranks(int (*work)(struct unit_ranks *ranks, struct backend *be))
 {
     struct unit_ranks ranks;
@@ -132,13 +132,13 @@ static void test_group_sums_doubles_everywhere(void **state)
     run_ranks(sum_doubles);
 }
 
-static void test_group_hands_every_piece_round(void **state)
+static void test_group_gathers_every_piece(void **state)
 {
     (void)state;
     run_ranks(gather);
 }
 
-/* Rank 1 ends in the middle: the others fail, and know why, and fail again. */
+/* Rank 1 ends in the middle: the others fail, report why, and fail again. */
 static void test_group_does_not_wait_for_a_rank_that_ended(void **state)
 {
     struct unit_ranks ranks;
@@ -153,7 +153,7 @@ static void test_group_does_not_wait_for_a_rank_that_ended(void **state)
     if (be && ranks.group.rank == 1)
         kill(getpid(), SIGKILL);
     while (unit_ranks_emulated && ranks.group.rank == 0 && link_alive(ranks.links[0]))
-        ; /* what an emulated GPU has begun it does not give up */
+        ; /* an emulated GPU does not abandon work in progress */
     if (be) {
         data = unit_ranks_put(be, &one, sizeof one);
         be->ops->all_reduce(be, data, 1);
@@ -175,8 +175,8 @@ static void test_group_does_not_wait_for_a_rank_that_ended(void **state)
     backend_close(be);
 }
 
-/* One that ends before it joins. */
-static void test_group_does_not_form_without_all(void **state)
+/* One rank ends before it joins. */
+static void test_group_does_not_form_without_every_rank(void **state)
 {
     struct unit_ranks ranks;
     struct backend *be;
@@ -187,7 +187,7 @@ static void test_group_does_not_form_without_all(void **state)
     if (ranks.group.rank == 1)
         _exit(0);
     assert_int_equal(unit_ranks_wait(&ranks, 1), 0);
-    be = join(&ranks); /* the descriptor may still be taken by the socket */
+    be = join(&ranks); /* the socket may still hold the descriptor */
     if (!be)
         return;
     be->ops->all_reduce(be, unit_ranks_put(be, &one, sizeof one), 1);
@@ -201,9 +201,9 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         unit_ranks_test(test_group_sums_by_rank_at_the_root),
         unit_ranks_test(test_group_sums_doubles_everywhere),
-        unit_ranks_test(test_group_hands_every_piece_round),
+        unit_ranks_test(test_group_gathers_every_piece),
         unit_ranks_test(test_group_does_not_wait_for_a_rank_that_ended),
-        unit_ranks_test(test_group_does_not_form_without_all),
+        unit_ranks_test(test_group_does_not_form_without_every_rank),
     };
 
     unit_ranks_main(argc, argv, tests);

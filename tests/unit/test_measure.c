@@ -1,4 +1,5 @@
-/* tests/unit/test_measure.c - every rate of a device is measured, and is one. */
+/* tests/unit/test_measure.c - every rate of a device is measured, and is positive and
+ * finite. */
 #include "config.h"
 
 #include "kernels/measure.h"
@@ -25,7 +26,7 @@ static void test_measure_fills_all_rates(void **state)
         assert_true(isfinite(c.products[FORMAT_FP32][i]) &&
                     c.products[FORMAT_FP32][i] > 0);
     assert_true(c.products[FORMAT_BF16][0] == 0);
-    object = calibration_object(&c); /* as it is kept */
+    object = calibration_object(&c); /* as it is stored */
     assert_true(calibration_read(object, "here", &c, &err));
     json_decref(object);
 }

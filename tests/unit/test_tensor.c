@@ -1,4 +1,4 @@
-/* tests/unit/test_tensor.c - views share the data they are cut from. */
+/* tests/unit/test_tensor.c - views share the data of their tensor. */
 #include "config.h"
 
 #include "kernels/tensor.h"
@@ -34,7 +34,7 @@ static void test_tensor_views_keep_the_stride(void **state)
     assert_ptr_equal(part.data, data + 3 * 10 + 4);
 }
 
-static void test_tensor_views_of_nothing_are_nothing(void **state)
+static void test_tensor_views_of_an_absent_tensor_are_absent(void **state)
 {
     struct tensor absent = tensor_of(NULL, FORMAT_FP32, 6, 10);
 
@@ -48,7 +48,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tensor_of_is_contiguous),
         cmocka_unit_test(test_tensor_views_keep_the_stride),
-        cmocka_unit_test(test_tensor_views_of_nothing_are_nothing),
+        cmocka_unit_test(test_tensor_views_of_an_absent_tensor_are_absent),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
