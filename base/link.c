@@ -17,7 +17,7 @@ bool link_pair(int ends[2], struct error *err)
            error_errno(err, "cannot create a socket pair");
 }
 
-static bool is_over(struct error *err)
+static bool set_peer_ended(struct error *err)
 {
     return error_set(err, ERROR_SYSTEM, "the process at the other end has ended");
 }
@@ -61,7 +61,7 @@ bool link_send(int end, const void *data, size_t bytes, double seconds, struct e
             if (!wait_for(end, POLLOUT, until, err))
                 return false;
         } else if (errno == EPIPE || errno == ECONNRESET) {
-            return is_over(err);
+            return set_peer_ended(err);
         } else if (errno != EINTR) {
             return error_errno(err, "cannot write to a socket");
         }
@@ -81,7 +81,7 @@ bool link_receive(int end, void *data, size_t bytes, double seconds, struct erro
             to += got;
             bytes -= (size_t)got;
         } else if (got == 0 || errno == ECONNRESET) {
-            return is_over(err);
+            return set_peer_ended(err);
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             if (!wait_for(end, POLLIN, until, err))
                 return false;
@@ -118,7 +118,7 @@ bool link_send_file(int end, int file, double seconds, struct error *err)
     if (sendmsg(end, &message, MSG_NOSIGNAL) == 1)
         return true;
     return errno == EPIPE || errno == ECONNRESET
-               ? is_over(err)
+               ? set_peer_ended(err)
                : error_errno(err, "cannot pass a file descriptor");
 }
 
@@ -142,7 +142,7 @@ int link_receive_file(int end, double seconds, struct error *err)
     if (head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS)
         memcpy(&file, CMSG_DATA(head), sizeof file);
     if (file < 0 && (got == 0 || (got < 0 && errno == ECONNRESET)))
-        is_over(err);
+        set_peer_ended(err);
     else if (file < 0)
         error_set(err, ERROR_SYSTEM,
                   "the process at the other end sent no file descriptor");

@@ -56,7 +56,7 @@ static const struct {
     { "jetsonagxthor", "thor" },   { "gtxtitanxp", "titanxp" },
 };
 
-static void take_other_name(char *folded, size_t room)
+static void resolve_alias(char *folded, size_t room)
 {
     char *mobile = strstr(folded, "mobile");
 
@@ -130,7 +130,7 @@ static const struct device_row *find_row(const char *folded)
 
 /* Return whether the names differ by one inserted, deleted or replaced letter, or two
  * adjacent letters swapped. */
-static bool is_slip(const char *a, const char *b)
+static bool is_typo(const char *a, const char *b)
 {
     size_t a_len = strlen(a), b_len = strlen(b), before = 0;
 
@@ -159,7 +159,7 @@ static bool is_near(const struct device_row *row, const char *folded, enum nearn
     if (how == NEAR_SIZE) /* the name with a size it was not sold with */
         return strncmp(folded, name, len) == 0 && read_size(folded + len) > 0;
     if (how == NEAR_SLIP)
-        return is_slip(folded, name) || is_slip(folded, whole);
+        return is_typo(folded, name) || is_typo(folded, whole);
     return strlen(folded) > 1 && (strstr(name, folded) || strstr(folded, name));
 }
 
@@ -246,7 +246,7 @@ bool device_find(const char *text, struct device *out, struct error *err)
         return true;
     }
     cut_vendor(folded);
-    take_other_name(folded, sizeof folded);
+    resolve_alias(folded, sizeof folded);
     row = *folded != '\0' ? find_row(folded) : NULL;
     if (row == NULL)
         return no_such_device(text, folded, err);

@@ -49,7 +49,7 @@ struct memory_range memory_range_exact(uint64_t bytes)
     return (struct memory_range) { bytes, bytes, bytes };
 }
 
-static struct memory_range held_by_threads(int threads)
+static struct memory_range used_by_threads(int threads)
 {
     return (struct memory_range) { .high = MEMORY_CPU_SUMS +
                                            (uint64_t)(threads > 0 ? threads : 1) *
@@ -65,13 +65,13 @@ struct memory_range memory_held(const struct device *device, int threads)
         context + MEMORY_CUDA_CODE + MEMORY_CUDA_PRODUCTS + MEMORY_CUDA_SCRATCH;
 
     if (device->kind == DEVICE_CPU)
-        return held_by_threads(threads > 0 ? threads : device->threads);
+        return used_by_threads(threads > 0 ? threads : device->threads);
     return (struct memory_range) { sure - spread, sure, sure + spread };
 }
 
 /* The formula of memory.h; a rank has at most as many neighbors as there are other
  * ranks. */
-static uint64_t held_by_nccl(uint64_t ranks, uint64_t neighbours, uint64_t channels,
+static uint64_t used_by_nccl(uint64_t ranks, uint64_t neighbours, uint64_t channels,
                              uint64_t shared)
 {
     const uint64_t others = ranks - 1;
@@ -86,8 +86,8 @@ struct memory_range memory_group(const struct device *device, size_t ranks)
 {
     if (device->kind == DEVICE_CPU || ranks < 2)
         return memory_range_exact(0);
-    return (struct memory_range) { MEMORY_NCCL_CODE / 2, held_by_nccl(ranks, 2, 24, 16),
-                                   held_by_nccl(ranks, 3, 32, 24) };
+    return (struct memory_range) { MEMORY_NCCL_CODE / 2, used_by_nccl(ranks, 2, 24, 16),
+                                   used_by_nccl(ranks, 3, 32, 24) };
 }
 
 void memory_finish(struct memory_use *use, uint64_t limit)

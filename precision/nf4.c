@@ -35,7 +35,7 @@ struct nf4_layout nf4_layout(size_t numbers, bool twice)
 }
 
 /* Compare bit patterns, which order values by magnitude; a NaN is above all. */
-static float largest_of(const float *x, size_t count)
+static float max_magnitude(const float *x, size_t count)
 {
     int32_t most = 0, bits;
     float largest;
@@ -74,7 +74,8 @@ void nf4_quantize(const float *x, size_t numbers, uint8_t *codes, float *absmax)
 
     for (size_t first = 0; first < numbers; first += NF4_BLOCK) {
         size_t left = numbers - first, count = left < NF4_BLOCK ? left : NF4_BLOCK;
-        float most = largest_of(x + first, count), divisor = most < least ? least : most;
+        float most = max_magnitude(x + first, count),
+              divisor = most < least ? least : most;
         float scaled[NF4_BLOCK] = { 0 };
         int32_t block[NF4_BLOCK];
 
@@ -90,7 +91,7 @@ void nf4_quantize(const float *x, size_t numbers, uint8_t *codes, float *absmax)
 
 /* Point k of `steps` points from 0.1 to 1, computed from the nearer end, as in
  * torch.linspace. */
-static float point(int k, int steps)
+static float grid_point(int k, int steps)
 {
     float step = (1 - 0.1f) / (float)steps;
 
@@ -114,7 +115,7 @@ void nf4_map(float map[NF4_MAP])
         int steps = 1 << level;
 
         for (int k = 0; k < steps; k++) {
-            float mean = (point(k, steps) + point(k + 1, steps)) / 2;
+            float mean = (grid_point(k, steps) + grid_point(k + 1, steps)) / 2;
             float value = mean * (float)pow(10, level - 6);
 
             map[count++] = value;
@@ -147,7 +148,7 @@ static void add_steps(struct level *to, const float *x, size_t steps, size_t lan
             to->at[i % SUM_ROWS][j] += x[i * lanes + j];
 }
 
-static void pour(struct level *to, struct level *from)
+static void merge_level(struct level *to, struct level *from)
 {
     for (size_t i = 0; i < SUM_ROWS; i++)
         for (size_t j = 0; j < SUM_LANES; j++)
@@ -170,14 +171,14 @@ static float sum_of(const float *x, size_t count)
         add_steps(&levels[0], x + done * SUM_ROWS * lanes, mask + 1, lanes);
         done += mask + 1;
         for (int j = 1; j < SUM_LEVELS; j++) {
-            pour(&levels[j], &levels[j - 1]);
+            merge_level(&levels[j], &levels[j - 1]);
             if (done & mask << j * power)
                 break;
         }
     }
     add_steps(&levels[0], x + done * SUM_ROWS * lanes, steps - done, lanes);
     for (int j = 1; j < SUM_LEVELS; j++)
-        pour(&levels[0], &levels[j]);
+        merge_level(&levels[0], &levels[j]);
     for (size_t i = steps * SUM_ROWS * lanes; i < vectors * lanes; i++)
         levels[0].at[0][i % lanes] += x[i];
     for (size_t i = 1; i < SUM_ROWS; i++)
@@ -221,7 +222,7 @@ float nf4_compress(const float *absmax, size_t blocks, uint8_t *bytes, float *ne
 
         for (size_t i = 0; i < count; i++)
             rest[i] = absmax[first + i] - mean;
-        most = largest_of(rest, count);
+        most = max_magnitude(rest, count);
         nested[first / NF4_GROUP] = most;
         for (size_t i = 0; i < count; i++)
             bytes[first + i] = most == 0 ? 0 : nearest(map, rest[i] * (1 / most));

@@ -47,7 +47,7 @@ struct decision {
 };
 
 /* Return the best mode of a device without bf16: fp16 mixed or fp32. */
-static struct decision without_bf16(const struct device *device)
+static struct decision decide_without_bf16(const struct device *device)
 {
     if (device->kind == DEVICE_CUDA && device_has_fp16_tensor_cores(device))
         return (struct decision) { MODE_FP16_MIXED,
@@ -57,8 +57,8 @@ static struct decision without_bf16(const struct device *device)
                                "this device has neither bf16 nor fp16 tensor cores" };
 }
 
-static struct decision in_fp32(const struct precision_request *request,
-                               const struct device *device, const char *why)
+static struct decision decide_fp32(const struct precision_request *request,
+                                   const struct device *device, const char *why)
 {
     bool tf32 = request->tf32 == CHOICE_YES && device_has_tf32(device);
 
@@ -66,18 +66,18 @@ static struct decision in_fp32(const struct precision_request *request,
 }
 
 /* Handle bf16: auto or fp16: auto with no explicit request. */
-static struct decision automatic(const struct precision_request *request,
-                                 const struct device *device)
+static struct decision decide_auto(const struct precision_request *request,
+                                   const struct device *device)
 {
     if (device->kind == DEVICE_CPU)
-        return in_fp32(request, device,
-                       "auto selects fp32 on a CPU; set bf16: true for bf16");
+        return decide_fp32(request, device,
+                           "auto selects fp32 on a CPU; set bf16: true for bf16");
     if (request->bf16 == CHOICE_AUTO && device_has_bf16(device))
         return (struct decision) { MODE_BF16_MIXED, "auto: this device has bf16" };
-    struct decision found = without_bf16(device);
+    struct decision found = decide_without_bf16(device);
 
     if (found.mode == MODE_FP32)
-        return in_fp32(request, device, found.why);
+        return decide_fp32(request, device, found.why);
     return found;
 }
 
@@ -97,14 +97,14 @@ static struct decision decide(const struct precision_request *request,
     bool bf16 = device_has_bf16(device);
 
     if (request->policy == POLICY_FP32)
-        return in_fp32(request, device, "policy fp32");
+        return decide_fp32(request, device, "policy fp32");
     if (has_fp16_trainables(request))
         return (struct decision) { MODE_FP16_PURE, "policy noscaler: float16 loses "
                                                    "updates below half an ulp" };
     if (request->pure_bf16 && bf16)
         return (struct decision) { MODE_BF16_PURE, "pure_bf16 saves memory" };
     if (request->pure_bf16)
-        return without_bf16(device);
+        return decide_without_bf16(device);
     if (request->bf16 == CHOICE_YES && bf16)
         return (struct decision) { MODE_BF16_MIXED, "" };
     if (request->fp16 == CHOICE_YES)
@@ -112,10 +112,10 @@ static struct decision decide(const struct precision_request *request,
     if (request->fp8 && device_has_fp8(device))
         return (struct decision) { MODE_BF16_MIXED, "fp8: true" };
     if (request->bf16 == CHOICE_YES)
-        return without_bf16(device);
+        return decide_without_bf16(device);
     if (request->bf16 == CHOICE_AUTO || request->fp16 == CHOICE_AUTO)
-        return automatic(request, device);
-    return in_fp32(request, device, "");
+        return decide_auto(request, device);
+    return decide_fp32(request, device, "");
 }
 
 static void set_scaling(const struct precision_request *request, struct precision *out)

@@ -54,7 +54,7 @@ static uint64_t meminfo(const char *text, const char *key)
 }
 
 /* Apply the memory limit of a cgroup, version 2 or 1. */
-static void bound_memory(struct device *out)
+static void limit_memory(struct device *out)
 {
     static const char *const files[][2] = {
         { "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current" },
@@ -76,7 +76,7 @@ static void bound_memory(struct device *out)
 
 /* Return the cores that a cgroup's quota allows, rounded up; `threads` if it sets no
  * quota. */
-static int bound_threads(int threads)
+static int limit_threads(int threads)
 {
     struct text text;
     uint64_t period = 0;
@@ -124,14 +124,14 @@ void probe_cpu(struct device *out)
     };
     cpu_name(out);
     out->threads = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-    out->threads = bound_threads(out->threads);
+    out->threads = limit_threads(out->threads);
     text_init(&text, 0);
     if (read_small("/proc/meminfo", &text)) {
         out->memory = meminfo(text.data, "MemTotal");
         out->available = meminfo(text.data, "MemAvailable");
     }
     text_clear(&text);
-    bound_memory(out);
+    limit_memory(out);
 }
 
 void probe_write(const struct probe *probe, struct text *out)
@@ -272,7 +272,8 @@ void probe_devices(struct probe *out)
     free(program);
 }
 
-static bool no_device(const struct probe *probe, const char *wanted, struct error *err)
+static bool report_no_device(const struct probe *probe, const char *wanted,
+                             struct error *err)
 {
     char names[300] = "";
 
@@ -292,7 +293,7 @@ static bool no_device(const struct probe *probe, const char *wanted, struct erro
                      *probe->note ? "; " : "", probe->note);
 }
 
-static bool alike(const struct device *a, const struct device *b)
+static bool is_alike(const struct device *a, const struct device *b)
 {
     return a->kind == b->kind && a->major == b->major && a->minor == b->minor;
 }
@@ -353,11 +354,11 @@ static size_t take_named(const struct probe *probe, const char *wanted,
     for (size_t i = 0; i < count; i++) {
         out[i] = find_ordinal(probe, ordinals[i]);
         if (out[i] == NULL) {
-            no_device(probe, wanted, err);
+            report_no_device(probe, wanted, err);
             return 0;
         }
         for (size_t j = 0; j < i; j++)
-            if (out[j] == out[i] || !alike(out[j], out[i])) {
+            if (out[j] == out[i] || !is_alike(out[j], out[i])) {
                 error_set(err, ERROR_JOB,
                           "device: %s: GPUs that train together must be distinct and "
                           "have the same compute capability",
@@ -377,7 +378,7 @@ static const struct device *next_best(const struct probe *probe,
 
     for (size_t i = 1; i < probe->count; i++) {
         const struct device *device = &probe->devices[i];
-        bool fits = device->runnable && (count == 0 || alike(device, taken[0]));
+        bool fits = device->runnable && (count == 0 || is_alike(device, taken[0]));
 
         for (size_t j = 0; j < count; j++)
             fits = fits && taken[j] != device;
@@ -413,7 +414,7 @@ size_t probe_take(const struct probe *probe, const char *wanted, size_t ranks,
     }
     count = strcmp(wanted, "cpu") == 0 ? 0 : take_best(probe, ranks, out);
     if (count == 0 && strcmp(wanted, "cuda") == 0)
-        no_device(probe, wanted, err);
+        report_no_device(probe, wanted, err);
     else if (count == 0)
         for (; count < ranks; count++)
             out[count] = &probe->devices[0];
@@ -443,6 +444,6 @@ int probe_peers(const struct probe *probe, const struct device *device)
     int count = 0;
 
     for (size_t i = 1; i < probe->count; i++)
-        count += probe->devices[i].runnable && alike(&probe->devices[i], device);
+        count += probe->devices[i].runnable && is_alike(&probe->devices[i], device);
     return count;
 }

@@ -43,7 +43,7 @@ static void check_finding(const struct patch *patch, const struct finding *findi
 
 /* The edits that settle findings, applied to the first text, give the last one; undone,
  * they give the first. */
-static void check_way(const struct patch *patch)
+static void check_edits(const struct patch *patch)
 {
     struct edits *edits = edits_new(), *back = edits_new();
     size_t grown = 0, at = 0;
@@ -118,7 +118,7 @@ static void check_text(const struct fuzz_part *text, const struct patch_options 
     if (patch.document.root && !options->set) {
         FUZZ_HOLDS(patch.document.len == text->len &&
                    memcmp(patch.document.data, text->data, text->len) == 0);
-        check_way(&patch);
+        check_edits(&patch);
     }
     how.set = NULL;
     FUZZ_HOLDS(patcher_check(patch.text, patch.len, &how, &again, NULL));

@@ -36,7 +36,7 @@ static struct batch batch_of(int32_t room[4][ROWS + 1])
                             .offsets = room[3] };
 }
 
-static void look(const struct teacher_logits *file)
+static void check_logits(const struct teacher_logits *file)
 {
     const struct teacher_logits_kind *kind = teacher_logits_kind(file);
     int32_t room[4][ROWS + 1], *ids;
@@ -77,7 +77,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     if (!file && err.code == ERROR_NONE)
         abort();
     if (file)
-        look(file);
+        check_logits(file);
     teacher_logits_close(file);
     close(fd);
     return 0;

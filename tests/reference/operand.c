@@ -177,9 +177,10 @@ static void check_near(const struct outcome *outcome, const char *machine)
                       outcome->units * 0x1p-23 * largest;
 
         if (!(fabs(got - wanted) <= room))
-            fail_msg("%s, %s (%zu, %zu): number %zu is %.9g, not %.9g: %.3g of the room",
-                     machine, info->name, o->tensor.rows, o->tensor.cols, i, got, wanted,
-                     fabs(got - wanted) / room);
+            fail_msg(
+                "%s, %s (%zu, %zu): element %zu is %.9g, not %.9g: %.3g of the tolerance",
+                machine, info->name, o->tensor.rows, o->tensor.cols, i, got, wanted,
+                fabs(got - wanted) / room);
     }
 }
 

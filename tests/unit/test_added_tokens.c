@@ -1,5 +1,5 @@
-/* tests/unit/test_added_tokens.c - which tokens are found where, with the blanks they
- * take, and lists that are broken. */
+/* tests/unit/test_added_tokens.c - where added tokens are found, the blanks they absorb,
+ * and malformed lists. */
 #include "config.h"
 
 #include "train/tokenizer/added_tokens.h"
@@ -7,7 +7,7 @@
 #include "base/size.h"
 #include "tests/unit/unit.h"
 
-/* The tokens of a list beside a vocabulary of a hundred, "known" with id 3. */
+/* The tokens of a list added to a vocabulary of a hundred, "known" with id 3. */
 static struct added_tokens *read_list(const char *json, const char *normal,
                                       struct error *err)
 {
@@ -77,7 +77,8 @@ static void test_added_tokens_are_found(void **state)
                  "[100:<a>][101:<a><b>]<b>"); /* the longest */
     expect_found(added, false, "x \t<l> y", "x[102: \t<l>] y");
     expect_found(added, false, "x <r> \ny", "x [103:<r> \n]y");
-    expect_found(added, false, "<r>  <l>", "[103:<r>  ][102:<l>]"); /* blanks go once */
+    /* blanks are absorbed once */
+    expect_found(added, false, "<r>  <l>", "[103:<r>  ][102:<l>]");
     expect_found(added, false, "one onet tone one, one",
                  "[104:one] onet tone [104:one], [104:one]");
     expect_found(added, false, "\xc3\xa9one one\xc3\xa9", "\xc3\xa9one one\xc3\xa9");
@@ -106,8 +107,8 @@ static void test_added_tokens_are_found_in_normal_form(void **state)
     added_tokens_free(added);
 }
 
-/* As the library has it, where the list's own numbers have gaps or are others'. */
-static void test_added_tokens_are_numbered(void **state)
+/* As in the library, if the list's own numbers have gaps or are already in use. */
+static void test_added_tokens_get_ids_as_in_the_library(void **state)
 {
     static const char list[] =
         "[{\"id\": 3, \"content\": \"<a>\", \"special\": true}, {\"id\": 3, "
@@ -125,8 +126,8 @@ static void test_added_tokens_are_numbered(void **state)
     added_tokens_free(added);
 }
 
-/* One that is nothing but blanks, which the one before it has taken. */
-static void test_added_tokens_of_blanks(void **state)
+/* A token of only blanks, which the token before it has absorbed. */
+static void test_added_tokens_may_consist_of_blanks(void **state)
 {
     static const char list[] =
         "[{\"id\": 100, \"content\": \"  \", \"lstrip\": true, \"rstrip\": true}]";
@@ -145,7 +146,7 @@ static void test_added_tokens_of_blanks(void **state)
     added_tokens_free(added);
 }
 
-static void test_added_tokens_refuse(void **state)
+static void test_added_tokens_refuse_malformed_lists(void **state)
 {
     static const char *const cases[][2] = {
         { "[7]", "no content" },
@@ -166,7 +167,7 @@ static void test_added_tokens_refuse(void **state)
         assert_null(read_list(cases[i][0], "null", &err));
         assert_int_equal(err.code, ERROR_DATA);
         if (!strstr(err.text, cases[i][1]))
-            fail_msg("\"%s\" does not say \"%s\"", err.text, cases[i][1]);
+            fail_msg("\"%s\" does not contain \"%s\"", err.text, cases[i][1]);
     }
     added_tokens_free(NULL);
 }
@@ -176,9 +177,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_added_tokens_are_found),
         cmocka_unit_test(test_added_tokens_are_found_in_normal_form),
-        cmocka_unit_test(test_added_tokens_are_numbered),
-        cmocka_unit_test(test_added_tokens_of_blanks),
-        cmocka_unit_test(test_added_tokens_refuse),
+        cmocka_unit_test(test_added_tokens_get_ids_as_in_the_library),
+        cmocka_unit_test(test_added_tokens_may_consist_of_blanks),
+        cmocka_unit_test(test_added_tokens_refuse_malformed_lists),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* tests/unit/test_bpe.c - merging held against the definition, unknown symbols, and
- * models that are broken. */
+/* tests/unit/test_bpe.c - merging compared with its definition, unknown symbols, and
+ * malformed models. */
 #include "config.h"
 
 #include "train/tokenizer/bpe.h"
@@ -28,7 +28,7 @@ static struct bpe *new_model(const char *json, bool byte_level)
     return bpe;
 }
 
-/* The ids of a word, as "1 2 3". */
+/* Compare the ids of a word, as "1 2 3". */
 static void expect_ids(const struct bpe *bpe, const char *word, const char *wanted)
 {
     struct bpe_scratch scratch = { 0 };
@@ -50,7 +50,7 @@ static const char letters[] =
     "{\"vocab\": {\"a\": 0, \"b\": 1, \"c\": 2, \"ab\": 3, \"bc\": 4, \"abc\": 5, "
     "\"cab\": 6}, \"merges\": [\"b c\", \"a b\", [\"a\", \"bc\"], [\"c\", \"ab\"]]";
 
-static void test_bpe_merges_by_rank_then_place(void **state)
+static void test_bpe_merges_by_rank_then_position(void **state)
 {
     struct text json;
     struct bpe *bpe;
@@ -64,16 +64,16 @@ static void test_bpe_merges_by_rank_then_place(void **state)
     expect_ids(bpe, "ab", "3");
     expect_ids(bpe, "abc", "5"); /* b c first, then a bc: not ab c */
     expect_ids(bpe, "cab", "6");
-    expect_ids(bpe, "cabc", "2 5"); /* b c first, so c ab never comes */
+    expect_ids(bpe, "cabc", "2 5"); /* b c first, so c ab never occurs */
     expect_ids(bpe, "abab", "3 3");
     expect_ids(bpe, "bcbc", "4 4");
     bpe_free(bpe);
     text_clear(&json);
 }
 
-/* "cabc" is in the vocabulary, but no merge leads there: only ignore_merges takes it
+/* "cabc" is in the vocabulary, but no merges produce it: only ignore_merges uses it
  * whole. */
-static void test_bpe_takes_whole_words_when_told(void **state)
+static void test_bpe_uses_whole_words_with_ignore_merges(void **state)
 {
     static const char model[] = "{\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2, \"ba\": "
                                 "3}, \"merges\": [\"a b\"]%s}";
@@ -96,7 +96,7 @@ static void test_bpe_takes_whole_words_when_told(void **state)
     text_clear(&json);
 }
 
-static void test_bpe_unknown_symbols(void **state)
+static void test_bpe_handles_unknown_symbols(void **state)
 {
     static const char model[] = "{\"vocab\": {\"<unk>\": 0, \"a\": 1, \"<0xC3>\": 2, "
                                 "\"<0xA4>\": 3, \"<0x78>\": 4}, \"merges\": []%s}";
@@ -108,7 +108,7 @@ static void test_bpe_unknown_symbols(void **state)
         { ", \"unk_token\": \"<unk>\", \"fuse_unk\": true", "axya", "1 0 1" },
         { ", \"byte_fallback\": true", "a\xc3\xa4x", "1 2 3 4" },
         { ", \"byte_fallback\": true", "a\xc3\xb6x",
-          "1 4" }, /* 0xB6 is not there: no part */
+          "1 4" }, /* 0xB6 is not in the vocabulary: the character is not split */
         { ", \"byte_fallback\": true, \"unk_token\": \"<unk>\"", "yxa", "4 0 1" },
     };
     struct text json;
@@ -147,8 +147,8 @@ static void test_bpe_bytes_have_code_points(void **state)
     assert_int_equal(bpe_point_byte(324), -1);
 }
 
-/* A model of letters a-d and random products, and texts long and short, against merging
- * one pair after the other as the definition says. */
+/* A model of letters a-d and random merge results, and texts long and short, compared
+ * with merging one pair at a time by the definition. */
 enum { LETTERS = 4, PRODUCTS = 60 };
 
 struct rule {
@@ -225,7 +225,7 @@ static void expect_as_defined(const struct bpe *bpe, const struct rule *rules,
     bpe_scratch_clear(&scratch);
 }
 
-static void test_bpe_is_as_defined_short_and_long(void **state)
+static void test_bpe_matches_its_definition_on_short_and_long_texts(void **state)
 {
     (void)state;
     for (uint32_t round = 0; round < 30; round++) {
@@ -244,9 +244,9 @@ static void test_bpe_is_as_defined_short_and_long(void **state)
     }
 }
 
-/* Where no merge goes over the beginning of a word, words may be merged one by one; where
- * one does, they must not be. */
-static void test_bpe_splits_at_blanks_only_where_it_may(void **state)
+/* If no merge crosses the beginning of a word, words may be merged separately; if one
+ * does, they must not be. */
+static void test_bpe_splits_at_blanks_only_if_allowed(void **state)
 {
     static const char plain[] =
         "{\"vocab\": {\"\xe2\x96\x81\": 0, \"a\": 1, \"\xe2\x96\x81"
@@ -279,7 +279,7 @@ static void test_bpe_splits_at_blanks_only_where_it_may(void **state)
     bpe_free(bpe);
 }
 
-static void test_bpe_refuses(void **state)
+static void test_bpe_refuses_malformed_models(void **state)
 {
     static const char *const cases[][2] = {
         { "[]", "no model" },
@@ -309,14 +309,14 @@ static void test_bpe_refuses(void **state)
         assert_null(read_model(cases[i][0], i % 2, &err));
         assert_int_equal(err.code, ERROR_DATA);
         if (!strstr(err.text, cases[i][1]))
-            fail_msg("%s: \"%s\" does not say \"%s\"", cases[i][0], err.text,
+            fail_msg("%s: \"%s\" does not contain \"%s\"", cases[i][0], err.text,
                      cases[i][1]);
     }
 }
 
-/* Where nothing stands for an unknown character its neighbours meet, two blanks as
- * well. */
-static void test_bpe_merges_over_what_is_left_out(void **state)
+/* If no token stands for an unknown character, its neighbors become adjacent, including
+ * two blanks. */
+static void test_bpe_merges_across_omitted_characters(void **state)
 {
     static const char *const cases[][2] = {
         { "", "2 1" }, { ", \"unk_token\": \"<unk>\"", "1 0 1 0 1" }
@@ -343,14 +343,14 @@ static void test_bpe_merges_over_what_is_left_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bpe_merges_over_what_is_left_out),
-        cmocka_unit_test(test_bpe_merges_by_rank_then_place),
-        cmocka_unit_test(test_bpe_takes_whole_words_when_told),
-        cmocka_unit_test(test_bpe_unknown_symbols),
+        cmocka_unit_test(test_bpe_merges_across_omitted_characters),
+        cmocka_unit_test(test_bpe_merges_by_rank_then_position),
+        cmocka_unit_test(test_bpe_uses_whole_words_with_ignore_merges),
+        cmocka_unit_test(test_bpe_handles_unknown_symbols),
         cmocka_unit_test(test_bpe_bytes_have_code_points),
-        cmocka_unit_test(test_bpe_is_as_defined_short_and_long),
-        cmocka_unit_test(test_bpe_splits_at_blanks_only_where_it_may),
-        cmocka_unit_test(test_bpe_refuses),
+        cmocka_unit_test(test_bpe_matches_its_definition_on_short_and_long_texts),
+        cmocka_unit_test(test_bpe_splits_at_blanks_only_if_allowed),
+        cmocka_unit_test(test_bpe_refuses_malformed_models),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

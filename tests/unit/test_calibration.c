@@ -8,7 +8,7 @@
 
 #include "tests/unit/unit.h"
 
-static struct calibration made(void)
+static struct calibration make_calibration(void)
 {
     struct calibration c = { .device = "a device",
                              .build = "1.0, of a test",
@@ -39,7 +39,7 @@ static bool read_back(json_t *object, struct calibration *out)
 
 static void test_calibration_survives_a_round_trip(void **state)
 {
-    struct calibration was = made(), is;
+    struct calibration was = make_calibration(), is;
 
     (void)state;
     assert_true(read_back(calibration_object(&was), &is));
@@ -60,7 +60,7 @@ static void test_calibration_refuses_invalid_texts(void **state)
                                         "operations_per_second",
                                         "bytes_per_second",
                                         "seconds_per_operation" };
-    struct calibration was = made(), is;
+    struct calibration was = make_calibration(), is;
     json_t *object;
 
     (void)state;
@@ -80,25 +80,25 @@ static void test_calibration_refuses_invalid_texts(void **state)
     assert_false(read_back(json_null(), &is));
 }
 
-static void near(double is, double wanted)
+static void assert_rate(double is, double wanted)
 {
     if (!(fabs(is - wanted) <= 1e-9 * wanted))
-        fail_msg("%g, wanted %g", is, wanted);
+        fail_msg("%g, expected %g", is, wanted);
 }
 
 static void test_calibration_interpolates_between_measurements(void **state)
 {
-    struct calibration c = made();
+    struct calibration c = make_calibration();
 
     (void)state;
-    near(calibration_rate(&c, FORMAT_FP32, 64), 1e9);
-    near(calibration_rate(&c, FORMAT_FP32, 128), 2e9);
-    near(calibration_rate(&c, FORMAT_FP32, 2048), 6e9);
-    near(calibration_rate(&c, FORMAT_FP32, 1e6), 6e9);
-    near(calibration_rate(&c, FORMAT_FP32, 32), 0.5e9);
-    near(calibration_rate(&c, FORMAT_FP32, sqrt(64 * 128)), sqrt(2) * 1e9);
-    near(calibration_rate(&c, FORMAT_BF16, 64), 4e9);
-    near(calibration_rate(&c, FORMAT_FP16, 64), 1e9); /* not measured */
+    assert_rate(calibration_rate(&c, FORMAT_FP32, 64), 1e9);
+    assert_rate(calibration_rate(&c, FORMAT_FP32, 128), 2e9);
+    assert_rate(calibration_rate(&c, FORMAT_FP32, 2048), 6e9);
+    assert_rate(calibration_rate(&c, FORMAT_FP32, 1e6), 6e9);
+    assert_rate(calibration_rate(&c, FORMAT_FP32, 32), 0.5e9);
+    assert_rate(calibration_rate(&c, FORMAT_FP32, sqrt(64 * 128)), sqrt(2) * 1e9);
+    assert_rate(calibration_rate(&c, FORMAT_BF16, 64), 4e9);
+    assert_rate(calibration_rate(&c, FORMAT_FP16, 64), 1e9); /* not measured */
 }
 
 int main(void)

@@ -1,6 +1,6 @@
 /*
- * tests/unit/test_chat.c - a model's own chat template decides how conversations are
- * written, and what of them is learnt.
+ * tests/unit/test_chat.c - a model's own chat template determines how conversations are
+ * written, and which part of them is learned.
  */
 #include "config.h"
 
@@ -19,8 +19,8 @@ static const struct message talk[] = {
 #define EACH   "{% for m in messages %}"
 #define PROMPT "{% if add_generation_prompt %}<|im_start|>assistant\\n{% endif %}"
 
-/* A folder of a tokenizer with a template, which is put into its configuration as it
- * stands; the other file of tokens adds to it, and changes nothing. */
+/* A folder of a tokenizer whose configuration contains the template unchanged; the other
+ * file of tokens adds to it without changing anything. */
 static char *folder_with(const char *template)
 {
     char *dir = unit_dir_new();
@@ -113,7 +113,7 @@ static void test_chat_learns_between_prompts(void **state)
     expect(template, talk, 4, &prompt, all, all);
 }
 
-static void test_chat_learns_what_is_marked(void **state)
+static void test_chat_learns_marked_text(void **state)
 {
     static const char template[] =
         "\"" EACH
@@ -125,7 +125,7 @@ static void test_chat_learns_what_is_marked(void **state)
            "user: 2+2? assistant: 4! user: Sure? assistant: Yes.!", "4!Yes.!");
 }
 
-static void test_chat_leaves_out_what_it_cannot_place(void **state)
+static void test_chat_omits_answers_it_cannot_locate(void **state)
 {
     static const char template[] =
         "\"" EACH
@@ -144,8 +144,8 @@ static void test_chat_leaves_out_what_it_cannot_place(void **state)
     "{% if loop.last and m.role == 'assistant' %}" tail "{% endif %}{% endfor %}" \
     "{% if add_generation_prompt %}[assistant] {% endif %}\""
 
-/* What is written only behind the last answer: a token or two are passed over. */
-static void test_chat_passes_over_a_short_end(void **state)
+/* Text written only after the last answer: one or two tokens are skipped. */
+static void test_chat_skips_a_short_end(void **state)
 {
     (void)state;
     expect(TAILED("!?"), talk, 4, &plain,
@@ -154,9 +154,9 @@ static void test_chat_passes_over_a_short_end(void **state)
            "[user] 2+2?[assistant] 4[user] Sure?[assistant] Yes.!?!", "Yes.!?!");
 }
 
-/* A system message of the conversation stands before the job's; what the job does not say
- * of thinking is not defined; the templates' tokens are the configuration's first. */
-static void test_chat_gives_what_it_is_told(void **state)
+/* A system message of the conversation overrides the job's; thinking is undefined unless
+ * the job sets it; the configuration's tokens come first in a template. */
+static void test_chat_passes_variables_to_the_template(void **state)
 {
     static const struct message system[] = {
         { ROLE_SYSTEM, "Own.", 4, 0 },
@@ -239,7 +239,7 @@ static void expect_error(const char *template, const char *part)
     text_clear(&got.learnt);
 }
 
-static void test_chat_says_what_is_wrong(void **state)
+static void test_chat_reports_errors_of_the_template(void **state)
 {
     (void)state;
     expect_error("\"{% frob %}\"",
@@ -251,7 +251,7 @@ static void test_chat_says_what_is_wrong(void **state)
                  "marks 1 answers of 2");
 }
 
-/* NULL: nothing is wrong. */
+/* NULL: no error. */
 static void expect_tried(const char *template, const char *wanted)
 {
     struct error err = { 0 };
@@ -266,8 +266,8 @@ static void expect_tried(const char *template, const char *wanted)
     unit_dir_free(dir);
 }
 
-/* What a person can be told before there is a conversation. */
-static void test_chat_is_tried(void **state)
+/* Checks that are possible before there is a conversation. */
+static void test_chat_is_checked_before_a_run(void **state)
 {
     (void)state;
     expect_tried("\"" EACH TURN "{% endfor %}" PROMPT "\"", NULL);
@@ -285,8 +285,9 @@ static void test_chat_is_tried(void **state)
                  "marks 2 answers of 1");
 }
 
-/* Where the texts differ in the last token alone, the answer is told: a run passes it. */
-static void test_chat_is_tried_by_tokens(void **state)
+/* If the texts differ only in the last token, the answer can be distinguished: a run skips
+ * that token. */
+static void test_chat_check_compares_tokens(void **state)
 {
 #define ENDS(tail) \
     "\"" EACH TURN "{% endfor %}{% if add_generation_prompt %}" tail "{% endif %}\""
@@ -323,7 +324,7 @@ static void test_chat_writes_prompts(void **state)
     tokenizer_close(tokenizer);
 }
 
-/* Where the prompt begins an answer with more than every answer has. */
+/* The prompt begins an answer with more than every answer has. */
 static void test_chat_ends_prompts_where_an_answer_would(void **state)
 {
     struct error err = { 0 };
@@ -367,15 +368,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_chat_learns_between_prompts),
-        cmocka_unit_test(test_chat_learns_what_is_marked),
-        cmocka_unit_test(test_chat_leaves_out_what_it_cannot_place),
-        cmocka_unit_test(test_chat_passes_over_a_short_end),
-        cmocka_unit_test(test_chat_gives_what_it_is_told),
+        cmocka_unit_test(test_chat_learns_marked_text),
+        cmocka_unit_test(test_chat_omits_answers_it_cannot_locate),
+        cmocka_unit_test(test_chat_skips_a_short_end),
+        cmocka_unit_test(test_chat_passes_variables_to_the_template),
         cmocka_unit_test(test_chat_keeps_weights_and_cuts),
         cmocka_unit_test(test_chat_gives_tokens_system_and_tools),
-        cmocka_unit_test(test_chat_says_what_is_wrong),
-        cmocka_unit_test(test_chat_is_tried),
-        cmocka_unit_test(test_chat_is_tried_by_tokens),
+        cmocka_unit_test(test_chat_reports_errors_of_the_template),
+        cmocka_unit_test(test_chat_is_checked_before_a_run),
+        cmocka_unit_test(test_chat_check_compares_tokens),
         cmocka_unit_test(test_chat_writes_prompts),
         cmocka_unit_test(test_chat_ends_prompts_where_an_answer_would),
         cmocka_unit_test(test_chat_may_be_absent),

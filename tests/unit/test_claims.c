@@ -49,12 +49,12 @@ static double member(const json_t *row, const char *name)
     return number(json_object_get(row, name));
 }
 
-static bool is(const json_t *row, const char *name, const char *word)
+static bool has_value(const json_t *row, const char *name, const char *word)
 {
     return strcmp(json_string_value(json_object_get(row, name)), word) == 0;
 }
 
-static float half(float value)
+static float round_fp16(float value)
 {
     return format_from_fp16(format_to_fp16(value));
 }
@@ -62,16 +62,16 @@ static float half(float value)
 /* ---- Adam in float16 ---- */
 
 /* torch/optim/adamw.py, _single_tensor_adamw: every operation rounds its result. */
-static float half_step_by_step(float w, float *m, float *v, float g, int step)
+static float adam_step_fp16(float w, float *m, float *v, float g, int step)
 {
     float size = (float)(-lr / (1 - pow(beta1, step)));
     float root = (float)sqrt(1 - pow(beta2, step)), denominator;
 
-    *m = half(*m + (float)(1 - beta1) * (g - *m));
-    *v = half(*v * (float)beta2);
-    *v = half(*v + (float)(1 - beta2) * g * g);
-    denominator = half(half(half(sqrtf(*v)) / root) + (float)eps);
-    return half(w + size * *m / denominator);
+    *m = round_fp16(*m + (float)(1 - beta1) * (g - *m));
+    *v = round_fp16(*v * (float)beta2);
+    *v = round_fp16(*v + (float)(1 - beta2) * g * g);
+    denominator = round_fp16(round_fp16(round_fp16(sqrtf(*v)) / root) + (float)eps);
+    return round_fp16(w + size * *m / denominator);
 }
 
 /* Our kernel, weights and moments in a format: one rounding per step. */
@@ -99,11 +99,11 @@ struct run {
 
 static void run_half(struct run *run)
 {
-    float g = half(run->gradient), m = 0, v = 0;
+    float g = round_fp16(run->gradient), m = 0, v = 0;
 
-    run->weights[0] = half(run->start);
+    run->weights[0] = round_fp16(run->start);
     for (int step = 1; step <= STEPS; step++)
-        run->weights[step] = half_step_by_step(run->weights[step - 1], &m, &v, g, step);
+        run->weights[step] = adam_step_fp16(run->weights[step - 1], &m, &v, g, step);
 }
 
 static void run_kernel(struct run *run, enum format format)
@@ -119,7 +119,7 @@ static void run_kernel(struct run *run, enum format format)
     if (!be)
         fail_msg("%s", err.text);
     if (!wide)
-        g = half(g);
+        g = round_fp16(g);
     run->weights[0] = wide ? numbers[0] : format_from_fp16(halves[0]);
     for (int step = 1; step <= STEPS; step++) {
         void *of[3];
@@ -137,7 +137,7 @@ static struct run run_of(const json_t *row)
     struct run run = { .gradient = (float)member(row, "gradient"),
                        .start = (float)member(row, "start") };
 
-    if (is(row, "dtype", "float32"))
+    if (has_value(row, "dtype", "float32"))
         run_kernel(&run, FORMAT_FP32);
     else if (json_is_true(json_object_get(row, "fused")))
         run_kernel(&run, FORMAT_FP16);
@@ -159,14 +159,15 @@ static void test_adamw_matches_torch(void **state)
         struct run run = run_of(row);
         json_t *steps = json_object_get(row, "steps");
         json_t *weights = json_object_get(row, "weights");
-        double share = is(row, "dtype", "float16") ? 0 : STEPS * ldexp(1, -24);
+        double share = has_value(row, "dtype", "float16") ? 0 : STEPS * ldexp(1, -24);
 
         for (size_t k = 0; k < json_array_size(steps); k++) {
             double torch = number(json_array_get(weights, k));
             double ours = run.weights[json_integer_value(json_array_get(steps, k))];
 
             if (ours != torch && !(fabs(ours - torch) <= share * fabs(torch)))
-                fail_msg("row %zu, reading %zu: %.9g, torch has %.9g", i, k, ours, torch);
+                fail_msg("row %zu, reading %zu: %.9g, but torch has %.9g", i, k, ours,
+                         torch);
         }
     }
     json_decref(rows);
@@ -181,9 +182,9 @@ static void test_float16_adam_divides_by_zero_below_a_gradient_of_6e_3(void **st
     run_half(&small);
     assert_true(isfinite(fine.weights[STEPS]));
     assert_true(isinf(small.weights[1]));
-    assert_true(half((float)eps) == 0);
-    assert_true(half(5.4e-3f * 5.4e-3f * 1e-3f) == 0);
-    assert_true(half(6e-3f * 6e-3f * 1e-3f) > 0);
+    assert_true(round_fp16((float)eps) == 0);
+    assert_true(round_fp16(5.4e-3f * 5.4e-3f * 1e-3f) == 0);
+    assert_true(round_fp16(6e-3f * 6e-3f * 1e-3f) > 0);
 }
 
 static void test_float16_adam_in_one_kernel_ends_in_steps_of_25_rates(void **state)
@@ -215,7 +216,7 @@ static void test_float16_weight_of_a_tenth_never_moves(void **state)
 
 /* ---- The error itself ---- */
 
-static bool yes(const json_t *row, const char *name)
+static bool is_yes(const json_t *row, const char *name)
 {
     return json_is_true(json_object_get(row, name));
 }
@@ -235,8 +236,9 @@ static void check_row(const json_t *row, struct patch *out)
         "optim: %s\nmax_grad_norm: %s\ngradient_checkpointing: %s\n"
         "trainspool: {target: external}\n",
         json_string_value(json_object_get(row, "trained")),
-        yes(row, "fused") ? "adamw_torch_fused" : "adamw_torch",
-        yes(row, "clipped") ? "1.0" : "0.0", yes(row, "checkpointed") ? "true" : "false");
+        is_yes(row, "fused") ? "adamw_torch_fused" : "adamw_torch",
+        is_yes(row, "clipped") ? "1.0" : "0.0",
+        is_yes(row, "checkpointed") ? "true" : "false");
     assert_true(device_find("T4", &t4, &err));
     if (!patcher_check(job.data, job.len,
                        &(struct patch_options) { .job = "job.yaml", .device = &t4 }, out,
@@ -265,8 +267,8 @@ static void test_only_float16_trainables_raise_an_error(void **state)
     assert_true(json_array_size(rows) == 32);
     json_array_foreach(rows, i, row)
     {
-        bool half_trained = is(row, "trained", "float16");
-        bool silent = yes(row, "fused") && !yes(row, "clipped");
+        bool half_trained = has_value(row, "trained", "float16");
+        bool silent = is_yes(row, "fused") && !is_yes(row, "clipped");
         const json_t *error = json_object_get(row, "error");
         struct patch patch;
 
@@ -404,9 +406,9 @@ static void test_loss_scale_has_a_floor_unlike_torch(void **state)
 static void test_float16_range_matches_the_documentation(void **state)
 {
     (void)state;
-    assert_true(half(65504) == 65504 && isinf(half(65520)));
-    assert_true(half(6e-8f) > 0 && half(2.9e-8f) == 0);
-    assert_true(half((float)eps) == 0);
+    assert_true(round_fp16(65504) == 65504 && isinf(round_fp16(65520)));
+    assert_true(round_fp16(6e-8f) > 0 && round_fp16(2.9e-8f) == 0);
+    assert_true(round_fp16((float)eps) == 0);
 }
 
 static void test_bf16_weight_loses_a_small_update(void **state)

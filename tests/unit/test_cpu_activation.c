@@ -143,11 +143,11 @@ static void check_range(enum activation kind, bool gpu, const struct operand *x,
         /* subnormal, or 1 + e^-x beyond fp32 */
         room = units_of(kind, at, gpu) * 0x1p-23 * fabs(value) + 2e-36;
         if (!(fabs(out->real[i] - value) <= room))
-            fail_msg("kind %d at %.9g: %.9g, not %.9g: %.3g of the room", (int)kind, at,
-                     out->real[i], value, fabs(out->real[i] - value) / room);
+            fail_msg("kind %d at %.9g: %.9g, not %.9g: %.3g of the tolerance", (int)kind,
+                     at, out->real[i], value, fabs(out->real[i] - value) / room);
         room = ((kind == ACTIVATION_SILU ? 10 : 3) + (gpu ? 3 : 0)) * 0x1p-23;
         if (!(fabs(dx->real[i] - slope) <= room))
-            fail_msg("slope of kind %d at %.9g: %.9g, not %.9g: %.3g of the room",
+            fail_msg("slope of kind %d at %.9g: %.9g, not %.9g: %.3g of the tolerance",
                      (int)kind, at, dx->real[i], slope, fabs(dx->real[i] - slope) / room);
     }
 }

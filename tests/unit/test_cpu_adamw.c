@@ -313,7 +313,7 @@ static void test_stochastic_rounding_follows_its_definition(void **state)
                                                         (uint32_t)step, c.op.first + k));
 
                     if (isnan(wanted) ? !isnan(c.w.real[k]) : c.w.real[k] != wanted)
-                        fail_msg("number %zu: %a became %a, not %a", k, c.grad.real[k],
+                        fail_msg("element %zu: %a became %a, not %a", k, c.grad.real[k],
                                  c.w.real[k], wanted);
                 }
                 rounding_close(&c);

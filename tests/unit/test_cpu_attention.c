@@ -525,7 +525,7 @@ static unsigned char *results_of(const struct attention_case *c, size_t *bytes)
 }
 
 /* Whether the length of sequences is given exactly, as an upper bound, or not at all: the
- * same bits.  (A GPU takes their tiles in another order; cuDNN is used if it is
+ * same bits.  (A GPU takes their tiles in another order; cuDNN is used if they are
  * given.) */
 static void test_attention_is_independent_of_length_hints(void **state)
 {

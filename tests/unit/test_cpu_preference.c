@@ -158,7 +158,7 @@ static void case_close(struct preference_case *c)
     free(c->wanted_weights);
 }
 
-/* Rounding to nearest is the only error: intermediate values are in double. */
+/* Results are almost correctly rounded: intermediate values are in double. */
 static void try_case(struct machines *machines, struct preference_case *c)
 {
     machines_try(machines, run_preference, &c->op,
@@ -422,7 +422,7 @@ static enum preference_loss kind_of(const char *name)
     for (size_t i = 0; i < TS_COUNT(names); i++)
         if (strcmp(name, names[i]) == 0)
             return (enum preference_loss)i;
-    fail_msg("what is %s?", name);
+    fail_msg("unknown loss %s", name);
     return PREFERENCE_SIGMOID;
 }
 

@@ -127,8 +127,8 @@ static void result_clear(struct result *result)
  * Means of values up to 1.  Their weights are rounded to 16 bits, once before and once
  * after the division by their sum, and so is the result: two half units each.
  */
-static void near(const struct result *a, const struct result *b, size_t which,
-                 double bound)
+static void assert_near(const struct result *a, const struct result *b, size_t which,
+                        double bound)
 {
     struct tensor t = which == 0 ? a->out : a->lse;
 
@@ -153,8 +153,8 @@ static void test_cuda_attention_by_cudnn_matches_our_kernels(void **state)
 
         assert_int_equal(ours.plans, 0);
         assert_int_equal(theirs.plans, 1);
-        near(&theirs, &ours, 0, 4 * epsilon / 2);
-        near(&theirs, &ours, 1, 1e-5);
+        assert_near(&theirs, &ours, 0, 4 * epsilon / 2);
+        assert_near(&theirs, &ours, 1, 1e-5);
         result_clear(&ours);
         result_clear(&theirs);
     }
@@ -205,8 +205,8 @@ static void test_cuda_attention_uses_our_kernels_for_other_cases(void **state)
         struct result theirs = run(&cases[i].shape, cases[i].besides, true);
 
         assert_int_equal(theirs.plans, 0);
-        near(&theirs, &ours, 0, 0);
-        near(&theirs, &ours, 1, 0);
+        assert_near(&theirs, &ours, 0, 0);
+        assert_near(&theirs, &ours, 1, 0);
         result_clear(&ours);
         result_clear(&theirs);
     }
@@ -225,8 +225,8 @@ static void test_cuda_attention_by_cudnn_has_one_plan_per_shape(void **state)
         struct result here = run_on(be, &shapes[1 + i % 2], nothing);
 
         assert_int_equal(here.plans, i == 0 ? 1 : 2);
-        near(&here, &alone[i % 2], 0, 0);
-        near(&here, &alone[i % 2], 1, 0);
+        assert_near(&here, &alone[i % 2], 0, 0);
+        assert_near(&here, &alone[i % 2], 1, 0);
         result_clear(&here);
     }
     backend_close(be);
@@ -234,7 +234,7 @@ static void test_cuda_attention_by_cudnn_has_one_plan_per_shape(void **state)
     result_clear(&alone[1]);
 }
 
-static void opens_not(size_t version, const char *text)
+static void assert_open_fails(size_t version, const char *text)
 {
     struct emulation_device device = { "Emulated", 90, 4, (size_t)2 << 30 };
     struct error err = { 0 };
@@ -252,8 +252,8 @@ static void opens_not(size_t version, const char *text)
 static void test_cuda_attention_requires_the_requested_cudnn(void **state)
 {
     (void)state;
-    opens_not(0, "cannot find cuDNN");
-    opens_not(91001, "cuDNN 9.10.1 (emulated) is too old");
+    assert_open_fails(0, "cannot find cuDNN");
+    assert_open_fails(91001, "cuDNN 9.10.1 (emulated) is too old");
 }
 
 /* Packed sequences before Hopper, with a cuDNN version that does not support them, go to
@@ -320,8 +320,8 @@ static void test_cuda_attention_by_cudnn_can_be_recorded(void **state)
         if (i % 2)
             continue;
         read_result(be, &now);
-        near(&first, &now, 0, 0);
-        near(&first, &now, 1, 0);
+        assert_near(&first, &now, 0, 0);
+        assert_near(&first, &now, 1, 0);
         assert_int_equal(now.plans, 1);
         result_clear(&now);
     }
@@ -357,8 +357,8 @@ static void test_cuda_attention_by_cudnn_matches_our_gradients(void **state)
         backend_close(be);
     }
     /* out differs by one rounding unit: delta, and dq with it, by 64 of its products */
-    near(&grads[1], &grads[0], 0, 64 * format_info(FORMAT_BF16)->epsilon / 8);
-    near(&grads[1], &grads[0], 1, 4 * format_info(FORMAT_BF16)->epsilon);
+    assert_near(&grads[1], &grads[0], 0, 64 * format_info(FORMAT_BF16)->epsilon / 8);
+    assert_near(&grads[1], &grads[0], 1, 4 * format_info(FORMAT_BF16)->epsilon);
     result_clear(&grads[0]);
     result_clear(&grads[1]);
 }

@@ -26,7 +26,7 @@ static void test_cuda_backend_describes_itself(void **state)
     assert_int_equal(emulation_bytes_held(), 0);
 }
 
-static void refused(int ordinal, const char *why, const char *remedy)
+static void assert_refused(int ordinal, const char *why, const char *remedy)
 {
     struct error err = { 0 };
 
@@ -56,19 +56,19 @@ static void test_cuda_backend_opens_only_runnable_devices(void **state)
     (void)state;
     emulation_reset(NULL, 0);
     emulation_break_code(cudaErrorNoKernelImageForDevice);
-    refused(0, "8.0", "--with-cuda-archs=80");
+    assert_refused(0, "8.0", "--with-cuda-archs=80");
     emulation_break_code(cudaErrorInvalidDeviceFunction);
-    refused(0, "8.0", "--with-cuda-archs=80");
+    assert_refused(0, "8.0", "--with-cuda-archs=80");
     for (size_t i = 0; i < TS_COUNT(unusable); i++) {
         emulation_break_code(unusable[i].status);
-        refused(0, "cannot be used", unusable[i].remedy);
+        assert_refused(0, "cannot be used", unusable[i].remedy);
     }
     emulation_break_code(cudaSuccess);
     emulation_break_library(true);
-    refused(0, "cuBLASLt", "");
+    assert_refused(0, "cuBLASLt", "");
     emulation_break_library(false);
     emulation_reset(&tiny, 1);
-    refused(0, "300 MiB", "per_device_train_batch_size");
+    assert_refused(0, "300 MiB", "per_device_train_batch_size");
 }
 
 static void test_cuda_backend_lists_the_devices_it_has_code_for(void **state)
@@ -154,7 +154,7 @@ static void test_cuda_backend_memory_is_zeroed_and_aligned(void **state)
     backend_close(be);
 }
 
-static void too_much(struct backend *be, size_t bytes, const char *wanted)
+static void assert_alloc_fails(struct backend *be, size_t bytes, const char *wanted)
 {
     struct error err = { 0 };
 
@@ -171,9 +171,9 @@ static void test_cuda_backend_reports_the_bytes_it_cannot_allocate(void **state)
     size_t held = emulation_bytes_held(), left = gib - held;
 
     (void)state;
-    too_much(be, 5 * gib, "5120 MiB");
-    too_much(be, SIZE_MAX / 4, " free");
-    too_much(be, left - CUDA_RESERVE_BYTES + 1, " free");
+    assert_alloc_fails(be, 5 * gib, "5120 MiB");
+    assert_alloc_fails(be, SIZE_MAX / 4, " free");
+    assert_alloc_fails(be, left - CUDA_RESERVE_BYTES + 1, " free");
     assert_int_equal(emulation_bytes_held(), held);
     be->ops->free(be, unit_cuda_block(be, left - CUDA_RESERVE_BYTES));
     assert_int_equal(be->ops->workspace(be), held + CUDA_RESERVE_BYTES);
@@ -245,8 +245,8 @@ static void test_cuda_backend_copies_in_order(void **state)
     backend_close(be);
 }
 
-static void fails(struct backend *be, enum error_code code, const char *one,
-                  const char *two)
+static void assert_sync_fails(struct backend *be, enum error_code code, const char *one,
+                              const char *two)
 {
     struct error err = { 0 };
 
@@ -271,7 +271,8 @@ static void test_cuda_backend_sync_reports_the_first_failure(void **state)
     be->ops->convert(be, &(struct op_convert) { .out = y, .x = x });
     be->ops->add(be, &(struct op_add) { .out = x, .a = x, .b = x });
     be->ops->download(be, &untouched, x.data, 4);
-    fails(be, ERROR_DEVICE, "convert of (3, 7) bf16, (3, 7) fp32", "too many resources");
+    assert_sync_fails(be, ERROR_DEVICE, "convert of (3, 7) bf16, (3, 7) fp32",
+                      "too many resources");
     assert_true(untouched == 5);
     be->ops->convert(be, &(struct op_convert) { .out = x, .x = y });
     values = unit_cuda_read(be, x);
@@ -290,9 +291,10 @@ static void test_cuda_backend_lost_card_stays_lost(void **state)
     unit_cuda_sync(be);
     emulation_break_launch(0, cudaErrorIllegalAddress);
     be->ops->add(be, &(struct op_add) { .out = x, .a = x, .b = x });
-    fails(be, ERROR_DEVICE, "illegal memory access", "TRAINSPOOL_CUDA_SYNC=1");
+    assert_sync_fails(be, ERROR_DEVICE, "illegal memory access",
+                      "TRAINSPOOL_CUDA_SYNC=1");
     be->ops->add(be, &(struct op_add) { .out = x, .a = x, .b = x });
-    fails(be, ERROR_DEVICE, "add of (3, 7) fp32", "shortly before");
+    assert_sync_fails(be, ERROR_DEVICE, "add of (3, 7) fp32", "shortly before");
     be->ops->free(be, x.data);
     backend_close(be);
 }
@@ -332,10 +334,10 @@ static void test_cuda_backend_gives_up_a_card_that_hangs(void **state)
     emulation_hang(true);
     for (int i = 0; i < 2000; i++) /* more than can be in flight */
         be->ops->add(be, &(struct op_add) { .out = x, .a = x, .b = x });
-    fails(be, ERROR_DEVICE, "has not answered", "Xid");
+    assert_sync_fails(be, ERROR_DEVICE, "has not answered", "Xid");
     be->ops->upload(be, x.data, &x, 4);
     be->ops->download(be, &x, x.data, 4);
-    fails(be, ERROR_DEVICE, "has not answered", "add");
+    assert_sync_fails(be, ERROR_DEVICE, "has not answered", "add");
     be->ops->free(be, x.data);
     backend_close(be);
     emulation_reset(NULL, 0);
@@ -373,7 +375,7 @@ static void test_cuda_backend_leaves_no_alarm_set(void **state)
     assert_int_equal(alarm(0), 0);
     be->ops->free(be, unit_cuda_block(be, mib));
     assert_int_equal(alarm(0), 0);
-    too_much(be, 5 * gib, "5120 MiB");
+    assert_alloc_fails(be, 5 * gib, "5120 MiB");
     assert_int_equal(alarm(0), 0);
     backend_close(be);
 }
@@ -422,7 +424,8 @@ static void test_cuda_backend_names_the_operation_if_requested(void **state)
     emulation_break_run(cudaErrorIllegalAddress); /* not at its launch */
     be->ops->add(be, &(struct op_add) { .out = x, .a = x, .b = x });
     be->ops->zero(be, &(struct op_zero) { .out = w });
-    fails(be, ERROR_DEVICE, "add of (3, 7) fp32, (3, 7) fp32", "illegal memory access");
+    assert_sync_fails(be, ERROR_DEVICE, "add of (3, 7) fp32, (3, 7) fp32",
+                      "illegal memory access");
     backend_close(be);
     emulation_reset(NULL, 0);
 }

@@ -362,7 +362,7 @@ static void test_cuda_launch_works_with_little_scratch(void **state)
             double room = all[i].slices ? 1e-5 * (1 + fabs((double)wanted[k])) : 0;
 
             if (!(fabs((double)got[k] - (double)wanted[k]) <= room))
-                fail_msg("%zu, number %zu: %.9g, not %.9g", i, k, (double)got[k],
+                fail_msg("%zu, element %zu: %.9g, not %.9g", i, k, (double)got[k],
                          (double)wanted[k]);
         }
         free(wanted);

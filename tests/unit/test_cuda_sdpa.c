@@ -25,17 +25,17 @@ static bool open_cudnn(void)
     struct error err = { 0 };
 
     if (!dlopen(CUDA_LIBRARY_DIR "/stubs/libcuda.so", RTLD_NOW | RTLD_GLOBAL))
-        print_message("# SKIP no libcuda.so, not even an empty one\n");
+        print_message("# SKIP no libcuda.so, not even a stub\n");
     else if (!cuda_cudnn_open(&cudnn, &err))
         print_message("# SKIP %s\n", err.text);
     else if (cudnn.version() < 91100)
-        print_message("# SKIP %s knows no cards that are not here\n", cudnn.name);
+        print_message("# SKIP %s does not support cards that are absent\n", cudnn.name);
     else
         return true;
     return false;
 }
 
-static cudnn_descriptor made_up(int capability, int shared)
+static cudnn_descriptor make_device(int capability, int shared)
 {
     char json[sizeof(card) + 16];
     int len = snprintf(json, sizeof(json), card, shared, 10 * capability);
@@ -67,7 +67,8 @@ static struct cuda_sdpa_key key_of(int64_t head_size, int64_t window, int64_t da
 }
 
 /* Return whether cuDNN got as far as the driver. */
-static bool takes(cudnn_descriptor device, struct cuda_sdpa_key key, struct error *err)
+static bool is_accepted(cudnn_descriptor device, struct cuda_sdpa_key key,
+                        struct error *err)
 {
     bool none;
     struct cuda_sdpa_plan *plan =
@@ -94,11 +95,12 @@ static void test_cuda_sdpa_is_accepted_by_cudnn(void **state)
     if (!open_cudnn())
         skip();
     for (size_t i = 0; i < TS_COUNT(cases); i++) {
-        cudnn_descriptor device = made_up(cases[i].capability, cases[i].shared);
+        cudnn_descriptor device = make_device(cases[i].capability, cases[i].shared);
         struct error err = { 0 };
 
-        if (!takes(device,
-                   key_of(cases[i].head_size, cases[i].window, cases[i].data_type), &err))
+        if (!is_accepted(device,
+                         key_of(cases[i].head_size, cases[i].window, cases[i].data_type),
+                         &err))
             fail_msg("%d, head %lld: %s", cases[i].capability,
                      (long long)cases[i].head_size, err.text);
         cudnn.desc_destroy(device);
@@ -114,13 +116,13 @@ static void test_cuda_sdpa_reports_what_cudnn_does_not_support(void **state)
     (void)state;
     if (!open_cudnn())
         skip();
-    device = made_up(75, 65536);
-    assert_false(takes(device, key_of(64, 0, CUDNN_HALF), &err));
+    device = make_device(75, 65536);
+    assert_false(is_accepted(device, key_of(64, 0, CUDNN_HALF), &err));
     assert_non_null(strstr(err.text, "no engine"));
     cudnn.desc_destroy(device);
     error_clear(&err);
-    device = made_up(90, 232448);
-    assert_false(takes(device, key_of(12, 0, CUDNN_HALF), &err));
+    device = make_device(90, 232448);
+    assert_false(is_accepted(device, key_of(12, 0, CUDNN_HALF), &err));
     assert_non_null(strstr(err.text, "no engine"));
     cudnn.desc_destroy(device);
     cuda_cudnn_close(&cudnn);

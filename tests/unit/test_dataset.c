@@ -1,5 +1,5 @@
-/* tests/unit/test_dataset.c - a job's data as samples: shares, blocks, what is left out;
- * and the words for data that are wrong. */
+/* tests/unit/test_dataset.c - a job's data as samples: shares, blocks, skipped records;
+ * and the messages for invalid data. */
 #include "config.h"
 
 #include "train/dataset/dataset.h"
@@ -8,7 +8,7 @@
 #include "tests/unit/unit_dataset.h"
 #include "train/chat/chat.h"
 
-static void test_dataset_share_is_kept_for_evaluation(void **state)
+static void test_dataset_share_is_held_out_for_evaluation(void **state)
 {
     static const struct {
         double val_size;
@@ -38,7 +38,7 @@ static void test_dataset_share_is_kept_for_evaluation(void **state)
     }
 }
 
-/* Letters of the answers of all samples. */
+/* Collect the letters of all samples' answers. */
 static void letters_of(const struct plan *plan, char *out)
 {
     struct dataset *dataset = unit_dataset_open(plan, SPLIT_TRAIN);
@@ -47,8 +47,8 @@ static void letters_of(const struct plan *plan, char *out)
     dataset_close(dataset);
 }
 
-/* By the name of the file; max_samples is of all together. */
-static void test_dataset_folder_is_one_data_set(void **state)
+/* Sorted by file name; max_samples applies to all files together. */
+static void test_dataset_folder_is_one_dataset(void **state)
 {
     struct plan plan = unit_dataset_plan("parts/");
     char *folder = path_join(dir, "parts"), got[32];
@@ -107,7 +107,7 @@ static void test_dataset_sets_are_mixed(void **state)
     assert_string_equal(got, "KL");
 }
 
-static void test_dataset_eval_files_are_their_own(void **state)
+static void test_dataset_eval_files_are_separate(void **state)
 {
     struct plan plan = unit_dataset_plan("many.jsonl");
     struct dataset *eval;
@@ -128,7 +128,7 @@ static void test_dataset_eval_files_are_their_own(void **state)
     dataset_close(eval);
 }
 
-/* The blocks of stage pt, joined. */
+/* Read the blocks of stage pt, joined. */
 static void read_blocks(const struct plan *plan, enum split split, struct text *out)
 {
     struct dataset *dataset = unit_dataset_open(plan, split);
@@ -198,14 +198,14 @@ static void test_dataset_running_text_keeps_its_lines(void **state)
     read_blocks(&plan, SPLIT_TRAIN, &got);
     assert_string_equal(got.data, "To be\no|");
     plan.max_samples = 0;
-    plan.val_size = 1; /* a block of it is kept apart */
+    plan.val_size = 1; /* one block of it is held out */
     read_blocks(&plan, SPLIT_EVAL, &got);
     assert_ptr_equal(strchr(got.data, '|'), got.data + got.len - 1);
     plan.val_size = 0;
-    plan.dataset = "play"; /* a line is a document there */
+    plan.dataset = "play"; /* each line is a document there */
     read_blocks(&plan, SPLIT_TRAIN, &got);
     assert_string_equal(got.data, "To be</s>o|");
-    plan.dataset = "play,play"; /* documents take turns, then they are cut */
+    plan.dataset = "play,play"; /* documents alternate, then they are cut */
     plan.mix_strategy = MIX_INTERLEAVE_UNDER;
     plan.cutoff_len = 30;
     read_blocks(&plan, SPLIT_TRAIN, &got);
@@ -213,7 +213,7 @@ static void test_dataset_running_text_keeps_its_lines(void **state)
     text_clear(&got);
 }
 
-static void test_dataset_begins_blocks_as_told(void **state)
+static void test_dataset_begins_blocks_as_configured(void **state)
 {
     char *folder = unit_dir_new();
     struct tokenizer *all = tokenizer;
@@ -232,7 +232,7 @@ static void test_dataset_begins_blocks_as_told(void **state)
     plan.disable_shuffling = true;
     text_init(&got, 0);
     read_blocks(&plan, SPLIT_TRAIN, &got);
-    assert_string_equal(got.data, "<s>bcd|<s>fg</s>|"); /* LLaMA-Factory's way */
+    assert_string_equal(got.data, "<s>bcd|<s>fg</s>|"); /* as in LLaMA-Factory */
     plan.packing = CHOICE_NO;
     read_blocks(&plan, SPLIT_TRAIN, &got);
     assert_string_equal(got.data, "<s>abc|");
@@ -242,7 +242,7 @@ static void test_dataset_begins_blocks_as_told(void **state)
     unit_dir_free(folder);
 }
 
-static void test_dataset_notes_what_is_left_out(void **state)
+static void test_dataset_notes_skipped_records(void **state)
 {
     struct plan plan = unit_dataset_plan("mixed.jsonl");
     struct dataset *dataset;
@@ -275,14 +275,13 @@ static bool notes_say(const struct plan *plan, const char *words)
     return said;
 }
 
-/* Where what is learnt would end with the tokenizer's end of a text, and there is
- * none. */
-static void test_dataset_notes_that_nothing_ends(void **state)
+/* The learned part would end with the tokenizer's end of a text, and there is none. */
+static void test_dataset_notes_a_missing_end_token(void **state)
 {
     static const struct {
         const char *template_name;
         enum stage stage;
-        bool noted; /* without an end */
+        bool noted; /* without an end token */
     } rows[] = {
         { "default", STAGE_SFT, true }, { "llama2", STAGE_SFT, true },
         { "gemma2", STAGE_SFT, true },  { "llama3", STAGE_SFT, false },
@@ -310,7 +309,7 @@ static void test_dataset_notes_that_nothing_ends(void **state)
     unit_dir_free(folder);
 }
 
-static void test_dataset_tells_file_and_line(void **state)
+static void test_dataset_reports_file_and_line(void **state)
 {
     static const struct {
         const char *data, *says;
@@ -341,15 +340,15 @@ static void test_dataset_tells_file_and_line(void **state)
         assert_null(dataset_open(&plan, SPLIT_TRAIN, tokenizer, &err));
         assert_int_equal(err.code, ERROR_DATA);
         if (!strstr(err.text, cases[i].says))
-            fail_msg("\"%s\" does not say \"%s\"", err.text, cases[i].says);
+            fail_msg("\"%s\" does not contain \"%s\"", err.text, cases[i].says);
         assert_int_equal(err.at.line, cases[i].line);
         if (cases[i].line)
             assert_true(text_ends(err.file, "/bad.jsonl"));
     }
 }
 
-/* Where some records lack it the others show that it is meant. */
-static void test_dataset_tells_a_prompt_misnamed(void **state)
+/* If some records lack the column, the others show that it is expected. */
+static void test_dataset_reports_a_misnamed_prompt(void **state)
 {
     struct plan plan = unit_dataset_plan("set");
     struct error err = { 0 };
@@ -372,7 +371,7 @@ static void test_dataset_tells_a_prompt_misnamed(void **state)
     assert_non_null(strstr(err.text, "no record that was read has \"instruction\""));
 }
 
-static void test_dataset_refuses_a_job(void **state)
+static void test_dataset_refuses_invalid_jobs(void **state)
 {
     struct plan plans[5];
     struct error err = { 0 };
@@ -402,8 +401,8 @@ static void test_dataset_refuses_a_job(void **state)
     assert_non_null(strstr(err.text, "nothing to train on"));
 }
 
-/* Real files, as they are published. */
-static void test_dataset_reads_what_is_published(void **state)
+/* Real files, as published. */
+static void test_dataset_reads_published_files(void **state)
 {
     static const struct {
         const char *name;
@@ -442,19 +441,19 @@ static void test_dataset_reads_what_is_published(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dataset_share_is_kept_for_evaluation),
-        cmocka_unit_test(test_dataset_folder_is_one_data_set),
+        cmocka_unit_test(test_dataset_share_is_held_out_for_evaluation),
+        cmocka_unit_test(test_dataset_folder_is_one_dataset),
         cmocka_unit_test(test_dataset_sets_are_mixed),
-        cmocka_unit_test(test_dataset_eval_files_are_their_own),
+        cmocka_unit_test(test_dataset_eval_files_are_separate),
         cmocka_unit_test(test_dataset_text_is_cut_in_blocks),
         cmocka_unit_test(test_dataset_running_text_keeps_its_lines),
-        cmocka_unit_test(test_dataset_begins_blocks_as_told),
-        cmocka_unit_test(test_dataset_notes_what_is_left_out),
-        cmocka_unit_test(test_dataset_notes_that_nothing_ends),
-        cmocka_unit_test(test_dataset_tells_file_and_line),
-        cmocka_unit_test(test_dataset_tells_a_prompt_misnamed),
-        cmocka_unit_test(test_dataset_refuses_a_job),
-        cmocka_unit_test(test_dataset_reads_what_is_published),
+        cmocka_unit_test(test_dataset_begins_blocks_as_configured),
+        cmocka_unit_test(test_dataset_notes_skipped_records),
+        cmocka_unit_test(test_dataset_notes_a_missing_end_token),
+        cmocka_unit_test(test_dataset_reports_file_and_line),
+        cmocka_unit_test(test_dataset_reports_a_misnamed_prompt),
+        cmocka_unit_test(test_dataset_refuses_invalid_jobs),
+        cmocka_unit_test(test_dataset_reads_published_files),
     };
 
     return cmocka_run_group_tests(tests, unit_dataset_start, unit_dataset_stop);

@@ -1,5 +1,5 @@
-/* tests/unit/test_dataset_batch.c - rows as batches: runs, positions, targets, weights,
- * order, packing without leaks. */
+/* tests/unit/test_dataset_batch.c - rows as batches: sequences, positions, targets,
+ * weights, order, packing without leaks. */
 #include "config.h"
 
 #include "train/dataset/dataset.h"
@@ -7,7 +7,7 @@
 #include "base/size.h"
 #include "tests/unit/unit_dataset.h"
 
-static void test_dataset_batch_is_runs_without_padding(void **state)
+static void test_dataset_batch_is_sequences_without_padding(void **state)
 {
     struct plan plan = unit_dataset_plan("few.jsonl");
     struct batch batch = { 0 };
@@ -43,8 +43,7 @@ static void test_dataset_batch_is_runs_without_padding(void **state)
     dataset_close(dataset);
 }
 
-/* A weight in the data is one in the batch; where there is none, the batch has no
- * list. */
+/* A weight in the data appears in the batch; without one, the batch has no list. */
 static void test_dataset_batch_has_weights(void **state)
 {
     struct plan plan = unit_dataset_plan("plain.jsonl");
@@ -66,7 +65,8 @@ static void test_dataset_batch_has_weights(void **state)
     dataset_close(dataset);
     plan.dataset = "weighted.jsonl";
     dataset = unit_dataset_open(&plan, SPLIT_TRAIN);
-    assert_true(dataset_batch(dataset, 0, 0, 3, &batch)); /* the room is there already */
+    /* the memory is already allocated */
+    assert_true(dataset_batch(dataset, 0, 0, 3, &batch));
     assert_int_equal(batch.rows, 5);
     assert_memory_equal(batch.weights, ((float[]) { 0.5f, 0.5f, 0, 4, 0 }),
                         5 * sizeof(float));
@@ -76,8 +76,8 @@ static void test_dataset_batch_has_weights(void **state)
     batch_clear(&batch);
 }
 
-/* Where the end of a text stands behind the last answer alone, the one before is taught
- * to end by it, in the place of the next question's first token (LLaMA-Factory's
+/* If the end of a text follows only the last answer, the earlier ones are taught to end
+ * with it, at the position of the next question's first token (LLaMA-Factory's
  * efficient_eos). */
 static void test_dataset_batch_ends_each_answer(void **state)
 {
@@ -133,7 +133,7 @@ static void test_dataset_batch_ends_each_answer(void **state)
     batch_clear(&batch);
 }
 
-static void test_dataset_batch_order_is_of_seed_and_epoch(void **state)
+static void test_dataset_batch_order_depends_on_seed_and_epoch(void **state)
 {
     struct plan plan = unit_dataset_plan("many.jsonl");
     char first[32], second[32], again[32], other[32];
@@ -188,7 +188,7 @@ static void test_dataset_batch_windows_count_their_targets(void **state)
     dataset_close(dataset);
 }
 
-static void test_dataset_batch_max_is_never_passed(void **state)
+static void test_dataset_batch_max_is_never_exceeded(void **state)
 {
     struct plan plan = unit_dataset_plan("many.jsonl");
 
@@ -216,7 +216,7 @@ static void test_dataset_batch_max_is_never_passed(void **state)
     }
 }
 
-/* Every run of all batches, as a sorted list. */
+/* Every sequence of all batches, as a sorted list. */
 static int compare_strings(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
@@ -250,8 +250,9 @@ static void all_runs(const struct plan *plan, struct text *out)
     dataset_close(dataset);
 }
 
-/* The same runs are read and learnt, packed or not: so their losses are the same. */
-static void test_dataset_batch_packed_is_plain(void **state)
+/* The same sequences are read and learned, packed or not: so their losses are the
+ * same. */
+static void test_dataset_batch_packed_equals_unpacked(void **state)
 {
     struct plan plan = unit_dataset_plan("many.jsonl");
     struct text plain, packed;
@@ -291,13 +292,13 @@ static void test_dataset_batch_packed_rows_are_full(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dataset_batch_is_runs_without_padding),
+        cmocka_unit_test(test_dataset_batch_is_sequences_without_padding),
         cmocka_unit_test(test_dataset_batch_has_weights),
         cmocka_unit_test(test_dataset_batch_ends_each_answer),
-        cmocka_unit_test(test_dataset_batch_order_is_of_seed_and_epoch),
+        cmocka_unit_test(test_dataset_batch_order_depends_on_seed_and_epoch),
         cmocka_unit_test(test_dataset_batch_windows_count_their_targets),
-        cmocka_unit_test(test_dataset_batch_max_is_never_passed),
-        cmocka_unit_test(test_dataset_batch_packed_is_plain),
+        cmocka_unit_test(test_dataset_batch_max_is_never_exceeded),
+        cmocka_unit_test(test_dataset_batch_packed_equals_unpacked),
         cmocka_unit_test(test_dataset_batch_packed_rows_are_full),
     };
 

@@ -1,5 +1,5 @@
-/* tests/unit/test_dataset_cache.c - tokens that were kept give the batches that the texts
- * give; what has changed, is cut off or damaged is read anew. */
+/* tests/unit/test_dataset_cache.c - cached tokens give the same batches as the texts;
+ * changed, truncated or damaged data are read again. */
 #include "config.h"
 
 #include "train/dataset/dataset_cache.h"
@@ -32,7 +32,7 @@ static int stop(void **state)
     return unit_dataset_stop(state);
 }
 
-/* Data are older than what is made of them. */
+/* Make data older than the cache made of them. */
 static void put_old(const char *name, const char *text, double seconds)
 {
     char *path = path_join(dir, name);
@@ -67,7 +67,7 @@ static void begin(void)
     put_old("talk.jsonl", talk, 100);
 }
 
-/* All that a training sees of the data, and what a person does. */
+/* Describe everything that training sees of the data, and everything a person sees. */
 static void describe(const struct dataset *dataset, struct text *out)
 {
     struct batch batch = { 0 };
@@ -93,7 +93,8 @@ static bool is_kept(const struct dataset *dataset)
     return text_starts(dataset_origin(dataset), "tokens kept in");
 }
 
-/* Open it and expect what is in `wanted`, or fill that; is it from what was kept? */
+/* Open it and compare with `wanted`, or fill that; return whether it came from the
+ * cache. */
 static bool open_as(const struct plan *plan, enum split split, struct text *wanted)
 {
     struct dataset *dataset = unit_dataset_open(plan, split);
@@ -111,7 +112,7 @@ static bool open_as(const struct plan *plan, enum split split, struct text *want
     return from;
 }
 
-static void test_dataset_cache_gives_what_the_texts_give(void **state)
+static void test_dataset_cache_gives_the_same_batches_as_the_texts(void **state)
 {
     struct plan plans[5];
     struct text wanted;
@@ -139,8 +140,8 @@ static void test_dataset_cache_gives_what_the_texts_give(void **state)
     text_clear(&wanted);
 }
 
-/* What is chosen of the tokens is no matter of them: one file does for all. */
-static void test_dataset_cache_is_before_any_choice(void **state)
+/* The selection of samples does not affect the cached tokens: one file serves all. */
+static void test_dataset_cache_is_independent_of_the_selection(void **state)
 {
     struct plan plan = plan_kept();
     struct text first, second;
@@ -168,11 +169,11 @@ static void expect_origin(const struct plan *plan, const char *says)
     struct dataset *dataset = unit_dataset_open(plan, SPLIT_TRAIN);
 
     if (!strstr(dataset_origin(dataset), says))
-        fail_msg("\"%s\" does not say \"%s\"", dataset_origin(dataset), says);
+        fail_msg("\"%s\" does not contain \"%s\"", dataset_origin(dataset), says);
     dataset_close(dataset);
 }
 
-static void test_dataset_cache_knows_its_options(void **state)
+static void test_dataset_cache_depends_on_its_options(void **state)
 {
     static const char *const says[] = { "cutoff_len", "train_on_prompt", "mask_history",
                                         "template",   "default_system",  "max_samples",
@@ -196,11 +197,11 @@ static void test_dataset_cache_knows_its_options(void **state)
         expect_origin(&plan, "texts read");
         expect_origin(&plan, "tokens kept in");
         expect_origin(&plans[i], says[i]);
-        expect_origin(&plans[i], "tokens kept in"); /* has taken its place */
+        expect_origin(&plans[i], "tokens kept in"); /* has replaced it */
     }
 }
 
-static void test_dataset_cache_knows_its_files(void **state)
+static void test_dataset_cache_depends_on_its_files(void **state)
 {
     struct plan plan = plan_kept();
     struct text other;
@@ -216,21 +217,21 @@ static void test_dataset_cache_knows_its_files(void **state)
     put_old("talk.jsonl", other.data, 40);
     expect_origin(&plan, "talk.jsonl has changed");
     expect_origin(&plan, "tokens kept in");
-    other.data[13] = 'y'; /* within the grain of a clock, at the same time */
+    other.data[13] = 'y'; /* within the clock's resolution, with the same time */
     put_old("talk.jsonl", other.data, 1);
     expect_origin(&plan, "talk.jsonl has changed");
     expect_origin(&plan, "tokens kept in");
     text_adds(&other, "{\"prompt\": \"q\", \"response\": \"a\"}\n");
     put_old("talk.jsonl", other.data, 30);
     expect_origin(&plan, "talk.jsonl has changed");
-    put_old("talk.jsonl", talk, -100); /* its clock is ahead: it may be under way */
+    put_old("talk.jsonl", talk, -100); /* its clock is ahead: it may be in progress */
     expect_origin(&plan, "talk.jsonl has changed");
     expect_origin(&plan, "talk.jsonl has changed");
     text_clear(&other);
 }
 
-/* Each byte, and each place to cut it off, some of them at a time. */
-static void test_dataset_cache_knows_its_damage(void **state)
+/* Change each byte, and truncate at each position, a few of them per file. */
+static void test_dataset_cache_detects_damage(void **state)
 {
     struct plan plan = plan_kept();
     struct text wanted, whole, broken;
@@ -262,16 +263,16 @@ static void test_dataset_cache_knows_its_damage(void **state)
         text_clear(&got);
         dataset_close(dataset);
     }
-    assert_false(open_as(&plan, SPLIT_TRAIN, &wanted)); /* is put right */
+    assert_false(open_as(&plan, SPLIT_TRAIN, &wanted)); /* is repaired */
     assert_true(open_as(&plan, SPLIT_TRAIN, &wanted));
     text_clear(&wanted);
     text_clear(&whole);
     text_clear(&broken);
 }
 
-/* One that is whole and points out of itself: each number of the first sample and of its
- * run, very large, under a digest that is right. */
-static void test_dataset_cache_stays_inside(void **state)
+/* A complete file with indexes outside it: each number of the first sample and of its
+ * sequence is set very large, with a correct digest. */
+static void test_dataset_cache_refuses_indexes_outside_the_file(void **state)
 {
     struct plan plan = plan_kept();
     struct text wanted, whole, odd;
@@ -305,7 +306,7 @@ static void test_dataset_cache_stays_inside(void **state)
         assert_true(file_replace(kept, odd.data, odd.len, 0644, &err));
         dataset = dataset_peek(&plan, SPLIT_TRAIN, tokenizer, &err);
         assert_non_null(dataset);
-        /* half a weight is a weight, and what is not used is no matter */
+        /* half a weight is still a weight, and unused fields do not matter */
         if (is_kept(dataset) && !unused && i != offsetof(struct sample, weight))
             fail_msg("number %zu of a sample and its run is not missed", i / 4);
         dataset_close(dataset);
@@ -315,8 +316,9 @@ static void test_dataset_cache_stays_inside(void **state)
     text_clear(&odd);
 }
 
-/* What a kill leaves is written over; what another process is writing is left to it. */
-static void test_dataset_cache_is_written_by_one(void **state)
+/* A file left by a killed process is overwritten; a file that another process is writing
+ * is left alone. */
+static void test_dataset_cache_is_written_by_one_process(void **state)
 {
     struct plan plan = plan_kept();
     char *beside = path_join(kept_dir, "train.tokens.new");
@@ -343,7 +345,7 @@ static void test_dataset_cache_is_written_by_one(void **state)
     free(beside);
 }
 
-static void test_dataset_cache_is_no_matter_of_a_peek(void **state)
+static void test_dataset_cache_is_not_used_by_a_peek(void **state)
 {
     struct plan plan = plan_kept();
     struct error err = { 0 };
@@ -370,9 +372,9 @@ static void put_many(void)
     text_clear(&many);
 }
 
-/* Few tokens are read again sooner than they are kept; where they cannot be, the run goes
- * on and says so. */
-static void test_dataset_cache_is_for_larger_data(void **state)
+/* Reading few tokens again is faster than caching them; if they cannot be cached, the run
+ * continues and logs it. */
+static void test_dataset_cache_is_written_only_for_larger_data(void **state)
 {
     struct plan plan = plan_kept();
 
@@ -387,7 +389,7 @@ static void test_dataset_cache_is_for_larger_data(void **state)
     expect_origin(&plan, "tokens kept in");
     put_old("talk.jsonl", talk, 100);
     expect_origin(&plan, "talk.jsonl has changed");
-    assert_false(file_exists(kept)); /* what nobody will read again is taken away */
+    assert_false(file_exists(kept)); /* a file that will not be read again is removed */
     plan.run_dir = "/dev/null/run";
     put_many();
     {
@@ -398,7 +400,7 @@ static void test_dataset_cache_is_for_larger_data(void **state)
     }
 }
 
-static void test_dataset_cache_refuses_a_folder_of_others(void **state)
+static void test_dataset_cache_refuses_a_hugging_face_folder(void **state)
 {
     struct plan plan = plan_kept();
     struct error err = { 0 };
@@ -414,16 +416,16 @@ static void test_dataset_cache_refuses_a_folder_of_others(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dataset_cache_gives_what_the_texts_give),
-        cmocka_unit_test(test_dataset_cache_is_before_any_choice),
-        cmocka_unit_test(test_dataset_cache_knows_its_options),
-        cmocka_unit_test(test_dataset_cache_knows_its_files),
-        cmocka_unit_test(test_dataset_cache_knows_its_damage),
-        cmocka_unit_test(test_dataset_cache_stays_inside),
-        cmocka_unit_test(test_dataset_cache_is_written_by_one),
-        cmocka_unit_test(test_dataset_cache_is_no_matter_of_a_peek),
-        cmocka_unit_test(test_dataset_cache_is_for_larger_data),
-        cmocka_unit_test(test_dataset_cache_refuses_a_folder_of_others),
+        cmocka_unit_test(test_dataset_cache_gives_the_same_batches_as_the_texts),
+        cmocka_unit_test(test_dataset_cache_is_independent_of_the_selection),
+        cmocka_unit_test(test_dataset_cache_depends_on_its_options),
+        cmocka_unit_test(test_dataset_cache_depends_on_its_files),
+        cmocka_unit_test(test_dataset_cache_detects_damage),
+        cmocka_unit_test(test_dataset_cache_refuses_indexes_outside_the_file),
+        cmocka_unit_test(test_dataset_cache_is_written_by_one_process),
+        cmocka_unit_test(test_dataset_cache_is_not_used_by_a_peek),
+        cmocka_unit_test(test_dataset_cache_is_written_only_for_larger_data),
+        cmocka_unit_test(test_dataset_cache_refuses_a_hugging_face_folder),
     };
 
     return cmocka_run_group_tests(tests, start, stop);

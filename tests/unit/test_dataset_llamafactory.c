@@ -1,7 +1,7 @@
-/* tests/unit/test_dataset_llamafactory.c - its demonstration sets become the very tokens
- * and targets, in the very order, that LLaMA-Factory makes of them
- * (tests/golden/conversations.json and pairs.json, made by the .py of that name beside
- * each). */
+/* tests/unit/test_dataset_llamafactory.c - the demonstration sets give exactly the tokens
+ * and targets, in the order, that LLaMA-Factory makes of them
+ * (tests/golden/conversations.json and pairs.json, each made by the script of the same
+ * name). */
 #include "config.h"
 
 #include "train/dataset/dataset.h"
@@ -82,7 +82,7 @@ static void expect_rows(const struct dataset *dataset, const json_t *one)
     assert_string_equal(got, text_of(one, "sha256"));
 }
 
-/* What the cases are read with. */
+/* The tokenizer of the cases. */
 #define TOKENIZER "data/tokenizers/llama2"
 #define SETS      "data/datasets/llamafactory"
 
@@ -132,7 +132,7 @@ static void expect_case(const struct setting *setting, const json_t *one, size_t
     dataset_close(dataset);
 }
 
-static void test_dataset_is_llamafactorys(void **state)
+static void test_dataset_matches_llamafactory(void **state)
 {
     struct setting setting = { 0 };
     json_t *one;
@@ -156,7 +156,7 @@ static void write_json(const char *dir, const char *name, const json_t *json)
     text_clear(&text);
 }
 
-/* The sets of records that the golden file has itself, as files of a directory. */
+/* Write the sets of records contained in the golden file as files of a directory. */
 static void write_sets(const char *dir, const json_t *sets)
 {
     json_t *info = json_object(), *one;
@@ -172,7 +172,7 @@ static void write_sets(const char *dir, const json_t *sets)
     json_decref(info);
 }
 
-static void test_dataset_pairs_are_llamafactorys(void **state)
+static void test_dataset_pairs_match_llamafactory(void **state)
 {
     struct setting setting = { 0 };
     const json_t *sets;
@@ -196,8 +196,8 @@ static void test_dataset_pairs_are_llamafactorys(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dataset_is_llamafactorys),
-        cmocka_unit_test(test_dataset_pairs_are_llamafactorys),
+        cmocka_unit_test(test_dataset_matches_llamafactory),
+        cmocka_unit_test(test_dataset_pairs_match_llamafactory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

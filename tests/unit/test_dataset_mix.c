@@ -1,5 +1,5 @@
-/* tests/unit/test_dataset_mix.c - parts, draws and turns of data sets: the lists are
- * those of Hugging Face datasets (tests/golden/mix.json, made by mix.py beside it). */
+/* tests/unit/test_dataset_mix.c - slices, draws and interleaving of datasets match
+ * Hugging Face datasets (tests/golden/mix.json, made by mix.py). */
 #include "config.h"
 
 #include "train/dataset/dataset_mix.h"
@@ -32,7 +32,7 @@ static json_t *golden(void)
     return json;
 }
 
-/* Parts that lie one behind the other. */
+/* Parts that follow one another. */
 static size_t lay_out(const json_t *lengths, struct dataset_part *parts)
 {
     size_t count = json_array_size(lengths), first = 0;
@@ -64,7 +64,7 @@ static void expect_list(const struct dataset_choice *got, const json_t *wanted)
         assert_int_equal(got->samples[i], json_integer_value(json_array_get(wanted, i)));
 }
 
-static void test_dataset_mix_is_hugging_faces(void **state)
+static void test_dataset_mix_matches_hugging_face(void **state)
 {
     static const struct {
         const char *name;
@@ -101,8 +101,8 @@ static void test_dataset_mix_is_hugging_faces(void **state)
     json_decref(json);
 }
 
-/* What an entry of dataset_info.json with these words gives of `count` samples; none at
- * all is an error. */
+/* The selection that an entry of dataset_info.json with this text makes of `count`
+ * samples; an empty one is an error. */
 static struct dataset_choice choose(const char *words, const struct plan *plan,
                                     size_t count)
 {
@@ -151,7 +151,7 @@ static void test_dataset_mix_slices_as_hugging_face(void **state)
     json_decref(json);
 }
 
-/* Without order and none twice where there are enough; else all, and then some again. */
+/* Unordered and without repetition if there are enough; else all, and then some again. */
 static void test_dataset_mix_draws_samples(void **state)
 {
     struct plan plan = { .seed = 5 };
@@ -186,7 +186,7 @@ static void test_dataset_mix_draws_samples(void **state)
         free(got[i].samples);
 }
 
-static void test_dataset_mix_concat_is_all_in_order(void **state)
+static void test_dataset_mix_concat_keeps_all_in_order(void **state)
 {
     const struct dataset_part parts[] = { { &whole, 0, 3 }, { &whole, 3, 2 } };
     struct plan plan = { 0 };
@@ -206,7 +206,7 @@ static void test_dataset_mix_concat_is_all_in_order(void **state)
     free(got.samples);
 }
 
-static void test_dataset_mix_refuses(void **state)
+static void test_dataset_mix_refuses_invalid_settings(void **state)
 {
     static const struct {
         enum mix_strategy strategy;
@@ -234,7 +234,7 @@ static void test_dataset_mix_refuses(void **state)
         assert_false(dataset_mix_check(&plan, 2, &err));
         assert_int_equal(err.code, cases[i].code);
         if (!strstr(err.text, cases[i].says))
-            fail_msg("\"%s\" does not say \"%s\"", err.text, cases[i].says);
+            fail_msg("\"%s\" does not contain \"%s\"", err.text, cases[i].says);
         error_clear(&err);
         assert_false(dataset_mix(&plan, parts, 2, &got, &err));
         free(got.samples);
@@ -252,11 +252,11 @@ static void test_dataset_mix_refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dataset_mix_is_hugging_faces),
+        cmocka_unit_test(test_dataset_mix_matches_hugging_face),
         cmocka_unit_test(test_dataset_mix_slices_as_hugging_face),
         cmocka_unit_test(test_dataset_mix_draws_samples),
-        cmocka_unit_test(test_dataset_mix_concat_is_all_in_order),
-        cmocka_unit_test(test_dataset_mix_refuses),
+        cmocka_unit_test(test_dataset_mix_concat_keeps_all_in_order),
+        cmocka_unit_test(test_dataset_mix_refuses_invalid_settings),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

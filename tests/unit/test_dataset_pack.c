@@ -1,5 +1,5 @@
-/* tests/unit/test_dataset_pack.c - packing, held against first-fit-decreasing as it is
- * told. */
+/* tests/unit/test_dataset_pack.c - packing compared with a plain implementation of
+ * first-fit-decreasing. */
 #include "config.h"
 
 #include "train/dataset/dataset_pack.h"
@@ -8,8 +8,7 @@
 #include "base/size.h"
 #include "tests/unit/unit.h"
 
-/* First-fit-decreasing as the books have it: the row of each sample, by trying all
- * rows. */
+/* Textbook first-fit-decreasing: the row of each sample, by trying all rows. */
 static size_t first_fit(const struct dataset_store *store, size_t room, size_t *rows)
 {
     size_t left[64], count = 0;
@@ -68,7 +67,7 @@ static void fill(struct dataset_store *store, size_t samples)
         dataset_store_add(store, ids, NULL, i + 1);
 }
 
-static void test_dataset_pack_leaves_alone_what_is_too_long(void **state)
+static void test_dataset_pack_leaves_long_samples_alone(void **state)
 {
     static const uint32_t all[] = { 0, 1, 2, 3, 4, 5 };
     struct dataset_store store = { 0 };
@@ -84,8 +83,8 @@ static void test_dataset_pack_leaves_alone_what_is_too_long(void **state)
     dataset_store_clear(&store);
 }
 
-/* Only the samples that are listed, some of them twice. */
-static void test_dataset_pack_takes_a_choice(void **state)
+/* Only the listed samples, some of them twice. */
+static void test_dataset_pack_accepts_a_selection(void **state)
 {
     static const uint32_t some[] = { 5, 1, 1, 3 };
     struct dataset_store store = { 0 };
@@ -105,8 +104,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dataset_pack_is_first_fit_decreasing),
-        cmocka_unit_test(test_dataset_pack_leaves_alone_what_is_too_long),
-        cmocka_unit_test(test_dataset_pack_takes_a_choice),
+        cmocka_unit_test(test_dataset_pack_leaves_long_samples_alone),
+        cmocka_unit_test(test_dataset_pack_accepts_a_selection),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

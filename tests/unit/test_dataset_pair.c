@@ -1,5 +1,5 @@
 /* tests/unit/test_dataset_pair.c - the tokens of a pair: those of the conversations that
- * end in its answers, and both cut alike. */
+ * end in its answers, both truncated alike. */
 #include "config.h"
 
 #include "train/dataset/dataset_pair.h"
@@ -17,7 +17,7 @@ static struct plan plan_of(const char *dataset)
     return plan;
 }
 
-/* One pair of so many letters q, c and r. */
+/* One pair of this many letters q, c and r. */
 static void put_long(int question, int chosen, int rejected)
 {
     static const char many[][128] = {
@@ -52,14 +52,15 @@ static void expect_runs(const struct dataset *dataset, size_t index,
     batch_clear(&batch);
 }
 
-/* By the rule of infer_seqlen: with less than half of the room the longer answer is
- * whole, else the question is, else both give in proportion. */
-static void test_dataset_pair_is_cut_alike(void **state)
+/* By the rule of infer_seqlen: the longer answer is kept whole if it takes less than half
+ * of the space, else the question is if it does, else both are truncated in
+ * proportion. */
+static void test_dataset_pair_is_truncated_alike(void **state)
 {
     static const struct {
         const char *name; /* of the template */
         int question, chosen, rejected, cutoff;
-        const char *runs[2]; /* NULL: left out */
+        const char *runs[2]; /* NULL: skipped */
     } cases[] = {
         { "empty", 4, 3, 2, 10, { "qqqqccc>ccc", "qqqqrr>rr" } },
         { "empty", 20, 3, 2, 10, { "qqqqqqqccc>ccc", "qqqqqqqrr>rr" } },
@@ -72,10 +73,10 @@ static void test_dataset_pair_is_cut_alike(void **state)
         { "empty", 1, 9, 9, 2, { "qc>c", "qr>r" } },
         { "empty", 30, 5, 5, 8, { "qqqqqqqc>c", "qqqqqqqr>r" } },
         { "empty", 100, 5, 5, 8, { NULL, NULL } },
-        /* a first token has nothing before it */
+        /* a first token has no token before it */
         { "empty", 0, 2, 3, 10, { "cc>c", "rrr>rr" } },
         { "empty", 0, 1, 3, 10, { NULL, NULL } },
-        /* the end of a text is a part of the answer, and cut with it */
+        /* the end of a text is part of the answer, and truncated with it */
         { "fewshot",
           4,
           3,
@@ -105,7 +106,7 @@ static void test_dataset_pair_is_cut_alike(void **state)
     }
 }
 
-/* Conversations, and what both answers are to them. */
+/* Conversations, to which both answers belong. */
 static const char *const talks[] = {
     "{\"role\": \"user\", \"content\": \"What is 1 + 2?\"}",
     "{\"role\": \"system\", \"content\": \"Be brief.\"}, {\"role\": \"user\", "
@@ -149,7 +150,8 @@ static struct dataset *open_with(const struct plan *plan, const struct tokenizer
     return dataset;
 }
 
-/* The same tokens and, where the end of a text is no part of earlier answers, targets. */
+/* The same tokens and, except where the end of a text is not part of earlier answers,
+ * targets. */
 static void expect_same(const struct plan *plan, const struct plan *single,
                         const struct tokenizer *with, bool targets)
 {
@@ -171,7 +173,8 @@ static void expect_same(const struct plan *plan, const struct plan *single,
     dataset_close(pairs);
 }
 
-/* Uncut, a half is what stage sft makes of the conversation that ends in that answer. */
+/* Without truncation, each answer equals stage sft's result for the conversation that
+ * ends in it. */
 static void test_dataset_pair_is_two_conversations_of_sft(void **state)
 {
     static const struct {
@@ -187,7 +190,7 @@ static void test_dataset_pair_is_two_conversations_of_sft(void **state)
     put_talks();
     single.disable_shuffling = single.mask_history = true;
     plan.cutoff_len = single.cutoff_len = 1000;
-    plan.train_on_prompt = true; /* of no effect */
+    plan.train_on_prompt = true; /* has no effect */
     for (size_t i = 0; i < 2 * TS_COUNT(templates); i++) {
         plan.template_name = single.template_name = templates[i / 2].name;
         plan.enable_thinking = single.enable_thinking = i % 2 == 0;
@@ -224,7 +227,7 @@ static void test_dataset_pair_is_written_by_the_models_template(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dataset_pair_is_cut_alike),
+        cmocka_unit_test(test_dataset_pair_is_truncated_alike),
         cmocka_unit_test(test_dataset_pair_is_two_conversations_of_sft),
         cmocka_unit_test(test_dataset_pair_is_written_by_the_models_template),
     };

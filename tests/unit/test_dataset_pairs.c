@@ -1,6 +1,5 @@
-/* tests/unit/test_dataset_pairs.c - stage dpo: pairs of answers stay together and are
- * counted as one; what was kept of them comes back; the words for data of another
- * kind. */
+/* tests/unit/test_dataset_pairs.c - stage dpo: pairs of answers stay together and count
+ * as one; cached ones are reused; the messages for data of another kind. */
 #include "config.h"
 
 #include "train/dataset/dataset.h"
@@ -80,7 +79,7 @@ static void expect_letters(const struct plan *plan, enum split split, const char
     dataset_close(dataset);
 }
 
-static void test_dataset_pairs_are_two_runs_each(void **state)
+static void test_dataset_pairs_are_two_sequences_each(void **state)
 {
     static const char *const wanted[] = { "qA>A", "qAr>Ar", "qqBc>Bc", "qqBr>Br" };
     static const uint32_t numbers[] = { 0, 1, 2, 3 };
@@ -124,8 +123,8 @@ static void test_dataset_pairs_are_two_runs_each(void **state)
     dataset_close(dataset);
 }
 
-/* Answers are compared, not given: there is no question to be answered. */
-static void test_dataset_pairs_ask_nothing(void **state)
+/* Answers are compared, not generated: there is no question to answer. */
+static void test_dataset_pairs_have_no_questions(void **state)
 {
     struct plan plan = plan_of("few.jsonl");
     struct dataset *dataset, *whole;
@@ -174,7 +173,8 @@ static void test_dataset_pairs_are_counted_as_one(void **state)
     dataset_close(eval);
 }
 
-/* Packing has no effect, the order of an epoch is that of as many single answers. */
+/* Packing has no effect; the order of an epoch is that of the same number of single
+ * answers. */
 static void test_dataset_pairs_are_shuffled_whole(void **state)
 {
     struct plan plan = plan_of("many.jsonl"), single = unit_dataset_plan("single.jsonl");
@@ -233,7 +233,7 @@ static void test_dataset_pairs_are_mixed(void **state)
     dataset_close(dataset);
 }
 
-/* Data are older than what is made of them. */
+/* Make data older than the cache made of them. */
 static void make_old(const char *name)
 {
     char *path = path_join(dir, name);
@@ -249,8 +249,8 @@ static bool is_kept(const struct dataset *dataset)
     return text_starts(dataset_origin(dataset), "tokens kept in");
 }
 
-/* Records that both stages can read; what one has kept is nothing to the other. */
-static void test_dataset_pairs_are_kept(void **state)
+/* Records that both stages can read; the cache of one is not used by the other. */
+static void test_dataset_pairs_are_cached(void **state)
 {
     struct plan plan = plan_of("both.jsonl"), single = unit_dataset_plan("both.jsonl");
     char *kept = path_join(dir, "kept"), got[16];
@@ -288,7 +288,7 @@ static void test_dataset_pairs_are_kept(void **state)
     free(kept);
 }
 
-static void test_dataset_pairs_errors_have_a_place(void **state)
+static void test_dataset_pairs_errors_have_a_position(void **state)
 {
     static const struct {
         const char *dataset, *text;
@@ -348,13 +348,13 @@ static void test_dataset_pairs_errors_have_a_place(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dataset_pairs_are_two_runs_each),
-        cmocka_unit_test(test_dataset_pairs_ask_nothing),
+        cmocka_unit_test(test_dataset_pairs_are_two_sequences_each),
+        cmocka_unit_test(test_dataset_pairs_have_no_questions),
         cmocka_unit_test(test_dataset_pairs_are_counted_as_one),
         cmocka_unit_test(test_dataset_pairs_are_shuffled_whole),
         cmocka_unit_test(test_dataset_pairs_are_mixed),
-        cmocka_unit_test(test_dataset_pairs_are_kept),
-        cmocka_unit_test(test_dataset_pairs_errors_have_a_place),
+        cmocka_unit_test(test_dataset_pairs_are_cached),
+        cmocka_unit_test(test_dataset_pairs_errors_have_a_position),
     };
 
     return cmocka_run_group_tests(tests, unit_dataset_start, unit_dataset_stop);

@@ -1,5 +1,5 @@
-/* tests/unit/test_dataset_reader.c - records with their places, in every kind of file,
- * and files that are broken or mean harm. */
+/* tests/unit/test_dataset_reader.c - records with their positions, in every kind of file,
+ * and malformed or malicious files. */
 #include "config.h"
 
 #include "train/dataset/dataset_reader.h"
@@ -25,7 +25,7 @@ static int drop_dir(void **state)
     return 0;
 }
 
-/* A file in the directory; malloc'ed path. */
+/* Write a file in the directory; return its malloc'ed path. */
 static char *put(const char *name, const void *data, size_t len)
 {
     char *path = path_join(dir, name);
@@ -44,7 +44,8 @@ static char *put(const char *name, const void *data, size_t len)
     return path;
 }
 
-/* The records as "line:column text|" in *out; the error, if any, in *err. */
+/* Write the records as "line:column text
+ * " to *out; the error, if any, to *err. */
 static void read_all(const char *path, bool lines, struct text *out, struct error *err)
 {
     struct dataset_reader *reader = dataset_reader_open(path, lines, err);
@@ -78,7 +79,7 @@ static void expect_records(const struct given *given)
     free(path);
 }
 
-static void test_dataset_reader_gives_records_and_places(void **state)
+static void test_dataset_reader_returns_records_and_positions(void **state)
 {
     static const struct given cases[] = {
         { "a.jsonl", "{\"a\": 1}\n\n  \n{\"b\": 2}\r\n{\"c\": 3}", false,
@@ -104,8 +105,8 @@ static void test_dataset_reader_gives_records_and_places(void **state)
         expect_records(&cases[i]);
 }
 
-/* Records that do not fit the window, so that it is filled in the middle of them. */
-static void test_dataset_reader_fills_its_window(void **state)
+/* Records that do not fit the window, so that it is refilled in the middle of them. */
+static void test_dataset_reader_refills_its_window(void **state)
 {
     size_t count = 30;
     struct text file;
@@ -146,7 +147,7 @@ struct broken {
     uint32_t line, column;
 };
 
-static void test_dataset_reader_names_the_place(void **state)
+static void test_dataset_reader_reports_the_position_of_errors(void **state)
 {
     static const struct broken cases[] = {
         { "b.json", "[{\"a\": 1}\n {\"b\": 2}]", "comma", 2, 2 },
@@ -171,7 +172,7 @@ static void test_dataset_reader_names_the_place(void **state)
         assert_int_equal(err.code, ERROR_DATA);
         assert_string_equal(err.file, path);
         if (!strstr(err.text, cases[i].says))
-            fail_msg("\"%s\" does not say \"%s\"", err.text, cases[i].says);
+            fail_msg("\"%s\" does not contain \"%s\"", err.text, cases[i].says);
         assert_int_equal(err.at.line, cases[i].line);
         assert_int_equal(err.at.column, cases[i].column);
         free(path);
@@ -179,7 +180,7 @@ static void test_dataset_reader_names_the_place(void **state)
     text_clear(&got);
 }
 
-/* `count` times a byte between two texts. */
+/* A byte repeated `count` times between two texts. */
 static char *put_run(const char *name, const char *before, char byte, size_t count,
                      const char *after)
 {
@@ -205,12 +206,12 @@ static void expect_limit(char *path, const char *says)
     read_all(path, false, &got, &err);
     assert_int_equal(err.code, ERROR_DATA);
     if (!strstr(err.text, says))
-        fail_msg("\"%s\" does not say \"%s\"", err.text, says);
+        fail_msg("\"%s\" does not contain \"%s\"", err.text, says);
     text_clear(&got);
     free(path);
 }
 
-static void test_dataset_reader_has_limits(void **state)
+static void test_dataset_reader_limits_length_and_depth(void **state)
 {
     struct error err = { 0 };
     struct text got;
@@ -222,7 +223,7 @@ static void test_dataset_reader_has_limits(void **state)
     expect_limit(put_run("c.json", "[{\"a\":\"", 'x', DATASET_LINE_MAX, "\"}]"), "1 MiB");
     expect_limit(put_run("c.jsonl", "", '[', DATASET_DEPTH_MAX + 1, "\n"), "64 deep");
     expect_limit(put_run("c.json", "[", '[', DATASET_DEPTH_MAX + 1, "]"), "64 deep");
-    /* as long and as deep as may be; brackets in a string do not count */
+    /* maximum length and depth; brackets in a string do not count */
     path = put_run("c.jsonl", "{\"a\":\"", '[', DATASET_LINE_MAX - 8, "\"}\n");
     text_init(&got, 0);
     read_all(path, false, &got, &err);
@@ -232,13 +233,13 @@ static void test_dataset_reader_has_limits(void **state)
     free(path);
 }
 
-static void test_dataset_reader_stops_a_bomb(void **state)
+static void test_dataset_reader_stops_a_decompression_bomb(void **state)
 {
     (void)state;
     expect_limit(put_run("bomb.txt.gz", "", 0, (size_t)16 << 20, ""), "unpacks");
 }
 
-static void test_dataset_reader_sees_damage(void **state)
+static void test_dataset_reader_detects_damage(void **state)
 {
     struct error err = { 0 };
     struct text file;
@@ -262,7 +263,7 @@ static void test_dataset_reader_sees_damage(void **state)
     free(path);
 }
 
-static void test_dataset_reader_takes_files_it_knows(void **state)
+static void test_dataset_reader_accepts_known_files(void **state)
 {
     struct error err = { 0 };
 
@@ -283,13 +284,13 @@ static void test_dataset_reader_takes_files_it_knows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dataset_reader_gives_records_and_places),
-        cmocka_unit_test(test_dataset_reader_fills_its_window),
-        cmocka_unit_test(test_dataset_reader_names_the_place),
-        cmocka_unit_test(test_dataset_reader_has_limits),
-        cmocka_unit_test(test_dataset_reader_stops_a_bomb),
-        cmocka_unit_test(test_dataset_reader_sees_damage),
-        cmocka_unit_test(test_dataset_reader_takes_files_it_knows),
+        cmocka_unit_test(test_dataset_reader_returns_records_and_positions),
+        cmocka_unit_test(test_dataset_reader_refills_its_window),
+        cmocka_unit_test(test_dataset_reader_reports_the_position_of_errors),
+        cmocka_unit_test(test_dataset_reader_limits_length_and_depth),
+        cmocka_unit_test(test_dataset_reader_stops_a_decompression_bomb),
+        cmocka_unit_test(test_dataset_reader_detects_damage),
+        cmocka_unit_test(test_dataset_reader_accepts_known_files),
     };
 
     return cmocka_run_group_tests(tests, make_dir, drop_dir);

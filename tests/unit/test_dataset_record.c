@@ -1,5 +1,5 @@
 /* tests/unit/test_dataset_record.c - each form of record as a conversation or a text;
- * what cannot be learnt is skipped, what is broken is told. */
+ * records that cannot be learned are skipped, malformed ones are reported. */
 #include "config.h"
 
 #include "train/dataset/dataset_record.h"
@@ -9,7 +9,7 @@
 
 static const struct dataset_source detect;
 
-/* "U:question", "A:answer", and "A0.5:answer" where its weight is not 1. */
+/* "U:question", "A:answer", and "A0.5:answer" if its weight is not 1. */
 static void describe_message(const struct message *message, bool behind, struct text *out)
 {
     static const char roles[] = {
@@ -23,7 +23,7 @@ static void describe_message(const struct message *message, bool behind, struct 
     text_addf(out, ":%.*s", (int)message->len, message->text);
 }
 
-/* What a record became: "S:... U:... A:...", "text:...", "skip:..." or "error:...". */
+/* The result of a record: "S:... U:... A:...", "text:...", "skip:..." or "error:...". */
 static void describe(const struct dataset_source *source, const char *json, bool plain,
                      struct text *out)
 {
@@ -54,7 +54,7 @@ static void describe(const struct dataset_source *source, const char *json, bool
 }
 
 struct given {
-    const char *json, *wanted; /* wanted of an error: a part */
+    const char *json, *wanted; /* for an error: the expected part of it */
 };
 
 static void expect_all(const struct dataset_source *source, bool plain,
@@ -131,7 +131,7 @@ static void test_dataset_record_finds_the_form(void **state)
     expect_all(&detect, false, cases, TS_COUNT(cases));
 }
 
-static void test_dataset_record_skips(void **state)
+static void test_dataset_record_skips_records_it_cannot_learn(void **state)
 {
     static const struct given cases[] = {
         { "{\"instruction\": \"q\", \"output\": null}", "~without an answer" },
@@ -152,7 +152,7 @@ static void test_dataset_record_skips(void **state)
     expect_all(&detect, false, cases, TS_COUNT(cases));
 }
 
-static void test_dataset_record_tells_what_is_broken(void **state)
+static void test_dataset_record_reports_malformed_records(void **state)
 {
     static const struct given cases[] = {
         { "[1]", "~must be an object, and this is a list" },
@@ -222,7 +222,7 @@ static void test_dataset_record_is_text_for_pretraining(void **state)
     expect_all(&talk, true, talk_cases, TS_COUNT(talk_cases));
 }
 
-/* A table has null where a record has no such column. */
+/* A table has null if a record has no such column. */
 static void test_dataset_record_may_lack_the_prompt(void **state)
 {
     static const struct dataset_source source = {
@@ -242,8 +242,8 @@ static void test_dataset_record_may_lack_the_prompt(void **state)
     expect_all(&source, false, cases, TS_COUNT(cases));
 }
 
-/* By dataset_info.json the tags are what it says, and no others. */
-static void test_dataset_record_goes_by_its_tags(void **state)
+/* If dataset_info.json names tags, only these are used. */
+static void test_dataset_record_follows_its_tags(void **state)
 {
     static const struct dataset_source source = {
         .form = DATASET_MESSAGES,
@@ -279,11 +279,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dataset_record_finds_the_form),
-        cmocka_unit_test(test_dataset_record_skips),
-        cmocka_unit_test(test_dataset_record_tells_what_is_broken),
+        cmocka_unit_test(test_dataset_record_skips_records_it_cannot_learn),
+        cmocka_unit_test(test_dataset_record_reports_malformed_records),
         cmocka_unit_test(test_dataset_record_is_text_for_pretraining),
         cmocka_unit_test(test_dataset_record_may_lack_the_prompt),
-        cmocka_unit_test(test_dataset_record_goes_by_its_tags),
+        cmocka_unit_test(test_dataset_record_follows_its_tags),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* tests/unit/test_dataset_record_pair.c - each form of preference record as a question
- * and two answers; what cannot be compared is skipped, what is broken is told. */
+ * and two answers; records that cannot be compared are skipped, malformed ones are
+ * reported. */
 #include "config.h"
 
 #include "train/dataset/dataset_record.h"
@@ -53,7 +54,7 @@ static void describe_message(const struct message *message, const char *before,
               message->text);
 }
 
-/* What a record became: "U:question A:chosen / A:rejected", "skip: ..." or "error:
+/* The result of a record: "U:question A:chosen / A:rejected", "skip: ..." or "error:
  * ...". */
 static void describe(const struct dataset_source *source, const char *json,
                      struct text *out)
@@ -90,7 +91,7 @@ static void describe(const struct dataset_source *source, const char *json,
 }
 
 struct given {
-    const char *json, *wanted; /* with ~: a part of what it becomes */
+    const char *json, *wanted; /* with ~: a part of the result */
 };
 
 static void expect_all(const struct dataset_source *source, const struct given *given,
@@ -177,7 +178,7 @@ static void test_dataset_record_pair_finds_messages(void **state)
 #define PAIR(chosen, rejected) "'chosen': [" chosen "], 'rejected': [" rejected "]"
 #define DIFFER                 "skip: whose conversations differ in more than the last answer"
 
-/* What both begin with is the question, whatever else the record says of it. */
+/* The common beginning of both is the question, whatever else the record contains. */
 static void test_dataset_record_pair_finds_conversations(void **state)
 {
     static const struct given cases[] = {
@@ -205,7 +206,7 @@ static void test_dataset_record_pair_finds_conversations(void **state)
     expect_all(&detect, cases, TS_COUNT(cases));
 }
 
-static void test_dataset_record_pair_takes_described_columns(void **state)
+static void test_dataset_record_pair_reads_described_columns(void **state)
 {
     static const struct given texts[] = {
         { "{'ask': 'q', 'more': 'm', 'sys': 's', 'past': [['a', 'b']], 'good': 'c', "
@@ -247,7 +248,7 @@ static void test_dataset_record_pair_takes_described_columns(void **state)
     expect_all(&sharegpt, talks, TS_COUNT(talks));
 }
 
-static void test_dataset_record_pair_leaves_out_what_teaches_nothing(void **state)
+static void test_dataset_record_pair_skips_incomparable_answers(void **state)
 {
     static const struct given cases[] = {
         { "{'prompt': 'q', 'chosen': 'c', 'rejected': 'c'}",
@@ -268,7 +269,7 @@ static void test_dataset_record_pair_leaves_out_what_teaches_nothing(void **stat
     expect_all(&detect, cases, TS_COUNT(cases));
 }
 
-static void test_dataset_record_pair_tells_what_was_wanted(void **state)
+static void test_dataset_record_pair_reports_what_was_expected(void **state)
 {
     static const struct given cases[] = {
         { "[]", "~a record must be an object, and this is a list" },
@@ -296,8 +297,8 @@ static void test_dataset_record_pair_tells_what_was_wanted(void **state)
     expect_all(&detect, cases, TS_COUNT(cases));
 }
 
-/* The stages do not take each other's data. */
-static void test_dataset_record_pair_is_of_its_stage(void **state)
+/* A stage does not accept the other's data. */
+static void test_dataset_record_pair_belongs_to_its_stage(void **state)
 {
     static const struct given cases[] = {
         { "{'prompt': 'q', 'chosen': 'c', 'rejected': 'r'}", "stage: dpo compares" },
@@ -352,10 +353,10 @@ int main(void)
         cmocka_unit_test(test_dataset_record_pair_finds_texts),
         cmocka_unit_test(test_dataset_record_pair_finds_messages),
         cmocka_unit_test(test_dataset_record_pair_finds_conversations),
-        cmocka_unit_test(test_dataset_record_pair_takes_described_columns),
-        cmocka_unit_test(test_dataset_record_pair_leaves_out_what_teaches_nothing),
-        cmocka_unit_test(test_dataset_record_pair_tells_what_was_wanted),
-        cmocka_unit_test(test_dataset_record_pair_is_of_its_stage),
+        cmocka_unit_test(test_dataset_record_pair_reads_described_columns),
+        cmocka_unit_test(test_dataset_record_pair_skips_incomparable_answers),
+        cmocka_unit_test(test_dataset_record_pair_reports_what_was_expected),
+        cmocka_unit_test(test_dataset_record_pair_belongs_to_its_stage),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

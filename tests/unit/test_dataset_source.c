@@ -1,5 +1,5 @@
-/* tests/unit/test_dataset_source.c - names to files: beside the job, in dataset_dir, and
- * by dataset_info.json as LLaMA-Factory reads it. */
+/* tests/unit/test_dataset_source.c - names to files: next to the job, in dataset_dir, and
+ * through dataset_info.json as LLaMA-Factory reads it. */
 #include "config.h"
 
 #include "train/dataset/dataset_source.h"
@@ -68,7 +68,7 @@ static void find(const char *names, struct dataset_sources *out)
         fail_msg("%s", err.text);
 }
 
-static void test_dataset_source_presets_are_llamafactorys(void **state)
+static void test_dataset_source_defaults_match_llamafactory(void **state)
 {
     struct dataset_sources sources;
     const struct dataset_columns *columns;
@@ -95,8 +95,8 @@ static void test_dataset_source_presets_are_llamafactorys(void **state)
     assert_string_equal(columns->function_tag, "function_call");
 }
 
-/* Where an entry has columns, those it does not name are not there; tags likewise. */
-static void test_dataset_source_columns_replace_all_presets(void **state)
+/* If an entry has columns, those it does not name are absent; the same for tags. */
+static void test_dataset_source_columns_replace_all_defaults(void **state)
 {
     struct dataset_sources sources;
     const struct dataset_columns *columns;
@@ -118,7 +118,7 @@ static void test_dataset_source_columns_replace_all_presets(void **state)
     assert_null(columns->system_tag);
 }
 
-/* A file may be of either kind, an entry says which. */
+/* A file may be of either kind; an entry says which. */
 static void test_dataset_source_is_of_one_kind(void **state)
 {
     static const struct {
@@ -146,7 +146,7 @@ static void test_dataset_source_is_of_one_kind(void **state)
     }
 }
 
-static void test_dataset_source_has_columns_of_answers(void **state)
+static void test_dataset_source_has_answer_columns(void **state)
 {
     struct dataset_sources sources;
 
@@ -159,7 +159,7 @@ static void test_dataset_source_has_columns_of_answers(void **state)
     assert_null(sources.list[1].columns.chosen);
 }
 
-static void test_dataset_source_takes_files(void **state)
+static void test_dataset_source_accepts_files(void **state)
 {
     struct dataset_sources sources;
     char *path = path_join(dir, "here.jsonl");
@@ -175,7 +175,7 @@ static void test_dataset_source_takes_files(void **state)
     free(path);
 }
 
-static void test_dataset_source_has_a_choice(void **state)
+static void test_dataset_source_has_a_selection(void **state)
 {
     struct dataset_sources sources;
 
@@ -186,11 +186,11 @@ static void test_dataset_source_has_a_choice(void **state)
     assert_int_equal(sources.list[1].num_samples, 5);
     assert_true(sources.list[1].slice.has_from && !sources.list[1].slice.has_to);
     assert_int_equal(sources.list[1].slice.from, 2);
-    assert_true(text_ends(sources.list[2].path, "/p.json")); /* no hub is asked */
+    assert_true(text_ends(sources.list[2].path, "/p.json")); /* no hub is contacted */
 }
 
-/* All files of a folder by name; those that begin with a dot are somebody else's. */
-static void test_dataset_source_takes_folders(void **state)
+/* All files of a folder by name; those that begin with a dot are ignored. */
+static void test_dataset_source_accepts_folders(void **state)
 {
     static const char *const names[] = { "many/b.jsonl.gz", "many/a.json", "many/c.txt",
                                          "many/.hidden" };
@@ -225,7 +225,7 @@ static void test_dataset_source_takes_folders(void **state)
     free(many);
 }
 
-static void test_dataset_source_refuses(void **state)
+static void test_dataset_source_refuses_invalid_entries(void **state)
 {
     static const struct {
         const char *names, *says;
@@ -258,11 +258,11 @@ static void test_dataset_source_refuses(void **state)
         assert_false(dataset_sources_find(cases[i].names, dir, arena, &sources, &err));
         assert_int_equal(err.code, ERROR_DATA);
         if (!strstr(err.text, cases[i].says))
-            fail_msg("\"%s\" does not say \"%s\"", err.text, cases[i].says);
+            fail_msg("\"%s\" does not contain \"%s\"", err.text, cases[i].says);
     }
 }
 
-static void test_dataset_source_wants_its_table(void **state)
+static void test_dataset_source_requires_its_table(void **state)
 {
     struct dataset_sources sources;
     struct error err = { 0 };
@@ -276,15 +276,15 @@ static void test_dataset_source_wants_its_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dataset_source_presets_are_llamafactorys),
-        cmocka_unit_test(test_dataset_source_columns_replace_all_presets),
+        cmocka_unit_test(test_dataset_source_defaults_match_llamafactory),
+        cmocka_unit_test(test_dataset_source_columns_replace_all_defaults),
         cmocka_unit_test(test_dataset_source_is_of_one_kind),
-        cmocka_unit_test(test_dataset_source_has_columns_of_answers),
-        cmocka_unit_test(test_dataset_source_takes_files),
-        cmocka_unit_test(test_dataset_source_has_a_choice),
-        cmocka_unit_test(test_dataset_source_takes_folders),
-        cmocka_unit_test(test_dataset_source_refuses),
-        cmocka_unit_test(test_dataset_source_wants_its_table),
+        cmocka_unit_test(test_dataset_source_has_answer_columns),
+        cmocka_unit_test(test_dataset_source_accepts_files),
+        cmocka_unit_test(test_dataset_source_has_a_selection),
+        cmocka_unit_test(test_dataset_source_accepts_folders),
+        cmocka_unit_test(test_dataset_source_refuses_invalid_entries),
+        cmocka_unit_test(test_dataset_source_requires_its_table),
     };
 
     return cmocka_run_group_tests(tests, make_dir, drop_dir);

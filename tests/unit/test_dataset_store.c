@@ -1,5 +1,5 @@
-/* tests/unit/test_dataset_store.c - weights as runs, a choice joined, a text cut in
- * blocks. */
+/* tests/unit/test_dataset_store.c - weights as sequences, a selection joined, a text cut
+ * into blocks. */
 #include "config.h"
 
 #include "train/dataset/dataset_store.h"
@@ -9,12 +9,12 @@
 #include "base/size.h"
 #include "tests/unit/unit.h"
 
-static void test_dataset_store_keeps_weights_as_runs(void **state)
+static void test_dataset_store_keeps_weights_as_sequences(void **state)
 {
     static const uint32_t ids[] = { 5, 6, 7, 8, 9, 10 };
     static const float weights[][6] = {
         { 0, 0, 1, 1, 0, 1 },
-        { 1, 1, 0, 0, 0, 0 }, /* nothing stands before the first: one target */
+        { 1, 1, 0, 0, 0, 0 }, /* nothing precedes the first: one target */
         { 0, 0, 0, 0, 0, 0 },
     };
     struct dataset_store store = { 0 };
@@ -40,8 +40,9 @@ static void test_dataset_store_keeps_weights_as_runs(void **state)
     dataset_store_clear(&store);
 }
 
-/* A run ends where the weight changes; the weight of a sample is that of its targets. */
-static void test_dataset_store_parts_runs_by_weight(void **state)
+/* A sequence ends where the weight changes; the weight of a sample is that of its
+ * targets. */
+static void test_dataset_store_splits_sequences_by_weight(void **state)
 {
     static const uint32_t ids[] = { 5, 6, 7, 8, 9 };
     static const float weights[] = { 0.5f, 0.5f, 2, 2, 0 };
@@ -59,7 +60,7 @@ static void test_dataset_store_parts_runs_by_weight(void **state)
     dataset_store_clear(&store);
 }
 
-/* Samples of 1, 2, 3 ... tokens, all of them the sample's number. */
+/* Samples of 1, 2, 3 ... tokens, each token being the sample's number. */
 static void fill(struct dataset_store *store, size_t samples)
 {
     uint32_t ids[64];
@@ -71,7 +72,7 @@ static void fill(struct dataset_store *store, size_t samples)
     }
 }
 
-static void test_dataset_store_joins_a_choice(void **state)
+static void test_dataset_store_joins_a_selection(void **state)
 {
     static const uint32_t chosen[] = { 2, 0, 5, 0 };
     struct dataset_store store = { 0 }, joined = { 0 };
@@ -89,8 +90,8 @@ static void test_dataset_store_joins_a_choice(void **state)
     dataset_store_clear(&store);
 }
 
-/* From some number of tokens on they lie in a file, and are what they were. */
-static void test_dataset_store_spills(void **state)
+/* Above a certain number, tokens are moved to a file, unchanged. */
+static void test_dataset_store_spills_to_a_file(void **state)
 {
     char *dir = unit_dir_new();
     struct dataset_store store = { .spill_dir = dir, .spill_from = 1000 };
@@ -107,17 +108,17 @@ static void test_dataset_store_spills(void **state)
         assert_int_equal(store.spill.data != NULL, store.room >= 1000);
     }
     assert_non_null(store.spill.data);
-    assert_null(stuck.spill.data); /* then it is memory */
+    assert_null(stuck.spill.data); /* falls back to memory */
     for (uint32_t i = 0; i < 200; i++)
         for (uint32_t n = 0; n < 1 + i % TS_COUNT(ids); n++, at++)
             assert_true(store.ids[at] == i * 1000 + n && stuck.ids[at] == store.ids[at]);
     dataset_store_clear(&store);
     dataset_store_clear(&stuck);
-    assert_int_equal(rmdir(dir), 0); /* nothing is left in it */
+    assert_int_equal(rmdir(dir), 0); /* the directory is empty */
     free(dir);
 }
 
-static void test_dataset_store_cuts_blocks(void **state)
+static void test_dataset_store_cuts_text_into_blocks(void **state)
 {
     struct dataset_store store = { 0 }, blocks;
 
@@ -132,8 +133,8 @@ static void test_dataset_store_cuts_blocks(void **state)
     }
     assert_ptr_equal(blocks.ids, store.ids);
     dataset_store_clear(&blocks);
-    assert_int_equal(store.count, 6);        /* is as it was */
-    dataset_store_cut(&store, 100, &blocks); /* less than a block: it is all there is */
+    assert_int_equal(store.count, 6);        /* is unchanged */
+    dataset_store_cut(&store, 100, &blocks); /* less than a block: all tokens there are */
     assert_int_equal(blocks.count, 1);
     assert_int_equal(blocks.samples[0].len, 21);
     dataset_store_clear(&blocks);
@@ -143,11 +144,11 @@ static void test_dataset_store_cuts_blocks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dataset_store_keeps_weights_as_runs),
-        cmocka_unit_test(test_dataset_store_parts_runs_by_weight),
-        cmocka_unit_test(test_dataset_store_joins_a_choice),
-        cmocka_unit_test(test_dataset_store_spills),
-        cmocka_unit_test(test_dataset_store_cuts_blocks),
+        cmocka_unit_test(test_dataset_store_keeps_weights_as_sequences),
+        cmocka_unit_test(test_dataset_store_splits_sequences_by_weight),
+        cmocka_unit_test(test_dataset_store_joins_a_selection),
+        cmocka_unit_test(test_dataset_store_spills_to_a_file),
+        cmocka_unit_test(test_dataset_store_cuts_text_into_blocks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

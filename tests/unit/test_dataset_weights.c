@@ -1,5 +1,5 @@
 /* tests/unit/test_dataset_weights.c - loss_weight from the file to the gradient: loss and
- * norm are PyTorch's (tests/golden/weights.json, made by weights.py beside it). */
+ * norm match PyTorch's (tests/golden/weights.json, made by weights.py). */
 #include "config.h"
 
 #include "train/dataset/dataset.h"
@@ -44,7 +44,7 @@ static struct dataset *open_records(const char *dir, const struct tokenizer *tok
     return dataset;
 }
 
-/* The mean over the weights, and its gradients. */
+/* The weighted mean, and its gradients. */
 static double train(struct unit_model *u, const struct batch *batch)
 {
     struct step_numbers numbers = unit_numbers(u, 1, 1);
@@ -58,7 +58,7 @@ static double train(struct unit_model *u, const struct batch *batch)
     return sum / batch->weight;
 }
 
-static void test_dataset_weights_are_pytorchs(void **state)
+static void test_dataset_weights_match_pytorch(void **state)
 {
     struct unit_model u = unit_model_shared("data/stories260K/hf");
     char *name = unit_source("tests/golden/weights.json"), *dir = unit_dir_new();
@@ -96,7 +96,7 @@ static void test_dataset_weights_are_pytorchs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(
-        test_dataset_weights_are_pytorchs) };
+        test_dataset_weights_match_pytorch) };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

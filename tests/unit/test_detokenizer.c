@@ -1,4 +1,4 @@
-/* tests/unit/test_detokenizer.c - strings of tokens into text, step by step. */
+/* tests/unit/test_detokenizer.c - decode token strings to text, step by step. */
 #include "config.h"
 
 #include "train/tokenizer/detokenizer.h"
@@ -23,7 +23,8 @@ static struct detokenizer *read_json(const char *json, struct error *err)
     "{\"type\": \"Fuse\"}, {\"type\": \"Strip\", \"content\": \" \", \"start\": 1, "   \
     "\"stop\": 0}]}"
 
-/* Tokens are parted by | in what is given. */
+/* Tokens in the input are separated by
+ * . */
 static void test_detokenizer_gives_text(void **state)
 {
     static const struct {
@@ -33,7 +34,8 @@ static void test_detokenizer_gives_text(void **state)
         { "{\"type\": \"Fuse\"}", "a|b", "ab" },
         { "{\"type\": \"ByteLevel\"}", "H\xc3\x83|\xc2\xa4|\xc4\xa0x", "H\xc3\xa4 x" },
         { "{\"type\": \"ByteLevel\"}", "\xc3\x83|x", LOST "x" },
-        { "{\"type\": \"ByteLevel\"}", "<| a |", "< a " }, /* a blank spells no byte */
+        /* a blank does not encode a byte */
+        { "{\"type\": \"ByteLevel\"}", "<| a |", "< a " },
         { LLAMA, BLANK "a" BLANK "b|<0x0A>|" BLANK BLANK "c", "a b\n  c" },
         { LLAMA, "<0xC3>|<0xA4>|<0xC3>|x", LOST LOST LOST "x" },
         { LLAMA, "<0xC3>|<0xA4>|x", "\xc3\xa4x" },
@@ -77,7 +79,7 @@ static void test_detokenizer_gives_text(void **state)
     }
 }
 
-static void test_detokenizer_refuses(void **state)
+static void test_detokenizer_refuses_unsupported_decoders(void **state)
 {
     static const char *const cases[][2] = {
         { "{\"type\": \"WordPiece\"}", "\"WordPiece\" is not supported" },
@@ -102,7 +104,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_detokenizer_gives_text),
-        cmocka_unit_test(test_detokenizer_refuses),
+        cmocka_unit_test(test_detokenizer_refuses_unsupported_decoders),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -52,8 +52,8 @@ static cudaError_t run(enum sample sample, struct sample_size size, void *a, voi
 }
 
 /* The wait fails, and the finding mentions `word`. */
-static void finds_in(enum sample sample, struct sample_size size,
-                     void *(*make)(size_t bytes), const char *word)
+static void assert_detected_in(enum sample sample, struct sample_size size,
+                               void *(*make)(size_t bytes), const char *word)
 {
     for (uint64_t seed = 1; seed <= 10; seed++) {
         start(&ampere);
@@ -68,9 +68,9 @@ static void finds_in(enum sample sample, struct sample_size size,
     }
 }
 
-static void finds(enum sample sample, struct sample_size size, const char *word)
+static void assert_detected(enum sample sample, struct sample_size size, const char *word)
 {
-    finds_in(sample, size, zeros, word);
+    assert_detected_in(sample, size, zeros, word);
 }
 
 static void passes(enum sample sample, struct sample_size size)
@@ -227,7 +227,7 @@ static void test_copies_complete_only_at_the_wait(void **state)
         assert_true(a[32 + i] == (float)(i < 16 ? 4 * i + 1 : 0));
     }
     if (samples_checked()) {
-        finds(SAMPLE_COPIES_UNWAITED, warp, "which is uninitialized");
+        assert_detected(SAMPLE_COPIES_UNWAITED, warp, "which is uninitialized");
         return;
     }
     assert_int_equal(run(SAMPLE_COPIES_UNWAITED, warp, a, b), cudaSuccess);
@@ -280,11 +280,11 @@ static void test_the_seed_determines_the_order(void **state)
 static void test_diverging_threads_are_detected(void **state)
 {
     (void)state;
-    finds(SAMPLE_LEAVES_BEFORE_BARRIER, block, "exit");
-    finds(SAMPLE_TWO_BARRIERS, block, "different barriers");
-    finds(SAMPLE_LANE_HAS_LEFT, block, "waits for lane 9 of its warp");
-    finds(SAMPLE_TWO_COLLECTIVES, warp, "but lane");
-    finds(SAMPLE_SOURCE_NOT_IN_MASK, warp, "which is not in it");
+    assert_detected(SAMPLE_LEAVES_BEFORE_BARRIER, block, "exit");
+    assert_detected(SAMPLE_TWO_BARRIERS, block, "different barriers");
+    assert_detected(SAMPLE_LANE_HAS_LEFT, block, "waits for lane 9 of its warp");
+    assert_detected(SAMPLE_TWO_COLLECTIVES, warp, "but lane");
+    assert_detected(SAMPLE_SOURCE_NOT_IN_MASK, warp, "which is not in it");
 }
 
 static void test_impossible_launch_sizes_are_refused(void **state)
@@ -313,7 +313,7 @@ static void test_impossible_launch_sizes_are_refused(void **state)
 }
 
 /* Under AddressSanitizer the process ends, else the launch fails. */
-static void dies(enum sample sample, const char *word)
+static void assert_crashes(enum sample sample, const char *word)
 {
 #if defined(__SANITIZE_ADDRESS__)
     int status;
@@ -334,15 +334,15 @@ static void dies(enum sample sample, const char *word)
         return;
     }
 #endif
-    finds(sample, (struct sample_size) { 1, 1, 32, 128 }, word);
+    assert_detected(sample, (struct sample_size) { 1, 1, 32, 128 }, word);
 }
 
 static void test_shared_memory_is_limited_to_the_declared_size(void **state)
 {
     (void)state;
-    dies(SAMPLE_SHARED_OVERRUN, "shared memory");
+    assert_crashes(SAMPLE_SHARED_OVERRUN, "shared memory");
     if (samples_checked())
-        dies(SAMPLE_SHARED_OVERREAD, "reads byte 128 of shared memory");
+        assert_crashes(SAMPLE_SHARED_OVERREAD, "reads byte 128 of shared memory");
 }
 
 static void test_memory_begins_as_nan(void **state)
@@ -370,15 +370,15 @@ static void test_reads_of_uninitialized_memory_are_detected(void **state)
     (void)state;
     if (!samples_checked())
         skip();
-    finds(SAMPLE_READS_SHARED_UNWRITTEN, warp, word);
-    finds(SAMPLE_READS_UNWRITTEN_HALF, warp, word);
-    finds(SAMPLE_READS_UNWRITTEN_ROW, warp, word);
-    finds_in(SAMPLE_READS_UNWRITTEN_AND_LOST, warp, memory, word);
-    finds_in(SAMPLE_READS_UNWRITTEN_INDEX, warp, memory, word);
-    finds_in(SAMPLE_READS_UNWRITTEN_BYTE, warp, memory, word);
-    finds_in(SAMPLE_READS_UNWRITTEN_COUNT, warp, memory, word);
-    finds_in(SAMPLE_COPIES, warp, memory, word);
-    finds_in(SAMPLE_ADD_ONE, warp, memory, word);
+    assert_detected(SAMPLE_READS_SHARED_UNWRITTEN, warp, word);
+    assert_detected(SAMPLE_READS_UNWRITTEN_HALF, warp, word);
+    assert_detected(SAMPLE_READS_UNWRITTEN_ROW, warp, word);
+    assert_detected_in(SAMPLE_READS_UNWRITTEN_AND_LOST, warp, memory, word);
+    assert_detected_in(SAMPLE_READS_UNWRITTEN_INDEX, warp, memory, word);
+    assert_detected_in(SAMPLE_READS_UNWRITTEN_BYTE, warp, memory, word);
+    assert_detected_in(SAMPLE_READS_UNWRITTEN_COUNT, warp, memory, word);
+    assert_detected_in(SAMPLE_COPIES, warp, memory, word);
+    assert_detected_in(SAMPLE_ADD_ONE, warp, memory, word);
     passes(SAMPLE_READS_UNWRITTEN_AND_LOST, warp);
     passes(SAMPLE_READS_UNWRITTEN_BYTE, warp);
 }
@@ -406,14 +406,15 @@ static void test_races_are_detected(void **state)
     (void)state;
     if (!samples_checked())
         skip();
-    finds(SAMPLE_NEIGHBOUR_RACE, block, "race");
-    finds(SAMPLE_WARP_NEIGHBOUR_RACE, block, "race");
-    finds(SAMPLE_SHUFFLE_IS_NO_BARRIER, block, "race");
-    finds(SAMPLE_READ_THEN_WRITE_RACE, block, "race");
-    finds(SAMPLE_BLOCKS_RACE, blocks, "race");
-    finds(SAMPLE_BLOCKS_READ_RACE, blocks, "race");
-    finds(SAMPLE_ATOMIC_RACE, block, "race");
-    finds(SAMPLE_MISALIGNED, (struct sample_size) { 1, 1, 1, 0 }, "misaligned");
+    assert_detected(SAMPLE_NEIGHBOUR_RACE, block, "race");
+    assert_detected(SAMPLE_WARP_NEIGHBOUR_RACE, block, "race");
+    assert_detected(SAMPLE_SHUFFLE_IS_NO_BARRIER, block, "race");
+    assert_detected(SAMPLE_READ_THEN_WRITE_RACE, block, "race");
+    assert_detected(SAMPLE_BLOCKS_RACE, blocks, "race");
+    assert_detected(SAMPLE_BLOCKS_READ_RACE, blocks, "race");
+    assert_detected(SAMPLE_ATOMIC_RACE, block, "race");
+    assert_detected(SAMPLE_MISALIGNED, (struct sample_size) { 1, 1, 1, 0 },
+                    "misaligned");
 }
 
 static void test_ordered_accesses_are_not_races(void **state)

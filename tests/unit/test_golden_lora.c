@@ -67,7 +67,7 @@ static void check_gradients(struct unit_model *u, const json_t *gradients)
         const struct parameter *p = unit_parameter(u, name);
 
         if (p == NULL)
-            fail_msg("there is no %s", name);
+            fail_msg("%s is missing", name);
         unit_near(name, norm_of(p->grad), json_number_value(wanted), 1e-4);
     }
 }
@@ -104,7 +104,7 @@ static void check_files(const char *dir, const json_t *tensors)
         const json_t *shape = json_array_get(row, 1);
 
         if (t == NULL)
-            fail_msg("there is no %s", name);
+            fail_msg("%s is missing", name);
         assert_int_equal(t->rank, 2);
         assert_int_equal(t->shape[0], json_integer_value(json_array_get(shape, 0)));
         assert_int_equal(t->shape[1], json_integer_value(json_array_get(shape, 1)));
@@ -129,7 +129,7 @@ static void check_config(const char *dir, const json_t *theirs)
 
         if (json_is_number(a) ? json_number_value(a) != json_number_value(b)
                               : !json_equal(a, b))
-            fail_msg("%s is not PEFT's", keys[i]);
+            fail_msg("%s differs from PEFT's value", keys[i]);
     }
     json_decref(ours);
     free(name);

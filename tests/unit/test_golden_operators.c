@@ -436,11 +436,11 @@ static const struct {
 
 /* ---- The comparison ---- */
 
-static void near(const struct golden_case *c, const char *name, const char *what,
-                 double is, double wanted, double of)
+static void assert_close(const struct golden_case *c, const char *name, const char *what,
+                         double is, double wanted, double of)
 {
     if (!(fabs(is - wanted) <= c->relative * of))
-        fail_msg("%s (%s, inputs %s): %s of %s is %.9g, PyTorch has %.9g",
+        fail_msg("%s (%s, inputs %s): %s of %s is %.9g, but PyTorch has %.9g",
                  json_string_value(json_object_get(c->row, "op")),
                  format_info(c->compute)->name,
                  json_dumps(json_object_get(c->row, "in"), JSON_COMPACT), what, name, is,
@@ -461,17 +461,17 @@ static void compare(const struct golden_case *c, const char *name, uint64_t seed
         squares += is->real[i] * is->real[i];
         sum += bits(seed, i) & 1 ? is->real[i] : -is->real[i];
     }
-    near(c, name, "largest number", largest, most, most);
-    near(c, name, "norm", sqrt(squares), norm, norm);
-    near(c, name, "signed sum", sum, json_number_value(json_object_get(wanted, "sum")),
-         norm);
+    assert_close(c, name, "largest element", largest, most, most);
+    assert_close(c, name, "norm", sqrt(squares), norm, norm);
+    assert_close(c, name, "signed sum", sum,
+                 json_number_value(json_object_get(wanted, "sum")), norm);
     for (size_t i = 0; i < json_array_size(places); i++) {
         size_t at = (size_t)json_integer_value(json_array_get(places, i));
         double value =
             json_number_value(json_array_get(json_object_get(wanted, "is"), i));
 
         assert_true(at < is->numbers);
-        near(c, name, "a number", is->real[at], value, most);
+        assert_close(c, name, "an element", is->real[at], value, most);
     }
 }
 
@@ -501,7 +501,7 @@ static void run_case(struct golden_case *c, size_t index)
     while (i < TS_COUNT(runs) && strcmp(runs[i].op, op) != 0)
         i++;
     if (i == TS_COUNT(runs))
-        fail_msg("there is no operation %s", op);
+        fail_msg("unknown operation %s", op);
     machine_enter(c->be);
     c->count = 0;
     runs[i].run(c);

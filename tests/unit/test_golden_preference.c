@@ -34,7 +34,7 @@ static double member(const json_t *object, const char *name)
     const json_t *value = json_object_get(object, name);
 
     if (!json_is_number(value))
-        fail_msg("there is no number %s", name);
+        fail_msg("the number %s is missing", name);
     return json_number_value(value);
 }
 
@@ -114,10 +114,10 @@ static struct model *refer(struct unit_model *u, const struct batch *batch,
 
 /* ---- Comparisons ---- */
 
-static void near(const char *what, double is, double wanted, double room)
+static void assert_near(const char *what, double is, double wanted, double room)
 {
     if (!(fabs(is - wanted) <= room))
-        fail_msg("%s is %.9g, PyTorch has %.9g", what, is, wanted);
+        fail_msg("%s is %.9g, but PyTorch has %.9g", what, is, wanted);
 }
 
 static double mean_of(const json_t *list)
@@ -145,14 +145,14 @@ static void check_rewards(const struct rewards *sums, const json_t *run, double 
         if (lists[r]) {
             double wanted = mean_of(json_object_get(run, lists[r]));
 
-            near(lists[r], sums->of[r] / pairs, wanted, 2e-5 * (1 + fabs(wanted)));
+            assert_near(lists[r], sums->of[r] / pairs, wanted, 2e-5 * (1 + fabs(wanted)));
         }
     for (size_t i = 0; i < json_array_size(chosen); i++)
         right += json_number_value(json_array_get(chosen, i)) >
                  json_number_value(json_array_get(rejected, i));
     assert_true(sums->of[REWARD_ACCURACY] == right);
-    near("margin", sums->of[REWARD_MARGIN] / pairs, mean_of(chosen) - mean_of(rejected),
-         2e-5 * (1 + fabs(mean_of(chosen))));
+    assert_near("margin", sums->of[REWARD_MARGIN] / pairs,
+                mean_of(chosen) - mean_of(rejected), 2e-5 * (1 + fabs(mean_of(chosen))));
 }
 
 /* A gradient, or for a large one its norm and first elements. */
@@ -172,7 +172,8 @@ static void check_gradient(const struct parameter *p, const json_t *wanted, bool
         assert_int_equal(kept, count);
     room = 2e-4 * norm / sqrt((double)count) + 2e-6 * norm;
     for (size_t i = 0; i + some < kept; i++)
-        near(p->name, g[i], json_number_value(json_array_get(wanted, i + some)), room);
+        assert_near(p->name, g[i], json_number_value(json_array_get(wanted, i + some)),
+                    room);
 }
 
 static void check_gradients(struct unit_model *u, const json_t *gradients, bool some)
@@ -186,7 +187,7 @@ static void check_gradients(struct unit_model *u, const json_t *gradients, bool 
         const struct parameter *p = unit_parameter(u, name);
 
         if (p == NULL)
-            fail_msg("there is no %s", name);
+            fail_msg("%s is missing", name);
         check_gradient(p, wanted, some);
     }
 }
@@ -271,12 +272,12 @@ static void check_operation(struct backend *be, const json_t *given)
         double is = json_number_value(json_array_get(
             json_array_get(wanted, i / PREFERENCE_NUMBERS), i % PREFERENCE_NUMBERS));
 
-        near("a number of a pair", told[i], is, 1e-6 * (1e-6 + fabs(is)) + 1e-7);
+        assert_near("a number of a pair", told[i], is, 1e-6 * (1e-6 + fabs(is)) + 1e-7);
     }
     for (size_t i = 0; i < rows; i++) {
         double is = json_number_value(json_array_get(weights, i));
 
-        near("a weight", slopes[i], is, 1e-6 * fabs(is) + 1e-9);
+        assert_near("a weight", slopes[i], is, 1e-6 * fabs(is) + 1e-9);
     }
     free(lost);
     free(reference);

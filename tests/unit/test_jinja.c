@@ -1,7 +1,7 @@
 /*
- * tests/unit/test_jinja.c - templates and expressions give the text that transformers
- * makes of them (tests/golden/chat.json and jinja.json, made by chat.py and jinja.py
- * beside them), fail in the right line, and end.
+ * tests/unit/test_jinja.c - templates and expressions give the same text as in
+ * transformers (tests/golden/chat.json and jinja.json, made by chat.py and jinja.py),
+ * report errors with the right line, and terminate.
  */
 #include "config.h"
 
@@ -40,7 +40,7 @@ static int close_golden(void **state)
     return 0;
 }
 
-/* What transformers hands to a template. */
+/* The variables that transformers passes to a template. */
 static json_t *variables_of(const json_t *row)
 {
     const char *key = json_string_value(json_object_get(row, "conversation"));
@@ -56,7 +56,7 @@ static json_t *variables_of(const json_t *row)
     return variables;
 }
 
-/* Python counts characters, we bytes. */
+/* Python counts characters, our code bytes. */
 static json_int_t characters(const char *text, size_t bytes)
 {
     json_int_t count = 0;
@@ -98,7 +98,7 @@ static void expect_case(const json_t *row)
     if (ok != (wanted != NULL))
         fail_msg("%s, %s: %s", name,
                  json_string_value(json_object_get(row, "conversation")),
-                 ok ? "there is a text" : err.text);
+                 ok ? "rendered without an error" : err.text);
     if (wanted) {
         assert_string_equal(out.text.data, json_string_value(wanted));
         expect_spans(&out, json_object_get(row, "spans"));
@@ -108,7 +108,7 @@ static void expect_case(const json_t *row)
     json_decref(variables);
 }
 
-static void test_jinja_writes_what_transformers_writes(void **state)
+static void test_jinja_matches_transformers(void **state)
 {
     const json_t *cases = json_object_get(golden, "cases");
 
@@ -141,7 +141,7 @@ static void expect_published(const json_t *row, const char *folder)
     jinja_output_init(&out);
     ok = jinja_render(jinja, variables, &out, NULL, &err);
     if (ok != (wanted != NULL))
-        fail_msg("%s: %s", folder, ok ? "there is a text" : err.text);
+        fail_msg("%s: %s", folder, ok ? "rendered without an error" : err.text);
     digest_bytes(out.text.data, out.text.len, digest);
     if (wanted)
         assert_string_equal(digest, wanted);
@@ -176,7 +176,7 @@ static void test_jinja_reads_published_templates(void **state)
     }
 }
 
-/* What is no text there, is an error here. */
+/* Expressions that transformers cannot turn into text are errors here. */
 static void expect_expression(const char *expression, const char *wanted)
 {
     bool statements = text_starts(expression, "{%"), ok;
@@ -200,7 +200,7 @@ static void expect_expression(const char *expression, const char *wanted)
     json_decref(none);
 }
 
-static void test_jinja_computes_as_python(void **state)
+static void test_jinja_computes_like_python(void **state)
 {
     (void)state;
     assert_true(json_array_size(expressions) > 1500);
@@ -212,7 +212,7 @@ static void test_jinja_computes_as_python(void **state)
     }
 }
 
-/* The text of a template without variables, or "!" and the error. */
+/* Compare the text of a template without variables, or "!" and the error. */
 static void expect(const char *source, const char *wanted)
 {
     json_t *variables = json_pack("{s[{s s}], s n}", "messages", "role", "user", "no");
@@ -230,7 +230,7 @@ static void expect(const char *source, const char *wanted)
     json_decref(variables);
 }
 
-static void test_jinja_tells_the_line(void **state)
+static void test_jinja_reports_the_line(void **state)
 {
     static const char *const rows[][2] = {
         { "a\n{{ x.y }}", "!t, line 2: 'x' is undefined" },
@@ -262,7 +262,7 @@ static void test_jinja_tells_the_line(void **state)
         expect(rows[i][0], rows[i][1]);
 }
 
-static void test_jinja_ends(void **state)
+static void test_jinja_always_terminates(void **state)
 {
     (void)state;
     expect("{% set l = range(99999) | list %}{% for a in range(999) %}{% if l != l %}{% "
@@ -285,7 +285,7 @@ static void test_jinja_ends(void **state)
            "!t, line 1: Range too big. The sandbox blocks ranges larger than 100000");
 }
 
-static void test_jinja_knows_a_refusal(void **state)
+static void test_jinja_recognizes_a_template_refusal(void **state)
 {
     static const char source[] = "{{ raise_exception('only users') }}",
                       other[] = "{{ x.y }}";
@@ -309,7 +309,7 @@ static void test_jinja_knows_a_refusal(void **state)
     json_decref(none);
 }
 
-static void test_jinja_sees_generation(void **state)
+static void test_jinja_reports_generation_spans(void **state)
 {
     struct error err = { 0 };
     static const char with[] = "{%- generation -%}x{%- endgeneration -%}",
@@ -328,13 +328,13 @@ static void test_jinja_sees_generation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_jinja_writes_what_transformers_writes),
+        cmocka_unit_test(test_jinja_matches_transformers),
         cmocka_unit_test(test_jinja_reads_published_templates),
-        cmocka_unit_test(test_jinja_computes_as_python),
-        cmocka_unit_test(test_jinja_tells_the_line),
-        cmocka_unit_test(test_jinja_ends),
-        cmocka_unit_test(test_jinja_knows_a_refusal),
-        cmocka_unit_test(test_jinja_sees_generation),
+        cmocka_unit_test(test_jinja_computes_like_python),
+        cmocka_unit_test(test_jinja_reports_the_line),
+        cmocka_unit_test(test_jinja_always_terminates),
+        cmocka_unit_test(test_jinja_recognizes_a_template_refusal),
+        cmocka_unit_test(test_jinja_reports_generation_spans),
     };
 
     cmocka_set_message_output(CM_OUTPUT_TAP);

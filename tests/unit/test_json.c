@@ -70,7 +70,7 @@ static void test_json_refuses_invalid_texts(void **state)
         struct error err = { 0 };
 
         if (read_string(cases[i], &err))
-            fail_msg("took %s", cases[i]);
+            fail_msg("accepted %s", cases[i]);
         assert_int_equal(err.code, ERROR_DATA);
         assert_true(err.at.line >= 1 && err.at.column >= 1);
     }

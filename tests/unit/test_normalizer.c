@@ -1,4 +1,5 @@
-/* tests/unit/test_normalizer.c - each step, steps in a row, and what is not supported. */
+/* tests/unit/test_normalizer.c - single steps, sequences of steps, and unsupported
+ * ones. */
 #include "config.h"
 
 #include "train/tokenizer/normalizer.h"
@@ -15,7 +16,7 @@ static struct normalizer *read_json(const char *json, struct error *err)
     return normalizer;
 }
 
-static void test_normalizer_applies(void **state)
+static void test_normalizer_applies_its_steps(void **state)
 {
     static const struct {
         const char *json, *text, *wanted;
@@ -76,7 +77,7 @@ static void test_normalizer_applies(void **state)
     }
 }
 
-static void test_normalizer_refuses(void **state)
+static void test_normalizer_refuses_unsupported_steps(void **state)
 {
     static const char *const cases[][2] = {
         { "{}", "type \"\"" },
@@ -95,7 +96,7 @@ static void test_normalizer_refuses(void **state)
     }
 }
 
-/* A step may make a text larger, again and again: there is a ceiling. */
+/* A step may enlarge a text, repeatedly: there is a ceiling. */
 static void test_normalizer_has_a_ceiling(void **state)
 {
     struct error err = { 0 };
@@ -119,8 +120,8 @@ static void test_normalizer_has_a_ceiling(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_normalizer_applies),
-        cmocka_unit_test(test_normalizer_refuses),
+        cmocka_unit_test(test_normalizer_applies_its_steps),
+        cmocka_unit_test(test_normalizer_refuses_unsupported_steps),
         cmocka_unit_test(test_normalizer_has_a_ceiling),
     };
 

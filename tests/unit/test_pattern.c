@@ -1,5 +1,4 @@
-/* tests/unit/test_pattern.c - matches as Oniguruma finds them, where PCRE2 differs
- * too. */
+/* tests/unit/test_pattern.c - matches equal Oniguruma's, also where PCRE2 differs. */
 #include "config.h"
 
 #include "train/text/pattern.h"
@@ -7,7 +6,7 @@
 #include "base/size.h"
 #include "tests/unit/unit.h"
 
-/* All matches as "[a][b]". */
+/* Write all matches as "[a][b]". */
 static void find_all(const struct pattern *pattern, const char *text, struct text *out)
 {
     struct pattern_scratch *scratch = pattern_scratch_new();
@@ -25,7 +24,7 @@ static void find_all(const struct pattern *pattern, const char *text, struct tex
     pattern_scratch_free(scratch);
 }
 
-static void test_pattern_finds(void **state)
+static void test_pattern_finds_the_matches_of_oniguruma(void **state)
 {
     static const struct {
         const char *regex, *text, *wanted;
@@ -35,13 +34,14 @@ static void test_pattern_finds(void **state)
         { "\\p{N}{1,3}", "1234567", "[123][456][7]" },
         { "\\s+(?!\\S)|\\s+", "a   b", "[  ][ ]" },
         { "(?=[A-Z])", "aBcD", "[][]" }, /* empty matches, each once */
-        { "x*", "axb", "[][x][]" },      /* none where a match has just ended */
-        { "^b", "a\nb", "[b]" },         /* Ruby's lines */
+        /* none at the position where a match has just ended */
+        { "x*", "axb", "[][x][]" },
+        { "^b", "a\nb", "[b]" }, /* lines as in Ruby */
         { "a.b", "a\nb", "" },
         { "\\w+", "na\xc3\xafve e\xcc\x81 x", "[na\xc3\xafve][e\xcc\x81][x]" },
         { "\\W", "a\xcc\x81-", "[-]" },
         { "\\s", "\xc2\x85\xe3\x80\x80", "[\xc2\x85][\xe3\x80\x80]" },
-        { "\\s", "\xe1\xa0\x8e", "" }, /* U+180E is no blank any more */
+        { "\\s", "\xe1\xa0\x8e", "" }, /* U+180E is no longer a blank */
         { "[^\\s]", "\xe1\xa0\x8e ", "[\xe1\xa0\x8e]" },
         { "[\\s\\]]", "a] ", "[]][ ]" },
         { "[]a]", "]b", "[]]" },
@@ -91,7 +91,7 @@ static void test_pattern_is_a_string_or_a_regex(void **state)
     text_clear(&got);
 }
 
-static void test_pattern_refuses(void **state)
+static void test_pattern_refuses_invalid_expressions(void **state)
 {
     static const char *const cases[] = { "{}",
                                          "{\"String\": \"\"}",
@@ -111,8 +111,8 @@ static void test_pattern_refuses(void **state)
     pattern_scratch_free(NULL);
 }
 
-/* An expression that never ends on a text is given up, not run for ever. */
-static void test_pattern_gives_up(void **state)
+/* An expression that would run forever on a text is abandoned. */
+static void test_pattern_abandons_endless_matching(void **state)
 {
     struct pattern *pattern = pattern_compile("(a+)+$");
     struct pattern_scratch *scratch = pattern_scratch_new();
@@ -133,10 +133,10 @@ static void test_pattern_gives_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pattern_finds),
+        cmocka_unit_test(test_pattern_finds_the_matches_of_oniguruma),
         cmocka_unit_test(test_pattern_is_a_string_or_a_regex),
-        cmocka_unit_test(test_pattern_refuses),
-        cmocka_unit_test(test_pattern_gives_up),
+        cmocka_unit_test(test_pattern_refuses_invalid_expressions),
+        cmocka_unit_test(test_pattern_abandons_endless_matching),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

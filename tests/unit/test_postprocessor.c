@@ -1,4 +1,4 @@
-/* tests/unit/test_postprocessor.c - what stands before and after a text. */
+/* tests/unit/test_postprocessor.c - the tokens added before and after a text. */
 #include "config.h"
 
 #include "train/tokenizer/postprocessor.h"
@@ -25,7 +25,7 @@ static struct postprocessor *read_json(const char *json, struct error *err)
 #define ROBERTA \
     "{\"type\": \"RobertaProcessing\", \"sep\": [\"</s>\", 7], \"cls\": [\"<s>\", 6]}"
 
-static void test_postprocessor_puts_around(void **state)
+static void test_postprocessor_adds_tokens_around_a_text(void **state)
 {
     static const char *const cases[][2] = {
         { "null", "T" },
@@ -64,7 +64,7 @@ static void test_postprocessor_puts_around(void **state)
     }
 }
 
-static void test_postprocessor_refuses(void **state)
+static void test_postprocessor_refuses_invalid_settings(void **state)
 {
     static const char *const cases[][2] = {
         { "{\"type\": \"Magic\"}", "\"Magic\" is not supported" },
@@ -84,7 +84,7 @@ static void test_postprocessor_refuses(void **state)
         assert_null(read_json(cases[i][0], &err));
         assert_int_equal(err.code, ERROR_DATA);
         if (!strstr(err.text, cases[i][1]))
-            fail_msg("\"%s\" does not say \"%s\"", err.text, cases[i][1]);
+            fail_msg("\"%s\" does not contain \"%s\"", err.text, cases[i][1]);
     }
     postprocessor_free(NULL);
 }
@@ -92,8 +92,8 @@ static void test_postprocessor_refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_postprocessor_puts_around),
-        cmocka_unit_test(test_postprocessor_refuses),
+        cmocka_unit_test(test_postprocessor_adds_tokens_around_a_text),
+        cmocka_unit_test(test_postprocessor_refuses_invalid_settings),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

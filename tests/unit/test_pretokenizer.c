@@ -1,5 +1,5 @@
-/* tests/unit/test_pretokenizer.c - words of each step and each behaviour, as the
- * library's own documentation and tests give them. */
+/* tests/unit/test_pretokenizer.c - the words of each step and behavior, as in the
+ * library's own documentation and tests. */
 #include "config.h"
 
 #include "train/tokenizer/pretokenizer.h"
@@ -50,7 +50,7 @@ static void expect_words(const char *json, const char *text, bool first,
     "\", \"invert\": " invert "}"
 #define META(rest) "{\"type\": \"Metaspace\", \"replacement\": \"_\"" rest "}"
 
-static void test_pretokenizer_cuts(void **state)
+static void test_pretokenizer_splits_into_words(void **state)
 {
     static const struct {
         const char *json, *text, *wanted;
@@ -99,7 +99,7 @@ static void test_pretokenizer_cuts(void **state)
         expect_words(cases[i].json, cases[i].text, true, cases[i].wanted);
 }
 
-static void test_pretokenizer_prepends_to_the_first_alone(void **state)
+static void test_pretokenizer_prepends_only_to_the_first_word(void **state)
 {
     static const char json[] = META(", \"prepend_scheme\": \"first\"");
 
@@ -112,7 +112,7 @@ static void test_pretokenizer_prepends_to_the_first_alone(void **state)
         "a-b", true, "_a|-|b|");
 }
 
-static void test_pretokenizer_tells_byte_level(void **state)
+static void test_pretokenizer_reports_byte_level(void **state)
 {
     struct error err = { 0 };
     struct pretokenizer *plain = read_json("{\"type\": \"Whitespace\"}", &err);
@@ -125,7 +125,7 @@ static void test_pretokenizer_tells_byte_level(void **state)
     pretokenizer_free(bytes);
 }
 
-static void test_pretokenizer_refuses(void **state)
+static void test_pretokenizer_refuses_unsupported_steps(void **state)
 {
     static const char *const cases[][2] = {
         { "{\"type\": \"BertPreTokenizer\"}", "\"BertPreTokenizer\" is not supported" },
@@ -149,7 +149,7 @@ static void test_pretokenizer_refuses(void **state)
     }
 }
 
-static void test_pretokenizer_gives_up_on_slow_expressions(void **state)
+static void test_pretokenizer_abandons_slow_expressions(void **state)
 {
     struct error err = { 0 };
     struct pretokenizer *pretokenizer = read_json(
@@ -172,11 +172,11 @@ static void test_pretokenizer_gives_up_on_slow_expressions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pretokenizer_cuts),
-        cmocka_unit_test(test_pretokenizer_prepends_to_the_first_alone),
-        cmocka_unit_test(test_pretokenizer_tells_byte_level),
-        cmocka_unit_test(test_pretokenizer_refuses),
-        cmocka_unit_test(test_pretokenizer_gives_up_on_slow_expressions),
+        cmocka_unit_test(test_pretokenizer_splits_into_words),
+        cmocka_unit_test(test_pretokenizer_prepends_only_to_the_first_word),
+        cmocka_unit_test(test_pretokenizer_reports_byte_level),
+        cmocka_unit_test(test_pretokenizer_refuses_unsupported_steps),
+        cmocka_unit_test(test_pretokenizer_abandons_slow_expressions),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

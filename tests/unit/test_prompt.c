@@ -1,5 +1,5 @@
-/* tests/unit/test_prompt.c - a prompt is what a whole conversation begins with, and what
- * ends its answer is what the template writes there. */
+/* tests/unit/test_prompt.c - a prompt is the beginning of a whole conversation, and an
+ * answer ends with the text that the template writes there. */
 #include "config.h"
 
 #include "train/generation/prompt.h"
@@ -24,7 +24,7 @@ static struct tokenizer *open_shared(const char *name)
     struct tokenizer *tokenizer;
 
     if (!dir) {
-        print_message("# SKIP %s is not here\n", name);
+        print_message("# SKIP %s is not in the shared data\n", name);
         skip();
     }
     tokenizer = chat_tokenizer_open(dir, &err);
@@ -33,8 +33,8 @@ static struct tokenizer *open_shared(const char *name)
     return tokenizer;
 }
 
-/* With an answer behind it, the prompt's tokens are the first of all, up to what is
- * learnt. */
+/* Followed by an answer, the prompt's tokens are the first of the conversation, up to the
+ * learned part. */
 static void check_prompt(const struct tokenizer *tokenizer, const char *name,
                          size_t turns)
 {
@@ -63,7 +63,7 @@ static void check_prompt(const struct tokenizer *tokenizer, const char *name,
     free(weights);
 }
 
-static void test_prompt_is_the_beginning_of_the_whole(void **state)
+static void test_prompt_is_the_beginning_of_the_conversation(void **state)
 {
     struct tokenizer *tokenizer = open_shared("data/tokenizers/qwen2.5");
 
@@ -82,8 +82,8 @@ static bool has(const struct prompt_ends *ends, int64_t id)
     return false;
 }
 
-/* A template's own token ends an answer, or its text where the tokenizer lacks it. */
-static void test_prompt_ends_are_the_template_s(void **state)
+/* The template's own token ends an answer, or its text if the tokenizer lacks it. */
+static void test_prompt_ends_come_from_the_template(void **state)
 {
     struct tokenizer *qwen = open_shared("data/tokenizers/qwen2.5"),
                      *gpt2 = open_shared("data/tokenizers/gpt2");
@@ -116,8 +116,8 @@ static void test_prompt_ends_are_the_template_s(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_prompt_is_the_beginning_of_the_whole),
-        cmocka_unit_test(test_prompt_ends_are_the_template_s),
+        cmocka_unit_test(test_prompt_is_the_beginning_of_the_conversation),
+        cmocka_unit_test(test_prompt_ends_come_from_the_template),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* tests/unit/test_template.c - each template writes LLaMA-Factory's text and learns the
- * answers alone; turns are cut as it cuts them. */
+/* tests/unit/test_template.c - each template writes LLaMA-Factory's text and learns only
+ * the answers; turns are truncated as in LLaMA-Factory. */
 #include "config.h"
 
 #include "train/chat/template.h"
@@ -23,14 +23,14 @@ static int close_tokenizer(void **state)
     return 0;
 }
 
-/* A conversation of two turns, begun by its system message. */
+/* A conversation of two turns, preceded by its system message. */
 static const struct message talk[] = {
     { ROLE_SYSTEM, "Be brief.", 9, 0 }, { ROLE_USER, "2+2?", 4, 0 },
     { ROLE_ASSISTANT, "4", 1, 1 },      { ROLE_USER, "Sure?", 5, 0 },
     { ROLE_ASSISTANT, "Yes.", 4, 1 },
 };
 
-/* What was encoded: all of it, and what is learnt, as texts. */
+/* The encoded conversation: all of it, and the learned part, as texts. */
 struct encoded {
     struct token_list ids;
     float *weights;
@@ -201,7 +201,7 @@ static void test_template_rows_are_in_the_manual(void **state)
     free(path);
 }
 
-static void test_template_system_of_whom(void **state)
+static void test_template_picks_the_right_system_message(void **state)
 {
     const struct template_options plain = { 0 },
                                   job = { .default_system = "By the job." };
@@ -237,7 +237,7 @@ static void test_template_system_of_whom(void **state)
     encoded_clear(&got);
 }
 
-static void test_template_learns_as_told(void **state)
+static void test_template_learns_as_configured(void **state)
 {
     const struct template_options prompt = { .train_on_prompt = true };
     const struct template_options last = { .mask_history = true };
@@ -261,8 +261,8 @@ static void test_template_learns_as_told(void **state)
     encoded_clear(&got);
 }
 
-/* Place holders and special tokens that a person has written stay as they are. */
-static void test_template_keeps_what_is_said(void **state)
+/* Placeholders and special tokens in a message are kept literally. */
+static void test_template_keeps_messages_literally(void **state)
 {
     static const struct message odd[] = {
         { ROLE_USER, "{{content}} {{idx}} {{name}}", 28, 0 },
@@ -278,7 +278,7 @@ static void test_template_keeps_what_is_said(void **state)
     encoded_clear(&got);
 }
 
-/* A turn of source and target tokens in template "empty", cut to a length. */
+/* A turn of source and target tokens in template "empty", truncated to a length. */
 static void expect_cut(size_t source, size_t target, size_t cutoff, size_t want_source,
                        size_t want_target)
 {
@@ -301,22 +301,23 @@ static void expect_cut(size_t source, size_t target, size_t cutoff, size_t want_
     free(text);
 }
 
-/* Wanted numbers: infer_seqlen of LLaMA-Factory, by hand. */
-static void test_template_cuts_in_proportion(void **state)
+/* Expected numbers: infer_seqlen of LLaMA-Factory, by hand. */
+static void test_template_truncates_in_proportion(void **state)
 {
     (void)state;
     expect_cut(30, 20, 100, 30, 20);  /* fits */
     expect_cut(200, 20, 100, 80, 20); /* a short answer is kept whole */
-    expect_cut(20, 200, 100, 20, 80); /* a short question is */
+    expect_cut(20, 200, 100, 20, 80); /* a short question is kept whole */
     expect_cut(300, 100, 100, 75, 25);
     expect_cut(100, 100, 100, 50, 50);
     expect_cut(50, 50, 100, 50, 50);
-    expect_cut(80, 50, 100, 62, 38); /* half the length is not less than half */
+    /* exactly half the length does not count as less than half */
+    expect_cut(80, 50, 100, 62, 38);
     expect_cut(50, 80, 100, 39, 61);
     expect_cut(200, 100, 100, 67, 33); /* int(100 * (100 / 300)) is 33 */
 }
 
-static void test_template_cuts_later_turns_first(void **state)
+static void test_template_truncates_later_turns_first(void **state)
 {
     static const struct message turns[] = {
         { ROLE_USER, "11111", 5, 0 }, { ROLE_ASSISTANT, "aaaaa", 5, 1 },
@@ -334,7 +335,7 @@ static void test_template_cuts_later_turns_first(void **state)
     encode(&got, "empty", turns, 6, &options);
     assert_string_equal(got.all.data, "11111aaaaa");
     encoded_clear(&got);
-    /* where only the last answer is learnt, the last turns are kept */
+    /* if only the last answer is learned, the last turns are kept */
     options.mask_history = true;
     options.cutoff_len = 16;
     encode(&got, "empty", turns, 6, &options);
@@ -343,9 +344,9 @@ static void test_template_cuts_later_turns_first(void **state)
     encoded_clear(&got);
 }
 
-/* What several functions gave stands in one turn; that there are none is no system
+/* The results of several functions form one turn; an empty list of them is no system
  * message. */
-static void test_template_joins_what_functions_gave(void **state)
+static void test_template_joins_function_results(void **state)
 {
     static const char call[] = "{\"name\": \"f\", \"arguments\": {}}";
     static const struct message turns[] = {
@@ -395,7 +396,7 @@ static void test_template_refuses_other_orders(void **state)
     assert_int_equal(ids.count, 0);
 }
 
-static void test_template_knows_its_tokens(void **state)
+static void test_template_finds_its_tokens(void **state)
 {
     struct tokenizer *plain = unit_tokenizer(2), *im = unit_tokenizer(3);
 
@@ -423,14 +424,14 @@ int main(void)
         cmocka_unit_test(test_template_writes_and_learns),
         cmocka_unit_test(test_template_is_found_by_name),
         cmocka_unit_test(test_template_rows_are_in_the_manual),
-        cmocka_unit_test(test_template_system_of_whom),
-        cmocka_unit_test(test_template_learns_as_told),
-        cmocka_unit_test(test_template_keeps_what_is_said),
-        cmocka_unit_test(test_template_cuts_in_proportion),
-        cmocka_unit_test(test_template_cuts_later_turns_first),
-        cmocka_unit_test(test_template_joins_what_functions_gave),
+        cmocka_unit_test(test_template_picks_the_right_system_message),
+        cmocka_unit_test(test_template_learns_as_configured),
+        cmocka_unit_test(test_template_keeps_messages_literally),
+        cmocka_unit_test(test_template_truncates_in_proportion),
+        cmocka_unit_test(test_template_truncates_later_turns_first),
+        cmocka_unit_test(test_template_joins_function_results),
         cmocka_unit_test(test_template_refuses_other_orders),
-        cmocka_unit_test(test_template_knows_its_tokens),
+        cmocka_unit_test(test_template_finds_its_tokens),
     };
 
     return cmocka_run_group_tests(tests, open_tokenizer, close_tokenizer);

@@ -1,6 +1,6 @@
 /*
- * tests/unit/test_template_golden.c - named templates write and learn what
- * LLaMA-Factory's do (tests/golden/named.json, made by named.py beside it).
+ * tests/unit/test_template_golden.c - named templates write and learn the same text as
+ * LLaMA-Factory's (tests/golden/named.json, made by named.py).
  */
 #include "config.h"
 
@@ -86,7 +86,7 @@ static void expect_row(const struct tokenizer *tokenizer, const json_t *row,
     free(weights);
 }
 
-static void test_template_is_llama_factorys(void **state)
+static void test_template_matches_llama_factory(void **state)
 {
     char *file = unit_source("tests/golden/named.json");
     struct error err = { 0 };
@@ -102,7 +102,7 @@ static void test_template_is_llama_factorys(void **state)
         const json_t *row = json_array_get(rows, i);
         const char *key = json_string_value(json_object_get(row, "case"));
 
-        /* thoughts before a call, of a template that has no words for them */
+        /* thoughts before a call, in a template that does not support them */
         if (!json_object_get(row, "error"))
             expect_row(tokenizer, row,
                        json_object_get(json_object_get(golden, "cases"), key));
@@ -119,7 +119,7 @@ static void test_template_is_llama_factorys(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_template_is_llama_factorys),
+        cmocka_unit_test(test_template_matches_llama_factory),
     };
 
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -1,5 +1,5 @@
 /* tests/unit/test_tokenizer.c - the ids of Hugging Face's library on its golden texts,
- * the parts of tokenizer.json one by one, and files that mean harm. */
+ * the parts of tokenizer.json one by one, and malicious files. */
 #include "config.h"
 
 #include "train/tokenizer/tokenizer.h"
@@ -93,7 +93,7 @@ GOLDEN(smollm2, "tokenizers/smollm2")
 GOLDEN(smollm_padded, "tokenizers/smollm-padded")
 GOLDEN(stories260k, "stories260K/hf")
 
-static void test_tokenizer_knows_its_ends(void **state)
+static void test_tokenizer_finds_its_end_tokens(void **state)
 {
     char *dir = unit_dir_new(), *file = path_join(dir, "tokenizer.json");
     struct error err = { 0 };
@@ -112,7 +112,7 @@ static void test_tokenizer_knows_its_ends(void **state)
     assert_int_equal(tokenizer_find(tokenizer, "\xc4\xa0"), ' ');
     assert_int_equal(tokenizer_find(tokenizer, " "), -1);
     tokenizer_close(tokenizer);
-    /* the file alone says nothing of them */
+    /* the file alone does not name them */
     tokenizer = tokenizer_open(file, &err);
     assert_int_equal(tokenizer_eos(tokenizer), -1);
     assert_false(tokenizer_adds_bos(tokenizer));
@@ -122,7 +122,7 @@ static void test_tokenizer_knows_its_ends(void **state)
 }
 
 /* As GPT-2 is published: its tokenizer_config.json names none, config.json does. */
-static void test_tokenizer_takes_its_end_from_the_model(void **state)
+static void test_tokenizer_takes_its_end_token_from_the_model(void **state)
 {
     static const struct {
         const char *tokenizer, *model;
@@ -161,7 +161,7 @@ static void test_tokenizer_takes_its_end_from_the_model(void **state)
     unit_dir_free(dir);
 }
 
-static void test_tokenizer_leaves_specials_out(void **state)
+static void test_tokenizer_omits_special_tokens(void **state)
 {
     static const uint32_t ids[] = { UNIT_BOS, 'a', UNIT_EOS, 'b', 99999 };
     struct tokenizer *tokenizer = unit_tokenizer(2);
@@ -189,8 +189,8 @@ static void test_tokenizer_leaves_specials_out(void **state)
     tokenizer_close(tokenizer);
 }
 
-/* Files that are broken, or want to be large: refused with the part's name. */
-static void test_tokenizer_refuses(void **state)
+/* Malformed or oversized files are refused with the part's name. */
+static void test_tokenizer_refuses_malformed_files(void **state)
 {
     static const char *const cases[][2] = {
         { "", "invalid JSON" },
@@ -221,12 +221,12 @@ static void test_tokenizer_refuses(void **state)
         assert_null(tokenizer_open(dir, &err));
         assert_int_equal(err.code, ERROR_DATA);
         if (!strstr(err.text, cases[i][1]))
-            fail_msg("\"%s\" does not say \"%s\"", err.text, cases[i][1]);
+            fail_msg("\"%s\" does not contain \"%s\"", err.text, cases[i][1]);
     }
     unit_dir_free(dir);
 }
 
-static void test_tokenizer_wants_its_file(void **state)
+static void test_tokenizer_requires_its_file(void **state)
 {
     char *dir = unit_dir_new();
     struct error err = { 0 };
@@ -259,11 +259,11 @@ int main(void)
         cmocka_unit_test(test_tokenizer_golden_smollm2),
         cmocka_unit_test(test_tokenizer_golden_smollm_padded),
         cmocka_unit_test(test_tokenizer_golden_stories260k),
-        cmocka_unit_test(test_tokenizer_knows_its_ends),
-        cmocka_unit_test(test_tokenizer_takes_its_end_from_the_model),
-        cmocka_unit_test(test_tokenizer_leaves_specials_out),
-        cmocka_unit_test(test_tokenizer_refuses),
-        cmocka_unit_test(test_tokenizer_wants_its_file),
+        cmocka_unit_test(test_tokenizer_finds_its_end_tokens),
+        cmocka_unit_test(test_tokenizer_takes_its_end_token_from_the_model),
+        cmocka_unit_test(test_tokenizer_omits_special_tokens),
+        cmocka_unit_test(test_tokenizer_refuses_malformed_files),
+        cmocka_unit_test(test_tokenizer_requires_its_file),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

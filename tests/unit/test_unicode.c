@@ -1,5 +1,5 @@
-/* tests/unit/test_unicode.c - code points both ways, classes at their borders, and
- * U+FFFD. */
+/* tests/unit/test_unicode.c - decoding in both directions, character classes at their
+ * boundaries, and U+FFFD. */
 #include "config.h"
 
 #include "train/text/unicode.h"
@@ -25,7 +25,7 @@ static void test_unicode_reads_from_both_ends(void **state)
     }
 }
 
-static void test_unicode_classes(void **state)
+static void test_unicode_classes_have_the_right_boundaries(void **state)
 {
     (void)state;
     assert_true(unicode_is_space(' ') && unicode_is_space('\r') &&
@@ -45,8 +45,8 @@ static void test_unicode_classes(void **state)
                  unicode_is_punctuation(0x20ac) /* euro */);
 }
 
-/* Wanted: Unicode 15, table 3-8, and what Rust's String::from_utf8_lossy gives. */
-static void test_unicode_lossy_marks_what_is_broken(void **state)
+/* Expected: Unicode 15, table 3-8, which Rust's String::from_utf8_lossy follows. */
+static void test_unicode_lossy_marks_malformed_sequences(void **state)
 {
     static const char *const cases[][2] = {
         { "plain", "plain" },
@@ -81,8 +81,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_unicode_reads_from_both_ends),
-        cmocka_unit_test(test_unicode_classes),
-        cmocka_unit_test(test_unicode_lossy_marks_what_is_broken),
+        cmocka_unit_test(test_unicode_classes_have_the_right_boundaries),
+        cmocka_unit_test(test_unicode_lossy_marks_malformed_sequences),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,7 +8,7 @@
 static void test_vocabulary_finds_what_was_added(void **state)
 {
     struct vocabulary *vocabulary =
-        vocabulary_new(20000, 4); /* fewer expected than come */
+        vocabulary_new(20000, 4); /* fewer expected than added */
     char name[16];
     size_t len;
 
@@ -32,7 +32,7 @@ static void test_vocabulary_finds_what_was_added(void **state)
     vocabulary_free(vocabulary);
 }
 
-static void test_vocabulary_takes_any_bytes(void **state)
+static void test_vocabulary_accepts_any_bytes(void **state)
 {
     struct vocabulary *vocabulary = vocabulary_new(8, 8);
     size_t len;
@@ -52,7 +52,7 @@ static void test_vocabulary_takes_any_bytes(void **state)
     vocabulary_free(vocabulary);
 }
 
-static void test_vocabulary_refuses_doubles(void **state)
+static void test_vocabulary_refuses_duplicates(void **state)
 {
     struct vocabulary *vocabulary = vocabulary_new(3, 3);
 
@@ -71,8 +71,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_vocabulary_finds_what_was_added),
-        cmocka_unit_test(test_vocabulary_takes_any_bytes),
-        cmocka_unit_test(test_vocabulary_refuses_doubles),
+        cmocka_unit_test(test_vocabulary_accepts_any_bytes),
+        cmocka_unit_test(test_vocabulary_refuses_duplicates),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

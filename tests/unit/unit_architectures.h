@@ -20,7 +20,7 @@ static inline const json_t *find_case(const char *list, const char *name)
         if (strcmp(json_string_value(json_object_get(json_array_get(cases, i), "name")),
                    name) == 0)
             return json_array_get(cases, i);
-    fail_msg("there is no %s among the %s", name, list);
+    fail_msg("no %s in %s", name, list);
     return NULL;
 }
 

@@ -133,7 +133,7 @@ static inline struct unit_model unit_model_shared(const char *name)
 
     if (!dir) {
         arena_free(u.arena);
-        print_message("# SKIP %s is not here\n", name);
+        print_message("# SKIP %s is not in the shared data\n", name);
         skip();
     }
     u.plan = unit_plan(arena_strdup(u.arena, dir));
@@ -304,7 +304,7 @@ static inline void unit_put_weights(struct model *model, const json_t *weights)
 static inline void unit_near(const char *what, double is, double wanted, double relative)
 {
     if (!(fabs(is - wanted) <= relative * fabs(wanted)))
-        fail_msg("%s is %.8g, wanted %.8g within %.1g", what, is, wanted, relative);
+        fail_msg("%s is %.8g, expected %.8g within %.1g", what, is, wanted, relative);
 }
 
 #endif

@@ -39,7 +39,7 @@ static inline struct unit_tensor *unit_tensor_find(struct unit_tensor *list, siz
     for (size_t i = 0; i < count; i++)
         if (strcmp(list[i].name, name) == 0)
             return &list[i];
-    fail_msg("there is no %s", name);
+    fail_msg("no tensor %s", name);
     return NULL;
 }
 
