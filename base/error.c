@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool is_free(const struct error *err)
+static bool is_unset(const struct error *err)
 {
     return err && err->code == ERROR_NONE;
 }
@@ -39,7 +39,7 @@ bool error_set(struct error *err, enum error_code code, const char *fmt, ...)
 {
     va_list args;
 
-    if (!is_free(err))
+    if (!is_unset(err))
         return false;
     va_start(args, fmt);
     fill(err, code, fmt, args);
@@ -52,7 +52,7 @@ bool error_at(struct error *err, enum error_code code, const char *file, struct 
 {
     va_list args;
 
-    if (!is_free(err))
+    if (!is_unset(err))
         return false;
     va_start(args, fmt);
     fill(err, code, fmt, args);
@@ -69,7 +69,7 @@ bool error_errno(struct error *err, const char *fmt, ...)
     va_list args;
     size_t len;
 
-    if (!is_free(err))
+    if (!is_unset(err))
         return false;
     va_start(args, fmt);
     fill(err, ERROR_SYSTEM, fmt, args);

@@ -145,7 +145,7 @@ static bool is_typo(const char *a, const char *b)
     return a_len - before <= 1 && b_len - before <= 1;
 }
 
-enum nearness { NEAR_SIZE, NEAR_SLIP, NEAR_PART, NEARNESSES };
+enum nearness { NEAR_SIZE, NEAR_TYPO, NEAR_PART, NEARNESS_COUNT };
 
 static bool is_near(const struct device_row *row, const char *folded, enum nearness how)
 {
@@ -158,7 +158,7 @@ static bool is_near(const struct device_row *row, const char *folded, enum nearn
     len = strlen(name);
     if (how == NEAR_SIZE) /* the name with a size it was not sold with */
         return strncmp(folded, name, len) == 0 && read_size(folded + len) > 0;
-    if (how == NEAR_SLIP)
+    if (how == NEAR_TYPO)
         return is_typo(folded, name) || is_typo(folded, whole);
     return strlen(folded) > 1 && (strstr(name, folded) || strstr(folded, name));
 }
@@ -172,14 +172,14 @@ static bool no_such_device(const char *text, const char *folded, struct error *e
     char names[200] = "";
     int listed = 0;
 
-    for (enum nearness how = 0; how < NEARNESSES; how++) {
-        if (how == NEAR_SLIP && listed > 0)
+    for (enum nearness how = 0; how < NEARNESS_COUNT; how++) {
+        if (how == NEAR_TYPO && listed > 0)
             break;
         for (size_t i = 0; i < count && listed < 4; i++) {
             size_t len = strlen(names);
-            bool told = how == NEAR_PART && is_near(&rows[i], folded, NEAR_SLIP);
+            bool already = how == NEAR_PART && is_near(&rows[i], folded, NEAR_TYPO);
 
-            if (!told && is_near(&rows[i], folded, how))
+            if (!already && is_near(&rows[i], folded, how))
                 snprintf(names + len, sizeof names - len, "%s%s%s%s",
                          listed++ ? ", " : "", rows[i].name, *rows[i].size ? " " : "",
                          rows[i].size);

@@ -71,14 +71,13 @@ struct memory_range memory_held(const struct device *device, int threads)
 
 /* The formula of memory.h; a rank has at most as many neighbors as there are other
  * ranks. */
-static uint64_t used_by_nccl(uint64_t ranks, uint64_t neighbours, uint64_t channels,
+static uint64_t used_by_nccl(uint64_t ranks, uint64_t neighbors, uint64_t channels,
                              uint64_t shared)
 {
     const uint64_t others = ranks - 1;
 
     return MEMORY_NCCL_CODE + MEMORY_NCCL_TABLES +
-           channels * (neighbours < others ? neighbours : others) *
-               MEMORY_NCCL_NEIGHBOUR +
+           channels * (neighbors < others ? neighbors : others) * MEMORY_NCCL_NEIGHBOUR +
            shared * (ranks + 1) * MEMORY_NCCL_SHARED;
 }
 

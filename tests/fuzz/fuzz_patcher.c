@@ -142,14 +142,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     struct fuzz_part text = { (const char *)data, len };
     const uint8_t *last = len > 0 ? memrchr(data, 0, len) : NULL;
     const char *set[] = { NULL, NULL };
-    size_t behind = last ? len - (size_t)(last + 1 - data) : 0;
-    unsigned how = behind > 0 ? last[1] : 0;
+    size_t tail = last ? len - (size_t)(last + 1 - data) : 0;
+    unsigned how = tail > 0 ? last[1] : 0;
     struct device device = { 0 };
     struct patch_options options = { .job = "/nowhere/job.yaml", .device = &device };
 
-    if (behind > 0)
+    if (tail > 0)
         text.len = (size_t)(last - data);
-    FUZZ_HOLDS(device_find(devices[behind > 1 ? last[2] % DEVICES : 0], &device, NULL));
+    FUZZ_HOLDS(device_find(devices[tail > 1 ? last[2] % DEVICES : 0], &device, NULL));
     options.unsafe = how & UNSAFE;
     options.will_run = how & WILL_RUN;
     if (how & ROOTS)

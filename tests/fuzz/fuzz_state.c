@@ -27,7 +27,7 @@ static void check_numbers(const struct job_record *a, const struct job_record *b
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-    struct fuzz_part wish = { (const char *)data, len }, text = fuzz_take(&wish, 0);
+    struct fuzz_part cancel = { (const char *)data, len }, text = fuzz_take(&cancel, 0);
     char path[300];
     struct job_record record, again;
     struct error err = { 0 };
@@ -37,7 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     job_init(&job, path);
     FUZZ_HOLDS(job_make_dir(&job, &err));
     fuzz_file("job.run/state.json", text.data, text.len);
-    fuzz_file("job.run/cancel", wish.data, wish.len);
+    fuzz_file("job.run/cancel", cancel.data, cancel.len);
     if (job_read(&job, &record, &err)) {
         FUZZ_HOLDS(record.state > JOB_NOWHERE && record.state < JOB_STATES);
         FUZZ_HOLDS(job_write(&job, &record, false, &err));

@@ -131,7 +131,7 @@ static struct backend *double_open(const struct backend_options *options,
     (void)options;
     (void)err;
     be->base.ops = &backend_double;
-    be->desk = arena_new();
+    be->operands = arena_new();
     return &be->base;
 }
 
@@ -139,7 +139,7 @@ static void double_close(struct backend *be)
 {
     while (double_of(be)->blocks)
         double_free(be, double_of(be)->blocks->data);
-    arena_free(double_of(be)->desk);
+    arena_free(double_of(be)->operands);
     free(be);
 }
 

@@ -15,7 +15,7 @@
 
 static double *room(struct backend *be, size_t count)
 {
-    return arena_array(double_of(be)->desk, count, sizeof(double));
+    return arena_array(double_of(be)->operands, count, sizeof(double));
 }
 
 /* Return the values, contiguous; NULL: absent. */
@@ -55,8 +55,8 @@ static size_t numbers_of(struct tensor t)
 
 static void done(struct backend *be)
 {
-    arena_free(double_of(be)->desk);
-    double_of(be)->desk = arena_new();
+    arena_free(double_of(be)->operands);
+    double_of(be)->operands = arena_new();
 }
 
 /* ---- Operations, in the order of kernels/ops.h ---- */

@@ -12,9 +12,9 @@ struct double_block;
 struct double_backend {
     struct backend base;
     struct double_block *blocks;
-    struct arena *desk; /* copies of the operands of one operation */
-    double loss;        /* double_take_loss */
-    double preference;  /* double_take_preference */
+    struct arena *operands; /* copies of the operands of one operation */
+    double loss;            /* double_take_loss */
+    double preference;      /* double_take_preference */
 };
 
 static inline struct double_backend *double_of(struct backend *be)

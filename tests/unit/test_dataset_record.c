@@ -10,14 +10,15 @@
 static const struct dataset_source detect;
 
 /* "U:question", "A:answer", and "A0.5:answer" if its weight is not 1. */
-static void describe_message(const struct message *message, bool behind, struct text *out)
+static void describe_message(const struct message *message, bool blank_first,
+                             struct text *out)
 {
     static const char roles[] = {
         [ROLE_SYSTEM] = 'S', [ROLE_TOOLS] = 'T',     [ROLE_USER] = 'U',
         [ROLE_TOOL] = 'O',   [ROLE_ASSISTANT] = 'A', [ROLE_FUNCTION] = 'F'
     };
 
-    text_addf(out, "%s%c", behind ? " " : "", roles[message->role]);
+    text_addf(out, "%s%c", blank_first ? " " : "", roles[message->role]);
     if (message->role == ROLE_ASSISTANT && message->weight != 1)
         text_addf(out, "%g", (double)message->weight);
     text_addf(out, ":%.*s", (int)message->len, message->text);

@@ -68,8 +68,8 @@ static inline bool unit_ranks_fit(void)
                        : UNIT_RANKS;
 
     if (count < UNIT_RANKS)
-        printf("1..0 # SKIP %d GPUs are wanted, and here %s %zu%s%s\n", UNIT_RANKS,
-               count == 1 ? "is" : "are", count, *note ? ": " : "", note);
+        printf("1..0 # SKIP requires %d GPUs, found %zu%s%s\n", UNIT_RANKS, count,
+               *note ? ": " : "", note);
     return count >= UNIT_RANKS;
 }
 
