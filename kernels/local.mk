@@ -36,6 +36,7 @@ libkernels_a_SOURCES += %D%/measure.c %D%/measure.h
 libkernels_a_SOURCES += %D%/operations.h
 libkernels_a_SOURCES += %D%/ops.h
 libkernels_a_SOURCES += %D%/pair.h
+libkernels_a_SOURCES += %D%/step_decision.h
 libkernels_a_SOURCES += %D%/tensor.c %D%/tensor.h
 
 # Variants for one instruction set, generated from a template; the program selects one at run time.

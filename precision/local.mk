@@ -11,3 +11,4 @@ libprecision_a_SOURCES += %D%/nf4.c %D%/nf4.h
 libprecision_a_SOURCES += %D%/policy.c %D%/policy.h
 libprecision_a_SOURCES += %D%/probe.c %D%/probe.h
 libprecision_a_SOURCES += %D%/scaler.c %D%/scaler.h
+libprecision_a_SOURCES += %D%/scaler_rule.h

@@ -4,6 +4,7 @@
 #include "precision/scaler.h"
 
 #include "base/error.h"
+#include "precision/scaler_rule.h"
 
 void scaler_init(struct scaler *scaler, const struct precision *precision)
 {
@@ -18,23 +19,7 @@ void scaler_init(struct scaler *scaler, const struct precision *precision)
 
 void scaler_note(struct scaler *scaler, bool finite)
 {
-    if (!finite) {
-        scaler->skipped++;
-        scaler->skipped_in_row++;
-        scaler->good = 0;
-        if (scaler->scaling == SCALING_DYNAMIC) {
-            scaler->scale *= scaler->backoff;
-            if (scaler->scale < 1)
-                scaler->scale = 1;
-        }
-        return;
-    }
-    scaler->skipped_in_row = 0;
-    if (scaler->scaling == SCALING_DYNAMIC && ++scaler->good == scaler->interval) {
-        scaler->good = 0;
-        if (scaler->scale * scaler->growth < 0x1p127) /* stays an fp32 */
-            scaler->scale *= scaler->growth;
-    }
+    scaler_rule(scaler, finite);
 }
 
 bool scaler_diagnose(const struct scaler *scaler, struct error *err)

@@ -26,9 +26,8 @@ struct scaler {
 
 void scaler_init(struct scaler *scaler, const struct precision *precision);
 /*
- * Record the outcome of a backward pass: `finite` says whether every gradient was finite.
- * Only the rule, for callers that cannot write a message (struct op_decide of
- * kernels/ops.h).
+ * Update the scale after a backward pass; `finite` says whether every gradient was finite.
+ * precision/scaler_rule.h has the rule, which also runs on a GPU.
  */
 void scaler_note(struct scaler *scaler, bool finite);
 /* Return false with *err set (ERROR_DIVERGED, and what to do) if SCALER_MAX_SKIPPED or

@@ -7,8 +7,7 @@
  */
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/cuda_launch.h"
-
-#include <math.h>
+#include "kernels/step_decision.h"
 
 enum { SQUARE_THREADS = 256, SQUARE_PACKS = 4, TOTAL_THREADS = 1024 };
 #define SQUARE_BLOCKS ((size_t)2048)
@@ -117,49 +116,14 @@ extern "C" cudaError_t launch_square_sum(const struct cuda_launch *to,
     return BY_FORMAT(op->x.format, T, launch_squares<T>(to, x, op->sum));
 }
 
-/* torch/nn/utils/clip_grad.py */
-#define CLIP_EPSILON 1e-6
-
-/* precision/scaler.c's scaler_note, word for word; a test holds the two together. */
-__device__ static void note(struct scaler *scaler, bool finite)
+static __global__ void decide_kernel(struct step_numbers *numbers)
 {
-    if (!finite) {
-        scaler->skipped++;
-        scaler->skipped_in_row++;
-        scaler->good = 0;
-        if (scaler->scaling == SCALING_DYNAMIC) {
-            scaler->scale *= scaler->backoff;
-            if (scaler->scale < 1)
-                scaler->scale = 1;
-        }
-        return;
-    }
-    scaler->skipped_in_row = 0;
-    if (scaler->scaling == SCALING_DYNAMIC && ++scaler->good == scaler->interval) {
-        scaler->good = 0;
-        if (scaler->scale * scaler->growth < 0x1p127)
-            scaler->scale *= scaler->growth;
-    }
-}
-
-static __global__ void decide_step(struct step_numbers *numbers)
-{
-    double scale, norm, clip = 1;
-
-    if (threadIdx.x != 0)
-        return;
-    scale = numbers->scaler.scale;
-    norm = sqrt(numbers->square_sum) / scale;
-    if (numbers->max_grad_norm > 0)
-        clip = fmin(1.0, numbers->max_grad_norm / (norm + CLIP_EPSILON));
-    numbers->norm = norm;
-    numbers->finite = norm - norm == 0;
-    numbers->factor = clip / scale;
-    note(&numbers->scaler, numbers->finite);
+    if (threadIdx.x == 0)
+        step_decide(numbers);
 }
 
 extern "C" cudaError_t launch_decide(const struct cuda_launch *to,
                                      const struct op_decide *op)
 {
-    return launch(to->stream, decide_step, dim3(1), dim3(WARP), 0, op->numbers);
+    return launch(to->stream, decide_kernel, dim3(1), dim3(WARP), 0, op->numbers);
 }
