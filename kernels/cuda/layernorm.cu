@@ -11,17 +11,10 @@
  * of the distances from a mean that is known (rows.cuh).
  */
 #include "kernels/cuda/rows.cuh"
-#include "kernels/cuda/slices.cuh"
 
-struct layernorm_rows {
-    struct summed_rows in;
-    void *out;
-    float *mean, *rstd;
-    any_view weight, bias;
-    size_t out_stride;
-    size_t rows;
-    unsigned cols, row_threads;
-    float eps;
+struct layernorm_rows : forward_rows {
+    float *mean;
+    any_view bias;
 };
 
 /* 8 units a thread only where a warp has a row. */
@@ -75,29 +68,6 @@ __global__ void __launch_bounds__(per > 4 ? FORWARD_THREADS : THREADS_MOST)
                 store<UNIT>((T *)f.out + row * f.out_stride + begin + p * step, sum[p]);
             }
     }
-}
-
-template <int per, typename D, typename T>
-static cudaError_t forward_launch(const struct cuda_launch *to, struct layernorm_rows f)
-{
-    unsigned groups;
-
-    f.row_threads = row_threads_of(f.cols / UNIT, per);
-    groups = row_groups_of(f.row_threads, FORWARD_THREADS, f.rows);
-    return launch(to->stream, layernorm_forward<per, D, T>,
-                  blocks_for(to, (f.rows + groups - 1) / groups, BLOCKS),
-                  dim3(groups * f.row_threads), 2 * WARP * sizeof(float), f);
-}
-
-template <typename D, typename T>
-static cudaError_t forward_by_cols(const struct cuda_launch *to,
-                                   const struct layernorm_rows &f)
-{
-    size_t units = f.cols / UNIT;
-
-    if (units > 4 * WARP && units <= 8 * WARP)
-        return forward_launch<8, D, T>(to, f);
-    return forward_launch<4, D, T>(to, f);
 }
 
 struct layernorm_any {
@@ -162,19 +132,19 @@ static float *rstd_of(struct tensor stats)
 
 static struct layernorm_rows forward_of(const struct op_layernorm *op)
 {
-    struct layernorm_rows f = {};
+    struct layernorm_rows f = forward_rows_of<layernorm_rows>(op, rstd_of(op->stats));
 
-    f.in = summed_rows_of(op->x, op->delta, op->sum);
-    f.out = op->out.data;
     f.mean = mean_of(op->stats);
-    f.rstd = rstd_of(op->stats);
-    f.weight = any_view_of(op->weight);
     f.bias = any_view_of(op->bias);
-    f.out_stride = op->out.stride;
-    f.rows = op->x.rows;
-    f.cols = op->x.cols;
-    f.eps = op->eps;
     return f;
+}
+
+template <typename D, typename T>
+static cudaError_t forward_typed(const struct cuda_launch *to,
+                                 const struct op_layernorm *op)
+{
+    return forward_by_cols(to, layernorm_forward<4, D, T>, layernorm_forward<8, D, T>,
+                           forward_of(op));
 }
 
 static cudaError_t forward_any_launch(const struct cuda_launch *to,
@@ -196,30 +166,17 @@ static cudaError_t forward_any_launch(const struct cuda_launch *to,
                   dim3(any_threads(any.cols)), WARP * sizeof(float), any);
 }
 
-/* An absent one does. */
-static bool absent_or_fits(struct tensor x)
-{
-    return !x.data || units_fit(x);
-}
-
 cudaError_t launch_layernorm(const struct cuda_launch *to, const struct op_layernorm *op)
 {
-    bool delta = op->delta.data != NULL;
-    enum format second = delta ? op->delta.format : op->out.format;
+    enum format second = op->delta.data ? op->delta.format : op->out.format;
 
     if (op->x.rows == 0 || op->x.cols == 0)
         return cudaSuccess;
-    if (!op->out.data) {
-        struct op_add add = { op->sum, op->x, op->delta };
-
-        return delta ? launch_add(to, &add) : cudaSuccess;
-    }
-    if (op->x.cols <= (size_t)4 * THREADS_MOST * UNIT && units_fit(op->x) &&
-        units_fit(op->out) && units_fit(op->weight) && absent_or_fits(op->bias) &&
-        (!delta || (units_fit(op->delta) && units_fit(op->sum))))
-        return BY_FORMAT(
-            second, D,
-            BY_FORMAT(op->out.format, T, forward_by_cols<D, T>(to, forward_of(op))));
+    if (!op->out.data)
+        return launch_sum(to, op);
+    if (forward_fits(op) && absent_or_fits(op->bias))
+        return BY_FORMAT(second, D,
+                         BY_FORMAT(op->out.format, T, forward_typed<D, T>(to, op)));
     return forward_any_launch(to, op);
 }
 
@@ -228,16 +185,8 @@ struct layernorm_sums {
     float *weight, *bias;
 };
 
-struct layernorm_slices {
-    const float *x;
-    const void *dout;
-    float *dx;
-    void *dcopy;
-    const float *mean, *rstd;
-    any_view weight;
-    size_t x_stride, dout_stride, dx_stride, dcopy_stride;
-    size_t rows, slice_rows;
-    unsigned cols, row_threads;
+struct layernorm_slices : backward_rows {
+    const float *mean;
     struct layernorm_sums sums;
 };
 
@@ -321,19 +270,6 @@ __global__ void __launch_bounds__(THREADS_MOST)
                           b.cols);
 }
 
-template <typename T>
-static cudaError_t backward_typed(const struct cuda_launch *to, struct layernorm_slices b,
-                                  size_t slices)
-{
-    unsigned groups;
-
-    b.row_threads = row_threads_of(b.cols / UNIT, BACKWARD_UNITS);
-    groups = row_groups_of(b.row_threads, BACKWARD_THREADS, b.slice_rows);
-    return launch(to->stream, layernorm_backward<T>, dim3((unsigned)slices),
-                  dim3(groups * b.row_threads),
-                  (2 * WARP + (groups > 1 ? b.cols : 0)) * sizeof(float), b);
-}
-
 struct layernorm_slices_any {
     any_view dx, dcopy, dout, x, weight;
     const float *mean, *rstd;
@@ -400,43 +336,17 @@ static cudaError_t backward_any_launch(const struct cuda_launch *to,
                   dim3(any_threads(any.cols)), WARP * sizeof(float), any);
 }
 
-static struct layernorm_slices backward_of(const struct op_layernorm_backward *op,
-                                           struct layernorm_sums sums,
-                                           struct slices slices)
+template <typename T>
+static cudaError_t backward_typed(const struct cuda_launch *to,
+                                  const struct op_layernorm_backward *op,
+                                  struct layernorm_sums sums, struct slices slices)
 {
-    struct layernorm_slices b = {};
+    struct layernorm_slices b =
+        backward_rows_of<layernorm_slices>(op, rstd_of(op->stats), slices);
 
-    b.x = (const float *)op->x.data;
-    b.dout = op->dout.data;
-    b.dx = (float *)op->dx.data;
-    b.dcopy = op->dcopy.data;
     b.mean = mean_of(op->stats);
-    b.rstd = rstd_of(op->stats);
-    b.weight = any_view_of(op->weight);
-    b.x_stride = op->x.stride;
-    b.dout_stride = op->dout.stride;
-    b.dx_stride = op->dx.stride;
-    b.dcopy_stride = op->dcopy.stride;
-    b.rows = op->x.rows;
-    b.cols = op->x.cols;
     b.sums = sums;
-    b.slice_rows = slices.rows;
-    return b;
-}
-
-static cudaError_t backward_launch(const struct cuda_launch *to,
-                                   const struct op_layernorm_backward *op,
-                                   struct layernorm_sums sums, struct slices slices)
-{
-    struct tensor dcopy = op->dcopy;
-
-    if (op->x.cols <= (size_t)BACKWARD_UNITS * THREADS_MOST * UNIT && units_fit(op->x) &&
-        units_fit(op->dx) && units_fit(op->dout) && units_fit(op->weight) &&
-        (!dcopy.data || (dcopy.format == op->dout.format && units_fit(dcopy))))
-        return BY_FORMAT(
-            op->dout.format, T,
-            backward_typed<T>(to, backward_of(op, sums, slices), slices.count));
-    return backward_any_launch(to, op, sums, slices);
+    return backward_launch(to, layernorm_backward<T>, b, slices.count);
 }
 
 cudaError_t launch_layernorm_backward(const struct cuda_launch *to,
@@ -454,7 +364,9 @@ cudaError_t launch_layernorm_backward(const struct cuda_launch *to,
         return cudaErrorNotSupported;
     sums.weight = op->dweight.data ? scratch : NULL;
     sums.bias = op->dbias.data ? scratch + slices.count * op->x.cols : NULL;
-    status = backward_launch(to, op, sums, slices);
+    status = backward_fits(op)
+                 ? BY_FORMAT(op->dout.format, T, backward_typed<T>(to, op, sums, slices))
+                 : backward_any_launch(to, op, sums, slices);
     if (status == cudaSuccess && sums.weight)
         status = slices_launch_at(to, op->dweight, sums.weight, slices);
     if (status == cudaSuccess && sums.bias)

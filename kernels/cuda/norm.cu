@@ -11,17 +11,9 @@
  * A row of usual length is held in registers, so x is read once (rows.cuh).
  */
 #include "kernels/cuda/rows.cuh"
-#include "kernels/cuda/slices.cuh"
 
-struct norm_rows {
-    struct summed_rows in;
-    void *out;
-    float *rstd;
-    any_view weight;
-    size_t out_stride;
-    size_t rows;
-    unsigned cols, row_threads;
-    float eps, offset;
+struct norm_rows : forward_rows {
+    float offset;
 };
 
 /* 8 units a thread only where a warp has a row. */
@@ -66,29 +58,6 @@ __global__ void __launch_bounds__(per > 4 ? FORWARD_THREADS : THREADS_MOST)
     }
 }
 
-template <int per, typename D, typename T>
-static cudaError_t forward_launch(const struct cuda_launch *to, struct norm_rows f)
-{
-    unsigned groups;
-
-    f.row_threads = row_threads_of(f.cols / UNIT, per);
-    groups = row_groups_of(f.row_threads, FORWARD_THREADS, f.rows);
-    return launch(to->stream, norm_forward<per, D, T>,
-                  blocks_for(to, (f.rows + groups - 1) / groups, BLOCKS),
-                  dim3(groups * f.row_threads), 2 * WARP * sizeof(float), f);
-}
-
-template <typename D, typename T>
-static cudaError_t forward_by_cols(const struct cuda_launch *to,
-                                   const struct norm_rows &f)
-{
-    size_t units = f.cols / UNIT;
-
-    if (units > 4 * WARP && units <= 8 * WARP)
-        return forward_launch<8, D, T>(to, f);
-    return forward_launch<4, D, T>(to, f);
-}
-
 struct norm_any {
     any_view x, delta, sum, out, weight;
     float *rstd;
@@ -126,38 +95,31 @@ static __global__ void __launch_bounds__(THREADS_MOST) norm_forward_any(struct n
 
 static struct norm_rows forward_of(const struct op_rmsnorm *op)
 {
-    struct norm_rows f = {};
+    struct norm_rows f = forward_rows_of<norm_rows>(op, (float *)op->rstd.data);
 
-    f.in = summed_rows_of(op->x, op->delta, op->sum);
-    f.out = op->out.data;
-    f.rstd = (float *)op->rstd.data;
-    f.weight = any_view_of(op->weight);
-    f.out_stride = op->out.stride;
-    f.rows = op->x.rows;
-    f.cols = op->x.cols;
-    f.eps = op->eps;
     f.offset = op->offset;
     return f;
 }
 
+template <typename D, typename T>
+static cudaError_t forward_typed(const struct cuda_launch *to,
+                                 const struct op_rmsnorm *op)
+{
+    return forward_by_cols(to, norm_forward<4, D, T>, norm_forward<8, D, T>,
+                           forward_of(op));
+}
+
 cudaError_t launch_rmsnorm(const struct cuda_launch *to, const struct op_rmsnorm *op)
 {
-    bool delta = op->delta.data != NULL;
-    enum format second = delta ? op->delta.format : op->out.format;
+    enum format second = op->delta.data ? op->delta.format : op->out.format;
 
     if (op->x.rows == 0 || op->x.cols == 0)
         return cudaSuccess;
-    if (!op->out.data) {
-        struct op_add add = { op->sum, op->x, op->delta };
-
-        return delta ? launch_add(to, &add) : cudaSuccess;
-    }
-    if (op->x.cols <= (size_t)4 * THREADS_MOST * UNIT && units_fit(op->x) &&
-        units_fit(op->out) && units_fit(op->weight) &&
-        (!delta || (units_fit(op->delta) && units_fit(op->sum))))
-        return BY_FORMAT(
-            second, D,
-            BY_FORMAT(op->out.format, T, forward_by_cols<D, T>(to, forward_of(op))));
+    if (!op->out.data)
+        return launch_sum(to, op);
+    if (forward_fits(op))
+        return BY_FORMAT(second, D,
+                         BY_FORMAT(op->out.format, T, forward_typed<D, T>(to, op)));
     struct norm_any any = { any_view_of(op->x),
                             any_view_of(op->delta),
                             any_view_of(op->sum),
@@ -172,16 +134,7 @@ cudaError_t launch_rmsnorm(const struct cuda_launch *to, const struct op_rmsnorm
                   dim3(any_threads(any.cols)), WARP * sizeof(float), any);
 }
 
-struct norm_slices {
-    const float *x;
-    const void *dout;
-    float *dx;
-    void *dcopy;
-    const float *rstd;
-    any_view weight;
-    size_t x_stride, dout_stride, dx_stride, dcopy_stride;
-    size_t rows, slice_rows;
-    unsigned cols, row_threads;
+struct norm_slices : backward_rows {
     float offset;
     float *sums; /* (slices, cols), or NULL */
 };
@@ -257,19 +210,6 @@ __global__ void __launch_bounds__(THREADS_MOST) norm_backward(struct norm_slices
         groups_total<per>(b.sums, total, others, group, groups, begin, step, b.cols);
 }
 
-template <typename T>
-static cudaError_t backward_typed(const struct cuda_launch *to, struct norm_slices b,
-                                  size_t slices)
-{
-    unsigned groups;
-
-    b.row_threads = row_threads_of(b.cols / UNIT, BACKWARD_UNITS);
-    groups = row_groups_of(b.row_threads, BACKWARD_THREADS, b.slice_rows);
-    return launch(to->stream, norm_backward<T>, dim3((unsigned)slices),
-                  dim3(groups * b.row_threads),
-                  (2 * WARP + (groups > 1 ? b.cols : 0)) * sizeof(float), b);
-}
-
 struct norm_slices_any {
     any_view dx, dcopy, dout, x, weight;
     const float *rstd;
@@ -331,33 +271,22 @@ static cudaError_t backward_any_launch(const struct cuda_launch *to,
                   dim3(any_threads(any.cols)), WARP * sizeof(float), any);
 }
 
-static struct norm_slices backward_of(const struct op_rmsnorm_backward *op, float *sums,
-                                      struct slices slices)
+template <typename T>
+static cudaError_t backward_typed(const struct cuda_launch *to,
+                                  const struct op_rmsnorm_backward *op, float *sums,
+                                  struct slices slices)
 {
-    struct norm_slices b = {};
+    struct norm_slices b =
+        backward_rows_of<norm_slices>(op, (const float *)op->rstd.data, slices);
 
-    b.x = (const float *)op->x.data;
-    b.dout = op->dout.data;
-    b.dx = (float *)op->dx.data;
-    b.dcopy = op->dcopy.data;
-    b.rstd = (const float *)op->rstd.data;
-    b.weight = any_view_of(op->weight);
-    b.x_stride = op->x.stride;
-    b.dout_stride = op->dout.stride;
-    b.dx_stride = op->dx.stride;
-    b.dcopy_stride = op->dcopy.stride;
-    b.rows = op->x.rows;
-    b.cols = op->x.cols;
     b.offset = op->offset;
     b.sums = sums;
-    b.slice_rows = slices.rows;
-    return b;
+    return backward_launch(to, norm_backward<T>, b, slices.count);
 }
 
 cudaError_t launch_rmsnorm_backward(const struct cuda_launch *to,
                                     const struct op_rmsnorm_backward *op)
 {
-    struct tensor dcopy = op->dcopy;
     float *sums = op->dweight.data ? (float *)to->scratch : NULL;
     struct slices slices;
     cudaError_t status;
@@ -367,12 +296,8 @@ cudaError_t launch_rmsnorm_backward(const struct cuda_launch *to,
     slices = slices_of(to, op->x.rows, op->x.cols, SLICE_ROWS);
     if (slices.count == 0)
         return cudaErrorNotSupported;
-    if (op->x.cols <= (size_t)BACKWARD_UNITS * THREADS_MOST * UNIT && units_fit(op->x) &&
-        units_fit(op->dx) && units_fit(op->dout) && units_fit(op->weight) &&
-        (!dcopy.data || (dcopy.format == op->dout.format && units_fit(dcopy))))
-        status =
-            BY_FORMAT(op->dout.format, T,
-                      backward_typed<T>(to, backward_of(op, sums, slices), slices.count));
+    if (backward_fits(op))
+        status = BY_FORMAT(op->dout.format, T, backward_typed<T>(to, op, sums, slices));
     else
         status = backward_any_launch(to, op, sums, slices);
     return status != cudaSuccess || !sums ? status

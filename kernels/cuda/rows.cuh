@@ -10,6 +10,7 @@
 #define KERNELS_CUDA_ROWS_CUH
 
 #include "kernels/cuda/cells.cuh"
+#include "kernels/cuda/slices.cuh"
 
 enum {
     UNIT = 4, /* numbers */
@@ -149,6 +150,139 @@ static inline unsigned any_threads(size_t cols)
 static inline bool units_fit(struct tensor x)
 {
     return x.cols % UNIT == 0 && cells_aligned(x, UNIT);
+}
+
+/* An absent tensor fits. */
+static inline bool absent_or_fits(struct tensor x)
+{
+    return !x.data || units_fit(x);
+}
+
+/* ---- Launching: op_rmsnorm and op_layernorm, their forward and backward passes ---- */
+
+/* The operands that the forward kernels of both norms have. */
+struct forward_rows {
+    struct summed_rows in;
+    void *out;
+    float *rstd;
+    any_view weight;
+    size_t out_stride;
+    size_t rows;
+    unsigned cols, row_threads;
+    float eps;
+};
+
+template <typename R, typename O> static R forward_rows_of(const O *op, float *rstd)
+{
+    R f = {};
+
+    f.in = summed_rows_of(op->x, op->delta, op->sum);
+    f.out = op->out.data;
+    f.rstd = rstd;
+    f.weight = any_view_of(op->weight);
+    f.out_stride = op->out.stride;
+    f.rows = op->x.rows;
+    f.cols = op->x.cols;
+    f.eps = op->eps;
+    return f;
+}
+
+/* Return whether the kernels that hold a row in registers can run op. */
+template <typename O> static bool forward_fits(const O *op)
+{
+    return op->x.cols <= (size_t)4 * THREADS_MOST * UNIT && units_fit(op->x) &&
+           units_fit(op->out) && units_fit(op->weight) &&
+           (!op->delta.data || (units_fit(op->delta) && units_fit(op->sum)));
+}
+
+template <typename R>
+static cudaError_t forward_launch(const struct cuda_launch *to, void (*kernel)(R),
+                                  int per, R f)
+{
+    unsigned groups;
+
+    f.row_threads = row_threads_of(f.cols / UNIT, per);
+    groups = row_groups_of(f.row_threads, FORWARD_THREADS, f.rows);
+    return launch(to->stream, kernel,
+                  blocks_for(to, (f.rows + groups - 1) / groups, BLOCKS),
+                  dim3(groups * f.row_threads), 2 * WARP * sizeof(float), f);
+}
+
+/* `four`, `eight`: the kernels with so many units a thread. */
+template <typename R>
+static cudaError_t forward_by_cols(const struct cuda_launch *to, void (*four)(R),
+                                   void (*eight)(R), const R &f)
+{
+    size_t units = f.cols / UNIT;
+
+    if (units > 4 * WARP && units <= 8 * WARP)
+        return forward_launch(to, eight, 8, f);
+    return forward_launch(to, four, 4, f);
+}
+
+/* Without out there is only the residual sum to compute. */
+template <typename O>
+static cudaError_t launch_sum(const struct cuda_launch *to, const O *op)
+{
+    struct op_add add = { op->sum, op->x, op->delta };
+
+    return op->delta.data ? launch_add(to, &add) : cudaSuccess;
+}
+
+/* The operands that the backward kernels of both norms have. */
+struct backward_rows {
+    const float *x;
+    const void *dout;
+    float *dx;
+    void *dcopy;
+    const float *rstd;
+    any_view weight;
+    size_t x_stride, dout_stride, dx_stride, dcopy_stride;
+    size_t rows, slice_rows;
+    unsigned cols, row_threads;
+};
+
+template <typename R, typename O>
+static R backward_rows_of(const O *op, const float *rstd, struct slices slices)
+{
+    R b = {};
+
+    b.x = (const float *)op->x.data;
+    b.dout = op->dout.data;
+    b.dx = (float *)op->dx.data;
+    b.dcopy = op->dcopy.data;
+    b.rstd = rstd;
+    b.weight = any_view_of(op->weight);
+    b.x_stride = op->x.stride;
+    b.dout_stride = op->dout.stride;
+    b.dx_stride = op->dx.stride;
+    b.dcopy_stride = op->dcopy.stride;
+    b.rows = op->x.rows;
+    b.cols = op->x.cols;
+    b.slice_rows = slices.rows;
+    return b;
+}
+
+template <typename O> static bool backward_fits(const O *op)
+{
+    return op->x.cols <= (size_t)BACKWARD_UNITS * THREADS_MOST * UNIT &&
+           units_fit(op->x) && units_fit(op->dx) && units_fit(op->dout) &&
+           units_fit(op->weight) &&
+           (!op->dcopy.data ||
+            (op->dcopy.format == op->dout.format && units_fit(op->dcopy)));
+}
+
+template <typename R>
+static cudaError_t backward_launch(const struct cuda_launch *to, void (*kernel)(R), R b,
+                                   size_t slices)
+{
+    unsigned groups;
+
+    b.row_threads = row_threads_of(b.cols / UNIT, BACKWARD_UNITS);
+    groups = row_groups_of(b.row_threads, BACKWARD_THREADS, b.slice_rows);
+    return launch(to->stream, kernel, dim3((unsigned)slices),
+                  dim3(groups * b.row_threads),
+                  (2 * WARP + (groups > 1 ? b.cols : 0)) * sizeof(float), b);
 }
 
 #endif
