@@ -11,6 +11,17 @@ static inline bool size_mul(size_t a, size_t b, size_t *out)
     return !__builtin_mul_overflow(a, b, out);
 }
 
+static inline size_t size_min(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* a / b, rounded up.  a + b must not overflow. */
+static inline size_t size_divide_up(size_t a, size_t b)
+{
+    return (a + b - 1) / b;
+}
+
 static inline bool size_add(size_t a, size_t b, size_t *out)
 {
     return !__builtin_add_overflow(a, b, out);

@@ -25,14 +25,13 @@ static void activation_task(void *context, size_t task, struct pool_worker *work
     size_t rows = cpu_task_rows(op->out.cols);
 
     (void)worker;
-    for (size_t row = task * rows; row < cpu_least((task + 1) * rows, op->out.rows);
-         row++)
+    for (size_t row = task * rows; row < size_min((task + 1) * rows, op->out.rows); row++)
         ACTIVATION_BY_KIND(op->kind, op->out.format, activation_row, op, row);
 }
 
 void CPU_OP(activation)(struct backend *be, const struct op_activation *op)
 {
-    cpu_backend_run(be, cpu_pieces(op->out.rows, cpu_task_rows(op->out.cols)),
+    cpu_backend_run(be, size_divide_up(op->out.rows, cpu_task_rows(op->out.cols)),
                     activation_task, (void *)op);
 }
 
@@ -60,7 +59,7 @@ static void activation_backward_task(void *context, size_t task,
     size_t rows = cpu_task_rows(op->dout.cols);
 
     (void)worker;
-    for (size_t row = task * rows; row < cpu_least((task + 1) * rows, op->dout.rows);
+    for (size_t row = task * rows; row < size_min((task + 1) * rows, op->dout.rows);
          row++)
         ACTIVATION_BY_KIND(op->kind, op->dout.format, activation_row_backward, op, row);
 }
@@ -68,6 +67,6 @@ static void activation_backward_task(void *context, size_t task,
 void CPU_OP(activation_backward)(struct backend *be,
                                  const struct op_activation_backward *op)
 {
-    cpu_backend_run(be, cpu_pieces(op->dout.rows, cpu_task_rows(op->dout.cols)),
+    cpu_backend_run(be, size_divide_up(op->dout.rows, cpu_task_rows(op->dout.cols)),
                     activation_backward_task, (void *)op);
 }

@@ -51,12 +51,12 @@ static void target_draw(const struct target *target, size_t task, target_range *
                         const void *context)
 {
     size_t first = task * CPU_TASK_NUMBERS;
-    size_t last = cpu_least(first + CPU_TASK_NUMBERS, target->w.cols);
+    size_t last = size_min(first + CPU_TASK_NUMBERS, target->w.cols);
     uint32_t bits[RANDOM_ROOM] = { 0 };
 
     while (first < last) {
         uint64_t at = target->base + first;
-        size_t skip = at % 4, end = cpu_least(first + RANDOM_NUMBERS - skip, last);
+        size_t skip = at % 4, end = size_min(first + RANDOM_NUMBERS - skip, last);
 
         random_fill(&target->key, at / 4, bits);
         range(context, first, end, bits + skip);
@@ -107,8 +107,7 @@ static void adamw_task(void *context, size_t task, struct pool_worker *worker)
     if (a->target.stochastic)
         target_draw(&a->target, task, adamw_drawn, a);
     else
-        adamw_range(a, first, cpu_least(first + CPU_TASK_NUMBERS, a->target.w.cols),
-                    NULL);
+        adamw_range(a, first, size_min(first + CPU_TASK_NUMBERS, a->target.w.cols), NULL);
 }
 
 void CPU_OP(adamw)(struct backend *be, const struct op_adamw *op)
@@ -136,7 +135,7 @@ void CPU_OP(adamw)(struct backend *be, const struct op_adamw *op)
         return;
     if (op->stochastic)
         target_rounds(&adamw.target, op->seed, step, op->first);
-    cpu_backend_run(be, cpu_pieces(adamw.target.w.cols, CPU_TASK_NUMBERS), adamw_task,
+    cpu_backend_run(be, size_divide_up(adamw.target.w.cols, CPU_TASK_NUMBERS), adamw_task,
                     &adamw);
 }
 
@@ -176,7 +175,7 @@ static void sgd_task(void *context, size_t task, struct pool_worker *worker)
     if (s->target.stochastic)
         target_draw(&s->target, task, sgd_drawn, s);
     else
-        sgd_range(s, first, cpu_least(first + CPU_TASK_NUMBERS, s->target.w.cols), NULL);
+        sgd_range(s, first, size_min(first + CPU_TASK_NUMBERS, s->target.w.cols), NULL);
 }
 
 void CPU_OP(sgd)(struct backend *be, const struct op_sgd *op)
@@ -194,5 +193,6 @@ void CPU_OP(sgd)(struct backend *be, const struct op_sgd *op)
         return;
     if (op->stochastic)
         target_rounds(&sgd.target, op->seed, n ? n->step : op->step, op->first);
-    cpu_backend_run(be, cpu_pieces(sgd.target.w.cols, CPU_TASK_NUMBERS), sgd_task, &sgd);
+    cpu_backend_run(be, size_divide_up(sgd.target.w.cols, CPU_TASK_NUMBERS), sgd_task,
+                    &sgd);
 }

@@ -169,10 +169,10 @@ static void attention_tile(struct attention *a, size_t key, size_t rows, bool ow
         attention_draw(&a->kept, a->op, a->head, a->part.first,
                        a->part.last - a->part.first, key - a->part.run_first, rows);
     for (size_t i = 0; i < rows; i += band)
-        attention_scores(a, i, cpu_least(band, rows - i), own ? i / LANES : 0);
+        attention_scores(a, i, size_min(band, rows - i), own ? i / LANES : 0);
     for (size_t v = 0; v < a->vecs; v++) {
         size_t made =
-            own ? cpu_least(rows, (v * LANES / ATTENTION_BAND + 1) * ATTENTION_BAND)
+            own ? size_min(rows, (v * LANES / ATTENTION_BAND + 1) * ATTENTION_BAND)
                 : rows;
 
         if (a->op->softcap > 0)
@@ -185,7 +185,7 @@ static void attention_tile(struct attention *a, size_t key, size_t rows, bool ow
                            a->shape.pairs);
     }
     for (size_t i = 0; i < rows; i += band)
-        attention_outputs(a, i, cpu_least(band, rows - i), own ? i / LANES : 0);
+        attention_outputs(a, i, size_min(band, rows - i), own ? i / LANES : 0);
 }
 
 static void attention_finish(struct attention *a, struct attention_source into)
@@ -216,10 +216,10 @@ static void attention_part(struct attention *a)
     size_t first = a->part.first, rows = a->part.last - first;
     struct attention_source queries = { op->q, first, rows, a->head };
 
-    a->vecs = cpu_pieces(rows, LANES);
+    a->vecs = size_divide_up(rows, LANES);
     attention_load(a->rows, a->shape, queries);
     tile_transpose(a->queries, ATTENTION_ROWS, a->rows, a->shape.width, ATTENTION_ROWS,
-                   cpu_pieces(a->shape.depth, 4) * 4);
+                   size_divide_up(a->shape.depth, 4) * 4);
     memset(a->out, 0, ATTENTION_ROWS * a->shape.width * sizeof(float));
     for (size_t v = 0; v < a->vecs; v++) {
         a->max[v] = vec_all(-INFINITY);
@@ -227,7 +227,7 @@ static void attention_part(struct attention *a)
     }
     for (size_t key = attention_begin(op, a->part, first); key < first;
          key += ATTENTION_ROWS)
-        attention_tile(a, key, cpu_least(ATTENTION_ROWS, first - key), false);
+        attention_tile(a, key, size_min(ATTENTION_ROWS, first - key), false);
     attention_tile(a, first, rows, true);
     queries.x = op->out;
     attention_finish(a, queries);
@@ -238,7 +238,7 @@ static void attention_task(void *context, size_t task, struct pool_worker *worke
 {
     const struct op_attention *op = context;
     size_t block = attention_blocks(op) - 1 - task / op->heads;
-    size_t end = cpu_least((block + 1) * ATTENTION_ROWS, op->q.rows);
+    size_t end = size_min((block + 1) * ATTENTION_ROWS, op->q.rows);
     struct attention a = { .op = op,
                            .head = task % op->heads,
                            .shape = attention_shape_of(op, op->out.format) };

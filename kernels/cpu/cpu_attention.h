@@ -44,7 +44,7 @@ static inline struct attention_part attention_part_at(const struct op_attention 
     }
     return (struct attention_part) {
         .first = row,
-        .last = cpu_least((size_t)op->offsets[low + 1], end),
+        .last = size_min((size_t)op->offsets[low + 1], end),
         .run_first = (size_t)op->offsets[low],
         .run_last = (size_t)op->offsets[low + 1],
     };
@@ -73,7 +73,7 @@ static inline struct attention_shape attention_shape_of(const struct op_attentio
         .size = op->head_size,
         .pairs = pairs,
         .depth = pairs ? op->head_size / 2 : op->head_size,
-        .width = cpu_pieces(op->head_size, LANES) * LANES,
+        .width = size_divide_up(op->head_size, LANES) * LANES,
     };
 }
 
@@ -290,7 +290,7 @@ CPU_INLINE void attention_drop(float *at, size_t first, size_t end, size_t v,
 
 static inline size_t attention_blocks(const struct op_attention *op)
 {
-    return cpu_pieces(op->q.rows, ATTENTION_ROWS);
+    return size_divide_up(op->q.rows, ATTENTION_ROWS);
 }
 
 #endif

@@ -65,7 +65,7 @@ static void gradient_fix(struct gradient *g, float *to, struct tensor x, size_t 
 
     attention_load(g->rows_left, g->shape, from);
     tile_transpose(to, ATTENTION_ROWS, g->rows_left, g->shape.width, ATTENTION_ROWS,
-                   cpu_pieces(g->shape.depth, 4) * 4);
+                   size_divide_up(g->shape.depth, 4) * 4);
 }
 
 /* A tile for the other side; what is not wanted across its rows is not made. */
@@ -236,14 +236,14 @@ static void gradient_keys_tile(struct gradient *g, size_t head, size_t query, si
         attention_draw(&g->kept, forward, head, query, rows,
                        g->part.first - g->part.run_first, all);
     for (size_t i = 0; i < rows; i += step) {
-        size_t count = cpu_least(step, rows - i),
-               keys = own ? cpu_least(i + count, all) : all;
+        size_t count = size_min(step, rows - i),
+               keys = own ? size_min(i + count, all) : all;
 
         gradient_keys_band(g,
                            &(struct gradient_band) { .first = query,
                                                      .row = i,
                                                      .rows = count,
-                                                     .vecs = cpu_pieces(keys, LANES),
+                                                     .vecs = size_divide_up(keys, LANES),
                                                      .hidden = own || forward->window },
                            keys);
     }
@@ -256,7 +256,7 @@ static void gradient_keys_part(struct gradient *g)
     size_t keys = g->part.last - g->part.first, end = g->part.run_last;
 
     if (forward->window)
-        end = cpu_least(end, g->part.last - 1 + forward->window);
+        end = size_min(end, g->part.last - 1 + forward->window);
     gradient_fix(g, g->left, forward->k, g->head);
     gradient_fix(g, g->right, forward->v, g->head);
     memset(g->sum_left, 0, ATTENTION_ROWS * g->shape.width * sizeof(float));
@@ -264,7 +264,7 @@ static void gradient_keys_part(struct gradient *g)
     for (size_t head = g->head * group; head < (g->head + 1) * group; head++) {
         gradient_keys_tile(g, head, g->part.first, keys);
         for (size_t query = g->part.last; query < end; query += ATTENTION_ROWS)
-            gradient_keys_tile(g, head, query, cpu_least(ATTENTION_ROWS, end - query));
+            gradient_keys_tile(g, head, query, size_min(ATTENTION_ROWS, end - query));
     }
     attention_store((struct attention_source) { g->op->dk, g->part.first, keys, g->head },
                     g->shape, g->sum_left, forward->scale);
@@ -278,7 +278,7 @@ static void gradient_keys_task(void *context, size_t task, struct pool_worker *w
     const struct op_attention_backward *op = context;
     const struct op_attention *forward = &op->forward;
     size_t block = task / forward->kv_heads;
-    size_t end = cpu_least((block + 1) * ATTENTION_ROWS, forward->q.rows);
+    size_t end = size_min((block + 1) * ATTENTION_ROWS, forward->q.rows);
     struct gradient g = { .op = op,
                           .head = task % forward->kv_heads,
                           .shape = attention_shape_of(forward, op->dout.format) };
@@ -322,7 +322,7 @@ static void gradient_queries_tile(struct gradient *g, size_t key, size_t rows)
 {
     const struct op_attention *forward = &g->op->forward;
     size_t head = g->head / (forward->heads / forward->kv_heads);
-    size_t vecs = cpu_pieces(g->part.last - g->part.first, LANES);
+    size_t vecs = size_divide_up(g->part.last - g->part.first, LANES);
     bool own = key == g->part.first;
     size_t step = own ? ATTENTION_BAND : rows;
 
@@ -338,7 +338,7 @@ static void gradient_queries_tile(struct gradient *g, size_t key, size_t rows)
         gradient_queries_band(
             g, &(struct gradient_band) { .first = key,
                                          .row = i,
-                                         .rows = cpu_least(step, rows - i),
+                                         .rows = size_min(step, rows - i),
                                          .vec = skip,
                                          .vecs = vecs - skip,
                                          .hidden = own || forward->window });
@@ -356,7 +356,7 @@ static void gradient_queries_part(struct gradient *g)
     memset(g->sum_left, 0, ATTENTION_ROWS * g->shape.width * sizeof(float));
     for (size_t key = attention_begin(forward, g->part, g->part.first);
          key < g->part.first; key += ATTENTION_ROWS)
-        gradient_queries_tile(g, key, cpu_least(ATTENTION_ROWS, g->part.first - key));
+        gradient_queries_tile(g, key, size_min(ATTENTION_ROWS, g->part.first - key));
     gradient_queries_tile(g, g->part.first, queries);
     tile_transpose(g->rows_left, g->shape.width, g->sum_left, ATTENTION_ROWS,
                    g->shape.width, ATTENTION_ROWS);
@@ -370,7 +370,7 @@ static void gradient_queries_task(void *context, size_t task, struct pool_worker
     const struct op_attention_backward *op = context;
     const struct op_attention *forward = &op->forward;
     size_t block = attention_blocks(forward) - 1 - task / forward->heads;
-    size_t end = cpu_least((block + 1) * ATTENTION_ROWS, forward->q.rows);
+    size_t end = size_min((block + 1) * ATTENTION_ROWS, forward->q.rows);
     struct gradient g = { .op = op,
                           .head = task % forward->heads,
                           .shape = attention_shape_of(forward, op->dout.format) };
@@ -389,7 +389,7 @@ static void gradient_delta_task(void *context, size_t task, struct pool_worker *
     size_t rows = cpu_task_rows(op->dout.cols), size = op->forward.head_size;
 
     (void)worker;
-    for (size_t row = task * rows; row < cpu_least((task + 1) * rows, op->dout.rows);
+    for (size_t row = task * rows; row < size_min((task + 1) * rows, op->dout.rows);
          row++)
         for (size_t head = 0; head < op->forward.heads; head++) {
             const void *dout = cpu_row(op->dout, row),
@@ -411,7 +411,7 @@ void CPU_OP(attention_backward)(struct backend *be,
 {
     size_t blocks = attention_blocks(&op->forward);
 
-    cpu_backend_run(be, cpu_pieces(op->dout.rows, cpu_task_rows(op->dout.cols)),
+    cpu_backend_run(be, size_divide_up(op->dout.rows, cpu_task_rows(op->dout.cols)),
                     gradient_delta_task, (void *)op);
     cpu_backend_run(be, blocks * op->forward.kv_heads, gradient_keys_task, (void *)op);
     cpu_backend_run(be, blocks * op->forward.heads, gradient_queries_task, (void *)op);

@@ -66,7 +66,7 @@ static size_t limit_v1(const char *folder, const char *path)
     return cores_of_quota(quota, period);
 }
 
-static size_t least(size_t a, size_t b)
+static size_t lower_limit(size_t a, size_t b)
 {
     if (a == 0 || b == 0)
         return a + b;
@@ -82,7 +82,7 @@ static size_t limit_above(size_t (*limit)(const char *, const char *), const cha
     for (;;) {
         char *slash = strrchr(path, '/');
 
-        found = least(found, limit(folder, path));
+        found = lower_limit(found, limit(folder, path));
         if (!slash)
             return found;
         *slash = 0;
@@ -130,7 +130,7 @@ static size_t limit_of_cgroups(void)
     if (!in)
         return 0;
     while (fgets(line, sizeof(line), in))
-        found = least(found, limit_of_line(line));
+        found = lower_limit(found, limit_of_line(line));
     fclose(in);
     return found;
 }
@@ -142,5 +142,5 @@ size_t cores_usable(void)
 
     if (sched_getaffinity(0, sizeof(set), &set) == 0)
         cores = (size_t)CPU_COUNT(&set);
-    return least(cores, limit_of_cgroups());
+    return lower_limit(cores, limit_of_cgroups());
 }

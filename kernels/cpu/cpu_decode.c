@@ -161,7 +161,7 @@ static void decode_task(void *context, size_t task, struct pool_worker *worker)
                         .slot = task / op->kv_heads,
                         .head = task % op->kv_heads,
                         .sharing = op->heads / op->kv_heads,
-                        .width = cpu_pieces(op->head_size, LANES) * LANES };
+                        .width = size_divide_up(op->head_size, LANES) * LANES };
     size_t rows = (size_t)op->lengths[d.slot] + 1;
     size_t first = op->window && rows > op->window ? rows - op->window : 0;
 
@@ -169,7 +169,7 @@ static void decode_task(void *context, size_t task, struct pool_worker *worker)
     decode_keep(&d, op->values, op->v);
     decode_begin(&d, worker);
     for (size_t row = first; row < rows; row += DECODE_ROWS) {
-        size_t count = cpu_least(DECODE_ROWS, rows - row);
+        size_t count = size_min(DECODE_ROWS, rows - row);
 
         VEC_BY_FORMAT(op->keys.format, decode_scores, &d, row, count);
         for (size_t h = 0; h < d.sharing; h++)

@@ -93,14 +93,14 @@ static void dequantize_task(void *context, size_t task, struct pool_worker *work
 {
     const struct op_dequantize *op = context;
     size_t cols = op->out.cols, step = cpu_task_rows(cols), row = task * step;
-    size_t last = cpu_least(row + step, op->out.rows);
+    size_t last = size_min(row + step, op->out.rows);
 
     (void)worker;
     for (; row < last; row++) {
         void *out = cpu_row(op->out, dequantize_row(op, row));
 
         for (size_t i = row * cols, end = i + cols; i < end;) {
-            size_t stop = cpu_least((i / NF4_BLOCK + 1) * NF4_BLOCK, end);
+            size_t stop = size_min((i / NF4_BLOCK + 1) * NF4_BLOCK, end);
 
             dequantize_block(op, i, stop - i, out, i - row * cols);
             i = stop;
@@ -112,5 +112,5 @@ void CPU_OP(dequantize)(struct backend *be, const struct op_dequantize *op)
 {
     size_t step = cpu_task_rows(op->out.cols);
 
-    cpu_backend_run(be, cpu_pieces(op->out.rows, step), dequantize_task, (void *)op);
+    cpu_backend_run(be, size_divide_up(op->out.rows, step), dequantize_task, (void *)op);
 }

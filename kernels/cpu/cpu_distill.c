@@ -38,7 +38,7 @@ static double distill_sum(const float *x, size_t cols, float top, float cold)
     double sum = 0;
 
     for (size_t begin = 0; begin < cols; begin += LOSS_RUN) {
-        size_t end = cpu_least(begin + LOSS_RUN, cols);
+        size_t end = size_min(begin + LOSS_RUN, cols);
         vec part = {};
 
         for (size_t i = begin; i < end; i += LANES) {
@@ -145,7 +145,7 @@ CPU_INLINE void distill_add_dense(const struct distill_row *row, double sums[2],
     size_t cols = row->distill->shared;
 
     for (size_t begin = 0; begin < cols; begin += LOSS_RUN) {
-        size_t end = cpu_least(begin + LOSS_RUN, cols);
+        size_t end = size_min(begin + LOSS_RUN, cols);
         struct halves part = { .student = {}, .teacher = {} };
 
         for (size_t i = begin; i < end; i += LANES) {
@@ -411,10 +411,10 @@ void CPU_OP(distill)(struct backend *be, const struct op_distill *op)
         .cold = 1 / op->temperature,
         .shared = op->values.data ? op->words : op->w.rows,
     };
-    size_t row = 0, most = cpu_least(student->logits.rows, LOSS_ROWS);
+    size_t row = 0, most = size_min(student->logits.rows, LOSS_ROWS);
 
     if (!op->values.data)
-        most = cpu_least(most, op->logits.rows);
+        most = size_min(most, op->logits.rows);
     assert(most > 0 && d.shared <= student->w.rows &&
            (!op->values.data || d.kind != DISTILL_REVERSE));
     loss_clear(be, student);

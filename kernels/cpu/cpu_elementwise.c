@@ -22,8 +22,8 @@ static struct cells cells_of(size_t rows, size_t cols)
     struct cells cells = { .rows = rows, .cols = cols };
 
     cells.rows_a_task = cpu_task_rows(cols);
-    cells.pieces_a_row = cpu_pieces(cols, CPU_TASK_NUMBERS);
-    cells.tasks = cpu_pieces(rows, cells.rows_a_task) * cells.pieces_a_row;
+    cells.pieces_a_row = size_divide_up(cols, CPU_TASK_NUMBERS);
+    cells.tasks = size_divide_up(rows, cells.rows_a_task) * cells.pieces_a_row;
     return cells;
 }
 
@@ -39,8 +39,8 @@ static struct cell cell_of(const struct cells *cells, size_t task)
         .first = task % cells->pieces_a_row * CPU_TASK_NUMBERS,
     };
 
-    cell.last_row = cpu_least(cell.row + cells->rows_a_task, cells->rows);
-    cell.last = cpu_least(cell.first + CPU_TASK_NUMBERS, cells->cols);
+    cell.last_row = size_min(cell.row + cells->rows_a_task, cells->rows);
+    cell.last = size_min(cell.first + CPU_TASK_NUMBERS, cells->cols);
     return cell;
 }
 
@@ -176,7 +176,7 @@ static void dropout_range(const struct dropout *dropout, size_t row, size_t firs
 
     while (first < last) {
         uint64_t at = index + first, block = at / 4;
-        size_t skip = at % 4, end = cpu_least(first + RANDOM_NUMBERS - skip, last);
+        size_t skip = at % 4, end = size_min(first + RANDOM_NUMBERS - skip, last);
 
         random_fill(&dropout->key, block, bits);
         for (size_t i = first; i < end; i += LANES) {
@@ -226,14 +226,14 @@ void CPU_OP(dropout)(struct backend *be, const struct op_dropout *op)
 static void sum_rows_task(void *context, size_t task, struct pool_worker *worker)
 {
     const struct op_sum_rows *op = context;
-    size_t first = task * SUM_COLUMNS, cols = cpu_least(first + SUM_COLUMNS, op->x.cols);
+    size_t first = task * SUM_COLUMNS, cols = size_min(first + SUM_COLUMNS, op->x.cols);
     vec total[SUM_COLUMNS / LANES] = { 0 };
 
     (void)worker;
     for (size_t begin = 0; begin < op->x.rows; begin += SUM_ROWS) {
         vec part[SUM_COLUMNS / LANES] = { 0 };
 
-        for (size_t row = begin; row < cpu_least(begin + SUM_ROWS, op->x.rows); row++) {
+        for (size_t row = begin; row < size_min(begin + SUM_ROWS, op->x.rows); row++) {
             const void *x = cpu_row(op->x, row);
 
             for (size_t i = first; i < cols; i += LANES)
@@ -253,5 +253,6 @@ static void sum_rows_task(void *context, size_t task, struct pool_worker *worker
 
 void CPU_OP(sum_rows)(struct backend *be, const struct op_sum_rows *op)
 {
-    cpu_backend_run(be, cpu_pieces(op->x.cols, SUM_COLUMNS), sum_rows_task, (void *)op);
+    cpu_backend_run(be, size_divide_up(op->x.cols, SUM_COLUMNS), sum_rows_task,
+                    (void *)op);
 }

@@ -20,7 +20,7 @@ static void embedding_task(void *context, size_t task, struct pool_worker *worke
     float scale = embedding_scale(op->scale);
 
     (void)worker;
-    for (size_t row = task * rows; row < cpu_least((task + 1) * rows, op->out.rows);
+    for (size_t row = task * rows; row < size_min((task + 1) * rows, op->out.rows);
          row++) {
         const void *from = cpu_row(op->table, (size_t)op->tokens[row]);
         void *out = cpu_row(op->out, row);
@@ -36,7 +36,7 @@ static void embedding_task(void *context, size_t task, struct pool_worker *worke
 
 void CPU_OP(embedding)(struct backend *be, const struct op_embedding *op)
 {
-    cpu_backend_run(be, cpu_pieces(op->out.rows, cpu_task_rows(op->out.cols)),
+    cpu_backend_run(be, size_divide_up(op->out.rows, cpu_task_rows(op->out.cols)),
                     embedding_task, (void *)op);
 }
 
@@ -48,7 +48,7 @@ static void embedding_backward_task(void *context, size_t task,
     const struct op_embedding_backward *op = context;
     size_t first = task * EMBEDDING_COLUMNS;
     float scale = embedding_scale(op->scale);
-    size_t cols = cpu_least(first + EMBEDDING_COLUMNS, op->dout.cols);
+    size_t cols = size_min(first + EMBEDDING_COLUMNS, op->dout.cols);
 
     (void)worker;
     for (size_t row = 0; row < op->dout.rows; row++) {
@@ -70,6 +70,6 @@ static void embedding_backward_task(void *context, size_t task,
 void CPU_OP(embedding_backward)(struct backend *be,
                                 const struct op_embedding_backward *op)
 {
-    cpu_backend_run(be, cpu_pieces(op->dout.cols, EMBEDDING_COLUMNS),
+    cpu_backend_run(be, size_divide_up(op->dout.cols, EMBEDDING_COLUMNS),
                     embedding_backward_task, (void *)op);
 }

@@ -67,14 +67,14 @@ static void headnorm_task(void *context, size_t task, struct pool_worker *worker
     size_t rows = cpu_task_rows(op->x.cols);
 
     (void)worker;
-    for (size_t row = task * rows; row < cpu_least((task + 1) * rows, op->x.rows); row++)
+    for (size_t row = task * rows; row < size_min((task + 1) * rows, op->x.rows); row++)
         VEC_BY_FORMAT(op->x.format, headnorm_row, op, row);
 }
 
 void CPU_OP(headnorm)(struct backend *be, const struct op_headnorm *op)
 {
-    cpu_backend_run(be, cpu_pieces(op->x.rows, cpu_task_rows(op->x.cols)), headnorm_task,
-                    (void *)op);
+    cpu_backend_run(be, size_divide_up(op->x.rows, cpu_task_rows(op->x.cols)),
+                    headnorm_task, (void *)op);
 }
 
 /* A row of the backward pass. */
@@ -158,7 +158,7 @@ static void headnorm_backward_task(void *context, size_t task, struct pool_worke
     struct headnorm_slices *slices = context;
     const struct op_headnorm_backward *op = slices->op;
     size_t size = op->weight.cols, first = task * slices->rows;
-    size_t last = cpu_least(first + slices->rows, op->x.rows);
+    size_t last = size_min(first + slices->rows, op->x.rows);
     float *total = slices->sums + 2 * size * task;
     float *part = op->dweight.data ? total + size : NULL;
 
@@ -168,7 +168,7 @@ static void headnorm_backward_task(void *context, size_t task, struct pool_worke
     for (size_t begin = first; begin < last; begin += HEADNORM_ROWS) {
         if (part)
             memset(part, 0, size * sizeof(*part));
-        for (size_t row = begin; row < cpu_least(begin + HEADNORM_ROWS, last); row++)
+        for (size_t row = begin; row < size_min(begin + HEADNORM_ROWS, last); row++)
             VEC_BY_FORMAT(op->x.format, headnorm_row_backward, op, row, part);
         if (part)
             headnorm_add(total, part, size);
@@ -184,9 +184,9 @@ void CPU_OP(headnorm_backward)(struct backend *be, const struct op_headnorm_back
         return;
     assert(2 * size <= HEADNORM_ROOM);
     slices.op = op;
-    slices.count = cpu_least(HEADNORM_SLICES, HEADNORM_ROOM / (2 * size));
-    slices.rows = cpu_pieces(op->x.rows, slices.count);
-    slices.count = cpu_pieces(op->x.rows, slices.rows);
+    slices.count = size_min(HEADNORM_SLICES, HEADNORM_ROOM / (2 * size));
+    slices.rows = size_divide_up(op->x.rows, slices.count);
+    slices.count = size_divide_up(op->x.rows, slices.rows);
     cpu_backend_run(be, slices.count, headnorm_backward_task, &slices);
     for (size_t i = 0; op->dweight.data && i < slices.count; i++)
         headnorm_add(op->dweight.data, slices.sums + 2 * size * i, size);

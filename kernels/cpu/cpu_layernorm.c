@@ -76,14 +76,14 @@ static void layernorm_task(void *context, size_t task, struct pool_worker *worke
     size_t rows = cpu_task_rows(op->x.cols);
 
     (void)worker;
-    for (size_t row = task * rows; row < cpu_least((task + 1) * rows, op->x.rows); row++)
+    for (size_t row = task * rows; row < size_min((task + 1) * rows, op->x.rows); row++)
         layernorm_row(op, row);
 }
 
 void CPU_OP(layernorm)(struct backend *be, const struct op_layernorm *op)
 {
-    cpu_backend_run(be, cpu_pieces(op->x.rows, cpu_task_rows(op->x.cols)), layernorm_task,
-                    (void *)op);
+    cpu_backend_run(be, size_divide_up(op->x.rows, cpu_task_rows(op->x.cols)),
+                    layernorm_task, (void *)op);
 }
 
 /* Sums over a row of g = dout * weight, and of g * (x - mean); behind the row g is 0. */
@@ -143,7 +143,7 @@ static void layernorm_backward_task(void *context, size_t task,
     size_t rows = cpu_task_rows(op->x.cols);
 
     (void)worker;
-    for (size_t row = task * rows; row < cpu_least((task + 1) * rows, op->x.rows); row++)
+    for (size_t row = task * rows; row < size_min((task + 1) * rows, op->x.rows); row++)
         layernorm_row_backward(op, row);
 }
 
@@ -173,15 +173,14 @@ static void layernorm_add_row(struct layernorm_sums *sums,
 static void layernorm_weight_task(void *context, size_t task, struct pool_worker *worker)
 {
     const struct op_layernorm_backward *op = context;
-    size_t first = task * ROWS_COLUMNS,
-           cols = cpu_least(first + ROWS_COLUMNS, op->x.cols);
+    size_t first = task * ROWS_COLUMNS, cols = size_min(first + ROWS_COLUMNS, op->x.cols);
     struct layernorm_sums total = { 0 };
 
     (void)worker;
     for (size_t begin = 0; begin < op->x.rows; begin += ROWS_PART) {
         struct layernorm_sums part = { 0 };
 
-        for (size_t row = begin; row < cpu_least(begin + ROWS_PART, op->x.rows); row++)
+        for (size_t row = begin; row < size_min(begin + ROWS_PART, op->x.rows); row++)
             layernorm_add_row(&part, op, row, first, cols);
         for (int j = 0; j < ROWS_COLUMNS / LANES; j++) {
             total.weight[j] += part.weight[j];
@@ -197,9 +196,9 @@ static void layernorm_weight_task(void *context, size_t task, struct pool_worker
 void CPU_OP(layernorm_backward)(struct backend *be,
                                 const struct op_layernorm_backward *op)
 {
-    cpu_backend_run(be, cpu_pieces(op->x.rows, cpu_task_rows(op->x.cols)),
+    cpu_backend_run(be, size_divide_up(op->x.rows, cpu_task_rows(op->x.cols)),
                     layernorm_backward_task, (void *)op);
     if (op->dweight.data || op->dbias.data)
-        cpu_backend_run(be, cpu_pieces(op->x.cols, ROWS_COLUMNS), layernorm_weight_task,
-                        (void *)op);
+        cpu_backend_run(be, size_divide_up(op->x.cols, ROWS_COLUMNS),
+                        layernorm_weight_task, (void *)op);
 }

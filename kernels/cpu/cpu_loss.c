@@ -14,7 +14,7 @@ static double loss_exponentials(float *logits, size_t cols, float max, bool keep
     for (size_t begin = 0; begin < whole; begin += LOSS_RUN) {
         vec part = {};
 
-        for (size_t i = begin; i < cpu_least(begin + LOSS_RUN, whole); i += LANES) {
+        for (size_t i = begin; i < size_min(begin + LOSS_RUN, whole); i += LANES) {
             vec e = vec_exp(vec_get(logits + i) - max);
 
             if (!keep)
@@ -111,7 +111,7 @@ void CPU_OP(classifier)(struct backend *be, const struct op_classifier *op)
 {
     struct loss loss = { .op = op,
                          .grad_scale = op->grad_scale * (op->scale ? *op->scale : 1) };
-    size_t row = 0, most = cpu_least(op->logits.rows, LOSS_ROWS);
+    size_t row = 0, most = size_min(op->logits.rows, LOSS_ROWS);
 
     assert(most > 0);
     loss_clear(be, op);

@@ -30,8 +30,7 @@ static inline void loss_clear_task(void *context, size_t task, struct pool_worke
     size_t rows = cpu_task_rows(op->x.cols);
 
     (void)worker;
-    for (size_t row = task * rows; row < cpu_least((task + 1) * rows, op->x.rows);
-         row++) {
+    for (size_t row = task * rows; row < size_min((task + 1) * rows, op->x.rows); row++) {
         if (op->targets[row] >= 0)
             continue;
         ((float *)op->losses.data)[row] = 0;
@@ -45,7 +44,7 @@ static inline void loss_clear_task(void *context, size_t task, struct pool_worke
 
 static inline void loss_clear(struct backend *be, const struct op_classifier *op)
 {
-    cpu_backend_run(be, cpu_pieces(op->x.rows, cpu_task_rows(op->x.cols)),
+    cpu_backend_run(be, size_divide_up(op->x.rows, cpu_task_rows(op->x.cols)),
                     loss_clear_task, (void *)op);
 }
 
@@ -63,7 +62,7 @@ static inline void loss_copy_task(void *context, size_t task, struct pool_worker
     size_t bytes = copy->chunk.cols * format_info(copy->chunk.format)->bytes;
 
     (void)worker;
-    for (size_t i = task * rows; i < cpu_least((task + 1) * rows, copy->loss->count);
+    for (size_t i = task * rows; i < size_min((task + 1) * rows, copy->loss->count);
          i++) {
         void *place = cpu_row(copy->all, (size_t)copy->loss->rows[i]);
         void *row = cpu_row(copy->chunk, i);
@@ -77,7 +76,7 @@ static inline void loss_copy(struct backend *be, const struct loss *loss,
 {
     struct loss_copy copy = { loss, all, chunk, back };
 
-    cpu_backend_run(be, cpu_pieces(loss->count, cpu_task_rows(chunk.cols)),
+    cpu_backend_run(be, size_divide_up(loss->count, cpu_task_rows(chunk.cols)),
                     loss_copy_task, &copy);
 }
 
@@ -165,7 +164,7 @@ static inline double loss_mean(const float *logits, size_t cols)
     double sum = 0;
 
     for (size_t begin = 0; begin < cols; begin += LOSS_RUN) {
-        size_t end = cpu_least(begin + LOSS_RUN, cols);
+        size_t end = size_min(begin + LOSS_RUN, cols);
         vec part = {};
 
         for (size_t i = begin; i < end; i += LANES)

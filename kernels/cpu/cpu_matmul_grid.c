@@ -4,6 +4,8 @@
 
 #include "kernels/cpu/cpu_matmul_grid.h"
 
+#include "base/size.h"
+
 enum {
     FEWEST_TASKS = 16, /* below it k is cut in parts, and tiles get smaller */
     LEAST_DEPTH = 512, /* of a part: each costs a sum to write and to read */
@@ -11,21 +13,11 @@ enum {
     DEPTH_UNIT = 32,
 };
 
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-static size_t divide_up(size_t a, size_t b)
-{
-    return (a + b - 1) / b;
-}
-
 size_t grid_piece(size_t whole, size_t most, size_t unit)
 {
-    size_t even = divide_up(whole, divide_up(whole, most));
+    size_t even = size_divide_up(whole, size_divide_up(whole, most));
 
-    return divide_up(even, unit) * unit;
+    return size_divide_up(even, unit) * unit;
 }
 
 size_t grid_tasks(const struct grid *grid)
@@ -38,28 +30,29 @@ static void set_tile(struct grid *grid, const struct grid_wish *wish, size_t row
 {
     grid->tile_rows = grid_piece(wish->rows, rows, wish->row_unit);
     grid->tile_cols = grid_piece(wish->cols, cols, wish->col_unit);
-    grid->rows = divide_up(wish->rows, grid->tile_rows);
-    grid->cols = divide_up(wish->cols, grid->tile_cols);
+    grid->rows = size_divide_up(wish->rows, grid->tile_rows);
+    grid->cols = size_divide_up(wish->cols, grid->tile_cols);
 }
 
 static void cut_depth(struct grid *grid, const struct grid_wish *wish)
 {
     size_t sums = wish->rows * wish->cols * sizeof(float);
-    size_t parts = divide_up(FEWEST_TASKS, grid->rows * grid->cols);
+    size_t parts = size_divide_up(FEWEST_TASKS, grid->rows * grid->cols);
 
-    parts = least(parts, wish->depth / LEAST_DEPTH);
-    parts = least(parts, GRID_PARTS_BYTES / sums);
+    parts = size_min(parts, wish->depth / LEAST_DEPTH);
+    parts = size_min(parts, GRID_PARTS_BYTES / sums);
     if (parts < 2)
         return;
-    grid->part_depth = grid_piece(wish->depth, divide_up(wish->depth, parts), DEPTH_UNIT);
-    grid->parts = divide_up(wish->depth, grid->part_depth);
+    grid->part_depth =
+        grid_piece(wish->depth, size_divide_up(wish->depth, parts), DEPTH_UNIT);
+    grid->parts = size_divide_up(wish->depth, grid->part_depth);
 }
 
 static void narrow_tiles(struct grid *grid, const struct grid_wish *wish, size_t units)
 {
     while (grid_tasks(grid) < FEWEST_TASKS &&
            grid->tile_cols >= 2 * units * wish->col_unit)
-        set_tile(grid, wish, grid->tile_rows, divide_up(grid->tile_cols, 2));
+        set_tile(grid, wish, grid->tile_rows, size_divide_up(grid->tile_cols, 2));
 }
 
 /* Narrower tiles first: what is packed of b is used for all rows of a tile, while a,
@@ -68,7 +61,7 @@ static void cut_tiles(struct grid *grid, const struct grid_wish *wish)
 {
     narrow_tiles(grid, wish, 2);
     while (grid_tasks(grid) < FEWEST_TASKS && grid->tile_rows >= 2 * LEAST_ROWS)
-        set_tile(grid, wish, divide_up(grid->tile_rows, 2), grid->tile_cols);
+        set_tile(grid, wish, size_divide_up(grid->tile_rows, 2), grid->tile_cols);
     narrow_tiles(grid, wish, 1);
 }
 
@@ -93,8 +86,8 @@ struct grid_place grid_place(const struct grid *grid, const struct grid_wish *wi
     };
 
     place.k = place.part * grid->part_depth;
-    place.rows = least(grid->tile_rows, wish->rows - place.row);
-    place.cols = least(grid->tile_cols, wish->cols - place.col);
-    place.depth = least(grid->part_depth, wish->depth - place.k);
+    place.rows = size_min(grid->tile_rows, wish->rows - place.row);
+    place.cols = size_min(grid->tile_cols, wish->cols - place.col);
+    place.depth = size_min(grid->part_depth, wish->depth - place.k);
     return place;
 }

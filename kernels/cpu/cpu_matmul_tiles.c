@@ -77,16 +77,6 @@ static const struct matmul_kernels *const kernels_of[CPU_ISA_COUNT] = {
 #endif
 };
 
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-static size_t divide_up(size_t a, size_t b)
-{
-    return (a + b - 1) / b;
-}
-
 /* Where a part of a side begins. */
 static const void *side_at(const struct matmul_side *side, size_t outer, size_t k)
 {
@@ -185,7 +175,7 @@ static void multiply_panels(const struct product *product, const struct matmul_p
                             void *panels, const struct matmul_block *whole)
 {
     const struct matmul_kernels *kernels = product->tiles->kernels;
-    size_t units = product->pairs ? divide_up(part->depth, 2) : part->depth;
+    size_t units = product->pairs ? size_divide_up(part->depth, 2) : part->depth;
 
     for (size_t i = 0; i < part->count; i += kernels->cols) {
         struct matmul_block block = *whole;
@@ -193,10 +183,10 @@ static void multiply_panels(const struct product *product, const struct matmul_p
         float *panel = (float *)panels + i * units;
 
         one.first += i;
-        one.count = block.cols = least(kernels->cols, part->count - i);
+        one.count = block.cols = size_min(kernels->cols, part->count - i);
         next.first = one.first + one.count;
-        next.count = least(kernels->cols, part->count - i - one.count);
-        kernels->pack(panel, divide_up(one.count, kernels->lanes) * kernels->lanes,
+        next.count = size_min(kernels->cols, part->count - i - one.count);
+        kernels->pack(panel, size_divide_up(one.count, kernels->lanes) * kernels->lanes,
                       &product->b, &one, product->pairs);
         block.b = panel;
         block.out = tensor_columns(whole->out, i, one.count);
@@ -213,7 +203,7 @@ static void multiply_own(const struct product *product, const struct grid_place 
 {
     const struct matmul_kernels *kernels = product->tiles->kernels;
     struct panels *panels = &product->tiles->panels[pool_worker_number(worker)];
-    size_t depth = least(product->block_depth, place->depth);
+    size_t depth = size_min(product->block_depth, place->depth);
     struct matmul_part a = { place->row, place->rows, place->k, depth };
     struct matmul_part b = { place->col, place->cols, place->k, depth };
     size_t end = place->k + place->depth;
@@ -221,7 +211,7 @@ static void multiply_own(const struct product *product, const struct grid_place 
 
     assert((b.count + kernels->lanes) * (depth + 1) * sizeof(float) <= PANELS_ROOM);
     for (; a.k < end; a.k += depth) {
-        a.depth = b.depth = block->depth = least(depth, end - a.k);
+        a.depth = b.depth = block->depth = size_min(depth, end - a.k);
         b.k = a.k;
         block->b = panels->data;
         take_a(product, &a, room, block);
@@ -337,7 +327,7 @@ static void add_task(void *context, size_t task, struct pool_worker *worker)
     const struct product *product = context;
     size_t first = task * ADD_ROWS, cols = product->wish.cols;
     struct grid_place place = { .row = first,
-                                .rows = least(ADD_ROWS, product->wish.rows - first),
+                                .rows = size_min(ADD_ROWS, product->wish.rows - first),
                                 .cols = cols };
     struct matmul_block block = block_of(product, &place);
 
@@ -368,7 +358,7 @@ static void cut_for_own(struct product *product)
     product->wish.col_unit = kernels->cols;
     product->wish.tile_rows = product->wish.rows <= FEW_ROWS ? FEW_ROWS : TILE_ROWS;
     product->wish.tile_cols =
-        wide < kernels->cols ? kernels->cols : least(wide, TILE_COLS);
+        wide < kernels->cols ? kernels->cols : size_min(wide, TILE_COLS);
     product->grid = grid_of(&product->wish);
     product->block_depth = grid_piece(product->grid.part_depth, deep, 32);
 }
@@ -376,7 +366,7 @@ static void cut_for_own(struct product *product)
 /* The length of the last piece of a whole, or of the others (if there are any). */
 static size_t length(size_t whole, size_t piece, bool last)
 {
-    return last && whole % piece ? whole % piece : least(whole, piece);
+    return last && whole % piece ? whole % piece : size_min(whole, piece);
 }
 
 static bool find_plans(struct product *product)
@@ -469,7 +459,7 @@ bool tiles_matmul(struct tiles *tiles, struct pool *pool, const struct op_matmul
         pool_run(pool, grid_tasks(&product.grid), tile_task, &product);
     } else {
         pool_run(pool, grid_tasks(&product.grid), part_task, &product);
-        pool_run(pool, divide_up(op->out.rows, ADD_ROWS), add_task, &product);
+        pool_run(pool, size_divide_up(op->out.rows, ADD_ROWS), add_task, &product);
     }
     return !product.failed;
 }

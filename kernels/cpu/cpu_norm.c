@@ -53,13 +53,13 @@ static void norm_task(void *context, size_t task, struct pool_worker *worker)
     size_t rows = cpu_task_rows(op->x.cols);
 
     (void)worker;
-    for (size_t row = task * rows; row < cpu_least((task + 1) * rows, op->x.rows); row++)
+    for (size_t row = task * rows; row < size_min((task + 1) * rows, op->x.rows); row++)
         norm_row(op, row);
 }
 
 void CPU_OP(rmsnorm)(struct backend *be, const struct op_rmsnorm *op)
 {
-    cpu_backend_run(be, cpu_pieces(op->x.rows, cpu_task_rows(op->x.cols)), norm_task,
+    cpu_backend_run(be, size_divide_up(op->x.rows, cpu_task_rows(op->x.cols)), norm_task,
                     (void *)op);
 }
 
@@ -106,7 +106,7 @@ static void norm_backward_task(void *context, size_t task, struct pool_worker *w
     size_t rows = cpu_task_rows(op->x.cols);
 
     (void)worker;
-    for (size_t row = task * rows; row < cpu_least((task + 1) * rows, op->x.rows); row++)
+    for (size_t row = task * rows; row < size_min((task + 1) * rows, op->x.rows); row++)
         norm_row_backward(op, row);
 }
 
@@ -114,8 +114,7 @@ static void norm_backward_task(void *context, size_t task, struct pool_worker *w
 static void norm_weight_task(void *context, size_t task, struct pool_worker *worker)
 {
     const struct op_rmsnorm_backward *op = context;
-    size_t first = task * ROWS_COLUMNS,
-           cols = cpu_least(first + ROWS_COLUMNS, op->x.cols);
+    size_t first = task * ROWS_COLUMNS, cols = size_min(first + ROWS_COLUMNS, op->x.cols);
     const float *rstd = op->rstd.data;
     vec total[ROWS_COLUMNS / LANES] = { 0 };
 
@@ -123,7 +122,7 @@ static void norm_weight_task(void *context, size_t task, struct pool_worker *wor
     for (size_t begin = 0; begin < op->x.rows; begin += ROWS_PART) {
         vec part[ROWS_COLUMNS / LANES] = { 0 };
 
-        for (size_t row = begin; row < cpu_least(begin + ROWS_PART, op->x.rows); row++) {
+        for (size_t row = begin; row < size_min(begin + ROWS_PART, op->x.rows); row++) {
             const float *x = cpu_row(op->x, row);
             const void *dout = cpu_row(op->dout, row);
 
@@ -143,10 +142,10 @@ static void norm_weight_task(void *context, size_t task, struct pool_worker *wor
 
 void CPU_OP(rmsnorm_backward)(struct backend *be, const struct op_rmsnorm_backward *op)
 {
-    cpu_backend_run(be, cpu_pieces(op->x.rows, cpu_task_rows(op->x.cols)),
+    cpu_backend_run(be, size_divide_up(op->x.rows, cpu_task_rows(op->x.cols)),
                     norm_backward_task, (void *)op);
     if (op->dweight.data)
-        cpu_backend_run(be, cpu_pieces(op->x.cols, ROWS_COLUMNS), norm_weight_task,
+        cpu_backend_run(be, size_divide_up(op->x.cols, ROWS_COLUMNS), norm_weight_task,
                         (void *)op);
 }
 
@@ -168,7 +167,7 @@ static double square_range(struct tensor x, const void *row, size_t first, size_
     double sum = 0;
 
     for (size_t begin = first; begin < last; begin += SQUARE_RUN) {
-        size_t end = cpu_least(begin + SQUARE_RUN, last);
+        size_t end = size_min(begin + SQUARE_RUN, last);
         vec squares[4] = { 0 };
 
         for (size_t i = begin; i < end; i += LANES) {
@@ -193,7 +192,7 @@ static void square_task(void *context, size_t task, struct pool_worker *worker)
         const void *row = cpu_row(squares->x, i / squares->pieces_a_row);
 
         sum += square_range(squares->x, row, first,
-                            cpu_least(first + SQUARE_PIECE, squares->x.cols));
+                            size_min(first + SQUARE_PIECE, squares->x.cols));
     }
     squares->sums[task] = sum;
 }
@@ -203,8 +202,8 @@ void CPU_OP(square_sum)(struct backend *be, const struct op_square_sum *op)
     struct squares squares = { .x = cpu_flat(op->x) };
     double sum = 0;
 
-    squares.pieces_a_row = cpu_pieces(squares.x.cols, SQUARE_PIECE);
-    squares.tasks = cpu_least(squares.x.rows * squares.pieces_a_row, SQUARE_TASKS);
+    squares.pieces_a_row = size_divide_up(squares.x.cols, SQUARE_PIECE);
+    squares.tasks = size_min(squares.x.rows * squares.pieces_a_row, SQUARE_TASKS);
     cpu_backend_run(be, squares.tasks, square_task, &squares);
     for (size_t i = 0; i < squares.tasks; i++)
         sum += squares.sums[i];

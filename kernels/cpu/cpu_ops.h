@@ -9,6 +9,7 @@
 #ifndef KERNELS_CPU_CPU_OPS_H
 #define KERNELS_CPU_CPU_OPS_H
 
+#include "base/size.h"
 #include "kernels/cpu/cpu_backend.h"
 
 #ifndef CPU_VARIANT
@@ -37,17 +38,6 @@ enum { CPU_TASK_NUMBERS = 1 << 14 };
 static inline size_t cpu_task_rows(size_t cols)
 {
     return cols && cols < CPU_TASK_NUMBERS ? CPU_TASK_NUMBERS / cols : 1;
-}
-
-/* Number of pieces of size `piece` in `whole`; the last one may be short. */
-static inline size_t cpu_pieces(size_t whole, size_t piece)
-{
-    return (whole + piece - 1) / piece;
-}
-
-static inline size_t cpu_least(size_t a, size_t b)
-{
-    return a < b ? a : b;
 }
 
 /* Address of a row; NULL for an absent tensor. */

@@ -27,8 +27,7 @@ static void rope_task(void *context, size_t task, struct pool_worker *worker)
     size_t rotary = op->rotary ? op->rotary : size;
 
     (void)worker;
-    for (size_t row = task * rows; row < cpu_least((task + 1) * rows, op->x.rows);
-         row++) {
+    for (size_t row = task * rows; row < size_min((task + 1) * rows, op->x.rows); row++) {
         const float *table = cpu_row(op->table, (size_t)op->positions[row]);
 
         for (size_t head = 0; head < op->heads; head++)
@@ -39,6 +38,6 @@ static void rope_task(void *context, size_t task, struct pool_worker *worker)
 
 void CPU_OP(rope)(struct backend *be, const struct op_rope *op)
 {
-    cpu_backend_run(be, cpu_pieces(op->x.rows, cpu_task_rows(op->x.cols)), rope_task,
+    cpu_backend_run(be, size_divide_up(op->x.rows, cpu_task_rows(op->x.cols)), rope_task,
                     (void *)op);
 }

@@ -24,14 +24,13 @@ static void swiglu_task(void *context, size_t task, struct pool_worker *worker)
     size_t rows = cpu_task_rows(op->out.cols);
 
     (void)worker;
-    for (size_t row = task * rows; row < cpu_least((task + 1) * rows, op->out.rows);
-         row++)
+    for (size_t row = task * rows; row < size_min((task + 1) * rows, op->out.rows); row++)
         ACTIVATION_BY_KIND(op->kind, op->out.format, swiglu_row, op, row);
 }
 
 void CPU_OP(swiglu)(struct backend *be, const struct op_swiglu *op)
 {
-    cpu_backend_run(be, cpu_pieces(op->out.rows, cpu_task_rows(op->out.cols)),
+    cpu_backend_run(be, size_divide_up(op->out.rows, cpu_task_rows(op->out.cols)),
                     swiglu_task, (void *)op);
 }
 
@@ -60,13 +59,13 @@ static void swiglu_backward_task(void *context, size_t task, struct pool_worker 
     size_t rows = cpu_task_rows(op->dout.cols);
 
     (void)worker;
-    for (size_t row = task * rows; row < cpu_least((task + 1) * rows, op->dout.rows);
+    for (size_t row = task * rows; row < size_min((task + 1) * rows, op->dout.rows);
          row++)
         ACTIVATION_BY_KIND(op->kind, op->dout.format, swiglu_row_backward, op, row);
 }
 
 void CPU_OP(swiglu_backward)(struct backend *be, const struct op_swiglu_backward *op)
 {
-    cpu_backend_run(be, cpu_pieces(op->dout.rows, cpu_task_rows(op->dout.cols)),
+    cpu_backend_run(be, size_divide_up(op->dout.rows, cpu_task_rows(op->dout.cols)),
                     swiglu_backward_task, (void *)op);
 }

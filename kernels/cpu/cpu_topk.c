@@ -130,7 +130,7 @@ void CPU_OP(topk)(struct backend *be, const struct op_topk *op)
         .targets = op->targets,
     };
     struct topk topk = { .loss.op = &classifier, .op = op };
-    size_t row = 0, most = cpu_least(op->logits.rows, LOSS_ROWS);
+    size_t row = 0, most = size_min(op->logits.rows, LOSS_ROWS);
 
     assert(most > 0 && op->values.cols > 0 && op->values.cols <= op->w.rows);
     while (row < op->x.rows) {

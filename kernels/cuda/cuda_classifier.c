@@ -8,14 +8,10 @@
  */
 #include "config.h"
 
+#include "base/size.h"
 #include "kernels/cuda/cuda_backend.h"
 
 #include <assert.h>
-
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
 
 /*
  * The words of a product.  Its fast kernels want rows, and not only what lies between two
@@ -145,7 +141,7 @@ cudaError_t cuda_classifier_put(struct cuda_backend *cuda, const void *operands)
 
     assert(op->rows && op->logits.rows > 0);
     for (size_t first = 0; first < rows && status == cudaSuccess && cuda_well(cuda);) {
-        size_t count = least(rows - first, op->logits.rows);
+        size_t count = size_min(rows - first, op->logits.rows);
 
         status = put_chunk(cuda, op, first, count);
         first += count;

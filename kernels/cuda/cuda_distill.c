@@ -2,14 +2,10 @@
  * products, the teacher's beside them. */
 #include "config.h"
 
+#include "base/size.h"
 #include "kernels/cuda/cuda_backend.h"
 
 #include <assert.h>
-
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
 
 /* The teacher's side as gathering and its product read it. */
 static struct op_classifier teacher_of(const struct op_distill *op)
@@ -43,14 +39,14 @@ cudaError_t cuda_distill_put(struct cuda_backend *cuda, const void *operands)
     const struct op_classifier *student = &op->student;
     size_t rows = student->labelled ? student->labelled : student->x.rows;
     size_t most = op->values.data ? student->logits.rows
-                                  : least(student->logits.rows, op->logits.rows);
+                                  : size_min(student->logits.rows, op->logits.rows);
     cudaError_t status = launch_classifier_order(&cuda->launch, student);
 
     assert(student->rows && most > 0);
     if (status == cudaSuccess && cuda_well(cuda))
         status = launch_distill_clear(&cuda->launch, op);
     for (size_t first = 0; first < rows && status == cudaSuccess && cuda_well(cuda);) {
-        size_t count = least(rows - first, most);
+        size_t count = size_min(rows - first, most);
 
         status = put_chunk(cuda, op, first, count);
         first += count;
@@ -72,7 +68,7 @@ cudaError_t cuda_topk_put(struct cuda_backend *cuda, const void *operands)
 
     assert(op->rows && op->logits.rows > 0);
     for (size_t first = 0; first < rows && status == cudaSuccess && cuda_well(cuda);) {
-        size_t count = least(rows - first, op->logits.rows);
+        size_t count = size_min(rows - first, op->logits.rows);
 
         status = cuda_classifier_logits(cuda, &classifier, first, count);
         if (status == cudaSuccess && cuda_well(cuda))

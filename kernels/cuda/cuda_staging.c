@@ -123,11 +123,6 @@ static struct piece *piece_with_room(struct cuda_backend *cuda, struct ring *rin
     return piece;
 }
 
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 void cuda_upload(struct backend *be, void *to, const void *from, size_t bytes)
 {
     struct cuda_backend *cuda = cuda_backend_of(be);
@@ -136,7 +131,7 @@ void cuda_upload(struct backend *be, void *to, const void *from, size_t bytes)
     cudaSetDevice(cuda->device.ordinal);
     for (size_t at = 0; at < bytes && cuda_well(cuda);) {
         struct piece *piece = piece_with_room(cuda, &cuda->staging->up);
-        size_t part = piece ? least(bytes - at, PIECE_BYTES - piece->used) : 0;
+        size_t part = piece ? size_min(bytes - at, PIECE_BYTES - piece->used) : 0;
 
         if (!piece)
             return;
@@ -145,7 +140,7 @@ void cuda_upload(struct backend *be, void *to, const void *from, size_t bytes)
                    cudaMemcpyAsync((char *)to + at, piece->data + piece->used, part,
                                    cudaMemcpyHostToDevice, cuda->launch.stream),
                    "upload of %zu bytes", bytes);
-        piece->used = least(size_round(piece->used + part, ALIGNMENT), PIECE_BYTES);
+        piece->used = size_min(size_round(piece->used + part, ALIGNMENT), PIECE_BYTES);
         at += part;
     }
 }
@@ -158,7 +153,7 @@ void cuda_download(struct backend *be, void *to, const void *from, size_t bytes)
     cudaSetDevice(cuda->device.ordinal);
     for (size_t at = 0; at < bytes && cuda_well(cuda);) {
         struct piece *piece = piece_with_room(cuda, &cuda->staging->down);
-        size_t part = piece ? least(bytes - at, PIECE_BYTES - piece->used) : 0;
+        size_t part = piece ? size_min(bytes - at, PIECE_BYTES - piece->used) : 0;
 
         if (!piece)
             return;
@@ -168,7 +163,7 @@ void cuda_download(struct backend *be, void *to, const void *from, size_t bytes)
                    "download of %zu bytes", bytes);
         piece->parcels[piece->parcel_count++] =
             (struct parcel) { (char *)to + at, piece->used, part };
-        piece->used = least(size_round(piece->used + part, ALIGNMENT), PIECE_BYTES);
+        piece->used = size_min(size_round(piece->used + part, ALIGNMENT), PIECE_BYTES);
         at += part;
     }
 }
