@@ -1,7 +1,7 @@
 /*
- * kernels/dropout.h - what both backends make of attention's p: 16 bits are compared with
- * it, so it is taken to the nearest 2^-16, and what is kept is multiplied by 1 / (1 -
- * that).
+ * kernels/dropout.h - the threshold and the factor that both backends derive from
+ * attention's p: 16 bits are compared with the threshold, so p is rounded to the nearest
+ * 2^-16, and kept values are multiplied by 1 / (1 - that).
  */
 #ifndef KERNELS_DROPOUT_H
 #define KERNELS_DROPOUT_H

@@ -1,13 +1,14 @@
 /*
- * kernels/gelu.h - the normal distribution's tail, which both backends make GELU from.
+ * kernels/gelu.h - the tail of the normal distribution, from which both backends compute
+ * GELU.
  *
  * For u >= 0, Phi(-u) = e^(-u^2/2) Q(u), where Q(u) = e^(u^2/2) erfc(u / sqrt 2) / 2
- * falls slowly: a polynomial in s = 4 / (u + 4), the variable of Shepherd and
+ * decreases slowly: a polynomial in s = 4 / (u + 4), the variable of Shepherd and
  * Laframboise, "Chebyshev approximation of (1 + 2x) exp(x^2) erfc x in 0 <= x < inf",
- * Math. Comp. 36, 1981.  The coefficients are by interpolation at the Chebyshev points of
- * s for u of 0 to 15, relative error 3.5e-8 as they are rounded to fp32; beyond it
- * Phi(-u) is 0 in fp32. Both tails keep their digits: nothing is subtracted from 1 that
- * is near it.
+ * Math. Comp. 36, 1981. The coefficients come from interpolation at the Chebyshev points
+ * of s for u of 0 to 15, relative error 3.5e-8 after rounding to fp32; beyond that
+ * Phi(-u) is 0 in fp32. Both tails keep their digits: no value near 1 is subtracted from
+ * 1.
  */
 #ifndef KERNELS_GELU_H
 #define KERNELS_GELU_H

@@ -1,4 +1,4 @@
-/* kernels/measure.c - operations repeated until the clock can tell how long they take. */
+/* kernels/measure.c - repeats operations until the clock can resolve their duration. */
 #include "config.h"
 
 #include "kernels/measure.h"
@@ -10,10 +10,9 @@ enum { ROWS = 1024, TRIES = 3 };
 
 static const size_t array_bytes = (size_t)64 << 20;
 static const double least_seconds = 0.05;
-static const double most_seconds =
-    0.5; /* nobody waits for a slow device to be sure of it */
+static const double most_seconds = 0.5; /* do not wait for a slow device to converge */
 
-/* One kind of operation, over and over. */
+/* One operation, repeated. */
 struct subject {
     struct backend *be;
     void (*run)(const struct subject *subject);
@@ -32,7 +31,7 @@ static void run_sum(const struct subject *s)
     s->be->ops->add(s->be, &(struct op_add) { .out = s->out, .a = s->a, .b = s->b });
 }
 
-/* Seconds of `count` of them; below 0 if the device failed. */
+/* Return the seconds that `count` of them take; below 0 if the device failed. */
 static double seconds_of(const struct subject *s, size_t count, struct error *err)
 {
     double began;
@@ -47,10 +46,10 @@ static double seconds_of(const struct subject *s, size_t count, struct error *er
     return clock_seconds() - began;
 }
 
-/* Seconds of one; below 0 if the device failed. */
+/* Return the seconds of one; below 0 if the device failed. */
 static double measure(const struct subject *s, struct error *err)
 {
-    double best = -1, seconds = seconds_of(s, 1, err); /* code and pages come */
+    double best = -1, seconds = seconds_of(s, 1, err); /* loads code and touches pages */
     size_t count = 1;
 
     while (seconds >= 0 && seconds < least_seconds) {
@@ -102,7 +101,7 @@ static bool measure_rest(struct backend *be, char *block, struct calibration *ou
         .b = tensor_of(block + 2 * array_bytes, FORMAT_FP32, ROWS, cols),
     };
     struct subject small =
-        sum; /* a number a row: given to the threads, and little more */
+        sum; /* one element per row: handed to the threads, with little other work */
     double seconds = measure(&sum, err);
 
     if (seconds <= 0)

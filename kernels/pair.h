@@ -1,9 +1,9 @@
 /*
- * kernels/pair.h - what a pair of answers loses, and the slopes of that: the part of
- * op_preference that both backends have word for word.
+ * kernels/pair.h - the loss of a preference pair and its slopes: the part of
+ * op_preference that both backends share.
  *
- * All in double: l may be a sum of thousands, and d is a small difference of four of
- * them; and it is done once a pair, which costs nothing.
+ * Everything is double: l may be a sum of thousands, and d is a small difference of four
+ * such sums. It runs once per pair, so the cost is negligible.
  */
 #ifndef KERNELS_PAIR_H
 #define KERNELS_PAIR_H

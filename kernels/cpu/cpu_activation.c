@@ -1,4 +1,4 @@
-/* kernels/cpu/cpu_activation.c - a function of every number, and its gradient. */
+/* kernels/cpu/cpu_activation.c - elementwise activation functions and their gradients. */
 #include "config.h"
 
 #include "kernels/cpu/cpu_activation.h"

@@ -1,10 +1,11 @@
 /*
  * kernels/cpu/cpu_activation.h - the functions of enum activation and their slopes, for a
- * vector of numbers.  What a caller does not use of the result is not computed.
+ * vector of values. The compiler drops the parts of the result that a caller does not
+ * use.
  *
- * Errors, in units of 2^-23 of the result, down to the least number: SILU 2, GELU 5; GELU
- * by tanh 6 and 2 |2z|, whose rounding is in an exponent.  Of slopes, in units of 2^-23:
- * SILU 10 (it has x times the rounding of a share, at most 17), the others 3.
+ * Errors, in units of 2^-23 of the result, down to the smallest value: SILU 2, GELU 5;
+ * GELU by tanh 6 and 2 |2z|, whose rounding is in an exponent. Of slopes, in units of
+ * 2^-23: SILU 10 (it has x times the rounding of a share, at most 17), the others 3.
  */
 #ifndef KERNELS_CPU_CPU_ACTIVATION_H
 #define KERNELS_CPU_CPU_ACTIVATION_H
@@ -34,7 +35,7 @@ CPU_INLINE vec activation_bell(vec u)
     return vec_exp_sum(head * head * -0.5f, (u - head) * (u + head) * -0.5f);
 }
 
-/* share is Phi(x), the normal distribution. */
+/* share is Phi(x), of the normal distribution. */
 CPU_INLINE struct activated activation_gelu(vec x)
 {
     vec u = vec_min(vec_all(GELU_MOST), (vec)((uvec)x & 0x7fffffff));
@@ -47,7 +48,7 @@ CPU_INLINE struct activated activation_gelu(vec x)
 }
 
 /* share is 1 / (1 + e^-2z); with t = e^-|2z| neither it nor 1 - share loses digits.
- * Beyond 16 one of them is 0, and x^2 may be too large. */
+ * Beyond 16 one of them is 0, and x^2 may overflow. */
 CPU_INLINE struct activated activation_gelu_tanh(vec x)
 {
     vec near = vec_max(vec_all(-16), vec_min(vec_all(16), x)), square = near * near;
@@ -60,7 +61,7 @@ CPU_INLINE struct activated activation_gelu_tanh(vec x)
                                 share + x * (t * larger * larger) * turn, vec_all(1) };
 }
 
-/* A NaN stays one. */
+/* NaN stays NaN. */
 CPU_INLINE struct activated activation_relu(vec x)
 {
     vec share = vec_select(x <= 0, (vec) {}, vec_all(1));
@@ -69,7 +70,7 @@ CPU_INLINE struct activated activation_relu(vec x)
                                 vec_all(1) };
 }
 
-/* `kind` is a constant where this is called: ACTIVATION_BY_KIND. */
+/* `kind` is a constant at the call sites: ACTIVATION_BY_KIND. */
 CPU_INLINE struct activated activated_by(enum activation kind, vec x)
 {
     switch (kind) {
@@ -84,7 +85,8 @@ CPU_INLINE struct activated activated_by(enum activation kind, vec x)
     }
 }
 
-/* Call an always inlined function with kind and format, its last arguments, constants. */
+/* Call an always-inlined function with kind and format, its last arguments,
+ * as constants. */
 #define ACTIVATION_BY_KIND(kind, format, function, ...)                         \
     do {                                                                        \
         if ((kind) == ACTIVATION_GELU)                                          \

@@ -1,5 +1,6 @@
-/* kernels/cpu/cpu_adamw.c - one pass over weights, gradients and moments: read 16 bytes a
- * weight, write 12, and 2 for the copy; memory is the limit. */
+/* kernels/cpu/cpu_adamw.c - the optimizers: one pass over weights, gradients and moments.
+ * AdamW reads 16 bytes per weight and writes 12, and 2 for the copy; memory bandwidth is
+ * the limit. */
 #include "config.h"
 
 #include "kernels/cpu/cpu_ops.h"
@@ -11,7 +12,7 @@ struct target {
     struct tensor w, copy;
     bool stochastic;
     struct random_key key;
-    uint64_t base; /* index of the first number's draw */
+    uint64_t base; /* index of the first element's draw */
 };
 
 static struct target target_of(struct tensor w, struct tensor copy)
@@ -27,7 +28,7 @@ static void target_rounds(struct target *target, uint64_t seed, int64_t step,
     target->base = first;
 }
 
-/* `draws`, if any, are of numbers i onwards. */
+/* `draws`, if given, belong to elements i onwards. */
 CPU_INLINE void target_store(const struct target *target, size_t i, size_t count, vec w,
                              const uint32_t *draws)
 {
@@ -42,11 +43,11 @@ CPU_INLINE void target_store(const struct target *target, size_t i, size_t count
     vec_store(target->w.data, target->w.format, i, count, w);
 }
 
-/* Numbers first .. last of it, which draw from random bits or do not. */
+/* Update elements first .. last, with or without random bits. */
 typedef void target_range(const void *context, size_t first, size_t last,
                           const uint32_t *draws);
 
-/* A task in pieces for which the random bits are made at once. */
+/* Process a task in pieces whose random bits are drawn together. */
 static void target_draw(const struct target *target, size_t task, target_range *range,
                         const void *context)
 {
@@ -64,7 +65,7 @@ static void target_draw(const struct target *target, size_t task, target_range *
     }
 }
 
-/* The numbers of a step as the loop wants them. */
+/* The scalars of a step in the form the loop uses. */
 struct adamw {
     struct target target;
     struct tensor grad, m, v;

@@ -2,9 +2,9 @@
  * kernels/cpu/cpu_attention.c - causal attention by tiles, after Dao, "FlashAttention-2",
  * 2023.
  *
- * A task is a block of queries of one head.  Scores are held as (keys, queries), a query
- * a lane, so that maximum and sum of a query need no sum across lanes, and keys and
- * values are read as they lie.
+ * A task is a block of queries of one head. Scores are stored as (keys, queries), one
+ * query per lane, so the maximum and the sum of a query need no reduction across lanes,
+ * and keys and values are read in their memory order.
  */
 #include "config.h"
 
@@ -24,7 +24,7 @@ struct attention {
     float *scores; /* (keys, ATTENTION_ROWS), then e^(score - max), words along keys */
     float *out;    /* (width, ATTENTION_ROWS) */
     vec max[ATTENTION_VECS], sum[ATTENTION_VECS];
-    struct attention_kept kept; /* where there is dropout */
+    struct attention_kept kept; /* with dropout */
 };
 
 static void attention_scratch(struct attention *a, struct pool_worker *worker)
@@ -39,7 +39,8 @@ static void attention_scratch(struct attention *a, struct pool_worker *worker)
     a->scores = pool_scratch(worker, ATTENTION_ROWS * ATTENTION_ROWS * sizeof(float));
 }
 
-/* Scores of vector v become such that `scale` makes capped ones of them. */
+/* Transform the scores of vector v so that multiplying by `scale` yields
+ * capped scores. */
 static void attention_cap(struct attention *a, size_t v, size_t rows)
 {
     float down = a->op->scale / a->op->softcap, up = a->op->softcap / a->op->scale;
@@ -51,7 +52,7 @@ static void attention_cap(struct attention *a, size_t v, size_t rows)
     }
 }
 
-/* Hide what the queries of vector v do not see of the keys key .. key + rows. */
+/* Mask the keys key .. key + rows that the queries of vector v do not see. */
 static void attention_mask(struct attention *a, size_t v, size_t key, size_t rows)
 {
     ivec queries = attention_lanes(a->part.first + v * LANES);
@@ -66,7 +67,7 @@ static void attention_mask(struct attention *a, size_t v, size_t key, size_t row
     }
 }
 
-/* e^(scale * score - shift) of vector v, put where the scores were; their sum. */
+/* Replace the scores of vector v with e^(scale * score - shift); return their sum. */
 CPU_INLINE vec attention_weights(float *scores, size_t rows, float scale, vec shift,
                                  bool pairs)
 {
@@ -89,7 +90,7 @@ CPU_INLINE vec attention_weights(float *scores, size_t rows, float scale, vec sh
     return sum;
 }
 
-/* Take in the scores of vector v: max, sum and out are brought up to date. */
+/* Add the scores of vector v: update max, sum and out. */
 static void attention_softmax(struct attention *a, size_t v, size_t rows)
 {
     float *scores = a->scores + v * LANES, *out = a->out + v * LANES;
@@ -122,7 +123,7 @@ static void attention_load_tile(struct attention *a, size_t key, size_t rows)
     attention_load_across(a->values, a->shape, from);
 }
 
-/* scores = keys queries^T for rows i .. i + rows, but for `skip` vectors of queries */
+/* scores = keys queries^T for rows i .. i + rows, except `skip` vectors of queries */
 static void attention_scores(struct attention *a, size_t i, size_t rows, size_t skip)
 {
     tile_multiply(
@@ -138,7 +139,7 @@ static void attention_scores(struct attention *a, size_t i, size_t rows, size_t 
                                  .pairs = a->shape.pairs });
 }
 
-/* out += values^T scores for the same */
+/* out += values^T scores for the same block */
 static void attention_outputs(struct attention *a, size_t i, size_t rows, size_t skip)
 {
     size_t word = attention_words(a->shape, i);
@@ -158,7 +159,7 @@ static void attention_outputs(struct attention *a, size_t i, size_t rows, size_t
                                  .add = true });
 }
 
-/* Take in `rows` keys from `key` on; `own`: the keys of the queries' own rows. */
+/* Process `rows` keys from `key` on; `own`: the keys of the queries' own rows. */
 static void attention_tile(struct attention *a, size_t key, size_t rows, bool own)
 {
     size_t band = own ? ATTENTION_BAND : rows, window = a->op->window;
@@ -233,7 +234,7 @@ static void attention_part(struct attention *a)
     attention_finish(a, queries);
 }
 
-/* Later blocks see more, so they go first. */
+/* Later blocks see more keys, so they start first. */
 static void attention_task(void *context, size_t task, struct pool_worker *worker)
 {
     const struct op_attention *op = context;

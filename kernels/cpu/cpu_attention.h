@@ -1,10 +1,10 @@
 /*
- * kernels/cpu/cpu_attention.h - what attention and its gradients share: runs of rows cut
- * into tiles, tiles of a matrix copied out as fp32, who sees whom, and what is dropped.
+ * kernels/cpu/cpu_attention.h - code shared by attention and its gradients: splitting
+ * sequences into tiles, copying tiles out as fp32, masks, and dropout.
  *
- * Where a tile of queries meets the keys of its own rows, half of the scores are not
- * seen.  There the rows go in bands of ATTENTION_BAND, and what a whole band does not see
- * is not computed.
+ * Where a tile of queries meets the keys of its own rows, half of the scores are masked.
+ * There the rows are processed in bands of ATTENTION_BAND, and scores that a whole band
+ * does not see are not computed.
  */
 #ifndef KERNELS_CPU_CPU_ATTENTION_H
 #define KERNELS_CPU_CPU_ATTENTION_H
@@ -21,14 +21,14 @@ enum {
     ATTENTION_MOST = HEAD_SIZE_MAX
 };
 
-/* Rows of one run, at most a tile of them. */
+/* Rows of one sequence, at most one tile. */
 struct attention_part {
     size_t first, last;
-    size_t run_first, run_last; /* the run they are in */
+    size_t run_first, run_last; /* the sequence that contains them */
 };
 
-/* The part that begins with `row` in the block of ATTENTION_ROWS rows that ends before
- * `end`. */
+/* Return the part that begins with `row` in the block of ATTENTION_ROWS rows that ends
+ * before `end`. */
 static inline struct attention_part attention_part_at(const struct op_attention *op,
                                                       size_t row, size_t end)
 {
@@ -50,18 +50,16 @@ static inline struct attention_part attention_part_at(const struct op_attention 
     };
 }
 
-/*
- * How tiles are held: as fp32, or where all is bf16 and the machine multiplies that, as
- * words of two bf16 numbers that are neighbours along the sum of the product.
- */
+/* How tiles are stored: as fp32 or, if all operands are bf16 and the CPU multiplies bf16,
+ * as words of two bf16 elements that are adjacent along the summed dimension. */
 struct attention_shape {
-    size_t size; /* numbers of a head */
+    size_t size; /* elements of a head */
     bool pairs;
     size_t depth; /* words of a head */
     size_t width; /* words from row to row of a copied tile: a head in whole vectors */
 };
 
-/* `last` is the format of what is read besides q, k and v. */
+/* `last` is the format of the operands other than q, k and v. */
 static inline struct attention_shape attention_shape_of(const struct op_attention *op,
                                                         enum format last)
 {
@@ -77,13 +75,13 @@ static inline struct attention_shape attention_shape_of(const struct op_attentio
     };
 }
 
-/* Words of `rows` numbers, one under the other. */
+/* Words of `rows` elements, one below the other. */
 static inline size_t attention_words(struct attention_shape shape, size_t rows)
 {
     return shape.pairs ? (rows + 1) / 2 : rows;
 }
 
-/* The first row that `row` of this part sees. */
+/* Return the first row that `row` of this part sees. */
 static inline size_t attention_begin(const struct op_attention *op,
                                      struct attention_part part, size_t row)
 {
@@ -98,14 +96,14 @@ struct attention_source {
     size_t first, rows, head;
 };
 
-/* to (ATTENTION_ROWS, width) = the tile, words along its rows; zeros around. */
+/* to (ATTENTION_ROWS, width) = the tile, words along its rows, padded with zeros. */
 static inline void attention_load(float *to, struct attention_shape shape,
                                   struct attention_source from)
 {
     for (size_t row = 0; row < from.rows; row++, to += shape.width) {
         const void *x = cpu_row(from.x, from.first + row);
 
-        if (shape.pairs) /* two numbers are a word, whatever they are */
+        if (shape.pairs) /* two elements form a word, whatever their values */
             x = (const uint16_t *)x + from.head * shape.size;
         for (size_t i = 0; i < shape.depth; i += LANES)
             vec_put(to + i, shape.pairs
@@ -116,7 +114,8 @@ static inline void attention_load(float *to, struct attention_shape shape,
     memset(to, 0, (ATTENTION_ROWS - from.rows) * shape.width * sizeof(*to));
 }
 
-/* The same with words across its rows, for a sum over rows; nothing is put below them. */
+/* The same with words across its rows, for a sum over rows; nothing is written below
+ * them. */
 static inline void attention_load_across(float *to, struct attention_shape shape,
                                          struct attention_source from)
 {
@@ -137,7 +136,7 @@ static inline void attention_load_across(float *to, struct attention_shape shape
     }
 }
 
-/* Rows of fp32 back to where they belong, times scale. */
+/* Write rows of fp32 back to the tensor, times scale. */
 static inline void attention_store(struct attention_source into,
                                    struct attention_shape shape, const float *from,
                                    float scale)
@@ -161,7 +160,7 @@ CPU_INLINE ivec attention_lanes(size_t first)
     return lanes;
 }
 
-/* What sees what: window 0 is none.  All numbers are below 2^31. */
+/* The causal mask; window 0 means no window. All values are below 2^31. */
 CPU_INLINE ivec attention_sees(ivec queries, ivec keys, size_t window)
 {
     int32_t most = window ? (int32_t)window : INT32_MAX;
@@ -170,9 +169,9 @@ CPU_INLINE ivec attention_sees(ivec queries, ivec keys, size_t window)
 }
 
 /*
- * Which weights of a tile dropout keeps: of row `query` of it bit k % 32 of word k / 32,
- * k being `skip` more than the key's row.  One word more than 64 keys need, as two are
- * read where one may do.
+ * The weights of a tile that dropout keeps: for row `query`, bit k % 32 of word k / 32,
+ * where k is the key's row plus `skip`. There is one word more than 64 keys need, because
+ * readers load two words even if one would do.
  */
 enum { ATTENTION_WORD = 32, ATTENTION_WORDS = ATTENTION_ROWS / ATTENTION_WORD + 2 };
 struct attention_kept {
@@ -180,7 +179,8 @@ struct attention_kept {
     int32_t words[ATTENTION_WORDS][ATTENTION_ROWS];
 };
 
-/* Of LANES queries from `query` on, the four words of one block each (random_weight). */
+/* Generate, for LANES queries from `query` on, the four words of one block each
+ * (random_weight). */
 CPU_INLINE void attention_bits(struct random_head head, size_t query, size_t block,
                                uvec words[4])
 {
@@ -224,8 +224,8 @@ CPU_INLINE ivec attention_draw_word(struct random_head head, size_t query, size_
     return kept;
 }
 
-/* For `queries` rows of the batch from `query` on and `keys` rows of their run from
- * `key`. */
+/* Generate the mask for `queries` rows of the batch from `query` on and `keys` rows of
+ * their sequence from `key` on. */
 static inline void attention_draw(struct attention_kept *kept,
                                   const struct op_attention *op, size_t head,
                                   size_t query, size_t queries, size_t key, size_t keys)
@@ -249,8 +249,8 @@ static inline void attention_draw(struct attention_kept *kept,
     memset(kept->words[words], 0, (ATTENTION_WORDS - words) * sizeof(kept->words[0]));
 }
 
-/* -1 where weights are kept, 0 where not: of LANES queries and one key, rows of the tile;
- * or of one query and LANES keys. */
+/* Return -1 where weights are kept, 0 where not: for LANES queries and one key, given as
+ * rows of the tile, or for one query and LANES keys. */
 CPU_INLINE ivec attention_keeps(const struct attention_kept *kept, size_t query,
                                 size_t key, bool lanes_are_keys)
 {
@@ -268,8 +268,8 @@ CPU_INLINE ivec attention_keeps(const struct attention_kept *kept, size_t query,
     return -(words >> attention_lanes(0) & 1);
 }
 
-/* Weights of rows first .. end of a tile, or words of two of them, become 0 where they
- * are dropped; `at` is where vector v of the first of them lies. */
+/* Zero the dropped weights (or words of two weights) of rows first .. end of a tile; `at`
+ * is the address of vector v of the first row. */
 CPU_INLINE void attention_drop(float *at, size_t first, size_t end, size_t v,
                                const struct attention_kept *kept, bool lanes_are_keys,
                                bool pairs)

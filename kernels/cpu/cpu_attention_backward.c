@@ -1,22 +1,24 @@
 /*
  * kernels/cpu/cpu_attention_backward.c - the gradients of attention, by tiles.
- *
  *     p = e^(score - lse),  ds = p (dout v^T - delta),  delta = sum of dout * out
  *     dv = p^T dout,  dk = scale ds^T q,  dq = scale ds k
  *
- * With dropout, m being 0 or 1 / (1 - probability): ds = p (m dout v^T - delta), dv =
- * (m p)^T dout; delta comes of what was dropped already.
  *
- * Two passes, so that each gradient is written once by one task and nothing is added up
- * between tasks: one over blocks of keys makes dk and dv, one over blocks of queries
- * makes dq.  Both make the scores again: 7 products of a tile where one pass has 5.
+ * With dropout, where m is 0 or 1 / (1 - probability): ds = p (m dout v^T - delta), dv =
+ * (m p)^T dout; delta is computed from the output after dropout.
+ *
+ * There are two passes, so that one task writes each gradient once and tasks share no
+ * sums: one pass over blocks of keys computes dk and dv, one over blocks of queries
+ * computes dq. Both recompute the scores: 7 matmuls per tile instead of the 5 of a single
+ * pass.
  */
 #include "config.h"
 
 #include "base/size.h"
 #include "kernels/cpu/cpu_attention.h"
 
-/* One task: the fixed side is a part of a block, the other side goes by tile by tile. */
+/* One task: the fixed side is a part of a block, the other side is processed tile by
+ * tile. */
 struct gradient {
     const struct op_attention_backward *op;
     struct attention_shape shape;
@@ -27,8 +29,8 @@ struct gradient {
     float *rows_left, *rows_right;     /* the other side (ATTENTION_ROWS, width) */
     float *across_left, *across_right; /* the same, words across rows */
     float *p, *ds; /* (other side, fixed side), then words along the first */
-    float lse[ATTENTION_ROWS], delta[ATTENTION_ROWS]; /* of the queries at hand */
-    struct attention_kept kept; /* of the tile at hand, where there is dropout */
+    float lse[ATTENTION_ROWS], delta[ATTENTION_ROWS]; /* of the current queries */
+    struct attention_kept kept; /* of the current tile, with dropout */
 };
 
 static void gradient_scratch(struct gradient *g, struct pool_worker *worker)
@@ -45,7 +47,7 @@ static void gradient_scratch(struct gradient *g, struct pool_worker *worker)
     g->ds = pool_scratch(worker, square);
 }
 
-/* lse and delta of some queries; those around them are 0. */
+/* Load lse and delta of some queries, padded with 0. */
 static void gradient_queries(struct gradient *g, size_t head, size_t first, size_t rows)
 {
     const float *lse = (float *)cpu_row(g->op->forward.lse, head) + first;
@@ -57,7 +59,7 @@ static void gradient_queries(struct gradient *g, size_t head, size_t first, size
     memcpy(g->delta, delta, rows * sizeof(*delta));
 }
 
-/* A tile copied out and turned, for the fixed side. */
+/* Copy a tile and transpose it, for the fixed side. */
 static void gradient_fix(struct gradient *g, float *to, struct tensor x, size_t head)
 {
     struct attention_source from = { x, g->part.first, g->part.last - g->part.first,
@@ -68,7 +70,8 @@ static void gradient_fix(struct gradient *g, float *to, struct tensor x, size_t 
                    size_divide_up(g->shape.depth, 4) * 4);
 }
 
-/* A tile for the other side; what is not wanted across its rows is not made. */
+/* Copy a tile for the other side; skip the version across its rows if it is
+ * not needed. */
 static void gradient_load(struct gradient *g, struct tensor left, struct tensor right,
                           struct attention_source from, bool right_across)
 {
@@ -83,10 +86,10 @@ static void gradient_load(struct gradient *g, struct tensor left, struct tensor 
 
 /* Some rows of the other side with some vectors of the fixed side. */
 struct gradient_band {
-    size_t first; /* row of the batch that row 0 of the other side is */
+    size_t first; /* row of the batch that is row 0 of the other side */
     size_t row, rows;
     size_t vec, vecs;
-    bool hidden; /* some do not see each other */
+    bool hidden; /* some pairs are masked */
 };
 
 /* p = scores, ds = their gradients before softmax */
@@ -112,7 +115,7 @@ static void gradient_products(struct gradient *g, const struct gradient_band *ba
     tile_multiply(&product);
 }
 
-/* What comes of ds through dropout, before the softmax. */
+/* Apply dropout to ds, before the softmax. */
 static void gradient_drop(struct gradient *g, const struct gradient_band *band,
                           bool fixed_keys)
 {
@@ -146,7 +149,7 @@ CPU_INLINE struct gradient_cell gradient_cell(const struct gradient *g,
     vec score = vec_get(g->p + at), slope = vec_all(1);
     struct gradient_cell cell;
 
-    if (cap > 0) { /* such that `scale` makes a capped one of it */
+    if (cap > 0) { /* multiplying it by `scale` yields a capped score */
         vec t = vec_tanh(score * (scale / cap));
 
         score = t * (cap / scale);
@@ -163,7 +166,7 @@ CPU_INLINE struct gradient_cell gradient_cell(const struct gradient *g,
     return cell;
 }
 
-/* Products -> p and ds, in place. */
+/* Turn the matmuls' results into p and ds, in place. */
 CPU_INLINE void gradient_softmax(struct gradient *g, const struct gradient_band *band,
                                  bool fixed_keys, bool pairs)
 {
@@ -182,7 +185,7 @@ CPU_INLINE void gradient_softmax(struct gradient *g, const struct gradient_band 
         }
 }
 
-/* What the queries of the band give to dv and dk of the part. */
+/* Add the contribution of the band's queries to dv and dk of the part. */
 static void gradient_keys_band(struct gradient *g, const struct gradient_band *band,
                                size_t keys)
 {
@@ -220,7 +223,7 @@ static void gradient_keys_band(struct gradient *g, const struct gradient_band *b
     tile_multiply(&product);
 }
 
-/* The queries of one head, some rows from `query` on. */
+/* Process some rows of the queries of one head, from `query` on. */
 static void gradient_keys_tile(struct gradient *g, size_t head, size_t query, size_t rows)
 {
     const struct op_attention *forward = &g->op->forward;
@@ -272,7 +275,7 @@ static void gradient_keys_part(struct gradient *g)
                     g->shape, g->sum_right, dropout_factor(forward->dropout.p));
 }
 
-/* Keys of earlier blocks are seen by more, so they go first. */
+/* More queries see the keys of earlier blocks, so these start first. */
 static void gradient_keys_task(void *context, size_t task, struct pool_worker *worker)
 {
     const struct op_attention_backward *op = context;
@@ -290,7 +293,7 @@ static void gradient_keys_task(void *context, size_t task, struct pool_worker *w
     }
 }
 
-/* What the keys of the band give to dq of the part, held as (d, queries). */
+/* Add the contribution of the band's keys to dq of the part, stored as (d, queries). */
 static void gradient_queries_band(struct gradient *g, const struct gradient_band *band)
 {
     size_t word = attention_words(g->shape, band->row);
@@ -317,7 +320,7 @@ static void gradient_queries_band(struct gradient *g, const struct gradient_band
                                  .add = true });
 }
 
-/* Some keys from `key` on. */
+/* Process some keys from `key` on. */
 static void gradient_queries_tile(struct gradient *g, size_t key, size_t rows)
 {
     const struct op_attention *forward = &g->op->forward;

@@ -1,4 +1,4 @@
-/* kernels/cpu/cpu_backend.c - the CPU's row of operations, its threads and its memory. */
+/* kernels/cpu/cpu_backend.c - the CPU backend: its table, its threads and its memory. */
 #include "config.h"
 
 #include "kernels/cpu/cpu_backend.h"
@@ -14,7 +14,7 @@
 
 enum { HUGE_PAGE = 2 << 20, ALIGNMENT = 64 };
 
-/* A mapping handed out; `data` is its first huge page. */
+/* An allocated mapping; `data` is its first huge page. */
 struct block {
     struct block *next;
     char *data;
@@ -31,8 +31,8 @@ void cpu_backend_run(struct backend *be, size_t count, pool_task *task, void *co
         pool_run(cpu->pool, count, task, context);
 }
 
-/* One page fault for 2 MiB: fresh 4 KiB pages cost 0.2 s for 500 MB, huge ones a
- * quarter. */
+/* Touch a huge page, one page fault for 2 MiB: fresh 4 KiB pages cost 0.2 s for 500 MB,
+ * huge pages a quarter of that. */
 static void touch(void *context, size_t task, struct pool_worker *worker)
 {
     struct block *block = context;
@@ -108,7 +108,7 @@ static const char *cpu_describe(struct backend *be)
     return cpu_backend_of(be)->description;
 }
 
-/* A thread's task has up to some 2 MiB of scratch. */
+/* The task of a thread uses up to about 2 MiB of scratch. */
 static size_t cpu_workspace(struct backend *be)
 {
     struct cpu_backend *cpu = cpu_backend_of(be);
@@ -128,8 +128,8 @@ static void cpu_close(struct backend *be)
     free(cpu);
 }
 
-/* TRAINSPOOL_NO_ONEDNN in the environment: 1 never takes it, 0 takes it wherever it
- * is. */
+/* TRAINSPOOL_NO_ONEDNN in the environment: 1 never uses oneDNN, 0 uses it wherever it is
+ * installed. */
 static enum matmul_choice choice_of(const struct backend_options *options)
 {
     const char *asked = getenv("TRAINSPOOL_NO_ONEDNN");

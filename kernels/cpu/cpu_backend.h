@@ -1,7 +1,7 @@
 /*
- * kernels/cpu/cpu_backend.h - the CPU as a backend: what its operations share.
+ * kernels/cpu/cpu_backend.h - the state of the CPU backend, shared by its operations.
  *
- * An operation is `void cpu_NAME(struct backend *be, const struct op_NAME *op)`.  It
+ * An operation is `void cpu_NAME(struct backend *be, const struct op_NAME *op)`. It
  * divides its work into tasks, by shapes alone, and gives them to the pool.
  */
 #ifndef KERNELS_CPU_CPU_BACKEND_H
@@ -19,10 +19,10 @@ struct cpu_backend {
     struct backend base;
     struct pool *pool;
     enum cpu_isa isa;
-    struct matmul *matmul;   /* what products keep */
+    struct matmul *matmul;   /* state of the matmuls */
     struct error failed;     /* the first failure since the last sync; ERROR_NONE: none */
-    struct block *blocks;    /* what alloc gave out */
-    struct meeting *meeting; /* the other ranks; NULL: alone */
+    struct block *blocks;    /* allocated by alloc */
+    struct meeting *meeting; /* the other ranks; NULL: none */
     char description[96];
 };
 
@@ -31,10 +31,10 @@ static inline struct cpu_backend *cpu_backend_of(struct backend *be)
     return (struct cpu_backend *)be;
 }
 
-/* Run the tasks of an operation, unless one before it failed. */
+/* Run the tasks of an operation, unless an earlier operation failed. */
 void cpu_backend_run(struct backend *be, size_t count, pool_task *task, void *context);
 
-/* cpu_group.c: as in backend.h; on a CPU they are done when they return. */
+/* cpu_group.c: as in backend.h; on the CPU they complete before they return. */
 bool cpu_join(struct backend *be, const struct backend_group *group, struct error *err);
 void cpu_reduce(struct backend *be, float *data, size_t count, int root);
 void cpu_all_reduce(struct backend *be, double *data, size_t count);

@@ -1,8 +1,9 @@
 /*
- * kernels/cpu/cpu_cores.c - affinity from the scheduler, limits from the cgroup's files.
+ * kernels/cpu/cpu_cores.c - reads the affinity from the scheduler and the limits from the
+ * files of the cgroup.
  *
- * A limit may be set on any ancestor, so all are asked.  Inside a container the path in
- * /proc/self/cgroup may be the host's, with nothing there: the root of the mount is asked
+ * Any ancestor may set a limit, so all are read. Inside a container the path in
+ * /proc/self/cgroup may be the host's and not exist, so the root of the mount is read
  * too. Files: Linux, Documentation/admin-guide/cgroup-v2.rst and scheduler/sched-bwc.rst.
  */
 #include "config.h"
@@ -73,7 +74,7 @@ static size_t lower_limit(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* The least limit of `path` and all above it; path is cut on the way. */
+/* Return the lowest limit of `path` and its ancestors; truncates path on the way. */
 static size_t limit_above(size_t (*limit)(const char *, const char *), const char *folder,
                           char *path)
 {
@@ -89,7 +90,7 @@ static size_t limit_above(size_t (*limit)(const char *, const char *), const cha
     }
 }
 
-/* The controllers of a line are the list between its colons; version 2 has none. */
+/* A line lists its controllers between its colons; version 2 lists none. */
 static bool has_cpu(const char *controllers)
 {
     char list[256];
@@ -102,7 +103,7 @@ static bool has_cpu(const char *controllers)
     return false;
 }
 
-/* One line of /proc/self/cgroup: "0::/user.slice" or "4:cpu,cpuacct:/docker/1f". */
+/* Read one line of /proc/self/cgroup: "0::/user.slice" or "4:cpu,cpuacct:/docker/1f". */
 static size_t limit_of_line(char *line)
 {
     char *path = line, folder[300];

@@ -1,9 +1,9 @@
 /*
- * kernels/cpu/cpu_decode.c - attention of one new row a sequence over cached keys and
+ * kernels/cpu/cpu_decode.c - attention of one new row per sequence over cached keys and
  * values.
  *
- * A task is a sequence and one of its key/value heads, whose rows all query heads that
- * share it read together, DECODE_ROWS of them at a time, with the softmax so far (Dao,
+ * A task is a sequence and one of its key/value heads. All query heads that share it read
+ * its rows together, DECODE_ROWS at a time, with an online softmax (Dao,
  * "FlashAttention-2", 2023).
  */
 #include "config.h"
@@ -16,11 +16,11 @@ enum { DECODE_ROWS = 64 };
 /* One key/value head of one sequence. */
 struct decode {
     const struct op_decode *op;
-    size_t slot, head; /* of the cache, of keys and values */
+    size_t slot, head; /* of the cache, for keys and values */
     size_t sharing;    /* query heads that read it */
-    size_t width;      /* numbers of a head, in whole vectors */
-    float *queries;    /* (sharing, width), zeros behind a head */
-    float *out;        /* the same: sums so far */
+    size_t width;      /* elements of a head, in whole vectors */
+    float *queries;    /* (sharing, width), zeros after a head */
+    float *out;        /* the same: partial sums */
     float *scores;     /* (sharing, DECODE_ROWS) */
     float *most, *sum; /* (sharing) */
 };
@@ -30,7 +30,7 @@ static const void *decode_row(const struct decode *d, struct tensor cache, size_
     return cpu_row(cache, d->slot * d->op->room + row);
 }
 
-/* The new row behind those that are there. */
+/* Append the new row to the cache. */
 static void decode_keep(const struct decode *d, struct tensor cache, struct tensor from)
 {
     size_t item = from.format == FORMAT_FP32 ? 4 : 2, size = d->op->head_size;
@@ -73,8 +73,8 @@ CPU_INLINE float decode_dot(const float *q, const void *key, size_t at, size_t s
     return vec_sum(sum);
 }
 
-/* Scores of `rows` keys from `first` on; those behind them, up to a whole tile, are not
- * seen. */
+/* Compute the scores of `rows` keys from `first` on; mask those after them, up to a whole
+ * tile. */
 CPU_INLINE void decode_scores(const struct decode *d, size_t first, size_t rows,
                               enum format format)
 {
@@ -97,7 +97,7 @@ CPU_INLINE void decode_scores(const struct decode *d, size_t first, size_t rows,
             d->scores[h * DECODE_ROWS + j] = -INFINITY;
 }
 
-/* Scores become weights of the softmax so far; the sums of a head shrink to it. */
+/* Turn scores into weights of the online softmax; rescale the partial sums of a head. */
 static void decode_soften(const struct decode *d, size_t h)
 {
     float *scores = d->scores + h * DECODE_ROWS, *out = d->out + h * d->width;

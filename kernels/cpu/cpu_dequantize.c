@@ -1,11 +1,11 @@
-/* kernels/cpu/cpu_dequantize.c - matrices in 4 bits as the numbers they stand for. */
+/* kernels/cpu/cpu_dequantize.c - converts 4-bit matrices to the values they encode. */
 #include "config.h"
 
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/cpu_vector.h"
 #include "precision/nf4.h"
 
-/* The row of `out` that row `row` of x is. */
+/* Return the row of `out` that corresponds to row `row` of x. */
 static size_t dequantize_row(const struct op_dequantize *op, size_t row)
 {
     size_t size, part, head;
@@ -20,7 +20,8 @@ static size_t dequantize_row(const struct op_dequantize *op, size_t row)
 
 static float dequantize_absmax(const struct quantized *x, size_t block)
 {
-    volatile float product; /* is rounded: no fused operation takes it and the sum */
+    volatile float product; /* volatile forces rounding: no fused operation combines it
+                             * with the sum */
 
     if (!x->bytes)
         return x->absmax[block];
@@ -28,7 +29,7 @@ static float dequantize_absmax(const struct quantized *x, size_t block)
     return product + x->map[NF4_MAP];
 }
 
-/* Codes first .. first + count as bytes; there is room for one more. */
+/* Unpack codes first .. first + count into bytes; there is room for one more. */
 static void dequantize_unpack(const uint8_t *codes, size_t first, size_t count,
                               uint8_t *out)
 {
@@ -47,7 +48,7 @@ static void dequantize_unpack(const uint8_t *codes, size_t first, size_t count,
         out[count - 1] = codes[i] >> 4;
 }
 
-/* What LANES codes stand for. */
+/* Look up the values of LANES codes. */
 CPU_INLINE vec dequantize_lookup(const uint8_t *codes)
 {
 #if defined(__AVX512F__)
@@ -69,13 +70,14 @@ CPU_INLINE vec dequantize_lookup(const uint8_t *codes)
 #endif
 }
 
-/* Numbers of one block, the first of them number `first` of x, into columns `at` .. */
+/* Convert elements of one block, the first of them element `first` of x, into columns
+ * `at` .. */
 static void dequantize_block(const struct op_dequantize *op, size_t first, size_t count,
                              void *out, size_t at)
 {
     float absmax = dequantize_absmax(&op->x, first / NF4_BLOCK);
     uint8_t codes[NF4_BLOCK + 16] = { 0 };
-    float narrow[LANES]; /* numbers of 16 bits, or all */
+    float narrow[LANES]; /* elements of 16 bits, or all */
 
     dequantize_unpack(op->x.codes, first, count, codes);
     for (size_t i = 0; i < count; i += LANES) {

@@ -1,5 +1,5 @@
-/* kernels/cpu/cpu_distill.c - the last product of a student, its loss, and how far it is
- * from its teacher, with their gradients, in the classifier's chunks. */
+/* kernels/cpu/cpu_distill.c - the last matmul of a student, its loss, its divergence from
+ * the teacher, and their gradients, in the classifier's chunks. */
 #include "config.h"
 
 #include "kernels/cpu/cpu_loss.h"
@@ -21,16 +21,16 @@ struct softmax {
     float top, cold, log_sum, factor;
 };
 
-/* A row on its way. */
+/* The row being processed. */
 struct distill_row {
     const struct distill *distill;
-    const float *z, *t;  /* logits; t NULL: what is kept of the teacher's, */
+    const float *z, *t;  /* logits; t is NULL with stored teacher logits, */
     const float *values; /* k of them */
     const int32_t *ids;
-    struct softmax data, student, teacher; /* data: of z itself over all words */
+    struct softmax data, student, teacher; /* data: of z over all tokens */
     double weight, wanted;                 /* beta 1: D; between: sum p log(p / m) */
     float hard, soft; /* factors of the gradients by z: of CE, and of D by z / T */
-    float down;       /* 1 / the cap of z; 0: none */
+    float down;       /* 1 / the cap of z; 0: no cap */
 };
 
 static double distill_sum(const float *x, size_t cols, float top, float cold)
@@ -80,8 +80,8 @@ CPU_INLINE vec distill_times(vec p, vec log)
     return vec_select(p == 0, p, p * log);
 }
 
-/* log(p / m) and log(q / m), for d = log(p / q): the larger of p and q is never divided
- * by. */
+/* log(p / m) and log(q / m), for d = log(p / q): never divides by the larger of p
+ * and q. */
 CPU_INLINE vec distill_mixture(vec d, float beta, vec *log_q)
 {
     ivec larger = d > 0;
@@ -93,7 +93,7 @@ CPU_INLINE vec distill_mixture(vec d, float beta, vec *log_q)
     return vec_select(larger, -all, d - all);
 }
 
-/* What some words add to the two halves of D. */
+/* Contribution of some tokens to the two halves of D. */
 struct halves {
     vec student, teacher;
 };
@@ -133,7 +133,7 @@ CPU_INLINE vec distill_slope(const struct distill_row *row, vec z, vec log_q, ve
            distill_times(p, distill_mixture(log_p - log_q, beta, &unused) - wanted);
 }
 
-/* A word that the teacher does not keep: q is 0. */
+/* A token whose teacher logit is not stored: q is 0. */
 static vec distill_none(void)
 {
     return vec_all(-INFINITY);
@@ -165,7 +165,7 @@ CPU_INLINE void distill_add_dense(const struct distill_row *row, double sums[2],
     }
 }
 
-/* Of the words that are kept; of all others log(p / m) is one number. */
+/* Sum over the stored tokens; for all others log(p / m) is the same value. */
 static void distill_add_kept(const struct distill_row *row, double sums[2])
 {
     const struct distill *d = row->distill;
@@ -184,7 +184,7 @@ static void distill_add_kept(const struct distill_row *row, double sums[2])
         sums[0] -= (left > 0 ? left : 0) * log1p(-(double)d->op->beta);
 }
 
-/* D, and what its gradient wants of it. */
+/* Compute D and the values its gradient needs. */
 static double distill_distance(struct distill_row *row)
 {
     const struct distill *d = row->distill;
@@ -212,7 +212,7 @@ static vec distill_hard(const struct distill_row *row, vec z)
     return (distill_share(&row->data, z) - op->smoothing / (float)op->w.rows) * row->hard;
 }
 
-/* By the student's logit before its cap: 1 - (z / c)^2 of it. */
+/* Gradient by the student's logit before its cap: times 1 - (z / c)^2. */
 CPU_INLINE vec distill_uncapped(const struct distill_row *row, vec z, vec slope)
 {
     vec t = z * row->down;
@@ -243,7 +243,7 @@ CPU_INLINE void distill_put_dense(const struct distill_row *row, void *out,
     }
 }
 
-/* Words that the teacher has no logits of. */
+/* Tokens for which the teacher has no logits. */
 static void distill_put_rest(const struct distill_row *row, void *out, enum format format)
 {
     size_t cols = row->distill->loss.op->w.rows;
@@ -257,7 +257,7 @@ static void distill_put_rest(const struct distill_row *row, void *out, enum form
     }
 }
 
-/* One word, with the teacher's logit of it, or NULL. */
+/* One token, with its teacher logit, or NULL. */
 static void distill_put_word(const struct distill_row *row, size_t word,
                              const float *logit, bool target, void *out,
                              enum format format)
@@ -280,7 +280,7 @@ static void distill_put_word(const struct distill_row *row, size_t word,
     vec_store(out, format, word, 1, distill_uncapped(row, z, x));
 }
 
-/* The words that are kept, and the target. */
+/* The stored tokens, and the target. */
 static void distill_put_words(const struct distill_row *row, size_t target, void *out,
                               enum format format)
 {
@@ -369,7 +369,7 @@ static void distill_row_task(void *context, size_t task, struct pool_worker *wor
         distill_gradient(&row, target, cpu_row(d->loss.dlogits, task));
 }
 
-/* The teacher's logits of the same rows. */
+/* Compute the teacher's logits of the same rows. */
 static void distill_teach(struct backend *be, struct distill *d)
 {
     const struct op_distill *op = d->op;

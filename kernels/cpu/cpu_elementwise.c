@@ -1,5 +1,4 @@
-/* kernels/cpu/cpu_elementwise.c - what is done to each number by itself, and sums over
- * rows. */
+/* kernels/cpu/cpu_elementwise.c - elementwise operations, and sums over rows. */
 #include "config.h"
 
 #include "kernels/cpu/cpu_ops.h"
@@ -8,11 +7,12 @@
 
 #include <assert.h>
 
-/* Columns of one task, and rows added up before they join the total, in sums over
+/* Columns of one task, and rows summed before they are added to the total, in sums over
  * rows. */
 enum { SUM_COLUMNS = 64, SUM_ROWS = 64 };
 
-/* The cells of a matrix: pieces of CPU_TASK_NUMBERS numbers of a row, or several rows. */
+/* A matrix split into tasks: pieces of CPU_TASK_NUMBERS elements of a row, or several
+ * rows. */
 struct cells {
     size_t rows, cols, rows_a_task, pieces_a_row, tasks;
 };
@@ -27,7 +27,7 @@ static struct cells cells_of(size_t rows, size_t cols)
     return cells;
 }
 
-/* What one task has: rows row .. last_row, columns first .. last. */
+/* The range of one task: rows row .. last_row, columns first .. last. */
 struct cell {
     size_t row, last_row, first, last;
 };
@@ -44,7 +44,7 @@ static struct cell cell_of(const struct cells *cells, size_t task)
     return cell;
 }
 
-/* Both as one long row, if neither has gaps. */
+/* View both as one long row, if neither has gaps. */
 static void cells_flatten(struct tensor *x, struct tensor *y)
 {
     if (x->stride == x->cols && y->stride == y->cols) {
@@ -92,7 +92,7 @@ void CPU_OP(add)(struct backend *be, const struct op_add *op)
 
 struct convert {
     struct tensor out, x;
-    size_t copy; /* bytes of a number where both formats are the same, else 0 */
+    size_t copy; /* bytes of an element if both formats are the same, else 0 */
     struct cells cells;
 };
 
@@ -160,13 +160,13 @@ void CPU_OP(zero)(struct backend *be, const struct op_zero *op)
 struct dropout {
     struct tensor out, x;
     struct random_key key;
-    uint64_t base;     /* index of the first number */
+    uint64_t base;     /* index of the first element */
     int32_t threshold; /* kept: bits - 2^31 >= threshold */
     float factor;
     struct cells cells;
 };
 
-/* Numbers first .. last of a row whose number 0 has the index `index`. */
+/* Process elements first .. last of a row whose element 0 has the index `index`. */
 static void dropout_range(const struct dropout *dropout, size_t row, size_t first,
                           size_t last, uint64_t index)
 {
@@ -222,7 +222,7 @@ void CPU_OP(dropout)(struct backend *be, const struct op_dropout *op)
     cpu_backend_run(be, dropout.cells.tasks, dropout_task, &dropout);
 }
 
-/* SUM_COLUMNS columns of all rows. */
+/* Sum SUM_COLUMNS columns over all rows. */
 static void sum_rows_task(void *context, size_t task, struct pool_worker *worker)
 {
     const struct op_sum_rows *op = context;

@@ -1,5 +1,5 @@
-/* kernels/cpu/cpu_embedding.c - rows of a table by token, and their gradients back into
- * it. */
+/* kernels/cpu/cpu_embedding.c - looks up rows of a table by token, and adds gradients
+ * back to it. */
 #include "config.h"
 
 #include "kernels/cpu/cpu_ops.h"
@@ -40,7 +40,7 @@ void CPU_OP(embedding)(struct backend *be, const struct op_embedding *op)
                     embedding_task, (void *)op);
 }
 
-/* A task has some columns of all rows, so each number is added to by one task, in order
+/* A task processes some columns of all rows, so one task adds to each element, in order
  * of n. */
 static void embedding_backward_task(void *context, size_t task,
                                     struct pool_worker *worker)

@@ -1,5 +1,5 @@
-/* kernels/cpu/cpu_fp8.c - two passes over a matrix: its largest number, then the
- * rounding. */
+/* kernels/cpu/cpu_fp8.c - two passes over a matrix: find the largest magnitude, then
+ * round. */
 #include "config.h"
 
 #include "kernels/cpu/cpu_fp8.h"

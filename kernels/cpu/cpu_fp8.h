@@ -1,24 +1,24 @@
-/* kernels/cpu/cpu_fp8.h - a matrix rounded to 8 bits, for products that ask for it. */
+/* kernels/cpu/cpu_fp8.h - rounds matrices to 8 bits, for matmuls with fp8 operands. */
 #ifndef KERNELS_CPU_CPU_FP8_H
 #define KERNELS_CPU_CPU_FP8_H
 
 #include "kernels/cpu/cpu_pool.h"
 #include "kernels/tensor.h"
 
-/* Memory that grows with what is put there; {0} is empty. */
+/* Storage that grows on demand; {0} is empty. */
 struct fp8_room {
     void *data;
-    float *largest; /* of each row */
+    float *largest; /* one for each row */
     size_t bytes, rows;
 };
 
 void fp8_room_clear(struct fp8_room *room);
 
 /*
- * *out = factor * x rounded to an 8-bit format, in the room and in x's own format, which
- * holds it exactly; factor = the largest number of the format / the largest |x| (1 where
- * that is inf), *scale = 1 / factor.  What is not finite becomes NaN.  false: out of
- * memory.
+ * *out = factor * x rounded to an 8-bit format, stored in `room` in x's format, which
+ * represents it exactly; factor = the largest value of the format / the largest |x| (1 if
+ * that is inf), *scale = 1 / factor. Values that are not finite become NaN. Returns false
+ * if memory runs out.
  */
 bool fp8_round(struct pool *pool, struct tensor x, enum format format,
                struct fp8_room *room, struct tensor *out, float *scale);

@@ -1,5 +1,5 @@
-/* kernels/cpu/cpu_group.c - several processes on one CPU: a meeting, joined over the
- * links. */
+/* kernels/cpu/cpu_group.c - runs of several processes on one CPU: a meeting that the
+ * processes join over their links. */
 #include "config.h"
 
 #include "kernels/cpu/cpu_backend.h"
@@ -9,7 +9,7 @@
 #include "base/link.h"
 #include "kernels/cpu/cpu_meeting.h"
 
-/* Rank 0 makes the memory and hands it to the others. */
+/* Rank 0 creates the shared memory and sends it to the others. */
 static int meeting_place(const struct backend_group *group, struct error *err)
 {
     int file;
@@ -74,5 +74,5 @@ void cpu_all_gather(struct backend *be, void *data, size_t bytes)
 
 void cpu_meet(struct backend *be)
 {
-    (void)be; /* all of the above is over when it returns */
+    (void)be; /* the calls above complete before they return */
 }

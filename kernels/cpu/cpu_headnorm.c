@@ -1,4 +1,4 @@
-/* kernels/cpu/cpu_headnorm.c - RMSNorm of each head by itself, and its gradients. */
+/* kernels/cpu/cpu_headnorm.c - RMSNorm of each head separately, and its gradients. */
 #include "config.h"
 
 #include "kernels/cpu/cpu_ops.h"
@@ -7,13 +7,13 @@
 #include <assert.h>
 
 /*
- * The gradient of the weights: rows are cut into at most HEADNORM_SLICES slices, as many
- * as the shape says; each adds up HEADNORM_ROWS rows before they join its total, and the
- * totals are added in order.  HEADNORM_ROOM numbers are there for all of it.
+ * The gradient of the weights: rows are divided into at most HEADNORM_SLICES slices, by
+ * shape alone. Each slice sums HEADNORM_ROWS rows before it adds them to its total, and
+ * the totals are added in order. HEADNORM_ROOM elements of scratch hold all of it.
  */
 enum { HEADNORM_SLICES = 64, HEADNORM_ROWS = 16, HEADNORM_ROOM = 1 << 14 };
 
-/* 1 / rms of `size` numbers from place `first` on. */
+/* 1 / rms of `size` elements from position `first` on. */
 CPU_INLINE float headnorm_rstd(const void *x, enum format format, size_t first,
                                size_t size, float eps)
 {
@@ -77,7 +77,7 @@ void CPU_OP(headnorm)(struct backend *be, const struct op_headnorm *op)
                     headnorm_task, (void *)op);
 }
 
-/* A row of the backward pass. */
+/* One row of the backward pass. */
 struct headnorm_back {
     const void *x, *dout;
     void *dx;
@@ -85,7 +85,7 @@ struct headnorm_back {
     float offset;
 };
 
-/* g * x of a head at a place, g = dout * factor */
+/* g * x of a head at a position, g = dout * factor */
 CPU_INLINE vec headnorm_product(const struct headnorm_back *b, enum format format,
                                 size_t first, size_t at)
 {
@@ -96,8 +96,8 @@ CPU_INLINE vec headnorm_product(const struct headnorm_back *b, enum format forma
            vec_load(b->x, format, first + at, count);
 }
 
-/* With h = x * rstd: dx = rstd * (g - h * mean(g * h)); to `sums` is added what dout * h
- * gives, unless that is NULL.  dx may be dout. */
+/* With h = x * rstd: dx = rstd * (g - h * mean(g * h)). Adds dout * h to `sums` unless it
+ * is NULL. dx may be dout. */
 CPU_INLINE void headnorm_head(const struct headnorm_back *b, size_t first, float rstd,
                               float *sums, enum format format)
 {
@@ -135,7 +135,7 @@ CPU_INLINE void headnorm_row_backward(const struct op_headnorm_backward *op, siz
         headnorm_head(&b, head * b.weight.cols, rstds[head], sums, format);
 }
 
-/* Of each slice a total and a part, (slices, 2 D). */
+/* For each slice a total and a partial sum, (slices, 2 D). */
 struct headnorm_slices {
     const struct op_headnorm_backward *op;
     size_t count, rows;

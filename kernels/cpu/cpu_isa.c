@@ -1,4 +1,4 @@
-/* kernels/cpu/cpu_isa.c - asks the CPU what it can. */
+/* kernels/cpu/cpu_isa.c - detects the instruction sets of the CPU. */
 #include "config.h"
 
 #include "kernels/cpu/cpu_isa.h"

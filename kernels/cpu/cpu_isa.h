@@ -1,4 +1,4 @@
-/* kernels/cpu/cpu_isa.h - the instruction set to take, chosen when the backend opens. */
+/* kernels/cpu/cpu_isa.h - the instruction set to use, chosen when the backend opens. */
 #ifndef KERNELS_CPU_CPU_ISA_H
 #define KERNELS_CPU_CPU_ISA_H
 
@@ -12,11 +12,12 @@ enum cpu_isa {
     CPU_ISA_COUNT
 };
 
-/* The best this machine and this build have.  TRAINSPOOL_ISA=generic or avx2 in the
- * environment asks for less; asking for what is not there is ignored. */
+/* Return the best instruction set that both this CPU and this build support.
+ * TRAINSPOOL_ISA=generic or avx2 in the environment selects a lower one; a request for
+ * one that is not available is ignored. */
 enum cpu_isa cpu_isa_detect(void);
-/* This machine multiplies faster with instructions we have no kernels for: AMX, AVX-512
- * without BF16, or no x86-64 at all. */
+/* Return whether this CPU multiplies faster with instructions we have no kernels for:
+ * AMX, AVX-512 without BF16, or any architecture other than x86-64. */
 bool cpu_isa_has_more(void);
 const char *cpu_isa_name(enum cpu_isa isa); /* "avx512" */
 

@@ -1,5 +1,4 @@
-/* kernels/cpu/cpu_layernorm.c - LayerNorm with the residual sum before it, and its
- * gradients. */
+/* kernels/cpu/cpu_layernorm.c - LayerNorm after the residual sum, and its gradients. */
 #include "config.h"
 
 #include "kernels/cpu/cpu_ops.h"
@@ -18,7 +17,7 @@ static float layernorm_mean(const float *x, const void *delta, enum format forma
     return vec_sum(even + odd) / (float)cols;
 }
 
-/* The distance from `mean` at a place; 0 behind the row. */
+/* The distance from `mean` at a position; 0 past the end of the row. */
 CPU_INLINE vec layernorm_far(const float *x, float mean, size_t at, size_t cols)
 {
     size_t count = vec_count(at, cols);
@@ -86,7 +85,8 @@ void CPU_OP(layernorm)(struct backend *be, const struct op_layernorm *op)
                     layernorm_task, (void *)op);
 }
 
-/* Sums over a row of g = dout * weight, and of g * (x - mean); behind the row g is 0. */
+/* Sums over a row of g = dout * weight, and of g * (x - mean); past the end of the row g
+ * is 0. */
 struct layernorm_terms {
     vec sum, product;
 };

@@ -1,10 +1,11 @@
-/* kernels/cpu/cpu_loss.c - the last product, the loss and their gradients, some rows at a
- * time, so that logits of all rows are never held. */
+/* kernels/cpu/cpu_loss.c - the last matmul, the loss and their gradients, a chunk of rows
+ * at a time, so that the logits of all rows never exist at once. */
 #include "config.h"
 
 #include "kernels/cpu/cpu_loss.h"
 
-/* logits = e^(logits - max), unless they are wanted as they are (`keep`); their sum. */
+/* logits = e^(logits - max), unless `keep` asks to leave them unchanged; return their
+ * sum. */
 static double loss_exponentials(float *logits, size_t cols, float max, bool keep)
 {
     size_t whole = cols / LANES * LANES;
@@ -55,7 +56,7 @@ static void loss_gradient(const struct loss *loss, const float *e, double sum, s
     vec_store(dlogits, format, target, 1, one);
 }
 
-/* The same of capped logits l, times the cap's slope 1 - (l / c)^2. */
+/* The same for capped logits l, times the cap's slope 1 - (l / c)^2. */
 static void loss_capped_gradient(const struct loss *loss, const float *logits, float max,
                                  double sum, size_t row, void *dlogits)
 {

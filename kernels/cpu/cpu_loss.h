@@ -1,7 +1,5 @@
-/*
- * kernels/cpu/cpu_loss.h - the rows that have a target, a chunk at a time: what
- * op_classifier and its kin share, so that logits of all rows are never held.
- */
+/* kernels/cpu/cpu_loss.h - the rows that have a target, a chunk at a time: code that
+ * op_classifier shares with op_topk and op_distill. */
 #ifndef KERNELS_CPU_CPU_LOSS_H
 #define KERNELS_CPU_CPU_LOSS_H
 
@@ -10,20 +8,21 @@
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/cpu_vector.h"
 
-/* Most rows of a chunk; and numbers of a row whose exponentials are added in fp32. */
+/* Maximum rows of a chunk, and elements of a row whose exponentials are summed
+ * in fp32. */
 enum { LOSS_ROWS = 2048, LOSS_RUN = 2048 };
 
 struct loss {
     const struct op_classifier *op;
     float grad_scale;
     size_t count;            /* rows of this chunk */
-    bool together;           /* they lie one after the other: nothing to gather */
-    int32_t rows[LOSS_ROWS]; /* which rows of x */
+    bool together;           /* they are contiguous: nothing to gather */
+    int32_t rows[LOSS_ROWS]; /* indices of the rows in x */
     struct tensor x, dx;     /* of this chunk: views, or the gathered rows */
     struct tensor logits, dlogits;
 };
 
-/* Rows without a target: no loss, no gradient. */
+/* Rows without a target have no loss and no gradient. */
 static inline void loss_clear_task(void *context, size_t task, struct pool_worker *worker)
 {
     const struct op_classifier *op = context;
@@ -48,7 +47,7 @@ static inline void loss_clear(struct backend *be, const struct op_classifier *op
                     loss_clear_task, (void *)op);
 }
 
-/* The rows of a chunk from their places, side by side, or back. */
+/* Copy the rows of a chunk from their positions into contiguous rows, or back. */
 struct loss_copy {
     const struct loss *loss;
     struct tensor all, chunk;
@@ -88,7 +87,8 @@ static inline struct tensor loss_view(const struct loss *loss, struct tensor all
                           : tensor_rows(gathered, 0, loss->count);
 }
 
-/* The next chunk, from row `from` on: at most `most` rows.  The row to go on from. */
+/* Build the next chunk from row `from` on, with at most `most` rows; return the row after
+ * it. */
 static inline size_t loss_next(struct loss *loss, size_t from, size_t most)
 {
     const struct op_classifier *op = loss->op;
@@ -110,7 +110,7 @@ static inline size_t loss_next(struct loss *loss, size_t from, size_t most)
     return row;
 }
 
-/* logits = x W^T of the chunk, gathered where it has to be */
+/* logits = x W^T of the chunk, gathered if necessary */
 static inline void loss_logits(struct backend *be, const struct loss *loss)
 {
     const struct op_classifier *op = loss->op;
@@ -123,7 +123,7 @@ static inline void loss_logits(struct backend *be, const struct loss *loss)
             .out = loss->logits, .a = loss->x, .b = op->w, .trans_b = true, .alpha = 1 });
 }
 
-/* dx = dlogits W, each row in its place;  dw += dlogits^T x */
+/* dx = dlogits W, each row at its position;  dw += dlogits^T x */
 static inline void loss_back(struct backend *be, const struct loss *loss)
 {
     const struct op_classifier *op = loss->op;
@@ -144,7 +144,7 @@ static inline void loss_back(struct backend *be, const struct loss *loss)
         loss_copy(be, loss, op->dx, loss->dx, true);
 }
 
-/* The largest logit of a row; a NaN is not compared. */
+/* The largest logit of a row; NaN is not compared. */
 static inline float loss_max(const float *logits, size_t cols)
 {
     vec max[2] = { vec_all(-INFINITY), vec_all(-INFINITY) };

@@ -1,4 +1,5 @@
-/* kernels/cpu/cpu_matmul.c - op_matmul: is it as its page says, and who computes it. */
+/* kernels/cpu/cpu_matmul.c - op_matmul: checks the operands and selects an
+ * implementation. */
 #include "config.h"
 
 #include "kernels/cpu/cpu_matmul.h"
@@ -44,7 +45,7 @@ static bool is_sound(const struct op_matmul *op)
            is_8_bit(op->round_a) == is_8_bit(op->round_b);
 }
 
-/* Operands in 8 bits, their scales in alpha. */
+/* Round the operands to 8 bits and fold their scales into alpha. */
 static bool round_operands(struct cpu_backend *cpu, struct op_matmul *op)
 {
     struct fp8_room *rooms = cpu->matmul->rooms;

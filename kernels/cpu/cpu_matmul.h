@@ -1,4 +1,4 @@
-/* kernels/cpu/cpu_matmul.h - what the CPU keeps for products. */
+/* kernels/cpu/cpu_matmul.h - the state that the CPU keeps for matmuls. */
 #ifndef KERNELS_CPU_CPU_MATMUL_H
 #define KERNELS_CPU_CPU_MATMUL_H
 
@@ -8,9 +8,9 @@
 struct matmul;
 
 /*
- * Whether to take oneDNN.  Our own kernels are as fast as it is where they know the
- * machine's best instructions (docs/performance.md), and give the same bits whether it is
- * installed or not; so it is taken where they do not.
+ * Whether to use oneDNN. Our own kernels are as fast if they support the CPU's best
+ * instructions (docs/performance.md), and give the same bits whether oneDNN is installed
+ * or not; so oneDNN is used only on other CPUs.
  */
 enum matmul_choice { MATMUL_BEST, MATMUL_OWN, MATMUL_ONEDNN };
 

@@ -1,5 +1,5 @@
-/* kernels/cpu/cpu_matmul_avx2.c - 256-bit vectors with FMA and F16C; bf16 is multiplied
- * as fp32. */
+/* kernels/cpu/cpu_matmul_avx2.c - matmul kernels for 256-bit vectors with FMA and F16C;
+ * bf16 is multiplied as fp32. */
 #include "config.h"
 
 #include <immintrin.h>

@@ -1,4 +1,5 @@
-/* kernels/cpu/cpu_matmul_avx512.c - 512-bit vectors, and bf16 by its dot product. */
+/* kernels/cpu/cpu_matmul_avx512.c - matmul kernels for 512-bit vectors, and bf16 by its
+ * dot-product instruction. */
 #include "config.h"
 
 #include <immintrin.h>
@@ -30,15 +31,16 @@ static inline void store_half(uint16_t *to, vec value)
                         _mm512_cvtps_ph((__m512)value, _MM_FROUND_TO_NEAREST_INT));
 }
 
-/* Subnormal numbers count as 0 here, as the instruction has it. */
+/* The instruction treats subnormal values as 0. */
 UNCHECKED_INLINE vec step_bf16(vec sum, uint32_t left, vec right)
 {
     return (vec)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32((int)left),
                                  (__m512bh)right);
 }
 
-/* By the instruction, which takes subnormal numbers for 0, as step_bf16 does: only those
- * that would be rounded up to the least normal one, 2^-126, are others for it. */
+/* Uses the instruction, which treats subnormal values as 0, as step_bf16 does.
+ * Results differ only for values that would be rounded up to the smallest normal
+ * value, 2^-126. */
 static inline __m512i round_both(const float *low, const float *high)
 {
     return (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(high), _mm512_loadu_ps(low));
@@ -60,7 +62,7 @@ static inline void round_pairs(uint32_t *to, const float *low, const float *high
         to, _mm512_permutexvar_epi16(_mm512_load_si512(turns), round_both(low, high)));
 }
 
-/* Rows of four words are turned inside each quarter of a vector, then the quarters. */
+/* Transpose rows of four words within each quarter of a vector, then the quarters. */
 static inline void transpose(float *to, size_t width, const void *from, size_t bytes)
 {
     const char *row = from;

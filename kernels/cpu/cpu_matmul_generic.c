@@ -1,5 +1,5 @@
-/* kernels/cpu/cpu_matmul_generic.c - vectors of four, which every compiler makes
- * something of. */
+/* kernels/cpu/cpu_matmul_generic.c - matmul kernels for vectors of four, which every
+ * compiler supports. */
 #include "config.h"
 
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* kernels/cpu/cpu_matmul_grid.c - tiles large enough to be worth packing for, and enough
- * of them. */
+/* kernels/cpu/cpu_matmul_grid.c - chooses tiles that are large enough to justify packing,
+ * and enough of them. */
 #include "config.h"
 
 #include "kernels/cpu/cpu_matmul_grid.h"
@@ -7,8 +7,8 @@
 #include "base/size.h"
 
 enum {
-    FEWEST_TASKS = 16, /* below it k is cut in parts, and tiles get smaller */
-    LEAST_DEPTH = 512, /* of a part: each costs a sum to write and to read */
+    FEWEST_TASKS = 16, /* with fewer tasks, k is split into parts and tiles get smaller */
+    LEAST_DEPTH = 512, /* of a part: each part costs a sum to write and to read */
     LEAST_ROWS = 64,
     DEPTH_UNIT = 32,
 };
@@ -55,8 +55,8 @@ static void narrow_tiles(struct grid *grid, const struct grid_wish *wish, size_t
         set_tile(grid, wish, grid->tile_rows, size_divide_up(grid->tile_cols, 2));
 }
 
-/* Narrower tiles first: what is packed of b is used for all rows of a tile, while a,
- * which is read again for each, is mostly read where it lies. */
+/* Narrow the tiles first: packed columns of b are used for all rows of a tile, while a,
+ * which is read again for each tile, is mostly read in place. */
 static void cut_tiles(struct grid *grid, const struct grid_wish *wish)
 {
     narrow_tiles(grid, wish, 2);

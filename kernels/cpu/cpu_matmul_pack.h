@@ -1,13 +1,13 @@
 /*
- * kernels/cpu/cpu_matmul_pack.h - parts of an operand as the innermost loops read them:
- * in panels, as rows in fp32, rounded.
+ * kernels/cpu/cpu_matmul_pack.h - converts parts of an operand to the form the inner
+ * loops read: panels, rows in fp32, or rounded rows.
  *
- * A part of cpu_matmul_template.h, whose vectors and numbers it is made of.
+ * A part of cpu_matmul_template.h, which documents the vectors and constants it uses.
  */
 
 enum { VECTORS = 3, COLS = LANES * VECTORS }; /* of a panel of b */
 
-/* A number of a side, and `count` as fp32, rounded where they are to be. */
+/* One element of a side, and `count` of them as fp32, rounded if the side requires it. */
 static inline float side_number(const struct matmul_side *side, size_t at)
 {
     float value = number(side->data, side->format, at);
@@ -96,7 +96,7 @@ static void pack_deep(float *to, size_t width, const struct matmul_side *side,
     }
 }
 
-/* With count a constant where it is that of a whole panel: then a row is a few moves. */
+/* With count a constant if it is that of a whole panel: a row is then a few moves. */
 static inline __attribute__((always_inline)) void
 pack_flat_count(float *to, size_t width, const struct matmul_side *side,
                 const struct matmul_part *part, size_t count)
@@ -117,7 +117,7 @@ static void pack_flat(float *to, size_t width, const struct matmul_side *side,
         pack_flat_count(to, width, side, part, part->count);
 }
 
-/* A pair of bf16, the first in the lower half. */
+/* A pair of bf16, the first in the lower 16 bits. */
 static inline uint32_t pair_at(const struct matmul_side *side,
                                const struct matmul_part *part, size_t i, size_t k)
 {
@@ -177,7 +177,7 @@ static void pack_pairs_flat(uint32_t *to, size_t width, const struct matmul_side
         pack_pairs_count(to, width, side, part, part->count);
 }
 
-/* The same of a side in fp32. */
+/* The same for a side in fp32. */
 static inline uint32_t rounded_pair_at(const struct matmul_side *side,
                                        const struct matmul_part *part, size_t i, size_t k)
 {

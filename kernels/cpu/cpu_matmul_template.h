@@ -21,8 +21,8 @@
 
 enum { UNIT_BYTES = 4, LINE = 64 };
 
-/* The end of a row of a micro-tile: alpha, bias, what was there, the format of out.  With
- * count and format constants where they are the most frequent. */
+/* Finish a row of a micro-tile: apply alpha, bias and the previous contents, and convert
+ * to the format of out. Count and format are constants in the most frequent cases. */
 static inline __attribute__((always_inline)) void
 finish_count(const struct matmul_block *block, size_t row, size_t col, size_t count,
              enum format format, float *sums)
@@ -75,9 +75,10 @@ static void finish(const struct matmul_block *block, size_t row, size_t col, siz
 }
 
 /*
- * sums (rows, vectors) = `rows` rows of a by a panel of b.  depth counts units: a number,
- * or a pair of bf16; a is deep, or what one k has lies side by side.  What is made of it
- * below has rows, vectors, deep and pairs constant: the sums stay in registers.
+ * sums (rows, vectors) = `rows` rows of a times a panel of b. depth counts units: an
+ * element, or a pair of bf16. a is deep, or the elements of one k are adjacent. The
+ * instances below have constant rows, vectors, deep and pairs, so the sums stay in
+ * registers.
  */
 struct micro {
     size_t depth, a_stride;
@@ -143,7 +144,7 @@ HEIGHTS(MICROS, FLAT, PAIR)
 HEIGHTS(MICROS, DEEP, PAIR)
 #endif
 
-/* By the number of rows and of vectors, less one. */
+/* Indexed by the number of rows and of vectors, minus one. */
 static void (*const micros[A_KINDS][UNITS][ROWS][VECTORS])(const struct micro *micro) = {
     [A_FLAT][UNIT_SINGLE] = { HEIGHTS(MICRO_ROW, FLAT, SINGLE) },
     [A_DEEP][UNIT_SINGLE] = { HEIGHTS(MICRO_ROW, DEEP, SINGLE) },
@@ -153,7 +154,7 @@ static void (*const micros[A_KINDS][UNITS][ROWS][VECTORS])(const struct micro *m
 #endif
 };
 
-/* What the end of a micro-tile is going to add to. */
+/* Load what the end of a micro-tile will add to. */
 static inline void prefetch_out(const struct matmul_block *block, size_t row, size_t rows,
                                 size_t col, size_t cols)
 {
@@ -173,8 +174,8 @@ static inline size_t units_of(const struct matmul_block *block, bool pairs)
     return pairs ? (block->depth + 1) / 2 : block->depth;
 }
 
-/* The rows of a micro-tile against all panels of b: b comes from the second cache, a
- * stays in the first. */
+/* Multiply the rows of a micro-tile with all panels of b: b comes from the L2 cache, a
+ * stays in L1. */
 static void multiply_rows(const struct matmul_block *block, size_t row, bool pairs)
 {
     _Alignas(64) float sums[ROWS * COLS];
@@ -200,7 +201,7 @@ static void multiply_rows(const struct matmul_block *block, size_t row, bool pai
     }
 }
 
-/* To the second cache. */
+/* To the L2 cache. */
 static void fetch(const struct matmul_ahead *ahead, size_t first, size_t end)
 {
     for (size_t i = first; i < end; i++) {
@@ -212,7 +213,7 @@ static void fetch(const struct matmul_ahead *ahead, size_t first, size_t end)
     }
 }
 
-/* All that micro-tiles read, which are UNCHECKED. */
+/* Check everything that micro-tiles read; they are UNCHECKED. */
 static inline void check(const struct matmul_block *block, bool pairs)
 {
     size_t units = units_of(block, pairs);
@@ -224,7 +225,8 @@ static inline void check(const struct matmul_block *block, bool pairs)
     unchecked_region(block->b, units * vectors * LANES * sizeof(float));
 }
 
-/* What is ahead comes evenly, so that memory and arithmetic are busy at once. */
+/* Spread the prefetches evenly, so that memory and arithmetic are busy at the
+ * same time. */
 static void multiply(const struct matmul_block *block, bool pairs)
 {
     const struct matmul_ahead *ahead = &block->ahead;

@@ -1,11 +1,11 @@
 /*
- * kernels/cpu/cpu_matmul_tiles.c - cuts a product into tiles, packs, multiplies, adds up
- * parts.
+ * kernels/cpu/cpu_matmul_tiles.c - divides a matmul into tiles, packs, multiplies, and
+ * sums the parts.
  *
- * A tile's columns of b are packed for the second cache and stay there while the same
- * thread takes the tiles below it; a is read where it lies unless its numbers have to be
- * converted or woven in pairs.  Where there would be few tiles, k is cut in parts, whose
- * sums are added in order.
+ * A tile's columns of b are packed for the L2 cache and stay there while the same thread
+ * processes the tiles below it. a is read in place unless its elements have to be
+ * converted or interleaved in pairs. If there would be few tiles, k is split into parts,
+ * whose sums are added in order.
  */
 #include "config.h"
 
@@ -22,23 +22,23 @@
 #include <sys/mman.h>
 
 enum {
-    PANELS_BYTES = 512 << 10, /* of b, to stay in the second cache (1 MiB on Zen 4) */
-    PANELS_ROOM = 2 << 20, /* a thread's: at least one panel, however deep a block is */
+    PANELS_BYTES = 512 << 10, /* of b, to stay in the L2 cache (1 MiB on Zen 4) */
+    PANELS_ROOM = 2 << 20, /* per thread: at least one panel, however deep a block is */
     DEEP_BYTES = 4096,     /* of a row of a in a block of k, where a is deep, ... */
-    FLAT_BYTES = 2048,     /* ... and where a cache line has but one k */
-    TILE_ROWS = 256,       /* a panel of b is packed for at least so many rows of a */
-    FEW_ROWS = 512,        /* so few make one tile: then b is packed but once */
+    FLAT_BYTES = 2048,     /* ... and where a cache line holds only one k */
+    TILE_ROWS = 256,       /* pack a panel of b only for at least this many rows of a */
+    FEW_ROWS = 512,        /* this few rows form one tile: then b is packed only once */
     TILE_COLS = 768,
     ONEDNN_ROWS = 256,
-    ONEDNN_COLS = 4096, /* oneDNN is fastest where a tile has whole rows */
+    ONEDNN_COLS = 4096, /* oneDNN is fastest if a tile has whole rows */
     ONEDNN_UNIT = 64,
     ADD_ROWS = 16,
 };
 
-/* The panels of b a thread has packed last. */
+/* The panels of b that a thread packed last. */
 struct panels {
     void *data;      /* PANELS_ROOM */
-    uint64_t number; /* of the product */
+    uint64_t number; /* identifies the matmul */
     size_t column, k;
 };
 
@@ -52,7 +52,7 @@ struct tiles {
     struct panels panels[];
 };
 
-/* How a's side comes to the innermost loop. */
+/* How the inner loop reads a's side. */
 enum a_way { A_IN_PLACE, A_PACKED, A_UNFOLDED };
 
 struct product {
@@ -62,9 +62,9 @@ struct product {
     bool pairs;
     struct grid_wish wish;
     struct grid grid;
-    size_t block_depth; /* what is multiplied at once */
-    /* oneDNN's, for tiles whose rows, columns and depth are those of the last one or
-     * not. */
+    size_t block_depth; /* the block multiplied at once */
+    /* oneDNN's plans, for tiles whose rows, columns and depth are or are not those of the
+     * last one. */
     const struct onednn_plan *plans[2][2][2];
     atomic_bool failed;
 };
@@ -77,7 +77,7 @@ static const struct matmul_kernels *const kernels_of[CPU_ISA_COUNT] = {
 #endif
 };
 
-/* Where a part of a side begins. */
+/* Return the address where a part of a side begins. */
 static const void *side_at(const struct matmul_side *side, size_t outer, size_t k)
 {
     size_t at = side->deep ? outer * side->stride + k : k * side->stride + outer;
@@ -85,8 +85,8 @@ static const void *side_at(const struct matmul_side *side, size_t outer, size_t 
     return (const char *)side->data + at * format_info(side->format)->bytes;
 }
 
-/* Pairs are read in place where the last one is whole: what follows an odd end is another
- * row's, and need not be finite. */
+/* Pairs are read in place if the last one is complete: the element after an odd end
+ * belongs to another row and may not be finite. */
 static enum a_way way_of(const struct product *product, size_t depth)
 {
     if (!product->pairs)
@@ -94,15 +94,15 @@ static enum a_way way_of(const struct product *product, size_t depth)
     return product->a.deep && depth % 2 == 0 ? A_IN_PLACE : A_PACKED;
 }
 
-/* How far apart the rows of a are that were copied: not a power of two, for the cache's
- * sake. */
+/* Return the distance of copied rows of a: not a power of two, to avoid
+ * cache conflicts. */
 static size_t copied_stride(enum a_way way, const struct matmul_side *a,
                             const struct matmul_part *part)
 {
     return size_round(way == A_UNFOLDED && a->deep ? part->depth : part->count, 16) + 16;
 }
 
-/* Room for the rows of a in blocks of depth, `part` being the largest there is. */
+/* Return the room for the rows of a in blocks of depth, `part` being the largest. */
 static float *room_for_a(const struct product *product, const struct matmul_part *part,
                          size_t depth, struct pool_worker *worker)
 {
@@ -115,7 +115,7 @@ static float *room_for_a(const struct product *product, const struct matmul_part
                         rows * copied_stride(way, &product->a, part) * sizeof(float));
 }
 
-/* The rows of a for a block: where they lie, or in the room. */
+/* Return the rows of a for a block: in place, or copied into the room. */
 static void take_a(const struct product *product, const struct matmul_part *part,
                    float *room, struct matmul_block *block)
 {
@@ -141,8 +141,8 @@ static void take_a(const struct product *product, const struct matmul_part *part
     }
 }
 
-/* Whether the panels of b for a block are those that the thread packed last; if not they
- * will be. */
+/* Return whether the panels of b for a block are those that the thread packed last; if
+ * not, record them as packed. */
 static bool has_b(const struct product *product, const struct matmul_part *part,
                   struct panels *panels)
 {
@@ -156,7 +156,7 @@ static bool has_b(const struct product *product, const struct matmul_part *part,
     return false;
 }
 
-/* Where a part of a side lies, to be brought near. */
+/* Describe the memory of a part of a side, for prefetching. */
 static struct matmul_ahead ahead_of(const struct matmul_side *side,
                                     const struct matmul_part *part)
 {
@@ -170,7 +170,8 @@ static struct matmul_ahead ahead_of(const struct matmul_side *side,
     };
 }
 
-/* A block, panel after panel of b: the next one is fetched while one is multiplied. */
+/* Multiply a block, panel after panel of b: the next panel is fetched while one is
+ * multiplied. */
 static void multiply_panels(const struct product *product, const struct matmul_part *part,
                             void *panels, const struct matmul_block *whole)
 {
@@ -196,8 +197,8 @@ static void multiply_panels(const struct product *product, const struct matmul_p
     }
 }
 
-/* block->out = what it says of a tile, block after block of k.  The panels of b stay if
- * they are all the task wants of b. */
+/* Compute block->out for a tile, block after block of k. The panels of b stay packed if
+ * they cover all of b that the task needs. */
 static void multiply_own(const struct product *product, const struct grid_place *place,
                          struct pool_worker *worker, struct matmul_block *block)
 {
@@ -224,8 +225,8 @@ static void multiply_own(const struct product *product, const struct grid_place 
     }
 }
 
-/* b's part of a tile as oneDNN reads it: where it lies, or rounded, where our own kernels
- * have panels. */
+/* Return b's part of a tile in the form oneDNN reads: in place, or rounded if our own
+ * kernels use panels. */
 static const void *onednn_b(const struct product *product, const struct grid_place *place,
                             struct pool_worker *worker)
 {
@@ -255,7 +256,7 @@ static void multiply_tile(struct product *product, const struct grid_place *plac
         product->failed = true;
 }
 
-/* What the operation wants of the rows and columns of a tile. */
+/* Fill in the operands of the rows and columns of a tile. */
 static struct matmul_block block_of(const struct product *product,
                                     const struct grid_place *place)
 {
@@ -321,7 +322,7 @@ static void part_task(void *context, size_t task, struct pool_worker *worker)
     multiply_tile(product, &place, worker, &sum);
 }
 
-/* The parts of some rows, added from the first to the last. */
+/* Add the parts of some rows, from the first to the last. */
 static void add_task(void *context, size_t task, struct pool_worker *worker)
 {
     const struct product *product = context;
@@ -345,7 +346,7 @@ static void add_task(void *context, size_t task, struct pool_worker *worker)
     }
 }
 
-/* Tiles for our own kernels. */
+/* Compute tiles with our own kernels. */
 static void cut_for_own(struct product *product)
 {
     const struct matmul_kernels *kernels = product->tiles->kernels;
@@ -363,7 +364,7 @@ static void cut_for_own(struct product *product)
     product->block_depth = grid_piece(product->grid.part_depth, deep, 32);
 }
 
-/* The length of the last piece of a whole, or of the others (if there are any). */
+/* Return the length of the last piece of a whole, or of the others (if there are any). */
 static size_t length(size_t whole, size_t piece, bool last)
 {
     return last && whole % piece ? whole % piece : size_min(whole, piece);
@@ -401,7 +402,7 @@ static bool find_plans(struct product *product)
     return true;
 }
 
-/* Columns of a tile: where b is rounded, so that it has room. */
+/* Return the columns of a tile: limited if b is rounded, so that it fits. */
 static size_t onednn_cols(const struct product *product)
 {
     size_t most = PANELS_ROOM / (product->wish.depth * sizeof(uint16_t));
@@ -418,7 +419,7 @@ static bool has_room(const struct product *product)
     return product->b.round == FORMAT_FP32 || numbers * sizeof(uint16_t) <= PANELS_ROOM;
 }
 
-/* Tiles for oneDNN; false if it is not to be used. */
+/* Compute tiles with oneDNN; false if it is not used. */
 static bool cut_for_onednn(struct product *product)
 {
     const struct op_matmul *op = product->op;
@@ -464,8 +465,8 @@ bool tiles_matmul(struct tiles *tiles, struct pool *pool, const struct op_matmul
     return !product.failed;
 }
 
-/* Panels one after the other, then the parts, in one mapping: pages come as they are
- * touched. */
+/* The panels one after the other, then the parts, in one mapping: pages are allocated
+ * when first touched. */
 struct tiles *tiles_new(enum cpu_isa isa, size_t threads, struct onednn *onednn,
                         struct error *err)
 {

@@ -1,4 +1,5 @@
-/* kernels/cpu/cpu_matmul_tiles.h - a product as a grid of tiles, each of one thread. */
+/* kernels/cpu/cpu_matmul_tiles.h - a matmul as a grid of tiles, each computed by one
+ * thread. */
 #ifndef KERNELS_CPU_CPU_MATMUL_TILES_H
 #define KERNELS_CPU_CPU_MATMUL_TILES_H
 
@@ -7,17 +8,17 @@
 #include "kernels/cpu/cpu_pool.h"
 #include "kernels/ops.h"
 
-struct tiles; /* what is kept from product to product: the threads' panels */
+struct tiles; /* kept between matmuls: the threads' panels */
 
-/* By oneDNN where it is given (it stays the caller's) and has a plan, else by our own
+/* Uses oneDNN if it is given (the caller keeps ownership) and has a plan, else our own
  * kernels. */
 struct tiles *tiles_new(enum cpu_isa isa, size_t threads, struct onednn *onednn,
                         struct error *err);
 void tiles_free(struct tiles *tiles); /* NULL is allowed */
 size_t tiles_bytes(const struct tiles *tiles);
 
-/* The operation, whose shapes and formats are right and not empty.  false if oneDNN
- * fails. */
+/* Run an operation whose shapes and formats are valid and not empty. Returns false if
+ * oneDNN fails. */
 bool tiles_matmul(struct tiles *tiles, struct pool *pool, const struct op_matmul *op);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * kernels/cpu/cpu_matmul_vec.h - numbers of any format, a vector of them at a time, as
- * fp32.
+ * kernels/cpu/cpu_matmul_vec.h - loads and stores elements of any format, a vector at a
+ * time, as fp32.
  *
- * A part of cpu_matmul_template.h: what it says of vec, LANES, load_half, store_half,
- * round_row and round_pairs holds here.
+ * A part of cpu_matmul_template.h, which documents vec, LANES, load_half, store_half,
+ * round_row and round_pairs.
  */
 #include <string.h>
 
@@ -40,7 +40,8 @@ static inline vec load_brain(const uint16_t *from)
                  << 16);
 }
 
-/* Nearest even, by integers: the instruction for it drops subnormal numbers. */
+/* Round to nearest even with integer arithmetic: the instruction for it flushes subnormal
+ * values. */
 static inline void store_brain(uint16_t *to, vec value)
 {
     words bits = (words)value;
@@ -78,7 +79,7 @@ static inline float number(const void *data, enum format format, size_t at)
     return format_from_fp16(((const uint16_t *)data)[at]);
 }
 
-/* `count` numbers of any format as fp32. */
+/* Load `count` elements of any format as fp32. */
 static inline void widen(float *to, const void *data, enum format format, size_t at,
                          size_t count)
 {
@@ -103,7 +104,7 @@ static inline void put(uint16_t *to, enum format format, vec value)
         store_half(to, value);
 }
 
-/* fp32 to `count` numbers of any format. */
+/* Store fp32 as `count` elements of any format. */
 static inline void narrow(void *data, enum format format, size_t at, const float *from,
                           size_t count)
 {
@@ -125,7 +126,7 @@ static inline void narrow(void *data, enum format format, size_t at, const float
     }
 }
 
-/* LANES numbers of any format. */
+/* LANES elements of any format. */
 static inline vec take(const void *data, enum format format, size_t at)
 {
     const uint16_t *from = (const uint16_t *)data + at;

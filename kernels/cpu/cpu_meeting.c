@@ -1,8 +1,8 @@
 /*
- * kernels/cpu/cpu_meeting.c - windows in a memory file, and a futex to wait at.
+ * kernels/cpu/cpu_meeting.c - windows in a memory file, and a futex to wait on.
  *
- * A number is written once and read once by whoever adds it up: 8 bytes of traffic a
- * number and rank.  Two sets of windows take turns, so that one wait a chunk is enough: a
+ * Each value is written once and read once by the rank that sums it: 8 bytes of traffic
+ * per value and rank. Two sets of windows alternate, so one wait per chunk is enough: a
  * set is written again only after the next wait, which its readers reach when they have
  * read it.
  */
@@ -22,13 +22,13 @@
 #include "base/link.h"
 
 enum {
-    WINDOW = 256 << 10, /* of all ranks, both sets, still in a second-level cache */
+    WINDOW = 256 << 10, /* of all ranks, both sets; still fits an L2 cache */
     SPINS = 2000,
-    LOOK_NANOSECONDS = 20000000, /* between looks at the links of those that sleep */
-    UNWATCHED_NAPS = 3000,       /* a minute, where there are no links to look at */
+    LOOK_NANOSECONDS = 20000000, /* between checks of the links of waiting ranks */
+    UNWATCHED_NAPS = 3000,       /* a minute, if there are no links to check */
 };
 
-/* Lock-free atomics work between processes too. */
+/* Lock-free atomics also work between processes. */
 struct shared {
     _Alignas(64) atomic_uint arrived;
     _Alignas(64) atomic_uint round;
@@ -41,7 +41,7 @@ struct meeting {
     size_t bytes;
     int rank, ranks, links[DEVICE_RANKS_MAX];
     int link_count;
-    unsigned turn; /* which set of windows is written next */
+    unsigned turn; /* the set of windows to write next */
 };
 
 static size_t shared_bytes(int ranks)
@@ -109,7 +109,7 @@ static void sleep_at(atomic_uint *word, unsigned value)
     syscall(SYS_futex, word, FUTEX_WAIT, value, &moment, NULL, 0);
 }
 
-/* naps: how many the caller has slept through. */
+/* naps: how many timeouts the caller has waited through. */
 static bool is_broken(struct meeting *meeting, int naps)
 {
     struct shared *shared = meeting->shared;
@@ -122,7 +122,7 @@ static bool is_broken(struct meeting *meeting, int naps)
     return atomic_load(&shared->broken);
 }
 
-/* The last to come opens the door for all. */
+/* The last rank to arrive releases all of them. */
 bool meeting_wait(struct meeting *meeting)
 {
     struct shared *shared = meeting->shared;
@@ -141,7 +141,7 @@ bool meeting_wait(struct meeting *meeting)
             return true;
     for (int naps = 1; atomic_load(&shared->round) == round; naps++) {
         sleep_at(&shared->round, round);
-        /* one that opened the door and left afterwards keeps nobody waiting */
+        /* a rank that released the others and left afterwards blocks no one */
         if (is_broken(meeting, naps) && atomic_load(&shared->round) == round)
             return false;
     }

@@ -1,12 +1,12 @@
 /*
- * kernels/cpu/cpu_meeting.h - processes of one machine that add up and hand round numbers
+ * kernels/cpu/cpu_meeting.h - reductions and gathers between processes of one machine,
  * through shared memory.
  *
- * Each has a window there.  They write theirs, wait for each other, and read; sums go by
- * rank, so one result whatever the timing.  Every rank makes the same calls in the same
- * order. A call returns false, at once or after a moment, when a rank has ended: whoever
- * finds a link hung up tells the others through the shared memory.  From then on all
- * calls do.
+ * Each rank has a window there. Ranks write their own window, wait for each other, and
+ * read; sums are in rank order, so the result does not depend on timing. Every rank makes
+ * the same calls in the same order. A call returns false, at once or after a moment, when
+ * a rank has ended: the rank that finds a link hung up notifies the others through the
+ * shared memory. From then on all calls return false.
  */
 #ifndef KERNELS_CPU_CPU_MEETING_H
 #define KERNELS_CPU_CPU_MEETING_H
@@ -15,14 +15,14 @@
 
 struct meeting;
 
-/* The shared memory of a meeting, as a descriptor that the caller closes; -1 on
- * failure. */
+/* Create the shared memory of a meeting; return a descriptor that the caller closes, -1
+ * on failure. */
 int meeting_file(int ranks, struct error *err);
-/* links: as in struct backend_group, borrowed; NULL: nobody is watched, and who keeps the
- * others waiting for a minute counts as gone. */
+/* links: as in struct backend_group, borrowed; NULL: ranks are not watched, and a rank
+ * that blocks the others for a minute counts as ended. */
 struct meeting *meeting_open(int file, int rank, int ranks, const int *links,
                              struct error *err);
-/* Those who come later find it over.  NULL is allowed. */
+/* Ranks that arrive later find the meeting closed. NULL is allowed. */
 void meeting_close(struct meeting *meeting);
 
 bool meeting_wait(struct meeting *meeting);

@@ -1,5 +1,5 @@
-/* kernels/cpu/cpu_norm.c - RMSNorm with the residual sum before it, its gradients, and
- * the sum of squares that gradients are clipped by. */
+/* kernels/cpu/cpu_norm.c - RMSNorm after the residual sum, its gradients, and the sum of
+ * squares for gradient clipping. */
 #include "config.h"
 
 #include "kernels/cpu/cpu_ops.h"
@@ -150,9 +150,9 @@ void CPU_OP(rmsnorm_backward)(struct backend *be, const struct op_rmsnorm_backwa
 }
 
 /*
- * Squares are added in fp32 within SQUARE_RUN numbers, in double above that.  A tensor is
- * cut into pieces of SQUARE_PIECE numbers of a row; task t of at most SQUARE_TASKS has
- * every SQUARE_TASKS-th piece from t on.
+ * Squares are added in fp32 within SQUARE_RUN elements, in double above that. A tensor is
+ * divided into pieces of SQUARE_PIECE elements of a row; task t of at most SQUARE_TASKS
+ * sums every SQUARE_TASKS-th piece from t on.
  */
 enum { SQUARE_RUN = 1024, SQUARE_PIECE = 1 << 14, SQUARE_TASKS = 1024 };
 

@@ -1,10 +1,10 @@
 /*
- * kernels/cpu/cpu_onednn.c - the few functions of oneDNN's C interface that a product
- * wants.
+ * kernels/cpu/cpu_onednn.c - calls the few functions of oneDNN's C interface that a
+ * matmul needs.
  *
- * Versions 2 and 3 differ in how a memory layout and a product are described: in 2 a
- * layout is a struct of the caller's, in 3 a handle; all else is alike.  Names and
- * numbers are those of dnnl.h and dnnl_types.h of 2.6 and 3.2.
+ * Versions 2 and 3 describe memory layouts and matmuls differently: in 2 a layout is a
+ * struct of the caller, in 3 a handle; everything else is the same. Names and constants
+ * are those of dnnl.h and dnnl_types.h of 2.6 and 3.2.
  */
 #include "config.h"
 
@@ -47,13 +47,13 @@ struct argument {
     void *memory;
 };
 
-/* A matrix's layout: version 2 fills the bytes, version 3 gives a handle. */
+/* The layout of a matrix: version 2 fills the bytes, version 3 returns a handle. */
 struct layout {
     const void *handle;
     _Alignas(16) char bytes[LAYOUT_BYTES];
 };
 
-/* What both versions have, by the names of dnnl.h. */
+/* The functions that both versions have, by their names in dnnl.h. */
 struct functions {
     const struct version *(*version)(void);
     int (*engine_create)(void **engine, int kind, size_t index);
@@ -120,17 +120,17 @@ struct onednn {
     void *library;
     struct functions call;
     const struct era *era;
-    /* Threads of the library's own, set to one in each thread of ours; NULL: it has
+    /* The library's own thread count, set to one in each of our threads; NULL if it has
      * none. */
     void (*set_threads)(int count);
     void *engine;
     size_t threads;
     struct onednn_plan *plans[ROWS_OF_PLANS]; /* by hash */
     char name[32];
-    void *streams[]; /* one for each thread */
+    void *streams[]; /* one per thread */
 };
 
-/* What differs between the versions. */
+/* The differences between the versions. */
 struct era {
     int major;
     bool (*describe)(const struct onednn *onednn, struct layout *layout,
@@ -140,7 +140,7 @@ struct era {
     int (*plan)(const struct onednn *onednn, struct onednn_plan *plan, const void *attr);
 };
 
-/* A function's address in a variable of its type. */
+/* Store a function's address in a variable of its type. */
 static bool find(void *library, const char *name, void *into)
 {
     void *address = dlsym(library, name);
@@ -240,7 +240,7 @@ static bool describe(const struct onednn *onednn, struct layout *layout, size_t 
                                  format == FORMAT_BF16 ? TYPE_BF16 : TYPE_F32, strides);
 }
 
-/* Memory from us, and the sum with what is there. */
+/* Our own scratch memory, and accumulation into the destination. */
 static bool set_attributes(const struct onednn *onednn, const struct onednn_shape *shape,
                            void *attr)
 {
@@ -369,7 +369,7 @@ static void free_plan(struct onednn *onednn, struct onednn_plan *plan)
     free(plan);
 }
 
-/* The library stays loaded: its threads' library does not like to go. */
+/* The library stays loaded: its threading runtime does not support unloading. */
 void onednn_close(struct onednn *onednn)
 {
     if (!onednn)
@@ -391,7 +391,7 @@ void onednn_close(struct onednn *onednn)
 
 enum { NEWEST_MINOR = 20 };
 
-/* By its major version; by a minor as well where the distribution names it so (Debian 13:
+/* Try by major version; also by minor version, as some distributions name it (Debian 13:
  * libdnnl.so.3.6). */
 static void *open_library(int major)
 {

@@ -1,5 +1,5 @@
 /*
- * kernels/cpu/cpu_onednn.h - oneDNN, where it is installed: products of one thread each.
+ * kernels/cpu/cpu_onednn.h - oneDNN, if it is installed: single-threaded matmuls.
  *
  * It is loaded when the backend opens, version 2 or 3, and never linked against.
  */
@@ -12,7 +12,7 @@
 #include "kernels/tensor.h"
 
 struct onednn;
-struct onednn_plan; /* a product planned for its shape; belongs to the library */
+struct onednn_plan; /* a matmul planned for its shape; belongs to the library */
 
 /* out (rows, cols) = or += op(a) op(b), as in struct op_matmul without alpha and bias */
 struct onednn_shape {
@@ -22,17 +22,18 @@ struct onednn_shape {
     bool trans_a, trans_b, add;
 };
 
-/* For so many threads; NULL if it is not there or not usable. */
+/* Load the library for this many threads; NULL if it is not installed or not usable. */
 struct onednn *onednn_open(size_t threads);
 void onednn_close(struct onednn *onednn);             /* NULL is allowed */
 const char *onednn_name(const struct onednn *onednn); /* "oneDNN 2.6.3" */
 
-/* The plan for a shape, made when first asked for; NULL if oneDNN has none.  Not for
+/* Return the plan for a shape, created on first use; NULL if oneDNN has none. Not for
  * tasks. */
 const struct onednn_plan *onednn_find(struct onednn *onednn,
                                       const struct onednn_shape *shape);
 
-/* From a task.  false if the library fails, which it does for want of memory only. */
+/* Run a plan from a task. Returns false if the library fails, which happens only if
+ * memory runs out. */
 bool onednn_multiply(struct onednn *onednn, const struct onednn_plan *plan, const void *a,
                      const void *b, void *out, struct pool_worker *worker);
 

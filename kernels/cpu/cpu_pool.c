@@ -1,10 +1,10 @@
 /*
- * kernels/cpu/cpu_pool.c - the threads, and the counter they draw tasks from.
+ * kernels/cpu/cpu_pool.c - the threads, and the counter from which they take tasks.
  *
- * The counter carries the number of the loop in its upper half.  A thread reads it, reads
- * what the loop is, and takes a task by compare-and-swap: that fails if another loop has
- * begun meanwhile, so a thread that overslept a loop cannot run a task of a loop that is
- * over.
+ * The upper half of the counter holds the number of the loop. A thread reads the counter,
+ * reads the loop, and takes a task by compare-and-swap. That fails if another loop has
+ * begun in the meantime, so a thread that slept through a loop cannot run a task of a
+ * loop that is over.
  */
 #include "config.h"
 
@@ -26,19 +26,19 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* How long to wait before going to sleep.  A spin is some 40 cycles on Zen 4: about 25
- * us, more than the arithmetic between two loops of a step; each yield lets a neighbour
- * run. */
+/* How long to wait before sleeping. A spin is about 40 cycles on Zen 4: about 25 us,
+ * more than the arithmetic between two loops of a step. Each yield lets another
+ * process run. */
 enum { SPINS = 1500, YIELDS = 50 };
 
-/* While the counter's lower half is CLOSED there is nothing to take. */
+/* While the lower half of the counter is CLOSED, there are no tasks to take. */
 #define CLOSED  UINT32_MAX
 #define LOOP(n) ((uint64_t)(n) << 32)
 
 struct pool_worker {
     struct pool *pool;
     pthread_t thread;
-    char *scratch; /* POOL_SCRATCH_BYTES; pages come as they are touched */
+    char *scratch; /* POOL_SCRATCH_BYTES; pages are allocated when first touched */
     size_t used;
     bool busy; /* in a task: another loop must not begin */
 };
@@ -91,14 +91,14 @@ static void run_task(struct pool_worker *worker, pool_task *task, void *context,
     worker->busy = false;
 }
 
-/* One task is done; the last one wakes the caller. */
+/* Count one task as done; the last one wakes the caller. */
 static void finish_task(struct pool *pool)
 {
     if (atomic_fetch_sub(&pool->left, 1) == 1 && atomic_load(&pool->caller_sleeps))
         futex_wake(&pool->left, 1);
 }
 
-/* Run tasks until the counter has none; false if there was not one. */
+/* Run tasks until the counter has none; return false if there was none. */
 static bool take_tasks(struct pool *pool, struct pool_worker *worker)
 {
     uint64_t ticket = atomic_load(&pool->ticket);
@@ -183,7 +183,8 @@ static void open_loop(struct pool *pool, size_t count, pool_task *task, void *co
 {
     uint32_t number = atomic_load_explicit(&pool->loop, memory_order_relaxed) + 1;
 
-    /* Who sees one of these three sees the counter closed before. */
+    /* A thread that sees one of these three also sees that the counter was
+     * closed before. */
     atomic_store_explicit(&pool->task, task, memory_order_release);
     atomic_store_explicit(&pool->context, context, memory_order_release);
     atomic_store_explicit(&pool->count, (uint32_t)count, memory_order_release);
@@ -194,7 +195,7 @@ static void open_loop(struct pool *pool, size_t count, pool_task *task, void *co
         futex_wake(&pool->loop, INT_MAX);
 }
 
-/* After this no thread reads the loop's task, context and count as its own. */
+/* After this no thread takes the loop's task, context and count for its own. */
 static void close_loop(struct pool *pool)
 {
     atomic_store(&pool->ticket, LOOP(atomic_load(&pool->loop)) | CLOSED);
@@ -259,7 +260,7 @@ static bool start_thread(struct pool_worker *worker, struct error *err)
     return true;
 }
 
-/* Signals are for the main thread: the others block all of them. */
+/* The main thread handles signals; the other threads block all of them. */
 static bool start_threads(struct pool *pool, size_t threads, struct error *err)
 {
     sigset_t all, before;

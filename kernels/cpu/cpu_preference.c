@@ -1,5 +1,5 @@
-/* kernels/cpu/cpu_preference.c - pairs of answers: what they lose, and what each of their
- * tokens has to do with it. */
+/* kernels/cpu/cpu_preference.c - the loss of each preference pair, and its gradient by
+ * the loss of each token. */
 #include "config.h"
 
 #include "kernels/cpu/cpu_backend.h"
@@ -26,7 +26,7 @@ static void weigh(const struct op_preference *op, size_t run, double weight)
         op->weights[n] = op->targets[n] < 0 ? 0 : (float)weight;
 }
 
-/* A pair; the last task is what lies behind all of them. */
+/* Process a pair; the last task handles the rows after all of them. */
 static void pair_task(void *context, size_t task, struct pool_worker *worker)
 {
     const struct op_preference *op = context;

@@ -1,25 +1,23 @@
-/*
- * kernels/cpu/cpu_random.h - the bits of base/random.h for many numbers in a row, as wide
- * as the instruction set has.
- */
+/* kernels/cpu/cpu_random.h - the random bits of base/random.h for many consecutive
+ * elements, in vectors of the instruction set. */
 #ifndef KERNELS_CPU_CPU_RANDOM_H
 #define KERNELS_CPU_CPU_RANDOM_H
 
 #include "base/random.h"
 #include "kernels/cpu/cpu_vector.h"
 
-/* A stream of them: seed, what for, and which. */
+/* A stream of bits: seed, purpose, and stream number. */
 struct random_key {
     uint64_t seed;
     uint32_t site, stream;
 };
 
-/* Blocks of four made at once, and room for what a vector reads beyond them. */
+/* Blocks of four generated at once, and room for vector reads past the end. */
 enum { RANDOM_BLOCKS = 64, RANDOM_NUMBERS = 4 * RANDOM_BLOCKS };
 enum { RANDOM_ROOM = RANDOM_NUMBERS + LANES };
 
-/* LANES / 2 counters, or what became of them.  A word is the lower half of a lane; what
- * is above it is left to lie. */
+/* LANES / 2 counters, or their results. A word is the lower half of a lane; the upper
+ * half is undefined. */
 struct random_lanes {
     wvec a, b, c, d;
 };
@@ -34,7 +32,7 @@ CPU_INLINE wvec random_count(uint64_t first)
     return lanes;
 }
 
-/* As random_philox. */
+/* Same as random_philox. */
 CPU_INLINE struct random_lanes random_rounds(uint64_t seed, struct random_lanes x)
 {
     uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32);
@@ -53,7 +51,7 @@ CPU_INLINE struct random_lanes random_rounds(uint64_t seed, struct random_lanes 
     return x;
 }
 
-/* Four words each of LANES / 2 counters from `block` on. */
+/* Generate four words each of LANES / 2 counters from `block` on. */
 CPU_INLINE void random_words(const struct random_key *key, uint64_t block, uint32_t *bits)
 {
     wvec first = random_count(block);
@@ -69,7 +67,7 @@ CPU_INLINE void random_words(const struct random_key *key, uint64_t block, uint3
     }
 }
 
-/* random_bits for numbers 4 * block onwards, RANDOM_NUMBERS of them. */
+/* Generate random_bits for elements 4 * block onwards, RANDOM_NUMBERS of them. */
 static inline void random_fill(const struct random_key *key, uint64_t block,
                                uint32_t *bits)
 {

@@ -1,10 +1,11 @@
-/* kernels/cpu/cpu_rope.c - rotary positions, in the halves of Hugging Face. */
+/* kernels/cpu/cpu_rope.c - rotary position embeddings, in Hugging Face's two-halves
+ * layout. */
 #include "config.h"
 
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/cpu_vector.h"
 
-/* One head: numbers at .. at + 2 * half of a row. */
+/* One head: elements at .. at + 2 * half of a row. */
 static void rope_head(void *row, enum format format, size_t at, size_t half,
                       const float *table, float sign)
 {

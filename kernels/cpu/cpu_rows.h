@@ -1,22 +1,20 @@
-/*
- * kernels/cpu/cpu_rows.h - what the norms of rows have in common: the residual sum that
- * is made while a row is read, and sums over rows.
- */
+/* kernels/cpu/cpu_rows.h - code shared by row norms: the residual sum that is computed
+ * while a row is read, and sums over rows. */
 #ifndef KERNELS_CPU_CPU_ROWS_H
 #define KERNELS_CPU_CPU_ROWS_H
 
 #include "kernels/cpu/cpu_vector.h"
 #include "kernels/tensor.h"
 
-/* Columns of one task, and rows added up before they join the total, in sums over
+/* Columns of one task, and rows summed before they are added to the total, in sums over
  * rows. */
 enum { ROWS_COLUMNS = 64, ROWS_PART = 64 };
 
-/* Sums over a row go to two vectors in turn, so that one need not wait for the other:
- * these are steps of a loop over both. */
+/* Sums over a row alternate between two vectors, so that one does not wait for the other:
+ * these are the steps of a loop over both. */
 enum { ROWS_STEP = 2 * LANES };
 
-/* x + delta at a place, which is written to `sum` unless that is NULL. */
+/* x + delta at a position, written to `sum` unless that is NULL. */
 CPU_INLINE vec rows_summed(const float *x, const void *delta, enum format format,
                            float *sum, size_t at, size_t cols)
 {
@@ -30,7 +28,7 @@ CPU_INLINE vec rows_summed(const float *x, const void *delta, enum format format
     return s;
 }
 
-/* What was added up of columns [first, cols) joins `to` (1, C), fp32. */
+/* Add the sums of columns [first, cols) to `to` (1, C), fp32. */
 CPU_INLINE void rows_total(struct tensor to, const vec *sums, size_t first, size_t cols)
 {
     for (size_t i = first; i < cols; i += LANES) {

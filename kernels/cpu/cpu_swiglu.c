@@ -1,4 +1,4 @@
-/* kernels/cpu/cpu_swiglu.c - the gate of a Llama's inner layer, and its kin. */
+/* kernels/cpu/cpu_swiglu.c - gated activations (SwiGLU, GeGLU), and their gradients. */
 #include "config.h"
 
 #include "kernels/cpu/cpu_activation.h"

@@ -1,11 +1,10 @@
 /*
- * kernels/cpu/cpu_tile.h - products of small matrices that lie in the cache, for
- * attention.
+ * kernels/cpu/cpu_tile.h - matmuls of small matrices in the cache, for attention.
  *
- * A matrix here is contiguous rows of whole vectors.  c is held in registers, TILE_ROWS
- * by TILE_VECS vectors at a time, while k runs; the order of additions depends on the
- * shape alone.  a and b are words: fp32 numbers or, where TILE_PAIRS, two bf16 numbers
- * that are neighbours along k.
+ * A matrix here is contiguous rows of whole vectors. c is held in registers, TILE_ROWS by
+ * TILE_VECS vectors at a time, while k advances; the order of additions depends on the
+ * shape alone. a and b are words: fp32 elements or, with TILE_PAIRS, two bf16 elements
+ * that are adjacent along k.
  */
 #ifndef KERNELS_CPU_CPU_TILE_H
 #define KERNELS_CPU_CPU_TILE_H
@@ -22,7 +21,7 @@ enum { TILE_ROWS = 6, TILE_VECS = 2 };
 #if defined(__AVX512BF16__)
 enum { TILE_PAIRS = 1 };
 
-/* sum + a b; of pairs, the sum of both products */
+/* sum + a b; with pairs, the sum of both products */
 UNCHECKED_INLINE vec tile_add(vec sum, vec a, vec b, bool pairs)
 {
     if (pairs)
@@ -129,7 +128,7 @@ TILE_SET(p, false, true)
 TILE_SET(pt, true, true)
 #endif
 
-/* By pairs, trans_a, vectors - 1, rows - 1. */
+/* Indexed by pairs, trans_a, vectors - 1, rows - 1. */
 static tile_kernel *const tile_kernels[1 + TILE_PAIRS][2][TILE_VECS][TILE_ROWS] = {
     { TILE_TABLE(), TILE_TABLE(t) },
 #if defined(__AVX512BF16__)
@@ -164,7 +163,7 @@ static inline void tile_multiply(const struct tile_product *p)
 
 typedef float tile_quad __attribute__((vector_size(16)));
 
-/* The lower (upper) halves, one from each in turn. */
+/* The lower (upper) halves, one from each alternately. */
 CPU_INLINE tile_quad tile_low(tile_quad a, tile_quad b)
 {
     return __builtin_shufflevector(a, b, 0, 4, 1, 5);
@@ -175,7 +174,7 @@ CPU_INLINE tile_quad tile_high(tile_quad a, tile_quad b)
     return __builtin_shufflevector(a, b, 2, 6, 3, 7);
 }
 
-/* out (cols, rows) = in (rows, cols)^T, words; both numbers are multiples of 4 */
+/* out (cols, rows) = in (rows, cols)^T, words; both dimensions are multiples of 4 */
 static inline void tile_transpose(float *out, size_t ldo, const float *in, size_t ldi,
                                   size_t rows, size_t cols)
 {
@@ -198,17 +197,17 @@ static inline void tile_transpose(float *out, size_t ldo, const float *in, size_
         }
 }
 
-/* Numbers of two rows, rounded to bf16, as words. */
+/* Elements of two rows, rounded to bf16, as words. */
 CPU_INLINE vec tile_pair(vec low, vec high)
 {
     uvec a = (uvec)low, b = (uvec)high;
 
-    a += 0x7fff + (a >> 16 & 1); /* a NaN stays one: those of arithmetic end in zeros */
+    a += 0x7fff + (a >> 16 & 1); /* NaN stays NaN: the NaNs of arithmetic end in zeros */
     b += 0x7fff + (b >> 16 & 1);
     return (vec)(a >> 16 | (b & 0xffff0000));
 }
 
-/* out (cols) = words of two rows of bf16 numbers */
+/* out (cols) = words of two rows of bf16 elements */
 static inline void tile_pair_rows(float *out, const uint16_t *low, const uint16_t *high,
                                   size_t cols)
 {

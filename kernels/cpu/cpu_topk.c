@@ -1,16 +1,17 @@
-/* kernels/cpu/cpu_topk.c - the largest logits of a row, in one look at each. */
+/* kernels/cpu/cpu_topk.c - the largest logits of a row, in one pass over it. */
 #include "config.h"
 
 #include "kernels/cpu/cpu_loss.h"
 
-/* The kept logits of a row: a heap, of which place 0 is the first to go, then by id. */
+/* The kept logits of a row: a heap whose element 0 is the next to be replaced; later
+ * sorted by id. */
 struct topk_row {
     float *values;
     int32_t *ids;
     size_t count;
 };
 
-/* Numbers in their order, as integers in theirs; a NaN above all. */
+/* Map floats to integers of the same order; NaN is above all. */
 static uint32_t topk_key(float x)
 {
     uint32_t bits;
@@ -21,7 +22,8 @@ static uint32_t topk_key(float x)
     return bits & 0x80000000 ? ~bits : bits | 0x80000000;
 }
 
-/* Does the number at a go before that at b: is it less, or as large and behind it? */
+/* Return whether element a ranks below b: it is smaller, or equal and has the
+ * higher id. */
 static bool topk_before(const struct topk_row *row, size_t a, size_t b)
 {
     uint32_t left = topk_key(row->values[a]), right = topk_key(row->values[b]);
@@ -45,7 +47,7 @@ static void topk_swap(struct topk_row *row, size_t a, size_t b)
     row->ids[b] = id;
 }
 
-/* Let what is at `at` sink until both below it come later. */
+/* Sift element `at` down the heap. */
 static void topk_sink(struct topk_row *row, size_t at,
                       bool (*first)(const struct topk_row *row, size_t a, size_t b))
 {
@@ -87,7 +89,7 @@ static void topk_find(struct topk_row *row, const float *logits, size_t cols)
     }
 }
 
-/* By ids, the largest to the end first. */
+/* Sort by ids: move the largest to the end first. */
 static void topk_order(struct topk_row *row)
 {
     size_t count = row->count;

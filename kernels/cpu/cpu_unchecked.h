@@ -1,11 +1,11 @@
 /*
- * kernels/cpu/cpu_unchecked.h - innermost loops in a build with sanitizers.
+ * kernels/cpu/cpu_unchecked.h - inner loops in a build with sanitizers.
  *
- * With each of their accesses looked at, products take five times as long and most of the
- * time of the tests.  So UNCHECKED functions have no sanitizers, and whoever calls one
- * has unchecked_region() look at the memory before.  What an UNCHECKED function has
- * inlined must be UNCHECKED_INLINE (gcc 12 breaks down otherwise), which inlined
- * elsewhere has the checks of addresses that its caller has, though none of alignment.
+ * If every access were checked, matmuls would take five times as long and most of the
+ * time of the tests. So UNCHECKED functions have no sanitizers, and their callers have
+ * unchecked_region() check the memory first. A function inlined into an UNCHECKED
+ * function must be UNCHECKED_INLINE (gcc 12 fails to compile it otherwise); inlined
+ * elsewhere, it has its caller's checks of addresses, but no checks of alignment.
  */
 #ifndef KERNELS_CPU_CPU_UNCHECKED_H
 #define KERNELS_CPU_CPU_UNCHECKED_H
@@ -15,7 +15,7 @@
 #define UNCHECKED        __attribute__((no_sanitize("address"), no_sanitize("undefined")))
 #define UNCHECKED_INLINE static inline __attribute__((always_inline)) UNCHECKED
 
-#if defined(__SANITIZE_ADDRESS__) /* gcc's */
+#if defined(__SANITIZE_ADDRESS__) /* gcc */
 #define UNCHECKED_REGIONS 1
 #elif defined(__has_feature)
 #define UNCHECKED_REGIONS __has_feature(address_sanitizer)
@@ -26,7 +26,7 @@
 #if UNCHECKED_REGIONS
 #include <sanitizer/asan_interface.h>
 
-/* Ends the process, with a report, where some of it is not there. */
+/* End the process with a report if part of the region is not addressable. */
 static inline void unchecked_region(const void *at, size_t bytes)
 {
     const volatile char *bad = __asan_region_is_poisoned((void *)(size_t)at, bytes);
@@ -42,7 +42,7 @@ static inline void unchecked_region(const void *at, size_t bytes)
 }
 #endif
 
-/* `rows` rows of `bytes`, `stride` bytes from one to the next. */
+/* The same for `rows` rows of `bytes`, `stride` bytes apart. */
 static inline void unchecked_rows(const void *at, size_t rows, size_t bytes,
                                   size_t stride)
 {

@@ -1,11 +1,11 @@
 /*
- * kernels/cpu/cpu_vector.h - a vector of floats as wide as the instruction set has, loads
- * and stores by format, and the few functions kernels need.
+ * kernels/cpu/cpu_vector.h - a vector of floats as wide as the instruction set allows,
+ * loads and stores by format, and the few functions kernels need.
  *
  * A kernel's file is built once for each instruction set (kernels/cpu/cpu_ops.h); the
- * flags of that build choose one of the three blocks below.  +, -, * and / are the
- * compiler's, a * b + c becomes one fused operation where there is one.  NaN and inf go
- * through all of it.
+ * flags of that build choose one of the three blocks below. +, -, * and / are the
+ * compiler's; a * b + c becomes one fused operation where the CPU has one. NaN and inf
+ * propagate through all of it.
  */
 #ifndef KERNELS_CPU_CPU_VECTOR_H
 #define KERNELS_CPU_CPU_VECTOR_H
@@ -48,7 +48,7 @@ CPU_INLINE vec vec_select(ivec mask, vec yes, vec no)
 
 #if defined(__AVX512F__)
 
-/* The second where they cannot be compared. */
+/* Return the second if they are unordered. */
 CPU_INLINE vec vec_max(vec a, vec b)
 {
     return (vec)_mm512_max_ps((__m512)a, (__m512)b);
@@ -64,7 +64,7 @@ CPU_INLINE vec vec_sqrt(vec x)
     return (vec)_mm512_sqrt_ps((__m512)x);
 }
 
-/* x * 2^n, n a whole number that vec_exp may have */
+/* x * 2^n, where n is an integer within the range of vec_exp */
 CPU_INLINE vec vec_scale(vec x, vec n)
 {
     return (vec)_mm512_scalef_ps((__m512)x, (__m512)n);
@@ -89,7 +89,7 @@ CPU_INLINE vec vec_of_bf16(const uint16_t *in)
     return (vec)_mm512_slli_epi32(wide, 16);
 }
 
-/* Not VCVTNEPS2BF16: that one takes subnormals for 0. */
+/* Not VCVTNEPS2BF16: that instruction treats subnormals as 0. */
 CPU_INLINE void vec_to_bf16(uint16_t *out, vec x)
 {
     __m512i bits = (__m512i)x;
@@ -104,7 +104,7 @@ CPU_INLINE void vec_to_bf16(uint16_t *out, vec x)
     _mm256_storeu_si256((__m256i *)out, _mm512_cvtepi32_epi16(rounded));
 }
 
-/* The product of the lower halves. */
+/* Multiply the lower halves. */
 CPU_INLINE wvec wvec_product(wvec a, wvec b)
 {
     return (wvec)_mm512_mul_epu32((__m512i)a, (__m512i)b);
@@ -225,7 +225,7 @@ CPU_INLINE void vec_to_fp16(uint16_t *out, vec x)
 
 CPU_INLINE vec vec_of_bf16(const uint16_t *in)
 {
-    uvec bits = { 0 }; /* all are set below, which -O2 does not see */
+    uvec bits = { 0 }; /* all are set below, but -O2 does not see it */
 
     for (int i = 0; i < LANES; i++)
         bits[i] = in[i];
@@ -249,10 +249,9 @@ CPU_INLINE wvec wvec_product(wvec a, wvec b)
 
 #endif
 
-/*
- * x as a number of a 16-bit format, up or down with the odds of its place between the
- * two: up where what is cut off, as 16 bits, and the upper half of `draw` carry.
- */
+/* Round x to a 16-bit format, up or down with the odds of its position between the
+ * two neighbors: up if the sum of the truncated 16 bits and the upper half of
+ * `draw` carries. */
 CPU_INLINE vec vec_round_by(vec x, enum format format, uvec draw)
 {
     uvec sign = (uvec)x & 0x80000000, size = (uvec)x & 0x7fffffff;
@@ -261,7 +260,7 @@ CPU_INLINE vec vec_round_by(vec x, enum format format, uvec draw)
 
     if (format == FORMAT_BF16) {
         above = (vec)((size + (draw >> 16)) & 0xffff0000);
-    } else { /* 10 bits behind the point, or below 2^-14 steps of 2^-24 */
+    } else { /* 10 mantissa bits, or below 2^-14 steps of 2^-24 */
         steps = __builtin_convertvector(vec_min((vec)size, least) * 0x1p40f, ivec);
         steps = (steps + (ivec)(draw >> 16)) >> 16;
         below = __builtin_convertvector(steps, vec) * 0x1p-24f;
@@ -271,7 +270,7 @@ CPU_INLINE vec vec_round_by(vec x, enum format format, uvec draw)
     return vec_select(x == x, (vec)((uvec)above | sign), x);
 }
 
-/* The end of a row: apart, so that loops stay short. */
+/* The end of a row: separate, so that loops stay short. */
 static __attribute__((noinline, unused)) vec
 vec_load_part(const void *data, enum format format, size_t at, size_t count)
 {
@@ -302,7 +301,8 @@ vec_store_part(void *data, enum format format, size_t at, size_t count, vec x)
     memcpy((uint16_t *)data + at, half, count * sizeof(*half));
 }
 
-/* Numbers at .. at + count of an array; count is 1 to LANES, lanes beyond it are 0. */
+/* Load elements at .. at + count of an array; count is 1 to LANES, lanes past it
+ * are 0. */
 CPU_INLINE vec vec_load(const void *data, enum format format, size_t at, size_t count)
 {
     const uint16_t *half = (const uint16_t *)data + at;
@@ -332,10 +332,8 @@ CPU_INLINE void vec_store(void *data, enum format format, size_t at, size_t coun
         memcpy((float *)data + at, &x, sizeof(x));
 }
 
-/*
- * Call an always inlined function with its last argument a constant, so that a loop is
- * made for each format and does not ask.
- */
+/* Call an always-inlined function with its last argument as a constant, so that each
+ * format has its own loop without branches. */
 #define VEC_BY_FORMAT(format, function, ...)    \
     do {                                        \
         if ((format) == FORMAT_FP16)            \
@@ -346,7 +344,7 @@ CPU_INLINE void vec_store(void *data, enum format format, size_t at, size_t coun
             function(__VA_ARGS__, FORMAT_FP32); \
     } while (0)
 
-/* fp32, whole */
+/* fp32, contiguous */
 UNCHECKED_INLINE vec vec_get(const float *data)
 {
     vec x;
@@ -360,7 +358,7 @@ UNCHECKED_INLINE void vec_put(float *data, vec x)
     memcpy(data, &x, sizeof(x));
 }
 
-/* How many lanes are wanted at place `at` of `size`. */
+/* Return how many lanes are valid at position `at` of `size`. */
 CPU_INLINE size_t vec_count(size_t at, size_t size)
 {
     return size - at < LANES ? size - at : LANES;
@@ -374,7 +372,7 @@ static __attribute__((noinline, unused)) vec vec_first(vec x, size_t count)
     return x;
 }
 
-/* The lanes added by halves: one order for each width. */
+/* Add the lanes by halves: one order for each width. */
 CPU_INLINE float vec_sum(vec x)
 {
     for (int width = LANES / 2; width > 0; width /= 2)
@@ -403,7 +401,7 @@ CPU_INLINE float vec_max_of(vec x)
 /* The parts of vec_exp below: n, and 2^n e^r. */
 CPU_INLINE vec vec_exp_whole(vec x)
 {
-    vec magic = vec_all(0x1.8p23f); /* adding it leaves a whole number in the mantissa */
+    vec magic = vec_all(0x1.8p23f); /* adding it leaves an integer in the mantissa */
 
     return x * 1.44269504f + magic - magic;
 }
@@ -437,8 +435,8 @@ CPU_INLINE vec vec_exp(vec x)
     return vec_exp_rest(r, n);
 }
 
-/* e^(x + more), -170 to 88, to 2 units in the last place: `more` is what x has lost of
- * digits, at most 2^-11 of it. */
+/* e^(x + more), -170 to 88, to 2 units in the last place: `more` is the rounding error of
+ * x, at most 2^-11 of it. */
 CPU_INLINE vec vec_exp_sum(vec x, vec more)
 {
     vec n = vec_exp_whole(x + more), r;
@@ -467,9 +465,9 @@ CPU_INLINE vec vec_tanh(vec x)
 }
 
 /*
- * log x to 2 units in the last place, of normal x > 0; a NaN goes through.
- * x = 2^n m, sqrt(1/2) <= m < sqrt(2);  log m = 2 atanh(s), s = (m - 1) / (m + 1), |s| <
- * 0.172: the next term of the series is 2e-9 of it.  ln 2 in two parts as above.
+ * log x to 2 units in the last place, of normal x > 0; NaN propagates. x = 2^n m,
+ * sqrt(1/2) <= m < sqrt(2);  log m = 2 atanh(s), s = (m - 1) / (m + 1), |s| < 0.172: the
+ * next term of the series is 2e-9 of it. ln 2 in two parts as above.
  */
 CPU_INLINE vec vec_log(vec x)
 {
