@@ -1,4 +1,4 @@
-/* kernels/backend.c - the backends of this build. */
+/* kernels/backend.c - the table of the backends of this build. */
 #include "config.h"
 
 #include "kernels/backend.h"

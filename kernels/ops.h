@@ -1,14 +1,13 @@
 /*
- * kernels/ops.h - THE page to read: every operation, its operands, shapes, formula,
- * source.
+ * kernels/ops.h - every operation: its operands, shapes, formula and source.
  *
  * Letters: B sequences, T positions, N = B*T rows, C width, H query heads, K key/value
  * heads, D head size, I inner width, V vocabulary, r LoRA rank.
- * "compute" is the format activations and products have (fp32, fp16, bf16); "fp32" is
- * fp32. All arithmetic inside an operation is fp32 or better; a product adds up in fp32.
- * "+=" adds to what is there; "=" overwrites.  No operation allocates.
+ * "compute" is the format of activations and matmuls (fp32, fp16, bf16); "fp32" is fp32.
+ * All arithmetic inside an operation is fp32 or better; a matmul accumulates in fp32.
+ * "+=" adds to the present contents; "=" overwrites them.  No operation allocates.
  * Results depend on shapes and values only, never on the number of threads.
- * inf and NaN go through as arithmetic has it: the loss scaler lives on seeing them.
+ * inf and NaN propagate as in IEEE arithmetic: the loss scaler depends on seeing them.
  */
 #ifndef KERNELS_OPS_H
 #define KERNELS_OPS_H
@@ -19,31 +18,31 @@
 #include "precision/scaler.h"
 
 /*
- * The numbers of one optimizer step, in the backend's memory: operations read them there,
- * so that the list of operations is the same in every step (a CUDA graph plays it again)
- * and no step waits for the host.  The host writes all of it before a step and reads it
- * after.
+ * The scalars of one optimizer step, in the backend's memory.  Operations read them
+ * there, so the list of operations is the same in every step (a CUDA graph replays it)
+ * and no step waits for the host.  The host writes the struct before a step and reads it after.
  */
 struct step_numbers {
     /* from the host */
     double learning_rate;
     double max_grad_norm; /* 0: no clipping */
-    int64_t step;         /* Adam's count if this step is made, from 1 */
-    uint64_t draw, rows;  /* of the micro-batch: what dropout masks are drawn by */
+    int64_t step;         /* Adam's count if this step is applied, from 1 */
+    uint64_t draw, rows;  /* of the micro-batch: they select the dropout masks */
     float grad_scale;     /* loss scale / trained tokens of the window */
     /* by op_decide */
-    int32_t finite;       /* 0: the step is not made */
-    double square_sum;    /* of the gradients as they are */
+    int32_t finite;       /* 0: the step is skipped */
+    double square_sum;    /* of the scaled gradients */
     double norm;          /* of the unscaled gradients */
-    double factor;        /* what gradients are multiplied by: clip / loss scale */
+    double factor;        /* of the gradients: clip / loss scale */
     struct scaler scaler; /* from the host, updated */
 };
 
 /*
- * Once the gradients of a window are whole and square_sum is theirs:
- *   norm = sqrt(square_sum) / scaler.scale;  finite = norm is
+ * Runs after square_sum of the complete gradients of a window:
+ *   norm = sqrt(square_sum) / scaler.scale;  finite = norm is finite
  *   factor = min(1, max_grad_norm / (norm + 1e-6)) / scaler.scale
- * (torch/nn/utils/clip_grad.py), then the scaler as scaler_update, without its diagnosis.
+ * (torch/nn/utils/clip_grad.py), then updates the scaler like scaler_update, without its
+ * diagnosis.
  */
 struct op_decide {
     struct step_numbers *numbers;
@@ -51,23 +50,22 @@ struct op_decide {
 
 /*
  * out (M, N) = beta * out + alpha * op(a) * op(b) + bias
- *   a     (M, K), or (K, M) if trans_a        compute or fp32
- *   b     (K, N), or (N, K) if trans_b        the format of a; or fp32 beside 16 bits,
- *   where the
- *                                             backend rounds_b: rounded to the format of
- *                                             a
+ *   a     (M, K), or (K, M) if trans_a   compute or fp32
+ *   b     (K, N), or (N, K) if trans_b   the format of a; or, if a is 16-bit and the
+ *                                        backend rounds_b, fp32, rounded to a's format
  *   bias  (1, N) fp32, or absent
  *   out   fp32 or the format of a;  beta is 0 (out is not read) or 1
- * forward  Y = X W^T:    a = X, b = W, trans_b         W is (out, in), as Hugging Face
- * stores it backward dX = dY W:    a = dY, b = W
- *          dW += dY^T X: a = dY, trans_a, b = X, beta 1, out fp32
- * round_a, round_b: FORMAT_FP8_E4M3 or FORMAT_FP8_E5M2: that operand is rounded to it
- * first, with one factor for the whole matrix that takes its largest number to the
- * format's (both operands or none; Micikevicius et al., "FP8 Formats for Deep Learning",
- * 2022). FORMAT_FP32, which is zero: as it is.  A GPU leaves the rounding out where the
- * shape is none that it multiplies in 8 bits (dimensions off 16), and says so once; where
- * it adds a bias to a result of 16 bits, each of the blocks of rows that it does one by
- * one has a factor.
+ * forward   Y = X W^T:     a = X, b = W, trans_b    W is (out, in), as in Hugging Face
+ * backward  dX = dY W:     a = dY, b = W
+ *           dW += dY^T X:  a = dY, trans_a, b = X, beta 1, out fp32
+ *
+ * round_a, round_b: FORMAT_FP8_E4M3 or FORMAT_FP8_E5M2 rounds that operand to the format
+ * first, with one factor for the whole matrix that maps its largest value to the format's
+ * (both operands or none; Micikevicius et al., "FP8 Formats for Deep Learning", 2022).
+ * FORMAT_FP32, which is zero, does not round.  A GPU omits the rounding if it cannot
+ * multiply the shape in 8 bits (dimensions that are not multiples of 16), and logs that
+ * once; when it adds a bias to a 16-bit result, it processes blocks of rows one by one,
+ * each with its own factor.
  */
 struct op_matmul {
     struct tensor out, a, b, bias;
@@ -82,7 +80,7 @@ struct op_sum_rows {
 };
 
 /* out (N, C) fp32 = scale * table[tokens[n]];  table (V, C) fp32 or 16-bit, tokens (1, N)
- * int32 >= 0;  scale 0 is taken for 1 */
+ * int32 >= 0;  scale 0 means 1 */
 struct op_embedding {
     struct tensor out, table;
     const int32_t *tokens;
@@ -90,8 +88,8 @@ struct op_embedding {
 };
 
 /* dtable (V, C) fp32, row tokens[n] += scale * dout (N, C) fp32, rows of equal token in
- * order of n;  scale 0 is taken for 1.  padding: where `padded`, the token whose row gets
- * nothing (padding_idx of torch.nn.Embedding). */
+ * order of n;  scale 0 means 1.  padding: if `padded`, the token whose row receives no
+ * gradient (padding_idx of torch.nn.Embedding). */
 struct op_embedding_backward {
     struct tensor dtable, dout;
     const int32_t *tokens;
@@ -105,12 +103,12 @@ struct op_embedding_backward {
  * + eps)
  *   x      (N, C) fp32       the residual stream
  *   delta  (N, C) compute or fp32, or absent (then sum = x and `sum` is not written)
- *   sum    (N, C) fp32       the residual stream after it; may be x itself
+ *   sum    (N, C) fp32       the residual stream after the addition; may be x itself
  *   weight (1, C) fp32 or 16-bit (frozen)
  *   out    (N, C) compute
  *   rstd   (1, N) fp32       1 / rms, kept for the backward pass
- *   offset 0, or 1 for weights that are kept as what is more than 1 (Gemma)
- * out may be absent: then only sum is made.
+ *   offset 0, or 1 for weights that are stored minus 1 (Gemma)
+ * out may be absent: then only sum is computed.
  * Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
  */
 struct op_rmsnorm {
@@ -119,10 +117,11 @@ struct op_rmsnorm {
 };
 
 /*
- * dx (N, C) fp32 += gradient of op_rmsnorm by its sum, for dout (N, C) compute
- * dcopy (N, C) compute = dx, or absent: what the product below wants to read
+ * dx (N, C) fp32 += gradient of op_rmsnorm with respect to its sum, for dout (N, C)
+ * compute
+ * dcopy (N, C) compute = dx, or absent: input of the next matmul
  * dweight (1, C) fp32 += ..., or absent (frozen)
- *   x is the `sum` of the forward pass, rstd, weight and offset as there
+ *   x is the `sum` of the forward pass; rstd, weight and offset are those of op_rmsnorm
  */
 struct op_rmsnorm_backward {
     struct tensor dx, dcopy, dweight, dout, x, weight, rstd;
@@ -131,7 +130,7 @@ struct op_rmsnorm_backward {
 
 /*
  * sum = x + delta;  out = (sum - mean) * rstd * weight + bias,  rstd = 1 / sqrt(var +
- * eps), mean and var over C: var = mean of (sum - mean)^2, summed up in a pass of its own
+ * eps), mean and var over C: var = mean of (sum - mean)^2, computed in a separate pass
  *   x, delta, sum, out   as in op_rmsnorm: delta or out may be absent
  *   weight, bias (1, C) fp32 or 16-bit (frozen); bias may be absent (0)
  *   stats  (2, N) fp32   row 0 mean, row 1 rstd, kept for the backward pass
@@ -148,7 +147,7 @@ struct op_layernorm {
  *   dcopy (N, C) compute = dx, or absent;  dout (N, C) compute
  *   dweight (1, C) fp32 += sum over rows of dout * h;  dbias (1, C) fp32 += sum over rows
  *   of dout; each may be absent
- *   x is the `sum` of the forward pass, stats and weight as there
+ *   x is the `sum` of the forward pass; stats and weight are those of op_layernorm
  */
 struct op_layernorm_backward {
     struct tensor dx, dcopy, dweight, dbias, dout, x, weight, stats;
@@ -160,7 +159,7 @@ struct op_layernorm_backward {
  *   out = x / rms * (offset + weight),  rms = sqrt(mean over the head's D of x^2 + eps)
  *   weight (1, D) fp32 or 16-bit (frozen), the same for all heads;  D is at most 8192
  *   rstd   (N, heads) fp32    1 / rms, kept for the backward pass
- * out may share its data with x, which the backward pass wants as it was.
+ * out may share its data with x, but the backward pass requires the original x.
  * Qwen3's and Gemma 3's norm of queries and keys; Henry et al., "Query-Key Normalization
  * for Transformers", 2020.
  */
@@ -174,7 +173,7 @@ struct op_headnorm {
  * With g = dout * (offset + weight) and h = x * rstd:
  *   dx (N, heads * D) compute = rstd * (g - h * mean over D of g h);  may share dout's
  *   data dweight (1, D) fp32 += sum over rows and heads of dout * h, or absent (frozen)
- *   x is that of the forward pass, rstd and weight as there
+ *   x, rstd and weight are those of the forward pass
  */
 struct op_headnorm_backward {
     struct tensor dx, dweight, dout, x, weight, rstd;
@@ -184,13 +183,13 @@ struct op_headnorm_backward {
 
 /*
  * In place, on the first R columns of each of `heads` heads of D columns, side by side in
- * x (N, heads * D) compute; the other D - R stay as they are:
+ * x (N, heads * D) compute; the other D - R do not change:
  *   (x1, x2) -> (x1 cos - x2 sin, x2 cos + x1 sin),  x1 = x[d], x2 = x[d + R/2], d < R/2
  * table (P, R): row p has cos for d < R/2, then sin; positions (1, N) int32 < P.
  * rotary: R, even; 0: all of D.
- * inverse: the rotation back, which is the backward pass.
- * Su et al., "RoFormer", 2021, in Hugging Face's halves; of a part of a head: Black et
- * al., "GPT-NeoX-20B", 2022.
+ * inverse: the inverse rotation, which is the backward pass.
+ * Su et al., "RoFormer", 2021, in Hugging Face's two-halves layout; rotation of a part of
+ * a head: Black et al., "GPT-NeoX-20B", 2022.
  */
 struct op_rope {
     struct tensor x, table;
@@ -200,11 +199,10 @@ struct op_rope {
 };
 
 /*
- * Dropout of attention's weights: one is kept if its 16 bits, random_weight's of
- * base/random.h, are at least dropout_threshold(p) (kernels/dropout.h), and then divided
- * by 1 - p; p is from 0, where nothing is dropped, to below 1.  draw: in the backend's
- * memory; NULL: 0.  Head h of the queries is head h of random_weight.  Srivastava et al.,
- * "Dropout", 2014.
+ * Dropout of attention weights: a weight is kept if its 16 bits, from random_weight of
+ * base/random.h, are at least dropout_threshold(p) (kernels/dropout.h); it is then
+ * divided by 1 - p.  0 <= p < 1; 0 drops nothing.  draw: in the backend's memory; NULL:
+ * 0. Head h of the queries is head h of random_weight.  Srivastava et al., "Dropout", 2014.
  */
 struct attention_dropout {
     float p;
@@ -213,47 +211,49 @@ struct attention_dropout {
     const uint64_t *draw;
 };
 
-/* Numbers of a head, D, that attention can take. */
+/* Largest head size, D, that attention supports. */
 #define HEAD_SIZE_MAX 256
 
 /*
- * Causal attention inside each of `sequences` runs of rows, offsets (sequences + 1) int32
- * from 0 to N: row i of a run sees rows max(0, i - window + 1) .. i of it (window 0: all
- * before it). Query head h reads key/value head h / (H/K).
+ * Causal attention within each of `sequences` sequences of rows, offsets (sequences + 1)
+ * int32 from 0 to N: row i of a sequence sees its rows max(0, i - window + 1) .. i
+ * (window 0: all rows up to i).  Query head h reads key/value head h / (H/K).
  *   out (N, H*D) = softmax(scale * q k^T) v        q, out (N, H*D), k, v (N, K*D) compute
  *   softcap c > 0: c tanh(s / c) in place of each scaled score s (Gemma Team, "Gemma 2",
- *   2024) lse (H, N) fp32 = log sum exp of the scores as they are then, kept for the
- *   backward pass dropout: of the softmax, before it meets v
- * Where q is 16-bit a backend may round the weights (and their gradients) to its format
- * before they are multiplied with v (q, k), as FlashAttention does; the sum that divides
- * them is of those in fp32.  There a NaN or inf in v may also reach rows before it, in
- * its run, as 0 times NaN.
- * Runs may be empty.  Dao, "FlashAttention-2", 2023.
+ *   2024)
+ *   lse (H, N) fp32 = log sum exp of these scores, kept for the backward pass
+ *   dropout: of the softmax, before it is multiplied by v
+ * If q is 16-bit, a backend may round the weights (and their gradients) to its format
+ * before it multiplies them by v (q, k), as FlashAttention does; the sum that divides
+ * them is that of the fp32 weights.  A NaN or inf in v may then also reach earlier rows
+ * of its sequence, as 0 times NaN.
+ * Sequences may be empty.  Dao, "FlashAttention-2", 2023.
  */
 struct op_attention {
     struct tensor out, lse, q, k, v;
     const int32_t *offsets;
     size_t sequences, heads, kv_heads, head_size, window;
-    size_t longest; /* no run has more rows than this; 0: not told */
+    size_t longest; /* upper bound of the rows of a sequence; 0: unknown */
     float scale, softcap;
     struct attention_dropout dropout;
 };
 
 /* dq, dk, dv (shapes and format of q, k, v) = gradients for dout; delta (H, N) fp32 is
- * scratch. The forward's operands as they were. */
+ * scratch.  `forward` has the operands of the forward pass, unchanged. */
 struct op_attention_backward {
     struct tensor dq, dk, dv, delta, dout;
     struct op_attention forward;
 };
 
 /*
- * Attention of one new row for each of B sequences over a cache of the rows before it;
+ * Attention of one new row for each of B sequences over a cache of the earlier rows;
  * there is no backward pass.  Sequence b has `room` rows of keys and values, from row b *
- * room on, of which lengths[b] (below room) are filled.  k and v become the next of them,
- * and q sees the last `window` (0: all) with that one.  Heads share as in op_attention.
+ * room on, of which lengths[b] (below room) are filled.  k and v are appended to them,
+ * and q sees the last `window` rows (0: all) including the new one.  Heads are shared as
+ * in op_attention.
  *   q, out (B, H*D), k, v (B, K*D), keys, values (B * room, K*D) compute; lengths (B)
- *   int32 out = softmax(s) v,  s = scale * q k^T, with a softcap c above 0: s = c tanh(s
- *   / c)
+ *   int32
+ *   out = softmax(s) v,  s = scale * q k^T;  softcap c > 0: s = c tanh(s / c)
  */
 struct op_decode {
     struct tensor out, q, k, v, keys, values;
@@ -263,12 +263,12 @@ struct op_decode {
 };
 
 /*
- * Functions of one number:
+ * Elementwise functions:
  *   SILU       x / (1 + e^-x)
  *   GELU       x Phi(x), Phi the normal distribution: x (1 + erf(x / sqrt 2)) / 2
  *   GELU_TANH  x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
  *   RELU       x, or 0 below 0
- * Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016, have the two in the middle.
+ * GELU, GELU_TANH: Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016.
  */
 enum activation {
     ACTIVATION_SILU,
@@ -289,7 +289,7 @@ struct op_activation_backward {
     enum activation kind;
 };
 
-/* out (N, I) = act(gate) * up, with silu unless `kind` says otherwise (GeGLU: gelu);
+/* out (N, I) = act(gate) * up, act by `kind` (SwiGLU: silu, the default; GeGLU: gelu);
  * gate, up, out compute.  Shazeer, "GLU Variants Improve Transformer", 2020. */
 struct op_swiglu {
     struct tensor out, gate, up;
@@ -303,28 +303,28 @@ struct op_swiglu_backward {
 };
 
 /*
- * The last product and the loss in one, in chunks of rows, so that all logits are never
- * held:
+ * The last matmul and the loss in one, in chunks of rows, so that the logits of all rows
+ * never exist at once:
  *   logits = x W^T;  loss[n] = log sum exp(logits[n]) - logits[n][targets[n]]
  *   dx (N, C) compute = grad_scale * (softmax - onehot) W       rows without a target: 0
  *   dw (V, C) fp32   += grad_scale * (softmax - onehot)^T x     or absent
  *   x (N, C), w (V, C) compute; targets (N) int32, negative: no target, the row is not
- *   computed losses (1, N) fp32: natural log, 0 without a target
- *   weights (N) fp32, or NULL, which is 1 for each: loss[n] and the gradients that come
- *   of row n are multiplied by it
- *   hits (N) fp32, or NULL: 1 where no logit is larger than that of the target, else 0
- *   logits (R, V) fp32 scratch and rows (R, C) twice in scratch: R >= 1 is the chunk; the
- *   result does not depend on it but for rounding: on the CPU of dw alone, on a GPU of
- *   losses and dx too, as a product of so many rows is another kernel's.  dlogits may be
- *   logits, where compute is fp32.  A GPU is faster where rows of the two begin on
- *   multiples of 16 bytes; it adds up dx of as many words as make tiles of 64 and, where
- *   V is no multiple of 8, of the rest, which is rounded to compute before.
+ *   computed
+ *   losses (1, N) fp32: natural log, 0 without a target
+ *   weights (N) fp32, or NULL for 1: factors of loss[n] and of the gradients from row n
+ *   hits (N) fp32, or NULL: 1 if no logit is larger than that of the target, else 0
+ *   logits (R, V) fp32 scratch and rows (R, C) twice in scratch: R >= 1 is the chunk.
+ *   The result depends on R only by rounding: on the CPU only in dw, on a GPU also in
+ *   losses and dx, because a matmul with another number of rows uses another kernel.
+ *   dlogits may be logits if compute is fp32.  A GPU is faster if the rows of both begin
+ *   on multiples of 16 bytes; it sums dx over as many tokens as make tiles of 64 and, if
+ *   V is not a multiple of 8, over the rest, which is rounded to compute first.
  *   gathered, dgathered (R, C) compute: scratch for the rows that have a target
- *   rows (N) scratch: their places.  labelled: no more rows than this have one; 0: not
- *   told. scale: one more factor of grad_scale, in the backend's memory; NULL: 1
+ *   rows (N) scratch: their positions.  labelled: upper bound of their count; 0: unknown.
+ *   scale: one more factor of grad_scale, in the backend's memory; NULL: 1
  * dx absent: loss only.  label smoothing e: target (1 - e) onehot + e / V.
  * softcap c > 0: c tanh(l / c) in place of each logit l (Gemma Team, "Gemma 2", 2024);
- * the scratch may then hold either.
+ * the scratch may then contain either.
  */
 struct op_classifier {
     struct tensor losses, dx, dw, x, w;
@@ -333,25 +333,25 @@ struct op_classifier {
     const int32_t *targets;
     const float *weights;
     float *hits;
-    int32_t *rows; /* scratch; NULL where the backend wants none */
+    int32_t *rows; /* scratch; NULL if the backend needs none */
     size_t labelled;
     const float *scale;
     float grad_scale, smoothing, softcap;
 };
 
 /*
- * The k largest logits of each row that has a target: what is kept of a teacher.
- *   logits = x W^T;  ids (N, k) int32, ascending in each row, are the words of the k
- *   largest, values (N, k) fp32 these logits.  Of equal ones those of lower ids; a NaN is
- *   larger than all.  1 <= k <= V, k = values.cols.  Rows without a target are left
- *   alone. x (N, C), w (V, C), targets, softcap and scratch: as op_classifier's
+ * The k largest logits of each row that has a target, to store those of a teacher.
+ *   logits = x W^T;  ids (N, k) int32, ascending in each row, are the tokens of the k
+ *   largest, values (N, k) fp32 their logits.  Among equal logits the lower ids win; NaN
+ *   is larger than all.  1 <= k <= V, k = values.cols.  Rows without a target are not
+ *   written.  x (N, C), w (V, C), targets, softcap and scratch: as in op_classifier
  */
 struct op_topk {
     struct tensor values, x, w;
     struct tensor logits, gathered; /* scratch */
     int32_t *ids;
     const int32_t *targets;
-    int32_t *rows; /* scratch; NULL where the backend wants none */
+    int32_t *rows; /* scratch; NULL if the backend needs none */
     size_t labelled;
     float softcap;
 };
@@ -359,22 +359,26 @@ struct op_topk {
 /*
  * Knowledge distillation: op_classifier with a teacher, in the same chunks.
  *   loss[n] = (1 - ratio) CE + ratio KD;  CE is student.losses, KD = T^2 D(p, q) is
- *   kd_losses p = softmax(z / T), q = softmax(t / T), over the first V' words, V' <= V;
+ *   kd_losses
+ *   p = softmax(z / T), q = softmax(t / T), over the first V' tokens, V' <= V;
  *   z the student's logits (CE is over all V of them), t = x W^T the teacher's
  *   beta 0: D = sum q log(q / p)    1: D = sum p log(p / q)
- *   between: D = beta sum q log(q / m) + (1 - beta) sum p log(p / m),  m = beta q + (1 -
- *   beta) p where 0 log 0 = 0: TRL's generalized_jsd_loss (trl/trainer/gkd_trainer.py)
- *   times T^2 (Hinton et al., "Distilling the Knowledge in a Neural Network", 2015;
- *   Agarwal et al., "On-Policy Distillation of Language Models", 2024).  As there, beta 0
- *   is not the limit of small beta. x (N, C'), w (V', C') one format, maybe not the
- *   student's logits (R', V') fp32, gathered (R', C'): scratch, as the student's
- *   values (N, k) fp32, ids (N, k): what op_topk keeps of the teacher, in place of x and
- *   w, which are absent; then q is the softmax over these k words and 0 elsewhere, p as
- *   ever over V', and beta below 1 (D would be infinite).  words: V', as there is no w to
- *   tell it.
- * The gradient is the loss's by the student's x and w, times student.grad_scale and
- * *scale; its weights count for both losses; its logits and dlogits must not share their
- * data. softcap: of the teacher's logits t (not of values), as student.softcap is of z.
+ *   between: D = beta sum q log(q / m) + (1 - beta) sum p log(p / m),
+ *            m = beta q + (1 - beta) p
+ *   where 0 log 0 = 0: TRL's generalized_jsd_loss (trl/trainer/gkd_trainer.py) times T^2
+ *   (Hinton et al., "Distilling the Knowledge in a Neural Network", 2015; Agarwal et al.,
+ *   "On-Policy Distillation of Language Models", 2024).  As in TRL, beta 0 is not the
+ *   limit of small beta.
+ *   x (N, C'), w (V', C') of one format, which may differ from the student's
+ *   logits (R', V') fp32, gathered (R', C'): scratch, as the student's
+ *   values (N, k) fp32, ids (N, k): output of op_topk for the teacher, in place of x and
+ *   w, which are absent; then q is the softmax over these k tokens and 0 elsewhere, p is
+ *   still over V', and beta must be below 1 (D would be infinite).  words: V', which
+ *   cannot be read from w then.
+ * The gradient is that of the loss with respect to the student's x and w, times
+ * student.grad_scale and *scale; student.weights apply to both losses; its logits and
+ * dlogits must not share their data.  softcap: of the teacher's logits t (not of values),
+ * as student.softcap is of z.
  */
 struct op_distill {
     struct op_classifier student;
@@ -386,35 +390,36 @@ struct op_distill {
 };
 
 /*
- * Pairs of answers to one question, of which a person has preferred one (Rafailov et al.,
- * "Direct Preference Optimization", 2023): what a pair loses, and what each of its tokens
- * has to do with that.  Run 2p of the batch is the answer that was chosen, run 2p + 1 the
- * one rejected.
- *   l[r] = - sum of losses[n] over the rows of run r with a target; of IPO, ORPO and
- *   SimPO divided by how many these are.  r[r] likewise of reference.  C and R: run 2p
- *   and 2p + 1. d = (l[C] - r[C]) - (l[R] - r[R])
+ * The loss of preference pairs, and its gradient with respect to the loss of each token.
+ * A pair is two answers to one prompt, of which a person chose one (Rafailov et al.,
+ * "Direct Preference Optimization", 2023).  Sequence 2p of the batch is the chosen answer
+ * of pair p, sequence 2p + 1 the rejected one.
+ *   l[s] = - sum of losses[n] over the rows of sequence s with a target; for IPO, ORPO
+ *   and SimPO divided by the number of these rows.  r[s] likewise from reference.  C and
+ *   R: sequences 2p and 2p + 1.
+ *   d = (l[C] - r[C]) - (l[R] - r[R])
  *   sigmoid  - (1 - e) log s(beta d) - e log s(-beta d)       s the logistic function
  *   hinge    max(0, 1 - beta d)
  *   IPO      (d - 1 / (2 beta))^2
  *   ORPO     - l[C] - beta log s(l[C] - log(1 - exp l[C]) - l[R] + log(1 - exp l[R]))
  *   SimPO    - log s(beta (l[C] - l[R]) - margin)
- *   and to each is added ftx times the mean of the chosen answer's losses.
+ *   plus ftx times the mean of the chosen answer's losses.
  * As LLaMA-Factory (train/dpo/trainer.py) and TRL's dpo_loss; IPO: Azar et al., 2023,
  * ORPO: Hong et al., 2024, SimPO: Meng et al., 2024, e: Mitchell, "A note on DPO with
  * noisy preferences", 2023.
  *   pairs (P, PREFERENCE_NUMBERS) fp32: enum preference_number of each;  P >= 1
- *   losses (1, N) fp32: op_classifier's with weights NULL, read where there is a target
- *   reference (1, N) fp32: of a reference's model, the same; absent for ORPO and SimPO
- *   weights (N) fp32: d loss[p] / d losses[n], of any sign, one number for all rows of a
- *   run that have a target; the others, and those behind run 2 P - 1: 0.  With them
- *   op_classifier makes the gradient of the sum of the pairs' losses.
- *   offsets (2 P + 1 or more) int32 from 0 up to N, targets (N) int32: as
- *   op_classifier's.  A run may have no rows, or none with a target: its l and r are 0,
- *   and so is the mean of its losses.
- * log(1 - exp l) and its slope are those at l = -2^-23 where l is more, and hinge's slope
- * at its corner is 0, so that all is finite where losses are.  A NaN in the losses of an
- * answer, or in its reference's, is in the loss of the pair and in the weights of both
- * its answers.
+ *   losses (1, N) fp32: from op_classifier with weights NULL, read for rows with a target
+ *   reference (1, N) fp32: the same from the reference model; absent for ORPO and SimPO
+ *   weights (N) fp32: d loss[p] / d losses[n], of any sign, one value for all rows of a
+ *   sequence that have a target; 0 for the other rows and those after sequence 2 P - 1.
+ *   With them op_classifier computes the gradient of the sum of the pairs' losses.
+ *   offsets (2 P + 1 or more) int32 from 0 up to N, targets (N) int32: as in
+ *   op_classifier.  A sequence may have no rows, or none with a target: its l, its r and
+ *   the mean of its losses are 0.
+ * log(1 - exp l) and its slope are those at l = -2^-23 for larger l, and hinge's slope at
+ * its corner is 0, so everything is finite if the losses are.  A NaN in the losses of an
+ * answer, or in those of its reference, propagates to the loss of the pair and to the
+ * weights of both its answers.
  */
 enum preference_loss {
     PREFERENCE_SIGMOID,
@@ -425,7 +430,7 @@ enum preference_loss {
 };
 enum preference_number {
     PREFERENCE_LOSS,
-    /* the reward: beta (l[C] - r[C]), of ORPO and SimPO beta l[C] */
+    /* the reward: beta (l[C] - r[C]), for ORPO and SimPO beta l[C] */
     PREFERENCE_CHOSEN,
     PREFERENCE_REJECTED,
     PREFERENCE_LOGP_CHOSEN, /* l[C] */
@@ -445,19 +450,18 @@ struct op_add {
     struct tensor out, a, b;
 };
 
-/* out = x in another format, or the same: a copy */
+/* out = x converted to another format, or copied if the format is the same */
 struct op_convert {
     struct tensor out, x;
 };
 
 /*
- * A matrix in 4 bits, n = rows * cols numbers row after row (precision/nf4.h): its codes,
- * and what they are multiplied by.
- *   codes  nf4_bytes(n), on a multiple of 4
+ * A 4-bit matrix of n = rows * cols elements, row after row (precision/nf4.h): its codes
+ * and their factors.
+ *   codes  nf4_bytes(n), at a multiple of 4
  *   bytes  NULL, or nf4_blocks(n): the absmax of a block is map[byte] * absmax of its
- *   group of
- *          256 blocks + map[256], each of the two rounded to fp32
- *   map    (257) fp32, with bytes: what a byte stands for, then the mean
+ *          group of 256 blocks + map[256], each of the two rounded to fp32
+ *   map    (257) fp32, with bytes: the value of each byte, then the mean
  *   absmax fp32 of each group, or, without bytes, of each block
  */
 struct quantized {
@@ -466,11 +470,10 @@ struct quantized {
 };
 
 /*
- * out (rows, cols) any format = the numbers of x, first rounded to `through` (FP32, FP16
- * or BF16): what a model loaded in that format has in its 4-bit layers.
- *   heads  0, or of a fused q, k, v: row (3 h + part) D + d of x is row (part H + h) D +
- *   d of
- *          out (train/model/stored.h)
+ * out (rows, cols) any format = the elements of x, first rounded to `through` (FP32, FP16
+ * or BF16), as in the 4-bit layers of a model loaded in that format.
+ *   heads  0, or those of a fused q, k, v: row (3 h + part) D + d of x is row
+ *          (part H + h) D + d of out (train/model/stored.h)
  */
 struct op_dequantize {
     struct tensor out;
@@ -486,10 +489,10 @@ struct op_zero {
 
 /*
  * out = keep ? x / (1 - p) : 0.  Element i is kept if random_uniform(seed,
- * RANDOM_DROPOUT, stream, step * size + i) >= p: a function of place and step, no state.
- * out may be x; the backward pass is the same operation on the gradient.  draw: added to
- * step, in the backend's memory; NULL: 0.  rows: likewise, the rows that make up size,
- * where x has some behind them; NULL: those of x.
+ * RANDOM_DROPOUT, stream, step * size + i) >= p: a function of position and step, without
+ * state.  out may be x; the backward pass is the same operation on the gradient.  draw:
+ * added to step, in the backend's memory; NULL: 0.  rows: also there, the number of rows
+ * counted in size if x has more; NULL: those of x.
  */
 struct op_dropout {
     struct tensor out, x;
@@ -501,8 +504,8 @@ struct op_dropout {
 
 /*
  * *sum (in the backend's memory, double) = sum of squares of x, fp32, any size, in blocks
- * of fixed size added in a fixed order.  Not finite if an element is not (or beyond
- * 1.8e19).
+ * of fixed size added in a fixed order.  Not finite if an element is not finite (or is
+ * beyond 1.8e19).
  */
 struct op_square_sum {
     struct tensor x;
@@ -517,16 +520,16 @@ struct op_square_sum {
  *   w -= lr / (1 - b1^step) * m / (sqrt(v) / sqrt(1 - b2^step) + eps)
  * copy = w in any of the three formats, or absent.  step counts from 1.
  *
- * numbers: where given (in the backend's memory), nothing is done unless numbers->finite;
- * lr is multiplied by numbers->learning_rate, grad_scale by numbers->factor, and step is
- * its.
+ * numbers: if given (in the backend's memory), the operation does nothing unless
+ * numbers->finite; lr is multiplied by numbers->learning_rate, grad_scale by
+ * numbers->factor, and step is numbers->step.
  *
- * stochastic: a 16-bit w is rounded up or down with the odds of its place between the
- * two, so that small updates are not lost on average; m and v to the nearest.  The draw
- * for number i is random_bits(seed, RANDOM_ROUNDING, (uint32_t)step, first + i), of which
- * the upper 16 bits are compared with what would be cut off.  first: the place of w among
- * all weights of the step, so that the draws are the same however these are split into
- * operations.  Gupta et al., "Deep Learning with Limited Numerical Precision", 2015.
+ * stochastic: a 16-bit w is rounded up or down with the odds of its position between the
+ * two neighbors, so that small updates are not lost on average; m and v round to nearest.
+ * The draw for element i is random_bits(seed, RANDOM_ROUNDING, (uint32_t)step, first +
+ * i), whose upper 16 bits are compared with the truncated part.  first: the position of w
+ * among all weights of the step, so that the draws do not depend on how these are split
+ * into operations.  Gupta et al., "Deep Learning with Limited Numerical Precision", 2015.
  */
 struct op_adamw {
     struct tensor w, grad, m, v, copy;

@@ -18,21 +18,21 @@
 #define PAIR_CALL static inline
 #endif
 
-/* No answer counts as more certain than this: 1 - exp l is 2^-23 then. */
+/* Upper bound of l: 1 - exp l is 2^-23 there. */
 #define PAIR_CERTAIN (-0x1p-23)
 
-/* Sums over the rows of an answer that have a target, and how many these are. */
+/* Sums over the rows of an answer that have a target, and the number of these rows. */
 struct pair_answer {
     double losses, reference, rows;
 };
 
-/* The numbers of a pair, and what each row of its answers weighs if it has a target. */
+/* The values of a pair, and the weight of each row of its answers that has a target. */
 struct pair {
     double numbers[PREFERENCE_NUMBERS];
     double chosen, rejected;
 };
 
-/* A loss, and its slopes by l[C] and l[R]. */
+/* A loss, and its derivatives by l[C] and l[R]. */
 struct pair_loss {
     double loss, chosen, rejected;
 };
@@ -57,7 +57,7 @@ PAIR_CALL double pair_doubt(double l)
     return -expm1(l > PAIR_CERTAIN ? PAIR_CERTAIN : l);
 }
 
-/* SimPO's d has no r, which is 0 where there is no reference. */
+/* For SimPO r is 0 in d, because there is no reference. */
 PAIR_CALL struct pair_loss pair_by_difference(const struct op_preference *op, double d)
 {
     double beta = (double)op->beta, e = (double)op->smoothing, x = beta * d;
@@ -108,7 +108,7 @@ PAIR_CALL bool pair_has_means(enum preference_loss kind)
     return kind == PREFERENCE_IPO || kind == PREFERENCE_ORPO || kind == PREFERENCE_SIMPO;
 }
 
-/* 0 - x is never -0, which would be l of no rows. */
+/* 0 - x avoids -0 for an answer without rows. */
 PAIR_CALL struct pair pair_of(const struct op_preference *op, struct pair_answer chosen,
                               struct pair_answer rejected)
 {

@@ -1,6 +1,6 @@
 /*
- * kernels/step_decision.h - op_decide, for host and device: whether the optimizer makes a step,
- * and the factor of its gradients.
+ * kernels/step_decision.h - op_decide, for host and device: whether the optimizer applies
+ * a step, and the factor of its gradients.
  */
 #ifndef KERNELS_STEP_DECISION_H
 #define KERNELS_STEP_DECISION_H

@@ -1,9 +1,9 @@
 /*
  * kernels/tensor.h - a matrix: data, format, shape.
  *
- * Every operand of every operation is a matrix of `rows` rows, `cols` numbers each,
- * `stride` numbers from one row to the next (stride >= cols; a slice of a wider matrix
- * has a larger one).  A vector is one row.  The data lies in the memory of a backend and
+ * Every operand of every operation is a matrix of `rows` rows of `cols` elements, with
+ * `stride` elements from one row to the next (stride >= cols; a slice of a wider matrix
+ * has a larger stride).  A vector is one row.  The data is in the memory of a backend and
  * is not owned.
  */
 #ifndef KERNELS_TENSOR_H
@@ -15,7 +15,7 @@
 #include "precision/format.h"
 
 struct tensor {
-    void *data; /* NULL: absent, where an operation allows it */
+    void *data; /* NULL: absent, if an operation allows it */
     enum format format;
     size_t rows, cols, stride;
 };

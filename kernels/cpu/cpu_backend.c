@@ -48,7 +48,7 @@ static void *cpu_alloc(struct backend *be, size_t bytes, struct error *err)
     size_t spare = HUGE_PAGE;
 
     if (!block) {
-        error_errno(err, "cannot get memory");
+        error_errno(err, "cannot allocate memory");
         return NULL;
     }
     if (bytes <= SIZE_MAX / 2) {
@@ -58,7 +58,7 @@ static void *cpu_alloc(struct backend *be, size_t bytes, struct error *err)
                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     }
     if (!block->map || block->map == MAP_FAILED) {
-        error_set(err, ERROR_SYSTEM, "cannot get %zu MiB of memory", bytes >> 20);
+        error_set(err, ERROR_SYSTEM, "cannot allocate %zu MiB of memory", bytes >> 20);
         free(block);
         return NULL;
     }
@@ -147,7 +147,7 @@ static struct backend *cpu_open(const struct backend_options *options, struct er
     size_t threads = options->threads > 0 ? (size_t)options->threads : 0;
 
     if (!cpu) {
-        error_errno(err, "cannot get memory");
+        error_errno(err, "cannot allocate memory");
         return NULL;
     }
     cpu->base.ops = &backend_cpu;

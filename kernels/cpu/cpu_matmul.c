@@ -54,7 +54,7 @@ static bool round_operands(struct cpu_backend *cpu, struct op_matmul *op)
     if (!fp8_round(cpu->pool, op->a, op->round_a, &rooms[0], &op->a, &scale_a) ||
         !fp8_round(cpu->pool, op->b, op->round_b, &rooms[1], &op->b, &scale_b))
         return error_set(&cpu->failed, ERROR_SYSTEM,
-                         "cannot get memory for a product in 8 bits");
+                         "cannot allocate memory for an fp8 matmul");
     op->alpha = (float)((double)op->alpha * (double)scale_a * (double)scale_b);
     return true;
 }
@@ -80,7 +80,7 @@ struct matmul *matmul_new(enum cpu_isa isa, size_t threads, enum matmul_choice c
     struct matmul *matmul = calloc(1, sizeof(*matmul));
 
     if (!matmul) {
-        error_errno(err, "cannot get memory for products");
+        error_errno(err, "cannot allocate memory for matmuls");
         return NULL;
     }
     if (choice == MATMUL_ONEDNN || (choice == MATMUL_BEST && cpu_isa_has_more()))
@@ -111,5 +111,5 @@ size_t matmul_bytes(const struct matmul *matmul)
 
 const char *matmul_name(const struct matmul *matmul)
 {
-    return matmul->onednn ? onednn_name(matmul->onednn) : "own products";
+    return matmul->onednn ? onednn_name(matmul->onednn) : "own kernels";
 }

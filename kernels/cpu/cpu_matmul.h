@@ -19,7 +19,7 @@ struct matmul *matmul_new(enum cpu_isa isa, size_t threads, enum matmul_choice c
                           struct error *err);
 void matmul_free(struct matmul *matmul); /* NULL is allowed */
 size_t matmul_bytes(const struct matmul *matmul);
-/* "oneDNN 2.6.3" or "own products" */
+/* "oneDNN 2.6.3" or "own kernels" */
 const char *matmul_name(const struct matmul *matmul);
 
 #endif

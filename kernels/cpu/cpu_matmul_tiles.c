@@ -473,7 +473,7 @@ struct tiles *tiles_new(enum cpu_isa isa, size_t threads, struct onednn *onednn,
     struct tiles *tiles = calloc(1, sizeof(*tiles) + threads * sizeof(tiles->panels[0]));
 
     if (!tiles) {
-        error_errno(err, "cannot get memory for products");
+        error_errno(err, "cannot allocate memory for matmuls");
         return NULL;
     }
     tiles->kernels = kernels_of[isa];
@@ -482,7 +482,7 @@ struct tiles *tiles_new(enum cpu_isa isa, size_t threads, struct onednn *onednn,
     tiles->map = mmap(NULL, tiles->map_bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (tiles->map == MAP_FAILED) {
-        error_errno(err, "cannot get %zu bytes of memory for products", tiles->map_bytes);
+        error_errno(err, "cannot allocate %zu bytes for matmuls", tiles->map_bytes);
         free(tiles);
         return NULL;
     }

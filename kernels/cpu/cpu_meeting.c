@@ -54,9 +54,9 @@ int meeting_file(int ranks, struct error *err)
     int file = memfd_create("trainspool-ranks", MFD_CLOEXEC);
 
     if (file < 0) {
-        error_errno(err, "cannot make shared memory");
+        error_errno(err, "cannot create shared memory");
     } else if (ftruncate(file, (off_t)shared_bytes(ranks)) != 0) {
-        error_errno(err, "cannot get %zu KiB of shared memory",
+        error_errno(err, "cannot allocate %zu KiB of shared memory",
                     shared_bytes(ranks) >> 10);
         close(file);
         file = -1;
@@ -70,7 +70,7 @@ struct meeting *meeting_open(int file, int rank, int ranks, const int *links,
     struct meeting *meeting = calloc(1, sizeof(*meeting));
 
     if (!meeting) {
-        error_errno(err, "cannot get memory");
+        error_errno(err, "cannot allocate memory");
         return NULL;
     }
     meeting->rank = rank;

@@ -244,7 +244,7 @@ static bool new_scratch(struct pool_worker *worker, struct error *err)
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (worker->scratch == MAP_FAILED) {
         worker->scratch = NULL;
-        return error_errno(err, "cannot get %d bytes of memory for a thread",
+        return error_errno(err, "cannot allocate %d bytes for a thread",
                            POOL_SCRATCH_BYTES);
     }
     return true;
@@ -290,7 +290,7 @@ struct pool *pool_new(size_t threads, struct error *err)
     struct pool *pool = aligned_alloc(64, size_round(sizeof(*pool), 64));
 
     if (!pool) {
-        error_errno(err, "cannot get memory for the threads");
+        error_errno(err, "cannot allocate memory for the threads");
         return NULL;
     }
     memset(pool, 0, sizeof(*pool));

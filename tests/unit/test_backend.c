@@ -29,7 +29,7 @@ static void test_backend_cpu_describes_itself(void **state)
     (void)state;
     assert_string_equal(be->ops->name, "cpu");
     assert_true(text_starts(be->ops->describe(be), "cpu: 2 threads, "));
-    assert_true(text_ends(be->ops->describe(be), "own products"));
+    assert_true(text_ends(be->ops->describe(be), "own kernels"));
     assert_true(be->ops->workspace(be) > 0);
     backend_close(be);
     backend_close(NULL);
