@@ -36,7 +36,8 @@ struct backend_options {
 /*
  * The processes of one run, one for each device of this machine.  links: sockets of
  * base/link.h; rank 0 has one to each of ranks 1, 2, ..., every other rank has one to
- * rank 0.  They are borrowed, used inside join, and watched later for a rank that has ended.
+ * rank 0.  They are borrowed, used inside join, and watched later for a rank that has
+ * ended.
  */
 struct backend_group {
     int rank, ranks;
@@ -89,7 +90,7 @@ struct backend_ops {
      */
     bool (*join)(struct backend *be, const struct backend_group *group,
                  struct error *err);
-    /* data of rank `root` = sum over the ranks, fp32; data of the others does not change */
+    /* data of rank `root` = sum over the ranks, fp32; the others keep their data */
     void (*reduce)(struct backend *be, float *data, size_t count, int root);
     /* data of every rank = sum over the ranks; a few values */
     void (*all_reduce)(struct backend *be, double *data, size_t count);
@@ -116,7 +117,8 @@ void backend_close(struct backend *be); /* NULL is allowed */
  * List the GPUs of this machine as the CUDA backend sees them; returns 0 and a note
  * without CUDA or a driver.  To read the free memory and to check for code takes a
  * context of about 400 MB on the GPU, so only the GPUs that `wanted` selects
- * (probe_means) are queried.  For the others `available` is 0, and they count as runnable.
+ * (probe_means) are queried.  For the others `available` is 0, and they count as
+ * runnable.
  */
 size_t backend_devices(const char *wanted, struct device *out, size_t room, char *note,
                        size_t note_room);

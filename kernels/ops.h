@@ -20,7 +20,8 @@
 /*
  * The scalars of one optimizer step, in the backend's memory.  Operations read them
  * there, so the list of operations is the same in every step (a CUDA graph replays it)
- * and no step waits for the host.  The host writes the struct before a step and reads it after.
+ * and no step waits for the host.  The host writes the struct before a step and reads it
+ * after.
  */
 struct step_numbers {
     /* from the host */
@@ -202,7 +203,8 @@ struct op_rope {
  * Dropout of attention weights: a weight is kept if its 16 bits, from random_weight of
  * base/random.h, are at least dropout_threshold(p) (kernels/dropout.h); it is then
  * divided by 1 - p.  0 <= p < 1; 0 drops nothing.  draw: in the backend's memory; NULL:
- * 0. Head h of the queries is head h of random_weight.  Srivastava et al., "Dropout", 2014.
+ * 0. Head h of the queries is head h of random_weight.  Srivastava et al., "Dropout",
+ * 2014.
  */
 struct attention_dropout {
     float p;
