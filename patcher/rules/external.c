@@ -1,6 +1,6 @@
 /*
- * patcher/rules/external.c - the precision of an external job: TrainingArguments, Accelerate,
- * PEFT and LLaMA-Factory read as they read themselves.
+ * patcher/rules/external.c - the precision of an external job, decided as TrainingArguments,
+ * Accelerate, PEFT and LLaMA-Factory decide it.
  */
 #include "config.h"
 
@@ -18,13 +18,11 @@ struct view {
     const struct precision_request *request;
     bool factory, deepspeed, fsdp;
     enum format amp;    /* FORMAT_FP16, FORMAT_BF16, or FORMAT_FP32: no autocast */
-    enum format loaded; /* the model's weights */
-    const char *by_amp; /* the setting that says it */
+    enum format loaded; /* format of the model's weights */
+    const char *by_amp; /* the setting that selects it */
     const char *by_load;
     const char *by_train;
 };
-
-/* ---- Autocast ---- */
 
 static void find_amp(struct view *view)
 {
@@ -43,13 +41,11 @@ static void find_amp(struct view *view)
     } else if (launcher &&
                (strcmp(launcher, "fp16") == 0 || strcmp(launcher, "bf16") == 0)) {
         view->amp = launcher[0] == 'f' ? FORMAT_FP16 : FORMAT_BF16;
-        view->by_amp = "the setting of Accelerate";
+        view->by_amp = "the Accelerate setting";
     } else if (request->fp16 == CHOICE_AUTO || request->bf16 == CHOICE_AUTO) {
-        view->by_amp = "the script decides what auto is";
+        view->by_amp = "the script decides what auto means";
     }
 }
-
-/* ---- The weights as they are loaded ---- */
 
 static enum format format_of(enum dtype dtype)
 {
@@ -58,7 +54,7 @@ static enum format format_of(enum dtype dtype)
                                      : FORMAT_FP32;
 }
 
-/* LLaMA-Factory's infer_optim_dtype: the card as torch sees it. */
+/* LLaMA-Factory's infer_optim_dtype, with the card as torch sees it. */
 static enum format inferred(const struct view *view)
 {
     const struct rule_context *context = view->context;
@@ -85,8 +81,8 @@ static void find_loaded(struct view *view)
                        : view->request->pure_bf16 ? FORMAT_BF16
                                                   : inferred(view);
         view->by_load = view->amp != FORMAT_FP32 || view->request->pure_bf16
-                            ? "LLaMA-Factory loads what it computes in"
-                            : "LLaMA-Factory asks the card";
+                            ? "LLaMA-Factory loads the compute format"
+                            : "LLaMA-Factory queries the card";
     } else if (view->request->model_dtype != DTYPE_AUTO) {
         view->loaded = format_of(view->request->model_dtype);
         view->by_load = "model_dtype";
@@ -94,16 +90,14 @@ static void find_loaded(struct view *view)
                !context->plan->train_from_scratch) {
         view->loaded = context->checkpoint;
         view->by_load = versions_know(context->versions, PACKAGE_TRANSFORMERS)
-                            ? "transformers 5 loads what the files hold"
+                            ? "transformers 5 keeps the format of the files"
                             : "the files' format, if transformers is 5 or later";
     } else {
         view->loaded = FORMAT_FP32;
-        view->by_load = by_files ? "a guess, as the model's files are not here"
+        view->by_load = by_files ? "an assumption, as the model's files are not available"
                                  : "transformers 4 loads float32";
     }
 }
-
-/* ---- The weights that are trained ---- */
 
 static enum format find_trained(struct view *view)
 {
@@ -128,14 +122,12 @@ static enum format find_trained(struct view *view)
         rule_casts_adapters(context)) {
         view->by_train = versions_know(context->versions, PACKAGE_PEFT)
                              ? "PEFT casts adapters"
-                             : "PEFT casts adapters from 0.12 on";
+                             : "PEFT casts adapters since 0.12";
         return FORMAT_FP32;
     }
-    view->by_train = lora ? "adapters are as the base model" : view->by_load;
+    view->by_train = lora ? "adapters have the format of the base model" : view->by_load;
     return view->loaded;
 }
-
-/* ---- The whole ---- */
 
 static const char *name_of(enum format format)
 {
@@ -171,15 +163,15 @@ static void say(const struct view *view, struct precision *out)
 
     if (out->trainable == FORMAT_FP16 && view->amp == FORMAT_FP16 && !view->fsdp)
         snprintf(out->message + len, room,
-                 "; trained weights would be float16 (%s), at which the scaler stops",
+                 "; trained weights would be float16 (%s), which the scaler refuses",
                  view->by_train);
     else
         snprintf(out->message + len, room, "; trained weights %s: %s%s",
                  name_of(out->trainable), view->by_train,
                  rule_is_set(view->context, "quantization_bit")
-                     ? "; the base model is stored in the bits of quantization_bit"
+                     ? "; the base model is stored in quantization_bit bits"
                  : rule_trains_all(view->context)
-                     ? "; all of them, as no key is of adapters"
+                     ? "; all of them, as no key configures adapters"
                      : "");
 }
 
@@ -228,7 +220,7 @@ void external_decide(const struct rule_context *context, struct plan *plan)
     plan->program = program(&view);
 }
 
-/* Off where they are not asked for; LLaMA-Factory alone has them on. */
+/* Off unless the job asks for them; only LLaMA-Factory has them on by default. */
 void external_defaults(const struct rule_context *context, struct plan *plan)
 {
     if (rule_is_llamafactory(context))

@@ -58,10 +58,10 @@ RULE_FILES(DECLARE)
 
 static const struct rules *const files[] = { RULE_FILES(LIST) };
 
-/* TS000 to TS999 */
+/* TS000 to TS999. */
 #define NUMBERS 1000
 
-/* The digits of an ID; NUMBERS where it has another form. */
+/* Return the digits of an ID, or NUMBERS if it has another form. */
 static size_t number_of(const char *id)
 {
     size_t number = 0;
@@ -73,7 +73,7 @@ static size_t number_of(const char *id)
     return number;
 }
 
-/* The rules by number; the numbers that have no rule are NULL. */
+/* Index the rules by number; numbers without a rule are NULL. */
 static void sort_rules(const struct rule *sorted[NUMBERS])
 {
     memset(sorted, 0, NUMBERS * sizeof(*sorted));
@@ -111,8 +111,8 @@ const struct rule *rules_find(const char *id)
     return NULL;
 }
 
-/* The first digit of the IDs: the text, names, renames, then the device, then precision
- * and what follows from it. */
+/* First digits of the IDs: text, names, renames, then the device, then precision and what
+ * depends on it. */
 static const char run_order[] = "0762143589";
 
 const char *const rule_targets[3] = { "all", "native", "external" };

@@ -14,8 +14,6 @@
 
 #define CONFIG_MAX ((size_t)1 << 20)
 
-/* ---- TS306: a batch of the evaluation ---- */
-
 static void rule_eval_batch(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
@@ -32,20 +30,20 @@ static void rule_eval_batch(struct rule_context *context)
         return;
     finding.message = arena_printf(
         context->arena,
-        "an evaluation takes %" PRId64 " samples at once%s, the training %" PRId64 ": %s",
-        eval, rule_entry(context, "per_device_eval_batch_size") ? "" : ", the preset",
+        "evaluation uses batches of %" PRId64 " samples%s, training batches of %" PRId64
+        ": %s",
+        eval, rule_entry(context, "per_device_eval_batch_size") ? "" : ", the default",
         train,
-        plan->external ? "memory that is enough for the training may run out there, late"
-                       : "where that wants more memory it makes do with smaller batches");
-    finding.note = "the evaluation loss is the same but for rounding";
+        plan->external ? "the evaluation may run out of memory late in the run, although "
+                         "training fits"
+                       : "it automatically uses smaller batches if it needs more memory");
+    finding.note = "the evaluation loss is the same except for rounding";
     rule_propose(context, &finding, "per_device_eval_batch_size",
                  arena_printf(context->arena, "%" PRId64, train),
                  "per_device_train_batch_size");
 }
 
-/* ---- TS308: more positions than the model knows ---- */
-
-/* Of a config.json whose architecture is not known here; 0: it does not say. */
+/* Read the positions from a config.json of an unsupported architecture; 0: not given. */
 static int64_t read_positions(const struct rule_context *context)
 {
     static const char *const names[] = { "max_position_embeddings", "n_positions",
@@ -75,29 +73,27 @@ static void rule_cutoff_beyond_positions(struct rule_context *context)
     if (plan_merges(plan))
         return; /* there are no samples */
     if (rule_entry(context, "rope_scaling"))
-        return; /* its business is to make them more */
+        return; /* it extends the positions */
     most =
         context->model ? (int64_t)context->model->max_positions : read_positions(context);
     if (most <= 0 || plan->cutoff_len <= most)
         return;
-    rule_report(context,
-                &(struct finding) {
-                    .rule = "TS308",
-                    .severity = SEVERITY_WARNING,
-                    .message = arena_printf(
-                        context->arena,
-                        "cutoff_len %" PRId64 "%s is beyond the %" PRId64
-                        " positions that the model was made for",
-                        plan->cutoff_len,
-                        rule_entry(context, "cutoff_len") ? "" : ", the preset,", most),
-                    .because = "max_position_embeddings of the model's config.json",
-                    .note = arena_printf(
-                        context->arena, "%scutoff_len: %" PRId64 " cuts them",
-                        packed ? "" : "only longer samples are concerned; ", most) },
-                "cutoff_len");
+    rule_report(
+        context,
+        &(struct finding) {
+            .rule = "TS308",
+            .severity = SEVERITY_WARNING,
+            .message = arena_printf(
+                context->arena,
+                "cutoff_len %" PRId64 "%s exceeds the %" PRId64 " positions of the model",
+                plan->cutoff_len,
+                rule_entry(context, "cutoff_len") ? "" : ", the default,", most),
+            .because = "max_position_embeddings of the model's config.json",
+            .note =
+                arena_printf(context->arena, "%scutoff_len: %" PRId64 " truncates them",
+                             packed ? "" : "only longer samples are affected; ", most) },
+        "cutoff_len");
 }
-
-/* ---- TS310: a loss that depends on who else is in the batch ---- */
 
 static void rule_batch_dependent_loss(struct rule_context *context)
 {
@@ -111,57 +107,56 @@ static void rule_batch_dependent_loss(struct rule_context *context)
         &(struct finding) {
             .rule = "TS310",
             .severity = SEVERITY_WARNING,
-            .message = "the loss compares samples with the others of their micro batch: "
-                       "a smaller one with more accumulation is another loss",
+            .message = "the loss compares samples within a micro batch: a smaller micro "
+                       "batch with more accumulation changes the loss",
             .because = arena_printf(context->arena, "%s: %s", key,
                                     node_value(rule_entry(context, key)->value)->text),
-            .note = "find the batch once, write it down, and leave auto_find_batch_size "
-                    "off" },
+            .note = "find the batch size once, write it into the job, and turn "
+                    "auto_find_batch_size off" },
         "auto_find_batch_size");
 }
 
 static const struct rule rows[] = {
     { .id = "TS306",
-      .title = "a batch of the evaluation is larger than one of the training",
+      .title = "evaluation batch larger than the training batch",
       .severity = SEVERITY_WARNING,
       .apply = APPLY_UNSAFE,
       .run = rule_eval_batch,
       .explain =
-          "The preset of per_device_eval_batch_size is 8, whatever the training's batch "
-          "is. A script that trains with 1 sample at once and evaluates with 8 may run "
-          "out of memory at its first evaluation, hours later. Logits are the large "
-          "part: batch x cutoff_len x vocabulary numbers.\n\n"
-          "Trained here, an evaluation that would want more memory than the training "
-          "takes smaller batches by itself, so it is only information. `--unsafe` makes "
-          "both equal. The evaluation loss is a mean over tokens and stays the same but "
-          "for rounding.",
+          "per_device_eval_batch_size defaults to 8, whatever the batch of the "
+          "training. A script that trains with 1 sample at a time and evaluates with 8 "
+          "may run out of memory at its first evaluation, hours later. The logits are "
+          "the large part: batch x cutoff_len x vocabulary values.\n\n"
+          "In a native run, an evaluation that would need more memory than the training "
+          "automatically uses smaller batches, so the finding is only information. "
+          "`--unsafe` makes both batches equal. The evaluation loss is a mean over "
+          "tokens and stays the same except for rounding.",
       .source = "transformers training_args.py: presets; train/run.c: eval_size" },
     { .id = "TS308",
-      .title = "cutoff_len is beyond the model's positions",
+      .title = "cutoff_len exceeds the model's positions",
       .severity = SEVERITY_WARNING,
       .run = rule_cutoff_beyond_positions,
       .explain =
-          "max_position_embeddings of config.json is the longest text the model was "
-          "made for. With rotary positions (Llama, Qwen) a longer one runs, at angles "
-          "it never saw, and the loss behind that point is high. With learned positions "
-          "(GPT-2) there is no row to read, and a script fails with an index out of "
-          "range.\n\n"
-          "Samples that are shorter are not concerned, so this may be harmless: look at "
-          "the longest sample in train.log. Else lower cutoff_len, or take a model that "
-          "was extended (rope_scaling in its config.json). cutoff_len is never changed "
-          "by a patch.",
+          "max_position_embeddings in config.json is the longest text the model was "
+          "made for. With rotary positions (Llama, Qwen) a longer text runs, but at "
+          "angles the model has never seen, and the loss beyond that position is high. "
+          "With learned positions (GPT-2) there is no row to read, and a script fails "
+          "with an index out of range.\n\n"
+          "Shorter samples are not affected, so this may be harmless: see the longest "
+          "sample in train.log. Otherwise lower cutoff_len, or use a model that was "
+          "extended (rope_scaling in its config.json). A patch never changes cutoff_len.",
       .source = "config.json of the model; train/model/rope.c" },
     { .id = "TS310",
-      .title = "the batch cannot be split without changing the loss",
+      .title = "batch cannot be split without changing the loss",
       .severity = SEVERITY_WARNING,
       .run = rule_batch_dependent_loss,
       .explain =
-          "Most losses are a mean over samples or tokens, and accumulating 4 micro "
-          "batches of 2 is the same as one of 8. KTO is not such a loss: it compares "
-          "each sample with a reference point that is estimated from the others of its "
-          "micro batch. auto_find_batch_size makes the micro batch smaller when memory "
-          "runs out, and so changes what is minimised, silently. For the same reason "
-          "TS302 offers no split of such a job.\n\n"
+          "Most losses are a mean over samples or tokens: accumulating 4 micro batches "
+          "of 2 equals one batch of 8. KTO is different: it compares each sample with a "
+          "reference point that is estimated from the other samples of its micro batch. "
+          "auto_find_batch_size shrinks the micro batch when memory runs out, and so "
+          "silently changes the loss that is minimized. For the same reason TS302 "
+          "offers no split for such a job.\n\n"
           "Find the batch that fits once and write it into the file.",
       .source =
           "KTO, arXiv 2402.01306, the reference point; accelerate utils/memory.py" },

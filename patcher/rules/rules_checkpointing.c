@@ -20,8 +20,8 @@ static void rule_offloading_without_checkpointing(struct rule_context *context)
                             .severity = SEVERITY_ERROR,
                             .message = arena_printf(
                                 context->arena,
-                                "%s moves what checkpointing keeps, and checkpointing is "
-                                "off",
+                                "%s moves the activations that checkpointing keeps, but "
+                                "checkpointing is off",
                                 names[i]),
                             .note = "gradient_checkpointing: true" },
                         names[i]);
@@ -51,12 +51,11 @@ static void rule_checkpointing_conflict(struct rule_context *context)
                                     "disable_gradient_checkpointing are both %s: one of "
                                     "them is wrong",
                                     on ? "true" : "false"),
-            .note = "keep one; without either, checkpointing is on" },
+            .note = "keep one of them; without either, checkpointing is on" },
         "disable_gradient_checkpointing");
 }
 
-/* use_reentrant as the job says it, or as the version's default is; false where neither
- * is known. */
+/* use_reentrant from the job, or the version's default; false if neither is known. */
 static bool is_reentrant(const struct rule_context *context)
 {
     const struct entry *kwargs = rule_entry(context, "gradient_checkpointing_kwargs");
@@ -78,39 +77,39 @@ static void rule_reentrant_checkpointing(struct rule_context *context)
         rule_is_llamafactory(context) || !rule_entry(context, "gradient_checkpointing") ||
         !context->plan->gradient_checkpointing || !is_reentrant(context))
         return;
-    rule_report(
-        context,
-        &(struct finding) {
-            .rule = "TS312",
-            .severity = SEVERITY_WARNING,
-            .message = "reentrant checkpointing drops the gradients of adapters where no "
-                       "input of a block wants one, as in a frozen base model",
-            .note = "gradient_checkpointing_kwargs: {use_reentrant: false}, or "
-                    "model.enable_input_require_grads() in the script" },
-        "gradient_checkpointing");
+    rule_report(context,
+                &(struct finding) {
+                    .rule = "TS312",
+                    .severity = SEVERITY_WARNING,
+                    .message =
+                        "reentrant checkpointing drops the gradients of adapters if no "
+                        "input of a block requires one, as in a frozen base model",
+                    .note = "gradient_checkpointing_kwargs: {use_reentrant: false}, or "
+                            "model.enable_input_require_grads() in the script" },
+                "gradient_checkpointing");
 }
 
 static const struct rule rows[] = {
     { .id = "TS303",
-      .title = "two keys contradict each other about checkpointing",
+      .title = "contradictory checkpointing keys",
       .severity = SEVERITY_ERROR,
       .run = rule_checkpointing_conflict,
       .explain =
-          "gradient_checkpointing is Hugging Face's key (preset: off), "
-          "disable_gradient_checkpointing LLaMA-Factory's (preset: on). Without either, "
-          "checkpointing is on here. Keep the one you mean. Neither has to do with the "
-          "loss scaler's error.",
+          "gradient_checkpointing is Hugging Face's key (default: off), "
+          "disable_gradient_checkpointing LLaMA-Factory's (default: on). Without "
+          "either, checkpointing is on in a native run. Keep the one you mean. Neither "
+          "is related to the loss scaler's error.",
       .source = "LLaMA-Factory model_args.py; TrainingArguments" },
     { .id = "TS311",
-      .title = "activations are offloaded without checkpointing",
+      .title = "activation offloading without checkpointing",
       .severity = SEVERITY_ERROR,
       .run = rule_offloading_without_checkpointing,
       .explain =
-          "Offloading moves the activations that checkpointing keeps, one a layer, to "
+          "Offloading moves the activations that checkpointing keeps, one per layer, to "
           "the host's memory while they are not needed. Without checkpointing every "
-          "activation would have to go there and come back, so torchtune and Axolotl "
-          "refuse the pair. Turn checkpointing on, or offloading off. A native run has "
-          "no offloading; checkpointing alone is usually enough.",
+          "activation would have to be moved out and back, so torchtune and Axolotl "
+          "reject the combination. Turn checkpointing on, or offloading off. A native "
+          "run does not support offloading; checkpointing alone is usually enough.",
       .source = "torchtune recipes; Axolotl schemas/validation.py" },
     { .id = "TS312",
       .title = "reentrant checkpointing with frozen inputs",
@@ -118,14 +117,15 @@ static const struct rule rows[] = {
       .target = RULE_EXTERNAL,
       .run = rule_reentrant_checkpointing,
       .explain =
-          "With use_reentrant: true, which is the preset before transformers 5, "
-          "PyTorch's checkpoint runs a block without recording it, and calls backward "
-          "only if an input wants a gradient. With LoRA the embedding is frozen and no "
-          "input wants one: adapters get no gradient, and the loss does not fall, or "
-          "backward raises `element 0 of tensors does not require grad`.\n\n"
-          "Either gradient_checkpointing_kwargs: {use_reentrant: false}, or "
+          "With use_reentrant: true, the default before transformers 5, PyTorch's "
+          "checkpoint runs a block without recording it and calls backward only if an "
+          "input requires a gradient. With LoRA the embedding is frozen and no input "
+          "does: the adapters get no gradient and the loss does not fall, or backward "
+          "raises `element 0 of tensors does not require grad`.\n\n"
+          "Set gradient_checkpointing_kwargs: {use_reentrant: false}, or call "
           "model.enable_input_require_grads() before training. LLaMA-Factory and "
-          "Axolotl do one of them by themselves, so it is told for other scripts only.",
+          "Axolotl do one of these automatically, so the rule applies to other scripts "
+          "only.",
       .source = "torch.utils.checkpoint; transformers modeling_utils.py, "
                 "gradient_checkpointing_enable, v4.57 and v5.0" },
 };

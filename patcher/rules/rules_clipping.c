@@ -1,4 +1,4 @@
-/* patcher/rules/rules_clipping.c - max_grad_norm: empty, off, negative, or off by policy. */
+/* patcher/rules/rules_clipping.c - rules about max_grad_norm: empty, off, negative. */
 #include "config.h"
 
 #include "patcher/rules/rules_context.h"
@@ -6,8 +6,6 @@
 #include <math.h>
 
 #include "base/size.h"
-
-/* ---- Clipping ---- */
 
 static bool is_null(const struct rule_context *context, const char *key)
 {
@@ -29,9 +27,9 @@ static void rule_empty_clip(struct rule_context *context)
             .severity = deepspeed ? SEVERITY_ERROR : SEVERITY_WARNING,
             .apply = APPLY_SAFE,
             .message = "an empty max_grad_norm turns clipping off here, means 1.0 in "
-                       "Axolotl, and stops DeepSpeed",
+                       "Axolotl, and fails in DeepSpeed",
             .note =
-                "0.0 says off everywhere; it is no cure for the loss scaler's error" },
+                "0.0 means off everywhere; it does not avoid the loss scaler's error" },
         "max_grad_norm", "0.0", NULL);
 }
 
@@ -39,7 +37,7 @@ static void rule_clipping_off(struct rule_context *context)
 {
     if (context->plan->external &&
         (rule_uses_fused_adamw(context) || rule_is_set(context, "deepspeed")))
-        return; /* the optimizer, or DeepSpeed, unscales by itself: TS408 */
+        return; /* the optimizer, or DeepSpeed, unscales on its own: TS408 */
     if (!rule_entry(context, "max_grad_norm") ||
         context->plan->request.max_grad_norm != 0 || !rule_requests_fp16(context) ||
         rule_is_policy(context, POLICY_NOCLIP))
@@ -49,13 +47,14 @@ static void rule_clipping_off(struct rule_context *context)
         &(struct finding) {
             .rule = "TS402",
             .severity = SEVERITY_WARNING,
-            .message = "clipping is off with fp16: gradients are unscaled all the same, "
-                       "so this avoids no error of the loss scaler",
+            .message = "clipping is off with fp16: gradients are still unscaled, so this "
+                       "does not avoid the loss scaler's error",
             .note =
                 context->plan->external
-                    ? "max_grad_norm: 1.0 is the preset; without clipping the Trainer "
+                    ? "max_grad_norm: 1.0 is the default; without clipping the Trainer "
                       "logs no grad_norm"
-                    : "max_grad_norm: 1.0 is the preset; grad_norm is logged either way" },
+                    : "max_grad_norm: 1.0 is the default; grad_norm is logged in both "
+                      "cases" },
         "max_grad_norm");
 }
 
@@ -69,11 +68,11 @@ static void rule_negative_clip(struct rule_context *context)
                 &(struct finding) {
                     .rule = "TS403",
                     .severity = SEVERITY_ERROR,
-                    .message = isnan(norm) ? "max_grad_norm is no number: every gradient "
-                                             "would become NaN"
+                    .message = isnan(norm) ? "max_grad_norm is not a number: every "
+                                             "gradient would become NaN"
                                            : "a negative max_grad_norm reverses every "
                                              "gradient: the loss would rise",
-                    .note = "0.0 turns clipping off, 1.0 is the preset" },
+                    .note = "0.0 turns clipping off; the default is 1.0" },
                 "max_grad_norm");
 }
 
@@ -84,9 +83,9 @@ static void rule_policy_noclip(struct rule_context *context)
         .severity = SEVERITY_WARNING,
         .apply = APPLY_SAFE,
         .message =
-            "policy noclip: a large gradient is stepped as it is; a float16 weight "
-            "raises the loss scaler's error with and without clipping",
-        .note = "unless optim is a fused AdamW of torch, which then steps in float16",
+            "policy noclip: large gradients are applied unclipped; float16 weights raise "
+            "the loss scaler's error with and without clipping",
+        .note = "except with PyTorch's fused AdamW, which then steps in float16",
     };
 
     if (!rule_is_policy(context, POLICY_NOCLIP) || is_null(context, "max_grad_norm"))
@@ -99,36 +98,37 @@ static void rule_policy_noclip(struct rule_context *context)
 
 static const struct rule rows[] = {
     { .id = "TS401",
-      .title = "max_grad_norm is empty",
+      .title = "empty max_grad_norm",
       .severity = SEVERITY_WARNING,
       .apply = APPLY_SAFE,
       .run = rule_empty_clip,
       .explain =
-          "Empty means off for Hugging Face and LLaMA-Factory, 1.0 for Axolotl, and a "
-          "TypeError for DeepSpeed. 0.0 means off everywhere, so that is written.\n\n"
-          "If it was emptied against `Attempting to unscale FP16 gradients`: it does "
-          "not help (TS105). Put 1.0 back.",
+          "An empty value turns clipping off in Hugging Face and LLaMA-Factory, means "
+          "1.0 in Axolotl, and raises a TypeError in DeepSpeed. 0.0 means off "
+          "everywhere, so the patch writes that.\n\n"
+          "If the value was removed to avoid `Attempting to unscale FP16 gradients`: "
+          "that does not help (TS105). Restore 1.0.",
       .source = "transformers trainer.py; deepspeed/runtime/engine.py" },
     { .id = "TS402",
-      .title = "clipping is off with fp16",
+      .title = "clipping off with fp16",
       .severity = SEVERITY_WARNING,
       .run = rule_clipping_off,
       .explain =
-          "Gradients are unscaled before the step whether they are clipped or not, so "
-          "this avoids nothing. Without clipping one bad batch moves the weights as far "
-          "as it likes. grad_norm is logged here either way, so you can see what "
-          "clipping would do; the Trainer of another program logs it only where it "
-          "clips. With a fused AdamW or DeepSpeed, which unscale by themselves, nothing "
-          "is said here (TS408).",
+          "Gradients are unscaled before the step whether or not they are clipped, so "
+          "turning clipping off avoids no error. Without clipping, one bad batch can "
+          "move the weights by any amount. A native run logs grad_norm in both cases, "
+          "so you can see what clipping would do; the Trainer of an external job logs "
+          "it only if it clips. With a fused AdamW or DeepSpeed, which unscale on their "
+          "own, the rule does not apply (TS408).",
       .source = "torch/amp/grad_scaler.py: step" },
     { .id = "TS403",
-      .title = "max_grad_norm is negative",
+      .title = "negative max_grad_norm",
       .severity = SEVERITY_ERROR,
       .firm = true,
       .run = rule_negative_clip,
       .explain =
-          "Gradients are multiplied by max_grad_norm / norm. A negative one turns them "
-          "round, and the training climbs. 0.0 is off, 1.0 the preset.",
+          "Gradients are multiplied by max_grad_norm / norm. A negative value reverses "
+          "them, and the loss rises. 0.0 turns clipping off; the default is 1.0.",
       .source = "torchtitan PR #4295" },
     { .id = "TS404",
       .title = "policy noclip turns clipping off",
@@ -136,10 +136,10 @@ static const struct rule rows[] = {
       .apply = APPLY_SAFE,
       .run = rule_policy_noclip,
       .explain =
-          "The recipe of a known report. It avoids the loss scaler's error only with a "
-          "fused AdamW of torch, which unscales inside its kernel, and then float16 "
-          "weights are trained by float16 Adam (TS108). With float32 weights, which a "
-          "native run always has, clipping does no harm and costs nothing.",
+          "This is the recipe of a known report. It avoids the loss scaler's error only "
+          "with PyTorch's fused AdamW, which unscales inside its kernel; float16 "
+          "weights are then trained with Adam in float16 (TS108). With float32 weights, "
+          "which a native run always has, clipping does no harm and costs nothing.",
       .source = "the first report; torch/amp/grad_scaler.py: step" },
 };
 

@@ -17,8 +17,8 @@ const struct entry *rule_line(const struct rule_context *context, const char *ke
 {
     const struct entry *entry = document_find(context->document, key);
 
-    /* by section: rules ask for more keys than jobs have, and schema_at counts each
-     * time */
+    /* section by section: rules ask for more keys than jobs have, and schema_at counts
+     * from the start */
     for (const struct keys *const *keys = schema_job.sections; !entry && *keys; keys++)
         for (size_t i = 0; !entry && i < (*keys)->count; i++) {
             const struct key *other = &(*keys)->list[i];
@@ -184,14 +184,14 @@ int rule_group(const struct rule_context *context)
     return (int)context->findings->count + 1;
 }
 
-/* TS1xx and TS2xx: what the device is decided it. */
+/* In TS1xx and TS2xx the device is the reason. */
 static bool is_of_device(const struct finding *finding)
 {
     return finding->rule[2] == '1' || finding->rule[2] == '2';
 }
 
-/* Where nothing says where a new line belongs: behind the last key, but before the block
- * trainspool:, which people put last.  NULL: at the end. */
+/* Where a new line goes by default: after the last key, but before the block trainspool:,
+ * which usually comes last.  NULL: at the end. */
 static const struct entry *last_line(const struct rule_context *context)
 {
     const struct node *root = context->document->root;
@@ -205,7 +205,7 @@ static const struct entry *last_line(const struct rule_context *context)
 }
 
 struct finding *rule_propose(struct rule_context *context, const struct finding *base,
-                             const char *key, const char *value, const char *behind)
+                             const char *key, const char *value, const char *after)
 {
     const struct proposal to = rule_proposal(context);
     const struct entry *entry = rule_line(context, key), *anchor = NULL;
@@ -216,8 +216,8 @@ struct finding *rule_propose(struct rule_context *context, const struct finding 
     if (entry)
         return propose_value(&to, &finding, entry, value);
     finding.key = key;
-    if (behind)
-        anchor = rule_line(context, behind);
+    if (after)
+        anchor = rule_line(context, after);
     if (!anchor)
         anchor = last_line(context);
     return propose_line(&to, &finding, anchor, value);
@@ -250,7 +250,7 @@ bool rule_loss_depends_on_batch(const struct rule_context *context, const char *
     return strcmp(name, "kto_pair") == 0 || strcmp(name, "bco_pair") == 0;
 }
 
-/* A word of the name, as "t5" in "google/flan-t5-base". */
+/* Return whether a name contains a word, such as "t5" in "google/flan-t5-base". */
 static bool has_word(const char *name, const char *word)
 {
     size_t len = strlen(word);
@@ -262,7 +262,8 @@ static bool has_word(const char *name, const char *word)
     return false;
 }
 
-/* Families whose activations are known to pass 65504, where the files do not tell. */
+/* By name: families with activations known to exceed 65504, if the files do not
+ * decide. */
 bool rule_is_bf16_model(const struct rule_context *context)
 {
     static const char *const families[] = { "t5", "mt5", "gemma", "glm4", "glm-4" };
@@ -277,7 +278,7 @@ bool rule_is_bf16_model(const struct rule_context *context)
     return false;
 }
 
-/* auto that becomes fp16 here; what it becomes elsewhere is nobody's error. */
+/* Only on this machine: on another one auto may mean something else. */
 bool rule_is_auto_fp16(const struct rule_context *context)
 {
     return context->plan->request.fp16 != CHOICE_YES && !context->plan->external &&

@@ -8,7 +8,7 @@
 #include "patcher/findings/propose.h"
 #include "patcher/rules/rules.h"
 
-/* ---- Keys ---- */
+/* Keys. */
 
 /* Return the entry of a key, under this name or an alias; NULL if it is absent or null. */
 const struct entry *rule_entry(const struct rule_context *context, const char *key);
@@ -23,7 +23,7 @@ bool rule_is_set(const struct rule_context *context, const char *key);
 /* Return whether a key is present and holds a number, stored in *value. */
 bool rule_number(const struct rule_context *context, const char *key, double *value);
 
-/* ---- Device ---- */
+/* Device. */
 
 /* Return whether the job runs on the CPU: the only device, or the requested one. */
 bool rule_on_cpu(const struct rule_context *context);
@@ -38,7 +38,7 @@ bool rule_has_tensor_cores(const struct rule_context *context);
 /* Return "TITAN RTX, compute capability 7.5", or NULL if the device is unknown. */
 const char *rule_device_text(const struct rule_context *context);
 
-/* ---- Precision ---- */
+/* Precision. */
 
 bool rule_is_policy(const struct rule_context *context, enum policy policy);
 /* Return whether the job asks for fp16: fp16 true, or auto where that means fp16 on the
@@ -64,7 +64,7 @@ bool rule_model_is_4bit(const struct rule_context *context);
 /* Return whether the frozen weights have 8 bits or fewer. */
 bool rule_is_quantized(const struct rule_context *context);
 
-/* ---- Evaluation, batch, resume ---- */
+/* Evaluation, batch, resume. */
 
 /* Return whether anything is evaluated; *key is the key that asks for it. */
 bool rule_evaluates(const struct rule_context *context, const char **key);
@@ -83,7 +83,7 @@ struct rule_resume rule_find_resume(const struct rule_context *context);
 /* Return the digest of the job's text. */
 const char *rule_digest(const struct rule_context *context);
 
-/* ---- External jobs (rules_context_external.c) ---- */
+/* External jobs (rules_context_external.c). */
 
 /*
  * Compare the version of a package with a bound in the form of PEP 440; the bound
@@ -127,7 +127,7 @@ bool rule_casts_adapters(const struct rule_context *context);
 const struct entry *rule_env_variable(const struct rule_context *context,
                                       const char *name);
 
-/* ---- Findings ---- */
+/* Findings. */
 
 struct proposal rule_proposal(const struct rule_context *context);
 /* Return a number for findings whose edits belong together. */

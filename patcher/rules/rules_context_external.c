@@ -67,7 +67,7 @@ const struct entry *rule_env_variable(const struct rule_context *context,
     return env ? node_find(node_value(env->value), name) : NULL;
 }
 
-/* From this version from_pretrained takes the files' format where none is given. */
+/* Since this version from_pretrained uses the format of the files if none is given. */
 #define DTYPE_OF_FILES "5.0.0.dev0"
 
 bool rule_is_set(const struct rule_context *context, const char *key)
@@ -78,7 +78,7 @@ bool rule_is_set(const struct rule_context *context, const char *key)
     return entry && !(row && value_is_off(row, entry->value, context->arena));
 }
 
-/* What trainspool starts: a text, or a list of words; or NULL. */
+/* The command that trainspool starts: a string or a list of words; or NULL. */
 static const struct node *command_of(const struct rule_context *context)
 {
     const struct entry *block = document_find(context->document, "trainspool");
@@ -115,7 +115,7 @@ bool rule_is_llamafactory(const struct rule_context *context)
     return false;
 }
 
-/* A key that only a job with adapters has. */
+/* Return whether only a job with adapters has the key. */
 static bool is_of_adapters(const char *key)
 {
     static const char *const own[] = {
@@ -134,7 +134,7 @@ static bool is_of_adapters(const char *key)
     return false;
 }
 
-/* Says no, as use_peft: false does. */
+/* Return whether the value is false, as in use_peft: false. */
 static bool is_denied(const struct entry *entry)
 {
     bool on = true;
@@ -163,13 +163,12 @@ bool rule_may_use_adapters(const struct rule_context *context)
     return rule_trains_all(context) && versions_know(context->versions, PACKAGE_PEFT);
 }
 
-/* DeepSpeed and Accelerate's FSDP step copies in float32. */
+/* DeepSpeed, and FSDP as Accelerate sets it up, update float32 copies. */
 bool rule_has_float32_masters(const struct rule_context *context)
 {
     return rule_is_set(context, "deepspeed") || rule_is_set(context, "fsdp");
 }
 
-/* The model would be loaded as float16. */
 bool rule_loads_float16(const struct rule_context *context)
 {
     const struct precision_request *request = &context->plan->request;
@@ -188,8 +187,8 @@ bool rule_external_trains_float16(const struct rule_context *context)
            !rule_has_float32_masters(context) && rule_loads_float16(context);
 }
 
-/* torch's AdamW in one kernel: the scaler leaves the unscaling to it, so nothing
- * raises. */
+/* PyTorch's AdamW in one kernel: the scaler leaves the unscaling to it, so no error is
+ * raised. */
 bool rule_uses_fused_adamw(const struct rule_context *context)
 {
     const struct entry *entry = rule_entry(context, "optim");
@@ -214,12 +213,13 @@ bool rule_casts_adapters(const struct rule_context *context)
     return !entry || strcasecmp(node_value(entry->value)->text, "false") != 0;
 }
 
-/* The words of trainspool.command, a text or a list, one by one; NULL behind the last. */
+/* Iterator over the words of trainspool.command, a string or a list; NULL after the
+ * last. */
 struct words {
     struct arena *arena;
     const struct node *command;
-    const char *at; /* of a text */
-    size_t next;    /* of a list */
+    const char *at; /* position in a string */
+    size_t next;    /* position in a list */
 };
 
 static const char *next_word(struct words *words)
@@ -239,7 +239,7 @@ static const char *next_word(struct words *words)
     return word;
 }
 
-/* `accelerate launch --mixed_precision fp16 train.py`: the launcher sets the variable. */
+/* `accelerate launch --mixed_precision fp16 train.py` sets the variable. */
 static const char *launched_precision(const struct rule_context *context,
                                       const struct entry *entry)
 {

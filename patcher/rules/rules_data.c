@@ -21,8 +21,6 @@ static size_t count_names(const char *names)
     return count;
 }
 
-/* ---- TS715: shares that do not fit ---- */
-
 static void rule_mix_weights(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
@@ -38,9 +36,9 @@ static void rule_mix_weights(struct rule_context *context)
                         .rule = "TS715",
                         .severity = SEVERITY_ERROR,
                         .message = arena_strdup(context->arena, err.text),
-                        .note = i == 0
-                                    ? "one number for each name in dataset"
-                                    : "one number for each name in eval_dataset, too" },
+                        .note = i == 0 ? "give one number for each name in dataset"
+                                       : "give one number for each name in eval_dataset, "
+                                         "too" },
                     "interleave_probs");
         return;
     }
@@ -55,39 +53,38 @@ static void rule_endless_stream(struct rule_context *context)
                     .rule = "TS508",
                     .severity = SEVERITY_ERROR,
                     .message =
-                        "a stream has no length, so nobody knows when the training "
-                        "ends: max_steps is not given",
+                        "a streamed data set has no length, so the end of training is "
+                        "unknown: max_steps is not given",
                     .note = "max_steps: samples x num_train_epochs / effective batch" },
                 "streaming");
 }
 
 static const struct rule rows[] = {
     { .id = "TS508",
-      .title = "a stream of data without max_steps",
+      .title = "streaming without max_steps",
       .severity = SEVERITY_ERROR,
       .firm = true,
       .target = RULE_EXTERNAL,
       .run = rule_endless_stream,
       .explain =
-          "A data set that is streamed is never counted, so epochs cannot be turned "
-          "into steps, and neither the end nor the learning rate's schedule is known. "
-          "LLaMA-Factory asks for max_steps. samples times epochs, divided by batch "
-          "times accumulation times devices, is what it should be. Here data are "
-          "counted before they are learnt, streamed or not, so a run of trainspool's "
-          "own knows its end.",
+          "A streamed data set is not counted, so epochs cannot be converted to steps, "
+          "and neither the end of the run nor the learning-rate schedule is known. "
+          "LLaMA-Factory requires max_steps. Set it to samples times epochs, divided by "
+          "batch times accumulation times devices. A native run counts the data before "
+          "training, streamed or not, so its end is known.",
       .source = "LLaMA-Factory hparams/parser.py; train/dataset/dataset.c" },
     { .id = "TS715",
-      .title = "shares that do not fit the data sets",
+      .title = "mixing probabilities do not match the data sets",
       .severity = SEVERITY_ERROR,
       .firm = true,
       .run = rule_mix_weights,
       .explain =
-          "interleave_probs says how often each data set of dataset has its turn with "
+          "interleave_probs gives the probability of each data set in dataset with "
           "mix_strategy interleave_under, interleave_over or interleave_once: as many "
-          "numbers as names, from 0 to 1, which add up to 1. With concat it has no "
-          "meaning, and LLaMA-Factory refuses it. Where all data sets are to be "
-          "exhausted (over, once) none may be 0. If there is eval_dataset, it is mixed "
-          "with the same shares and must have as many names.",
+          "numbers as names, from 0 to 1, with a sum of 1. With concat it has no "
+          "meaning, and LLaMA-Factory rejects it. If all data sets must be exhausted "
+          "(over, once), none may be 0. eval_dataset, if given, is mixed with the same "
+          "probabilities and must have as many names.",
       .source = "LLaMA-Factory hparams/data_args.py; numpy Generator.choice" },
 };
 

@@ -7,7 +7,7 @@
 #include "base/size.h"
 #include "precision/probe.h"
 
-/* At trainspool.device, ranks or target, or at no line. */
+/* Report at trainspool.device, ranks or target, or without a line. */
 static void report_of_device(struct rule_context *context, const struct finding *base)
 {
     static const char *const positions[] = { "device", "ranks", "target" };
@@ -38,16 +38,14 @@ static void rule_no_gpu_code(struct rule_context *context)
         finding.message =
             arena_printf(arena,
                          "this build has no code for %s: configure "
-                         "--with-cuda-archs=%d%s, or say device: cpu",
+                         "--with-cuda-archs=%d%s, or set device: cpu",
                          device->name, rule_capability(context),
-                         row && row->cuda13 ? "" : " with a toolkit of CUDA 12");
+                         row && row->cuda13 ? "" : " with a CUDA 12 toolkit");
     } else {
         return;
     }
     report_of_device(context, &finding);
 }
-
-/* ---- Placement ---- */
 
 static bool is_distributed(const struct rule_context *context)
 {
@@ -63,9 +61,9 @@ static void unused_device_map(struct rule_context *context)
                     .rule = "TS206",
                     .severity = SEVERITY_INFO,
                     .message =
-                        "device_map has no effect here: the model lies on the device it "
-                        "trains on",
-                    .note = "it is neither cause nor cure of the loss scaler's error" },
+                        "device_map has no effect here: the model is on the device that "
+                        "trains it",
+                    .note = "it neither causes nor solves the loss scaler's error" },
                 "device_map");
 }
 
@@ -80,18 +78,18 @@ static void refused_device_map(struct rule_context *context, const char *key,
             .message =
                 distributed
                     ? arena_printf(context->arena,
-                                   "%s does not go with distributed training: each "
-                                   "process holds the model on a GPU of its own",
+                                   "%s cannot be combined with distributed training: "
+                                   "each process holds the model on its own GPU",
                                    key)
                     : arena_printf(context->arena,
-                                   "%s does not go with training on quantised weights, "
-                                   "which must lie on the GPU that trains",
+                                   "%s cannot be combined with training on quantized "
+                                   "weights, which must be on the GPU that trains",
                                    key),
-            .note = "leave the key out; it is no cure for the loss scaler's error" },
+            .note = "remove the key; it does not solve the loss scaler's error" },
         key);
 }
 
-/* A native run places the model itself; another program may refuse to start. */
+/* A native run places the model; another program may refuse to start. */
 static void rule_device_map(struct rule_context *context)
 {
     bool distributed = is_distributed(context), quantised = rule_is_quantized(context);
@@ -107,8 +105,6 @@ static void rule_device_map(struct rule_context *context)
         refused_device_map(context, "quantization_device_map", false);
 }
 
-/* ---- Which device, and how many ---- */
-
 static void rule_unknown_device(struct rule_context *context)
 {
     const char *why = context->options->no_device;
@@ -118,12 +114,13 @@ static void rule_unknown_device(struct rule_context *context)
         return;
     if (!why)
         why = context->plan->external ? "another program may run this job elsewhere"
-                                      : "no device is named";
+                                      : "no device is given";
     finding.message = arena_printf(
-        context->arena, "what depends on the device is not looked at: %s", why);
+        context->arena, "rules that depend on the device are skipped: %s", why);
     finding.note = context->plan->external
                        ? "name the card: trainspool: {device: T4}, or --device T4"
-                       : "--device T4 looks at the job for a card that is not here";
+                       : "--device T4 checks the job for a card that is not in this "
+                         "machine";
     report_of_device(context, &finding);
 }
 
@@ -141,13 +138,14 @@ static void rule_unequal_gpus(struct rule_context *context)
         &(struct finding) {
             .rule = "TS209",
             .severity = SEVERITY_WARNING,
-            .because = arena_printf(context->arena, "%s beside %s", device->name,
-                                    device->unlike),
+            .because =
+                arena_printf(context->arena, "%s and %s", device->name, device->unlike),
             .message = arena_printf(context->arena,
-                                    "the GPUs of this job are not alike: the least of "
-                                    "them counts, compute capability %s and %s",
+                                    "the GPUs of this job differ: the weakest properties "
+                                    "count, compute capability %s and %s",
                                     capability, memory),
-            .note = "the slowest sets the pace; device: cuda:N,M names equal ones" });
+            .note = "the slowest GPU limits the speed; device: cuda:N,M selects equal "
+                    "ones" });
 }
 
 static const char *ranks_trouble(const struct rule_context *context)
@@ -163,8 +161,8 @@ static const char *ranks_trouble(const struct rule_context *context)
         context->device->peers < plan->ranks)
         return arena_printf(
             context->arena,
-            "ranks: %lld wants as many GPUs of one kind, and this machine has %d", ranks,
-            context->device->peers);
+            "ranks: %lld requires that many GPUs of one kind, but this machine has %d",
+            ranks, context->device->peers);
     return NULL;
 }
 
@@ -181,12 +179,10 @@ static void rule_too_many_ranks(struct rule_context *context)
                 .rule = "TS207",
                 .severity = SEVERITY_ERROR,
                 .message = trouble,
-                .note = "fewer ranks with more gradient_accumulation_steps make the "
-                        "same steps; device: cpu has room for any number" },
+                .note = "fewer ranks with more gradient_accumulation_steps make the same "
+                        "steps; device: cpu allows any number" },
             entry);
 }
-
-/* ---- TS210: what others hold ---- */
 
 static void rule_device_memory_in_use(struct rule_context *context)
 {
@@ -207,39 +203,40 @@ static void rule_device_memory_in_use(struct rule_context *context)
             .rule = "TS210",
             .severity = SEVERITY_WARNING,
             .message = arena_printf(context->arena,
-                                    "other programs hold about %s of the device's %s",
+                                    "other programs use about %s of the device's %s",
                                     taken, all),
-            .note = "nvidia-smi shows which; the job is planned for what is free" },
+            .note = "nvidia-smi shows which ones; the job is planned for the free "
+                    "memory" },
         NULL);
 }
 
 static const struct rule rows[] = {
     { .id = "TS201",
-      .title = "a GPU that this build has no code for",
+      .title = "GPU that this build has no code for",
       .severity = SEVERITY_ERROR,
       .firm = true,
       .run = rule_no_gpu_code,
       .explain =
-          "A program has code for the compute capabilities it was built for, and runs "
-          "on no other. CUDA 13 makes none for P100, V100 and GTX 10xx any more, CUDA "
-          "12 does: configure with `--with-cuda=DIR` of such a toolkit and "
-          "`--with-cuda-archs` of the card. A job that asks for the card by device: "
-          "cuda is refused; one that leaves the choice (auto) runs on the CPU, with a "
-          "warning. `trainspool devices` shows what the build can use. Only a card "
-          "found in this machine counts, not one named by --device.",
+          "A program contains code for the compute capabilities it was built for and "
+          "runs on no other. CUDA 13 no longer generates code for P100, V100 and GTX "
+          "10xx; CUDA 12 does: configure with `--with-cuda=DIR` for such a toolkit and "
+          "`--with-cuda-archs` for the card. A job that asks for the card with device: "
+          "cuda is rejected; a job that leaves the choice open (auto) runs on the CPU, "
+          "with a warning. `trainspool devices` shows what the build can use. Only a "
+          "card found in this machine counts, not one named with --device.",
       .source = "CUDA 13.0 release notes; kaggle-cli#1151" },
     { .id = "TS206",
       .title = "device_map",
       .severity = SEVERITY_INFO,
       .run = rule_device_map,
       .explain =
-          "device_map spreads a model over GPUs for inference. It has no effect on a "
-          "native run. In a script it cannot go with distributed training, where each "
-          "process holds the model on a GPU of its own (Accelerate raises), nor with "
-          "training on quantised weights (LLaMA-Factory raises): an error for target: "
-          "external.\n\n"
-          "It is neither cause nor cure of `Attempting to unscale FP16 gradients`, "
-          "which comes from float16 weights that are trained (TS105).",
+          "device_map distributes a model over several GPUs for inference. It has no "
+          "effect on a native run. In a script it cannot be combined with distributed "
+          "training, where each process holds the model on its own GPU (Accelerate "
+          "raises an error), nor with training on quantized weights (LLaMA-Factory "
+          "raises an error). Both are errors for target: external.\n\n"
+          "It neither causes nor solves `Attempting to unscale FP16 gradients`, which "
+          "is caused by trained float16 weights (TS105).",
       .source =
           "accelerate, Accelerator.prepare_model; LLaMA-Factory, hparams/parser.py" },
     { .id = "TS207",
@@ -249,52 +246,52 @@ static const struct rule rows[] = {
       .run = rule_too_many_ranks,
       .target = RULE_NATIVE,
       .explain =
-          "Each rank trains on a GPU of its own, and GPUs that train together are of "
-          "one compute capability. Two processes on one GPU would take turns and need "
+          "Each rank trains on its own GPU, and GPUs that train together must have the "
+          "same compute capability. Two processes on one GPU would take turns and need "
           "twice the memory. To keep the batch of a step with fewer ranks, multiply "
-          "gradient_accumulation_steps by what ranks is divided by.",
+          "gradient_accumulation_steps by the factor that ranks is divided by.",
       .source = "trainspool-job(5)" },
     { .id = "TS208",
-      .title = "the device is not known",
+      .title = "unknown device",
       .severity = SEVERITY_WARNING,
       .run = rule_unknown_device,
       .explain =
-          "What a card can do decides most of the rules TS1xx and TS2xx. A native job "
-          "runs here, so the device is this machine's, and known. It is not known where "
-          "the job asks for a GPU that is not in this machine (device: cuda), and for "
-          "target: external on a machine without a GPU: a launcher says nothing of "
-          "where the script will run. The rules of the device are then left out, with "
-          "this one remark in their place.\n\n"
-          "Name the card: `--device \"RTX 3090\"` for one look, or, for target: "
+          "Most of the rules TS1xx and TS2xx depend on what the card can do. A native "
+          "job runs on this machine, so its device is known. It is unknown if the job "
+          "asks for a GPU that this machine does not have (device: cuda), and for "
+          "target: external on a machine without a GPU: a launcher does not show where "
+          "the script will run. The rules of the device are then skipped, and this "
+          "finding is reported instead.\n\n"
+          "Name the card: `--device \"RTX 3090\"` for a single check, or, for target: "
           "external, trainspool: {device: \"RTX 3090\"} in the job. `trainspool devices "
-          "--known` lists the names; sm_86:24GiB stands for any.",
+          "--known` lists the names; sm_86:24GiB describes any card.",
       .source = "axolotl#1924: checks that tested the launcher's GPU" },
     { .id = "TS209",
-      .title = "GPUs that are not alike",
+      .title = "unequal GPUs",
       .severity = SEVERITY_WARNING,
       .run = rule_unequal_gpus,
       .explain =
-          "Processes that train one model do the same on every GPU, so the weakest one "
-          "bounds them all: its compute capability decides the formats, its free memory "
-          "the batch, its speed the pace.\n\n"
-          "A native run takes GPUs of one compute capability, by themselves those with "
-          "the most memory free; they may differ in size. For target: external all GPUs "
-          "of this machine count, as torchrun would use them. device: cuda:0,1 picks "
-          "equal ones.",
+          "Processes that train one model do the same work on every GPU, so the weakest "
+          "one limits them all: its compute capability decides the formats, its free "
+          "memory the batch, and its speed the speed of the run.\n\n"
+          "A native run uses GPUs of one compute capability and by default selects "
+          "those with the most free memory; they may differ in size. For target: "
+          "external all GPUs of this machine count, as torchrun would use them. device: "
+          "cuda:0,1 selects equal ones.",
       .source = "precision/probe.h; trainspool-job(5)" },
     { .id = "TS210",
-      .title = "other programs hold memory of the device",
+      .title = "device memory in use by other programs",
       .severity = SEVERITY_WARNING,
       .run = rule_device_memory_in_use,
       .explain =
-          "More than a tenth of the device's memory is not free: another job, a "
-          "notebook that was left open, a desktop. What a job may use is counted from "
-          "what is free (95 % of it, or memory_limit), not from what the card was sold "
-          "with, so the job is planned for the smaller number, and may not fit though "
-          "the card is large enough.\n\n"
-          "nvidia-smi shows who holds it. A notebook gives memory back when its kernel "
-          "is shut down, not when its cell has ended. Nothing of the job is changed for "
-          "it.",
+          "More than a tenth of the device's memory is not free: another job, an open "
+          "notebook, or a desktop uses it. The memory that a job may use is computed "
+          "from what is free (95 % of it, or memory_limit), not from the size of the "
+          "card. The job is planned for the smaller value and may not fit although the "
+          "card is large enough.\n\n"
+          "nvidia-smi shows which programs use the memory. A notebook releases it when "
+          "its kernel is shut down, not when its cell has finished. The job is not "
+          "changed.",
       .source = "cudaMemGetInfo, as trainspool-train --probe tells it; the probe's own "
                 "context is taken off" },
 };

@@ -13,7 +13,7 @@
 #include "base/size.h"
 #include "train/model/shapes.h"
 
-/* Bytes of one checkpoint, and of the model alone. */
+/* Compute the bytes of one checkpoint, and of the model alone. */
 static bool measure(const struct rule_context *context, uint64_t *checkpoint,
                     uint64_t *model)
 {
@@ -37,8 +37,8 @@ static bool measure(const struct rule_context *context, uint64_t *checkpoint,
     return true;
 }
 
-/* Checkpoints that lie there at the same time: a new one is whole before an old one
- * goes. */
+/* Number of checkpoints that exist at the same time: a new one is complete before an old
+ * one is removed. */
 static uint64_t count_checkpoints(const struct plan *plan)
 {
     double limit = (double)plan->save_total_limit, saves = 1;
@@ -54,14 +54,13 @@ static uint64_t count_checkpoints(const struct plan *plan)
     else if (plan->save_strategy == WHEN_EPOCH && plan->max_steps <= 0)
         saves = plan->num_train_epochs;
     else if (limit > 0)
-        saves =
-            limit + 1; /* as many as may stay: nobody knows how many steps there are */
+        saves = limit + 1; /* the limit: the number of steps is unknown */
     if (limit > 0 && saves > limit + 1)
         saves = limit + 1;
     return saves < 1 ? 1 : saves < 1e15 ? (uint64_t)saves : (uint64_t)1e15;
 }
 
-/* Bytes a job may still write where a folder is, or will be; false: nobody can tell. */
+/* Find the free bytes on the disk of a folder that may not exist yet; false: unknown. */
 static bool find_room(const struct rule_context *context, const char *dir,
                       uint64_t *free_bytes)
 {
@@ -84,7 +83,7 @@ static bool find_room(const struct rule_context *context, const char *dir,
     return false;
 }
 
-/* Those of an interrupted run are there already, and go as new ones come. */
+/* Checkpoints of an interrupted run exist already, and are replaced by new ones. */
 static uint64_t count_there(const struct rule_context *context)
 {
     char digest[DIGEST_TEXT];
@@ -124,30 +123,31 @@ static void rule_disk_space(struct rule_context *context)
                              "the model and %" PRIu64 " checkpoint%s of about %s take "
                              "%s, and the disk has %s free",
                              count, count == 1 ? "" : "s", texts[2], texts[0], texts[1]),
-            .because = arena_printf(context->arena, "looked at on this machine: %s",
+            .because = arena_printf(context->arena, "checked on this machine: %s",
                                     plan->output_dir),
             .note =
                 plan->save_total_limit == 0
-                    ? "save_total_limit keeps the last few; a larger save_steps writes "
-                      "fewer"
-                    : "a smaller save_total_limit, or an output_dir on another disk" },
+                    ? "save_total_limit keeps only the last ones; a larger save_steps "
+                      "writes fewer"
+                    : "use a smaller save_total_limit, or an output_dir on another "
+                      "disk" },
         plan->save_total_limit ? "save_total_limit" : "save_steps");
 }
 
 static const struct rule rows[] = {
     { .id = "TS313",
-      .title = "the disk has no room for the checkpoints",
+      .title = "not enough disk space for the checkpoints",
       .severity = SEVERITY_WARNING,
       .run = rule_disk_space,
       .explain =
-          "A checkpoint holds the trained weights and Adam's two moments of them: 12 "
-          "bytes a trained parameter, with freeze also the frozen weights. One more "
-          "than save_total_limit lie there for a moment, since an old one goes only "
-          "after the new one is whole, and the model itself comes last. "
-          "save_total_limit 0 keeps all. What that takes is compared with what is free "
-          "where output_dir is.\n\n"
-          "A full disk does not end a run here: the last good checkpoint stays, and it "
-          "is tried again. But what is trained since then can be lost.",
+          "A checkpoint holds the trained weights and their two Adam moments: 12 bytes "
+          "per trained parameter, and with freeze also the frozen weights. For a moment "
+          "there is one checkpoint more than save_total_limit, because an old one is "
+          "removed only after the new one is complete, and the final model is written "
+          "last. save_total_limit: 0 keeps all. The rule compares the total with the "
+          "free space on the disk of output_dir.\n\n"
+          "A full disk does not end a native run: the last good checkpoint stays, and "
+          "saving is retried. But everything trained since then can be lost.",
       .source =
           "train/checkpoint/checkpoint.c, train/model/shapes.h; statvfs of output_dir" },
 };

@@ -22,19 +22,17 @@ static bool is_distillation(const struct rule_context *context)
 static void rule_teacher_missing(struct rule_context *context)
 {
     if (!is_distillation(context) || rule_entry(context, TEACHER) ||
-        context->plan->kd.logits) /* TS713 looks for the file */
+        context->plan->kd.logits) /* TS713 checks the file */
         return;
     rule_report(context,
                 &(struct finding) { .rule = "TS901",
                                     .severity = SEVERITY_ERROR,
                                     .message =
-                                        "a distillation needs a teacher, and the job "
+                                        "distillation requires a teacher, but the job "
                                         "names none",
                                     .note = TEACHER ": a folder with a larger model" },
                 "stage");
 }
-
-/* ---- TS902: all that is trained, not the student alone ---- */
 
 static bool base_is_float16(const struct rule_context *context)
 {
@@ -44,8 +42,8 @@ static bool base_is_float16(const struct rule_context *context)
            (request->model_dtype == DTYPE_AUTO && context->checkpoint == FORMAT_FP16);
 }
 
-/* Modules trained whole beside adapters: copies of the base, which nobody makes
- * float32. */
+/* Modules trained whole next to adapters: copies of the base model that keep its
+ * format. */
 static bool extras_are_float16(const struct rule_context *context)
 {
     return context->plan->external && context->plan->method == METHOD_LORA &&
@@ -77,15 +75,14 @@ static void rule_float16_student(struct rule_context *context)
         finding.severity = SEVERITY_WARNING;
         rule_report(context, &finding, "fp16");
     } else if (context->plan->external && !rule_entry(context, "model_dtype")) {
-        rule_report(context, &finding, "fp16"); /* TS107 knows what the script reads */
+        rule_report(context, &finding, "fp16"); /* TS107 handles what the script reads */
     } else {
         rule_propose(context, &finding, "model_dtype", "float32", "fp16");
     }
 }
 
-/* ---- The teacher, or the reference ---- */
-
-/* The key that names it; of a reference that is the model itself, what asks for one. */
+/* The key that names the teacher; for a reference that is the model itself, the key that
+ * requires one. */
 static const char *named_by(const struct rule_context *context)
 {
     const char *key = context->teacher->words->key;
@@ -107,14 +104,14 @@ static void rule_16bit_teacher(struct rule_context *context)
                     .rule = "TS903",
                     .severity = SEVERITY_INFO,
                     .message = arena_printf(
-                        context->arena, "the %s is %s and frozen, which is fine%s%s",
+                        context->arena, "the %s is %s and frozen, which is safe%s%s",
                         teacher->words->teacher, format_info(teacher->format)->torch,
                         teacher->bytes ? "; it takes another " : "",
                         teacher->bytes ? bytes : "") },
                 named_by(context));
 }
 
-/* What is written down of a teacher has to have an end. */
+/* A file of logits must be bounded. */
 static void unbounded_logits(struct rule_context *context)
 {
     const struct proposal to = rule_proposal(context);
@@ -126,13 +123,13 @@ static void unbounded_logits(struct rule_context *context)
         &to,
         &(struct finding) { .rule = "TS904",
                             .severity = SEVERITY_ERROR,
-                            .message = "teacher_logits needs kd_topk: all logits of a "
-                                       "teacher are too much to write down",
-                            .note = "kd_topk: 64 takes 512 bytes a token" },
+                            .message = "teacher_logits requires kd_topk: all logits of a "
+                                       "teacher are too large to store",
+                            .note = "kd_topk: 64 takes 512 bytes per token" },
         entry);
 }
 
-/* What is kept of a teacher, and a distance that wants all of it. */
+/* kd_topk keeps some of the logits; reverse KL needs all of them. */
 static void kept_reverse(struct rule_context *context)
 {
     double beta;
@@ -145,13 +142,13 @@ static void kept_reverse(struct rule_context *context)
                     .rule = "TS904",
                     .severity = SEVERITY_ERROR,
                     .message =
-                        "kd_beta: 1 needs all of the teacher's logits, and kd_topk "
-                        "leaves some out: the reverse KL is infinite",
-                    .note = "a kd_beta below 1, or no kd_topk" },
+                        "kd_beta: 1 requires all of the teacher's logits, but kd_topk "
+                        "omits some: the reverse KL is infinite",
+                    .note = "use a kd_beta below 1, or no kd_topk" },
                 "kd_beta");
 }
 
-/* More than there are is all of them. */
+/* A kd_topk above the vocabulary size keeps all logits. */
 static void kept_all(struct rule_context *context)
 {
     const struct model_config *config = context->teacher->config;
@@ -164,11 +161,11 @@ static void kept_all(struct rule_context *context)
                     .rule = "TS904",
                     .severity = SEVERITY_WARNING,
                     .message = arena_printf(context->arena,
-                                            "the teacher has %zu words, so that kd_topk "
-                                            "leaves none out",
+                                            "the teacher has %zu tokens, so kd_topk "
+                                            "omits none",
                                             config->vocab_size),
-                    .note = "a kd_topk below that keeps the likeliest; without the key "
-                            "all are compared" },
+                    .note = "a smaller kd_topk keeps the likeliest tokens; without the "
+                            "key all are compared" },
                 "kd_topk");
 }
 
@@ -177,9 +174,9 @@ static void rule_kd_bounds(struct rule_context *context)
     static const struct {
         const char *key, *wanted;
         double min, max;
-        bool open; /* min itself is outside */
+        bool open; /* min itself is not allowed */
     } all[] = {
-        { "kd_ratio", "from 0 (the data alone) to 1 (the teacher alone)", 0, 1, false },
+        { "kd_ratio", "from 0 (data only) to 1 (teacher only)", 0, 1, false },
         { "kd_temperature", "above 0", 0, INFINITY, true },
         { "kd_beta", "from 0 to 1", 0, 1, false },
     };
@@ -210,16 +207,16 @@ static void rule_kd_bounds(struct rule_context *context)
 static const char *vocabulary_note(const struct rule_context *context)
 {
     if (context->plan->stage == STAGE_DPO)
-        return "both must read the same tokens: take a reference of the same family";
+        return "both must use the same tokens: choose a reference of the same family";
     if (context->teacher->vocabularies == VOCABULARIES_DIFFER)
-        return "logits are compared token by token: take a teacher of the same family";
+        return "logits are compared token by token: choose a teacher of the same family";
     return context->plan->external
-               ? "the shorter length must be compared; not every script does"
-               : "the shorter length is compared";
+               ? "the shorter length must be used; not every script does so"
+               : "the shorter length is used";
 }
 
-/* A reference tells how likely the tokens of an answer are, each model by its own
- * softmax: further rows of logits do no harm. */
+/* A reference only scores the tokens of an answer, each model with its own softmax:
+ * additional rows of logits do no harm. */
 static bool must_report(const struct rule_context *context)
 {
     const struct teacher *teacher = context->teacher;
@@ -245,14 +242,14 @@ static void rule_vocabulary_mismatch(struct rule_context *context)
                                     teacher->words->teacher, teacher->words->student,
                                     teacher->vocabularies == VOCABULARIES_DIFFER
                                         ? "do not share a vocabulary"
-                                        : "share their tokens, but not the length of "
-                                          "their logits",
+                                        : "share their tokens, but have logits of "
+                                          "different lengths",
                                     teacher->difference),
             .note = vocabulary_note(context) },
         named_by(context));
 }
 
-/* lora_dropout of the teacher's adapter. */
+/* Return lora_dropout of the teacher's adapter. */
 static const char *adapter_dropout(const struct rule_context *context)
 {
     const char *key = "teacher_adapter_name_or_path";
@@ -285,71 +282,72 @@ static void rule_teacher_dropout(struct rule_context *context)
                     .rule = "TS906",
                     .severity = SEVERITY_WARNING,
                     .message = arena_printf(context->arena,
-                                            "the teacher has %s: left in training mode, "
-                                            "it gives other logits at each look",
+                                            "the teacher has %s: in training mode its "
+                                            "logits differ from call to call",
                                             dropout),
-                    .note = "teacher.eval() and torch.no_grad() in the script" },
+                    .note = "call teacher.eval() and use torch.no_grad() in the script" },
                 TEACHER);
 }
 
 static const struct rule rows[] = {
     { .id = "TS901",
-      .title = "a distillation without a teacher",
+      .title = "distillation without a teacher",
       .severity = SEVERITY_ERROR,
       .firm = true,
       .run = rule_teacher_missing,
-      .explain = "stage: distill trains a small model, the student in "
-                 "model_name_or_path, on the data and on what a larger one says at each "
-                 "token. The larger one is teacher_model_name_or_path, a folder. "
-                 "Without it there is nothing to learn from but the data, which is "
-                 "stage: sft. trainspool.teacher_logits, a file of what a teacher has "
-                 "said of these data, takes its place.",
+      .explain =
+          "stage: distill trains a small model, the student in model_name_or_path, on "
+          "the data and on the predictions of a larger model at each token. The larger "
+          "model is teacher_model_name_or_path, a folder. Without it the student can "
+          "only learn from the data, which is stage: sft. trainspool.teacher_logits, a "
+          "file with the logits of a teacher for these data, can replace the model.",
       .source = "TRL GKDConfig: teacher_model_name_or_path" },
     { .id = "TS902",
-      .title = "the student or what is trained with it would be float16",
+      .title = "float16 student, or float16 modules trained with it",
       .severity = SEVERITY_ERROR,
       .apply = APPLY_SAFE,
       .run = rule_float16_student,
       .explain =
-          "The rule of TS105 for a distillation: a gradient has its parameter's format, "
-          "and the loss scaler refuses float16 ones. It looks at every parameter in the "
-          "optimizer. Making the student float32 is not enough where a router, a "
-          "projector or the modules of additional_target are optimized with it: one "
-          "float16 parameter among them stops the run with the same error.\n\n"
-          "The student goes to float32 and stays in fp16 compute, with scaler and "
-          "clipping. A script makes the others float32 with module.float(), or PEFT's "
-          "cast_mixed_precision_params. The teacher is frozen and may stay float16. "
-          "Turning the scaler off is no cure: see TS108.",
+          "This is the rule of TS105 for a distillation: a gradient has the format of "
+          "its parameter, and the loss scaler refuses float16 gradients. The scaler "
+          "checks every parameter in the optimizer. A float32 student is not enough if "
+          "a router, a projector or the modules of additional_target are optimized with "
+          "it: one float16 parameter among them stops the run with the same error.\n\n"
+          "The patch stores the student in float32 and keeps fp16 compute, with scaler "
+          "and clipping. A script casts the other modules to float32 with "
+          "module.float(), or PEFT's cast_mixed_precision_params. The teacher is frozen "
+          "and may stay float16. Turning the scaler off does not help: see TS108.",
       .source = "the third report; torch/amp/grad_scaler.py, _unscale_grads_" },
     { .id = "TS903",
-      .title = "the teacher is a half format",
+      .title = "16-bit teacher",
       .severity = SEVERITY_INFO,
       .run = rule_16bit_teacher,
       .explain =
-          "Nothing of the teacher is trained, so it has no gradients, and float16 or "
-          "bfloat16 is the right way to keep it: half the memory of float32. Its "
-          "softmax is taken in float32. A model trained in bf16 can overflow in float16 "
-          "(TS103); then keep it in bfloat16, or float32 on a card without it.\n\n"
-          "Its bytes come on top of the student's. The estimate of TS301 counts them.\n"
-          "\n"
-          "The same holds of the reference of stage dpo: ref_model, or where all "
-          "weights are trained the model itself, which is then there twice. With lora "
-          "it is the model without its adapter, and takes nothing.",
+          "This is safe. The teacher is not trained and has no gradients, so float16 or "
+          "bfloat16 is the right format: half the memory of float32. Its softmax is "
+          "computed in float32. A model trained in bf16 can overflow in float16 "
+          "(TS103); then keep it in bfloat16, or in float32 on a card without bf16.\n\n"
+          "The teacher's memory is added to the student's; the estimate of TS301 "
+          "includes it.\n\n"
+          "The same applies to the reference model of stage dpo: ref_model, or, if all "
+          "weights are trained, the model itself, which is then loaded twice. With lora "
+          "the reference is the model without its adapter and takes no memory.",
       .source = "the third report; docs/precision.md" },
     { .id = "TS904",
-      .title = "a share or temperature out of range",
+      .title = "distillation ratio or temperature out of range",
       .severity = SEVERITY_ERROR,
       .firm = true,
       .run = rule_kd_bounds,
       .explain =
           "The loss is (1 - kd_ratio) times that of the data plus kd_ratio times that "
-          "of the teacher, so kd_ratio is a share. Logits are divided by "
-          "kd_temperature: 1 leaves them, 2 softens them, 0 divides by zero, and below "
-          "0 the least likely token would be the best. kd_beta goes from forward KL (0) "
-          "to reverse KL (1).\n\n"
-          "With kd_topk only the teacher's largest logits are kept, and its other words "
-          "are 0. Reverse KL divides by them: it is infinite, so kd_topk needs a "
-          "kd_beta below 1. A kd_topk above the teacher's vocabulary leaves nothing out.",
+          "of the teacher, so kd_ratio is a fraction. Logits are divided by "
+          "kd_temperature: 1 keeps them, 2 softens them, 0 divides by zero, and a "
+          "negative value makes the least likely token the best. kd_beta ranges from "
+          "forward KL (0) to reverse KL (1).\n\n"
+          "With kd_topk only the teacher's largest logits are kept; the other tokens "
+          "have probability 0. Reverse KL divides by these probabilities and is "
+          "infinite, so kd_topk requires a kd_beta below 1. A kd_topk above the "
+          "teacher's vocabulary size omits nothing.",
       .source = "torchtune kd_ratio; TRL GKDConfig: temperature, beta" },
     { .id = "TS905",
       .title = "teacher and student do not share a vocabulary",
@@ -357,32 +355,32 @@ static const struct rule rows[] = {
       .firm = true,
       .run = rule_vocabulary_mismatch,
       .explain =
-          "The student's probability of token 17 is compared with the teacher's of "
-          "token 17. If that is another word, the student learns noise, and nothing "
-          "fails. So tokenizer.json of both is compared: every token and its number, "
-          "added ones too.\n\n"
-          "Models of one family often share their tokens and differ in vocab_size, as "
-          "its rows are padded to a round number (Qwen2.5: 151936 and 152064). That is "
-          "a warning: the padding is never a token, but a script must cut both to the "
-          "shorter length, or it fails at the first batch. A native run does: both "
-          "softmaxes of the distance are over the shorter length, the cross-entropy of "
-          "the data over all of the student's. Where a tokenizer.json is missing, "
-          "vocab_size alone is compared.\n\n"
-          "A ref_model of stage dpo reads the tokens of the model that is trained, so "
-          "it must have them. How many rows its logits have does not matter there.",
+          "The student's probability of token 17 is compared with the teacher's "
+          "probability of token 17. If that is a different token, the student learns "
+          "noise, and no error is raised. The rule therefore compares tokenizer.json of "
+          "both: every token and its id, including added ones.\n\n"
+          "Models of one family often share their tokens but differ in vocab_size, "
+          "because its rows are padded to a round number (Qwen2.5: 151936 and 152064). "
+          "That is a warning: the padding never is a token, but a script must truncate "
+          "both to the shorter length, or it fails at the first batch. A native run "
+          "does so: both softmaxes of the divergence use the shorter length, the "
+          "cross-entropy of the data uses the full length of the student. If a "
+          "tokenizer.json is missing, only vocab_size is compared.\n\n"
+          "A ref_model of stage dpo reads the tokens of the trained model, so it must "
+          "have the same tokens. The number of rows of its logits does not matter.",
       .source = "TRL gkd_trainer.py compares logits by index; config.json of Qwen2.5" },
     { .id = "TS906",
-      .title = "the teacher has dropout",
+      .title = "teacher has dropout",
       .severity = SEVERITY_WARNING,
       .target = RULE_EXTERNAL,
       .run = rule_teacher_dropout,
       .explain =
-          "A model that was just loaded by from_pretrained is in evaluation mode, but "
-          "one that is a part of the trained module goes to training mode with it, by "
-          "one call of train(). With dropout in its configuration, or in its adapter, "
-          "its logits then differ from look to look, and the student is taught the "
-          "noise. Call eval() on it, and compute it under no_grad, which saves its "
-          "activations too. The teacher of a native run drops nothing.",
+          "A model that was just loaded by from_pretrained is in evaluation mode, but a "
+          "model that is part of the trained module switches to training mode with it, "
+          "by one call of train(). With dropout in its configuration or its adapter, "
+          "its logits then differ from call to call, and the student learns the noise. "
+          "Call eval() on it, and compute it under no_grad, which also saves its "
+          "activations. A native run never applies dropout to the teacher.",
       .source = "PyTorch nn.Module.train; transformers modeling_utils.py" },
 };
 

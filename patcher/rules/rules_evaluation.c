@@ -8,7 +8,7 @@
 #include "base/size.h"
 #include "train/criterion.h"
 
-/* The trainer refuses the same (train/run.c), but only when its turn has come. */
+/* The trainer rejects the same (train/run.c), but only when the job starts. */
 static void report_criterion(struct rule_context *context)
 {
     struct error why = { 0 };
@@ -21,7 +21,7 @@ static void report_criterion(struct rule_context *context)
     rule_report(context, &finding, key);
 }
 
-/* <<answer>> is in no text, so that every answer would be missed. */
+/* No text contains <<answer>>, so every answer would be missed. */
 static void report_tag(struct rule_context *context)
 {
     const char *tag = context->plan->answer_tag;
@@ -29,14 +29,14 @@ static void report_tag(struct rule_context *context)
     const struct entry *entry = rule_block_entry(context, "answer_tag");
 
     if (tag && entry && strpbrk(tag, "<>/"))
-        propose_remark(
-            &to,
-            &(struct finding) { .rule = "TS514",
-                                .severity = SEVERITY_ERROR,
-                                .message =
-                                    "answer_tag is the tag's name alone, without < and >",
-                                .note = "answer_tag: answer finds <answer>..</answer>" },
-            entry);
+        propose_remark(&to,
+                       &(struct finding) {
+                           .rule = "TS514",
+                           .severity = SEVERITY_ERROR,
+                           .message = "answer_tag must be the name of the tag, without < "
+                                      "and >",
+                           .note = "answer_tag: answer finds <answer>..</answer>" },
+                       entry);
 }
 
 static void rule_unused_metric(struct rule_context *context)
@@ -49,14 +49,14 @@ static void rule_unused_metric(struct rule_context *context)
     report_criterion(context);
     report_tag(context);
     if (!plan->predict_with_generate || plan->generation.on || plan->stage == STAGE_DPO)
-        return; /* of pairs TS909 tells */
+        return; /* TS909 reports preference pairs */
     finding.message = plan->stage == STAGE_PT
-                          ? "predict_with_generate answers questions, and plain text "
+                          ? "predict_with_generate answers questions, but plain text "
                             "(stage: pt) has none: it has no effect"
-                          : "predict_with_generate answers questions at evaluations, "
-                            "and there are none: it has no effect";
-    finding.note = plan->stage == STAGE_PT ? "take it out, or train with stage: sft"
-                                           : "eval_strategy: steps evaluates";
+                          : "predict_with_generate answers questions during evaluations, "
+                            "but there are none: it has no effect";
+    finding.note = plan->stage == STAGE_PT ? "remove it, or train with stage: sft"
+                                           : "eval_strategy: steps enables evaluations";
     rule_report(context, &finding, "predict_with_generate");
 }
 
@@ -67,48 +67,48 @@ static void rule_eval_data(struct rule_context *context)
     struct finding finding = { .rule = "TS507", .severity = SEVERITY_ERROR };
 
     if (plan->eval_dataset && plan->val_size > 0) {
-        finding.message = "eval_dataset and val_size are both given: samples to "
-                          "evaluate on come from one of them";
-        finding.note = "take one away";
+        finding.message = "eval_dataset and val_size are both given: evaluation samples "
+                          "must come from one of them";
+        finding.note = "remove one of them";
         rule_report(context, &finding, "val_size");
     } else if (!plan->eval_dataset && !(plan->val_size > 0) &&
                rule_evaluates(context, &key)) {
         finding.message =
             arena_printf(context->arena,
-                         "%s asks for an evaluation, and there are no data for it", key);
-        finding.note = "eval_dataset names some; val_size: 0.1 keeps a tenth of dataset";
+                         "%s asks for an evaluation, but there is no data for it", key);
+        finding.note = "eval_dataset names data; val_size: 0.1 uses a tenth of dataset";
         rule_report(context, &finding, key);
     }
 }
 
 static const struct rule rows[] = {
     { .id = "TS507",
-      .title = "an evaluation without data, or with two kinds",
+      .title = "evaluation without data, or with two sources",
       .severity = SEVERITY_ERROR,
       .firm = true,
       .run = rule_eval_data,
       .explain =
           "eval_strategy, eval_on_start, do_eval, do_predict and load_best_model_at_end "
           "ask for an evaluation. It needs samples that are not trained on: either a "
-          "file of their own, eval_dataset, or a share of dataset, val_size (0.1 is a "
-          "tenth, 100 is a hundred samples, drawn by seed). Both at once is refused by "
-          "LLaMA-Factory and here: nobody could say what was evaluated.",
+          "separate file, eval_dataset, or a part of dataset, val_size (0.1 is a tenth, "
+          "100 is a hundred samples, selected by seed). LLaMA-Factory and trainspool "
+          "reject both at once, because it would be unclear what was evaluated.",
       .source =
           "LLaMA-Factory hparams/parser.py and data_args.py; train/dataset/dataset.c" },
     { .id = "TS514",
-      .title = "a metric that no evaluation takes",
+      .title = "metric that no evaluation computes",
       .severity = SEVERITY_ERROR,
       .firm = true,
       .run = rule_unused_metric,
       .explain =
-          "load_best_model_at_end and early_stopping_steps go by metric_for_best_model. "
-          "Every evaluation takes the loss; accuracy wants compute_accuracy (of tokens) "
-          "or predict_with_generate (of answers), and answer_rate the second. Metrics "
-          "that Python code makes, as rouge, are not taken here. early_stopping_steps "
-          "counts evaluations, so it wants some.\n\n"
-          "predict_with_generate in a job that is not evaluated, or of plain text, is a "
-          "warning: nothing is answered. answer_tag is the name of a tag, as answer for "
-          "<answer>..</answer>; with brackets no answer would ever be found.",
+          "load_best_model_at_end and early_stopping_steps use metric_for_best_model. "
+          "Every evaluation computes the loss; accuracy requires compute_accuracy (of "
+          "tokens) or predict_with_generate (of answers), and answer_rate requires the "
+          "latter. Metrics computed by Python code, such as rouge, are not supported. "
+          "early_stopping_steps counts evaluations, so it requires some.\n\n"
+          "predict_with_generate in a job without evaluation, or with plain text, is a "
+          "warning: no answers are generated. answer_tag is the name of a tag, such as "
+          "answer for <answer>..</answer>; with brackets no answer would ever be found.",
       .source = "train/criterion.c; transformers trainer_callback.py: "
                 "EarlyStoppingCallback" },
 };

@@ -17,8 +17,6 @@
 
 #define IN_THE_SCRIPT "load the model with dtype=torch.float32"
 
-/* ---- Telling: the format of the weights, where the script reads a key for it ---- */
-
 static struct finding *to_float32(struct rule_context *context, struct finding finding,
                                   const char *at)
 {
@@ -27,8 +25,6 @@ static struct finding *to_float32(struct rule_context *context, struct finding f
     finding.note = IN_THE_SCRIPT;
     return rule_report(context, &finding, at);
 }
-
-/* ---- TS107, TS408: full training ---- */
 
 static void rule_float16_checkpoint(struct rule_context *context)
 {
@@ -46,7 +42,7 @@ static void rule_float16_checkpoint(struct rule_context *context)
             .message =
                 "transformers 5 loads this model as float16, which the loss scaler "
                 "cannot unscale",
-            .note = "fp16 compute, clipping and checkpointing stay as they are",
+            .note = "fp16 compute, clipping and checkpointing stay unchanged",
         },
         "fp16");
 }
@@ -57,27 +53,25 @@ static void rule_fused_adamw(struct rule_context *context)
         .rule = "TS408",
         .severity = SEVERITY_ERROR,
         .apply = APPLY_SAFE,
-        .message = "with the fused AdamW and clipping off nothing raises, and float16 "
-                   "weights are stepped by a float16 Adam",
+        .message = "with the fused AdamW and without clipping no error is raised, and "
+                   "Adam updates float16 weights in float16",
         .because = rule_entry(context, "optim")
                        ? NULL
-                       : "adamw_torch_fused is the preset from torch 2.8 on",
-        .note = "fp16 compute and clipping stay as they are",
+                       : "adamw_torch_fused is the default since torch 2.8",
+        .note = "fp16 compute and clipping stay unchanged",
     };
 
     if (!rule_fused_adamw_float16(context))
         return;
     if (rule_is_policy(context, POLICY_NOSCALER)) {
         finding.severity = SEVERITY_WARNING;
-        finding.note = "policy noscaler keeps it so";
+        finding.note = "policy noscaler keeps them";
         rule_report(context, &finding,
                     rule_line(context, "model_dtype") ? "model_dtype" : "fp16");
         return;
     }
     to_float32(context, finding, "fp16");
 }
-
-/* ---- TS801: adapters ---- */
 
 static void rule_float16_adapters(struct rule_context *context)
 {
@@ -88,12 +82,12 @@ static void rule_float16_adapters(struct rule_context *context)
         .apply = APPLY_SAFE,
         .because = old ? rule_version_text(context, PACKAGE_PEFT) : NULL,
         .message =
-            old ? "this PEFT gives adapters the format of the base model, float16, "
-                  "which the loss scaler cannot unscale; from 0.12 on they are float32"
+            old ? "this PEFT gives adapters the format of the base model, float16, which "
+                  "the loss scaler cannot unscale; since 0.12 they are float32"
                 : "autocast_adapter_dtype: false leaves the adapters in float16, which "
                   "the loss scaler cannot unscale",
-        .note = "or upgrade PEFT, or call cast_mixed_precision_params: then the base "
-                "may stay float16",
+        .note = "or upgrade PEFT, or call cast_mixed_precision_params: the base may then "
+                "stay float16",
     };
 
     if (context->plan->method != METHOD_LORA || (!old && rule_casts_adapters(context)) ||
@@ -108,8 +102,6 @@ static void rule_float16_adapters(struct rule_context *context)
     to_float32(context, finding, "fp16");
 }
 
-/* ---- TS803, TS804: what is said to be the cause ---- */
-
 static bool is_blamed(const struct rule_context *context)
 {
     return (rule_version_at_least(context, PACKAGE_TORCH, "2.0") &&
@@ -123,16 +115,16 @@ static void rule_blamed_versions(struct rule_context *context)
     if (!is_blamed(context) || context->plan->request.fp16 != CHOICE_YES ||
         !rule_is_set(context, "gradient_checkpointing") ||
         !context->plan->gradient_checkpointing)
-        return; /* clipped or not: to turn that off is the report's advice */
+        return; /* with or without clipping: the report recommends turning it off */
     rule_report(context,
                 &(struct finding) {
                     .rule = "TS803",
                     .severity = SEVERITY_INFO,
                     .message =
                         "no defect of checkpointing with clipping was found in these "
-                        "versions: if `Attempting to unscale FP16 gradients` comes, "
+                        "versions: if `Attempting to unscale FP16 gradients` occurs, "
                         "trained weights are float16",
-                    .note = "keep both; store what is trained in float32" },
+                    .note = "keep both; store trained weights in float32" },
                 "gradient_checkpointing");
 }
 
@@ -146,13 +138,11 @@ static void rule_device_map_blamed(struct rule_context *context)
                     .rule = "TS804",
                     .severity = SEVERITY_ERROR,
                     .message =
-                        "weights loaded as float16 are what the loss scaler cannot "
-                        "unscale; device_map has no part in it",
-                    .note = "it may stay" },
+                        "the loss scaler cannot unscale weights loaded as float16; "
+                        "device_map is not the cause",
+                    .note = "device_map may stay" },
                 "device_map");
 }
-
-/* ---- TS806 ---- */
 
 static bool is_fsdp2(const struct rule_context *context)
 {
@@ -184,31 +174,32 @@ static void rule_fsdp_float16(struct rule_context *context)
             .because = old ? rule_version_text(context, PACKAGE_ACCELERATE) : NULL,
             .message =
                 mixed && !old
-                    ? "FSDP's scaler unscales float16 gradients without a word; that "
-                      "training is sound rests on Accelerate, which makes trained "
-                      "weights float32 from 0.30 on"
-                    : "FSDP's scaler unscales float16 gradients without a word, and "
-                      "nothing makes these float16 weights float32: Adam steps in "
+                    ? "FSDP's scaler unscales float16 gradients without an error; "
+                      "training is sound only because Accelerate casts trained weights "
+                      "to float32 since 0.30"
+                    : "FSDP's scaler unscales float16 gradients without an error, and "
+                      "nothing casts these float16 weights to float32: Adam steps in "
                       "float16",
-            .note = "model_dtype: float32 says what is meant" },
+            .note = "set model_dtype: float32" },
         rule_line(context, "model_dtype") ? "model_dtype" : "fsdp");
 }
 
 static const struct rule rows[] = {
     { .id = "TS107",
-      .title = "transformers 5 would load a float16 checkpoint as float16",
+      .title = "transformers 5 loads a float16 checkpoint as float16",
       .severity = SEVERITY_ERROR,
       .apply = APPLY_SAFE,
       .run = rule_float16_checkpoint,
       .target = RULE_EXTERNAL,
       .explain =
-          "Since version 5, from_pretrained takes the format of the files where none is "
-          "given. A float16 checkpoint, such as opt-125m, then has float16 weights to "
-          "train, and an old script fails as in TS105 without having changed.\n\n"
-          "Where the job has a line model_dtype, the script is taken to read it, and it "
-          "becomes float32; else the call is for you to change: dtype=torch.float32. It "
-          "costs 2 bytes more a trained weight. Looked at where the installed version "
-          "is known to be 5 or later (trainspool.env or trainspool.versions).",
+          "Since version 5, from_pretrained uses the format of the files unless a dtype "
+          "is given. A float16 checkpoint, such as opt-125m, then has float16 weights "
+          "to train, and an unchanged script fails as in TS105.\n\n"
+          "If the job has a line model_dtype, the script is assumed to read it, and the "
+          "patch sets it to float32. Otherwise change the call yourself: "
+          "dtype=torch.float32. It costs 2 more bytes per trained weight. The rule "
+          "applies only if the installed version is known to be 5 or later "
+          "(trainspool.env or trainspool.versions).",
       .source = "transformers PR #42805; modeling_utils.py, v5.0.0rc1" },
     { .id = "TS408",
       .title = "fused AdamW over float16 weights, without clipping",
@@ -217,60 +208,61 @@ static const struct rule rows[] = {
       .target = RULE_EXTERNAL,
       .run = rule_fused_adamw,
       .explain =
-          "The loss scaler unscales gradients itself and refuses float16 ones. torch's "
-          "fused AdamW does the unscaling in its own kernel, so where nothing else asks "
-          "for unscaled gradients, as clipping does, no check is made and nothing "
-          "raises. What runs is Adam in float16: its second moment underflows below a "
-          "gradient of about 0.005, and steps below half an ulp of a weight are lost. "
-          "adamw_torch_fused is the Trainer's preset from transformers 4.54 with torch "
-          "2.8 on, so the same script raises with one torch and trains badly with the "
-          "next.\n\n"
-          "The weights go to float32: 4 bytes each instead of 2, as fast on tensor "
-          "cores.",
+          "The loss scaler unscales gradients itself and refuses float16 ones. "
+          "PyTorch's fused AdamW unscales in its own kernel: if nothing else needs "
+          "unscaled gradients, as clipping does, no check is made and no error is "
+          "raised. The run then uses Adam in float16: its second moment underflows "
+          "below a gradient of about 0.005, and updates below half an ulp of a weight "
+          "are lost. The Trainer defaults to adamw_torch_fused from transformers 4.54 "
+          "with torch 2.8 on, so the same script fails with one version of torch and "
+          "trains badly with the next.\n\n"
+          "The patch stores the weights in float32: 4 bytes each instead of 2, and as "
+          "fast on tensor cores.",
       .source = "torch/amp/grad_scaler.py, step; transformers training_args.py, "
                 "default_optim; docs/precision.md" },
     { .id = "TS801",
-      .title = "adapters would be trained in float16",
+      .title = "adapters trained in float16",
       .severity = SEVERITY_ERROR,
       .apply = APPLY_SAFE,
       .target = RULE_EXTERNAL,
       .run = rule_float16_adapters,
       .explain =
-          "PEFT before 0.12 gives adapters the format of the layer they sit on; since "
-          "then float16 and bfloat16 adapters are made float32, unless "
-          "autocast_adapter_dtype is false. Adapters in float16 are trained weights in "
-          "float16: the loss scaler refuses their gradients.\n\n"
-          "Where the script reads model_dtype it becomes float32, which costs 2 bytes "
-          "for each weight of the base model. The cheaper way is to upgrade PEFT, or to "
-          "call cast_mixed_precision_params(model, torch.float16) after get_peft_model: "
-          "the base stays float16 and only the adapters, a few MB, become float32.",
+          "PEFT before 0.12 gives an adapter the format of its base layer; since then "
+          "it casts float16 and bfloat16 adapters to float32, unless "
+          "autocast_adapter_dtype is false. Adapters in float16 are trained float16 "
+          "weights: the loss scaler refuses their gradients.\n\n"
+          "If the script reads model_dtype, the patch sets it to float32, which costs 2 "
+          "more bytes for each weight of the base model. It is cheaper to upgrade PEFT, "
+          "or to call cast_mixed_precision_params(model, torch.float16) after "
+          "get_peft_model: the base stays float16 and only the adapters, a few MB, "
+          "become float32.",
       .source = "PEFT 0.12.0, PR 1706; its troubleshooting page" },
     { .id = "TS803",
-      .title = "versions that are said to be at fault",
+      .title = "versions blamed for the loss scaler's error",
       .severity = SEVERITY_INFO,
       .target = RULE_EXTERNAL,
       .run = rule_blamed_versions,
       .explain =
-          "A report says that PyTorch 2.0 to 2.2 and Accelerate 0.20 to 0.27 cannot "
+          "A report claims that PyTorch 2.0 to 2.2 and Accelerate 0.20 to 0.27 cannot "
           "clip gradients of checkpointed float16 models. No such defect was found in "
-          "their histories, and the issues it names could not be found under those "
-          "titles. The error `Attempting to unscale FP16 gradients` comes in every "
-          "version, if and only if a trained weight is stored in float16.\n\n"
-          "So nothing is changed: keep clipping and checkpointing, and see TS105 and "
-          "TS801 for what is trained. Policy noclip (TS404) does what that report "
-          "advises.",
+          "their histories, and the issues that the report names could not be found "
+          "under those titles. The error `Attempting to unscale FP16 gradients` occurs "
+          "in every version, if and only if a trained weight is stored in float16.\n\n"
+          "Nothing is edited: keep clipping and checkpointing, and see TS105 and TS801 "
+          "for the format of the trained weights. Policy noclip (TS404) does what that "
+          "report recommends.",
       .source = "torch/amp/grad_scaler.py; Accelerate's history 0.20 to 0.28; "
                 "docs/precision.md" },
     { .id = "TS804",
-      .title = "device_map is blamed for the loss scaler's error",
+      .title = "device_map blamed for the loss scaler's error",
       .severity = SEVERITY_ERROR,
       .target = RULE_EXTERNAL,
       .run = rule_device_map_blamed,
       .explain =
-          "Reports of the error often show device_map=\"auto\" beside float16 weights. "
-          "It decides where weights lie, not what they are: taken out, the error stays. "
-          "The weights' format is the cause, and TS105 or TS107 mends it. device_map is "
-          "left as it is.",
+          "Reports of the error often show device_map=\"auto\" next to float16 weights. "
+          "It decides where weights are, not which format they have: without it the "
+          "error stays. The cause is the format of the weights, and TS105 or TS107 "
+          "fixes it. device_map stays unchanged.",
       .source = "torch/amp/grad_scaler.py; PEFT tests/test_gpu_examples.py, which "
                 "raises without any device_map" },
     { .id = "TS806",
@@ -279,11 +271,11 @@ static const struct rule rows[] = {
       .target = RULE_EXTERNAL,
       .run = rule_fsdp_float16,
       .explain =
-          "FSDP1 has a scaler of its own, ShardedGradScaler, which allows float16 "
-          "gradients: nothing raises. Accelerate makes trained weights float32 from "
-          "0.30 on, unless mixed precision is off; where it does not, Adam steps in "
-          "float16, which stalls and may divide by zero.\n\n"
-          "model_dtype: float32 says what is meant.",
+          "FSDP1 has its own scaler, ShardedGradScaler, which allows float16 gradients: "
+          "no error is raised. Accelerate casts trained weights to float32 since 0.30, "
+          "unless mixed precision is off; otherwise Adam steps in float16, which stalls "
+          "and may divide by zero.\n\n"
+          "Set model_dtype: float32.",
       .source =
           "torch/distributed/fsdp/sharded_grad_scaler.py; Accelerate accelerator.py, "
           "v0.29 and v0.30" },

@@ -8,7 +8,7 @@
 
 #include "base/size.h"
 
-/* fp16 is asked for, and it is not noscaler's or fp32's own business. */
+/* fp16 is on, and no other rule or policy replaces it. */
 static bool fp16_is_open(const struct rule_context *context)
 {
     return context->plan->request.fp16 == CHOICE_YES &&
@@ -19,14 +19,14 @@ static bool fp16_is_open(const struct rule_context *context)
 static void propose_fp32(struct rule_context *context, const char *rule,
                          const char *message)
 {
-    rule_propose(
-        context,
-        &(struct finding) { .rule = rule,
-                            .severity = SEVERITY_WARNING,
-                            .apply = APPLY_UNSAFE,
-                            .message = message,
-                            .note = "float32: as fast here, and twice the activations" },
-        "fp16", "false", NULL);
+    rule_propose(context,
+                 &(struct finding) { .rule = rule,
+                                     .severity = SEVERITY_WARNING,
+                                     .apply = APPLY_UNSAFE,
+                                     .message = message,
+                                     .note = "float32 is as fast here and doubles the "
+                                             "activations" },
+                 "fp16", "false", NULL);
 }
 
 static void rule_no_tensor_cores(struct rule_context *context)
@@ -35,8 +35,8 @@ static void rule_no_tensor_cores(struct rule_context *context)
         propose_fp32(
             context, "TS202",
             arena_printf(context->arena,
-                         "%s has no tensor cores, and fp16 is known to give NaN on its "
-                         "kind",
+                         "%s has no tensor cores, and fp16 is known to produce NaN on "
+                         "such cards",
                          context->device->name));
 }
 
@@ -55,9 +55,9 @@ static void rule_fp16_on_p100(struct rule_context *context)
                     &(struct finding) { .rule = "TS204",
                                         .severity = SEVERITY_INFO,
                                         .message =
-                                            "fp16 runs at twice the float32 rate "
-                                            "on compute capability 6.0, without "
-                                            "tensor cores; the loss scale is needed" },
+                                            "fp16 runs at twice the float32 rate on "
+                                            "compute capability 6.0, without tensor "
+                                            "cores; it requires the loss scale" },
                     "fp16");
 }
 
@@ -73,10 +73,10 @@ static void rule_fp16_on_cpu(struct rule_context *context)
             .severity = context->plan->external ? SEVERITY_ERROR : SEVERITY_WARNING,
             .apply = APPLY_SAFE,
             .message = context->plan->external
-                           ? "fp16 needs a GPU: Accelerate refuses it on a CPU"
-                           : "fp16 on a CPU saves memory only and costs speed",
+                           ? "fp16 requires a GPU: Accelerate rejects it on a CPU"
+                           : "fp16 on a CPU saves only memory and is slower",
             .note = context->plan->external
-                        ? "--device names the card where it is for another machine"
+                        ? "if the job is for another machine, name its card with --device"
                         : "trainspool.keep: [fp16] keeps it" },
         "fp16", "false", NULL);
 }
@@ -92,8 +92,8 @@ static void rule_tf32_unsupported(struct rule_context *context)
             .rule = "TS115",
             .severity = context->plan->external ? SEVERITY_ERROR : SEVERITY_WARNING,
             .apply = APPLY_SAFE,
-            .message = "tf32 needs a GPU of compute capability 8.0 or more",
-            .note = "float32 products, as before" },
+            .message = "tf32 requires a GPU of compute capability 8.0 or higher",
+            .note = "float32 matmuls, as before" },
         "tf32", "false", NULL);
 }
 
@@ -103,15 +103,15 @@ static void fp8_with_quantization(struct rule_context *context)
                 &(struct finding) {
                     .rule = "TS116",
                     .severity = SEVERITY_ERROR,
-                    .message = "fp8 and quantised weights exclude each other: fp8 "
-                               "products round 16-bit weights, which are not there",
+                    .message = "fp8 and quantized weights exclude each other: fp8 "
+                               "matmuls round 16-bit weights, which do not exist here",
                     .note = rule_model_is_4bit(context)
-                                ? "drop fp8: the files of the model have 4 bits"
-                                : "drop fp8, or quantization_bit" },
+                                ? "remove fp8: the files of the model are 4-bit"
+                                : "remove fp8, or quantization_bit" },
                 "fp8");
 }
 
-/* The nearest 16-bit format that the device has and the job has not chosen; NULL. */
+/* The nearest 16-bit format that the device has and the job has not set; or NULL. */
 static const char *instead_of_fp8(const struct rule_context *context)
 {
     const struct precision_request *request = &context->plan->request;
@@ -129,7 +129,7 @@ static void rule_fp8_unsupported(struct rule_context *context)
         .rule = "TS116",
         .severity = SEVERITY_ERROR,
         .apply = APPLY_SAFE,
-        .message = "fp8 products need a GPU of compute capability 8.9 or more",
+        .message = "fp8 matmuls require a GPU of compute capability 8.9 or higher",
     };
     const char *key;
 
@@ -144,7 +144,7 @@ static void rule_fp8_unsupported(struct rule_context *context)
     if (key) {
         finding.group = rule_group(context);
         finding.note =
-            arena_printf(context->arena, "%s is the nearest this device has", key);
+            arena_printf(context->arena, "%s is the nearest format of this device", key);
     }
     if (rule_propose(context, &finding, "fp8", "false", NULL) && key)
         rule_propose(context, &finding, key, "true", "fp8");
@@ -175,10 +175,11 @@ static void rule_flash_attention(struct rule_context *context)
                                     .apply = APPLY_SAFE,
                                     .message = arena_printf(
                                         context->arena,
-                                        "%s has kernels from compute capability %d.%d on",
+                                        "%s requires compute capability %d.%d or higher",
                                         kernels[i].words, kernels[i].capability / 10,
                                         kernels[i].capability % 10),
-                                    .note = "auto takes the best there is" },
+                                    .note = "auto selects the best available "
+                                            "implementation" },
                 "flash_attn", "auto", NULL);
 }
 
@@ -189,38 +190,39 @@ static const struct rule rows[] = {
       .apply = APPLY_SAFE,
       .run = rule_fp16_on_cpu,
       .explain =
-          "CPUs convert float16 and compute in float32. It saves memory for activations "
-          "and takes longer. Accelerate refuses it (an error for target: external). "
-          "trainspool.keep: [fp16] keeps it, for instance to try a job before it goes "
-          "to a GPU.",
+          "A CPU converts float16 and computes in float32. fp16 there saves memory for "
+          "activations and takes longer. Accelerate rejects it (an error for target: "
+          "external). The patch sets fp16 to false; trainspool.keep: [fp16] keeps it, "
+          "for example to try a job before it moves to a GPU.",
       .source = "accelerate, Accelerator.__init__" },
     { .id = "TS115",
-      .title = "tf32 on a device that has none",
+      .title = "tf32 on a device without tf32",
       .severity = SEVERITY_WARNING,
       .apply = APPLY_SAFE,
       .run = rule_tf32_unsupported,
       .explain =
           "tf32 is a mode of the tensor cores from compute capability 8.0 on: float32 "
-          "in memory, 10 bits of mantissa in products. Elsewhere Hugging Face raises; "
-          "here it would have no effect.",
+          "in memory, 10 bits of mantissa in matmuls. On other devices Hugging Face "
+          "raises an error; in a native run it would have no effect. The patch sets "
+          "tf32 to false.",
       .source =
           "NVIDIA CUDA GPUs (compute capabilities); TransformerEngine support matrix; "
           "docs/precision.md" },
     { .id = "TS116",
-      .title = "fp8 on a device that has none, or with quantised weights",
+      .title = "fp8 on a device without fp8, or with quantized weights",
       .severity = SEVERITY_ERROR,
       .apply = APPLY_SAFE,
       .run = rule_fp8_unsupported,
       .explain =
-          "fp8: true rounds both operands of the products of a layer's matrices to 8 "
-          "bits (e4m3, gradients e5m2, one scale a matrix) and goes with bf16; head, "
-          "adapters, norms and attention stay as they are. Tensor cores multiply 8 bits "
-          "from compute capability 8.9 on. A device without them would compute longer, "
-          "not shorter: fp8 becomes false, and where the job asks for no 16-bit format "
-          "the nearest one that the device has becomes true.\n\n"
-          "Weights that are quantised already cannot be rounded to 8 bits once more, "
-          "and LLaMA-Factory refuses the two together; which one is meant is for a "
-          "person.",
+          "fp8: true rounds both operands of the matmuls of a layer to 8 bits (e4m3, "
+          "gradients e5m2, one scale per matrix). It is combined with bf16; head, "
+          "adapters, norms and attention keep their format. Tensor cores multiply 8-bit "
+          "values from compute capability 8.9 on. A device without them would be "
+          "slower, not faster: the patch sets fp8 to false and, if the job asks for no "
+          "16-bit format, enables the nearest one that the device has.\n\n"
+          "Quantized weights cannot be rounded to 8 bits again, and LLaMA-Factory "
+          "rejects the combination. Nothing is edited, since only you know which of the "
+          "two you meant.",
       .source = "Micikevicius et al., FP8 Formats for Deep Learning, 2022; support "
                 "matrix of TransformerEngine; LLaMA-Factory, hparams/parser.py" },
     { .id = "TS202",
@@ -229,42 +231,43 @@ static const struct rule rows[] = {
       .apply = APPLY_UNSAFE,
       .run = rule_no_tensor_cores,
       .explain =
-          "These cards are of compute capability 7.5 but have no tensor cores, and fp16 "
-          "is reported to give NaN on them. float32 is as fast. Done with `--unsafe`, "
-          "since fp16 halves the activations on a card of 4 or 6 GB.",
+          "These cards have compute capability 7.5 but no tensor cores, and fp16 is "
+          "reported to produce NaN on them. float32 is as fast. The edit requires "
+          "`--unsafe`, since fp16 halves the activations on a card with 4 or 6 GB.",
       .source = "pytorch#58123, #77955; kohya_ss#436" },
     { .id = "TS203",
-      .title = "fp16 at 1/64 of the rate",
+      .title = "fp16 at 1/64 of the float32 rate",
       .severity = SEVERITY_WARNING,
       .apply = APPLY_UNSAFE,
       .run = rule_slow_fp16,
       .explain =
-          "GTX 10xx, P40 and P4 (compute capability 6.1) have one fp16 unit for 64 of "
-          "float32. fp16 pays there as storage of frozen weights only.",
+          "GTX 10xx, P40 and P4 (compute capability 6.1) have one fp16 unit for every "
+          "64 float32 units. fp16 is useful there only to store frozen weights. "
+          "`--unsafe` turns fp16 off.",
       .source = "CUDA C++ Programming Guide, arithmetic throughput" },
     { .id = "TS204",
       .title = "fp16 on a P100",
       .severity = SEVERITY_INFO,
       .run = rule_fp16_on_p100,
       .explain =
-          "Compute capability 6.0 does fp16 at twice the float32 rate (21.2 to 10.6 "
-          "TFLOPS), without tensor cores. fp16 with a loss scale is worth it, mostly "
-          "for memory. Ready-made PyTorch has no code for this card any more; check the "
-          "device before the job.",
+          "Compute capability 6.0 runs fp16 at twice the float32 rate (21.2 versus 10.6 "
+          "TFLOPS), without tensor cores. fp16 with a loss scale is worthwhile, mostly "
+          "for its memory. Prebuilt PyTorch no longer has code for this card; check the "
+          "device before you start the job.",
       .source = "CUDA C++ Programming Guide; kaggle-cli#1151" },
     { .id = "TS205",
-      .title = "a FlashAttention that the device has no kernels for",
+      .title = "FlashAttention version without kernels for the device",
       .severity = SEVERITY_ERROR,
       .apply = APPLY_SAFE,
       .run = rule_flash_attention,
       .explain =
-          "FlashAttention 2 is written for compute capability 8.0 and up, "
-          "FlashAttention 3 for 9.0 and up. On an older card a script that insists on "
-          "it ends with `only supports Ampere GPUs or newer`. flash_attn: auto lets the "
-          "program take the best that there is, which is nearly as fast and as sparing "
-          "of memory.\n\n"
-          "A native run has kernels of its own on every device, so there the edit makes "
-          "the file fit for other programs and changes nothing else.",
+          "FlashAttention 2 requires compute capability 8.0 or higher, FlashAttention 3 "
+          "requires 9.0 or higher. On an older card a script that insists on it fails "
+          "with `only supports Ampere GPUs or newer`. The patch sets flash_attn to "
+          "auto, which lets the program select the best available implementation; it is "
+          "nearly as fast and saves as much memory.\n\n"
+          "A native run has its own kernels on every device. There the edit makes the "
+          "file usable for other programs and changes nothing else.",
       .source = "Dao-AILab/flash-attention#762; LLaMA-Factory#3508" },
 };
 

@@ -18,9 +18,7 @@
 #include "base/size.h"
 #include "patcher/schema/scalar.h"
 
-#define SETTINGS_MAX ((size_t)1 << 20) /* a real one has 2 kB */
-
-/* ---- TS124: a variable that decides ---- */
+#define SETTINGS_MAX ((size_t)1 << 20) /* real files have about 2 kB */
 
 static const char *contradiction(struct rule_context *context, const char *says,
                                  const char *job)
@@ -31,8 +29,9 @@ static const char *contradiction(struct rule_context *context, const char *says,
                             "setting decides: the Trainer runs in %s",
                             says);
     return arena_printf(context->arena,
-                        "Accelerate is told %s and the job says %s: the Trainer goes by "
-                        "the job, a script with an Accelerator of its own by this",
+                        "Accelerate is set to %s, but the job says %s: the Trainer "
+                        "follows the job, a script with its own Accelerator follows this "
+                        "setting",
                         says, job);
 }
 
@@ -60,11 +59,9 @@ static void rule_launcher_conflict(struct rule_context *context)
             .message = known
                            ? contradiction(context, says, job)
                            : "Accelerate's mixed precision must be no, fp16, bf16 or fp8",
-            .note = "say it in one place: in the job" },
+            .note = "set it in one place: in the job" },
         where);
 }
-
-/* ---- Settings from a file, a text or a nested map ---- */
 
 static json_t *json_of_scalar(const struct node *node)
 {
@@ -81,7 +78,7 @@ static json_t *json_of_scalar(const struct node *node)
     return json_stringn_nocheck(node->text, node->len);
 }
 
-/* *left values at most: aliases of aliases stand for more than memory holds. */
+/* At most *left values: aliases of aliases can expand beyond the available memory. */
 static json_t *json_of(const struct node *node, size_t *left)
 {
     json_t *value;
@@ -120,15 +117,15 @@ static json_t *read_file(struct rule_context *context, const char *key, const ch
 
     if (!file_exists(path)) {
         report(context, SEVERITY_INFO, key,
-               "this file is not beside the job, so what it says is not compared with it",
-               "looked for behind the job's folder");
+               "the file does not exist, so its settings are not compared with the job",
+               "searched relative to the job's folder");
     } else if (!(settings = json_read_file(path, SETTINGS_MAX, &err))) {
-        /* not a word of the file: a job may name any */
+        /* show no content of the file: a job may name any */
         report(context, SEVERITY_ERROR, key,
                err.at.line > 0 ? arena_printf(context->arena, "%s:%u: this is not JSON",
                                               name, err.at.line)
                                : arena_strdup(context->arena, err.text),
-               "python3 -m json.tool tells what is wrong there");
+               "python3 -m json.tool shows the position of the error");
     }
     error_clear(&err);
     free(path);
@@ -157,7 +154,7 @@ static json_t *read_settings(struct rule_context *context, const char *key)
     return settings;
 }
 
-/* fp16.enabled: the member of a member; NULL where there is none. */
+/* Find a nested member, such as fp16.enabled; or NULL. */
 static const json_t *find(const json_t *settings, const char *path)
 {
     char name[64];
@@ -173,8 +170,6 @@ static const json_t *find(const json_t *settings, const char *path)
     }
     return NULL;
 }
-
-/* ---- DeepSpeed ---- */
 
 struct comparison {
     struct rule_context *context;
@@ -196,7 +191,7 @@ static const char *shown(const struct comparison *in, const json_t *value)
         return json_is_true(value) ? "true" : "false";
     if (json_is_number(value))
         return scalar_print(json_number_value(value), in->context->arena);
-    return json_is_object(value) ? "a map" : json_is_array(value) ? "a list" : "a text";
+    return json_is_object(value) ? "a map" : json_is_array(value) ? "a list" : "a string";
 }
 
 static bool is_open(const json_t *value)
@@ -249,7 +244,7 @@ static void compare_betas(struct comparison *in)
                                       plan->adam_beta1, plan->adam_beta2));
 }
 
-/* How many processes will run is not known here; that they divide it is. */
+/* The number of processes is unknown; the batch must be a multiple. */
 static void compare_whole_batch(struct comparison *in)
 {
     const struct plan *plan = in->context->plan;
@@ -261,7 +256,7 @@ static void compare_whole_batch(struct comparison *in)
          fmod(json_number_value(value), (double)one) == 0))
         return;
     add_mismatch(in, arena_printf(in->context->arena,
-                                  "train_batch_size is %s, no multiple of "
+                                  "train_batch_size is %s, not a multiple of "
                                   "per_device_train_batch_size x "
                                   "gradient_accumulation_steps, %lld",
                                   shown(in, value), (long long)one));
@@ -303,22 +298,20 @@ static void check_deepspeed(struct rule_context *context)
         compare_deepspeed(&comparison);
         if (json_is_true(find(settings, "fp16.enabled")) &&
             json_is_true(find(settings, "bf16.enabled")))
-            add_mismatch(&comparison, "fp16 and bf16 are both enabled in it");
+            add_mismatch(&comparison, "it enables both fp16 and bf16");
         if (rule_is_llamafactory(context) && context->plan->request.pure_bf16 &&
             json_number_value(find(settings, "zero_optimization.stage")) == 3)
             add_mismatch(&comparison,
-                         "ZeRO 3 is refused by LLaMA-Factory where pure_bf16 is true");
+                         "LLaMA-Factory rejects ZeRO 3 if pure_bf16 is true");
     }
     if (comparison.count > 0)
         report(context, SEVERITY_ERROR, "deepspeed",
                arena_printf(context->arena,
-                            "DeepSpeed's settings are not those of the job: %s",
+                            "DeepSpeed's settings differ from those of the job: %s",
                             comparison.mismatches),
-               "\"auto\" there takes the job's value");
+               "\"auto\" takes the job's value");
     json_decref(settings);
 }
-
-/* ---- FSDP ---- */
 
 static void check_fsdp(struct rule_context *context)
 {
@@ -333,8 +326,8 @@ static void check_fsdp(struct rule_context *context)
         json_is_true(find(settings, "fsdp_activation_checkpointing")))
         report(context, SEVERITY_ERROR, "fsdp_config",
                "activation_checkpointing here and gradient_checkpointing in the job are "
-               "both on, which the Trainer refuses",
-               "with FSDP the one here is the right one");
+               "both on, which the Trainer rejects",
+               "with FSDP keep the one here");
     json_decref(settings);
 }
 
@@ -347,47 +340,47 @@ static void rule_launch_conflicts(struct rule_context *context)
 
 static const struct rule rows[] = {
     { .id = "TS124",
-      .title = "ACCELERATE_MIXED_PRECISION says another precision",
+      .title = "launcher selects another precision than the job",
       .severity = SEVERITY_WARNING,
       .target = RULE_EXTERNAL,
       .run = rule_launcher_conflict,
       .explain =
-          "Accelerate reads its precision from this variable, which `accelerate launch` "
-          "sets from its own settings. TrainingArguments asks it only where neither "
-          "fp16 nor bf16 is true: then a run that looks like float32 in the job is in "
-          "half precision, with no line that says so. Where the job says fp16 or bf16 "
-          "the Trainer goes by the job, and overwrites the variable; a script with an "
-          "Accelerator of its own goes by the variable.\n\n"
-          "Looked at are the map trainspool.env and the words of trainspool.command, "
-          "`accelerate launch --mixed_precision ..`. Say the precision in the job and "
-          "nowhere else.",
+          "Accelerate reads its precision from the variable ACCELERATE_MIXED_PRECISION, "
+          "which `accelerate launch` sets from its own configuration. TrainingArguments "
+          "reads it only if neither fp16 nor bf16 is true: a run that looks like "
+          "float32 in the job then computes in 16 bits, and no line shows it. If the "
+          "job sets fp16 or bf16, the Trainer follows the job and overwrites the "
+          "variable; a script with its own Accelerator follows the variable.\n\n"
+          "The rule reads the map trainspool.env and the arguments of "
+          "trainspool.command, `accelerate launch --mixed_precision ..`. Set the "
+          "precision in the job and nowhere else.",
       .source = "transformers training_args.py, __post_init__, v4.38 to v5.15" },
     { .id = "TS612",
-      .title = "fp16 in a launcher's file of Accelerate",
+      .title = "fp16 in a configuration file of Accelerate",
       .severity = SEVERITY_WARNING,
       .explain =
-          "A file of `accelerate config` is for the launcher and no job. In its old "
-          "form it said `fp16: true`; now it is `mixed_precision: fp16`, and accelerate "
-          "translates the one to the other when it loads the file.\n\n"
-          "The job says fp16 or bf16 itself. Where the launcher's file says something "
-          "else, the environment of the run contradicts the job (TS124).",
+          "A file written by `accelerate config` configures the launcher and is not a "
+          "job. Its old form said `fp16: true`; now it says `mixed_precision: fp16`, "
+          "and accelerate converts one to the other when it loads the file.\n\n"
+          "A job sets fp16 or bf16 itself. If the launcher's file sets something else, "
+          "the environment of the run contradicts the job (TS124).",
       .source = "accelerate commands/config/config_args.py" },
     { .id = "TS805",
-      .title = "DeepSpeed's or FSDP's settings contradict the job",
+      .title = "DeepSpeed or FSDP settings contradict the job",
       .severity = SEVERITY_ERROR,
       .target = RULE_EXTERNAL,
       .run = rule_launch_conflicts,
       .explain =
-          "The Trainer compares DeepSpeed's settings with the job's and stops with a "
-          "list of what differs: fp16 and bf16, gradient_clipping, the batch and its "
-          "accumulation, learning rate, betas, epsilon and weight decay. All of it can "
-          "be known before anything is loaded. The file is looked for behind the job's "
-          "folder; nested settings and JSON in a text are read too. The number of "
-          "processes is not known here, so train_batch_size is only held to be a "
-          "multiple.\n\n"
-          "\"auto\" takes the job's value and is the best thing to write. With FSDP, "
-          "activation_checkpointing there and gradient_checkpointing here exclude each "
-          "other. No file but the job is ever edited.",
+          "The Trainer compares DeepSpeed's settings with the job's and fails with a "
+          "list of the differences: fp16 and bf16, gradient_clipping, the batch and its "
+          "accumulation, learning rate, betas, epsilon and weight decay. The rule makes "
+          "the same comparison before anything is loaded. The file is searched relative "
+          "to the job's folder; nested settings and JSON in a string are read as well. "
+          "The number of processes is unknown, so train_batch_size is only required to "
+          "be a multiple.\n\n"
+          "Write \"auto\", which takes the job's value. With FSDP, "
+          "activation_checkpointing in its settings and gradient_checkpointing in the "
+          "job exclude each other. trainspool never edits a file other than the job.",
       .source =
           "transformers integrations/deepspeed.py, trainer_config_process; trainer.py; "
           "Accelerate dataclasses.py, fill_match" },

@@ -1,4 +1,4 @@
-/* patcher/rules/rules_memory.c - whether the job fits into memory, and the edits that make it fit. */
+/* patcher/rules/rules_memory.c - rules about memory, and the edits that make a job fit. */
 #include "config.h"
 
 #include "patcher/rules/rules_context.h"
@@ -13,14 +13,12 @@
 #include "precision/memory.h"
 #include "train/estimate.h"
 
-/* ---- What all of them look at ---- */
-
 static bool keeps(const struct rule_context *context, const char *key)
 {
     return propose_keeps(context->document, key, rule_line(context, key));
 }
 
-/* The key that turns checkpointing on or off. */
+/* Return the key that turns checkpointing on or off. */
 static const char *checkpointing_key(const struct rule_context *context)
 {
     return rule_entry(context, "disable_gradient_checkpointing") &&
@@ -79,7 +77,7 @@ static const char *number(const struct rule_context *context, int64_t value)
     return arena_printf(context->arena, "%" PRId64, value);
 }
 
-/* What the estimate is of, for who asks why. */
+/* Describe the estimate: the reason of the finding. */
 static const char *estimate_text(const struct rule_context *context,
                                  const struct memory_use *use, bool evaluation)
 {
@@ -103,17 +101,16 @@ static const char *estimate_text(const struct rule_context *context,
         bytes_text(context, use->activations), bytes_text(context, use->workspace));
 }
 
-/* ---- TS301, TS302: edits until it fits ---- */
-
 static const char *sentence(const struct rule_context *context,
                             const struct memory_use *use, bool evaluation)
 {
-    return arena_printf(context->arena, "%s needs about %s and may use %s",
+    return arena_printf(context->arena, "%s needs about %s but may use %s",
                         evaluation ? "the evaluation" : "the job",
                         bytes_text(context, use->total), bytes_text(context, use->limit));
 }
 
-/* The edits of one remedy; the first tells why, the others that they belong to it. */
+/* Proposes the edits of one remedy: the first finding gives the reason, the others refer
+ * to it. */
 struct proposing {
     struct rule_context *context;
     struct finding base;
@@ -146,8 +143,8 @@ static void propose_checkpointing(struct proposing *p)
 static void propose_batch(struct proposing *p, const struct memory_fit *fit)
 {
     propose(p, "TS302", "per_device_train_batch_size", number(p->context, fit->batch),
-            "with that a smaller micro batch is still needed",
-            "learning rate and effective batch stay");
+            "a smaller micro batch is needed as well",
+            "learning rate and effective batch stay unchanged");
     propose(p, "TS302", "gradient_accumulation_steps",
             number(p->context, fit->accumulation), "the effective batch stays the same",
             NULL);
@@ -156,8 +153,8 @@ static void propose_batch(struct proposing *p, const struct memory_fit *fit)
 static void propose_frozen(struct proposing *p, const struct memory_fit_case *the)
 {
     propose(p, "TS301", "model_dtype", format_info(the->plan->precision.compute)->torch,
-            "frozen weights are cast to it at every use all the same",
-            "what is trained stays float32");
+            "frozen weights are cast to it at every use anyway",
+            "trained weights stay float32");
 }
 
 static int changes(const struct memory_fit *fit)
@@ -183,10 +180,8 @@ static void propose_remedy(struct rule_context *context,
     if (fit->eval_batch)
         propose(&p, "TS302", "per_device_eval_batch_size",
                 number(context, fit->eval_batch), "the evaluation does not fit either",
-                "the evaluation loss is the same but for rounding");
+                "the evaluation loss is the same except for rounding");
 }
-
-/* ---- Where no edit makes it fit ---- */
 
 static const char *join(const struct rule_context *context, const char *list,
                         const char *next)
@@ -237,15 +232,15 @@ static const char *what_would_fit(const struct rule_context *context,
                           : "with checkpointing and a batch of 1";
 
     if (*same && *small)
-        return arena_printf(context->arena, "would fit as it is: %s; %s: %s", same, how,
+        return arena_printf(context->arena, "would fit unchanged: %s; %s: %s", same, how,
                             small);
     if (*same || *small)
-        return arena_printf(context->arena, "would fit %s: %s", *same ? "as it is" : how,
+        return arena_printf(context->arena, "would fit %s: %s", *same ? "unchanged" : how,
                             *same ? same : small);
-    return "nothing that is known would make it fit: a smaller model, or another device";
+    return "no known change would make it fit: use a smaller model, or another device";
 }
 
-/* What no batch and no length makes smaller. */
+/* Describe the part that neither batch nor length reduces. */
 static const char *fixed_part(const struct rule_context *context,
                               const struct memory_use *use)
 {
@@ -258,7 +253,7 @@ static const char *fixed_part(const struct rule_context *context,
                         bytes_text(context, fixed));
 }
 
-/* A teacher that has gone before its student comes. */
+/* Teacher logits from a file: the teacher and the student are not in memory together. */
 static const char *without_teacher(const struct rule_context *context,
                                    const struct memory_fit_case *the)
 {
@@ -274,12 +269,12 @@ static const char *without_teacher(const struct rule_context *context,
     if (!estimate(&other, &use) || use.total > use.limit)
         return "";
     return arena_printf(context->arena,
-                        "; by a file of the teacher's logits it would fit as it is: "
+                        "; with a file of the teacher's logits it would fit unchanged: "
                         "trainspool: {teacher_logits: %s}%s",
                         plan.kd.logits, the->plan->kd.topk > 0 ? "" : ", and a kd_topk");
 }
 
-/* Would edits do, if the job did not keep what they are of? */
+/* Say whether edits would suffice if the job did not keep the keys. */
 static const char *if_not_kept(const struct memory_fit_case *the)
 {
     struct memory_fit_case open = *the;
@@ -287,7 +282,8 @@ static const char *if_not_kept(const struct memory_fit_case *the)
 
     memset(&open.kept, 0, sizeof(open.kept));
     return memory_fit_find(&open, &ignored)
-               ? "an edit would do, but of what the job keeps; "
+               ? "an edit would suffice, but the job keeps the "
+                 "key; "
                : "";
 }
 
@@ -302,13 +298,11 @@ static void report_last_resort(struct rule_context *context,
     finding->note = arena_printf(context->arena, "%s%s%s%s", if_not_kept(the),
                                  fixed_part(context, use), what_would_fit(context, &last),
                                  without_teacher(context, the));
-    /* of PyTorch only a lower bound is sure */
+    /* for PyTorch only the lower bound is certain */
     if (!context->plan->external || use->low > use->limit)
         finding->severity = SEVERITY_ERROR;
     rule_report(context, finding, "per_device_train_batch_size");
 }
-
-/* ---- TS305: the job asks for the batch to be found ---- */
 
 static bool finds_batch(const struct rule_context *context,
                         const struct memory_fit_case *the, struct memory_fit *fit)
@@ -317,10 +311,10 @@ static bool finds_batch(const struct rule_context *context,
            memory_fit_split(the, fit) && fit->batch > 0;
 }
 
-/* accelerate's way is another program's: the split is only told. */
+/* In an external job accelerate searches: the split is only reported. */
 static void report_found_batch(struct rule_context *context, const struct memory_fit *fit)
 {
-    const char *note = "batch x accumulation is the effective batch: write both";
+    const char *note = "batch x accumulation is the effective batch: set both";
 
     if (fit->batch)
         note = arena_printf(context->arena,
@@ -332,8 +326,8 @@ static void report_found_batch(struct rule_context *context, const struct memory
                 &(struct finding) {
                     .rule = "TS305",
                     .severity = SEVERITY_WARNING,
-                    .message = "auto_find_batch_size takes a tenth off the batch each "
-                               "time memory runs out, and changes the effective batch",
+                    .message = "auto_find_batch_size reduces the batch by a tenth each "
+                               "time memory runs out, which changes the effective batch",
                     .note = note },
                 "auto_find_batch_size");
 }
@@ -370,24 +364,24 @@ static bool has_all_edits(const struct findings *findings, int group)
     return true;
 }
 
-/* --unsafe is about to make an edit of the formats (TS103, TS104, TS118), which nobody
- * asked to ignore: what the job takes then is for the look after it. */
+/* Return whether --unsafe is about to edit the formats (TS103, TS104, TS118) in a way
+ * that the job does not suppress: the next pass then estimates the memory. */
 static bool formats_will_change(const struct rule_context *context)
 {
-    struct findings told, ignored;
+    struct findings reported, ignored;
 
     if (!context->options->unsafe || rule_is_policy(context, POLICY_REPORT))
         return false;
-    findings_init(&told, context->arena);
+    findings_init(&reported, context->arena);
     findings_init(&ignored, context->arena);
     for (size_t i = 0; i < context->findings->count; i++)
-        findings_add(&told, &context->findings->list[i]);
-    suppress(context->document, context->options, &told, &ignored);
-    for (size_t i = 0; i < told.count; i++) {
-        const struct finding *finding = &told.list[i];
+        findings_add(&reported, &context->findings->list[i]);
+    suppress(context->document, context->options, &reported, &ignored);
+    for (size_t i = 0; i < reported.count; i++) {
+        const struct finding *finding = &reported.list[i];
 
         if (finding->rule[2] == '1' && finding->apply == APPLY_UNSAFE && finding->now &&
-            has_all_edits(&told, finding->group))
+            has_all_edits(&reported, finding->group))
             return true;
     }
     return false;
@@ -410,7 +404,7 @@ static void rule_memory_fit(struct rule_context *context)
     if (use.fits && memory_is_close(&use)) {
         finding.message = arena_printf(
             context->arena,
-            "the job needs about %s, and up to %s where much is held besides; it may "
+            "the job needs about %s, and up to %s if other allocations are large; it may "
             "use %s",
             bytes_text(context, use.total), bytes_text(context, use.high),
             bytes_text(context, use.limit));
@@ -425,8 +419,6 @@ static void rule_memory_fit(struct rule_context *context)
     else
         report_last_resort(context, &the, &use, &finding);
 }
-
-/* ---- TS304: checkpointing that was not needed ---- */
 
 static void rule_checkpointing_unneeded(struct rule_context *context)
 {
@@ -452,15 +444,13 @@ static void rule_checkpointing_unneeded(struct rule_context *context)
             .severity = SEVERITY_INFO,
             .message = arena_printf(
                 context->arena,
-                "checkpointing computes each layer twice to save memory, and without it "
-                "the job needs about %s of %s",
+                "checkpointing computes each layer twice to save memory, but without it "
+                "the job needs only about %s of %s",
                 bytes_text(context, use.total), bytes_text(context, use.limit)),
             .because = estimate_text(context, &use, false),
-            .note = "about 20 % faster without" },
+            .note = "about 20 % faster without checkpointing" },
         key);
 }
-
-/* ---- TS314: the host, while the model is loaded ---- */
 
 static void rule_host_memory(struct rule_context *context)
 {
@@ -480,98 +470,99 @@ static void rule_host_memory(struct rule_context *context)
             .severity = SEVERITY_WARNING,
             .message = arena_printf(
                 context->arena,
-                "loading the model takes about %s of the host's memory, of which %s are "
-                "free",
+                "loading the model needs about %s of the host's memory, but %s are free",
                 bytes_text(context, needed), bytes_text(context, host->available)),
             .note = the.plan->external && the.plan->ranks > 1
-                        ? "each process loads all of it: fewer ranks, or a smaller "
-                          "model_dtype"
-                        : "close other programs, or take a machine with more memory" },
+                        ? "each process loads the whole model: use fewer ranks, or a "
+                          "smaller model_dtype"
+                        : "close other programs, or use a machine with more memory" },
         "model_name_or_path");
 }
 
 static const struct rule rows[] = {
     { .id = "TS301",
-      .title = "the job will not fit into memory",
+      .title = "job does not fit into memory",
       .severity = SEVERITY_WARNING,
       .apply = APPLY_UNSAFE,
       .run = rule_memory_fit,
       .explain =
           "The estimate counts weights, 16-bit copies, gradients, both moments, "
-          "activations and workspace, as the trainer will lay them out, for batches "
-          "full of cutoff_len tokens, against memory_limit (95 % of what is free). For "
-          "target: external it counts what PyTorch keeps, and what is expected decides; "
-          "that it may yet be too much is told as a warning without an edit.\n\n"
-          "`--unsafe` takes the first of these that fits, and no more of it than is "
-          "needed: checkpointing on (computes each layer twice, about 20 to 30 % "
+          "activations and workspace, as the trainer allocates them, for batches full "
+          "of cutoff_len tokens, and compares the sum with memory_limit (95 % of what "
+          "is free). For target: external it counts what PyTorch allocates, and the "
+          "expected value decides; if the upper bound may still be too much, a warning "
+          "without an edit reports it.\n\n"
+          "`--unsafe` makes the first of these edits that fits, and no more than "
+          "necessary: checkpointing on (computes each layer twice, about 20 to 30 % "
           "slower); a smaller micro batch with more accumulation, which keeps the "
-          "effective batch exactly (TS302); for LoRA of another program, frozen weights "
-          "that it would load in float32 in the compute format. Learning rate and "
-          "effective batch are never touched.\n\n"
-          "Where none fits it is an error, and the message names what would: the "
-          "longest cutoff_len, a smaller lora_rank, lora instead of full, quantisation "
+          "effective batch exactly (TS302); for LoRA in another program, frozen weights "
+          "in the compute format if they would be loaded in float32. Learning rate and "
+          "effective batch never change.\n\n"
+          "If none fits, it is an error, and the message names what would fit: the "
+          "longest cutoff_len, a smaller lora_rank, lora instead of full, quantization "
           "where the other program has it, the smallest card of `trainspool devices "
-          "--known`. Shorter samples than cutoff_len take less: where all of yours are, "
-          "lower cutoff_len to the longest and the estimate is exact.",
+          "--known`. Samples shorter than cutoff_len take less: if all of yours are "
+          "shorter, lower cutoff_len to the longest one, and the estimate is exact.",
       .source = "train/model/shapes.h; train/torch_memory.h and docs/memory.md; arXiv "
                 "2205.05198 for activations" },
     { .id = "TS302",
-      .title = "a smaller micro batch with more accumulation",
+      .title = "smaller micro batch with more accumulation",
       .severity = SEVERITY_WARNING,
       .apply = APPLY_UNSAFE,
       .explain =
-          "The largest divisor of per_device_train_batch_size that fits; accumulation "
-          "is multiplied by the same factor, so that batch times accumulation stays "
-          "what it was. The loss is divided by the trained tokens of the whole window, "
-          "so the result is the same but for rounding (transformers does so from 4.46 "
-          "on). The next larger divisor would not fit. An evaluation of another program "
-          "that does not fit has per_device_eval_batch_size made smaller; here it takes "
-          "care of itself.",
+          "The patch selects the largest divisor of per_device_train_batch_size that "
+          "fits and multiplies the accumulation by the same factor, so that batch times "
+          "accumulation stays constant. The loss is divided by the trained tokens of "
+          "all accumulated micro batches, so the result is the same except for rounding "
+          "(transformers does this since 4.46). The next larger divisor would not fit. "
+          "If an evaluation of another program does not fit, its "
+          "per_device_eval_batch_size is reduced; a native run adapts it automatically.",
       .source =
           "transformers PR #33281: a batch that shrank by 0.9 and changed the training" },
     { .id = "TS304",
-      .title = "checkpointing that is not needed",
+      .title = "unnecessary gradient checkpointing",
       .severity = SEVERITY_INFO,
       .run = rule_checkpointing_unneeded,
       .explain =
-          "The file turns gradient checkpointing on, and the job would fit twice into "
-          "the memory without it. Checkpointing forgets the activations of each layer "
-          "and computes them again for the backward pass: about a fifth of the time for "
-          "nothing where memory is plenty.\n\n"
-          "`gradient_checkpointing: false` turns it off; the numbers stay the same. It "
-          "is never a cure for the loss scaler's error, on or off.",
+          "The file turns gradient checkpointing on, and the job would fit into half of "
+          "the memory without it. Checkpointing discards the activations of each layer "
+          "and recomputes them for the backward pass: about a fifth of the time, spent "
+          "for nothing if memory is plentiful.\n\n"
+          "`gradient_checkpointing: false` turns it off; the results stay the same. "
+          "Checkpointing, on or off, never solves the loss scaler's error.",
       .source =
           "transformers, gradient_checkpointing: about 20 % slower; train/model/shapes.h" },
     { .id = "TS305",
-      .title = "the batch is to be found",
+      .title = "auto_find_batch_size",
       .severity = SEVERITY_WARNING,
       .apply = APPLY_SAFE,
       .run = rule_auto_batch,
       .explain =
-          "auto_find_batch_size lets accelerate try: each time memory runs out the "
-          "batch is multiplied by 0.9 and training begins again. Accumulation stays, so "
-          "the effective batch, and with it the training, becomes another one "
+          "With auto_find_batch_size, accelerate tries: each time memory runs out, it "
+          "multiplies the batch by 0.9 and restarts training. Accumulation stays "
+          "constant, so the effective batch, and with it the training, changes "
           "silently.\n\n"
-          "Here the memory is known before the start. A job that asks for it and does "
-          "not fit gets the largest divisor of its batch that does, and accumulation "
-          "multiplied by the same factor: the effective batch is exactly what was asked "
-          "for. That is what was wished, so it is a safe edit. For another program it "
-          "is only told, with the split that would fit where the model is there to be "
-          "counted.",
+          "trainspool knows the memory before the start. If a job with this key does "
+          "not fit, the patch selects the largest divisor of its batch that fits and "
+          "multiplies the accumulation by the same factor: the effective batch is "
+          "exactly the requested one. The job asks for it, so the edit is safe. For an "
+          "external job the finding only reports the split that would fit, if the model "
+          "is available to be measured.",
       .source = "accelerate utils/memory.py; transformers PR #33281" },
     { .id = "TS314",
-      .title = "the host has too little memory to load the model",
+      .title = "not enough host memory to load the model",
       .severity = SEVERITY_WARNING,
       .run = rule_host_memory,
       .explain =
-          "PyTorch loads a model into the host's memory before it goes to the device, "
-          "in the format of its files or, with model_dtype: float32, in float32; and "
-          "each process of a run does so for itself. The kernel ends a process that "
-          "takes more than there is, often without a word in the log (`Killed`, status "
-          "137).\n\n"
-          "Here files are mapped and read tensor by tensor, so that one tensor and its "
-          "conversion are enough, whatever the model's size. Compared with what is free "
-          "on this machine; for a device named by --device the host is not known.",
+          "PyTorch loads a model into the host's memory before it moves it to the "
+          "device, in the format of its files or, with model_dtype: float32, in "
+          "float32; and each process of a run does so separately. The kernel kills a "
+          "process that exceeds the memory, often without a log message (`Killed`, "
+          "status 137).\n\n"
+          "A native run maps the files and reads them tensor by tensor, so that it "
+          "needs room for one tensor and its conversion only, whatever the size of the "
+          "model. The estimate is compared with the free memory of this machine; for a "
+          "device named with --device the host is unknown.",
       .source = "train/model/model_load.c; train/torch_memory.h" },
 };
 

@@ -11,20 +11,18 @@
 #include "patcher/schema/schema.h"
 #include "patcher/schema/schema_value.h"
 
-/* ---- TS712 ---- */
-
 #define GROUP_KEYS 9
 
 enum of { OF_METHOD, OF_STAGE, OF_BITS };
 
 static const struct group {
     const char *needs; /* "finetuning_type: lora" */
-    const char *key;   /* that says otherwise */
-    /* its words, for other programs, that use the keys too; or NULL */
+    const char *key;   /* that selects something else */
+    /* values of external programs that use the keys too; or NULL */
     const char *others;
     enum method method;
     enum stage stage;
-    enum of of; /* what matters */
+    enum of of; /* what decides */
     const char *keys[GROUP_KEYS];
 } groups[] = {
     { .needs = "finetuning_type: lora",
@@ -72,7 +70,7 @@ static bool is_used(const struct rule_context *context, const struct group *grou
     return plan->method == group->method;
 }
 
-/* Given, and neither empty nor false. */
+/* Return the entry of a key that is neither empty nor false. */
 static const struct entry *find_given(const struct rule_context *context, const char *key)
 {
     const struct entry *entry = rule_entry(context, key);
@@ -81,7 +79,7 @@ static const struct entry *find_given(const struct rule_context *context, const 
     return entry && (scalar_bool(entry->value, &on) == SCALAR_WRONG || on) ? entry : NULL;
 }
 
-/* What another method is chosen by: the line, or the default. */
+/* The value that selects the method: from the job, or the default. */
 static const char *chosen(const struct rule_context *context, const char *key)
 {
     const struct entry *entry = rule_entry(context, key);
@@ -123,7 +121,7 @@ static void report_group(struct rule_context *context, const struct group *group
                        first);
 }
 
-/* Known words only: what else stands there is told by the schema. */
+/* Return whether the value is known; the schema reports other values. */
 static bool is_known(const struct rule_context *context, const char *key)
 {
     const struct entry *entry = rule_entry(context, key);
@@ -135,12 +133,10 @@ static bool is_known(const struct rule_context *context, const char *key)
     return value.state == VALUE_GOOD || value.state == VALUE_REFUSED;
 }
 
-/* ---- TS712: arguments of another schedule ---- */
-
 /* transformers/optimization.py */
 static const struct argument {
-    const char *name, *schedules; /* separated by blanks */
-    const char *instead;          /* of the schedules that do not take it; or NULL */
+    const char *name, *schedules; /* separated by spaces */
+    const char *instead;          /* a schedule that accepts it; or NULL */
 } arguments[] = {
     { "min_lr", "cosine_with_min_lr cosine_warmup_with_min_lr reduce_lr_on_plateau",
       "lr_scheduler_type: cosine_with_min_lr" },
@@ -174,12 +170,12 @@ static void report_argument(struct rule_context *context, const struct argument 
             .rule = "TS712",
             .severity = context->plan->external ? SEVERITY_ERROR : SEVERITY_WARNING,
             .message =
-                arena_printf(context->arena, "the schedule %s takes no %s: %s", schedule,
-                             argument->name,
-                             context->plan->external ? "Trainer stops with a TypeError"
+                arena_printf(context->arena, "the schedule %s does not accept %s: %s",
+                             schedule, argument->name,
+                             context->plan->external ? "Trainer raises a TypeError"
                                                      : "it has no effect"),
             .note = argument->instead
-                        ? arena_printf(context->arena, "%s does", argument->instead)
+                        ? arena_printf(context->arena, "%s accepts it", argument->instead)
                         : NULL },
         entry);
 }
@@ -198,7 +194,7 @@ static void unused_arguments(struct rule_context *context)
             report_argument(context, &arguments[i], entry, schedule);
 }
 
-/* A member of the block, which belongs to stage: distill. */
+/* teacher_logits is a member of the block and belongs to stage: distill. */
 static void unused_logits(struct rule_context *context)
 {
     const struct entry *entry = rule_block_entry(context, "teacher_logits");
@@ -212,8 +208,8 @@ static void unused_logits(struct rule_context *context)
                                 .severity = SEVERITY_INFO,
                                 .message = arena_printf(
                                     context->arena,
-                                    "teacher_logits belongs to stage: distill and has "
-                                    "no effect with stage: %s",
+                                    "teacher_logits belongs to stage: distill and has no "
+                                    "effect with stage: %s",
                                     chosen(context, "stage")) },
             entry);
 }
@@ -233,13 +229,12 @@ static void rule_unused_method_keys(struct rule_context *context)
                         .rule = "TS712",
                         .severity = SEVERITY_ERROR,
                         .message = arena_printf(context->arena,
-                                                "an adapter is started from with "
-                                                "finetuning_type: lora only, not with %s",
+                                                "training can continue from an adapter "
+                                                "only with finetuning_type: lora, not "
+                                                "with %s",
                                                 chosen(context, "finetuning_type")) },
                     "adapter_name_or_path");
 }
-
-/* ---- TS711 ---- */
 
 /* transformers/integrations/integration_utils.py */
 static const char *const trackers[] = {
@@ -252,7 +247,7 @@ static const struct key tracker = { .name = "report_to",
                                     .type = KEY_ENUM,
                                     .values = trackers };
 
-/* Always written here, or no tracker at all. */
+/* Return whether the tracker is always written here, or is none. */
 static bool is_local(const char *name)
 {
     return strcmp(name, "none") == 0 || strcmp(name, "tensorboard") == 0 || *name == 0;
@@ -275,12 +270,12 @@ static void report_misspelled(struct rule_context *context, const char *name,
             .rule = "TS705",
             .severity = context->plan->external ? SEVERITY_ERROR : SEVERITY_WARNING,
             .message = arena_printf(context->arena,
-                                    "report_to: %s is no tracker; did you mean %s?", name,
-                                    near) },
+                                    "report_to: %s is not a tracker; did you mean %s?",
+                                    name, near) },
         "report_to");
 }
 
-/* The trackers named, but for local ones; those misspelt are told. */
+/* List the trackers except local ones, and report misspelled ones. */
 static const char *find_trackers(struct rule_context *context, const struct entry *entry)
 {
     struct value value =
@@ -315,8 +310,8 @@ static void report_untracked(struct rule_context *context, const char *key,
                     .message = arena_printf(
                         context->arena,
                         "nothing is sent to %s: metrics stay on this machine", whom),
-                    .note = "beside the job: metrics.jsonl, event files of TensorBoard, "
-                            "report.html" },
+                    .note = "next to the job: metrics.jsonl, event files for "
+                            "TensorBoard, report.html" },
                 key);
 }
 
@@ -336,17 +331,17 @@ static void rule_unused_trackers(struct rule_context *context)
 
 static const struct rule rows[] = {
     { .id = "TS711",
-      .title = "a tracker that nothing is sent to",
+      .title = "tracker that receives nothing",
       .severity = SEVERITY_INFO,
       .run = rule_unused_trackers,
       .explain =
-          "report_to: wandb, use_swanlab and their like send metrics over the network; "
-          "trainspool sends nothing anywhere. All there is lies beside the job: "
-          "metrics.jsonl with one object a logged step, event files that TensorBoard "
-          "reads, and report.html with the curves. `wandb sync` and the others can take "
-          "in the event files afterwards.\n\n"
-          "An external job's script does what report_to says, so there only a misspelt "
-          "tracker is told.",
+          "report_to: wandb, use_swanlab and similar keys send metrics over the "
+          "network; trainspool never does. All results are next to the job: "
+          "metrics.jsonl with one object per logged step, event files for TensorBoard, "
+          "and report.html with the curves. `wandb sync` and similar commands can "
+          "import the event files later.\n\n"
+          "The script of an external job follows report_to, so there only a misspelled "
+          "tracker is reported.",
       .source = "transformers integrations/integration_utils.py; LLaMA-Factory "
                 "finetuning_args.py: SwanLabArguments" },
     { .id = "TS712",
@@ -354,18 +349,18 @@ static const struct rule rows[] = {
       .severity = SEVERITY_INFO,
       .run = rule_unused_method_keys,
       .explain =
-          "lora_rank in a full fine-tune, freeze_trainable_layers under LoRA, kd_ratio "
-          "without stage: distill, pref_beta without stage: dpo: they are read and "
-          "change nothing. Mostly a job was copied and its finetuning_type changed, or "
-          "the key was meant and finetuning_type forgotten: its preset is lora, as in "
-          "LLaMA-Factory. One remark for each method; take the lines out, or write the "
-          "method they belong to.\n\n"
-          "Arguments in lr_scheduler_kwargs are of one schedule or another: min_lr is "
-          "of cosine_with_min_lr and not of cosine, which goes down to 0. Here such an "
-          "argument is passed over, with a warning; transformers stops at it with a "
-          "TypeError.\n\n"
-          "adapter_name_or_path without LoRA is an error, as the adapter would be "
-          "passed over: merge it into the model first, or train with lora.",
+          "lora_rank in full fine-tuning, freeze_trainable_layers with LoRA, kd_ratio "
+          "without stage: distill, pref_beta without stage: dpo: these keys are read "
+          "and have no effect. Usually a job was copied and its finetuning_type "
+          "changed, or the key was intended and finetuning_type was forgotten: it "
+          "defaults to lora, as in LLaMA-Factory. There is one finding per method; "
+          "remove the lines, or select the method they belong to.\n\n"
+          "Each argument in lr_scheduler_kwargs belongs to certain schedules: min_lr is "
+          "for cosine_with_min_lr and not for cosine, which decays to 0. A native run "
+          "ignores an argument that does not belong to its schedule, with a warning; "
+          "transformers raises a TypeError.\n\n"
+          "adapter_name_or_path without LoRA is an error, because the adapter would be "
+          "ignored: merge it into the model first, or train with lora.",
       .source = "LLaMA-Factory finetuning_args.py, parser.py: _verify_model_args; "
                 "transformers optimization.py" },
 };

@@ -21,12 +21,12 @@ static struct finding *missing(struct rule_context *context, const char *key,
                                                            ? SEVERITY_ERROR
                                                            : SEVERITY_WARNING,
                                            .message = what,
-                                           .because = "looked for on this machine",
+                                           .because = "checked on this machine",
                                            .note = note },
                        key);
 }
 
-/* Another tool's word for the key, which TS706 tells of. */
+/* Return whether the job has another tool's key for this one, which TS706 reports. */
 static bool has_foreign_alias(const struct rule_context *context, const char *key)
 {
     const struct node *root = context->document->root;
@@ -42,8 +42,8 @@ static bool has_foreign_alias(const struct rule_context *context, const char *ke
     return false;
 }
 
-/* No machine has a model that is not named.  A file without data may be for something
- * else than training. */
+/* A model that is not named is missing on every machine.  A file without data may not be
+ * meant for training. */
 static void not_named(struct rule_context *context, const char *key, const char *what,
                       enum severity severity)
 {
@@ -57,8 +57,8 @@ static void not_named(struct rule_context *context, const char *key, const char 
             .rule = "TS713",
             .severity = context->options->will_run ? SEVERITY_ERROR : severity,
             .message = arena_printf(context->arena, "%s: %s is not given", what, key),
-            .note = settings ? "where these are the settings of a script of your own, "
-                               "say so: trainspool: {target: external}"
+            .note = settings ? "if these are the settings of your own script, set "
+                               "trainspool: {target: external}"
                              : NULL },
         NULL);
 }
@@ -72,7 +72,7 @@ static bool has_file(const char *dir, const char *name)
     return there;
 }
 
-/* Folders that people keep models in, which no owner on the hub is called. */
+/* Common folder names for models, which are not owners on the hub. */
 static bool is_usual_folder(const char *name, size_t len)
 {
     static const char *const usual[] = {
@@ -86,7 +86,7 @@ static bool is_usual_folder(const char *name, size_t len)
     return false;
 }
 
-/* "Qwen/Qwen3-0.6B": an owner and a name, as the hub has them. */
+/* "Qwen/Qwen3-0.6B": an owner and a name, as on the hub. */
 static bool is_hub_name(const char *name)
 {
     static const char letters[] =
@@ -106,12 +106,12 @@ static const char *how_to_get(const struct rule_context *context, const char *ke
     const char *name = entry ? node_value(entry->value)->text : "";
 
     if (!is_hub_name(name))
-        return name[0] == '/' ? "nothing is downloaded: name a folder of this machine"
-                              : "nothing is downloaded: name a folder of this machine; "
-                                "a relative path begins where the job lies";
+        return name[0] == '/' ? "nothing is downloaded: name a folder on this machine"
+                              : "nothing is downloaded: name a folder on this machine; a "
+                                "relative path is relative to the job file";
     return arena_printf(
         context->arena,
-        "nothing is downloaded; beside the job, `hf download %s --local-dir %s` gets it",
+        "nothing is downloaded; in the job's folder, run `hf download %s --local-dir %s`",
         name, name);
 }
 
@@ -124,25 +124,25 @@ static void check_folder(struct rule_context *context, const char *key, const ch
         missing(
             context, key,
             arena_printf(context->arena, "%s is a file", rule_printable(context, dir)),
-            "name the folder it lies in");
+            "name the folder that contains it");
         return;
     }
     missing(context, key,
             file_is_dir(dir) ? arena_printf(context->arena, "%s has no %s",
                                             rule_printable(context, dir), file)
-                             : arena_printf(context->arena, "%s is not there",
+                             : arena_printf(context->arena, "%s does not exist",
                                             rule_printable(context, dir)),
             how_to_get(context, key));
 }
 
-/* An adapter's folder; a whole model in its place is told where it belongs. */
+/* Check an adapter's folder; for a whole model, say which key to use. */
 static void check_adapter(struct rule_context *context, const char *key, const char *dir)
 {
     if (!has_file(dir, "adapter_config.json") && has_file(dir, "config.json"))
         missing(context, key,
                 arena_printf(context->arena, "%s has no adapter_config.json",
                              rule_printable(context, dir)),
-                "it is a whole model: model_name_or_path goes on with one");
+                "it is a whole model: use model_name_or_path to train it further");
     else
         check_folder(context, key, dir, "adapter_config.json");
 }
@@ -153,7 +153,7 @@ static bool has_weights(const char *dir)
            has_file(dir, "model.safetensors.index.json");
 }
 
-/* What lies beside a config.json.  One that is not there has been told. */
+/* Check the files next to a config.json.  A missing config.json is already reported. */
 static void check_model_files(struct rule_context *context, const char *dir)
 {
     const struct plan *plan = context->plan;
@@ -166,21 +166,23 @@ static void check_model_files(struct rule_context *context, const char *dir)
         missing(context, "model_name_or_path",
                 arena_printf(context->arena,
                              "%s has its weights in pytorch_model.bin, a pickle, which "
-                             "is not read",
+                             "is not supported",
                              rule_printable(context, dir)),
+                "save them as model.safetensors with "
                 "AutoModelForCausalLM.from_pretrained(...).save_pretrained(...) of "
-                "transformers writes them as model.safetensors");
+                "transformers");
     if (!plan->train_from_scratch && has_weights(dir) && context->weights_error)
         missing(context, "model_name_or_path",
-                arena_printf(context->arena, "the weights cannot be read: %s",
+                arena_printf(context->arena, "cannot read the weights: %s",
                              rule_printable(context, context->weights_error)),
                 NULL);
     if (!has_file(dir, "tokenizer.json"))
         missing(context, "model_name_or_path",
                 arena_printf(context->arena, "%s has no tokenizer.json",
                              rule_printable(context, dir)),
+                "create it from other files with "
                 "AutoTokenizer.from_pretrained(...).save_pretrained(...) of "
-                "transformers makes one of other files");
+                "transformers");
 }
 
 static void check_model(struct rule_context *context)
@@ -199,7 +201,7 @@ static void check_model(struct rule_context *context)
         check_adapter(context, "adapter_name_or_path", plan->adapter_name_or_path);
 }
 
-/* A distillation's teacher, or the file of its logits in its place; a reference that the
+/* Check the teacher of a distillation, or the file of its logits, or a reference that the
  * job names. */
 static void check_teacher(struct rule_context *context)
 {
@@ -213,7 +215,8 @@ static void check_teacher(struct rule_context *context)
     if (!folder && logits)
         missing(context, "stage",
                 arena_printf(context->arena,
-                             "%s is not there, and the job names no teacher to make it",
+                             "%s does not exist, and the job names no teacher to create "
+                             "it",
                              rule_printable(context, logits)),
                 "teacher_model_name_or_path: a folder with a larger model");
     if (!folder || !rule_entry(context, words->key))
@@ -223,8 +226,8 @@ static void check_teacher(struct rule_context *context)
         check_adapter(context, words->adapter, adapter);
 }
 
-/* The file of a source, or all in its folder: are they there, and of kinds that are
- * read? */
+/* Check that the file of a source, or all files in its folder, exist and have supported
+ * types. */
 static struct finding *check_source(struct rule_context *context, const char *key,
                                     const struct dataset_source *source)
 {
@@ -234,7 +237,7 @@ static struct finding *check_source(struct rule_context *context, const char *ke
 
     if (!file_exists(source->path))
         return missing(context, key,
-                       arena_printf(context->arena, "%s is not there",
+                       arena_printf(context->arena, "%s does not exist",
                                     rule_printable(context, source->path)),
                        NULL);
     if (!dataset_source_files(source, context->arena, &files, &count, &err))
@@ -242,7 +245,7 @@ static struct finding *check_source(struct rule_context *context, const char *ke
     return NULL;
 }
 
-/* An entry of dataset_info.json as training would find it, and its files. */
+/* Check an entry of dataset_info.json as training would find it, and its files. */
 static struct finding *check_entry(struct rule_context *context, const char *key,
                                    struct dataset_lookup *lookup, const char *name)
 {
@@ -256,7 +259,7 @@ static struct finding *check_entry(struct rule_context *context, const char *key
     return check_source(context, key, &source);
 }
 
-/* A file or folder, beside the job or in dataset_dir. */
+/* Check a file or folder, next to the job or in dataset_dir. */
 static struct finding *check_file(struct rule_context *context, const char *key,
                                   const char *name)
 {
@@ -275,12 +278,12 @@ static struct finding *check_file(struct rule_context *context, const char *key,
         }
     return missing(
         context, key,
-        arena_printf(context->arena, "%s is not there", rule_printable(context, name)),
+        arena_printf(context->arena, "%s does not exist", rule_printable(context, name)),
         NULL);
 }
 
-/* One of several names in a value: the finding is about its bytes alone.  `from` counts
- * in the value as the plan has it, a list with a comma between its items. */
+/* Narrow the finding to one of several names in a value. `from` is an offset in the value
+ * as the plan has it, a list with a comma between its items. */
 static void narrow(const struct rule_context *context, struct finding *finding,
                    size_t from, size_t len)
 {
@@ -327,7 +330,7 @@ static void rule_missing_files(struct rule_context *context)
     struct dataset_lookup *lookup;
 
     if (context->plan->external)
-        return; /* another program may well download it */
+        return; /* another program may download it */
     check_model(context);
     check_teacher(context);
     lookup = dataset_lookup_open(context->plan->dataset_dir, context->arena);
@@ -342,7 +345,7 @@ static void rule_missing_files(struct rule_context *context)
 
 static const struct rule rows[] = {
     { .id = "TS713",
-      .title = "a model folder or a data file is not there",
+      .title = "missing or unreadable model or data",
       .severity = SEVERITY_WARNING,
       .firm = true,
       .run = rule_missing_files,
@@ -351,11 +354,12 @@ static const struct rule rows[] = {
           "*.safetensors and tokenizer.json; dataset names a .json, .jsonl or .txt file "
           "(also .gz), or an entry of dataset_info.json in dataset_dir. Weights in "
           "pytorch_model.bin, a pickle, and tokenizers in other files (tokenizer.model, "
-          "vocab.json) are not read: transformers writes both anew. Weights that are "
-          "there and are not whole are told, too: a file of several that is missing or "
-          "was cut off, a pointer of Git LFS in its place. A warning while checking, as "
-          "the job may be for another machine; an error for `run` and `watch`. A job "
-          "that names export_dir, an adapter and no data is a merge, which wants none.",
+          "vocab.json) are not supported: use transformers to save both again. "
+          "Incomplete weights are reported, too: a missing or truncated file of "
+          "several, or a Git LFS pointer instead of the file. The finding is a warning "
+          "in `check`, as the job may be for another machine, and an error in `run` and "
+          "`watch`. A job with export_dir, an adapter and no data is a merge, which "
+          "needs none.",
       .source = "trainspool-job(5)" },
 };
 

@@ -9,9 +9,7 @@
 #include "base/size.h"
 #include "patcher/schema/scalar.h"
 
-/* ---- pure_bf16 ---- */
-
-/* TS102 speaks where the device has no bf16, TS125 where the policy is fp32. */
+/* TS102 reports it if the device has no bf16, TS125 under policy fp32. */
 static bool is_pure(const struct rule_context *context)
 {
     return context->plan->request.pure_bf16 && !rule_is_policy(context, POLICY_FP32);
@@ -35,10 +33,11 @@ static void rule_pure_bf16(struct rule_context *context)
         &(struct finding) {
             .rule = "TS110",
             .severity = SEVERITY_INFO,
-            .message = here ? "pure_bf16 saves memory, not precision: trained weights "
-                              "keep 8 bits of mantissa and are rounded by chance"
-                            : "pure_bf16 saves memory, not precision: a step below "
-                              "1/512 of its weight is rounded away",
+            .message = here ? "pure_bf16 saves memory at the cost of precision: trained "
+                              "weights have 8 bits of mantissa and are rounded "
+                              "stochastically"
+                            : "pure_bf16 saves memory at the cost of precision: an "
+                              "update below 1/512 of its weight is rounded away",
             .note = "bf16: true keeps float32 weights" },
         "pure_bf16");
 }
@@ -56,14 +55,12 @@ static void rule_pure_bf16_with_fp16(struct rule_context *context)
             .severity = SEVERITY_ERROR,
             .message = arena_printf(
                 context->arena,
-                "pure_bf16 and %s are both true: weights are either all bfloat16, "
-                "or float32 with %s products",
+                "pure_bf16 and %s are both true: weights are either all bfloat16, or "
+                "float32 with %s matmuls",
                 fp16 ? "fp16" : "fp8", fp16 ? "float16" : "8-bit"),
             .note = "keep one of the two" },
         "pure_bf16");
 }
-
-/* ---- auto, and nothing ---- */
 
 static void rule_auto_precision(struct rule_context *context)
 {
@@ -80,7 +77,7 @@ static void rule_auto_precision(struct rule_context *context)
             &(struct finding) { .rule = "TS117",
                                 .severity = SEVERITY_INFO,
                                 .message = context->plan->external
-                                               ? "auto: the script decides, where it runs"
+                                               ? "auto: the script decides at run time"
                                                : "auto: decided where the job runs" },
             key);
         return;
@@ -90,12 +87,13 @@ static void rule_auto_precision(struct rule_context *context)
         context,
         &(struct finding) { .rule = "TS117",
                             .severity = SEVERITY_INFO,
-                            .message = arena_printf(context->arena, "auto is %s here",
+                            .message = arena_printf(context->arena, "auto means %s here",
                                                     mode_names[decided.mode]) },
         key);
 }
 
-/* What TS118 would turn on; NULL: nothing, or another rule would at once take it away. */
+/* The format that TS118 would enable; NULL: none, or another rule would turn it off
+ * again. */
 static const char *fastest(const struct rule_context *context)
 {
     if (!rule_has_tensor_cores(context))
@@ -105,7 +103,8 @@ static const char *fastest(const struct rule_context *context)
     return rule_is_bf16_model(context) ? NULL : "fp16";
 }
 
-/* What the new line stands behind: what is nearest to it, and never another block. */
+/* The key after which the new line goes: the most closely related one, never another
+ * block. */
 static const char *related_line(const struct rule_context *context)
 {
     static const char *const related[] = { "bf16",          "fp16",
@@ -118,8 +117,8 @@ static const char *related_line(const struct rule_context *context)
     return NULL;
 }
 
-/* Is it there, and says neither true, false nor auto: ${x}, or what TS704 tells of?  Or
- * is it there twice? */
+/* Return whether the value is neither true, false nor auto (${x}, or an error for TS704),
+ * or the key is duplicated. */
 static bool is_unclear(const struct rule_context *context, const char *key)
 {
     const struct entry *entry = rule_entry(context, key);
@@ -155,17 +154,15 @@ static void rule_float32_only(struct rule_context *context)
             .severity = SEVERITY_INFO,
             .apply = APPLY_UNSAFE,
             .message = arena_printf(context->arena,
-                                    "neither bf16 nor fp16: the tensor cores of this "
-                                    "device, which do %s, stay idle",
+                                    "neither bf16 nor fp16 is on: the tensor cores of "
+                                    "this device, which support %s, stay idle",
                                     key),
             .note = rule_entry(context, "mixed_precision")
-                        ? "mixed_precision is for Accelerate's own "
-                          "file; trained weights stay float32"
+                        ? "mixed_precision is a key of Accelerate's own file; trained "
+                          "weights stay float32"
                         : "trained weights stay float32" },
         key, "true", related_line(context));
 }
-
-/* ---- Evaluation ---- */
 
 static void rule_both_full_evals(struct rule_context *context)
 {
@@ -178,8 +175,8 @@ static void rule_both_full_evals(struct rule_context *context)
     if (!plan->fp16_full_eval || !plan->bf16_full_eval)
         return;
     if (!context->device && !rule_on_cpu(context)) {
-        finding.message = "fp16_full_eval and bf16_full_eval are both true; which one "
-                          "is right depends on the device, which is not known";
+        finding.message = "fp16_full_eval and bf16_full_eval are both true; the right "
+                          "one depends on the device, which is unknown";
         rule_report(context, &finding, "fp16_full_eval");
         return;
     }
@@ -191,8 +188,6 @@ static void rule_both_full_evals(struct rule_context *context)
     rule_propose(context, &finding, bf16 ? "fp16_full_eval" : "bf16_full_eval", "false",
                  NULL);
 }
-
-/* ---- Policy fp32 ---- */
 
 static void mode_to_fp32(struct rule_context *context, const char *key, int group)
 {
@@ -207,7 +202,7 @@ static void mode_to_fp32(struct rule_context *context, const char *key, int grou
                                     "policy fp32: %s off; 1.5 to 2 times slower, and "
                                     "twice the memory of a 16-bit base model",
                                     key),
-            .note = "clipping stays" },
+            .note = "clipping stays unchanged" },
         key, "false", NULL);
 }
 
@@ -215,12 +210,12 @@ static void weights_to_fp32(struct rule_context *context)
 {
     const struct precision_request *request = &context->plan->request;
     bool lora = context->plan->method == METHOD_LORA;
-    /* What TS102, TS105 and TS108 leave alone. */
+    /* The cases that TS102, TS105 and TS108 do not edit. */
     bool bf16 = request->model_dtype == DTYPE_BFLOAT16 && !rule_lacks_bf16(context);
     bool fp16 = request->model_dtype == DTYPE_FLOAT16 && request->fp16 != CHOICE_YES &&
                 (request->fp16 != CHOICE_NO || request->bf16 != CHOICE_NO);
 
-    /* without autocast a script's frozen weights compute in the format they are in */
+    /* without autocast a script's frozen weights compute in their storage format */
     if (lora && context->plan->external)
         fp16 = request->model_dtype == DTYPE_FLOAT16;
     if ((bf16 || fp16) && (!lora || context->plan->external))
@@ -228,7 +223,8 @@ static void weights_to_fp32(struct rule_context *context)
                      &(struct finding) { .rule = "TS125",
                                          .severity = SEVERITY_INFO,
                                          .apply = APPLY_SAFE,
-                                         .message = "policy fp32: weights in float32" },
+                                         .message = "policy fp32: weights are stored in "
+                                                    "float32" },
                      "model_dtype", "float32", NULL);
 }
 
@@ -258,83 +254,88 @@ static void rule_policy_fp32(struct rule_context *context)
 
 static const struct rule rows[] = {
     { .id = "TS110",
-      .title = "pure_bf16 is a memory mode",
+      .title = "pure_bf16 trades precision for memory",
       .severity = SEVERITY_INFO,
       .run = rule_pure_bf16,
       .explain =
-          "pure_bf16 stores trained weights and both moments in bfloat16: 6 bytes a "
-          "weight instead of 12, and no float32 copy. bfloat16 has 8 bits of mantissa, "
-          "so a step below 1/512 of its weight is lost when it is rounded to the "
-          "nearest: with a learning rate of 1e-5 that is most steps of most weights.\n\n"
-          "A native run rounds weights up or down by chance, with the odds of their "
-          "place between two neighbours, so that lost and doubled steps even out; "
-          "PyTorch rounds to the nearest. Where memory allows, bf16: true (float32 "
-          "weights, bfloat16 compute) is the better mode; lora saves more memory than "
-          "pure_bf16 does.",
+          "pure_bf16 stores trained weights and both moments in bfloat16: 6 bytes per "
+          "weight instead of 12, without a float32 copy. bfloat16 has 8 bits of "
+          "mantissa, so an update below 1/512 of its weight is lost when rounded to "
+          "nearest. At a learning rate of 1e-5 this affects most updates of most "
+          "weights.\n\n"
+          "A native run rounds weights stochastically: up or down with a probability "
+          "given by the distance to the two neighbors, so that lost and doubled updates "
+          "cancel out. PyTorch rounds to nearest. Where memory allows, bf16: true "
+          "(float32 weights, bfloat16 compute) is the better mode; lora saves more "
+          "memory than pure_bf16.",
       .source = "LLaMA-Factory#3510 and PR #5170; Gupta et al., Deep Learning with "
                 "Limited Numerical Precision, 2015; docs/precision.md" },
     { .id = "TS111",
-      .title = "pure_bf16 together with fp16 or fp8",
+      .title = "pure_bf16 with fp16 or fp8",
       .severity = SEVERITY_ERROR,
       .run = rule_pure_bf16_with_fp16,
       .explain =
-          "pure_bf16 says that weights, gradients and products are all bfloat16; fp16 "
-          "and fp8 ask for products of another format over float32 weights. A run can "
-          "be one of them only, and which one was meant cannot be told from the file, "
-          "so nothing is edited.\n\n"
-          "Take pure_bf16 out for speed and precision, or the other one for memory.",
+          "pure_bf16 makes weights, gradients and matmuls bfloat16; fp16 and fp8 ask "
+          "for matmuls in another format over float32 weights. A run can use only one "
+          "of them, and the file does not show which was meant, so nothing is "
+          "edited.\n\n"
+          "Remove pure_bf16 for speed and precision, or the other key to save memory.",
       .source = "DeepSpeed refuses fp16 with bf16; precision/policy.c" },
     { .id = "TS117",
       .title = "bf16: auto",
       .severity = SEVERITY_INFO,
       .run = rule_auto_precision,
       .explain =
-          "Decided where the job runs: bf16 from compute capability 8.0 on, fp16 with a "
-          "loss scale on older cards with tensor cores, float32 elsewhere. The file "
-          "stays as it is, so that it can go to another machine; `plan` and the run's "
-          "manifest say what was chosen. In a job of another program the script decides.",
+          "The format is decided where the job runs: bf16 on compute capability 8.0 and "
+          "higher, fp16 with a loss scale on older cards with tensor cores, float32 "
+          "elsewhere. The file stays unchanged, so that the job can move to another "
+          "machine; `plan` and the run's manifest report the choice. In an external job "
+          "the script decides.",
       .source = "precision/policy.c" },
     { .id = "TS118",
-      .title = "neither bf16 nor fp16 on tensor cores",
+      .title = "neither bf16 nor fp16 on a device with tensor cores",
       .severity = SEVERITY_INFO,
       .apply = APPLY_UNSAFE,
       .run = rule_float32_only,
       .explain =
-          "Without fp16 and bf16 every product is float32, which leaves the tensor "
-          "cores idle: 16-bit products are several times faster there, and activations "
-          "take half the memory. Trained weights and moments are float32 either way.\n\n"
-          "`--unsafe` adds bf16: true from compute capability 8.0 on, and fp16: true "
-          "with a dynamic loss scale on older cards with tensor cores; there not for a "
-          "model that was trained in bfloat16 (TS103). A run that is meant as a float32 "
-          "reference stays as it is: trainspool.policy: fp32 says so and silences this.",
+          "Without fp16 and bf16 every matmul is float32, and the tensor cores stay "
+          "idle. 16-bit matmuls are several times faster there, and activations take "
+          "half the memory. Trained weights and moments are float32 in both cases.\n\n"
+          "`--unsafe` adds bf16: true on compute capability 8.0 and higher, and fp16: "
+          "true with a dynamic loss scale on older cards with tensor cores, except for "
+          "a model trained in bfloat16 (TS103). A run that serves as a float32 "
+          "reference can stay unchanged: trainspool.policy: fp32 says so and silences "
+          "this rule.",
       .source = "LLaMA-Factory, hparams/parser.py (\"We recommend enable mixed "
                 "precision training\"); Micikevicius et al., Mixed Precision Training, "
                 "2018" },
     { .id = "TS119",
-      .title = "Axolotl's words for half training",
+      .title = "Axolotl's keys for 16-bit training",
       .severity = SEVERITY_WARNING,
       .explain =
-          "In Axolotl `float16: true` is not fp16: it loads and trains the weights "
-          "themselves in float16, without autocast, without float32 copies and without "
-          "a loss scale, so training stalls and explodes (TS108). `bfloat16: true` does "
-          "there what its `bf16: true` does: the weights are loaded and stepped in "
-          "bfloat16, under autocast, and small steps are rounded away (TS110).\n\n"
-          "Which of two things was meant must be chosen by a person: `fp16: true` or "
-          "`bf16: true` compute in 16 bits and keep float32 weights, which is what most "
-          "want and costs 2 to 4 bytes a trained weight more; `pure_bf16: true` keeps "
-          "bfloat16 weights to save that memory. There is no pure float16 here.",
+          "In Axolotl `float16: true` does not mean fp16: it loads and trains the "
+          "weights themselves in float16, without autocast, without float32 copies and "
+          "without a loss scale, so training stalls or diverges (TS108). `bfloat16: "
+          "true` does what `bf16: true` does in Axolotl: the weights are loaded and "
+          "updated in bfloat16, under autocast, and small updates are rounded away "
+          "(TS110).\n\n"
+          "Nothing is edited, because each key has two possible meanings. `fp16: true` "
+          "or `bf16: true` compute in 16 bits and keep float32 weights; this is usually "
+          "right and costs 2 to 4 more bytes per trained weight. `pure_bf16: true` "
+          "keeps bfloat16 weights to save that memory. trainspool has no pure float16 "
+          "mode.",
       .source = "axolotl utils/schemas/config.py: float16, bfloat16; utils/config; "
                 "core/builders/base.py" },
     { .id = "TS121",
-      .title = "fp16_full_eval and bf16_full_eval are both true",
+      .title = "fp16_full_eval and bf16_full_eval both enabled",
       .severity = SEVERITY_ERROR,
       .apply = APPLY_SAFE,
       .run = rule_both_full_evals,
       .explain =
-          "Evaluation runs in one format too, and Hugging Face refuses both. As with "
-          "TS101, bf16_full_eval stays where the device has bf16 (compute capability "
-          "8.0 or more, or a CPU), fp16_full_eval elsewhere; the other one becomes "
-          "false.",
+          "An evaluation runs in one format, and Hugging Face rejects both. As in "
+          "TS101, the patch keeps bf16_full_eval where the device has bf16 (compute "
+          "capability 8.0 or higher, or a CPU) and fp16_full_eval elsewhere; the other "
+          "key becomes false.",
       .source = "TrainingArguments.__post_init__" },
     { .id = "TS125",
       .title = "policy fp32 turns 16-bit compute off",
@@ -342,11 +343,12 @@ static const struct rule rows[] = {
       .apply = APPLY_SAFE,
       .run = rule_policy_fp32,
       .explain =
-          "For runs whose grad_norm is NaN in fp16. Everything is float32, so bf16, "
-          "fp16, pure_bf16 and fp8 become false, and trained weights float32: 1.5 to 2 "
-          "times slower, and a 16-bit base model takes twice the memory (not only the "
-          "adapters, as is sometimes said). On compute capability 8.0 and more, bf16 "
-          "usually cures the same trouble for nothing.",
+          "This policy is meant for runs whose grad_norm is NaN in fp16. Everything is "
+          "float32: the patch sets bf16, fp16, pure_bf16 and fp8 to false and stores "
+          "trained weights in float32. The run is 1.5 to 2 times slower, and a 16-bit "
+          "base model takes twice the memory (not only the adapters, as is sometimes "
+          "claimed). On compute capability 8.0 and higher, bf16 usually solves the same "
+          "problem at no cost.",
       .source = "the fifth report; docs/precision.md" },
 };
 

@@ -1,4 +1,4 @@
-/* patcher/rules/rules_model.c - TS716: the model, its files, its chat template and its adapter. */
+/* patcher/rules/rules_model.c - TS716: the model, its files, chat template and adapter. */
 #include "config.h"
 
 #include "patcher/rules/rules_context.h"
@@ -14,8 +14,6 @@
 #include "train/chat/chat.h"
 #include "train/model/weights.h"
 
-/* ---- TS716: an architecture or a setting that is not there ---- */
-
 static void unknown_model(struct rule_context *context)
 {
     if (!context->model_error)
@@ -27,8 +25,6 @@ static void unknown_model(struct rule_context *context)
                                     .because = "config.json of the model" },
                 "model_name_or_path");
 }
-
-/* ---- TS716: files that are of another config.json ---- */
 
 static void mismatched_weights(struct rule_context *context, const char *key,
                                const char *dir, const struct model_config *model)
@@ -42,12 +38,10 @@ static void mismatched_weights(struct rule_context *context, const char *key,
                                         .message = rule_error_text(context, &err),
                                         .because = "the headers of the model's files",
                                         .note =
-                                            "config.json and the files beside it are "
-                                            "of two models, or some were not copied" },
+                                            "config.json and the files next to it belong "
+                                            "to two models, or some were not copied" },
                     key);
 }
-
-/* ---- TS716: a chat template that cannot be written with ---- */
 
 static void report_template(struct rule_context *context, const struct error *err,
                             enum severity severity, const char *note)
@@ -61,7 +55,7 @@ static void report_template(struct rule_context *context, const struct error *er
                 "model_name_or_path");
 }
 
-/* A run without `template` writes with the model's own. */
+/* A run without `template` uses the model's own. */
 static void broken_template(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
@@ -75,14 +69,13 @@ static void broken_template(struct rule_context *context)
         report_template(context, &err, SEVERITY_ERROR, NULL);
     else if (chat && !chat_try(chat, plan->model_name_or_path, &err))
         report_template(context, &err, SEVERITY_WARNING,
-                        "tried with a plain question and its answer; a template that the "
-                        "job names, as template: chatml, goes before the model's own");
+                        "tried with a plain question and its answer; a template in the "
+                        "job, such as template: chatml, takes precedence over the "
+                        "model's own");
     chat_close(chat);
 }
 
-/* ---- TS716: an adapter of another model ---- */
-
-/* What the adapter in a folder says that it is of; NULL: it does not. */
+/* Return the model that the adapter in a folder was made for; NULL: not given. */
 static const char *base_of(const struct rule_context *context, const char *dir)
 {
     char *name = path_join(dir, "adapter_config.json");
@@ -96,7 +89,7 @@ static const char *base_of(const struct rule_context *context, const char *dir)
     return base;
 }
 
-/* Letters and digits alone, in lower case: "Qwen2.5-0.5B" is qwen2505b. */
+/* Keep letters and digits only, in lower case: "Qwen2.5-0.5B" becomes qwen2505b. */
 static char *folded(const struct rule_context *context, const char *path, size_t len)
 {
     char *out = arena_alloc(context->arena, len + 1), *at = out;
@@ -107,7 +100,8 @@ static char *folded(const struct rule_context *context, const char *path, size_t
     return out;
 }
 
-/* Does the last part of one path stand somewhere in the other: is it a name for it? */
+/* Return whether the last component of one path occurs in the other, so that it may name
+ * it. */
 static bool is_in(const struct rule_context *context, const char *path, const char *whole)
 {
     size_t end = strlen(path), start;
@@ -143,19 +137,18 @@ static void mismatched_adapter(struct rule_context *context, const char *key,
     base = base_of(context, dir);
     if (!adapter_check(dir, model, &err))
         report_adapter(context, key, SEVERITY_ERROR, rule_error_text(context, &err),
-                       base
-                           ? arena_printf(arena,
-                                          "it was made for %s: name that model, or leave "
-                                          "the adapter out",
-                                          base)
-                           : "name the model that it was made for, or leave the adapter "
-                             "out");
+                       base ? arena_printf(arena,
+                                           "it was made for %s: name that model, or "
+                                           "remove the adapter",
+                                           base)
+                            : "name the model that it was made for, or remove the "
+                              "adapter");
     else if (base && !is_in(context, base, model_dir) && !is_in(context, model_dir, base))
         report_adapter(
             context, key, SEVERITY_WARNING,
             arena_printf(arena, "the adapter was made for %s", base),
-            "its layers and shapes fit this model, its numbers may not: name the model "
-            "that it was made for, unless this is the same");
+            "its layers and shapes fit this model, but its values may not: name the "
+            "model that it was made for, unless this is the same");
 }
 
 static void rule_unsupported_model(struct rule_context *context)
@@ -182,25 +175,25 @@ static void rule_unsupported_model(struct rule_context *context)
 
 static const struct rule rows[] = {
     { .id = "TS716",
-      .title = "a model that is not trained here, or an adapter of another",
+      .title = "unsupported model, or files of another model",
       .severity = SEVERITY_ERROR,
       .firm = true,
       .target = RULE_NATIVE,
       .run = rule_unsupported_model,
       .explain =
-          "config.json of the model names an architecture (model_type), an activation, "
-          "a kind of rotation or another setting that is not there, or it cannot be "
-          "read. The run would end with this message before its first step: nothing "
-          "that changes the result is passed over. So it would with files that lack a "
-          "tensor of the model that config.json tells of, or have it in another shape, "
-          "with a chat template of the model that cannot be read, where the job names "
-          "no template, and with an adapter (of the model or of a teacher) whose layers "
-          "or shapes are those of another model. A warning is a template that cannot "
-          "write a plain question and its answer, or writes them so that the answer "
-          "cannot be told from the question, and an adapter that fits, but says that it "
-          "was made for a model of another name.\n\n"
-          "trainspool-job(5) lists the architectures under MODELS. For another one let "
-          "transformers do the training: target: external.",
+          "The model's config.json names an architecture (model_type), an activation, a "
+          "kind of rotation or another setting that is not supported, or it cannot be "
+          "read. The run would fail with this message before its first step: no setting "
+          "that changes the result is ignored. Files that lack a tensor of the model in "
+          "config.json, or have it in another shape, are errors as well, and so are an "
+          "unreadable chat template of the model if the job names no template, and an "
+          "adapter (of the model or of a teacher) whose layers or shapes belong to "
+          "another model. Warnings: a template that cannot format a plain question and "
+          "its answer, or formats them so that the answer cannot be separated from the "
+          "question, and an adapter that fits but was made for a model of another "
+          "name.\n\n"
+          "trainspool-job(5) lists the architectures under MODELS. To train another "
+          "one, use transformers: target: external.",
       .source =
           "train/model/architecture.c, train/model/model_config.c, train/model/weights.c, "
           "train/chat/chat.c, train/model/adapter_check.c" },

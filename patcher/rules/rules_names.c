@@ -1,4 +1,4 @@
-/* patcher/rules/rules_names.c - keys and values: spelling, type, range, device and layer names, paths. */
+/* patcher/rules/rules_names.c - spelling, type and range of keys and values, and paths. */
 #include "config.h"
 
 #include "patcher/rules/rules_context.h"
@@ -16,9 +16,7 @@
 #include "train/model/shapes.h"
 #include "train/chat/template.h"
 
-/* ---- TS705: the device that is wanted, and layers that the model has not ---- */
-
-/* "gpu", "GPU 1", "0,1", "cuda1": as they are written here; or NULL. */
+/* Correct "gpu", "GPU 1", "0,1", "cuda1"; or NULL. */
 static const char *meant_device(struct rule_context *context, const char *wanted)
 {
     static const char *const others[] = { "cuda", "gpu", "nvidia" };
@@ -67,12 +65,12 @@ static void wanted_device(struct rule_context *context)
                            "device must be auto, cpu, cuda, cuda:N or cuda:N,M%s%s%s",
                            meant ? "; did you mean " : "", meant ? meant : "",
                            meant ? "?"
-                                 : "; a card that is not in this machine is named with "
-                                   "--device") },
+                                 : "; use --device to name a card that is not in this "
+                                   "machine") },
                    entry);
 }
 
-/* What a run would stop at when it looks for the layers that the job names. */
+/* Report the layers in the job at which a run would fail. */
 static void unknown_layers(struct rule_context *context)
 {
     static const char *const keys[] = { "lora_target", "additional_target",
@@ -82,7 +80,7 @@ static void unknown_layers(struct rule_context *context)
     struct error err = { 0 };
     struct lora lora;
 
-    plan.adapter_name_or_path = NULL; /* what an adapter says is no word of the job's */
+    plan.adapter_name_or_path = NULL; /* an adapter's own layers are not the job's */
     if (!context->model ||
         (context->plan->adapter_name_or_path && !plan.create_new_adapter) ||
         shapes_check(&plan, context->model, &lora, &err))
@@ -107,11 +105,9 @@ static void rule_unknown_values(struct rule_context *context)
         unknown_layers(context);
 }
 
-/* ---- TS710: where paths lead ---- */
-
 static const struct path_key {
     const char *name;
-    bool written; /* a folder that the job writes to */
+    bool written; /* the job writes to this folder */
 } path_keys[] = {
     { "output_dir", true },
     { "export_dir", true },
@@ -128,7 +124,7 @@ static const struct path_key {
     { "eval_dataset", false },
 };
 
-/* The lexical depth below the start never goes under it. */
+/* Return whether the path leaves its starting folder, by its components alone. */
 static bool climbs_out(const char *path)
 {
     int depth = 0;
@@ -181,12 +177,12 @@ static void check_path(struct rule_context *context, const struct path_key *key,
     const char *message = NULL;
 
     if (path[0] == '~' && (path[1] == '/' || path[1] == 0))
-        message = " begins with ~, which nobody expands here: write the whole path";
+        message = " starts with ~, which trainspool does not expand: write the full path";
     else if (!is_allowed(context, path, key->written))
         message = context->options->roots
-                      ? " leads out of the folders that jobs may use"
-                      : " leads out of the job's folder: write the whole path if that "
-                        "is meant";
+                      ? " is outside the folders that jobs may use"
+                      : " is outside the job's folder: write the full path if you mean "
+                        "it";
     if (message)
         rule_report(context,
                     &(struct finding) { .rule = "TS710",
@@ -209,128 +205,132 @@ static void rule_paths_outside(struct rule_context *context)
 
 static const struct rule rows[] = {
     { .id = "TS701",
-      .title = "a known key in another spelling",
+      .title = "known key in another spelling",
       .severity = SEVERITY_ERROR,
       .apply = APPLY_SAFE,
-      .explain = "Logging_steps, num train epochs, --learning-rate, learningRate: equal "
-                 "to a key but for case, blanks, dashes and underscores. Names are "
-                 "exact, so another tool stops at it or passes over it and trains with "
-                 "the preset.\n\n"
-                 "`patch` writes the key as it is spelt; value, comment and place stay. "
-                 "Where the right name is given as well nothing is edited: only you "
-                 "know which of the two counts. Members of trainspool: and of "
-                 "lr_scheduler_kwargs are told, and edited by hand.",
+      .explain =
+          "Logging_steps, num train epochs, --learning-rate, learningRate: each equals "
+          "a key except for case, spaces, dashes and underscores. Names are exact, so "
+          "another tool rejects the key, or ignores it and trains with the default.\n\n"
+          "The patch corrects the spelling and keeps value, comment and position. If "
+          "the correct key is given as well, nothing is edited: only you know which one "
+          "counts. Members of trainspool: and of lr_scheduler_kwargs are reported, not "
+          "edited.",
       .source = "LLaMA-Factory#3914" },
     { .id = "TS702",
-      .title = "an unknown key, one letter or two from a known one",
+      .title = "unknown key, similar to a known one",
       .severity = SEVERITY_ERROR,
       .apply = APPLY_UNSAFE,
       .explain =
-          "One key, and no other, is one or two letters away; two neighbours in the "
-          "wrong order count as one. LLaMA-Factory stops at such a key and names no "
-          "remedy; Axolotl and torchtune pass over it and train with the preset instead "
-          "of your value.\n\n"
-          "That it was meant is a guess, so the edit waits for `--unsafe`; value, "
-          "comment and place stay. In an external job it is a warning, as the script "
-          "may have a key of that name, unless keys like stage and template say that "
+          "Exactly one key is one or two letters away; two swapped neighboring letters "
+          "count as one. LLaMA-Factory rejects such a key without a suggestion; Axolotl "
+          "and torchtune ignore it and train with the default instead of your value.\n\n"
+          "The correction is a guess, so the edit requires `--unsafe`; it keeps value, "
+          "comment and position. In an external job it is a warning, as the script may "
+          "have a key of that name, unless keys such as stage and template show that "
           "the script is LLaMA-Factory's.",
       .source =
           "LLaMA-Factory parser.py, #3914; MakazhanAlpamys/Soup#627; Damerau, 1964" },
     { .id = "TS703",
-      .title = "an unknown key",
+      .title = "unknown key",
       .severity = SEVERITY_ERROR,
-      .explain = "It is in no table: not one of trainspool's keys, of LLaMA-Factory's "
-                 "or of TrainingArguments, under no name they ever had there. Where "
-                 "several keys are equally near, or begin with what is written, up to "
-                 "three of them are named.\n\n"
-                 "trainspool-job(5) lists all keys, and `trainspool schema` prints them "
-                 "for an editor, which then completes and checks them while you type. A "
-                 "note of your own belongs into a comment. In an external job this is a "
-                 "warning: the script may have keys of its own.",
+      .explain =
+          "The key is not in any table: not one of trainspool's keys, of "
+          "LLaMA-Factory's or of TrainingArguments, under no name they ever had there. "
+          "If several keys are equally similar, or begin with what is written, the "
+          "finding names up to three of them.\n\n"
+          "trainspool-job(5) lists all keys, and `trainspool schema` prints them for an "
+          "editor, which then completes and checks them while you type. Put your own "
+          "notes into comments. In an external job this is a warning: the script may "
+          "have its own keys.",
       .source = "LLaMA-Factory#5633" },
     { .id = "TS704",
-      .title = "a value of the wrong type",
+      .title = "value of the wrong type",
       .severity = SEVERITY_ERROR,
       .firm = true,
       .explain =
-          "The key decides what its value must be, never a reader of YAML: `1e-4` is a "
-          "number where one is wanted and `dataset: no` stays a name. So what is told "
-          "here fits in no way, and the message says which forms are taken, and which "
-          "word was perhaps meant. An empty value means `not given`.\n\n"
-          "Nothing is edited, as a wrong value says nothing of the right one. It is a "
-          "warning where the key has no effect here: the tool it came from would stop.",
+          "The key decides which type its value must have, not the YAML reader: `1e-4` "
+          "is a number where the key requires one, and `dataset: no` stays a name. A "
+          "value that is reported here does not fit in any way; the finding says which "
+          "forms are accepted, and which word was perhaps meant. An empty value counts "
+          "as not given.\n\n"
+          "Nothing is edited, as a wrong value does not show the right one. If the key "
+          "has no effect in a native run, it is a warning: the tool that it comes from "
+          "would fail.",
       .source = "trainspool-job(5)" },
     { .id = "TS705",
-      .title = "a value outside its range or list",
+      .title = "value out of range or not in the list",
       .severity = SEVERITY_ERROR,
       .firm = true,
       .run = rule_unknown_values,
       .explain =
-          "The message says what is allowed, and the nearest word where there is one: "
-          "letters changed, case and separators, and words that other tools have for "
-          "the same (bf16 for bfloat16, qlora, flash_attention_2, gpu). Layers of "
-          "lora_target, additional_target and freeze_trainable_modules are held against "
-          "the model where its folder is there: a run would stop at a name that none of "
+          "The finding says what is allowed and, if there is one, the nearest value: "
+          "with letters, case or separators changed, and with the words of other tools "
+          "(bf16 for bfloat16, qlora, flash_attention_2, gpu). The layers of "
+          "lora_target, additional_target and freeze_trainable_modules are compared "
+          "with the model if its folder exists: a run would fail at a name that none of "
           "its layers has. q_proj of a Llama is in c_attn of a GPT-2 and in "
           "query_key_value of a GPT-NeoX.\n\n"
-          "Bounds are those of the thing itself: a batch below 1, a share above 1, a "
-          "dropout of 1. save_steps, eval_steps and logging_steps may be 0 where their "
-          "strategy is no or epoch, as in transformers. The learning rate and the betas "
-          "have rules of their own (TS410). It is a warning where the key has no effect "
-          "here.",
+          "The bounds are those of the quantity itself: a batch below 1, a fraction "
+          "above 1, or a dropout of 1 is impossible. save_steps, eval_steps and "
+          "logging_steps may be 0 if their strategy is no or epoch, as in transformers. "
+          "The learning rate and the betas have their own rule (TS410). If the key has "
+          "no effect in a native run, it is a warning.",
       .source = "trainspool-job(5)" },
     { .id = "TS706",
-      .title = "another tool's file, or another tool's word",
+      .title = "another tool's file or key",
       .severity = SEVERITY_ERROR,
       .firm = true,
       .explain =
           "Other tools use the same words for other things. batch_size is the total of "
           "a step in Axolotl and that of one device in torchtune; an empty "
-          "max_grad_norm is 1.0 in Axolotl and off in LLaMA-Factory. So nothing is "
-          "guessed.\n\n"
+          "max_grad_norm is 1.0 in Axolotl and off in LLaMA-Factory. Therefore nothing "
+          "is guessed.\n\n"
           "A whole file of Axolotl, torchtune, LLaMA-Factory v1, Accelerate, DeepSpeed, "
-          "TRL, ms-swift or LitGPT is known by keys that only it has, and told once, "
-          "without a list of its keys: `trainspool import` prints those of Axolotl and "
-          "torchtune as jobs, with what could not be carried over as comments, and one "
-          "for TRL's scripts is checked as it is with `trainspool: {target: external}`. "
-          "A job with another tool's word in it stays a job: each such word is told "
-          "with its place, and with the name it has here where there is one.",
+          "TRL, ms-swift or LitGPT is recognized by keys that only it has, and reported "
+          "once, without a list of its keys. `trainspool import` converts files of "
+          "Axolotl and torchtune to jobs, with comments for what has no equivalent; a "
+          "file for TRL's scripts can be checked unchanged with `trainspool: {target: "
+          "external}`. A job that contains another tool's key stays a job: each such "
+          "key is reported, with its equivalent if there is one.",
       .source = "axolotl schemas/config.py; torchtune recipes; trl scripts/utils.py; "
                 "DeepSpeed runtime/config.py; docs/precision.md" },
     { .id = "TS708",
       .title = "known keys without effect",
       .severity = SEVERITY_INFO,
       .explain =
-          "They are right for other tools and have nothing to do here: workers of a "
-          "data loader, tracking services, settings of libraries that are not used. "
-          "They stay in the file. One without which results are others (num_beams, "
-          "tool_format) is a warning, and says what is done.",
+          "The keys are valid in other tools and have no effect here: data loader "
+          "workers, tracking services, settings of libraries that are not used. They "
+          "stay in the file. A key whose absence changes the result (num_beams, "
+          "tool_format) is a warning that says what happens instead.",
       .source = "trainspool-job(5)" },
     { .id = "TS709",
-      .title = "a secret in the file",
+      .title = "secret in the file",
       .severity = SEVERITY_WARNING,
       .explain =
           "Tokens and keys in a job end up in backups, copies and version control: "
-          "hf_hub_token, swanlab_api_key, unknown keys of such names, and what "
-          "trainspool.env gives an external command. The value is never printed, logged "
-          "or put into a report, and backups are readable by their owner only.\n\n"
-          "A job that is trained here needs none, as nothing is downloaded or uploaded: "
-          "take it out. A script finds it in the environment trainspool is started in, "
-          "or in a login of its own (`hf auth login`, `wandb login`); `${HF_TOKEN}` in "
-          "the file says where it is and is no secret. Revoke it if the file was shared.",
+          "hf_hub_token, swanlab_api_key, unknown keys with such names, and variables "
+          "that trainspool.env passes to an external command. The value is never "
+          "printed, logged or put into a report, and only the owner can read "
+          "backups.\n\n"
+          "A native job needs no token, as nothing is downloaded or uploaded: remove "
+          "it. A script finds a token in the environment in which trainspool is "
+          "started, or in its own login (`hf auth login`, `wandb login`); `${HF_TOKEN}` "
+          "in the file refers to the variable and is no secret. Revoke the token if the "
+          "file was shared.",
       .source = "trainspool-job(5)" },
     { .id = "TS710",
-      .title = "a path leads out of its folder",
+      .title = "path outside its folder",
       .severity = SEVERITY_ERROR,
       .firm = true,
       .target = RULE_NATIVE,
       .run = rule_paths_outside,
       .explain =
-          "A relative path is relative to the job file. What a job writes to "
-          "(output_dir, export_dir, tokenized_path) must not climb out of the job's "
-          "folder with `..`; write the whole path if it is meant. Where a spool allows "
-          "certain folders only, all paths must lie below them. `~` is a shell's word "
-          "and is not expanded.",
+          "A relative path is relative to the job file. Paths that a job writes to "
+          "(output_dir, export_dir, tokenized_path) must not leave the job's folder "
+          "with `..`; write the full path if you mean it. If a spool allows certain "
+          "folders only, all paths must be below them. `~` is expanded by shells only, "
+          "not by trainspool.",
       .source = "a job in a watched folder may come from somebody else" },
 };
 

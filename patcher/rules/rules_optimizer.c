@@ -18,22 +18,21 @@ static const char *text_of(const struct rule_context *context, const char *key)
     return entry ? node_value(entry->value)->text : NULL;
 }
 
-/* ---- TS406: the learning rate ---- */
-
 static const struct rate {
     double far;
     const char *what, *usual;
 } rates[][2] = {
-    /* of stages alike; with LoRA */
-    { { 1e-4, "training all weights", "1e-5 is usual, LoRA takes 1e-4" },
+    /* by stage; second column: with LoRA */
+    { { 1e-4, "training all weights", "1e-5 is usual, 1e-4 for LoRA" },
       { 1e-3, "LoRA", "1e-4 to 2e-4 is usual" } },
-    { { 5e-5, "training all weights on preferences", "5e-7 is usual, LoRA takes 5e-6" },
+    { { 5e-5, "training all weights on preferences", "5e-7 is usual, 5e-6 for LoRA" },
       { 5e-5, "LoRA on preferences", "5e-6 is usual" } },
 };
 
-#define TINY_WIDE 512 /* models narrower than any that is fine-tuned want more */
+/* narrower than any model that is fine-tuned; such models need higher rates */
+#define TINY_WIDE 512
 
-/* The numbers are those of Adam on a pretrained language model. */
+/* The limits are for Adam on a pretrained language model. */
 static bool is_usual(const struct rule_context *context)
 {
     const char *optim = text_of(context, "optim");
@@ -59,13 +58,11 @@ static void rule_unusual_learning_rate(struct rule_context *context)
             .rule = "TS406",
             .severity = SEVERITY_INFO,
             .message = arena_printf(
-                context->arena, "learning_rate %s is far above what %s usually takes",
+                context->arena, "learning_rate %s is far above the usual range for %s",
                 scalar_print(plan->learning_rate, context->arena), rate->what),
             .note = rate->usual },
         "learning_rate");
 }
-
-/* ---- TS407: the warm-up ---- */
 
 static void report_of_warmup(struct rule_context *context, const char *key,
                              const char *message, const char *note)
@@ -89,25 +86,23 @@ static void rule_ambiguous_warmup(struct rule_context *context)
     if (has_ratio && steps > 0)
         report_of_warmup(
             context, "warmup_ratio",
-            "warmup_ratio and warmup_steps are both given: transformers 4 goes by the "
-            "steps, 5 by the ratio, and here a ratio above 0 counts",
+            "warmup_ratio and warmup_steps are both given: transformers 4 uses the "
+            "steps, 5 uses the ratio, and a native run uses a ratio above 0",
             "keep one of them");
     if (ratio == 1)
         report_of_warmup(context, "warmup_ratio",
-                         "with warmup_ratio 1.0 the whole run is warm-up: learning_rate "
+                         "with warmup_ratio 1.0 the whole run is warmup: learning_rate "
                          "is reached at the last step",
-                         "moved to warmup_steps as it is, 1.0 would be one step");
+                         "moved to warmup_steps unchanged, 1.0 would be one step");
     if (steps > 0 && steps < 1 &&
         !rule_version_at_least(context, PACKAGE_TRANSFORMERS, "5.0.0.dev0"))
         report_of_warmup(context, "warmup_steps",
-                         "warmup_steps below 1 is a share of all steps here and since "
-                         "transformers 5; before, it was an error or none at all",
-                         "warmup_ratio says the same to older versions");
+                         "warmup_steps below 1 is a fraction of all steps here and since "
+                         "transformers 5; before, it was an error or no warmup",
+                         "warmup_ratio has the same meaning in older versions");
 }
 
-/* ---- TS411: a step inside the backward pass ---- */
-
-/* Keys that switch it on, and what has to be on for them to count. */
+/* Keys that enable it, and the key that must be on for them to count. */
 static const struct in_backward {
     const char *key, *needs;
 } in_backward[] = {
@@ -123,7 +118,7 @@ static bool ends_with(const char *text, const char *end)
     return len >= end_len && strcmp(text + len - end_len, end) == 0;
 }
 
-/* The words of the job that ask for it, or NULL. */
+/* Return the setting that asks for it, or NULL. */
 static const char *asks_for_it(const struct rule_context *context)
 {
     const char *optim = text_of(context, "optim");
@@ -145,30 +140,28 @@ static void rule_step_in_backward(struct rule_context *context)
 
     if (!what)
         return;
-    finding.note = "an optimizer that steps after the backward pass can do both";
+    finding.note = "use an optimizer that steps after the backward pass";
     if (plan->gradient_accumulation_steps > 1) {
         finding.message =
             arena_printf(context->arena,
-                         "%s steps each weight during the backward pass, so gradients "
-                         "of %lld micro-batches cannot add up",
+                         "%s updates each weight during the backward pass, so gradients "
+                         "of %lld micro batches cannot be accumulated",
                          what, (long long)plan->gradient_accumulation_steps);
         rule_report(context, &finding, "gradient_accumulation_steps");
     }
     if (rule_entry(context, "max_grad_norm") && plan->request.max_grad_norm > 0) {
         finding.message = arena_printf(context->arena,
-                                       "%s steps each weight during the backward pass, "
-                                       "before the norm to clip to is known",
+                                       "%s updates each weight during the backward pass, "
+                                       "before the norm for clipping is known",
                                        what);
         rule_report(context, &finding, "max_grad_norm");
     }
 }
 
-/* ---- TS412: guards against inf and NaN ---- */
-
-/* Names under which other programs know one.  A native run always has it. */
+/* Keys of such guards in other programs.  A native run is always guarded. */
 static const char *const guards[] = {
     "check_for_nan_in_loss_and_grad", /* Megatron-LM */
-    "check_grad_overflow",            /* DeepSpeed, of its bf16 block */
+    "check_grad_overflow",            /* DeepSpeed's bf16 block */
     "error_if_nonfinite",             /* torch.nn.utils.clip_grad_norm_ */
     "skip_nan_grad",                  /* NeMo */
 };
@@ -186,13 +179,13 @@ static void rule_nan_guard_off(struct rule_context *context)
                              .apply = APPLY_UNSAFE,
                              .message = arena_printf(
                                  context->arena,
-                                 "%s is off, and no loss scaler skips a step that is not "
+                                 "%s is off, and no loss scaler skips steps that are not "
                                  "finite: one inf in a gradient makes every weight NaN",
                                  guards[i]) },
                          guards[i], "true", NULL);
 }
 
-/* Names of AdamW in libraries that store its moments differently. */
+/* Report names of AdamW in libraries that store its moments in another format. */
 static void rule_adam_moments(struct rule_context *context)
 {
     const struct entry *entry = rule_entry(context, "optim");
@@ -209,8 +202,8 @@ static void rule_adam_moments(struct rule_context *context)
                     .rule = "TS307",
                     .severity = SEVERITY_WARNING,
                     .message = arena_printf(context->arena,
-                                            "%s: Adam keeps its moments in float32 here, "
-                                            "8 bytes a trained weight",
+                                            "%s: a native run keeps Adam's moments in "
+                                            "float32, 8 bytes per trained weight",
                                             name) },
                 "optim");
 }
@@ -218,7 +211,7 @@ static void rule_adam_moments(struct rule_context *context)
 struct bound {
     const char *key, *wanted;
     double value, min, max;
-    bool open_min, open_max; /* the bound itself is outside */
+    bool open_min, open_max; /* the bound itself is not allowed */
 };
 
 static bool is_inside(const struct bound *bound)
@@ -256,71 +249,72 @@ static void rule_optimizer_bounds(struct rule_context *context)
 
 static const struct rule rows[] = {
     { .id = "TS307",
-      .title = "an 8-bit or paged Adam",
+      .title = "8-bit or paged Adam",
       .severity = SEVERITY_WARNING,
       .run = rule_adam_moments,
       .target = RULE_NATIVE,
-      .explain = "Moments are float32 here: 8 bytes a trained weight. With lora that is "
-                 "little. The file stays as it is; `plan` shows the memory.",
+      .explain =
+          "A native run stores Adam's moments in float32: 8 bytes per trained weight. "
+          "With lora this is little. The file stays unchanged; `plan` shows the memory.",
       .source = "train/model/optimizer.c" },
     { .id = "TS406",
-      .title = "a learning rate far from what is usual",
+      .title = "unusually high learning rate",
       .severity = SEVERITY_INFO,
       .run = rule_unusual_learning_rate,
       .explain =
           "Above 1e-4 when all weights are trained, or above 1e-3 with LoRA, Adam tends "
-          "to forget what a pretrained model knows, or to diverge. It may still be "
-          "meant, so this is only said, and never edited. Examples of LLaMA-Factory use "
-          "1e-5 for all weights and 1e-4 with LoRA, those of Axolotl mostly 2e-4 with "
-          "LoRA. In stage dpo it is told above 5e-5: there LLaMA-Factory's example "
-          "takes 5e-6 with LoRA.\n\n"
-          "Not said of a run from scratch, of other optimizers than Adam, and of models "
-          "narrower than 512, which want more.",
+          "to forget what a pretrained model knows, or to diverge. The value may be "
+          "intended, so it is only reported, never edited. The examples of "
+          "LLaMA-Factory use 1e-5 for all weights and 1e-4 with LoRA, those of Axolotl "
+          "mostly 2e-4 with LoRA. In stage dpo the limit is 5e-5: LLaMA-Factory's "
+          "example uses 5e-6 with LoRA.\n\n"
+          "The rule does not apply to training from scratch, to optimizers other than "
+          "Adam, and to models narrower than 512, which need a higher rate.",
       .source = "the example jobs of LLaMA-Factory and Axolotl" },
     { .id = "TS407",
-      .title = "a warm-up that means different things",
+      .title = "ambiguous warmup",
       .severity = SEVERITY_WARNING,
       .run = rule_ambiguous_warmup,
       .explain =
-          "Given both, transformers 4 lets warmup_steps win over warmup_ratio, "
-          "transformers 5 writes the ratio over the steps, and here a ratio above 0 "
-          "wins. A ratio of 1 makes the whole run a warm-up. warmup_steps below 1 is a "
-          "share of all steps here and in transformers 5; before, it was an error or no "
-          "warm-up. And when warmup_ratio: 1.0 was moved to warmup_steps by a script, "
-          "one step was left.\n\n"
-          "Keep one of the two keys. As only a person knows the length that was meant, "
-          "nothing is edited.",
+          "If both keys are given, warmup_steps overrides warmup_ratio in transformers "
+          "4, the ratio overrides the steps in transformers 5, and in a native run a "
+          "ratio above 0 overrides the steps. A ratio of 1 makes the whole run a "
+          "warmup. warmup_steps below 1 is a fraction of all steps in trainspool and in "
+          "transformers 5; in older versions it was an error or no warmup. And a script "
+          "that moves warmup_ratio: 1.0 to warmup_steps leaves a warmup of one step.\n\n"
+          "Keep one of the two keys. Only you know the intended length, so nothing is "
+          "edited.",
       .source = "transformers, training_args.py (4: get_warmup_steps, 5: "
                 "__post_init__); vllm semantic-router PR #3940" },
     { .id = "TS410",
-      .title = "a learning rate, beta or decay out of range",
+      .title = "learning rate, beta or weight decay out of range",
       .severity = SEVERITY_ERROR,
       .firm = true,
       .run = rule_optimizer_bounds,
       .explain =
           "learning_rate must be above 0 and at most 1 (full fine-tuning: about 1e-5, "
           "LoRA: about 1e-4), both betas from 0 to below 1, weight_decay 0 or more. "
-          "Outside, the run diverges or stands still.",
+          "With other values the run diverges or does not learn.",
       .source = "Kingma and Ba, Adam, 2015; Loshchilov and Hutter, 2019" },
     { .id = "TS411",
-      .title = "an optimizer inside the backward pass, with clipping or accumulation",
+      .title = "optimizer in the backward pass with clipping or accumulation",
       .severity = SEVERITY_ERROR,
       .run = rule_step_in_backward,
       .explain =
           "optimizer_in_bwd (torchtune), layerwise GaLore and APOLLO, LOMO and AdaLOMO "
-          "step each weight as soon as its gradient is there and then free the "
-          "gradient. That saves the memory of all gradients, and leaves nothing to add "
-          "up over several micro-batches, nor a norm over all weights to clip to. "
-          "torchtune and LLaMA-Factory refuse accumulation with it; clipping is refused "
-          "by torchtune and without effect elsewhere.\n\n"
-          "Set gradient_accumulation_steps: 1 and leave max_grad_norm out, or take an "
-          "optimizer that steps after the backward pass. Native runs have none of these "
-          "optimizers (TS707), so this concerns target: external.",
+          "update each weight as soon as its gradient is computed and then free the "
+          "gradient. This saves the memory of all gradients, but leaves nothing to "
+          "accumulate over several micro batches, and no global norm to clip to. "
+          "torchtune and LLaMA-Factory reject accumulation with it; torchtune rejects "
+          "clipping, which has no effect elsewhere.\n\n"
+          "Set gradient_accumulation_steps: 1 and leave max_grad_norm out, or use an "
+          "optimizer that steps after the backward pass. A native run supports none of "
+          "these optimizers (TS707), so the rule applies to target: external.",
       .source = "torchtune, recipes/full_finetune_single_device.py; LLaMA-Factory, "
                 "train/trainer_utils.py (\"Per-layer GaLore does not support gradient "
                 "accumulation\")" },
     { .id = "TS412",
-      .title = "the guard against inf and NaN is off",
+      .title = "guard against inf and NaN is off",
       .severity = SEVERITY_WARNING,
       .apply = APPLY_UNSAFE,
       .target = RULE_EXTERNAL,
@@ -330,13 +324,13 @@ static const struct rule rows[] = {
           "and float32 have no scaler: one inf makes the norm inf, clipping then "
           "multiplies it by 0, which is NaN, and every weight is NaN after one bad "
           "batch.\n\n"
-          "A native run looks at every step, in every format, and skips it; there is no "
-          "switch. Hugging Face's Trainer has no such guard. Programs that have one, "
-          "and whose key a job for target: external may carry: Megatron-LM "
-          "(check_for_nan_in_loss_and_grad), DeepSpeed's bf16 block "
-          "(check_grad_overflow), PyTorch's clip_grad_norm_ (error_if_nonfinite), NeMo "
-          "(skip_nan_grad). Where one of them is false without fp16, `--unsafe` makes "
-          "it true.",
+          "A native run checks every step, in every format, and skips a step that is "
+          "not finite; this cannot be turned off. Hugging Face's Trainer has no such "
+          "guard. Programs that have one, and whose key may appear in a job for target: "
+          "external: Megatron-LM (check_for_nan_in_loss_and_grad), DeepSpeed's bf16 "
+          "block (check_grad_overflow), PyTorch's clip_grad_norm_ (error_if_nonfinite), "
+          "NeMo (skip_nan_grad). If one of them is false without fp16, `--unsafe` sets "
+          "it to true.",
       .source = "torch/nn/utils/clip_grad.py; Megatron-LM, training/arguments.py; "
                 "DeepSpeed, bfloat16 config; docs/precision.md" },
 };

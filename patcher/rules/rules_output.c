@@ -1,4 +1,4 @@
-/* patcher/rules/rules_output.c - TS501, TS502: a model or checkpoints that output_dir already holds. */
+/* patcher/rules/rules_output.c - TS501, TS502: what output_dir already holds. */
 #include "config.h"
 
 #include "patcher/rules/rules_context.h"
@@ -8,7 +8,7 @@
 
 #include "base/size.h"
 
-/* It is said what is meant with what lies there. */
+/* Return whether the job or the command line says what to do with the contents. */
 static bool is_settled(const struct rule_context *context)
 {
     return context->plan->overwrite_output_dir || rule_find_resume(context).asked;
@@ -19,8 +19,8 @@ static bool names_output(const struct rule_context *context)
     return rule_entry(context, "output_dir") != NULL;
 }
 
-/* The job's own: by its digest, or because its last run wrote into the same folder; not
- * what another put there while this one waited. */
+/* Return whether this job made the model: by its digest, or because its last run wrote
+ * into the same folder; not a model that another job wrote while this one waited. */
 static bool is_own(const struct rule_context *context, const struct previous_model *model)
 {
     const struct previous_text *text = previous_text(context->previous);
@@ -50,14 +50,14 @@ static void model_of_script(struct rule_context *context, const char *file)
     if (rule_is_llamafactory(context))
         report_model(context, SEVERITY_ERROR,
                      arena_printf(context->arena,
-                                  "output_dir holds %s already: LLaMA-Factory does not "
-                                  "begin there",
+                                  "output_dir holds %s already: LLaMA-Factory refuses to "
+                                  "start",
                                   file),
-                     "another output_dir, or overwrite_output_dir: true");
+                     "use another output_dir, or set overwrite_output_dir: true");
     else
         report_model(context, SEVERITY_WARNING,
                      arena_printf(context->arena,
-                                  "output_dir holds %s already: a Trainer writes over it",
+                                  "output_dir holds %s already: a Trainer overwrites it",
                                   file),
                      "another output_dir keeps it");
 }
@@ -70,27 +70,30 @@ static bool is_same_folder(const char *a, const char *b)
            one.st_dev == two.st_dev && one.st_ino == two.st_ino;
 }
 
-/* The same folder, or one that neither is there yet under the same name. */
+/* Return whether the paths name the same folder, or the same folder that does not exist
+ * yet. */
 static bool is_one_folder(const char *a, const char *b)
 {
     return is_same_folder(a, b) || (a && b && strcmp(a, b) == 0);
 }
 
-/* What the job reads or leaves is for the base as it is: merged into it twice an adapter
- * is another model, and a whole model beside an adapter is taken for neither. */
+/* What the job reads or leaves must stay the original base: an adapter merged into it
+ * twice makes another model, and a whole model next to an adapter is recognized as
+ * neither. */
 static void export_over_own(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
     const struct {
         const char *folder, *what;
     } others[] = {
-        { plan->model_name_or_path, "the folder of the model that is trained" },
+        { plan->model_name_or_path, "the folder of the trained model" },
         { plan->adapter_name_or_path, "the folder of the adapter it starts from" },
         { plan->kd.teacher, "the folder of the teacher" },
         { plan->kd.adapter, "the folder of the teacher's adapter" },
         { plan->preference.reference, "the folder of the reference" },
         { plan->preference.adapter, "the folder of the reference's adapter" },
-        { plan->output_dir, "output_dir, where checkpoints and the trained weights lie" },
+        { plan->output_dir, "output_dir, which holds checkpoints and the trained "
+                            "weights" },
     };
 
     for (size_t i = 0; !plan->external && i < TS_COUNT(others); i++) {
@@ -102,14 +105,14 @@ static void export_over_own(struct rule_context *context)
                         .severity = SEVERITY_ERROR,
                         .message = arena_printf(context->arena, "export_dir is %s",
                                                 others[i].what),
-                        .note = "another folder: this and a later run want what is there "
-                                "as it is" },
+                        .note = "use another folder: this run and later ones need its "
+                                "contents unchanged" },
                     "export_dir");
         return;
     }
 }
 
-/* Trained twice by one text, from what the first time left there, it is another model. */
+/* Running the same text twice would train the result of the first run: another model. */
 static bool output_over_base(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
@@ -119,8 +122,9 @@ static bool output_over_base(struct rule_context *context)
 
     if (over)
         report_model(context, SEVERITY_ERROR,
-                     "output_dir is the folder of the model that is trained",
-                     "another folder: this and a later run want what is there as it is");
+                     "output_dir is the folder of the model to train",
+                     "use another folder: this run and later ones need its contents "
+                     "unchanged");
     return over;
 }
 
@@ -142,12 +146,12 @@ static void rule_output_holds_model(struct rule_context *context)
             arena_printf(context->arena,
                          "output_dir holds %s, which this job did not make", model->file),
             arena_printf(context->arena,
-                         "another output_dir; or overwrite_output_dir: true, which "
-                         "keeps it as %s.old-1",
+                         "use another output_dir; or set overwrite_output_dir: true, "
+                         "which keeps it as %s.old-1",
                          model->file));
 }
 
-/* Words of state.json after which nobody wonders what is meant. */
+/* Return whether the state in state.json leaves no doubt about what is intended. */
 static bool is_plain(const struct previous_state *state)
 {
     static const char *const plain[] = { "done", "ready", "running" };
@@ -160,7 +164,7 @@ static bool is_plain(const struct previous_state *state)
     return false;
 }
 
-/* What run, run --resume and retry do with it. */
+/* Describe what run, run --resume and retry do with the checkpoint. */
 static const char *report_ways(const struct rule_context *context,
                                const struct previous_checkpoint *found)
 {
@@ -168,16 +172,16 @@ static const char *report_ways(const struct rule_context *context,
 
     if (!same_text)
         return arena_printf(context->arena,
-                            "%s is there, saved under another text: `run` and `retry` "
-                            "begin anew beside it, `run --resume` goes on from it",
+                            "%s was saved under another text: `run` and `retry` start "
+                            "from scratch and keep it, `run --resume` resumes from it",
                             found->base);
     return arena_printf(context->arena,
-                        "%s of the last run is there: `run` begins anew and keeps it as "
-                        "%s.old-1; `run --resume` %s",
+                        "%s of the last run exists: `run` starts from scratch and keeps "
+                        "it as %s.old-1; `run --resume` %s",
                         found->base, found->base,
                         previous_state(context->previous)->resume
-                            ? "and `retry` go on from it"
-                            : "goes on from it");
+                            ? "and `retry` resume from it"
+                            : "resumes from it");
 }
 
 static void report_native(struct rule_context *context,
@@ -189,8 +193,9 @@ static void report_native(struct rule_context *context,
                     .severity = SEVERITY_WARNING,
                     .message = report_ways(context, found),
                     .note =
-                        "resume_from_checkpoint: true goes on from it; "
-                        "overwrite_output_dir: true says that a new beginning is meant" },
+                        "resume_from_checkpoint: true resumes from it; "
+                        "overwrite_output_dir: true confirms that the run starts from "
+                        "scratch" },
                 names_output(context) ? "output_dir" : NULL);
 }
 
@@ -216,54 +221,56 @@ static void rule_output_holds_checkpoints(struct rule_context *context)
             .message = arena_printf(
                 context->arena,
                 rule_is_llamafactory(context)
-                    ? "output_dir holds %s: LLaMA-Factory goes on from it unasked"
-                    : "output_dir holds %s: a Trainer begins anew and writes over it",
+                    ? "output_dir holds %s: LLaMA-Factory resumes from it automatically"
+                    : "output_dir holds %s: a Trainer starts from scratch and overwrites "
+                      "it",
                 found->base),
             .note = rule_is_llamafactory(context)
-                        ? "say what is meant: resume_from_checkpoint: true, or "
+                        ? "decide: resume_from_checkpoint: true, or "
                           "overwrite_output_dir: true"
-                        : "resume_from_checkpoint: true goes on from it" },
+                        : "resume_from_checkpoint: true resumes from it" },
         "output_dir");
 }
 
 static const struct rule rows[] = {
     { .id = "TS501",
-      .title = "output_dir holds a model already",
+      .title = "output_dir already holds a model",
       .severity = SEVERITY_ERROR,
       .run = rule_output_holds_model,
       .explain =
-          "The folder named by output_dir holds a trained model, and nothing says "
-          "whether to go on from it or to begin anew. Two jobs that share a folder by a "
-          "copied line lose one model to the other, so LLaMA-Factory refuses to start, "
-          "and so does a run here where another job made that model.\n\n"
-          "What this job made itself is no reason to refuse: a run begins anew, and "
-          "`retry` and `run --resume` go on. How it is known: by the digest of the "
-          "job's text in trainspool_manifest.json, or because NAME.run/job.yaml, the "
-          "text of the last run, names the same folder. A job that waited is looked at "
-          "again when its turn comes.\n\n"
+          "The folder named by output_dir holds a trained model, and the job does not "
+          "say whether to continue from it or to start from scratch. Two jobs that "
+          "share a folder because of a copied line lose one of their models, so "
+          "LLaMA-Factory refuses to start, and so does a native run if another job made "
+          "that model.\n\n"
+          "A model that this job made is no reason to refuse: a run starts from "
+          "scratch, and `retry` and `run --resume` continue. The model is recognized by "
+          "the digest of the job's text in trainspool_manifest.json, or because "
+          "NAME.run/job.yaml, the text of the last run, names the same folder. A queued "
+          "job is checked again when its turn comes.\n\n"
           "Name another folder. Or write overwrite_output_dir: true; the old file is "
-          "then kept as model.safetensors.old-1, it is never deleted. Neither is done "
-          "by a patch.\n\n"
-          "export_dir keeps what another job left there in the same way, and is refused "
-          "where it is the folder of the model itself, of an adapter or a teacher that "
-          "the job reads, or output_dir: all of them are wanted as they are. So is an "
-          "output_dir that is the model's folder, unless train_from_scratch reads no "
-          "weights there.",
+          "then kept as model.safetensors.old-1 and never deleted. A patch does "
+          "neither.\n\n"
+          "export_dir is protected in the same way. It is also rejected if it is the "
+          "folder of the model, of an adapter or teacher that the job reads, or "
+          "output_dir: these folders must stay unchanged. An output_dir that is the "
+          "model's folder is rejected, too, unless train_from_scratch reads no weights "
+          "there.",
       .source = "LLaMA-Factory hparams/parser.py; train/checkpoint/checkpoint.c" },
     { .id = "TS502",
-      .title = "output_dir holds checkpoints, and nothing says what to do with them",
+      .title = "output_dir holds checkpoints, and the job does not mention them",
       .severity = SEVERITY_WARNING,
       .run = rule_output_holds_checkpoints,
       .explain =
           "With checkpoints in output_dir and no resume_from_checkpoint, LLaMA-Factory "
-          "goes on from the last one unasked, and a plain Trainer begins anew. People "
-          "are surprised by both: by a run that ends at once because it was complete, "
-          "and by one that trains for a day what was trained before.\n\n"
-          "Here `run` begins anew and keeps the old checkpoints under a new name, `run "
-          "--resume` goes on, and so does `retry` of a job that was interrupted, if its "
-          "text is the same. The line says which checkpoint is meant. Write "
-          "resume_from_checkpoint: true or overwrite_output_dir: true to say it for "
-          "good. After a run that was done nothing is told.",
+          "automatically resumes from the last one, and a plain Trainer starts from "
+          "scratch. Both surprise people: one run ends at once because it was complete, "
+          "the other repeats a day of training.\n\n"
+          "A native `run` starts from scratch and keeps the old checkpoints under a new "
+          "name; `run --resume` resumes, and so does `retry` of an interrupted job if "
+          "its text is unchanged. The finding names the checkpoint. Write "
+          "resume_from_checkpoint: true or overwrite_output_dir: true to decide "
+          "permanently. After a completed run the rule is silent.",
       .source = "LLaMA-Factory hparams/parser.py; train/run.c, runner/attempt.c" },
 };
 

@@ -34,12 +34,13 @@ enum {
     FACTORY = PACKAGE_LLAMAFACTORY
 };
 
-/* A package from one version to below another wants a second one in a range. */
+/* From one version of a package to below another, it requires a second package in a
+ * range. */
 static const struct pair {
     int package;
-    const char *from, *until; /* NULL: to the last one read */
+    const char *from, *until; /* NULL: up to the last release that was checked */
     int other;
-    const char *least, *most; /* NULL: no bound; most is inside */
+    const char *least, *most; /* NULL: no bound; most is included */
     const char *source;
 } pairs[] = {
     { HF, "4.33", "4.37", TORCH, "1.10", NULL, V4 },
@@ -90,9 +91,9 @@ static const struct pair {
     { FACTORY, "0.9.4", "0.9.6", TORCH, "2.4.0", NULL, LP },
 };
 
-/* Toolkits that PyTorch's published builds of a release are made with. */
+/* CUDA toolkits of PyTorch's published builds, by release. */
 static const struct build {
-    const char *torch; /* as 2.4: any of its patches */
+    const char *torch; /* such as 2.4: any of its patch releases */
     const char *toolkits[5];
 } builds[] = {
     { "1.12", { "11.3", "11.6" } },         { "1.13", { "11.6", "11.7" } },
@@ -106,7 +107,7 @@ static const struct build {
     { "2.14", { "12.6", "13.0", "13.2" } },
 };
 
-/* The line of trainspool that a package's version comes from. */
+/* Return the line of trainspool that gives the version of a package. */
 static const struct entry *where_of(const struct rule_context *context, int package)
 {
     const struct entry *block = document_find(context->document, "trainspool");
@@ -128,7 +129,7 @@ static struct version version_of(const char *text)
     return version;
 }
 
-/* `4.57` given and 4.57.1 wanted is no contradiction: it may be that. */
+/* A given version of 4.57 is compatible with a required 4.57.1: it may be that. */
 static bool is_outside(const struct version *is, const struct pair *pair)
 {
     struct version least = pair->least ? version_of(pair->least) : *is;
@@ -157,21 +158,20 @@ static void check_pair(struct rule_context *context, const struct pair *pair)
         return;
     propose_remark(
         &to,
-        &(struct finding) {
-            .rule = "TS808",
-            .severity = SEVERITY_WARNING,
-            .because = arena_printf(context->arena, "%s; %s",
-                                    rule_version_text(context, package),
-                                    rule_version_text(context, other)),
-            .message = arena_printf(context->arena, "this version of %s wants %s %s (%s)",
-                                    package_names[package], package_names[other],
-                                    wanted(context, pair), pair->source) },
+        &(struct finding) { .rule = "TS808",
+                            .severity = SEVERITY_WARNING,
+                            .because = arena_printf(context->arena, "%s; %s",
+                                                    rule_version_text(context, package),
+                                                    rule_version_text(context, other)),
+                            .message = arena_printf(
+                                context->arena, "this version of %s requires %s %s (%s)",
+                                package_names[package], package_names[other],
+                                wanted(context, pair), pair->source) },
         where_of(context, pair->other));
 }
 
-/* ---- CUDA ---- */
-
-/* What torch is built with: as given or found, or as its own version says, +cu121. */
+/* The toolkit that torch was built with: as given or found, or from its own version,
+ * +cu121. */
 static bool find_cuda(const struct rule_context *context, struct version *out)
 {
     const struct versions *versions = context->versions;
@@ -234,14 +234,13 @@ static void check_build(struct rule_context *context, const struct version *cuda
     if (list)
         report_cuda(
             context, SEVERITY_WARNING,
-            arena_printf(context->arena,
-                         "PyTorch's builds of torch %s are made with CUDA %s",
+            arena_printf(context->arena, "PyTorch builds torch %s with CUDA %s",
                          build->torch, list),
-            "cuda is what torch is built with, torch.version.cuda, and not what the "
-            "driver can do");
+            "cuda is the version that torch was built with, torch.version.cuda, not the "
+            "version that the driver supports");
 }
 
-/* CUDA 13 has no code for what came before Turing. */
+/* CUDA 13 has no code for cards before Turing. */
 static void check_card(struct rule_context *context, const struct version *cuda)
 {
     struct version last = version_of("13");
@@ -251,11 +250,11 @@ static void check_card(struct rule_context *context, const struct version *cuda)
         return;
     report_cuda(context, SEVERITY_ERROR,
                 arena_printf(context->arena,
-                             "a torch built with CUDA 13 has no code for %s: no kernel "
-                             "will start",
+                             "torch built with CUDA 13 has no code for %s: no kernel can "
+                             "start",
                              context->device->name),
-                "builds with CUDA 12.6 have it, as pip install torch --index-url "
-                "https://download.pytorch.org/whl/cu126 gives them");
+                "builds with CUDA 12.6 have it: pip install torch --index-url "
+                "https://download.pytorch.org/whl/cu126");
 }
 
 static void rule_package_versions(struct rule_context *context)
@@ -272,19 +271,19 @@ static void rule_package_versions(struct rule_context *context)
 
 static const struct rule rows[] = {
     { .id = "TS808",
-      .title = "packages that do not go together",
+      .title = "incompatible package versions",
       .severity = SEVERITY_WARNING,
       .target = RULE_EXTERNAL,
       .run = rule_package_versions,
       .explain =
-          "Each package says which versions of the others it wants; pip lets an "
+          "Each package states which versions of the others it requires; pip lets an "
           "environment drift from that, and the failure then looks like a fault of the "
           "job. The table holds what the releases of transformers, Accelerate, PEFT and "
-          "LLaMA-Factory demand of each other and of torch, and the CUDA toolkits that "
-          "PyTorch's builds are made with. A version that is cut short, 4.57, is given "
-          "the benefit of the doubt.\n\n"
+          "LLaMA-Factory require of each other and of torch, and the CUDA toolkits that "
+          "PyTorch's builds are made with. An abbreviated version, such as 4.57, is "
+          "assumed to be compatible if it may be.\n\n"
           "torch built with CUDA 13 has no code for cards before Turing (P100, V100): "
-          "that is an error, as no kernel will start.",
+          "this is an error, because no kernel can start.",
       .source =
           "setup.py of transformers v4.30 to v5.15, Accelerate v0.21 to v1.14, PEFT "
           "v0.6 to v0.20; LLaMA-Factory check_dependencies v0.6 to v0.9.5; PyTorch "

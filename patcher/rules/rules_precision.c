@@ -15,13 +15,12 @@ static bool is_on(enum choice choice)
     return choice == CHOICE_YES;
 }
 
-/* fp16 and bf16 both true: TS101 decides, and no other rule of the two speaks. */
+/* fp16 and bf16 are both true: TS101 decides, and the other rules about the two are
+ * silent. */
 static bool is_both(const struct rule_context *context)
 {
     return is_on(context->plan->request.fp16) && is_on(context->plan->request.bf16);
 }
-
-/* ---- Which half ---- */
 
 static bool keeps_bf16(const struct rule_context *context)
 {
@@ -39,8 +38,8 @@ static void rule_fp16_and_bf16(struct rule_context *context)
         return;
     if (!context->device && !rule_on_cpu(context)) {
         finding.message =
-            "fp16 and bf16 are both true; which one is right depends on the device, "
-            "which is not known";
+            "fp16 and bf16 are both true; the right one depends on the device, which is "
+            "unknown";
         rule_report(context, &finding, "fp16");
         return;
     }
@@ -61,9 +60,9 @@ static void propose_fp16(struct rule_context *context, int group)
                             .severity = SEVERITY_ERROR,
                             .apply = APPLY_SAFE,
                             .group = group,
-                            .message = "fp16 is what the tensor cores of this device do",
+                            .message = "the tensor cores of this device support fp16",
                             .note = "with a dynamic loss scale; clipping and learning "
-                                    "rate stay" },
+                                    "rate stay unchanged" },
         "fp16", "true", "bf16");
 }
 
@@ -72,22 +71,21 @@ static void bf16_to_fp16(struct rule_context *context)
     bool fp16 = rule_has_tensor_cores(context);
     int group = fp16 ? rule_group(context) : 0;
     const char *fp32 = rule_capability(context) == 60
-                           ? "float32; fp16: true would be faster here, and needs its "
-                             "loss scale watched"
-                           : "float32, as fp16 is no faster here";
-    struct finding *told =
-        rule_propose(context,
-                     &(struct finding) {
-                         .rule = "TS102",
-                         .severity = SEVERITY_ERROR,
-                         .apply = APPLY_SAFE,
-                         .group = group,
-                         .message = "this device has no bf16: that begins with compute "
-                                    "capability 8.0",
-                         .note = fp16 ? NULL : fp32 },
-                     "bf16", "false", NULL);
+                           ? "float32; fp16: true would be faster here, but watch its "
+                             "loss scale"
+                           : "float32, as fp16 is not faster here";
+    struct finding *proposed = rule_propose(
+        context,
+        &(struct finding) { .rule = "TS102",
+                            .severity = SEVERITY_ERROR,
+                            .apply = APPLY_SAFE,
+                            .group = group,
+                            .message = "this device has no bf16, which requires compute "
+                                       "capability 8.0",
+                            .note = fp16 ? NULL : fp32 },
+        "bf16", "false", NULL);
 
-    if (fp16 && told)
+    if (fp16 && proposed)
         propose_fp16(context, group);
 }
 
@@ -97,11 +95,11 @@ static void pure_bf16_unsupported(struct rule_context *context)
         context,
         &(struct finding) { .rule = "TS102",
                             .severity = SEVERITY_ERROR,
-                            .message = "this device has no bf16, and pure_bf16 trains "
+                            .message = "this device has no bf16, but pure_bf16 trains "
                                        "weights in nothing else",
-                            .note = "fp16: true instead keeps float32 weights and needs "
-                                    "about twice the memory; finetuning_type: lora "
-                                    "needs less" },
+                            .note = "fp16: true keeps float32 weights and needs about "
+                                    "twice the memory; finetuning_type: lora needs "
+                                    "less" },
         "pure_bf16");
 }
 
@@ -116,7 +114,8 @@ static bool estimate(const struct rule_context *context,
     return shapes_memory(&plan, context->model, 0, 0, use, &ignored);
 }
 
-/* Would the job fit with its frozen weights in float32?  Where nobody can tell, yes. */
+/* Return whether the job would fit with its frozen weights in float32; true if
+ * unknown. */
 static bool frozen_fit_float32(const struct rule_context *context)
 {
     struct precision_request fp32 = context->plan->request;
@@ -133,7 +132,7 @@ static bool frozen_fit_float32(const struct rule_context *context)
     return use.fits;
 }
 
-/* What the adapters stand on. */
+/* The format of the frozen weights under LoRA. */
 static void frozen_storage(struct rule_context *context)
 {
     bool fits = frozen_fit_float32(context);
@@ -145,8 +144,8 @@ static void frozen_storage(struct rule_context *context)
             .severity = SEVERITY_ERROR,
             .apply = APPLY_SAFE,
             .message = "this device has no bf16, not even for the frozen weights",
-            .note = fits ? "with fp16: true the products see float16 all the same"
-                         : "kept in float32 they would not fit" },
+            .note = fits ? "with fp16: true the matmuls read float16 anyway"
+                         : "in float32 they would not fit" },
         "model_dtype", fits ? "float32" : "float16", NULL);
 }
 
@@ -157,12 +156,12 @@ static void trained_storage(struct rule_context *context)
                      .rule = "TS102",
                      .severity = SEVERITY_ERROR,
                      .apply = APPLY_SAFE,
-                     .message = "this device has no bf16, and trained weights belong in "
+                     .message = "this device has no bf16, and trained weights must be "
                                 "float32" },
                  "model_dtype", "float32", NULL);
 }
 
-/* Where both are on TS121 decides. */
+/* If both are on, TS121 decides. */
 static void evaluation_in_bf16(struct rule_context *context)
 {
     rule_propose(
@@ -170,10 +169,10 @@ static void evaluation_in_bf16(struct rule_context *context)
         &(struct finding) { .rule = "TS102",
                             .severity = SEVERITY_ERROR,
                             .apply = APPLY_SAFE,
-                            .message = "this device has no bf16, and "
-                                       "TrainingArguments asks for it before an "
-                                       "evaluation too",
-                            .note = "the evaluation computes as the training does" },
+                            .message = "this device has no bf16, and TrainingArguments "
+                                       "also checks it before an evaluation",
+                            .note = "the evaluation computes in the format of the "
+                                    "training" },
         "bf16_full_eval", "false", NULL);
 }
 
@@ -199,9 +198,7 @@ static void rule_bf16_unsupported(struct rule_context *context)
     }
 }
 
-/* ---- Models that were trained in bfloat16 ---- */
-
-/* Frozen weights that are float16 without fp16 compute: what is left of TS102 on a card
+/* Frozen weights that are float16 without fp16 compute: what TS102 leaves on a card
  * without tensor cores. */
 static bool has_float16_storage(const struct rule_context *context)
 {
@@ -216,14 +213,14 @@ static struct finding overflow(void)
     return (struct finding) {
         .rule = "TS103",
         .severity = SEVERITY_WARNING,
-        .message = "the model was trained in bfloat16; in fp16 its activations may pass "
-                   "65504, the largest float16",
+        .message = "the model was trained in bfloat16; in fp16 its activations may "
+                   "exceed 65504, the largest float16 value",
         .note = "watch for inf in grad_norm and a loss scale that keeps falling; "
                 "trainspool.policy: fp32 trains in float32",
     };
 }
 
-/* Where bf16 falls to fp16 this is told of the text that says so. */
+/* If bf16 is replaced by fp16, the finding refers to the line that causes it. */
 static void rule_bf16_model_in_fp16(struct rule_context *context)
 {
     const struct precision_request *request = &context->plan->request;
@@ -260,8 +257,8 @@ static void rule_prefer_bf16(struct rule_context *context)
                                .message =
                                    "this device has bf16, which needs no loss scale",
                                .note =
-                                   "a run that is resumed or compared should stay as it "
-                                   "was" };
+                                   "a run that is resumed or compared should keep its "
+                                   "format" };
 
     if (!is_on(context->plan->request.fp16) || is_both(context) ||
         context->plan->request.pure_bf16 || rule_capability(context) < 80 ||
@@ -275,68 +272,70 @@ static void rule_prefer_bf16(struct rule_context *context)
     finding.group = rule_group(context);
     if (!rule_propose(context, &finding, "fp16", "false", NULL))
         return;
-    finding.message = "bf16 in its place";
+    finding.message = "use bf16 instead";
     finding.note = NULL;
     rule_propose(context, &finding, "bf16", "true", "fp16");
 }
 
 static const struct rule rows[] = {
     { .id = "TS101",
-      .title = "fp16 and bf16 are both true",
+      .title = "fp16 and bf16 both enabled",
       .severity = SEVERITY_ERROR,
       .apply = APPLY_SAFE,
       .run = rule_fp16_and_bf16,
-      .explain = "A product is computed in one format. Hugging Face and DeepSpeed "
-                 "refuse such a job.\n\n"
-                 "bf16 stays where the device has it (compute capability 8.0 or more, "
-                 "or a CPU): it has the range of float32 and needs no loss scale. "
-                 "Elsewhere fp16 stays. The other one becomes false; nothing else "
-                 "changes.",
+      .explain =
+          "A matmul is computed in one format. Hugging Face and DeepSpeed reject a job "
+          "that enables both.\n\n"
+          "The patch keeps bf16 where the device has it (compute capability 8.0 or "
+          "higher, or a CPU): it has the range of float32 and needs no loss scale. "
+          "Elsewhere it keeps fp16. The other key becomes false; nothing else changes.",
       .source = "TrainingArguments.__post_init__; DeepSpeed config" },
     { .id = "TS102",
-      .title = "bf16 on a device that has none",
+      .title = "bf16 on a device without bf16",
       .severity = SEVERITY_ERROR,
       .apply = APPLY_SAFE,
       .run = rule_bf16_unsupported,
       .explain =
-          "bf16 arithmetic begins with compute capability 8.0 (Ampere). On a T4, a V100 "
-          "or a TITAN RTX PyTorch emulates it slowly, and since 2.4 its "
-          "is_bf16_supported() says yes there, which is why the rule goes by compute "
-          "capability and never by that function.\n\n"
-          "Where the card has fp16 tensor cores, bf16 becomes false and fp16 true: "
-          "float16 compute over float32 weights with a dynamic loss scale. Elsewhere "
-          "only bf16 becomes false, since fp16 would be no faster. pure_bf16 is left to "
-          "you: its replacement needs twice the memory. model_dtype: bfloat16 becomes "
-          "float32; for weights that stay frozen (lora) it becomes float16 where "
-          "float32 would not fit, and TS103 tells of the range. Learning rate and "
-          "clipping stay as they are.",
+          "bf16 arithmetic requires compute capability 8.0 (Ampere) or higher. On a T4, "
+          "a V100 or a TITAN RTX PyTorch emulates it slowly, and since 2.4 "
+          "torch.cuda.is_bf16_supported() returns true there. The rule therefore checks "
+          "the compute capability and never asks that function.\n\n"
+          "On a card with fp16 tensor cores the patch sets bf16 to false and fp16 to "
+          "true: float16 compute over float32 weights with a dynamic loss scale. On "
+          "other cards it only sets bf16 to false, since fp16 would not be faster. "
+          "pure_bf16 is left to you: its replacement needs twice the memory. "
+          "model_dtype: bfloat16 becomes float32; for frozen weights (lora) it becomes "
+          "float16 if float32 would not fit, and TS103 reports the risk of overflow. "
+          "Learning rate and clipping stay unchanged.",
       .source = CAPABILITY_SOURCE "; LLaMA-Factory#9025; pytorch#124996" },
     { .id = "TS103",
-      .title = "a model trained in bfloat16 would run in fp16",
+      .title = "bfloat16-trained model in fp16",
       .severity = SEVERITY_WARNING,
       .apply = APPLY_UNSAFE,
       .run = rule_bf16_model_in_fp16,
       .explain =
-          "float16 ends at 65504. Models trained in bfloat16 (files in bfloat16, or T5, "
-          "Gemma, GLM4 by name) may have activations beyond it, which become inf, and "
-          "then NaN. The loss scale cannot help: it scales gradients, not activations.\n"
-          "\n"
-          "Many such models train well in fp16 all the same. Watch grad_norm and "
-          "loss_scale; if the scale falls and falls, train in float32: `--unsafe` turns "
-          "fp16 off, trainspool.policy: fp32 does the same for good. It costs speed and "
-          "twice the activations. A card with bf16 (8.0 and up) needs neither.",
+          "The largest float16 value is 65504. A model trained in bfloat16 (its files "
+          "are bfloat16, or it is a T5, Gemma or GLM4 by name) may have larger "
+          "activations, which become inf and then NaN. The loss scale does not help: it "
+          "scales gradients, not activations.\n\n"
+          "Many such models still train well in fp16. Watch grad_norm and loss_scale. "
+          "If the scale keeps falling, train in float32: `--unsafe` turns fp16 off, and "
+          "trainspool.policy: fp32 does so permanently. This costs speed and doubles "
+          "the activations. A card with bf16 (compute capability 8.0 or higher) needs "
+          "neither.",
       .source = "transformers#4586, #10956; gemma_pytorch#24; ms-swift#1099" },
     { .id = "TS104",
-      .title = "fp16 on a device that has bf16",
+      .title = "fp16 on a device with bf16",
       .severity = SEVERITY_INFO,
       .apply = APPLY_UNSAFE,
       .run = rule_prefer_bf16,
       .explain =
-          "From compute capability 8.0 on, bf16 is as fast as fp16 and needs no loss "
-          "scale. It has 3 bits less of mantissa, which float32 master weights make up "
-          "for.\n\n"
-          "A run that is resumed, or compared with an older one, should stay as it was; "
-          "so this is done with `--unsafe`, or with trainspool.policy: bf16.",
+          "On compute capability 8.0 and higher, bf16 is as fast as fp16 and needs no "
+          "loss scale. It has 3 bits less of mantissa, for which the float32 master "
+          "weights compensate.\n\n"
+          "A run that is resumed, or compared with an older run, should keep its "
+          "format. The edit is therefore made only with `--unsafe` or with "
+          "trainspool.policy: bf16.",
       .source = CAPABILITY_SOURCE },
 };
 

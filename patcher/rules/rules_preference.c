@@ -13,8 +13,6 @@ static bool is_preference(const struct rule_context *context)
     return context->plan->stage == STAGE_DPO;
 }
 
-/* ---- TS907 ---- */
-
 static void rule_reference_model(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
@@ -26,10 +24,10 @@ static void rule_reference_model(struct rule_context *context)
                         .rule = "TS907",
                         .severity = SEVERITY_ERROR,
                         .message =
-                            "the reference would be the model as it begins, and this one "
-                            "begins with numbers drawn at random",
+                            "the reference would be the initial model, but its weights "
+                            "are random",
                         .note = "ref_model: a folder with a trained model; pref_loss: "
-                                "orpo and simpo have no reference" },
+                                "orpo and simpo need no reference" },
                     "train_from_scratch");
     if (reference == REF_MODEL_BASE && plan->adapter_name_or_path &&
         !plan->create_new_adapter)
@@ -39,15 +37,13 @@ static void rule_reference_model(struct rule_context *context)
                 .rule = "TS907",
                 .severity = SEVERITY_INFO,
                 .message = "the reference is the model without any adapter, not with the "
-                           "one that is started from",
-                .note = "create_new_adapter: true merges that first; ref_model "
-                        "and ref_model_adapters name it as the reference" },
+                           "adapter that training continues from",
+                .note = "create_new_adapter: true merges that adapter first; ref_model "
+                        "and ref_model_adapters make it the reference" },
             "adapter_name_or_path");
 }
 
-/* ---- TS908 ---- */
-
-/* A key and the loss that it is of. */
+/* Report a key that belongs to another loss. */
 static void unused_with_loss(struct rule_context *context, const char *key,
                              const char *what)
 {
@@ -76,9 +72,9 @@ static void rule_unused_loss_keys(struct rule_context *context)
                 .severity = SEVERITY_ERROR,
                 .message = arena_printf(
                     context->arena,
-                    "dpo_label_smoothing is of pref_loss: sigmoid alone, not of %s",
+                    "dpo_label_smoothing belongs to pref_loss: sigmoid, not to %s",
                     ref_model_loss(context->plan)),
-                .note = "leave it out, or 0" },
+                .note = "remove it, or set it to 0" },
             "dpo_label_smoothing");
     if (preference->loss != PREFERENCE_SIMPO)
         unused_with_loss(context, "simpo_gamma", "only with simpo");
@@ -91,33 +87,34 @@ static void rule_unused_loss_keys(struct rule_context *context)
                         .rule = "TS908",
                         .severity = SEVERITY_WARNING,
                         .message = "ref_model_adapters has no effect without ref_model",
-                        .note = "ref_model: the folder of the model that they are of" },
+                        .note = "ref_model: the folder of the model that the adapters "
+                                "belong to" },
                     "ref_model_adapters");
     }
 }
 
-/* ---- TS909 ---- */
-
 static const struct ignored_key {
     const char *key;
     enum severity severity;
-    bool stops;   /* LLaMA-Factory does: hparams/parser.py, get_train_args */
-    bool of_lora; /* without it TS712 tells */
+    bool stops;   /* LLaMA-Factory rejects it: hparams/parser.py, get_train_args */
+    bool of_lora; /* TS712 reports it without LoRA */
     const char *why;
 } ignored_keys[] = {
     { "predict_with_generate", SEVERITY_WARNING, true, false,
-      "evaluations compare pairs, and answer nothing" },
-    { "train_on_prompt", SEVERITY_WARNING, true, false, "answers alone are compared" },
+      "evaluations compare pairs and generate no answers" },
+    { "train_on_prompt", SEVERITY_WARNING, true, false, "only answers are compared" },
     { "mask_history", SEVERITY_WARNING, true, false,
-      "of a conversation its last answer is compared" },
+      "only the last answer of a conversation is compared" },
     { "neat_packing", SEVERITY_WARNING, true, false, "pairs are not packed" },
     { "packing", SEVERITY_INFO, false, false, "pairs are not packed" },
     { "label_smoothing_factor", SEVERITY_WARNING, false, false,
-      "it is of the cross-entropy; dpo_label_smoothing is that of pairs" },
+      "it belongs to the cross-entropy; dpo_label_smoothing is the counterpart for "
+      "pairs" },
     { "compute_accuracy", SEVERITY_INFO, false, false,
-      "the share of pairs that come out right is always told, as rewards/accuracies" },
+      "the fraction of correctly ordered pairs is always reported, as "
+      "rewards/accuracies" },
     { "lora_dropout", SEVERITY_INFO, false, true,
-      "nothing is dropped where a model is held against a reference" },
+      "dropout is off while a model is compared with a reference" },
 };
 
 static bool is_on(const struct rule_context *context, const char *key)
@@ -144,14 +141,14 @@ static void report_ignored_key(struct rule_context *context,
             .rule = "TS909",
             .severity = external ? SEVERITY_ERROR : row->severity,
             .message = external ? arena_printf(context->arena,
-                                               "LLaMA-Factory takes %s in stage sft "
-                                               "alone, and stops at it",
+                                               "LLaMA-Factory accepts %s only in stage "
+                                               "sft and rejects the job",
                                                row->key)
                                 : arena_printf(context->arena,
                                                "%s has no effect in stage dpo: %s",
                                                row->key, row->why),
-            .note = row->stops && !external ? "LLaMA-Factory stops at it; take it out"
-                                            : NULL },
+            .note =
+                row->stops && !external ? "LLaMA-Factory rejects it; remove it" : NULL },
         row->key);
 }
 
@@ -169,51 +166,52 @@ static void rule_dpo_ignored_keys(struct rule_context *context)
 
 static const struct rule rows[] = {
     { .id = "TS907",
-      .title = "what preferences are held against",
+      .title = "reference model of preference training",
       .severity = SEVERITY_ERROR,
       .firm = true,
       .target = RULE_NATIVE,
       .run = rule_reference_model,
       .explain =
-          "pref_loss sigmoid, hinge and ipo ask how much likelier an answer has become "
-          "than a reference finds it, a model that stays as it is. That is ref_model "
-          "where the job names one. Without it, and with lora, it is the model without "
-          "its adapter; where weights of the model itself are trained, the model as it "
-          "begins, which is read a second time. With train_from_scratch it begins with "
-          "numbers drawn at random, and to stay near those is no aim.\n\n"
-          "adapter_name_or_path goes on with an adapter, and the reference is the model "
-          "without any. So LLaMA-Factory has it, and it is told (info), as mostly the "
-          "model of stage sft is meant, which is the model with that adapter. "
-          "create_new_adapter: true merges it and trains a new one; ref_model with "
-          "ref_model_adapters takes a second model's memory.",
+          "pref_loss sigmoid, hinge and ipo measure how much likelier an answer has "
+          "become than it is for a reference, a model that stays unchanged. The "
+          "reference is ref_model if the job names one. Otherwise, with lora, it is the "
+          "model without its adapter; if weights of the model itself are trained, it is "
+          "the initial model, which is loaded a second time. With train_from_scratch "
+          "the initial weights are random, and a random model is not a useful "
+          "reference.\n\n"
+          "adapter_name_or_path continues training an adapter, and the reference is the "
+          "model without any adapter. LLaMA-Factory does the same. An info reports it, "
+          "because usually the model of stage sft is intended, which is the model with "
+          "that adapter. create_new_adapter: true merges it and trains a new one; "
+          "ref_model with ref_model_adapters needs the memory of a second model.",
       .source = "LLaMA-Factory train/trainer_utils.py: create_ref_model; "
                 "train/dpo/trainer.py: compute_reference_log_probs" },
     { .id = "TS908",
-      .title = "a setting of another loss of preferences",
+      .title = "setting of another preference loss",
       .severity = SEVERITY_ERROR,
       .firm = true,
       .run = rule_unused_loss_keys,
       .explain =
-          "dpo_label_smoothing is of pref_loss: sigmoid: LLaMA-Factory stops where it "
-          "stands beside another. simpo_gamma is read with simpo alone. orpo and simpo "
-          "have no reference, so that ref_model has no effect with them; nor has "
-          "ref_model_adapters where no ref_model is named.",
+          "dpo_label_smoothing belongs to pref_loss: sigmoid; LLaMA-Factory rejects it "
+          "with another loss. simpo_gamma is used by simpo only. orpo and simpo have no "
+          "reference, so ref_model has no effect with them; ref_model_adapters has no "
+          "effect without ref_model.",
       .source = "LLaMA-Factory hparams/finetuning_args.py: FinetuningArguments" },
     { .id = "TS909",
-      .title = "a setting that has no place in stage dpo",
+      .title = "setting without effect in stage dpo",
       .severity = SEVERITY_WARNING,
       .run = rule_dpo_ignored_keys,
       .explain =
-          "Two answers to one question are compared, the whole of each and no other "
-          "token. So there is nothing that train_on_prompt or mask_history could add or "
-          "leave out, nothing is packed, nothing is generated, and "
-          "label_smoothing_factor and compute_accuracy, which are of the cross-entropy, "
-          "have nothing to work on: dpo_label_smoothing and rewards/accuracies are "
-          "their likes. Dropout, that of adapters and of the model, is off: what it "
-          "does to an answer's probability would count as a preference.\n\n"
-          "LLaMA-Factory stops at predict_with_generate, train_on_prompt, mask_history "
-          "and neat_packing outside of stage sft, and passes over the others; so in a "
-          "job for it (target: external) the first are errors.",
+          "Stage dpo compares two answers to one question, each as a whole and without "
+          "other tokens. train_on_prompt and mask_history therefore have nothing to add "
+          "or omit, nothing is packed, nothing is generated, and label_smoothing_factor "
+          "and compute_accuracy, which belong to the cross-entropy, have no effect: "
+          "dpo_label_smoothing and rewards/accuracies are their counterparts. Dropout, "
+          "of adapters and of the model, is off: its influence on the probability of an "
+          "answer would count as a preference.\n\n"
+          "LLaMA-Factory rejects predict_with_generate, train_on_prompt, mask_history "
+          "and neat_packing outside of stage sft and ignores the other keys; in a job "
+          "for it (target: external) the former are errors.",
       .source = "LLaMA-Factory hparams/parser.py: get_train_args; train/dpo/trainer.py; "
                 "data/processor/pairwise.py; TRL DPOConfig: disable_dropout" },
 };

@@ -1,4 +1,4 @@
-/* patcher/rules/rules_previous_run.c - what the log of the previous run implies for the next one. */
+/* patcher/rules/rules_previous_run.c - rules about the log of the previous run. */
 #include "config.h"
 
 #include "patcher/rules/rules_context.h"
@@ -8,11 +8,11 @@
 #include "base/size.h"
 #include "patcher/schema/scalar.h"
 
-/* A norm so many times the median is no noise of batches. */
+/* A norm this many times the median is not explained by variation between batches. */
 static const double spike = 100, tight_clip = 0.5;
 
-/* Did the previous run have the same formats?  Where its text is not there: so it
- * seems. */
+/* Return whether the previous run had the same formats; assumed if its text is
+ * missing. */
 static bool same_formats(const struct rule_context *context)
 {
     const struct previous_text *text = previous_text(context->previous);
@@ -24,7 +24,7 @@ static bool same_formats(const struct rule_context *context)
             was->model_dtype == now->model_dtype && was->pure_bf16 == now->pure_bf16);
 }
 
-/* Has nothing been changed that the trouble may have come from? */
+/* Return whether nothing was changed that may have caused the problem. */
 static bool same_course(const struct rule_context *context)
 {
     const struct previous_text *text = previous_text(context->previous);
@@ -35,8 +35,6 @@ static bool same_course(const struct rule_context *context)
             text->plan->request.max_grad_norm == now->request.max_grad_norm);
 }
 
-/* ---- TS109 ---- */
-
 static bool base_is_float16(const struct rule_context *context)
 {
     const struct precision_request *request = &context->plan->request;
@@ -45,7 +43,7 @@ static bool base_is_float16(const struct rule_context *context)
            (request->model_dtype == DTYPE_AUTO && context->checkpoint == FORMAT_FP16);
 }
 
-/* An interrupted run that found its way again is not to begin anew for a blip. */
+/* An interrupted run that recovered should not start from scratch because of a blip. */
 static bool resumes_recovered(const struct rule_context *context,
                               const struct previous_steps *steps)
 {
@@ -59,7 +57,7 @@ static void propose_bf16(struct rule_context *context, struct finding *finding)
     finding->group = rule_group(context);
     if (!rule_propose(context, finding, "fp16", "false", NULL))
         return;
-    finding->message = "bf16 in its place: it has the range of float32";
+    finding->message = "use bf16 instead: it has the range of float32";
     finding->note = NULL;
     rule_propose(context, finding, "bf16", "true", "fp16");
 }
@@ -97,22 +95,19 @@ static void rule_fp16_overflow_before(struct rule_context *context)
         return;
     steps = previous_steps(context->previous);
     finding.message = arena_printf(context->arena,
-                                   "the previous run, with a float16 model and fp16, "
-                                   "had %s",
+                                   "the previous run, with a float16 model and fp16, had "
+                                   "%s",
                                    steps->what);
     if (resumes_recovered(context, steps)) {
-        finding.note =
-            "it went on well after it; if it comes again: model_dtype: float32";
+        finding.note = "it recovered; if it happens again, set model_dtype: float32";
         rule_report(context, &finding, "fp16");
     } else if (rule_capability(context) >= 80 && !rule_is_policy(context, POLICY_FP32)) {
-        finding.note = "the learning rate and clipping stay as they are";
+        finding.note = "learning rate and clipping stay unchanged";
         propose_bf16(context, &finding);
     } else {
         propose_float32(context, &finding);
     }
 }
-
-/* ---- TS405 ---- */
 
 static const char *describe(const struct rule_context *context,
                             const struct previous_steps *steps)
@@ -139,9 +134,9 @@ static void rule_unstable_before(struct rule_context *context)
     double clip = plan->request.max_grad_norm;
 
     if (!message || !same_course(context) || rule_fp16_failed_before(context))
-        return; /* one thing at a time: TS109 is first */
+        return; /* one change at a time: TS109 comes first */
     finding.note = arena_printf(
-        context->arena, "a tenth of the learning rate, %s, is the other thing to try",
+        context->arena, "alternatively, use a tenth of the learning rate, %s",
         arena_printf(context->arena, "%.6g", plan->learning_rate / 10));
     if ((clip > 0 && clip <= tight_clip) || rule_is_policy(context, POLICY_NOCLIP))
         rule_report(context, &finding, "max_grad_norm");
@@ -152,42 +147,42 @@ static void rule_unstable_before(struct rule_context *context)
 
 static const struct rule rows[] = {
     { .id = "TS109",
-      .title = "a float16 model under fp16 went wrong in the previous run",
+      .title = "previous run diverged with a float16 model under fp16",
       .severity = SEVERITY_WARNING,
       .apply = APPLY_SAFE,
       .run = rule_fp16_overflow_before,
       .explain =
-          "fp16 over float32 weights keeps the sums between layers in float32. Over a "
-          "model that is itself float16 they are float16 too, and one value above 65504 "
-          "becomes inf and then NaN in all that follows. Models trained in bf16 have "
-          "such values. With adapters nothing is raised: the loss scaler skips every "
-          "step, and a log that filters NaN shows a loss of exactly 0.0.\n\n"
-          "So where the log of the previous run shows it, bf16 is chosen on devices "
-          "that have it, and elsewhere the frozen model is kept in float32, which takes "
-          "twice its memory. policy fp32 turns fp16 off as well. What counts as "
-          "trouble: see TS405. Only a run with the same formats counts, so the edit is "
-          "made once; a run that was interrupted and had found its way again is only "
-          "told of.",
+          "With float32 weights, fp16 compute keeps the sums between layers in float32. "
+          "With a float16 model these sums are float16 too, and one value above 65504 "
+          "becomes inf and then NaN in everything that follows. Models trained in bf16 "
+          "have such values. With adapters no error is raised: the loss scaler skips "
+          "every step, and a log that filters NaN shows a loss of exactly 0.0.\n\n"
+          "If the log of the previous run shows this, the patch enables bf16 on devices "
+          "that have it; elsewhere it stores the frozen model in float32, which takes "
+          "twice its memory. Policy fp32 turns fp16 off as well. TS405 defines which "
+          "log entries count. Only a previous run with the same formats counts, so the "
+          "edit is made once; an interrupted run that had recovered is only reported.",
       .source =
           "transformers#10956, gemma_pytorch#24, ms-swift#1099; LLaMA-Factory#4202" },
     { .id = "TS405",
-      .title = "the previous run's gradients went wrong",
+      .title = "previous run was unstable",
       .severity = SEVERITY_INFO,
       .apply = APPLY_UNSAFE,
       .run = rule_unstable_before,
       .explain =
           "The log of the job's previous run (NAME.run/metrics.jsonl, or log_history of "
           "an external job's trainer_state.json) has a loss or norm that is NaN or inf, "
-          "or a norm of more than 100 times the median. The first is a run to look at, "
-          "the second a batch that pushes as much as a hundred others; both are mended "
-          "by smaller steps more often than by another precision. `--unsafe` writes "
-          "max_grad_norm: 0.5. A tenth of the learning rate is the other remedy, and is "
-          "never written: the learning rate is yours.\n\n"
-          "A loss scale is found by overflowing, so with fp16 a norm that is NaN now "
-          "and then is no trouble: in the first ten steps, or alone. It counts without "
-          "a loss scale, three times in a row, or where more steps were skipped than "
-          "the search explains. Nothing is told once the learning rate, max_grad_norm "
-          "or the precision differ from the previous run's: then you have acted.",
+          "or a norm of more than 100 times the median. In the first case the run needs "
+          "attention; in the second, one batch has the weight of a hundred others. "
+          "Smaller steps solve both more often than another precision does. `--unsafe` "
+          "writes max_grad_norm: 0.5. The other remedy, a tenth of the learning rate, "
+          "is never written: the learning rate is yours.\n\n"
+          "A dynamic loss scale is found by overflowing, so with fp16 an occasional NaN "
+          "norm is normal: in the first ten steps, or a single one. It counts without a "
+          "loss scale, three times in a row, or if more steps were skipped than the "
+          "search for the scale explains. Once the learning rate, max_grad_norm or the "
+          "precision differ from those of the previous run, the rule is silent: you "
+          "have already reacted.",
       .source = "PyTorch clip_grad_norm_, amp GradScaler; precision/scaler.h" },
 };
 

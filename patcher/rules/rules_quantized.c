@@ -13,7 +13,7 @@
 
 static const char compute_key[] = "bnb_4bit_compute_dtype";
 
-/* "bfloat16", "torch.bfloat16", "bf16"; *prefix: what stands before the name. */
+/* "bfloat16", "torch.bfloat16", "bf16"; *prefix is the part before the name. */
 static bool is_bfloat16(const char *text, const char **prefix)
 {
     bool torch = strncasecmp(text, "torch.", 6) == 0;
@@ -38,13 +38,13 @@ static void check_dtype(struct rule_context *context, const struct entry *entry)
                       .apply = APPLY_SAFE,
                       .key = compute_key,
                       .because = rule_device_text(context),
-                      .message = "4-bit weights would be multiplied in bfloat16, which "
+                      .message = "4-bit weights would be computed in bfloat16, which "
                                  "this device can only emulate",
                       .note = "the weights stay in 4 bits" },
                   entry, arena_printf(context->arena, "%sfloat16", prefix));
 }
 
-/* The key itself, or in the map that BitsAndBytesConfig is made from. */
+/* Check the key itself, and in the map that configures BitsAndBytesConfig. */
 static void rule_4bit_compute_dtype(struct rule_context *context)
 {
     const struct entry *map = rule_entry(context, "quantization_config");
@@ -55,8 +55,6 @@ static void rule_4bit_compute_dtype(struct rule_context *context)
     if (map && node_value(map->value)->kind == NODE_MAP)
         check_dtype(context, node_find(node_value(map->value), compute_key));
 }
-
-/* ---- TS707: a base that has 4 bits in its files ---- */
 
 static void rule_upcast_layernorm(struct rule_context *context)
 {
@@ -70,55 +68,58 @@ static void rule_upcast_layernorm(struct rule_context *context)
                      .apply = APPLY_UNSAFE,
                      .because = "quantization_bit is given",
                      .message =
-                         "norms of a quantised model would be computed in 16 bits; "
+                         "norms of a quantized model would be computed in 16 bits; "
                          "LLaMA-Factory recommends upcast_layernorm",
-                     .note = "a few kB" },
+                     .note = "this costs a few kB" },
                  "upcast_layernorm", "true", "quantization_bit");
 }
 
 static const struct rule rows[] = {
     { .id = "TS120",
-      .title = "4-bit weights multiplied in bfloat16 on a device that has none",
+      .title = "4-bit weights computed in bfloat16 on a device without it",
       .severity = SEVERITY_WARNING,
       .apply = APPLY_SAFE,
       .run = rule_4bit_compute_dtype,
       .explain =
-          "4-bit weights are only stored so: each product first brings them to "
+          "4-bit is only a storage format: each matmul first converts the weights to "
           "bnb_4bit_compute_dtype. Below compute capability 8.0 bfloat16 is emulated, "
-          "which is slow and lacks kernels (TS102). float16 is what such a card can "
-          "multiply.\n\n"
-          "Looked for at the top of the file and in quantization_config; a `torch.` "
-          "before the name stays. A native run multiplies in the format of fp16 and "
-          "bf16, so this concerns target: external.",
+          "which is slow and lacks kernels (TS102). The patch replaces it with float16, "
+          "which such a card can multiply.\n\n"
+          "The rule looks at the top level of the file and in quantization_config; a "
+          "`torch.` prefix is kept. A native run computes in the format that fp16 and "
+          "bf16 select, so the rule applies to target: external.",
       .source =
           "NVIDIA CUDA GPUs (compute capabilities); TransformerEngine support matrix; "
           "docs/precision.md; pytorch PR #148322" },
     { .id = "TS123",
-      .title = "quantised training without upcast_layernorm",
+      .title = "quantized training without upcast_layernorm",
       .severity = SEVERITY_INFO,
       .apply = APPLY_UNSAFE,
       .target = RULE_EXTERNAL,
       .run = rule_upcast_layernorm,
       .explain =
-          "Norms are sums of squares over a whole row, and few weights. On quantised "
-          "models LLaMA-Factory computes them in the 16-bit format of the rest unless "
-          "upcast_layernorm: true is given, and recommends it in a warning at the "
-          "start. float32 norms cost a few kB and almost no time.\n\n"
-          "For target: external alone: a native run always computes norms in float32.",
+          "Norms sum squares over a whole row and have few weights. On quantized models "
+          "LLaMA-Factory computes them in the 16-bit format of the other layers unless "
+          "upcast_layernorm: true is given, and recommends the key in a warning at "
+          "startup. float32 norms cost a few kB and almost no time. `--unsafe` adds the "
+          "key.\n\n"
+          "The rule applies only to target: external: a native run always computes "
+          "norms in float32.",
       .source = "LLaMA-Factory, hparams/parser.py (\"We recommend enable "
                 "`upcast_layernorm` in quantized training\")" },
     { .id = "TS611",
       .title = "load_in_8bit or load_in_4bit",
       .severity = SEVERITY_ERROR,
       .explain =
-          "Axolotl's and TRL's words for a base model quantised by bitsandbytes. "
-          "LLaMA-Factory says quantization_bit: 8 or 4 (and quantization_type, "
-          "double_quantization). Nothing is edited: a quantised base also decides what "
-          "may be trained (adapters only) and which compute type it unpacks to.\n\n"
-          "trainspool does quantization_bit: 4 itself, 8 it does not. A float16 or "
-          "bfloat16 base under LoRA needs 2 bytes a weight instead of 1 or 0.5: "
-          "`trainspool plan` says whether that fits. A whole Axolotl file is better "
-          "given to `trainspool import`.",
+          "Axolotl and TRL use these keys for a base model quantized by bitsandbytes. "
+          "LLaMA-Factory uses quantization_bit: 8 or 4 (and quantization_type, "
+          "double_quantization). Nothing is edited: a quantized base also decides what "
+          "can be trained (adapters only) and which format the weights are converted to "
+          "for compute.\n\n"
+          "A native run supports quantization_bit: 4, not 8. A float16 or bfloat16 base "
+          "under LoRA needs 2 bytes per weight instead of 1 or 0.5: `trainspool plan` "
+          "shows whether that fits. To convert a whole Axolotl file, use `trainspool "
+          "import`.",
       .source =
           "axolotl schemas/config.py; trl ModelConfig; LLaMA-Factory model_args.py" },
 };

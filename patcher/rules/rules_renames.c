@@ -18,9 +18,7 @@
 #define GUIDE "transformers MIGRATION_GUIDE_V5.md; history of training_args.py"
 #define FIVE  "5.0.0.dev0"
 
-/* ---- TS601, TS602, TS604, TS609: another name, in an external job ---- */
-
-/* Names that an older transformers does not have. */
+/* Names that older versions of transformers do not have. */
 static const struct arrival {
     const char *key, *since;
 } arrivals[] = {
@@ -38,7 +36,8 @@ static bool is_there(const struct rule_context *context, const char *key)
     return true;
 }
 
-/* schema_check renames in a native job, and tells (TS005) of a key under both names. */
+/* In a native job schema_check renames the key, and reports (TS005) a key under both
+ * names. */
 static void rule_renamed_keys(struct rule_context *context)
 {
     const struct proposal to = rule_proposal(context);
@@ -58,23 +57,21 @@ static void rule_renamed_keys(struct rule_context *context)
                     .message = arena_printf(context->arena, "%s is now called %s",
                                             key->name, key->now),
                     .because = rule_version_text(context, PACKAGE_TRANSFORMERS),
-                    .note = "the value stays" },
+                    .note = "the value stays unchanged" },
                 entry, key->now);
 }
-
-/* ---- TS606, TS609, TS610: gone ---- */
 
 static const struct removed {
     const char *key, *rule;
     const char *since; /* the first transformers without it */
     const char *what;  /* what to do, or why nothing is lost */
-    bool moved;        /* the line says something that has another place now */
+    bool moved;        /* the setting has a new position */
 } removed[] = {
     { "fp16_backend", "TS606", FIVE, "fp16: true is PyTorch's own mixed precision",
       false },
     { "half_precision_backend", "TS606", FIVE,
       "fp16: true is PyTorch's own mixed precision", false },
-    { "fp16_opt_level", "TS606", FIVE, "it was apex's, and apex has no amp any more",
+    { "fp16_opt_level", "TS606", FIVE, "it belonged to apex, which has no amp any more",
       false },
     { "use_apex", "TS606", FIVE, "apex has no amp any more", false },
     { "include_inputs_for_metrics", "TS609", FIVE, "write include_for_metrics: [inputs]",
@@ -94,21 +91,21 @@ static const struct removed {
       true },
     { "evaluate_during_training", "TS609", "4.0.0.dev0", "write eval_strategy: steps",
       true },
-    { "use_mps_device", "TS610", FIVE, "an Apple GPU is found without it", false },
-    { "past_index", "TS610", FIVE, "it was of models like Transformer-XL", false },
-    { "ray_scope", "TS610", FIVE, "RAY_SCOPE in the environment says it", false },
-    { "jit_mode_eval", "TS610", FIVE, "torch_compile took its place", false },
-    { "torchdynamo", "TS610", FIVE, "torch_compile_backend took its place", false },
-    { "mp_parameters", "TS610", FIVE, "SageMaker gives them itself", false },
-    { "tpu_num_cores", "TS610", FIVE, "TPU_NUM_CORES in the environment says it", false },
-    { "use_legacy_prediction_loop", "TS610", FIVE, "there is one loop now", false },
+    { "use_mps_device", "TS610", FIVE, "an Apple GPU is detected without it", false },
+    { "past_index", "TS610", FIVE, "it belonged to models like Transformer-XL", false },
+    { "ray_scope", "TS610", FIVE, "use RAY_SCOPE in the environment", false },
+    { "jit_mode_eval", "TS610", FIVE, "torch_compile replaces it", false },
+    { "torchdynamo", "TS610", FIVE, "torch_compile_backend replaces it", false },
+    { "mp_parameters", "TS610", FIVE, "SageMaker sets them itself", false },
+    { "tpu_num_cores", "TS610", FIVE, "use TPU_NUM_CORES in the environment", false },
+    { "use_legacy_prediction_loop", "TS610", FIVE, "there is only one loop now", false },
     { "use_ipex", "TS610", FIVE, "Intel's extension is part of PyTorch now", false },
-    { "save_safetensors", "TS610", FIVE, "all that is saved is safetensors", false },
-    { "sharded_ddp", "TS610", "4.35.0.dev0", "fsdp took its place", false },
-    { "tp_size", "TS610", "4.52.0.dev0", "the model is loaded with a tp_plan", false },
-    { "xpu_backend", "TS610", "4.32.0.dev0", "ddp_backend says it", false },
+    { "save_safetensors", "TS610", FIVE, "everything is saved as safetensors", false },
+    { "sharded_ddp", "TS610", "4.35.0.dev0", "fsdp replaces it", false },
+    { "tp_size", "TS610", "4.52.0.dev0", "load the model with a tp_plan", false },
+    { "xpu_backend", "TS610", "4.32.0.dev0", "ddp_backend replaces it", false },
     { "logging_dir", "TS610", "5.15.0.dev0",
-      "TENSORBOARD_LOGGING_DIR in the environment says it", false },
+      "use TENSORBOARD_LOGGING_DIR in the environment", false },
 };
 
 /* 5.0.0.dev0 -> 5.0 */
@@ -137,7 +134,7 @@ static void report_removed(struct rule_context *context, const struct removed *r
         .rule = row->rule,
         .severity = removed_severity(context, row),
         .apply = APPLY_UNSAFE,
-        .message = arena_printf(context->arena, "%s is gone from transformers %s: %s",
+        .message = arena_printf(context->arena, "%s was removed in transformers %s: %s",
                                 row->key, short_version(context, row->since), row->what),
         .because = rule_version_text(context, PACKAGE_TRANSFORMERS),
         .note = row->moved ? NULL : "the line becomes a comment",
@@ -149,7 +146,7 @@ static void report_removed(struct rule_context *context, const struct removed *r
         propose_removal(&to, &finding, entry);
 }
 
-/* TS707 has told. */
+/* TS707 reports it. */
 static bool is_refused(const struct removed *row)
 {
     return schema_find(row->key)->use == KEY_REJECTED;
@@ -166,8 +163,6 @@ static void rule_removed_keys(struct rule_context *context)
     }
 }
 
-/* ---- TS603 ---- */
-
 static void rule_warmup_ratio(struct rule_context *context)
 {
     const struct proposal to = rule_proposal(context);
@@ -177,8 +172,8 @@ static void rule_warmup_ratio(struct rule_context *context)
         .rule = "TS603",
         .severity = SEVERITY_ERROR,
         .apply = APPLY_SAFE,
-        .message = "warmup_ratio is gone from transformers 5.15: warmup_steps below 1 "
-                   "is a share of all steps",
+        .message = "warmup_ratio was removed in transformers 5.15: warmup_steps below 1 "
+                   "is a fraction of all steps",
         .because = rule_version_text(context, PACKAGE_TRANSFORMERS),
     };
 
@@ -187,18 +182,16 @@ static void rule_warmup_ratio(struct rule_context *context)
         return;
     if (scalar_number(entry->value, &ratio) == SCALAR_WRONG || !(ratio > 0) ||
         !(ratio < 1)) {
-        finding.note = "1.0 or more would be steps, not a share: please decide";
+        finding.note = "1.0 or more would be steps, not a fraction: please decide";
         propose_remark(&to, &finding, entry);
     } else if (document_find(context->document, "warmup_steps")) {
-        finding.note = "warmup_steps is given too: only one of them can stay";
+        finding.note = "warmup_steps is given too: keep only one of them";
         propose_remark(&to, &finding, entry);
     } else {
-        finding.note = "the value stays";
+        finding.note = "the value stays unchanged";
         propose_name(&to, &finding, entry, "warmup_steps");
     }
 }
-
-/* ---- TS605 ---- */
 
 static void rule_overwrite_output_dir(struct rule_context *context)
 {
@@ -209,15 +202,13 @@ static void rule_overwrite_output_dir(struct rule_context *context)
                     &(struct finding) {
                         .rule = "TS605",
                         .severity = SEVERITY_ERROR,
-                        .message = "overwrite_output_dir is gone from transformers 5, "
-                                   "where only example scripts had used it",
+                        .message = "overwrite_output_dir was removed in transformers 5; "
+                                   "only example scripts used it",
                         .because = rule_version_text(context, PACKAGE_TRANSFORMERS),
-                        .note = "to start anew name another output_dir; to go on, "
-                                "resume_from_checkpoint" },
+                        .note = "to start from scratch, name another output_dir; to "
+                                "resume, set resume_from_checkpoint" },
                     "overwrite_output_dir");
 }
-
-/* ---- TS607 ---- */
 
 static void rule_torch_dtype(struct rule_context *context)
 {
@@ -227,7 +218,7 @@ static void rule_torch_dtype(struct rule_context *context)
         .rule = "TS607",
         .severity = SEVERITY_WARNING,
         .apply = APPLY_UNSAFE,
-        .message = "torch_dtype is called dtype from transformers 4.56 on",
+        .message = "torch_dtype is called dtype since transformers 4.56",
         .because = rule_version_text(context, PACKAGE_TRANSFORMERS),
         .note = "if the script reads dtype",
     };
@@ -238,8 +229,6 @@ static void rule_torch_dtype(struct rule_context *context)
     propose_name(&to, &finding, entry, "dtype");
 }
 
-/* ---- TS608 ---- */
-
 static void rule_group_by_length(struct rule_context *context)
 {
     const struct proposal to = rule_proposal(context);
@@ -248,7 +237,7 @@ static void rule_group_by_length(struct rule_context *context)
     struct finding finding = {
         .rule = "TS608",
         .severity = SEVERITY_ERROR,
-        .message = "group_by_length is gone from transformers 5.2: it is "
+        .message = "group_by_length was removed in transformers 5.2: use "
                    "train_sampling_strategy: group_by_length",
         .because = rule_version_text(context, PACKAGE_TRANSFORMERS),
     };
@@ -276,18 +265,20 @@ static const struct rule rows[] = {
       .apply = APPLY_SAFE,
       .run = rule_renamed_keys,
       .explain =
-          "Renamed in transformers 4.41 and gone since 4.51: there the job stops at its "
-          "first line of output. The value, its comment and its place stay. An external "
-          "job whose trainspool.versions names a transformers older than 4.41 keeps the "
-          "old name, as the new one would stop it.",
+          "The key was renamed in transformers 4.41 and removed in 4.51, where the job "
+          "fails immediately. The patch renames it and keeps the value, its comment and "
+          "its position. An external job whose trainspool.versions names a transformers "
+          "older than 4.41 keeps the old name, because that version does not accept the "
+          "new one.",
       .source = GUIDE },
     { .id = "TS602",
       .title = "per_gpu_*_batch_size is now per_device_*_batch_size",
       .severity = SEVERITY_WARNING,
       .apply = APPLY_SAFE,
-      .explain = "The name of the days when every device was a GPU, gone from "
-                 "transformers 5. The value, its comment and its place stay; it always "
-                 "meant the batch of one device, so nothing else changes.",
+      .explain =
+          "The old name dates from when every device was a GPU; transformers 5 removed "
+          "it. The patch renames the key and keeps the value, its comment and its "
+          "position. It always meant the batch of one device, so nothing else changes.",
       .source = GUIDE },
     { .id = "TS603",
       .title = "warmup_ratio is now a warmup_steps below 1",
@@ -295,49 +286,50 @@ static const struct rule rows[] = {
       .apply = APPLY_SAFE,
       .run = rule_warmup_ratio,
       .explain =
-          "Gone from transformers 5.15: warmup_steps takes a share too, as long as it "
-          "is below 1. So `warmup_ratio: 0.1` becomes `warmup_steps: 0.1` and means the "
-          "same.\n\n"
-          "The trap is `warmup_ratio: 1.0`, a warm-up over the whole run: as "
-          "warmup_steps it would be one step. Such a value is left to you, and so is a "
-          "file that has both keys (TS407).\n\n"
-          "Only for external jobs that are known to run with 5.15 or later. "
-          "LLaMA-Factory and trainspool know both keys.",
+          "transformers 5.15 removed warmup_ratio: warmup_steps also accepts a fraction "
+          "below 1. The patch turns `warmup_ratio: 0.1` into `warmup_steps: 0.1`, which "
+          "means the same.\n\n"
+          "Beware of `warmup_ratio: 1.0`, a warmup over the whole run: as warmup_steps "
+          "it would be one step. Such a value is left to you, and so is a file that has "
+          "both keys (TS407).\n\n"
+          "The rule applies to external jobs that are known to run with 5.15 or later. "
+          "LLaMA-Factory and trainspool accept both keys.",
       .source = GUIDE "; vllm semantic-router#3925 and its PR #3940" },
     { .id = "TS604",
       .title = "no_cuda is now use_cpu",
       .severity = SEVERITY_WARNING,
       .apply = APPLY_SAFE,
       .explain =
-          "An old name with the same meaning, gone from transformers 5: there an old "
-          "job stops at it. The value, its comment and its place stay.",
+          "The old name has the same meaning; transformers 5 removed it, and an old job "
+          "fails there. The patch renames the key and keeps the value, its comment and "
+          "its position.",
       .source = GUIDE },
     { .id = "TS605",
-      .title = "overwrite_output_dir is gone from transformers",
+      .title = "overwrite_output_dir was removed from transformers",
       .severity = SEVERITY_ERROR,
       .run = rule_overwrite_output_dir,
       .explain =
-          "Trainer never read it: Hugging Face's example scripts did, to decide whether "
-          "a folder with a model in it may be written to. From transformers 5 on it is "
-          "no argument, and a script that parses TrainingArguments stops.\n\n"
-          "What to write instead is a decision: another output_dir starts anew, "
-          "resume_from_checkpoint goes on. So nothing is edited. LLaMA-Factory has a "
-          "key of this name itself, and so has trainspool.",
+          "The Trainer never read this key; Hugging Face's example scripts did, to "
+          "decide whether to write to a folder that holds a model. transformers 5 "
+          "removed the argument, and a script that parses TrainingArguments fails.\n\n"
+          "Nothing is edited, because the replacement depends on your intent: another "
+          "output_dir starts from scratch, resume_from_checkpoint resumes. "
+          "LLaMA-Factory has its own key of this name, and so does trainspool.",
       .source = GUIDE },
     { .id = "TS606",
-      .title = "settings of apex and other backends of fp16",
+      .title = "keys of apex and other fp16 backends",
       .severity = SEVERITY_WARNING,
       .apply = APPLY_UNSAFE,
       .run = rule_removed_keys,
       .explain =
-          "fp16_backend, half_precision_backend, fp16_opt_level and use_apex chose "
-          "between NVIDIA's apex and PyTorch's own mixed precision. apex dropped its "
-          "amp in 2025, transformers 5 the keys. `fp16: true` alone is what they came "
-          "to: compute in float16, trained weights in float32, a dynamic loss scale. O2 "
-          "and O3, which trained float16 weights, have no successor, and need none "
-          "(TS105).\n\n"
-          "`--unsafe` turns the line into a comment. In a job that is trained here the "
-          "key has no effect, so that is only tidier; an external one stops at it.",
+          "fp16_backend, half_precision_backend, fp16_opt_level and use_apex selected "
+          "NVIDIA's apex or PyTorch's own mixed precision. apex removed its amp in "
+          "2025, and transformers 5 removed the keys. `fp16: true` alone has the same "
+          "effect: compute in float16, trained weights in float32, a dynamic loss "
+          "scale. O2 and O3, which trained float16 weights, have no successor and need "
+          "none (TS105).\n\n"
+          "`--unsafe` comments the line out. In a native job the key has no effect, so "
+          "this only cleans up; an external job fails at it.",
       .source = GUIDE "; NVIDIA/apex PR #1896" },
     { .id = "TS607",
       .title = "torch_dtype is now dtype",
@@ -345,10 +337,10 @@ static const struct rule rows[] = {
       .apply = APPLY_UNSAFE,
       .run = rule_torch_dtype,
       .explain =
-          "from_pretrained takes `dtype` from transformers 4.56 on and warns of the old "
-          "name; TRL's ModelConfig followed. Whether your script reads one or the other "
-          "cannot be seen from the job, so the rename waits for `--unsafe`. In a job "
-          "trained here torch_dtype and dtype are other names of model_dtype.",
+          "from_pretrained accepts `dtype` since transformers 4.56 and warns about the "
+          "old name; TRL's ModelConfig followed. The job does not show which name your "
+          "script reads, so the rename requires `--unsafe`. In a native job torch_dtype "
+          "and dtype are aliases of model_dtype.",
       .source = "transformers PR #40808" },
     { .id = "TS608",
       .title = "group_by_length is now a train_sampling_strategy",
@@ -356,43 +348,43 @@ static const struct rule rows[] = {
       .apply = APPLY_SAFE,
       .run = rule_group_by_length,
       .explain =
-          "Gone from transformers 5.2, where one key says how samples are drawn: "
-          "random, sequential or group_by_length. Key and value change together, and "
-          "mean the same. A line that says false, the preset, becomes a comment with "
-          "`--unsafe`.\n\n"
-          "Only for external jobs known to run with 5.2 or later.",
+          "transformers 5.2 removed the key: a single key selects how samples are "
+          "drawn, random, sequential or group_by_length. The patch changes key and "
+          "value together; the meaning stays the same. With `--unsafe`, a line that "
+          "says false, the default, is commented out.\n\n"
+          "The rule applies to external jobs that are known to run with 5.2 or later.",
       .source = "transformers PR #43138" },
     { .id = "TS609",
-      .title = "keys of the hub, metrics and FSDP that are called otherwise now",
+      .title = "renamed keys of the hub, metrics and FSDP",
       .severity = SEVERITY_WARNING,
       .apply = APPLY_SAFE,
       .explain =
-          "push_to_hub_token is hub_token and push_to_hub_model_id is hub_model_id: "
-          "renamed in place, and a token is never shown.\n\n"
-          "The others changed their form as well, so the message says what to write: "
+          "push_to_hub_token is now hub_token, and push_to_hub_model_id is now "
+          "hub_model_id: the patch renames them in place and never shows a token.\n\n"
+          "The other keys also changed their form, so the finding says what to write: "
           "include_for_metrics: [inputs] for include_inputs_for_metrics, "
           "include_num_input_tokens_seen for include_tokens_per_second, debug: "
           "tpu_metrics_debug for tpu_metrics_debug, members of fsdp_config for "
-          "fsdp_min_num_params and fsdp_transformer_layer_cls_to_wrap, of "
-          "accelerator_config for split_batches and dispatch_batches (gone from 4.51), "
+          "fsdp_min_num_params and fsdp_transformer_layer_cls_to_wrap, members of "
+          "accelerator_config for split_batches and dispatch_batches (removed in 4.51), "
           "optim: adafactor for adafactor, and a hub_model_id with its owner for "
-          "push_to_hub_organization. The others are gone from transformers 5; none has "
-          "an effect on a job trained here.",
+          "push_to_hub_organization. transformers 5 removed the others; none has an "
+          "effect in a native job.",
       .source = GUIDE },
     { .id = "TS610",
-      .title = "a key that transformers has no more",
+      .title = "key removed from transformers",
       .severity = SEVERITY_WARNING,
       .apply = APPLY_UNSAFE,
       .explain =
           "use_mps_device, past_index, ray_scope, jit_mode_eval, torchdynamo, "
           "mp_parameters, tpu_num_cores, use_legacy_prediction_loop, use_ipex, "
-          "save_safetensors (transformers 5), xpu_backend (4.32), sharded_ddp (4.35), "
-          "tp_size (4.52) and logging_dir (5.15). Most were found out by themselves "
-          "long since, or became variables of the environment, as the message says. "
-          "`--unsafe` turns the line into a comment, `patch` alone never does.\n\n"
-          "A script that parses TrainingArguments stops at a key it does not know: an "
-          "error where trainspool.versions says that this is such a transformers, a "
-          "warning where nothing is said, and nothing where the version still has it.",
+          "save_safetensors (removed in transformers 5), xpu_backend (4.32), "
+          "sharded_ddp (4.35), tp_size (4.52) and logging_dir (5.15). Most of them have "
+          "long been detected automatically, or became environment variables, as the "
+          "finding says. `--unsafe` comments the line out; `patch` alone never does.\n\n"
+          "A script that parses TrainingArguments fails at an unknown key: an error if "
+          "trainspool.versions names a transformers without the key, a warning if the "
+          "version is unknown, and no finding if the version still has it.",
       .source = GUIDE },
 };
 

@@ -10,9 +10,7 @@
 #include "patcher/schema/scalar.h"
 #include "patcher/schema/schema.h"
 
-/* ---- TS503: other settings than the checkpoint's ---- */
-
-/* What decides how the run goes on; those of the first group are its precision. */
+/* Keys that determine how the run continues; the first group is its precision. */
 enum { PRECISION_KEYS = 4 };
 
 static const char *const compared[] = {
@@ -43,7 +41,7 @@ static const char *const compared[] = {
     "data_seed",
 };
 
-/* A field of the plan as a person writes it. */
+/* Format a field of the plan as in a job. */
 static const char *field_text(const struct rule_context *context, const struct key *key,
                               const struct plan *plan)
 {
@@ -75,7 +73,7 @@ static const char *add_change(const struct rule_context *context, const char *li
                         was, now);
 }
 
-/* Of the text that made the checkpoint, where it still lies beside the job. */
+/* Compare with the text that made the checkpoint, if it is still next to the job. */
 static const char *compare_texts(const struct rule_context *context,
                                  const struct plan *was, size_t from, size_t to)
 {
@@ -95,7 +93,7 @@ static const char *compare_texts(const struct rule_context *context,
     return list;
 }
 
-/* Of what the checkpoint says of itself. */
+/* Compare with what the checkpoint itself records. */
 static const char *compare_numbers(const struct rule_context *context,
                                    const struct previous_checkpoint *from)
 {
@@ -117,7 +115,7 @@ static const char *compare_numbers(const struct rule_context *context,
     return list;
 }
 
-/* What would run, where the device is known. */
+/* Decide the precision of the run, if the device is known. */
 static bool decide(const struct rule_context *context, struct precision *out)
 {
     if (!context->device || context->plan->external)
@@ -158,15 +156,12 @@ static void rule_resume_changes_settings(struct rule_context *context)
             .rule = "TS503",
             .severity = SEVERITY_WARNING,
             .message = arena_printf(context->arena,
-                                    "the run goes on from %s with other settings: "
-                                    "%s",
+                                    "the run resumes from %s with other settings: %s",
                                     resume.from->base, list),
-            .note = "weights, moments and the step are the checkpoint's, settings "
-                    "are the file's" },
+            .note = "weights, moments and the step come from the checkpoint, settings "
+                    "from the job" },
         "resume_from_checkpoint");
 }
-
-/* ---- TS504: no loss scale ---- */
 
 static bool will_scale(const struct rule_context *context)
 {
@@ -198,17 +193,15 @@ static void rule_resume_without_scale(struct rule_context *context)
             .rule = "TS504",
             .severity = SEVERITY_WARNING,
             .message = arena_printf(context->arena,
-                                    "%s has no loss scale for fp16: it begins at "
-                                    "65536 again, and some of the first steps may "
-                                    "be skipped",
+                                    "%s has no loss scale for fp16: the scale starts at "
+                                    "65536 again, and some of the first steps may be "
+                                    "skipped",
                                     resume.from->base),
             .note = context->plan->external
                         ? "scaler.pt was not saved with it"
                         : "it was not saved by a run with a dynamic loss scale" },
         "resume_from_checkpoint");
 }
-
-/* ---- TS505: checkpoints that cannot be gone on from ---- */
 
 static bool wants_retries(const struct rule_context *context)
 {
@@ -231,13 +224,11 @@ static void rule_save_only_model(struct rule_context *context)
                     .message = arena_printf(
                         context->arena,
                         "save_only_model leaves the optimizer out of the checkpoints: %s",
-                        asked ? "nothing can go on from them"
-                              : "after a crash the job begins anew"),
+                        asked ? "no run can resume from them"
+                              : "after a crash the job starts from scratch"),
                     .note = "save_only_model: false" },
                 "save_only_model");
 }
-
-/* ---- TS513: nothing to go on from ---- */
 
 static void report_nothing_to_resume(struct rule_context *context, enum severity severity,
                                      const char *message, const char *note)
@@ -246,12 +237,12 @@ static void report_nothing_to_resume(struct rule_context *context, enum severity
                 &(struct finding) { .rule = "TS513",
                                     .severity = severity,
                                     .message = message,
-                                    .because = "looked for on this machine",
+                                    .because = "checked on this machine",
                                     .note = note },
                 "resume_from_checkpoint");
 }
 
-/* A folder that is there, and is no checkpoint for this run. */
+/* Report a folder that exists but is no checkpoint for this run. */
 static void report_unusable(struct rule_context *context,
                             const struct previous_checkpoint *found)
 {
@@ -262,13 +253,11 @@ static void report_unusable(struct rule_context *context,
     else
         report_nothing_to_resume(
             context, SEVERITY_ERROR,
-            found->foreign ? "resume_from_checkpoint names a checkpoint of "
-                             "another program, whose optimizer is not read here"
-                           : "resume_from_checkpoint names a folder that no "
-                             "run can go on from: it has no optimizer, or is "
-                             "not whole",
-            "model_name_or_path can name it instead: its weights, a new "
-            "optimizer");
+            found->foreign ? "resume_from_checkpoint names a checkpoint of another "
+                             "program, whose optimizer state is not supported"
+                           : "resume_from_checkpoint names a folder that no run can "
+                             "resume from: it has no optimizer state, or is incomplete",
+            "model_name_or_path can name it instead: its weights with a new optimizer");
 }
 
 static void rule_nothing_to_resume(struct rule_context *context)
@@ -282,79 +271,78 @@ static void rule_nothing_to_resume(struct rule_context *context)
     if (!resume.named)
         report_nothing_to_resume(
             context, external ? SEVERITY_WARNING : SEVERITY_INFO,
-            external ? "output_dir holds no checkpoint: a Trainer that is told "
-                       "to go on from the last one stops"
-                     : "there is no checkpoint to go on from yet: the run "
-                       "begins anew",
+            external ? "output_dir holds no checkpoint: a Trainer that must resume from "
+                       "the last one fails"
+                     : "there is no checkpoint to resume from yet: the run starts from "
+                       "scratch",
             NULL);
     else if (!resume.from)
         report_nothing_to_resume(
             context, context->options->will_run ? SEVERITY_ERROR : SEVERITY_WARNING,
-            "the checkpoint that resume_from_checkpoint names is not there", NULL);
+            "the checkpoint in resume_from_checkpoint does not exist", NULL);
     else
         report_unusable(context, resume.from);
 }
 
 static const struct rule rows[] = {
     { .id = "TS503",
-      .title = "the run goes on from a checkpoint with other settings",
+      .title = "run resumes from a checkpoint with other settings",
       .severity = SEVERITY_WARNING,
       .run = rule_resume_changes_settings,
       .explain =
           "Weights, Adam's moments, the step and the loss scale come from the "
-          "checkpoint; precision, optimizer, learning rate, batch, data and seed from "
-          "the job. Where they differ from those that made the checkpoint the run is a "
-          "mixture of both, and its curve has a kink at that step. Each difference is "
-          "shown as key: was -> now.\n\n"
-          "With another batch, accumulation, data set or seed the place in the data is "
-          "lost as well: it is counted in steps, so some samples come twice and some "
-          "not at all. It may be what you want. If not, put the old values back; "
-          "torchtune does that by itself, with a warning.\n\n"
-          "The old settings are read from NAME.run/job.yaml where that is the text that "
-          "made the checkpoint, else the few that the checkpoint itself keeps are "
+          "checkpoint; precision, optimizer, learning rate, batch, data and seed come "
+          "from the job. If these differ from the settings that made the checkpoint, "
+          "the run mixes both, and its curve has a kink at that step. Each difference "
+          "is shown as key: old -> new.\n\n"
+          "With another batch, accumulation, data set or seed the position in the data "
+          "is lost as well: it is counted in steps, so some samples repeat and others "
+          "are skipped. If you do not want that, restore the old values; torchtune does "
+          "so automatically, with a warning.\n\n"
+          "The old settings are read from NAME.run/job.yaml if that text made the "
+          "checkpoint. Otherwise the few settings in the checkpoint itself are "
           "compared: precision, seed, batch.",
       .source = "train/run.c, train/checkpoint/progress.c; torchtune recipes (resume)" },
     { .id = "TS504",
-      .title = "fp16 goes on from a checkpoint without a loss scale",
+      .title = "fp16 resumes from a checkpoint without a loss scale",
       .severity = SEVERITY_WARNING,
       .run = rule_resume_without_scale,
       .explain =
-          "A dynamic loss scale is found by trying: it begins at 65536 and halves at "
-          "each overflow. A run that goes on with the scale it had loses nothing. "
-          "Without it the search begins again, and a run that was at 256 skips 8 steps "
-          "first; their learning rate is not advanced here, in other tools it may be.\n"
-          "\n"
-          "A checkpoint has none if it was saved in bf16 or fp32, or by a script that "
-          "did not save scaler.pt. Skipped steps at the start are no trouble: TS405 "
-          "passes over norms that are not finite within the first ten steps.",
+          "A dynamic loss scale is found by trial: it starts at 65536 and halves at "
+          "each overflow. A run that resumes with its old scale loses nothing. Without "
+          "it the search starts over, and a run that was at 256 first skips 8 steps; a "
+          "native run does not advance the learning rate in them, other tools may.\n\n"
+          "A checkpoint has no scale if it was saved in bf16 or fp32, or by a script "
+          "that did not save scaler.pt. Skipped steps at the start are harmless: TS405 "
+          "ignores norms that are not finite within the first ten steps.",
       .source = "transformers#34053; fairseq2#1346; train/run.c" },
     { .id = "TS505",
-      .title = "checkpoints without optimizer, and a resume is expected",
+      .title = "save_only_model in a job that may resume",
       .severity = SEVERITY_WARNING,
       .run = rule_save_only_model,
       .explain =
-          "save_only_model: true leaves Adam's moments out, two thirds of a full "
-          "checkpoint's bytes. Without them no run can go on exactly, and none does: "
-          "resume_from_checkpoint finds nothing, and what trainspool.max_retries starts "
-          "after a crash begins at step 0. With lora the moments are small, and leaving "
-          "them out saves little.",
+          "save_only_model: true omits Adam's moments, two thirds of the bytes of a "
+          "full checkpoint. Without them a run cannot resume exactly, so it does not "
+          "resume at all: resume_from_checkpoint finds nothing, and a run that "
+          "trainspool.max_retries restarts after a crash begins at step 0. With lora "
+          "the moments are small, and omitting them saves little.",
       .source =
           "transformers training_args.py: save_only_model; train/checkpoint/checkpoint.c" },
     { .id = "TS513",
-      .title = "resume_from_checkpoint names nothing to go on from",
+      .title = "resume_from_checkpoint names nothing to resume from",
       .severity = SEVERITY_WARNING,
       .firm = true,
       .run = rule_nothing_to_resume,
       .explain =
-          "A folder that is not there is a warning in `check`, since the job may be for "
-          "another machine, and an error in `run`. A folder that is there and is no "
-          "checkpoint of ours, lost a file, or was saved with save_only_model, is an "
-          "error: the training would fail after the model and the data are read. To "
-          "train its weights further with a new optimizer, name it in "
+          "A missing folder is a warning in `check`, since the job may be for another "
+          "machine, and an error in `run`. A folder that is not a checkpoint of "
+          "trainspool, lost a file, or was saved with save_only_model is an error: "
+          "training would fail after it has read the model and the data. To continue "
+          "training its weights with a new optimizer, name the folder in "
           "model_name_or_path.\n\n"
-          "resume_from_checkpoint: true with no checkpoint yet is information: the run "
-          "begins anew, so the line may stand in a job from its first run on. Hugging "
-          "Face's Trainer stops there.",
+          "resume_from_checkpoint: true without a checkpoint is only information: the "
+          "run starts from scratch, so the line can be in a job from its first run on. "
+          "Hugging Face's Trainer fails in this case.",
       .source =
           "train/checkpoint/checkpoint.c, train/files/manifest.c; transformers trainer.py" },
 };

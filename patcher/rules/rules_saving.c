@@ -1,4 +1,4 @@
-/* patcher/rules/rules_saving.c - when a run saves, stops, and selects its best checkpoint. */
+/* patcher/rules/rules_saving.c - when a run saves, ends, and selects its best model. */
 #include "config.h"
 
 #include "patcher/rules/rules_context.h"
@@ -16,9 +16,7 @@ static const char *number(const struct rule_context *context, double value)
     return scalar_print(value, context->arena);
 }
 
-/* ---- TS506: the best checkpoint ---- */
-
-/* A native run saves at each new best, whatever save_steps says (train/trainer.c). */
+/* A native run saves at each new best, independent of save_steps (train/trainer.c). */
 static bool saves_the_best(const struct rule_context *context)
 {
     return !context->plan->external && context->plan->eval_strategy != WHEN_NO;
@@ -32,15 +30,17 @@ static void report_best(struct rule_context *context, const char *key,
                                     .severity = saves_the_best(context) ? SEVERITY_WARNING
                                                                         : SEVERITY_ERROR,
                                     .because = saves_the_best(context)
-                                                   ? "transformers refuses it; here each "
-                                                     "new best is saved when it is found"
+                                                   ? "transformers rejects it; a native "
+                                                     "run saves each new best when it is "
+                                                     "found"
                                                    : NULL,
                                     .message = message,
                                     .note = note },
                 rule_entry(context, key) ? key : "load_best_model_at_end");
 }
 
-/* A share of all steps, or a number of them: a multiple as transformers counts it. */
+/* Return whether save is a multiple of eval, as transformers counts: both are fractions
+ * of all steps, or numbers of them. */
 static bool is_multiple(double save, double eval)
 {
     const double millionths = 1e6;
@@ -50,14 +50,14 @@ static bool is_multiple(double save, double eval)
     return save >= 1 && eval >= 1 && fmod(save, eval) == 0;
 }
 
-/* The multiples of eval on both sides of save. */
+/* The multiples of eval below and above save. */
 static const char *nearest_multiples(const struct rule_context *context, double save,
                                      double eval)
 {
     double times = floor(save / eval);
 
     if ((save < 1) != (eval < 1))
-        return "write both as a number of steps, or both as a share of all steps";
+        return "write both as a number of steps, or both as a fraction of all steps";
     if (times < 1)
         return arena_printf(context->arena, "nearest: save_steps: %s",
                             number(context, eval));
@@ -75,14 +75,14 @@ static void check_multiple(struct rule_context *context)
     report_best(
         context, "save_steps",
         arena_printf(context->arena,
-                     "load_best_model_at_end wants a checkpoint where there is an "
-                     "evaluation: save_steps %s is no multiple of eval_steps %s%s",
+                     "load_best_model_at_end requires a checkpoint at each evaluation: "
+                     "save_steps %s is not a multiple of eval_steps %s%s",
                      number(context, save), number(context, eval),
                      rule_entry(context, "eval_steps") ? "" : " (logging_steps)"),
         nearest_multiples(context, save, eval));
 }
 
-/* save_strategy: best, which only transformers has. */
+/* save_strategy: best exists only in transformers. */
 static bool saves_at_best(const struct rule_context *context)
 {
     const struct entry *save = rule_entry(context, "save_strategy");
@@ -100,8 +100,8 @@ static void rule_best_model(struct rule_context *context)
         report_best(context, "eval_strategy",
                     arena_printf(
                         context->arena,
-                        "load_best_model_at_end wants evaluations and checkpoints at the "
-                        "same steps: eval_strategy is %s, save_strategy is %s",
+                        "load_best_model_at_end requires evaluations and checkpoints at "
+                        "the same steps: eval_strategy is %s, save_strategy is %s",
                         when_names[plan->eval_strategy], when_names[plan->save_strategy]),
                     plan->save_strategy == WHEN_NO
                         ? arena_printf(context->arena, "nearest: save_strategy: %s",
@@ -112,12 +112,10 @@ static void rule_best_model(struct rule_context *context)
         check_multiple(context);
     else if (plan->save_strategy == WHEN_NO)
         report_best(context, "load_best_model_at_end",
-                    "load_best_model_at_end has nothing to choose from: nothing is "
-                    "evaluated and nothing saved",
+                    "load_best_model_at_end has nothing to choose from: the run neither "
+                    "evaluates nor saves",
                     "eval_strategy: steps and save_strategy: steps");
 }
-
-/* ---- Where a run ends ---- */
 
 static void rule_steps_and_epochs(struct rule_context *context)
 {
@@ -128,14 +126,13 @@ static void rule_steps_and_epochs(struct rule_context *context)
                     .rule = "TS509",
                     .severity = SEVERITY_INFO,
                     .message = arena_printf(context->arena,
-                                            "max_steps wins: the run ends after %lld "
-                                            "steps, whatever num_train_epochs says",
+                                            "max_steps takes precedence: the run ends "
+                                            "after %lld steps, whatever num_train_epochs "
+                                            "says",
                                             (long long)context->plan->max_steps),
                     .note = "max_steps: -1 lets num_train_epochs decide" },
                 "max_steps");
 }
-
-/* ---- TS511, TS705: half a step, and none ---- */
 
 struct counted {
     const char *key, *strategy;
@@ -143,23 +140,23 @@ struct counted {
     enum when when;
 };
 
-/* Only where they count, as in transformers (training_args.py, _validate_args).  There
- * and here an evaluation without steps of its own takes logging_steps. */
+/* Only if they count, as in transformers (training_args.py, _validate_args).  There and
+ * here eval_steps defaults to logging_steps. */
 static void report_no_steps(struct rule_context *context, const struct counted *counted)
 {
     bool eval = strcmp(counted->key, "eval_steps") == 0;
     bool save = strcmp(counted->key, "save_steps") == 0;
 
     if (save && context->plan->external)
-        return; /* the Trainer saves at the end alone: DefaultFlowCallback */
+        return; /* the Trainer saves only at the end: DefaultFlowCallback */
     rule_report(context,
                 &(struct finding) {
                     .rule = "TS705",
                     .severity = SEVERITY_ERROR,
                     .message = arena_printf(
-                        context->arena, "%s%s must be above 0 where %s is steps",
+                        context->arena, "%s%s must be above 0 if %s is steps",
                         counted->key, eval ? " or logging_steps" : "", counted->strategy),
-                    .note = arena_printf(context->arena, "%s: no does without",
+                    .note = arena_printf(context->arena, "use %s: no to turn it off",
                                          counted->strategy) },
                 rule_entry(context, counted->key) ? counted->key : "logging_steps");
 }
@@ -174,12 +171,12 @@ static void report_fraction(struct rule_context *context, const struct counted *
             .rule = "TS511",
             .severity = SEVERITY_ERROR,
             .message = arena_printf(context->arena,
-                                    "%s is %s: above 1 it counts steps, of which "
-                                    "there are no parts",
+                                    "%s is %s: above 1 it must be a whole number of "
+                                    "steps",
                                     counted->key, number(context, steps)),
             .note = arena_printf(context->arena,
-                                 "nearest: %s: %s or %s; below 1 it is a share of "
-                                 "all steps",
+                                 "nearest: %s: %s or %s; below 1 it is a fraction of all "
+                                 "steps",
                                  counted->key, number(context, floor(steps)),
                                  number(context, ceil(steps))) },
         counted->key);
@@ -209,41 +206,42 @@ static void rule_step_counts(struct rule_context *context)
 
 static const struct rule rows[] = {
     { .id = "TS506",
-      .title = "the best model cannot be found at the end",
+      .title = "load_best_model_at_end cannot find the best checkpoint",
       .severity = SEVERITY_ERROR,
       .run = rule_best_model,
       .explain =
-          "load_best_model_at_end takes the checkpoint with the lowest evaluation loss, "
-          "so there must be a checkpoint wherever there is an evaluation: eval_strategy "
-          "and save_strategy must be the same, and with steps, save_steps must be a "
-          "multiple of eval_steps. eval_steps that is not given is logging_steps. "
-          "transformers raises a ValueError as it reads the arguments.\n\n"
-          "A native run saves at each new best besides, so there only a missing "
-          "evaluation is an error, and the rest a warning that other tools refuse the "
+          "load_best_model_at_end selects the checkpoint with the lowest evaluation "
+          "loss, so every evaluation needs a checkpoint: eval_strategy and "
+          "save_strategy must be equal, and with steps, save_steps must be a multiple "
+          "of eval_steps. eval_steps defaults to logging_steps. transformers raises a "
+          "ValueError when it parses the arguments.\n\n"
+          "A native run also saves at each new best, so there only a missing evaluation "
+          "is an error; the other cases are warnings that other tools reject the "
           "file.\n\n"
-          "The nearest valid values are named. No edit is made: how often to save is a "
-          "question of disk and of how much work may be lost.",
+          "The finding names the nearest valid values. Nothing is edited: how often to "
+          "save depends on disk space and on how much work may be lost.",
       .source = "transformers training_args.py: __post_init__" },
     { .id = "TS509",
-      .title = "max_steps and num_train_epochs are both given",
+      .title = "max_steps and num_train_epochs both given",
       .severity = SEVERITY_INFO,
       .run = rule_steps_and_epochs,
-      .explain = "max_steps above 0 wins, in Hugging Face's Trainer and here: the run "
-                 "ends after that many steps, in the middle of an epoch or after many, "
-                 "and the learning rate falls to its end by then. num_train_epochs has "
-                 "no effect. It is told because a line that says 3 epochs is read as 3 "
-                 "epochs.",
+      .explain =
+          "max_steps above 0 takes precedence, in Hugging Face's Trainer and in a "
+          "native run: the run ends after that many steps, within an epoch or after "
+          "many, and the learning rate reaches its end by then. num_train_epochs has no "
+          "effect. The finding prevents a line that says 3 epochs from being read as 3 "
+          "epochs.",
       .source = "transformers training_args.py; 9 files of the corpus have both" },
     { .id = "TS511",
-      .title = "a number of steps with a fraction",
+      .title = "fractional number of steps",
       .severity = SEVERITY_ERROR,
       .firm = true,
       .run = rule_step_counts,
       .explain =
-          "save_steps, eval_steps and logging_steps count optimizer steps when they are "
-          "1 or more, and are a share of all steps below 1: 0.1 saves ten times in a "
-          "run. 2.5 is neither. transformers raises a ValueError; the whole numbers "
-          "next to it are named.",
+          "save_steps, eval_steps and logging_steps count optimizer steps if they are 1 "
+          "or more, and are a fraction of all steps below 1: 0.1 saves ten times in a "
+          "run. 2.5 is neither. transformers raises a ValueError; the finding names the "
+          "nearest whole numbers.",
       .source = "transformers training_args.py: __post_init__" },
 };
 

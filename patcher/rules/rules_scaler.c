@@ -26,8 +26,8 @@ static void rule_unused_loss_scale(struct rule_context *context)
                                         .apply = APPLY_UNSAFE,
                                         .because = rule_device_text(context),
                                         .message =
-                                            "loss_scale has no use without fp16: bf16 "
-                                            "and float32 reach as far as gradients do",
+                                            "loss_scale has no effect without fp16: bf16 "
+                                            "and float32 cover the range of gradients",
                                         .note = "the line is commented out" },
                     entry);
 }
@@ -51,8 +51,6 @@ static void rule_loss_scale_off(struct rule_context *context)
         "loss_scale", "dynamic", NULL);
 }
 
-/* ---- Policy noscaler ---- */
-
 static void without_fp16(struct rule_context *context)
 {
     rule_propose(context,
@@ -61,10 +59,10 @@ static void without_fp16(struct rule_context *context)
                      .severity = SEVERITY_WARNING,
                      .apply = APPLY_SAFE,
                      .message =
-                         "policy noscaler: with fp16 the Trainer always makes a "
-                         "scaler, which stops at float16 weights; without, they are "
-                         "stepped as they are",
-                     .note = "with lr 2e-5 a weight of 0.1 never moves" },
+                         "policy noscaler: with fp16 the Trainer always creates a "
+                         "scaler, which refuses float16 weights; without fp16 they are "
+                         "updated unscaled",
+                     .note = "at a learning rate of 2e-5 a weight of 0.1 never changes" },
                  "fp16", "false", NULL);
 }
 
@@ -84,8 +82,9 @@ static void rule_policy_noscaler(struct rule_context *context)
                 .rule = "TS126",
                 .severity = SEVERITY_WARNING,
                 .apply = APPLY_SAFE,
-                .message = "policy noscaler: float16 weights are stepped without a loss "
-                           "scale; with lr 2e-5 a weight of 0.1 never moves" },
+                .message = "policy noscaler: float16 weights are updated without a loss "
+                           "scale; at a learning rate of 2e-5 a weight of 0.1 never "
+                           "changes" },
             "loss_scale", "none", "fp16");
 }
 
@@ -106,24 +105,25 @@ static void rule_epsilon_underflow(struct rule_context *context)
                        .key = "adam_epsilon",
                        .message = arena_printf(
                            context->arena,
-                           "adam_epsilon %s is below the smallest float16, 6e-8: where "
-                           "the second moment underflows too, a step divides by zero or "
-                           "grows far beyond the learning rate",
+                           "adam_epsilon %s is below the smallest float16 value, 6e-8: "
+                           "if the second moment underflows as well, a step divides by "
+                           "zero or greatly exceeds the learning rate",
                            scalar_print(plan->adam_epsilon, context->arena)),
-                       .note = "1.0e-5 to 1.0e-4, or another policy" },
+                       .note = "use 1.0e-5 to 1.0e-4, or another policy" },
                    entry ? entry : rule_block_entry(context, "policy"));
 }
 
 static const struct rule rows[] = {
     { .id = "TS112",
-      .title = "a loss scale without fp16",
+      .title = "loss_scale without fp16",
       .severity = SEVERITY_WARNING,
       .apply = APPLY_UNSAFE,
       .target = RULE_NATIVE,
       .run = rule_unused_loss_scale,
       .explain =
-          "The scale lifts gradients into the range of float16. bf16 and float32 reach "
-          "down to 1e-38, so there is nothing to lift. `--unsafe` comments the line out.",
+          "The loss scale moves gradients into the range of float16. bf16 and float32 "
+          "reach down to 1e-38, so there is nothing to scale. `--unsafe` comments the "
+          "line out.",
       .source = "Micikevicius et al., Mixed Precision Training, 2018" },
     { .id = "TS113",
       .title = "fp16 with the loss scale off",
@@ -132,26 +132,27 @@ static const struct rule rows[] = {
       .target = RULE_NATIVE,
       .run = rule_loss_scale_off,
       .explain =
-          "The smallest float16 is 6e-8; many gradients are smaller and become zero. A "
-          "dynamic scale starts at 65536, halves when something overflows (that step is "
-          "skipped) and doubles after 2000 good steps. It costs nothing.",
+          "The smallest float16 value is 6e-8; many gradients are smaller and become "
+          "zero. A dynamic scale starts at 65536, halves after an overflow (that step "
+          "is skipped) and doubles after 2000 good steps. It costs nothing.",
       .source =
           "Micikevicius et al., Mixed Precision Training, 2018; torch.amp.GradScaler" },
     { .id = "TS122",
-      .title = "adam_epsilon vanishes in float16",
+      .title = "adam_epsilon underflows in float16",
       .severity = SEVERITY_WARNING,
       .run = rule_epsilon_underflow,
       .explain =
-          "Adam divides by the root of its second moment plus epsilon. Under policy "
-          "noscaler the moments are float16, whose smallest number is 6e-8: the preset "
-          "epsilon of 1e-8 rounds to 0, and a second moment of a gradient below about "
-          "0.005 does too. PyTorch's step is then a division by zero, and the weight is "
-          "inf after the first step. A kernel that computes in float32, as a native "
-          "run's, does not divide by zero, but forgets the second moment from step to "
-          "step: after 1000 steps each is 25 times the learning rate.\n\n"
-          "An epsilon of 1e-5 to 1e-4 bounds the step and makes Adam nearly a plain "
-          "gradient step for small gradients. Leaving the policy is better: with "
-          "float32 weights the preset is right.",
+          "Adam divides by the square root of its second moment plus epsilon. Under "
+          "policy noscaler the moments are float16, whose smallest value is 6e-8: the "
+          "default epsilon of 1e-8 rounds to 0, and so does the second moment of a "
+          "gradient below about 0.005. PyTorch's step then divides by zero, and the "
+          "weight is inf after the first step. A kernel that computes in float32, like "
+          "that of a native run, does not divide by zero but loses the second moment "
+          "between steps: after 1000 steps each update is 25 times the learning "
+          "rate.\n\n"
+          "An epsilon of 1e-5 to 1e-4 bounds the step and makes Adam behave almost like "
+          "plain gradient descent for small gradients. It is better to leave the "
+          "policy: with float32 weights the default is right.",
       .source = "AdamW in float16, emulated: docs/precision.md" },
     { .id = "TS126",
       .title = "policy noscaler trains float16 weights without a scaler",
@@ -159,13 +160,13 @@ static const struct rule rows[] = {
       .apply = APPLY_SAFE,
       .run = rule_policy_noscaler,
       .explain =
-          "The recipe of a known report: the error goes away because nothing is "
-          "unscaled any more. What stays is Adam in float16 (TS108 tells what that "
-          "does). Offered to reproduce such a run, not to train well. Leave the policy "
-          "and TS105 mends the job.\n\n"
-          "In a job that is trained here loss_scale becomes none. The Trainer of "
-          "another program makes a scaler wherever fp16 is true, so there fp16 becomes "
-          "false.",
+          "This is the recipe of a known report: the error disappears because nothing "
+          "is unscaled any more. What remains is Adam in float16, with the effects "
+          "described in TS108. The policy exists to reproduce such a run, not to train "
+          "well. Without the policy, TS105 fixes the job.\n\n"
+          "In a native job the patch sets loss_scale to none. The Trainer of an "
+          "external job creates a scaler whenever fp16 is true, so there the patch sets "
+          "fp16 to false.",
       .source = "the third report; docs/precision.md" },
 };
 

@@ -16,16 +16,15 @@
 
 #define SCRIPT_MAX ((size_t)1 << 20)
 
-#define CALLS_MAX 100 /* of Trainer, whose arguments are read: one in another's too */
-
-/* ---- A little Python: names, brackets, texts, comments ---- */
+/* calls of Trainer whose arguments are scanned; calls may be nested */
+#define CALLS_MAX 100
 
 static bool is_name(char c)
 {
     return isalnum((unsigned char)c) || c == '_';
 }
 
-/* Behind a text in quotes, or a comment; `at` itself where there is none. */
+/* Return the end of a string in quotes or of a comment; `at` if there is none. */
 static const char *skip_text(const char *at)
 {
     char quote = *at;
@@ -48,17 +47,17 @@ static const char *skip_text(const char *at)
     return at;
 }
 
-/* Is `tokenizer=` among the arguments behind this opening bracket? */
+/* Return whether `tokenizer=` is among the arguments after this opening bracket. */
 static bool gives_tokenizer(const char *at)
 {
     const size_t len = strlen("tokenizer");
     int depth = 1;
 
     for (at++; *at && depth > 0;) {
-        const char *behind = skip_text(at);
+        const char *end = skip_text(at);
 
-        if (behind != at) {
-            at = behind;
+        if (end != at) {
+            at = end;
             continue;
         }
         if (depth == 1 && !is_name(at[-1]) && at[-1] != '.' &&
@@ -75,7 +74,7 @@ static bool gives_tokenizer(const char *at)
     return false;
 }
 
-/* Trainer and Seq2SeqTrainer; MyTrainer may take what it likes. */
+/* Trainer and Seq2SeqTrainer; the arguments of a MyTrainer are unknown. */
 static bool is_of_transformers(const char *text, const char *at)
 {
     static const char other[] = "Seq2Seq";
@@ -86,7 +85,8 @@ static bool is_of_transformers(const char *text, const char *at)
     return at == text || !is_name(at[-1]);
 }
 
-/* A call of Trainer or SFTTrainer with a tokenizer; its line, from 1, or 0. */
+/* Find a call of Trainer or SFTTrainer with a tokenizer; return its line, from 1, or
+ * 0. */
 static size_t find_call(const char *text, bool *of_transformers)
 {
     static const char name[] = "Trainer";
@@ -94,31 +94,30 @@ static size_t find_call(const char *text, bool *of_transformers)
     size_t line = 1, calls = 0;
 
     while (*at && calls < CALLS_MAX) {
-        const char *behind = skip_text(at);
-        bool is_call = behind == at && strncmp(at, name, strlen(name)) == 0 &&
-                       at[strlen(name)] == '(';
+        const char *end = skip_text(at);
+        bool is_call =
+            end == at && strncmp(at, name, strlen(name)) == 0 && at[strlen(name)] == '(';
 
         calls += is_call;
         if (is_call && gives_tokenizer(at + strlen(name))) {
             *of_transformers = is_of_transformers(text, at);
             return line;
         }
-        if (behind == at)
-            behind++;
-        for (; at < behind; at++)
+        if (end == at)
+            end++;
+        for (; at < end; at++)
             line += *at == '\n';
     }
     return 0;
 }
-
-/* ---- The command's script ---- */
 
 static bool is_script(const char *word)
 {
     return text_ends(word, ".py") && !strchr(word, '$') && !strstr(word, "..");
 }
 
-/* The first word of trainspool.command that is a Python file, in the arena; or NULL. */
+/* Return the first word of trainspool.command that is a Python file, in the arena; or
+ * NULL. */
 static const char *find_script(struct rule_context *context, const struct node *command)
 {
     const char *at = command->text;
@@ -150,8 +149,8 @@ static void report(struct rule_context *context, const struct entry *entry,
             .rule = "TS613",
             .severity = stops ? SEVERITY_ERROR : SEVERITY_WARNING,
             .message = arena_printf(context->arena,
-                                    "%s gives Trainer a tokenizer in line %zu, which "
-                                    "transformers 5 does not take",
+                                    "%s passes a tokenizer to Trainer in line %zu, which "
+                                    "transformers 5 does not accept",
                                     script, line),
             .because = rule_version_text(context, PACKAGE_TRANSFORMERS),
             .note = "write processing_class= there instead of tokenizer=" },
@@ -188,16 +187,16 @@ static void rule_script_tokenizer(struct rule_context *context)
 
 static const struct rule rows[] = {
     { .id = "TS613",
-      .title = "the script gives Trainer a tokenizer",
+      .title = "script passes a tokenizer to Trainer",
       .severity = SEVERITY_WARNING,
       .run = rule_script_tokenizer,
       .explain =
           "`Trainer(..., tokenizer=tokenizer)` became `processing_class=tokenizer` in "
-          "transformers 4.46, and version 5 stops with a TypeError. The script is read "
-          "where trainspool.command names one that lies beside the job; it is never "
-          "changed.\n\n"
-          "What to do: write processing_class=tokenizer. A Trainer of your own that "
-          "takes a tokenizer and hands it on is fine.",
+          "transformers 4.46, and version 5 raises a TypeError. The rule reads the "
+          "script if trainspool.command names one next to the job; it never changes the "
+          "script.\n\n"
+          "Write processing_class=tokenizer instead. A Trainer class of your own that "
+          "accepts a tokenizer and passes it on is fine.",
       .source = "transformers MIGRATION_GUIDE_V5.md; seed report 1" },
 };
 

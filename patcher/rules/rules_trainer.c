@@ -9,8 +9,6 @@
 #include "patcher/schema/scalar.h"
 #include "train/files/safetensors.h"
 
-/* ---- TS802: a probe that says yes everywhere ---- */
-
 static bool script_decides(const struct rule_context *context)
 {
     const struct precision_request *request = &context->plan->request;
@@ -36,13 +34,12 @@ static void rule_permissive_probe(struct rule_context *context)
             .rule = "TS802",
             .severity = SEVERITY_WARNING,
             .because = rule_device_text(context),
-            .message = "torch.cuda.is_bf16_supported() says yes on this card since "
-                       "torch 2.4, which emulates bf16 there, slowly",
-            .note = "say bf16: false and fp16: true, or ask for compute capability 8.0" },
+            .message = "torch.cuda.is_bf16_supported() returns true on this card since "
+                       "torch 2.4, which emulates bf16 slowly",
+            .note = "set bf16: false and fp16: true, or check for compute capability "
+                    "8.0" },
         "bf16");
 }
-
-/* ---- TS309, TS312, TS409, TS510 ---- */
 
 static void rule_accumulation_average(struct rule_context *context)
 {
@@ -57,7 +54,7 @@ static void rule_accumulation_average(struct rule_context *context)
             .because = rule_version_text(context, PACKAGE_TRANSFORMERS),
             .message = "before transformers 4.46 accumulated steps are averaged batch by "
                        "batch, so short texts weigh more than in one large batch",
-            .note = "transformers 4.46 counts the tokens of all of them" },
+            .note = "transformers 4.46 divides by the tokens of all of them" },
         "gradient_accumulation_steps");
 }
 
@@ -71,9 +68,9 @@ static void rule_skipped_schedule(struct rule_context *context)
                     .rule = "TS409",
                     .severity = SEVERITY_INFO,
                     .message = "with a fused optimizer Accelerate does not see the steps "
-                               "that the scaler skips, so the learning rate moves on in "
-                               "them",
-                    .note = "a few steps at the start, as a rule" },
+                               "that the scaler skips, so the learning-rate schedule "
+                               "advances in them",
+                    .note = "usually these are a few steps at the start" },
                 rule_line(context, "optim") ? "optim" : "fp16");
 }
 
@@ -89,15 +86,13 @@ static void rule_filtered_log(struct rule_context *context)
                      .rule = "TS510",
                      .severity = SEVERITY_INFO,
                      .apply = APPLY_UNSAFE,
-                     .message = "the log shows a mean in place of a loss that is NaN or "
-                                "inf, as loss 0.0 with grad_norm nan",
-                     .note = "false shows what happened" },
+                     .message = "the log shows a mean instead of a loss that is NaN or "
+                                "inf, for example loss 0.0 with grad_norm nan",
+                     .note = "false shows the real values" },
                  "logging_nan_inf_filter", "false", "logging_steps");
 }
 
-/* ---- TS512: adapters that are resumed from ---- */
-
-/* Does the folder hold adapters in 16 bits? */
+/* Return whether the folder holds adapters in float16. */
 static bool holds_float16(const char *folder)
 {
     struct error ignored = { 0 };
@@ -127,81 +122,82 @@ static void rule_resume_float16_adapters(struct rule_context *context)
                         &(struct finding) {
                             .rule = "TS512",
                             .severity = SEVERITY_WARNING,
-                            .message = "the adapters there are float16: a script that "
-                                       "trains them as they are loaded meets the loss "
-                                       "scaler's error when it resumes",
-                            .note = "PEFT makes them float32 from 0.12 on; else call "
-                                    "cast_mixed_precision_params after loading" },
+                            .message = "these adapters are float16: a script that trains "
+                                       "them in that format raises the loss scaler's "
+                                       "error when it resumes",
+                            .note = "PEFT casts them to float32 since 0.12; otherwise "
+                                    "call cast_mixed_precision_params after loading" },
                         keys[i]);
 }
 
 static const struct rule rows[] = {
     { .id = "TS309",
-      .title = "accumulated batches are averaged as if equally long",
+      .title = "accumulated micro batches averaged with equal weight",
       .severity = SEVERITY_WARNING,
       .target = RULE_EXTERNAL,
       .run = rule_accumulation_average,
       .explain =
           "Before 4.46 the Trainer takes the mean loss of each micro batch and divides "
-          "by their number. Where texts differ in length, a token of a short batch "
-          "counts for more than one of a long batch, so 8 x 4 does not train what 32 x "
-          "1 trains. Since 4.46 the loss is divided by the tokens of the whole step. "
-          "This program does that always.\n\n"
-          "Upgrade transformers, or make per_device_train_batch_size larger where "
-          "memory allows.",
+          "the sum by their number. If texts differ in length, a token of a short batch "
+          "counts more than one of a long batch, so 8 x 4 does not train what 32 x 1 "
+          "trains. Since 4.46 the loss is divided by the tokens of the whole step, and "
+          "trainspool always does so.\n\n"
+          "Upgrade transformers, or increase per_device_train_batch_size where memory "
+          "allows.",
       .source = "transformers#34191; trl#2175; Trainer at v4.45.0 and v4.46.0" },
     { .id = "TS409",
-      .title = "a fused optimizer hides skipped steps from the schedule",
+      .title = "fused optimizer hides skipped steps from the schedule",
       .severity = SEVERITY_INFO,
       .target = RULE_EXTERNAL,
       .run = rule_skipped_schedule,
       .explain =
-          "When gradients overflow, the scaler skips a step, and Accelerate then holds "
-          "the learning rate's schedule back. With a fused optimizer it does not see "
-          "that a step was skipped, so the schedule runs ahead by as many steps: a few "
-          "at the start of a run, while the scale is found.\n\n"
-          "Nothing needs to be done as a rule. If many steps are skipped, look at the "
+          "When gradients overflow, the scaler skips a step, and Accelerate then does "
+          "not advance the learning-rate schedule. With a fused optimizer it does not "
+          "see that a step was skipped, so the schedule runs ahead by that many steps: "
+          "a few at the start of a run, while the scale is found.\n\n"
+          "Usually nothing needs to be done. If many steps are skipped, look at the "
           "loss scale first.",
       .source = "accelerate#4242" },
     { .id = "TS510",
-      .title = "NaN and inf are left out of the log",
+      .title = "NaN and inf are filtered from the log",
       .severity = SEVERITY_INFO,
       .apply = APPLY_UNSAFE,
       .target = RULE_EXTERNAL,
       .run = rule_filtered_log,
       .explain =
-          "With logging_nan_inf_filter, which is true where it is not given, the "
-          "Trainer puts the running mean in place of a loss that is NaN or inf. The log "
-          "of a run that has diverged then shows loss 0.0 beside grad_norm nan, and "
-          "people look for the fault in the wrong place. It changes the log alone, not "
-          "the training.\n\n"
-          "With false the log says what happened. This program never filters.",
+          "With logging_nan_inf_filter, which defaults to true, the Trainer replaces a "
+          "loss that is NaN or inf with the running mean. The log of a diverged run "
+          "then shows loss 0.0 next to grad_norm nan, and people look for the fault in "
+          "the wrong place. The filter changes only the log, not the training.\n\n"
+          "`--unsafe` sets it to false, and the log shows what happened. trainspool "
+          "never filters.",
       .source = "LLaMA-Factory#4202; transformers training_args.py" },
     { .id = "TS512",
-      .title = "resuming from adapters in float16",
+      .title = "resume from float16 adapters",
       .severity = SEVERITY_WARNING,
       .target = RULE_EXTERNAL,
       .run = rule_resume_float16_adapters,
       .explain =
-          "Adapters that were saved in float16 come back in float16 where the loader "
-          "does not cast them. The first run trained them in float32 and saved them "
-          "small; the resumed one stops at `Attempting to unscale FP16 gradients`. PEFT "
-          "makes loaded adapters float32 from 0.12 on.\n\n"
-          "The headers of adapter_model.safetensors in adapter_name_or_path and "
-          "resume_from_checkpoint are read.",
+          "Adapters that were saved in float16 are loaded in float16 unless the loader "
+          "casts them. The first run trained them in float32 and saved them in 16 bits; "
+          "the resumed run fails with `Attempting to unscale FP16 gradients`. PEFT "
+          "casts loaded adapters to float32 since 0.12.\n\n"
+          "The rule reads the headers of adapter_model.safetensors in "
+          "adapter_name_or_path and resume_from_checkpoint.",
       .source = "diffusers#6482; PEFT tuners_utils.py, _cast_adapter_dtype, v0.12.0" },
     { .id = "TS802",
-      .title = "a probe for bf16 that says yes where there is none",
+      .title = "is_bf16_supported() is true on a device without bf16",
       .severity = SEVERITY_WARNING,
       .target = RULE_EXTERNAL,
       .run = rule_permissive_probe,
       .explain =
-          "Since torch 2.4 torch.cuda.is_bf16_supported() counts emulation, and is true "
-          "on a T4, a V100 and a TITAN RTX. A script that asks it, and LLaMA-Factory "
-          "where neither fp16 nor bf16 is said, then computes in bfloat16 that the card "
-          "has no units for: slow, and some kernels are missing.\n\n"
-          "Say bf16: false and fp16: true, or let the script ask for compute capability "
-          "8.0. TS102 does that where bf16: true is written.",
+          "Since torch 2.4 torch.cuda.is_bf16_supported() counts emulation and returns "
+          "true on a T4, a V100 and a TITAN RTX. A script that relies on it, and "
+          "LLaMA-Factory if neither fp16 nor bf16 is set, then computes in bfloat16, "
+          "for which the card has no units: this is slow, and some kernels are "
+          "missing.\n\n"
+          "Set bf16: false and fp16: true, or let the script check for compute "
+          "capability 8.0. TS102 handles a job with bf16: true.",
       .source =
           "torch.cuda.is_bf16_supported(including_emulation=True); "
           "MakazhanAlpamys/Soup#385; LLaMA-Factory extras/misc.py, infer_optim_dtype" },

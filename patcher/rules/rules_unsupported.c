@@ -24,7 +24,7 @@ static void refuse(struct rule_context *context, const char *key, const char *me
                 key);
 }
 
-/* The word under a key; "" without one. */
+/* Return the value of a key; "" without one. */
 static const char *word(const struct rule_context *context, const char *key)
 {
     const struct entry *entry = rule_entry(context, key);
@@ -39,18 +39,17 @@ static void refuse_kind(struct rule_context *context)
 
     if (context->plan->quantization_bit != 4)
         refuse(context, "quantization_bit",
-               arena_printf(context->arena,
-                            "weights in %" PRId64 " bits are not done here, only in 4",
+               arena_printf(context->arena, "quantization_bit must be 4, not %" PRId64,
                             context->plan->quantization_bit),
-               "write quantization_bit: 4, or take it out");
+               "set quantization_bit: 4, or remove it");
     if (*method && strcmp(method, "bnb") != 0 && strcmp(method, "bitsandbytes") != 0)
         refuse(context, "quantization_method",
-               "weights are quantised here as bitsandbytes does it, and no other way",
-               "write quantization_method: bnb, or take it out");
+               "quantization_method must be bnb: only the format of bitsandbytes is "
+               "supported",
+               "set quantization_method: bnb, or remove it");
     if (strcmp(word(context, "quantization_type"), "fp4") == 0)
-        refuse(context, "quantization_type",
-               "weights of 4 bits are nf4 here, and not fp4",
-               "write quantization_type: nf4, or take it out");
+        refuse(context, "quantization_type", "quantization_type must be nf4, not fp4",
+               "set quantization_type: nf4, or remove it");
 }
 
 static void report_ignored(struct rule_context *context, const char *key,
@@ -62,13 +61,12 @@ static void report_ignored(struct rule_context *context, const char *key,
                                         .severity = SEVERITY_WARNING,
                                         .because = "quantization_config of the model",
                                         .message = message,
-                                        .note =
-                                            "the files decide, as in transformers: take "
-                                            "it out" },
+                                        .note = "the files decide, as in transformers: "
+                                                "remove the key" },
                     key);
 }
 
-/* What the job says otherwise. */
+/* Report settings that contradict the files. */
 static void report_differences(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
@@ -76,45 +74,41 @@ static void report_differences(struct rule_context *context)
     const char *method = word(context, "quantization_method");
 
     if (plan->quantization_bit != 4)
-        report_ignored(context, "quantization_bit",
-                       "the files of the model have its weights in 4 bits");
+        report_ignored(context, "quantization_bit", "the files of the model are 4-bit");
     if (*method && strcmp(method, "bnb") != 0 && strcmp(method, "bitsandbytes") != 0)
         report_ignored(context, "quantization_method",
-                       "the files of the model have 4 bits of bitsandbytes");
+                       "the files of the model are in the 4-bit format of bitsandbytes");
     if (strcmp(word(context, "quantization_type"), "fp4") == 0)
-        report_ignored(context, "quantization_type", "the files of the model have nf4");
+        report_ignored(context, "quantization_type", "the files of the model are nf4");
     if (plan->double_quantization != twice)
         report_ignored(
             context, "double_quantization",
-            twice ? "the files of the model have the scales of their blocks in 8 bits"
-                  : "the files of the model have the scales of their blocks in 32 bits");
+            twice ? "the files of the model store the scales of their blocks in 8 bits"
+                  : "the files of the model store the scales of their blocks in 32 bits");
 }
 
-/* Nothing is trained or merged into what is there in 4 bits alone; LLaMA-Factory refuses
- * the same (model/adapter.py, train/tuner.py). */
+/* 4-bit weights without an original cannot be trained or merged into; LLaMA-Factory
+ * rejects the same (model/adapter.py, train/tuner.py). */
 static void unsupported_for_4bit_files(struct rule_context *context)
 {
-    static const char other[] = "name the model it was made from, in 16 bits";
+    static const char other[] = "name the 16-bit model it was made from";
     const struct plan *plan = context->plan;
 
     report_differences(context);
     if (plan->method != METHOD_LORA)
-        refuse(
-            context,
-            rule_entry(context, "finetuning_type") ? "finetuning_type"
-                                                   : "model_name_or_path",
-            "the files of the model have its weights in 4 bits, and such are not trained",
-            arena_printf(context->arena, "write finetuning_type: lora, or %s", other));
+        refuse(context,
+               rule_entry(context, "finetuning_type") ? "finetuning_type"
+                                                      : "model_name_or_path",
+               "the files of the model are 4-bit, and 4-bit weights cannot be trained",
+               arena_printf(context->arena, "set finetuning_type: lora, or %s", other));
     else if (plan->create_new_adapter && plan->adapter_name_or_path)
         refuse(context, "create_new_adapter",
-               "an adapter is not merged into a model whose files have 4 bits",
-               arena_printf(context->arena, "go on with that adapter, or %s", other));
+               "cannot merge an adapter into a model with 4-bit files",
+               arena_printf(context->arena, "continue with that adapter, or %s", other));
     if (plan->export_dir)
-        refuse(
-            context, "export_dir",
-            "an adapter is not merged into a model whose files have 4 bits",
-            "take it out, and merge the adapter into the model it was made from, in 16 "
-            "bits");
+        refuse(context, "export_dir",
+               "cannot merge an adapter into a model with 4-bit files",
+               "remove it, and merge the adapter into the 16-bit model it was made from");
 }
 
 /* LLaMA-Factory, hparams/parser.py: _verify_model_args. */
@@ -131,13 +125,13 @@ static void unsupported_quantization(struct rule_context *context)
     refuse_kind(context);
     if (plan->method != METHOD_LORA)
         refuse(context, "quantization_bit",
-               "weights that are trained are not quantised: quantization_bit goes with "
-               "finetuning_type: lora alone",
-               "take it out, or train with lora");
+               "trained weights cannot be quantized: quantization_bit requires "
+               "finetuning_type: lora",
+               "remove it, or train with lora");
     else if (plan->create_new_adapter && plan->adapter_name_or_path)
         refuse(context, "create_new_adapter",
-               "an adapter is not merged into a quantised model",
-               "go on with that adapter, or merge it first: a job without "
+               "cannot merge an adapter into a quantized model",
+               "continue with that adapter, or merge it first: a job without "
                "quantization_bit, with export_dir");
 }
 
@@ -149,21 +143,20 @@ static void unsupported_preference(struct rule_context *context)
         return;
     if (rule_number(context, "pref_bco_weight", &weight) && weight > 0)
         refuse(context, "pref_bco_weight",
-               "the loss of a binary classifier (pref_bco_weight) is not done here",
-               "leave it out, or 0");
+               "the binary classifier loss (pref_bco_weight) is not supported",
+               "remove it, or set it to 0");
     if (rule_entry(context, "ld_alpha"))
         refuse(
             context, "ld_alpha",
-            "another weight for what the longer answer has more (ld_alpha) is not done "
-            "here",
-            "leave it out");
+            "a separate weight for the extra length of the longer answer (ld_alpha) is "
+            "not supported",
+            "remove it");
     if (context->plan->additional_target && ref_model_of(context->plan) == REF_MODEL_BASE)
-        refuse(
-            context, "additional_target",
-            "the reference is the model without its adapter, and of modules that are "
-            "trained whole beside it there is no original",
-            "leave it out, or name the model as ref_model, which is then read a second "
-            "time");
+        refuse(context, "additional_target",
+               "the reference is the model without its adapter, but modules that are "
+               "trained whole next to the adapter have no original",
+               "remove it, or name the model as ref_model, which is then loaded a second "
+               "time");
 }
 
 static void several_adapters(struct rule_context *context)
@@ -171,9 +164,10 @@ static void several_adapters(struct rule_context *context)
     static const struct {
         const char *key, *message;
     } of[] = {
-        { "adapter_name_or_path", "only one adapter can be started from" },
-        { "teacher_adapter_name_or_path", "only one adapter can be merged into it" },
-        { "ref_model_adapters", "only one adapter can be merged into it" },
+        { "adapter_name_or_path", "training can continue from only one adapter" },
+        { "teacher_adapter_name_or_path", "only one adapter can be merged into the "
+                                          "model" },
+        { "ref_model_adapters", "only one adapter can be merged into the model" },
     };
 
     for (size_t i = 0; i < TS_COUNT(of); i++) {
@@ -188,7 +182,7 @@ static void several_adapters(struct rule_context *context)
     }
 }
 
-/* LLaMA-Factory's DataArguments refuses them, too. */
+/* LLaMA-Factory's DataArguments rejects them, too. */
 static void opposites(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
@@ -200,15 +194,15 @@ static void opposites(struct rule_context *context)
         rule_report(context,
                     &(struct finding) { .rule = "TS707",
                                         .severity = SEVERITY_ERROR,
-                                        .message = "train_on_prompt trains on the "
-                                                   "questions, too, and mask_history on "
-                                                   "the last answer alone: they are "
-                                                   "opposites",
+                                        .message = "train_on_prompt also trains on the "
+                                                   "questions, but mask_history only on "
+                                                   "the last answer: they contradict "
+                                                   "each other",
                                         .note = "keep one of the two" },
                     later ? "train_on_prompt" : "mask_history");
 }
 
-/* What another program trains is looked at and mended here, and no more. */
+/* External jobs are checked and patched, but not trained. */
 static void external_not_trained(struct rule_context *context)
 {
     const struct proposal to = rule_proposal(context);
@@ -221,13 +215,14 @@ static void external_not_trained(struct rule_context *context)
         &(struct finding) {
             .rule = "TS707",
             .severity = SEVERITY_ERROR,
-            .message = "target: external is a job of another program: it is checked and "
-                       "patched here, and that program trains it",
-            .note = "start that program yourself; target: native trains here" },
+            .message = "target: external is a job of another program: trainspool checks "
+                       "and patches it, and that program trains it",
+            .note = "start that program yourself; target: native trains with "
+                    "trainspool" },
         node_find(node_value(block->value), "target"));
 }
 
-/* llama-3 is llama3, and chatmll chatml; llama4 is no llama3. */
+/* llama-3 means llama3, and chatmll means chatml; llama4 does not mean llama3. */
 static bool is_like(const char *written, const char *name)
 {
     const char *digits = "0123456789";
@@ -238,7 +233,7 @@ static bool is_like(const char *written, const char *name)
            (nearest_distance(written, name, 1) <= 1 && strcmp(a, b) == 0);
 }
 
-/* A name that training would not know either. */
+/* Report a template name that training does not know. */
 static void unknown_template(struct rule_context *context)
 {
     const char *wanted = context->plan->template_name, *names = "", *name, *near = NULL;
@@ -255,17 +250,17 @@ static void unknown_template(struct rule_context *context)
         &(struct finding) {
             .rule = "TS707",
             .severity = context->options->will_run ? SEVERITY_ERROR : SEVERITY_WARNING,
-            .message = arena_printf(context->arena, "there is no template %s here%s%s%s",
+            .message = arena_printf(context->arena, "there is no template %s%s%s%s",
                                     rule_printable(context, wanted),
                                     near ? "; did you mean " : "", near ? near : "",
                                     near ? "?" : ""),
-            .note = arena_printf(context->arena, "there are %s", names) },
+            .note = arena_printf(context->arena, "available templates: %s", names) },
         "template");
 }
 
-/* A job that says it trains nothing, or only that it answers: in LLaMA-Factory, whose
- * default is do_train: false, that is another run.  (do_eval alone is what jobs of scripts
- * have that train whatever do_train says.) */
+/* A job that asks for no training, or only for answers: LLaMA-Factory, where do_train
+ * defaults to false, would do something else.  (do_eval alone occurs in jobs of scripts
+ * that train whatever do_train says.) */
 static void no_training_requested(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
@@ -280,10 +275,10 @@ static void no_training_requested(struct rule_context *context)
             .rule = "TS707",
             .severity = SEVERITY_ERROR,
             .message = says_no
-                           ? "do_train: false asks for no training, and a run here is one"
-                           : "do_predict without do_train: true asks for answers alone, "
-                             "and a run here trains",
-            .note = "trainspool generate asks a model; a job with export_dir and an "
+                           ? "do_train: false asks for no training, but a run here trains"
+                           : "do_predict without do_train: true asks only for answers, "
+                             "but a run here trains",
+            .note = "trainspool generate queries a model; a job with export_dir and an "
                     "adapter, and without dataset, merges; do_train: true, or no such "
                     "line, trains" },
         says_no ? "do_train" : "do_predict");
@@ -304,30 +299,32 @@ static void rule_unsupported(struct rule_context *context)
 
 static const struct rule rows[] = {
     { .id = "TS707",
-      .title = "a known key that is not done here",
+      .title = "known setting that is not supported",
       .severity = SEVERITY_ERROR,
       .firm = true,
       .run = rule_unsupported,
       .explain =
-          "The key is LLaMA-Factory's or Hugging Face's and switches something on that "
-          "this program does not do. Silence would train another job than the one "
-          "written. Off, empty or at its preset it does no harm (TS708).\n\n"
-          "Of stage dpo pref_bco_weight and ld_alpha are not done, nor "
-          "additional_target where the reference is the model without its adapter: of "
-          "modules trained whole beside it there is no original left.\n\n"
-          "do_train: false asks for no training at all, as do_predict does without "
-          "do_train: true: LLaMA-Factory's run is then another one. Without either a "
-          "job is trained. train_on_prompt and mask_history are opposites, of which one "
-          "is done.\n\n"
-          "Of quantised models there are those of bitsandbytes in 4 bits (nf4) under "
-          "lora: other bits, methods and fp4 are not done, nor is quantization_bit "
-          "where the weights are trained, or an adapter would be merged into it "
-          "(create_new_adapter), which LLaMA-Factory refuses, too.\n\n"
-          "A base whose files have 4 bits already (quantization_config in its "
-          "config.json, as in folders named ...-bnb-4bit) has them without "
-          "quantization_bit, and goes with lora alone: neither finetuning_type: full or "
-          "freeze nor create_new_adapter or export_dir. A warning is what the job says "
-          "otherwise, as another quantization_bit: the files decide, as in transformers.",
+          "The key belongs to LLaMA-Factory or Hugging Face and turns on something that "
+          "trainspool does not support. Ignoring it would train another job than the "
+          "one written. If it is off, empty or at its default, it does no harm "
+          "(TS708).\n\n"
+          "In stage dpo, pref_bco_weight and ld_alpha are not supported, nor is "
+          "additional_target if the reference is the model without its adapter: modules "
+          "that are trained whole next to the adapter have no original left.\n\n"
+          "do_train: false asks for no training, and so does do_predict without "
+          "do_train: true: LLaMA-Factory would do something else. A job without either "
+          "key is trained. train_on_prompt and mask_history contradict each other; keep "
+          "one.\n\n"
+          "Quantized models are supported in the 4-bit format of bitsandbytes (nf4) "
+          "with lora. Not supported: other bit counts, other methods, fp4, "
+          "quantization_bit with trained weights, and merging an adapter into a "
+          "quantized model (create_new_adapter), which LLaMA-Factory rejects, too.\n\n"
+          "A base model whose files are already 4-bit (quantization_config in its "
+          "config.json, as in folders named ...-bnb-4bit) needs no quantization_bit and "
+          "supports lora only: neither finetuning_type: full or freeze nor "
+          "create_new_adapter or export_dir. A setting that contradicts the files, such "
+          "as another quantization_bit, is a warning: the files decide, as in "
+          "transformers.",
       .source = "trainspool-job(5)" },
 };
 

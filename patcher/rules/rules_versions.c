@@ -8,8 +8,6 @@
 
 #include "base/size.h"
 
-/* ---- TS702, TS703, TS704: the map of versions ---- */
-
 static const char *shown(const struct rule_context *context, const char *text)
 {
     return rule_printable(context, arena_copy(context->arena, text, strnlen(text, 60)));
@@ -23,11 +21,10 @@ static void unknown_package(struct rule_context *context, const struct entry *en
         .rule = near ? "TS702" : "TS703",
         .severity = near ? SEVERITY_ERROR : SEVERITY_INFO,
         .message = near ? arena_printf(context->arena,
-                                       "versions: no rule knows a package %s; did you "
-                                       "mean %s?",
+                                       "versions: unknown package %s; did you mean %s?",
                                        shown(context, name), near)
                         : arena_printf(context->arena,
-                                       "versions: no rule looks at the version of %s",
+                                       "versions: no rule checks the version of %s",
                                        shown(context, name)),
     };
 
@@ -46,8 +43,8 @@ static void invalid_version(struct rule_context *context, const struct entry *en
                                        .severity = SEVERITY_ERROR,
                                        .message = arena_printf(
                                            context->arena,
-                                           "versions: %s must be one version, as 2.4.0 "
-                                           "or 5.0.0rc1, not %s",
+                                           "versions: %s must be one version, such as "
+                                           "2.4.0 or 5.0.0rc1, not %s",
                                            shown(context, entry->key->text), text) },
                    entry);
 }
@@ -63,8 +60,6 @@ static void check_given(struct rule_context *context, const struct entry *entry)
              (value->kind != NODE_SCALAR || !version_read(value->text, &version)))
         invalid_version(context, entry);
 }
-
-/* ---- TS809: given and installed ---- */
 
 static void check_same(struct rule_context *context, const struct entry *entry)
 {
@@ -83,14 +78,12 @@ static void check_same(struct rule_context *context, const struct entry *entry)
             .rule = "TS809",
             .severity = SEVERITY_WARNING,
             .message = arena_printf(context->arena,
-                                    "versions says %s %s, and %s is installed in the "
+                                    "versions gives %s %s, but %s is installed in the "
                                     "environment that env names",
                                     package_names[package], of->given, of->found),
-            .note = "what versions says is believed" },
+            .note = "the version in versions takes precedence" },
         entry);
 }
-
-/* ---- TS713, TS704: the environment ---- */
 
 static void check_environment(struct rule_context *context)
 {
@@ -112,12 +105,12 @@ static void check_environment(struct rule_context *context)
             &(struct finding) {
                 .rule = "TS713",
                 .severity = SEVERITY_WARNING,
-                .because = "looked for on this machine",
+                .because = "checked on this machine",
                 .message =
                     arena_printf(context->arena, "the environment %s %s",
                                  shown(context, versions->folder), versions->trouble),
-                .note = "rules that depend on versions are silent where versions does "
-                        "not give them" },
+                .note = "rules that depend on versions stay silent unless versions gives "
+                        "them" },
             versions->where);
 }
 
@@ -134,8 +127,8 @@ static void rule_version_entries(struct rule_context *context)
         }
 }
 
-/* The first tag at which TrainingArguments has the field (src/transformers/
- * training_args.py, v4.31.0 to v5.15.0). */
+/* The first tag at which TrainingArguments has the field
+ * (src/transformers/training_args.py, v4.31.0 to v5.15.0). */
 static const struct arrival {
     const char *key, *since, *before;
 } arrivals[] = {
@@ -185,10 +178,10 @@ static void rule_key_too_new(struct rule_context *context)
                 .severity = SEVERITY_ERROR,
                 .because = rule_version_text(context, PACKAGE_TRANSFORMERS),
                 .message = arena_printf(context->arena,
-                                        "the installed transformers has no argument %s "
-                                        "yet: it came with %s",
+                                        "the installed transformers does not have the "
+                                        "argument %s yet: %s added it",
                                         row->key, row->since),
-                .note = row->before ? arena_printf(context->arena, "it was %s before",
+                .note = row->before ? arena_printf(context->arena, "its older name is %s",
                                                    row->before)
                                     : NULL },
             entry);
@@ -203,17 +196,17 @@ static void rule_unknown_versions(struct rule_context *context)
     for (size_t i = 0; i < PACKAGES; i++)
         if (versions_know(context->versions, (enum package)i))
             return;
-    if (context->versions->trouble) /* TS713 has told */
+    if (context->versions->trouble) /* TS713 has reported it */
         return;
     propose_remark(
         &to,
         &(struct finding) {
             .rule = "TS810",
             .severity = SEVERITY_INFO,
-            .message = "no versions are known, so what depends on them is not looked "
-                       "at: how weights and adapters are loaded, renamed and removed "
-                       "keys, pairs of packages",
-            .note = "trainspool.env: the folder of the Python environment, or "
+            .message = "no package versions are known, so rules that depend on them are "
+                       "skipped: loading of weights and adapters, renamed and removed "
+                       "keys, incompatible packages",
+            .note = "set trainspool.env: the folder of the Python environment, or "
                     "trainspool.versions: {torch: .., transformers: .., peft: ..}" },
         node_find(node_value(block->value), "target"));
 }
@@ -249,63 +242,62 @@ static void rule_llamafactory_keys(struct rule_context *context)
             .rule = "TS811",
             .severity = SEVERITY_INFO,
             .message = arena_printf(context->arena,
-                                    "LLaMA-Factory does not know %s and stops at such "
+                                    "LLaMA-Factory does not know %s and rejects such "
                                     "keys unless ALLOW_EXTRA_ARGS=1 is set for it",
                                     names),
-            .note = "from 0.9.2 on; an older one needs a copy without them" },
+            .note = "since 0.9.2; an older version needs a copy without them" },
         document_find(context->document, "trainspool"));
 }
 
 static const struct rule rows[] = {
     { .id = "TS807",
-      .title = "an argument that the installed transformers does not have",
+      .title = "argument that the installed transformers does not have yet",
       .severity = SEVERITY_ERROR,
       .target = RULE_EXTERNAL,
       .run = rule_key_too_new,
       .explain =
-          "TrainingArguments and HfArgumentParser stop at a name they do not know, "
-          "after the program has started and imported everything. Which version brought "
-          "which name is known. A name that a version has dropped is told under TS601 "
-          "to TS610; one that is younger than the installed version is told here.\n\n"
-          "Upgrade transformers, take the line out, or write the older name where there "
-          "is one.",
+          "TrainingArguments and HfArgumentParser fail at an unknown name, after the "
+          "program has started and imported everything. trainspool knows which version "
+          "added which name. TS601 to TS610 report a name that was removed; this rule "
+          "reports a name that is newer than the installed version.\n\n"
+          "Upgrade transformers, remove the line, or use the older name if there is one.",
       .source = "transformers training_args.py at the tags v4.30.0 to v5.15.0" },
     { .id = "TS809",
-      .title = "versions differ from those of the environment",
+      .title = "given versions differ from the environment",
       .severity = SEVERITY_WARNING,
       .run = rule_version_entries,
       .explain =
           "trainspool.versions gives a version of a package, and the environment that "
-          "trainspool.env names holds another. What versions says is believed, since it "
-          "may be meant for another machine; if it is not, rules speak of a program "
-          "other than the one that will run.\n\n"
-          "A version that is cut short, 2.4, agrees with 2.4.1 and with 2.4.1+cu121. "
-          "Take the package out of versions to have it read from the environment. "
-          "Nothing there is executed: only METADATA of *.dist-info folders is read.",
+          "trainspool.env names holds another one. The given version takes precedence, "
+          "since it may describe another machine; if it does not, the rules assume "
+          "another program than the one that will run.\n\n"
+          "An abbreviated version, 2.4, matches 2.4.1 and 2.4.1+cu121. Remove the "
+          "package from versions to have it read from the environment. trainspool "
+          "executes nothing there: it reads only METADATA of *.dist-info folders.",
       .source = "PEP 440, PEP 503; the packaging guide, Recording installed projects" },
     { .id = "TS810",
-      .title = "no versions are known",
+      .title = "unknown package versions",
       .severity = SEVERITY_INFO,
       .target = RULE_EXTERNAL,
       .run = rule_unknown_versions,
       .explain =
           "Much of what another program does depends on its versions: whether float16 "
-          "files are loaded as float16, whether adapters are made float32, which "
-          "arguments exist. Nothing is guessed. trainspool.env names the folder of a "
-          "Python environment, whose metadata are read and nothing of it run; "
-          "trainspool.versions gives them by hand.",
+          "files are loaded as float16, whether adapters are cast to float32, which "
+          "arguments exist. trainspool does not guess. trainspool.env names the folder "
+          "of a Python environment, whose metadata are read without running anything; "
+          "trainspool.versions gives the versions by hand.",
       .source = "trainspool-job(5)" },
     { .id = "TS811",
-      .title = "keys that LLaMA-Factory does not know",
+      .title = "keys that LLaMA-Factory rejects",
       .severity = SEVERITY_INFO,
       .target = RULE_EXTERNAL,
       .run = rule_llamafactory_keys,
       .explain =
-          "LLaMA-Factory stops at keys it does not know, and it knows neither the block "
-          "trainspool nor what only this program reads. From 0.9.2 on it passes over "
-          "them with ALLOW_EXTRA_ARGS=1 in its environment. What it does with weights "
-          "does not hang on them: it makes all trained weights float32, unless "
-          "pure_bf16 or use_badam is on.",
+          "LLaMA-Factory rejects unknown keys, and it knows neither the block "
+          "trainspool nor the keys that only trainspool reads. Since 0.9.2 it ignores "
+          "them if ALLOW_EXTRA_ARGS=1 is set in its environment. How it handles weights "
+          "does not depend on these keys: it casts all trained weights to float32, "
+          "unless pure_bf16 or use_badam is on.",
       .source = "LLaMA-Factory hparams/parser.py, v0.9.2; model/adapter.py" },
 };
 

@@ -1,5 +1,4 @@
-/* patcher/rules/suppress.c - matches findings with what the job ignores and what is
- * selected. */
+/* patcher/rules/suppress.c - which findings the job ignores, and which the caller selects. */
 #include "config.h"
 
 #include "patcher/rules/suppress_state.h"
@@ -11,15 +10,13 @@
 #include "patcher/findings/propose.h"
 #include "patcher/rules/rules.h"
 
-/* ---- What is to be ignored ---- */
-
 static void add_suppression(struct suppress_state *all,
                             const struct suppression *suppression)
 {
     struct suppression *old = all->suppressions, *added;
 
     if (all->suppression_count == SUPPRESSIONS_MAX)
-        return; /* suppress_tell says so */
+        return; /* suppress_report_unused reports it */
     if (all->suppression_count == all->suppression_room) {
         all->suppression_room = all->suppression_room ? 2 * all->suppression_room : 16;
         all->suppressions = arena_array(all->arena, all->suppression_room, sizeof(*old));
@@ -31,7 +28,7 @@ static void add_suppression(struct suppress_state *all,
     for (size_t i = 0; i + 1 < sizeof(added->id) && suppression->text[i]; i++)
         added->id[i] = (char)toupper((unsigned char)suppression->text[i]);
     if (strlen(suppression->text) >= sizeof(added->id))
-        added->id[0] = 0; /* no rule's */
+        added->id[0] = 0; /* not the ID of a rule */
 }
 
 static void read_comments(struct suppress_state *all)
@@ -86,8 +83,6 @@ static void read_block(struct suppress_state *all)
             read_scalar(all, node_value(list->items[i]));
 }
 
-/* ---- Which findings that hides ---- */
-
 bool suppress_is_family(const char *id)
 {
     return strlen(id) < 5 && strncmp(id, "TS", strlen(id) < 2 ? strlen(id) : 2) == 0;
@@ -119,7 +114,7 @@ static bool is_firm(const struct finding *finding)
     return rule && rule->firm && finding->severity == SEVERITY_ERROR;
 }
 
-/* Wishes that fit are used, whether or not another fits too. */
+/* All suppressions that match count as used, not only the first. */
 static bool is_suppressed(struct suppress_state *all, const struct finding *finding)
 {
     bool hidden = false, firm = is_firm(finding);
@@ -159,9 +154,7 @@ static void mark_hidden(struct suppress_state *all)
     }
 }
 
-/* ---- Selection ---- */
-
-/* Characters of the longest prefix in the list that the rule has; -1: none. */
+/* Return the length of the longest prefix of the rule in the list; -1: none. */
 static int longest(const char *const *list, const char *rule)
 {
     int most = -1;
@@ -180,16 +173,14 @@ bool suppress_selects(const char *const *select, const char *const *ignore,
     return chosen >= 0 && chosen > longest(ignore, rule);
 }
 
-/* What a text that is no job has is told whoever asks. */
+/* Findings about a text that is not a job are always reported. */
 static bool is_selected(const struct suppress_state *all, const struct finding *finding)
 {
     return !all->document->root ||
            suppress_selects(all->options->select, all->options->ignore, finding->rule);
 }
 
-/* ---- The whole ---- */
-
-/* All edits of a group or none. */
+/* Withdraw all edits of a group: they are made together or not at all. */
 static void withdraw_group(struct findings *findings, int group)
 {
     for (size_t i = 0; group && i < findings->count; i++)
@@ -237,6 +228,6 @@ void suppress(const struct document *document, const struct patch_options *optio
         mark_hidden(&all);
         suppress_report_unused(&all);
     }
-    mark_hidden(&all); /* TS714 too */
+    mark_hidden(&all); /* includes TS714 */
     sort_out(&all, ignored);
 }

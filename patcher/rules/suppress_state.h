@@ -1,20 +1,20 @@
-/* patcher/rules/suppress_state.h - what the files of suppress.h share. */
+/* patcher/rules/suppress_state.h - the state that suppress.c and suppress_unused.c share. */
 #ifndef PATCHER_RULES_SUPPRESS_STATE_H
 #define PATCHER_RULES_SUPPRESS_STATE_H
 
 #include "patcher/document/directive.h"
 #include "patcher/rules/suppress.h"
 
-/* As many IDs to ignore, and keys to keep, are looked at. */
+/* Maximum number of IDs to ignore, and of keys to keep. */
 #define SUPPRESSIONS_MAX 1000
 
-/* One ID that is to be ignored. */
+/* One ID to ignore. */
 struct suppression {
     const char *text;
-    char id[6]; /* upper case; a family where it is shorter than a rule */
+    char id[6]; /* upper case; a family if shorter than the ID of a rule */
     struct mark at;
     size_t bytes;
-    const struct directive *directive; /* NULL: of trainspool.ignore, the whole job */
+    const struct directive *directive; /* NULL: trainspool.ignore, the whole job */
     bool used, refused;
 };
 
@@ -27,19 +27,19 @@ struct suppress_state {
     size_t directive_count;
     struct suppression *suppressions;
     size_t suppression_count, suppression_room;
-    bool *hidden; /* of each finding */
+    bool *hidden; /* one for each finding */
 };
 
-/* Adds TS714 for what was read and not used. */
+/* Add TS714 for suppressions that were read and not used. */
 void suppress_report_unused(struct suppress_state *all);
 
-/* The beginning of a rule's name: TS1. */
+/* Return whether an ID is the beginning of the ID of rules: TS1. */
 bool suppress_is_family(const char *id);
-/* Is the finding of the row that the wish's comment is in? */
+/* Return whether the finding is in the line of the suppression's comment. */
 bool suppress_matches_line(const struct suppress_state *all,
                            const struct finding *finding,
                            const struct suppression *suppression);
-/* What trainspool.`name` holds, or NULL. */
+/* Return the value of trainspool.`name`, or NULL. */
 const struct node *suppress_list(const struct document *document, const char *name);
 
 #endif

@@ -1,5 +1,4 @@
-/* patcher/rules/suppress_unused.c - TS714: what suppresses nothing, and what may have been
- * meant. */
+/* patcher/rules/suppress_unused.c - TS714: suppressions that hide nothing. */
 #include "config.h"
 
 #include "patcher/rules/suppress_state.h"
@@ -13,7 +12,7 @@
 #include "patcher/rules/rules.h"
 #include "patcher/schema/schema.h"
 
-/* May another device, another machine or another model change what the rule finds? */
+/* Return whether another device, machine or model may change what the rule finds. */
 static bool depends_on_surroundings(const char *rule)
 {
     static const char *const around[] = { "TS007", "TS008", "TS010", "TS011", "TS713" };
@@ -34,7 +33,7 @@ static bool is_known(const char *id, bool family)
     return false;
 }
 
-/* "TS1O4", "104", "ts-104" are meant to be TS104. */
+/* "TS1O4", "104" and "ts-104" mean TS104. */
 const char *suppress_meant(const char *text)
 {
     static const char digits[] = "OoIlLSsBZz", meant[] = "0011155822";
@@ -55,7 +54,8 @@ const char *suppress_meant(const char *text)
     return rules_find(id) ? rules_find(id)->id : NULL;
 }
 
-/* The rule that a wish for none may mean: one that its row has, or one spelt alike. */
+/* Find the rule that an unknown ID may mean: one reported for its line, or one with a
+ * similar ID. */
 static const char *find_meant(const struct suppress_state *all,
                               const struct suppression *suppression)
 {
@@ -71,12 +71,13 @@ static const char *find_meant(const struct suppress_state *all,
     return meant;
 }
 
-/* Why a wish hides nothing; NULL: it does.  *severity grows to what that is worth. */
+/* Explain why a suppression hides nothing; NULL: it does. *severity is raised
+ * accordingly. */
 static const char *why_unused(const struct suppress_state *all,
                               const struct suppression *suppression,
                               enum severity *severity)
 {
-    const char *where = suppression->directive ? "this row" : "this job", *meant;
+    const char *where = suppression->directive ? "this line" : "this job", *meant;
 
     if (suppression->used && !suppression->refused)
         return NULL;
@@ -85,8 +86,8 @@ static const char *why_unused(const struct suppress_state *all,
         *severity = SEVERITY_WARNING;
     if (suppression->refused)
         return arena_printf(all->arena,
-                            "%s cannot be ignored: a run would fail, or do something "
-                            "else than the job says",
+                            "%s cannot be ignored: the run would fail, or do something "
+                            "other than what the job says",
                             suppression->id);
     if (is_known(suppression->id, !suppression->directive))
         return arena_printf(
@@ -96,7 +97,7 @@ static const char *why_unused(const struct suppress_state *all,
                 : "");
     if (is_known(suppression->id, true))
         return arena_printf(all->arena,
-                            "%s is a family of rules: a comment names whole rules",
+                            "%s is a family of rules: a comment must name whole rules",
                             suppression->id);
     meant = find_meant(all, suppression);
     return meant ? arena_printf(all->arena, "there is no rule %s; did you mean %s?",
@@ -106,7 +107,7 @@ static const char *why_unused(const struct suppress_state *all,
                                 suppression->text);
 }
 
-/* May the word go?  What another device may need stays. */
+/* Return whether the word can be removed.  What another device may need stays. */
 static bool is_removable(const struct suppression *suppression)
 {
     return !suppression->used && !suppression->refused &&
@@ -114,7 +115,7 @@ static bool is_removable(const struct suppression *suppression)
             !depends_on_surroundings(suppression->id));
 }
 
-/* The list without the words that may go; "" if none is left. */
+/* List the words that must stay; "" if none is left. */
 static const char *remaining_words(const struct suppress_state *all,
                                    const struct directive *directive)
 {
@@ -130,7 +131,7 @@ static const char *remaining_words(const struct suppress_state *all,
     return left;
 }
 
-/* The edit that takes out what suppresses nothing: words, or the comment. */
+/* Propose to remove what suppresses nothing: words, or the whole comment. */
 static void propose_shorter(const struct suppress_state *all,
                             const struct directive *directive, struct finding *finding)
 {
@@ -192,7 +193,7 @@ static void report_directive(const struct suppress_state *all,
     findings_add(all->findings, &finding);
 }
 
-/* A directive that can have no effect, however it is meant. */
+/* Explain why a directive can have no effect, whatever it means. */
 static const char *why_ineffective(const struct suppress_state *all,
                                    const struct directive *directive)
 {
@@ -202,10 +203,10 @@ static const char *why_ineffective(const struct suppress_state *all,
                             strcmp(directive->meant, "ignore") == 0 ? "[...]" : "");
     if (directive->alone)
         return directive->kind == COMMENT_KEEP
-                   ? "on a line of its own this keeps nothing: put it behind the value, "
-                     "or name the key in trainspool.keep"
-                   : "on a line of its own this ignores nothing: put it behind the "
-                     "value, or name the rule in trainspool.ignore";
+                   ? "on its own line this keeps nothing: put it after the value, or "
+                     "name the key in trainspool.keep"
+                   : "on its own line this ignores nothing: put it after the value, or "
+                     "name the rule in trainspool.ignore";
     if (directive->kind == COMMENT_IGNORE && directive->count == 0)
         return "this names no rule: write ignore[TS104]";
     return NULL;
@@ -224,13 +225,13 @@ static void report_kept(const struct suppress_state *all, const struct node *nod
     finding.message =
         schema_nearest(name, near, 2, &exact) == 1
             ? arena_printf(all->arena,
-                           "keep names %.60s, which is no key; did you mean %s?", name,
+                           "keep names %.60s, which is not a key; did you mean %s?", name,
                            near[0])
-            : arena_printf(all->arena, "keep names %.60s, which is no key", name);
+            : arena_printf(all->arena, "keep names %.60s, which is not a key", name);
     findings_add(all->findings, &finding);
 }
 
-/* trainspool.keep names keys, in a list or in one text. */
+/* trainspool.keep names keys, in a list or in one string. */
 static void report_keep(const struct suppress_state *all)
 {
     const struct node *list = suppress_list(all->document, "keep");
@@ -264,7 +265,7 @@ static void report_block(const struct suppress_state *all)
     }
 }
 
-/* What is not looked at hides nothing. */
+/* Suppressions beyond the limit hide nothing. */
 static void report_too_many(const struct suppress_state *all)
 {
     bool words = all->suppression_count == SUPPRESSIONS_MAX;
@@ -283,7 +284,7 @@ static void report_too_many(const struct suppress_state *all)
     findings_add(all->findings, &finding);
 }
 
-/* A wish for TS714 itself is there for what this finds. */
+/* A suppression of TS714 itself counts as used: it applies to these findings. */
 void suppress_report_unused(struct suppress_state *all)
 {
     for (size_t i = 0; i < all->suppression_count; i++)
@@ -305,24 +306,23 @@ void suppress_report_unused(struct suppress_state *all)
 
 static const struct rule rows[] = {
     { .id = "TS714",
-      .title = "a suppression that suppresses nothing",
+      .title = "unused suppression",
       .severity = SEVERITY_WARNING,
       .apply = APPLY_UNSAFE,
       .explain =
-          "`# trainspool: ignore[TS104]` behind a value says that this rule is known to "
-          "find something there and is not to be told; `trainspool: {ignore: [TS708, "
-          "TS3]}` says it of the whole job, also for a family. `# trainspool: keep` and "
-          "trainspool.keep forbid edits, and findings are still told. Where a "
-          "suppression fits no finding (any more), names no rule, or stands where it "
-          "has no effect, it hides nothing today and may hide a new mistake tomorrow.\n"
-          "\n"
-          "Rules that look at the device, the model or the data may find something on "
+          "A comment `# trainspool: ignore[TS104]` after a value suppresses a finding "
+          "of this rule there; `trainspool: {ignore: [TS708, TS3]}` does so for the "
+          "whole job, also for a family. `# trainspool: keep` and trainspool.keep "
+          "forbid edits, but findings are still reported. A suppression that matches no "
+          "finding (any more), names no rule, or is in a position where it has no "
+          "effect hides nothing today and may hide a new mistake tomorrow.\n\n"
+          "Rules that depend on the device, the model or the data may find something on "
           "another machine: for them this is an info, and the comment stays. For the "
-          "others `patch --unsafe` takes the comment away; not a plain patch, since a "
-          "comment is a person's word and a job must run the same without anybody "
-          "there.\n\n"
-          "Errors that would make a run fail, or do something else than the job says, "
-          "cannot be ignored (trainspool explain says which): take the line out instead.",
+          "other rules `patch --unsafe` removes the comment. A plain patch does not, "
+          "since a person wrote the comment.\n\n"
+          "Errors that would make a run fail, or do something other than what the job "
+          "says, cannot be ignored (trainspool explain shows which): remove the line "
+          "instead.",
       .source = "unused `noqa` comments are ruff's RUF100" },
 };
 

@@ -41,7 +41,7 @@ sed -n '/^fp16.yaml:5:14/{n;p;n;p;n;p;n;p;}' "$T/out" >excerpt
 cat >expected <<'END'
   5 | model_dtype: float16   # half
     |              ^^^^^^^
-    model_dtype: float16 -> float32   (fp16 compute, clipping and checkpointing stay as they are)
+    model_dtype: float16 -> float32   (fp16 compute, clipping and checkpointing stay unchanged)
 
 END
 expect "the line with carets, the edit and a blank line follow" cmp excerpt expected
@@ -58,7 +58,7 @@ expect_output "check reports on all jobs" '^fine.yaml: '
 
 # Advice for the user.
 try "$trainspool" check --device "RTX 3090" advice.yaml
-expect_output "a relative folder is not treated as a hub repository" '^    nothing is downloaded: name a folder of this machine; a relative path begins where the job lies$'
+expect_output "a relative folder is not treated as a hub repository" '^    nothing is downloaded: name a folder on this machine; a relative path is relative to the job file$'
 expect "no download of the folder is suggested" sh -c "! grep -q 'hf download models' '$T/out'"
 expect_output "an owner and a name are treated as a hub repository" 'hf download owner/adapter '
 expect_output "None is not null" '^    None is Python for null'
@@ -66,7 +66,7 @@ expect_output "an unknown key gets a suggestion" 'use per_device_train_batch_siz
 expect_output "a finding that another edit fixes is marked" '^    gone after the other edits$'
 try "$trainspool" check named.yaml
 expect_output "a file in place of a folder is reported" 'TS713.: .*named/config.json is a file'
-expect_output "the advice is to name the folder" 'name the folder it lies in'
+expect_output "the advice is to name the folder" 'name the folder that contains it'
 expect_status "a colon without a space is not YAML" 2 "$trainspool" check colon.yaml
 expect_output "the advice is to add a space" '^colon.yaml:2:1: .*; a key, a colon and a blank'
 
@@ -170,7 +170,7 @@ expect_status "--json accepts a name with control characters" 1 "$trainspool" ch
 expect "--json prints one line for it" is_json <"$T/out"
 expect_status "a job that needs too much memory with any batch has an error" 1 "$trainspool" check --device "TITAN RTX" \
     "$source/tests/patch/ts301-never-lora/job.yaml"
-expect_output "the advice names settings that would fit" 'would fit as it is: memory_limit: 79[67]MiB; with a batch of 1: cutoff_len: [0-9]*$'
+expect_output "the advice names settings that would fit" 'would fit unchanged: memory_limit: 79[67]MiB; with a batch of 1: cutoff_len: [0-9]*$'
 sed 's/[0-9]*MiB/1MiB/' "$source/tests/patch/ts301-never-lora/job.yaml" >never.yaml
 sed -i "s|\.\./|$source/tests/patch/|" never.yaml
 expect_status "a job whose weights need too much memory has an error" 1 "$trainspool" check --device "TITAN RTX" never.yaml
@@ -219,6 +219,6 @@ cp -r "$source/tests/patch/model-fp32" "$source/tests/patch/ts301-kept-unsafe" .
 cp "$source/tests/patch/data.jsonl" .
 expect_status "a job that keeps its memory settings has an error" 1 \
     "$trainspool" check --device 'TITAN RTX' ts301-kept-unsafe/job.yaml
-expect_output "the message names the kept setting" 'an edit would do, but of what the job keeps'
+expect_output "the message names the kept setting" 'an edit would suffice, but the job keeps the key'
 expect_output "the advice names other settings" 'with a batch of 1: finetuning_type: lora$'
 plan

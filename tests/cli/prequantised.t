@@ -53,13 +53,13 @@ expect_output "the base prints words" '[a-z]'
 
 lora narrow whole | sed 's/lora/full/' >full.yaml
 expect_status "full training of a 4-bit base gives 1" 1 "$trainspool" check full.yaml
-expect_output "TS707 reports full training" 'full.yaml:3:18: error.TS707.: the files of the model have its weights in 4 bits'
+expect_output "TS707 reports full training" 'full.yaml:3:18: error.TS707.: the files of the model are 4-bit'
 lora narrow out "export_dir: merged" >export.yaml
 expect_status "merging into a 4-bit base gives 1" 1 "$trainspool" check export.yaml
-expect_output "TS707 reports the merge" 'error.TS707.: an adapter is not merged into a model whose files have 4 bits'
+expect_output "TS707 reports the merge" 'error.TS707.: cannot merge an adapter into a model with 4-bit files'
 lora narrow out "quantization_bit: 8" >eight.yaml
 expect_status "another quantization_bit in the job is only a warning" 0 "$trainspool" check eight.yaml
-expect_output "TS707 reports the difference" 'warning.TS707.: the files of the model have its weights in 4 bits'
+expect_output "TS707 reports the difference" 'warning.TS707.: the files of the model are 4-bit'
 expect "the files decide the quantization" sh -c '"$1" plan --json eight.yaml | jq -e ".precision.quantization_bit == 4" >/dev/null' \
     sh "$trainspool"
 

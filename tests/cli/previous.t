@@ -31,7 +31,7 @@ wait_until 30 has_exited "$daemon"
 at=$(step b.yaml)
 expect_status "check of an interrupted job succeeds" 0 "$trainspool" check b.yaml
 expect_output "TS502 reports the checkpoint" "warning\[TS502\]: checkpoint-$at of the last run"
-expect_output "the advice names run --resume and retry" 'run --resume. and .retry. go on'
+expect_output "the advice names run --resume and retry" 'run --resume. and .retry. resume'
 cp b.yaml before
 expect_status "patch of an interrupted job succeeds" 0 "$trainspool" patch b.yaml
 expect "patch does not change the job" cmp b.yaml before

@@ -26,7 +26,7 @@ BEYOND = {("TS707", "adapter_name_or_path"), ("TS705", "freeze_trainable_modules
           ("TS707", "teacher_adapter_name_or_path"), ("TS707", "ref_model_adapters"),
           ("TS904", "kd_beta"), ("TS904", "teacher_logits"),
           ("TS705", "save_steps"), ("TS705", "eval_steps"), ("TS705", "logging_steps")}
-FILES = "the files of the model have"
+FILES = "the files of the model"
 
 
 def errors_of_check(trainspool, jobs):

@@ -51,6 +51,6 @@ expect_output "the ignored error is counted" ', 1 ignored; '
 expect_status "patch of the job succeeds" 0 "$trainspool" patch $rtx job.yaml
 expect "patch does not edit the ignored line" grep -q 'float16 # trainspool' job.yaml
 sed 's/fp16: true/& # trainspool: ignore[TS114]/' first >job.yaml
-expect_status "check of a useless suppression succeeds" 0 "$trainspool" check $rtx --select TS714 job.yaml
-expect_output "TS714 is an info if the rule depends on the device" 'info\[TS714\]: TS114 finds nothing in this row on ' 
+expect_status "check of an unused suppression succeeds" 0 "$trainspool" check $rtx --select TS714 job.yaml
+expect_output "TS714 is an info if the rule depends on the device" 'info\[TS714\]: TS114 finds nothing in this line on ' 
 plan

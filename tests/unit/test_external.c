@@ -39,14 +39,14 @@ static void test_external_precision_is_the_programs(void **state)
         { HEAD "full\nmodel_dtype: float32\n" TARGET
                "  env: {ACCELERATE_MIXED_PRECISION: bf16}\n",
           "A100", MODE_BF16_MIXED, FORMAT_BF16, FORMAT_FP32, SCALING_NONE,
-          "the setting of Accelerate" },
+          "the Accelerate setting" },
         { HEAD "full\nmodel_dtype: float32\n" TARGET, "A100", MODE_FP32, FORMAT_FP32,
           FORMAT_FP32, SCALING_NONE, "neither" },
         /* what is loaded: the version */
         { HEAD "full\nfp16: true\n" TARGET "  versions: {transformers: 4.51}\n", "T4",
           MODE_FP16_MIXED, FORMAT_FP16, FORMAT_FP32, SCALING_DYNAMIC, "transformers 4" },
         { HEAD "full\nfp16: true\n" TARGET "  versions: {transformers: 5.0.0rc1}\n", "T4",
-          MODE_FP16_MIXED, FORMAT_FP16, FORMAT_FP16, SCALING_DYNAMIC, "scaler stops" },
+          MODE_FP16_MIXED, FORMAT_FP16, FORMAT_FP16, SCALING_DYNAMIC, "the scaler refuses" },
         { HEAD "full\n" TARGET "  versions: {transformers: 5.1}\n", "T4", MODE_FP16_PURE,
           FORMAT_FP16, FORMAT_FP16, SCALING_NONE, "transformers 5" },
         { HEAD "full\nmodel_dtype: bfloat16\nbf16: true\n" TARGET, "A100", MODE_BF16_PURE,
@@ -58,7 +58,7 @@ static void test_external_precision_is_the_programs(void **state)
         { HEAD "lora\nmodel_dtype: float16\nfp16: true\n" TARGET
                "  versions: {peft: 0.11.1}\n",
           "T4", MODE_FP16_MIXED, FORMAT_FP16, FORMAT_FP16, SCALING_DYNAMIC,
-          "as the base model" },
+          "the format of the base model" },
         { HEAD "full\nmodel_dtype: float16\nfp16: true\ndeepspeed: ds.json\n" TARGET,
           "T4", MODE_FP16_MIXED, FORMAT_FP16, FORMAT_FP32, SCALING_DYNAMIC, "DeepSpeed" },
         { HEAD "full\nfp16: true\n" TARGET "  versions: {llamafactory: 0.9.3}\n", "T4",
