@@ -1,9 +1,8 @@
 /*
  * patcher/rules/environment.c - versions from a job's text and from *.dist-info folders.
  *
- * The names of folders and of files in them are those of the packaging guide's
- * "Recording installed projects" (PEP 376, PEP 627); *.egg-info is what conda and older
- * setuptools leave.
+ * The names of folders and files come from "Recording installed projects" in the
+ * packaging guide (PEP 376, PEP 627); conda and older setuptools create *.egg-info.
  */
 #include "config.h"
 
@@ -17,10 +16,8 @@
 #include "base/file.h"
 #include "base/size.h"
 
-#define METADATA_MAX   ((size_t)1 << 20) /* torch's, with its licence, is 60 kB */
-#define METADATA_FILES 100               /* of the packages that rules know */
-
-/* ---- What the job says ---- */
+#define METADATA_MAX   ((size_t)1 << 20) /* torch's, with its license, is 60 kB */
+#define METADATA_FILES 100               /* for the packages that rules know */
 
 static const struct node *block_value(const struct document *document, const char *key)
 {
@@ -42,7 +39,7 @@ static void bind_given(const struct node *map, struct versions *out)
     }
 }
 
-/* The line that says where the environment is; of a map, the first of two. */
+/* Return the line that names the environment; in a map, the first of two variables. */
 static const struct entry *find_folder(const struct document *document)
 {
     static const char *const names[] = { "VIRTUAL_ENV", "CONDA_PREFIX" };
@@ -75,17 +72,15 @@ void environment_bind(const struct document *document, const char *dir,
     free(joined);
 }
 
-/* ---- What is installed ---- */
-
 struct scan {
     struct arena *arena;
     struct versions *out;
-    size_t entries;  /* looked at, in all folders */
-    size_t projects; /* folders of metadata */
-    size_t files;    /* read */
+    size_t entries;  /* scanned, in all folders */
+    size_t projects; /* metadata folders */
+    size_t files;    /* metadata files read */
 };
 
-/* The value of a header of METADATA, which ends at the first empty line. */
+/* Return the value of a METADATA header; the headers end at the first empty line. */
 static const char *find_header(const struct text *metadata, const char *name,
                                struct arena *arena)
 {
@@ -104,7 +99,7 @@ static const char *find_header(const struct text *metadata, const char *name,
     return NULL;
 }
 
-/* Where a package is there twice, as after an upgrade that was cut off, the later one. */
+/* If a package is installed twice, as after an interrupted upgrade, use the later one. */
 static void take_version(struct scan *scan, enum package package, const char *text)
 {
     struct package_version *of = &scan->out->of[package];
@@ -135,8 +130,8 @@ static void read_metadata(struct scan *scan, enum package package, const char *p
     error_clear(&ignored);
 }
 
-/* "torch-2.4.0+cu121.dist-info": a name has no dash there. */
-static void look_at_project(struct scan *scan, const char *dir, const char *entry)
+/* "torch-2.4.0+cu121.dist-info": the name contains no dash. */
+static void scan_project(struct scan *scan, const char *dir, const char *entry)
 {
     bool dist = text_ends(entry, ".dist-info");
     enum package package;
@@ -167,13 +162,13 @@ static bool scan_folder(struct scan *scan, const char *path)
         return false;
     while (scan->entries < ENVIRONMENT_MAX_ENTRIES && (entry = readdir(dir))) {
         scan->entries++;
-        look_at_project(scan, path, entry->d_name);
+        scan_project(scan, path, entry->d_name);
     }
     closedir(dir);
     return true;
 }
 
-/* root/lib/python3.11/site-packages; Debian's own are in dist-packages. */
+/* root/lib/python3.11/site-packages; Debian installs its packages in dist-packages. */
 static void scan_pythons(struct scan *scan, const char *lib)
 {
     static const char *const inner[] = { "site-packages", "dist-packages" };
@@ -213,7 +208,7 @@ void environment_read(struct arena *arena, struct versions *out)
     struct scan scan = { .arena = arena, .out = out };
 
     if (!file_exists(out->folder)) {
-        out->trouble = "is not there";
+        out->trouble = "does not exist";
         return;
     }
     if (!scan_folder(&scan, out->folder)) {

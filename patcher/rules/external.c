@@ -1,6 +1,6 @@
 /*
- * patcher/rules/external.c - the precision of an external job, decided as TrainingArguments,
- * Accelerate, PEFT and LLaMA-Factory decide it.
+ * patcher/rules/external.c - the precision of an external job, decided as
+ * TrainingArguments, Accelerate, PEFT and LLaMA-Factory decide it.
  */
 #include "config.h"
 
@@ -55,7 +55,7 @@ static enum format format_of(enum dtype dtype)
 }
 
 /* LLaMA-Factory's infer_optim_dtype, with the card as torch sees it. */
-static enum format inferred(const struct view *view)
+static enum format infer_format(const struct view *view)
 {
     const struct rule_context *context = view->context;
     bool bf16 = rule_capability(context) >= 80 ||
@@ -79,7 +79,7 @@ static void find_loaded(struct view *view)
     if (view->factory) {
         view->loaded = view->amp != FORMAT_FP32   ? view->amp
                        : view->request->pure_bf16 ? FORMAT_BF16
-                                                  : inferred(view);
+                                                  : infer_format(view);
         view->by_load = view->amp != FORMAT_FP32 || view->request->pure_bf16
                             ? "LLaMA-Factory loads the compute format"
                             : "LLaMA-Factory queries the card";
@@ -152,7 +152,7 @@ static enum mode find_mode(const struct view *view, enum format trained)
                : MODE_FP32;
 }
 
-static void say(const struct view *view, struct precision *out)
+static void write_message(const struct view *view, struct precision *out)
 {
     int len = view->amp == FORMAT_FP32
                   ? snprintf(out->message, sizeof(out->message), "no autocast, as %s",
@@ -175,7 +175,7 @@ static void say(const struct view *view, struct precision *out)
                      : "");
 }
 
-static const char *program(const struct view *view)
+static const char *program_text(const struct view *view)
 {
     const struct rule_context *context = view->context;
     const char *text = view->factory ? "LLaMA-Factory" : "another program",
@@ -216,8 +216,8 @@ void external_decide(const struct rule_context *context, struct plan *plan)
     out->compute = view.amp != FORMAT_FP32  ? view.amp
                    : out->mode == MODE_TF32 ? FORMAT_TF32
                                             : view.loaded;
-    say(&view, out);
-    plan->program = program(&view);
+    write_message(&view, out);
+    plan->program = program_text(&view);
 }
 
 /* Off unless the job asks for them; only LLaMA-Factory has them on by default. */

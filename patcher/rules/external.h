@@ -4,12 +4,14 @@
 
 #include "patcher/rules/rules.h"
 
-/* Set defaults of the plan that differ between a Hugging Face script and LLaMA-Factory. */
+/* Set defaults of the plan that differ between a Hugging Face script and
+ * LLaMA-Factory. */
 void external_defaults(const struct rule_context *context, struct plan *plan);
 /*
  * Decide the precision that LLaMA-Factory or a script of Hugging Face's Trainer runs in,
- * name the settings that decide it in the message, and store the program with its versions
- * in the plan.  If an unknown version decides, assume the current one; the message says so.
+ * name the settings that decide it in the message, and store the program with its
+ * versions in the plan.  If an unknown version decides, assume the current one; the
+ * message says so.
  */
 void external_decide(const struct rule_context *context, struct plan *plan);
 

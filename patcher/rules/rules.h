@@ -1,8 +1,8 @@
 /*
  * patcher/rules/rules.h - the rules: what each one checks, and the order they run in.
  *
- * A rule is one row (struct rule) in the rules_*.c file of its topic, next to its function
- * and its explanation.  docs/precision.md lists the sources.
+ * A rule is one row (struct rule) in the rules_*.c file of its topic, next to its
+ * function and its explanation.  docs/precision.md lists the sources.
  */
 #ifndef PATCHER_RULES_RULES_H
 #define PATCHER_RULES_RULES_H

@@ -131,7 +131,7 @@ static const struct rule rows[] = {
           "automatically uses smaller batches, so the finding is only information. "
           "`--unsafe` makes both batches equal. The evaluation loss is a mean over "
           "tokens and stays the same except for rounding.",
-      .source = "transformers training_args.py: presets; train/run.c: eval_size" },
+      .source = "transformers training_args.py: defaults; train/run.c: eval_size" },
     { .id = "TS308",
       .title = "cutoff_len exceeds the model's positions",
       .severity = SEVERITY_WARNING,

@@ -140,7 +140,7 @@ static const struct rule rows[] = {
           "with PyTorch's fused AdamW, which unscales inside its kernel; float16 "
           "weights are then trained with Adam in float16 (TS108). With float32 weights, "
           "which a native run always has, clipping does no harm and costs nothing.",
-      .source = "the first report; torch/amp/grad_scaler.py: step" },
+      .source = "a user report; torch/amp/grad_scaler.py: step" },
 };
 
 const struct rules rules_clipping = { rows, TS_COUNT(rows) };

@@ -104,6 +104,14 @@ bool rule_is_policy(const struct rule_context *context, enum policy policy)
     return context->plan->policy == policy;
 }
 
+bool rule_base_is_float16(const struct rule_context *context)
+{
+    const struct precision_request *request = &context->plan->request;
+
+    return request->model_dtype == DTYPE_FLOAT16 ||
+           (request->model_dtype == DTYPE_AUTO && context->checkpoint == FORMAT_FP16);
+}
+
 bool rule_trains_float16(const struct rule_context *context)
 {
     const struct precision_request *request = &context->plan->request;
@@ -185,14 +193,14 @@ int rule_group(const struct rule_context *context)
 }
 
 /* In TS1xx and TS2xx the device is the reason. */
-static bool is_of_device(const struct finding *finding)
+static bool depends_on_device(const struct finding *finding)
 {
     return finding->rule[2] == '1' || finding->rule[2] == '2';
 }
 
 /* Where a new line goes by default: after the last key, but before the block trainspool:,
  * which usually comes last.  NULL: at the end. */
-static const struct entry *last_line(const struct rule_context *context)
+static const struct entry *default_anchor(const struct rule_context *context)
 {
     const struct node *root = context->document->root;
     size_t written = 0;
@@ -211,7 +219,7 @@ struct finding *rule_propose(struct rule_context *context, const struct finding 
     const struct entry *entry = rule_line(context, key), *anchor = NULL;
     struct finding finding = *base;
 
-    if (!finding.because && is_of_device(base))
+    if (!finding.because && depends_on_device(base))
         finding.because = rule_device_text(context);
     if (entry)
         return propose_value(&to, &finding, entry, value);
@@ -219,7 +227,7 @@ struct finding *rule_propose(struct rule_context *context, const struct finding 
     if (after)
         anchor = rule_line(context, after);
     if (!anchor)
-        anchor = last_line(context);
+        anchor = default_anchor(context);
     return propose_line(&to, &finding, anchor, value);
 }
 
@@ -229,7 +237,7 @@ struct finding *rule_report(struct rule_context *context, const struct finding *
     const struct proposal to = rule_proposal(context);
     struct finding finding = *base;
 
-    if (!finding.because && is_of_device(base))
+    if (!finding.because && depends_on_device(base))
         finding.because = rule_device_text(context);
     if (!finding.key)
         finding.key = key;

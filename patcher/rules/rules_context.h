@@ -10,9 +10,11 @@
 
 /* Keys. */
 
-/* Return the entry of a key, under this name or an alias; NULL if it is absent or null. */
+/* Return the entry of a key, under this name or an alias; NULL if it is absent or
+ * null. */
 const struct entry *rule_entry(const struct rule_context *context, const char *key);
-/* The same, but an entry with a null value counts: a value can be written into its line. */
+/* The same, but an entry with a null value counts: a value can be written into its
+ * line. */
 const struct entry *rule_line(const struct rule_context *context, const char *key);
 /* Return the entry of a key in the block `trainspool:`, or NULL. */
 const struct entry *rule_block_entry(const struct rule_context *context, const char *key);
@@ -50,8 +52,11 @@ bool rule_runs_fp16(const struct rule_context *context);
 bool rule_is_auto_fp16(const struct rule_context *context);
 /* Return the key, bf16 or fp16, that is auto. */
 const char *rule_auto_key(const struct rule_context *context);
-/* Return whether trained weights would be stored in float16, by model_dtype or, where that
+/* Return whether the base model would be stored in float16, by model_dtype or, where that
  * is auto or absent, by the checkpoint. */
+bool rule_base_is_float16(const struct rule_context *context);
+/* Return whether trained weights would be stored in float16, by model_dtype or, where
+ * that is auto or absent, by the checkpoint. */
 bool rule_trains_float16(const struct rule_context *context);
 /* Return whether the previous run, with the same formats, diverged in a way that shows
  * that the float16 model cannot be computed in fp16 (rules_previous_run.c). */
@@ -101,8 +106,8 @@ bool rule_names_llamafactory(const struct rule_context *context);
 /* The same; without a command, keys that only LLaMA-Factory has decide too.  It casts all
  * trained weights to float32. */
 bool rule_is_llamafactory(const struct rule_context *context);
-/* Return whether a script of the Hugging Face Trainer seems to train all weights: no key of
- * its job configures adapters. */
+/* Return whether a script of the Hugging Face Trainer seems to train all weights: no
+ * key of its job configures adapters. */
 bool rule_trains_all(const struct rule_context *context);
 /* Return whether rule_trains_all holds but PEFT is installed, so that it may be wrong. */
 bool rule_may_use_adapters(const struct rule_context *context);
@@ -118,7 +123,8 @@ bool rule_uses_fused_adamw(const struct rule_context *context);
  * that instead of TS105. */
 bool rule_fused_adamw_float16(const struct rule_context *context);
 /* Return the precision that `accelerate launch --mixed_precision` or
- * ACCELERATE_MIXED_PRECISION sets, and its entry of trainspool in *where; NULL: neither. */
+ * ACCELERATE_MIXED_PRECISION sets, and its entry of trainspool in *where; NULL:
+ * neither. */
 const char *rule_launcher_precision(const struct rule_context *context,
                                     const struct entry **where);
 /* Return whether PEFT's autocast_adapter_dtype is left on. */
@@ -132,8 +138,8 @@ const struct entry *rule_env_variable(const struct rule_context *context,
 struct proposal rule_proposal(const struct rule_context *context);
 /* Return a number for findings whose edits belong together. */
 int rule_group(const struct rule_context *context);
-/* Propose `key: value`, whether or not the key has a line; a new line goes after the line of
- * the key `after`, which may be NULL or absent. */
+/* Propose `key: value`, whether or not the key has a line; a new line goes after the
+ * line of the key `after`, which may be NULL or absent. */
 struct finding *rule_propose(struct rule_context *context, const struct finding *base,
                              const char *key, const char *value, const char *after);
 /* Report a finding without an edit, at the key's value; key may be NULL. */

@@ -13,8 +13,8 @@
 #include "patcher/schema/schema.h"
 #include "patcher/schema/schema_value.h"
 
-static const struct version *known(const struct rule_context *context,
-                                   enum package package)
+static const struct version *known_version(const struct rule_context *context,
+                                           enum package package)
 {
     const struct package_version *of = &context->versions->of[package];
 
@@ -34,7 +34,7 @@ static int compare_with(const struct version *version, const char *bound)
 bool rule_version_at_least(const struct rule_context *context, enum package package,
                            const char *least)
 {
-    const struct version *version = known(context, package);
+    const struct version *version = known_version(context, package);
 
     return version && compare_with(version, least) >= 0;
 }
@@ -42,7 +42,7 @@ bool rule_version_at_least(const struct rule_context *context, enum package pack
 bool rule_version_below(const struct rule_context *context, enum package package,
                         const char *bound)
 {
-    const struct version *version = known(context, package);
+    const struct version *version = known_version(context, package);
 
     return version && compare_with(version, bound) < 0;
 }
@@ -51,7 +51,7 @@ const char *rule_version_text(const struct rule_context *context, enum package p
 {
     const struct package_version *of = &context->versions->of[package];
 
-    if (!known(context, package))
+    if (!known_version(context, package))
         return NULL;
     return arena_printf(context->arena, "%s %s (%s)", package_names[package],
                         of->given ? of->given : of->found,
@@ -116,7 +116,7 @@ bool rule_is_llamafactory(const struct rule_context *context)
 }
 
 /* Return whether only a job with adapters has the key. */
-static bool is_of_adapters(const char *key)
+static bool configures_adapters(const char *key)
 {
     static const char *const own[] = {
         "finetuning_type", "additional_target", "target_modules", "modules_to_save",
@@ -135,7 +135,7 @@ static bool is_of_adapters(const char *key)
 }
 
 /* Return whether the value is false, as in use_peft: false. */
-static bool is_denied(const struct entry *entry)
+static bool is_false(const struct entry *entry)
 {
     bool on = true;
 
@@ -151,8 +151,8 @@ bool rule_trains_all(const struct rule_context *context)
         return false;
     for (size_t i = 0; i < root->count; i++)
         if (root->entries[i].key->kind == NODE_SCALAR &&
-            is_of_adapters(root->entries[i].key->text) &&
-            (!is_denied(&root->entries[i]) ||
+            configures_adapters(root->entries[i].key->text) &&
+            (!is_false(&root->entries[i]) ||
              strcmp(root->entries[i].key->text, "autocast_adapter_dtype") == 0))
             return false;
     return true;
@@ -215,27 +215,27 @@ bool rule_casts_adapters(const struct rule_context *context)
 
 /* Iterator over the words of trainspool.command, a string or a list; NULL after the
  * last. */
-struct words {
+struct command_words {
     struct arena *arena;
     const struct node *command;
     const char *at; /* position in a string */
     size_t next;    /* position in a list */
 };
 
-static const char *next_word(struct words *words)
+static const char *next_word(struct command_words *command_words)
 {
-    const struct node *command = words->command;
+    const struct node *command = command_words->command;
     const char *word;
     size_t len;
 
     if (command->kind == NODE_LIST)
-        return words->next < command->count
-                   ? node_value(command->items[words->next++])->text
+        return command_words->next < command->count
+                   ? node_value(command->items[command_words->next++])->text
                    : NULL;
-    words->at += strspn(words->at, " \t\n");
-    len = strcspn(words->at, " \t\n");
-    word = len > 0 ? arena_copy(words->arena, words->at, len) : NULL;
-    words->at += len;
+    command_words->at += strspn(command_words->at, " \t\n");
+    len = strcspn(command_words->at, " \t\n");
+    word = len > 0 ? arena_copy(command_words->arena, command_words->at, len) : NULL;
+    command_words->at += len;
     return word;
 }
 
@@ -244,18 +244,19 @@ static const char *launched_precision(const struct rule_context *context,
                                       const struct entry *entry)
 {
     const char *const flags[] = { "--mixed_precision", "--mixed-precision" };
-    struct words words = { .arena = context->arena, .command = node_value(entry->value) };
+    struct command_words command_words = { .arena = context->arena,
+                                           .command = node_value(entry->value) };
     const char *word;
 
-    words.at = words.command->text;
-    if (!(word = next_word(&words)) || !text_ends(word, "accelerate") ||
-        !(word = next_word(&words)) || strcmp(word, "launch") != 0)
+    command_words.at = command_words.command->text;
+    if (!(word = next_word(&command_words)) || !text_ends(word, "accelerate") ||
+        !(word = next_word(&command_words)) || strcmp(word, "launch") != 0)
         return NULL;
-    while ((word = next_word(&words)) && !text_ends(word, ".py") &&
+    while ((word = next_word(&command_words)) && !text_ends(word, ".py") &&
            strcmp(word, "-m") != 0)
         for (size_t i = 0; i < TS_COUNT(flags); i++)
             if (strcmp(word, flags[i]) == 0)
-                return next_word(&words);
+                return next_word(&command_words);
             else if (text_starts(word, flags[i]) && word[strlen(flags[i])] == '=')
                 return word + strlen(flags[i]) + 1;
     return NULL;

@@ -8,7 +8,7 @@
 #include "precision/probe.h"
 
 /* Report at trainspool.device, ranks or target, or without a line. */
-static void report_of_device(struct rule_context *context, const struct finding *base)
+static void report_on_device(struct rule_context *context, const struct finding *base)
 {
     static const char *const positions[] = { "device", "ranks", "target" };
     const struct proposal to = rule_proposal(context);
@@ -44,7 +44,7 @@ static void rule_no_gpu_code(struct rule_context *context)
     } else {
         return;
     }
-    report_of_device(context, &finding);
+    report_on_device(context, &finding);
 }
 
 static bool is_distributed(const struct rule_context *context)
@@ -121,7 +121,7 @@ static void rule_unknown_device(struct rule_context *context)
                        ? "name the card: trainspool: {device: T4}, or --device T4"
                        : "--device T4 checks the job for a card that is not in this "
                          "machine";
-    report_of_device(context, &finding);
+    report_on_device(context, &finding);
 }
 
 static void rule_unequal_gpus(struct rule_context *context)
@@ -133,7 +133,7 @@ static void rule_unequal_gpus(struct rule_context *context)
         return;
     memory_text(device->memory, memory);
     device_capability_text(device, capability);
-    report_of_device(
+    report_on_device(
         context,
         &(struct finding) {
             .rule = "TS209",
@@ -148,7 +148,7 @@ static void rule_unequal_gpus(struct rule_context *context)
                     "ones" });
 }
 
-static const char *ranks_trouble(const struct rule_context *context)
+static const char *ranks_error(const struct rule_context *context)
 {
     const struct plan *plan = context->plan;
     long long ranks = plan->ranks;
@@ -170,7 +170,7 @@ static void rule_too_many_ranks(struct rule_context *context)
 {
     const struct proposal to = rule_proposal(context);
     const struct entry *entry = rule_block_entry(context, "ranks");
-    const char *trouble = entry ? ranks_trouble(context) : NULL;
+    const char *trouble = entry ? ranks_error(context) : NULL;
 
     if (trouble)
         propose_remark(
@@ -292,8 +292,8 @@ static const struct rule rows[] = {
           "nvidia-smi shows which programs use the memory. A notebook releases it when "
           "its kernel is shut down, not when its cell has finished. The job is not "
           "changed.",
-      .source = "cudaMemGetInfo, as trainspool-train --probe tells it; the probe's own "
-                "context is taken off" },
+      .source = "cudaMemGetInfo, as trainspool-train --probe reports it, without the "
+                "context of the probe" },
 };
 
 const struct rules rules_device = { rows, TS_COUNT(rows) };

@@ -14,8 +14,8 @@
 #include "train/model/shapes.h"
 
 /* Compute the bytes of one checkpoint, and of the model alone. */
-static bool measure(const struct rule_context *context, uint64_t *checkpoint,
-                    uint64_t *model)
+static bool measure_checkpoint(const struct rule_context *context, uint64_t *checkpoint,
+                               uint64_t *model)
 {
     struct plan plan = *context->plan;
     struct error ignored = { 0 };
@@ -61,8 +61,8 @@ static uint64_t count_checkpoints(const struct plan *plan)
 }
 
 /* Find the free bytes on the disk of a folder that may not exist yet; false: unknown. */
-static bool find_room(const struct rule_context *context, const char *dir,
-                      uint64_t *free_bytes)
+static bool find_free_bytes(const struct rule_context *context, const char *dir,
+                            uint64_t *free_bytes)
 {
     const char *at = dir;
     struct statvfs disk;
@@ -84,7 +84,7 @@ static bool find_room(const struct rule_context *context, const char *dir,
 }
 
 /* Checkpoints of an interrupted run exist already, and are replaced by new ones. */
-static uint64_t count_there(const struct rule_context *context)
+static uint64_t count_existing(const struct rule_context *context)
 {
     char digest[DIGEST_TEXT];
 
@@ -101,9 +101,10 @@ static void rule_disk_space(struct rule_context *context)
     char texts[3][16];
 
     if ((plan->external && !rule_entry(context, "output_dir")) ||
-        !measure(context, &one, &model) || !find_room(context, plan->output_dir, &room))
+        !measure_checkpoint(context, &one, &model) ||
+        !find_free_bytes(context, plan->output_dir, &room))
         return;
-    there = count_there(context);
+    there = count_existing(context);
     count = count > there ? count - there : 0;
     if (__builtin_mul_overflow(count, one, &need) ||
         __builtin_add_overflow(need, model, &need))

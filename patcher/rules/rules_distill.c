@@ -34,20 +34,12 @@ static void rule_teacher_missing(struct rule_context *context)
                 "stage");
 }
 
-static bool base_is_float16(const struct rule_context *context)
-{
-    const struct precision_request *request = &context->plan->request;
-
-    return request->model_dtype == DTYPE_FLOAT16 ||
-           (request->model_dtype == DTYPE_AUTO && context->checkpoint == FORMAT_FP16);
-}
-
 /* Modules trained whole next to adapters: copies of the base model that keep its
  * format. */
 static bool extras_are_float16(const struct rule_context *context)
 {
     return context->plan->external && context->plan->method == METHOD_LORA &&
-           rule_entry(context, "additional_target") && base_is_float16(context) &&
+           rule_entry(context, "additional_target") && rule_base_is_float16(context) &&
            !rule_is_llamafactory(context);
 }
 
@@ -83,7 +75,7 @@ static void rule_float16_student(struct rule_context *context)
 
 /* The key that names the teacher; for a reference that is the model itself, the key that
  * requires one. */
-static const char *named_by(const struct rule_context *context)
+static const char *teacher_key(const struct rule_context *context)
 {
     const char *key = context->teacher->words->key;
 
@@ -108,11 +100,11 @@ static void rule_16bit_teacher(struct rule_context *context)
                         teacher->words->teacher, format_info(teacher->format)->torch,
                         teacher->bytes ? "; it takes another " : "",
                         teacher->bytes ? bytes : "") },
-                named_by(context));
+                teacher_key(context));
 }
 
 /* A file of logits must be bounded. */
-static void unbounded_logits(struct rule_context *context)
+static void report_unbounded_logits(struct rule_context *context)
 {
     const struct proposal to = rule_proposal(context);
     const struct entry *entry = rule_block_entry(context, "teacher_logits");
@@ -130,7 +122,7 @@ static void unbounded_logits(struct rule_context *context)
 }
 
 /* kd_topk keeps some of the logits; reverse KL needs all of them. */
-static void kept_reverse(struct rule_context *context)
+static void report_topk_with_reverse_kl(struct rule_context *context)
 {
     double beta;
 
@@ -149,7 +141,7 @@ static void kept_reverse(struct rule_context *context)
 }
 
 /* A kd_topk above the vocabulary size keeps all logits. */
-static void kept_all(struct rule_context *context)
+static void report_topk_keeps_all(struct rule_context *context)
 {
     const struct model_config *config = context->teacher->config;
 
@@ -198,9 +190,9 @@ static void rule_kd_bounds(struct rule_context *context)
                     all[i].key);
     }
     if (is_distillation(context)) {
-        kept_reverse(context);
-        kept_all(context);
-        unbounded_logits(context);
+        report_topk_with_reverse_kl(context);
+        report_topk_keeps_all(context);
+        report_unbounded_logits(context);
     }
 }
 
@@ -217,7 +209,7 @@ static const char *vocabulary_note(const struct rule_context *context)
 
 /* A reference only scores the tokens of an answer, each model with its own softmax:
  * additional rows of logits do no harm. */
-static bool must_report(const struct rule_context *context)
+static bool reports_vocabulary(const struct rule_context *context)
 {
     const struct teacher *teacher = context->teacher;
 
@@ -229,7 +221,7 @@ static void rule_vocabulary_mismatch(struct rule_context *context)
 {
     const struct teacher *teacher = context->teacher;
 
-    if (!must_report(context))
+    if (!reports_vocabulary(context))
         return;
     rule_report(
         context,
@@ -246,7 +238,7 @@ static void rule_vocabulary_mismatch(struct rule_context *context)
                                           "different lengths",
                                     teacher->difference),
             .note = vocabulary_note(context) },
-        named_by(context));
+        teacher_key(context));
 }
 
 /* Return lora_dropout of the teacher's adapter. */
@@ -317,7 +309,7 @@ static const struct rule rows[] = {
           "and clipping. A script casts the other modules to float32 with "
           "module.float(), or PEFT's cast_mixed_precision_params. The teacher is frozen "
           "and may stay float16. Turning the scaler off does not help: see TS108.",
-      .source = "the third report; torch/amp/grad_scaler.py, _unscale_grads_" },
+      .source = "a user report; torch/amp/grad_scaler.py, _unscale_grads_" },
     { .id = "TS903",
       .title = "16-bit teacher",
       .severity = SEVERITY_INFO,
@@ -332,7 +324,7 @@ static const struct rule rows[] = {
           "The same applies to the reference model of stage dpo: ref_model, or, if all "
           "weights are trained, the model itself, which is then loaded twice. With lora "
           "the reference is the model without its adapter and takes no memory.",
-      .source = "the third report; docs/precision.md" },
+      .source = "a user report (docs/precision.md)" },
     { .id = "TS904",
       .title = "distillation ratio or temperature out of range",
       .severity = SEVERITY_ERROR,

@@ -17,8 +17,8 @@
 
 #define IN_THE_SCRIPT "load the model with dtype=torch.float32"
 
-static struct finding *to_float32(struct rule_context *context, struct finding finding,
-                                  const char *at)
+static struct finding *propose_float32(struct rule_context *context,
+                                       struct finding finding, const char *at)
 {
     if (rule_line(context, "model_dtype"))
         return rule_propose(context, &finding, "model_dtype", "float32", NULL);
@@ -32,7 +32,7 @@ static void rule_float16_checkpoint(struct rule_context *context)
         !rule_trains_float16(context) || context->plan->request.fp16 != CHOICE_YES ||
         rule_fused_adamw_float16(context))
         return;
-    to_float32(
+    propose_float32(
         context,
         (struct finding) {
             .rule = "TS107",
@@ -70,7 +70,7 @@ static void rule_fused_adamw(struct rule_context *context)
                     rule_line(context, "model_dtype") ? "model_dtype" : "fp16");
         return;
     }
-    to_float32(context, finding, "fp16");
+    propose_float32(context, finding, "fp16");
 }
 
 static void rule_float16_adapters(struct rule_context *context)
@@ -99,10 +99,10 @@ static void rule_float16_adapters(struct rule_context *context)
         rule_report(context, &finding, "fp16");
         return;
     }
-    to_float32(context, finding, "fp16");
+    propose_float32(context, finding, "fp16");
 }
 
-static bool is_blamed(const struct rule_context *context)
+static bool has_blamed_version(const struct rule_context *context)
 {
     return (rule_version_at_least(context, PACKAGE_TORCH, "2.0") &&
             rule_version_below(context, PACKAGE_TORCH, "2.3")) ||
@@ -112,7 +112,7 @@ static bool is_blamed(const struct rule_context *context)
 
 static void rule_blamed_versions(struct rule_context *context)
 {
-    if (!is_blamed(context) || context->plan->request.fp16 != CHOICE_YES ||
+    if (!has_blamed_version(context) || context->plan->request.fp16 != CHOICE_YES ||
         !rule_is_set(context, "gradient_checkpointing") ||
         !context->plan->gradient_checkpointing)
         return; /* with or without clipping: the report recommends turning it off */

@@ -20,7 +20,8 @@ static const char *fp16_key(const struct rule_context *context)
 }
 
 /* Downgrade to a warning if the weights may be frozen. */
-static void doubt(const struct rule_context *context, struct finding *finding)
+static void downgrade_if_unsure(const struct rule_context *context,
+                                struct finding *finding)
 {
     if (!rule_may_use_adapters(context))
         return;
@@ -57,7 +58,7 @@ static void rule_float16_trainables(struct rule_context *context)
         (context->plan->external && by_default) || /* TS107 */
         rule_fused_adamw_float16(context))         /* TS408 */
         return;
-    doubt(context, &finding);
+    downgrade_if_unsure(context, &finding);
     if (rule_is_policy(context, POLICY_NOSCALER)) {
         finding.severity = SEVERITY_WARNING;
         finding.note =
@@ -72,12 +73,9 @@ static void rule_float16_trainables(struct rule_context *context)
 static void rule_float16_base(struct rule_context *context)
 {
     const struct precision_request *request = &context->plan->request;
-    bool half =
-        request->model_dtype == DTYPE_FLOAT16 ||
-        (request->model_dtype == DTYPE_AUTO && context->checkpoint == FORMAT_FP16);
 
-    if (context->plan->method != METHOD_LORA || !half || !computes_fp16(context) ||
-        rule_is_quantized(context) || rule_on_cpu(context) ||
+    if (context->plan->method != METHOD_LORA || !rule_base_is_float16(context) ||
+        !computes_fp16(context) || rule_is_quantized(context) || rule_on_cpu(context) ||
         rule_is_policy(context, POLICY_FP32) ||
         (rule_is_policy(context, POLICY_BF16) && rule_capability(context) >= 80) ||
         rule_fp16_failed_before(context))
@@ -136,7 +134,7 @@ static bool is_external_bf16(const struct rule_context *context)
 }
 
 /* For jobs without a line that sets the format. */
-static const char *how_to_load(const struct rule_context *context)
+static const char *load_note(const struct rule_context *context)
 {
     if (is_external_bf16(context))
         return "load the model with dtype=torch.float32";
@@ -172,11 +170,11 @@ static void rule_float16_without_scaler(struct rule_context *context)
     if (rule_has_tensor_cores(context) && !rule_is_policy(context, POLICY_FP32) && !bf16)
         finding.group = rule_group(context);
     if (context->plan->external && !rule_line(context, "model_dtype")) {
-        finding.note = how_to_load(context);
+        finding.note = load_note(context);
         rule_report(context, &finding, NULL);
         return;
     }
-    doubt(context, &finding);
+    downgrade_if_unsure(context, &finding);
     proposed = rule_propose(context, &finding, "model_dtype", "float32",
                             rule_line(context, "fp16") ? "fp16" : "bf16");
     if (proposed && finding.group)

@@ -9,7 +9,7 @@
 #include "base/size.h"
 
 /* fp16 is on, and no other rule or policy replaces it. */
-static bool fp16_is_open(const struct rule_context *context)
+static bool applies_to_fp16(const struct rule_context *context)
 {
     return context->plan->request.fp16 == CHOICE_YES &&
            context->plan->request.bf16 != CHOICE_YES &&
@@ -31,7 +31,8 @@ static void propose_fp32(struct rule_context *context, const char *rule,
 
 static void rule_no_tensor_cores(struct rule_context *context)
 {
-    if (fp16_is_open(context) && rule_on_gpu(context) && context->device->no_tensor_cores)
+    if (applies_to_fp16(context) && rule_on_gpu(context) &&
+        context->device->no_tensor_cores)
         propose_fp32(
             context, "TS202",
             arena_printf(context->arena,
@@ -42,7 +43,7 @@ static void rule_no_tensor_cores(struct rule_context *context)
 
 static void rule_slow_fp16(struct rule_context *context)
 {
-    if (fp16_is_open(context) && rule_capability(context) == 61)
+    if (applies_to_fp16(context) && rule_capability(context) == 61)
         propose_fp32(
             context, "TS203",
             "fp16 arithmetic runs at 1/64 of the float32 rate on compute capability 6.1");
@@ -50,7 +51,7 @@ static void rule_slow_fp16(struct rule_context *context)
 
 static void rule_fp16_on_p100(struct rule_context *context)
 {
-    if (fp16_is_open(context) && rule_capability(context) == 60)
+    if (applies_to_fp16(context) && rule_capability(context) == 60)
         rule_report(context,
                     &(struct finding) { .rule = "TS204",
                                         .severity = SEVERITY_INFO,
@@ -63,7 +64,7 @@ static void rule_fp16_on_p100(struct rule_context *context)
 
 static void rule_fp16_on_cpu(struct rule_context *context)
 {
-    if (!fp16_is_open(context) || !rule_on_cpu(context) ||
+    if (!applies_to_fp16(context) || !rule_on_cpu(context) ||
         (rule_is_policy(context, POLICY_NOSCALER) && rule_trains_float16(context)))
         return;
     rule_propose(
@@ -112,7 +113,7 @@ static void fp8_with_quantization(struct rule_context *context)
 }
 
 /* The nearest 16-bit format that the device has and the job has not set; or NULL. */
-static const char *instead_of_fp8(const struct rule_context *context)
+static const char *fp8_replacement(const struct rule_context *context)
 {
     const struct precision_request *request = &context->plan->request;
 
@@ -140,7 +141,7 @@ static void rule_fp8_unsupported(struct rule_context *context)
             fp8_with_quantization(context);
         return;
     }
-    key = instead_of_fp8(context);
+    key = fp8_replacement(context);
     if (key) {
         finding.group = rule_group(context);
         finding.note =

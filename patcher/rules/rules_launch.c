@@ -20,8 +20,8 @@
 
 #define SETTINGS_MAX ((size_t)1 << 20) /* real files have about 2 kB */
 
-static const char *contradiction(struct rule_context *context, const char *says,
-                                 const char *job)
+static const char *contradiction_text(struct rule_context *context, const char *says,
+                                      const char *job)
 {
     if (strcmp(job, "no") == 0)
         return arena_printf(context->arena,
@@ -57,7 +57,7 @@ static void rule_launcher_conflict(struct rule_context *context)
             .rule = "TS124",
             .severity = known ? SEVERITY_WARNING : SEVERITY_ERROR,
             .message = known
-                           ? contradiction(context, says, job)
+                           ? contradiction_text(context, says, job)
                            : "Accelerate's mixed precision must be no, fp16, bf16 or fp8",
             .note = "set it in one place: in the job" },
         where);
@@ -98,8 +98,8 @@ static json_t *json_of(const struct node *node, size_t *left)
     return value;
 }
 
-static void report(struct rule_context *context, enum severity severity, const char *key,
-                   const char *message, const char *note)
+static void report_settings(struct rule_context *context, enum severity severity,
+                            const char *key, const char *message, const char *note)
 {
     rule_report(
         context,
@@ -116,16 +116,18 @@ static json_t *read_file(struct rule_context *context, const char *key, const ch
     json_t *settings = NULL;
 
     if (!file_exists(path)) {
-        report(context, SEVERITY_INFO, key,
-               "the file does not exist, so its settings are not compared with the job",
-               "searched relative to the job's folder");
+        report_settings(
+            context, SEVERITY_INFO, key,
+            "the file does not exist, so its settings are not compared with the job",
+            "searched relative to the job's folder");
     } else if (!(settings = json_read_file(path, SETTINGS_MAX, &err))) {
         /* show no content of the file: a job may name any */
-        report(context, SEVERITY_ERROR, key,
-               err.at.line > 0 ? arena_printf(context->arena, "%s:%u: this is not JSON",
-                                              name, err.at.line)
-                               : arena_strdup(context->arena, err.text),
-               "python3 -m json.tool shows the position of the error");
+        report_settings(context, SEVERITY_ERROR, key,
+                        err.at.line > 0
+                            ? arena_printf(context->arena, "%s:%u: this is not JSON",
+                                           name, err.at.line)
+                            : arena_strdup(context->arena, err.text),
+                        "python3 -m json.tool shows the position of the error");
     }
     error_clear(&err);
     free(path);
@@ -148,14 +150,14 @@ static json_t *read_settings(struct rule_context *context, const char *key)
         return read_file(context, key, value->text);
     settings = json_read_text(value->text, value->len, key, 1, &err);
     if (!settings)
-        report(context, SEVERITY_ERROR, key, arena_strdup(context->arena, err.text),
-               NULL);
+        report_settings(context, SEVERITY_ERROR, key,
+                        arena_strdup(context->arena, err.text), NULL);
     error_clear(&err);
     return settings;
 }
 
 /* Find a nested member, such as fp16.enabled; or NULL. */
-static const json_t *find(const json_t *settings, const char *path)
+static const json_t *find_member(const json_t *settings, const char *path)
 {
     char name[64];
 
@@ -185,7 +187,7 @@ static void add_mismatch(struct comparison *to, const char *sentence)
                                                      to->mismatches, sentence);
 }
 
-static const char *shown(const struct comparison *in, const json_t *value)
+static const char *value_text(const struct comparison *in, const json_t *value)
 {
     if (json_is_boolean(value))
         return json_is_true(value) ? "true" : "false";
@@ -194,7 +196,7 @@ static const char *shown(const struct comparison *in, const json_t *value)
     return json_is_object(value) ? "a map" : json_is_array(value) ? "a list" : "a string";
 }
 
-static bool is_open(const json_t *value)
+static bool is_auto(const json_t *value)
 {
     const char *word = json_string_value(value);
 
@@ -204,36 +206,36 @@ static bool is_open(const json_t *value)
 static void compare_number(struct comparison *in, const char *path, double job,
                            const char *key)
 {
-    const json_t *value = find(in->settings, path);
+    const json_t *value = find_member(in->settings, path);
 
-    if (is_open(value) || (json_is_number(value) &&
+    if (is_auto(value) || (json_is_number(value) &&
                            fabs(json_number_value(value) - job) <= 1e-9 * fabs(job)))
         return;
     add_mismatch(in, arena_printf(in->context->arena, "%s is %s and %s %s", path,
-                                  shown(in, value), key,
+                                  value_text(in, value), key,
                                   scalar_print(job, in->context->arena)));
 }
 
 static void compare_switch(struct comparison *in, const char *path, enum choice job,
                            const char *key)
 {
-    const json_t *value = find(in->settings, path);
+    const json_t *value = find_member(in->settings, path);
 
-    if (is_open(value) || job == CHOICE_AUTO ||
+    if (is_auto(value) || job == CHOICE_AUTO ||
         (json_is_boolean(value) && json_is_true(value) == (job == CHOICE_YES)))
         return;
     add_mismatch(in, arena_printf(in->context->arena, "%s is %s and %s %s", path,
-                                  shown(in, value), key,
+                                  value_text(in, value), key,
                                   job == CHOICE_YES ? "true" : "false"));
 }
 
 static void compare_betas(struct comparison *in)
 {
     const struct plan *plan = in->context->plan;
-    const json_t *betas = find(in->settings, "optimizer.params.betas");
+    const json_t *betas = find_member(in->settings, "optimizer.params.betas");
     double b1, b2;
 
-    if (is_open(betas))
+    if (is_auto(betas))
         return;
     b1 = json_number_value(json_array_get(betas, 0));
     b2 = json_number_value(json_array_get(betas, 1));
@@ -248,10 +250,10 @@ static void compare_betas(struct comparison *in)
 static void compare_whole_batch(struct comparison *in)
 {
     const struct plan *plan = in->context->plan;
-    const json_t *value = find(in->settings, "train_batch_size");
+    const json_t *value = find_member(in->settings, "train_batch_size");
     int64_t one = plan->per_device_train_batch_size * plan->gradient_accumulation_steps;
 
-    if (is_open(value) || one <= 0 ||
+    if (is_auto(value) || one <= 0 ||
         (json_is_number(value) && json_number_value(value) >= (double)one &&
          fmod(json_number_value(value), (double)one) == 0))
         return;
@@ -259,7 +261,7 @@ static void compare_whole_batch(struct comparison *in)
                                   "train_batch_size is %s, not a multiple of "
                                   "per_device_train_batch_size x "
                                   "gradient_accumulation_steps, %lld",
-                                  shown(in, value), (long long)one));
+                                  value_text(in, value), (long long)one));
 }
 
 static void compare_deepspeed(struct comparison *in)
@@ -292,24 +294,25 @@ static void check_deepspeed(struct rule_context *context)
     struct comparison comparison = { .context = context, .settings = settings };
 
     if (settings && !json_is_object(settings)) {
-        report(context, SEVERITY_ERROR, "deepspeed", "DeepSpeed's settings must be a map",
-               NULL);
+        report_settings(context, SEVERITY_ERROR, "deepspeed",
+                        "DeepSpeed's settings must be a map", NULL);
     } else if (settings) {
         compare_deepspeed(&comparison);
-        if (json_is_true(find(settings, "fp16.enabled")) &&
-            json_is_true(find(settings, "bf16.enabled")))
+        if (json_is_true(find_member(settings, "fp16.enabled")) &&
+            json_is_true(find_member(settings, "bf16.enabled")))
             add_mismatch(&comparison, "it enables both fp16 and bf16");
         if (rule_is_llamafactory(context) && context->plan->request.pure_bf16 &&
-            json_number_value(find(settings, "zero_optimization.stage")) == 3)
+            json_number_value(find_member(settings, "zero_optimization.stage")) == 3)
             add_mismatch(&comparison,
                          "LLaMA-Factory rejects ZeRO 3 if pure_bf16 is true");
     }
     if (comparison.count > 0)
-        report(context, SEVERITY_ERROR, "deepspeed",
-               arena_printf(context->arena,
-                            "DeepSpeed's settings differ from those of the job: %s",
-                            comparison.mismatches),
-               "\"auto\" takes the job's value");
+        report_settings(
+            context, SEVERITY_ERROR, "deepspeed",
+            arena_printf(context->arena,
+                         "DeepSpeed's settings differ from those of the job: %s",
+                         comparison.mismatches),
+            "\"auto\" takes the job's value");
     json_decref(settings);
 }
 
@@ -322,12 +325,13 @@ static void check_fsdp(struct rule_context *context)
         !context->plan->gradient_checkpointing)
         return;
     settings = read_settings(context, "fsdp_config");
-    if (json_is_true(find(settings, "activation_checkpointing")) ||
-        json_is_true(find(settings, "fsdp_activation_checkpointing")))
-        report(context, SEVERITY_ERROR, "fsdp_config",
-               "activation_checkpointing here and gradient_checkpointing in the job are "
-               "both on, which the Trainer rejects",
-               "with FSDP keep the one here");
+    if (json_is_true(find_member(settings, "activation_checkpointing")) ||
+        json_is_true(find_member(settings, "fsdp_activation_checkpointing")))
+        report_settings(
+            context, SEVERITY_ERROR, "fsdp_config",
+            "activation_checkpointing here and gradient_checkpointing in the job are "
+            "both on, which the Trainer rejects",
+            "with FSDP keep the one here");
     json_decref(settings);
 }
 

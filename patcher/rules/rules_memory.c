@@ -1,4 +1,5 @@
-/* patcher/rules/rules_memory.c - rules about memory, and the edits that make a job fit. */
+/* patcher/rules/rules_memory.c - rules about memory, and the edits that make a job
+ * fit. */
 #include "config.h"
 
 #include "patcher/rules/rules_context.h"
@@ -72,7 +73,7 @@ static const char *bytes_text(const struct rule_context *context, uint64_t bytes
     return arena_strdup(context->arena, text);
 }
 
-static const char *number(const struct rule_context *context, int64_t value)
+static const char *number_text(const struct rule_context *context, int64_t value)
 {
     return arena_printf(context->arena, "%" PRId64, value);
 }
@@ -101,8 +102,8 @@ static const char *estimate_text(const struct rule_context *context,
         bytes_text(context, use->activations), bytes_text(context, use->workspace));
 }
 
-static const char *sentence(const struct rule_context *context,
-                            const struct memory_use *use, bool evaluation)
+static const char *need_text(const struct rule_context *context,
+                             const struct memory_use *use, bool evaluation)
 {
     return arena_printf(context->arena, "%s needs about %s but may use %s",
                         evaluation ? "the evaluation" : "the job",
@@ -142,12 +143,13 @@ static void propose_checkpointing(struct proposing *p)
 
 static void propose_batch(struct proposing *p, const struct memory_fit *fit)
 {
-    propose(p, "TS302", "per_device_train_batch_size", number(p->context, fit->batch),
+    propose(p, "TS302", "per_device_train_batch_size",
+            number_text(p->context, fit->batch),
             "a smaller micro batch is needed as well",
             "learning rate and effective batch stay unchanged");
     propose(p, "TS302", "gradient_accumulation_steps",
-            number(p->context, fit->accumulation), "the effective batch stays the same",
-            NULL);
+            number_text(p->context, fit->accumulation),
+            "the effective batch stays the same", NULL);
 }
 
 static void propose_frozen(struct proposing *p, const struct memory_fit_case *the)
@@ -157,7 +159,7 @@ static void propose_frozen(struct proposing *p, const struct memory_fit_case *th
             "trained weights stay float32");
 }
 
-static int changes(const struct memory_fit *fit)
+static int count_edits(const struct memory_fit *fit)
 {
     return fit->checkpointing + 2 * (fit->batch != 0) + fit->frozen +
            (fit->eval_batch != 0);
@@ -169,7 +171,7 @@ static void propose_remedy(struct rule_context *context,
 {
     struct proposing p = { .context = context, .base = *base };
 
-    if (changes(fit) > 1)
+    if (count_edits(fit) > 1)
         p.base.group = rule_group(context);
     if (fit->checkpointing)
         propose_checkpointing(&p);
@@ -179,12 +181,13 @@ static void propose_remedy(struct rule_context *context,
         propose_frozen(&p, the);
     if (fit->eval_batch)
         propose(&p, "TS302", "per_device_eval_batch_size",
-                number(context, fit->eval_batch), "the evaluation does not fit either",
+                number_text(context, fit->eval_batch),
+                "the evaluation does not fit either",
                 "the evaluation loss is the same except for rounding");
 }
 
-static const char *join(const struct rule_context *context, const char *list,
-                        const char *next)
+static const char *join_or(const struct rule_context *context, const char *list,
+                           const char *next)
 {
     return *list ? arena_printf(context->arena, "%s, or %s", list, next) : next;
 }
@@ -199,9 +202,9 @@ static const char *unchanged_fit(const struct rule_context *context,
         list = arena_printf(context->arena, "memory_limit: %" PRIu64 "MiB",
                             (last->limit >> 20) + 1);
     if (card)
-        list = join(context, list,
-                    arena_printf(context->arena, "a card like %s (%u GiB)", card->name,
-                                 card->gib));
+        list = join_or(context, list,
+                       arena_printf(context->arena, "a card like %s (%u GiB)", card->name,
+                                    card->gib));
     return list;
 }
 
@@ -213,18 +216,18 @@ static const char *reduced_fit(const struct rule_context *context,
     if (last->cutoff_len)
         list = arena_printf(context->arena, "cutoff_len: %" PRId64, last->cutoff_len);
     if (last->lora)
-        list = join(context, list, "finetuning_type: lora");
+        list = join_or(context, list, "finetuning_type: lora");
     if (last->rank)
-        list = join(context, list,
-                    arena_printf(context->arena, "lora_rank: %" PRId64, last->rank));
+        list = join_or(context, list,
+                       arena_printf(context->arena, "lora_rank: %" PRId64, last->rank));
     if (last->bits)
-        list = join(context, list,
-                    arena_printf(context->arena, "quantization_bit: %d", last->bits));
+        list = join_or(context, list,
+                       arena_printf(context->arena, "quantization_bit: %d", last->bits));
     return list;
 }
 
-static const char *what_would_fit(const struct rule_context *context,
-                                  const struct last_resort *last)
+static const char *fit_text(const struct rule_context *context,
+                            const struct last_resort *last)
 {
     const char *same = unchanged_fit(context, last), *small = reduced_fit(context, last);
     const char *how = context->plan->gradient_checkpointing
@@ -241,8 +244,8 @@ static const char *what_would_fit(const struct rule_context *context,
 }
 
 /* Describe the part that neither batch nor length reduces. */
-static const char *fixed_part(const struct rule_context *context,
-                              const struct memory_use *use)
+static const char *fixed_part_text(const struct rule_context *context,
+                                   const struct memory_use *use)
 {
     uint64_t fixed = use->weights + use->gradients + use->optimizer;
 
@@ -254,8 +257,8 @@ static const char *fixed_part(const struct rule_context *context,
 }
 
 /* Teacher logits from a file: the teacher and the student are not in memory together. */
-static const char *without_teacher(const struct rule_context *context,
-                                   const struct memory_fit_case *the)
+static const char *teacher_logits_note(const struct rule_context *context,
+                                       const struct memory_fit_case *the)
 {
     struct plan plan = *the->plan;
     struct memory_fit_case other = *the;
@@ -275,7 +278,7 @@ static const char *without_teacher(const struct rule_context *context,
 }
 
 /* Say whether edits would suffice if the job did not keep the keys. */
-static const char *if_not_kept(const struct memory_fit_case *the)
+static const char *kept_note(const struct memory_fit_case *the)
 {
     struct memory_fit_case open = *the;
     struct memory_fit ignored;
@@ -295,9 +298,9 @@ static void report_last_resort(struct rule_context *context,
 
     memory_fit_last_resort(the, &last);
     finding->apply = APPLY_MANUAL;
-    finding->note = arena_printf(context->arena, "%s%s%s%s", if_not_kept(the),
-                                 fixed_part(context, use), what_would_fit(context, &last),
-                                 without_teacher(context, the));
+    finding->note = arena_printf(context->arena, "%s%s%s%s", kept_note(the),
+                                 fixed_part_text(context, use), fit_text(context, &last),
+                                 teacher_logits_note(context, the));
     /* for PyTorch only the lower bound is certain */
     if (!context->plan->external || use->low > use->limit)
         finding->severity = SEVERITY_ERROR;
@@ -312,7 +315,7 @@ static bool finds_batch(const struct rule_context *context,
 }
 
 /* In an external job accelerate searches: the split is only reported. */
-static void report_found_batch(struct rule_context *context, const struct memory_fit *fit)
+static void report_split(struct rule_context *context, const struct memory_fit *fit)
 {
     const char *note = "batch x accumulation is the effective batch: set both";
 
@@ -343,7 +346,7 @@ static void rule_auto_batch(struct rule_context *context)
     if (!rule_is_true(context, "auto_find_batch_size") || the.whole_batch)
         return;
     if (context->plan->external) {
-        report_found_batch(context, &fit);
+        report_split(context, &fit);
         return;
     }
     if (!found || !estimate(&the, &use))
@@ -352,7 +355,7 @@ static void rule_auto_batch(struct rule_context *context)
                    &(struct finding) { .rule = "TS305",
                                        .severity = SEVERITY_WARNING,
                                        .apply = APPLY_SAFE,
-                                       .message = sentence(context, &use, false),
+                                       .message = need_text(context, &use, false),
                                        .because = estimate_text(context, &use, false) });
 }
 
@@ -413,7 +416,7 @@ static void rule_memory_fit(struct rule_context *context)
     }
     if (use.fits || (!context->plan->external && finds_batch(context, &the, &fit)))
         return;
-    finding.message = sentence(context, &use, evaluation);
+    finding.message = need_text(context, &use, evaluation);
     if (memory_fit_find(&the, &fit))
         propose_remedy(context, &the, &fit, &finding);
     else

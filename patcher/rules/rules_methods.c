@@ -13,7 +13,7 @@
 
 #define GROUP_KEYS 9
 
-enum of { OF_METHOD, OF_STAGE, OF_BITS };
+enum basis { BY_METHOD, BY_STAGE, BY_BITS };
 
 static const struct group {
     const char *needs; /* "finetuning_type: lora" */
@@ -22,7 +22,7 @@ static const struct group {
     const char *others;
     enum method method;
     enum stage stage;
-    enum of of; /* what decides */
+    enum basis basis; /* what decides */
     const char *keys[GROUP_KEYS];
 } groups[] = {
     { .needs = "finetuning_type: lora",
@@ -37,21 +37,21 @@ static const struct group {
       .keys = { "freeze_trainable_layers", "freeze_trainable_modules" } },
     { .needs = "stage: distill",
       .key = "stage",
-      .of = OF_STAGE,
+      .basis = BY_STAGE,
       .stage = STAGE_DISTILL,
       .keys = { "teacher_model_name_or_path", "teacher_adapter_name_or_path", "kd_ratio",
                 "kd_temperature", "kd_beta", "kd_topk" } },
     { .needs = "stage: dpo",
       .key = "stage",
       .others = "ppo kto orpo",
-      .of = OF_STAGE,
+      .basis = BY_STAGE,
       .stage = STAGE_DPO,
       .keys = { "pref_loss", "pref_beta", "pref_ftx", "pref_bco_weight", "ld_alpha",
                 "dpo_label_smoothing", "simpo_gamma", "ref_model",
                 "ref_model_adapters" } },
     { .needs = "quantization_bit",
       .key = "quantization_bit",
-      .of = OF_BITS,
+      .basis = BY_BITS,
       .keys = { "quantization_method", "quantization_type", "double_quantization" } },
 };
 
@@ -59,19 +59,20 @@ static bool is_used(const struct rule_context *context, const struct group *grou
 {
     const struct plan *plan = context->plan;
 
-    switch (group->of) {
-    case OF_STAGE:
+    switch (group->basis) {
+    case BY_STAGE:
         return plan->stage == group->stage;
-    case OF_BITS:
+    case BY_BITS:
         return plan->quantization_bit != 0 || rule_model_is_4bit(context);
-    case OF_METHOD:
+    case BY_METHOD:
         break;
     }
     return plan->method == group->method;
 }
 
 /* Return the entry of a key that is neither empty nor false. */
-static const struct entry *find_given(const struct rule_context *context, const char *key)
+static const struct entry *find_enabled(const struct rule_context *context,
+                                        const char *key)
 {
     const struct entry *entry = rule_entry(context, key);
     bool on = true;
@@ -80,7 +81,7 @@ static const struct entry *find_given(const struct rule_context *context, const 
 }
 
 /* The value that selects the method: from the job, or the default. */
-static const char *chosen(const struct rule_context *context, const char *key)
+static const char *selected_value(const struct rule_context *context, const char *key)
 {
     const struct entry *entry = rule_entry(context, key);
     const char *default_value = schema_find(key)->default_value;
@@ -98,7 +99,7 @@ static void report_group(struct rule_context *context, const struct group *group
     size_t count = 0;
 
     for (size_t i = 0; i < GROUP_KEYS && group->keys[i]; i++) {
-        const struct entry *entry = find_given(context, group->keys[i]);
+        const struct entry *entry = find_enabled(context, group->keys[i]);
 
         if (!entry)
             continue;
@@ -110,14 +111,14 @@ static void report_group(struct rule_context *context, const struct group *group
     if (!first)
         return;
     propose_key_remark(&to,
-                       &(struct finding) { .rule = "TS712",
-                                           .severity = SEVERITY_INFO,
-                                           .message = arena_printf(
-                                               context->arena,
-                                               "%s %s to %s and %s no effect with %s: %s",
-                                               names, count == 1 ? "belongs" : "belong",
-                                               group->needs, count == 1 ? "has" : "have",
-                                               group->key, chosen(context, group->key)) },
+                       &(struct finding) {
+                           .rule = "TS712",
+                           .severity = SEVERITY_INFO,
+                           .message = arena_printf(
+                               context->arena, "%s %s to %s and %s no effect with %s: %s",
+                               names, count == 1 ? "belongs" : "belong", group->needs,
+                               count == 1 ? "has" : "have", group->key,
+                               selected_value(context, group->key)) },
                        first);
 }
 
@@ -183,7 +184,7 @@ static void report_argument(struct rule_context *context, const struct argument 
 static void unused_arguments(struct rule_context *context)
 {
     const struct entry *kwargs = rule_entry(context, "lr_scheduler_kwargs"), *entry;
-    const char *schedule = chosen(context, "lr_scheduler_type");
+    const char *schedule = selected_value(context, "lr_scheduler_type");
     const struct node *map = kwargs ? node_value(kwargs->value) : NULL;
 
     if (!map || map->kind != NODE_MAP || !is_known(context, "lr_scheduler_type"))
@@ -210,7 +211,7 @@ static void unused_logits(struct rule_context *context)
                                     context->arena,
                                     "teacher_logits belongs to stage: distill and has no "
                                     "effect with stage: %s",
-                                    chosen(context, "stage")) },
+                                    selected_value(context, "stage")) },
             entry);
 }
 
@@ -218,21 +219,20 @@ static void rule_unused_method_keys(struct rule_context *context)
 {
     for (size_t i = 0; i < TS_COUNT(groups); i++)
         if (!is_used(context, &groups[i]) && is_known(context, groups[i].key) &&
-            !value_listed(groups[i].others, chosen(context, groups[i].key)))
+            !value_listed(groups[i].others, selected_value(context, groups[i].key)))
             report_group(context, &groups[i]);
     unused_arguments(context);
     unused_logits(context);
     if (context->plan->method != METHOD_LORA && is_known(context, "finetuning_type") &&
         rule_entry(context, "adapter_name_or_path"))
         rule_report(context,
-                    &(struct finding) {
-                        .rule = "TS712",
-                        .severity = SEVERITY_ERROR,
-                        .message = arena_printf(context->arena,
-                                                "training can continue from an adapter "
-                                                "only with finetuning_type: lora, not "
-                                                "with %s",
-                                                chosen(context, "finetuning_type")) },
+                    &(struct finding) { .rule = "TS712",
+                                        .severity = SEVERITY_ERROR,
+                                        .message = arena_printf(
+                                            context->arena,
+                                            "training can continue from an adapter only "
+                                            "with finetuning_type: lora, not with %s",
+                                            selected_value(context, "finetuning_type")) },
                     "adapter_name_or_path");
 }
 

@@ -12,8 +12,8 @@
 #include "patcher/schema/schema.h"
 #include "train/dataset/dataset_source.h"
 
-static struct finding *missing(struct rule_context *context, const char *key,
-                               const char *what, const char *note)
+static struct finding *report_missing(struct rule_context *context, const char *key,
+                                      const char *what, const char *note)
 {
     return rule_report(context,
                        &(struct finding) { .rule = "TS713",
@@ -44,8 +44,8 @@ static bool has_foreign_alias(const struct rule_context *context, const char *ke
 
 /* A model that is not named is missing on every machine.  A file without data may not be
  * meant for training. */
-static void not_named(struct rule_context *context, const char *key, const char *what,
-                      enum severity severity)
+static void report_not_named(struct rule_context *context, const char *key,
+                             const char *what, enum severity severity)
 {
     const bool settings = !context->plan->model_name_or_path && !context->plan->dataset;
 
@@ -100,7 +100,7 @@ static bool is_hub_name(const char *name)
     return rest > 0 && name[owner + 1 + rest] == 0;
 }
 
-static const char *how_to_get(const struct rule_context *context, const char *key)
+static const char *download_note(const struct rule_context *context, const char *key)
 {
     const struct entry *entry = rule_entry(context, key);
     const char *name = entry ? node_value(entry->value)->text : "";
@@ -121,28 +121,28 @@ static void check_folder(struct rule_context *context, const char *key, const ch
     if (has_file(dir, file))
         return;
     if (file_exists(dir) && !file_is_dir(dir)) {
-        missing(
+        report_missing(
             context, key,
             arena_printf(context->arena, "%s is a file", rule_printable(context, dir)),
             "name the folder that contains it");
         return;
     }
-    missing(context, key,
-            file_is_dir(dir) ? arena_printf(context->arena, "%s has no %s",
-                                            rule_printable(context, dir), file)
-                             : arena_printf(context->arena, "%s does not exist",
-                                            rule_printable(context, dir)),
-            how_to_get(context, key));
+    report_missing(context, key,
+                   file_is_dir(dir) ? arena_printf(context->arena, "%s has no %s",
+                                                   rule_printable(context, dir), file)
+                                    : arena_printf(context->arena, "%s does not exist",
+                                                   rule_printable(context, dir)),
+                   download_note(context, key));
 }
 
 /* Check an adapter's folder; for a whole model, say which key to use. */
 static void check_adapter(struct rule_context *context, const char *key, const char *dir)
 {
     if (!has_file(dir, "adapter_config.json") && has_file(dir, "config.json"))
-        missing(context, key,
-                arena_printf(context->arena, "%s has no adapter_config.json",
-                             rule_printable(context, dir)),
-                "it is a whole model: use model_name_or_path to train it further");
+        report_missing(context, key,
+                       arena_printf(context->arena, "%s has no adapter_config.json",
+                                    rule_printable(context, dir)),
+                       "it is a whole model: use model_name_or_path to train it further");
     else
         check_folder(context, key, dir, "adapter_config.json");
 }
@@ -163,26 +163,27 @@ static void check_model_files(struct rule_context *context, const char *dir)
     if (!plan->train_from_scratch && !has_weights(dir) &&
         (has_file(dir, "pytorch_model.bin") ||
          has_file(dir, "pytorch_model.bin.index.json")))
-        missing(context, "model_name_or_path",
-                arena_printf(context->arena,
-                             "%s has its weights in pytorch_model.bin, a pickle, which "
-                             "is not supported",
-                             rule_printable(context, dir)),
-                "save them as model.safetensors with "
-                "AutoModelForCausalLM.from_pretrained(...).save_pretrained(...) of "
-                "transformers");
+        report_missing(
+            context, "model_name_or_path",
+            arena_printf(context->arena,
+                         "%s has its weights in pytorch_model.bin, a pickle, which is "
+                         "not supported",
+                         rule_printable(context, dir)),
+            "save them as model.safetensors with "
+            "AutoModelForCausalLM.from_pretrained(...).save_pretrained(...) of "
+            "transformers");
     if (!plan->train_from_scratch && has_weights(dir) && context->weights_error)
-        missing(context, "model_name_or_path",
-                arena_printf(context->arena, "cannot read the weights: %s",
-                             rule_printable(context, context->weights_error)),
-                NULL);
+        report_missing(context, "model_name_or_path",
+                       arena_printf(context->arena, "cannot read the weights: %s",
+                                    rule_printable(context, context->weights_error)),
+                       NULL);
     if (!has_file(dir, "tokenizer.json"))
-        missing(context, "model_name_or_path",
-                arena_printf(context->arena, "%s has no tokenizer.json",
-                             rule_printable(context, dir)),
-                "create it from other files with "
-                "AutoTokenizer.from_pretrained(...).save_pretrained(...) of "
-                "transformers");
+        report_missing(context, "model_name_or_path",
+                       arena_printf(context->arena, "%s has no tokenizer.json",
+                                    rule_printable(context, dir)),
+                       "create it from other files with "
+                       "AutoTokenizer.from_pretrained(...).save_pretrained(...) of "
+                       "transformers");
 }
 
 static void check_model(struct rule_context *context)
@@ -190,8 +191,8 @@ static void check_model(struct rule_context *context)
     const struct plan *plan = context->plan;
 
     if (!plan->model_name_or_path) {
-        not_named(context, "model_name_or_path", "the job names no model",
-                  SEVERITY_ERROR);
+        report_not_named(context, "model_name_or_path", "the job names no model",
+                         SEVERITY_ERROR);
     } else {
         check_folder(context, "model_name_or_path", plan->model_name_or_path,
                      "config.json");
@@ -213,12 +214,12 @@ static void check_teacher(struct rule_context *context)
     if (!words || (logits && file_exists(logits)))
         return;
     if (!folder && logits)
-        missing(context, "stage",
-                arena_printf(context->arena,
-                             "%s does not exist, and the job names no teacher to create "
-                             "it",
-                             rule_printable(context, logits)),
-                "teacher_model_name_or_path: a folder with a larger model");
+        report_missing(
+            context, "stage",
+            arena_printf(context->arena,
+                         "%s does not exist, and the job names no teacher to create it",
+                         rule_printable(context, logits)),
+            "teacher_model_name_or_path: a folder with a larger model");
     if (!folder || !rule_entry(context, words->key))
         return; /* none is named, or it is the model itself */
     check_folder(context, words->key, folder, "config.json");
@@ -236,12 +237,12 @@ static struct finding *check_source(struct rule_context *context, const char *ke
     size_t count;
 
     if (!file_exists(source->path))
-        return missing(context, key,
-                       arena_printf(context->arena, "%s does not exist",
-                                    rule_printable(context, source->path)),
-                       NULL);
+        return report_missing(context, key,
+                              arena_printf(context->arena, "%s does not exist",
+                                           rule_printable(context, source->path)),
+                              NULL);
     if (!dataset_source_files(source, context->arena, &files, &count, &err))
-        return missing(context, key, rule_error_text(context, &err), NULL);
+        return report_missing(context, key, rule_error_text(context, &err), NULL);
     return NULL;
 }
 
@@ -255,7 +256,7 @@ static struct finding *check_entry(struct rule_context *context, const char *key
     if (!dataset_lookup_find(lookup, name, &source, &err) ||
         (!context->plan->external &&
          !dataset_source_check(&source, context->plan->stage == STAGE_DPO, &err)))
-        return missing(context, key, rule_error_text(context, &err), NULL);
+        return report_missing(context, key, rule_error_text(context, &err), NULL);
     return check_source(context, key, &source);
 }
 
@@ -276,7 +277,7 @@ static struct finding *check_file(struct rule_context *context, const char *key,
             free(path);
             return check_source(context, key, &source);
         }
-    return missing(
+    return report_missing(
         context, key,
         arena_printf(context->arena, "%s does not exist", rule_printable(context, name)),
         NULL);
@@ -284,8 +285,8 @@ static struct finding *check_file(struct rule_context *context, const char *key,
 
 /* Narrow the finding to one of several names in a value. `from` is an offset in the value
  * as the plan has it, a list with a comma between its items. */
-static void narrow(const struct rule_context *context, struct finding *finding,
-                   size_t from, size_t len)
+static void narrow_to_name(const struct rule_context *context, struct finding *finding,
+                           size_t from, size_t len)
 {
     const struct node *node = finding->entry ? finding->entry->value : NULL;
     size_t item = 0;
@@ -320,7 +321,7 @@ static void check_dataset(struct rule_context *context, const char *key,
                                       : check_entry(context, key, lookup, name);
 
         if (finding)
-            narrow(context, finding, (size_t)(at - names), len);
+            narrow_to_name(context, finding, (size_t)(at - names), len);
         at += len;
     }
 }
@@ -337,7 +338,7 @@ static void rule_missing_files(struct rule_context *context)
     if (context->plan->dataset)
         check_dataset(context, "dataset", lookup, context->plan->dataset);
     else if (!plan_merges(context->plan))
-        not_named(context, "dataset", "the job names no data", SEVERITY_WARNING);
+        report_not_named(context, "dataset", "the job names no data", SEVERITY_WARNING);
     if (context->plan->eval_dataset && !plan_merges(context->plan))
         check_dataset(context, "eval_dataset", lookup, context->plan->eval_dataset);
     dataset_lookup_close(lookup);

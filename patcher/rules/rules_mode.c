@@ -15,7 +15,7 @@ static bool is_pure(const struct rule_context *context)
     return context->plan->request.pure_bf16 && !rule_is_policy(context, POLICY_FP32);
 }
 
-static bool is_contradicted(const struct rule_context *context)
+static bool conflicts_with_pure_bf16(const struct rule_context *context)
 {
     const struct precision_request *request = &context->plan->request;
 
@@ -26,7 +26,8 @@ static void rule_pure_bf16(struct rule_context *context)
 {
     bool here = !context->plan->external;
 
-    if (!is_pure(context) || rule_lacks_bf16(context) || is_contradicted(context))
+    if (!is_pure(context) || rule_lacks_bf16(context) ||
+        conflicts_with_pure_bf16(context))
         return;
     rule_report(
         context,
@@ -46,7 +47,7 @@ static void rule_pure_bf16_with_fp16(struct rule_context *context)
 {
     bool fp16 = context->plan->request.fp16 == CHOICE_YES;
 
-    if (!is_pure(context) || !is_contradicted(context))
+    if (!is_pure(context) || !conflicts_with_pure_bf16(context))
         return;
     rule_report(
         context,
@@ -94,7 +95,7 @@ static void rule_auto_precision(struct rule_context *context)
 
 /* The format that TS118 would enable; NULL: none, or another rule would turn it off
  * again. */
-static const char *fastest(const struct rule_context *context)
+static const char *fastest_format(const struct rule_context *context)
 {
     if (!rule_has_tensor_cores(context))
         return NULL;
@@ -135,7 +136,7 @@ static bool is_unclear(const struct rule_context *context, const char *key)
 static void rule_float32_only(struct rule_context *context)
 {
     const struct precision_request *request = &context->plan->request;
-    const char *key = fastest(context);
+    const char *key = fastest_format(context);
     bool trains = context->plan->dataset || rule_is_true(context, "do_train");
     const struct entry *where;
 
@@ -189,7 +190,7 @@ static void rule_both_full_evals(struct rule_context *context)
                  NULL);
 }
 
-static void mode_to_fp32(struct rule_context *context, const char *key, int group)
+static void turn_off(struct rule_context *context, const char *key, int group)
 {
     rule_propose(
         context,
@@ -206,7 +207,7 @@ static void mode_to_fp32(struct rule_context *context, const char *key, int grou
         key, "false", NULL);
 }
 
-static void weights_to_fp32(struct rule_context *context)
+static void store_float32(struct rule_context *context)
 {
     const struct precision_request *request = &context->plan->request;
     bool lora = context->plan->method == METHOD_LORA;
@@ -248,8 +249,8 @@ static void rule_policy_fp32(struct rule_context *context)
         group = rule_group(context);
     for (size_t i = 0; i < TS_COUNT(modes); i++)
         if (modes[i].on)
-            mode_to_fp32(context, modes[i].key, i < 2 ? group : 0);
-    weights_to_fp32(context);
+            turn_off(context, modes[i].key, i < 2 ? group : 0);
+    store_float32(context);
 }
 
 static const struct rule rows[] = {
@@ -349,7 +350,7 @@ static const struct rule rows[] = {
           "base model takes twice the memory (not only the adapters, as is sometimes "
           "claimed). On compute capability 8.0 and higher, bf16 usually solves the same "
           "problem at no cost.",
-      .source = "the fifth report; docs/precision.md" },
+      .source = "a user report (docs/precision.md)" },
 };
 
 const struct rules rules_mode = { rows, TS_COUNT(rows) };

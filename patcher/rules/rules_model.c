@@ -1,4 +1,5 @@
-/* patcher/rules/rules_model.c - TS716: the model, its files, chat template and adapter. */
+/* patcher/rules/rules_model.c - TS716: the model, its files, chat template and
+ * adapter. */
 #include "config.h"
 
 #include "patcher/rules/rules_context.h"
@@ -14,7 +15,7 @@
 #include "train/chat/chat.h"
 #include "train/model/weights.h"
 
-static void unknown_model(struct rule_context *context)
+static void check_config(struct rule_context *context)
 {
     if (!context->model_error)
         return;
@@ -26,8 +27,8 @@ static void unknown_model(struct rule_context *context)
                 "model_name_or_path");
 }
 
-static void mismatched_weights(struct rule_context *context, const char *key,
-                               const char *dir, const struct model_config *model)
+static void check_weights(struct rule_context *context, const char *key, const char *dir,
+                          const struct model_config *model)
 {
     struct error err = { 0 };
 
@@ -56,7 +57,7 @@ static void report_template(struct rule_context *context, const struct error *er
 }
 
 /* A run without `template` uses the model's own. */
-static void broken_template(struct rule_context *context)
+static void check_template(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
     struct error err = { 0 };
@@ -76,7 +77,7 @@ static void broken_template(struct rule_context *context)
 }
 
 /* Return the model that the adapter in a folder was made for; NULL: not given. */
-static const char *base_of(const struct rule_context *context, const char *dir)
+static const char *adapter_base(const struct rule_context *context, const char *dir)
 {
     char *name = path_join(dir, "adapter_config.json");
     json_t *root = json_read_file(name, (size_t)1 << 20, NULL);
@@ -90,7 +91,7 @@ static const char *base_of(const struct rule_context *context, const char *dir)
 }
 
 /* Keep letters and digits only, in lower case: "Qwen2.5-0.5B" becomes qwen2505b. */
-static char *folded(const struct rule_context *context, const char *path, size_t len)
+static char *fold_name(const struct rule_context *context, const char *path, size_t len)
 {
     char *out = arena_alloc(context->arena, len + 1), *at = out;
 
@@ -102,7 +103,8 @@ static char *folded(const struct rule_context *context, const char *path, size_t
 
 /* Return whether the last component of one path occurs in the other, so that it may name
  * it. */
-static bool is_in(const struct rule_context *context, const char *path, const char *whole)
+static bool names_path(const struct rule_context *context, const char *path,
+                       const char *whole)
 {
     size_t end = strlen(path), start;
 
@@ -110,8 +112,8 @@ static bool is_in(const struct rule_context *context, const char *path, const ch
         end--;
     for (start = end; start > 0 && path[start - 1] != '/'; start--) {
     }
-    return strstr(folded(context, whole, strlen(whole)),
-                  folded(context, path + start, end - start)) != NULL;
+    return strstr(fold_name(context, whole, strlen(whole)),
+                  fold_name(context, path + start, end - start)) != NULL;
 }
 
 static void report_adapter(struct rule_context *context, const char *key,
@@ -124,7 +126,7 @@ static void report_adapter(struct rule_context *context, const char *key,
         key);
 }
 
-static void mismatched_adapter(struct rule_context *context, const char *key,
+static void check_adapter_base(struct rule_context *context, const char *key,
                                const char *dir, const char *model_dir,
                                const struct model_config *model)
 {
@@ -134,7 +136,7 @@ static void mismatched_adapter(struct rule_context *context, const char *key,
 
     if (!dir || !model || !file_is_dir(dir))
         return;
-    base = base_of(context, dir);
+    base = adapter_base(context, dir);
     if (!adapter_check(dir, model, &err))
         report_adapter(context, key, SEVERITY_ERROR, rule_error_text(context, &err),
                        base ? arena_printf(arena,
@@ -143,7 +145,8 @@ static void mismatched_adapter(struct rule_context *context, const char *key,
                                            base)
                             : "name the model that it was made for, or remove the "
                               "adapter");
-    else if (base && !is_in(context, base, model_dir) && !is_in(context, model_dir, base))
+    else if (base && !names_path(context, base, model_dir) &&
+             !names_path(context, model_dir, base))
         report_adapter(
             context, key, SEVERITY_WARNING,
             arena_printf(arena, "the adapter was made for %s", base),
@@ -156,20 +159,20 @@ static void rule_unsupported_model(struct rule_context *context)
     const struct teaching_words *words = context->teacher->words;
     const struct plan *plan = context->plan;
 
-    unknown_model(context);
+    check_config(context);
     if (!plan->train_from_scratch)
-        mismatched_weights(context, "model_name_or_path", plan->model_name_or_path,
-                           context->model);
+        check_weights(context, "model_name_or_path", plan->model_name_or_path,
+                      context->model);
     if (words)
-        mismatched_weights(context, words->key,
-                           rule_entry(context, words->key) ? teacher_folder(plan) : NULL,
-                           context->teacher->config);
-    broken_template(context);
+        check_weights(context, words->key,
+                      rule_entry(context, words->key) ? teacher_folder(plan) : NULL,
+                      context->teacher->config);
+    check_template(context);
     if (plan->method == METHOD_LORA)
-        mismatched_adapter(context, "adapter_name_or_path", plan->adapter_name_or_path,
+        check_adapter_base(context, "adapter_name_or_path", plan->adapter_name_or_path,
                            plan->model_name_or_path, context->model);
     if (words)
-        mismatched_adapter(context, words->adapter, teacher_adapter(plan),
+        check_adapter_base(context, words->adapter, teacher_adapter(plan),
                            teacher_folder(plan), context->teacher->config);
 }
 

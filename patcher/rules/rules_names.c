@@ -1,4 +1,5 @@
-/* patcher/rules/rules_names.c - spelling, type and range of keys and values, and paths. */
+/* patcher/rules/rules_names.c - spelling, type and range of keys and values, and
+ * paths. */
 #include "config.h"
 
 #include "patcher/rules/rules_context.h"
@@ -17,7 +18,7 @@
 #include "train/chat/template.h"
 
 /* Correct "gpu", "GPU 1", "0,1", "cuda1"; or NULL. */
-static const char *meant_device(struct rule_context *context, const char *wanted)
+static const char *corrected_device(struct rule_context *context, const char *wanted)
 {
     static const char *const others[] = { "cuda", "gpu", "nvidia" };
     static const char *const words[] = { "auto", "cpu", "cuda" };
@@ -43,7 +44,7 @@ static const char *meant_device(struct rule_context *context, const char *wanted
     return NULL;
 }
 
-static void wanted_device(struct rule_context *context)
+static void check_device(struct rule_context *context)
 {
     const struct proposal to = rule_proposal(context);
     const struct entry *block = document_find(context->document, "trainspool");
@@ -55,7 +56,7 @@ static void wanted_device(struct rule_context *context)
         probe_named(wanted) > 0 || strcmp(wanted, "auto") == 0 ||
         strcmp(wanted, "cpu") == 0 || strcmp(wanted, "cuda") == 0)
         return;
-    meant = meant_device(context, wanted);
+    meant = corrected_device(context, wanted);
     propose_remark(&to,
                    &(struct finding) {
                        .rule = "TS705",
@@ -71,7 +72,7 @@ static void wanted_device(struct rule_context *context)
 }
 
 /* Report the layers in the job at which a run would fail. */
-static void unknown_layers(struct rule_context *context)
+static void check_layers(struct rule_context *context)
 {
     static const char *const keys[] = { "lora_target", "additional_target",
                                         "freeze_trainable_modules" };
@@ -100,9 +101,9 @@ static void unknown_layers(struct rule_context *context)
 
 static void rule_unknown_values(struct rule_context *context)
 {
-    wanted_device(context);
+    check_device(context);
     if (!context->plan->external)
-        unknown_layers(context);
+        check_layers(context);
 }
 
 static const struct path_key {
@@ -125,7 +126,7 @@ static const struct path_key {
 };
 
 /* Return whether the path leaves its starting folder, by its components alone. */
-static bool climbs_out(const char *path)
+static bool leaves_folder(const char *path)
 {
     int depth = 0;
 
@@ -143,7 +144,7 @@ static bool climbs_out(const char *path)
     return false;
 }
 
-static bool is_below(const char *path, const char *root)
+static bool is_inside(const char *path, const char *root)
 {
     size_t len = strlen(root);
 
@@ -151,7 +152,7 @@ static bool is_below(const char *path, const char *root)
         len--;
     return strncmp(path, root, len) == 0 &&
            (path[len] == '/' || path[len] == 0 || (len == 1 && root[0] == '/')) &&
-           !climbs_out(path + len);
+           !leaves_folder(path + len);
 }
 
 static bool is_allowed(const struct rule_context *context, const char *path, bool written)
@@ -161,12 +162,12 @@ static bool is_allowed(const struct rule_context *context, const char *path, boo
     bool below = false;
 
     if (!roots)
-        return *path == '/' || !written || !climbs_out(path);
-    if (*path != '/' && !climbs_out(path))
+        return *path == '/' || !written || !leaves_folder(path);
+    if (*path != '/' && !leaves_folder(path))
         return true;
     joined = path_join(context->plan->dir ? context->plan->dir : ".", path);
     for (size_t i = 0; roots[i] && !below; i++)
-        below = is_below(joined, roots[i]);
+        below = is_inside(joined, roots[i]);
     free(joined);
     return below;
 }
@@ -331,7 +332,7 @@ static const struct rule rows[] = {
           "with `..`; write the full path if you mean it. If a spool allows certain "
           "folders only, all paths must be below them. `~` is expanded by shells only, "
           "not by trainspool.",
-      .source = "a job in a watched folder may come from somebody else" },
+      .source = "a job in a watched folder may come from another user" },
 };
 
 const struct rules rules_names = { rows, TS_COUNT(rows) };

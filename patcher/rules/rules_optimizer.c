@@ -33,7 +33,7 @@ static const struct rate {
 #define TINY_WIDE 512
 
 /* The limits are for Adam on a pretrained language model. */
-static bool is_usual(const struct rule_context *context)
+static bool has_usual_rate(const struct rule_context *context)
 {
     const char *optim = text_of(context, "optim");
 
@@ -50,7 +50,7 @@ static void rule_unusual_learning_rate(struct rule_context *context)
         &rates[plan->stage == STAGE_DPO][plan->method == METHOD_LORA];
 
     if (!(plan->learning_rate > rate->far && plan->learning_rate <= 1) ||
-        !is_usual(context))
+        !has_usual_rate(context))
         return;
     rule_report(
         context,
@@ -64,8 +64,8 @@ static void rule_unusual_learning_rate(struct rule_context *context)
         "learning_rate");
 }
 
-static void report_of_warmup(struct rule_context *context, const char *key,
-                             const char *message, const char *note)
+static void report_warmup(struct rule_context *context, const char *key,
+                          const char *message, const char *note)
 {
     rule_report(context,
                 &(struct finding) { .rule = "TS407",
@@ -84,22 +84,22 @@ static void rule_ambiguous_warmup(struct rule_context *context)
 
     rule_number(context, "warmup_steps", &steps);
     if (has_ratio && steps > 0)
-        report_of_warmup(
+        report_warmup(
             context, "warmup_ratio",
             "warmup_ratio and warmup_steps are both given: transformers 4 uses the "
             "steps, 5 uses the ratio, and a native run uses a ratio above 0",
             "keep one of them");
     if (ratio == 1)
-        report_of_warmup(context, "warmup_ratio",
-                         "with warmup_ratio 1.0 the whole run is warmup: learning_rate "
-                         "is reached at the last step",
-                         "moved to warmup_steps unchanged, 1.0 would be one step");
+        report_warmup(context, "warmup_ratio",
+                      "with warmup_ratio 1.0 the whole run is warmup: learning_rate is "
+                      "reached at the last step",
+                      "moved to warmup_steps unchanged, 1.0 would be one step");
     if (steps > 0 && steps < 1 &&
         !rule_version_at_least(context, PACKAGE_TRANSFORMERS, "5.0.0.dev0"))
-        report_of_warmup(context, "warmup_steps",
-                         "warmup_steps below 1 is a fraction of all steps here and since "
-                         "transformers 5; before, it was an error or no warmup",
-                         "warmup_ratio has the same meaning in older versions");
+        report_warmup(context, "warmup_steps",
+                      "warmup_steps below 1 is a fraction of all steps here and since "
+                      "transformers 5; before, it was an error or no warmup",
+                      "warmup_ratio has the same meaning in older versions");
 }
 
 /* Keys that enable it, and the key that must be on for them to count. */
@@ -119,7 +119,7 @@ static bool ends_with(const char *text, const char *end)
 }
 
 /* Return the setting that asks for it, or NULL. */
-static const char *asks_for_it(const struct rule_context *context)
+static const char *backward_step_setting(const struct rule_context *context)
 {
     const char *optim = text_of(context, "optim");
 
@@ -136,7 +136,7 @@ static void rule_step_in_backward(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
     struct finding finding = { .rule = "TS411", .severity = SEVERITY_ERROR };
-    const char *what = asks_for_it(context);
+    const char *what = backward_step_setting(context);
 
     if (!what)
         return;

@@ -9,19 +9,20 @@
 #include "base/size.h"
 
 /* Return whether the job or the command line says what to do with the contents. */
-static bool is_settled(const struct rule_context *context)
+static bool is_decided(const struct rule_context *context)
 {
     return context->plan->overwrite_output_dir || rule_find_resume(context).asked;
 }
 
-static bool names_output(const struct rule_context *context)
+static bool names_output_dir(const struct rule_context *context)
 {
     return rule_entry(context, "output_dir") != NULL;
 }
 
 /* Return whether this job made the model: by its digest, or because its last run wrote
  * into the same folder; not a model that another job wrote while this one waited. */
-static bool is_own(const struct rule_context *context, const struct previous_model *model)
+static bool is_own_model(const struct rule_context *context,
+                         const struct previous_model *model)
 {
     const struct previous_text *text = previous_text(context->previous);
 
@@ -43,7 +44,7 @@ static void report_model(struct rule_context *context, enum severity severity,
         "output_dir");
 }
 
-static void model_of_script(struct rule_context *context, const char *file)
+static void report_script_model(struct rule_context *context, const char *file)
 {
     if (previous_checkpoint(context->previous, NULL, false))
         return; /* TS502 */
@@ -72,7 +73,7 @@ static bool is_same_folder(const char *a, const char *b)
 
 /* Return whether the paths name the same folder, or the same folder that does not exist
  * yet. */
-static bool is_one_folder(const char *a, const char *b)
+static bool is_same_path(const char *a, const char *b)
 {
     return is_same_folder(a, b) || (a && b && strcmp(a, b) == 0);
 }
@@ -80,7 +81,7 @@ static bool is_one_folder(const char *a, const char *b)
 /* What the job reads or leaves must stay the original base: an adapter merged into it
  * twice makes another model, and a whole model next to an adapter is recognized as
  * neither. */
-static void export_over_own(struct rule_context *context)
+static void check_export_dir(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
     const struct {
@@ -97,7 +98,7 @@ static void export_over_own(struct rule_context *context)
     };
 
     for (size_t i = 0; !plan->external && i < TS_COUNT(others); i++) {
-        if (!is_one_folder(plan->export_dir, others[i].folder))
+        if (!is_same_path(plan->export_dir, others[i].folder))
             continue;
         rule_report(context,
                     &(struct finding) {
@@ -113,11 +114,11 @@ static void export_over_own(struct rule_context *context)
 }
 
 /* Running the same text twice would train the result of the first run: another model. */
-static bool output_over_base(struct rule_context *context)
+static bool output_is_base(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
     const bool over = !plan->external && !plan->train_from_scratch &&
-                      names_output(context) &&
+                      names_output_dir(context) &&
                       is_same_folder(plan->output_dir, plan->model_name_or_path);
 
     if (over)
@@ -132,15 +133,15 @@ static void rule_output_holds_model(struct rule_context *context)
 {
     const struct previous_model *model;
 
-    export_over_own(context);
-    if (output_over_base(context) || !names_output(context) || is_settled(context))
+    check_export_dir(context);
+    if (output_is_base(context) || !names_output_dir(context) || is_decided(context))
         return;
     model = previous_model(context->previous);
     if (!model->file)
         return;
     if (context->plan->external)
-        model_of_script(context, model->file);
-    else if (!is_own(context, model))
+        report_script_model(context, model->file);
+    else if (!is_own_model(context, model))
         report_model(
             context, SEVERITY_ERROR,
             arena_printf(context->arena,
@@ -152,7 +153,7 @@ static void rule_output_holds_model(struct rule_context *context)
 }
 
 /* Return whether the state in state.json leaves no doubt about what is intended. */
-static bool is_plain(const struct previous_state *state)
+static bool state_is_clear(const struct previous_state *state)
 {
     static const char *const plain[] = { "done", "ready", "running" };
 
@@ -165,8 +166,8 @@ static bool is_plain(const struct previous_state *state)
 }
 
 /* Describe what run, run --resume and retry do with the checkpoint. */
-static const char *report_ways(const struct rule_context *context,
-                               const struct previous_checkpoint *found)
+static const char *describe_ways(const struct rule_context *context,
+                                 const struct previous_checkpoint *found)
 {
     bool same_text = found->job && strcmp(found->job, rule_digest(context)) == 0;
 
@@ -184,33 +185,33 @@ static const char *report_ways(const struct rule_context *context,
                             : "resumes from it");
 }
 
-static void report_native(struct rule_context *context,
-                          const struct previous_checkpoint *found)
+static void report_native_checkpoint(struct rule_context *context,
+                                     const struct previous_checkpoint *found)
 {
     rule_report(context,
                 &(struct finding) {
                     .rule = "TS502",
                     .severity = SEVERITY_WARNING,
-                    .message = report_ways(context, found),
+                    .message = describe_ways(context, found),
                     .note =
                         "resume_from_checkpoint: true resumes from it; "
                         "overwrite_output_dir: true confirms that the run starts from "
                         "scratch" },
-                names_output(context) ? "output_dir" : NULL);
+                names_output_dir(context) ? "output_dir" : NULL);
 }
 
 static void rule_output_holds_checkpoints(struct rule_context *context)
 {
     const struct previous_checkpoint *found;
 
-    if (is_settled(context) || (context->plan->external && !names_output(context)))
+    if (is_decided(context) || (context->plan->external && !names_output_dir(context)))
         return;
     found = previous_checkpoint(context->previous, NULL, !context->plan->external);
     if (!found)
         return;
     if (!context->plan->external) {
-        if (!is_plain(previous_state(context->previous)))
-            report_native(context, found);
+        if (!state_is_clear(previous_state(context->previous)))
+            report_native_checkpoint(context, found);
         return;
     }
     rule_report(

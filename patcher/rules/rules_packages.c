@@ -14,15 +14,15 @@
 
 #include "base/size.h"
 
-#define V4 "transformers' setup.py"
+#define HF_SOURCE "transformers' setup.py"
 
-#define AC "Accelerate's setup.py"
+#define ACC_SOURCE "Accelerate's setup.py"
 
-#define PE "PEFT's setup.py"
+#define PEFT_SOURCE "PEFT's setup.py"
 
-#define LF "LLaMA-Factory's check_dependencies"
+#define FACTORY_CHECK "LLaMA-Factory's check_dependencies"
 
-#define LP "LLaMA-Factory's setup.py"
+#define FACTORY_SETUP "LLaMA-Factory's setup.py"
 
 enum {
     TORCH = PACKAGE_TORCH,
@@ -36,59 +36,59 @@ enum {
 
 /* From one version of a package to below another, it requires a second package in a
  * range. */
-static const struct pair {
+static const struct requirement {
     int package;
     const char *from, *until; /* NULL: up to the last release that was checked */
     int other;
     const char *least, *most; /* NULL: no bound; most is included */
     const char *source;
-} pairs[] = {
-    { HF, "4.33", "4.37", TORCH, "1.10", NULL, V4 },
-    { HF, "4.37", "4.38", TORCH, "1.11", NULL, V4 },
-    { HF, "4.48", "4.52", TORCH, "2.0", NULL, V4 },
-    { HF, "4.52", "4.56", TORCH, "2.1", NULL, V4 },
-    { HF, "4.56", "5.1", TORCH, "2.2", NULL, V4 },
-    { HF, "5.1", "5.15", TORCH, "2.4", NULL, V4 },
-    { HF, "5.15", NULL, TORCH, "2.5", NULL, V4 },
-    { HF, "4.31", "4.36", ACC, "0.20.3", NULL, V4 },
-    { HF, "4.36", "4.45", ACC, "0.21.0", NULL, V4 },
-    { HF, "4.45", "5.0", ACC, "0.26.0", NULL, V4 },
-    { HF, "5.0", NULL, ACC, "1.1.0", NULL, V4 },
-    { HF, "4.31", NULL, DS, "0.9.3", NULL, V4 },
-    { ACC, "0.21", "1.3", TORCH, "1.10.0", NULL, AC },
-    { ACC, "1.3", NULL, TORCH, "2.0.0", NULL, AC },
-    { PEFT, "0.1", NULL, TORCH, "1.13.0", NULL, PE },
-    { PEFT, "0.6", NULL, ACC, "0.21.0", NULL, PE },
-    { FACTORY, "0.6.0", "0.8.0", HF, "4.37.2", NULL, LF },
-    { FACTORY, "0.8.0", "0.9.0", HF, "4.41.2", NULL, LF },
-    { FACTORY, "0.9.0", "0.9.1", HF, "4.41.2", "4.45.0", LF },
-    { FACTORY, "0.9.1", "0.9.2", HF, "4.41.2", "4.46.1", LF },
-    { FACTORY, "0.9.2", "0.9.3", HF, "4.41.2", "4.49.0", LF },
-    { FACTORY, "0.9.3", "0.9.4", HF, "4.45.0", "4.52.4", LF },
-    { FACTORY, "0.9.4", "0.9.5", HF, "4.51.0", "4.57.1", LF },
-    { FACTORY, "0.9.5", "0.9.6", HF, "4.55.0", "5.6.0", LF },
-    { FACTORY, "0.6.0", "0.8.0", ACC, "0.27.2", NULL, LF },
-    { FACTORY, "0.8.0", "0.9.0", ACC, "0.30.1", NULL, LF },
-    { FACTORY, "0.9.0", "0.9.1", ACC, "0.30.1", "0.33.0", LF },
-    { FACTORY, "0.9.1", "0.9.2", ACC, "0.34.0", "1.0.1", LF },
-    { FACTORY, "0.9.2", "0.9.3", ACC, "0.34.0", "1.2.1", LF },
-    { FACTORY, "0.9.3", "0.9.4", ACC, "0.34.0", "1.7.0", LF },
-    { FACTORY, "0.9.4", "0.9.5", ACC, "1.3.0", "1.11.0", LF },
-    { FACTORY, "0.9.5", "0.9.6", ACC, "1.3.0", "1.15.0", LF },
-    { FACTORY, "0.6.0", "0.6.1", PEFT, "0.9.0", NULL, LF },
-    { FACTORY, "0.6.1", "0.8.0", PEFT, "0.10.0", NULL, LF },
-    { FACTORY, "0.8.0", "0.9.0", PEFT, "0.11.1", NULL, LF },
-    { FACTORY, "0.9.0", "0.9.3", PEFT, "0.11.1", "0.12.0", LF },
-    { FACTORY, "0.9.3", "0.9.4", PEFT, "0.14.0", "0.15.2", LF },
-    { FACTORY, "0.9.4", "0.9.5", PEFT, "0.14.0", "0.17.1", LF },
-    { FACTORY, "0.9.5", "0.9.6", PEFT, "0.18.0", "0.20.0", LF },
-    { FACTORY, "0.6.0", "0.8.0", TRL, "0.8.1", NULL, LF },
-    { FACTORY, "0.8.0", "0.9.0", TRL, "0.8.6", NULL, LF },
-    { FACTORY, "0.9.0", "0.9.4", TRL, "0.8.6", "0.9.6", LF },
-    { FACTORY, "0.9.4", "0.9.6", TRL, "0.18.0", "0.24.0", LF },
-    { FACTORY, "0.7.0", "0.9.3", TORCH, "1.13.1", NULL, LP },
-    { FACTORY, "0.9.3", "0.9.4", TORCH, "2.0.0", NULL, LP },
-    { FACTORY, "0.9.4", "0.9.6", TORCH, "2.4.0", NULL, LP },
+} requirements[] = {
+    { HF, "4.33", "4.37", TORCH, "1.10", NULL, HF_SOURCE },
+    { HF, "4.37", "4.38", TORCH, "1.11", NULL, HF_SOURCE },
+    { HF, "4.48", "4.52", TORCH, "2.0", NULL, HF_SOURCE },
+    { HF, "4.52", "4.56", TORCH, "2.1", NULL, HF_SOURCE },
+    { HF, "4.56", "5.1", TORCH, "2.2", NULL, HF_SOURCE },
+    { HF, "5.1", "5.15", TORCH, "2.4", NULL, HF_SOURCE },
+    { HF, "5.15", NULL, TORCH, "2.5", NULL, HF_SOURCE },
+    { HF, "4.31", "4.36", ACC, "0.20.3", NULL, HF_SOURCE },
+    { HF, "4.36", "4.45", ACC, "0.21.0", NULL, HF_SOURCE },
+    { HF, "4.45", "5.0", ACC, "0.26.0", NULL, HF_SOURCE },
+    { HF, "5.0", NULL, ACC, "1.1.0", NULL, HF_SOURCE },
+    { HF, "4.31", NULL, DS, "0.9.3", NULL, HF_SOURCE },
+    { ACC, "0.21", "1.3", TORCH, "1.10.0", NULL, ACC_SOURCE },
+    { ACC, "1.3", NULL, TORCH, "2.0.0", NULL, ACC_SOURCE },
+    { PEFT, "0.1", NULL, TORCH, "1.13.0", NULL, PEFT_SOURCE },
+    { PEFT, "0.6", NULL, ACC, "0.21.0", NULL, PEFT_SOURCE },
+    { FACTORY, "0.6.0", "0.8.0", HF, "4.37.2", NULL, FACTORY_CHECK },
+    { FACTORY, "0.8.0", "0.9.0", HF, "4.41.2", NULL, FACTORY_CHECK },
+    { FACTORY, "0.9.0", "0.9.1", HF, "4.41.2", "4.45.0", FACTORY_CHECK },
+    { FACTORY, "0.9.1", "0.9.2", HF, "4.41.2", "4.46.1", FACTORY_CHECK },
+    { FACTORY, "0.9.2", "0.9.3", HF, "4.41.2", "4.49.0", FACTORY_CHECK },
+    { FACTORY, "0.9.3", "0.9.4", HF, "4.45.0", "4.52.4", FACTORY_CHECK },
+    { FACTORY, "0.9.4", "0.9.5", HF, "4.51.0", "4.57.1", FACTORY_CHECK },
+    { FACTORY, "0.9.5", "0.9.6", HF, "4.55.0", "5.6.0", FACTORY_CHECK },
+    { FACTORY, "0.6.0", "0.8.0", ACC, "0.27.2", NULL, FACTORY_CHECK },
+    { FACTORY, "0.8.0", "0.9.0", ACC, "0.30.1", NULL, FACTORY_CHECK },
+    { FACTORY, "0.9.0", "0.9.1", ACC, "0.30.1", "0.33.0", FACTORY_CHECK },
+    { FACTORY, "0.9.1", "0.9.2", ACC, "0.34.0", "1.0.1", FACTORY_CHECK },
+    { FACTORY, "0.9.2", "0.9.3", ACC, "0.34.0", "1.2.1", FACTORY_CHECK },
+    { FACTORY, "0.9.3", "0.9.4", ACC, "0.34.0", "1.7.0", FACTORY_CHECK },
+    { FACTORY, "0.9.4", "0.9.5", ACC, "1.3.0", "1.11.0", FACTORY_CHECK },
+    { FACTORY, "0.9.5", "0.9.6", ACC, "1.3.0", "1.15.0", FACTORY_CHECK },
+    { FACTORY, "0.6.0", "0.6.1", PEFT, "0.9.0", NULL, FACTORY_CHECK },
+    { FACTORY, "0.6.1", "0.8.0", PEFT, "0.10.0", NULL, FACTORY_CHECK },
+    { FACTORY, "0.8.0", "0.9.0", PEFT, "0.11.1", NULL, FACTORY_CHECK },
+    { FACTORY, "0.9.0", "0.9.3", PEFT, "0.11.1", "0.12.0", FACTORY_CHECK },
+    { FACTORY, "0.9.3", "0.9.4", PEFT, "0.14.0", "0.15.2", FACTORY_CHECK },
+    { FACTORY, "0.9.4", "0.9.5", PEFT, "0.14.0", "0.17.1", FACTORY_CHECK },
+    { FACTORY, "0.9.5", "0.9.6", PEFT, "0.18.0", "0.20.0", FACTORY_CHECK },
+    { FACTORY, "0.6.0", "0.8.0", TRL, "0.8.1", NULL, FACTORY_CHECK },
+    { FACTORY, "0.8.0", "0.9.0", TRL, "0.8.6", NULL, FACTORY_CHECK },
+    { FACTORY, "0.9.0", "0.9.4", TRL, "0.8.6", "0.9.6", FACTORY_CHECK },
+    { FACTORY, "0.9.4", "0.9.6", TRL, "0.18.0", "0.24.0", FACTORY_CHECK },
+    { FACTORY, "0.7.0", "0.9.3", TORCH, "1.13.1", NULL, FACTORY_SETUP },
+    { FACTORY, "0.9.3", "0.9.4", TORCH, "2.0.0", NULL, FACTORY_SETUP },
+    { FACTORY, "0.9.4", "0.9.6", TORCH, "2.4.0", NULL, FACTORY_SETUP },
 };
 
 /* CUDA toolkits of PyTorch's published builds, by release. */
@@ -108,7 +108,7 @@ static const struct build {
 };
 
 /* Return the line of trainspool that gives the version of a package. */
-static const struct entry *where_of(const struct rule_context *context, int package)
+static const struct entry *version_entry(const struct rule_context *context, int package)
 {
     const struct entry *block = document_find(context->document, "trainspool");
     const struct entry *versions =
@@ -121,7 +121,7 @@ static const struct entry *where_of(const struct rule_context *context, int pack
     return context->versions->where;
 }
 
-static struct version version_of(const char *text)
+static struct version parse_version(const char *text)
 {
     struct version version = { 0 };
 
@@ -130,31 +130,36 @@ static struct version version_of(const char *text)
 }
 
 /* A given version of 4.57 is compatible with a required 4.57.1: it may be that. */
-static bool is_outside(const struct version *is, const struct pair *pair)
+static bool is_outside(const struct version *is, const struct requirement *requirement)
 {
-    struct version least = pair->least ? version_of(pair->least) : *is;
-    struct version most = pair->most ? version_of(pair->most) : *is;
+    struct version least = requirement->least ? parse_version(requirement->least) : *is;
+    struct version most = requirement->most ? parse_version(requirement->most) : *is;
 
     return (version_compare(is, &least) < 0 && !version_covers(is, &least)) ||
            (version_compare(is, &most) > 0 && !version_covers(&most, is));
 }
 
-static const char *wanted(const struct rule_context *context, const struct pair *pair)
+static const char *range_text(const struct rule_context *context,
+                              const struct requirement *requirement)
 {
-    if (pair->least && pair->most)
-        return arena_printf(context->arena, "%s to %s", pair->least, pair->most);
-    return arena_printf(context->arena, "%s or later", pair->least);
+    if (requirement->least && requirement->most)
+        return arena_printf(context->arena, "%s to %s", requirement->least,
+                            requirement->most);
+    return arena_printf(context->arena, "%s or later", requirement->least);
 }
 
-static void check_pair(struct rule_context *context, const struct pair *pair)
+static void check_requirement(struct rule_context *context,
+                              const struct requirement *requirement)
 {
     const struct proposal to = rule_proposal(context);
-    enum package package = (enum package)pair->package, other = (enum package)pair->other;
+    enum package package = (enum package)requirement->package,
+                 other = (enum package)requirement->other;
 
-    if (!rule_version_at_least(context, package, pair->from) ||
-        (pair->until && !rule_version_below(context, package, pair->until)) ||
+    if (!rule_version_at_least(context, package, requirement->from) ||
+        (requirement->until &&
+         !rule_version_below(context, package, requirement->until)) ||
         !versions_know(context->versions, other) ||
-        !is_outside(&context->versions->of[other].version, pair))
+        !is_outside(&context->versions->of[other].version, requirement))
         return;
     propose_remark(
         &to,
@@ -166,8 +171,8 @@ static void check_pair(struct rule_context *context, const struct pair *pair)
                             .message = arena_printf(
                                 context->arena, "this version of %s requires %s %s (%s)",
                                 package_names[package], package_names[other],
-                                wanted(context, pair), pair->source) },
-        where_of(context, pair->other));
+                                range_text(context, requirement), requirement->source) },
+        version_entry(context, requirement->other));
 }
 
 /* The toolkit that torch was built with: as given or found, or from its own version,
@@ -191,7 +196,7 @@ static bool find_cuda(const struct rule_context *context, struct version *out)
 static const struct build *find_build(const struct version *torch)
 {
     for (size_t i = 0; i < TS_COUNT(builds); i++) {
-        struct version brief = version_of(builds[i].torch);
+        struct version brief = parse_version(builds[i].torch);
 
         if (torch->count > 1 && version_covers(&brief, torch))
             return &builds[i];
@@ -212,7 +217,7 @@ static void report_cuda(struct rule_context *context, enum severity severity,
                             .because = rule_version_text(context, PACKAGE_TORCH),
                             .message = message,
                             .note = note },
-        where_of(context, given ? PACKAGE_CUDA : PACKAGE_TORCH));
+        version_entry(context, given ? PACKAGE_CUDA : PACKAGE_TORCH));
 }
 
 static void check_build(struct rule_context *context, const struct version *cuda)
@@ -224,7 +229,7 @@ static void check_build(struct rule_context *context, const struct version *cuda
 
     for (size_t i = 0; build && i < TS_COUNT(build->toolkits) && build->toolkits[i];
          i++) {
-        struct version toolkit = version_of(build->toolkits[i]);
+        struct version toolkit = parse_version(build->toolkits[i]);
 
         if (version_covers(&toolkit, cuda) || version_covers(cuda, &toolkit))
             return;
@@ -243,7 +248,7 @@ static void check_build(struct rule_context *context, const struct version *cuda
 /* CUDA 13 has no code for cards before Turing. */
 static void check_card(struct rule_context *context, const struct version *cuda)
 {
-    struct version last = version_of("13");
+    struct version last = parse_version("13");
     int capability = rule_capability(context);
 
     if (capability == 0 || capability >= 75 || version_compare(cuda, &last) < 0)
@@ -261,8 +266,8 @@ static void rule_package_versions(struct rule_context *context)
 {
     struct version cuda;
 
-    for (size_t i = 0; i < TS_COUNT(pairs); i++)
-        check_pair(context, &pairs[i]);
+    for (size_t i = 0; i < TS_COUNT(requirements); i++)
+        check_requirement(context, &requirements[i]);
     if (find_cuda(context, &cuda)) {
         check_build(context, &cuda);
         check_card(context, &cuda);

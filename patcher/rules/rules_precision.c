@@ -17,7 +17,7 @@ static bool is_on(enum choice choice)
 
 /* fp16 and bf16 are both true: TS101 decides, and the other rules about the two are
  * silent. */
-static bool is_both(const struct rule_context *context)
+static bool has_fp16_and_bf16(const struct rule_context *context)
 {
     return is_on(context->plan->request.fp16) && is_on(context->plan->request.bf16);
 }
@@ -34,7 +34,7 @@ static void rule_fp16_and_bf16(struct rule_context *context)
                                .apply = APPLY_SAFE };
     bool bf16;
 
-    if (!is_both(context) || rule_is_policy(context, POLICY_FP32))
+    if (!has_fp16_and_bf16(context) || rule_is_policy(context, POLICY_FP32))
         return;
     if (!context->device && !rule_on_cpu(context)) {
         finding.message =
@@ -89,7 +89,7 @@ static void bf16_to_fp16(struct rule_context *context)
         propose_fp16(context, group);
 }
 
-static void pure_bf16_unsupported(struct rule_context *context)
+static void report_pure_bf16(struct rule_context *context)
 {
     rule_report(
         context,
@@ -133,7 +133,7 @@ static bool frozen_fit_float32(const struct rule_context *context)
 }
 
 /* The format of the frozen weights under LoRA. */
-static void frozen_storage(struct rule_context *context)
+static void propose_frozen_dtype(struct rule_context *context)
 {
     bool fits = frozen_fit_float32(context);
 
@@ -149,7 +149,7 @@ static void frozen_storage(struct rule_context *context)
         "model_dtype", fits ? "float32" : "float16", NULL);
 }
 
-static void trained_storage(struct rule_context *context)
+static void propose_trained_dtype(struct rule_context *context)
 {
     rule_propose(context,
                  &(struct finding) {
@@ -162,7 +162,7 @@ static void trained_storage(struct rule_context *context)
 }
 
 /* If both are on, TS121 decides. */
-static void evaluation_in_bf16(struct rule_context *context)
+static void propose_no_bf16_eval(struct rule_context *context)
 {
     rule_propose(
         context,
@@ -184,17 +184,17 @@ static void rule_bf16_unsupported(struct rule_context *context)
     if (!rule_lacks_bf16(context))
         return;
     if (request->pure_bf16 && !fp32)
-        pure_bf16_unsupported(context);
-    else if (is_on(request->bf16) && !is_both(context) && !fp32)
+        report_pure_bf16(context);
+    else if (is_on(request->bf16) && !has_fp16_and_bf16(context) && !fp32)
         bf16_to_fp16(context);
     if (context->plan->external && context->plan->bf16_full_eval &&
         !context->plan->fp16_full_eval)
-        evaluation_in_bf16(context);
+        propose_no_bf16_eval(context);
     if (request->model_dtype == DTYPE_BFLOAT16) {
         if (context->plan->method == METHOD_LORA)
-            frozen_storage(context);
+            propose_frozen_dtype(context);
         else
-            trained_storage(context);
+            propose_trained_dtype(context);
     }
 }
 
@@ -208,7 +208,7 @@ static bool has_float16_storage(const struct rule_context *context)
            plan->request.fp16 == CHOICE_NO && plan->request.bf16 == CHOICE_NO;
 }
 
-static struct finding overflow(void)
+static struct finding overflow_finding(void)
 {
     return (struct finding) {
         .rule = "TS103",
@@ -224,7 +224,7 @@ static struct finding overflow(void)
 static void rule_bf16_model_in_fp16(struct rule_context *context)
 {
     const struct precision_request *request = &context->plan->request;
-    struct finding finding = overflow();
+    struct finding finding = overflow_finding();
     bool falls = is_on(request->bf16) && rule_has_tensor_cores(context) &&
                  rule_is_policy(context, POLICY_REPORT);
 
@@ -232,8 +232,8 @@ static void rule_bf16_model_in_fp16(struct rule_context *context)
         rule_is_policy(context, POLICY_FP32))
         return;
     if (is_on(request->fp16)) {
-        finding.apply = is_both(context) ? APPLY_MANUAL : APPLY_UNSAFE;
-        if (is_both(context))
+        finding.apply = has_fp16_and_bf16(context) ? APPLY_MANUAL : APPLY_UNSAFE;
+        if (has_fp16_and_bf16(context))
             rule_report(context, &finding, "fp16");
         else
             rule_propose(context, &finding, "fp16", "false", NULL);
@@ -260,7 +260,7 @@ static void rule_prefer_bf16(struct rule_context *context)
                                    "a run that is resumed or compared should keep its "
                                    "format" };
 
-    if (!is_on(context->plan->request.fp16) || is_both(context) ||
+    if (!is_on(context->plan->request.fp16) || has_fp16_and_bf16(context) ||
         context->plan->request.pure_bf16 || rule_capability(context) < 80 ||
         rule_is_policy(context, POLICY_FP32) ||
         (rule_is_policy(context, POLICY_NOSCALER) && rule_trains_float16(context)))

@@ -25,7 +25,7 @@ static bool same_formats(const struct rule_context *context)
 }
 
 /* Return whether nothing was changed that may have caused the problem. */
-static bool same_course(const struct rule_context *context)
+static bool same_settings(const struct rule_context *context)
 {
     const struct previous_text *text = previous_text(context->previous);
     const struct plan *now = context->plan;
@@ -35,17 +35,9 @@ static bool same_course(const struct rule_context *context)
             text->plan->request.max_grad_norm == now->request.max_grad_norm);
 }
 
-static bool base_is_float16(const struct rule_context *context)
-{
-    const struct precision_request *request = &context->plan->request;
-
-    return request->model_dtype == DTYPE_FLOAT16 ||
-           (request->model_dtype == DTYPE_AUTO && context->checkpoint == FORMAT_FP16);
-}
-
 /* An interrupted run that recovered should not start from scratch because of a blip. */
-static bool resumes_recovered(const struct rule_context *context,
-                              const struct previous_steps *steps)
+static bool resumes_recovered_run(const struct rule_context *context,
+                                  const struct previous_steps *steps)
 {
     return steps->recovered &&
            (context->plan->resume_from_checkpoint || context->options->resume ||
@@ -76,7 +68,7 @@ static void propose_float32(struct rule_context *context, struct finding *findin
 
 bool rule_fp16_failed_before(const struct rule_context *context)
 {
-    if (context->plan->request.fp16 != CHOICE_YES || !base_is_float16(context) ||
+    if (context->plan->request.fp16 != CHOICE_YES || !rule_base_is_float16(context) ||
         rule_trains_float16(context) || rule_is_policy(context, POLICY_NOSCALER) ||
         (rule_on_cpu(context) && !context->plan->external))
         return false;
@@ -98,7 +90,7 @@ static void rule_fp16_overflow_before(struct rule_context *context)
                                    "the previous run, with a float16 model and fp16, had "
                                    "%s",
                                    steps->what);
-    if (resumes_recovered(context, steps)) {
+    if (resumes_recovered_run(context, steps)) {
         finding.note = "it recovered; if it happens again, set model_dtype: float32";
         rule_report(context, &finding, "fp16");
     } else if (rule_capability(context) >= 80 && !rule_is_policy(context, POLICY_FP32)) {
@@ -133,7 +125,7 @@ static void rule_unstable_before(struct rule_context *context)
                                .message = message };
     double clip = plan->request.max_grad_norm;
 
-    if (!message || !same_course(context) || rule_fp16_failed_before(context))
+    if (!message || !same_settings(context) || rule_fp16_failed_before(context))
         return; /* one change at a time: TS109 comes first */
     finding.note = arena_printf(
         context->arena, "alternatively, use a tenth of the learning rate, %s",

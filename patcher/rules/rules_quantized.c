@@ -23,7 +23,7 @@ static bool is_bfloat16(const char *text, const char **prefix)
     return strcasecmp(text, "bfloat16") == 0 || strcasecmp(text, "bf16") == 0;
 }
 
-static void check_dtype(struct rule_context *context, const struct entry *entry)
+static void check_compute_dtype(struct rule_context *context, const struct entry *entry)
 {
     const struct proposal to = rule_proposal(context);
     const struct node *value = entry ? node_value(entry->value) : NULL;
@@ -51,9 +51,9 @@ static void rule_4bit_compute_dtype(struct rule_context *context)
 
     if (!rule_lacks_bf16(context))
         return;
-    check_dtype(context, rule_entry(context, compute_key));
+    check_compute_dtype(context, rule_entry(context, compute_key));
     if (map && node_value(map->value)->kind == NODE_MAP)
-        check_dtype(context, node_find(node_value(map->value), compute_key));
+        check_compute_dtype(context, node_find(node_value(map->value), compute_key));
 }
 
 static void rule_upcast_layernorm(struct rule_context *context)

@@ -28,7 +28,7 @@ static const struct arrival {
     { "hub_model_id", "4.11.0.dev0" },
 };
 
-static bool is_there(const struct rule_context *context, const char *key)
+static bool has_name(const struct rule_context *context, const char *key)
 {
     for (size_t i = 0; i < TS_COUNT(arrivals); i++)
         if (strcmp(arrivals[i].key, key) == 0)
@@ -47,7 +47,7 @@ static void rule_renamed_keys(struct rule_context *context)
     for (size_t i = 0; context->plan->external && (key = schema_at(&schema_job, i)); i++)
         if (key->use == KEY_RENAMED && key->rule &&
             (entry = document_find(context->document, key->name)) &&
-            !document_find(context->document, key->now) && is_there(context, key->now))
+            !document_find(context->document, key->now) && has_name(context, key->now))
             propose_name(
                 &to,
                 &(struct finding) {
@@ -147,7 +147,7 @@ static void report_removed(struct rule_context *context, const struct removed *r
 }
 
 /* TS707 reports it. */
-static bool is_refused(const struct removed *row)
+static bool is_rejected(const struct removed *row)
 {
     return schema_find(row->key)->use == KEY_REJECTED;
 }
@@ -157,7 +157,7 @@ static void rule_removed_keys(struct rule_context *context)
     for (size_t i = 0; i < TS_COUNT(removed); i++) {
         const struct entry *entry = document_find(context->document, removed[i].key);
 
-        if (entry && (context->plan->external || !is_refused(&removed[i])) &&
+        if (entry && (context->plan->external || !is_rejected(&removed[i])) &&
             !rule_version_below(context, PACKAGE_TRANSFORMERS, removed[i].since))
             report_removed(context, &removed[i], entry);
     }

@@ -94,8 +94,8 @@ static const char *compare_texts(const struct rule_context *context,
 }
 
 /* Compare with what the checkpoint itself records. */
-static const char *compare_numbers(const struct rule_context *context,
-                                   const struct previous_checkpoint *from)
+static const char *compare_checkpoint(const struct rule_context *context,
+                                      const struct previous_checkpoint *from)
 {
     const struct {
         const char *name;
@@ -124,8 +124,8 @@ static bool decide(const struct rule_context *context, struct precision *out)
     return true;
 }
 
-static const char *compare(const struct rule_context *context,
-                           const struct previous_checkpoint *from)
+static const char *list_changes(const struct rule_context *context,
+                                const struct previous_checkpoint *from)
 {
     const struct previous_text *text = previous_text(context->previous);
     bool known = text && from->job && strcmp(text->digest, from->job) == 0;
@@ -139,14 +139,14 @@ static const char *compare(const struct rule_context *context,
         list = add_change(context, list, "precision", from->mode,
                           mode_names[precision.mode]);
     rest = known ? compare_texts(context, text->plan, PRECISION_KEYS, TS_COUNT(compared))
-                 : compare_numbers(context, from);
+                 : compare_checkpoint(context, from);
     return arena_printf(context->arena, "%s%s%s", list, *list && *rest ? ", " : "", rest);
 }
 
 static void rule_resume_changes_settings(struct rule_context *context)
 {
     const struct rule_resume resume = rule_find_resume(context);
-    const char *list = resume.from ? compare(context, resume.from) : "";
+    const char *list = resume.from ? list_changes(context, resume.from) : "";
 
     if (!*list || (context->plan->external && plan_ranks(context->plan) > 1))
         return;
@@ -203,7 +203,7 @@ static void rule_resume_without_scale(struct rule_context *context)
         "resume_from_checkpoint");
 }
 
-static bool wants_retries(const struct rule_context *context)
+static bool asks_for_retries(const struct rule_context *context)
 {
     const struct entry *block = document_find(context->document, "trainspool");
 
@@ -215,7 +215,7 @@ static void rule_save_only_model(struct rule_context *context)
 {
     const bool asked = rule_find_resume(context).asked;
 
-    if (!context->plan->save_only_model || !(asked || wants_retries(context)))
+    if (!context->plan->save_only_model || !(asked || asks_for_retries(context)))
         return;
     rule_report(context,
                 &(struct finding) {

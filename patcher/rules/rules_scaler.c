@@ -51,7 +51,7 @@ static void rule_loss_scale_off(struct rule_context *context)
         "loss_scale", "dynamic", NULL);
 }
 
-static void without_fp16(struct rule_context *context)
+static void propose_no_fp16(struct rule_context *context)
 {
     rule_propose(context,
                  &(struct finding) {
@@ -74,7 +74,7 @@ static void rule_policy_noscaler(struct rule_context *context)
         request->fp16 != CHOICE_YES)
         return;
     if (context->plan->external)
-        without_fp16(context);
+        propose_no_fp16(context);
     else if (request->loss_scaling != CHOICE_NO)
         rule_propose(
             context,
@@ -167,7 +167,7 @@ static const struct rule rows[] = {
           "In a native job the patch sets loss_scale to none. The Trainer of an "
           "external job creates a scaler whenever fp16 is true, so there the patch sets "
           "fp16 to false.",
-      .source = "the third report; docs/precision.md" },
+      .source = "a user report (docs/precision.md)" },
 };
 
 const struct rules rules_scaler = { rows, TS_COUNT(rows) };

@@ -75,7 +75,7 @@ static bool gives_tokenizer(const char *at)
 }
 
 /* Trainer and Seq2SeqTrainer; the arguments of a MyTrainer are unknown. */
-static bool is_of_transformers(const char *text, const char *at)
+static bool is_transformers_class(const char *text, const char *at)
 {
     static const char other[] = "Seq2Seq";
     const size_t len = strlen(other);
@@ -100,7 +100,7 @@ static size_t find_call(const char *text, bool *of_transformers)
 
         calls += is_call;
         if (is_call && gives_tokenizer(at + strlen(name))) {
-            *of_transformers = is_of_transformers(text, at);
+            *of_transformers = is_transformers_class(text, at);
             return line;
         }
         if (end == at)
@@ -136,8 +136,8 @@ static const char *find_script(struct rule_context *context, const struct node *
     return NULL;
 }
 
-static void report(struct rule_context *context, const struct entry *entry,
-                   const char *script, size_t line, bool of_transformers)
+static void report_call(struct rule_context *context, const struct entry *entry,
+                        const char *script, size_t line, bool of_transformers)
 {
     const struct proposal to = rule_proposal(context);
     bool stops = of_transformers &&
@@ -179,7 +179,7 @@ static void rule_script_tokenizer(struct rule_context *context)
     text_init(&text, 0);
     if (file_read(path, SCRIPT_MAX, &text, NULL, &ignored) &&
         (line = find_call(text.data, &of_transformers)) > 0)
-        report(context, entry, script, line, of_transformers);
+        report_call(context, entry, script, line, of_transformers);
     error_clear(&ignored);
     text_clear(&text);
     free(path);
@@ -197,7 +197,7 @@ static const struct rule rows[] = {
           "script.\n\n"
           "Write processing_class=tokenizer instead. A Trainer class of your own that "
           "accepts a tokenizer and passes it on is fine.",
-      .source = "transformers MIGRATION_GUIDE_V5.md; seed report 1" },
+      .source = "transformers MIGRATION_GUIDE_V5.md; a user report" },
 };
 
 const struct rules rules_script = { rows, TS_COUNT(rows) };

@@ -64,7 +64,7 @@ static void rule_pyyaml_numbers(struct rule_context *context)
 }
 
 /* PyYAML's booleans (yaml/resolver.py) do not include y and n. */
-static bool is_word(const char *text)
+static bool is_yaml_boolean(const char *text)
 {
     static const char *const words[] = { "yes", "no", "on", "off", "true", "false" };
 
@@ -75,7 +75,7 @@ static bool is_word(const char *text)
 }
 
 /* Return whether the key lists the value: its meaning is then certain. */
-static bool is_own(const struct key *key, const char *text)
+static bool is_listed_value(const struct key *key, const char *text)
 {
     for (size_t i = 0; key->values && key->values[i]; i++)
         if (strcmp(key->values[i], text) == 0)
@@ -88,7 +88,7 @@ static void check_text(struct rule_context *context, const struct key *key,
 {
     const struct proposal to = rule_proposal(context);
     const char *text = entry->value->text;
-    bool word = is_word(text);
+    bool word = is_yaml_boolean(text);
     double number;
 
     if (!word && scalar_number(entry->value, &number) == SCALAR_WRONG)
@@ -98,7 +98,7 @@ static void check_text(struct rule_context *context, const struct key *key,
         &(struct finding) {
             .rule = "TS012",
             .severity = SEVERITY_WARNING,
-            .apply = is_own(key, text) ? APPLY_SAFE : APPLY_UNSAFE,
+            .apply = is_listed_value(key, text) ? APPLY_SAFE : APPLY_UNSAFE,
             .message = arena_printf(context->arena,
                                     "%s: %s is a %s for PyYAML, but the key requires a "
                                     "string",
@@ -153,7 +153,7 @@ static const struct rule rows[] = {
           "The file was written on Windows, or by several editors. Line endings stay "
           "unchanged, and a line that a patch adds ends like the line before it, so "
           "that a diff shows only the change.",
-      .source = "ruamel.yaml ticket 566, where such files were damaged" },
+      .source = "ruamel.yaml ticket 566, which damaged such files" },
     { .id = "TS004",
       .title = "tab in the indentation",
       .severity = SEVERITY_ERROR,
@@ -189,7 +189,7 @@ static const struct rule rows[] = {
           "changes it everywhere, and writing it out separates it from the others. The "
           "patch leaves it alone and reports what it would have changed. Edit it by "
           "hand.",
-      .source = "mikefarah/yq#877, #2404: edits that went into the wrong place" },
+      .source = "mikefarah/yq#877, #2404: edits applied at the wrong position" },
     { .id = "TS008",
       .title = "value contains ${...}",
       .severity = SEVERITY_WARNING,
@@ -246,7 +246,7 @@ static const struct rule rows[] = {
           "`False is not a valid IntervalStrategy`. In an external job the patch quotes "
           "such a string; if it is not one of the values that the key lists, only with "
           "--unsafe.",
-      .source = "yaml.org/type/bool.html, int.html; PyYAML, tried" },
+      .source = "yaml.org/type/bool.html, int.html; PyYAML, tested" },
     { .id = "TS013",
       .title = "number that PyYAML reads as a string",
       .severity = SEVERITY_WARNING,

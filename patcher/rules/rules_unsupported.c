@@ -25,7 +25,7 @@ static void refuse(struct rule_context *context, const char *key, const char *me
 }
 
 /* Return the value of a key; "" without one. */
-static const char *word(const struct rule_context *context, const char *key)
+static const char *value_of(const struct rule_context *context, const char *key)
 {
     const struct entry *entry = rule_entry(context, key);
     const struct node *value = entry ? node_value(entry->value) : NULL;
@@ -35,7 +35,7 @@ static const char *word(const struct rule_context *context, const char *key)
 
 static void refuse_kind(struct rule_context *context)
 {
-    const char *method = word(context, "quantization_method");
+    const char *method = value_of(context, "quantization_method");
 
     if (context->plan->quantization_bit != 4)
         refuse(context, "quantization_bit",
@@ -47,7 +47,7 @@ static void refuse_kind(struct rule_context *context)
                "quantization_method must be bnb: only the format of bitsandbytes is "
                "supported",
                "set quantization_method: bnb, or remove it");
-    if (strcmp(word(context, "quantization_type"), "fp4") == 0)
+    if (strcmp(value_of(context, "quantization_type"), "fp4") == 0)
         refuse(context, "quantization_type", "quantization_type must be nf4, not fp4",
                "set quantization_type: nf4, or remove it");
 }
@@ -71,14 +71,14 @@ static void report_differences(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
     bool twice = context->model->quantised.twice;
-    const char *method = word(context, "quantization_method");
+    const char *method = value_of(context, "quantization_method");
 
     if (plan->quantization_bit != 4)
         report_ignored(context, "quantization_bit", "the files of the model are 4-bit");
     if (*method && strcmp(method, "bnb") != 0 && strcmp(method, "bitsandbytes") != 0)
         report_ignored(context, "quantization_method",
                        "the files of the model are in the 4-bit format of bitsandbytes");
-    if (strcmp(word(context, "quantization_type"), "fp4") == 0)
+    if (strcmp(value_of(context, "quantization_type"), "fp4") == 0)
         report_ignored(context, "quantization_type", "the files of the model are nf4");
     if (plan->double_quantization != twice)
         report_ignored(
@@ -159,7 +159,7 @@ static void unsupported_preference(struct rule_context *context)
                "time");
 }
 
-static void several_adapters(struct rule_context *context)
+static void refuse_several_adapters(struct rule_context *context)
 {
     static const struct {
         const char *key, *message;
@@ -183,7 +183,7 @@ static void several_adapters(struct rule_context *context)
 }
 
 /* LLaMA-Factory's DataArguments rejects them, too. */
-static void opposites(struct rule_context *context)
+static void refuse_opposite_masks(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
     const struct entry *prompt = rule_entry(context, "train_on_prompt"),
@@ -203,7 +203,7 @@ static void opposites(struct rule_context *context)
 }
 
 /* External jobs are checked and patched, but not trained. */
-static void external_not_trained(struct rule_context *context)
+static void refuse_external(struct rule_context *context)
 {
     const struct proposal to = rule_proposal(context);
     const struct entry *block = document_find(context->document, "trainspool");
@@ -223,7 +223,7 @@ static void external_not_trained(struct rule_context *context)
 }
 
 /* llama-3 means llama3, and chatmll means chatml; llama4 does not mean llama3. */
-static bool is_like(const char *written, const char *name)
+static bool is_similar(const char *written, const char *name)
 {
     const char *digits = "0123456789";
     const char *a = written + strcspn(written, digits);
@@ -234,7 +234,7 @@ static bool is_like(const char *written, const char *name)
 }
 
 /* Report a template name that training does not know. */
-static void unknown_template(struct rule_context *context)
+static void check_template_name(struct rule_context *context)
 {
     const char *wanted = context->plan->template_name, *names = "", *name, *near = NULL;
 
@@ -242,7 +242,7 @@ static void unknown_template(struct rule_context *context)
         return;
     for (size_t i = 0; (name = template_name(i)); i++) {
         names = arena_printf(context->arena, "%s%s%s", names, i > 0 ? ", " : "", name);
-        if (!near && is_like(wanted, name))
+        if (!near && is_similar(wanted, name))
             near = name;
     }
     rule_report(
@@ -261,7 +261,7 @@ static void unknown_template(struct rule_context *context)
 /* A job that asks for no training, or only for answers: LLaMA-Factory, where do_train
  * defaults to false, would do something else.  (do_eval alone occurs in jobs of scripts
  * that train whatever do_train says.) */
-static void no_training_requested(struct rule_context *context)
+static void refuse_no_training(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
     bool says_no = plan->do_train == CHOICE_NO;
@@ -286,15 +286,15 @@ static void no_training_requested(struct rule_context *context)
 
 static void rule_unsupported(struct rule_context *context)
 {
-    external_not_trained(context);
+    refuse_external(context);
     if (!context->plan->external) {
-        no_training_requested(context);
-        several_adapters(context);
-        opposites(context);
+        refuse_no_training(context);
+        refuse_several_adapters(context);
+        refuse_opposite_masks(context);
         unsupported_quantization(context);
         unsupported_preference(context);
     }
-    unknown_template(context);
+    check_template_name(context);
 }
 
 static const struct rule rows[] = {

@@ -8,7 +8,7 @@
 
 #include "base/size.h"
 
-static const char *shown(const struct rule_context *context, const char *text)
+static const char *printable_excerpt(const struct rule_context *context, const char *text)
 {
     return rule_printable(context, arena_copy(context->arena, text, strnlen(text, 60)));
 }
@@ -22,10 +22,10 @@ static void unknown_package(struct rule_context *context, const struct entry *en
         .severity = near ? SEVERITY_ERROR : SEVERITY_INFO,
         .message = near ? arena_printf(context->arena,
                                        "versions: unknown package %s; did you mean %s?",
-                                       shown(context, name), near)
+                                       printable_excerpt(context, name), near)
                         : arena_printf(context->arena,
                                        "versions: no rule checks the version of %s",
-                                       shown(context, name)),
+                                       printable_excerpt(context, name)),
     };
 
     propose_key_remark(&to, &finding, entry);
@@ -35,18 +35,20 @@ static void invalid_version(struct rule_context *context, const struct entry *en
 {
     const struct proposal to = rule_proposal(context);
     const struct node *value = node_value(entry->value);
-    const char *text =
-        value->kind == NODE_SCALAR ? shown(context, value->text) : "a map or a list";
+    const char *text = value->kind == NODE_SCALAR
+                           ? printable_excerpt(context, value->text)
+                           : "a map or a list";
 
-    propose_remark(&to,
-                   &(struct finding) { .rule = "TS704",
-                                       .severity = SEVERITY_ERROR,
-                                       .message = arena_printf(
-                                           context->arena,
-                                           "versions: %s must be one version, such as "
-                                           "2.4.0 or 5.0.0rc1, not %s",
-                                           shown(context, entry->key->text), text) },
-                   entry);
+    propose_remark(
+        &to,
+        &(struct finding) {
+            .rule = "TS704",
+            .severity = SEVERITY_ERROR,
+            .message = arena_printf(context->arena,
+                                    "versions: %s must be one version, such as 2.4.0 or "
+                                    "5.0.0rc1, not %s",
+                                    printable_excerpt(context, entry->key->text), text) },
+        entry);
 }
 
 static void check_given(struct rule_context *context, const struct entry *entry)
@@ -106,9 +108,9 @@ static void check_environment(struct rule_context *context)
                 .rule = "TS713",
                 .severity = SEVERITY_WARNING,
                 .because = "checked on this machine",
-                .message =
-                    arena_printf(context->arena, "the environment %s %s",
-                                 shown(context, versions->folder), versions->trouble),
+                .message = arena_printf(context->arena, "the environment %s %s",
+                                        printable_excerpt(context, versions->folder),
+                                        versions->trouble),
                 .note = "rules that depend on versions stay silent unless versions gives "
                         "them" },
             versions->where);

@@ -1,4 +1,5 @@
-/* patcher/rules/suppress.c - which findings the job ignores, and which the caller selects. */
+/* patcher/rules/suppress.c - which findings the job ignores, and which the caller
+ * selects. */
 #include "config.h"
 
 #include "patcher/rules/suppress_state.h"
@@ -58,16 +59,16 @@ const struct node *suppress_list(const struct document *document, const char *na
 static void read_scalar(struct suppress_state *all, const struct node *node)
 {
     const char *at = node->text;
-    struct finding place;
+    struct finding position;
 
     while (*(at += strspn(at, ", "))) {
         size_t len = strcspn(at, ", ");
 
-        propose_word(all->document, node, (size_t)(at - node->text), len, &place);
+        propose_word(all->document, node, (size_t)(at - node->text), len, &position);
         add_suppression(all,
                         &(struct suppression) { .text = arena_copy(all->arena, at, len),
-                                                .at = place.at,
-                                                .bytes = place.cut });
+                                                .at = position.at,
+                                                .bytes = position.cut });
         at += len;
     }
 }
@@ -88,7 +89,7 @@ bool suppress_is_family(const char *id)
     return strlen(id) < 5 && strncmp(id, "TS", strlen(id) < 2 ? strlen(id) : 2) == 0;
 }
 
-static bool names_rule(const struct suppression *suppression, const char *rule)
+static bool matches_rule(const struct suppression *suppression, const char *rule)
 {
     if (strcmp(suppression->id, rule) == 0)
         return true;
@@ -122,7 +123,7 @@ static bool is_suppressed(struct suppress_state *all, const struct finding *find
     for (size_t i = 0; i < all->suppression_count; i++) {
         struct suppression *suppression = &all->suppressions[i];
 
-        if (!names_rule(suppression, finding->rule) ||
+        if (!matches_rule(suppression, finding->rule) ||
             (suppression->directive && !suppress_matches_line(all, finding, suppression)))
             continue;
         suppression->used |= !firm || suppress_is_family(suppression->id);
@@ -155,7 +156,7 @@ static void mark_hidden(struct suppress_state *all)
 }
 
 /* Return the length of the longest prefix of the rule in the list; -1: none. */
-static int longest(const char *const *list, const char *rule)
+static int longest_prefix(const char *const *list, const char *rule)
 {
     int most = -1;
 
@@ -168,9 +169,9 @@ static int longest(const char *const *list, const char *rule)
 bool suppress_selects(const char *const *select, const char *const *ignore,
                       const char *rule)
 {
-    int chosen = select ? longest(select, rule) : 0;
+    int chosen = select ? longest_prefix(select, rule) : 0;
 
-    return chosen >= 0 && chosen > longest(ignore, rule);
+    return chosen >= 0 && chosen > longest_prefix(ignore, rule);
 }
 
 /* Findings about a text that is not a job are always reported. */
@@ -188,7 +189,7 @@ static void withdraw_group(struct findings *findings, int group)
             propose_withdraw(&findings->list[i]);
 }
 
-static void sort_out(struct suppress_state *all, struct findings *ignored)
+static void move_findings(struct suppress_state *all, struct findings *ignored)
 {
     struct findings *findings = all->findings;
     size_t kept = 0;
@@ -229,5 +230,5 @@ void suppress(const struct document *document, const struct patch_options *optio
         suppress_report_unused(&all);
     }
     mark_hidden(&all); /* includes TS714 */
-    sort_out(&all, ignored);
+    move_findings(&all, ignored);
 }

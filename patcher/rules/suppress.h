@@ -25,8 +25,8 @@
 void suppress(const struct document *document, const struct patch_options *options,
               struct findings *findings, struct findings *ignored);
 
-/* Return whether a rule is selected.  The longest matching prefix decides, and `ignore` if
- * both lists have it; `select` NULL selects all. */
+/* Return whether a rule is selected.  The longest matching prefix decides, and
+ * `ignore` if both lists have it; `select` NULL selects all. */
 bool suppress_selects(const char *const *select, const char *const *ignore,
                       const char *rule);
 

@@ -1,4 +1,5 @@
-/* patcher/rules/suppress_state.h - the state that suppress.c and suppress_unused.c share. */
+/* patcher/rules/suppress_state.h - the state that suppress.c and suppress_unused.c
+ * share. */
 #ifndef PATCHER_RULES_SUPPRESS_STATE_H
 #define PATCHER_RULES_SUPPRESS_STATE_H
 

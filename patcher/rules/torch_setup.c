@@ -1,4 +1,4 @@
-/* patcher/rules/torch_setup.c - the keys of an external job that its memory hangs on. */
+/* patcher/rules/torch_setup.c - the keys of an external job that determine its memory. */
 #include "config.h"
 
 #include "patcher/rules/torch_setup.h"
@@ -23,8 +23,6 @@ static const char *text(const struct document *document, const char *key)
 {
     return text_of(document_find(document, key));
 }
-
-/* ---- DeepSpeed: a file, or the same written into the job ---- */
 
 static const char *offload_device(const json_t *zero, const char *key)
 {
@@ -102,8 +100,6 @@ static void read_fsdp(const struct document *document, struct torch_setup *out)
                                                     : 3;
     out->offload_weights = out->offload_optimizer = strstr(fsdp, "offload") != NULL;
 }
-
-/* ---- The rest ---- */
 
 static bool says_no(const char *value)
 {

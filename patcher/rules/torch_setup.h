@@ -1,5 +1,5 @@
-/* patcher/rules/torch_setup.h - what an external job says of memory, in keys that a native job
- * has not: optimizer, quantisation, attention, sharding. */
+/* patcher/rules/torch_setup.h - keys that determine the memory of an external job and that a
+ * native job does not have: optimizer, quantization, attention, sharding. */
 #ifndef PATCHER_RULES_TORCH_SETUP_H
 #define PATCHER_RULES_TORCH_SETUP_H
 
@@ -7,9 +7,8 @@
 #include "train/torch_memory.h"
 
 /*
- * Fills *out; strings live in the arena.  `dir` is the job's folder, from where a
- * DeepSpeed file is read (1 MiB at most); one that is not there or is no JSON shards
- * nothing.
+ * Fill *out; strings live in the arena.  A DeepSpeed file is read relative to `dir`, the
+ * job's folder (at most 1 MiB); one that is missing or not JSON shards nothing.
  */
 void torch_setup_read(const struct document *document, const char *dir,
                       struct arena *arena, struct torch_setup *out);

@@ -1,5 +1,4 @@
-/* patcher/rules/versions.c - versions in the order of PEP 440, and names as PEP 503 folds
- * them. */
+/* patcher/rules/versions.c - the version order of PEP 440 and the name rules of PEP 503. */
 #include "config.h"
 
 #include "patcher/rules/versions.h"
@@ -10,14 +9,12 @@
 #include "base/size.h"
 #include "base/nearest.h"
 
-/* ---- Reading ---- */
-
 static bool is_separator(char byte)
 {
     return byte == '.' || byte == '-' || byte == '_';
 }
 
-/* At most 18 digits, which 64 bits hold. */
+/* Parse at most 18 digits, which fit into 64 bits. */
 static bool read_number(const char **at, uint64_t *out)
 {
     size_t digits = strspn(*at, "0123456789");
@@ -49,7 +46,7 @@ static bool read_release(const char **at, struct version *out)
     return true;
 }
 
-/* The word behind an optional separator, and its number; a number left out is 0. */
+/* Parse a word after an optional separator, and its number; a missing number is 0. */
 static bool read_word(const char **at, const char *word, uint64_t *number)
 {
     const char *from = *at + is_separator(**at);
@@ -72,7 +69,7 @@ static void read_pre(const char **at, struct version *out)
     static const struct {
         const char *word;
         int stage;
-    } words[] = { /* the longer ones first */
+    } words[] = { /* longer words first */
                   { "alpha", 'a' }, { "beta", 'b' }, { "preview", 'r' }, { "pre", 'r' },
                   { "rc", 'r' },    { "a", 'a' },    { "b", 'b' },       { "c", 'r' }
     };
@@ -123,14 +120,12 @@ bool version_read(const char *text, struct version *out)
     return *text == '+' ? read_local(text + 1, out) : *text == 0;
 }
 
-/* ---- Comparing ---- */
-
 static int compare(uint64_t a, uint64_t b)
 {
     return (a > b) - (a < b);
 }
 
-/* Where it stands among those of one release: bare dev, a, b, rc, final. */
+/* Rank the stages of one release: dev only, a, b, rc, final. */
 static int stage_rank(const struct version *version)
 {
     if (version->stage)
@@ -138,7 +133,7 @@ static int stage_rank(const struct version *version)
     return version->has_dev && !version->has_post ? 0 : 'z';
 }
 
-/* Segment by segment; a number is above a word, more segments above fewer. */
+/* Compare by segment; a number is greater than a word, more segments than fewer. */
 static int compare_local(const char *a, const char *b)
 {
     while (*a && *b) {
@@ -149,7 +144,7 @@ static int compare_local(const char *a, const char *b)
 
         if (na != nb)
             return na ? 1 : -1;
-        if (na && la != lb) /* leading zeros are nobody's habit */
+        if (na && la != lb) /* no leading zeros in practice */
             return la < lb ? -1 : 1;
         order = memcmp(a, b, shorter);
         if (order != 0 || la != lb)
@@ -195,8 +190,6 @@ bool version_covers(const struct version *brief, const struct version *full)
     return !brief->local[0] || strcmp(brief->local, full->local) == 0;
 }
 
-/* ---- Names ---- */
-
 const char *const package_names[PACKAGES] = {
     [PACKAGE_TORCH] = "torch",
     [PACKAGE_TRANSFORMERS] = "transformers",
@@ -209,7 +202,7 @@ const char *const package_names[PACKAGES] = {
     [PACKAGE_CUDA] = "cuda",
 };
 
-/* Other names: of conda's packages, of people, and of the CUDA libraries that come with
+/* Other names: conda packages, common spellings, and the CUDA libraries that come with
  * torch's wheels. */
 static const struct {
     const char *name;
@@ -222,7 +215,7 @@ static const struct {
     { "nvidia-cuda-runtime-cu12", PACKAGE_CUDA },
 };
 
-/* PEP 503: case does not matter, and a run of separators is one. */
+/* PEP 503: ignore case, and treat a sequence of separators as one. */
 static bool same_name(const char *a, const char *b)
 {
     while (*a && *b) {
@@ -261,7 +254,7 @@ const char *package_nearest(const char *name)
         size_t distance = nearest_distance(name, package_names[i], 2);
         size_t len = strlen(package_names[i]);
 
-        /* two letters of a name of three or four say nothing */
+        /* two letters of a name with three or four letters are not significant */
         if (distance < least && distance * 2 < len) {
             least = distance;
             near = package_names[i];

@@ -148,7 +148,7 @@ static void test_environment_says_why_it_is_none(void **state)
     char *loop = path_join(fixture->dir, "loop");
 
     read_folder(fixture, "nowhere");
-    assert_string_equal(fixture->versions.trouble, "is not there");
+    assert_string_equal(fixture->versions.trouble, "does not exist");
     write_file(fixture, "empty", "file", "x");
     read_folder(fixture, "empty");
     assert_non_null(strstr(fixture->versions.trouble, "no Python packages"));
