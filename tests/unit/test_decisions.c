@@ -1,10 +1,10 @@
 /*
- * tests/unit/test_decisions.c - what a job's precision becomes, for every class of device
- * and every policy: the rule catalogue as a table, so that a changed decision is seen.
+ * tests/unit/test_decisions.c - the precision of a job for every class of device and
+ * every policy: the rules as a table, so that a changed decision is noticed.
  *
- * What is wanted is written from the catalogue and from what each card can do
- * (docs/precision.md), not from what the program says.  Two columns follow from others:
- * policy noclip is sound and its own zero, policy report edits nothing.
+ * The expected values come from the rules and from the abilities of each card
+ * (docs/precision.md), not from the output of the program.  Two columns follow from
+ * others: policy noclip equals sound plus its own zero, policy report edits nothing.
  */
 #include "config.h"
 
@@ -13,8 +13,6 @@
 #include "base/size.h"
 #include "precision/device.h"
 #include "tests/unit/unit.h"
-
-/* ---- Classes of devices ---- */
 
 enum {
     P60 = 1 << 0,
@@ -44,7 +42,7 @@ enum {
 static const struct class
 {
     int bit;
-    const char *name;   /* as --device says it; NULL: not known */
+    const char *name;   /* as given to --device; NULL: unknown */
     const char *beside; /* a GPU of another kind in the same job, or NULL */
 } classes[] = {
     { P60, "P100", NULL },       { P61, "P40", NULL },
@@ -54,10 +52,8 @@ static const struct class
     { H90, "H100", NULL },       { B100, "B200", NULL },
     { J110, "Thor", NULL },      { B120, "RTX 5090", NULL },
     { CPU, "cpu", NULL },        { UNKNOWN, NULL, NULL },
-    { T75, "T4", "an A100" }, /* the least of several counts */
+    { T75, "T4", "an A100" }, /* the weakest of several GPUs counts */
 };
-
-/* ---- The table ---- */
 
 enum {
     SOUND = 1 << POLICY_SOUND,
@@ -70,8 +66,8 @@ enum {
 
 struct decision {
     int policies, devices;
-    const char *want;  /* the lines as they become; NULL: as they are */
-    const char *rules; /* of TS1xx, TS2xx, TS4xx, each once, in order */
+    const char *want;  /* the lines after the patch; NULL: unchanged */
+    const char *rules; /* TS1xx, TS2xx and TS4xx, each once, in order */
 };
 
 struct job {
@@ -245,15 +241,13 @@ static const struct job jobs[] = {
           "TS121 TS125" } } },
 };
 
-/* ---- One cell ---- */
-
 struct cell {
     const struct job *job;
     const struct class *class;
     enum policy policy;
 };
 
-/* The decision of a cell; noclip has that of sound. */
+/* Return the decision of a cell; noclip uses that of sound. */
 static const struct decision *find_decision(const struct cell *cell)
 {
     int policy = 1 << (cell->policy == POLICY_NOCLIP || cell->policy == POLICY_REPORT
@@ -290,7 +284,8 @@ static bool is_of_families(const char *rule)
     return strchr("124", rule[2]) != NULL;
 }
 
-/* Rules in order, each once: there are few, so the next larger one is looked for. */
+/* List the rules in order, each once; there are few, so search for the next larger
+ * one. */
 static void list_rules(const struct patch *patch, struct text *out)
 {
     const char *last = "";
@@ -318,7 +313,7 @@ static void add_rule(struct text *rules, const char *rule)
     text_addf(rules, "%s%s", rules->len ? " " : "", rule);
 }
 
-/* What the device or the policy adds to any job. */
+/* Lines that the device or the policy adds to any job. */
 static void want_rules(const struct cell *cell, const struct decision *decision,
                        struct text *out)
 {
@@ -341,7 +336,7 @@ static void check_text(const struct cell *cell, const struct decision *decision,
     write_job(cell, cell->policy == POLICY_NOCLIP ? "0.0" : "1.0",
               edits && decision->want ? decision->want : cell->job->lines, &wanted);
     if (strcmp(patch->text, wanted.data) != 0)
-        fail_msg("%s, %s:\n%s\nis not what was wanted:\n%s",
+        fail_msg("%s, %s:\n%s\nis not the expected text:\n%s",
                  cell->class->name ? cell->class->name : "not known",
                  policy_names[cell->policy], patch->text, wanted.data);
     text_clear(&wanted);
@@ -355,7 +350,7 @@ static void check_rules(const struct cell *cell, const struct decision *decision
     list_rules(patch, &found);
     want_rules(cell, decision, &wanted);
     if (strcmp(found.data, wanted.data) != 0)
-        fail_msg("%s, %s, %s: rules %s, wanted %s", cell->job->lines,
+        fail_msg("%s, %s, %s: rules %s, expected %s", cell->job->lines,
                  cell->class->name ? cell->class->name : "not known",
                  policy_names[cell->policy], found.data, wanted.data);
     text_clear(&found);
@@ -392,7 +387,7 @@ static void check_cell(const struct cell *cell)
     free(job);
 }
 
-static void test_decisions_are_those_of_the_catalogue(void **state)
+static void test_decisions_match_the_table(void **state)
 {
     (void)state;
     for (size_t i = 0; i < TS_COUNT(jobs); i++)
@@ -404,7 +399,7 @@ static void test_decisions_are_those_of_the_catalogue(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_decisions_are_those_of_the_catalogue),
+        cmocka_unit_test(test_decisions_match_the_table),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -102,7 +102,7 @@ static void test_environment_finds_a_site_packages_folder(void **state)
     assert_string_equal(fixture->versions.of[PACKAGE_TORCH].found, "2.4.0+cu121");
 }
 
-static void test_environment_takes_the_later_of_two(void **state)
+static void test_environment_uses_the_later_of_two(void **state)
 {
     struct fixture *fixture = *state;
 
@@ -116,7 +116,7 @@ static void test_environment_takes_the_later_of_two(void **state)
     assert_string_equal(fixture->versions.of[PACKAGE_PEFT].found, "0.12.0");
 }
 
-/* What others left there is no promise: each of these is as if it were not there. */
+/* Folders may hold anything: each of these is treated as missing. */
 static void test_environment_trusts_nothing(void **state)
 {
     struct fixture *fixture = *state;
@@ -142,7 +142,7 @@ static void test_environment_trusts_nothing(void **state)
     free(fifo);
 }
 
-static void test_environment_says_why_it_is_none(void **state)
+static void test_environment_reports_why_it_is_unusable(void **state)
 {
     struct fixture *fixture = *state;
     char *loop = path_join(fixture->dir, "loop");
@@ -191,12 +191,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_environment_finds_a_venv, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_environment_finds_a_site_packages_folder,
                                         set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_environment_takes_the_later_of_two, set_up,
+        cmocka_unit_test_setup_teardown(test_environment_uses_the_later_of_two, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_environment_trusts_nothing, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(test_environment_says_why_it_is_none, set_up,
-                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_environment_reports_why_it_is_unusable,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_environment_is_bound_from_the_job, set_up,
                                         tear_down),
     };

@@ -1,4 +1,4 @@
-/* tests/unit/test_external.c - what another program would make of a job's precision. */
+/* tests/unit/test_external.c - the precision of a job that another program runs. */
 #include "config.h"
 
 #include "patcher/patcher.h"
@@ -24,7 +24,7 @@ static void read_plan(const char *text, const char *device, struct patch *patch)
     free(job);
 }
 
-static void test_external_precision_is_the_programs(void **state)
+static void test_external_precision_is_that_of_the_program(void **state)
 {
     static const struct {
         const char *job, *device;
@@ -46,7 +46,8 @@ static void test_external_precision_is_the_programs(void **state)
         { HEAD "full\nfp16: true\n" TARGET "  versions: {transformers: 4.51}\n", "T4",
           MODE_FP16_MIXED, FORMAT_FP16, FORMAT_FP32, SCALING_DYNAMIC, "transformers 4" },
         { HEAD "full\nfp16: true\n" TARGET "  versions: {transformers: 5.0.0rc1}\n", "T4",
-          MODE_FP16_MIXED, FORMAT_FP16, FORMAT_FP16, SCALING_DYNAMIC, "the scaler refuses" },
+          MODE_FP16_MIXED, FORMAT_FP16, FORMAT_FP16, SCALING_DYNAMIC,
+          "the scaler refuses" },
         { HEAD "full\n" TARGET "  versions: {transformers: 5.1}\n", "T4", MODE_FP16_PURE,
           FORMAT_FP16, FORMAT_FP16, SCALING_NONE, "transformers 5" },
         { HEAD "full\nmodel_dtype: bfloat16\nbf16: true\n" TARGET, "A100", MODE_BF16_PURE,
@@ -110,8 +111,9 @@ static size_t count_of(const struct patch *patch, const char *rule)
     return count;
 }
 
-/* Sets that the releases themselves ask for, and one package of each out of its range. */
-static void test_external_packages_that_go_together(void **state)
+/* Sets of versions that the releases require, and one package of each out of its
+ * range. */
+static void test_external_packages_are_compatible(void **state)
 {
     static const struct {
         const char *versions;
@@ -151,7 +153,7 @@ static void test_external_packages_that_go_together(void **state)
     }
 }
 
-/* Every bound of the tables is a version: an assertion falls otherwise. */
+/* Every bound in the tables is a version: otherwise an assertion fails. */
 static void test_external_tables_hold_versions(void **state)
 {
     static const char *const packages[] = { "transformers", "llamafactory", "accelerate",
@@ -173,7 +175,7 @@ static void test_external_tables_hold_versions(void **state)
             }
 }
 
-/* run and watch refuse such a job, and leave its text as it is. */
+/* run and watch reject such a job and leave its text unchanged. */
 static void test_external_job_is_not_patched_by_a_run(void **state)
 {
     static const char text[] = HEAD "full\nfp16: true\nmodel_dtype: float16\n"
@@ -196,9 +198,9 @@ static void test_external_job_is_not_patched_by_a_run(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_external_precision_is_the_programs),
+        cmocka_unit_test(test_external_precision_is_that_of_the_program),
         cmocka_unit_test(test_external_checkpointing_is_off_unless_asked_for),
-        cmocka_unit_test(test_external_packages_that_go_together),
+        cmocka_unit_test(test_external_packages_are_compatible),
         cmocka_unit_test(test_external_tables_hold_versions),
         cmocka_unit_test(test_external_job_is_not_patched_by_a_run),
     };

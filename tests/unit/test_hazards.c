@@ -1,9 +1,8 @@
 /*
- * tests/unit/test_hazards.c - what may stand in a job file and makes an edit go wrong,
- * one row each: the text, and what the patch of it is on a card without bf16.
+ * tests/unit/test_hazards.c - job texts that could break an edit, one row each: the text,
+ * and the text after a patch for a card without bf16.
  *
- * What is a hazard of the file itself and not of its text is tested where files are
- * written:
+ * Hazards of the file, not of its text, are tested where files are written:
  *
  *   replaced while it is patched   test_patcher_never_overwrites_what_came_meanwhile
  *   killed while it is patched     test_patcher_killed_anywhere_leaves_a_whole_file
@@ -24,8 +23,8 @@
 
 struct hazard {
     const char *name, *text;
-    const char *wanted; /* NULL: the text stays as it is */
-    const char *rule;   /* that is told too; NULL: that is all */
+    const char *wanted; /* NULL: the text stays unchanged */
+    const char *rule;   /* another finding; NULL: none */
 };
 
 #define MADE "bf16: false\nfp16: true\n"
@@ -173,8 +172,7 @@ static bool is_told(const struct patch *patch, const char *rule)
     return false;
 }
 
-/* What is written needs no edit any more, and its edits taken back give the first
- * text. */
+/* A patched text needs no further edit, and undoing the edits restores the first text. */
 static void check_way_back(const char *name, const struct patch *patch)
 {
     struct edits *back = edits_new();
@@ -202,7 +200,7 @@ static void check_way_back(const char *name, const struct patch *patch)
     edits_free(back);
 }
 
-static void test_hazards_are_edited_rightly_or_not_at_all(void **state)
+static void test_hazards_are_edited_correctly_or_not_at_all(void **state)
 {
     (void)state;
     for (size_t i = 0; i < TS_COUNT(hazards); i++) {
@@ -216,14 +214,14 @@ static void test_hazards_are_edited_rightly_or_not_at_all(void **state)
                 : patch.len != len || memcmp(patch.text, hazard->text, len) != 0)
             fail_msg("%s becomes %s", hazard->name, patch.text);
         if (hazard->rule && !is_told(&patch, hazard->rule))
-            fail_msg("%s: %s is not told", hazard->name, hazard->rule);
+            fail_msg("%s: %s is not reported", hazard->name, hazard->rule);
         if (patch.document.root)
             check_way_back(hazard->name, &patch);
         patch_clear(&patch);
     }
 }
 
-static void test_hazards_with_zero_bytes_are_left_alone(void **state)
+static void test_hazards_with_zero_bytes_are_not_edited(void **state)
 {
     static const char utf16[] = "\377\376b\0f\0001\0006\0:\0 \0y\0\n";
     static const char zero[] = "bf16: true\n# \0\n";
@@ -244,7 +242,7 @@ static void test_hazards_with_zero_bytes_are_left_alone(void **state)
     }
 }
 
-/* `count` times a part with its number. */
+/* Repeat a part `count` times, each with its number. */
 static void fill(struct text *out, const char *head, const char *part, size_t count,
                  const char *tail)
 {
@@ -260,7 +258,7 @@ static void fill(struct text *out, const char *head, const char *part, size_t co
     text_adds(out, tail);
 }
 
-/* As large as a job may be: its last line is edited, and no other byte. */
+/* A job of the maximum size: the last line is edited, and no other byte. */
 static void test_hazards_largest_file_is_edited_at_its_end(void **state)
 {
     static const char tail[] = "bf16: true\n", wanted[] = MADE;
@@ -278,7 +276,7 @@ static void test_hazards_largest_file_is_edited_at_its_end(void **state)
     text_clear(&text);
 }
 
-/* The edits would take it past the limit: it is left alone, with the reason. */
+/* Edits that would exceed the limit are not made, and the reason is reported. */
 static void test_hazards_file_without_room_for_an_edit(void **state)
 {
     struct device device = card();
@@ -297,8 +295,8 @@ static void test_hazards_file_without_room_for_an_edit(void **state)
     text_clear(&text);
 }
 
-/* Past a limit nothing is edited, and TS009 says which. */
-static void test_hazards_past_a_limit_are_left_alone(void **state)
+/* Beyond a limit nothing is edited, and TS009 names the limit. */
+static void test_hazards_beyond_a_limit_are_not_edited(void **state)
 {
     static const struct {
         const char *name, *head, *part;
@@ -322,7 +320,7 @@ static void test_hazards_past_a_limit_are_left_alone(void **state)
         fill(&text, rows[i].head, rows[i].part, rows[i].count, rows[i].tail);
         check(rows[i].name, text.data, text.len, &patch);
         if (patch.changed || !is_told(&patch, "TS009") || !patch_rejected(&patch))
-            fail_msg("%s is not refused", rows[i].name);
+            fail_msg("%s is not rejected", rows[i].name);
         assert_int_equal(patch.len, text.len);
         assert_memory_equal(patch.text, text.data, text.len);
         patch_clear(&patch);
@@ -331,7 +329,7 @@ static void test_hazards_past_a_limit_are_left_alone(void **state)
 }
 
 /* Just below the limits, with the line to edit in the middle. */
-static void test_hazards_of_many_keys_settle(void **state)
+static void test_hazards_of_many_keys_converge(void **state)
 {
     struct patch patch;
     struct text text;
@@ -349,7 +347,7 @@ static void test_hazards_of_many_keys_settle(void **state)
     text_clear(&text);
 }
 
-/* Nine levels of nine aliases: nothing of it is ever expanded, and the key is edited. */
+/* Nine levels of nine aliases are never expanded, and the key is edited. */
 static void test_hazards_alias_bomb_is_not_expanded(void **state)
 {
     struct patch patch;
@@ -371,8 +369,8 @@ static void test_hazards_alias_bomb_is_not_expanded(void **state)
     text_clear(&text);
 }
 
-/* Settings of another program are compared, and are not what ten levels of ten stand
- * for. */
+/* Settings of another program are compared without expanding ten levels of ten
+ * aliases. */
 static void test_hazards_alias_bomb_in_settings_is_not_expanded(void **state)
 {
     const struct patch_options options = { .job = "job.yaml" };
@@ -400,12 +398,12 @@ static void test_hazards_alias_bomb_in_settings_is_not_expanded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hazards_are_edited_rightly_or_not_at_all),
-        cmocka_unit_test(test_hazards_with_zero_bytes_are_left_alone),
+        cmocka_unit_test(test_hazards_are_edited_correctly_or_not_at_all),
+        cmocka_unit_test(test_hazards_with_zero_bytes_are_not_edited),
         cmocka_unit_test(test_hazards_largest_file_is_edited_at_its_end),
         cmocka_unit_test(test_hazards_file_without_room_for_an_edit),
-        cmocka_unit_test(test_hazards_past_a_limit_are_left_alone),
-        cmocka_unit_test(test_hazards_of_many_keys_settle),
+        cmocka_unit_test(test_hazards_beyond_a_limit_are_not_edited),
+        cmocka_unit_test(test_hazards_of_many_keys_converge),
         cmocka_unit_test(test_hazards_alias_bomb_is_not_expanded),
         cmocka_unit_test(test_hazards_alias_bomb_in_settings_is_not_expanded),
     };

@@ -1,17 +1,16 @@
 /*
- * tests/unit/test_properties.c - what holds of every patch, over real files of three
+ * tests/unit/test_properties.c - properties of every patch, over real files of three
  * projects, each in several forms, on each class of device, under each policy, with and
  * without unsafe edits:
  *
- *   nothing but the announced spans changes, and they do not meet
- *   only the announced keys are other data; PyYAML, where it is there, sees the same
+ *   only the reported spans change, and they do not overlap
+ *   only the reported keys change their data; PyYAML, if installed, agrees
  *   all comments stay, in their order
  *   a second patch changes nothing
- *   the spans put back give the first text, byte for byte
- *   no error that was said to be mended is left
+ *   undoing the spans restores the first text, byte for byte
+ *   no error that was reported as fixed remains
  *
- * A part of the combinations is looked at, always the same; TRAINSPOOL_PROPERTIES=all
- * takes all of them.
+ * The test runs a fixed part of the combinations; TRAINSPOOL_PROPERTIES=all runs all.
  */
 #include "config.h"
 
@@ -38,7 +37,7 @@ static const char *const policies[] = {
     "trainspool.target=external",
 };
 
-/* What a file is made into first. */
+/* Transformations of the file before the patch. */
 static const char *const forms[] = { "as it is", "CRLF", "byte order mark", "no newline",
                                      "fp16 for bf16" };
 
@@ -50,9 +49,9 @@ struct combination {
 
 struct walk {
     bool all;
-    char *dir; /* texts for the other reader */
+    char *dir; /* texts for PyYAML */
     size_t looked, changed, edits, compared;
-    struct text list; /* for the other reader: before, after and keys, a line each */
+    struct text list; /* for PyYAML: before, after and keys, one line each */
 };
 
 static void broken(const struct combination *c, const char *what)
@@ -102,8 +101,8 @@ static void check_spans(const struct combination *c, const struct patch *patch)
     edits_free(back);
 }
 
-/* Lines that begin with #, and what is behind ` #` on lines without quotes: found without
- * the patcher's own reader. */
+/* Collect lines that begin with #, and text after ` #` on lines without quotes, without
+ * using the patcher's reader. */
 static void check_comments(const struct combination *c, const struct patch *patch)
 {
     const char *line = patch->document.data, *after = patch->text;
@@ -131,8 +130,8 @@ static void check_comments(const struct combination *c, const struct patch *patc
     }
 }
 
-/* The top-level keys that edits are about, and what they write, which may be another name
- * of the key.  In the arena. */
+/* List the top-level keys that edits change, and what they write, which may be another
+ * name of the key.  In the arena. */
 static const char **announced(const struct patch *patch)
 {
     const char **keys =
@@ -170,7 +169,7 @@ static void put(char *path, const char *data, size_t len)
     free(path);
 }
 
-/* Texts that were not there before: many devices ask for the same edits. */
+/* Add new texts only: many devices need the same edits. */
 static void note_for_python(struct walk *walk, const struct patch *patch,
                             const char *const *keys)
 {
@@ -297,7 +296,7 @@ static void walk_file(void *context, const char *path, const struct text *text)
     text_clear(&formed);
 }
 
-/* What the other reader says: nothing, where it sees only announced keys change. */
+/* Run PyYAML; it prints nothing if only reported keys change. */
 static void ask_python(const struct walk *walk)
 {
     char *script = unit_source("tests/unit/pyyaml_same.py");
@@ -311,7 +310,7 @@ static void ask_python(const struct walk *walk)
     put(path_join(walk->dir, "list"), walk->list.data, walk->list.len);
     if (!spawn_capture(probe, TIMEOUT_MS, NULL, NULL, &result, NULL) ||
         result.status != 0) {
-        print_message("# no python3 with yaml: one reader less\n");
+        print_message("# no python3 with yaml: PyYAML is not compared\n");
     } else {
         if (!spawn_capture(argv, TIMEOUT_MS, &said, NULL, &result, &err))
             fail_msg("%s", err.text);
@@ -322,7 +321,7 @@ static void ask_python(const struct walk *walk)
     free(script);
 }
 
-static void test_properties_hold_of_every_patch(void **state)
+static void test_properties_hold_for_every_patch(void **state)
 {
     const char *wish = getenv("TRAINSPOOL_PROPERTIES");
     struct walk walk = { .all = wish && strcmp(wish, "all") == 0 };
@@ -342,9 +341,7 @@ static void test_properties_hold_of_every_patch(void **state)
     unit_dir_free(walk.dir);
 }
 
-/* ---- JSON is YAML ---- */
-
-/* All scalars as strings; of a key given twice the last counts for both. */
+/* Convert all scalars to strings; of a duplicate key the last one counts. */
 static json_t *to_json(const struct node *node)
 {
     json_t *json;
@@ -362,8 +359,7 @@ static json_t *to_json(const struct node *node)
     return json;
 }
 
-/* The data of a file, written as JSON, are the same for the reader of YAML and for that
- * of JSON. */
+/* A file written as JSON has the same data for the YAML reader and the JSON reader. */
 static void read_as_both(void *context, const char *path, const struct text *text)
 {
     struct arena *arena = arena_new();
@@ -382,7 +378,7 @@ static void read_as_both(void *context, const char *path, const struct text *tex
     from_flow = to_json(flow.root);
     from_json = json_read_text(written.data, written.len, path, 1, NULL);
     if (!json_equal(from_yaml, from_flow) || !json_equal(from_flow, from_json))
-        fail_msg("%s is other data as JSON: %s", path, written.data);
+        fail_msg("%s has other data as JSON: %s", path, written.data);
     ++*count;
     json_decref(from_yaml);
     json_decref(from_flow);
@@ -391,7 +387,7 @@ static void read_as_both(void *context, const char *path, const struct text *tex
     arena_free(arena);
 }
 
-static void test_properties_json_is_read_alike_by_both_readers(void **state)
+static void test_properties_json_is_read_equally_by_both_readers(void **state)
 {
     size_t count = 0;
 
@@ -403,8 +399,8 @@ static void test_properties_json_is_read_alike_by_both_readers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_properties_json_is_read_alike_by_both_readers),
-        cmocka_unit_test(test_properties_hold_of_every_patch),
+        cmocka_unit_test(test_properties_json_is_read_equally_by_both_readers),
+        cmocka_unit_test(test_properties_hold_for_every_patch),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* tests/unit/test_rules.c - the table: each rule can be found, learnt from, and is
- * tried. */
+/* tests/unit/test_rules.c - the table of rules: each one has an ID, texts and test
+ * cases. */
 #include "config.h"
 
 #include "patcher/rules/rules.h"
@@ -9,7 +9,7 @@
 #include "patcher/schema/schema.h"
 #include "tests/unit/unit.h"
 
-/* TS105 -> ts105, the beginning of the names of its cases. */
+/* TS105 -> ts105, the prefix of its cases. */
 static void lower_id(const struct rule *rule, char out[8])
 {
     snprintf(out, 8, "ts%s-", rule->id + 2);
@@ -32,7 +32,7 @@ static bool has_case(const struct rule *rule, bool near)
     return found;
 }
 
-static void test_rules_can_be_learnt_from(void **state)
+static void test_rules_have_texts_and_ids(void **state)
 {
     const size_t count = rules_count();
 
@@ -53,8 +53,8 @@ static void test_rules_can_be_learnt_from(void **state)
     assert_null(rules_find("TSx01"));
 }
 
-/* TS010 and TS011 need a file on a disk; TS602 and TS604 are in the cases of TS601. */
-static bool is_tried_elsewhere(const char *id)
+/* TS010 and TS011 need a file on disk; the cases of TS601 cover TS602 and TS604. */
+static bool is_tested_elsewhere(const char *id)
 {
     return strcmp(id, "TS010") == 0 || strcmp(id, "TS011") == 0 ||
            strcmp(id, "TS602") == 0 || strcmp(id, "TS604") == 0;
@@ -66,7 +66,7 @@ static void test_rules_have_a_case_and_a_near_miss(void **state)
 
     (void)state;
     for (size_t i = 0; i < count; i++) {
-        if (is_tried_elsewhere(rules_at(i)->id))
+        if (is_tested_elsewhere(rules_at(i)->id))
             continue;
         if (!has_case(rules_at(i), false))
             fail_msg("%s has no case in tests/patch", rules_at(i)->id);
@@ -88,7 +88,7 @@ static void test_rules_of_the_schema_exist(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rules_can_be_learnt_from),
+        cmocka_unit_test(test_rules_have_texts_and_ids),
         cmocka_unit_test(test_rules_have_a_case_and_a_near_miss),
         cmocka_unit_test(test_rules_of_the_schema_exist),
     };

@@ -1,4 +1,4 @@
-/* tests/unit/test_suppress.c - what is not told, and that nothing else is hidden. */
+/* tests/unit/test_suppress.c - which findings are hidden, and that no others are. */
 #include "config.h"
 
 #include "patcher/rules/suppress.h"
@@ -8,7 +8,7 @@
 #include "patcher/patcher.h"
 #include "tests/unit/unit.h"
 
-static void test_suppress_selects_by_the_longer_name(void **state)
+static void test_suppress_selects_by_the_longer_prefix(void **state)
 {
     static const char *const one[] = { "TS1", "TS702", NULL };
     static const char *const out[] = { "TS104", "TS7", NULL };
@@ -27,7 +27,7 @@ static void test_suppress_selects_by_the_longer_name(void **state)
     assert_false(suppress_selects(NULL, all, "TS205"));
 }
 
-static void test_suppress_knows_what_is_meant(void **state)
+static void test_suppress_suggests_a_rule(void **state)
 {
     static const char *const like[] = { "TS1O4", "104", "ts-104", "TSl04", "ts104" };
 
@@ -41,7 +41,7 @@ static void test_suppress_knows_what_is_meant(void **state)
     assert_null(suppress_meant(""));
 }
 
-static void test_directives_are_in_comments_alone(void **state)
+static void test_directives_are_in_comments_only(void **state)
 {
     static const char text[] =
         "# trainspool: keep\n"
@@ -87,8 +87,9 @@ static void test_directives_are_in_comments_alone(void **state)
     arena_free(arena);
 }
 
-/* i: ignore, with a digit for its rules; k: keep; m: misspelt; capital: as the last. */
-static void test_directives_stand_together_and_behind_text(void **state)
+/* i: ignore, with a digit for its rules; k: keep; m: misspelled; capital: same as the
+ * last. */
+static void test_directives_may_follow_each_other_and_text(void **state)
 {
     static const struct {
         const char *comment, *wanted;
@@ -145,8 +146,8 @@ static void test_directives_stand_together_and_behind_text(void **state)
     }
 }
 
-/* Nobody writes so many; held against each other they would take minutes. */
-static void test_directives_have_a_ceiling(void **state)
+/* More than any real job has; comparing them all would take minutes. */
+static void test_directives_have_a_limit(void **state)
 {
     struct arena *arena = arena_new();
     struct document document;
@@ -174,7 +175,7 @@ static const char *told_of_714(const struct patch *patch)
     return last;
 }
 
-static void test_suppress_tells_what_it_does_not_read(void **state)
+static void test_suppress_reports_what_it_does_not_read(void **state)
 {
     const struct patch_options options = { .job = "job.yaml" };
     struct error err = { 0 };
@@ -195,12 +196,12 @@ static void test_suppress_tells_what_it_does_not_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_suppress_selects_by_the_longer_name),
-        cmocka_unit_test(test_suppress_knows_what_is_meant),
-        cmocka_unit_test(test_directives_are_in_comments_alone),
-        cmocka_unit_test(test_directives_stand_together_and_behind_text),
-        cmocka_unit_test(test_directives_have_a_ceiling),
-        cmocka_unit_test(test_suppress_tells_what_it_does_not_read),
+        cmocka_unit_test(test_suppress_selects_by_the_longer_prefix),
+        cmocka_unit_test(test_suppress_suggests_a_rule),
+        cmocka_unit_test(test_directives_are_in_comments_only),
+        cmocka_unit_test(test_directives_may_follow_each_other_and_text),
+        cmocka_unit_test(test_directives_have_a_limit),
+        cmocka_unit_test(test_suppress_reports_what_it_does_not_read),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

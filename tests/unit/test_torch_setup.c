@@ -1,4 +1,4 @@
-/* tests/unit/test_torch_setup.c - what of an external job its memory hangs on. */
+/* tests/unit/test_torch_setup.c - keys of an external job that determine its memory. */
 #include "config.h"
 
 #include "patcher/rules/torch_setup.h"
@@ -63,7 +63,7 @@ static void test_torch_setup_of_fsdp(void **state)
     assert_false(read_in(".", "fsdp: full_shard\n").deepspeed);
 }
 
-/* A file beside the job, or the same in it. */
+/* In a file next to the job, or in the job. */
 static void test_torch_setup_of_deepspeed(void **state)
 {
     static const char json[] = "{\"zero_optimization\": {\"stage\": 3, "
@@ -86,7 +86,7 @@ static void test_torch_setup_of_deepspeed(void **state)
     unit_dir_free(dir);
 }
 
-/* Absent, no JSON, a folder, a stage that there is not: nothing is sharded. */
+/* A missing file, one that is not JSON, a folder, or an unknown stage shards nothing. */
 static void test_torch_setup_trusts_no_file(void **state)
 {
     static const char *const bad[] = { "",

@@ -15,8 +15,8 @@ static struct version version_of(const char *text)
     return version;
 }
 
-/* The order of PEP 440's "Summary of permitted suffixes and relative ordering", and what
- * the packages at hand call themselves. */
+/* The order of PEP 440's "Summary of permitted suffixes and relative ordering", and
+ * version strings of real packages. */
 static void test_versions_are_in_the_order_of_pep440(void **state)
 {
     static const char *const ordered[] = {
@@ -76,7 +76,7 @@ static void test_versions_have_several_spellings(void **state)
     }
 }
 
-static void test_versions_refuse_what_is_none(void **state)
+static void test_versions_reject_other_text(void **state)
 {
     static const char *const none[] = {
         "",
@@ -107,10 +107,10 @@ static void test_versions_refuse_what_is_none(void **state)
     (void)state;
     for (size_t i = 0; i < TS_COUNT(none); i++)
         if (version_read(none[i], &version))
-            fail_msg("'%s' is no version", none[i]);
+            fail_msg("'%s' is not a version", none[i]);
 }
 
-static void test_versions_cut_short_cover_the_long_ones(void **state)
+static void test_versions_abbreviated_match_full_ones(void **state)
 {
     static const struct {
         const char *brief, *full;
@@ -162,8 +162,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_versions_are_in_the_order_of_pep440),
         cmocka_unit_test(test_versions_have_several_spellings),
-        cmocka_unit_test(test_versions_refuse_what_is_none),
-        cmocka_unit_test(test_versions_cut_short_cover_the_long_ones),
+        cmocka_unit_test(test_versions_reject_other_text),
+        cmocka_unit_test(test_versions_abbreviated_match_full_ones),
         cmocka_unit_test(test_packages_are_found_in_any_spelling),
         cmocka_unit_test(test_packages_have_a_nearest_name),
     };
