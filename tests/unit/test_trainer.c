@@ -1,6 +1,6 @@
 /*
- * tests/unit/test_trainer.c - real small models learn, in every precision and method, and
- * a run that was interrupted ends with the bits of one that was not.
+ * tests/unit/test_trainer.c - small real models learn in every precision and method, and
+ * an interrupted run ends with the same bits as an uninterrupted one.
  */
 #include "config.h"
 
@@ -73,7 +73,7 @@ static void test_trainer_lora_learns_in_fp16(void **state)
                  LORA_SFT "max_steps: 40\nfp16: true\ntrainspool: {keep: [fp16]}\n");
 }
 
-/* Same job, run to its end in one go, and stopped after `at` steps and resumed. */
+/* Run a job to its end at once, and again with a stop after `at` steps and a resume. */
 static void check_stop_and_resume_of(char *job, const char *weights, int64_t at)
 {
     char *one = unit_dir_new(), *two = unit_dir_new();
@@ -91,7 +91,7 @@ static void check_stop_and_resume_of(char *job, const char *weights, int64_t at)
     training_digest(one, weights, a);
     training_digest(two, weights, b);
     assert_string_equal(a, b);
-    training_digest(one, "job.run/config.json", a); /* beside an adapter too */
+    training_digest(one, "job.run/config.json", a); /* next to an adapter too */
     free(job);
     unit_dir_free(one);
     unit_dir_free(two);
@@ -121,7 +121,7 @@ static void test_trainer_resumed_lora_is_uninterrupted(void **state)
                           "job.run/adapter_model.safetensors", 3);
 }
 
-/* Matrices that files have turned round, or head by head. */
+/* Files of these architectures store matrices transposed, or head by head. */
 static void test_trainer_resumed_other_architectures_are_uninterrupted(void **state)
 {
     static const char *const models[] = { "data/slm4096/hf", "data/made-here/gpt_neo",
@@ -140,8 +140,8 @@ static void test_trainer_resumed_other_architectures_are_uninterrupted(void **st
     }
 }
 
-/* Told before the first step, and not when the sample's turn comes. */
-static void test_trainer_refuses_places_that_were_not_learned(void **state)
+/* The error comes before the first step, not when the sample is read. */
+static void test_trainer_refuses_positions_that_were_not_learned(void **state)
 {
     char *dir = unit_dir_new();
     char *job = training_text_of("data/slm4096/hf", SHAKESPEARE,
@@ -261,9 +261,9 @@ static void test_trainer_keeps_the_newest_checkpoints(void **state)
     unit_dir_free(dir);
 }
 
-/* The newest checkpoint is damaged: the one before it is taken, and the end is the
- * same. */
-static void test_trainer_passes_over_a_damaged_checkpoint(void **state)
+/* If the newest checkpoint is damaged, the run resumes from the previous one and ends
+ * with the same result. */
+static void test_trainer_skips_a_damaged_checkpoint(void **state)
 {
     char *one = unit_dir_new(), *two = unit_dir_new(), a[DIGEST_TEXT], b[DIGEST_TEXT];
     char *job = training_text(SHAKESPEARE, FULL_PT "max_steps: 8\nsave_steps: 2\n");
@@ -290,7 +290,7 @@ static void test_trainer_passes_over_a_damaged_checkpoint(void **state)
     unit_dir_free(two);
 }
 
-/* A job that was changed begins anew, and what the first run made is still there. */
+/* A changed job starts from scratch, and the output of the first run remains. */
 static void test_trainer_changed_job_overwrites_nothing(void **state)
 {
     char *dir = unit_dir_new(), before[DIGEST_TEXT], after[DIGEST_TEXT];
@@ -334,8 +334,8 @@ static void test_trainer_evaluates_from_step_zero(void **state)
     unit_dir_free(dir);
 }
 
-/* The line of the log that tells the model's size; malloc'ed. */
-static char *size_told(const char *job)
+/* Return the log line with the size of the model, malloc'ed. */
+static char *size_line(const char *job)
 {
     char *dir = unit_dir_new(), *name = path_join(dir, "log"), *line, *start;
     int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -369,7 +369,7 @@ static void test_trainer_evaluation_takes_no_more_memory_than_training(void **st
                            : LORA_SFT "max_steps: 1\neval_strategy: steps\n"
                                       "val_size: 0.5\nper_device_eval_batch_size: 64\n");
 
-        wide[i] = size_told(job);
+        wide[i] = size_line(job);
         free(job);
     }
     assert_string_equal(wide[0], wide[1]);
@@ -389,12 +389,12 @@ int main(void)
         cmocka_unit_test(test_trainer_resumed_full_is_uninterrupted),
         cmocka_unit_test(test_trainer_resumed_lora_is_uninterrupted),
         cmocka_unit_test(test_trainer_resumed_other_architectures_are_uninterrupted),
-        cmocka_unit_test(test_trainer_refuses_places_that_were_not_learned),
+        cmocka_unit_test(test_trainer_refuses_positions_that_were_not_learned),
         cmocka_unit_test(test_trainer_threads_give_the_same_bits),
         cmocka_unit_test(test_trainer_checkpointing_gives_the_same_bits),
         cmocka_unit_test(test_trainer_accumulation_is_a_larger_batch),
         cmocka_unit_test(test_trainer_keeps_the_newest_checkpoints),
-        cmocka_unit_test(test_trainer_passes_over_a_damaged_checkpoint),
+        cmocka_unit_test(test_trainer_skips_a_damaged_checkpoint),
         cmocka_unit_test(test_trainer_changed_job_overwrites_nothing),
         cmocka_unit_test(test_trainer_evaluates_from_step_zero),
         cmocka_unit_test(test_trainer_evaluation_takes_no_more_memory_than_training),

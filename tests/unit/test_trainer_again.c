@@ -1,6 +1,6 @@
 /*
- * tests/unit/test_trainer_again.c - what a second run of a job takes from the first: all
- * where it goes on, nothing where it begins anew; and which checkpoint is the best.
+ * tests/unit/test_trainer_again.c - what a second run of a job uses of the first one:
+ * everything if it resumes, nothing if it starts from scratch; and the best checkpoint.
  */
 #include "config.h"
 
@@ -16,9 +16,9 @@
 #define EVALUATED \
     "val_size: 0.2\neval_strategy: steps\neval_steps: 2\nload_best_model_at_end: true\n"
 
-/* A run that begins anew is stopped and gone on with: from its own checkpoint, not from a
- * later one of the run before, which may have seen other data. */
-static void test_trainer_begun_anew_forgets_the_run_before(void **state)
+/* A run that started from scratch and was stopped resumes from its own checkpoint, not
+ * from a later one of an earlier run, which may have used other data. */
+static void test_trainer_from_scratch_ignores_earlier_checkpoints(void **state)
 {
     char *dir = unit_dir_new();
     char *job = training_text(SHAKESPEARE, FULL_PT "max_steps: 8\nsave_steps: 2\n");
@@ -40,9 +40,9 @@ static void test_trainer_begun_anew_forgets_the_run_before(void **state)
     unit_dir_free(dir);
 }
 
-/* The key makes the text another one; the checkpoint it asks for is that of the text
- * without it. */
-static void test_trainer_resume_true_goes_on_from_the_text_before(void **state)
+/* Adding the key changes the digest of the job; the run resumes from the checkpoint of
+ * the text without it. */
+static void test_trainer_resume_true_uses_the_previous_text(void **state)
 {
     char *dir = unit_dir_new();
     char *job = training_text(SHAKESPEARE, FULL_PT "max_steps: 6\n");
@@ -61,8 +61,8 @@ static void test_trainer_resume_true_goes_on_from_the_text_before(void **state)
     unit_dir_free(dir);
 }
 
-/* A job that names where to begin, interrupted, goes on from its own last checkpoint. */
-static void test_trainer_own_checkpoint_goes_before_the_named(void **state)
+/* A job that names a checkpoint resumes after an interruption from its own last one. */
+static void test_trainer_prefers_its_own_checkpoint_to_the_named(void **state)
 {
     char *dir = unit_dir_new();
     char *job = training_text(SHAKESPEARE, FULL_PT "max_steps: 8\n");
@@ -87,7 +87,7 @@ static void test_trainer_own_checkpoint_goes_before_the_named(void **state)
     unit_dir_free(dir);
 }
 
-/* The step that a checkpoint's trainer_state.json calls the best, or -1. */
+/* Return the best step according to trainer_state.json of a checkpoint, or -1. */
 static int64_t best_of(const char *dir, const char *name)
 {
     char *path = path_join(dir, name);
@@ -103,9 +103,9 @@ static int64_t best_of(const char *dir, const char *name)
     return step;
 }
 
-/* With a rate that ruins the model the first evaluation after a step is the best.  Its
- * checkpoint is kept though no save is due there, and becomes the final model; what was
- * there before the first step is no candidate. */
+/* With a learning rate that ruins the model, the first evaluation after a step is the
+ * best.  Its checkpoint is saved although no save is due, and becomes the final model;
+ * the untrained model is no candidate. */
 static void test_trainer_saves_and_ends_with_the_best(void **state)
 {
     char *dir = unit_dir_new(), best[DIGEST_TEXT], final[DIGEST_TEXT];
@@ -116,7 +116,7 @@ static void test_trainer_saves_and_ends_with_the_best(void **state)
     struct training training = { .dir = dir, .job = job };
 
     (void)state;
-    memset(rate, '#', strlen("learning_rate: 1.0e-3")); /* a comment in its place */
+    memset(rate, '#', strlen("learning_rate: 1.0e-3")); /* replace the key by a comment */
     training_must(&training);
     assert_true(training_told(&training, "'eval_loss'", 0) <
                 training_told(&training, "'eval_loss'", 1));
@@ -130,8 +130,8 @@ static void test_trainer_saves_and_ends_with_the_best(void **state)
     unit_dir_free(dir);
 }
 
-/* transformers counts eval_delay in what eval_strategy counts in.  Of four steps the
- * third and the fourth are evaluated; what is before the first, eval_on_start says. */
+/* As in transformers, eval_delay has the unit of eval_strategy.  Of four steps the third
+ * and the fourth are evaluated; eval_on_start controls the evaluation before step 1. */
 static void test_trainer_eval_delay_counts_steps(void **state)
 {
     static const struct {
@@ -165,7 +165,7 @@ static void test_trainer_eval_delay_counts_steps(void **state)
     }
 }
 
-/* A copy of the model in which one weight is NaN, as DIR/model. */
+/* Write a copy of the model with one NaN weight to DIR/model. */
 static void copy_with_nan(const char *dir)
 {
     static const char *const names[] = { "config.json", "tokenizer.json",
@@ -191,8 +191,8 @@ static void copy_with_nan(const char *dir)
     free(copy);
 }
 
-/* Fewer steps than the scaler waits for, and every one skipped. */
-static void test_trainer_without_one_step_has_not_succeeded(void **state)
+/* All steps are skipped, but there are fewer than the scaler waits for. */
+static void test_trainer_fails_if_all_steps_are_skipped(void **state)
 {
     char *dir = unit_dir_new();
     char *job = training_text(SHAKESPEARE, FULL_PT "max_steps: 2\n");
@@ -214,8 +214,8 @@ static void test_trainer_without_one_step_has_not_succeeded(void **state)
     unit_dir_free(dir);
 }
 
-/* With nothing to go on from a resumed run begins anew, and says so. */
-static void test_trainer_says_that_a_resume_begins_anew(void **state)
+/* Without a checkpoint a resumed run starts from scratch and logs that. */
+static void test_trainer_logs_a_resume_without_checkpoint(void **state)
 {
     char *dir = unit_dir_new(), *name = path_join(dir, "log");
     char *job =
@@ -243,7 +243,7 @@ static void test_trainer_says_that_a_resume_begins_anew(void **state)
     unit_dir_free(dir);
 }
 
-/* What loss scale a logged step had, by metrics.jsonl. */
+/* Return the loss scale of a logged step in metrics.jsonl. */
 static double scale_of_line(const char *dir, size_t line)
 {
     char *name = path_join(dir, "job.run/metrics.jsonl"), *at;
@@ -263,8 +263,8 @@ static double scale_of_line(const char *dir, size_t line)
     return scale;
 }
 
-/* A run in fp16 that goes on from one in fp32 gets a loss scale, and back again none. */
-static void test_trainer_resumed_in_another_format_scales_as_its_text_says(void **state)
+/* An fp16 run that resumes from fp32 gets a loss scale; the reverse gets none. */
+static void test_trainer_resumed_in_another_format_uses_its_own_scaling(void **state)
 {
     char *dir = unit_dir_new();
     char *single = training_text(SHAKESPEARE, FULL_PT "max_steps: 6\n");
@@ -295,14 +295,14 @@ static void test_trainer_resumed_in_another_format_scales_as_its_text_says(void 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_trainer_begun_anew_forgets_the_run_before),
-        cmocka_unit_test(test_trainer_resume_true_goes_on_from_the_text_before),
-        cmocka_unit_test(test_trainer_own_checkpoint_goes_before_the_named),
+        cmocka_unit_test(test_trainer_from_scratch_ignores_earlier_checkpoints),
+        cmocka_unit_test(test_trainer_resume_true_uses_the_previous_text),
+        cmocka_unit_test(test_trainer_prefers_its_own_checkpoint_to_the_named),
         cmocka_unit_test(test_trainer_saves_and_ends_with_the_best),
         cmocka_unit_test(test_trainer_eval_delay_counts_steps),
-        cmocka_unit_test(test_trainer_without_one_step_has_not_succeeded),
-        cmocka_unit_test(test_trainer_says_that_a_resume_begins_anew),
-        cmocka_unit_test(test_trainer_resumed_in_another_format_scales_as_its_text_says),
+        cmocka_unit_test(test_trainer_fails_if_all_steps_are_skipped),
+        cmocka_unit_test(test_trainer_logs_a_resume_without_checkpoint),
+        cmocka_unit_test(test_trainer_resumed_in_another_format_uses_its_own_scaling),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

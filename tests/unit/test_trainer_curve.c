@@ -1,6 +1,6 @@
 /*
- * tests/unit/test_trainer_curve.c - thirty steps have the losses, norms and rates that
- * PyTorch has on the same texts (tests/golden/curve.py).
+ * tests/unit/test_trainer_curve.c - thirty steps have the same losses, norms and learning
+ * rates as PyTorch on the same texts (tests/golden/curve.py).
  */
 #include "config.h"
 
@@ -26,7 +26,7 @@ static json_t *read_golden(void)
     return golden;
 }
 
-/* The texts as DIR/texts.jsonl. */
+/* Write the texts to DIR/texts.jsonl. */
 static void write_texts(const char *dir, const json_t *texts)
 {
     char *name = path_join(dir, "texts.jsonl");
@@ -120,13 +120,13 @@ static void check_device(const struct device *device)
     unit_dir_free(dir);
 }
 
-static void test_trainer_curve_is_that_of_pytorch(void **state)
+static void test_trainer_curve_matches_pytorch(void **state)
 {
     (void)state;
     check_device(NULL);
 }
 
-static void test_trainer_curve_on_a_gpu_is_that_of_pytorch(void **state)
+static void test_trainer_curve_on_a_gpu_matches_pytorch(void **state)
 {
     struct device gpu;
     char note[256] = "";
@@ -142,8 +142,8 @@ static void test_trainer_curve_on_a_gpu_is_that_of_pytorch(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_trainer_curve_is_that_of_pytorch),
-        cmocka_unit_test(test_trainer_curve_on_a_gpu_is_that_of_pytorch),
+        cmocka_unit_test(test_trainer_curve_matches_pytorch),
+        cmocka_unit_test(test_trainer_curve_on_a_gpu_matches_pytorch),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

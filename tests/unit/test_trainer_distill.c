@@ -1,7 +1,7 @@
 /*
- * tests/unit/test_trainer_distill.c - jobs of stage distill, as they are dropped: a
- * student learns from a real teacher, goes on where it was interrupted, and has the same
- * losses however it is laid out.
+ * tests/unit/test_trainer_distill.c - whole jobs of stage distill: a student learns from
+ * a real teacher, resumes after an interruption, and has the same losses with every
+ * memory layout.
  */
 #include "config.h"
 
@@ -12,7 +12,7 @@
 
 #include "train/files/safetensors.h"
 
-/* The student starts with its teacher's weights times 0.9. */
+/* The student starts with the weights of its teacher times 0.9. */
 #define WORSE 0.9f
 
 struct halved {
@@ -49,7 +49,7 @@ static void copy_file(const char *from, const char *to, const char *base)
     free(copy);
 }
 
-/* stories260K into DIR/name, its numbers times `factor`, in a format. */
+/* Write stories260K to DIR/name in a format, with its weights times `factor`. */
 static void put_model(const char *dir, const char *name, enum format format, float factor)
 {
     char *from = unit_shared("data/stories260K/hf"), *to = path_join(dir, name);
@@ -87,7 +87,7 @@ static void put_model(const char *dir, const char *name, enum format format, flo
     free(file);
 }
 
-/* A folder with a student and its teacher. */
+/* Make a folder with a student and its teacher. */
 static char *school_new(enum format taught)
 {
     char *shared = unit_shared("data/stories260K/hf"), *dir;
@@ -167,14 +167,14 @@ static void check_learns(enum format taught, const char *more)
 #define STEPS \
     TAUGHT "max_steps: 30\nkd_ratio: 0.8\nkd_temperature: 2.0\nlogging_steps: 1\n"
 
-static void test_trainer_distill_full_comes_nearer(void **state)
+static void test_trainer_distill_full_approaches_the_teacher(void **state)
 {
     (void)state;
     check_learns(FORMAT_FP32, STEPS "finetuning_type: full\n");
     check_learns(FORMAT_BF16, STEPS "finetuning_type: full\nkd_beta: 0.5\nbf16: true\n");
 }
 
-static void test_trainer_distill_adapters_come_nearer(void **state)
+static void test_trainer_distill_adapters_approach_the_teacher(void **state)
 {
     (void)state;
     check_learns(FORMAT_FP16,
@@ -184,8 +184,8 @@ static void test_trainer_distill_adapters_come_nearer(void **state)
                                     "packing: true\ngradient_accumulation_steps: 2\n");
 }
 
-/* A student that is its own teacher is at distance 0. */
-static void test_trainer_distill_from_itself_is_at_its_goal(void **state)
+/* A student that is its own teacher has distance 0. */
+static void test_trainer_distill_from_itself_has_no_distance(void **state)
 {
     struct training training = { 0 };
     char *dir = school_new(FORMAT_FP32);
@@ -202,8 +202,7 @@ static void test_trainer_distill_from_itself_is_at_its_goal(void **state)
 
 #define FEW DATA "finetuning_type: full\nmax_steps: 3\nlogging_steps: 1\n"
 
-/* A job of stage sft in the folder: the teacher learns, by an adapter, and is merged
- * too. */
+/* Train an adapter of the teacher with a job of stage sft, and also merge it. */
 static void make_adapter(const char *dir)
 {
     char *set = unit_shared(ALPACA);
@@ -222,7 +221,7 @@ static void make_adapter(const char *dir)
     free(set);
 }
 
-/* An adapter of the teacher is as good as the model it was merged into. */
+/* A teacher with an adapter gives the same result as the merged model. */
 static void test_trainer_distill_teacher_has_an_adapter(void **state)
 {
     struct training training[3] = { 0 };
@@ -279,7 +278,7 @@ static void test_trainer_distill_resumed_is_uninterrupted(void **state)
                  "job.run/adapter_model.safetensors", 4);
 }
 
-/* Losses of the first steps, near those of another layout. */
+/* Compare the losses of the first steps with those of another layout. */
 static void check_same(const char *one, const char *two, double near)
 {
     static const char *const keys[] = { "'ce_loss'", "'kd_loss'", "'grad_norm'" };
@@ -298,7 +297,7 @@ static void check_same(const char *one, const char *two, double near)
     unit_dir_free(dir);
 }
 
-/* Lines tell four digits. */
+/* Log lines have four digits. */
 #define DIGITS 2e-3
 #define SHORT                                                                    \
     "teacher_model_name_or_path: teacher\nfinetuning_type: full\nmax_steps: 4\n" \
@@ -313,7 +312,7 @@ static void test_trainer_distill_layouts_agree(void **state)
                DIGITS);
 }
 
-/* ---- The teacher's logits in a file ---- */
+/* ---- Teacher logits in a file ---- */
 
 #define KEPT \
     "finetuning_type: full\nmax_steps: 4\nkd_temperature: 2.0\nlogging_steps: 1\n"
@@ -328,15 +327,15 @@ static void remove_in(const char *dir, const char *name)
     free(path);
 }
 
-static void fails(const char *dir, const char *more, const char *says)
+static void fails(const char *dir, const char *more, const char *text)
 {
     char *job = school_job(more);
     struct training training = { .dir = dir, .job = job };
     struct error err = { 0 };
 
     assert_false(training_run(&training, &err));
-    if (!strstr(err.text, says))
-        fail_msg("\"%s\" does not say \"%s\"", err.text, says);
+    if (!strstr(err.text, text))
+        fail_msg("\"%s\" does not contain \"%s\"", err.text, text);
     free(job);
 }
 
@@ -351,9 +350,9 @@ static void same_losses(const struct training *a, const struct training *b, doub
     }
 }
 
-/* The file is made beside the job, and teaches what the teacher teaches; then no teacher
- * is needed, and packing, order and batches may be others. */
-static void test_trainer_distill_by_a_file_is_by_the_teacher(void **state)
+/* The file is written next to the job and gives the same losses as the teacher.  Then no
+ * teacher is required, and packing, order and batches may differ. */
+static void test_trainer_distill_with_a_file_matches_the_teacher(void **state)
 {
     struct training live = { 0 }, made = { 0 }, read = { 0 }, packed = { 0 };
     char *dir = school_new(FORMAT_BF16), before[DIGEST_TEXT], after[DIGEST_TEXT];
@@ -376,7 +375,7 @@ static void test_trainer_distill_by_a_file_is_by_the_teacher(void **state)
     unit_dir_free(dir);
 }
 
-static void test_trainer_distill_file_of_other_things_is_told(void **state)
+static void test_trainer_distill_refuses_a_file_of_other_data(void **state)
 {
     struct training made = { 0 };
     char *dir = school_new(FORMAT_BF16);
@@ -402,8 +401,8 @@ static void test_trainer_distill_resumed_with_a_file_is_uninterrupted(void **sta
                  "job.run/model.safetensors", 3);
 }
 
-/* A stop while it is being made leaves no file, and the next attempt makes it. */
-static void test_trainer_distill_stopped_making_begins_anew(void **state)
+/* A stop while the file is written leaves no file; the next attempt writes it. */
+static void test_trainer_distill_stopped_while_writing_starts_over(void **state)
 {
     char *dir = school_new(FORMAT_FP32), *job = school_job(TAUGHT KEPT TWELVE FILED);
     char *name = path_join(dir, "kept.safetensors");
@@ -425,16 +424,16 @@ static void test_trainer_distill_stopped_making_begins_anew(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_trainer_distill_full_comes_nearer),
-        cmocka_unit_test(test_trainer_distill_adapters_come_nearer),
-        cmocka_unit_test(test_trainer_distill_from_itself_is_at_its_goal),
+        cmocka_unit_test(test_trainer_distill_full_approaches_the_teacher),
+        cmocka_unit_test(test_trainer_distill_adapters_approach_the_teacher),
+        cmocka_unit_test(test_trainer_distill_from_itself_has_no_distance),
         cmocka_unit_test(test_trainer_distill_teacher_has_an_adapter),
         cmocka_unit_test(test_trainer_distill_resumed_is_uninterrupted),
         cmocka_unit_test(test_trainer_distill_layouts_agree),
-        cmocka_unit_test(test_trainer_distill_by_a_file_is_by_the_teacher),
-        cmocka_unit_test(test_trainer_distill_file_of_other_things_is_told),
+        cmocka_unit_test(test_trainer_distill_with_a_file_matches_the_teacher),
+        cmocka_unit_test(test_trainer_distill_refuses_a_file_of_other_data),
         cmocka_unit_test(test_trainer_distill_resumed_with_a_file_is_uninterrupted),
-        cmocka_unit_test(test_trainer_distill_stopped_making_begins_anew),
+        cmocka_unit_test(test_trainer_distill_stopped_while_writing_starts_over),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,8 @@
 /*
- * tests/unit/test_trainer_golden.c - two hundred steps have the losses, norms and rates
- * of transformers' own Trainer (tests/golden/trainer.py), in fp32 each of them, in bf16
- * and fp16 as near to fp32 as PyTorch's autocast is: on plain text, on answers, of a
- * whole model and of PEFT's adapter.
+ * tests/unit/test_trainer_golden.c - two hundred steps have the losses, norms and
+ * learning rates of the Trainer of transformers (tests/golden/trainer.py): step by step
+ * in fp32, and in bf16 and fp16 as close to fp32 as the autocast of PyTorch; for plain
+ * text and for answers, for a whole model and for an adapter of PEFT.
  */
 #include "config.h"
 
@@ -18,8 +18,8 @@
 
 enum { STEPS_MAX = 200 };
 
-/* One run of the golden file, its model (and adapter, or NULL) and its texts in a
- * folder. */
+/* One run of the golden file, and a folder with its model, adapter (or NULL) and
+ * texts. */
 struct subject {
     json_t *golden;
     const json_t *run;
@@ -62,7 +62,7 @@ static void write_file(const char *dir, const char *base, const struct text *tex
     free(name);
 }
 
-/* A folder or a file of the shared data; the test is skipped where it is absent. */
+/* Return a folder or a file of the shared data; skip the test if it is absent. */
 static char *shared_or_skip(const char *below)
 {
     char *name = path_join("data", below), *path = unit_shared(name);
@@ -85,7 +85,8 @@ static void add_record(struct text *out, const char *line, size_t len)
     json_decref(record);
 }
 
-/* The first lines of a text that are neither too short nor too long, as texts.jsonl. */
+/* Write the first lines of a text that are neither too short nor too long to
+ * texts.jsonl. */
 static void write_texts(const struct subject *s, const char *path)
 {
     const json_t *text = json_object_get(s->run, "text");
@@ -114,8 +115,8 @@ static void write_texts(const struct subject *s, const char *path)
     text_clear(&out);
 }
 
-/* A tokenizer.json of single characters; a space is written as byte-level BPE does.  No
- * text has an end, as in the script. */
+/* Write a tokenizer.json of single characters, with spaces as in byte-level BPE.  Texts
+ * have no end token, as in the script. */
 static void write_tokenizer(const char *dir, const char *alphabet)
 {
     struct text out;
@@ -145,13 +146,13 @@ static void link_into(const char *dir, const char *folder, const char *base)
     char *real = realpath(from, NULL);
 
     assert_non_null(real);
-    assert_true(symlink(real, to) == 0 || errno == EEXIST); /* from a run before */
+    assert_true(symlink(real, to) == 0 || errno == EEXIST); /* from an earlier run */
     free(from);
     free(to);
     free(real);
 }
 
-/* Questions and answers that are not too long, as answers.jsonl. */
+/* Write prompts and answers that are not too long to answers.jsonl. */
 static void write_answers(const struct subject *s, const char *path)
 {
     size_t longest = size_of(json_object_get(s->run, "text"), "longest");
@@ -183,7 +184,7 @@ static void write_answers(const struct subject *s, const char *path)
     json_decref(list);
 }
 
-/* A folder below the subject's; malloc'ed. */
+/* Make a folder in that of the subject; malloc'ed. */
 static char *make_dir(const struct subject *s, const char *base)
 {
     char *dir = path_join(s->dir, base);
@@ -194,7 +195,7 @@ static char *make_dir(const struct subject *s, const char *base)
     return dir;
 }
 
-/* A model whose weights are made from their names, and whose tokens are characters. */
+/* Make a model with weights generated from their names and characters as tokens. */
 static char *make_model(const struct subject *s)
 {
     const json_t *made = json_object_get(s->run, "made");
@@ -206,7 +207,7 @@ static char *make_model(const struct subject *s)
     return dir;
 }
 
-/* The model's folder, or one with a tokenizer beside its files; malloc'ed. */
+/* Return the folder of the model, or one with its files and a tokenizer; malloc'ed. */
 static char *model_of(const struct subject *s)
 {
     char *folder, *tokenizer, *made;
@@ -228,8 +229,8 @@ static char *model_of(const struct subject *s)
     return made;
 }
 
-/* An adapter as PEFT wrote it, with weights made from their names; NULL: the run has
- * none. */
+/* Make an adapter in the format of PEFT with weights generated from their names; NULL:
+ * the run has none. */
 static char *make_adapter(const struct subject *s)
 {
     const json_t *adapter = json_object_get(s->run, "adapter");
@@ -281,8 +282,9 @@ static void subject_close(struct subject *s)
     unit_dir_free(s->dir);
 }
 
-/* The settings of the Trainer are keys of a job, one for one; mixed: what is autocast to,
- * or NULL.  The script has no dropout, as PyTorch's draws are its own. */
+/* Write the settings of the Trainer as the same keys of a job; mixed: the autocast
+ * format, or NULL.  The script has no dropout, because PyTorch uses other random
+ * numbers. */
 static char *job_text(const struct subject *s, const json_t *settings, const char *mixed)
 {
     const char *key;
@@ -320,7 +322,7 @@ static char *job_text(const struct subject *s, const json_t *settings, const cha
     return text_detach(&text, NULL);
 }
 
-/* What a run wrote of each step; returns how many. */
+/* Read the logged values of each step; return the number of steps. */
 struct columns {
     double loss[STEPS_MAX], grad_norm[STEPS_MAX], learning_rate[STEPS_MAX];
 };
@@ -397,7 +399,7 @@ static void check_curve(const json_t *settings, const json_t *curve,
                  json_object_get(curve, "learning_rate"), steps, 1e-9);
 }
 
-/* How far one curve is from another, relative: on average, and at most. */
+/* Compute the relative distance of two curves: mean and maximum. */
 struct distance {
     double mean, most;
 };
@@ -418,7 +420,7 @@ static struct distance distance_of(const struct columns *ours, const json_t *exa
     return distance;
 }
 
-/* The largest of what PyTorch's draws have. */
+/* Return the largest distance of the PyTorch runs. */
 static struct distance band_of(const json_t *draws)
 {
     struct distance band = { 0 };
@@ -435,10 +437,10 @@ static struct distance band_of(const json_t *draws)
 }
 
 /*
- * From fp32 the losses are on average no farther than PyTorch's.  How far one step of a
- * run is, is a draw of chance: other instructions or another order of sums are another
- * draw, and PyTorch's are a few only.  So the farthest step may be a quarter farther than
- * theirs.
+ * The mean distance of the losses from fp32 is at most that of PyTorch.  The distance of
+ * a single step is random: other instructions or another order of sums give another
+ * value, and there are only a few PyTorch runs.  So the maximum may exceed theirs by a
+ * quarter.
  */
 static void check_band(const struct subject *s, const char *kind,
                        const struct columns *ours)
@@ -490,7 +492,7 @@ static void check_variants(const char *name)
     subject_close(&s);
 }
 
-/* Each model a test of its own: one that is absent skips only itself. */
+/* One test per model, so that an absent model skips only its own test. */
 #define MODEL(name)                                                       \
     static void test_trainer_is_that_of_transformers_##name(void **state) \
     {                                                                     \

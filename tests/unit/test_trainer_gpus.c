@@ -1,5 +1,5 @@
-/* tests/unit/test_trainer_gpus.c - a job on two emulated GPUs is the job on one that does
- * all their micro-batches, and each goes on from the other's checkpoint. */
+/* tests/unit/test_trainer_gpus.c - a job on two emulated GPUs matches one GPU with all
+ * micro-batches, and each resumes from the checkpoint of the other. */
 #include "config.h"
 
 #include "tests/unit/training.h"
@@ -9,7 +9,7 @@
 #include "base/arena.h"
 #include "tests/unit/unit_ranks.h"
 
-#define DIGITS 2e-3 /* of what is logged with 4 digits */
+#define DIGITS 2e-3 /* logged values have 4 digits */
 
 static const char config[] =
     "{\"model_type\": \"llama\", \"vocab_size\": 512, \"hidden_size\": "
@@ -29,7 +29,7 @@ static void put(const char *dir, const char *base, const char *data, size_t len)
 
 #define MODEL "data/stories260K/hf"
 
-/* A folder with a model of its own, small enough for emulated kernels, and a real
+/* Make a folder with a model that is small enough for emulated kernels, and a real
  * tokenizer. */
 static char *make_dir(void)
 {
@@ -55,7 +55,7 @@ static char *make_dir(void)
     return dir;
 }
 
-/* Written into the folder, and given back; malloc'ed. */
+/* Write a job into the folder and return its text, malloc'ed. */
 static char *make_job(const char *dir, const char *window, const char *more)
 {
     char *set = unit_shared(SHAKESPEARE);
@@ -99,7 +99,7 @@ static void run(const char *dir, int count, const char *window, const char *more
     free((char *)out->job);
 }
 
-/* The lines of `a` from the n-th on are those of `b`. */
+/* Compare the lines of `a` with those of `b`, whose first `skip_of_b` are skipped. */
 static void same(const struct training *a, const struct training *b, int skip_of_b)
 {
     static const char *const keys[] = { "'loss'", "'grad_norm'" };

@@ -1,6 +1,6 @@
 /*
- * tests/unit/test_trainer_kill.c - a run that is killed at any instant ends, once it is
- * started often enough, with the bits of one that was left alone.
+ * tests/unit/test_trainer_kill.c - a run that is killed at arbitrary times and restarted
+ * until it finishes ends with the same bits as an undisturbed one.
  */
 #include "config.h"
 
@@ -34,8 +34,8 @@ static char *job_text(const char *more)
     return text_detach(&text, NULL);
 }
 
-/* Run the job in a child; kill it after some milliseconds (0: never).  Did it end
- * well? */
+/* Run the job in a child and kill it after some milliseconds (0: never).  Return whether
+ * it succeeded. */
 static bool run_child(struct training *training, unsigned milliseconds)
 {
     pid_t child = fork();
@@ -79,7 +79,7 @@ static void check_killed(const char *more, const char *weights, uint64_t seed)
         double share = random_uniform(seed, RANDOM_ORDER, 0, i);
 
         if (run_child(&killed, 1 + (unsigned)(share * whole_ms)))
-            break; /* it was done before the kill: publishing again must change nothing */
+            break; /* it finished before the kill: publishing again must change nothing */
     }
     assert_true(run_child(&killed, 0));
     training_digest(one, weights, a);

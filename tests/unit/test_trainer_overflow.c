@@ -1,10 +1,10 @@
 /*
- * tests/unit/test_trainer_overflow.c - sixty steps in fp16 in which gradients overflow
- * now and then: the scale, the steps that are skipped and the schedule that waits for
- * them are those of transformers' Trainer with GradScaler (tests/golden/overflow.py).
+ * tests/unit/test_trainer_overflow.c - sixty steps in fp16 with occasional gradient
+ * overflow: loss scale, skipped steps and the schedule, which does not count them, match
+ * the Trainer of transformers with GradScaler (tests/golden/overflow.py).
  *
- * Where a gradient is near fp16's edge the two may differ, as PyTorch has gradients of
- * weights in fp16 and these are kept in fp32.  The script sees to it that none is.
+ * For a gradient near the limit of fp16 the two may differ, because PyTorch has gradients
+ * of weights in fp16 and ours are in fp32.  The script makes sure that there is none.
  */
 #include "config.h"
 
@@ -29,7 +29,7 @@ static int overflow_setup(void **state)
     return 0;
 }
 
-/* The texts as DIR/texts.jsonl, the model in DIR/model. */
+/* Write the texts to DIR/texts.jsonl and the model to DIR/model. */
 static void write_subject(const char *dir, const json_t *one)
 {
     char *model = path_join(dir, "model"), *name = path_join(dir, "texts.jsonl");
@@ -60,7 +60,7 @@ static void write_subject(const char *dir, const json_t *one)
     free(name);
 }
 
-/* The settings of the Trainer are keys of a job, one for one. */
+/* Write the settings of the Trainer as the same keys of a job. */
 static char *job_text(const char *dir)
 {
     const char *key;
@@ -84,8 +84,8 @@ static char *job_text(const char *dir)
     return text_detach(&text, NULL);
 }
 
-/* No job asks for it: the good steps behind which the scale grows are those of the
- * script, in the first checkpoint of a run. */
+/* No job key sets the growth interval of the loss scale, so change it in the first
+ * checkpoint of a run to that of the script. */
 static void set_interval(const char *run_dir)
 {
     char *folder = checkpoint_name(run_dir, 1), *name = path_join(folder, MANIFEST_NAME);
@@ -120,7 +120,7 @@ static void check_number(const json_t *ours, const json_t *one, const char *key,
         fail_msg("step %zu: %s is %.9g, the Trainer has %.9g", step + 1, key, a, b);
 }
 
-/* One step's line of metrics; returns the steps skipped so far. */
+/* Check the metrics of one step; return the steps skipped so far. */
 static json_int_t check_step(const json_t *ours, const json_t *one, size_t step,
                              json_int_t skipped)
 {
@@ -185,19 +185,19 @@ static void check_model(const char *model, const struct device *device)
     unit_dir_free(dir);
 }
 
-static void test_trainer_overflows_as_pytorch_llama(void **state)
+static void test_trainer_overflows_like_pytorch_llama(void **state)
 {
     (void)state;
     check_model("llama", NULL);
 }
 
-static void test_trainer_overflows_as_pytorch_gpt2(void **state)
+static void test_trainer_overflows_like_pytorch_gpt2(void **state)
 {
     (void)state;
     check_model("gpt2", NULL);
 }
 
-static void test_trainer_overflows_as_pytorch_on_a_gpu(void **state)
+static void test_trainer_overflows_like_pytorch_on_a_gpu(void **state)
 {
     struct device gpu;
     char note[256] = "";
@@ -214,9 +214,9 @@ static void test_trainer_overflows_as_pytorch_on_a_gpu(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_trainer_overflows_as_pytorch_llama),
-        cmocka_unit_test(test_trainer_overflows_as_pytorch_gpt2),
-        cmocka_unit_test(test_trainer_overflows_as_pytorch_on_a_gpu),
+        cmocka_unit_test(test_trainer_overflows_like_pytorch_llama),
+        cmocka_unit_test(test_trainer_overflows_like_pytorch_gpt2),
+        cmocka_unit_test(test_trainer_overflows_like_pytorch_on_a_gpu),
     };
 
     return cmocka_run_group_tests(tests, overflow_setup, architectures_teardown);

@@ -1,7 +1,7 @@
 /*
- * tests/unit/test_trainer_preference.c - jobs of stage dpo, as they are dropped: a real
- * model comes to prefer the answers that were chosen, goes on where it was interrupted,
- * and has the same losses however it is laid out.
+ * tests/unit/test_trainer_preference.c - whole jobs of stage dpo: a real model learns to
+ * prefer the chosen answers, resumes after an interruption, and has the same losses with
+ * every memory layout.
  */
 #include "config.h"
 
@@ -16,8 +16,8 @@
 
 enum { PAIRS = 40, STATE_MAX = 1 << 20 };
 
-/* A folder with pairs.jsonl; the test is skipped without the model.  A question, a kind
- * answer, and one that is not. */
+/* Make a folder with pairs.jsonl: a prompt, a kind answer and an unkind one.  Skip the
+ * test without the model. */
 static char *folder_new(void)
 {
     static const char *const names[] = { "Lily", "Tom", "Sue", "Ben", "Mia", "Max" };
@@ -45,7 +45,7 @@ static char *folder_new(void)
     return dir;
 }
 
-/* A job on stories260K. */
+/* Return a job on stories260K. */
 static char *job_of(const char *more)
 {
     char *model = unit_shared(MODEL);
@@ -93,7 +93,7 @@ static void check_learns(const char *more)
 
     learn(&training, dir, more);
     assert_true(fabs(training_told(&training, "'loss'", 0) - 0.6931) < 1e-4);
-    for (int r = 0; r < 2; r++) /* beside itself a model gives no reward */
+    for (int r = 0; r < 2; r++) /* rewards are 0 while the model equals its reference */
         assert_true(training_told(&training,
                                   r ? "'rewards/rejected'" : "'rewards/chosen'", 0) == 0);
     assert_true(training_told(&training, "'rewards/accuracies'", 0) == 0);
@@ -126,12 +126,12 @@ static void test_trainer_preference_all_weights_prefer(void **state)
                  "learning_rate: 2.0e-3\nmax_steps: 8\n");
 }
 
-/* Each loss has its own first value, and ends below it. */
+/* Each loss starts at its known value and ends below it. */
 static void test_trainer_preference_every_loss_falls(void **state)
 {
     static const struct {
         const char *keys;
-        double first; /* NaN: of the model */
+        double first; /* NaN: depends on the model */
     } losses[] = {
         { "pref_loss: hinge\n", 1 },
         { "pref_loss: ipo\npref_beta: 0.5\n", 1 },
@@ -175,8 +175,8 @@ static void same(const struct training *a, const struct training *b, double near
         }
 }
 
-/* The model by its name is the model that is there; another one is another. */
-static void test_trainer_preference_is_held_against_a_named_model(void **state)
+/* Naming the model itself as the reference changes nothing; another model does. */
+static void test_trainer_preference_uses_a_named_reference(void **state)
 {
     struct training own = { 0 }, named = { 0 }, later = { 0 };
     char *dir = folder_new(), *model = unit_shared(MODEL);
@@ -226,7 +226,7 @@ static void test_trainer_preference_layouts_agree(void **state)
             training_must(&other);
             free(job);
         }
-        same(&one, &other, 2e-3); /* lines tell four digits */
+        same(&one, &other, 2e-3); /* log lines have four digits */
         unit_dir_free(dir);
     }
 }
@@ -280,7 +280,7 @@ static json_t *state_of(const char *dir)
     return state;
 }
 
-/* An evaluation tells rewards, and the best model may go by them. */
+/* An evaluation reports rewards, and the best model may be chosen by them. */
 static void test_trainer_preference_is_evaluated(void **state)
 {
     struct training training = { 0 };
@@ -304,9 +304,9 @@ static void test_trainer_preference_is_evaluated(void **state)
     unit_dir_free(dir);
 }
 
-/* ---- Data of another kind ---- */
+/* ---- Data without pairs ---- */
 
-static void fails(const char *data, const char *says)
+static void fails(const char *data, const char *text)
 {
     char *dir = folder_new(), *name = path_join(dir, "pairs.jsonl"), *job = job_of(LORA);
     struct training training = { .dir = dir, .job = job };
@@ -314,14 +314,14 @@ static void fails(const char *data, const char *says)
 
     assert_true(file_replace(name, data, strlen(data), 0644, NULL));
     assert_false(training_run(&training, &err));
-    if (!strstr(err.text, says))
-        fail_msg("\"%s\" does not say \"%s\"", err.text, says);
+    if (!strstr(err.text, text))
+        fail_msg("\"%s\" does not contain \"%s\"", err.text, text);
     free(name);
     free(job);
     unit_dir_free(dir);
 }
 
-static void test_trainer_preference_wants_pairs(void **state)
+static void test_trainer_preference_requires_pairs(void **state)
 {
     (void)state;
     fails("{\"instruction\": \"a\", \"output\": \"b\"}\n", "rejected");
@@ -334,11 +334,11 @@ int main(void)
         cmocka_unit_test(test_trainer_preference_adapters_prefer),
         cmocka_unit_test(test_trainer_preference_all_weights_prefer),
         cmocka_unit_test(test_trainer_preference_every_loss_falls),
-        cmocka_unit_test(test_trainer_preference_is_held_against_a_named_model),
+        cmocka_unit_test(test_trainer_preference_uses_a_named_reference),
         cmocka_unit_test(test_trainer_preference_layouts_agree),
         cmocka_unit_test(test_trainer_preference_resumed_is_uninterrupted),
         cmocka_unit_test(test_trainer_preference_is_evaluated),
-        cmocka_unit_test(test_trainer_preference_wants_pairs),
+        cmocka_unit_test(test_trainer_preference_requires_pairs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

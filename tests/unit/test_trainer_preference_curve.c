@@ -1,7 +1,7 @@
 /*
- * tests/unit/test_trainer_preference_curve.c - thirty steps of stage dpo have the losses,
- * rewards, norms and rates that PyTorch has on the same pairs
- * (tests/golden/preference_curve.py), from the records of a file to metrics.jsonl.
+ * tests/unit/test_trainer_preference_curve.c - thirty steps of stage dpo, from records in
+ * a file to metrics.jsonl, have the same losses, rewards, norms and learning rates as
+ * PyTorch on the same pairs (tests/golden/preference_curve.py).
  */
 #include "config.h"
 
@@ -24,7 +24,7 @@ static json_t *read_golden(void)
     return golden;
 }
 
-/* The records as DIR/pairs.jsonl. */
+/* Write the records to DIR/pairs.jsonl. */
 static void write_records(const char *dir, const json_t *records)
 {
     char *name = path_join(dir, "pairs.jsonl");
@@ -44,7 +44,7 @@ static void write_records(const char *dir, const json_t *records)
     free(name);
 }
 
-/* adapter: a folder, or NULL. */
+/* Return the job of a run; adapter: a folder, or NULL. */
 static char *job_of(const json_t *run, const char *adapter)
 {
     char *model = unit_shared(MODEL);
@@ -59,7 +59,7 @@ static char *job_of(const json_t *run, const char *adapter)
     return text_detach(&text, NULL);
 }
 
-/* Numbers that pass through 0 have an absolute room, the others one of their size. */
+/* Values that pass through 0 have an absolute tolerance, the others a relative one. */
 static const struct {
     const char *key;
     double share, room;
@@ -90,7 +90,7 @@ static void check_step(const json_t *ours, const json_t *theirs, size_t step)
     }
 }
 
-/* The first `steps` of a curve. */
+/* Check the first `steps` of a curve. */
 static void check_curve(const char *dir, const json_t *curve, size_t steps)
 {
     char *name = path_join(dir, "job.run/metrics.jsonl"), *line;
@@ -144,24 +144,24 @@ static void check_run(const char *name, bool adapted, size_t steps)
         unit_dir_free(folder);
 }
 
-static void test_trainer_preference_of_all_weights_is_that_of_pytorch(void **state)
+static void test_trainer_preference_of_all_weights_matches_pytorch(void **state)
 {
     (void)state;
     check_run("full", false, 0);
     check_run("full orpo", false, 0);
 }
 
-static void test_trainer_preference_of_an_adapter_is_that_of_peft(void **state)
+static void test_trainer_preference_of_an_adapter_matches_peft(void **state)
 {
     (void)state;
     check_run("lora", true, 0);
     check_run("lora orpo", true, 0);
 }
 
-/* The last window of an epoch has micro-batches of two pairs and of one.  A step here is
- * the mean over its pairs, there the mean of its micro-batches' means: the same but in
- * that window. */
-static void test_trainer_preference_smoothed_with_ftx_is_that_of_pytorch(void **state)
+/* The last window of an epoch has micro-batches of two pairs and of one.  Our step is the
+ * mean over its pairs, that of PyTorch the mean over the means of micro-batches, so they
+ * differ only in that window. */
+static void test_trainer_preference_smoothed_with_ftx_matches_pytorch(void **state)
 {
     (void)state;
     check_run("ragged", false, 2);
@@ -170,9 +170,9 @@ static void test_trainer_preference_smoothed_with_ftx_is_that_of_pytorch(void **
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_trainer_preference_of_all_weights_is_that_of_pytorch),
-        cmocka_unit_test(test_trainer_preference_of_an_adapter_is_that_of_peft),
-        cmocka_unit_test(test_trainer_preference_smoothed_with_ftx_is_that_of_pytorch),
+        cmocka_unit_test(test_trainer_preference_of_all_weights_matches_pytorch),
+        cmocka_unit_test(test_trainer_preference_of_an_adapter_matches_peft),
+        cmocka_unit_test(test_trainer_preference_smoothed_with_ftx_matches_pytorch),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

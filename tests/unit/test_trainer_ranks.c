@@ -1,6 +1,5 @@
-/* tests/unit/test_trainer_ranks.c - a run of several processes is the run of one that
- * does all their micro-batches; its checkpoints are those of one; and it ends when one of
- * them does. */
+/* tests/unit/test_trainer_ranks.c - a run of several processes matches one process with
+ * all micro-batches, has the same checkpoints, and ends when one process does. */
 #include "config.h"
 
 #include "tests/unit/training.h"
@@ -11,8 +10,8 @@
 #include "tests/unit/unit_ranks.h"
 
 /*
- * Losses and norms as the log has them, 4 digits: equal within rounding means equal but
- * for the last one.
+ * The log has losses and norms with 4 digits, so equal within rounding means equal except
+ * for the last digit.
  */
 #define DIGITS 2e-3
 #define PAIRS  "data/datasets/llamafactory/dpo_en_demo.json"
@@ -27,7 +26,7 @@ static void write_job(const struct training *training)
     free(name);
 }
 
-/* Ranks other than 0 end in here, with 0 if they were told to. */
+/* Ranks other than 0 exit here, with 0 if rank 0 ended the run normally. */
 static bool run_ranks(struct training *training, int count, struct error *err)
 {
     struct unit_ranks ranks;
@@ -82,7 +81,7 @@ static char *job_of(const char *data, const char *more, const char *window)
     return job;
 }
 
-/* `count` ranks of `window` micro-batches, and one rank of as many in all. */
+/* Compare `count` ranks of `window` micro-batches with one rank of `all`. */
 static void check_like_one(const char *data, const char *more, int count,
                            const char *window, const char *all)
 {
@@ -120,8 +119,7 @@ static void test_trainer_ranks_full_is_like_one(void **state)
                    2, "1", "2");
 }
 
-/* An epoch of 25 micro-batches: the last window of it has one, and two ranks have
- * none. */
+/* With an epoch of 25 micro-batches the last window has one, and two ranks have none. */
 static void test_trainer_ranks_lora_with_dropout_and_short_windows(void **state)
 {
     (void)state;
@@ -131,9 +129,8 @@ static void test_trainer_ranks_lora_with_dropout_and_short_windows(void **state)
                    3, "2", "6");
 }
 
-/* The loss scale is one for all, and a step that overflows is skipped by all. */
-/* Each rank has the teacher, or the first of them makes the file for all. */
-static void test_trainer_ranks_are_taught_alike(void **state)
+/* Each rank runs the teacher, or rank 0 writes the file for all. */
+static void test_trainer_ranks_distill_like_one(void **state)
 {
 #define TAUGHT                                                                    \
     "stage: distill\nfinetuning_type: lora\nlora_rank: 4\ncutoff_len: 128\n"      \
@@ -155,9 +152,9 @@ static void test_trainer_ranks_are_taught_alike(void **state)
 #undef TAUGHT
 }
 
-/* Adapters beside their base, all weights beside a copy; 13 pairs, so that a last window
- * has fewer micro-batches than ranks. */
-static void test_trainer_ranks_prefer_alike(void **state)
+/* Adapters with their base as reference, all weights with a copy; with 13 pairs a last
+ * window has fewer micro-batches than ranks. */
+static void test_trainer_ranks_prefer_like_one(void **state)
 {
 #define PREFER                                                                       \
     "stage: dpo\ncutoff_len: 128\nmax_samples: 13\nper_device_train_batch_size: 2\n" \
@@ -168,6 +165,7 @@ static void test_trainer_ranks_prefer_alike(void **state)
 #undef PREFER
 }
 
+/* All ranks have the same loss scale and skip the same steps. */
 static void test_trainer_ranks_share_a_loss_scale(void **state)
 {
     (void)state;
@@ -176,8 +174,8 @@ static void test_trainer_ranks_share_a_loss_scale(void **state)
                    "1", "2");
 }
 
-/* Stopped with two ranks, gone on with one, then with three: the course of a run that
- * nobody stopped. */
+/* A run stopped with two ranks and resumed with one, then with three, matches an
+ * uninterrupted run. */
 static void test_trainer_ranks_resume_with_another_number(void **state)
 {
     static const char more[] = FULL_PT "max_steps: 9\n";
@@ -217,7 +215,7 @@ static void test_trainer_ranks_resume_with_another_number(void **state)
     unit_dir_free(two);
 }
 
-/* The same job with the same ranks, twice: the same bits. */
+/* The same job with the same ranks gives the same bits twice. */
 static void test_trainer_ranks_are_reproducible(void **state)
 {
     char digest[2][DIGEST_TEXT];
@@ -238,7 +236,7 @@ static void test_trainer_ranks_are_reproducible(void **state)
     assert_string_equal(digest[0], digest[1]);
 }
 
-/* A rank is killed in the middle: rank 0 ends, and says which one. */
+/* If a rank is killed, rank 0 ends and reports which one. */
 static void test_trainer_ranks_end_with_one_of_them(void **state)
 {
     char *dir = unit_dir_new();
@@ -278,8 +276,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_trainer_ranks_full_is_like_one),
         cmocka_unit_test(test_trainer_ranks_lora_with_dropout_and_short_windows),
-        cmocka_unit_test(test_trainer_ranks_are_taught_alike),
-        cmocka_unit_test(test_trainer_ranks_prefer_alike),
+        cmocka_unit_test(test_trainer_ranks_distill_like_one),
+        cmocka_unit_test(test_trainer_ranks_prefer_like_one),
         cmocka_unit_test(test_trainer_ranks_share_a_loss_scale),
         cmocka_unit_test(test_trainer_ranks_resume_with_another_number),
         cmocka_unit_test(test_trainer_ranks_are_reproducible),

@@ -1,6 +1,6 @@
 /*
- * tests/unit/training.h - train a small real model as a job would, inside a test: a job's
- * text goes through the patcher to a plan, the plan through trainer_run.
+ * tests/unit/training.h - training a small real model inside a test: the text of a job
+ * goes through the patcher to a plan, and the plan to trainer_run.
  */
 #ifndef TESTS_UNIT_TRAINING_H
 #define TESTS_UNIT_TRAINING_H
@@ -14,20 +14,20 @@
 #include "tests/unit/unit.h"
 #include "train/trainer.h"
 
-/* One run of a job in a folder; what a test may turn is here. */
+/* One run of a job in a folder, with the settings that tests change. */
 struct training {
     const char *dir; /* of the job, job.yaml */
     const char *job; /* its text */
     bool resume;
     bool no_onednn;
     struct log *log;                   /* or NULL */
-    int threads;                       /* 0: one, as other tests run beside it */
+    int threads;                       /* 0: one, because other tests run in parallel */
     const struct device *device;       /* NULL: the CPU */
-    const struct backend_group *group; /* of several processes; NULL: alone */
-    int64_t stop_after;                /* ask it to stop after this step; 0: never */
+    const struct backend_group *group; /* with several processes; NULL: one process */
+    int64_t stop_after;                /* request a stop after this step; 0: never */
     volatile sig_atomic_t stop;
-    char logged[8192]; /* every line it told, one after another */
-    int64_t steps;     /* optimizer steps it told of */
+    char logged[8192]; /* all logged lines */
+    int64_t steps;     /* reported optimizer steps */
     double last_loss;
 };
 
@@ -70,7 +70,7 @@ static inline bool training_run(struct training *training, struct error *err)
         device = *training->device;
     else
         probe_cpu(&device);
-    /* the text of ranks other than 0 is rank 0's, which lies there already */
+    /* ranks other than 0 use the file that rank 0 has already written */
     ok = ((training->group && training->group->rank > 0) ||
           file_replace(name, training->job, strlen(training->job), 0644, err)) &&
          patcher_read(&options, &patch, err);
@@ -86,7 +86,7 @@ static inline bool training_run(struct training *training, struct error *err)
     return ok;
 }
 
-/* A job on a model of the shared data; the test is skipped without them. */
+/* Return a job on a model of the shared data; skip the test without them. */
 static inline char *training_text_of(const char *folder, const char *data,
                                      const char *more)
 {
@@ -132,7 +132,7 @@ static inline void training_must(struct training *training)
         fail_msg("%s", err.text);
 }
 
-/* The value behind the n-th `key` of the lines told; NaN where there is none. */
+/* Return the value after the n-th `key` of the logged lines; NaN if there is none. */
 static inline double training_told(const struct training *training, const char *key,
                                    int n)
 {
@@ -146,7 +146,7 @@ static inline double training_told(const struct training *training, const char *
     return at != NULL ? strtod(at + strspn(at, "': "), NULL) : strtod("nan", NULL);
 }
 
-/* SHA-256 of a file of the job's folder. */
+/* Compute the SHA-256 of a file in the folder of the job. */
 static inline void training_digest(const char *dir, const char *name,
                                    char out[DIGEST_TEXT])
 {
