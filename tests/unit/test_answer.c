@@ -1,4 +1,5 @@
-/* tests/unit/test_answer.c - answers are found where they stand, and right when near. */
+/* tests/unit/test_answer.c - answers are found in a text, and are right within the
+ * tolerance. */
 #include "config.h"
 
 #include "train/generation/answer.h"
@@ -91,7 +92,7 @@ static void test_numbers_are_read(void **state)
     }
 }
 
-static void test_answers_are_right_when_near(void **state)
+static void test_answers_are_right_within_the_tolerance(void **state)
 {
     static const struct {
         const char *text, *expected;
@@ -127,7 +128,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_answers_are_found),
         cmocka_unit_test(test_numbers_are_read),
-        cmocka_unit_test(test_answers_are_right_when_near),
+        cmocka_unit_test(test_answers_are_right_within_the_tolerance),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* tests/unit/test_criterion.c - which model is the best, and by what. */
+/* tests/unit/test_criterion.c - the best model by each metric. */
 #include "config.h"
 
 #include "train/criterion.h"
@@ -8,7 +8,7 @@
 #include "base/size.h"
 #include "tests/unit/unit.h"
 
-static void test_better_goes_by_the_metric(void **state)
+static void test_criterion_better_depends_on_the_metric(void **state)
 {
     static const struct {
         const char *metric;
@@ -39,14 +39,14 @@ static void test_better_goes_by_the_metric(void **state)
     }
 }
 
-static void test_metrics_are_known(void **state)
+static void test_criterion_knows_its_metrics(void **state)
 {
     struct plan plan = { .metric_for_best_model = "eval_rouge-l" };
     const char *key;
     struct error err = { 0 };
 
     (void)state;
-    assert_true(criterion_check(&plan, &key, &err)); /* nobody goes by it */
+    assert_true(criterion_check(&plan, &key, &err)); /* the run does not use it */
     plan.load_best_model_at_end = true;
     assert_false(criterion_check(&plan, &key, &err));
     assert_string_equal(key, "metric_for_best_model");
@@ -77,8 +77,8 @@ static void test_metrics_are_known(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_better_goes_by_the_metric),
-        cmocka_unit_test(test_metrics_are_known),
+        cmocka_unit_test(test_criterion_better_depends_on_the_metric),
+        cmocka_unit_test(test_criterion_knows_its_metrics),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

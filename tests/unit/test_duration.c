@@ -1,5 +1,5 @@
-/* tests/unit/test_duration.c - a step takes the work there is over the rates there
- * are. */
+/* tests/unit/test_duration.c - a step takes its work divided by the rates of the
+ * device. */
 #include "config.h"
 
 #include "train/duration.h"
@@ -30,7 +30,7 @@ static int setup(void **state)
                            .cutoff_len = 64,
                            .lora_rank = 8,
                            .lora_target = "all" };
-    /* all that is not products takes no time */
+    /* everything except matmuls takes no time */
     rates =
         (struct calibration) { .bytes_per_second = 1e30, .seconds_per_operation = 1e-30 };
     for (int i = 0; i < CALIBRATION_WIDTHS; i++)
@@ -57,17 +57,17 @@ static double expected(double tokens, double learnt, double length)
     return out.expected;
 }
 
-static void near(double is, double wanted)
+static void near(double is, double value)
 {
-    if (!(fabs(is - wanted) <= 1e-9 * wanted))
-        fail_msg("%g, wanted %g", is, wanted);
+    if (!(fabs(is - value) <= 1e-9 * value))
+        fail_msg("%g, expected %g", is, value);
 }
 
-/* Numbers in the linear layers of both blocks. */
+/* Elements in the linear layers of both blocks. */
 static const double linear = 2.0 * (4 * 256 * 256 + 3 * 256 * 512);
 
-/* 6 operations a token and weight (Kaplan et al., 2020); with checkpointing 8. */
-static void test_duration_counts_products(void **state)
+/* 6 operations per token and weight (Kaplan et al., 2020); with checkpointing 8. */
+static void test_duration_counts_matmuls(void **state)
 {
     (void)state;
     near(expected(100, 0, 0), 6 * linear * 100 / 1e9);
@@ -75,27 +75,27 @@ static void test_duration_counts_products(void **state)
     near(expected(100, 0, 0), 8 * linear * 100 / 1e9);
 }
 
-/* Frozen weights have no gradient; 14 adapters of rank 8 have all three products. */
+/* Frozen weights have no gradient; 14 adapters of rank 8 have all three matmuls. */
 static void test_duration_of_adapters_is_less(void **state)
 {
-    const double adapters = 2.0 * 8 * (4 * (256 + 256) + 3 * (256 + 512)); /* numbers */
+    const double adapters = 2.0 * 8 * (4 * (256 + 256) + 3 * (256 + 512)); /* elements */
     double narrow = 2.0 * 8 * 256, wide = 2.0 * 8 * 512;
 
     (void)state;
     plan.method = METHOD_LORA;
-    /* as wide as 45 and 64: half as wide is half as fast below 64 */
+    /* widths of 45 and 64: below 64, half the width is half as fast */
     assert_true(expected(100, 0, 0) > (4 * linear + 6 * adapters) * 100 / 1e9 * 0.999);
     assert_true(expected(100, 0, 0) < (4 * linear + 12 * adapters) * 100 / 1e9);
     assert_true(narrow < wide);
 }
 
-static void test_duration_counts_the_classifier_for_what_is_learnt(void **state)
+static void test_duration_counts_the_classifier_for_trained_tokens(void **state)
 {
     (void)state;
     near(expected(100, 50, 0) - expected(100, 0, 0), 6.0 * 1000 * 256 * 50 / 1e9);
 }
 
-/* 4 L^2 / 2 C operations forward, 2.5 times that backward, at a head's width of 64. */
+/* 4 L^2 / 2 C operations forward, 2.5 times that backward, at a head width of 64. */
 static void test_duration_counts_attention(void **state)
 {
     (void)state;
@@ -117,7 +117,7 @@ static void test_duration_has_a_floor(void **state)
     assert_true(expected(0, 0, 0) >= 28e-9 * linear); /* the update */
 }
 
-static void test_duration_knows_no_other_program(void **state)
+static void test_duration_does_not_support_other_programs(void **state)
 {
     const struct duration_step step = { 100, 100, 10 };
     struct duration out;
@@ -132,12 +132,12 @@ static void test_duration_knows_no_other_program(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_duration_counts_products),
+        TEST(test_duration_counts_matmuls),
         TEST(test_duration_of_adapters_is_less),
-        TEST(test_duration_counts_the_classifier_for_what_is_learnt),
+        TEST(test_duration_counts_the_classifier_for_trained_tokens),
         TEST(test_duration_counts_attention),
         TEST(test_duration_has_a_floor),
-        TEST(test_duration_knows_no_other_program),
+        TEST(test_duration_does_not_support_other_programs),
     };
 
     return cmocka_run_group_tests_name("duration", tests, NULL, NULL);

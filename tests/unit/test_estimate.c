@@ -1,4 +1,4 @@
-/* tests/unit/test_estimate.c - what plan says a run takes is what the run took. */
+/* tests/unit/test_estimate.c - the estimate equals the memory that a run takes. */
 #include "config.h"
 
 #include "train/estimate.h"
@@ -27,7 +27,7 @@ static const char *const checkpoints[] = { "gradient_checkpointing: true\n",
                                            "gradient_checkpointing: false\n" };
 static const char *const packings[] = { "", "packing: true\n", "neat_packing: true\n" };
 
-/* A job of the tables above on the CPU; NULL data skips. */
+/* Return a job of the tables above on the CPU; skip the test without the shared data. */
 static char *job_text(const char *model, const char *more)
 {
     char *folder = unit_shared(model), *data = unit_shared(ALPACA);
@@ -62,7 +62,7 @@ static void read_plan(const char *dir, const char *job, size_t ranks,
     free(name);
 }
 
-/* The tensors of the model lie in the block that was counted, and fill it. */
+/* Check that the tensors of the model are within the estimated block and fill it. */
 static void check_table(const struct run *run, const struct memory_use *use)
 {
     uint64_t trained = 0, frozen = 0, copies = 0;
@@ -76,25 +76,26 @@ static void check_table(const struct run *run, const struct memory_use *use)
         copies += p->copy.data ? 2 * numbers : 0;
     }
     assert_true(trained + frozen + copies <= use->weights);
-    /* what pads: less than SHAPES_ALIGNMENT a piece of each of three kinds */
+    /* padding: less than SHAPES_ALIGNMENT for each piece of three kinds */
     assert_true(use->weights - (trained + frozen + copies) <=
                 3 * 256 * model_parameters(run->model));
     assert_true(use->gradients >= model_trainable(run->model) * sizeof(float));
 }
 
-static void check_bytes(const struct memory_use *is, const struct memory_use *said)
+static void check_bytes(const struct memory_use *is, const struct memory_use *estimate)
 {
-    assert_int_equal(is->weights, said->weights);
-    assert_int_equal(is->gradients, said->gradients);
-    assert_int_equal(is->optimizer, said->optimizer);
-    assert_int_equal(is->activations, said->activations);
-    assert_int_equal(is->low, said->total); /* the block; the rest is the backend's */
-    assert_int_equal(said->low, said->total);
-    assert_int_equal(said->high, said->total);
+    assert_int_equal(is->weights, estimate->weights);
+    assert_int_equal(is->gradients, estimate->gradients);
+    assert_int_equal(is->optimizer, estimate->optimizer);
+    assert_int_equal(is->activations, estimate->activations);
+    /* low is the block; the rest belongs to the backend */
+    assert_int_equal(is->low, estimate->total);
+    assert_int_equal(estimate->low, estimate->total);
+    assert_int_equal(estimate->high, estimate->total);
 }
 
-/* Rank 0 of a group lays out its shard before it joins: one process is enough to
- * count. */
+/* Rank 0 of a group lays out its shard before it joins, so one process is enough to
+ * measure it. */
 static void check_job(const char *dir, const char *job, size_t ranks)
 {
     struct trainer_options options = { 0 };
@@ -122,7 +123,7 @@ static void check_job(const char *dir, const char *job, size_t ranks)
     patch_clear(&patch);
 }
 
-static void test_estimate_is_what_a_run_takes(void **state)
+static void test_estimate_equals_the_memory_of_a_run(void **state)
 {
     char *dir;
 
@@ -148,8 +149,8 @@ static void test_estimate_is_what_a_run_takes(void **state)
     unit_dir_free(dir);
 }
 
-/* Of several ranks each keeps its share of the moments. */
-static void test_estimate_is_what_each_rank_takes(void **state)
+/* With several ranks, each keeps its share of the moments. */
+static void test_estimate_equals_the_memory_of_each_rank(void **state)
 {
     char *dir;
 
@@ -167,9 +168,9 @@ static void test_estimate_is_what_each_rank_takes(void **state)
     unit_dir_free(dir);
 }
 
-/* Of several GPUs each has NCCL besides, and its share of the moments; a CPU has neither
- * driver nor NCCL. */
-static void test_estimate_counts_what_joins_gpus(void **state)
+/* With several GPUs, each also has NCCL, and its share of the moments; a CPU has neither
+ * a driver nor NCCL. */
+static void test_estimate_counts_nccl(void **state)
 {
     char *dir, *job;
     struct device gpu = { .kind = DEVICE_CUDA, .major = 9 };
@@ -203,7 +204,7 @@ static void test_estimate_counts_what_joins_gpus(void **state)
     unit_dir_free(dir);
 }
 
-/* An evaluation with larger batches makes do with what the training takes. */
+/* An evaluation with larger batches uses no more memory than training. */
 static void test_estimate_counts_the_evaluation(void **state)
 {
     char *dir, *job;
@@ -222,9 +223,9 @@ static void test_estimate_counts_the_evaluation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_estimate_is_what_a_run_takes),
-        cmocka_unit_test(test_estimate_is_what_each_rank_takes),
-        cmocka_unit_test(test_estimate_counts_what_joins_gpus),
+        cmocka_unit_test(test_estimate_equals_the_memory_of_a_run),
+        cmocka_unit_test(test_estimate_equals_the_memory_of_each_rank),
+        cmocka_unit_test(test_estimate_counts_nccl),
         cmocka_unit_test(test_estimate_counts_the_evaluation),
     };
 

@@ -1,4 +1,4 @@
-/* tests/unit/test_eval_prompts.c - records become questions, with what they expect. */
+/* tests/unit/test_eval_prompts.c - records become prompts with expected answers. */
 #include "config.h"
 
 #include "train/eval_prompts.h"
@@ -39,7 +39,7 @@ static void check_asked(const struct eval_prompt *question, size_t messages,
     assert_string_equal(question->expected, expected);
 }
 
-static void test_questions_are_what_records_ask(void **state)
+static void test_questions_from_records(void **state)
 {
     char *dir = unit_dir_new(), *data = write_file(dir, "data.jsonl", records),
          *lines = write_file(dir, "lines.txt", "One\nTwo\n");
@@ -70,7 +70,7 @@ static void test_questions_are_what_records_ask(void **state)
     unit_dir_free(dir);
 }
 
-static void test_questions_tell_the_place_of_what_is_broken(void **state)
+static void test_questions_report_the_position_of_a_broken_record(void **state)
 {
     char *dir = unit_dir_new(),
          *data = write_file(dir, "data.jsonl",
@@ -91,8 +91,8 @@ static void test_questions_tell_the_place_of_what_is_broken(void **state)
     unit_dir_free(dir);
 }
 
-/* Where all of a file lack the prompt, its name in dataset_info.json is wrong. */
-static void test_questions_tell_a_prompt_misnamed(void **state)
+/* If all records of a file lack the prompt, its name in dataset_info.json is wrong. */
+static void test_questions_report_a_misnamed_prompt(void **state)
 {
     char *dir = unit_dir_new(),
          *info = write_file(dir, "dataset_info.json",
@@ -116,9 +116,9 @@ static void test_questions_tell_a_prompt_misnamed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_questions_are_what_records_ask),
-        cmocka_unit_test(test_questions_tell_the_place_of_what_is_broken),
-        cmocka_unit_test(test_questions_tell_a_prompt_misnamed),
+        cmocka_unit_test(test_questions_from_records),
+        cmocka_unit_test(test_questions_report_the_position_of_a_broken_record),
+        cmocka_unit_test(test_questions_report_a_misnamed_prompt),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,4 @@
-/* tests/unit/test_evaluation.c - which model is the best, and when a run has had
- * enough. */
+/* tests/unit/test_evaluation.c - early stopping counts evaluations from the best one. */
 #include "config.h"
 
 #include "train/evaluation.h"
@@ -9,9 +8,9 @@
 #include "base/size.h"
 #include "tests/unit/unit.h"
 
-/* Evaluations are counted from the best on; that before the first step is none, and
- * training entries are none either. */
-static void test_enough_is_counted_from_the_best(void **state)
+/* Counts evaluations after the best one, but neither the one before the first step nor
+ * training entries. */
+static void test_evaluation_counts_from_the_best(void **state)
 {
     static const int64_t steps[] = { 0, 10, 20, 30, 40 };
     struct plan plan = { .early_stopping_steps = 2 };
@@ -25,7 +24,7 @@ static void test_enough_is_counted_from_the_best(void **state)
         run.progress.best_step = steps[i] < 20 ? steps[i] : 20;
         assert_int_equal(evaluation_ends(&run), steps[i] == 40);
     }
-    run.progress.best_step = 0; /* none of them was a number */
+    run.progress.best_step = 0; /* all metrics were NaN */
     assert_true(evaluation_ends(&run));
     plan.early_stopping_steps = 0;
     assert_false(evaluation_ends(&run));
@@ -35,7 +34,7 @@ static void test_enough_is_counted_from_the_best(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_enough_is_counted_from_the_best),
+        cmocka_unit_test(test_evaluation_counts_from_the_best),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

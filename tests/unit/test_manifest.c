@@ -1,4 +1,4 @@
-/* tests/unit/test_manifest.c - a folder is whole, or it is seen that it is not. */
+/* tests/unit/test_manifest.c - the manifest detects incomplete and damaged folders. */
 #include "config.h"
 
 #include "tests/unit/unit.h"
@@ -18,7 +18,7 @@ static char *folder_new(void)
     return dir;
 }
 
-static void test_manifest_of_a_whole_folder(void **state)
+static void test_manifest_of_a_complete_folder(void **state)
 {
     char *dir = folder_new();
     struct error err = { 0 };
@@ -30,8 +30,8 @@ static void test_manifest_of_a_whole_folder(void **state)
     unit_dir_free(dir);
 }
 
-/* A change that keeps the size is seen by a deep check alone. */
-static void test_manifest_sees_damage(void **state)
+/* Only a deep check detects a change that keeps the size. */
+static void test_manifest_detects_damage(void **state)
 {
     char *dir = folder_new(), *name = path_join(dir, "model.safetensors");
     struct error err = { 0 };
@@ -73,8 +73,8 @@ static void test_manifest_stays_in_its_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_manifest_of_a_whole_folder),
-        cmocka_unit_test(test_manifest_sees_damage),
+        cmocka_unit_test(test_manifest_of_a_complete_folder),
+        cmocka_unit_test(test_manifest_detects_damage),
         cmocka_unit_test(test_manifest_stays_in_its_folder),
     };
 

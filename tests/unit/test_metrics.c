@@ -1,4 +1,4 @@
-/* tests/unit/test_metrics.c - a resumed run's metrics read as an uninterrupted one's. */
+/* tests/unit/test_metrics.c - metrics of a resumed run read like an uninterrupted one. */
 #include "config.h"
 
 #include "tests/unit/unit.h"
@@ -41,7 +41,7 @@ static void test_metrics_resumed_is_uninterrupted(void **state)
 
     (void)state;
     write_steps(one, -1, 10);
-    write_steps(two, -1, 7); /* killed at 7, the checkpoint is of step 5 */
+    write_steps(two, -1, 7); /* killed at step 7, last checkpoint at step 5 */
     assert_true(file_append_line(two, "{\"step\": 8, \"lo", 14, 0644, false, &err));
     write_steps(two, 5, 10);
     char *a = read_all(one), *b = read_all(two);
@@ -49,7 +49,7 @@ static void test_metrics_resumed_is_uninterrupted(void **state)
     assert_string_equal(a, b);
     free(a);
     free(b);
-    write_steps(two, -1, 3); /* a new run starts anew */
+    write_steps(two, -1, 3); /* a new run starts an empty file */
     b = read_all(two);
     assert_null(strstr(b, "\"step\": 4"));
     free(b);
@@ -58,7 +58,7 @@ static void test_metrics_resumed_is_uninterrupted(void **state)
     unit_dir_free(dir);
 }
 
-static void test_metrics_writes_nan_as_it_is(void **state)
+static void test_metrics_writes_nan(void **state)
 {
     char *dir = unit_dir_new(), *name = path_join(dir, "metrics.jsonl"), *line;
     struct error err = { 0 };
@@ -101,9 +101,9 @@ static void test_metrics_evaluation_has_perplexity(void **state)
     unit_dir_free(dir);
 }
 
-/* A full disk is told once and ends nothing; what was written stays, and a resumed run's
- * file is whole again. */
-static void test_metrics_full_disk_is_told_once(void **state)
+/* A full disk is logged once and does not end the run.  Written lines remain, and the
+ * file of a resumed run is complete again. */
+static void test_metrics_full_disk_is_logged_once(void **state)
 {
     char *dir = unit_dir_new(), *name = path_join(dir, "metrics.jsonl"),
          *told = path_join(dir, "log"), *text;
@@ -134,7 +134,7 @@ static void test_metrics_full_disk_is_told_once(void **state)
     metrics_close(metrics);
     text = read_all(name);
     assert_non_null(strstr(text, "\"step\":1,"));
-    assert_null(strstr(text, "\"step\":2,")); /* its beginning is cut off */
+    assert_null(strstr(text, "\"step\":2,")); /* the partial line is removed */
     assert_non_null(strstr(text, "\n{\"step\":4,"));
     assert_null(strstr(text, "\"step\":5,"));
     log_free(log);
@@ -149,9 +149,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_metrics_resumed_is_uninterrupted),
-        cmocka_unit_test(test_metrics_writes_nan_as_it_is),
+        cmocka_unit_test(test_metrics_writes_nan),
         cmocka_unit_test(test_metrics_evaluation_has_perplexity),
-        cmocka_unit_test(test_metrics_full_disk_is_told_once),
+        cmocka_unit_test(test_metrics_full_disk_is_logged_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

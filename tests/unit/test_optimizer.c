@@ -1,5 +1,5 @@
-/* tests/unit/test_optimizer.c - the norm, what is clipped, what decays, and whose
- * rate. */
+/* tests/unit/test_optimizer.c - gradient norm, clipping, decay, and learning rates per
+ * parameter. */
 #include "config.h"
 
 #include "train/model/optimizer.h"
@@ -35,7 +35,7 @@ static float *floats(struct tensor t)
     return t.data;
 }
 
-/* Every gradient of every parameter the same; their number. */
+/* Set all gradients to one value; return their number. */
 static size_t fill(float value)
 {
     size_t count = 0;
@@ -50,7 +50,7 @@ static size_t fill(float value)
     return count;
 }
 
-/* What a step of rate 0.5 has found. */
+/* Run a step with learning rate 0.5 and return its results. */
 static struct step_numbers step(double scale)
 {
     struct step_numbers numbers = unit_numbers(&u, 1, 1);
@@ -65,7 +65,7 @@ static struct step_numbers step(double scale)
     return numbers;
 }
 
-static void test_optimizer_norm_is_of_all_gradients_unscaled(void **state)
+static void test_optimizer_norm_covers_all_unscaled_gradients(void **state)
 {
     size_t count = fill(8);
     struct step_numbers numbers = step(4);
@@ -79,8 +79,8 @@ static void test_optimizer_norm_is_of_all_gradients_unscaled(void **state)
     assert_false(isfinite(step(4).norm));
 }
 
-/* Of the weights, moments and copies: nothing. */
-static void test_optimizer_leaves_out_a_step_that_is_not_finite(void **state)
+/* A skipped step changes neither weights nor moments nor copies. */
+static void test_optimizer_skips_a_step_that_is_not_finite(void **state)
 {
     struct tensor all = tensor_of(model_parameter(u.model, 0)->weight.data, FORMAT_FP32,
                                   1, model_gradients(u.model).cols);
@@ -105,11 +105,11 @@ static void test_optimizer_clips_to_the_norm(void **state)
     (void)state;
     u.plan.optimizer = optimizer_find("sgd");
     u.plan.precision.max_grad_norm = 2 * norm;
-    step(4); /* below: nothing is clipped */
+    step(4); /* below the limit: not clipped */
     unit_near("step", was - floats(p->weight)[5], 0.5 * 2, 1e-5);
     was = floats(p->weight)[5];
     u.plan.precision.max_grad_norm = norm / 10;
-    step(4); /* a tenth is left */
+    step(4); /* clipped to a tenth */
     unit_near("step", was - floats(p->weight)[5], 0.5 * 2 / 10, 1e-5);
     was = floats(p->weight)[5];
     u.plan.precision.max_grad_norm = 0;
@@ -117,7 +117,7 @@ static void test_optimizer_clips_to_the_norm(void **state)
     unit_near("step", was - floats(p->weight)[5], 0.5 * 2, 1e-5);
 }
 
-static void test_optimizer_decays_matrices_alone(void **state)
+static void test_optimizer_decays_only_matrices(void **state)
 {
     (void)state;
     u.plan.weight_decay = 0.2;
@@ -133,8 +133,8 @@ static void test_optimizer_decays_matrices_alone(void **state)
     }
 }
 
-/* The first step of AdamW is lr, whatever the gradient. */
-static void test_optimizer_rates_by_parameter(void **state)
+/* The first step of AdamW has size lr for any gradient. */
+static void test_optimizer_has_rates_per_parameter(void **state)
 {
     struct parameter *p = model_parameter(u.model, 2);
     float was = floats(p->weight)[0], other = floats((p + 1)->weight)[0];
@@ -147,7 +147,7 @@ static void test_optimizer_rates_by_parameter(void **state)
     unit_near("step", other - floats((p + 1)->weight)[0], 0.5, 1e-5);
 }
 
-/* The model that lies in `dir`, with adapters and a norm that are trained. */
+/* Open the model in `dir` with trained adapters and a trained norm. */
 static void start_adapters(const char *dir, double ratio)
 {
     struct plan plan = unit_plan(dir);
@@ -159,8 +159,8 @@ static void start_adapters(const char *dir, double ratio)
     unit_model_start(&u, 8, 1, 2);
 }
 
-/* A step of all that is trained, by its gradient of 3: B and vectors have `ratio` times
- * the rate, A and other matrices the plain one. */
+/* Step all trained parameters with a gradient of 3: B and vectors have `ratio` times the
+ * learning rate, A and other matrices the plain one. */
 static void check_loraplus(const char *dir, double ratio)
 {
     size_t fast = 0, plain = 0;
@@ -191,7 +191,7 @@ static void check_loraplus(const char *dir, double ratio)
     unit_model_stop(&u);
 }
 
-static void test_optimizer_rates_of_loraplus(void **state)
+static void test_optimizer_has_rates_of_loraplus(void **state)
 {
     char *dir = unit_dir_new();
     struct error err = { 0 };
@@ -208,17 +208,17 @@ static void test_optimizer_rates_of_loraplus(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_optimizer_norm_is_of_all_gradients_unscaled,
+        cmocka_unit_test_setup_teardown(test_optimizer_norm_covers_all_unscaled_gradients,
                                         setup, teardown),
-        cmocka_unit_test_setup_teardown(
-            test_optimizer_leaves_out_a_step_that_is_not_finite, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_optimizer_skips_a_step_that_is_not_finite,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(test_optimizer_clips_to_the_norm, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(test_optimizer_decays_matrices_alone, setup,
+        cmocka_unit_test_setup_teardown(test_optimizer_decays_only_matrices, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(test_optimizer_rates_by_parameter, setup,
+        cmocka_unit_test_setup_teardown(test_optimizer_has_rates_per_parameter, setup,
                                         teardown),
-        cmocka_unit_test(test_optimizer_rates_of_loraplus),
+        cmocka_unit_test(test_optimizer_has_rates_of_loraplus),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* tests/unit/test_parallel.c - what the ranks of a run tell each other, and how rank 0
- * learns why one of them ended. */
+/* tests/unit/test_parallel.c - messages between the ranks of a run, and how rank 0 learns
+ * why another rank ended. */
 #include "config.h"
 
 #include "train/model/parallel.h"
@@ -20,7 +20,7 @@ static void finish(struct unit_ranks *ranks)
     }
 }
 
-static void test_parallel_alone_is_nothing(void **state)
+static void test_parallel_alone_does_nothing(void **state)
 {
     struct error err = { 0 };
     double numbers[2] = { 3, 4 };
@@ -85,7 +85,7 @@ static void test_parallel_orders_sums_and_texts(void **state)
     finish(&ranks);
 }
 
-/* The last one writes that it has loaded before it says so. */
+/* The last rank writes to the pipe before it reports that it is ready. */
 static void test_parallel_rank_0_waits_for_all(void **state)
 {
     struct unit_ranks ranks;
@@ -111,7 +111,7 @@ static void test_parallel_rank_0_waits_for_all(void **state)
     close(loaded[1]);
 }
 
-/* Where numbers are waited for, and where only the end was seen. */
+/* While rank 0 waits for numbers, and if it only sees that a rank has ended. */
 static void test_parallel_rank_0_learns_why(void **state)
 {
     (void)state;
@@ -170,7 +170,7 @@ static void test_parallel_rank_0_names_one_that_was_killed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parallel_alone_is_nothing),
+        cmocka_unit_test(test_parallel_alone_does_nothing),
         cmocka_unit_test(test_parallel_shares_add_up),
         cmocka_unit_test(test_parallel_orders_sums_and_texts),
         cmocka_unit_test(test_parallel_rank_0_waits_for_all),

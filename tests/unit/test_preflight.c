@@ -1,7 +1,7 @@
 /*
- * tests/unit/test_preflight.c - what is tried before a run leaves no trace in its bits,
- * ends what cannot work with a diagnosis, and takes no ordinary loss scale for a failure.
- * What the autopsy finds is in the run's folder.
+ * tests/unit/test_preflight.c - a preflight does not change the bits of the run, ends a
+ * job that cannot work with a diagnosis, and accepts a normal backoff of the loss scale.
+ * The finding of the autopsy is in the folder of the run.
  */
 #include "config.h"
 
@@ -21,7 +21,7 @@
     "stage: pt\nfinetuning_type: lora\nlora_rank: 4\ncutoff_len: 64\n" \
     "max_samples: 400\nper_device_train_batch_size: 4\n"
 
-/* The trained weights of a job with and without a preflight are the same bits. */
+/* Check that a job with and without a preflight gives the same weights to the bit. */
 static void check_no_trace(const char *data, const char *more, const char *weights)
 {
     char digest[2][DIGEST_TEXT], words[2048];
@@ -66,7 +66,7 @@ static void test_preflight_leaves_no_trace_in_an_adapter(void **state)
                    ADAPTER);
 }
 
-/* ---- Models that are broken ---- */
+/* ---- Broken models ---- */
 
 static char *read_whole(const char *name, size_t *len)
 {
@@ -79,7 +79,7 @@ static char *read_whole(const char *name, size_t *len)
     return text_detach(&text, len);
 }
 
-/* Numbers of one tensor of a copy of the model, as DIR/model. */
+/* Values to write into one tensor of a copy of the model, DIR/model. */
 struct planted {
     const char *tensor;
     size_t first, count;
@@ -127,7 +127,7 @@ static void copy_model(const char *dir, const struct planted *planted)
     free(copy);
 }
 
-/* A job that fails; its autopsy.json, and the error. */
+/* Run a job that fails; return its autopsy.json and set the error. */
 static json_t *run_broken(const struct planted *planted, const char *more,
                           const char *rate, struct error *err)
 {
@@ -188,7 +188,7 @@ static void test_preflight_ends_a_job_with_an_inf_in_a_weight(void **state)
     json_decref(autopsy);
 }
 
-static void test_preflight_ends_a_job_of_one_step_that_cannot_be_made(void **state)
+static void test_preflight_ends_a_job_whose_only_step_is_skipped(void **state)
 {
     static const struct planted planted = { "model.layers.3.mlp.down_proj.weight", 177, 1,
                                             INFINITY };
@@ -202,8 +202,8 @@ static void test_preflight_ends_a_job_of_one_step_that_cannot_be_made(void **sta
     json_decref(autopsy);
 }
 
-/* 60000 is a float16, products with it are not. */
-static void test_preflight_ends_what_float16_cannot_hold(void **state)
+/* float16 can hold 60000, but not matmuls with it. */
+static void test_preflight_ends_a_job_beyond_float16(void **state)
 {
     static const struct planted planted = { "model.layers.1.mlp.up_proj.weight", 64 * 7,
                                             64, 60000 };
@@ -240,7 +240,7 @@ static void test_preflight_ends_a_learning_rate_that_is_too_large(void **state)
     json_decref(autopsy);
 }
 
-/* No preflight in fp32: the first step that is not made is looked at. */
+/* There is no preflight in fp32: the autopsy checks the first skipped step. */
 static void test_autopsy_finds_a_poisoned_row_of_the_embedding(void **state)
 {
     static const struct planted planted = { "model.embed_tokens.weight", 64 * 300, 64,
@@ -259,8 +259,8 @@ static void test_autopsy_finds_a_poisoned_row_of_the_embedding(void **state)
     json_decref(autopsy);
 }
 
-/* The evaluation before the first step meets it first. */
-static void test_autopsy_looks_at_an_evaluation(void **state)
+/* The evaluation before the first step finds it first. */
+static void test_autopsy_checks_an_evaluation(void **state)
 {
     static const struct planted planted = { "model.layers.1.mlp.up_proj.weight", 64 * 7,
                                             64, 3e38F };
@@ -281,8 +281,7 @@ static void test_autopsy_looks_at_an_evaluation(void **state)
     json_decref(autopsy);
 }
 
-/* A static loss scale that is too large: none of the scaler's doing, and the
- * gradients'. */
+/* A static loss scale that is too large: gradients overflow and no scaler can help. */
 static void test_autopsy_finds_the_gradient_of_a_static_scale(void **state)
 {
     static const char *const methods[] = { FULL_PT, LORA_PT };
@@ -304,13 +303,14 @@ static void test_autopsy_finds_the_gradient_of_a_static_scale(void **state)
     }
 }
 
-/* ---- What it says ---- */
+/* ---- Log ---- */
 
-/* A job with these words at this rate, of the model with numbers planted; its log. */
+/* Run a job with these keys and learning rate on a model with planted values; return its
+ * log. */
 static char *run_logged(const struct planted *planted, const char *more, const char *rate,
                         bool *ok, struct error *err)
 {
-    char *dir = unit_dir_new(), *name = path_join(dir, "log"), *said;
+    char *dir = unit_dir_new(), *name = path_join(dir, "log"), *log;
     char *job = training_text(SHAKESPEARE, more);
     int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     struct training training = { .dir = dir, .log = log_new(fd, LOG_INFO) };
@@ -323,85 +323,85 @@ static char *run_logged(const struct planted *planted, const char *more, const c
     if (planted)
         copy_model(dir, planted);
     *ok = training_run(&training, err);
-    said = read_whole(name, NULL);
+    log = read_whole(name, NULL);
     log_free(training.log);
     close(fd);
     text_clear(&text);
     free(job);
     free(name);
     unit_dir_free(dir);
-    return said;
+    return log;
 }
 
-static void check_said(const char *said, const char *wanted)
+static void check_contains(const char *log, const char *expected)
 {
-    if (!strstr(said, wanted))
-        fail_msg("\"%s\" is not in:\n%s", wanted, said);
+    if (!strstr(log, expected))
+        fail_msg("\"%s\" is not in:\n%s", expected, log);
 }
 
-/* From 2^16 some steps are skipped before the first is made: that is as it should be. */
-static void test_preflight_takes_a_backoff_for_none(void **state)
+/* From 2^16 some steps are skipped before the first succeeds: this is normal. */
+static void test_preflight_accepts_a_backoff(void **state)
 {
     static const struct planted planted = { "model.norm.weight", 0, 64, 3000 };
     struct error err = { 0 };
     bool ok;
-    char *said = run_logged(&planted,
-                            FULL_PT FP16
-                            "max_steps: 30\nsave_strategy: \"no\"\nmax_grad_norm: 0.01\n"
-                            "trainspool: {keep: [fp16]}\n",
-                            RATE, &ok, &err);
+    char *log = run_logged(&planted,
+                           FULL_PT FP16
+                           "max_steps: 30\nsave_strategy: \"no\"\nmax_grad_norm: 0.01\n"
+                           "trainspool: {keep: [fp16]}\n",
+                           RATE, &ok, &err);
 
     (void)state;
     assert_true(ok);
-    check_said(said, "preflight: 10 steps done, ");
-    assert_null(strstr(said, "preflight: 10 steps done, 0 skipped"));
-    check_said(said, ", gradients of all 47 tensors finite in step ");
-    check_said(said, "step 1: skipped"); /* the run meets it anew */
-    assert_null(strstr(said, "autopsy"));
-    free(said);
+    check_contains(log, "preflight: 10 steps done, ");
+    assert_null(strstr(log, "preflight: 10 steps done, 0 skipped"));
+    check_contains(log, ", gradients of all 47 tensors finite in step ");
+    check_contains(log, "step 1: skipped"); /* the run skips it again */
+    assert_null(strstr(log, "autopsy"));
+    free(log);
 }
 
-/* The first step that is made turns each weight by 1, so that with those planted the
- * products of all that follow are too large for float16. */
-static void test_preflight_says_which_gradients_are_not_finite(void **state)
+/* The first successful step changes each weight by 1.  Because of the planted values,
+ * matmuls of all later steps then exceed float16. */
+static void test_preflight_logs_which_gradients_are_not_finite(void **state)
 {
     static const struct planted planted = { "model.layers.1.mlp.up_proj.weight", 0,
                                             64 * 172, 1000 };
     struct error err = { 0 };
     bool ok;
-    char *said = run_logged(&planted,
-                            FULL_PT FP16
-                            "max_steps: 3\nsave_strategy: \"no\"\nmax_grad_norm: 0.0\n"
-                            "trainspool: {keep: [fp16]}\n",
-                            "1.0e-0", &ok, &err);
+    char *log = run_logged(&planted,
+                           FULL_PT FP16
+                           "max_steps: 3\nsave_strategy: \"no\"\nmax_grad_norm: 0.0\n"
+                           "trainspool: {keep: [fp16]}\n",
+                           "1.0e-0", &ok, &err);
 
     (void)state;
     assert_true(ok);
-    check_said(said, "warn preflight: 1 steps done, 2 skipped, ");
-    check_said(said, ", gradients of 47 of 47 tensors not finite in step 3, first "
-                     "model.embed_tokens.weight; ");
-    assert_null(strstr(said, "gradients of all"));
-    free(said);
+    check_contains(log, "warn preflight: 1 steps done, 2 skipped, ");
+    check_contains(log, ", gradients of 47 of 47 tensors not finite in step 3, first "
+                        "model.embed_tokens.weight; ");
+    assert_null(strstr(log, "gradients of all"));
+    free(log);
 }
 
-/* The loss scale is on its way down, but the run is over before it is there. */
+/* The run ends before its loss scale has come down far enough. */
 static void test_preflight_ends_a_job_too_short_for_its_loss_scale(void **state)
 {
     static const struct planted planted = { "model.norm.weight", 0, 64, 3000 };
     struct error err = { 0 };
     bool ok;
-    char *said = run_logged(&planted,
-                            FULL_PT FP16 "max_steps: 1\nsave_strategy: \"no\"\n"
-                                         "trainspool: {keep: [fp16]}\n",
-                            RATE, &ok, &err);
+    char *log = run_logged(&planted,
+                           FULL_PT FP16 "max_steps: 1\nsave_strategy: \"no\"\n"
+                                        "trainspool: {keep: [fp16]}\n",
+                           RATE, &ok, &err);
 
     (void)state;
     assert_false(ok);
     assert_int_equal(err.code, ERROR_DIVERGED);
     assert_non_null(strstr(err.text, "preflight: all 1 steps of the run were skipped"));
     assert_non_null(strstr(err.text, "the loss scale has only come down to 32768"));
-    assert_null(strstr(said, "autopsy"));
-    free(said);
+    assert_null(strstr(log, "autopsy"));
+    free(log);
 }
 
 int main(void)
@@ -411,14 +411,14 @@ int main(void)
         cmocka_unit_test(test_preflight_leaves_no_trace_in_pure_bf16),
         cmocka_unit_test(test_preflight_leaves_no_trace_in_an_adapter),
         cmocka_unit_test(test_preflight_ends_a_job_with_an_inf_in_a_weight),
-        cmocka_unit_test(test_preflight_ends_a_job_of_one_step_that_cannot_be_made),
-        cmocka_unit_test(test_preflight_ends_what_float16_cannot_hold),
+        cmocka_unit_test(test_preflight_ends_a_job_whose_only_step_is_skipped),
+        cmocka_unit_test(test_preflight_ends_a_job_beyond_float16),
         cmocka_unit_test(test_preflight_ends_a_learning_rate_that_is_too_large),
         cmocka_unit_test(test_autopsy_finds_a_poisoned_row_of_the_embedding),
-        cmocka_unit_test(test_autopsy_looks_at_an_evaluation),
+        cmocka_unit_test(test_autopsy_checks_an_evaluation),
         cmocka_unit_test(test_autopsy_finds_the_gradient_of_a_static_scale),
-        cmocka_unit_test(test_preflight_takes_a_backoff_for_none),
-        cmocka_unit_test(test_preflight_says_which_gradients_are_not_finite),
+        cmocka_unit_test(test_preflight_accepts_a_backoff),
+        cmocka_unit_test(test_preflight_logs_which_gradients_are_not_finite),
         cmocka_unit_test(test_preflight_ends_a_job_too_short_for_its_loss_scale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* tests/unit/test_progress.c - what a run goes on from comes back to the bit. */
+/* tests/unit/test_progress.c - the progress that a run resumes from is restored to the
+ * bit. */
 #include "config.h"
 
 #include "tests/unit/unit.h"
@@ -28,7 +29,7 @@ static const struct progress sample = {
                 .skipped_in_row = 0 },
 };
 
-static void test_progress_comes_back_exactly(void **state)
+static void test_progress_is_restored_exactly(void **state)
 {
     char *dir = unit_dir_new();
     struct error err = { 0 };
@@ -63,7 +64,7 @@ static void test_progress_comes_back_exactly(void **state)
     unit_dir_free(dir);
 }
 
-/* Hugging Face's tools read trainer_state.json: TrainerState's fields are there. */
+/* Hugging Face tools read trainer_state.json, so it has the fields of TrainerState. */
 static void test_progress_has_the_fields_of_trainer_state(void **state)
 {
     static const char *const fields[] = {
@@ -131,7 +132,7 @@ static void test_progress_refuses_another_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_progress_comes_back_exactly),
+        cmocka_unit_test(test_progress_is_restored_exactly),
         cmocka_unit_test(test_progress_has_the_fields_of_trainer_state),
         cmocka_unit_test(test_progress_refuses_another_file),
     };

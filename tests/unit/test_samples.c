@@ -1,5 +1,5 @@
-/* tests/unit/test_samples.c - what was said before a training stays beside what is said
- * after it, through a resume too. */
+/* tests/unit/test_samples.c - answers from before training are kept next to the latest
+ * ones, also through a resume. */
 #include "config.h"
 
 #include "train/samples.h"
@@ -11,7 +11,7 @@
 #include "tests/unit/unit.h"
 
 static void put(struct samples *samples, size_t index, const char *prompt,
-                const char *said, bool correct)
+                const char *answer, bool correct)
 {
     struct text asked, expected;
 
@@ -22,21 +22,21 @@ static void put(struct samples *samples, size_t index, const char *prompt,
     samples_put(samples, index,
                 &(struct sample_answer) { .prompt = &asked,
                                           .expected = &expected,
-                                          .text = said,
-                                          .len = strlen(said),
+                                          .text = answer,
+                                          .len = strlen(answer),
                                           .correct = correct });
     text_clear(&asked);
     text_clear(&expected);
 }
 
-static void check(const char *name, const char *wanted)
+static void check(const char *name, const char *expected)
 {
     struct text text;
     struct error err = { 0 };
 
     text_init(&text, 0);
     assert_true(file_read(name, 1 << 20, &text, NULL, &err));
-    assert_string_equal(text.data, wanted);
+    assert_string_equal(text.data, expected);
     text_clear(&text);
 }
 
@@ -72,8 +72,8 @@ static void test_samples_keep_before_and_after(void **state)
     unit_dir_free(dir);
 }
 
-/* A file that somebody has spoiled is begun anew. */
-static void test_samples_of_a_broken_file_are_begun_anew(void **state)
+/* A broken file is replaced. */
+static void test_samples_replace_a_broken_file(void **state)
 {
     char *dir = unit_dir_new(), *name = path_join(dir, "samples.jsonl");
     struct error err = { 0 };
@@ -96,7 +96,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_samples_keep_before_and_after),
-        cmocka_unit_test(test_samples_of_a_broken_file_are_begun_anew),
+        cmocka_unit_test(test_samples_replace_a_broken_file),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* tests/unit/test_schedule.c - factors worked out by hand from
- * transformers/optimization.py, and those that it makes itself. */
+/* tests/unit/test_schedule.c - factors computed by hand and by
+ * transformers/optimization.py. */
 #include "config.h"
 
 #include "train/schedule.h"
@@ -10,7 +10,7 @@
 #include "base/size.h"
 #include "tests/unit/unit.h"
 
-/* Ten steps of warm-up and a hundred in all, unless a row says otherwise. */
+/* Ten steps of warm-up and a hundred in total, unless a row has other values. */
 static const struct {
     struct plan plan;
     struct {
@@ -28,7 +28,7 @@ static const struct {
       { { 0, 1 }, { 5, 1 }, { 10, 1 }, { 55, 1 }, { 100, 1 }, { 200, 1 } } },
     { { .schedule = SCHEDULE_CONSTANT_WITH_WARMUP, .warmup_steps = 10 },
       { { 0, 0 }, { 9, 0.9 }, { 10, 1 }, { 55, 1 }, { 100, 1 }, { 200, 1 } } },
-    /* (1 - 0.1) (1/2)^2 + 0.1; the end stays past the last step */
+    /* (1 - 0.1) (1/2)^2 + 0.1; constant after the last step */
     { { .schedule = SCHEDULE_POLYNOMIAL,
         .warmup_steps = 10,
         .learning_rate = 1e-3,
@@ -43,7 +43,7 @@ static const struct {
       { { 5, 0.5 }, { 10, 1 }, { 40, 0.8 }, { 55, 0.6 }, { 70, 0.4 }, { 100, 0.2 } } },
     { { .schedule = SCHEDULE_COSINE_WITH_MIN_LR, .schedule_min_lr_rate = 0.5 },
       { { 0, 1 }, { 50, 0.75 }, { 100, 0.5 }, { 0, 1 }, { 0, 1 }, { 0, 1 } } },
-    /* anew at 10, 40 and 70; the end is 0 */
+    /* restarts at 10, 40 and 70; the end is 0 */
     { { .schedule = SCHEDULE_COSINE_WITH_RESTARTS,
         .warmup_steps = 10,
         .schedule_num_cycles = 3 },
@@ -74,7 +74,7 @@ static void test_schedule_factors(void **state)
             double is = schedule_factor(&rows[i].plan, rows[i].at[j].step, 100);
 
             if (fabs(is - rows[i].at[j].factor) > 1e-12)
-                fail_msg("%s, step %d: %.15g, wanted %.15g",
+                fail_msg("%s, step %d: %.15g, expected %.15g",
                          schedule_name(rows[i].plan.schedule), (int)rows[i].at[j].step,
                          is, rows[i].at[j].factor);
         }
@@ -94,7 +94,7 @@ static double argument(const json_t *one, const char *name)
     return json_number_value(json_object_get(json_object_get(one, "arguments"), name));
 }
 
-/* The place of the argument's word in a list that ends with NULL; 0 without the
+/* Return the index of an argument's value in a list that ends with NULL; 0 without the
  * argument. */
 static int word(const json_t *one, const char *name, const char *const *words)
 {
@@ -141,14 +141,15 @@ static void check_case(const json_t *golden, const json_t *one)
 
     for (size_t i = 0; i < json_array_size(factors); i++) {
         double is = schedule_factor(&plan, (int64_t)i, total);
-        double wanted = json_number_value(json_array_get(factors, i));
+        double expected = json_number_value(json_array_get(factors, i));
 
-        if (fabs(is - wanted) > 1e-11)
-            fail_msg("%s, step %zu: %.15g, transformers has %.15g", name, i, is, wanted);
+        if (fabs(is - expected) > 1e-11)
+            fail_msg("%s, step %zu: %.15g, transformers has %.15g", name, i, is,
+                     expected);
     }
 }
 
-static void test_schedule_as_transformers_has_it(void **state)
+static void test_schedule_matches_transformers(void **state)
 {
     char *name = unit_source("tests/golden/schedule.json");
     struct error err = { 0 };
@@ -169,7 +170,7 @@ static void test_schedule_warmup_by_number_and_share(void **state)
 {
     static const struct {
         double steps, ratio;
-        int64_t wanted;
+        int64_t expected;
     } cases[] = {
         { 0, 0, 0 },    { 7, 0, 7 }, { 0.05, 0, 6 },
         { 7, 0.1, 11 }, { 1, 0, 1 }, { 0, 0.999, 101 },
@@ -180,11 +181,11 @@ static void test_schedule_warmup_by_number_and_share(void **state)
         struct plan plan = { .warmup_steps = cases[i].steps,
                              .warmup_ratio = cases[i].ratio };
 
-        assert_int_equal(schedule_warmup(&plan, 101), cases[i].wanted);
+        assert_int_equal(schedule_warmup(&plan, 101), cases[i].expected);
     }
 }
 
-static void test_schedule_of_no_steps_is_finite(void **state)
+static void test_schedule_without_steps_is_finite(void **state)
 {
     (void)state;
     for (size_t i = 0; i < TS_COUNT(rows); i++)
@@ -195,9 +196,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_schedule_factors),
-        cmocka_unit_test(test_schedule_as_transformers_has_it),
+        cmocka_unit_test(test_schedule_matches_transformers),
         cmocka_unit_test(test_schedule_warmup_by_number_and_share),
-        cmocka_unit_test(test_schedule_of_no_steps_is_finite),
+        cmocka_unit_test(test_schedule_without_steps_is_finite),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /*
- * tests/unit/test_tensorboard.c - event files, read by a reader of the test's own: every
- * record whole, the curves of a run that was killed those of one that was not.
- * tests/cli/tensorboard.t has TensorBoard itself read them, where it is installed.
+ * tests/unit/test_tensorboard.c - event files, read by a small reader: every record is
+ * complete, and the curves of a killed run match those of an uninterrupted one.
+ * tests/cli/tensorboard.t reads them with TensorBoard, if it is installed.
  */
 #include "config.h"
 
@@ -14,7 +14,7 @@
 #include "train/metrics.h"
 #include "train/files/tensorboard.h"
 
-/* What TensorBoard knows after reading a folder. */
+/* Contents of a folder as TensorBoard reads it. */
 struct point {
     char tag[64];
     int64_t step;
@@ -35,7 +35,7 @@ static uint64_t little(const char *data, int bytes)
     return value;
 }
 
-/* One field of a message: its number, and its value or bytes; the place behind it. */
+/* One field of a message: its number and its value or bytes. */
 struct field {
     int number, wire;
     uint64_t value;
@@ -123,7 +123,7 @@ static void read_value(struct reading *reading, int64_t step, const struct field
         reading->points[reading->count++] = point;
 }
 
-/* Everything from this step on is forgotten, as TensorBoard does at SessionLog.START. */
+/* Discard everything from this step on, as TensorBoard does at SessionLog.START. */
 static void forget(struct reading *reading, int64_t step)
 {
     size_t kept = 0;
@@ -190,7 +190,7 @@ static int is_events(const struct dirent *entry)
     return strstr(entry->d_name, "tfevents") != NULL;
 }
 
-/* All of a folder, in the order of the names; how many files. */
+/* Read all files of a folder in the order of their names; return their number. */
 static int read_folder(struct reading *reading, const char *dir)
 {
     struct dirent **list;
@@ -215,7 +215,7 @@ static const struct point *find(const struct reading *reading, const char *tag,
 
     for (size_t i = 0; i < reading->count; i++)
         if (strcmp(reading->points[i].tag, tag) == 0 && reading->points[i].step == step) {
-            assert_null(found); /* once */
+            assert_null(found); /* only one */
             found = &reading->points[i];
         }
     return found;
@@ -243,7 +243,7 @@ static void write_steps(struct metrics *metrics, int64_t from, int64_t to, doubl
     }
 }
 
-static void test_tensorboard_has_the_metrics_by_their_names(void **state)
+static void test_tensorboard_has_the_metrics_under_their_names(void **state)
 {
     static const char *const tags[] = { "train/loss",          "train/grad_norm",
                                         "train/learning_rate", "train/epoch",
@@ -314,7 +314,8 @@ static void test_tensorboard_resumed_has_each_step_once(void **state)
     assert_true(find(&reading, "eval/loss", 4)->value == 2);
     assert_true(find(&reading, "eval/loss", 8)->value == 6);
 
-    metrics = open_run(dir, 0); /* a new run forgets all, its first evaluation too */
+    metrics = open_run(
+        dir, 0); /* a new run discards everything, including the first evaluation */
     write_steps(metrics, 1, 2, 4);
     metrics_close(metrics);
     assert_int_equal(read_folder(&reading, dir), 4);
@@ -324,7 +325,8 @@ static void test_tensorboard_resumed_has_each_step_once(void **state)
     unit_dir_free(dir);
 }
 
-/* A name of a time to come, from a clock that was set back, is passed. */
+/* If a file has a time in the future (the clock was set back), the next name sorts after
+ * it. */
 static void test_tensorboard_files_follow_each_other(void **state)
 {
     char *dir = unit_dir_new(),
@@ -344,7 +346,7 @@ static void test_tensorboard_files_follow_each_other(void **state)
     unit_dir_free(dir);
 }
 
-static void test_tensorboard_full_disk_leaves_whole_records(void **state)
+static void test_tensorboard_full_disk_leaves_complete_records(void **state)
 {
     json_t *object = json_pack("{s:i,s:f}", "step", 1, "loss", 0.5);
     char *dir = unit_dir_new();
@@ -365,7 +367,7 @@ static void test_tensorboard_full_disk_leaves_whole_records(void **state)
     assert_int_equal(err.code, ERROR_SYSTEM);
     json_object_set_new(object, "step", json_integer(2));
     error_clear(&err);
-    assert_true(tensorboard_metrics(board, object, &err)); /* there is room again */
+    assert_true(tensorboard_metrics(board, object, &err)); /* there is space again */
     tensorboard_close(board);
     read_folder(&reading, dir);
     assert_non_null(find(&reading, "train/loss", 2));
@@ -376,10 +378,10 @@ static void test_tensorboard_full_disk_leaves_whole_records(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tensorboard_has_the_metrics_by_their_names),
+        cmocka_unit_test(test_tensorboard_has_the_metrics_under_their_names),
         cmocka_unit_test(test_tensorboard_resumed_has_each_step_once),
         cmocka_unit_test(test_tensorboard_files_follow_each_other),
-        cmocka_unit_test(test_tensorboard_full_disk_leaves_whole_records),
+        cmocka_unit_test(test_tensorboard_full_disk_leaves_complete_records),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

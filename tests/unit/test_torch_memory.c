@@ -1,5 +1,5 @@
-/* tests/unit/test_torch_memory.c - what PyTorch was seen to take, and what is said it
- * takes. */
+/* tests/unit/test_torch_memory.c - the estimate for PyTorch compared with
+ * measurements. */
 #include "config.h"
 
 #include "train/torch_memory.h"
@@ -12,13 +12,13 @@
  * CPU, torch 2.14.1, transformers 5.12.1, AdamW without foreach, the second step
  * (docs/memory.md).
  */
-static const struct seen {
+static const struct measured {
     enum mode mode;
     bool checkpointing, plain;
     int width, mlp, layers, heads, keys, vocabulary, batch, length;
     uint64_t bytes;
     bool lora;
-} seen[] = {
+} measured[] = {
     { MODE_FP32, false, false, 256, 704, 3, 4, 2, 1024, 2, 256, 72347008, false },
     { MODE_FP32, true, false, 256, 704, 3, 4, 2, 1024, 2, 256, 55091584, false },
     { MODE_FP32, true, false, 256, 704, 3, 4, 2, 1024, 2, 256, 54567296, false },
@@ -58,7 +58,7 @@ static const struct seen {
     { MODE_BF16_PURE, false, false, 256, 704, 3, 4, 2, 1024, 2, 512, 65919744, false },
     { MODE_BF16_PURE, false, false, 256, 704, 3, 4, 2, 1024, 4, 256, 65854208, false },
     { MODE_BF16_PURE, false, true, 256, 704, 3, 4, 2, 1024, 2, 512, 105192192, false },
-    /* adapters of rank 8 on all linear layers, as PEFT has them */
+    /* adapters of rank 8 on all linear layers, as in PEFT */
     { MODE_BF16_MIXED, false, false, 256, 704, 3, 4, 2, 1024, 2, 256, 32473904, true },
     { MODE_BF16_MIXED, false, false, 256, 704, 6, 4, 2, 1024, 2, 256, 57553880, true },
     { MODE_BF16_MIXED, true, false, 256, 704, 6, 4, 2, 1024, 2, 256, 24405976, true },
@@ -85,7 +85,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static void read_config(const struct seen *s, struct model_config *config)
+static void read_config(const struct measured *s, struct model_config *config)
 {
     struct error err = { 0 };
     char text[512];
@@ -99,7 +99,7 @@ static void read_config(const struct seen *s, struct model_config *config)
         fail_msg("%s", err.text);
 }
 
-static struct plan plan_of(const struct seen *s)
+static struct plan plan_of(const struct measured *s)
 {
     return (struct plan) {
         .method = s->lora ? METHOD_LORA : METHOD_FULL,
@@ -128,32 +128,32 @@ static struct memory_use use_of(const struct plan *plan,
     return use;
 }
 
-/* Within 5 %: without checkpointing the tensors are counted, with it a moment is
- * chosen. */
-static void test_torch_memory_is_what_was_seen(void **state)
+/* Within 5 %: without checkpointing the tensors are counted, with it the largest point of
+ * a step is chosen. */
+static void test_torch_memory_matches_measurements(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < TS_COUNT(seen); i++) {
-        struct torch_setup setup = { .plain_attention = seen[i].plain };
-        struct plan plan = plan_of(&seen[i]);
+    for (size_t i = 0; i < TS_COUNT(measured); i++) {
+        struct torch_setup setup = { .plain_attention = measured[i].plain };
+        struct plan plan = plan_of(&measured[i]);
         struct model_config config;
         struct memory_use use;
 
-        read_config(&seen[i], &config);
+        read_config(&measured[i], &config);
         plan.torch = &setup;
         use = use_of(&plan, &config);
-        if (!((double)use.total > 0.95 * (double)seen[i].bytes &&
-              (double)use.total < 1.05 * (double)seen[i].bytes))
-            fail_msg("row %zu: %llu, seen %llu", i, (unsigned long long)use.total,
-                     (unsigned long long)seen[i].bytes);
-        assert_true(use.low <= seen[i].bytes && seen[i].bytes <= use.high);
+        if (!((double)use.total > 0.95 * (double)measured[i].bytes &&
+              (double)use.total < 1.05 * (double)measured[i].bytes))
+            fail_msg("row %zu: %llu, measured %llu", i, (unsigned long long)use.total,
+                     (unsigned long long)measured[i].bytes);
+        assert_true(use.low <= measured[i].bytes && measured[i].bytes <= use.high);
         assert_int_equal(use.total, use.weights + use.gradients + use.optimizer +
                                         use.activations + use.workspace);
     }
 }
 
-/* The same of other architectures: width 256, inner 1024 (704 with a gate), 3 layers, 4
- * heads of 64, 2 key heads where they may be fewer, vocabulary 1024, 2 samples of 256. */
+/* The same for other architectures: width 256, inner 1024 (704 with a gate), 3 layers, 4
+ * heads of 64, 2 key heads if they may be fewer, vocabulary 1024, 2 samples of 256. */
 static const struct seen_architecture {
     const char *model_type;
     enum mode mode;
@@ -202,7 +202,7 @@ static const struct seen_architecture {
     { "phi3", MODE_BF16_MIXED, true, 50700636 },
 };
 
-/* As each spells it. */
+/* Write the config with the key names of each architecture. */
 #define SIZES_OF_GPT2                                                     \
     "\"n_embd\": 256, \"n_inner\": 1024, \"n_layer\": 3, \"n_head\": 4, " \
     "\"n_positions\": 512"
@@ -228,12 +228,12 @@ static void read_architecture(const char *model_type, struct model_config *confi
         fail_msg("%s", err.text);
 }
 
-static void test_torch_memory_of_architectures_is_what_was_seen(void **state)
+static void test_torch_memory_of_architectures_matches_measurements(void **state)
 {
     (void)state;
     for (size_t i = 0; i < TS_COUNT(seen_architectures); i++) {
         const struct seen_architecture *s = &seen_architectures[i];
-        const struct seen like = {
+        const struct measured like = {
             .mode = s->mode, .checkpointing = s->checkpointing, .batch = 2, .length = 256
         };
         struct plan plan = plan_of(&like);
@@ -244,13 +244,13 @@ static void test_torch_memory_of_architectures_is_what_was_seen(void **state)
         use = use_of(&plan, &config);
         if (!((double)use.total > 0.95 * (double)s->bytes &&
               (double)use.total < 1.05 * (double)s->bytes))
-            fail_msg("%s, row %zu: %llu, seen %llu", s->model_type, i,
+            fail_msg("%s, row %zu: %llu, measured %llu", s->model_type, i,
                      (unsigned long long)use.total, (unsigned long long)s->bytes);
         assert_true(use.low <= s->bytes && s->bytes <= use.high);
     }
 }
 
-static const struct seen small = {
+static const struct measured small = {
     MODE_BF16_MIXED, false, false, 256, 704, 4, 4, 2, 1024, 2, 256, 0, false
 };
 
@@ -277,9 +277,9 @@ static void test_torch_memory_counts_an_optimizer(void **state)
     assert_string_equal(torch_optimizer_find("of tomorrow")->name, "adamw");
 }
 
-/* Rajbhandari et al.: with Adam and 16-bit weights 16 bytes a parameter, of which stage 1
- * divides 12, stage 2 14, stage 3 all. */
-static void test_torch_memory_divides_by_zero_stages(void **state)
+/* Rajbhandari et al.: with Adam and 16-bit weights 16 bytes per parameter, of which stage
+ * 1 divides 12, stage 2 14, stage 3 all. */
+static void test_torch_memory_is_sharded_by_zero_stages(void **state)
 {
     struct torch_setup setup = { .deepspeed = true };
     struct plan plan = plan_of(&small);
@@ -289,7 +289,7 @@ static void test_torch_memory_divides_by_zero_stages(void **state)
     (void)state;
     read_config(&small, &config);
     plan.torch = &setup;
-    plan.gradient_accumulation_steps = 2; /* gradients are there at any moment */
+    plan.gradient_accumulation_steps = 2; /* gradients exist at all times */
     one = use_of(&plan, &config);
     assert_int_equal(one.optimizer, 6 * one.weights);
     assert_int_equal(one.gradients, one.weights);
@@ -308,8 +308,8 @@ static void test_torch_memory_divides_by_zero_stages(void **state)
     assert_int_equal(use_of(&plan, &config).optimizer, 0);
 }
 
-/* Of several GPUs each has NCCL too, whichever program asks for it. */
-static void test_torch_memory_joins_gpus(void **state)
+/* With several GPUs, each also has NCCL, with any program. */
+static void test_torch_memory_counts_nccl(void **state)
 {
     struct plan plan = plan_of(&small);
     struct model_config config;
@@ -328,8 +328,9 @@ static void test_torch_memory_joins_gpus(void **state)
     assert_int_equal(two.high, one.high + group.high);
 }
 
-/* LLaMA-Factory's table: a base of 16 bits 2 bytes a parameter, 8 bits 1, 4 bits 0.5. */
-static void test_torch_memory_quantises_linear_layers(void **state)
+/* The table of LLaMA-Factory: 2 bytes per parameter of a 16-bit base, 8 bits 1, 4 bits
+ * 0.5. */
+static void test_torch_memory_quantizes_linear_layers(void **state)
 {
     struct torch_setup setup = { 0 };
     struct plan plan = plan_of(&small);
@@ -353,7 +354,7 @@ static void test_torch_memory_quantises_linear_layers(void **state)
 }
 
 /* The same tracker over an evaluation of 8 samples after a step, without gradients. */
-static const struct seen seen_evaluating[] = {
+static const struct measured seen_evaluating[] = {
     { MODE_FP32, false, false, 256, 704, 3, 4, 2, 1024, 8, 256, 58678648, false },
     { MODE_FP32, false, false, 256, 704, 3, 4, 2, 8192, 8, 256, 213243328, false },
     { MODE_BF16_MIXED, false, false, 256, 704, 3, 4, 2, 1024, 8, 256, 60904896, false },
@@ -361,7 +362,7 @@ static const struct seen seen_evaluating[] = {
     { MODE_BF16_MIXED, false, false, 512, 1408, 3, 8, 4, 1024, 8, 256, 169259384, false },
 };
 
-static void test_torch_memory_of_an_evaluation_is_what_was_seen(void **state)
+static void test_torch_memory_of_an_evaluation_matches_measurements(void **state)
 {
     struct torch_setup setup = { .evaluates = true };
 
@@ -377,7 +378,7 @@ static void test_torch_memory_of_an_evaluation_is_what_was_seen(void **state)
         plan.torch = &setup;
         assert_true(torch_memory_eval(&plan, &config, &use, &err));
         if (!((double)use.total > 0.92 * bytes && (double)use.total < 1.1 * bytes))
-            fail_msg("row %zu: %.0f of what was seen", i,
+            fail_msg("row %zu: %.0f %% of the measurement", i,
                      (double)use.total / bytes * 100);
         assert_true(use.low <= seen_evaluating[i].bytes &&
                     seen_evaluating[i].bytes <= use.high);
@@ -418,7 +419,7 @@ static void test_torch_memory_of_loading(void **state)
     assert_int_equal(torch_memory_load(&plan, &config), 8 * half);
 }
 
-/* The largest batch and length that a job may say pass 2^64 bytes; they fit nowhere. */
+/* The largest batch and length that a job may give exceed 2^64 bytes. */
 static void test_torch_memory_of_too_much_does_not_wrap(void **state)
 {
     struct torch_setup setup = { .plain_attention = true };
@@ -441,14 +442,14 @@ static void test_torch_memory_of_too_much_does_not_wrap(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_torch_memory_is_what_was_seen),
-        cmocka_unit_test(test_torch_memory_of_architectures_is_what_was_seen),
+        cmocka_unit_test(test_torch_memory_matches_measurements),
+        cmocka_unit_test(test_torch_memory_of_architectures_matches_measurements),
         cmocka_unit_test(test_torch_memory_counts_an_optimizer),
-        cmocka_unit_test(test_torch_memory_divides_by_zero_stages),
-        cmocka_unit_test(test_torch_memory_joins_gpus),
-        cmocka_unit_test(test_torch_memory_quantises_linear_layers),
+        cmocka_unit_test(test_torch_memory_is_sharded_by_zero_stages),
+        cmocka_unit_test(test_torch_memory_counts_nccl),
+        cmocka_unit_test(test_torch_memory_quantizes_linear_layers),
         cmocka_unit_test(test_torch_memory_of_an_evaluation),
-        cmocka_unit_test(test_torch_memory_of_an_evaluation_is_what_was_seen),
+        cmocka_unit_test(test_torch_memory_of_an_evaluation_matches_measurements),
         cmocka_unit_test(test_torch_memory_of_loading),
         cmocka_unit_test(test_torch_memory_of_too_much_does_not_wrap),
     };
