@@ -210,7 +210,7 @@ static void add_sentence(const struct autopsy *a, struct text *out)
 /* Return what to do, by the kind of the tensor. */
 static const char *advice_of(const struct autopsy *a)
 {
-    bool half = a->run->plan->precision.compute == FORMAT_FP16;
+    bool is_fp16 = a->run->plan->precision.compute == FORMAT_FP16;
 
     switch (a->watch.kind) {
     case WATCH_WEIGHT:
@@ -222,15 +222,15 @@ static const char *advice_of(const struct autopsy *a)
                      "previous checkpoint";
     case WATCH_ACTIVATION:
     case WATCH_LOSS:
-        return half ? "float16 ends at 65504: use bf16 if the device has it, else "
-                      "policy: fp32"
-                    : "use a smaller learning_rate or more warmup_steps; check the "
-                      "listed samples";
+        return is_fp16 ? "float16 ends at 65504: use bf16 if the device has it, else "
+                         "policy: fp32"
+                       : "use a smaller learning_rate or more warmup_steps; check the "
+                         "listed samples";
     case WATCH_GRADIENT:
-        return half && a->run->progress.scaler.scale > 1
+        return is_fp16 && a->run->progress.scaler.scale > 1
                    ? "the loss scale may still be too large: loss_scale: dynamic finds "
                      "one that fits"
-               : half
+               : is_fp16
                    ? "no loss scale is small enough for float16: use bf16 if the device "
                      "has it, else policy: fp32"
                    : "use a smaller learning_rate, or max_grad_norm; check the listed "

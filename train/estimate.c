@@ -14,8 +14,8 @@
 static const uint64_t sundries = (uint64_t)4 << 20;
 
 /* Set out->low: samples may be shorter than cutoff_len. */
-static bool lower(const struct plan *plan, const struct model_config *config,
-                  struct memory_use *out, struct error *err)
+static bool set_low(const struct plan *plan, const struct model_config *config,
+                    struct memory_use *out, struct error *err)
 {
     size_t batch = plan_batch_runs(plan);
     struct memory_use least;
@@ -116,7 +116,7 @@ bool estimate_memory(const struct plan *asked, const struct model_config *config
     else
         ok = shapes_memory(plan, config, known ? data->rows : 0,
                            known ? data->sequences : 0, out, err) &&
-             (known || lower(plan, config, out, err));
+             (known || set_low(plan, config, out, err));
     if (ok)
         add_teacher(plan, data, out);
     return ok;

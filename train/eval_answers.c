@@ -27,7 +27,7 @@ struct generating {
 };
 
 /* Add the special tokens at the end of answers, which the template puts there. */
-static void learn_ends(const struct run *run, struct prompt_ends *ends)
+static void collect_ends(const struct run *run, struct prompt_ends *ends)
 {
     const struct dataset *data = run_questions(run);
     size_t count = dataset_questions(data);
@@ -51,7 +51,7 @@ static bool find_ends(const struct run *run, struct prompt_ends *ends, char **st
     const struct prompt_model model = { run->plan->model_name_or_path, &run->config, chat,
                                         run->tokenizer };
 
-    learn_ends(run, ends);
+    collect_ends(run, ends);
     return prompt_ends_find(&model, ends, stop, err);
 }
 
@@ -85,7 +85,7 @@ static void trim_end(struct text *text)
 
 /* Remove what the template puts after an answer: blanks, and text that is not a special
  * token. */
-static void cut_end(struct text *text, const char *stop)
+static void remove_end(struct text *text, const char *stop)
 {
     size_t len = stop ? strlen(stop) : 0;
 
@@ -111,7 +111,7 @@ static bool on_done(void *context, const struct completion *completion, struct e
     text_reset(&t->expected);
     tokenizer_decode(run->tokenizer, q.ids + q.asked, q.count - q.asked, true,
                      &t->expected);
-    cut_end(&t->expected, t->stop);
+    remove_end(&t->expected, t->stop);
     verdict = answer_judge(&rule, completion->text, completion->len, t->expected.data,
                            t->expected.len);
     t->out->asked++;

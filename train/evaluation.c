@@ -42,7 +42,7 @@ static double metric_of(const struct plan *plan, const struct evaluation *evalua
 }
 
 /* The untrained model is no candidate, nor is a NaN metric. */
-static void note_best(struct run *run, const struct evaluation *evaluation)
+static void update_best(struct run *run, const struct evaluation *evaluation)
 {
     struct progress *progress = &run->progress;
     double metric = metric_of(run->plan, evaluation);
@@ -113,7 +113,7 @@ static bool add_answers(struct run *run, double sums[SUMS], struct error *err)
     return true;
 }
 
-static bool take_sums(struct run *run, double sums[SUMS], struct error *err)
+static bool compute_sums(struct run *run, double sums[SUMS], struct error *err)
 {
     return add_losses(run, sums, err) && add_answers(run, sums, err) &&
            parallel_sum(run->options->group, sums, SUMS, err);
@@ -123,7 +123,7 @@ bool evaluation_follow(struct run *run, struct error *err)
 {
     double sums[SUMS] = { 0 };
 
-    return take_sums(run, sums, err);
+    return compute_sums(run, sums, err);
 }
 
 static void log_evaluation(const struct run *run, const struct evaluation *evaluation)
@@ -158,7 +158,7 @@ bool evaluation_run(struct run *run, struct error *err)
     double sums[SUMS] = { 0 };
 
     if (!parallel_tell(run->options->group, PARALLEL_EVALUATE, err) ||
-        !take_sums(run, sums, err))
+        !compute_sums(run, sums, err))
         return false;
     if (sums[SUM_CUT] > 0)
         return true;
@@ -177,7 +177,7 @@ bool evaluation_run(struct run *run, struct error *err)
     }
     if (sums[SUM_WEIGHT] > 0)
         autopsy_evaluation(run, evaluation.loss);
-    note_best(run, &evaluation);
+    update_best(run, &evaluation);
     progress_history_add(&run->history, &(struct logged) { .evaluation = true,
                                                            .step = progress->step,
                                                            .epoch = progress->epoch,

@@ -27,7 +27,7 @@ struct metrics {
 
 /* Return whether the line is complete and not past the step that the run resumes
  * after. */
-static bool line_stays(const char *line, size_t len, int64_t resume_step)
+static bool line_is_kept(const char *line, size_t len, int64_t resume_step)
 {
     json_t *value = json_read_text(line, len, "metrics", 1, NULL);
     int64_t step = json_get_int(value, "step", INT64_MAX, "metrics", NULL);
@@ -37,7 +37,7 @@ static bool line_stays(const char *line, size_t len, int64_t resume_step)
 }
 
 /* Remove the lines that an interrupted attempt wrote after its last checkpoint. */
-static bool metrics_cut(const char *name, int64_t resume_step, struct error *err)
+static bool metrics_truncate(const char *name, int64_t resume_step, struct error *err)
 {
     struct text was, now;
     bool ok = true;
@@ -52,7 +52,7 @@ static bool metrics_cut(const char *name, int64_t resume_step, struct error *err
 
         if (end == NULL) /* the writer was killed within this line */
             break;
-        if (line_stays(line, (size_t)(end - line), resume_step))
+        if (line_is_kept(line, (size_t)(end - line), resume_step))
             text_add(&now, line, (size_t)(end + 1 - line));
         line = end + 1;
     }
@@ -68,7 +68,7 @@ struct metrics *metrics_open(const char *name, int64_t resume_step, struct log *
 {
     struct metrics *metrics;
 
-    if (!metrics_cut(name, resume_step, err))
+    if (!metrics_truncate(name, resume_step, err))
         return NULL;
     metrics = memory_alloc(sizeof *metrics);
     metrics->name = memory_strdup(name);
@@ -86,7 +86,7 @@ void metrics_close(struct metrics *metrics)
 }
 
 /* Log only the first failure: later ones most likely have the same cause. */
-static void board_note(struct metrics *metrics, const struct error *err)
+static void report_board(struct metrics *metrics, const struct error *err)
 {
     if (err->code == ERROR_NONE)
         return;
@@ -104,12 +104,12 @@ void metrics_board(struct metrics *metrics, const char *dir, int64_t first,
     metrics->board = tensorboard_open(dir, first, &err);
     if (metrics->board != NULL && about != NULL)
         tensorboard_text(metrics->board, "job/text_summary", about, &err);
-    board_note(metrics, &err);
+    report_board(metrics, &err);
 }
 
 /* A full disk does not end a run: log the first lost line, and when writing works
  * again. */
-static void line_note(struct metrics *metrics, bool ok, const struct error *err)
+static void report_line(struct metrics *metrics, bool ok, const struct error *err)
 {
     if (!ok && metrics->lines_lost++ == 0)
         log_line(metrics->log, LOG_WARN, "metrics: %s; continuing without", err->text);
@@ -131,10 +131,10 @@ static void metrics_write(struct metrics *metrics, json_t *object)
     text_init(&line, 0);
     json_write(object, &line);
     ok = file_append_line(metrics->name, line.data, line.len, 0644, false, &err);
-    line_note(metrics, ok, &err);
+    report_line(metrics, ok, &err);
     if (metrics->board != NULL) {
         tensorboard_metrics(metrics->board, object, &lost);
-        board_note(metrics, &lost);
+        report_board(metrics, &lost);
     }
     json_decref(object);
     text_clear(&line);

@@ -39,10 +39,10 @@ struct seen {
 bool preflight_wanted(const struct run *run)
 {
     const struct plan *plan = run->plan;
-    bool half = plan->precision.compute == FORMAT_FP16;
+    bool is_fp16 = plan->precision.compute == FORMAT_FP16;
 
     return run->progress.step == 0 &&
-           (plan->preflight == CHOICE_YES || (plan->preflight == CHOICE_AUTO && half));
+           (plan->preflight == CHOICE_YES || (plan->preflight == CHOICE_AUTO && is_fp16));
 }
 
 /* ---- Saving and restoring the run ---- */
@@ -110,7 +110,7 @@ static bool try_step(struct run *run, preflight_step *step, struct seen *seen,
     return true;
 }
 
-static bool stopping(const struct run *run)
+static bool stop_requested(const struct run *run)
 {
     return run->options->stop != NULL && *run->options->stop != 0;
 }
@@ -122,7 +122,7 @@ static bool is_over(const struct run *run, const struct seen *seen)
     if (options->waiting != NULL)
         options->waiting(options->context);
     return seen->made == PREFLIGHT_STEPS || seen->hopeless == PREFLIGHT_HOPELESS ||
-           run->progress.step == run->steps.total || stopping(run);
+           run->progress.step == run->steps.total || stop_requested(run);
 }
 
 static bool try_steps(struct run *run, preflight_step *step, struct seen *seen,

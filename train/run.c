@@ -211,15 +211,15 @@ static bool open_model(struct run *run, struct error *err)
  * job text, because adding the key itself changes the digest of the text. */
 static char *find_checkpoint(const struct run *run, bool *own)
 {
-    const char *wanted = run->plan->resume_from_checkpoint, *dir = run->plan->output_dir;
-    bool last = wanted != NULL && strcmp(wanted, "true") == 0;
+    const char *named = run->plan->resume_from_checkpoint, *dir = run->plan->output_dir;
+    bool last = named != NULL && strcmp(named, "true") == 0;
     char *name = run->options->resume || last
                      ? checkpoint_last(dir, run->plan->job_digest, true)
                      : NULL;
 
     *own = name != NULL;
-    if (name == NULL && wanted != NULL && !last && strcmp(wanted, "false") != 0)
-        return memory_strdup(wanted);
+    if (name == NULL && named != NULL && !last && strcmp(named, "false") != 0)
+        return memory_strdup(named);
     if (name == NULL && last && (name = checkpoint_last(dir, NULL, true)) != NULL)
         log_line(run->options->log, LOG_WARN,
                  "resume: %s was saved by another version of the job", name);
@@ -233,7 +233,7 @@ static char *find_checkpoint(const struct run *run, bool *own)
 
 /* Continue with the saved loss scale only if this job uses the same kind of scaling: a
  * bf16 run has none, and fp16 without one would lose its small gradients. */
-static void keep_scaling(struct run *run)
+static void restore_scaling(struct run *run)
 {
     struct scaler saved = run->progress.scaler, *scaler = &run->progress.scaler;
 
@@ -265,7 +265,7 @@ static bool resume(struct run *run, struct error *err)
         if (ok) {
             log_line(run->options->log, LOG_INFO, "resume: from %s, step %" PRId64, name,
                      run->progress.step);
-            keep_scaling(run);
+            restore_scaling(run);
         }
         if (run->progress.step == 0)
             progress_history_clear(&run->history); /* evaluated again at the start */

@@ -74,7 +74,7 @@ static double factor_cosine_restarts(const struct schedule_step *p)
     return progress >= 1 ? 0 : at_least(wave(0.5, fmod(p->cycles * progress, 1)), 0);
 }
 
-static double least_rate(const struct plan *plan)
+static double min_rate(const struct plan *plan)
 {
     if (plan->schedule_min_lr > 0 && plan->learning_rate > 0)
         return plan->schedule_min_lr / plan->learning_rate;
@@ -86,7 +86,7 @@ static double factor_cosine_min(const struct schedule_step *p)
 {
     double progress =
         share((double)(p->step - p->warmup), (double)(p->total - p->warmup));
-    double rate = least_rate(p->plan);
+    double rate = min_rate(p->plan);
 
     return at_least(wave(p->cycles, progress) * (1 - rate) + rate, 0);
 }
@@ -107,12 +107,12 @@ static double factor_cosine_warmup_min(const struct schedule_step *p)
 {
     double progress =
         share((double)(p->step - p->warmup) + 1, (double)(p->total - p->warmup));
-    double rate = least_rate(p->plan);
+    double rate = min_rate(p->plan);
 
     return at_least(wave(p->cycles, progress) * (1 - rate) + rate, 0);
 }
 
-static double rise_to_full(const struct schedule_step *p)
+static double warm_from_rate(const struct schedule_step *p)
 {
     double first = p->plan->schedule_warmup_lr_rate;
 
@@ -134,10 +134,10 @@ static double decay(const struct schedule_step *p, double progress)
     }
 }
 
-static double rise_as_chosen(const struct schedule_step *p)
+static double warm_selected(const struct schedule_step *p)
 {
     double progress = share((double)p->step, (double)p->warmup);
-    double rate = least_rate(p->plan);
+    double rate = min_rate(p->plan);
 
     if (p->plan->schedule_warmup == WARMUP_COSINE)
         progress = 1 - wave(0.5, progress);
@@ -151,7 +151,7 @@ static double factor_stable_decay(const struct schedule_step *p)
 {
     int64_t after = p->total - p->warmup;
     int64_t stable = p->plan->schedule_stable_steps, last = p->plan->schedule_decay_steps;
-    double rate = least_rate(p->plan);
+    double rate = min_rate(p->plan);
     double past;
 
     if (last <= 0)
@@ -166,7 +166,7 @@ static double factor_stable_decay(const struct schedule_step *p)
     return at_least(decay(p, share(past, (double)last)) * (1 - rate) + rate, 0);
 }
 
-static double rise(const struct schedule_step *p)
+static double warm_linear(const struct schedule_step *p)
 {
     return share((double)p->step, (double)p->warmup);
 }
@@ -177,18 +177,20 @@ static const struct row {
     double (*after)(const struct schedule_step *p);
     double cycles; /* default of num_cycles; 0: 0.5 */
 } rows[] = {
-    [SCHEDULE_LINEAR] = { "linear", rise, factor_linear },
-    [SCHEDULE_COSINE] = { "cosine", rise, factor_cosine },
+    [SCHEDULE_LINEAR] = { "linear", warm_linear, factor_linear },
+    [SCHEDULE_COSINE] = { "cosine", warm_linear, factor_cosine },
     [SCHEDULE_CONSTANT] = { "constant", NULL, factor_constant },
-    [SCHEDULE_CONSTANT_WITH_WARMUP] = { "constant_with_warmup", rise, factor_constant },
-    [SCHEDULE_POLYNOMIAL] = { "polynomial", rise, factor_polynomial },
-    [SCHEDULE_COSINE_WITH_RESTARTS] = { "cosine_with_restarts", rise,
+    [SCHEDULE_CONSTANT_WITH_WARMUP] = { "constant_with_warmup", warm_linear,
+                                        factor_constant },
+    [SCHEDULE_POLYNOMIAL] = { "polynomial", warm_linear, factor_polynomial },
+    [SCHEDULE_COSINE_WITH_RESTARTS] = { "cosine_with_restarts", warm_linear,
                                         factor_cosine_restarts, 1 },
-    [SCHEDULE_COSINE_WITH_MIN_LR] = { "cosine_with_min_lr", rise, factor_cosine_min },
-    [SCHEDULE_WARMUP_STABLE_DECAY] = { "warmup_stable_decay", rise_as_chosen,
+    [SCHEDULE_COSINE_WITH_MIN_LR] = { "cosine_with_min_lr", warm_linear,
+                                      factor_cosine_min },
+    [SCHEDULE_WARMUP_STABLE_DECAY] = { "warmup_stable_decay", warm_selected,
                                        factor_stable_decay },
-    [SCHEDULE_INVERSE_SQRT] = { "inverse_sqrt", rise, factor_inverse_sqrt },
-    [SCHEDULE_COSINE_WARMUP_WITH_MIN_LR] = { "cosine_warmup_with_min_lr", rise_to_full,
+    [SCHEDULE_INVERSE_SQRT] = { "inverse_sqrt", warm_linear, factor_inverse_sqrt },
+    [SCHEDULE_COSINE_WARMUP_WITH_MIN_LR] = { "cosine_warmup_with_min_lr", warm_from_rate,
                                              factor_cosine_warmup_min },
 };
 

@@ -34,7 +34,7 @@ enum { LOGITS = 12, LOGITS_LOW = 10, LOGITS_KEPT = 4 }; /* bytes each */
 
 /* Temporary intermediate gradients of one layer, in elements per row: measured as
  * 2 I + 4 C (docs/memory.md). */
-enum { PASSING_MLP = 2, PASSING_WIDTH = 4 };
+enum { TEMPORARY_MLP = 2, TEMPORARY_WIDTH = 4 };
 
 const struct torch_optimizer *torch_optimizer_find(const char *optim)
 {
@@ -114,8 +114,8 @@ static double bytes_of(enum format format)
     return (double)format_info(format)->bytes;
 }
 
-static bool begin(const struct plan *plan, const struct model_config *config,
-                  struct torch_run *run, struct error *err)
+static bool run_init(const struct plan *plan, const struct model_config *config,
+                     struct torch_run *run, struct error *err)
 {
     enum mode mode = plan->precision.mode;
 
@@ -135,7 +135,7 @@ static bool begin(const struct plan *plan, const struct model_config *config,
     return count(plan, config, &run->n, err);
 }
 
-/* ---- What stays ---- */
+/* ---- Memory held during the whole step ---- */
 
 static double divisor(const struct torch_run *run, int stage)
 {
@@ -214,10 +214,10 @@ static bool is_plain(const struct torch_run *run)
 }
 
 /* Temporary gradients of one layer: of the MLP, or of unfused attention. */
-static double passing(const struct torch_run *run)
+static double temporary(const struct torch_run *run)
 {
     const struct counts *n = &run->n;
-    double mlp = run->row.number * (PASSING_MLP * n->mlp + PASSING_WIDTH * n->width);
+    double mlp = run->row.number * (TEMPORARY_MLP * n->mlp + TEMPORARY_WIDTH * n->width);
     double scores = is_plain(run) ? run->row.scores * run->tokens * n->heads : 0;
 
     return run->rows * fmax(mlp, scores);
@@ -241,23 +241,23 @@ static double layer(const struct torch_run *run, bool repeats)
     return bytes * run->rows;
 }
 
-struct moments {
-    double logits, activations, gradients, passing;
+struct point {
+    double logits, activations, gradients, temporary;
 };
 
-static double total(const struct moments *m)
+static double total(const struct point *m)
 {
-    return m->logits + m->activations + m->gradients + m->passing;
+    return m->logits + m->activations + m->gradients + m->temporary;
 }
 
-static struct moments at_loss(const struct torch_run *run, double each, bool repeats)
+static struct point at_loss(const struct torch_run *run, double each, bool repeats)
 {
     const struct counts *n = &run->n;
     double kept = run->plan->gradient_checkpointing
                       ? run->row.stream * n->width * run->rows
                       : layer(run, repeats);
 
-    return (struct moments) {
+    return (struct point) {
         .logits = each * run->rows * n->vocabulary,
         .activations =
             n->layers * kept + run->row.last * n->width * run->rows + copies(run),
@@ -267,9 +267,9 @@ static struct moments at_loss(const struct torch_run *run, double each, bool rep
 
 /* With checkpointing the last layer is recomputed while the inputs of all layers are
  * still held. */
-static struct moments at_last_layer(const struct torch_run *run, bool repeats)
+static struct point at_last_layer(const struct torch_run *run, bool repeats)
 {
-    struct moments loss = at_loss(run, LOGITS_KEPT, repeats);
+    struct point loss = at_loss(run, LOGITS_KEPT, repeats);
 
     if (run->plan->gradient_checkpointing)
         loss.activations += layer(run, repeats);
@@ -287,30 +287,30 @@ static double gradients_of_others(const struct torch_run *run)
     return all * (1 - missing / n->trained);
 }
 
-static struct moments at_first_layer(const struct torch_run *run, bool repeats)
+static struct point at_first_layer(const struct torch_run *run, bool repeats)
 {
     const struct counts *n = &run->n;
 
-    return (struct moments) {
+    return (struct point) {
         .activations = layer(run, repeats) + run->row.stream * n->width * run->rows,
         .gradients = gradients_of_others(run),
-        .passing = passing(run),
+        .temporary = temporary(run),
     };
 }
 
-static struct moments at_step(const struct torch_run *run, bool copy)
+static struct point at_step(const struct torch_run *run, bool copy)
 {
-    return (struct moments) {
+    return (struct point) {
         .gradients = gradients(run),
-        .passing = copy ? gradients(run) : 0,
+        .temporary = copy ? gradients(run) : 0,
     };
 }
 
-static struct moments fullest(const struct torch_run *run, double each, bool high)
+static struct point largest_point(const struct torch_run *run, double each, bool high)
 {
-    const struct moments all[] = { at_loss(run, each, high), at_last_layer(run, high),
-                                   at_first_layer(run, high), at_step(run, high) };
-    struct moments most = all[0];
+    const struct point all[] = { at_loss(run, each, high), at_last_layer(run, high),
+                                 at_first_layer(run, high), at_step(run, high) };
+    struct point most = all[0];
 
     for (size_t i = 1; i < TS_COUNT(all); i++)
         if (total(&all[i]) > total(&most))
@@ -340,20 +340,20 @@ static uint64_t whole(double bytes)
     return (uint64_t)fmin(bytes, 0x1p60);
 }
 
-static void fill(const struct torch_run *run, const struct moments *expected, double low,
+static void fill(const struct torch_run *run, const struct point *expected, double low,
                  double high, struct memory_use *out)
 {
-    const struct memory_range besides = held(run->plan);
-    const double stays = weights(run) + moments(run) + gathered(run);
+    const struct memory_range held_range = held(run->plan);
+    const double fixed = weights(run) + moments(run) + gathered(run);
 
     *out = (struct memory_use) {
         .weights = whole(weights(run)),
         .gradients = whole(expected->gradients),
         .optimizer = whole(moments(run)),
-        .activations = whole(expected->activations + expected->passing),
-        .workspace = whole(expected->logits + gathered(run)) + besides.expected,
-        .low = whole(stays + low * 0.9) + besides.low,
-        .high = whole(stays + high * 1.1) + besides.high,
+        .activations = whole(expected->activations + expected->temporary),
+        .workspace = whole(expected->logits + gathered(run)) + held_range.expected,
+        .low = whole(fixed + low * 0.9) + held_range.low,
+        .high = whole(fixed + high * 1.1) + held_range.high,
         .fits = true,
     };
     if (torch_optimizer_find(run->setup->optim)->paged)
@@ -364,15 +364,15 @@ static void fill(const struct torch_run *run, const struct moments *expected, do
 bool torch_memory(const struct plan *plan, const struct model_config *config,
                   struct memory_use *out, struct error *err)
 {
-    struct moments low, expected, high;
+    struct point low, expected, high;
     struct torch_run run;
 
     *out = (struct memory_use) { .fits = true };
-    if (!begin(plan, config, &run, err))
+    if (!run_init(plan, config, &run, err))
         return false;
-    low = fullest(&run, LOGITS_LOW, false);
-    expected = fullest(&run, LOGITS, false);
-    high = fullest(&run, LOGITS, true);
+    low = largest_point(&run, LOGITS_LOW, false);
+    expected = largest_point(&run, LOGITS, false);
+    high = largest_point(&run, LOGITS, true);
     fill(&run, &expected, total(&low), total(&high), out);
     return true;
 }
@@ -380,17 +380,17 @@ bool torch_memory(const struct plan *plan, const struct model_config *config,
 bool torch_memory_eval(const struct plan *plan, const struct model_config *config,
                        struct memory_use *out, struct error *err)
 {
-    struct moments pass;
+    struct point pass;
     struct torch_run run;
 
     *out = (struct memory_use) { .fits = true };
-    if (!begin(plan, config, &run, err))
+    if (!run_init(plan, config, &run, err))
         return false;
     if (!run.setup->evaluates)
         return true;
     run.rows = (double)plan->per_device_eval_batch_size * run.tokens;
     /* a quarter of a layer exists at once, as measured (docs/memory.md) */
-    pass = (struct moments) {
+    pass = (struct point) {
         .logits =
             (run.mixed ? LOGITS_LOW : 2 * LOGITS_KEPT) * run.rows * run.n.vocabulary,
         .activations = layer(&run, false) / 4 + copies_of(&run, run.n.layers),
@@ -404,7 +404,7 @@ uint64_t torch_memory_load(const struct plan *plan, const struct model_config *c
     struct error ignored = { 0 };
     struct torch_run run;
 
-    if (!begin(plan, config, &run, &ignored))
+    if (!run_init(plan, config, &run, &ignored))
         return 0;
     return whole(run.frozen * run.n.all * run.devices);
 }

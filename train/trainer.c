@@ -28,13 +28,13 @@
 /* to free disk space before a trained model is lost */
 #define FINISH_PATIENCE_SECONDS 600
 
-static bool stopping(const struct run *run)
+static bool stop_requested(const struct run *run)
 {
     return run->options->stop != NULL && *run->options->stop != 0;
 }
 
 /* Return the memory in use on the device; on a CPU, the peak of this process. */
-static uint64_t memory_taken(const struct run *run)
+static uint64_t memory_in_use(const struct run *run)
 {
     struct rusage usage;
 
@@ -160,7 +160,7 @@ static double tokens_per_second(const struct run *run)
 }
 
 /* Append the parts of a distillation loss and the rewards of preferences. */
-static void parts_text(const struct metric *metric, struct text *line)
+static void add_parts(const struct metric *metric, struct text *line)
 {
     char number[2][32];
 
@@ -186,7 +186,7 @@ static void log_step(struct run *run)
         .skipped = progress->scaler.skipped,
         .tokens = progress->tokens,
         .tokens_per_second = tokens_per_second(run),
-        .memory = memory_taken(run),
+        .memory = memory_in_use(run),
         .distilled = run->plan->stage == STAGE_DISTILL,
         .ce_loss = progress->window_ce / (double)progress->window_steps,
         .kd_loss = progress->window_kd / (double)progress->window_steps,
@@ -202,7 +202,7 @@ static void log_step(struct run *run)
     run_number_text(metric.learning_rate, number[2]);
     text_init(&line, 0);
     text_addf(&line, "{'loss': %s, ", number[0]);
-    parts_text(&metric, &line);
+    add_parts(&metric, &line);
     text_addf(&line, "'grad_norm': %s, 'learning_rate': %s, 'epoch': %.2f}", number[1],
               number[2], metric.epoch);
     run_say(run, line.data);
@@ -345,7 +345,7 @@ static bool timed_out(const struct run *run)
     return limit > 0 && clock_seconds() - run->started > limit;
 }
 
-static bool leave(struct run *run, const char *why, struct error *err)
+static bool stop_with_checkpoint(struct run *run, const char *why, struct error *err)
 {
     if (!save(run, err))
         return false;
@@ -379,10 +379,10 @@ static bool train(struct run *run, struct error *err)
             end_early(run);
             break;
         }
-        if (stopping(run))
-            return leave(run, "stopped", err);
+        if (stop_requested(run))
+            return stop_with_checkpoint(run, "stopped", err);
         if (timed_out(run))
-            return leave(run, "timeout reached", err);
+            return stop_with_checkpoint(run, "timeout reached", err);
         if (!parallel_tell(run->options->group, PARALLEL_STEP, err) || !step(run, err) ||
             !after_step(run, err))
             return false;
@@ -391,7 +391,7 @@ static bool train(struct run *run, struct error *err)
 }
 
 /* A rank other than 0: carry out the orders of rank 0 until PARALLEL_END. */
-static bool follow(struct run *run, struct error *err)
+static bool follow_orders(struct run *run, struct error *err)
 {
     const struct backend_group *group = run->options->group;
     struct parallel_order order = { 0 };
@@ -485,7 +485,7 @@ static bool finish(struct run *run, struct error *err)
     bool ok;
 
     while (!(ok = write_result(run, err)) && err->code == ERROR_SYSTEM &&
-           clock_seconds() < until && !stopping(run)) {
+           clock_seconds() < until && !stop_requested(run)) {
         log_line(run->options->log, LOG_ERROR,
                  "end: cannot save the model: %s; retrying every %d s for %d minutes",
                  err->text, SAVE_AGAIN_SECONDS, FINISH_PATIENCE_SECONDS / 60);
@@ -499,7 +499,7 @@ static bool finish(struct run *run, struct error *err)
 }
 
 /* Rank 0: run from the first step to the published model. */
-static bool lead(struct run *run, struct error *err)
+static bool run_rank_0(struct run *run, struct error *err)
 {
     autopsy_forget(run);
     if (preflight_wanted(run) && !preflight_run(run, step, err))
@@ -513,9 +513,9 @@ bool trainer_run(const struct plan *plan, const struct trainer_options *options,
 {
     struct run run = { .plan = plan, .options = options };
     struct error why = { 0 };
-    bool ok =
-        run_open(&run, &why) && parallel_ready(options->group, &why) &&
-        (parallel_rank(options->group) == 0 ? lead(&run, &why) : follow(&run, &why));
+    bool ok = run_open(&run, &why) && parallel_ready(options->group, &why) &&
+              (parallel_rank(options->group) == 0 ? run_rank_0(&run, &why)
+                                                  : follow_orders(&run, &why));
 
     if (!ok) {
         parallel_report(options->group, &why);

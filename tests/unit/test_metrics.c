@@ -106,9 +106,9 @@ static void test_metrics_evaluation_has_perplexity(void **state)
 static void test_metrics_full_disk_is_logged_once(void **state)
 {
     char *dir = unit_dir_new(), *name = path_join(dir, "metrics.jsonl"),
-         *told = path_join(dir, "log"), *text;
+         *log_name = path_join(dir, "log"), *text;
     struct error err = { 0 };
-    int fd = open(told, O_RDWR | O_CREAT, 0600);
+    int fd = open(log_name, O_RDWR | O_CREAT, 0600);
     struct log *log = log_new(fd, LOG_INFO);
     struct metrics *metrics = metrics_open(name, -1, log, &err);
     struct stat st;
@@ -124,7 +124,7 @@ static void test_metrics_full_disk_is_logged_once(void **state)
     metrics_step(metrics, &(struct metric) { .step = 4 });
     metrics_step(metrics, &(struct metric) { .step = 5 });
     metrics_close(metrics);
-    text = read_all(told);
+    text = read_all(log_name);
     assert_non_null(strstr(text, "warn metrics: cannot append to"));
     assert_null(strstr(strstr(text, "warn") + 1, "warn"));
     assert_non_null(strstr(text, "writing again, 3 lines are missing"));
@@ -140,7 +140,7 @@ static void test_metrics_full_disk_is_logged_once(void **state)
     log_free(log);
     close(fd);
     free(text);
-    free(told);
+    free(log_name);
     free(name);
     unit_dir_free(dir);
 }

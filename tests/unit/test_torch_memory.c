@@ -335,22 +335,22 @@ static void test_torch_memory_quantizes_linear_layers(void **state)
     struct torch_setup setup = { 0 };
     struct plan plan = plan_of(&small);
     struct model_config config;
-    uint64_t half, bits8, bits4, linear = 4 * (uint64_t)(737792 - 512);
+    uint64_t bits16, bits8, bits4, linear = 4 * (uint64_t)(737792 - 512);
 
     (void)state;
     read_config(&small, &config);
     plan.torch = &setup;
     plan.method = METHOD_LORA;
-    half = use_of(&plan, &config).weights;
+    bits16 = use_of(&plan, &config).weights;
     setup.quantization_bit = 8;
     bits8 = use_of(&plan, &config).weights;
     setup.quantization_bit = 4;
     bits4 = use_of(&plan, &config).weights;
-    assert_int_equal(half - bits8, linear);
+    assert_int_equal(bits16 - bits8, linear);
     assert_int_equal(bits8 - bits4, linear * 7 / 16);
     plan.precision.frozen = FORMAT_FP32;
     setup.quantization_bit = 0;
-    assert_true(use_of(&plan, &config).weights > 19 * half / 10);
+    assert_true(use_of(&plan, &config).weights > 19 * bits16 / 10);
 }
 
 /* The same tracker over an evaluation of 8 samples after a step, without gradients. */
@@ -408,15 +408,15 @@ static void test_torch_memory_of_loading(void **state)
 {
     struct plan plan = plan_of(&small);
     struct model_config config;
-    uint64_t half;
+    uint64_t bits16;
 
     (void)state;
     read_config(&small, &config);
-    half = torch_memory_load(&plan, &config);
+    bits16 = torch_memory_load(&plan, &config);
     plan.precision.frozen = FORMAT_FP32;
-    assert_int_equal(torch_memory_load(&plan, &config), 2 * half);
+    assert_int_equal(torch_memory_load(&plan, &config), 2 * bits16);
     plan.ranks = 4;
-    assert_int_equal(torch_memory_load(&plan, &config), 8 * half);
+    assert_int_equal(torch_memory_load(&plan, &config), 8 * bits16);
 }
 
 /* The largest batch and length that a job may give exceed 2^64 bytes. */

@@ -23,14 +23,14 @@ static void test_trainer_from_scratch_ignores_earlier_checkpoints(void **state)
     char *dir = unit_dir_new();
     char *job = training_text(SHAKESPEARE, FULL_PT "max_steps: 8\nsave_steps: 2\n");
     struct training whole = { .dir = dir, .job = job };
-    struct training anew = { .dir = dir, .job = job, .stop_after = 3 };
+    struct training restarted = { .dir = dir, .job = job, .stop_after = 3 };
     struct training on = { .dir = dir, .job = job, .resume = true };
     char *old = path_join(dir, "job.run/checkpoint-8.old-1");
     struct error err = { 0 };
 
     (void)state;
     training_must(&whole);
-    assert_false(training_run(&anew, &err));
+    assert_false(training_run(&restarted, &err));
     assert_int_equal(err.code, ERROR_STOPPED);
     assert_true(file_is_dir(old));
     training_must(&on);
@@ -268,12 +268,12 @@ static void test_trainer_resumed_in_another_format_uses_its_own_scaling(void **s
 {
     char *dir = unit_dir_new();
     char *single = training_text(SHAKESPEARE, FULL_PT "max_steps: 6\n");
-    char *half = training_text(SHAKESPEARE, FULL_PT "max_steps: 6\nfp16: true\n"
-                                                    "resume_from_checkpoint: true\n");
+    char *fp16_job = training_text(SHAKESPEARE, FULL_PT "max_steps: 6\nfp16: true\n"
+                                                        "resume_from_checkpoint: true\n");
     char *again = training_text(SHAKESPEARE,
                                 FULL_PT "max_steps: 6\nresume_from_checkpoint: true\n");
     struct training first = { .dir = dir, .job = single, .stop_after = 2 };
-    struct training second = { .dir = dir, .job = half, .stop_after = 4 };
+    struct training second = { .dir = dir, .job = fp16_job, .stop_after = 4 };
     struct training third = { .dir = dir, .job = again };
     struct error err = { 0 };
 
@@ -287,7 +287,7 @@ static void test_trainer_resumed_in_another_format_uses_its_own_scaling(void **s
     assert_true(scale_of_line(dir, 2) > 1);
     assert_true(scale_of_line(dir, 5) == 1);
     free(single);
-    free(half);
+    free(fp16_job);
     free(again);
     unit_dir_free(dir);
 }

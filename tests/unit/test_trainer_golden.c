@@ -91,7 +91,7 @@ static void write_texts(const struct subject *s, const char *path)
 {
     const json_t *text = json_object_get(s->run, "text");
     size_t shortest = size_of(text, "shortest"), longest = size_of(text, "longest");
-    size_t wanted = size_of(s->golden, "lines"), count = 0;
+    size_t expected = size_of(s->golden, "lines"), count = 0;
     struct text all, out;
     struct error err = { 0 };
 
@@ -99,7 +99,7 @@ static void write_texts(const struct subject *s, const char *path)
     text_init(&out, LIMIT);
     if (!file_read(path, LIMIT, &all, NULL, &err))
         fail_msg("%s", err.text);
-    for (const char *line = all.data; line && count < wanted;) {
+    for (const char *line = all.data; line && count < expected;) {
         const char *end = strchr(line, '\n');
         size_t len = end ? (size_t)(end - line) : strlen(line);
 
@@ -109,7 +109,7 @@ static void write_texts(const struct subject *s, const char *path)
         }
         line = end ? end + 1 : NULL;
     }
-    assert_int_equal(count, wanted);
+    assert_int_equal(count, expected);
     write_file(s->dir, "texts.jsonl", &out);
     text_clear(&all);
     text_clear(&out);
@@ -156,7 +156,7 @@ static void link_into(const char *dir, const char *folder, const char *base)
 static void write_answers(const struct subject *s, const char *path)
 {
     size_t longest = size_of(json_object_get(s->run, "text"), "longest");
-    size_t wanted = size_of(s->golden, "lines"), count = 0, i;
+    size_t expected = size_of(s->golden, "lines"), count = 0, i;
     struct error err = { 0 };
     json_t *list = json_read_file(path, LIMIT, &err), *each;
     struct text out;
@@ -169,7 +169,7 @@ static void write_answers(const struct subject *s, const char *path)
         json_t *question = json_array_get(each, 0), *answer = json_array_get(each, 2);
         json_t *record;
 
-        if (count == wanted || json_string_length(question) > longest ||
+        if (count == expected || json_string_length(question) > longest ||
             json_string_length(answer) > longest)
             continue;
         record = json_pack("{s:O, s:O}", "instruction", question, "output", answer);
@@ -178,7 +178,7 @@ static void write_answers(const struct subject *s, const char *path)
         json_decref(record);
         count++;
     }
-    assert_int_equal(count, wanted);
+    assert_int_equal(count, expected);
     write_file(s->dir, "answers.jsonl", &out);
     text_clear(&out);
     json_decref(list);
@@ -410,8 +410,8 @@ static struct distance distance_of(const struct columns *ours, const json_t *exa
     size_t steps = json_array_size(exact);
 
     for (size_t i = 0; i < steps; i++) {
-        double wanted = json_number_value(json_array_get(exact, i));
-        double away = fabs(ours->loss[i] - wanted) / wanted;
+        double expected = json_number_value(json_array_get(exact, i));
+        double away = fabs(ours->loss[i] - expected) / expected;
 
         assert_true(isfinite(ours->loss[i]));
         distance.mean += away / (double)steps;

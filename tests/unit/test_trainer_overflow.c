@@ -76,10 +76,10 @@ static char *job_text(const char *dir)
               dir);
     json_object_foreach(json_object_get(golden, "settings"), key, value)
     {
-        char *said = json_dumps(value, JSON_ENCODE_ANY);
+        char *dumped = json_dumps(value, JSON_ENCODE_ANY);
 
-        text_addf(&text, "%s: %s\n", key, said);
-        free(said);
+        text_addf(&text, "%s: %s\n", key, dumped);
+        free(dumped);
     }
     return text_detach(&text, NULL);
 }

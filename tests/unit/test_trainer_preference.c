@@ -285,7 +285,7 @@ static void test_trainer_preference_is_evaluated(void **state)
 {
     struct training training = { 0 };
     char *dir = folder_new();
-    json_t *told;
+    json_t *result;
 
     (void)state;
     learn(&training, dir,
@@ -298,9 +298,9 @@ static void test_trainer_preference_is_evaluated(void **state)
     assert_true(training_told(&training, "'eval_rewards/margins'", 3) >
                 training_told(&training, "'eval_rewards/margins'", 1));
     assert_null(strstr(training.logged, "perplexity"));
-    told = state_of(dir);
-    assert_true(json_number_value(json_object_get(told, "best_metric")) > 0.9);
-    json_decref(told);
+    result = state_of(dir);
+    assert_true(json_number_value(json_object_get(result, "best_metric")) > 0.9);
+    json_decref(result);
     unit_dir_free(dir);
 }
 

@@ -80,13 +80,13 @@ static void check_step(const json_t *ours, const json_t *theirs, size_t step)
     for (size_t i = 0; i < TS_COUNT(numbers); i++) {
         const json_t *a = json_object_get(ours, numbers[i].key);
         const json_t *b = json_object_get(theirs, numbers[i].key);
-        double is = json_number_value(a), wanted = json_number_value(b);
+        double is = json_number_value(a), expected = json_number_value(b);
 
         if (!json_is_number(a) || !json_is_number(b))
             fail_msg("step %zu has no %s", step, numbers[i].key);
-        if (!(fabs(is - wanted) <= numbers[i].share * fabs(wanted) + numbers[i].room))
+        if (!(fabs(is - expected) <= numbers[i].share * fabs(expected) + numbers[i].room))
             fail_msg("step %zu: %s is %.9g, PyTorch has %.9g", step, numbers[i].key, is,
-                     wanted);
+                     expected);
     }
 }
 

@@ -199,7 +199,7 @@ static json_t *scaler_json(const struct scaler *scaler)
     return object;
 }
 
-static json_t *own_state(const struct plan *plan, const struct progress *progress)
+static json_t *trainspool_state(const struct plan *plan, const struct progress *progress)
 {
     json_t *object = json_object();
 
@@ -252,7 +252,7 @@ bool progress_write(const char *dir, const struct plan *plan,
 {
     return write_object(dir, HUGGING_FACE_NAME,
                         hugging_face_state(plan, progress, history), err) &&
-           write_object(dir, STATE_NAME, own_state(plan, progress), err);
+           write_object(dir, STATE_NAME, trainspool_state(plan, progress), err);
 }
 
 static void scaler_read(const json_t *object, struct scaler *scaler)

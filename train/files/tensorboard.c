@@ -67,7 +67,7 @@ static void add_varint(struct text *out, uint64_t value)
     text_addc(out, (char)value);
 }
 
-static void add_little(struct text *out, uint64_t value, int bytes)
+static void add_little_endian(struct text *out, uint64_t value, int bytes)
 {
     for (int i = 0; i < bytes; i++)
         text_addc(out, (char)(value >> 8 * i));
@@ -90,7 +90,7 @@ static void add_double(struct text *out, int field, double value)
 
     memcpy(&bits, &value, sizeof(bits));
     add_key(out, field, WIRE_64);
-    add_little(out, bits, 8);
+    add_little_endian(out, bits, 8);
 }
 
 static void add_float(struct text *out, int field, double value)
@@ -100,7 +100,7 @@ static void add_float(struct text *out, int field, double value)
 
     memcpy(&bits, &narrow, sizeof(bits));
     add_key(out, field, WIRE_32);
-    add_little(out, bits, 4);
+    add_little_endian(out, bits, 4);
 }
 
 static void add_bytes(struct text *out, int field, const char *data, size_t len)
@@ -128,10 +128,10 @@ static void add_record(struct text *out, const struct text *event)
 {
     size_t start = out->len;
 
-    add_little(out, event->len, 8);
-    add_little(out, crc32c_masked(out->data + start, 8), 4);
+    add_little_endian(out, event->len, 8);
+    add_little_endian(out, crc32c_masked(out->data + start, 8), 4);
     text_add(out, event->data, event->len);
-    add_little(out, crc32c_masked(event->data, event->len), 4);
+    add_little_endian(out, crc32c_masked(event->data, event->len), 4);
 }
 
 /* Add one event whose only content is `field` with `body`; clear the body. */

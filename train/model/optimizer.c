@@ -64,7 +64,7 @@ static struct tensor part(struct tensor t, size_t first, size_t count)
 }
 
 /* Update the part that is in this rank's shard. */
-static void update_own(struct model *model, const struct optimizer_update *whole)
+static void update_shard(struct model *model, const struct optimizer_update *whole)
 {
     struct model_shard shard = model_shard(model);
     size_t from = whole->first, to = whole->first + whole->grad.cols;
@@ -93,14 +93,14 @@ static void update_all(struct model *model, const struct plan *plan)
         if (now.grad.data && update_join(&now, &next))
             continue;
         if (now.grad.data)
-            update_own(model, &now);
+            update_shard(model, &now);
         now = next;
     }
     if (now.grad.data)
-        update_own(model, &now);
+        update_shard(model, &now);
 }
 
-static struct tensor own_gradients(const struct model *model)
+static struct tensor shard_gradients(const struct model *model)
 {
     struct model_shard shard = model_shard(model);
 
@@ -112,7 +112,7 @@ static void find_norm(struct model *model)
     struct backend *be = model_backend(model);
 
     be->ops->square_sum(
-        be, &(struct op_square_sum) { .x = own_gradients(model),
+        be, &(struct op_square_sum) { .x = shard_gradients(model),
                                       .sum = &model_numbers(model)->square_sum });
 }
 

@@ -45,7 +45,7 @@ int optimizer_first_name(int index);
  * format that we do. */
 bool optimizer_is_exact(int index);
 const struct optimizer *optimizer_of(const struct plan *plan);
-/* Return the format of the moments where trained weights have format `trainable`. */
+/* Return the format of the moments if trained weights have format `trainable`. */
 enum format optimizer_moment_format(const struct optimizer *optimizer,
                                     enum format trainable);
 

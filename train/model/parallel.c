@@ -37,7 +37,7 @@ size_t parallel_share(const struct backend_group *group, size_t count)
     return (count + ranks - 1 - parallel_rank(group)) / ranks;
 }
 
-static int others(const struct backend_group *group)
+static int other_ranks(const struct backend_group *group)
 {
     return group && group->rank == 0 ? group->ranks - 1 : 0;
 }
@@ -50,7 +50,7 @@ bool parallel_join(const struct backend_group *group, struct backend *be,
     if (!be->ops->join)
         return error_set(err, ERROR_DEVICE,
                          "cannot use several GPUs: this build has no NCCL; configure "
-                         "it where nccl.h is found, or give ranks: 1");
+                         "with nccl.h in the include path, or give ranks: 1");
     return be->ops->join(be, group, err);
 }
 
@@ -59,7 +59,7 @@ bool parallel_tell(const struct backend_group *group, enum parallel_work work,
 {
     const struct parallel_order order = { .work = work };
 
-    for (int i = 0; i < others(group); i++)
+    for (int i = 0; i < other_ranks(group); i++)
         if (!link_send(group->links[i], &order, sizeof(order), 0, err))
             return false;
     return true;
@@ -122,7 +122,7 @@ bool parallel_sum(const struct backend_group *group, double *numbers, size_t cou
         return send_message(group, MESSAGE_NUMBERS, numbers, count * sizeof(*numbers),
                             err);
     theirs = memory_alloc(count * sizeof(*theirs));
-    for (int i = 0; ok && i < others(group); i++) {
+    for (int i = 0; ok && i < other_ranks(group); i++) {
         ok = receive_message(group, i, MESSAGE_NUMBERS, theirs, count * sizeof(*theirs),
                              err);
         for (size_t j = 0; ok && j < count; j++)
@@ -144,7 +144,7 @@ static bool send_text(const struct backend_group *group, const char *text,
 {
     uint64_t bytes = text ? strlen(text) + 1 : 0;
 
-    for (int i = 0; i < others(group); i++)
+    for (int i = 0; i < other_ranks(group); i++)
         if (!link_send(group->links[i], &bytes, sizeof(bytes), 0, err) ||
             !link_send(group->links[i], text, bytes, 0, err))
             return false;
@@ -237,12 +237,12 @@ void parallel_explain(const struct backend_group *group, struct error *err)
 {
     struct error found = { 0 };
 
-    for (int i = 0; i < others(group); i++)
+    for (int i = 0; i < other_ranks(group); i++)
         if (!link_alive(group->links[i]) && read_last_error(group, i, &found)) {
             *err = found;
             return;
         }
-    for (int i = 0; i < others(group); i++)
+    for (int i = 0; i < other_ranks(group); i++)
         if (!link_alive(group->links[i])) {
             error_clear(err);
             error_set(err, ERROR_SYSTEM, "rank %d exited without reporting an error",
