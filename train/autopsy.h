@@ -20,7 +20,7 @@
  *     operation    as in kernels/ops.h; null for a weight
  *     tensor, layer, format, rows, cols   layer from 0, null: not in a layer
  *     nan, inf     their numbers; row, col: position of the first
- *     largest      finite value by magnitude
+ *     largest      of the finite values, by magnitude
  *   micro_batch  null, or
  *     index, count of the step
  *     samples      their indices from 0, in the order of the data

@@ -111,7 +111,8 @@ static double update(const struct work *w)
 
 static double forward(const struct work *w)
 {
-    double seconds = attention(w) / (w->passes + 2.5); /* of 1 and 2.5 */
+    /* one forward pass of attention is 1 / (passes + 2.5) of the total */
+    double seconds = attention(w) / (w->passes + 2.5);
     double vocab = (double)w->config->vocab_size, cols = (double)w->config->hidden_size;
 
     for (size_t i = 0; i < w->shapes.count; i++)

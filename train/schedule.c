@@ -101,8 +101,8 @@ static double factor_inverse_sqrt(const struct schedule_step *p)
     return 1 / sqrt(((double)(p->step - p->warmup) + scale) / scale);
 }
 
-/* get_cosine_with_min_lr_schedule_with_warmup_lr_rate, which is a step ahead of the
- * others */
+/* get_cosine_with_min_lr_schedule_with_warmup_lr_rate, which is one step ahead of
+ * the others */
 static double factor_cosine_warmup_min(const struct schedule_step *p)
 {
     double progress =

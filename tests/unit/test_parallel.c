@@ -67,7 +67,7 @@ static void test_parallel_orders_sums_and_texts(void **state)
 
     (void)state;
     unit_ranks_fork(&ranks, RANKS);
-    numbers[0] = group->rank == 0 ? 1e16 : 1; /* in the order of the ranks */
+    numbers[0] = group->rank == 0 ? 1e16 : 1; /* added in the order of ranks */
     numbers[1] = group->rank;
     if (group->rank > 0) {
         bool ok = parallel_hear(group, &order, &err) && order.work == PARALLEL_EVALUATE &&

@@ -21,14 +21,14 @@ static void check_learns(const char *data, const char *more)
 
     training_must(&training);
     for (int i = 0; i < 5; i++) {
-        double loss = training_told(&training, "'loss'", i);
-        double norm = training_told(&training, "'grad_norm'", i);
+        double loss = training_value(&training, "'loss'", i);
+        double norm = training_value(&training, "'grad_norm'", i);
 
         assert_true(isfinite(loss) && isfinite(norm));
         first += loss / 5;
     }
     for (int i = (int)training.steps - 5; i < (int)training.steps; i++)
-        last += training_told(&training, "'loss'", i) / 5;
+        last += training_value(&training, "'loss'", i) / 5;
     if (!(last < first - 0.1))
         fail_msg("the loss went from %g to %g", first, last);
     free(job);
@@ -227,13 +227,13 @@ static void test_trainer_accumulation_is_a_larger_batch(void **state)
         unit_dir_free(dir);
     }
     for (int i = 0; i < 6; i++) {
-        double a = training_told(&training[0], "'loss'", i);
-        double b = training_told(&training[1], "'loss'", i);
-        double norm = training_told(&training[0], "'grad_norm'", i);
+        double a = training_value(&training[0], "'loss'", i);
+        double b = training_value(&training[1], "'loss'", i);
+        double norm = training_value(&training[0], "'grad_norm'", i);
 
         if (!(fabs(a - b) <= 1e-3 * a))
             fail_msg("step %d: %g and %g", i + 1, a, b);
-        assert_true(fabs(norm - training_told(&training[1], "'grad_norm'", i)) <=
+        assert_true(fabs(norm - training_value(&training[1], "'grad_norm'", i)) <=
                     2e-3 * norm);
     }
 }
@@ -324,12 +324,12 @@ static void test_trainer_evaluates_from_step_zero(void **state)
     (void)state;
     training_must(&training);
     for (int i = 0; i < 3; i++) {
-        double loss = training_told(&training, "'eval_loss'", i);
-        double perplexity = training_told(&training, "'eval_perplexity'", i);
+        double loss = training_value(&training, "'eval_loss'", i);
+        double perplexity = training_value(&training, "'eval_perplexity'", i);
 
         assert_true(isfinite(loss) && fabs(perplexity / exp(loss) - 1) < 0.01);
     }
-    assert_true(isnan(training_told(&training, "'eval_loss'", 3)));
+    assert_true(isnan(training_value(&training, "'eval_loss'", 3)));
     free(job);
     unit_dir_free(dir);
 }

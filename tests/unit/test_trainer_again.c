@@ -118,10 +118,10 @@ static void test_trainer_saves_and_ends_with_the_best(void **state)
     (void)state;
     memset(rate, '#', strlen("learning_rate: 1.0e-3")); /* replace the key by a comment */
     training_must(&training);
-    assert_true(training_told(&training, "'eval_loss'", 0) <
-                training_told(&training, "'eval_loss'", 1));
-    assert_true(training_told(&training, "'eval_loss'", 1) <
-                training_told(&training, "'eval_loss'", 3));
+    assert_true(training_value(&training, "'eval_loss'", 0) <
+                training_value(&training, "'eval_loss'", 1));
+    assert_true(training_value(&training, "'eval_loss'", 1) <
+                training_value(&training, "'eval_loss'", 3));
     assert_int_equal(best_of(dir, "job.run/checkpoint-2/trainer_state.json"), 2);
     training_digest(dir, "job.run/checkpoint-2/model.safetensors", best);
     training_digest(dir, "job.run/model.safetensors", final);
@@ -158,8 +158,8 @@ static void test_trainer_eval_delay_counts_steps(void **state)
         training.job = job = training_text(SHAKESPEARE, keys);
         training_must(&training);
         assert_false(
-            isnan(training_told(&training, "'eval_loss'", rows[i].evaluations - 1)));
-        assert_true(isnan(training_told(&training, "'eval_loss'", rows[i].evaluations)));
+            isnan(training_value(&training, "'eval_loss'", rows[i].evaluations - 1)));
+        assert_true(isnan(training_value(&training, "'eval_loss'", rows[i].evaluations)));
         free(job);
         unit_dir_free(dir);
     }

@@ -139,7 +139,7 @@ static double mean_of(const struct training *training, const char *key, int from
     double sum = 0;
 
     for (int i = from; i < from + 5; i++) {
-        double value = training_told(training, key, i);
+        double value = training_value(training, key, i);
 
         assert_true(isfinite(value));
         sum += value / 5;
@@ -194,9 +194,9 @@ static void test_trainer_distill_from_itself_has_no_distance(void **state)
     learn(&training, dir,
           DATA "teacher_model_name_or_path: student\nfinetuning_type: full\n"
                "max_steps: 2\nlogging_steps: 1\n");
-    assert_true(training_told(&training, "'kd_loss'", 0) == 0);
-    assert_true(training_told(&training, "'kd_loss'", 1) > 0);
-    assert_true(training_told(&training, "'ce_loss'", 0) > 1);
+    assert_true(training_value(&training, "'kd_loss'", 0) == 0);
+    assert_true(training_value(&training, "'kd_loss'", 1) > 0);
+    assert_true(training_value(&training, "'ce_loss'", 0) > 1);
     unit_dir_free(dir);
 }
 
@@ -236,8 +236,8 @@ static void test_trainer_distill_teacher_has_an_adapter(void **state)
     learn(&training[1], dir, FEW "teacher_model_name_or_path: merged\n");
     learn(&training[2], dir, FEW "teacher_model_name_or_path: teacher\n");
     assert_string_equal(training[0].logged, training[1].logged);
-    plain = training_told(&training[2], "'kd_loss'", 0);
-    merged = training_told(&training[1], "'kd_loss'", 0);
+    plain = training_value(&training[2], "'kd_loss'", 0);
+    merged = training_value(&training[1], "'kd_loss'", 0);
     assert_true(fabs(plain - merged) > 1e-2 * plain);
     unit_dir_free(dir);
 }
@@ -259,8 +259,8 @@ static void check_resume(const char *more, const char *weights, int64_t at)
     training_digest(one, weights, a);
     training_digest(two, weights, b);
     assert_string_equal(a, b);
-    assert_true(training_told(&whole, "'kd_loss'", (int)at / 2) ==
-                training_told(&second, "'kd_loss'", 0));
+    assert_true(training_value(&whole, "'kd_loss'", (int)at / 2) ==
+                training_value(&second, "'kd_loss'", 0));
     free(job);
     unit_dir_free(one);
     unit_dir_free(two);
@@ -289,7 +289,7 @@ static void check_same(const char *one, const char *two, double near)
     learn(&b, dir, two);
     for (size_t k = 0; k < 3; k++)
         for (int i = 0; i < 4; i++) {
-            double x = training_told(&a, keys[k], i), y = training_told(&b, keys[k], i);
+            double x = training_value(&a, keys[k], i), y = training_value(&b, keys[k], i);
 
             if (!(fabs(x - y) <= near * fabs(x)))
                 fail_msg("%s of step %d is %g and %g", keys[k], i + 1, x, y);
@@ -342,7 +342,8 @@ static void fails(const char *dir, const char *more, const char *text)
 static void same_losses(const struct training *a, const struct training *b, double near)
 {
     for (int i = 0; i < (int)a->steps; i++) {
-        double x = training_told(a, "'kd_loss'", i), y = training_told(b, "'kd_loss'", i);
+        double x = training_value(a, "'kd_loss'", i),
+               y = training_value(b, "'kd_loss'", i);
 
         assert_true(x > 0);
         if (!(fabs(x - y) <= near * x))
@@ -369,7 +370,7 @@ static void test_trainer_distill_with_a_file_matches_the_teacher(void **state)
           KEPT TWELVE FILED "cutoff_len: 160\nseed: 8\npacking: true\n"
                             "per_device_train_batch_size: 1\n");
     for (int i = 0; i < 4; i++)
-        assert_true(training_told(&packed, "'kd_loss'", i) > 0);
+        assert_true(training_value(&packed, "'kd_loss'", i) > 0);
     training_digest(dir, "kept.safetensors", after);
     assert_string_equal(before, after);
     unit_dir_free(dir);

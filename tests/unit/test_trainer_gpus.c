@@ -106,8 +106,8 @@ static void same(const struct training *a, const struct training *b, int skip_of
 
     for (int k = 0; k < 2; k++)
         for (int n = 0; n < 4 - skip_of_b; n++) {
-            double x = training_told(a, keys[k], n);
-            double y = training_told(b, keys[k], n + skip_of_b);
+            double x = training_value(a, keys[k], n);
+            double y = training_value(b, keys[k], n + skip_of_b);
 
             if (!(fabs(x - y) <= DIGITS * fabs(y)))
                 fail_msg("%s of step %d is %g, on one GPU %g", keys[k], n + 1, x, y);

@@ -81,7 +81,7 @@ static void learn(struct training *training, const char *dir, const char *more)
 
 static double last(const struct training *training, const char *key)
 {
-    return training_told(training, key, (int)training->steps - 1);
+    return training_value(training, key, (int)training->steps - 1);
 }
 
 /* ---- It learns ---- */
@@ -92,12 +92,13 @@ static void check_learns(const char *more)
     char *dir = folder_new();
 
     learn(&training, dir, more);
-    assert_true(fabs(training_told(&training, "'loss'", 0) - 0.6931) < 1e-4);
+    assert_true(fabs(training_value(&training, "'loss'", 0) - 0.6931) < 1e-4);
     for (int r = 0; r < 2; r++) /* rewards are 0 while the model equals its reference */
-        assert_true(training_told(&training,
-                                  r ? "'rewards/rejected'" : "'rewards/chosen'", 0) == 0);
-    assert_true(training_told(&training, "'rewards/accuracies'", 0) == 0);
-    assert_true(training_told(&training, "'logps/chosen'", 0) < -10);
+        assert_true(training_value(&training,
+                                   r ? "'rewards/rejected'" : "'rewards/chosen'",
+                                   0) == 0);
+    assert_true(training_value(&training, "'rewards/accuracies'", 0) == 0);
+    assert_true(training_value(&training, "'logps/chosen'", 0) < -10);
     assert_true(last(&training, "'loss'") < 0.5);
     assert_true(last(&training, "'rewards/accuracies'") == 1);
     assert_true(last(&training, "'rewards/margins'") > 0.5);
@@ -148,7 +149,7 @@ static void test_trainer_preference_every_loss_falls(void **state)
 
         snprintf(keys, sizeof keys, "%s%s", i % 2 ? FULL : LORA, losses[i].keys);
         learn(&training, dir, keys);
-        first = training_told(&training, "'loss'", 0);
+        first = training_value(&training, "'loss'", 0);
         if (!isnan(losses[i].first))
             assert_true(fabs(first - losses[i].first) < 1e-4);
         if (!(last(&training, "'loss'") < 0.9 * first))
@@ -168,7 +169,7 @@ static void same(const struct training *a, const struct training *b, double near
     assert_int_equal(a->steps, b->steps);
     for (size_t k = 0; k < TS_COUNT(keys); k++)
         for (int i = 0; i < (int)a->steps; i++) {
-            double x = training_told(a, keys[k], i), y = training_told(b, keys[k], i);
+            double x = training_value(a, keys[k], i), y = training_value(b, keys[k], i);
 
             if (!(fabs(x - y) <= near * (1e-3 + fabs(x))))
                 fail_msg("%s of step %d is %g and %g", keys[k], i + 1, x, y);
@@ -248,8 +249,8 @@ static void check_resume(const char *more, const char *weights, int64_t at)
     training_digest(one, weights, a);
     training_digest(two, weights, b);
     assert_string_equal(a, b);
-    assert_true(training_told(&whole, "'rewards/margins'", (int)at / 2) ==
-                training_told(&second, "'rewards/margins'", 0));
+    assert_true(training_value(&whole, "'rewards/margins'", (int)at / 2) ==
+                training_value(&second, "'rewards/margins'", 0));
     free(job);
     unit_dir_free(one);
     unit_dir_free(two);
@@ -292,11 +293,11 @@ static void test_trainer_preference_is_evaluated(void **state)
           LORA "val_size: 12\neval_strategy: steps\neval_steps: 3\n"
                "save_strategy: steps\nsave_steps: 3\nload_best_model_at_end: true\n"
                "metric_for_best_model: rewards/accuracies\n");
-    assert_true(training_told(&training, "'eval_rewards/accuracies'", 0) == 0);
-    assert_true(fabs(training_told(&training, "'eval_loss'", 0) - 0.6931) < 1e-4);
-    assert_true(training_told(&training, "'eval_rewards/accuracies'", 3) == 1);
-    assert_true(training_told(&training, "'eval_rewards/margins'", 3) >
-                training_told(&training, "'eval_rewards/margins'", 1));
+    assert_true(training_value(&training, "'eval_rewards/accuracies'", 0) == 0);
+    assert_true(fabs(training_value(&training, "'eval_loss'", 0) - 0.6931) < 1e-4);
+    assert_true(training_value(&training, "'eval_rewards/accuracies'", 3) == 1);
+    assert_true(training_value(&training, "'eval_rewards/margins'", 3) >
+                training_value(&training, "'eval_rewards/margins'", 1));
     assert_null(strstr(training.logged, "perplexity"));
     result = state_of(dir);
     assert_true(json_number_value(json_object_get(result, "best_metric")) > 0.9);

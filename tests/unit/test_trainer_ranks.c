@@ -26,7 +26,7 @@ static void write_job(const struct training *training)
     free(name);
 }
 
-/* Ranks other than 0 exit here, with 0 if rank 0 ended the run normally. */
+/* Run a job with `count` ranks; ranks other than 0 exit here. */
 static bool run_ranks(struct training *training, int count, struct error *err)
 {
     struct unit_ranks ranks;
@@ -59,14 +59,14 @@ static void same_course(const struct training *a, const struct training *b,
 {
     int n = 0;
 
-    for (; !isnan(training_told(b, key, n)); n++) {
-        double x = training_told(a, key, n), y = training_told(b, key, n);
+    for (; !isnan(training_value(b, key, n)); n++) {
+        double x = training_value(a, key, n), y = training_value(b, key, n);
 
         if (!(fabs(x - y) <= DIGITS * fabs(y)))
             fail_msg("%s of step %d is %g, alone %g", key, n + 1, x, y);
     }
     assert_true(n > 0);
-    assert_true(isnan(training_told(a, key, n)));
+    assert_true(isnan(training_value(a, key, n)));
 }
 
 static char *job_of(const char *data, const char *more, const char *window)
