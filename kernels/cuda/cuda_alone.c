@@ -1,5 +1,5 @@
-/* kernels/cuda/cuda_alone.c - in place of cuda_group.c where configure found no NCCL: no
- * GPU works with another one. */
+/* kernels/cuda/cuda_alone.c - replaces cuda_group.c if configure found no NCCL: runs use
+ * one GPU. */
 #include "config.h"
 
 #include "kernels/cuda/cuda_group.h"
@@ -13,7 +13,7 @@ bool cuda_join(struct backend *be, const struct backend_group *group, struct err
                      "configure where nccl.h is found (libnccl-dev), or say ranks: 1");
 }
 
-/* Nobody has joined, so none of these is ever asked for anything. */
+/* No run has joined, so these are never called. */
 void cuda_reduce(struct backend *be, float *data, size_t count, int root)
 {
     (void)be, (void)data, (void)count, (void)root;

@@ -1,9 +1,9 @@
 /*
- * kernels/cuda/cuda_attention.c - whether cuDNN does it or we do, by what is asked alone,
- * so that the same job has the same bits; and what lies between op_attention and cuDNN.
+ * kernels/cuda/cuda_attention.c - chooses between cuDNN and our kernels, by the operands
+ * alone, so that the same job gives the same bits; and prepares the operands for cuDNN.
  *
- * All of that is in the scratch: lengths and places of the runs, the statistics by rows,
- * cuDNN's workspace (17 KB at most have been seen).
+ * All of that is in the scratch: lengths and offsets of the sequences, the statistics by
+ * rows, cuDNN's workspace (at most 17 KB observed).
  */
 #include "config.h"
 
@@ -18,10 +18,10 @@
 #include <string.h>
 
 /*
- * Plans are for a number of runs and a longest one, of which a job has a few; they stay,
- * as recordings have their kernels.  9.10.2 is the first without faults that NVIDIA's
- * front end refuses 9.10 for, and 9.18.1 the first that it lets do packed runs before
- * Hopper (sdpa_support_surface.h of cudnn-frontend).
+ * A plan is for a number of sequences and a longest one, of which a job has a few; plans
+ * are kept because recordings contain their kernels. 9.10.2 is the first version without
+ * the faults for which NVIDIA's front end refuses 9.10, and 9.18.1 the first that
+ * supports packed sequences before Hopper (sdpa_support_surface.h of cudnn-frontend).
  */
 enum { PLANS = 256, PIECE = 256, HOLES = 8, SHORTEST = 64 };
 enum { OLDEST = 91002, OLDEST_BEFORE_HOPPER = 91801 };
@@ -36,7 +36,7 @@ struct cuda_attention {
     cudnn_handle handle;
     struct kept kept[PLANS];
     size_t count;
-    bool told; /* that some shape is not for cuDNN */
+    bool told; /* logged that some shape does not use cuDNN */
 };
 
 /* ---- Opening and closing ---- */
@@ -97,9 +97,9 @@ size_t cuda_attention_plans(const struct cuda_attention *attention)
     return count;
 }
 
-/* ---- What is for cuDNN ---- */
+/* ---- Which operations use cuDNN ---- */
 
-/* A power of two, as prompts have all lengths. */
+/* A power of two, because prompts have all lengths. */
 static size_t longest_of(const struct op_attention *op)
 {
     size_t wanted =
@@ -117,14 +117,14 @@ static bool in_pieces(struct tensor x)
            x.rows * x.stride <= INT32_MAX;
 }
 
-/* cuDNN has blocks for all rows that each run might have: where most of them are not
- * there, launching them takes longer than the rest. */
+/* cuDNN launches blocks for all rows that each sequence might have: if most of these rows
+ * do not exist, launching them takes longer than the work. */
 static bool is_dense(const struct op_attention *op)
 {
     return op->sequences * longest_of(op) <= HOLES * op->q.rows;
 }
 
-/* What cuDNN may be asked for; whether it has it for this card, it says itself. */
+/* Return whether to ask cuDNN; cuDNN itself decides whether it supports this GPU. */
 static bool fits(const struct cuda_backend *cuda, const struct op_attention *op)
 {
     enum format format = op->q.format;
@@ -156,7 +156,7 @@ static struct cuda_sdpa_key key_of(const struct op_attention *op)
     };
 }
 
-/* Said once: it may be so for every shape. */
+/* Log it once: it may apply to every shape. */
 static void tell(struct cuda_backend *cuda, const struct error *why)
 {
     if (!cuda->attention->told)
@@ -167,8 +167,8 @@ static void tell(struct cuda_backend *cuda, const struct error *why)
     cuda->attention->told = true;
 }
 
-/* The plan, made where there is none.  NULL: it is not for cuDNN, or a failure is kept:
- * what could be well the next time must not choose who does it. */
+/* Return the plan, creating it if necessary. NULL: cuDNN does not run it, or a failure is
+ * recorded: a failure that may not repeat must not choose the implementation. */
 static const struct cuda_sdpa_plan *plan_for(struct cuda_backend *cuda,
                                              const struct op_attention *op)
 {
@@ -200,9 +200,9 @@ static const struct cuda_sdpa_plan *plan_for(struct cuda_backend *cuda,
     return kept->plan;
 }
 
-/* ---- Doing it ---- */
+/* ---- Running it ---- */
 
-/* A part of the scratch; NULL once there is no room for one. */
+/* Return a part of the scratch; NULL if there is no room. */
 static void *take(struct cuda_launch *left, size_t bytes)
 {
     void *part = left->scratch;
@@ -262,8 +262,8 @@ static cudaError_t attend(struct cuda_backend *cuda, const struct op_attention *
     struct error err = { 0 };
 
     if (status == cudaSuccess && !cuda_sdpa_run(plan, tensors, workspace, &err)) {
-        /* a kernel that fell before this one makes cuDNN fail: then the driver knows
-         * better */
+        /* an earlier kernel that failed makes cuDNN fail: then the driver has the better
+         * message */
         status = cudaGetLastError();
         if (status == cudaSuccess)
             error_set(&cuda->failed, err.code, "%s", err.text);

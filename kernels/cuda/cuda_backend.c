@@ -1,5 +1,5 @@
-/* kernels/cuda/cuda_backend.c - the GPU's row of operations, its stream and its
- * memory. */
+/* kernels/cuda/cuda_backend.c - the CUDA backend: its table, its stream and
+ * its memory. */
 #include "config.h"
 
 #include "kernels/cuda/cuda_backend.h"
@@ -31,7 +31,7 @@ static bool no_memory(const struct cuda_backend *cuda, size_t bytes, struct erro
         CUDA_RESERVE_BYTES >> 20);
 }
 
-/* cudaFree waits for the card: what a dead one holds goes with the process. */
+/* cudaFree waits for the GPU: the memory of a dead one is freed when the process ends. */
 static void cuda_free(struct backend *be, void *data)
 {
     struct cuda_backend *cuda = cuda_backend_of(be);
@@ -49,7 +49,8 @@ static void cuda_free(struct backend *be, void *data)
     }
 }
 
-/* Enough must stay free for what the driver takes later, or the first step fails. */
+/* Some memory must stay free for later allocations of the driver, or the first step
+ * fails. */
 static void *get_block(struct cuda_backend *cuda, size_t bytes, struct error *err)
 {
     size_t available = 0, all = 0;
@@ -64,7 +65,7 @@ static void *get_block(struct cuda_backend *cuda, size_t bytes, struct error *er
         status = cudaMemGetInfo(&available, &all);
     if (status == cudaSuccess && available >= CUDA_RESERVE_BYTES)
         return block;
-    cudaFree(block); /* NULL: there is none */
+    cudaFree(block); /* NULL if the allocation failed */
     if (cuda_status(status, err, "getting %zu MiB of %s", bytes >> 20, cuda->device.name))
         no_memory(cuda, bytes, err);
     return NULL;

@@ -1,10 +1,9 @@
 /*
- * kernels/cuda/cuda_classifier.c - op_classifier, chunk by chunk: rows gathered, logits,
- * loss, and two products back.
+ * kernels/cuda/cuda_classifier.c - op_classifier, chunk by chunk: gathered rows, logits,
+ * loss, and two matmuls back.
  *
  * A chunk reads W (V, C) twice and reads and writes dW once: 12 V C bytes in bf16,
- * against 6 V C R operations; from R of a few hundred on the products are what takes
- * time.
+ * against 6 V C R operations; from R of a few hundred on, the matmuls dominate the time.
  */
 #include "config.h"
 
@@ -14,9 +13,9 @@
 #include <assert.h>
 
 /*
- * The words of a product.  Its fast kernels want rows, and not only what lies between two
- * of them, in whole units of 16 bytes ("cuBLAS", 13.0, Tensor Core Usage): words that are
- * no multiple of 8 are done as whole tiles and, before them, the rest.
+ * The tokens of a matmul. Its fast kernels require rows, and not only the row stride, in
+ * whole units of 16 bytes ("cuBLAS", 13.0, Tensor Core Usage): if the tokens are not a
+ * multiple of 8, whole tiles are done after the rest.
  */
 enum { WORDS_UNIT = 8, WORDS_TILE = 64, PARTS = 2 };
 

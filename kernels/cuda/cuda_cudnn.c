@@ -30,7 +30,8 @@ static const struct function {
     { "cudnnBackendExecute", offsetof(struct cuda_cudnn, execute) },
 };
 
-/* It stays mapped when closed: the driver may still call into it as the process ends. */
+/* It stays mapped when closed: the driver may still call into it when the
+ * process ends. */
 static void *load(const char *name)
 {
     return dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);

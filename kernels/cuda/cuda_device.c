@@ -1,5 +1,5 @@
-/* kernels/cuda/cuda_device.c - the GPUs of this machine, and whether this build has code
- * for them. */
+/* kernels/cuda/cuda_device.c - lists the GPUs of this machine, and checks whether this
+ * build has code for them. */
 #include "config.h"
 
 #include "kernels/cuda/cuda_backend.h"
@@ -10,7 +10,7 @@
 
 #include "precision/probe.h"
 
-/* Is nobody at work on the card in this process?  Only the driver itself can tell. */
+/* Return whether this process does not use the GPU. Only the driver knows. */
 static bool is_idle(int ordinal)
 {
     int (*state)(int device, unsigned *flags, int *active);
@@ -27,8 +27,8 @@ static bool is_idle(int ordinal)
     return !active;
 }
 
-/* Asking takes a context of some 400 MB on the card: where several are asked, only that
- * of the one in use is to stay. */
+/* The query creates a context of about 400 MB on the GPU: if several are queried, only
+ * that of the GPU in use is kept. */
 static cudaError_t ask(int ordinal, bool alone, size_t *available, bool *runnable)
 {
     bool leave = !alone && is_idle(ordinal);
@@ -49,7 +49,7 @@ static cudaError_t ask(int ordinal, bool alone, size_t *available, bool *runnabl
     return status;
 }
 
-/* A device that cannot be asked is left out, with its reason in the note. */
+/* A device that cannot be queried is omitted, with the reason in the note. */
 static bool device_read(int ordinal, bool asked, bool alone, struct device *out,
                         char *note, size_t note_room)
 {

@@ -1,5 +1,5 @@
-/* kernels/cuda/cuda_distill.c - op_distill and op_topk, chunk by chunk: the classifier's
- * products, the teacher's beside them. */
+/* kernels/cuda/cuda_distill.c - op_distill and op_topk, chunk by chunk, with the matmuls
+ * of the classifier for student and teacher. */
 #include "config.h"
 
 #include "base/size.h"
@@ -7,7 +7,7 @@
 
 #include <assert.h>
 
-/* The teacher's side as gathering and its product read it. */
+/* The teacher's side in the form that gathering and its matmul read. */
 static struct op_classifier teacher_of(const struct op_distill *op)
 {
     return (struct op_classifier) { .x = op->x,

@@ -1,11 +1,10 @@
 /*
- * kernels/cuda/cuda_graph.c - a step's list of operations, recorded once and played
- * again.
+ * kernels/cuda/cuda_graph.c - records the operations of a step once and replays them.
  *
- * A launch costs the host some microseconds, a graph of hundreds of kernels about as much
- * as one.  The operations between begin and end are noted down and put into the stream at
- * its end, under capture; if the driver does not take them, the same notes are put in as
- * they are.
+ * A launch costs the host a few microseconds, a graph of hundreds of kernels about as
+ * much as one launch. The operations between begin and end are stored and put into the
+ * stream at the end, under capture; if the driver does not accept them, the stored
+ * operations are issued directly.
  */
 #include "config.h"
 
@@ -17,20 +16,19 @@
 #include <string.h>
 
 /*
- * A job has some dozens of shapes of passes; one with more is not worth keeping them all.
- * A pass back is one recording or, with other GPUs, one for each sum of gradients, which
- * may be as many as there are layers: so there is room for thousands, and a hash to find
- * one.  But what they take of the card is reckoned by their operations, in however many
- * parts.
- * These are 64 passes of 2048, in 64 parts each; 32 layers with adapters, their blocks
- * computed again, have some 2000.
+ * A job has some dozens of shapes of passes; a job with more does not gain from keeping
+ * them all. A backward pass is one recording or, with other GPUs, one for each sum of
+ * gradients, which may be as many as there are layers: so there is room for thousands,
+ * and a hash to find one. Their device memory is estimated by their operations, in any
+ * number of parts. The limits are 64 passes of 2048, in 64 parts each; 32 layers with
+ * adapters and recomputed blocks have about 2000.
  */
 enum { GRAPHS = 64 * 64, OPERATIONS = 64 * 2048, SLOTS = 1024 };
 
 /*
- * Bytes of the card that a recording leaves alone: code that is loaded when it is first
- * called wants some.  A node takes about 10 KiB (10240 in executable_graph_cache.cuh of
- * NVIDIA's CCCL), and some operations are two.
+ * Bytes of device memory that a recording must leave free: code that is loaded on its
+ * first call needs some. A node takes about 10 KiB (10240 in executable_graph_cache.cuh
+ * of NVIDIA's CCCL), and some operations are two nodes.
  */
 enum { LEFT_ALONE = 128 << 20, BYTES_OF_AN_OPERATION = 16 << 10 };
 
@@ -41,7 +39,7 @@ struct note {
 
 struct graph {
     struct graph *next; /* of its slot */
-    uint64_t used;      /* when: the least is given up first */
+    uint64_t used;      /* time of last use: the lowest is evicted first */
     cudaGraphExec_t exec;
     size_t operations;
     bool refused; /* the driver cannot record it */
@@ -53,8 +51,8 @@ struct cuda_graphs {
     bool off;
     uint64_t clock;
     struct graph *slots[SLOTS];
-    size_t count, operations; /* of all; of those that can be played */
-    struct graph *recording;  /* NULL: none is being made */
+    size_t count, operations; /* of all; of those that can be replayed */
+    struct graph *recording;  /* NULL: not recording */
     struct note *notes;
     size_t note_count, note_room;
     char *operands;
@@ -110,7 +108,7 @@ static size_t hash(const unsigned char *key, size_t bytes)
     return (size_t)(value >> 32) % SLOTS;
 }
 
-/* Where it is, or would be. */
+/* Return the slot where it is, or would be. */
 static struct graph **find(struct cuda_graphs *graphs, const void *key, size_t bytes)
 {
     struct graph **at = &graphs->slots[hash(key, bytes)];
@@ -120,8 +118,8 @@ static struct graph **find(struct cuda_graphs *graphs, const void *key, size_t b
     return at;
 }
 
-/* The one not used for longest, or of those that can be played.  Its graph may still be
- * playing: the driver keeps what it needs until it has. */
+/* Return the least recently used one, of all or of those that can be replayed. Its graph
+ * may still be running: the driver keeps what it needs until it completes. */
 static bool give_up_one(struct cuda_graphs *graphs, bool recorded)
 {
     struct graph **oldest = NULL;
@@ -140,7 +138,7 @@ static void remember(struct cuda_graphs *graphs, const void *key, size_t bytes)
     struct graph *graph = calloc(1, sizeof(*graph) + bytes);
 
     if (!graph)
-        return; /* it is played next time, or never */
+        return; /* next time it is replayed, or never */
     if (graphs->count == GRAPHS)
         give_up_one(graphs, false);
     memcpy(graph->key, key, bytes);
@@ -150,7 +148,7 @@ static void remember(struct cuda_graphs *graphs, const void *key, size_t bytes)
     graphs->count++;
 }
 
-/* ---- The notes ---- */
+/* ---- Stored operations ---- */
 
 static bool grow(void **data, size_t *room, size_t wanted, size_t each)
 {
@@ -199,7 +197,7 @@ static void put_notes(struct cuda_backend *cuda, bool beats)
     }
 }
 
-/* ---- Recording and playing ---- */
+/* ---- Recording and replaying ---- */
 
 static void play(struct cuda_backend *cuda, struct graph *graph)
 {
@@ -209,7 +207,8 @@ static void play(struct cuda_backend *cuda, struct graph *graph)
     cuda_beat(cuda, graph->operations);
 }
 
-/* Relaxed, as only this thread speaks to the card, and a kernel may have to be loaded. */
+/* Relaxed, because only this thread calls the driver, and a kernel may have to
+ * be loaded. */
 static cudaError_t capture(struct cuda_backend *cuda, cudaGraph_t *out)
 {
     cudaError_t status, ended;
@@ -222,7 +221,7 @@ static cudaError_t capture(struct cuda_backend *cuda, cudaGraph_t *out)
     return cuda_well(cuda) ? ended : cudaErrorStreamCaptureInvalidated;
 }
 
-/* Its memory on the card is taken here: when it is played, there is no other way left. */
+/* Device memory is allocated here: at replay there is no alternative path left. */
 static cudaError_t make_ready(struct cuda_backend *cuda, struct graph *graph,
                               cudaGraph_t captured)
 {
@@ -239,7 +238,7 @@ static cudaError_t make_ready(struct cuda_backend *cuda, struct graph *graph,
     return status;
 }
 
-/* Beyond what all may have, those not played for longest are given up for it. */
+/* Evict the least recently replayed recordings if all together exceed the limit. */
 static void make_room(struct cuda_graphs *graphs)
 {
     while (graphs->operations + graphs->note_count > OPERATIONS &&
@@ -258,7 +257,7 @@ static bool has_room(const struct cuda_backend *cuda)
     return true;
 }
 
-/* Nothing has been done yet when this fails. */
+/* No operation has run yet when this fails. */
 static bool record(struct cuda_backend *cuda, struct graph *graph)
 {
     struct cuda_graphs *graphs = cuda->graphs;

@@ -1,12 +1,12 @@
 /*
- * kernels/cuda/cuda_group.c - several GPUs of one machine: NCCL on a stream of its own.
+ * kernels/cuda/cuda_group.c - several GPUs of one machine: NCCL on a separate stream.
  *
- * An event takes that stream behind what has been issued, another takes the main stream
- * behind it (`meet`), and between the two they run side by side: the sums of one layer's
- * gradients pass over NVLink or PCIe while the next layer's are computed.
+ * An event makes that stream wait for the work issued so far, another makes the main
+ * stream wait for it (`meet`), and in between they run concurrently: the sums of one
+ * layer's gradients pass over NVLink or PCIe while the next layer's are computed.
  *
- * NCCL waits for ever for a process that has ended.  So its calls are of the kind that
- * does not block, and whoever waits looks at the links too.
+ * NCCL waits forever for a process that has ended. So its calls are nonblocking, and code
+ * that waits also checks the links.
  */
 #include "config.h"
 
@@ -23,16 +23,16 @@
 #include "base/size.h"
 #include "kernels/cuda/cuda_nccl.h"
 
-#define INIT_SECONDS 300 /* 8 GPUs take some 5 s */
-#define POLLS        200 /* before sleeping: a sum is put into the stream within some 50 us */
+#define INIT_SECONDS 300 /* 8 GPUs take about 5 s */
+#define POLLS        200 /* before sleeping: a sum is enqueued within about 50 us */
 
 struct cuda_group {
     struct cuda_nccl nccl;
     ncclComm_t comm;
     cudaStream_t stream;
     cudaEvent_t issued, done;
-    bool pending;    /* something is in the stream since the last meet */
-    double patience; /* seconds that NCCL may take to part */
+    bool pending;    /* the stream has work since the last meet */
+    double patience; /* seconds that NCCL may take to shut down */
     int rank, link_count, links[DEVICE_RANKS_MAX];
 };
 
@@ -53,7 +53,7 @@ static bool tell(const struct cuda_group *group, ncclResult_t result, const char
                      group->nccl.last_error(group->comm));
 }
 
-/* Calls return before they are done; nothing else may be asked of NCCL until they are. */
+/* Calls return before they complete; no other NCCL call is allowed until they do. */
 static bool settle(struct cuda_group *group, ncclResult_t result, const char *doing,
                    struct error *err)
 {
@@ -81,10 +81,10 @@ static bool settle(struct cuda_group *group, ncclResult_t result, const char *do
 }
 
 /*
- * Rank 0 hands the name of the group round once all have loaded NCCL and opened their
- * GPU: a rank that cannot ends before anybody waits for it inside NCCL.  One may still be
- * at the data, for hours; so the others wait as long as it lives, and one that is stuck
- * in its driver does not (cuda_guard).
+ * Rank 0 distributes the id of the group once all ranks have loaded NCCL and opened their
+ * GPU: a rank that cannot do so ends before the others wait for it inside NCCL. A rank
+ * may still prepare its data, for hours; so the others wait as long as it lives, and a
+ * rank that is stuck in its driver does not live long (cuda_guard).
  */
 static bool agree(struct cuda_group *group, ncclUniqueId *id, struct error *err)
 {
@@ -107,8 +107,8 @@ static bool agree(struct cuda_group *group, ncclUniqueId *id, struct error *err)
 
 static bool make_stream(struct cuda_group *group, struct error *err)
 {
-    /* before the kernels that wait for a place: it has few blocks, and others wait for
-     * it */
+    /* before kernels that wait for free multiprocessors: it has few blocks, and others
+     * wait for it */
     cudaError_t status =
         cudaStreamCreateWithPriority(&group->stream, cudaStreamNonBlocking, -1);
 
@@ -148,7 +148,7 @@ static bool join(struct cuda_group *group, int ranks, double patience, struct er
     return ok;
 }
 
-/* Waits for what NCCL has on the card. */
+/* Wait for NCCL's work on the GPU. */
 static void part(struct cuda_group *group)
 {
     if (!group->comm)
@@ -194,7 +194,7 @@ bool cuda_group_well(struct cuda_backend *cuda)
     return false;
 }
 
-/* The second stream goes on behind what has been issued.  False: leave. */
+/* Make the second stream continue after all work issued so far. False: return. */
 static bool begin(struct cuda_backend *cuda)
 {
     struct cuda_group *group = cuda->group;
@@ -263,9 +263,9 @@ void cuda_meet(struct backend *be)
 }
 
 /*
- * From 2.22 on NCCL connects, and takes memory of the card, when a kind of call is first
- * made; and a long one may go by other ways than a short one.  So each that will come is
- * made once, of both lengths, before the model takes what is free.
+ * From 2.22 on NCCL connects, and allocates device memory, on the first call of each
+ * kind; and long calls may use other channels than short ones. So each kind that will be
+ * used runs once, in both lengths, before the model takes the free memory.
  */
 static bool rehearse(struct cuda_backend *cuda, int ranks, struct error *err)
 {

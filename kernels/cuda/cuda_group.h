@@ -1,5 +1,5 @@
 /* kernels/cuda/cuda_group.h - the other GPUs of a run, for cuda_backend.c and
- * cuda_wait.c.  The first five are as in backend.h. */
+ * cuda_wait.c. The first five functions are as in backend.h. */
 #ifndef KERNELS_CUDA_CUDA_GROUP_H
 #define KERNELS_CUDA_CUDA_GROUP_H
 
@@ -11,10 +11,11 @@ void cuda_all_reduce(struct backend *be, double *data, size_t count);
 void cuda_all_gather(struct backend *be, void *data, size_t bytes);
 void cuda_meet(struct backend *be);
 
-/* Are all there?  While the host waits for the card it asks now and then: else what the
- * ranks do together is given up, so that the card comes free, and the failure is kept. */
+/* Return whether all ranks are alive; the host calls this now and then while it waits for
+ * the GPU. If not, collective work is aborted, so that the GPU becomes free, and the
+ * failure is recorded. */
 bool cuda_group_well(struct cuda_backend *cuda);
-/* Leave, at once and whatever the others do.  NULL is allowed. */
+/* Leave immediately, whatever the other ranks do. NULL is allowed. */
 void cuda_group_free(struct cuda_group *group);
 
 #endif

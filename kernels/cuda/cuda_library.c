@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The one of the toolkit's own version first; both have all that is used here. */
+/* The version of the build's toolkit first; both have all the functions used here. */
 static const char *const names[] = {
 #if CUDART_VERSION >= 13000
     "libcublasLt.so.13",
@@ -46,7 +46,8 @@ static const struct function {
     { "cublasLtMatmul", offsetof(struct cuda_library, matmul) },
 };
 
-/* It stays mapped when closed: the driver may still call into it as the process ends. */
+/* It stays mapped when closed: the driver may still call into it when the
+ * process ends. */
 static void *load(const char *name)
 {
     return dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);

@@ -1,9 +1,8 @@
 /*
- * kernels/cuda/cuda_library.h - cuBLASLt: NVIDIA's products of matrices, loaded when a
- * GPU is opened and never linked against, as it is 500 MB that a job on the CPU has no
- * use for.
+ * kernels/cuda/cuda_library.h - cuBLASLt, NVIDIA's matmul library, loaded when a GPU is
+ * opened and never linked against, because it is 500 MB that a CPU job does not need.
  *
- * The functions are as in cublasLt.h; only those that CUDA 12 and 13 have alike are here.
+ * The functions are those of cublasLt.h that are the same in CUDA 12 and 13.
  */
 #ifndef KERNELS_CUDA_CUDA_LIBRARY_H
 #define KERNELS_CUDA_CUDA_LIBRARY_H

@@ -1,8 +1,8 @@
 /*
- * kernels/cuda/cuda_matmul.c - op_matmul: the plan is looked up, the library multiplies.
+ * kernels/cuda/cuda_matmul.c - op_matmul: looks up the plan and calls the library.
  *
- * In 8 bits both operands are rounded first into memory of our own, in the one layout
- * that every card with fp8 takes: the dimension that is added up lies in order in both.
+ * For fp8, both operands are first rounded into our own memory, in the one layout that
+ * every GPU with fp8 supports: the summed dimension is contiguous in both.
  */
 #include "config.h"
 
@@ -15,19 +15,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* NVIDIA's advice for cuBLAS: 32 MiB on Hopper and newer, 4 on what came before
- * (cublasSetWorkspace); more of it lets sums be split. */
+/* NVIDIA's recommendation for cuBLAS: 32 MiB on Hopper and newer, 4 on earlier GPUs
+ * (cublasSetWorkspace); a larger workspace allows split sums. */
 enum { WORKSPACE_OLD = 8 << 20, WORKSPACE_NEW = 32 << 20 };
 
-/* fp8 products: each dimension in memory is a multiple of 16 bytes, as are the
- * addresses. */
+/* fp8 matmuls: each dimension in memory is a multiple of 16 bytes, as are
+ * the addresses. */
 enum { FP8_UNIT = 16, SCALES_BYTES = 256, AREAS = 16 };
 
-/* The factors of a and of b lie 16 bytes apart: cuBLAS 12.9 to 13.1 takes no others (CUDA
+/* The factors of a and of b are 16 bytes apart: cuBLAS 12.9 to 13.1 requires this (CUDA
  * Toolkit release notes, cuBLAS, [5728938]). */
 enum { SCALE_OF_A = 0, SCALE_OF_B = 16 / sizeof(float) };
 
-/* Rows done one part at a time: whole tiles. */
+/* Rows of a part, when rows are done in parts: whole tiles. */
 enum { ROWS_UNIT = 64 };
 
 struct area {
@@ -42,12 +42,12 @@ struct cuda_matmul {
     void *workspace;
     size_t workspace_bytes;
     float *scales; /* SCALE_OF_A, SCALE_OF_B, on the card */
-    /* What operands are rounded into.  The first is part of the backend's own memory; one
-     * that was too small is kept, as a recording may know it. */
+    /* Buffers for rounded operands. The first is part of the backend's own memory; one
+     * that was too small is kept, because a recording may refer to it. */
     struct area areas[AREAS];
     size_t area_count;
-    size_t in_fp8; /* products */
-    bool told;     /* that some are not done in 8 bits */
+    size_t in_fp8; /* matmuls */
+    bool told;     /* logged that some are not done in fp8 */
 };
 
 static size_t workspace_for(const struct cuda_backend *cuda)
@@ -55,7 +55,7 @@ static size_t workspace_for(const struct cuda_backend *cuda)
     return cuda->launch.capability >= 90 ? WORKSPACE_NEW : WORKSPACE_OLD;
 }
 
-/* Of two operands each begins at a multiple of 256. */
+/* For two operands, each begins at a multiple of 256. */
 static size_t padded(size_t rounded_bytes)
 {
     return size_round(rounded_bytes, 256) + 256;
@@ -141,7 +141,7 @@ size_t cuda_matmul_bytes(const struct cuda_matmul *matmul)
     return bytes;
 }
 
-/* ---- One product ---- */
+/* ---- One matmul ---- */
 
 static size_t depth_of(const struct op_matmul *op)
 {
@@ -201,7 +201,7 @@ static void refuse(struct cuda_backend *cuda, const struct op_matmul *op,
               cuda->matmul->library.status_text(status));
 }
 
-/* The plan, or NULL; `must`: then that is a failure, which is kept. */
+/* Return the plan, or NULL; with `must` that is a failure, which is recorded. */
 static struct cuda_plan *plan_for(struct cuda_backend *cuda, const struct op_matmul *op,
                                   bool must)
 {
@@ -221,8 +221,8 @@ static cublasStatus_t point(struct cuda_matmul *matmul, struct cuda_plan *plan,
     return matmul->library.desc_set(plan->desc, attribute, &at, sizeof(at));
 }
 
-/* A kernel that fell before this one makes the library fail: then the driver knows
- * better. */
+/* An earlier kernel that failed makes the library fail: then the driver has the better
+ * message. */
 static cudaError_t fail(struct cuda_backend *cuda, const struct op_matmul *op,
                         cublasStatus_t status)
 {
@@ -235,8 +235,8 @@ static cudaError_t fail(struct cuda_backend *cuda, const struct op_matmul *op,
     return driver;
 }
 
-/* The first of the plan's algorithms that is not refused: heuristics of cuBLAS 13.3 name
- * some for products of one row that it then does not do. */
+/* Use the first of the plan's algorithms that the library accepts: heuristics of cuBLAS
+ * 13.3 return some for matmuls with one row that it then refuses. */
 static cublasStatus_t multiply_by(struct cuda_backend *cuda, struct cuda_plan *plan,
                                   const struct op_matmul *op)
 {
@@ -279,7 +279,7 @@ static cudaError_t multiply(struct cuda_backend *cuda, struct cuda_plan *plan,
     return cudaSuccess;
 }
 
-/* ---- In 8 bits ---- */
+/* ---- fp8 ---- */
 
 static bool fits_fp8(const struct op_matmul *op)
 {
@@ -290,7 +290,7 @@ static bool fits_fp8(const struct op_matmul *op)
            (uintptr_t)op->out.data % FP8_UNIT == 0;
 }
 
-/* Said once: a job has many products, and each has a few of another shape. */
+/* Log it once: a job has many matmuls, each with a few other shapes. */
 static void tell(struct cuda_backend *cuda, const struct op_matmul *op)
 {
     if (!cuda->matmul->told)
@@ -301,7 +301,8 @@ static void tell(struct cuda_backend *cuda, const struct op_matmul *op)
     cuda->matmul->told = true;
 }
 
-/* Memory for so many bytes; NULL, and the failure kept, if there is none. */
+/* Return a buffer of this many bytes; NULL, with the failure recorded, if there
+ * is none. */
 static char *area_for(struct cuda_backend *cuda, size_t bytes)
 {
     struct cuda_matmul *matmul = cuda->matmul;
@@ -395,10 +396,10 @@ static cudaError_t put(struct cuda_backend *cuda, const struct op_matmul *op)
     return plan ? multiply(cuda, plan, op, NULL) : cudaSuccess;
 }
 
-/* ---- A bias and a result of 16 bits ---- */
+/* ---- A bias and a 16-bit result ---- */
 
-/* Rows first .. of the result, by way of fp32, so that the sum is rounded once.  (The
- * product comes before anything else is in the scratch: rounding to 8 bits uses it.) */
+/* Compute rows first .. of the result in fp32, so that the sum is rounded once. (The
+ * matmul comes before other uses of the scratch: rounding to fp8 uses it.) */
 static cudaError_t put_wide(struct cuda_backend *cuda, const struct op_matmul *op,
                             size_t first, size_t count)
 {

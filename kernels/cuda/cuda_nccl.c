@@ -28,7 +28,7 @@ static const struct function {
     { "ncclAllGather", offsetof(struct cuda_nccl, all_gather) },
 };
 
-/* It stays mapped when closed: its threads may still be leaving. */
+/* It stays mapped when closed: its threads may still be exiting. */
 static void *load(const char *name)
 {
     return dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);

@@ -1,7 +1,7 @@
 /*
- * kernels/cuda/cuda_nccl.h - NCCL: NVIDIA's sums over several GPUs, loaded when a run has
- * more than one and never linked against.  The functions are as in nccl.h, 2.14 and
- * newer.
+ * kernels/cuda/cuda_nccl.h - NCCL, NVIDIA's library for sums over several GPUs, loaded
+ * when a run has more than one and never linked against. The functions are those of
+ * nccl.h, 2.14 and newer.
  */
 #ifndef KERNELS_CUDA_CUDA_NCCL_H
 #define KERNELS_CUDA_CUDA_NCCL_H

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/* " of (2048, 576) bf16, (576, 576) bf16": the tensors that are there. */
+/* " of (2048, 576) bf16, (576, 576) bf16": the tensors that are present. */
 static void shapes_text(char *out, size_t room, const struct cuda_kind *kind,
                         const void *op)
 {
@@ -19,7 +19,7 @@ static void shapes_text(char *out, size_t room, const struct cuda_kind *kind,
                                     len ? ", " : " of ", TENSOR_SHAPE(tensors[i]));
 }
 
-/* A matrix without numbers asks for nothing, and a grid without blocks is an error. */
+/* An empty matrix needs no work, and a grid without blocks is an error. */
 static bool is_empty(const struct cuda_kind *kind, const void *op)
 {
     const struct tensor *tensors = op;

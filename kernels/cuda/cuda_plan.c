@@ -1,4 +1,4 @@
-/* kernels/cuda/cuda_plan.c - a hash table of plans, and how one is made. */
+/* kernels/cuda/cuda_plan.c - a hash table of matmul plans, and their creation. */
 #include "config.h"
 
 #include "kernels/cuda/cuda_plan.h"
@@ -8,10 +8,8 @@
 
 enum { SLOTS = 256, BIAS_ALIGNED = 4, SCALES_ALIGNED = 16 };
 
-/*
- * Split sums only by way of the workspace, in fp32 and in a fixed order; those that add
- * in place by atomics would give other bits in every run.
- */
+/* Allow split sums only through the workspace, in fp32 and in a fixed order; sums by
+ * atomics would give different bits in every run. */
 static const uint32_t split = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 static const uint32_t whole = CUBLASLT_REDUCTION_SCHEME_NONE;
 
@@ -19,7 +17,7 @@ struct cuda_plans {
     const struct cuda_library *library;
     cublasLtHandle_t handle;
     size_t workspace_bytes, count;
-    uint64_t clock; /* how often one was asked for */
+    uint64_t clock; /* how many lookups there were */
     struct cuda_plan *slots[SLOTS];
 };
 
@@ -85,7 +83,7 @@ static cudaDataType_t type_of(unsigned char format)
     return types[format];
 }
 
-/* The first status that is bad. */
+/* Return the first status that is an error. */
 static bool did(struct cuda_plan *plan, cublasStatus_t status)
 {
     if (plan->status == CUBLAS_STATUS_SUCCESS)
@@ -93,7 +91,7 @@ static bool did(struct cuda_plan *plan, cublasStatus_t status)
     return plan->status == CUBLAS_STATUS_SUCCESS;
 }
 
-/* What lies in memory: (rows, cols) of ours are as many columns of that many rows. */
+/* Describe memory: our (rows, cols) are that many columns of that many rows. */
 static bool make_layouts(const struct cuda_library *library, struct cuda_plan *plan)
 {
     const struct cuda_plan_key *key = &plan->key;
@@ -131,8 +129,8 @@ static bool make_desc(const struct cuda_library *library, struct cuda_plan *plan
            set(library, plan, CUBLASLT_MATMUL_DESC_TRANSB, &a, sizeof(a));
 }
 
-/* fp8 has factors, and the library may choose by whether there are any and how they are
- * aligned; where they lie is said at each product. */
+/* fp8 has factors, and the library may choose by whether they exist and how they are
+ * aligned; each matmul sets their addresses. */
 static bool announce_scales(const struct cuda_library *library, struct cuda_plan *plan)
 {
     const void *scale = (const void *)(uintptr_t)SCALES_ALIGNED;
@@ -175,9 +173,9 @@ static bool make_preference(struct cuda_plans *plans, struct cuda_plan *plan,
 }
 
 /*
- * In as many parts as the depth can be cut into.  Where parts are of unequal length
- * cuBLAS 12.6 Update 2 to 13.4 may leave out the end of the sum, without a word, on 9.0
- * and newer (CUDA Toolkit release notes, cuBLAS, [6580689]).
+ * Divide the depth only into equal parts. With parts of unequal length cuBLAS 12.6 Update
+ * 2 to 13.4 may silently omit the end of the sum on 9.0 and newer (CUDA Toolkit release
+ * notes, cuBLAS, [6580689]).
  */
 static bool splits_evenly(const struct cuda_library *library,
                           const cublasLtMatmulAlgo_t *algo, size_t depth)
@@ -190,8 +188,8 @@ static bool splits_evenly(const struct cuda_library *library,
            parts <= 1 || depth % (size_t)parts == 0;
 }
 
-/* The library's best guesses, in its order of expected time.  Trying them out would
- * choose by the clock, and with the algorithm the bits of a run. */
+/* The library's best estimates, in its order of expected time. Timing them would choose
+ * by the clock, and the bits of a run depend on the algorithm. */
 static void guess(struct cuda_plans *plans, struct cuda_plan *plan,
                   cublasLtMatmulPreference_t preference)
 {
@@ -213,7 +211,7 @@ static void guess(struct cuda_plans *plans, struct cuda_plan *plan,
         plan->status = CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-/* If it knows only sums in unequal parts, then one that is not split. */
+/* If it has only sums in unequal parts, use one that is not split. */
 static void choose(struct cuda_plans *plans, struct cuda_plan *plan,
                    cublasLtMatmulPreference_t preference)
 {
@@ -230,8 +228,8 @@ static void choose(struct cuda_plans *plans, struct cuda_plan *plan,
 }
 
 /*
- * An epilogue takes the bias in the format of out alone; and without fp8, whose own is
- * bf16.  With one row or column cuBLAS before 12.8 Update 1 may add it wrongly (CUDA
+ * An epilogue accepts the bias only in the format of out, and not with fp8, whose bias is
+ * bf16. With one row or column cuBLAS before 12.8 Update 1 may add it incorrectly (CUDA
  * Toolkit release notes, cuBLAS, [5104822]).
  */
 static bool may_add_bias(const struct cuda_plan_key *key)
@@ -312,14 +310,14 @@ static void drop(struct cuda_plans *plans, struct cuda_plan **at)
     plans->count--;
 }
 
-/* Want of memory and the like, which says nothing about the product. */
+/* Lack of memory and similar failures, which do not depend on the matmul. */
 static bool may_pass(cublasStatus_t status)
 {
     return status != CUBLAS_STATUS_SUCCESS && status != CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-/* The one not used for longest.  What is under way keeps no plan: the library reads it
- * when the product is put into the stream. */
+/* Return the least recently used one. Work in progress needs no plan: the library reads
+ * it when the matmul is enqueued. */
 static void give_up_one(struct cuda_plans *plans)
 {
     struct cuda_plan **oldest = NULL;

@@ -1,8 +1,8 @@
 /*
- * kernels/cuda/cuda_sdpa.c - the graph, and the plan that cuDNN makes of it.
+ * kernels/cuda/cuda_sdpa.c - builds the cuDNN graph of attention and its plan.
  *
- * The order of the operations is the one in which NVIDIA's own front end puts them: an
- * engine recognises a pattern, not a meaning.
+ * The order of the operations is that of NVIDIA's own front end: an engine recognizes a
+ * pattern, not a meaning.
  */
 #include "config.h"
 
@@ -21,7 +21,7 @@ enum { DESCRIPTORS_MOST = 160, OPS_MOST = 32, CONFIGS_MOST = 8, ALIGNMENT = 16 }
 struct cuda_sdpa_plan {
     const struct cuda_cudnn *cudnn;
     cudnn_handle handle;
-    cudnn_descriptor descriptors[DESCRIPTORS_MOST]; /* all that were made, in order */
+    cudnn_descriptor descriptors[DESCRIPTORS_MOST]; /* all that were created, in order */
     size_t count;
     cudnn_descriptor plan; /* one of them */
     int64_t workspace;
@@ -29,10 +29,10 @@ struct cuda_sdpa_plan {
 };
 
 struct builder {
-    struct cuda_sdpa_plan *plan; /* owns what is made */
+    struct cuda_sdpa_plan *plan; /* owns what is created */
     const struct cuda_cudnn *cudnn;
     const struct cuda_sdpa_key *key;
-    int status;        /* the first that is bad: nothing is done any more */
+    int status;        /* the first error: later calls do nothing */
     const char *doing; /* where */
     char why[200];     /* what the library said of it */
     int64_t next_id;   /* of a tensor inside the graph */
@@ -86,7 +86,7 @@ static void set_bool(struct builder *b, cudnn_descriptor desc,
     set(b, desc, attribute, CUDNN_TYPE_BOOLEAN, 1, &is);
 }
 
-/* Of an enumeration, which is an int there. */
+/* For an enumeration, which is an int here. */
 static void set_word(struct builder *b, cudnn_descriptor desc,
                      enum cudnn_attribute attribute, enum cudnn_type type, int word)
 {
@@ -119,7 +119,7 @@ struct shape {
     int64_t dims[4], strides[4];
 };
 
-/* Rows of a matrix, the heads of a row side by side. */
+/* Rows of a matrix, with the heads of a row adjacent. */
 static struct shape rows_of(const struct cuda_sdpa_key *key, int64_t heads,
                             int64_t numbers, int64_t stride)
 {
@@ -127,14 +127,14 @@ static struct shape rows_of(const struct cuda_sdpa_key *key, int64_t heads,
                             { key->longest * stride, numbers, stride, 1 } };
 }
 
-/* Its product with the transpose is wanted. */
+/* The matmul with the transpose is needed. */
 static struct shape transposed(struct shape s)
 {
     return (struct shape) { { s.dims[0], s.dims[1], s.dims[3], s.dims[2] },
                             { s.strides[0], s.strides[1], s.strides[3], s.strides[2] } };
 }
 
-/* For each row and head so many numbers: scores, or one. */
+/* This many elements for each row and head: scores, or one. */
 static struct shape for_rows(const struct cuda_sdpa_key *key, int64_t numbers)
 {
     int64_t rows = key->longest;
@@ -222,7 +222,7 @@ static cudnn_descriptor pointwise(struct builder *b, struct pointwise p)
     return p.y;
 }
 
-/* Of scores, computed in the type of what comes out. */
+/* On scores, computed in the type of the result. */
 static cudnn_descriptor apply(struct builder *b, enum cudnn_pointwise mode, int data_type,
                               cudnn_descriptor x, cudnn_descriptor other)
 {
@@ -245,7 +245,7 @@ static cudnn_descriptor compare(struct builder *b, enum cudnn_pointwise mode,
     return apply(b, mode, CUDNN_BOOLEAN, x, other);
 }
 
-/* Which row (axis 2), which key (3) is it? */
+/* The row index (axis 2) or key index (3) of each element. */
 static cudnn_descriptor place_of(struct builder *b, cudnn_descriptor x, int64_t axis)
 {
     return pointwise(b, (struct pointwise) { .mode = CUDNN_GEN_INDEX,
@@ -266,8 +266,8 @@ static cudnn_descriptor keep(struct builder *b, cudnn_descriptor x, cudnn_descri
                                              .t = seen });
 }
 
-/* Of so many of its rows, columns, depth as the runs have rows; the rest of scores is
- * 0. */
+/* Use only as many rows, columns and depth as the sequences have rows; the rest of the
+ * scores is 0. */
 struct product {
     cudnn_descriptor c, a, b, m, n, k;
 };
@@ -295,7 +295,7 @@ static cudnn_descriptor product(struct builder *b, struct product p)
     return p.c;
 }
 
-/* Over the keys of each row. */
+/* Reduce over the keys of each row. */
 static cudnn_descriptor reduce(struct builder *b, enum cudnn_reduction kind,
                                cudnn_descriptor x)
 {
@@ -315,7 +315,8 @@ static cudnn_descriptor reduce(struct builder *b, enum cudnn_reduction kind,
 
 /* ---- The graph ---- */
 
-/* Scores behind the end of a run, of keys to come, and of those before the window. */
+/* Mask scores past the end of a sequence, of future keys, and of keys before
+ * the window. */
 static cudnn_descriptor masked(struct builder *b, cudnn_descriptor s,
                                cudnn_descriptor lengths)
 {
@@ -337,7 +338,7 @@ static cudnn_descriptor masked(struct builder *b, cudnn_descriptor s,
     return keep(b, s, compare(b, CUDNN_CMP_GT, key, row), hidden);
 }
 
-/* The weights, and their rows' log-sum-exp into the statistics. */
+/* Compute the weights, and the log-sum-exp of their rows into the statistics. */
 static cudnn_descriptor softmax(struct builder *b, cudnn_descriptor s)
 {
     const struct cuda_sdpa_key *key = b->key;
@@ -403,7 +404,7 @@ static cudnn_descriptor build_graph(struct builder *b, cudnn_handle handle)
 
 /* ---- The plan ---- */
 
-/* Does the engine say that it may give other bits the next time? */
+/* Return whether the engine declares that it may give different bits next time. */
 static bool wavers(struct builder *b, cudnn_descriptor config)
 {
     cudnn_descriptor engine = make(b, CUDNN_ENGINE);
@@ -426,7 +427,8 @@ static bool wavers(struct builder *b, cudnn_descriptor config)
     return false;
 }
 
-/* By this configuration; false leaves the builder as it was, for the next. */
+/* Create the plan with this configuration; false leaves the builder unchanged for the
+ * next. */
 static bool try_config(struct builder *b, cudnn_handle handle, cudnn_descriptor device,
                        cudnn_descriptor config)
 {
@@ -472,13 +474,14 @@ static int64_t ask_heuristic(struct builder *b, cudnn_descriptor device,
     return count;
 }
 
-/* Statuses from 3000 on say that cuDNN has not what is asked (CUDNN_STATUS_CATEGORY). */
+/* Statuses from 3000 on mean that cuDNN does not support the request
+ * (CUDNN_STATUS_CATEGORY). */
 static bool is_refusal(int status)
 {
     return status / 1000 == 3;
 }
 
-/* Best first; what is refused gives way to the next. */
+/* Best first; if one is refused, try the next. */
 static bool build_plan(struct builder *b, cudnn_handle handle, cudnn_descriptor device)
 {
     cudnn_descriptor graph = build_graph(b, handle), configs[CONFIGS_MOST];

@@ -1,7 +1,7 @@
 /*
- * kernels/cuda/cuda_sdpa.h - attention as cuDNN is told of it: a graph of products, masks
- * and a softmax, which its engines for "scaled dot product attention" recognise and do in
- * one kernel.  Only the forward pass: see docs/performance.md for why.
+ * kernels/cuda/cuda_sdpa.h - attention as a cuDNN graph: matmuls, masks and a softmax,
+ * which its engines for "scaled dot product attention" recognize and run as one kernel.
+ * Only the forward pass: see docs/performance.md for why.
  */
 #ifndef KERNELS_CUDA_CUDA_SDPA_H
 #define KERNELS_CUDA_CUDA_SDPA_H
@@ -11,20 +11,20 @@
 
 #include "kernels/cuda/cuda_cudnn.h"
 
-/* What a plan is for: compared byte for byte, so there are no gaps.  Strides are from row
- * to row, in numbers; the heads of a row lie side by side. */
+/* The key of a plan: compared byte for byte, so there are no gaps. Strides are from row
+ * to row, in elements; the heads of a row are adjacent. */
 struct cuda_sdpa_key {
-    int64_t sequences, longest; /* runs, and no run has more rows */
+    int64_t sequences, longest; /* number of sequences, and the maximum rows of one */
     int64_t heads, kv_heads, head_size;
-    int64_t window; /* 0: all rows before */
+    int64_t window; /* 0: all earlier rows */
     int64_t q_stride, k_stride, v_stride, out_stride;
     int64_t data_type; /* CUDNN_HALF, CUDNN_BFLOAT16 */
 };
 
 /*
- * The tensors that a plan is handed.  Rows of runs are found by offsets in numbers from
- * the first, int32 (sequences + 1): offsets of rows times a stride.  Statistics are the
- * log-sum-exp, fp32 (N, H), so their offsets are rows times heads.
+ * The tensors that a plan receives. Rows of sequences are found by offsets in elements
+ * from the first, int32 (sequences + 1): offsets of rows times a stride. Statistics are
+ * the log-sum-exp, fp32 (N, H), so their offsets are rows times heads.
  */
 enum cuda_sdpa_id {
     SDPA_Q = 1,
@@ -32,24 +32,24 @@ enum cuda_sdpa_id {
     SDPA_V,
     SDPA_OUT,
     SDPA_STATS,
-    SDPA_LENGTHS, /* int32 (sequences): rows of each run */
+    SDPA_LENGTHS, /* int32 (sequences): rows of each sequence */
     SDPA_Q_ROWS,
     SDPA_K_ROWS,
     SDPA_V_ROWS,
     SDPA_OUT_ROWS,
     SDPA_STATS_ROWS,
-    SDPA_SCALE,  /* by value: a float of the host */
-    SDPA_HIDDEN, /* by value: what a score becomes that is not seen, -inf */
-    SDPA_WINDOW, /* by value: the window; only where there is one */
+    SDPA_SCALE,  /* by value: a float on the host */
+    SDPA_HIDDEN, /* by value: the value of masked scores, -inf */
+    SDPA_WINDOW, /* by value: the window; only if there is one */
     SDPA_IDS,
 };
 
 struct cuda_sdpa_plan;
 
 /*
- * Make the plan.  handle: NULL together with `device`, a finalized descriptor of a card
- * that is not here.  NULL with ERROR_DEVICE: cuDNN has no engine for it that gives the
- * same bits each time, and *none is true; or it has, and something failed.
+ * Create the plan. handle: NULL together with `device`, a finalized descriptor of a GPU
+ * that is not in this machine. NULL with ERROR_DEVICE: either cuDNN has no engine for it
+ * that gives the same bits each time, and *none is true, or something failed.
  */
 struct cuda_sdpa_plan *cuda_sdpa_plan_new(const struct cuda_cudnn *cudnn,
                                           cudnn_handle handle, cudnn_descriptor device,
@@ -59,8 +59,8 @@ void cuda_sdpa_plan_free(struct cuda_sdpa_plan *plan); /* NULL is allowed */
 
 size_t cuda_sdpa_workspace(const struct cuda_sdpa_plan *plan); /* bytes */
 
-/* Put it into the handle's stream.  tensors: by id, each SDPA_... but the window where
- * there is none; what is by value is read before it returns. */
+/* Enqueue it on the handle's stream. tensors: by id, each SDPA_... except the window if
+ * there is none; by-value tensors are read before it returns. */
 bool cuda_sdpa_run(const struct cuda_sdpa_plan *plan, void *const tensors[SDPA_IDS],
                    void *workspace, struct error *err);
 

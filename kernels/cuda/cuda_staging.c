@@ -1,9 +1,10 @@
 /*
- * kernels/cuda/cuda_staging.c - copies between ordinary memory and the card's.
+ * kernels/cuda/cuda_staging.c - copies between ordinary memory and device memory.
  *
- * The driver copies ordinary memory by making the host wait; page-locked memory it copies
- * beside everything else.  So both directions go through two rings of page-locked pieces:
- * one piece is filled or emptied by the host while the card has the others.
+ * The driver makes the host wait when it copies ordinary memory; it copies page-locked
+ * memory concurrently with everything else. So both directions use two rings of
+ * page-locked pieces: the host fills or empties one piece while the GPU processes the
+ * others.
  */
 #include "config.h"
 
@@ -18,7 +19,7 @@ enum { PIECES = 4, PARCELS = 32 };
 #define PIECE_BYTES ((size_t)4 << 20)
 #define ALIGNMENT   64
 
-/* Downloaded bytes that still lie in a piece. */
+/* Downloaded bytes that are still in a piece. */
 struct parcel {
     void *to;
     size_t at, bytes;
@@ -26,8 +27,8 @@ struct parcel {
 
 struct piece {
     char *data;
-    cudaEvent_t done; /* the card has done with it */
-    bool away;        /* ... and that has to be waited for */
+    cudaEvent_t done; /* the GPU is done with it */
+    bool away;        /* ... and the host has to wait for it */
     size_t used;
     struct parcel parcels[PARCELS];
     size_t parcel_count;
@@ -78,8 +79,8 @@ struct cuda_staging *cuda_staging_new(struct error *err)
     return staging;
 }
 
-/* Freeing page-locked memory waits for the card: a dead one is left to the end of the
- * process. */
+/* Freeing page-locked memory waits for the GPU: if it is dead, the memory is freed when
+ * the process ends. */
 void cuda_staging_free(struct cuda_staging *staging, bool dead)
 {
     if (!staging)
@@ -106,7 +107,7 @@ static void deliver(struct piece *piece, bool well)
     piece->away = false;
 }
 
-/* The piece in hand, or the next one if that is full; NULL if the card has failed. */
+/* Return the current piece, or the next one if it is full; NULL if the GPU has failed. */
 static struct piece *piece_with_room(struct cuda_backend *cuda, struct ring *ring)
 {
     struct piece *piece = &ring->pieces[ring->now];
@@ -168,7 +169,7 @@ void cuda_download(struct backend *be, void *to, const void *from, size_t bytes)
     }
 }
 
-/* In the order in which they were asked for, as two may go to the same place. */
+/* In the order of the requests, because two may have the same destination. */
 void cuda_deliver(struct cuda_backend *cuda, bool well)
 {
     struct ring *rings[] = { &cuda->staging->up, &cuda->staging->down };

@@ -1,4 +1,4 @@
-/* kernels/cuda/cuda_status.c - what a status of CUDA means for a user. */
+/* kernels/cuda/cuda_status.c - explains CUDA statuses to users. */
 #include "config.h"
 
 #include "kernels/cuda/cuda_backend.h"
@@ -87,7 +87,7 @@ bool cuda_lacks_code(cudaError_t status)
            status == cudaErrorInvalidDeviceFunction;
 }
 
-/* Before there is anything of ours on the card, a smaller batch is no help. */
+/* Before the job has allocated device memory, a smaller batch does not help. */
 void cuda_card_text(cudaError_t status, char *out, size_t room)
 {
     const char *remedy =
@@ -116,11 +116,12 @@ bool cuda_status(cudaError_t status, struct error *err, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(where, sizeof(where), format, arguments);
     va_end(arguments);
-    cudaGetLastError(); /* one that passes is not to be met again by the next call */
+    cudaGetLastError(); /* an error that is not sticky must not be reported again by the
+                         * next call */
     return tell(err, status, where);
 }
 
-/* A kernel that fell is reported by whatever is called next. */
+/* The next call, whatever it is, reports a kernel that failed. */
 void cuda_check(struct cuda_backend *cuda, cudaError_t status, const char *format, ...)
 {
     char where[200], text[240];

@@ -1,14 +1,14 @@
 /*
- * kernels/cuda/cuda_wait.c - waiting for the card with an end.
+ * kernels/cuda/cuda_wait.c - waits for the GPU with a timeout.
  *
- * cudaStreamSynchronize waits for ever for a card that hangs, and so does a launch into a
- * full queue.  So an event goes behind every BEAT operations, the host keeps at most
- * BEATS of them ahead, and waiting is asking and sleeping: as long as events come, the
- * card lives.
+ * cudaStreamSynchronize waits forever if the GPU hangs, and so does a launch into a full
+ * queue. So an event is recorded after every BEAT operations, the host keeps at most
+ * BEATS of them ahead, and it waits by polling and sleeping: as long as events complete,
+ * the GPU is alive.
  *
- * What the driver does itself, a context or memory, cannot be waited for like this.  A
- * process that is stuck there is of no use any more, and is ended from outside: by the
- * alarm clock, so that others who wait for it, or for its lock, do so with an end too.
+ * Driver calls that create a context or allocate memory cannot be polled like this. A
+ * process that is stuck in one is of no more use and is ended from outside by the alarm
+ * clock, so that others who wait for it, or for its lock, do not wait forever either.
  */
 #include "config.h"
 
@@ -23,7 +23,7 @@
 
 enum { BEATS = 4, BEAT = 48 };
 
-/* Asking costs a microsecond; sleeping less than this is not worth it. */
+/* A poll costs a microsecond; shorter sleeps are not worth it. */
 enum { SPIN_NS = 50000, NAP_LEAST_NS = 20000, NAP_MOST_NS = 500000 };
 
 #define WHILE_WAITING(cuda) \
@@ -31,8 +31,8 @@ enum { SPIN_NS = 50000, NAP_LEAST_NS = 20000, NAP_MOST_NS = 500000 };
 
 struct cuda_beats {
     cudaEvent_t events[BEATS + 1]; /* the last is for cuda_wait_all */
-    size_t made, seen;             /* beats recorded, and of those how many have come */
-    size_t since;                  /* operations behind the last */
+    size_t made, seen; /* beats recorded, and how many of them have completed */
+    size_t since;      /* operations after the last */
 };
 
 void cuda_guard(double seconds)
@@ -44,8 +44,8 @@ struct cuda_beats *cuda_beats_new(struct error *err)
 {
     struct cuda_beats *beats = calloc(1, sizeof(*beats));
 
-    /* Linux may end a nap 50 us late, to wake for several at once: more than the nap.  It
-     * is this thread that will wait, and those it starts have as much. */
+    /* Linux may end a sleep 50 us late to combine wakeups: more than the sleep itself.
+     * This thread will wait, and the threads it starts inherit the setting. */
     prctl(PR_SET_TIMERSLACK, 1UL);
     if (!beats) {
         error_errno(err, "cannot get memory");
@@ -81,7 +81,8 @@ static int64_t now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* "Not yet" is kept as the last error, which the next launch would take for its own. */
+/* "Not ready" is kept as the last error, which the next launch would report as
+ * its own. */
 static cudaError_t ask(cudaEvent_t event)
 {
     cudaError_t status = cudaEventQuery(event);
@@ -91,7 +92,7 @@ static cudaError_t ask(cudaEvent_t event)
     return status;
 }
 
-/* Has a beat come since the last time this was asked? */
+/* Return whether a beat has completed since the last call. */
 static bool moved(struct cuda_beats *beats)
 {
     size_t was = beats->seen;
@@ -102,7 +103,8 @@ static bool moved(struct cuda_beats *beats)
     return beats->seen != was;
 }
 
-/* Short naps at first, longer ones the longer it takes: late by a hundredth at most. */
+/* Sleep briefly at first, longer the longer it takes: the delay is at most
+ * a hundredth. */
 static void nap(int64_t waited)
 {
     int64_t ns = waited / 128;
@@ -127,7 +129,7 @@ bool cuda_wait(struct cuda_backend *cuda, cudaEvent_t event)
 {
     int64_t begin = now_ns(), alive = begin, now;
     bool parted =
-        false; /* what the ranks did together has been given up, and ends soon */
+        false; /* collective work of the ranks has been aborted, and ends soon */
     cudaError_t status;
 
     if (cuda->dead)
