@@ -1,10 +1,10 @@
 /*
- * kernels/cuda/activation.cu - a function of every number, and its gradient.
+ * kernels/cuda/activation.cu - elementwise activation functions and their gradients.
  *
- * Bytes moved for a number, of b bytes in its format: forward 2 b, backward 3 b.  (8192,
- * 8192) in bf16 at 4.2 TB/s: forward 64 us, backward 96 us.  GELU is some 35 instructions
- * a number, SILU and GELU by tanh 20: in 16 bits GELU's floor is what can be issued, 140
- * us on 132 multiprocessors at 1.7 GHz.
+ * Bytes moved per element, of b bytes in its format: forward 2 b, backward 3 b. (8192,
+ * 8192) in bf16 at 4.2 TB/s: forward 64 us, backward 96 us. GELU is about 35 instructions
+ * per element, SILU and GELU by tanh 20: in 16 bits the issue rate limits GELU to 140 us
+ * on 132 multiprocessors at 1.7 GHz.
  */
 #include "kernels/cuda/activation.cuh"
 
@@ -88,7 +88,7 @@ static cudaError_t backward_typed(const struct cuda_launch *to,
                                   const struct op_activation_backward *op)
 {
     constexpr int n = 16 / sizeof(T);
-    /* two units of the longest function's 16-bit numbers spill registers on 12.0 */
+    /* two units of the longest function in 16 bits spill registers on 12.0 */
     constexpr int at_once = kind == ACTIVATION_GELU_TANH && sizeof(T) == 2 ? 1 : 2;
     activation_backward_cells<kind, T> cells = { view_of<T>(op->dx), view_of<T>(op->dout),
                                                  view_of<T>(op->x) };

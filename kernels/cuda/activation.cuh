@@ -1,8 +1,8 @@
 /*
  * kernels/cuda/activation.cuh - the functions of enum activation and their slopes, for
- * one number.  What a caller does not use of the result is not computed.
+ * one value. The compiler drops the parts of the result that a caller does not use.
  *
- * With 16 bits the exponential is the hardware's own, whose error of 1e-6 is lost in the
+ * With 16 bits the exponential is the hardware's, whose error of 1e-6 is lost in the
  * rounding.
  */
 #ifndef KERNELS_CUDA_ACTIVATION_CUH
@@ -35,7 +35,8 @@ template <typename T> __device__ static inline struct activated activation_silu(
     return { x / all, share, share, 1 + x * (1 - share) };
 }
 
-/* share is Phi(x), the normal distribution; `more` is what u^2 / 2 loses of digits. */
+/* share is Phi(x), of the normal distribution; `more` is the rounding error of u^2
+ * / 2. */
 template <typename T> __device__ static inline struct activated activation_gelu(float x)
 {
     float u = fminf(fabsf(x), GELU_MOST), half = u * u * 0.5f;
@@ -47,7 +48,7 @@ template <typename T> __device__ static inline struct activated activation_gelu(
 }
 
 /* share is 1 / (1 + e^-2z); with t = e^-|2z| neither it nor 1 - share loses digits.
- * Beyond 16 one of them is 0, and x^2 may be too large. */
+ * Beyond 16 one of them is 0, and x^2 may overflow. */
 template <typename T>
 __device__ static inline struct activated activation_gelu_tanh(float x)
 {
@@ -60,7 +61,7 @@ __device__ static inline struct activated activation_gelu_tanh(float x)
     return { x * share, share, share + x * (t * larger * larger) * turn, 1 };
 }
 
-/* A NaN stays one. */
+/* NaN stays NaN. */
 __device__ static inline struct activated activation_relu(float x)
 {
     float share = x <= 0 ? 0 : 1;

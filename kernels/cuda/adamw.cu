@@ -1,10 +1,11 @@
 /*
- * kernels/cuda/adamw.cu - one pass over each weight with its gradient and moments.
+ * kernels/cuda/adamw.cu - the optimizers: one pass over each weight with its gradient and
+ * moments.
  *
- * Bytes moved for a weight, all in fp32 with a 16-bit copy: adamw 16 read and 14 written;
- * sgd 8 and 6.  All in 16 bits but the gradient: adamw 10 and 6, sgd 6 and 2.  Memory is
- * the limit: a billion weights in fp32 take 7.5 ms at 4.0 TB/s.  adamw computes some 30
- * instructions a weight, 25 more where it rounds by chance.
+ * Bytes moved per weight, all in fp32 with a 16-bit copy: adamw 16 read and 14 written;
+ * sgd 8 and 6. All in 16 bits except the gradient: adamw 10 and 6, sgd 6 and 2. Memory is
+ * the limit: a billion weights in fp32 take 7.5 ms at 4.0 TB/s. adamw is about 30
+ * instructions per weight, 25 more with stochastic rounding.
  */
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/cuda_launch.h"
@@ -13,13 +14,12 @@
 
 #include <math.h>
 
-/* Blocks that a multiprocessor holds, each with some 12 KB of loads under way. */
+/* Blocks per multiprocessor, each with about 12 KB of loads in flight. */
 enum { STEP_THREADS = 256, STEP_BLOCKS = 4, AT_ONCE = 4 };
 
-/*
- * x as a number of a 16-bit format, up or down with the odds of its place between the
- * two: up where what is cut off, as 16 bits, and the upper half of `draw` carry.
- */
+/* Round x to a 16-bit format, up or down with the odds of its position between the
+ * two neighbors: up if the sum of the truncated 16 bits and the upper half of
+ * `draw` carries. */
 template <typename T> __device__ static float round_by(float x, uint32_t draw);
 
 template <> __device__ float round_by<float>(float x, uint32_t)
@@ -34,7 +34,7 @@ template <> __device__ float round_by<bf16>(float x, uint32_t draw)
     return x == x ? __uint_as_float((bits + (draw >> 16)) & 0xffff0000u) : x;
 }
 
-/* 10 bits behind the point, or below 2^-14 steps of 2^-24 */
+/* 10 mantissa bits, or below 2^-14 steps of 2^-24 */
 template <> __device__ float round_by<fp16>(float x, uint32_t draw)
 {
     uint32_t bits = __float_as_uint(x);
@@ -48,13 +48,13 @@ template <> __device__ float round_by<fp16>(float x, uint32_t draw)
     return x == x ? __uint_as_float((bits + (draw >> 19)) & 0xffffe000u) : x;
 }
 
-/* Where a weight's chance comes from. */
+/* The source of a weight's random bits. */
 struct draws {
     bool stochastic;
     uint64_t seed, first;
 };
 
-/* Four random words for numbers i onwards. */
+/* Four random words for elements i onwards. */
 __device__ static void draw_four(uint32_t out[4], const draws &d, int64_t step, size_t i)
 {
     uint64_t at = d.first + i;
@@ -73,7 +73,7 @@ __device__ static void draw_four(uint32_t out[4], const draws &d, int64_t step, 
                              : words[j + 3];
 }
 
-/* Weights and their copy, numbers i onwards, n of them. */
+/* Weights and their copy, n elements from i on. */
 template <typename W> struct weights {
     W *w;
     void *copy;
@@ -100,14 +100,14 @@ template <typename W> struct weights {
     }
 };
 
-/* An optimizer's settings as they come, and where the numbers of its step are. */
+/* An optimizer's settings as passed, and the address of the scalars of its step. */
 struct settings {
     double lr, beta1, beta2, eps, decay, grad_scale;
     int64_t step;
     const struct step_numbers *numbers;
 };
 
-/* As the loop wants them. */
+/* The form the loop uses. */
 struct rates {
     int64_t step;
     bool made;
@@ -124,7 +124,7 @@ __device__ static double power(double x, int64_t n)
     return product;
 }
 
-/* One thread of the block works out the step, in double as the CPU does. */
+/* One thread of the block computes the scalars of the step, in double as the CPU does. */
 __device__ static rates begin_step(const settings &s)
 {
     rates *shared = (rates *)shared_memory();
@@ -206,7 +206,7 @@ static __global__ void __launch_bounds__(STEP_THREADS, STEP_BLOCKS)
 
     for (; rates.made && i + n <= numbers; i += apart)
         optimizer.template update<n>(i, rates);
-    if (rates.made && i < numbers) /* the end, which is no whole pack */
+    if (rates.made && i < numbers) /* the end, which is not a whole pack */
         for (; i < numbers; i++)
             optimizer.template update<1>(i, rates);
 }
@@ -224,7 +224,8 @@ static cudaError_t launch_step(const struct cuda_launch *to, const O &optimizer,
                   optimizer, s, numbers);
 }
 
-/* Do packs of AT_ONCE numbers lie where they may be read at once?  Absent ones do. */
+/* Return whether packs of AT_ONCE elements are aligned for one access. Absent tensors
+ * are. */
 static bool packs_are_even(const struct tensor *tensors, size_t count)
 {
     bool even = true;
@@ -271,7 +272,7 @@ static cudaError_t launch_sgd_of(const struct cuda_launch *to, const struct op_s
     return launch_step(to, sgd, s, op->w.rows * op->w.cols, packs_are_even(tensors, 3));
 }
 
-/* The gradient is of fp32 or as w, the moments are as w. */
+/* The gradient is fp32 or has the format of w, the moments have the format of w. */
 extern "C" cudaError_t launch_adamw(const struct cuda_launch *to,
                                     const struct op_adamw *op)
 {

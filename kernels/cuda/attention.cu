@@ -1,19 +1,19 @@
 /*
- * kernels/cuda/attention.cu - which kernels do attention: tensor cores (flash_forward.cu,
- * flash_backward.cu) where format, card, head size, dropout and places in memory allow
- * it, else the plain ones (attention_plain.cu).  Both drop the same weights.
+ * kernels/cuda/attention.cu - selects the kernels of attention: tensor cores
+ * (flash_forward.cu, flash_backward.cu) if format, GPU, head size, dropout and alignment
+ * allow it, else the plain ones (attention_plain.cu). Both drop the same weights.
  */
 #include "kernels/cuda/flash_launch.h"
 
 #include <limits.h>
 
-/* Can rows be copied in pieces of 16 bytes? */
+/* Return whether rows can be copied in pieces of 16 bytes. */
 static bool attention_in_pieces(struct tensor x)
 {
     return (uintptr_t)x.data % 16 == 0 && x.stride % 8 == 0;
 }
 
-/* Kernels with dropout are made for heads of 64, which models that come with it have. */
+/* Kernels with dropout exist for heads of 64, the size in models that use it. */
 static bool attention_drops_fit(const struct op_attention *op)
 {
     return op->dropout.p <= 0 || (op->head_size <= 64 && op->softcap <= 0);
@@ -24,7 +24,7 @@ static bool attention_fits(const struct cuda_launch *to, const struct op_attenti
     const enum format format = op->q.format;
     bool tensor_cores = (format == FORMAT_FP16 && to->capability >= 75) ||
                         (format == FORMAT_BF16 && to->capability >= 80);
-    /* Blocks have 64 rows of a run or more, and are numbered in one dimension. */
+    /* Blocks have 64 rows of a sequence or more, and are numbered in one dimension. */
     bool countable =
         op->q.rows <= INT_MAX && (op->q.rows / 64 + op->sequences) * op->heads <= INT_MAX;
 

@@ -1,7 +1,6 @@
 /*
- * kernels/cuda/block.cuh - what kernels of one block have in common: number formats,
- * loads of several numbers at once, sums over a warp and a block, random bits; and how
- * many blocks.
+ * kernels/cuda/block.cuh - building blocks of kernels: element formats, vector loads,
+ * sums over a warp and a block, random bits, and grid sizes.
  *
  * Sums have a fixed order: a butterfly in the warp, then the warps in order.
  */
@@ -15,8 +14,8 @@
 enum { WARP = 32 };
 #define WHOLE_WARP 0xffffffffu
 
-/* Blocks of a kernel that goes over its work in strides of all of them: those that there
- * is work for, at most `each` a multiprocessor; one where there is none. */
+/* Return the number of blocks of a kernel with a grid-stride loop: one per unit of work,
+ * at most `each` per multiprocessor; 1 if there is no work. */
 static inline unsigned blocks_for(const struct cuda_launch *to, size_t wanted,
                                   size_t each)
 {
@@ -58,7 +57,7 @@ template <> __device__ inline bf16 from_float<bf16>(float x)
     return __float2bfloat16_rn(x);
 }
 
-/* `n` numbers that are read or written in one access of n * sizeof(T) <= 16 bytes; the
+/* `n` elements that are read or written in one access of n * sizeof(T) <= 16 bytes; the
  * address is a multiple of that. */
 template <typename T, int n> struct alignas(sizeof(T) * n) pack {
     T at[n];
@@ -83,7 +82,7 @@ template <int n, typename T> __device__ inline void store(T *to, const float in[
     *(pack<T, n> *)to = p;
 }
 
-/* Over `lanes` neighbours, a power of two: each gets the sum, the largest.  All lanes of
+/* Over `lanes` neighbors, a power of two: each gets the sum, or the maximum. All lanes of
  * the warp take part. */
 template <int lanes, typename T> __device__ inline T lanes_sum(T x)
 {
@@ -112,8 +111,8 @@ __device__ inline float warp_largest(float x)
     return lanes_largest<WARP>(x);
 }
 
-/* All threads of the block (blockDim.x of them, whole warps) get the sum.  `room` is
- * shared memory for 32 numbers; it may be used again at once. */
+/* All threads of the block (blockDim.x of them, whole warps) get the sum. `room` is
+ * shared memory for 32 values; it may be reused immediately. */
 template <typename T> __device__ inline T block_sum(T x, T *room)
 {
     int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
@@ -127,7 +126,7 @@ template <typename T> __device__ inline T block_sum(T x, T *room)
     return x;
 }
 
-/* The same for the largest; a NaN is not compared. */
+/* The same for the maximum; NaN is not compared. */
 __device__ inline float block_largest(float x, float *room)
 {
     int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
@@ -169,9 +168,9 @@ __device__ inline uint4 random_block(uint64_t seed, uint32_t site, uint32_t stre
 }
 
 /*
- * One place where a format becomes a type: BY_FORMAT(op->x.format, T, launch_it<T>(...))
- * is the expression with T float, fp16 or bf16; cudaErrorNotSupported for any other
- * format.
+ * The one place that maps a format to a type: BY_FORMAT(op->x.format, T,
+ * launch_it<T>(...)) is the expression with T float, fp16 or bf16; cudaErrorNotSupported
+ * for any other format.
  */
 #define BY_FORMAT(format, T, ...)       \
     ((format) == FORMAT_FP32   ? ([&] { \

@@ -1,14 +1,14 @@
 /*
- * kernels/cuda/cells.cuh - what is done to every number of a matrix by itself: one kernel
- * for all such operations.
+ * kernels/cuda/cells.cuh - elementwise operations on a matrix: one kernel for all of
+ * them.
  *
- * A row is cut into units of n numbers, one access each; threads walk over the units of
- * all rows with the whole grid's step, `at_once` units at a time, whose loads are all
- * under way before the first is waited for.  What is left at the end of each row goes
- * number by number.
+ * A row is divided into units of n elements, one access each; threads walk over the units
+ * of all rows in a grid-stride loop, `at_once` units at a time, whose loads are all in
+ * flight before the first is waited for. The elements left at the end of each row are
+ * processed one by one.
  *
- * An operation is a struct of its operands.  Its input<n> is what it reads for n numbers;
- * load(in, row, col) reads that, store(in, row, col) makes and writes the result.
+ * An operation is a struct of its operands. Its input<n> is what it reads for n elements;
+ * load(in, row, col) reads that, store(in, row, col) computes and writes the result.
  */
 #ifndef KERNELS_CUDA_CELLS_CUH
 #define KERNELS_CUDA_CELLS_CUH
@@ -16,10 +16,10 @@
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/cuda_launch.h"
 
-enum { CELLS_THREADS = 256, CELLS_BLOCKS = 8 }; /* of a block; blocks a multiprocessor */
+enum { CELLS_THREADS = 256, CELLS_BLOCKS = 8 }; /* per block; blocks per multiprocessor */
 #define CELLS_MOST ((size_t)1 << 31)            /* rows, and units of a row */
 
-/* A matrix whose numbers are known by type. */
+/* A matrix whose element type is known. */
 template <typename T> struct view {
     T *data;
     size_t stride;
@@ -35,7 +35,7 @@ template <typename T> static inline view<T> view_of(struct tensor x)
     return { (T *)x.data, x.stride };
 }
 
-/* The same where the format is looked up for each number: slow, for what is seldom. */
+/* The same with the format looked up for each element: slow, for rare cases. */
 struct any_view {
     void *data;
     enum format format;
@@ -73,7 +73,8 @@ static inline size_t cells_bytes(struct tensor x)
     return x.format == FORMAT_FP32 ? 4 : 2;
 }
 
-/* Does every row start where n numbers are one access?  An absent tensor does. */
+/* Return whether every row starts where n elements are one access. True for an absent
+ * tensor. */
 static inline bool cells_aligned(struct tensor x, size_t n)
 {
     return (uintptr_t)x.data % (n * cells_bytes(x)) == 0 &&
@@ -85,7 +86,7 @@ static inline bool cells_whole(struct tensor x)
     return x.rows <= 1 || x.stride == x.cols;
 }
 
-/* x, which is whole, taken for one long row. */
+/* x, which must be contiguous, viewed as one long row. */
 static inline struct tensor cells_flat(struct tensor x)
 {
     x.cols *= x.rows;
@@ -94,10 +95,10 @@ static inline struct tensor cells_flat(struct tensor x)
     return x;
 }
 
-/* Where a thread stands, and its step to the next unit.  All below 2^31. */
+/* A thread's position, and its step to the next unit. All below 2^31. */
 struct cells {
     uint32_t rows, units;
-    uint32_t whole, rest; /* of a row: units of n numbers, and numbers beyond them */
+    uint32_t whole, rest; /* of a row: units of n elements, and elements after them */
     uint32_t row, unit, row_step, unit_step;
 
     __device__ void advance()

@@ -1,9 +1,10 @@
 /*
- * kernels/cuda/decide.cu - the end of a step: the sum of squares of all gradients, and by
- * it whether the step is made and what its gradients are multiplied by.
+ * kernels/cuda/decide.cu - the end of a step: the sum of squares of all gradients, and
+ * the decision whether the optimizer applies the step (kernels/step_decision.h).
  *
- * square_sum reads each gradient once, 4 bytes: a billion take 1.0 ms at 4.0 TB/s.  The
- * sum's order goes by its size alone: blocks of fixed size into scratch, then one block.
+ * square_sum reads each gradient once, 4 bytes: a billion take 1.0 ms at 4.0 TB/s. The
+ * order of the sum depends on its size alone: blocks of fixed size into scratch, then one
+ * block.
  */
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/cuda_launch.h"
@@ -12,7 +13,7 @@
 enum { SQUARE_THREADS = 256, SQUARE_PACKS = 4, TOTAL_THREADS = 1024 };
 #define SQUARE_BLOCKS ((size_t)2048)
 
-/* `numbers` in rows of `cols`, `stride` apart. */
+/* `numbers` elements in rows of `cols`, `stride` apart. */
 struct squares {
     const void *data;
     size_t numbers, cols, stride;
@@ -23,8 +24,7 @@ __device__ static size_t place_of(const squares &x, size_t i)
     return x.stride == x.cols ? i : i / x.cols * x.stride + i % x.cols;
 }
 
-/* Numbers i onwards, n of them; `wide`: in one row and aligned, so that they come at
- * once. */
+/* n elements from i on; `wide`: in one row and aligned, so that they take one access. */
 template <typename T, int n, bool wide>
 __device__ static float squares_of(const squares &x, size_t i)
 {
@@ -44,8 +44,8 @@ __device__ static float squares_of(const squares &x, size_t i)
     return sum;
 }
 
-/* Some numbers of a thread are added up in fp32, all else in double; one order for both
- * ways of reading. */
+/* A few elements of a thread are summed in fp32, everything else in double; both ways of
+ * reading use the same order. */
 template <typename T, int n, bool wide>
 static __global__ void __launch_bounds__(SQUARE_THREADS, 4)
     square_blocks(double *sums, const squares x)

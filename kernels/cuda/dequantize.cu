@@ -1,8 +1,8 @@
 /*
- * kernels/cuda/dequantize.cu - matrices in 4 bits as the numbers they stand for.
+ * kernels/cuda/dequantize.cu - converts 4-bit matrices to the values they encode.
  *
- * Bytes moved for a number: half of one and what it is written in; of its block's factor
- * 1/64 or 1/16 of a byte, which neighbours read together.
+ * Bytes moved per element: half a byte, and the output; for its block's factor 1/64 or
+ * 1/16 of a byte, which neighbors read together.
  */
 #include "kernels/cuda/cells.cuh"
 
@@ -10,10 +10,10 @@
 
 enum { AT_ONCE = 2 };
 
-/* 64 bytes: what a warp looks up lies in one line of the cache. */
+/* 64 bytes: the lookups of a warp are in one cache line. */
 static __device__ const float numbers[NF4_NUMBERS] = NF4_LIST;
 
-/* Number by number: a unit of n lies in one block, as n divides cols and 64. */
+/* A unit of n elements is within one block, because n divides cols and 64. */
 template <typename O> struct dequantize_cells {
     view<O> out;
     struct quantized x;

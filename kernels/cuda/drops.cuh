@@ -1,5 +1,5 @@
 /*
- * kernels/cuda/drops.cuh - which weights of attention dropout keeps: random_weight of
+ * kernels/cuda/drops.cuh - which attention weights dropout keeps: random_weight of
  * base/random.h, eight weights at a time.
  *
  * A block of random bits is for one query and eight keys of an aligned group of 32: block
@@ -12,13 +12,13 @@
 #include "kernels/cuda/block.cuh"
 #include "kernels/dropout.h"
 
-/* Dropout as kernels want it. */
+/* Dropout in the form kernels use. */
 struct drops {
     uint64_t seed;
-    const uint64_t *draw; /* in the card's memory, or NULL */
+    const uint64_t *draw; /* in device memory, or NULL */
     uint32_t stream;
     uint32_t threshold; /* 0: nothing is dropped */
-    float factor;       /* of what is kept */
+    float factor;       /* of kept weights */
 };
 
 static inline struct drops drops_of(const struct attention_dropout *dropout)
@@ -27,7 +27,7 @@ static inline struct drops drops_of(const struct attention_dropout *dropout)
              dropout_factor(dropout->p) };
 }
 
-/* Word 3 of all counters, of which a part is known only when the kernel runs. */
+/* Word 3 of all counters, part of which is known only when the kernel runs. */
 __device__ inline uint32_t drops_site(const struct drops &drops)
 {
     bool drawn = drops.threshold > 0 && drops.draw;
@@ -49,8 +49,9 @@ __device__ inline struct drops_head drops_head_of(const struct drops &drops,
              drops.factor };
 }
 
-/* The four words of a block; word n has keys 8 n + 2 t (lower half) and 8 n + 2 t + 1.
- * query: row of the batch; block: key / 32 * 4 + t, the key being a row of its run. */
+/* The four words of a block; word n has keys 8 n + 2 t (lower 16 bits) and 8 n + 2
+ * t + 1. query: row of the batch; block: key / 32 * 4 + t, the key being a row of
+ * its sequence. */
 __device__ inline void drops_words(uint32_t words[4], const struct drops_head &drops,
                                    int query, int block)
 {
@@ -63,21 +64,21 @@ __device__ inline void drops_words(uint32_t words[4], const struct drops_head &d
     words[3] = four.w;
 }
 
-/* Is the weight kept that this half of a word is for? */
+/* Return whether the weight of this 16-bit part of a word is kept. */
 __device__ inline bool drops_keeps(const struct drops_head &drops, uint32_t word,
                                    int half)
 {
     return (half ? word >> 16 : word & 0xffff) >= drops.threshold;
 }
 
-/* All bits of each half of the word that keeps its weight. */
+/* All bits of each 16-bit part of the word whose weight is kept. */
 __device__ inline uint32_t drops_halves(const struct drops_head &drops, uint32_t word)
 {
     return (drops_keeps(drops, word, 0) ? 0xffffu : 0) |
            (drops_keeps(drops, word, 1) ? 0xffff0000u : 0);
 }
 
-/* Of a block: bit 8 n + h is 1 where half h of word n keeps its weight. */
+/* For a block: bit 8 n + h is 1 if part h of word n keeps its weight. */
 __device__ inline uint32_t drops_bits(const struct drops_head &drops, int query,
                                       int block)
 {

@@ -1,11 +1,11 @@
 /*
  * kernels/cuda/elementwise.cu - sums, copies, conversions, zeros and dropout.
  *
- * Bytes moved for a number, of b bytes in its format: add 3 b, or 2 b + b' with b' of the
- * other; convert b + b'; zero b; dropout 2 b.  The floor of each is these bytes over the
- * memory's bandwidth: add of (8192, 2048) in bf16 is 101 MB, 24 us at 4.2 TB/s.  Dropout
- * also makes ten rounds of Philox for four numbers, some 15 instructions a number: in 16
- * bits about half of what the multiprocessors can issue in that time.
+ * Bytes moved per element, of b bytes in its format: add 3 b, or 2 b + b' with b' of the
+ * other; convert b + b'; zero b; dropout 2 b. The floor of each is these bytes over the
+ * memory bandwidth: add of (8192, 2048) in bf16 is 101 MB, 24 us at 4.2 TB/s. Dropout
+ * also computes ten rounds of Philox for four elements, about 15 instructions per
+ * element: in 16 bits about half of what the multiprocessors can issue in that time.
  */
 #include "kernels/cuda/cells.cuh"
 
@@ -15,7 +15,7 @@
 
 enum { AT_ONCE = 2 };
 
-/* Numbers in 16 bytes of the wider format. */
+/* Elements in 16 bytes of the wider format. */
 template <typename A, typename B = A, typename C = A> struct wide {
     static constexpr int n = sizeof(A) == 4 || sizeof(B) == 4 || sizeof(C) == 4 ? 4 : 8;
 };
@@ -75,7 +75,7 @@ static cudaError_t add_wide(const struct cuda_launch *to, const struct op_add *o
         op->out.rows, op->out.cols);
 }
 
-/* Numbers of 16 bytes of the widest of three. */
+/* Elements in 16 bytes of the widest of three. */
 static int wide_of(struct tensor a, struct tensor b, struct tensor c)
 {
     return cells_bytes(a) == 4 || cells_bytes(b) == 4 || cells_bytes(c) == 4 ? 4 : 8;
@@ -124,7 +124,7 @@ template <typename O, typename X> struct convert_cells {
     }
 
   private:
-    /* The same format goes bit by bit. */
+    /* The same format is copied bit by bit. */
     __device__ static O convert(O value, O)
     {
         return value;
@@ -160,7 +160,7 @@ cudaError_t launch_convert(const struct cuda_launch *to, const struct op_convert
                      BY_FORMAT(op->x.format, X, convert_typed<O, X>(to, &flat)));
 }
 
-/* What is written is words of 4 or 2 bytes, whatever they stand for. */
+/* Writes words of 4 or 2 bytes, whatever they represent. */
 template <typename T> struct zero_cells {
     view<T> out;
 
@@ -192,19 +192,20 @@ cudaError_t launch_zero(const struct cuda_launch *to, const struct op_zero *op)
 {
     size_t bytes = op->out.rows * op->out.cols * cells_bytes(op->out);
 
-    /* Gradients of a whole model have more numbers than a row of cells may. */
+    /* Gradients of a whole model may have more elements than a row of cells. */
     if (cells_whole(op->out))
         return bytes ? cudaMemsetAsync(op->out.data, 0, bytes, to->stream) : cudaSuccess;
     return cells_bytes(op->out) == 4 ? zero_typed<uint32_t>(to, op->out)
                                      : zero_typed<uint16_t>(to, op->out);
 }
 
-/* Which numbers are kept: base/random.h's draw for number i of the whole is at least
- * p. */
+/* Which elements are kept: those whose draw of base/random.h, by their index in the
+ * whole, is at least p. */
 struct dropout_mask {
-    uint64_t seed, step, size; /* size: numbers of the matrix, unless rows says other */
+    uint64_t seed, step,
+        size; /* size: elements of the matrix, unless rows says otherwise */
     const uint64_t *draw, *rows;
-    size_t cols; /* of the matrix, whether or not it is taken for one row */
+    size_t cols; /* of the matrix, even if it is viewed as one row */
     uint32_t stream, threshold;
     float factor;
 
@@ -219,8 +220,8 @@ struct dropout_mask {
         return bits >= threshold;
     }
 
-    /* The bits of numbers index .. index + n: where they start inside a block of four, a
-     * block more is made and all are moved up. */
+    /* The bits of elements index .. index + n: if they start inside a block of four, one
+     * more block is generated and all are shifted. */
     template <int n> __device__ void bits(uint32_t out[n], uint64_t index) const
     {
         uint32_t all[n + 7];

@@ -1,11 +1,11 @@
 /*
- * kernels/cuda/hardware.cuh - what only the hardware can do: launching, shared memory of
- * a size chosen at run time, and instructions that CUDA C has no word for.  Kernels use
- * them through these functions alone, so that a test can put its own in this file's place
- * and run the kernels on the CPU (tests/emulation/).
+ * kernels/cuda/hardware.cuh - operations that only the hardware has: launches, shared
+ * memory of a size chosen at run time, and instructions that CUDA C cannot express.
+ * Kernels use them only through these functions, so that a test can replace this file and
+ * run the kernels on the CPU (tests/emulation/).
  *
  * Fragments are PTX's (ISA 9, "Warp-level matrix instructions"): with lane = 4 g + t, a
- * register holds two neighbours of a row, the lower column in the lower half.
+ * register holds two neighbors of a row, the lower column in the lower 16 bits.
  */
 #ifndef KERNELS_CUDA_HARDWARE_CUH
 #define KERNELS_CUDA_HARDWARE_CUH
@@ -15,7 +15,8 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
-/* Put a kernel into a stream.  Parameters are converted to the kernel's own types. */
+/* Enqueue a kernel on a stream. Arguments are converted to the kernel's
+ * parameter types. */
 template <typename... P, typename... A>
 static inline cudaError_t launch(cudaStream_t stream, void (*kernel)(P...), dim3 grid,
                                  dim3 block, size_t shared, A... arguments)
@@ -32,8 +33,8 @@ static inline cudaError_t launch(cudaStream_t stream, void (*kernel)(P...), dim3
     return cudaGetLastError();
 }
 
-/* The block's shared memory, as large as the launch said, aligned to 16 bytes; a kernel
- * takes all it wants from here and declares no __shared__ array of its own. */
+/* The block's shared memory, as large as the launch requested, aligned to 16 bytes; a
+ * kernel takes all it needs from here and declares no __shared__ array. */
 __device__ inline void *shared_memory()
 {
     extern __shared__ uint4 shared_bytes[];
@@ -80,9 +81,9 @@ __device__ inline void mma_bf16(float d[4], const uint32_t a[4], const uint32_t 
 }
 
 /*
- * Four 8x8 matrices of 16-bit numbers out of shared memory: lane 8 i + r points at row r
- * of matrix i (16 bytes, aligned); out[i] is row g, columns 2t and 2t + 1 of matrix i,
- * or, of the transposed one, column g, rows 2t and 2t + 1.  From 7.5 on.
+ * Load four 8x8 matrices of 16-bit elements from shared memory: lane 8 i + r points at
+ * row r of matrix i (16 bytes, aligned); out[i] is row g, columns 2t and 2t + 1 of matrix
+ * i, or, of the transposed one, column g, rows 2t and 2t + 1. From 7.5 on.
  */
 __device__ inline void load_matrices(uint32_t out[4], const void *row)
 {
@@ -109,10 +110,10 @@ __device__ inline void load_matrices_transposed(uint32_t out[4], const void *row
 }
 
 /*
- * 16 bytes from global to shared memory, both aligned to 16, without waiting: zeros where
- * `there` is false (from is not read then).  copies_close() ends a group;
- * copies_wait<n>() waits until at most the last n groups of this thread are under way; a
- * barrier then shows them to the others.  Before 8.0 the copy is done on the spot.
+ * Copy 16 bytes from global to shared memory, both aligned to 16, without waiting: zeros
+ * if `there` is false (from is not read then). copies_close() ends a group;
+ * copies_wait<n>() waits until at most the last n groups of this thread are in flight; a
+ * barrier then makes them visible to the others. Before 8.0 the copy is synchronous.
  */
 __device__ inline void copy_16_bytes(void *to, const void *from, bool there)
 {
@@ -141,7 +142,7 @@ template <int n> __device__ inline void copies_wait()
 #endif
 }
 
-/* Two numbers rounded to nearest even in one register, the first in the lower half. */
+/* Two values rounded to nearest even in one register, the first in the lower 16 bits. */
 __device__ inline uint32_t pack_fp16(float low, float high)
 {
     __half2 pair = __floats2half2_rn(low, high);

@@ -1,4 +1,4 @@
-/* kernels/cuda/has_code.cu - does this program have code for a card? */
+/* kernels/cuda/has_code.cu - checks whether this program has code for a GPU. */
 #include "kernels/cuda/cuda_launch.h"
 #include "kernels/cuda/hardware.cuh"
 
@@ -6,7 +6,7 @@ static __global__ void nothing()
 {
 }
 
-/* Looking at a kernel makes the driver load it, or make it out of PTX. */
+/* Querying a kernel makes the driver load it, or compile it from PTX. */
 cudaError_t launch_has_code(void)
 {
     struct cudaFuncAttributes attributes;

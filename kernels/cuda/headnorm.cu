@@ -1,20 +1,19 @@
 /*
- * kernels/cuda/headnorm.cu - RMSNorm of each head by itself, and its gradients.
+ * kernels/cuda/headnorm.cu - RMSNorm of each head separately, and its gradients.
  *
- * Bytes moved for a number, of b bytes in its format: forward 2 b, backward 3 b; rstd and
- * weight are little.  A warp has a head: what it reads twice comes the second time from
- * the cache of its multiprocessor.  q of (8192, 2048) in bf16 at 4.2 TB/s: forward 16 us,
- * backward 24 us.
+ * Bytes moved per element, of b bytes in its format: forward 2 b, backward 3 b; rstd and
+ * weight are small. A warp processes a head: its second read hits the cache of its
+ * multiprocessor. q of (8192, 2048) in bf16 at 4.2 TB/s: forward 16 us, backward 24 us.
  */
 #include "kernels/cuda/cells.cuh"
 #include "kernels/cuda/slices.cuh"
 
 enum {
     HEADNORM_THREADS = 256,
-    HEADNORM_BLOCKS = 8, /* a multiprocessor, forward */
-    LANE_NUMBERS = 8,    /* that a lane adds up for the weights */
+    HEADNORM_BLOCKS = 8, /* per multiprocessor, forward */
+    LANE_NUMBERS = 8,    /* that a lane sums for the weights */
     SLICE_HEADS = 16,    /* at least */
-    /* a multiprocessor: room for registers, of which some would spill */
+    /* per multiprocessor: leaves enough registers; otherwise some would spill */
     SLICE_BLOCKS = 4,
 };
 
@@ -36,7 +35,7 @@ static inline heads_view<T> heads_view_of(struct tensor x, size_t heads)
     return { (T *)x.data, x.stride, (unsigned)heads, (unsigned)(x.cols / heads) };
 }
 
-/* What a head's numbers are multiplied by: offset + weight. */
+/* The factors of a head's elements: offset + weight. */
 struct factors {
     any_view weight;
     float offset;
@@ -113,8 +112,8 @@ static cudaError_t forward_typed(const struct cuda_launch *to,
                   blocks_for(to, wanted, HEADNORM_BLOCKS), dim3(HEADNORM_THREADS), 0, f);
 }
 
-/* How many numbers a lane takes at once: as many as leave no lane without, where rows and
- * heads begin on multiples of them. */
+/* Return how many elements a lane processes at once: as many as keep all lanes busy, if
+ * rows and heads begin on multiples of them. */
 static int numbers_at_once(size_t size, struct tensor a, struct tensor b, struct tensor c)
 {
     for (int n = 4; n > 1; n /= 2)
@@ -232,8 +231,8 @@ __global__ void __launch_bounds__(HEADNORM_THREADS, SLICE_BLOCKS)
     }
 }
 
-/* The same for longer heads: a block is one warp, and what a column gives to dweight is
- * added up in the scratch. */
+/* The same for longer heads: a block is one warp, and the sums of a column for dweight
+ * are accumulated in the scratch. */
 template <typename T>
 __global__ void __launch_bounds__(WARP)
     headnorm_backward_long(struct headnorm_slices<T> b)

@@ -1,14 +1,13 @@
 /*
- * kernels/cuda/layernorm.cu - LayerNorm with the residual sum before it, and its
- * gradients.
+ * kernels/cuda/layernorm.cu - LayerNorm after the residual sum, and its gradients.
  *
- * Bytes moved for a number, with a compute format of 2 bytes (of 4): those of RMSNorm
- * (norm.cu).  forward 12 (16), without delta 6 (8); backward 16 (20); the sums for
- * dweight and dbias 16 bytes for each of at most 512 slices and column, which stay in the
- * L2 cache. (8192, 2048) in bf16 at 4.2 TB/s: forward 48 us, backward 64 us.
+ * Bytes moved per element, with a compute format of 2 bytes (of 4), are those of RMSNorm
+ * (norm.cu): forward 12 (16), without delta 6 (8); backward 16 (20); the sums for dweight
+ * and dbias 16 bytes for each of at most 512 slices and column, which stay in the L2
+ * cache. (8192, 2048) in bf16 at 4.2 TB/s: forward 48 us, backward 64 us.
  *
- * A row of usual length is held in registers, so x is read once, and the variance is that
- * of the distances from a mean that is known (rows.cuh).
+ * A row of usual length is held in registers, so x is read once, and the variance is
+ * computed from the distances to the known mean (rows.cuh).
  */
 #include "kernels/cuda/rows.cuh"
 
@@ -17,7 +16,7 @@ struct layernorm_rows : forward_rows {
     any_view bias;
 };
 
-/* 8 units a thread only where a warp has a row. */
+/* 8 units per thread only if a warp holds a row. */
 template <int per, typename D, typename T>
 __global__ void __launch_bounds__(per > 4 ? FORWARD_THREADS : THREADS_MOST)
     layernorm_forward(struct layernorm_rows f)
@@ -82,7 +81,7 @@ struct layernorm_any {
     }
 };
 
-/* A block a row, whatever its length, formats and alignment. */
+/* One block per row, for any length, format and alignment. */
 static __global__ void __launch_bounds__(THREADS_MOST)
     layernorm_forward_any(struct layernorm_any f)
 {
@@ -180,7 +179,7 @@ cudaError_t launch_layernorm(const struct cuda_launch *to, const struct op_layer
     return forward_any_launch(to, op);
 }
 
-/* What the slices of rows give to dweight and dbias: (slices, cols) each, or NULL. */
+/* Sums of the slices of rows for dweight and dbias: (slices, cols) each, or NULL. */
 struct layernorm_sums {
     float *weight, *bias;
 };
@@ -278,8 +277,8 @@ struct layernorm_slices_any {
     struct slices slices;
 };
 
-/* The same for anything: what a column gives to dweight and dbias is added up in the
- * scratch. */
+/* The same for any operands: the sums of a column for dweight and dbias are accumulated
+ * in the scratch. */
 static __global__ void __launch_bounds__(THREADS_MOST)
     layernorm_backward_any(struct layernorm_slices_any b)
 {

@@ -1,12 +1,12 @@
 /*
- * kernels/cuda/norm.cu - RMSNorm with the residual sum before it, and its gradients.
+ * kernels/cuda/norm.cu - RMSNorm after the residual sum, and its gradients.
  *
- * Bytes moved for a number, with a compute format of 2 bytes (of 4):
+ * Bytes moved per element, with a compute format of 2 bytes (of 4):
  *   forward   x 4, delta 2 (4), sum 4, out 2 (4): 12 (16); without delta 6 (8)
  *   backward  dout 2 (4), x 4, dx 4 + 4, dcopy 2 (4): 16 (20); the sums for dweight add 8
  *             bytes for each of at most 512 slices and column, which stay in the L2 cache
- * weight, rstd and what rows share come from caches.  (8192, 2048) in bf16 at 4.2 TB/s:
- * forward 48 us, backward 64 us.
+ * weight, rstd and data that rows share come from caches.  (8192, 2048) in bf16 at 4.2
+ * TB/s: forward 48 us, backward 64 us.
  *
  * A row of usual length is held in registers, so x is read once (rows.cuh).
  */
@@ -16,7 +16,7 @@ struct norm_rows : forward_rows {
     float offset;
 };
 
-/* 8 units a thread only where a warp has a row. */
+/* 8 units per thread only if a warp holds a row. */
 template <int per, typename D, typename T>
 __global__ void __launch_bounds__(per > 4 ? FORWARD_THREADS : THREADS_MOST)
     norm_forward(struct norm_rows f)
@@ -65,7 +65,7 @@ struct norm_any {
     float eps, offset;
 };
 
-/* A block a row, whatever its length, formats and alignment. */
+/* One block per row, for any length, format and alignment. */
 static __global__ void __launch_bounds__(THREADS_MOST) norm_forward_any(struct norm_any f)
 {
     float *room = (float *)shared_memory();
@@ -219,7 +219,8 @@ struct norm_slices_any {
     struct slices slices;
 };
 
-/* The same for anything: what a column gives to dweight is added up in the scratch. */
+/* The same for any operands: the sums of a column for dweight are accumulated in the
+ * scratch. */
 static __global__ void __launch_bounds__(THREADS_MOST)
     norm_backward_any(struct norm_slices_any b)
 {

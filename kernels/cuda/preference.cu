@@ -1,9 +1,9 @@
 /*
- * kernels/cuda/preference.cu - pairs of answers: what they lose, and what each of their
- * tokens has to do with it.
+ * kernels/cuda/preference.cu - the loss of each preference pair, and its gradient by the
+ * loss of each token.
  *
- * A block has a pair, its threads go over the rows.  12 bytes a row, 16 with a reference:
- * a launch takes longer.  One thread does what there is to do once a pair.
+ * A block processes a pair, its threads iterate over the rows. 12 bytes per row, 16 with
+ * a reference: a launch takes longer. One thread does the work that occurs once per pair.
  */
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/cuda_launch.h"
@@ -11,7 +11,7 @@
 
 enum { PAIR_THREADS = 256 };
 
-/* All threads of the block get it. */
+/* All threads of the block get the result. */
 __device__ static pair_answer answer_of(const op_preference &op, size_t run, double *room)
 {
     const float *losses = (const float *)op.losses.data;

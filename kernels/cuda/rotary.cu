@@ -1,8 +1,9 @@
 /*
- * kernels/cuda/rotary.cu - rotary positions, in the halves of Hugging Face.
+ * kernels/cuda/rotary.cu - rotary position embeddings, in Hugging Face's two-halves
+ * layout.
  *
- * Bytes moved for a number, of b bytes in its format: 2 b.  The table's row, 4 bytes for
- * each of a head's columns, comes from caches: the heads of a row read it together.  q of
+ * Bytes moved per element, of b bytes in its format: 2 b. The table's row, 4 bytes for
+ * each of a head's columns, comes from caches: the heads of a row read it together. q of
  * (8192, 2048) in bf16 at 4.2 TB/s: 16 us.
  */
 #include "kernels/cuda/cells.cuh"

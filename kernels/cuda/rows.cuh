@@ -1,10 +1,11 @@
 /*
- * kernels/cuda/rows.cuh - what the norms of rows have in common: how a row is held by
- * threads, the residual sum that is made while it is read, and sums over it.
+ * kernels/cuda/rows.cuh - code shared by row norms: how threads hold a row, the residual
+ * sum that is computed while it is read, sums over it, and the launchers.
  *
- * A row is held in registers: `per` units of 4 numbers a thread, threads of a row side by
- * side, several rows a block where rows are short.  Longer rows, and any alignment and
- * mix of formats, are read again by kernels that look formats up, a block a row.
+ * A row is held in registers: `per` units of 4 elements per thread, the threads of a row
+ * adjacent, several rows per block if rows are short. Longer rows, and any alignment and
+ * mix of formats, use kernels that look formats up and read a row several times, one
+ * block per row.
  */
 #ifndef KERNELS_CUDA_ROWS_CUH
 #define KERNELS_CUDA_ROWS_CUH
@@ -13,17 +14,17 @@
 #include "kernels/cuda/slices.cuh"
 
 enum {
-    UNIT = 4, /* numbers */
+    UNIT = 4, /* elements */
     THREADS_MOST = 1024,
-    BLOCKS = 8,            /* a multiprocessor, forward */
-    FORWARD_THREADS = 256, /* of a block, where rows are short */
+    BLOCKS = 8,            /* per multiprocessor, forward */
+    FORWARD_THREADS = 256, /* of a block, if rows are short */
     BACKWARD_THREADS = 512,
-    BACKWARD_UNITS = 2, /* that a thread holds */
+    BACKWARD_UNITS = 2, /* held by a thread */
     SLICE_ROWS = 4,     /* at least */
 };
 
-/* The sum over the threads of a row, for each of them.  `room` is 2 * 32 numbers, of
- * which calls in turn use one half and the other: `turn` counts them. */
+/* Return the sum over the threads of a row to each of them. `room` is 2 * 32 values,
+ * whose two parts successive calls use alternately: `turn` counts the calls. */
 __device__ static inline float row_sum(float x, float *room, unsigned row_threads,
                                        int turn)
 {
@@ -40,7 +41,7 @@ __device__ static inline float row_sum(float x, float *room, unsigned row_thread
     return warp_sum(lane < warps ? room[warp / warps * warps + lane] : 0);
 }
 
-/* A unit of weights from column `col` on, of a format that is the same for all
+/* Load a unit of weights from column `col` on, in a format that is the same for all
  * threads. */
 __device__ static inline void load_weight(float out[UNIT], any_view weight, unsigned col)
 {
@@ -52,15 +53,15 @@ __device__ static inline void load_weight(float out[UNIT], any_view weight, unsi
         load<UNIT>(out, (const bf16 *)weight.data + col);
 }
 
-/* x, and x + delta where there is a delta. */
+/* x, or x + delta if there is a delta. */
 struct summed_rows {
     const float *x;
     const void *delta; /* of format D, or NULL */
     float *sum;
     size_t x_stride, delta_stride, sum_stride;
 
-    /* The units of a row from column `begin` on, every `step` columns, as far as there
-     * are `cols`; the sum is written on the way. */
+    /* Read the units of a row from column `begin` on, every `step` columns, up to `cols`;
+     * write the sum on the way. */
     template <int per, typename D>
     __device__ void read(float out[per][UNIT], size_t row, unsigned begin, unsigned step,
                          unsigned cols) const
@@ -97,9 +98,9 @@ static inline struct summed_rows summed_rows_of(struct tensor x, struct tensor d
              delta.stride,          sum.stride };
 }
 
-/* The block's groups of threads, each with what it added up of the same columns, in
- * order: to row blockIdx.x of `sums`.  `others` is shared memory for a row, if there are
- * several. */
+/* Add the column sums of the block's groups of threads, in order, and store them in
+ * row blockIdx.x of `sums`. `others` is shared memory for a row, if there are
+ * several groups. */
 template <int per>
 __device__ static inline void groups_total(float *sums, float total[per][UNIT],
                                            float *others, unsigned group, unsigned groups,
@@ -125,13 +126,14 @@ __device__ static inline void groups_total(float *sums, float total[per][UNIT],
             store<UNIT>(sums + (size_t)blockIdx.x * cols + begin + p * step, total[p]);
 }
 
-/* Threads for a row of `units` units of which one thread holds `per`: whole warps. */
+/* Return the threads for a row of `units` units if one thread holds `per`:
+ * whole warps. */
 static inline unsigned row_threads_of(size_t units, int per)
 {
     return (unsigned)((units + per * WARP - 1) / (per * WARP)) * WARP;
 }
 
-/* Of `rows` those that a block of about `threads` has side by side. */
+/* Return how many of `rows` rows a block of about `threads` holds at once. */
 static inline unsigned row_groups_of(unsigned row_threads, unsigned threads, size_t rows)
 {
     unsigned most = row_threads < threads ? threads / row_threads : 1;
@@ -139,7 +141,7 @@ static inline unsigned row_groups_of(unsigned row_threads, unsigned threads, siz
     return most < rows ? most : (unsigned)rows;
 }
 
-/* Threads of a block that has one row after another. */
+/* Return the threads of a block that processes one row after another. */
 static inline unsigned any_threads(size_t cols)
 {
     size_t most = THREADS_MOST;

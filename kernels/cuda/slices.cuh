@@ -2,10 +2,10 @@
  * kernels/cuda/slices.cuh - sums over the rows of a matrix, in two steps with a fixed
  * order.
  *
- * The rows are cut into slices, as many as the shape says and whatever the card is; a
- * first kernel leaves the sum of each slice in `to->scratch` (slices, cols); slices_total
- * adds them up: at most SLICES_LANES threads take every so manieth slice of a column,
- * then these are added in order.
+ * The rows are divided into slices, by the shape alone and independent of the GPU; a
+ * first kernel stores the sum of each slice in `to->scratch` (slices, cols); slices_total
+ * adds them: at most SLICES_LANES threads each take every n-th slice of a column, then
+ * their sums are added in order.
  */
 #ifndef KERNELS_CUDA_SLICES_CUH
 #define KERNELS_CUDA_SLICES_CUH
@@ -15,12 +15,13 @@
 
 enum { SLICES_MOST = 512, SLICES_LANES = 32 };
 
-/* How `rows` rows are cut: `count` slices of `rows` rows, the last ones maybe shorter. */
+/* A division of rows: `count` slices of `rows` rows, the last ones may be shorter. */
 struct slices {
     size_t count, rows;
 };
 
-/* Slices of at least `least` rows whose sums of `cols` fp32 fit into the scratch. */
+/* Return slices of at least `least` rows whose sums of `cols` fp32 fit into
+ * the scratch. */
 static inline struct slices slices_of(const struct cuda_launch *to, size_t rows,
                                       size_t cols, size_t least)
 {
@@ -62,7 +63,7 @@ static __global__ void __launch_bounds__(WARP *SLICES_LANES)
     }
 }
 
-/* `sums` (slices, cols) lie in the scratch. */
+/* `sums` (slices, cols) are in the scratch. */
 static inline cudaError_t slices_launch_at(const struct cuda_launch *to,
                                            struct tensor out, const float *sums,
                                            struct slices slices)

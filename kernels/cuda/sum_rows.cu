@@ -1,10 +1,10 @@
 /*
- * kernels/cuda/sum_rows.cu - sums over the rows of a matrix, and a row added to every
- * row.
+ * kernels/cuda/sum_rows.cu - sums over the rows of a matrix, and addition of a row to
+ * every row.
  *
- * Bytes moved for a number, of b bytes in its format: sum_rows b, and for each slice of
- * 64 rows or more 8 bytes a column of fp32 sums, which stay in the L2 cache; add_bias b
- * and those of x.  (8192, 2048) in bf16 at 4.2 TB/s: 8 us, and 24 us from fp32.
+ * Bytes moved per element, of b bytes in its format: sum_rows b, and for each slice of 64
+ * rows or more 8 bytes per column of fp32 sums, which stay in the L2 cache; add_bias b
+ * and those of x. (8192, 2048) in bf16 at 4.2 TB/s: 8 us, and 24 us from fp32.
  */
 #include "kernels/cuda/cells.cuh"
 #include "kernels/cuda/slices.cuh"
@@ -17,10 +17,9 @@ struct sum_rows_slices {
     size_t rows, cols, stride, slice_rows, tiles;
 };
 
-/*
- * A block has one slice of the rows and WARP * n columns.  Each warp adds up every
- * SUM_WARPS-th row, then the warps are added in order: which n is taken does not matter.
- */
+/* A block has one slice of the rows and WARP * n columns. Each warp sums every
+ * SUM_WARPS-th row, then the warps are added in order: the result does not depend
+ * on n. */
 template <int n, typename T>
 __global__ void __launch_bounds__(WARP *SUM_WARPS)
     sum_rows_kernel(struct sum_rows_slices s)
