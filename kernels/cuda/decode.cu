@@ -1,12 +1,12 @@
 /*
- * kernels/cuda/decode.cu - attention of one new row a sequence over cached keys and
+ * kernels/cuda/decode.cu - attention of one new row per sequence over cached keys and
  * values.
  *
- * A block has one query head of one sequence.  Its warps take every DECODE_WARPS-th row,
- * a lane every 32nd column, each with a softmax of its own; the last step joins them in
- * order. Heads that share keys and values read them through L2.
+ * A block processes one query head of one sequence. Its warps take every DECODE_WARPS-th
+ * row, a lane every 32nd column, each with a separate online softmax; the last step
+ * combines them in order. Heads that share keys and values read them through L2.
  *
- * Floor: keys and values once from memory, 2 (length) D numbers for each key/value head.
+ * Floor: keys and values once from memory, 2 (length) D elements for each key/value head.
  */
 #include "kernels/cuda/cells.cuh"
 

@@ -1,18 +1,18 @@
 /*
- * kernels/cuda/distill.cu - what of op_distill is no product: losses and gradients of a
- * row of a student's logits beside its teacher's.
+ * kernels/cuda/distill.cu - the parts of op_distill that are not matmuls: losses and
+ * gradients of a row of a student's logits and its teacher's.
  *
- * A block has a row.  The student's logits z are read four times (both softmaxes, the
- * distance, the gradient), the teacher's t three times, the gradient is written once: 30
- * bytes a word in 16 bits, most of them out of the caches (loss.cu), beside six
- * exponentials.  The products make 4 C + 2 C' operations a word.
+ * A block processes a row. The student's logits z are read four times (both softmaxes,
+ * the distance, the gradient), the teacher's t three times, the gradient is written once:
+ * 30 bytes per token in 16 bits, most of them from the caches (loss.cu), and six
+ * exponentials. The matmuls take 4 C + 2 C' operations per token.
  */
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/cuda_launch.h"
 
 #include <float.h>
 
-/* Words from which on a row is worth a large block. */
+/* Number of tokens from which a row justifies a large block. */
 enum { LARGE_ROW = 8192, LARGE_BLOCK = 512, SMALL_BLOCK = 128 };
 enum { CLEAR_THREADS = 256 };
 enum { FORWARD, REVERSE, MIXED };

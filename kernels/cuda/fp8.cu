@@ -1,22 +1,21 @@
 /*
- * kernels/cuda/fp8.cu - a matrix in 8 bits with one scale, for products that ask for it.
+ * kernels/cuda/fp8.cu - rounds a matrix to 8 bits with one scale, for fp8 matmuls.
  *
- * Bytes moved for a number of b bytes: b for the largest, b + 1 for the rounding; 5 in 16
- * bits: (8192, 2048) is 84 MB, 21 us at 4.0 TB/s.  Some 15 instructions a number.  The
- * conversions are our own, so that every card has them and they are those of
- * precision/format.c.
+ * Bytes moved per element of b bytes: b for the maximum, b + 1 for the rounding; 5 in 16
+ * bits: (8192, 2048) is 84 MB, 21 us at 4.0 TB/s. About 15 instructions per element. The
+ * conversions are our own, so that every GPU has them and they match precision/format.c.
  */
 #include "kernels/cuda/block.cuh"
 
 #include <float.h>
 
-/* Blocks a multiprocessor holds; each goes over the matrix in strides of all of them. */
+/* Blocks per multiprocessor; each goes over the matrix in a grid-stride loop. */
 enum { THREADS = 256, BLOCKS = 8 };
-/* A tile of SQUARE by SQUARE bytes is turned in shared memory; its rows are 4 bytes
- * longer there, so that the bytes of a column lie in different banks. */
+/* A tile of SQUARE by SQUARE bytes is transposed in shared memory; its rows are 4 bytes
+ * longer there, so that the bytes of a column are in different banks. */
 enum { SQUARE = 64, SQUARE_STRIDE = SQUARE + 4 };
 
-/* As format_to_e4m3 and format_to_e5m2; the largest number of each. */
+/* As format_to_e4m3 and format_to_e5m2; the largest value of each. */
 struct e4m3 {
     static constexpr float max = 448;
 };
@@ -61,7 +60,7 @@ template <typename T> struct source {
     size_t rows, cols, stride;
 };
 
-/* Numbers col .. col + n of a row, zeros behind its end; how many there are. */
+/* Load elements col .. col + n of a row, zeros past its end; return how many exist. */
 template <int n, typename T>
 __device__ static int load_some(float x[n], const source<T> &from, size_t row, size_t col)
 {

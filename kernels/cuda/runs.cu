@@ -1,9 +1,9 @@
 /*
- * kernels/cuda/runs.cu - runs of rows as cuDNN wants to be told of them, and what it
- * gives back by rows, by heads.
+ * kernels/cuda/runs.cu - converts sequences of rows to the form cuDNN expects, and its
+ * results by rows back to heads.
  *
- * runs: 4 bytes in and 24 out for each run.  transpose: 8 bytes a number, 2 us for the
- * log-sum-exp of 8192 rows and 32 heads if they come from memory at 1 TB/s.
+ * runs: 4 bytes in and 24 out for each sequence. transpose: 8 bytes per element, 2 us for
+ * the log-sum-exp of 8192 rows and 32 heads if they come from memory at 1 TB/s.
  */
 #include "kernels/cuda/block.cuh"
 
@@ -39,8 +39,8 @@ struct transposed {
     int64_t out_stride, x_stride;
 };
 
-/* A block has TURN rows and columns; a row of its tile has a number more than that, so
- * that a column of it lies in different banks. */
+/* A block has TURN rows and columns; a row of its tile has one element more, so that a
+ * column of it is in different banks. */
 __global__ void __launch_bounds__(TURN *TURN_ROWS)
     transpose_kernel(const struct transposed t)
 {

@@ -1,11 +1,11 @@
 /*
  * kernels/cuda/topk.cu - the largest logits of a row.
  *
- * A block has a row.  Logits as integers in the same order are looked at four times, 8
- * bits each: how many have which digit, among those whose upper digits are the least kept
- * one's. Then the least kept is known, and how many of its equals are; a fifth look puts
- * the kept ones down in their order.  Counts are integers: no result depends on who comes
- * first.
+ * A block processes a row. Logits, mapped to integers of the same order, are read four
+ * times, 8 bits each: a histogram of the digit among those whose upper digits are those
+ * of the smallest kept logit. Then the smallest kept logit and the number of its equals
+ * to keep are known; a fifth pass stores the kept ones in order. Counts are integers: no
+ * result depends on timing.
  */
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/cuda_launch.h"
@@ -27,7 +27,7 @@ struct topk_shared {
     unsigned above[TOPK_WARPS], equal[TOPK_WARPS];
 };
 
-/* Numbers in their order, as integers in theirs; a NaN above all. */
+/* Map floats to integers of the same order; NaN is above all. */
 __device__ static uint32_t key_of(float x)
 {
     uint32_t bits = __float_as_uint(x);
@@ -37,8 +37,8 @@ __device__ static uint32_t key_of(float x)
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-/* The digit of the least kept one among the keys that begin with `prefix`; *left of those
- * kept have this digit too. */
+/* The digit of the smallest kept logit among the keys that begin with `prefix`; *left of
+ * those kept have this digit too. */
 __device__ static unsigned find_digit(topk_shared *s, const float *logits, size_t words,
                                       uint32_t mask, uint32_t prefix, int shift,
                                       unsigned *left)
@@ -66,7 +66,7 @@ __device__ static unsigned find_digit(topk_shared *s, const float *logits, size_
     return s->digit;
 }
 
-/* How many threads before this one say yes; *all: how many of the block. */
+/* Return how many threads before this one pass true; *all: how many of the block. */
 __device__ static unsigned count_before(unsigned *warps, bool yes, unsigned *all)
 {
     int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
