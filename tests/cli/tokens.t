@@ -25,7 +25,7 @@ expect "the first run writes no other files" test "$(ls kept)" = train.tokens
 sum=$(cksum <kept/train.tokens)
 job 6 "tokenized_path: kept" "seed: 42" >second.yaml
 expect_status "a second job with the same data succeeds" 0 "$trainspool" run -q second.yaml
-expect "the second job maps the tokens" sh -c "grep -q 'data: tokens kept in .*kept/train.tokens, mapped' second.run/train.log"
+expect "the second job maps the tokens" sh -c "grep -q 'data: tokens mapped from .*kept/train.tokens' second.run/train.log"
 expect "the second job has the same losses" test "$(losses first)" = "$(losses second)"
 expect_status "the second job resumes" 0 "$trainspool" run -q --resume --set max_steps=9 second.yaml
 expect "the token file does not change" test "$(cksum <kept/train.tokens)" = "$sum"
@@ -36,11 +36,11 @@ expect "the losses with overwrite_cache are the same" test "$(losses first)" = "
 truncate -s -100 kept/train.tokens
 job 6 "tokenized_path: kept" >damaged.yaml
 expect_status "a run with a damaged token file succeeds" 0 "$trainspool" run -q damaged.yaml
-expect "the log reports the damaged file" grep -q 'the tokens kept are not used: it is damaged' damaged.run/train.log
+expect "the log reports the damaged file" grep -q 'the saved tokens are not used: it is damaged' damaged.run/train.log
 expect "the losses with a damaged file are the same" test "$(losses first)" = "$(losses damaged)"
 job 6 "tokenized_path: kept" | sed 's/cutoff_len: 64/cutoff_len: 40/' >shorter.yaml
 expect_status "a run with another cutoff_len succeeds" 0 "$trainspool" run -q shorter.yaml
-expect "the log reports the changed cutoff_len" grep -q 'not used: cutoff_len is another one' shorter.run/train.log
+expect "the log reports the changed cutoff_len" grep -q 'not used: cutoff_len differs' shorter.run/train.log
 mkdir theirs
 echo '{}' >theirs/dataset_dict.json
 job 6 "tokenized_path: theirs" >theirs.yaml
@@ -48,5 +48,5 @@ expect_status "a folder saved by Hugging Face gives 1" 1 "$trainspool" run -q th
 expect "the log asks for another folder" grep -q 'name another folder' theirs.run/train.log
 job 2 "tokenized_path: /proc/nowhere" >stuck.yaml
 expect_status "a run that cannot write tokens succeeds" 0 "$trainspool" run -q stuck.yaml
-expect "the log reports that the tokens are not kept" grep -q 'not kept for the next run' stuck.run/train.log
+expect "the log reports that the tokens are not kept" grep -q 'not saved for the next run' stuck.run/train.log
 plan

@@ -298,11 +298,11 @@ static void test_dataset_notes_a_missing_end_token(void **state)
     for (size_t i = 0; i < TS_COUNT(rows); i++) {
         plan.template_name = rows[i].template_name;
         plan.stage = rows[i].stage;
-        assert_false(notes_say(&plan, "names no end of a text"));
+        assert_false(notes_say(&plan, "defines no end-of-text token"));
         unit_tokenizer_write(folder, UNIT_SPECIALS, false);
         unit_write_string(folder, "tokenizer_config.json", "{}");
         tokenizer = chat_tokenizer_open(folder, &err);
-        assert_int_equal(notes_say(&plan, "names no end of a text"), rows[i].noted);
+        assert_int_equal(notes_say(&plan, "defines no end-of-text token"), rows[i].noted);
         tokenizer_close(tokenizer);
         tokenizer = all;
     }
@@ -316,19 +316,19 @@ static void test_dataset_reports_file_and_line(void **state)
         uint32_t line;
     } cases[] = {
         { "{\"prompt\": \"q\", \"response\": \"a\"}\n{\"prompt\": \"q\", \"resp",
-          "the record is cut off", 2 },
+          "the record is truncated", 2 },
         { "{\"prompt\": \"q\", \"response\": \"a\"}\n\n"
           "{\"prompt\": 3, \"response\": \"a\"}\n",
           "must be a string", 3 },
         { "{\"prompt\": \"q\xff\", \"response\": \"a\"}\n", "iconv -t utf-8", 1 },
-        { "{'prompt': 'q', 'response': 'a'}\n", "JSON has double quotes", 1 },
+        { "{'prompt': 'q', 'response': 'a'}\n", "JSON requires double quotes", 1 },
         { "prompt,response\nq,a\n", "a record is an object in braces", 1 },
         { "{\"prompt\": \"q\\ud800\", \"response\": \"a\"}\n", "invalid JSON", 1 },
         { "{\"prompt\": \"q\", \"response\": NaN}\n", "JSON has no NaN", 1 },
-        { "{\"prompt\": \"q\", \"prompt\": \"q\"}\n", "stands there twice", 1 },
+        { "{\"prompt\": \"q\", \"prompt\": \"q\"}\n", "a key occurs twice", 1 },
         { "{\"text\": \"q\"}\n", "stage: pt", 1 },
-        { "\n\n", "no record that can be learnt", 0 },
-        { "{\"messages\": []}\n", "no record that can be learnt", 0 },
+        { "\n\n", "no record that can be learned", 0 },
+        { "{\"messages\": []}\n", "no record that can be learned", 0 },
     };
     struct plan plan = unit_dataset_plan("bad.jsonl");
 
@@ -368,7 +368,7 @@ static void test_dataset_reports_a_misnamed_prompt(void **state)
                       "{\"task\": \"q\", \"input\": \"q\", \"output\": \"B\"}\n");
     assert_null(dataset_open(&plan, SPLIT_TRAIN, tokenizer, &err));
     assert_int_equal(err.code, ERROR_DATA);
-    assert_non_null(strstr(err.text, "no record that was read has \"instruction\""));
+    assert_non_null(strstr(err.text, "no record has \"instruction\""));
 }
 
 static void test_dataset_refuses_invalid_jobs(void **state)

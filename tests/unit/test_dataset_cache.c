@@ -90,7 +90,7 @@ static void describe(const struct dataset *dataset, struct text *out)
 
 static bool is_kept(const struct dataset *dataset)
 {
-    return text_starts(dataset_origin(dataset), "tokens kept in");
+    return text_starts(dataset_origin(dataset), "tokens mapped from");
 }
 
 /* Open it and compare with `wanted`, or fill that; return whether it came from the
@@ -195,9 +195,9 @@ static void test_dataset_cache_depends_on_its_options(void **state)
     for (size_t i = 0; i < TS_COUNT(plans); i++) {
         begin();
         expect_origin(&plan, "texts read");
-        expect_origin(&plan, "tokens kept in");
+        expect_origin(&plan, "tokens mapped from");
         expect_origin(&plans[i], says[i]);
-        expect_origin(&plans[i], "tokens kept in"); /* has replaced it */
+        expect_origin(&plans[i], "tokens mapped from"); /* has replaced it */
     }
 }
 
@@ -210,17 +210,17 @@ static void test_dataset_cache_depends_on_its_files(void **state)
     begin();
     expect_origin(&plan, "texts read");
     put_old("talk.jsonl", talk, 50); /* touched */
-    expect_origin(&plan, "tokens kept in");
+    expect_origin(&plan, "tokens mapped from");
     text_init(&other, 0);
     text_adds(&other, talk);
     other.data[13] = 'x'; /* one letter */
     put_old("talk.jsonl", other.data, 40);
     expect_origin(&plan, "talk.jsonl has changed");
-    expect_origin(&plan, "tokens kept in");
+    expect_origin(&plan, "tokens mapped from");
     other.data[13] = 'y'; /* within the clock's resolution, with the same time */
     put_old("talk.jsonl", other.data, 1);
     expect_origin(&plan, "talk.jsonl has changed");
-    expect_origin(&plan, "tokens kept in");
+    expect_origin(&plan, "tokens mapped from");
     text_adds(&other, "{\"prompt\": \"q\", \"response\": \"a\"}\n");
     put_old("talk.jsonl", other.data, 30);
     expect_origin(&plan, "talk.jsonl has changed");
@@ -331,7 +331,7 @@ static void test_dataset_cache_is_written_by_one_process(void **state)
     unit_write_string(kept_dir, "train.tokens.new", "a part of one that was killed");
     expect_origin(&plan, "texts read");
     assert_false(file_exists(beside));
-    expect_origin(&plan, "tokens kept in");
+    expect_origin(&plan, "tokens mapped from");
     plan.overwrite_cache = true;
     expect_origin(&plan, "texts read");
     unit_write_string(kept_dir, "train.tokens.new", "being written");
@@ -386,7 +386,7 @@ static void test_dataset_cache_is_written_only_for_larger_data(void **state)
     assert_false(file_exists(kept_dir));
     put_many();
     expect_origin(&plan, "texts read");
-    expect_origin(&plan, "tokens kept in");
+    expect_origin(&plan, "tokens mapped from");
     put_old("talk.jsonl", talk, 100);
     expect_origin(&plan, "talk.jsonl has changed");
     assert_false(file_exists(kept)); /* a file that will not be read again is removed */
@@ -395,7 +395,7 @@ static void test_dataset_cache_is_written_only_for_larger_data(void **state)
     {
         struct dataset *dataset = unit_dataset_open(&plan, SPLIT_TRAIN);
 
-        assert_non_null(strstr(dataset_note(dataset, 0), "not kept for the next run"));
+        assert_non_null(strstr(dataset_note(dataset, 0), "not saved for the next run"));
         dataset_close(dataset);
     }
 }
@@ -410,7 +410,7 @@ static void test_dataset_cache_refuses_a_hugging_face_folder(void **state)
     assert_true(file_make_dir(kept_dir, 0755, &err));
     unit_write_string(kept_dir, "dataset_dict.json", "{}");
     assert_null(dataset_open(&plan, SPLIT_TRAIN, tokenizer, &err));
-    assert_non_null(strstr(err.text, "Hugging Face datasets has saved"));
+    assert_non_null(strstr(err.text, "saved by Hugging Face datasets"));
 }
 
 int main(void)

@@ -214,7 +214,7 @@ static void test_dataset_mix_refuses_invalid_settings(void **state)
         enum error_code code;
     } cases[] = {
         { MIX_CONCAT, "0.5,0.5", "not concat", ERROR_JOB },
-        { MIX_INTERLEAVE_UNDER, "0.5", "1 numbers for 2 data sets", ERROR_JOB },
+        { MIX_INTERLEAVE_UNDER, "0.5", "1 numbers for 2 datasets", ERROR_JOB },
         { MIX_INTERLEAVE_UNDER, "0.5,0.4", "add up to 1", ERROR_JOB },
         { MIX_INTERLEAVE_UNDER, "0.5,a", "numbers from 0 to 1", ERROR_JOB },
         { MIX_INTERLEAVE_UNDER, "1.5,-0.5", "numbers from 0 to 1", ERROR_JOB },

@@ -100,8 +100,8 @@ static void test_dataset_pair_is_truncated_alike(void **state)
             expect_runs(dataset, i, cases[i].runs);
         else
             assert_non_null(strstr(err.text,
-                                   "1 record of which nothing is left of an answer to "
-                                   "learn (cutoff_len is short) is left out"));
+                                   "1 record of which no part of an answer is left to "
+                                   "learn (cutoff_len is too short) is left out"));
         dataset_close(dataset);
     }
 }

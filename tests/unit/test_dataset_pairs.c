@@ -246,7 +246,7 @@ static void make_old(const char *name)
 
 static bool is_kept(const struct dataset *dataset)
 {
-    return text_starts(dataset_origin(dataset), "tokens kept in");
+    return text_starts(dataset_origin(dataset), "tokens mapped from");
 }
 
 /* Records that both stages can read; the cache of one is not used by the other. */
@@ -281,7 +281,7 @@ static void test_dataset_pairs_are_cached(void **state)
             assert_true(text_ends(dataset_note(dataset, 0), "/both.jsonl:2"));
         } else {
             assert_int_equal(dataset_samples(dataset), 3);
-            assert_non_null(strstr(dataset_origin(dataset), "stage is another one"));
+            assert_non_null(strstr(dataset_origin(dataset), "stage differs"));
         }
         dataset_close(dataset);
     }
@@ -299,28 +299,27 @@ static void test_dataset_pairs_errors_have_a_position(void **state)
         { "bad.jsonl",
           "{\"prompt\": \"q\", \"chosen\": \"a\", \"rejected\": \"b\"}\n"
           "{\"prompt\": \"q\", \"chosen\": \"a\", \"rejected\": 7}\n",
-          STAGE_DPO, 2,
-          "\"rejected\" must be a string, and is a number; put it in quotes" },
+          STAGE_DPO, 2, "\"rejected\" must be a string, not a number; put it in quotes" },
         { "bad.jsonl", "\n{\"instruction\": \"q\", \"output\": \"a\"}\n", STAGE_DPO, 2,
           "the record has no \"chosen\" and \"rejected\"" },
         { "bad.jsonl", "{\"prompt\": \"q\", \"chosen\": \"a\", \"rejected\": \"b\"}\n",
           STAGE_SFT, 1, "a chosen and a rejected answer, which stage: dpo compares" },
         { "bad.txt", "once upon a time\n", STAGE_DPO, 1,
-          "stage: dpo wants questions with a chosen and a rejected answer each" },
+          "stage: dpo requires questions with a chosen and a rejected answer each" },
         { "bad.jsonl", "{\"prompt\": \"q\", \"chosen\": \"a\", \"rejected\": \"a\"}\n",
           STAGE_DPO, 0,
-          "bad.jsonl has no record that can be learnt: 1 record whose two answers are "
+          "bad.jsonl has no record that can be learned: 1 record whose two answers are "
           "the same is left out" },
         { "single", "{\"prompt\": \"q\", \"chosen\": \"a\", \"rejected\": \"b\"}\n",
           STAGE_DPO, 0,
-          "dataset_info.json: data set single has one answer to a question, and stage: "
+          "dataset_info.json: dataset single has one answer per question, and stage: "
           "dpo compares two" },
         { "pairs", "{\"prompt\": \"q\", \"chosen\": \"a\", \"rejected\": \"b\"}\n",
           STAGE_SFT, 0,
-          "dataset_info.json: data set pairs has two answers to a question (ranking), "
+          "dataset_info.json: dataset pairs has two answers per question (ranking), "
           "which stage: dpo compares" },
         { "pairs", "{\"prompt\": \"q\", \"chosen\": \"a\", \"rejected\": \"b\"}\n",
-          STAGE_PT, 0, "data set pairs has two answers" },
+          STAGE_PT, 0, "dataset pairs has two answers" },
     };
 
     (void)state;

@@ -254,11 +254,11 @@ static void test_dataset_reader_detects_damage(void **state)
     assert_true(file_read(path, (size_t)1 << 20, &file, NULL, &err));
     half = path_join(dir, "half.jsonl.gz");
     assert_true(file_replace(half, file.data, file.len / 2, 0600, &err));
-    expect_limit(half, "damaged or cut off");
+    expect_limit(half, "damaged or truncated");
     half = path_join(dir, "wrong.jsonl.gz");
     file.data[file.len / 2] ^= 0x55;
     assert_true(file_replace(half, file.data, file.len, 0600, &err));
-    expect_limit(half, "damaged or cut off");
+    expect_limit(half, "damaged or truncated");
     text_clear(&file);
     free(path);
 }

@@ -156,39 +156,39 @@ static void test_dataset_record_skips_records_it_cannot_learn(void **state)
 static void test_dataset_record_reports_malformed_records(void **state)
 {
     static const struct given cases[] = {
-        { "[1]", "~must be an object, and this is a list" },
-        { "{\"foo\": 1}", "~no keys that are known" },
+        { "[1]", "~must be an object, not a list" },
+        { "{\"foo\": 1}", "~no known keys" },
         { "{\"text\": \"t\"}", "~stage: pt" },
         { "{\"instruction\": 5, \"output\": \"a\"}",
-          "error: \"instruction\" must be a string, and is a number; put it in quotes" },
+          "error: \"instruction\" must be a string, not a number; put it in quotes" },
         { "{\"instruction\": \"q\", \"output\": 5}",
-          "error: \"output\" must be a string, and is a number; put it in quotes" },
+          "error: \"output\" must be a string, not a number; put it in quotes" },
         { "{\"instruction\": \"q\", \"output\": \"a\", \"system\": []}",
-          "error: \"system\" must be a string, and is a list; write it as one text" },
+          "error: \"system\" must be a string, not a list; write it as one text" },
         { "{\"instruction\": \"q\", \"output\": \"a\", \"history\": [[\"a\"]]}",
           "~[question, answer]" },
         { "{\"instruction\": \"q\", \"output\": \"a\", \"history\": {}}",
           "~must be a list" },
-        { "{\"messages\": {}}", "error: \"messages\" must be a list, and is an object" },
+        { "{\"messages\": {}}", "error: \"messages\" must be a list, not an object" },
         { "{\"messages\": [{\"content\": \"q\"}]}",
-          "error: \"role\" must be a string, and is missing; give it, or take the "
-          "record out" },
+          "error: \"role\" must be a string, not missing; add it, or remove "
+          "the record" },
         { "{\"messages\": [{\"role\": \"user\"}]}",
-          "error: \"content\" must be a string, and is missing; give it, or take the "
-          "record out" },
+          "error: \"content\" must be a string, not missing; add it, or remove "
+          "the record" },
         { "{\"data\": [{\"instruction\": \"q\"}]}", "~`jq '.[\"data\"]' FILE`" },
-        { "[{\"instruction\": \"q\"}]", "~is called .json" },
+        { "[{\"instruction\": \"q\"}]", "~must be named .json" },
         { "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}]}",
           "~type \"image\"" },
         { "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": "
           "\"assistant\", \"content\": \"a\", \"loss_weight\": -0.5}]}",
-          "~\"loss_weight\" must be a number from 0 to 1000, and is -0.5" },
+          "~\"loss_weight\" must be a number from 0 to 1000, not -0.5" },
         { "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": "
           "\"assistant\", \"content\": \"a\", \"loss_weight\": 1001}]}",
-          "~and is 1001" },
+          "~not 1001" },
         { "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": "
           "\"assistant\", \"content\": \"a\", \"loss_weight\": \"1\"}]}",
-          "~and is a string" },
+          "~not a string" },
     };
 
     (void)state;
@@ -201,7 +201,7 @@ static void test_dataset_record_is_text_for_pretraining(void **state)
         { "{\"text\": \"t\"}", "text: t" },
         { "{\"content\": \"c\"}", "text: c" },
         { "{\"text\": 1}",
-          "error: \"text\" must be a string, and is a number; put it in quotes" },
+          "error: \"text\" must be a string, not a number; put it in quotes" },
         { "{\"question\": \"q\", \"answer\": \"a\"}", "~stage: sft" },
     };
     static const struct dataset_source named = {
@@ -212,7 +212,7 @@ static void test_dataset_record_is_text_for_pretraining(void **state)
         { "{\"body\": \"b\", \"output\": \"unused\"}", "text: b" },
         { "{\"body\": \"b\", \"more\": \"m\"}", "text: b\nm" },
         { "{\"more\": \"m\"}", "text: m" },
-        { "{\"more\": \"\"}", "~\"body\" must be there" },
+        { "{\"more\": \"\"}", "~\"body\" must be present" },
     };
     static const struct dataset_source talk = { .form = DATASET_MESSAGES };
     static const struct given talk_cases[] = { { "{}", "~stage: sft" } };
@@ -234,9 +234,9 @@ static void test_dataset_record_may_lack_the_prompt(void **state)
         { "{\"input\": \"q\", \"output\": \"a\"}", "U:q A:a" },
         { "{\"instruction\": null, \"input\": \"q\", \"output\": \"a\"}", "U:q A:a" },
         { "{\"input\": \"\", \"output\": \"a\"}",
-          "~\"instruction\" must be there, and is missing" },
-        { "{\"input\": null, \"output\": \"a\"}", "~\"instruction\" must be there" },
-        { "{\"output\": \"a\"}", "~\"instruction\" must be there" },
+          "~\"instruction\" must be present, not missing" },
+        { "{\"input\": null, \"output\": \"a\"}", "~\"instruction\" must be present" },
+        { "{\"output\": \"a\"}", "~\"instruction\" must be present" },
     };
 
     (void)state;

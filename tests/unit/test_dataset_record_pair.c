@@ -197,7 +197,7 @@ static void test_dataset_record_pair_finds_conversations(void **state)
         { "{" PAIR(Q "," C "," Q "," R, Q "," R "," Q "," C) "}", DIFFER },
         { "{" PAIR(Q "," C, Q) "}", DIFFER },
         { "{" PAIR(Q "," C, Q "," Q) "}",
-          "skip: of which an answer is none of the assistant's" },
+          "skip: of which one answer does not have the role assistant" },
         { "{" PAIR(R "," C, R "," R) "}", "skip: whose messages are not user and "
                                           "assistant in turn, ending in a question" },
     };
@@ -213,12 +213,12 @@ static void test_dataset_record_pair_reads_described_columns(void **state)
           "'bad': 'r', 'chosen': 7}",
           "S:s U:a A:b U:q\nm A:c / A:r" },
         { "{'ask': 'q', 'good': {'role': 'assistant', 'content': 'c'}, 'bad': 'r'}",
-          "error: \"good\" must be a string, and is an object; write it as one text" },
+          "error: \"good\" must be a string, not an object; write it as one text" },
         { "{'ask': 'q', 'good': 'c', 'bad': 2}",
-          "error: \"bad\" must be a string, and is a number; put it in quotes" },
+          "error: \"bad\" must be a string, not a number; put it in quotes" },
         { "{'ask': 'q', 'good': 'c', 'bad': null}",
           "skip: without a chosen or a rejected answer" },
-        { "{'good': 'c', 'bad': 'r'}", "error: \"ask\" must be there, and is missing" },
+        { "{'good': 'c', 'bad': 'r'}", "error: \"ask\" must be present, not missing" },
     };
     static const struct given talks[] = {
         { "{'talk': [{'from': 'system', 'value': 's'}, {'from': 'human', 'value': "
@@ -230,17 +230,17 @@ static void test_dataset_record_pair_reads_described_columns(void **state)
           "'r'}}",
           "T:[{}] U:q F:{} / A:r" },
         { "{'talk': [{'from': 'human', 'value': 'q'}], 'good': 'c', 'bad': 'r'}",
-          "error: \"good\" must be one message, with its role and its text, and is a "
+          "error: \"good\" must be one message with role and text, not a "
           "string" },
         { "{'talk': 'q', 'good': {'from': 'gpt', 'value': 'c'}, 'bad': {'from': 'gpt', "
           "'value': 'r'}}",
-          "error: \"talk\" must be a list, and is a string" },
+          "error: \"talk\" must be a list, not a string" },
         { "{'talk': [{'from': 'human', 'value': 'q'}, {'from': 'gpt', 'value': 'a'}], "
           "'good': {'from': 'gpt', 'value': 'c'}, 'bad': {'from': 'gpt', 'value': 'r'}}",
           "skip: whose messages are not user and assistant in turn, ending in a question" },
         { "{'talk': [{'from': 'human', 'value': 'q'}], 'good': {'from': 'human', "
           "'value': 'c'}, 'bad': {'from': 'gpt', 'value': 'r'}}",
-          "skip: of which an answer is none of the assistant's" },
+          "skip: of which one answer does not have the role assistant" },
     };
 
     (void)state;
@@ -272,17 +272,17 @@ static void test_dataset_record_pair_skips_incomparable_answers(void **state)
 static void test_dataset_record_pair_reports_what_was_expected(void **state)
 {
     static const struct given cases[] = {
-        { "[]", "~a record must be an object, and this is a list" },
+        { "[]", "~a record must be an object, not a list" },
         { "{'prompt': 'q', 'chosen': 1, 'rejected': 2}",
-          "error: \"chosen\" must be a text, a message or a list of messages, and is a "
+          "error: \"chosen\" must be a text, a message or a list of messages, not a "
           "number" },
         { "{'prompt': 'q', 'chosen': 'c', 'rejected': []}",
-          "error: \"rejected\" must be a string, and is a list; write it as one text" },
+          "error: \"rejected\" must be a string, not a list; write it as one text" },
         { "{'prompt': 'q', 'chosen': [], 'rejected': 'r'}",
-          "error: \"rejected\" must be a list of messages, and is a string" },
+          "error: \"rejected\" must be a list of messages, not a string" },
         { "{'prompt': 5, 'chosen': 'c', 'rejected': 'r'}",
-          "error: \"prompt\" must be a string, and is a number; put it in quotes" },
-        { "{'chosen': 'c', 'rejected': 'r'}", "~has two answers and no question" },
+          "error: \"prompt\" must be a string, not a number; put it in quotes" },
+        { "{'chosen': 'c', 'rejected': 'r'}", "~has two answers and no known question" },
         { "{'instruction': 'q', 'output': 'a'}",
           "~no \"chosen\" and \"rejected\", the two answers that stage: dpo compares; "
           "use stage: sft" },
@@ -290,7 +290,7 @@ static void test_dataset_record_pair_reports_what_was_expected(void **state)
           "~in the list \"data\" of this object" },
         { "{'messages': [{'role': 'user', 'content': 3}], 'chosen': 'c', 'rejected': "
           "'r'}",
-          "error: \"content\" must be a string, and is a number; put it in quotes" },
+          "error: \"content\" must be a string, not a number; put it in quotes" },
     };
 
     (void)state;
@@ -306,7 +306,7 @@ static void test_dataset_record_pair_belongs_to_its_stage(void **state)
           "'rejected': {}}",
           "stage: dpo compares" },
         { "{'messages': [" Q "], 'chosen': {}, 'rejected': {}}",
-          "the other stages want one answer" },
+          "the other stages require one answer" },
     };
     struct dataset_source single = alpaca;
     struct conversation got = { 0 };
@@ -339,7 +339,7 @@ static void test_dataset_record_pair_belongs_to_its_stage(void **state)
                 ? dataset_record_read_pair(&single, record, &got, &rejected, &why, &err)
                 : dataset_record_read(&alpaca, record, false, &got, &why, &err),
             RECORD_BROKEN);
-        assert_true(text_starts(err.text, "d/dataset_info.json: data set texts has "));
+        assert_true(text_starts(err.text, "d/dataset_info.json: dataset texts has "));
         assert_non_null(
             strstr(err.text, i == 0 ? "\"ranking\": true" : "use that stage"));
     }

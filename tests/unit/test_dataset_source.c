@@ -142,7 +142,7 @@ static void test_dataset_source_is_of_one_kind(void **state)
             continue;
         assert_int_equal(err.code, ERROR_DATA);
         assert_true(text_starts(err.text, dir));
-        assert_non_null(strstr(err.text, "/dataset_info.json: data set "));
+        assert_non_null(strstr(err.text, "/dataset_info.json: dataset "));
     }
 }
 
@@ -231,7 +231,7 @@ static void test_dataset_source_refuses_invalid_entries(void **state)
         const char *names, *says;
     } cases[] = {
         { "nobody", "it has plain, named, talk" },
-        { "hub", "nothing is downloaded here: `hf download" },
+        { "hub", "nothing is downloaded automatically: `hf download" },
         { "pictures", "images" },
         { "unnamed", "names no column \"chosen\"" },
         { "half", "preference pairs (ranking) and names no column \"rejected\"" },
@@ -240,14 +240,14 @@ static void test_dataset_source_refuses_invalid_entries(void **state)
         { "all", "not 1000000001" },
         { "test", "split \"test\"" },
         { "part", "train[10%:90%]" },
-        { "script", "no Python is run" },
+        { "script", "Python scripts are not supported" },
         { "cloud", "cloud_file_name s3://x/y.json" },
         { "x/y.parquet", "p.read_parquet(\"x/y.parquet\").to_json(" },
-        { "absent/", "data folder absent/ is not there" },
+        { "absent/", "data folder absent/ does not exist" },
         { "wrong", "file_name" },
-        { "absent.jsonl", "absent.jsonl is not there" },
+        { "absent.jsonl", "absent.jsonl does not exist" },
         { "plain,nobody", "nobody" },
-        { " , ", "names no data set" },
+        { " , ", "names no dataset" },
     };
 
     (void)state;

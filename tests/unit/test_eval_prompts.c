@@ -106,7 +106,7 @@ static void test_questions_report_a_misnamed_prompt(void **state)
     eval_prompts_init(&questions);
     assert_false(eval_prompts_read(&questions, &plan, "set", &err));
     assert_int_equal(err.code, ERROR_DATA);
-    assert_non_null(strstr(err.text, "no record that was read has \"instruction\""));
+    assert_non_null(strstr(err.text, "no record has \"instruction\""));
     eval_prompts_clear(&questions);
     free(info);
     free(data);

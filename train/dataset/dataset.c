@@ -1,7 +1,5 @@
-/*
- * train/dataset/dataset.c - from a job's keys to rows: the tokens of all files, the choice and
- * order of samples, the split's share, and which of them lie in which row.
- */
+/* train/dataset/dataset.c - a job's keys to rows: the tokens of all files, selection and
+ * order of samples, the train/eval split, and the samples of each row. */
 #include "config.h"
 
 #include "train/dataset/dataset.h"
@@ -18,7 +16,7 @@
 #include "train/dataset/dataset_pack.h"
 #include "train/dataset/dataset_rows.h"
 
-/* Work in hand. */
+/* State while a dataset is opened. */
 struct opening {
     const struct plan *plan;
     enum split split;
@@ -42,13 +40,13 @@ static bool lacks_end(const struct dataset_reading *reading, bool plain)
                  : reading->chat && template_writes_end(reading->chat);
 }
 
-/* Samples that a record is: a pair has two. */
+/* Samples per record: a pair has two. */
 static size_t samples_each(const struct opening *open)
 {
     return open->dataset->pairs ? 2 : 1;
 }
 
-/* The template, and what a person should know of it. */
+/* Find the template, and add notes about it for the user. */
 static bool find_template(struct opening *open, struct error *err)
 {
     struct dataset_reading *reading = &open->reading;
@@ -62,7 +60,7 @@ static bool find_template(struct opening *open, struct error *err)
         return error_set(err, ERROR_JOB, "there is no template \"%s\"", name);
     if (guessed) {
         reading->chat = template_guess(reading->tokenizer);
-        snprintf(note, sizeof(note), "the job names no template: %s is taken%s",
+        snprintf(note, sizeof(note), "the job names no template: selected %s%s",
                  template_row_name(reading->chat),
                  template_own(reading->chat) ? ""
                                              : ", by the tokenizer's special tokens");
@@ -74,15 +72,16 @@ static bool find_template(struct opening *open, struct error *err)
     if (missing) {
         snprintf(
             note, sizeof(note),
-            "the tokenizer has no token %s of template %s: it is written as plain text",
+            "the tokenizer has no token %s of template %s: it is encoded as plain text",
             missing, template_row_name(reading->chat));
         dataset_notes_add(&open->dataset->notes, note);
     }
     if (lacks_end(reading, is_plain(open->plan)))
         dataset_notes_add(
             &open->dataset->notes,
-            "the tokenizer names no end of a text (eos_token in tokenizer_config.json, "
-            "eos_token_id in config.json): none is written, so none is learnt");
+            "the tokenizer defines no end-of-text token (eos_token in "
+            "tokenizer_config.json, eos_token_id in config.json): texts get none, so "
+            "the model does not learn one");
     return true;
 }
 
@@ -96,7 +95,7 @@ static bool check_sources(const struct opening *open, struct error *err)
     return dataset_mix_check(open->plan, sources->count, err);
 }
 
-/* Which sources there are, and their tokens. */
+/* Find the sources, and read their tokens. */
 static bool read_tokens(struct opening *open, bool own_eval, struct error *err)
 {
     const struct plan *plan = open->plan;
@@ -105,26 +104,26 @@ static bool read_tokens(struct opening *open, bool own_eval, struct error *err)
                                        own_eval ? "eval.tokens" : "train.tokens",
                                        open->peeking };
     const char *dir = plan->dataset_dir ? plan->dataset_dir : "data";
-    char *beside = dataset_tokens_names(plan, names);
+    char *paths = dataset_tokens_names(plan, names);
     struct dataset_reading *reading = &open->reading;
     struct dataset_tokens *tokens = &open->tokens;
     bool ok =
-        dataset_sources_find(beside, dir, reading->arena, &reading->sources, err) &&
+        dataset_sources_find(paths, dir, reading->arena, &reading->sources, err) &&
         check_sources(open, err) &&
         dataset_fetch(&how, tokens, open->dataset->origin, &open->dataset->notes, err);
 
-    free(beside);
+    free(paths);
     for (size_t i = 0; i < tokens->notes.count; i++)
         dataset_notes_add(&open->dataset->notes, tokens->notes.list[i]);
     if (ok && tokens->store.count == 0)
-        ok = error_set(err, ERROR_DATA, "%s has no record that can be learnt: %s", names,
+        ok = error_set(err, ERROR_DATA, "%s has no record that can be learned: %s", names,
                        tokens->notes.count > 0
                            ? tokens->notes.list[tokens->notes.count - 1]
                            : "it is empty");
     return ok;
 }
 
-/* The choice is one of records. */
+/* The selection is one of records. */
 static bool mix(struct opening *open, struct error *err)
 {
     const struct dataset_sources *sources = &open->reading.sources;
@@ -143,7 +142,7 @@ static bool mix(struct opening *open, struct error *err)
     return ok;
 }
 
-/* Samples that val_size keeps for evaluation, as scikit-learn counts a share. */
+/* Samples that val_size reserves for evaluation; rounds a share as scikit-learn does. */
 static size_t eval_share(const struct plan *plan, size_t count)
 {
     double share = plan->val_size;
@@ -155,8 +154,8 @@ static size_t eval_share(const struct plan *plan, size_t count)
     return (double)eval < share * (double)count ? eval + 1 : eval;
 }
 
-/* Keep the split's share: the first of numpy's permutation by the seed are for
- * evaluation, as in Hugging Face's train_test_split, and both shares in its order. */
+/* Keep the samples of this split: the first of numpy's permutation by the seed are for
+ * evaluation, as in Hugging Face's train_test_split, and both splits keep that order. */
 static bool take_share(struct opening *open, struct error *err)
 {
     struct dataset_choice *choice = &open->choice;
@@ -181,7 +180,7 @@ static bool take_share(struct opening *open, struct error *err)
     return true;
 }
 
-/* Stage pt, packed: the chosen documents as one text, in blocks. */
+/* Stage pt with packing: the selected documents as one text, in blocks. */
 static void cut(struct opening *open)
 {
     struct dataset *dataset = open->dataset;
@@ -204,7 +203,7 @@ static void cut(struct opening *open)
         choice->samples[i] = (uint32_t)i;
 }
 
-/* Each record is a row of its own, of all its samples. */
+/* Each record is a row with all its samples. */
 static void fill_rows(struct opening *open)
 {
     struct dataset *dataset = open->dataset;
@@ -254,10 +253,10 @@ static bool check_keys(const struct plan *plan, enum split split, struct error *
                          "mask_history and train_on_prompt are opposites");
     if (plan->eval_dataset && plan->val_size > 0)
         return error_set(err, ERROR_JOB,
-                         "eval_dataset and val_size cannot both be given: take one away");
+                         "eval_dataset and val_size cannot both be set: remove one");
     if (split == SPLIT_EVAL && !plan->eval_dataset && plan->val_size <= 0)
         return error_set(err, ERROR_JOB,
-                         "there is nothing to evaluate: give eval_dataset or val_size");
+                         "there is nothing to evaluate: set eval_dataset or val_size");
     return (split == SPLIT_EVAL && plan->eval_dataset) || plan->dataset ||
            error_set(err, ERROR_JOB, "the job names no dataset");
 }
@@ -322,8 +321,8 @@ struct dataset *dataset_peek(const struct plan *plan, enum split split,
         err);
 }
 
-/* What was cut has cutoff_len tokens (one that just fits has as many, and does no
- * harm). */
+/* Return whether any sample was cut. A cut sample has cutoff_len tokens; a sample that
+ * just fits has as many, which does no harm. */
 static bool is_cut(const struct dataset *dataset, size_t cutoff_len)
 {
     for (size_t i = 0; i < dataset->starts[dataset->rows]; i++)

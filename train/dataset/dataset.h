@@ -1,7 +1,6 @@
-/*
- * train/dataset/dataset.h - files -> samples -> batches.  The order is a function of seed, epoch
- * and index; the place in the data is one number that a checkpoint can save.
- */
+/* train/dataset/dataset.h - training data: files to samples to batches. The order is a
+ * function of seed, epoch and index, so a checkpoint saves the position in the data as
+ * one number. */
 #ifndef TRAIN_DATASET_DATASET_H
 #define TRAIN_DATASET_DATASET_H
 
@@ -12,111 +11,109 @@ struct dataset;
 
 enum split { SPLIT_TRAIN, SPLIT_EVAL };
 
-/*
- * Read, tokenise and (for stage pt, or packing) pack all of the job's data.  Forms:
+/* Read, tokenize and (for stage pt, or with packing) pack all data of the job. Forms:
  * alpaca (instruction, input, output, system, history), messages, conversations
- * (ShareGPT), text; for stage dpo a question with a chosen and a rejected answer; as
- * .json (an array), .jsonl, .txt, each also .gz; names by dataset_info.json.
- * The tokens of larger data are kept in plan->tokenized_path, or else run_dir, and mapped
- * the next time (train/dataset/dataset_cache.h).
- * A broken line or record is ERROR_DATA with file, line and remedy.  A .txt named
- * directly is one running text (max_samples counts its blocks); named in
- * dataset_info.json, each line is a document, as in LLaMA-Factory.
- */
+ * (ShareGPT) and text; for stage dpo, a question with a chosen and a rejected answer.
+ * Files: .json (an array), .jsonl and .txt, each also .gz. dataset_info.json defines
+ * names.
+ *
+ * The tokens of larger datasets are saved in plan->tokenized_path, or else in run_dir,
+ * and mapped the next time (train/dataset/dataset_cache.h).
+ *
+ * A broken line or record is ERROR_DATA with file, line and remedy. A .txt file that the
+ * job names directly is one continuous text (max_samples counts its blocks); if
+ * dataset_info.json names it, each line is a document, as in LLaMA-Factory. */
 struct dataset *dataset_open(const struct plan *plan, enum split split,
                              const struct tokenizer *tokenizer, struct error *err);
-/* The same, and nothing is written: to count, or for ranks that are not the first. */
+/* Same as dataset_open, but writes nothing: for counting, and for ranks other than the
+ * first. */
 struct dataset *dataset_peek(const struct plan *plan, enum split split,
                              const struct tokenizer *tokenizer, struct error *err);
 void dataset_close(struct dataset *dataset);
 
-/* Of stage dpo a sample here is a pair, wherever samples are counted: two answers to one
- * question, each a run of its own. */
+/* Wherever samples of stage dpo are counted, a sample is a pair: two answers to one
+ * question, each a sequence. */
 size_t dataset_samples(const struct dataset *dataset); /* after packing */
-/* Tokens of the longest sample; of pairs those of the longest run. */
+/* Tokens of the longest sample; for pairs, of the longest sequence. */
 size_t dataset_longest(const struct dataset *dataset);
-/* Places a model must know: tokens of the longest sample before packing, for each begins
- * anew. */
+/* Positions that the model must support: tokens of the longest sample before packing,
+ * because positions start at 0 in each sample. */
 size_t dataset_places(const struct dataset *dataset);
 uint64_t dataset_tokens(const struct dataset *dataset);
-/* The highest token there is, to be held against the model's vocabulary. */
+/* The largest token id, to be compared with the model's vocabulary. */
 uint32_t dataset_token_max(const struct dataset *dataset);
-/* What a person should know (records left out, the template that was chosen): sentences
- * for the log; index from 0, NULL at the end. */
+/* Sentences for the log that the user should see (records left out, the selected
+ * template); index from 0, NULL at the end. */
 const char *dataset_note(const struct dataset *dataset, size_t index);
-/* Where its tokens are from, and how long that took. */
+/* Where the tokens come from, and how long loading them took. */
 const char *dataset_origin(const struct dataset *dataset);
 
-/*
- * A batch of samples, each a run of rows of its own, or several where they are packed:
- * runs lie one after another, and there is no padding, as attention goes by the offsets.
- * Of pairs run 2p is the chosen answer of the p-th behind its question, run 2p + 1 the
- * rejected one. All arrays are the batch's own and are used again by the next call.
- */
+/* A batch of samples. Each sample is a sequence of rows; a packed row holds several. The
+ * sequences are adjacent without padding: attention uses the offsets. For pairs, sequence
+ * 2p is the question and the chosen answer of pair p, sequence 2p + 1 the rejected one.
+ * The batch owns all arrays, and the next call reuses them. */
 struct batch {
     size_t rows;      /* N */
-    size_t sequences; /* runs of rows that attend to each other */
+    size_t sequences; /* sequences of rows that attend to each other */
     size_t longest;
     int32_t *tokens;    /* N */
-    int32_t *positions; /* N, from 0 in each run */
-    int32_t *targets;   /* N, the NEXT token's label; LABEL_NONE where there is none */
+    int32_t *positions; /* N, from 0 in each sequence */
+    int32_t *targets;   /* N, the NEXT token's label; LABEL_NONE if there is none */
     int32_t *offsets;   /* sequences + 1 */
-    float *weights;     /* N, of the targets in the loss; NULL: each is 1 */
+    float *weights;     /* N, of the targets in the loss; NULL: all 1 */
     size_t trained;     /* rows with a target */
-    /* of them, summed up: what the sum of losses is divided by; of pairs their number,
-     * and weights is NULL */
+    /* sum of the targets' weights, by which the sum of losses is divided; for pairs, the
+     * number of pairs, and weights is NULL */
     double weight;
     size_t seen; /* tokens read: all rows */
     size_t room_rows, room_sequences;
 };
 
-/*
- * Questions of the data, to be answered: a sample's tokens up to its last answer, and
- * that answer, which begins at `asked`.  Borrowed from the data set.
- */
+/* A question of the dataset for generation: the tokens of a sample up to its last answer,
+ * and that answer, which starts at `asked`. Borrowed from the dataset. */
 struct dataset_question {
     const uint32_t *ids;
     size_t asked, count;
 };
-/*
- * The evaluation data to take questions from: with samples that cutoff_len has cut *whole
- * is the same data uncut, to be closed, for an answer is judged by the whole of what was
- * expected; else NULL, and `eval` itself serves.  Nothing is written.
- */
+/* Open the evaluation data that questions are taken from. If cutoff_len has cut samples,
+ * *whole is the same data without the cut, because an answer is scored against the
+ * complete expected answer; the caller closes it. Otherwise *whole is NULL and the caller
+ * uses `eval`. Writes nothing. */
 bool dataset_open_whole(const struct plan *plan, const struct dataset *eval,
                         const struct tokenizer *tokenizer, struct dataset **whole,
                         struct error *err);
-size_t dataset_questions(const struct dataset *dataset); /* of pairs 0 */
-/* False where the sample has no question before its answer (train_on_prompt, plain
+size_t dataset_questions(const struct dataset *dataset); /* 0 for pairs */
+/* Return false if the sample has no question before its answer (train_on_prompt, plain
  * text). */
 bool dataset_question(const struct dataset *dataset, size_t index,
                       struct dataset_question *out);
-/* Tokens of the longest question that has at most `most`, 0: there is none.  *longer, if
- * wanted: how many have more. */
+/* Return the tokens of the longest question that has at most `most`, 0 if there is none.
+ * *longer, unless NULL, is the number of questions with more. */
 size_t dataset_asked_max(const struct dataset *dataset, size_t most, size_t *longer);
 
-/* Rows that a batch of this dataset has at most. */
+/* The most rows that a batch of this dataset can have. */
 size_t dataset_rows_max(const struct dataset *dataset, size_t batch_size);
-/* Runs that it has at most: more than batch_size where samples are packed, or pairs. */
+/* The most sequences that a batch can have: more than batch_size with packing or
+ * pairs. */
 size_t dataset_sequences_max(const struct dataset *dataset, size_t batch_size);
 void batch_clear(struct batch *batch);
 
-/* The index-th micro-batch of `batch_size` samples of an epoch; false past its end (or
- * past its last full one, with dataloader_drop_last).  Shuffled for SPLIT_TRAIN;
- * SPLIT_EVAL has all samples in their order.  Not for two threads at once: the order of
- * an epoch is kept. */
+/* Make micro-batch `index` of an epoch, with `batch_size` samples. Return false after the
+ * last one (the last full one with dataloader_drop_last). SPLIT_TRAIN is shuffled;
+ * SPLIT_EVAL has all samples in their order. Not thread-safe: the dataset caches the
+ * order of one epoch. */
 bool dataset_batch(const struct dataset *dataset, uint64_t epoch, uint64_t index,
                    size_t batch_size, struct batch *out);
-/* Which samples that batch has, by their numbers from 0 as they were read, in the order
- * of its runs; at most `room` of them.  How many.  Each run of a pair is told: 2i and 2i
- * + 1 of the i-th that was read. */
+/* List the samples of that batch by number, from 0 in the order in which they were read,
+ * in the order of the batch's sequences; at most `room` of them. Return how many. Pairs
+ * list both sequences: 2i and 2i + 1 for the i-th pair that was read. */
 size_t dataset_batch_samples(const struct dataset *dataset, uint64_t epoch,
                              uint64_t index, size_t batch_size, uint32_t *out,
                              size_t room);
 size_t dataset_batches(const struct dataset *dataset, size_t batch_size);
-/* Of a window of micro-batches, without making them: rows with a target, and their
- * weights summed up, which is what the loss of an optimizer step is divided by.  Without
- * weights in the data both are one number.  The weight of pairs is how many they are. */
+/* For a range of micro-batches, without making them: the rows with a target, and the sum
+ * of their weights, by which the loss of an optimizer step is divided. Both are equal if
+ * the data has no weights. The weight of pairs is their number. */
 size_t dataset_trained(const struct dataset *dataset, uint64_t epoch, uint64_t first,
                        size_t batches, size_t batch_size);
 double dataset_weight(const struct dataset *dataset, uint64_t epoch, uint64_t first,

@@ -34,7 +34,7 @@ static size_t row_targets(const struct dataset *dataset, size_t row)
     return targets;
 }
 
-/* Of a pair 1: the loss of a batch is the mean over its pairs. */
+/* 1 for a pair: the loss of a batch is the mean over its pairs. */
 static double row_weight(const struct dataset *dataset, size_t row)
 {
     double weight = 0;
@@ -100,7 +100,7 @@ static int compare_down(const void *a, const void *b)
     return left < right ? 1 : left > right ? -1 : 0;
 }
 
-/* The sum of the `batch_size` largest of a figure of the rows. */
+/* The sum of the `batch_size` largest values of a per-row quantity. */
 static size_t sum_largest(const struct dataset *dataset, size_t batch_size,
                           size_t (*figure)(const struct dataset *dataset, size_t row))
 {
@@ -132,23 +132,23 @@ size_t dataset_batches(const struct dataset *dataset, size_t batch_size)
     return full + (!dataset->drop_last && dataset->rows % batch_size > 0);
 }
 
-/* The row at a place of an epoch. */
-static size_t row_at(const struct dataset *dataset, uint64_t epoch, size_t place)
+/* The row at a position of an epoch. */
+static size_t row_at(const struct dataset *dataset, uint64_t epoch, size_t position)
 {
     struct dataset_order *order = dataset->order;
 
     if (!dataset->shuffled)
-        return place;
+        return position;
     if (!order->known || order->epoch != epoch) {
         random_permutation(dataset->seed, RANDOM_ORDER, (uint32_t)epoch, order->rows,
                            dataset->rows);
         order->epoch = epoch;
         order->known = true;
     }
-    return order->rows[place];
+    return order->rows[position];
 }
 
-/* Places [*from, *to) of the index-th batch; false past the end. */
+/* Positions [*from, *to) of batch `index`; false after the last one. */
 static bool batch_places(const struct dataset *dataset, uint64_t index, size_t batch_size,
                          size_t *from, size_t *to)
 {
@@ -206,7 +206,7 @@ static void batch_grow(struct batch *batch, size_t rows, size_t sequences, bool 
         batch->positions =
             memory_resize(batch->positions, batch->room_rows, sizeof(int32_t));
         batch->targets = memory_resize(batch->targets, batch->room_rows, sizeof(int32_t));
-        if (weighted || batch->weights) /* another dataset's batch may have them */
+        if (weighted || batch->weights) /* a batch of another dataset may have them */
             batch->weights =
                 memory_resize(batch->weights, batch->room_rows, sizeof(float));
     }
@@ -224,8 +224,8 @@ static void add_target(struct batch *batch, size_t row, int32_t target, float we
         batch->weights[row] = weight;
 }
 
-/* A sample as the next run: a row's target is the next row's token, where it is to be
- * learnt. */
+/* Append a sample as the next sequence: the target of a row is the token of the next row,
+ * if that is learned. */
 static void add_sample(const struct dataset *dataset, const struct sample *sample,
                        struct batch *batch)
 {
@@ -264,8 +264,8 @@ bool dataset_batch(const struct dataset *dataset, uint64_t epoch, uint64_t index
 
     if (!batch_places(dataset, index, batch_size, &from, &to))
         return false;
-    for (size_t place = from; place < to; place++) {
-        size_t row = row_at(dataset, epoch, place);
+    for (size_t position = from; position < to; position++) {
+        size_t row = row_at(dataset, epoch, position);
 
         rows += row_tokens(dataset, row);
         sequences += row_members(dataset, row);
@@ -274,8 +274,8 @@ bool dataset_batch(const struct dataset *dataset, uint64_t epoch, uint64_t index
     out->rows = out->sequences = out->trained = out->longest = 0;
     out->weight = 0;
     out->offsets[0] = 0;
-    for (size_t place = from; place < to; place++) {
-        size_t row = row_at(dataset, epoch, place);
+    for (size_t position = from; position < to; position++) {
+        size_t row = row_at(dataset, epoch, position);
 
         for (size_t i = dataset->starts[row]; i < dataset->starts[row + 1]; i++)
             add_sample(dataset, &dataset->data->samples[dataset->members[i]], out);
@@ -293,8 +293,8 @@ size_t dataset_batch_samples(const struct dataset *dataset, uint64_t epoch,
 
     if (!batch_places(dataset, index, batch_size, &from, &to))
         return 0;
-    for (size_t place = from; place < to; place++) {
-        size_t row = row_at(dataset, epoch, place);
+    for (size_t position = from; position < to; position++) {
+        size_t row = row_at(dataset, epoch, position);
 
         for (size_t i = dataset->starts[row]; i < dataset->starts[row + 1]; i++)
             if (count < room)

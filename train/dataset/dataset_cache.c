@@ -1,5 +1,5 @@
-/* train/dataset/dataset_cache.c - the file of kept tokens: written in one go, mapped, looked
- * over. */
+/* train/dataset/dataset_cache.c - token file: written in one pass, mapped and
+ * validated. */
 #include "config.h"
 
 #include "train/dataset/dataset_cache.h"
@@ -23,14 +23,14 @@ enum { CACHE_FORMAT = 1, ALIGNMENT = 64, LABEL_BYTES = 16 };
 
 #define HEADER_MAX    ((size_t)64 << 20)
 #define DIGEST_DIGITS ((size_t)DIGEST_TEXT - 1)
-/* A file that was written so shortly before it was read may have been written since. */
+/* A file that was written this shortly before it was read may have changed since. */
 #define CHANGED_SECONDS 0.02
 
 static const char label[] = "TSTOKENS";
 
 /* ---- Writing ---- */
 
-/* A file under way. */
+/* A file being written. */
 struct output {
     int fd;
     struct digest *digest;
@@ -60,7 +60,7 @@ static json_t *describe_notes(const struct dataset_tokens *tokens)
     return notes;
 }
 
-/* The header; *key and *files become its own. */
+/* Write the header; takes ownership of key and files. */
 static bool write_header(struct output *output, const struct dataset_reading *reading,
                          const struct dataset_tokens *tokens, json_t *key, json_t *files,
                          struct error *err)
@@ -83,7 +83,7 @@ static bool write_header(struct output *output, const struct dataset_reading *re
     while (!text.overflow && (LABEL_BYTES + text.len) % ALIGNMENT != 0)
         text_addc(&text, ' ');
     len = text.len;
-    ok = text.overflow ? error_set(err, ERROR_SYSTEM, "too many files to be told")
+    ok = text.overflow ? error_set(err, ERROR_SYSTEM, "the list of files is too long")
                        : put(output, label, 8, err) && put(output, &len, 8, err) &&
                              put(output, text.data, text.len, err);
     text_clear(&text);
@@ -113,32 +113,31 @@ static bool write_all(int fd, const struct dataset_reading *reading,
     return fsync(fd) == 0 || error_errno(err, "cannot flush the tokens");
 }
 
-/*
- * The file beside that becomes the one: one writer at a time has it locked, and it is
- * emptied only under that name, since after the renaming others map it.  -1: somebody
- * else has it, or *err is set.
- */
-static int open_beside(const char *beside, struct error *err)
+/* Open the temporary file, which is renamed to the final name. The lock admits one writer
+ * at a time. Only a file that still has the temporary name is truncated, because after
+ * the rename other processes map it. Return -1 if another process holds the lock, or with
+ * *err set. */
+static int open_temporary(const char *temporary, struct error *err)
 {
-    int fd = open(beside, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+    int fd = open(temporary, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
     struct stat ours, there;
 
     if (fd < 0) {
-        error_errno(err, "cannot create %s", beside);
+        error_errno(err, "cannot create %s", temporary);
         return -1;
     }
     if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &ours) == 0 &&
-        stat(beside, &there) == 0 && ours.st_ino == there.st_ino &&
+        stat(temporary, &there) == 0 && ours.st_ino == there.st_ino &&
         ours.st_dev == there.st_dev) {
         if (ftruncate(fd, 0) == 0)
             return fd;
-        error_errno(err, "cannot empty %s", beside);
+        error_errno(err, "cannot empty %s", temporary);
     }
     close(fd);
     return -1;
 }
 
-/* None was written to since reading began. */
+/* Return whether none of the files was written since reading started. */
 static bool are_settled(const struct dataset_reading *reading, const json_t *files)
 {
     json_t *file;
@@ -156,16 +155,16 @@ static bool are_settled(const struct dataset_reading *reading, const json_t *fil
     return true;
 }
 
-static bool publish(int fd, const char *beside, const char *name, bool written,
+static bool publish(int fd, const char *temporary, const char *name, bool written,
                     struct error *err)
 {
     char *dir = path_dir(name);
     bool ok = written;
 
-    if (ok && rename(beside, name) != 0)
-        ok = error_errno(err, "cannot rename %s", beside);
+    if (ok && rename(temporary, name) != 0)
+        ok = error_errno(err, "cannot rename %s", temporary);
     if (!ok)
-        unlink(beside);
+        unlink(temporary);
     close(fd);
     ok = ok && file_sync_dir(dir, err);
     free(dir);
@@ -177,35 +176,35 @@ bool dataset_cache_keep(const struct dataset_reading *reading, const char *name,
 {
     json_t *key = dataset_key_options(reading, err);
     json_t *files = key ? dataset_key_files(reading, err) : NULL;
-    struct text beside;
+    struct text temporary;
     bool ok = files != NULL;
     int fd = -1;
 
-    text_init(&beside, 0);
-    text_addf(&beside, "%s.new", name);
+    text_init(&temporary, 0);
+    text_addf(&temporary, "%s.new", name);
     if (ok && are_settled(reading, files)) {
-        fd = open_beside(beside.data, err);
+        fd = open_temporary(temporary.data, err);
         ok = fd >= 0 || !err || err->code == ERROR_NONE;
     }
     if (fd >= 0) {
         ok = write_all(fd, reading, tokens, key, files, err);
-        ok = publish(fd, beside.data, name, ok, err);
+        ok = publish(fd, temporary.data, name, ok, err);
     } else {
         json_decref(key);
         json_decref(files);
     }
-    text_clear(&beside);
+    text_clear(&temporary);
     return ok;
 }
 
 /* ---- Reading ---- */
 
-/* A file that is looked at. */
+/* A file that is being checked. */
 struct input {
     const char *data;
     size_t len;
     json_t *header;
-    size_t at; /* where the arrays begin */
+    size_t at; /* offset of the arrays */
 };
 
 static bool map(const char *name, struct input *input, struct text *why)
@@ -253,7 +252,7 @@ static bool digest_fits(const struct input *input)
     return memcmp(digest, input->data + input->len - DIGEST_DIGITS, DIGEST_DIGITS) == 0;
 }
 
-/* A whole number from 0 on that counts things of `size` bytes in the file. */
+/* A non-negative integer that counts elements of `size` bytes in the file. */
 static size_t count_of(const struct input *input, const char *key, size_t size, bool *ok)
 {
     int64_t count = json_integer_value(json_object_get(input->header, key));
@@ -262,8 +261,8 @@ static size_t count_of(const struct input *input, const char *key, size_t size, 
     return *ok ? (size_t)count : 0;
 }
 
-/* The arrays as pointers into the file, whose size they fill. */
-static bool place(const struct input *input, struct dataset_store *out)
+/* Set the arrays to pointers into the file; they must fill it exactly. */
+static bool set_arrays(const struct input *input, struct dataset_store *out)
 {
     int64_t token_max = json_integer_value(json_object_get(input->header, "token_max"));
     char *at = (char *)(uintptr_t)(input->data + input->at);
@@ -283,8 +282,8 @@ static bool place(const struct input *input, struct dataset_store *out)
     return ok && (size_t)(at - input->data) == input->len - DIGEST_DIGITS;
 }
 
-/* Nothing points out of the arrays: a sample that did would be read from somewhere
- * else. */
+/* Return whether all samples are within the arrays; any other would read foreign
+ * memory. */
 static bool is_sound(const struct dataset_store *store)
 {
     for (size_t i = 0; i < store->count; i++) {
@@ -335,8 +334,8 @@ static void read_notes(const struct input *input, struct dataset_tokens *out)
         dataset_notes_add(&out->notes, json_string_value(note));
 }
 
-/* The option that was another one. */
-static void tell_option(const json_t *key, const json_t *was, struct text *why)
+/* Name the first option that differs. */
+static void explain_option(const json_t *key, const json_t *was, struct text *why)
 {
     const char *name;
     json_t *value;
@@ -344,10 +343,10 @@ static void tell_option(const json_t *key, const json_t *was, struct text *why)
     json_object_foreach((json_t *)(uintptr_t)key, name,
                         value) if (!json_equal(value, json_object_get(was, name)))
     {
-        text_addf(why, "%s is another one", name);
+        text_addf(why, "%s differs", name);
         return;
     }
-    text_adds(why, "it is of another format");
+    text_adds(why, "its format differs");
 }
 
 static bool fits(const struct dataset_reading *reading, const struct input *input,
@@ -357,7 +356,7 @@ static bool fits(const struct dataset_reading *reading, const struct input *inpu
     int64_t format = json_integer_value(json_object_get(input->header, "format"));
 
     if (format != CACHE_FORMAT || !json_equal(key, was)) {
-        tell_option(key, was, why);
+        explain_option(key, was, why);
         return false;
     }
     return dataset_key_fresh(reading, json_object_get(input->header, "files"),
@@ -365,7 +364,7 @@ static bool fits(const struct dataset_reading *reading, const struct input *inpu
                              why);
 }
 
-/* The cheap questions first: most files that do not fit are whole. */
+/* Do the cheap checks first: most files that do not fit are intact. */
 static bool take(const struct dataset_reading *reading, struct input *input,
                  const json_t *key, struct dataset_tokens *out, struct text *why)
 {
@@ -375,7 +374,7 @@ static bool take(const struct dataset_reading *reading, struct input *input,
     }
     if (!fits(reading, input, key, why))
         return false;
-    if (digest_fits(input) && place(input, &out->store) && is_sound(&out->store) &&
+    if (digest_fits(input) && set_arrays(input, &out->store) && is_sound(&out->store) &&
         read_parts(input, reading->sources.count, out)) {
         read_notes(input, out);
         return true;
@@ -399,7 +398,7 @@ bool dataset_cache_find(const struct dataset_reading *reading, const char *name,
         if (*found) {
             out->store.mapping = (void *)(uintptr_t)input.data;
             out->store.mapped = input.len;
-            /* the digest has seen all of it; a batch wants little at a time */
+            /* the digest has read all of it; a batch needs few pages at a time */
             madvise(out->store.mapping, out->store.mapped, MADV_DONTNEED);
         } else {
             munmap((void *)(uintptr_t)input.data, input.len);

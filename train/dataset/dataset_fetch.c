@@ -1,4 +1,4 @@
-/* train/dataset/dataset_fetch.c - where tokens are kept, and when. */
+/* train/dataset/dataset_fetch.c - where tokens are saved, and when. */
 #include "config.h"
 
 #include "train/dataset/dataset_fetch.h"
@@ -15,16 +15,16 @@
 
 enum { ORIGIN = 320 };
 
-/* Fewer tokens are read again in less time than it takes to keep them safely. */
+/* Reading fewer tokens again takes less time than saving them safely. */
 #define KEEP_TOKENS 100000
 
-/* The folder that keeps them; NULL: there is none. */
+/* The folder of the token files; NULL: none. */
 static const char *folder_of(const struct plan *plan)
 {
     return plan->tokenized_path ? plan->tokenized_path : plan->run_dir;
 }
 
-/* One that Hugging Face datasets has saved is of another kind. */
+/* A folder saved by Hugging Face datasets has another format. */
 static bool check_folder(const struct plan *plan, struct error *err)
 {
     static const char *const theirs[] = { "dataset_dict.json", "state.json" };
@@ -37,16 +37,16 @@ static bool check_folder(const struct plan *plan, struct error *err)
         free(name);
         if (there)
             return error_set(err, ERROR_DATA,
-                             "tokenized_path %s holds a data set that Hugging Face "
-                             "datasets has saved, which is not read here; name another "
-                             "folder, and the texts in dataset",
+                             "tokenized_path %s holds a dataset saved by Hugging Face "
+                             "datasets, which is not supported; name another folder, "
+                             "and the texts in dataset",
                              dir);
     }
     return true;
 }
 
-/* From so many on (64 MiB) tokens are no longer held in memory: while they are read they
- * lie in a file beside, then in the one that keeps them. */
+/* From this size on (64 MiB), tokens are not kept in memory: during reading they are in a
+ * temporary file, afterwards in the token file. */
 #define SPILL_TOKENS ((size_t)16 << 20)
 
 static bool keep(const struct dataset_fetch *how, const char *path,
@@ -57,14 +57,14 @@ static bool keep(const struct dataset_fetch *how, const char *path,
     if (how->peeking || !path)
         return true;
     if (!plan->tokenized_path && tokens->store.tokens < KEEP_TOKENS) {
-        unlink(path); /* of larger data that were there before */
+        unlink(path); /* saved from larger data before */
         return true;
     }
     return file_make_dirs(folder_of(plan), 0755, err) &&
            dataset_cache_keep(how->reading, path, tokens, err);
 }
 
-/* The file that keeps them in place of the one they were read into. */
+/* Replace the temporary file by the token file. */
 static void change_to_kept(const struct dataset_fetch *how, const char *path,
                            struct dataset_tokens *out)
 {
@@ -80,7 +80,7 @@ static void change_to_kept(const struct dataset_fetch *how, const char *path,
     text_clear(&why);
 }
 
-/* That the tokens cannot be kept is no reason not to go on. */
+/* Failure to save the tokens does not stop the run. */
 static bool read_texts(const struct dataset_fetch *how, const char *path,
                        struct dataset_tokens *out, struct dataset_notes *notes,
                        struct error *err)
@@ -101,7 +101,7 @@ static bool read_texts(const struct dataset_fetch *how, const char *path,
         return true;
     }
     text_init(&note, 0);
-    text_addf(&note, "the tokens are not kept for the next run in %s: %s", path,
+    text_addf(&note, "the tokens are not saved for the next run in %s: %s", path,
               why.text);
     dataset_notes_add(notes, note.data);
     text_clear(&note);
@@ -124,11 +124,11 @@ bool dataset_fetch(const struct dataset_fetch *how, struct dataset_tokens *out,
     if (ok && !found)
         ok = read_texts(how, path, out, notes, err);
     if (found)
-        snprintf(origin, ORIGIN, "tokens kept in %s, mapped in %.3f s", path,
+        snprintf(origin, ORIGIN, "tokens mapped from %s in %.3f s", path,
                  clock_seconds() - started);
     else
         snprintf(origin, ORIGIN, "texts read in %.3f s%s%s", clock_seconds() - started,
-                 why.len > 0 ? "; the tokens kept are not used: " : "",
+                 why.len > 0 ? "; the saved tokens are not used: " : "",
                  why.len > 0 ? why.data : "");
     text_clear(&why);
     free(path);

@@ -1,4 +1,4 @@
-/* train/dataset/dataset_fetch.h - tokens from where they are kept, or from the texts. */
+/* train/dataset/dataset_fetch.h - tokens from the saved file or from the texts. */
 #ifndef TRAIN_DATASET_DATASET_FETCH_H
 #define TRAIN_DATASET_DATASET_FETCH_H
 
@@ -6,12 +6,12 @@
 
 struct dataset_fetch {
     const struct dataset_reading *reading;
-    const char *name; /* of the file that keeps them: "train.tokens" */
-    bool peeking;     /* nothing is written */
+    const char *name; /* of the file with the tokens: "train.tokens" */
+    bool peeking;     /* write nothing */
 };
 
-/* *out is zero.  origin: a sentence on where they are from.  notes: what a person should
- * know beside those of the tokens. */
+/* *out is zero. origin: a sentence that says where the tokens come from. notes: sentences
+ * for the user in addition to those of the tokens. */
 bool dataset_fetch(const struct dataset_fetch *how, struct dataset_tokens *out,
                    char origin[320], struct dataset_notes *notes, struct error *err);
 

@@ -1,5 +1,5 @@
-/* train/dataset/dataset_info.c - entries of dataset_info.json by LLaMA-Factory's meaning
- * (src/llamafactory/data/parser.py and loader.py). */
+/* train/dataset/dataset_info.c - entries of dataset_info.json, with LLaMA-Factory's
+ * meaning (src/llamafactory/data/parser.py and loader.py). */
 #include "config.h"
 
 #include "train/dataset/dataset_info.h"
@@ -11,9 +11,9 @@
 #include "base/file.h"
 #include "base/size.h"
 
-#define DRAWN_MAX 1000000000 /* samples of one data set; 4 bytes each */
+#define DRAWN_MAX 1000000000 /* samples of one dataset; 4 bytes each */
 
-/* Columns and tags: the name in dataset_info.json, its default, and where it goes. */
+/* Columns and tags: the name in dataset_info.json, its default, and the field it sets. */
 struct part {
     const char *name, *default_value;
     size_t into;
@@ -46,28 +46,28 @@ static const struct part tags[] = {
     PART(system_tag, "system"),
 };
 
-/* Columns that ask for what is not done here. */
+/* Columns of unsupported features. */
 static const struct {
     const char *name, *what;
 } foreign[] = {
     { "images", "images" },
     { "videos", "videos" },
-    { "audios", "sound" },
+    { "audios", "audio" },
     { "kto_tag", "preference marks" },
 };
 
-/* Where an entry says that its data are, if not in file_name, and how they are come
- * by. */
+/* Other keys that locate the data of an entry, and how to get the data. */
 static const struct {
     const char *key, *remedy;
 } elsewhere[] = {
     { "hf_hub_url",
-      "nothing is downloaded here: `hf download --repo-type dataset` gets it" },
+      "nothing is downloaded automatically: `hf download --repo-type dataset` gets it" },
     { "ms_hub_url",
-      "nothing is downloaded here: `modelscope download --dataset` gets it" },
-    { "om_hub_url", "nothing is downloaded here: get it from openMind" },
-    { "cloud_file_name", "nothing is downloaded here: copy it" },
-    { "script_url", "no Python is run here: let it write its records as .jsonl" },
+      "nothing is downloaded automatically: `modelscope download --dataset` gets it" },
+    { "om_hub_url", "nothing is downloaded automatically: get it from openMind" },
+    { "cloud_file_name", "nothing is downloaded automatically: copy it" },
+    { "script_url", "Python scripts are not supported: write the script's records as "
+                    ".jsonl" },
 };
 
 static const char **column(struct dataset_columns *out, const struct part *part)
@@ -75,7 +75,8 @@ static const char **column(struct dataset_columns *out, const struct part *part)
     return (const char **)(void *)((char *)out + part->into);
 }
 
-/* Where the entry has the table, only what it names is there; else the defaults are. */
+/* If the entry has the table, only the names in it are set; otherwise the defaults
+ * are. */
 static bool read_parts(const struct dataset_info *info, const json_t *table,
                        const struct part *parts, size_t count,
                        struct dataset_columns *out, struct error *err)
@@ -97,14 +98,13 @@ static bool refuse_foreign(const struct dataset_info *info, const char *name,
 
     for (size_t i = 0; i < TS_COUNT(foreign); i++)
         if (json_object_get(table, foreign[i].name))
-            return error_set(
-                err, ERROR_DATA,
-                "%s: data set %s has a column of %s, which are not supported", info->name,
-                name, foreign[i].what);
+            return error_set(err, ERROR_DATA,
+                             "%s: dataset %s has a column of %s, which are not supported",
+                             info->name, name, foreign[i].what);
     return true;
 }
 
-/* Two answers to each question have a column each. */
+/* Each of the two answers to a question has a column. */
 static bool read_ranking(const struct dataset_info *info, const char *name,
                          const json_t *entry, struct dataset_source *out,
                          struct error *err)
@@ -113,8 +113,8 @@ static bool read_ranking(const struct dataset_info *info, const char *name,
     if (!out->ranking || (out->columns.chosen && out->columns.rejected))
         return !err || err->code == ERROR_NONE;
     return error_set(err, ERROR_DATA,
-                     "%s: data set %s is one of preference pairs (ranking) and names no "
-                     "column \"%s\": say under columns which one has that answer",
+                     "%s: dataset %s has preference pairs (ranking) and names no "
+                     "column \"%s\": name the column of that answer under columns",
                      info->name, name, out->columns.chosen ? "rejected" : "chosen");
 }
 
@@ -128,12 +128,12 @@ static bool read_form(const struct dataset_info *info, const char *name,
         strcmp(form, "openai") == 0)
         return true;
     return error_set(err, ERROR_DATA,
-                     "%s: data set %s: formatting \"%s\" is not supported, only alpaca, "
-                     "sharegpt and openai",
+                     "%s: dataset %s: formatting must be alpaca, sharegpt or openai, "
+                     "not \"%s\"",
                      info->name, name, form);
 }
 
-/* The entry names no file: where does it say that the data are? */
+/* The entry names no file: report where its data is. */
 static bool fail_elsewhere(const struct dataset_info *info, const char *name,
                            const json_t *entry, struct error *err)
 {
@@ -142,18 +142,18 @@ static bool fail_elsewhere(const struct dataset_info *info, const char *name,
 
         if (place)
             return error_set(err, ERROR_DATA,
-                             "%s: data set %s is %s %s; %s, into %s, and name the file "
-                             "or folder in file_name",
+                             "%s: dataset %s is %s %s; %s; put it into %s and name the "
+                             "file or folder in file_name",
                              info->name, name, elsewhere[i].key, place,
                              elsewhere[i].remedy, info->dir);
     }
     return error_set(err, ERROR_DATA,
-                     "%s: data set %s has no file_name: put its file into %s and name it",
+                     "%s: dataset %s has no file_name: put its file into %s and name it",
                      info->name, name, info->dir);
 }
 
-/* The file or folder of an entry; a hub's address beside it is passed over, as nothing is
- * ever downloaded. */
+/* The file or folder of an entry. A hub address next to it is ignored: nothing is
+ * downloaded. */
 static bool read_file_name(const struct dataset_info *info, const char *name,
                            const json_t *entry, const char **out, struct error *err)
 {
@@ -170,7 +170,7 @@ static bool read_file_name(const struct dataset_info *info, const char *name,
     return true;
 }
 
-/* A whole number and perhaps a per cent sign, up to `end`. */
+/* Parse an integer with an optional percent sign, up to `end`. */
 static bool read_bound(const char **at, const char *end, bool *given, int64_t *value,
                        bool *percent)
 {
@@ -217,12 +217,12 @@ static bool read_choice(const struct dataset_info *info, const char *name,
     if (json_object_get(entry, "num_samples") &&
         (out->num_samples < 1 || out->num_samples > DRAWN_MAX))
         return error_set(err, ERROR_DATA,
-                         "%s: data set %s: num_samples must be from 1 to %d, not %lld",
+                         "%s: dataset %s: num_samples must be from 1 to %d, not %lld",
                          info->name, name, DRAWN_MAX, (long long)out->num_samples);
     return dataset_slice_read(split, &out->slice) ||
            error_set(err, ERROR_DATA,
-                     "%s: data set %s: split \"%s\" is none that a file has: train, or "
-                     "a part of it, as train[:1000] or train[10%%:90%%]",
+                     "%s: dataset %s: split \"%s\" must be train or a part of it, "
+                     "as train[:1000] or train[10%%:90%%]",
                      info->name, name, split);
 }
 

@@ -1,5 +1,5 @@
-/* train/dataset/dataset_key.c - options as JSON that is compared whole; files by size and time,
- * and by digest where these do not tell. */
+/* train/dataset/dataset_key.c - options as JSON that is compared as a whole; files by
+ * size and time, or by digest if these are inconclusive. */
 #include "config.h"
 
 #include "train/dataset/dataset_key.h"
@@ -12,14 +12,14 @@
 #include "base/file.h"
 #include "base/size.h"
 
-/* Clocks of file systems are coarse: one changed just before it was kept may be changed
- * again within the same tick. */
+/* File system clocks are coarse: a file changed just before the tokens were saved can
+ * change again within the same tick. */
 enum { RACY_SECONDS = 2 };
 
 /* ---- Options ---- */
 
-/* What template and tokenizer make of conversations that are always the same: one with
- * and one without a system message.  The model's own template is known by its file. */
+/* Hash the tokens that template and tokenizer make of fixed conversations, with and
+ * without a system message. The model's own template is identified by its file. */
 static bool probe(const struct dataset_reading *reading, char digest[DIGEST_TEXT],
                   struct error *err)
 {
@@ -57,7 +57,7 @@ static json_t *text_or_null(const char *text)
     return text ? json_string(text) : json_null();
 }
 
-/* The columns, which are nothing but names. */
+/* All columns; the struct has only names. */
 static json_t *list_columns(const struct dataset_columns *columns)
 {
     const char *const names[] = {
@@ -76,7 +76,8 @@ static json_t *list_columns(const struct dataset_columns *columns)
     return list;
 }
 
-/* What of a source is read; which of its samples are taken is no matter of tokens. */
+/* Describe what is read from a source. The selection of samples does not change the
+ * tokens. */
 static json_t *describe_source(const struct dataset_reading *reading,
                                const struct dataset_source *source, struct error *err)
 {
@@ -95,7 +96,7 @@ static json_t *describe_source(const struct dataset_reading *reading,
                      list_columns(&source->columns));
 }
 
-/* A program that was built anew may make other tokens. */
+/* A rebuilt program may produce other tokens. */
 static json_t *describe_program(void)
 {
     struct stat st = { 0 };
@@ -134,7 +135,7 @@ json_t *dataset_key_options(const struct dataset_reading *reading, struct error 
 
 /* ---- Files ---- */
 
-/* Paths of the data and of what a tokenizer is made from, in the arena. */
+/* Paths of the data and of the tokenizer's files, in the arena. */
 struct inputs {
     const char **paths;
     size_t count;
@@ -198,7 +199,7 @@ static json_t *describe_file(const char *path, struct error *err)
     struct stat st;
 
     if (stat(path, &st) != 0) {
-        error_errno(err, "cannot look at %s", path);
+        error_errno(err, "cannot stat %s", path);
         return NULL;
     }
     if (!digest_file(path, digest, err))
@@ -233,7 +234,7 @@ static int64_t integer(const json_t *object, const char *key)
     return json_integer_value(json_object_get(object, key));
 }
 
-/* By size and time, where these can be trusted; else by what is in it. */
+/* Compare size and time if they can be trusted, otherwise the content. */
 static bool is_same(const json_t *file, const char *path, int64_t kept)
 {
     const json_t *mtime = json_object_get(file, "mtime");
@@ -258,7 +259,7 @@ bool dataset_key_fresh(const struct dataset_reading *reading, const json_t *file
     struct inputs inputs;
 
     if (!list_inputs(reading, &inputs, NULL) || inputs.count != json_array_size(files)) {
-        text_adds(why, "other files were read");
+        text_adds(why, "the list of files differs");
         return false;
     }
     for (size_t i = 0; i < inputs.count; i++)

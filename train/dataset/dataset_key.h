@@ -1,19 +1,20 @@
-/* train/dataset/dataset_key.h - what tokens depend on: are those that were kept still the
- * same? */
+/* train/dataset/dataset_key.h - everything that determines the tokens, to check whether
+ * saved tokens are still valid. */
 #ifndef TRAIN_DATASET_DATASET_KEY_H
 #define TRAIN_DATASET_DATASET_KEY_H
 
 #include "base/json.h"
 #include "train/dataset/dataset_tokens.h"
 
-/* All but the files, as a JSON object; NULL with *err where a source has no files. */
+/* Everything except the files, as a JSON object; NULL with *err if a source has no
+ * files. */
 json_t *dataset_key_options(const struct dataset_reading *reading, struct error *err);
 
 /* The files of data and tokenizer: path, size, time and digest of each. */
 json_t *dataset_key_files(const struct dataset_reading *reading, struct error *err);
 
-/* Does such a list, kept at a time (seconds), tell the files that there are?  Else *why
- * is the first that differs. */
+/* Return whether a list of files, saved at time `kept` (seconds), describes the present
+ * files. If not, *why names the first one that differs. */
 bool dataset_key_fresh(const struct dataset_reading *reading, const json_t *files,
                        int64_t kept, struct text *why);
 

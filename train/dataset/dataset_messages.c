@@ -1,7 +1,5 @@
-/*
- * train/dataset/dataset_messages.c - a list of messages, each with its role: OpenAI's form,
- * ShareGPT's, and what dataset_info.json describes.
- */
+/* train/dataset/dataset_messages.c - records with a list of messages, each with its role:
+ * OpenAI's form, ShareGPT's, and forms described in dataset_info.json. */
 #include "config.h"
 
 #include <string.h>
@@ -9,13 +7,14 @@
 #include "base/size.h"
 #include "train/dataset/dataset_record_parts.h"
 
-/* Beyond it fp16 gradients overflow at any loss scale. */
+/* Larger weights overflow fp16 gradients at any loss scale. */
 #define WEIGHT_MAX 1000
 
 static const char bad_turns[] =
     "whose roles are not user and assistant in turn, ending in an answer";
 
-/* A list of {"type": "text", "text": ...}, or "value" for "text": the texts as one. */
+/* Concatenate the texts of a list of {"type": "text", "text": ...}, or "value" for
+ * "text". */
 static bool read_parts(const struct reading *reading, const json_t *content,
                        struct message *message)
 {
@@ -59,8 +58,8 @@ static bool read_content(const struct reading *reading, const json_t *item,
     return true;
 }
 
-/* How much a message counts in the loss (LLaMA-Factory's v1 form).  That of a question is
- * read, and has no effect, as there. */
+/* Read a message's weight in the loss (LLaMA-Factory's v1 form). The weight of a question
+ * is accepted and has no effect, as there. */
 static bool read_weight(const struct reading *reading, const json_t *item,
                         struct message *message)
 {
@@ -76,11 +75,11 @@ static bool read_weight(const struct reading *reading, const json_t *item,
     message->weight = (float)json_number_value(weight);
     return (message->weight >= 0 && message->weight <= WEIGHT_MAX) ||
            error_set(reading->err, ERROR_DATA,
-                     "\"loss_weight\" must be a number from 0 to %g, and is %g",
+                     "\"loss_weight\" must be a number from 0 to %g, not %g",
                      (double)WEIGHT_MAX, json_number_value(weight));
 }
 
-/* Roles under the names that are in use, for files that nothing is said about. */
+/* Common role names, for files that have no description. */
 static const struct {
     const char *name;
     enum role role;
@@ -98,7 +97,7 @@ static bool is_tag(const char *tag, const char *name)
     return tag && strcmp(tag, name) == 0;
 }
 
-/* -1: no role. */
+/* Return -1 for an unknown role. */
 static int find_role(const struct dataset_columns *columns, const char *name)
 {
     if (!columns->user_tag) {
@@ -120,7 +119,7 @@ static int find_role(const struct dataset_columns *columns, const char *name)
     return -1;
 }
 
-/* Nothing but tools was read so far. */
+/* Return whether nothing but tools was read so far. */
 static bool is_head(const struct conversation *conversation)
 {
     for (size_t i = 0; i < conversation->count; i++)

@@ -1,4 +1,5 @@
-/* train/dataset/dataset_mix.c - slices, draws, rounds; each as a list of numbers of samples. */
+/* train/dataset/dataset_mix.c - slices, draws and round-robin order, each as a list of
+ * sample numbers. */
 #include "config.h"
 
 #include "train/dataset/dataset_mix.h"
@@ -11,10 +12,10 @@
 #include "base/random.h"
 
 #define MAX_SAMPLES ((size_t)UINT32_MAX - 1)
-/* numpy's choice allows so much for rounding. */
+/* The rounding tolerance of numpy's choice. */
 #define SUM_TOLERANCE 1e-8
 
-/* A list under way. */
+/* A list under construction. */
 struct list {
     uint32_t *items;
     size_t count, room;
@@ -29,10 +30,10 @@ static void list_add(struct list *list, uint32_t item)
     list->items[list->count++] = item;
 }
 
-/* ---- One data set ---- */
+/* ---- One dataset ---- */
 
-/* A bound in samples: per cents are rounded to the closest, half to even, as Python
- * does. */
+/* Convert a bound to samples. Percentages are rounded to nearest, half to even, as in
+ * Python. */
 static size_t bound_of(bool given, int64_t value, bool percent, size_t count,
                        size_t default_value)
 {
@@ -59,7 +60,7 @@ static struct dataset_part slice_of(const struct dataset_part *part)
                                    .count = to > from ? to - from : 0 };
 }
 
-/* num_samples of them without order; where there are fewer, all and then some again. */
+/* Draw num_samples in random order; if there are fewer, all of them, then some again. */
 static void draw(const struct dataset_part *part, uint64_t seed, uint32_t stream,
                  struct list *out)
 {
@@ -91,21 +92,21 @@ static void choose(const struct dataset_part *whole, const struct plan *plan,
     out->count = out->count < most ? out->count : most;
 }
 
-/* ---- All of them ---- */
+/* ---- All datasets ---- */
 
-/* One that is to be given out, and how far that is. */
+/* A dataset being interleaved, and the position in it. */
 struct turn {
     struct list list;
     size_t at;
     bool exhausted;
-    double up_to; /* the sum of probabilities up to and with this one */
+    double up_to; /* the sum of probabilities up to and including this one */
 };
 
 struct mix {
     enum mix_strategy strategy;
     struct turn *turns;
     size_t count;
-    bool drawn; /* else in rounds */
+    bool drawn; /* otherwise round-robin */
     struct pcg random;
     size_t turns_taken, exhausted;
     struct list out;
@@ -118,7 +119,7 @@ static void concat(struct mix *mix)
             list_add(&mix->out, mix->turns[i].list.items[j]);
 }
 
-/* numpy's choice: the first whose sum of probabilities is above a number from [0, 1). */
+/* numpy's choice: the first whose cumulative probability exceeds a number from [0, 1). */
 static struct turn *next_turn(struct mix *mix)
 {
     double at;
@@ -146,7 +147,7 @@ static void give(struct mix *mix, struct turn *turn)
     turn->at = 0;
 }
 
-/* With rounds a round is ended before it is looked whether to stop. */
+/* Without probabilities, the end is checked only after a complete round. */
 static bool is_over(const struct mix *mix)
 {
     if (!mix->drawn && mix->turns_taken % mix->count != 0)
@@ -160,8 +161,9 @@ static bool interleave(struct mix *mix, struct error *err)
     for (; !is_over(mix); mix->turns_taken++) {
         if (mix->turns_taken >= MAX_SAMPLES)
             return error_set(err, ERROR_DATA,
-                             "mixing takes more than %zu turns: a data set has so small "
-                             "a share in interleave_probs that it is never exhausted",
+                             "mixing takes more than %zu turns: a dataset has such a "
+                             "small share in interleave_probs that it is never "
+                             "exhausted",
                              MAX_SAMPLES);
         give(mix, next_turn(mix));
     }
@@ -175,7 +177,7 @@ static bool fail_shares(struct error *err, const char *why)
     return error_set(err, ERROR_JOB, "interleave_probs %s", why);
 }
 
-/* The shares, added up; NULL: they are only checked. */
+/* Parse and sum the shares; turns NULL: only check them. */
 static bool read_shares(const char *text, size_t count, bool all, struct turn *turns,
                         struct error *err)
 {
@@ -188,10 +190,10 @@ static bool read_shares(const char *text, size_t count, bool all, struct turn *t
 
         end += strspn(end, " \t");
         if (end == at || (*end && *end != ',') || !(share >= 0 && share <= 1))
-            return fail_shares(err, "must be numbers from 0 to 1, with commas between");
+            return fail_shares(err, "must be numbers from 0 to 1, separated by commas");
         if (share == 0 && all)
-            return fail_shares(err, "has a 0: that data set would never be exhausted; "
-                                    "leave it out of dataset");
+            return fail_shares(err, "has a 0: that dataset would never be exhausted; "
+                                    "remove it from dataset");
         sum += share;
         if (turns && read < count)
             turns[read].up_to = sum;
@@ -199,7 +201,7 @@ static bool read_shares(const char *text, size_t count, bool all, struct turn *t
     }
     if (read != count)
         return error_set(err, ERROR_JOB,
-                         "interleave_probs has %zu numbers for %zu data sets", read,
+                         "interleave_probs has %zu numbers for %zu datasets", read,
                          count);
     for (size_t i = 0; turns && i < count; i++)
         turns[i].up_to /= sum;
@@ -212,7 +214,7 @@ bool dataset_mix_check(const struct plan *plan, size_t sets, struct error *err)
         return true;
     if (plan->mix_strategy == MIX_CONCAT)
         return error_set(err, ERROR_JOB,
-                         "interleave_probs is of mix_strategy interleave_under, "
+                         "interleave_probs applies to mix_strategy interleave_under, "
                          "interleave_over and interleave_once, not concat");
     return read_shares(plan->interleave_probs, sets,
                        plan->mix_strategy != MIX_INTERLEAVE_UNDER, NULL, err);
@@ -225,7 +227,7 @@ static bool begin(struct mix *mix, const struct plan *plan, struct error *err)
     for (size_t i = 0; i < mix->count; i++)
         if (mix->turns[i].list.count == 0 && mix->strategy != MIX_CONCAT)
             return error_set(err, ERROR_DATA,
-                             "one of the data sets to be mixed has no sample left");
+                             "one of the datasets to mix has no sample left");
     return !mix->drawn ||
            read_shares(plan->interleave_probs, mix->count, false, mix->turns, err);
 }

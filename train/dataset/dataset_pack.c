@@ -1,4 +1,5 @@
-/* train/dataset/dataset_pack.c - samples into rows. */
+/* train/dataset/dataset_pack.c - first-fit-decreasing packing in one pass over
+ * lengths. */
 #include "config.h"
 
 #include "train/dataset/dataset_pack.h"
@@ -7,11 +8,11 @@
 
 #include "base/arena.h"
 
-/* Samples by length: lists of those of one length, in order, and which lengths have
- * any. */
+/* Samples by length: a list of the samples of each length, in order, and a bitmap of the
+ * lengths that occur. */
 struct lengths {
     uint32_t *heads, *next; /* index + 1; 0: none */
-    uint64_t *any;          /* a bit a length */
+    uint64_t *any;          /* one bit per length */
     size_t longest;
 };
 
@@ -61,11 +62,9 @@ static uint32_t take_longest(struct lengths *lengths, size_t len)
     return taken;
 }
 
-/*
- * Filling one row after the other, each time with the longest sample that still fits,
+/* Filling one row after the other, each time with the longest sample that still fits,
  * gives the rows of first-fit-decreasing: there too, a row gets a sample exactly if the
- * samples before it in order of length have left the room.
- */
+ * samples before it in order of length have left the room. */
 size_t dataset_pack(const struct dataset_store *store, const uint32_t *samples,
                     size_t count, size_t room, uint32_t *members, size_t *starts)
 {

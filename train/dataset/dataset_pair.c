@@ -1,4 +1,4 @@
-/* train/dataset/dataset_pair.c - which tokens are the answers, and how much of them fits. */
+/* train/dataset/dataset_pair.c - the tokens of the answers, and how many of them fit. */
 #include "config.h"
 
 #include "train/dataset/dataset_pair.h"
@@ -15,7 +15,7 @@ static size_t most(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Tokens of the question: all before those that are learnt at the end. */
+/* Tokens of the question: all before the learned tokens at the end. */
 static size_t asked(const struct dataset_half *half)
 {
     size_t count = half->ids.count;
@@ -25,8 +25,8 @@ static size_t asked(const struct dataset_half *half)
     return count;
 }
 
-/* Keep the first so many tokens of the question, `from` of which there are, and of the
- * answer. */
+/* Keep the first `question` of the question's `from` tokens, and the first `answer`
+ * tokens of the answer. */
 static void keep(struct dataset_half *half, size_t from, size_t question, size_t answer)
 {
     uint32_t *ids = half->ids.ids;
@@ -44,15 +44,15 @@ bool dataset_pair_cut(struct dataset_half halves[2], size_t cutoff_len)
                                 halves[1].ids.count - questions[1] };
     size_t question = most(questions[0], questions[1]),
            answer = most(answers[0], answers[1]);
-    bool learnt = true;
+    bool learned = true;
 
     template_cut(cutoff_len, &question, &answer);
     for (size_t i = 0; i < 2; i++) {
         size_t before = least(question, questions[i]), kept = least(answer, answers[i]);
 
         keep(&halves[i], questions[i], before, kept);
-        /* nothing stands before the first token */
-        learnt = learnt && kept > (before == 0);
+        /* the first token has no token before it */
+        learned = learned && kept > (before == 0);
     }
-    return learnt;
+    return learned;
 }

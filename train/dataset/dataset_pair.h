@@ -11,13 +11,12 @@ struct dataset_half {
     float *weights;
 };
 
-/*
- * Of a chosen and a rejected half, encoded whole and with mask_history: learn the last
- * answer alone, each of its tokens for 1, and cut both to cutoff_len tokens.  Question
- * and answer get their share by the longer of both halves, so that the same is left of
- * the question in each (LLaMA-Factory's processor/pairwise.py; an end behind the
- * conversation is a part of the answer).  False: of one of them nothing is left to learn.
- */
+/* Cut a chosen and a rejected sequence, encoded in full and with mask_history: only the
+ * last answer is learned, each of its tokens with weight 1, and both sequences have at
+ * most cutoff_len tokens. The longer sequence decides how many tokens go to the question
+ * and to the answer, so that both keep the same part of the question (LLaMA-Factory's
+ * processor/pairwise.py; an end token after the conversation is part of the answer).
+ * Return false if one of them has nothing left to learn. */
 bool dataset_pair_cut(struct dataset_half halves[2], size_t cutoff_len);
 
 #endif

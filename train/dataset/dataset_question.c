@@ -23,7 +23,7 @@ bool dataset_question(const struct dataset *dataset, size_t index,
 
         if (run->weight < 0)
             continue;
-        if (out->count == 0 || run->start != end) /* what is adjacent is one answer */
+        if (out->count == 0 || run->start != end) /* adjacent spans are one answer */
             out->asked = run->start;
         out->count = end = run->start + run->len;
     }

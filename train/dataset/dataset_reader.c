@@ -1,5 +1,5 @@
-/* train/dataset/dataset_reader.c - a window over a file, filled by zlib, in which records are
- * found. */
+/* train/dataset/dataset_reader.c - record parser over a window of a file, which zlib
+ * fills. */
 #include "config.h"
 
 #include "train/dataset/dataset_reader.h"
@@ -17,10 +17,10 @@
 
 enum { READ_BYTES = 256 << 10 };
 
-/* A .txt that is one text, and all that a .gz may become. */
+/* The largest .txt that is one text, and the largest unpacked .gz. */
 #define TEXT_MAX     ((size_t)1 << 30)
 #define UNPACKED_MAX ((uint64_t)1 << 36)
-/* Below this the ratio of a .gz is no matter. */
+/* The ratio of a smaller .gz is not checked. */
 #define FREE_BYTES ((uint64_t)1 << 20)
 
 enum kind { KIND_JSON, KIND_JSONL, KIND_TXT };
@@ -39,11 +39,11 @@ struct dataset_reader {
     enum kind kind;
     bool lines;
     gzFile file;
-    char *window; /* [at, end) is not given out yet */
+    char *window; /* [at, end) is unread */
     size_t at, end, room;
     uint64_t unpacked;
     struct mark mark; /* of window[at] */
-    bool ended;       /* the file is read to its end */
+    bool ended;       /* the end of the file was read */
     bool begun, in_list, done;
 };
 
@@ -68,7 +68,7 @@ bool dataset_reader_knows(const char *path)
     return find_kind(path) >= 0;
 }
 
-/* What pandas reads them with. */
+/* The pandas functions that read them. */
 static const struct {
     const char *ending, *reader;
 } tables[] = {
@@ -96,14 +96,14 @@ bool dataset_reader_refuse(const char *path, struct error *err)
 
     if (!reader)
         return error_set(err, ERROR_DATA,
-                         "the data file %s is of no kind that is read: .json, .jsonl "
-                         "and .txt, each also .gz",
+                         "the data file %s has an unsupported format; supported are "
+                         ".json, .jsonl and .txt, each also .gz",
                          path);
     return error_set(err, ERROR_DATA,
-                     "the data file %s is of no kind that is read (.json, .jsonl, "
-                     ".txt); python3 -c 'import pandas as p; "
+                     "the data file %s has an unsupported format (supported are .json, "
+                     ".jsonl, .txt); convert it with: python3 -c 'import pandas as p; "
                      "p.%s(\"%s\").to_json(\"data.jsonl\", orient=\"records\", "
-                     "lines=True)' makes one",
+                     "lines=True)'",
                      path, reader, path);
 }
 
@@ -181,12 +181,12 @@ static bool check_size(const struct dataset_reader *reader, struct error *err)
         reader->unpacked / DATASET_RATIO_MAX > (uint64_t)(packed > 0 ? packed : 1))
         return fail(
             reader, err,
-            "the file unpacks to far more than data do; unpack it with gunzip and name "
-            "the plain file if it is meant so");
+            "the file unpacks to far more than data does; if this is intended, unpack "
+            "it with gunzip and name the plain file");
     return true;
 }
 
-/* More of the file behind window[end]; sets `ended` where there is none. */
+/* Read more of the file after window[end]; set `ended` at its end. */
 static bool fill(struct dataset_reader *reader, struct error *err)
 {
     int got, why;
@@ -203,14 +203,15 @@ static bool fill(struct dataset_reader *reader, struct error *err)
     got = gzread(reader->file, reader->window + reader->end, READ_BYTES);
     if (got < 0 || (got == 0 && gzerror(reader->file, &why) && why != Z_OK))
         return fail(reader, err,
-                    "the file cannot be unpacked from here on: it is damaged or cut off");
+                    "the file cannot be unpacked from here on: it is damaged or "
+                    "truncated");
     reader->ended = got == 0;
     reader->end += (size_t)got;
     reader->unpacked += (uint64_t)got;
     return check_size(reader, err);
 }
 
-/* The byte `ahead` of the window's beginning; -1 at the end of the file; -2: *err is
+/* The byte at offset `ahead` of the window; -1 at the end of the file; -2: *err is
  * set. */
 static int peek(struct dataset_reader *reader, size_t ahead, struct error *err)
 {
@@ -223,7 +224,7 @@ static int peek(struct dataset_reader *reader, size_t ahead, struct error *err)
     return (unsigned char)reader->window[reader->at + ahead];
 }
 
-/* Step over bytes that have been seen. */
+/* Step over bytes that have been read. */
 static void advance(struct dataset_reader *reader, size_t bytes)
 {
     const char *at = reader->window + reader->at, *end = at + bytes;
@@ -256,7 +257,7 @@ static bool is_blank(int byte)
     return byte == ' ' || byte == '\t' || byte == '\r' || byte == '\n';
 }
 
-/* The next byte that is no blank, as peek gives it. */
+/* The next non-blank byte, as peek returns it. */
 static int skip_blanks(struct dataset_reader *reader, struct error *err)
 {
     int byte;
@@ -266,7 +267,7 @@ static int skip_blanks(struct dataset_reader *reader, struct error *err)
     return byte;
 }
 
-/* How a value of JSON goes on, byte by byte. */
+/* The state of a JSON value, byte by byte. */
 struct scan {
     int depth;
     bool in_string, escaped;
@@ -291,10 +292,10 @@ static void scan_byte(struct scan *scan, int byte)
         scan->depth--;
 }
 
-static const char too_long[] = "the record is longer than 1 MiB; cut the text in parts";
+static const char too_long[] = "the record is longer than 1 MiB; split the text";
 static const char too_deep[] = "the record is nested more than 64 deep";
 
-/* Length of the object or list that begins at the window; 0: *err is set. */
+/* The length of the object or list that starts at the window; 0: *err is set. */
 static size_t value_length(struct dataset_reader *reader, struct error *err)
 {
     struct scan scan = { 0 };
@@ -330,7 +331,8 @@ static bool next_value(struct dataset_reader *reader, struct dataset_record *rec
     return true;
 }
 
-/* Behind a record of a list: a comma and the next, or the end of the list. */
+/* After a record of a list: skip a comma and blanks, up to the next record or the end of
+ * the list. */
 static int skip_comma(struct dataset_reader *reader, struct error *err)
 {
     int byte = skip_blanks(reader, err);
@@ -386,7 +388,8 @@ static bool line_depth_is_fine(const char *data, size_t len)
     return true;
 }
 
-/* Length of the line at the window without its end; *err is set where it is too long. */
+/* The length of the line at the window without its newline; *err is set if it is too
+ * long. */
 static bool line_length(struct dataset_reader *reader, size_t *len, struct error *err)
 {
     size_t seen = 0;
@@ -443,7 +446,7 @@ static bool next_whole(struct dataset_reader *reader, struct dataset_record *rec
             return false;
         if (reader->end - reader->at > TEXT_MAX)
             return fail(reader, err,
-                        "a text of more than 1 GiB; cut it in several files");
+                        "the text is larger than 1 GiB; split it into several files");
     }
     if (reader->at == reader->end)
         return false;
@@ -451,7 +454,7 @@ static bool next_whole(struct dataset_reader *reader, struct dataset_record *rec
     return true;
 }
 
-/* The place of the first byte that is not UTF-8. */
+/* Report the position of the first byte that is not UTF-8. */
 static bool check_utf8(const struct dataset_reader *reader,
                        const struct dataset_record *record, struct error *err)
 {

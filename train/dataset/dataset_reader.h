@@ -1,8 +1,6 @@
-/*
- * train/dataset/dataset_reader.h - files of data, a record at a time: .jsonl (a line each), .json
- * (a list, or objects one after another) and .txt, each also .gz.  Memory stays that of
- * the largest record, and what a file may ask for is limited.
- */
+/* train/dataset/dataset_reader.h - data files, one record at a time: .jsonl (one per
+ * line), .json (a list, or objects one after another) and .txt, each also .gz. Memory is
+ * that of the largest record, and sizes are limited. */
 #ifndef TRAIN_DATASET_DATASET_READER_H
 #define TRAIN_DATASET_DATASET_READER_H
 
@@ -12,32 +10,31 @@ struct dataset_reader;
 
 #define DATASET_LINE_MAX  ((size_t)1 << 20) /* bytes of a line or of a record in a list */
 #define DATASET_DEPTH_MAX 64                /* nesting of a record */
-#define DATASET_RATIO_MAX 200 /* of a .gz; text has 2 to 20, a bomb some 1000 */
+#define DATASET_RATIO_MAX 200 /* of a .gz; text has 2 to 20, a bomb about 1000 */
 
-/* A piece of the file; valid until the next call. */
+/* One record of the file; valid until the next call. */
 struct dataset_record {
     const char *data;
     size_t len;
-    struct mark at; /* where it begins */
+    struct mark at; /* where it starts */
     bool is_text;   /* of a .txt; else JSON, not parsed yet */
 };
 
-/* lines: of a .txt, each line is a record, else the whole file is one.  ERROR_DATA where
- * the file is not there or of no kind that is read. */
+/* lines: each line of a .txt is a record; otherwise the whole file is one. ERROR_DATA if
+ * the file does not exist or has an unsupported format. */
 struct dataset_reader *dataset_reader_open(const char *path, bool lines,
                                            struct error *err);
 void dataset_reader_close(struct dataset_reader *reader); /* NULL is allowed */
 
-/* False at the end, and where something is wrong: then *err is set, with the place. */
+/* Return false at the end, and on an error; *err is then set, with the position. */
 bool dataset_reader_next(struct dataset_reader *reader, struct dataset_record *record,
                          struct error *err);
 
-/* Does the name end as a file that is read? */
+/* Return whether the name has the extension of a supported format. */
 bool dataset_reader_knows(const char *path);
-/* Does it end as tables do that are not read? */
+/* Return whether the name has the extension of a table format, which is not supported. */
 bool dataset_reader_is_table(const char *path);
-/* ERROR_DATA for one that is not read, with what makes one of it that is; returns
- * false. */
+/* Set ERROR_DATA for an unsupported file, and say how to convert it; return false. */
 bool dataset_reader_refuse(const char *path, struct error *err);
 
 #endif

@@ -1,8 +1,6 @@
-/*
- * train/dataset/dataset_record.c - the forms of records.  What is not of its form is an error,
- * with what was wanted; a conversation that cannot be learnt (roles out of turn) is
- * skipped, as LLaMA-Factory does.
- */
+/* train/dataset/dataset_record.c - the forms of records. A value of the wrong type is an
+ * error that names the expected type; a conversation that cannot be learned (roles out of
+ * turn) is skipped, as in LLaMA-Factory. */
 #include "config.h"
 
 #include "train/dataset/dataset_record.h"
@@ -69,11 +67,11 @@ static const char *kind_name(const json_t *value)
     return value ? names[json_typeof(value)] : "missing";
 }
 
-/* What to do about something that is no string. */
+/* What to do about a value that is not a string. */
 static const char *remedy_for(const json_t *got)
 {
     if (!got || json_is_null(got))
-        return "; give it, or take the record out";
+        return "; add it, or remove the record";
     return json_is_array(got) || json_is_object(got) ? "; write it as one text"
                                                      : "; put it in quotes";
 }
@@ -81,7 +79,7 @@ static const char *remedy_for(const json_t *got)
 enum record_kind record_broken(const struct reading *reading, const char *key,
                                const char *wanted, const json_t *got)
 {
-    error_set(reading->err, ERROR_DATA, "\"%s\" must be %s, and is %s%s", key, wanted,
+    error_set(reading->err, ERROR_DATA, "\"%s\" must be %s, not %s%s", key, wanted,
               kind_name(got), strcmp(wanted, "a string") == 0 ? remedy_for(got) : "");
     return RECORD_BROKEN;
 }
@@ -101,11 +99,11 @@ bool record_is_object(const struct reading *reading)
 {
     if (json_is_object(reading->record))
         return true;
-    return error_set(
-        reading->err, ERROR_DATA, "a record must be an object, and this is %s%s",
-        kind_name(reading->record),
-        json_is_array(reading->record) ? "; a file that is one list is called .json"
-                                       : "");
+    return error_set(reading->err, ERROR_DATA, "a record must be an object, not %s%s",
+                     kind_name(reading->record),
+                     json_is_array(reading->record)
+                         ? "; a file that is one list must be named .json"
+                         : "");
 }
 
 bool record_is_absent(const json_t *value)
@@ -131,7 +129,7 @@ bool record_text(const struct reading *reading, const char *column,
     return true;
 }
 
-/* Tools are described in a list, or in a string of one. */
+/* Tools are described in a list, or in a string with a list. */
 bool record_tools(const struct reading *reading, const char *column)
 {
     const json_t *tools = record_get(reading, column);
@@ -165,7 +163,7 @@ bool record_system(const struct reading *reading, const char *column)
     return true;
 }
 
-/* Earlier turns: a list of [question, answer]. */
+/* Read earlier turns: a list of [question, answer]. */
 static bool read_history(const struct reading *reading)
 {
     const char *key = reading->columns->history;
@@ -193,7 +191,7 @@ static bool read_history(const struct reading *reading)
            (record_broken(reading, key, "a list", history), false);
 }
 
-/* The instruction, and below it the input. */
+/* The instruction, and the input on the next line. */
 static bool read_question(const struct reading *reading)
 {
     struct message prompt = { 0 }, query = { 0 };
@@ -223,7 +221,7 @@ bool record_asks(const struct reading *reading)
     if (record_get(reading, prompt) ||
         json_string_length(record_get(reading, reading->columns->query)) > 0)
         return true;
-    record_broken(reading, prompt ? prompt : "instruction", "there", NULL);
+    record_broken(reading, prompt ? prompt : "instruction", "present", NULL);
     return false;
 }
 
@@ -267,7 +265,7 @@ static enum record_kind read_plain(const struct reading *reading, const char *ke
     return RECORD_TEXT;
 }
 
-/* Forms by their keys, for files named directly: the first whose keys are all there. */
+/* Forms by their keys, for files named directly: the first whose keys are all present. */
 static const struct {
     const char *needs[2];
     struct dataset_columns columns;
@@ -338,14 +336,14 @@ bool record_is_flat(const struct reading *reading)
     return true;
 }
 
-/* Two answers to one question.  Such a record may have a conversation of the chosen one
- * besides, which can be learnt as any other. */
+/* Two answers to one question. Such a record may also have a conversation with the chosen
+ * answer, which can be learned like any other. */
 static bool is_pair(const struct reading *reading)
 {
     return record_get(reading, "chosen") && record_get(reading, "rejected");
 }
 
-/* What was read of it is a question whose answers stand elsewhere. */
+/* The messages end in a question, whose answers are in other columns. */
 static bool ends_in_question(const struct conversation *conversation)
 {
     size_t count = conversation->count;
@@ -357,7 +355,7 @@ static enum record_kind fail_pair(const struct reading *reading)
 {
     error_set(reading->err, ERROR_DATA,
               "the record has a chosen and a rejected answer, which stage: dpo "
-              "compares; the other stages want one answer");
+              "compares; the other stages require one answer");
     return RECORD_BROKEN;
 }
 
@@ -368,9 +366,9 @@ static enum record_kind fail_unknown(const struct reading *reading)
     if (!record_is_flat(reading))
         return RECORD_BROKEN;
     error_set(reading->err, ERROR_DATA,
-              "the record has no keys that are known: instruction and output, "
-              "messages, conversations, question and answer, prompt and completion; "
-              "say which are meant in dataset_info.json");
+              "the record has no known keys: instruction and output, messages, "
+              "conversations, question and answer, prompt and completion; name its "
+              "columns in dataset_info.json");
     return RECORD_BROKEN;
 }
 
@@ -384,7 +382,7 @@ static enum record_kind read_detected(struct reading *reading)
         if (!record_get(reading, needs[0]) ||
             (needs[1] && !record_get(reading, needs[1])))
             continue;
-        /* ShareGPT's list with the role and content of the other form is common */
+        /* ShareGPT's list with the role and content keys of the other form is common */
         record_tags(&columns, json_array_get(record_get(reading, columns.messages), 0));
         reading->columns = &columns;
         kind = columns.messages ? record_messages(reading) : read_alpaca(reading, false);
@@ -395,22 +393,21 @@ static enum record_kind read_detected(struct reading *reading)
     if (!record_get(reading, "text"))
         return fail_unknown(reading);
     error_set(reading->err, ERROR_DATA,
-              "the record is plain text, which stage: pt learns; stage: sft wants "
+              "the record is plain text, which stage: pt learns; stage: sft requires "
               "questions and answers");
     return RECORD_BROKEN;
 }
 
-/* Stage pt, of a file named directly. */
+/* Stage pt, for a file named directly. */
 static enum record_kind read_detected_text(const struct reading *reading)
 {
     if (record_get(reading, "text"))
         return read_plain(reading, "text");
     if (json_is_string(record_get(reading, "content")))
         return read_plain(reading, "content");
-    error_set(
-        reading->err, ERROR_DATA,
-        "the record has no \"text\", which stage: pt learns; use stage: sft for "
-        "questions and answers, or say in dataset_info.json which column is the text");
+    error_set(reading->err, ERROR_DATA,
+              "the record has no \"text\", which stage: pt learns; use stage: sft for "
+              "questions and answers, or name the text column in dataset_info.json");
     return RECORD_BROKEN;
 }
 
@@ -454,7 +451,7 @@ bool dataset_prompts_check(const struct dataset_prompts *prompts,
     if (prompts->there || !prompts->missing)
         return true;
     return error_set(err, ERROR_DATA,
-                     "%s: no record that was read has \"%s\", the column of the prompt "
-                     "by dataset_info.json; name the right one there, under columns",
+                     "%s: no record has \"%s\", the prompt column in "
+                     "dataset_info.json; name the right column there, under columns",
                      path, source->columns.prompt);
 }

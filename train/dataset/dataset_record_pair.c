@@ -1,8 +1,6 @@
-/*
- * train/dataset/dataset_record_pair.c - records of preferences: a question, and two answers of
- * which one was chosen.  The answers are texts, messages, or the last messages of whole
- * conversations.
- */
+/* train/dataset/dataset_record_pair.c - preference records: a question, and a chosen and
+ * a rejected answer. The answers are texts, messages, or the last messages of complete
+ * conversations. */
 #include "config.h"
 
 #include "train/dataset/dataset_record.h"
@@ -19,7 +17,7 @@ static const char empty_answer[] = "with an empty answer";
 struct pair {
     struct reading reading;
     struct dataset_columns
-        columns; /* of the reading; found by keys where none are said */
+        columns; /* of the reading; detected by keys if not described */
     const char *keys[2];
     const json_t *answers[2];
 };
@@ -32,7 +30,7 @@ static void find_answers(struct pair *pair)
         pair->answers[i] = record_get(&pair->reading, pair->keys[i]);
 }
 
-/* What is missing, or null, has been left out by somebody. */
+/* An answer that is missing or null was left out on purpose: such records are skipped. */
 static bool are_there(const struct pair *pair)
 {
     return !record_is_absent(pair->answers[0]) && !record_is_absent(pair->answers[1]);
@@ -49,12 +47,12 @@ static enum record_kind read_question(const struct pair *pair, bool list)
                : RECORD_BROKEN;
 }
 
-/* RECORD_BROKEN where an answer is none of `type`. */
+/* RECORD_BROKEN if an answer is not of `type`. */
 static enum record_kind check_answers(const struct pair *pair, json_type type)
 {
     static const char *const wanted[] = {
         [JSON_STRING] = "a string",
-        [JSON_OBJECT] = "one message, with its role and its text",
+        [JSON_OBJECT] = "one message with role and text",
         [JSON_ARRAY] = "a list of messages",
     };
 
@@ -65,7 +63,7 @@ static enum record_kind check_answers(const struct pair *pair, json_type type)
     return RECORD_CONVERSATION;
 }
 
-/* Both behind the question; of a list the last message. */
+/* Add both after the question; of a list, the last message. */
 static enum record_kind add_answers(const struct pair *pair)
 {
     enum record_kind kind = RECORD_CONVERSATION;
@@ -92,9 +90,9 @@ static bool is_same(const struct message *a, const struct message *b)
            memcmp(a->text, b->text, a->len) == 0;
 }
 
-/* Take the rejected answer from the end, and look at what there is.  All tokens of an
- * answer count alike. */
-static enum record_kind settle(const struct pair *pair, struct message *rejected)
+/* Take the rejected answer from the end, and check the result. All tokens of an answer
+ * have the same weight. */
+static enum record_kind finish_pair(const struct pair *pair, struct message *rejected)
 {
     struct conversation *out = pair->reading.out;
     struct message *chosen = &out->messages[out->count - 2];
@@ -103,7 +101,7 @@ static enum record_kind settle(const struct pair *pair, struct message *rejected
     chosen->weight = rejected->weight = 1;
     if (chosen->role < ROLE_ASSISTANT || rejected->role < ROLE_ASSISTANT)
         return record_skipped(&pair->reading,
-                              "of which an answer is none of the assistant's");
+                              "of which one answer does not have the role assistant");
     if (!template_turns_are_fine(out->messages, out->count))
         return record_skipped(&pair->reading,
                               "whose messages are not user and assistant in turn, "
@@ -115,7 +113,7 @@ static enum record_kind settle(const struct pair *pair, struct message *rejected
                : RECORD_CONVERSATION;
 }
 
-/* like: a message that shows the keys of the answers, if these are not said. */
+/* like: a message that shows the keys of the answers, unless they are described. */
 static enum record_kind read_pair(struct pair *pair, bool list, const json_t *like)
 {
     enum record_kind kind = read_question(pair, list);
@@ -136,7 +134,7 @@ static const char *const known_questions[] = {
     "prompt", "instruction", "question", "query", "input", "messages", "conversations",
 };
 
-/* *list: it is one of messages. */
+/* *list: it is a list of messages. */
 static bool find_question(struct pair *pair, bool *list)
 {
     const json_t *value = NULL;
@@ -149,9 +147,8 @@ static bool find_question(struct pair *pair, bool *list)
     if (record_is_absent(value))
         return error_set(
             pair->reading.err, ERROR_DATA,
-            "the record has two answers and no question that is known: prompt, "
-            "instruction, question, messages, conversations; say which is meant in "
-            "dataset_info.json");
+            "the record has two answers and no known question: prompt, instruction, "
+            "question, messages, conversations; name its column in dataset_info.json");
     *list = json_is_array(value);
     if (*list) {
         pair->columns.messages = key;
@@ -170,8 +167,8 @@ static bool is_same_value(const json_t *a, const json_t *b, const char *key)
     return left == right || json_equal(left, right);
 }
 
-/* Two conversations that part with their last messages. */
-static bool begin_the_same(const struct pair *pair)
+/* Return whether two conversations differ only in their last messages. */
+static bool start_the_same(const struct pair *pair)
 {
     size_t count = json_array_size(pair->answers[0]);
 
@@ -189,14 +186,14 @@ static bool begin_the_same(const struct pair *pair)
     return true;
 }
 
-/* Whole conversations; a question besides would be the same one again. */
+/* Complete conversations; a separate question column would repeat their question. */
 static enum record_kind read_whole(struct pair *pair)
 {
     size_t count = json_array_size(pair->answers[0]);
     enum record_kind kind;
 
     record_tags(&pair->columns, json_array_get(pair->answers[0], 0));
-    if (!begin_the_same(pair))
+    if (!start_the_same(pair))
         return record_skipped(&pair->reading,
                               "whose conversations differ in more than the last answer");
     kind = record_list(&pair->reading, pair->answers[0], count - 1);
@@ -247,8 +244,8 @@ static enum record_kind read_detected(struct pair *pair)
     if (record_is_flat(&pair->reading))
         error_set(pair->reading.err, ERROR_DATA,
                   "the record has no \"chosen\" and \"rejected\", the two answers that "
-                  "stage: dpo compares; use stage: sft for single answers, or say in "
-                  "dataset_info.json (ranking) which columns have them");
+                  "stage: dpo compares; use stage: sft for single answers, or name "
+                  "their columns in dataset_info.json (ranking)");
     return RECORD_BROKEN;
 }
 
@@ -279,5 +276,5 @@ enum record_kind dataset_record_read_pair(const struct dataset_source *source,
     kind = source->form == DATASET_DETECT
                ? read_detected(&pair)
                : read_described(&pair, source->form == DATASET_MESSAGES);
-    return kind == RECORD_CONVERSATION ? settle(&pair, rejected) : kind;
+    return kind == RECORD_CONVERSATION ? finish_pair(&pair, rejected) : kind;
 }

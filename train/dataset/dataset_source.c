@@ -1,4 +1,5 @@
-/* train/dataset/dataset_source.c - names to files and folders; dataset_info.json is read once. */
+/* train/dataset/dataset_source.c - names to files and folders; dataset_info.json is read
+ * once. */
 #include "config.h"
 
 #include "train/dataset/dataset_source.h"
@@ -14,12 +15,12 @@
 #include "train/dataset/dataset_reader.h"
 
 #define INFO_MAX     ((size_t)16 << 20)
-#define FOLDER_FILES 100000 /* of one data set */
+#define FOLDER_FILES 100000 /* of one dataset */
 
 struct dataset_lookup {
     struct dataset_info info;
     char *info_name; /* of dataset_info.json */
-    json_t *table;   /* NULL until it is needed */
+    json_t *table;   /* NULL until first used */
 };
 
 struct dataset_lookup *dataset_lookup_open(const char *dir, struct arena *arena)
@@ -40,7 +41,7 @@ void dataset_lookup_close(struct dataset_lookup *lookup)
     free(lookup);
 }
 
-/* "unknown; there are a, b, c", as many as fit. */
+/* Report an unknown name and the names that exist, as many as fit. */
 static bool fail_unknown(const struct dataset_lookup *lookup, const char *name,
                          struct error *err)
 {
@@ -56,7 +57,7 @@ static bool fail_unknown(const struct dataset_lookup *lookup, const char *name,
             break;
     }
     error_set(err, ERROR_DATA,
-              "%s has no data set \"%s\"; it has %s%s (a file is named with its ending, "
+              "%s has no dataset \"%s\"; it has %s%s (name a file with its extension, "
               "as in %s.jsonl, a folder with a slash: %s/)",
               lookup->info_name, name, names.data, names.overflow ? ", ..." : "", name,
               name);
@@ -71,7 +72,7 @@ static bool find_named(struct dataset_lookup *lookup, const char *name,
 
     if (!lookup->table && !file_exists(lookup->info_name))
         return error_set(err, ERROR_DATA,
-                         "data set \"%s\": there is no file %s to look it up in; name a "
+                         "dataset \"%s\": there is no file %s to look it up in; name a "
                          "file (%s.jsonl), a folder (%s/), or set dataset_dir",
                          name, lookup->info_name, name, name);
     if (!lookup->table)
@@ -94,7 +95,7 @@ bool dataset_names_path(const char *name)
     return dataset_reader_knows(name) || is_folder_name(name);
 }
 
-/* A file or folder named in the job: beside it, else in dataset_dir. */
+/* A file or folder named in the job: next to it, or else in dataset_dir. */
 static bool find_path(const struct dataset_lookup *lookup, const char *name,
                       struct dataset_source *out, struct error *err)
 {
@@ -109,7 +110,7 @@ static bool find_path(const struct dataset_lookup *lookup, const char *name,
     if (there)
         out->path = arena_strdup(info->arena, path ? path : name);
     else
-        error_set(err, ERROR_DATA, "the data %s %s is not there, nor in %s",
+        error_set(err, ERROR_DATA, "the data %s %s does not exist, nor does it in %s",
                   is_folder_name(name) ? "folder" : "file", name, info->dir);
     free(path);
     return there;
@@ -133,14 +134,14 @@ bool dataset_source_check(const struct dataset_source *source, bool pairs,
     if (pairs)
         return error_set(
             err, ERROR_DATA,
-            "%s: data set %s has one answer to a question, and stage: dpo compares two; "
-            "if its records have them, say so with \"ranking\": true and the columns "
-            "chosen and rejected, else use stage: sft",
+            "%s: dataset %s has one answer per question, and stage: dpo compares two; "
+            "if its records have two, set \"ranking\": true and the columns chosen and "
+            "rejected, else use stage: sft",
             source->info, source->name);
     return error_set(
         err, ERROR_DATA,
-        "%s: data set %s has two answers to a question (ranking), which stage: dpo "
-        "compares; use that stage, or name a data set of single answers",
+        "%s: dataset %s has two answers per question (ranking), which stage: dpo "
+        "compares; use that stage, or name a dataset of single answers",
         source->info, source->name);
 }
 
@@ -172,7 +173,7 @@ bool dataset_sources_find(const char *names, const char *dir, struct arena *aren
             ok = dataset_lookup_find(lookup, name, &out->list[out->count++], err);
     }
     if (ok && out->count == 0)
-        ok = error_set(err, ERROR_DATA, "the job names no data set");
+        ok = error_set(err, ERROR_DATA, "the job names no dataset");
     dataset_lookup_close(lookup);
     return ok;
 }
@@ -195,9 +196,9 @@ static bool check_entries(const char *path, struct dirent *const *entries, int c
     for (int i = 0; i < count; i++)
         if (!dataset_reader_knows(entries[i]->d_name))
             return error_set(err, ERROR_DATA,
-                             "the data folder %s has %s, which is of no kind that is "
-                             "read (.json, .jsonl and .txt, each also .gz); take it "
-                             "out, or name the files",
+                             "the data folder %s has %s, which has an unsupported "
+                             "format (supported are .json, .jsonl and .txt, each also "
+                             ".gz); remove it, or name the files",
                              path, entries[i]->d_name);
     if (count == 0)
         return error_set(err, ERROR_DATA, "the data folder %s is empty", path);

@@ -1,4 +1,4 @@
-/* train/dataset/dataset_spill.c - a mapped file without a name. */
+/* train/dataset/dataset_spill.c - mapped file without a name. */
 #include "config.h"
 
 #include "train/dataset/dataset_spill.h"

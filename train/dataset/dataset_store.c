@@ -1,4 +1,4 @@
-/* train/dataset/dataset_store.c - arrays that grow. */
+/* train/dataset/dataset_store.c - growing arrays of samples, spans and ids. */
 #include "config.h"
 
 #include "train/dataset/dataset_store.h"
@@ -24,7 +24,7 @@ void dataset_store_clear(struct dataset_store *store)
     *store = (struct dataset_store) { 0 };
 }
 
-/* Room for `more` of an array. */
+/* Make room for `more` elements of an array. */
 static void *grow(void *array, size_t count, size_t *room, size_t more, size_t size)
 {
     if (count + more <= *room)
@@ -36,7 +36,8 @@ static void *grow(void *array, size_t count, size_t *room, size_t more, size_t s
 static void add_run(struct dataset_store *store, struct sample *sample, uint32_t start,
                     uint32_t len, float weight)
 {
-    uint32_t targets = start > 0 ? len : len - 1; /* nothing stands before the first */
+    uint32_t targets = start > 0 ? len : len - 1; /* the first token has no token before
+                                                   * it */
 
     store->runs = grow(store->runs, store->run_count, &store->run_room, 1,
                        sizeof(struct label_run));
@@ -60,7 +61,7 @@ static void add_runs(struct dataset_store *store, struct sample *sample,
     }
 }
 
-/* Room in a file; what lay in memory is moved there. */
+/* Make room in a file; ids in memory move there. */
 static bool spill_ids(struct dataset_store *store, size_t room)
 {
     uint32_t *before = store->spill.data ? NULL : store->ids;
@@ -75,7 +76,7 @@ static bool spill_ids(struct dataset_store *store, size_t room)
     return true;
 }
 
-/* Room for `more` ids.  Where the disk has none left, memory has to do. */
+/* Make room for `more` ids. If the disk is full, use memory. */
 static void grow_ids(struct dataset_store *store, size_t more)
 {
     size_t room = 2 * store->room + more + 64;

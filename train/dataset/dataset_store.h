@@ -1,28 +1,29 @@
-/* train/dataset/dataset_store.h - tokenised samples in a few large arrays: 4 bytes a token, and
- * where labels lie as runs. */
+/* train/dataset/dataset_store.h - tokenized samples in a few large arrays: 4 bytes per
+ * token, and the positions of labels as spans. */
 #ifndef TRAIN_DATASET_DATASET_STORE_H
 #define TRAIN_DATASET_DATASET_STORE_H
 
 #include "base/error.h"
 #include "train/dataset/dataset_spill.h"
 
-/* Tokens [start, start + len) of a sample are to be learnt, and count for so much. */
+/* Tokens [start, start + len) of a sample are learned, with this weight. */
 struct label_run {
     uint32_t start, len;
-    float weight; /* not 0; below: the end of a text is learnt where the tokens stand */
+    float weight; /* not 0; negative: the label is the end-of-text token in place of the
+                   * token */
 };
 
 struct sample {
     uint64_t at; /* in ids */
     uint64_t run_at;
-    double weight; /* of its targets, summed up */
+    double weight; /* sum of the weights of its targets */
     uint32_t len;
-    uint32_t targets; /* tokens to be learnt that something stands before */
+    uint32_t targets; /* learned tokens that have a token before them */
     uint32_t runs;
-    uint32_t unused; /* 0: so that each byte of a sample is told */
+    uint32_t unused; /* 0, so that every byte of a sample is defined */
 };
 
-/* The arrays are the store's own, or lie in a mapped file and are only read. */
+/* The store owns the arrays, or they are in a mapped file and read-only. */
 struct dataset_store {
     uint32_t *ids;
     size_t tokens, room;
@@ -35,25 +36,26 @@ struct dataset_store {
     bool lent;     /* ids belong to another store */
     void *mapping; /* the file, or NULL */
     size_t mapped;
-    const char *spill_dir; /* where ids go from spill_from of them on; NULL: memory */
+    const char *spill_dir; /* folder of the file for ids, used from spill_from of them on;
+                            * NULL: memory */
     size_t spill_from;
     struct dataset_spill spill;
 };
 
 void dataset_store_clear(struct dataset_store *store);
 
-/* weights: one for each token, 0: it is not to be learnt, below 0: the end of a text is
- * in its place; NULL: all are 1.  A sample has less than 2^31 tokens. */
+/* weights: one for each token, 0: not learned, negative: the label is the end of the
+ * text; NULL: all are 1. A sample has fewer than 2^31 tokens. */
 void dataset_store_add(struct dataset_store *store, const uint32_t *ids,
                        const float *weights, size_t len);
 
-/* The tokens of the samples listed, one behind the other, as one text of a new store. */
+/* Concatenate the tokens of the listed samples, as one text of a new store. */
 void dataset_store_join(const struct dataset_store *from, const uint32_t *samples,
                         size_t count, struct dataset_store *out);
 
-/* All tokens as one text, in blocks of `block` tokens that are learnt whole; a rest is
- * left out, unless it is all there is.  The ids of *out are those of *from, which
- * stays. */
+/* Cut all tokens, as one text, into blocks of `block` tokens that are learned in full; a
+ * shorter last block is left out, unless it is the only one. *out shares the ids of
+ * *from, which must outlive it. */
 void dataset_store_cut(const struct dataset_store *from, size_t block,
                        struct dataset_store *out);
 

@@ -1,4 +1,4 @@
-/* train/dataset/dataset_tokens.c - files, records, templates, tokens. */
+/* train/dataset/dataset_tokens.c - files to records, conversations and tokens. */
 #include "config.h"
 
 #include "train/dataset/dataset_tokens.h"
@@ -16,7 +16,7 @@
 
 enum { MAX_REASONS = 8 };
 
-/* Samples have 32-bit numbers. */
+/* Sample numbers have 32 bits. */
 #define MAX_SAMPLES ((size_t)UINT32_MAX - 1)
 
 /* Records left out for one reason. */
@@ -26,7 +26,7 @@ struct left_out {
     char first[320]; /* file:line of the first */
 };
 
-/* Work in hand. */
+/* State while the sources are read. */
 struct work {
     const struct dataset_reading *how;
     const struct plan *plan;
@@ -41,7 +41,7 @@ struct work {
     size_t reasons;
     int64_t document_end;
     const struct dataset_source *source;
-    const char *path; /* the file of it that is read */
+    const char *path; /* the source's file that is being read */
     struct dataset_prompts prompts;
 };
 
@@ -110,23 +110,23 @@ static void note_left_out(struct work *work)
     text_clear(&note);
 }
 
-/* The place is put before what a deeper function has said. */
+/* Add the position to the message of a deeper function. */
 static bool fail_at(struct error *err, const char *path, struct mark at,
                     const struct error *why)
 {
     return error_at(err, why->code, path, at, "%s", why->text);
 }
 
-/* A document, or a part of one; alone, one token teaches nothing. */
+/* Add a document, or a part of one. A single token teaches nothing. */
 static void add_document(struct work *work, const uint32_t *ids, size_t len)
 {
     if (len >= 2 || dataset_is_packed(work->plan))
         dataset_store_add(&work->out->store, ids, NULL, len);
 }
 
-/* A text of stage pt, with its end.  A running text is cut at once, so that a share of it
- * can be kept for evaluation, and max_samples counts its blocks. */
-static bool add_text(struct work *work, const char *text, size_t len, bool running,
+/* Add a text of stage pt, with its end token. A continuous text is cut immediately, so
+ * that evaluation can take a share of it and max_samples counts its blocks. */
+static bool add_text(struct work *work, const char *text, size_t len, bool continuous,
                      struct error *err)
 {
     size_t cutoff = (size_t)work->plan->cutoff_len;
@@ -142,7 +142,7 @@ static bool add_text(struct work *work, const char *text, size_t len, bool runni
         return false;
     if (work->document_end >= 0)
         token_list_add(ids, (uint32_t)work->document_end);
-    if (!running) {
+    if (!continuous) {
         add_document(work, ids->ids,
                      !packed && ids->count > cutoff ? cutoff : ids->count);
         return true;
@@ -181,7 +181,7 @@ static bool encode(struct work *work, size_t cutoff_len, struct error *err)
     return template_encode(&request, &work->ids, &work->weights, err);
 }
 
-/* *added: something of it can be learnt. */
+/* *added: the sample has something to learn. */
 static bool add_conversation(struct work *work, bool *added, struct error *err)
 {
     if (!encode(work, (size_t)work->plan->cutoff_len, err))
@@ -195,7 +195,7 @@ static bool add_conversation(struct work *work, bool *added, struct error *err)
     return true;
 }
 
-/* Whole, with the answer that the conversation ends in now. */
+/* Encode without a cut, with the answer that the conversation ends in now. */
 static bool encode_half(struct work *work, struct dataset_half *half, struct error *err)
 {
     const struct template_request request = request_of(work);
@@ -204,7 +204,7 @@ static bool encode_half(struct work *work, struct dataset_half *half, struct err
     return template_encode(&request, &half->ids, &half->weights, err);
 }
 
-/* Two samples, or none. */
+/* Add both samples, or none. */
 static bool add_pair(struct work *work, bool *added, struct error *err)
 {
     struct dataset_half *halves = work->halves;
@@ -221,7 +221,8 @@ static bool add_pair(struct work *work, bool *added, struct error *err)
     return true;
 }
 
-/* What to do about a record that is no JSON, by how it begins or what the parser says. */
+/* What to do about a record that is not valid JSON, by its first bytes or the parser's
+ * message. */
 static const char *json_remedy(const struct dataset_record *record,
                                const struct error *wrong)
 {
@@ -229,18 +230,18 @@ static const char *json_remedy(const struct dataset_record *record,
         const char *said, *remedy;
     } rows[] = {
         { "decode byte", "the file is not UTF-8: iconv -t utf-8 converts it" },
-        { "NaN", "JSON has no NaN: take the record out" },
-        { "end of", "the record is cut off: mend it or take it out" },
-        { "duplicate", "a key stands there twice: take one out" },
+        { "NaN", "JSON has no NaN: remove the record" },
+        { "end of", "the record is truncated: fix or remove it" },
+        { "duplicate", "a key occurs twice: remove one" },
     };
 
     if (record->len > 1 && memcmp(record->data, "{'", 2) == 0)
-        return "JSON has double quotes, as json.dumps of Python writes them";
+        return "JSON requires double quotes, as json.dumps of Python writes them";
     for (size_t i = 0; i < TS_COUNT(rows); i++)
         if (strstr(wrong->text, rows[i].said))
             return rows[i].remedy;
     return record->len > 0 && record->data[0] != '{' ? "a record is an object in braces"
-                                                     : "mend the record or take it out";
+                                                     : "fix or remove the record";
 }
 
 static enum record_kind read_json(struct work *work, const json_t *json, const char **why,
@@ -286,8 +287,9 @@ static bool add_json(struct work *work, const struct dataset_record *record,
         leave_out(
             work, record->at.line,
             has_pairs(work)
-                ? "of which nothing is left of an answer to learn (cutoff_len is short)"
-                : "of which nothing is left to learn (cutoff_len is short, or the "
+                ? "of which no part of an answer is left to learn (cutoff_len is too "
+                  "short)"
+                : "of which nothing is left to learn (cutoff_len is too short, or the "
                   "answer has loss_weight 0)");
     json_decref(json);
     return ok || fail_at(err, work->path, record->at, &wrong);
@@ -307,13 +309,14 @@ static bool add_record(struct work *work, const struct dataset_record *record,
             err, ERROR_DATA, work->path, record->at,
             "the file is plain text, which stage: pt learns; stage: %s",
             has_pairs(work)
-                ? "dpo wants questions with a chosen and a rejected answer each"
-                : "sft wants questions and answers");
+                ? "dpo requires questions with a chosen and a rejected answer each"
+                : "sft requires questions and answers");
     return add_text(work, record->data, record->len, !work->source->lines, &wrong) ||
            fail_at(err, work->path, record->at, &wrong);
 }
 
-/* The records of a file, at most *left of them, which is counted down; below 0: all. */
+/* Read the records of a file, at most *left of them, which is counted down; negative:
+ * all. */
 static bool read_file(struct work *work, int64_t *left, struct error *err)
 {
     struct dataset_reader *reader =
@@ -333,7 +336,7 @@ static bool read_file(struct work *work, int64_t *left, struct error *err)
     return ok && dataset_prompts_check(&work->prompts, work->source, work->path, err);
 }
 
-/* Where a part of a source is drawn, all of it has to be read first. */
+/* A random draw or a slice requires reading the whole source. */
 int64_t dataset_tokens_most(const struct plan *plan, const struct dataset_source *source)
 {
     bool chosen =
@@ -365,7 +368,7 @@ static bool read_source(struct work *work, const struct dataset_source *source,
 static struct work work_on(const struct dataset_reading *how, struct dataset_tokens *out)
 {
     const struct plan *plan = how->plan;
-    bool pairs = plan->stage == STAGE_DPO; /* the last answers alone are compared */
+    bool pairs = plan->stage == STAGE_DPO; /* only the last answers are compared */
 
     return (struct work) {
         .how = how,
