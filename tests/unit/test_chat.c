@@ -246,7 +246,7 @@ static void test_chat_reports_errors_of_the_template(void **state)
                  "line 1: Encountered unknown tag 'frob'; name a template");
     expect_error("\"{{ raise_exception('no, no') }}\"", "line 1: no, no");
     expect_error("\"{{ messages | length }}{{ messages[-1].content }}\"",
-                 "the answer cannot be told from the question");
+                 "cannot separate the answer from the question");
     expect_error("\"{% generation %}{{ messages[-1].content }}{% endgeneration %}\"",
                  "marks 1 answers of 2");
 }
@@ -277,9 +277,9 @@ static void test_chat_is_checked_before_a_run(void **state)
                  "tokenizer_config.json, line 1: No filter named 'frob'");
     expect_tried("\"{{ raise_exception('documents, please') }}\"", NULL);
     expect_tried("\"" EACH TURN "{% endfor %}<|im_start|>assistant\\nto: user\\n\"",
-                 "the answer cannot be told from the question");
+                 "cannot separate the answer from the question");
     expect_tried("\"{{ messages[0].content }}\"",
-                 "the answer cannot be told from the question");
+                 "cannot separate the answer from the question");
     expect_tried("\"" EACH
                  "{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}\"",
                  "marks 2 answers of 1");
@@ -294,7 +294,7 @@ static void test_chat_check_compares_tokens(void **state)
     (void)state;
     expect_tried(ENDS("<|im_start|>assistant\\n-"), NULL);
     expect_tried(ENDS("<|im_start|>assistant\\n--"),
-                 "the answer cannot be told from the question");
+                 "cannot separate the answer from the question");
 #undef ENDS
 }
 

@@ -1,9 +1,7 @@
-/*
- * train/chat/chat.c - the model's own template is asked for the whole conversation, and for
- * each beginning of it that ends where an answer begins or ends: what two texts begin
- * with alike, token by token, tells where the answer lies.  With {% generation %} the
- * template says so.
- */
+/* train/chat/chat.c - answers located in the text of a model's own template. The template
+ * renders the whole conversation, and each prefix of it that ends where an answer starts
+ * or ends; the longest common token prefix of two texts gives the position of the answer.
+ * A template with {% generation %} marks the answers. */
 #include "config.h"
 
 #include "train/chat/chat.h"
@@ -19,15 +17,15 @@
 
 #define FILE_MAX ((size_t)64 << 20)
 
-/* Tokens that a template may write behind a conversation that ends, and not behind an
- * answer that is followed by a question. */
+/* Tokens that a template may write after a conversation that ends, but not after an
+ * answer that a question follows. */
 enum { TAIL_MAX = 2 };
 
 struct chat {
     struct chat_template row;
-    struct jinja *usual, *with_tools; /* with_tools NULL: the usual */
-    json_t *tokens;                   /* bos_token and the like, as templates see them */
-    struct error wrong;               /* of a template that cannot be read */
+    struct jinja *usual, *with_tools; /* with_tools NULL: same as usual */
+    json_t *tokens;                   /* bos_token and others, as templates see them */
+    struct error wrong;               /* error of a template that cannot be parsed */
 };
 
 static const char *const token_names[] = {
@@ -76,7 +74,7 @@ static void read_templates(struct chat *chat, const json_t *templates, const cha
     }
 }
 
-/* A JSON file that may be absent; false: it is broken. */
+/* Read a JSON file that may be absent; false if it is malformed. */
 static bool read_json(const char *dir, const char *name, json_t **out, struct error *err)
 {
     char *path = path_join(dir, name);
@@ -195,13 +193,13 @@ const struct chat_template *chat_as_template(const struct chat *chat)
     return &chat->row;
 }
 
-/* One writing of a conversation. */
+/* State while a conversation is rendered. */
 struct writing {
     const struct chat *chat;
     const struct tokenizer *tokenizer;
     const struct jinja *jinja;
     json_t *messages, *tools; /* as the template sees them; tools NULL: none */
-    json_t *thinking;         /* enable_thinking of the job; NULL: not said */
+    json_t *thinking;         /* enable_thinking of the job; NULL: not set */
     struct jinja_output output;
     struct error *err;
 };
@@ -210,7 +208,7 @@ static json_t *call_of(const json_t *call)
 {
     json_t *arguments = json_object_get(call, "arguments"), *read = NULL;
 
-    /* OpenAI writes them as a text of JSON */
+    /* OpenAI writes them as a JSON text */
     if (json_is_string(arguments) && json_string_length(arguments) > 0)
         read = json_read_text(json_string_value(arguments), json_string_length(arguments),
                               "arguments", 1, NULL);
@@ -264,7 +262,7 @@ static bool has_system(const struct message *messages, size_t count)
     return false;
 }
 
-/* The messages; those about tools are no messages to a template. */
+/* Collect the messages; those about tools are not messages for a template. */
 static bool begin(struct writing *writing, const struct template_options *options,
                   const struct message *messages, size_t count)
 {
@@ -304,7 +302,7 @@ static void end(struct writing *writing)
     json_decref(writing->thinking);
 }
 
-/* The first `count` messages into writing->output. */
+/* Render the first `count` messages into writing->output. */
 static bool render(struct writing *writing, size_t count, bool prompt, bool *refused)
 {
     json_t *messages = json_array(), *variables = json_copy(writing->chat->tokens);
@@ -324,7 +322,7 @@ static bool render(struct writing *writing, size_t count, bool prompt, bool *ref
     return ok;
 }
 
-/* The same as tokens into *ids. */
+/* Render and tokenize them into *ids. */
 static bool write(struct writing *writing, size_t count, bool prompt,
                   struct token_list *ids)
 {
@@ -334,8 +332,8 @@ static bool write(struct writing *writing, size_t count, bool prompt,
                             writing->output.text.len, false, ids, writing->err);
 }
 
-/* Tokens that both begin with. */
-static size_t alike(const struct token_list *a, const struct token_list *b)
+/* The length of the longest common prefix. */
+static size_t common_prefix(const struct token_list *a, const struct token_list *b)
 {
     size_t count = 0;
 
@@ -344,38 +342,39 @@ static size_t alike(const struct token_list *a, const struct token_list *b)
     return count;
 }
 
-/* Answer number i stands at tokens [start, end) of the whole. */
-struct place {
+/* Answer i is at tokens [start, end) of the conversation. */
+struct answer_span {
     size_t start, end;
     float weight;
 };
 
-struct text_positions {
-    struct place *list;
+struct answer_spans {
+    struct answer_span *list;
     size_t count;
 };
 
-/* The token in which a byte of the text lies; at the end of a span, the one behind it. */
+/* Find the token that contains a byte of the text; at the end of a span, the token after
+ * it. */
 static bool token_at(struct writing *writing, const struct token_list *whole, size_t byte,
-                     bool behind, size_t *out)
+                     bool after, size_t *out)
 {
     struct token_list part = { 0 };
     bool ok = tokenizer_encode(writing->tokenizer, writing->output.text.data, byte, false,
                                &part, writing->err);
 
-    *out = alike(&part, whole);
-    if (behind && *out < part.count)
+    *out = common_prefix(&part, whole);
+    if (after && *out < part.count)
         *out += 1;
     token_list_clear(&part);
     return ok;
 }
 
-/* By the spans of {% generation %}. */
-static bool place_marked(struct writing *writing, const struct token_list *whole,
-                         struct text_positions *places)
+/* Locate answers by the spans of {% generation %}. */
+static bool locate_marked(struct writing *writing, const struct token_list *whole,
+                          struct answer_spans *spans)
 {
     const struct jinja_output *output = &writing->output;
-    size_t answers = places->count;
+    size_t answers = spans->count;
     bool ok = true;
 
     if (output->span_count != answers)
@@ -386,9 +385,8 @@ static bool place_marked(struct writing *writing, const struct token_list *whole
     for (size_t i = 0; i < answers && ok; i++) {
         const struct jinja_span *span = &output->spans[i];
 
-        ok =
-            token_at(writing, whole, span->start, false, &places->list[i].start) &&
-            token_at(writing, whole, span->start + span->len, true, &places->list[i].end);
+        ok = token_at(writing, whole, span->start, false, &spans->list[i].start) &&
+             token_at(writing, whole, span->start + span->len, true, &spans->list[i].end);
     }
     return ok;
 }
@@ -398,18 +396,18 @@ static bool is_answer(const json_t *message)
     return strcmp(json_string_value(json_object_get(message, "role")), "assistant") == 0;
 }
 
-/* By what the template writes before the answer and up to its end.  An earlier answer
- * that is written otherwise once others follow (its thoughts are left out) has no place:
- * 0, 0. */
-static bool place_between(struct writing *writing, const struct token_list *whole,
-                          struct text_positions *places, bool last_only)
+/* Locate answers by what the template writes before the answer and up to its end. An
+ * earlier answer that the template writes differently once others follow (without its
+ * thoughts) has no position: 0, 0. */
+static bool locate_between(struct writing *writing, const struct token_list *whole,
+                           struct answer_spans *spans, bool last_only)
 {
     size_t count = json_array_size(writing->messages), answer = 0;
     struct token_list before = { 0 }, after = { 0 };
     bool ok = true;
 
     for (size_t i = 0; i < count && ok; i++) {
-        struct place *place = &places->list[answer];
+        struct answer_span *span = &spans->list[answer];
         bool last = i + 1 == count;
 
         if (!is_answer(json_array_get(writing->messages, i)))
@@ -419,17 +417,17 @@ static bool place_between(struct writing *writing, const struct token_list *whol
             continue;
         ok = write(writing, i, true, &before) &&
              (last || write(writing, i + 1, false, &after));
-        place->start = alike(&before, whole);
-        place->end = last ? whole->count : alike(&after, whole);
-        if (place->start + 1 < before.count || place->end <= place->start ||
-            (!last && place->end + TAIL_MAX < after.count))
-            place->start = place->end = 0;
-        if (ok && last && place->end == 0)
+        span->start = common_prefix(&before, whole);
+        span->end = last ? whole->count : common_prefix(&after, whole);
+        if (span->start + 1 < before.count || span->end <= span->start ||
+            (!last && span->end + TAIL_MAX < after.count))
+            span->start = span->end = 0;
+        if (ok && last && span->end == 0)
             ok = error_set(
                 writing->err, ERROR_DATA,
-                "the chat template does not begin a conversation as it begins its "
-                "prompt, so that the answer cannot be told from the question; name a "
-                "template in the job, as template: chatml");
+                "cannot separate the answer from the question: the chat template does "
+                "not start a conversation like its prompt; name a template in the job, "
+                "as template: chatml");
     }
     token_list_clear(&before);
     token_list_clear(&after);
@@ -443,25 +441,25 @@ static void copy(struct token_list *out, const struct token_list *from, size_t s
         token_list_add(out, from->ids[i]);
 }
 
-/* Answers with a place become turns; what lies before each is its question.  What the
- * template writes behind the last one is left out: nothing stands there to be learnt or
- * read. */
-static void make_turns(const struct text_positions *places,
-                       const struct token_list *whole, struct turn *turns, size_t *count)
+/* Make turns of the located answers; the text before each is its question. What the
+ * template writes after the last answer is left out: it is neither learned nor
+ * context. */
+static void make_turns(const struct answer_spans *spans, const struct token_list *whole,
+                       struct turn *turns, size_t *count)
 {
     size_t at = 0;
 
     *count = 0;
-    for (size_t i = 0; i < places->count; i++) {
-        const struct place *place = &places->list[i];
+    for (size_t i = 0; i < spans->count; i++) {
+        const struct answer_span *span = &spans->list[i];
         struct turn *turn = &turns[*count];
 
-        if (place->end <= at || place->start < at)
+        if (span->end <= at || span->start < at)
             continue;
-        copy(&turn->source, whole, at, place->start);
-        copy(&turn->target, whole, place->start, place->end);
-        turn->weight = place->weight;
-        at = place->end;
+        copy(&turn->source, whole, at, span->start);
+        copy(&turn->target, whole, span->start, span->end);
+        turn->weight = span->weight;
+        at = span->end;
         ++*count;
     }
 }
@@ -474,25 +472,25 @@ bool chat_turns(const struct template_request *request, struct turn **turns,
     struct writing writing = { .chat = template_own(request->chat),
                                .tokenizer = request->tokenizer,
                                .err = err };
-    struct text_positions places = { .list = memory_alloc((count + 1) *
-                                                          sizeof(*places.list)) };
+    struct answer_spans spans = { .list =
+                                      memory_alloc((count + 1) * sizeof(*spans.list)) };
     struct token_list whole = { 0 };
     bool ok = begin(&writing, request->options, messages, count);
 
     for (size_t i = 0; i < count; i++)
         if (messages[i].role == ROLE_ASSISTANT || messages[i].role == ROLE_FUNCTION)
-            places.list[places.count++].weight = messages[i].weight;
+            spans.list[spans.count++].weight = messages[i].weight;
     ok = ok && write(&writing, json_array_size(writing.messages), false, &whole);
     if (ok && jinja_marks_generation(writing.jinja))
-        ok = place_marked(&writing, &whole, &places);
+        ok = locate_marked(&writing, &whole, &spans);
     else if (ok)
-        ok = place_between(&writing, &whole, &places, request->options->mask_history);
+        ok = locate_between(&writing, &whole, &spans, request->options->mask_history);
     *turns = memory_alloc((count + 2) * sizeof(**turns));
     *turn_count = 0;
     if (ok)
-        make_turns(&places, &whole, *turns, turn_count);
+        make_turns(&spans, &whole, *turns, turn_count);
     token_list_clear(&whole);
-    free(places.list);
+    free(spans.list);
     end(&writing);
     return ok;
 }
@@ -516,7 +514,7 @@ bool chat_prompt(const struct template_request *request, struct token_list *ids,
     if (ok) {
         copy(ids, &prompt, 0, prompt.count);
         *answer = ids->count;
-        copy(ids, &whole, alike(&prompt, &whole), whole.count);
+        copy(ids, &whole, common_prefix(&prompt, &whole), whole.count);
     }
     token_list_clear(&prompt);
     token_list_clear(&whole);
@@ -524,9 +522,10 @@ bool chat_prompt(const struct template_request *request, struct token_list *ids,
     return ok;
 }
 
-/* The texts alone: does the template write an answer, and before it what it begins a
- * prompt with?  A tokenizer may still see the same beginning where the texts do not. */
-static bool is_plain(struct writing *writing, size_t count, bool *plain, bool *refused)
+/* Check the texts alone: whether the template writes an answer, and before it the start
+ * of its prompt. Texts without a common start may still have one as tokens. */
+static bool texts_decide(struct writing *writing, size_t count, bool *plain,
+                         bool *refused)
 {
     const struct text *prompt = &writing->output.text;
     char *whole;
@@ -544,7 +543,7 @@ static bool is_plain(struct writing *writing, size_t count, bool *plain, bool *r
     return ok;
 }
 
-/* As a run does it.  What is wrong with the tokenizer is not the template's doing. */
+/* Encode as a run does. Problems of the tokenizer are not the template's. */
 static bool try_tokens(const struct chat *chat, const char *dir,
                        const struct template_options *options,
                        const struct message *messages, size_t count, struct error *err)
@@ -571,7 +570,7 @@ bool chat_try(const struct chat *chat, const char *dir, struct error *err)
     struct writing writing = { .chat = chat, .err = &wrong };
     bool refused = false, plain = true;
     bool ok = begin(&writing, &options, talk, TS_COUNT(talk)) &&
-              is_plain(&writing, TS_COUNT(talk), &plain, &refused);
+              texts_decide(&writing, TS_COUNT(talk), &plain, &refused);
 
     end(&writing);
     if (refused)

@@ -1,6 +1,4 @@
-/*
- * train/chat/template.c - the named templates: LLaMA-Factory's, a row each.
- */
+/* train/chat/template.c - the named templates of LLaMA-Factory, one row each. */
 #include "config.h"
 
 #include "train/chat/template.h"
@@ -14,7 +12,7 @@
 #define BOS  SLOT_BOS
 #define EOS  SLOT_EOS
 
-/* The turns of Qwen and of the many that took them over. */
+/* The turns of Qwen, which many models have adopted. */
 #define IM_SYSTEM    "<|im_start|>system\n" SAID "<|im_end|>\n"
 #define IM_USER      "<|im_start|>user\n" SAID "<|im_end|>\n<|im_start|>assistant\n"
 #define IM_ASSISTANT SAID "<|im_end|>\n"
@@ -256,7 +254,7 @@ static const struct chat_template templates[] = {
       .default_system = "You are Zephyr, a helpful assistant." },
 };
 
-/* What tells whose tokenizer it is, in this order. */
+/* Special tokens that identify a template, in this order. */
 static const char *const guesses[][2] = {
     { "<|start_header_id|>", "llama3" },
     { "<start_of_turn>", "gemma" },

@@ -1,8 +1,6 @@
-/*
- * train/chat/template_tools.c - functions in a conversation: how they are described, and how
- * an answer calls them.  LLaMA-Factory's words (src/llamafactory/data/tool_utils.py at
- * ff6d4d12), written as templates.
- */
+/* train/chat/template_tools.c - functions in a conversation: how they are described, and
+ * how an answer calls them. The texts are LLaMA-Factory's
+ * (src/llamafactory/data/tool_utils.py at ff6d4d12), written as templates. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -104,20 +102,20 @@ json_t *template_tools_list(const struct message *tools, struct error *err)
     return list;
 }
 
-/* Where `open` ... `close` stands in a text; NULL: nowhere. */
+/* Find `open` ... `close` in a text; NULL: not found. */
 static const char *find_between(const char *text, size_t len, const char *open,
                                 const char *close, const char **end)
 {
     const char *begin = memmem(text, len, open, strlen(open));
-    const char *behind = begin ? begin + strlen(open) : NULL;
+    const char *after = begin ? begin + strlen(open) : NULL;
 
-    *end = begin ? memmem(behind, len - (size_t)(behind - text), close, strlen(close))
-                 : NULL;
+    *end =
+        begin ? memmem(after, len - (size_t)(after - text), close, strlen(close)) : NULL;
     return *end ? begin : NULL;
 }
 
-/* The JSON of an answer, and what stands around it: thoughts before, or all around the
- * words of a call. */
+/* Split an answer into the JSON and the text around it: thoughts before it, or the text
+ * around a tagged call. */
 static void split_answer(const struct message *answer, struct text *thought,
                          const char **json, size_t *len, struct text *rest)
 {
@@ -179,7 +177,7 @@ json_t *template_tools_calls(const struct message *answer, struct text *thought,
     return NULL;
 }
 
-/* Only name and arguments, in this order, whatever else the data has. */
+/* Keep only name and arguments, in this order, and drop all other keys. */
 static json_t *bare(const json_t *calls)
 {
     json_t *list = json_array();

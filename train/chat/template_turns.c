@@ -1,7 +1,6 @@
-/*
- * train/chat/template_turns.c - conversations into tokens, as LLaMA-Factory does: each message
- * is written by its slot, a question and its answer are a turn, and turns are cut to fit.
- */
+/* train/chat/template_turns.c - conversations to tokens, as in LLaMA-Factory: each
+ * message is written by its slot, a question and its answer are a turn, and turns are cut
+ * to fit. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -10,7 +9,7 @@
 #include "base/arena.h"
 #include "train/chat/template_parts.h"
 
-/* A text that is encoded as one, up to the next token of the tokenizer's own. */
+/* A text that is encoded at once, up to the next special token of the tokenizer. */
 struct writer {
     const struct tokenizer *tokenizer;
     struct text text;
@@ -51,7 +50,7 @@ static bool write_slot(struct writer *writer, const char *slot, const struct tex
     return writer_flush(writer, err);
 }
 
-/* A slot as plain text, for a system message inside of the first question. */
+/* Write a slot as plain text, for a system message inside the first question. */
 static void spell_slot(const char *slot, const struct text *said, struct text *out)
 {
     for (const char *at = slot; *at; at++) {
@@ -62,13 +61,13 @@ static void spell_slot(const char *slot, const struct text *said, struct text *o
     }
 }
 
-/* A conversation in work. */
+/* State while a conversation is encoded. */
 struct talk {
     const struct chat_template *chat;
     const struct template_options *options;
-    const struct message *messages; /* behind those of the head */
+    const struct message *messages; /* those after the head */
     size_t count;
-    struct text system; /* with the tools */
+    struct text system; /* including the tools */
     struct writer writer;
     struct text said;
     struct error *err;
@@ -79,8 +78,8 @@ static const struct template_tools *tools_of(const struct chat_template *chat)
     return template_tools_find(chat->tools ? chat->tools : "default");
 }
 
-/* The system message: what the conversation says, else the job, else the template; behind
- * it the tools. */
+/* Read the system message: of the conversation, or else of the job, or else of the
+ * template; the tools follow it. */
 static bool read_head(struct talk *talk)
 {
     const struct message *tools = NULL, *system = NULL;
@@ -101,7 +100,8 @@ static bool read_head(struct talk *talk)
 
 static const char thought_begin[] = "<think>\n", thought_end[] = "\n</think>\n\n";
 
-/* The text without its thoughts, and without the newlines it then begins with. */
+/* Add the text without its thoughts, and without the newlines that it then starts
+ * with. */
 static void add_without_thought(struct text *out, const char *text, size_t len)
 {
     const char *begin, *end, *open = thought_begin, *close = thought_end;
@@ -123,12 +123,12 @@ static void add_without_thought(struct text *out, const char *text, size_t len)
     text_clear(&rest);
 }
 
-/* A word of a thought, without the white space around it. */
-static bool has_word(const struct message *message, const char *word)
+/* Look for a tag of thoughts, without the white space around it. */
+static bool has_tag(const struct message *message, const char *tag)
 {
-    size_t blanks = strspn(word, "\n "), len = strcspn(word + blanks, "\n ");
+    size_t blanks = strspn(tag, "\n "), len = strcspn(tag + blanks, "\n ");
 
-    return memmem(message->text, message->len, word + blanks, len);
+    return memmem(message->text, message->len, tag + blanks, len);
 }
 
 static bool is_read(const struct message *message)
@@ -136,8 +136,8 @@ static bool is_read(const struct message *message)
     return message->role == ROLE_USER || message->role == ROLE_TOOL;
 }
 
-/* What is read before an answer: a question, or what functions gave, one behind the
- * other. */
+/* Write the input before an answer: a question, or the results of functions, one after
+ * the other. */
 static bool write_source(struct talk *talk, const struct message *message, size_t count,
                          bool first)
 {
@@ -189,20 +189,19 @@ static bool write_answer(struct talk *talk, const struct message *answer, bool t
     return ok;
 }
 
-/* An answer that has no thoughts is given empty ones: to be learnt where thinking is
- * on. */
+/* Add empty thoughts to an answer without any; they are learned if thinking is on. */
 static bool write_empty_thought(struct talk *talk, struct turn *turn)
 {
-    bool learnt = talk->options->thinking != CHAT_THINKING_OFF;
+    bool learned = talk->options->thinking != CHAT_THINKING_OFF;
 
-    talk->writer.out = learnt ? &turn->target : &turn->source;
+    talk->writer.out = learned ? &turn->target : &turn->source;
     text_adds(&talk->writer.text, thought_begin);
     text_adds(&talk->writer.text, thought_end);
     return writer_flush(&talk->writer, talk->err);
 }
 
-/* Earlier answers of a template that reasons lose their thoughts where only the last is
- * learnt, and all of them where thinking is off. */
+/* With a template that reasons, earlier answers lose their thoughts if only the last
+ * answer is learned, and all answers if thinking is off. */
 static bool encode_turn(struct talk *talk, const struct message *source, size_t count,
                         struct turn *turn, bool last)
 {
@@ -210,9 +209,9 @@ static bool encode_turn(struct talk *talk, const struct message *source, size_t 
     bool reasons = talk->chat->reasons,
          off = talk->options->thinking == CHAT_THINKING_OFF;
     bool thoughts = !reasons || !(off || (talk->options->mask_history && !last));
-    bool empty = reasons && (last || !talk->options->mask_history) &&
-                 (!thoughts ||
-                  (!has_word(answer, thought_begin) && !has_word(answer, thought_end)));
+    bool empty =
+        reasons && (last || !talk->options->mask_history) &&
+        (!thoughts || (!has_tag(answer, thought_begin) && !has_tag(answer, thought_end)));
 
     turn->weight = answer->weight;
     talk->writer.out = &turn->source;
@@ -256,7 +255,8 @@ void template_cut(size_t room, size_t *question, size_t *answer)
     *question = room - *answer < source ? room - *answer : source;
 }
 
-/* Turns get their share in order, the last first where only it is learnt. */
+/* Assign the tokens to the turns in order, the last turn first if only that is
+ * learned. */
 static void cut_turns(struct turn *turns, size_t count,
                       const struct template_options *options)
 {
@@ -303,7 +303,7 @@ bool template_turns_are_fine(const struct message *messages, size_t count)
     return answered && !head && count > 0;
 }
 
-/* Turns of a named template. */
+/* Make turns with a named template. */
 static bool named_turns(const struct template_request *request, struct turn **turns,
                         size_t *turn_count, struct error *err)
 {
@@ -327,9 +327,9 @@ static bool named_turns(const struct template_request *request, struct turn **tu
     return ok;
 }
 
-/* Where the end of a text stands behind the whole conversation alone, an earlier answer
- * is taught to end by it in the place of the next question's first token; with
- * mask_history not in that of the last question's (LLaMA-Factory's efficient_eos). */
+/* If the end-of-text token follows only the whole conversation, an earlier answer learns
+ * to end with it in place of the next question's first token; with mask_history, the last
+ * question has no such label (LLaMA-Factory's efficient_eos). */
 static float weight_of_source(const struct template_options *options,
                               const struct turn *turns, size_t count, size_t i, bool ends)
 {
@@ -343,7 +343,8 @@ bool template_encode(const struct template_request *request, struct token_list *
                      float **weights, struct error *err)
 {
     struct template_options how = *request->options;
-    struct template_request shorter = *request; /* leaves room for the end of the text */
+    struct template_request shorter = *request; /* leaves room for the end-of-text
+                                                 * token */
     int64_t end = request->chat->ends ? tokenizer_eos(request->tokenizer) : -1;
     struct turn *turns = NULL;
     size_t turn_count = 0;
@@ -361,7 +362,7 @@ bool template_encode(const struct template_request *request, struct token_list *
     if (ok)
         cut_turns(turns, turn_count, &how);
     for (size_t i = 0; i < turn_count; i++) {
-        bool learnt = !how.mask_history || i + 1 == turn_count;
+        bool learned = !how.mask_history || i + 1 == turn_count;
 
         add_weighted(ids, weights, &turns[i].source, ok ? turns[i].source_len : 0,
                      how.train_on_prompt ? 1 : 0);
@@ -369,7 +370,7 @@ bool template_encode(const struct template_request *request, struct token_list *
             (*weights)[ids->count - turns[i].source_len] +=
                 weight_of_source(&how, turns, turn_count, i, end >= 0);
         add_weighted(ids, weights, &turns[i].target, ok ? turns[i].target_len : 0,
-                     learnt ? turns[i].weight : 0);
+                     learned ? turns[i].weight : 0);
         token_list_clear(&turns[i].source);
         token_list_clear(&turns[i].target);
     }

@@ -1,4 +1,4 @@
-/* train/text/pattern.c - PCRE2, made to read classes as Oniguruma does. */
+/* train/text/pattern.c - PCRE2 patterns with Oniguruma's character classes. */
 #include "config.h"
 
 #include "train/text/pattern.h"
@@ -22,10 +22,8 @@ struct pattern_scratch {
     pcre2_match_data *match;
 };
 
-/*
- * Oniguruma's \s and \w in the middle of a class.  PCRE2 10.42 has U+180E among its
- * spaces, which Unicode took out in 6.3, and no marks or connectors among its words.
- */
+/* Oniguruma's \s and \w inside a class. PCRE2 10.42 counts U+180E as a space, which
+ * Unicode removed in 6.3, and no marks or connectors as word characters. */
 static const struct {
     char letter;
     const char *inside;
@@ -34,8 +32,8 @@ static const struct {
     { 'w', "\\p{L}\\p{M}\\p{N}\\p{Pc}" },
 };
 
-/* One escape; in a class, \S and \W stay PCRE2's, as a class cannot be turned round
- * inside. */
+/* Translate one escape. Inside a class, \S and \W keep PCRE2's meaning, because a part of
+ * a class cannot be negated. */
 static void translate_escape(struct text *out, char letter, bool in_class)
 {
     for (size_t i = 0; i < TS_COUNT(classes); i++) {
@@ -90,7 +88,7 @@ static struct pattern *compile(const char *regex, size_t len, uint32_t options,
 
         pcre2_get_error_message(why, text, sizeof(text));
         error_set(err, ERROR_DATA,
-                  "%s: the regular expression is not understood: %s at byte %zu", where,
+                  "%s: cannot compile the regular expression: %s at byte %zu", where,
                   (const char *)text, at);
         return NULL;
     }
@@ -100,7 +98,7 @@ static struct pattern *compile(const char *regex, size_t len, uint32_t options,
     return pattern;
 }
 
-/* Ruby's ^ and $, which Oniguruma follows, are the ends of lines. */
+/* In Oniguruma, as in Ruby, ^ and $ match at line boundaries. */
 #define REGEX_OPTIONS (PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C)
 
 static struct pattern *compile_regex(const char *regex, size_t len, const char *where,
@@ -165,7 +163,7 @@ void pattern_scratch_free(struct pattern_scratch *scratch)
     free(scratch);
 }
 
-/* The return value of PCRE2: a negative one is no match, or a limit. */
+/* Return PCRE2's result: negative for no match, or a limit. */
 static int match_at(const struct pattern_search *search, size_t from, uint32_t options)
 {
     const struct pattern *pattern = search->pattern;

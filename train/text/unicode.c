@@ -1,4 +1,4 @@
-/* train/text/unicode.c - code points and their classes; the tables are utf8proc's. */
+/* train/text/unicode.c - code points and their classes, from utf8proc's tables. */
 #include "config.h"
 
 #include "train/text/unicode.h"
@@ -107,11 +107,12 @@ bool unicode_is_punctuation(int32_t point)
     }
 }
 
-/* Bytes at `data` that begin a character but do not make one: 1 or more. */
+/* The length of bytes at `data` that start a character but do not complete it: 1 or
+ * more. */
 static size_t broken_part(const unsigned char *data, size_t len)
 {
     static const struct {
-        unsigned char from, to, low, high; /* first byte, and the second's range */
+        unsigned char from, to, low, high; /* first byte, and range of the second */
         size_t more;
     } starts[] = {
         { 0xc2, 0xdf, 0x80, 0xbf, 1 }, { 0xe0, 0xe0, 0xa0, 0xbf, 2 },
