@@ -252,7 +252,7 @@ static void test_jinja_reports_the_line(void **state)
         { "{% include 'x' %}", "!t, line 1: Encountered unknown tag 'include'" },
         { "{% for x in [1] recursive %}{% endfor %}",
           "!t, line 1: recursive loops are not supported" },
-        { "{{ 9223372036854775807 + 1 }}", "!t, line 1: an integer is past 64 bits" },
+        { "{{ 9223372036854775807 + 1 }}", "!t, line 1: an integer exceeds 64 bits" },
         { "{% macro m() %}{% generation %}x{% endgeneration %}{% endmacro %}{{ m() }}",
           "!t, line 1: {% generation %} inside of a macro or a block that is set" },
     };
@@ -277,10 +277,10 @@ static void test_jinja_always_terminates(void **state)
            "+ ns.x %}{% endfor %}",
            "!t, line 1: the template takes more than 256 MiB of memory");
     expect("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
-           "!t, line 1: the template goes deeper than 400 levels");
+           "!t, line 1: the template exceeds 400 levels of nesting");
     expect("{% set ns = namespace(x=[]) %}{% for a in range(9999) %}{% set ns.x = "
            "[ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
-           "!t, line 1: the template goes deeper than 400 levels");
+           "!t, line 1: the template exceeds 400 levels of nesting");
     expect("{{ range(1000000) }}",
            "!t, line 1: Range too big. The sandbox blocks ranges larger than 100000");
 }

@@ -1,5 +1,4 @@
-/* train/jinja/jinja_call.c - from the arguments of a call to the parameters of what is
- * called. */
+/* train/jinja/jinja_call.c - binding of a call's arguments to parameters. */
 #include "config.h"
 
 #include "train/jinja/jinja_call.h"
@@ -85,7 +84,7 @@ bool jinja_evaluate_arguments(struct jinja_run *run, const struct jinja_node *no
     return !jinja_failed(run);
 }
 
-/* The parameter of this name, JINJA_PARAMETERS where there is none. */
+/* The parameter with this name, or JINJA_PARAMETERS. */
 static size_t parameter_of(const struct jinja_builtin *builtin, const char *name)
 {
     for (size_t i = 0; i < JINJA_PARAMETERS && builtin->parameters[i]; i++)
@@ -106,11 +105,11 @@ static size_t count_parameters(const struct jinja_builtin *builtin)
 static bool bind(struct jinja_run *run, const struct jinja_builtin *builtin,
                  const struct jinja_given *given, struct jinja_call *call)
 {
-    size_t room = count_parameters(builtin), place = 0;
+    size_t room = count_parameters(builtin), position = 0;
 
     for (size_t i = 0; i < given->count; i++) {
         const char *name = given->names[i];
-        size_t into = name ? parameter_of(builtin, name) : place++;
+        size_t into = name ? parameter_of(builtin, name) : position++;
 
         if (name && into == JINJA_PARAMETERS) {
             jinja_fail(run, "%s() got an unexpected keyword argument '%s'", builtin->name,
@@ -149,7 +148,7 @@ struct jinja_value jinja_invoke(struct jinja_run *run,
     return builtin->code(run, &call);
 }
 
-/* A macro's parameters: by place, by name, by default, else undefined. */
+/* Bind a macro's parameters: by position, by name, by default, or else undefined. */
 static void bind_macro(struct jinja_run *run, const struct jinja_node *macro,
                        const struct jinja_given *given, bool *used)
 {
@@ -158,11 +157,11 @@ static void bind_macro(struct jinja_run *run, const struct jinja_node *macro,
     for (size_t i = 0; i < macro->argument_count && !jinja_failed(run); i++) {
         const struct jinja_argument *parameter = &macro->arguments[i];
         struct jinja_value value = { .kind = JINJA_ABSENT };
-        size_t place = 0;
+        size_t position = 0;
 
         for (size_t k = 0; k < given->count; k++) {
             bool here = given->names[k] ? strcmp(given->names[k], parameter->name) == 0
-                                        : place++ == i;
+                                        : position++ == i;
 
             if (here && value.kind != JINJA_ABSENT)
                 jinja_fail(run, "got multiple values for argument '%s'", parameter->name);
@@ -178,11 +177,11 @@ static void bind_macro(struct jinja_run *run, const struct jinja_node *macro,
         jinja_set(run, parameter->name, &value);
     }
     if (by_place > macro->argument_count && !macro->reads_varargs)
-        jinja_fail(run, "macro '%s' takes not more than %zu argument(s)", macro->name,
+        jinja_fail(run, "macro '%s' takes at most %zu argument(s)", macro->name,
                    macro->argument_count);
 }
 
-/* varargs and kwargs: what no parameter took. */
+/* Set varargs and kwargs to the remaining arguments. */
 static void bind_rest(struct jinja_run *run, const struct jinja_node *macro,
                       const struct jinja_given *given, const bool *used)
 {
@@ -217,12 +216,12 @@ static void bind_rest(struct jinja_run *run, const struct jinja_node *macro,
 static void bind_caller(struct jinja_run *run, const struct jinja_node *macro,
                         const struct jinja_value *caller)
 {
-    struct jinja_value nobody = jinja_undefined_hint("No caller defined");
+    struct jinja_value undefined = jinja_undefined_hint("No caller defined");
 
     if (caller && !macro->reads_caller)
         jinja_fail(run, "macro '%s' takes no keyword argument 'caller'", macro->name);
     else if (macro->reads_caller)
-        jinja_set(run, run->jinja->caller, caller ? caller : &nobody);
+        jinja_set(run, run->jinja->caller, caller ? caller : &undefined);
 }
 
 static struct jinja_value call_macro(struct jinja_run *run,

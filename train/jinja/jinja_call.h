@@ -1,7 +1,6 @@
-/*
- * train/jinja/jinja_call.h - functions of templates: the filters, tests, methods and functions
- * of the language as rows of tables, and macros; how arguments reach parameters.
- */
+/* train/jinja/jinja_call.h - callable values of templates: the language's filters, tests,
+ * methods and functions as rows of tables, and macros; binding of arguments to
+ * parameters. */
 #ifndef TRAIN_JINJA_JINJA_CALL_H
 #define TRAIN_JINJA_JINJA_CALL_H
 
@@ -10,18 +9,18 @@
 
 enum { JINJA_PARAMETERS = 5 };
 
-/* Arguments as given: `by_name` of them carry a name. */
+/* Arguments as given: names[i] is NULL for positional arguments. */
 struct jinja_given {
     struct jinja_value *values;
-    const char **names; /* NULL: by its place */
+    const char **names; /* NULL: positional */
     size_t count, by_place;
 };
 
 struct jinja_call {
-    struct jinja_value self; /* what a filter, test or method works on */
-    struct jinja_value args[JINJA_PARAMETERS]; /* ABSENT where not given */
-    int how;                                   /* of the row */
-    const struct jinja_given *given;           /* for those that take any */
+    struct jinja_value self; /* the value that a filter, test or method is applied to */
+    struct jinja_value args[JINJA_PARAMETERS]; /* ABSENT if not given */
+    int how;                                   /* from the row */
+    const struct jinja_given *given;           /* for rows with `any` */
 };
 
 typedef struct jinja_value jinja_code(struct jinja_run *run,
@@ -30,10 +29,10 @@ typedef struct jinja_value jinja_code(struct jinja_run *run,
 struct jinja_builtin {
     const char *name;
     jinja_code *code;
-    int how; /* a value of the enum that tells rows of the same code apart */
-    const char *parameters[JINJA_PARAMETERS]; /* by their names in Python */
-    size_t needed;                            /* of them must be given */
-    bool any;                                 /* takes what it is given, unchecked */
+    int how; /* an enum value that distinguishes rows with the same code */
+    const char *parameters[JINJA_PARAMETERS]; /* with their Python names */
+    size_t needed;                            /* the first ones, which must be given */
+    bool any;                                 /* takes all arguments unchecked */
 };
 
 struct jinja_function {
@@ -43,14 +42,14 @@ struct jinja_function {
     struct jinja_scope *scope; /* where the macro was defined */
 };
 
-/* The tables; NULL: there is none of this name. */
+/* The tables; NULL: unknown name. */
 const struct jinja_builtin *jinja_filter_find(const char *name, size_t len);
 const struct jinja_builtin *jinja_filter_list_find(const char *name, size_t len);
 const struct jinja_builtin *jinja_test_find(const char *name, size_t len);
 const struct jinja_builtin *jinja_method_find(const struct jinja_value *self,
                                               const char *name, size_t len);
 const struct jinja_builtin *jinja_global_find(const char *name, size_t len);
-/* A row of a table whose last name is NULL. */
+/* Search a table, whose last name is NULL. */
 const struct jinja_builtin *jinja_row(const struct jinja_builtin *table, const char *name,
                                       size_t len);
 
@@ -66,11 +65,11 @@ struct jinja_value jinja_call(struct jinja_run *run, const struct jinja_value *f
                               const struct jinja_value *caller);
 struct jinja_value jinja_macro_new(struct jinja_run *run, const struct jinja_node *macro);
 
-/* Arguments with their defaults; they fail where the type is another. */
+/* Arguments with their defaults; fail on a wrong type. */
 bool jinja_arg_truth(const struct jinja_value *arg, bool default_value);
 int64_t jinja_arg_int(struct jinja_run *run, const struct jinja_value *arg,
                       int64_t default_value);
-/* Is it a string, as it must be? */
+/* Return whether it is a string; fail if not. */
 bool jinja_arg_string(struct jinja_run *run, const struct jinja_value *arg);
 
 #endif

@@ -1,4 +1,5 @@
-/* train/jinja/jinja_evaluate.c - expressions, with Python's meaning of the operators. */
+/* train/jinja/jinja_evaluate.c - expressions, with Python's semantics of the
+ * operators. */
 #include "config.h"
 
 #include <math.h>
@@ -110,7 +111,7 @@ static struct jinja_value loop_part(const struct jinja_loop *loop, size_t row)
     case LENGTH:
         return jinja_int(count);
     case DEPTH:
-        return jinja_int(1); /* only recursive loops go deeper */
+        return jinja_int(1); /* only recursive loops have deeper levels */
     case DEPTH0:
         return jinja_int(0);
     case PREVIOUS:
@@ -122,7 +123,8 @@ static struct jinja_value loop_part(const struct jinja_loop *loop, size_t row)
     }
 }
 
-/* The value's own names: methods, and the parts of `loop` and of namespaces. */
+/* Names that the value itself has: methods, and the members of `loop` and of
+ * namespaces. */
 static bool own_name(struct jinja_run *run, const struct jinja_value *value,
                      const struct jinja_value *name, struct jinja_value *out)
 {
@@ -233,7 +235,7 @@ static struct jinja_value evaluate_item(struct jinja_run *run,
     return jinja_item(run, &object, &key);
 }
 
-/* A part of a slice that is not there, or none, is the default. */
+/* A missing part of a slice, or none, is the default. */
 static int64_t slice_part(struct jinja_run *run, const struct jinja_node *node,
                           int64_t default_value)
 {
@@ -244,7 +246,8 @@ static int64_t slice_part(struct jinja_run *run, const struct jinja_node *node,
                : jinja_arg_int(run, &value, default_value);
 }
 
-/* As Python's slice.indices: from below 0 counts from the end, and all is clipped. */
+/* As in Python's slice.indices: negative values count from the end, and all are
+ * clipped. */
 static int64_t clip(int64_t index, int64_t count, int64_t step)
 {
     int64_t low = step < 0 ? -1 : 0, high = step < 0 ? count - 1 : count;
@@ -314,7 +317,7 @@ static struct jinja_value evaluate_call(struct jinja_run *run,
     return jinja_call(run, &function, &given, NULL);
 }
 
-/* Filters and tests. */
+/* Evaluate a filter or test. */
 static struct jinja_value evaluate_builtin(struct jinja_run *run,
                                            const struct jinja_node *node)
 {
@@ -355,7 +358,7 @@ static struct jinja_value evaluate_sign(struct jinja_run *run,
                           jinja_type(&value));
     value = jinja_int(value.kind == JINJA_BOOL ? value.truth : value.integer);
     if (minus && __builtin_sub_overflow((int64_t)0, value.integer, &value.integer))
-        return jinja_fail(run, "an integer is past 64 bits");
+        return jinja_fail(run, "an integer exceeds 64 bits");
     return value;
 }
 

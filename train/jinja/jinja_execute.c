@@ -1,4 +1,4 @@
-/* train/jinja/jinja_execute.c - statements: they print, set names, and steer. */
+/* train/jinja/jinja_execute.c - statements: output, assignment and control flow. */
 #include "config.h"
 
 #include <string.h>
@@ -24,8 +24,8 @@ void jinja_set(struct jinja_run *run, const char *name, const struct jinja_value
     run->scope->variables = variable;
 }
 
-/* A scope inside of the one there is; NULL: no memory.  The caller puts back the
- * outer. */
+/* Open a scope inside the current one, and return the outer one; NULL: no memory. The
+ * caller restores the outer scope. */
 static struct jinja_scope *enter_scope(struct jinja_run *run)
 {
     struct jinja_scope *scope = jinja_alloc(run, 1, sizeof(*scope)), *outer = run->scope;
@@ -51,7 +51,7 @@ static void set_member(struct jinja_run *run, const struct jinja_node *target,
     if (space.kind != JINJA_NAMESPACE)
         jinja_fail(run, "cannot assign attribute on non-namespace object");
     else if (target->member[0] == '_')
-        jinja_fail(run, "names of a namespace may not begin with an underscore");
+        jinja_fail(run, "names of a namespace must not start with an underscore");
     else
         jinja_dict_set(run, space.dict, &member, value);
 }
@@ -94,7 +94,7 @@ struct jinja_value jinja_capture(struct jinja_run *run, const struct jinja_node 
     return value;
 }
 
-/* The same in a scope of its own. */
+/* Capture in a new scope. */
 static struct jinja_value capture_inside(struct jinja_run *run,
                                          const struct jinja_node *body)
 {
@@ -108,7 +108,7 @@ static struct jinja_value capture_inside(struct jinja_run *run,
     return value;
 }
 
-/* The filters of a block, of which the innermost has no value of its own. */
+/* Apply the filters of a block; the innermost has no value of its own. */
 static struct jinja_value filter_text(struct jinja_run *run,
                                       const struct jinja_node *filter,
                                       struct jinja_value text)
@@ -147,7 +147,7 @@ static enum jinja_flow execute_if(struct jinja_run *run, const struct jinja_node
     return node->count % 2 ? execute(run, node->kids[node->count - 1]) : FLOW_ON;
 }
 
-/* The items for which the condition behind the loop's `if` holds. */
+/* Keep the items for which the condition of the loop's `if` is true. */
 static void choose(struct jinja_run *run, const struct jinja_node *node,
                    struct jinja_list *items)
 {
@@ -173,9 +173,9 @@ static void choose(struct jinja_run *run, const struct jinja_node *node,
     items->count = count;
 }
 
-/* Was the end of its body reached?  {% else %} is for a loop in which it never was: that
- * of no items, and one that was left or gone on with before (jinja2/compiler.py,
- * visit_For). */
+/* Return whether any iteration reached the end of the body. {% else %} runs if none did:
+ * for a loop without items, or if break or continue left every iteration early
+ * (jinja2/compiler.py, visit_For). */
 static bool loop_over(struct jinja_run *run, const struct jinja_node *node,
                       const struct jinja_list *items)
 {
@@ -298,7 +298,7 @@ static enum jinja_flow execute_filtered(struct jinja_run *run,
     return FLOW_ON;
 }
 
-/* The values are those outside of the block. */
+/* The values are evaluated outside the block. */
 static enum jinja_flow execute_with(struct jinja_run *run, const struct jinja_node *node)
 {
     struct jinja_value values = jinja_list_new(run, JINJA_LIST, node->count / 2);
@@ -317,8 +317,8 @@ static enum jinja_flow execute_with(struct jinja_run *run, const struct jinja_no
     return flow;
 }
 
-/* A span only where the text goes straight to the output: of a macro's text nobody knows
- * where it will stand. */
+/* Record a span only if the text goes directly to the output: the position of a macro's
+ * text is not known yet. */
 static enum jinja_flow execute_generation(struct jinja_run *run,
                                           const struct jinja_node *node)
 {

@@ -1,4 +1,5 @@
-/* train/jinja/jinja_expression.c - expressions, with the precedence of Jinja's parser.py. */
+/* train/jinja/jinja_expression.c - parser of expressions, with the precedence of Jinja's
+ * parser.py. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -7,10 +8,10 @@
 #include "train/jinja/jinja_call.h"
 #include "train/jinja/jinja_parser.h"
 
-/* The loosest first; each level leans on the next. */
+/* From the loosest to the tightest; each level calls the next. */
 static struct jinja_node *parse_unary(struct jinja_parser *parser, bool filters);
 
-/* Operators of equal strength, from left to right. */
+/* Left-associative operators of equal precedence. */
 struct level {
     struct {
         const char *text;
@@ -64,7 +65,7 @@ static struct jinja_node *single(struct jinja_parser *parser, enum jinja_op op,
     return a ? jinja_node_of(parser, op, line, &a, 1) : NULL;
 }
 
-/* The operator that stands here; false: none of this level. */
+/* Take the current operator; false if it is not of this level. */
 static bool take_operator(struct jinja_parser *parser, const struct level *level,
                           enum jinja_op *op)
 {
@@ -77,7 +78,7 @@ static bool take_operator(struct jinja_parser *parser, const struct level *level
     return false;
 }
 
-/* The operator of a comparison, and whatever stands behind it. */
+/* Take a comparison operator. */
 static struct jinja_node *parse_level(struct jinja_parser *parser, int index);
 
 static bool take_comparison(struct jinja_parser *parser, enum jinja_op *op)
@@ -255,7 +256,7 @@ struct jinja_node *jinja_parse_target(struct jinja_parser *parser, bool members)
     return NULL;
 }
 
-/* Expressions in brackets up to `close`; for a dict, keys and values. */
+/* Parse expressions in brackets up to `close`; for a dict, keys and values. */
 static struct jinja_node *parse_items(struct jinja_parser *parser, enum jinja_op op,
                                       const char *close)
 {
@@ -281,7 +282,7 @@ static struct jinja_node *parse_items(struct jinja_parser *parser, enum jinja_op
     return NULL;
 }
 
-/* Literals next to each other are one. */
+/* Adjacent literals are one string. */
 static struct jinja_node *parse_string(struct jinja_parser *parser)
 {
     struct jinja_node *node = jinja_node_new(parser, OP_CONSTANT, parser->at->line);
@@ -405,7 +406,7 @@ static struct jinja_node *parse_attribute(struct jinja_parser *parser,
     return node->name ? node : NULL;
 }
 
-/* One argument of a call; they come by place, then by name, then spread. */
+/* One argument of a call: positional arguments, then named ones, then * and **. */
 static bool parse_argument(struct jinja_parser *parser, struct jinja_argument *out)
 {
     if (jinja_skip_operator(parser, "*")) {
@@ -487,8 +488,8 @@ struct jinja_node *jinja_parse_filters(struct jinja_parser *parser,
     return node;
 }
 
-/* A test may have one argument without parentheses: `x is divisibleby 3`.  Even `if` is
- * one, as Jinja has it. */
+/* A test may have one argument without parentheses: `x is divisibleby 3`. As in Jinja,
+ * even `if` counts as one. */
 static bool has_bare_argument(const struct jinja_parser *parser)
 {
     const struct jinja_token *token = parser->at;

@@ -108,8 +108,9 @@ static struct jinja_value filter_tojson(struct jinja_run *run,
     return jinja_to_json(run, &call->self, &style);
 }
 
-/* So many blanks, or the string itself. */
-static struct jinja_value indention(struct jinja_run *run, const struct jinja_value *arg)
+/* This many blanks, or the string itself. */
+static struct jinja_value indentation(struct jinja_run *run,
+                                      const struct jinja_value *arg)
 {
     struct jinja_value blank = JINJA_TEXT(" "), width;
 
@@ -122,7 +123,7 @@ static struct jinja_value indention(struct jinja_run *run, const struct jinja_va
 static struct jinja_value filter_indent(struct jinja_run *run,
                                         const struct jinja_call *call)
 {
-    struct jinja_value indent = indention(run, &call->args[0]), lines, value;
+    struct jinja_value indent = indentation(run, &call->args[0]), lines, value;
     bool first = jinja_arg_truth(&call->args[1], false);
     bool blank = jinja_arg_truth(&call->args[2], false);
     struct jinja_value newline = JINJA_TEXT("\n"), ended;
@@ -148,7 +149,7 @@ static struct jinja_value filter_indent(struct jinja_run *run,
     return value;
 }
 
-/* A number out of a text as Python's int() and float() read it; false: it is none. */
+/* Parse a number as Python's int() and float() do; false if it is invalid. */
 static bool read_number(const struct jinja_value *string, int base, bool real,
                         struct jinja_value *out)
 {
@@ -175,7 +176,7 @@ static struct jinja_value to_int(struct jinja_run *run, double real,
     if (isnan(real) || isinf(real))
         return default_value->kind == JINJA_ABSENT ? jinja_int(0) : *default_value;
     if (fabs(real) >= 9.2e18)
-        return jinja_fail(run, "an integer is past 64 bits");
+        return jinja_fail(run, "an integer exceeds 64 bits");
     return jinja_int((int64_t)real);
 }
 
@@ -229,11 +230,11 @@ static struct jinja_value filter_abs(struct jinja_run *run, const struct jinja_c
         return jinja_real(fabs(self.real));
     self = jinja_int(jinja_arg_int(run, &self, 0));
     if (self.integer == INT64_MIN)
-        return jinja_fail(run, "an integer is past 64 bits");
+        return jinja_fail(run, "an integer exceeds 64 bits");
     return jinja_int(self.integer < 0 ? -self.integer : self.integer);
 }
 
-/* Half to even of the decimal digits, as Python's round: printf rounds so. */
+/* Round decimal digits half to even, as Python's round and printf do. */
 static struct jinja_value round_common(const struct jinja_value *value, int64_t precision)
 {
     char digits[400];
@@ -262,21 +263,23 @@ static struct jinja_value filter_round(struct jinja_run *run,
                        common = JINJA_TEXT("common");
 
     if (!jinja_is_number(&call->self))
-        return jinja_fail(run, "round wants a number, not %s", jinja_type(&call->self));
+        return jinja_fail(run, "round requires a number, not %s",
+                          jinja_type(&call->self));
     if (precision < -15 || precision > 20)
-        return jinja_fail(run, "round to %lld digits", (long long)precision);
+        return jinja_fail(run, "round must be from -15 to 20 digits, not %lld",
+                          (long long)precision);
     if (method->kind == JINJA_ABSENT || jinja_equal(run, method, &common))
         return round_common(&call->self, precision);
     real = jinja_as_real(&call->self) * power;
     if (jinja_equal(run, method, &ceil_))
         return jinja_real((ceil(real) + 0.0) /
-                          power); /* no -0.0: Python's are integers */
+                          power); /* no -0.0: in Python these are integers */
     return jinja_equal(run, method, &floor_)
                ? jinja_real((floor(real) + 0.0) / power)
                : jinja_fail(run, "method must be common, ceil or floor");
 }
 
-/* Positional arguments as a tuple, or the named ones as a dict. */
+/* Positional arguments as a tuple, or named ones as a dict. */
 static struct jinja_value filter_format(struct jinja_run *run,
                                         const struct jinja_call *call)
 {
@@ -329,7 +332,7 @@ static const struct jinja_builtin filters[] = {
     { .name = "capitalize", .code = filter_case, .how = CASE_CAPITALIZE },
     { .name = "trim", .code = filter_trim, .parameters = { "chars" } },
     { .name = "string", .code = filter_string },
-    { .name = "safe", .code = filter_string }, /* nothing escapes of its own accord */
+    { .name = "safe", .code = filter_string }, /* there is no automatic escaping */
     { .name = "escape", .code = filter_escape },
     { .name = "e", .code = filter_escape },
     { .name = "forceescape", .code = filter_escape },

@@ -10,7 +10,7 @@
 #include "train/jinja/jinja_string.h"
 #include "train/jinja/jinja_text.h"
 
-/* What map, select and their kin see: whatever is false is empty to them. */
+/* The input of map, select and similar filters: false values are empty. */
 static struct jinja_list items_if_true(struct jinja_run *run,
                                        const struct jinja_value *value)
 {
@@ -18,7 +18,7 @@ static struct jinja_list items_if_true(struct jinja_run *run,
                               : (struct jinja_list) { .count = 0 };
 }
 
-/* A list with the room of what can be read; its count is for the filter to raise. */
+/* A list with capacity for `room` items and count 0, which the filter increases. */
 static struct jinja_value empty_list(struct jinja_run *run, enum jinja_kind kind,
                                      size_t room)
 {
@@ -47,8 +47,8 @@ static struct jinja_value path_part(const char *text, size_t len)
     return len > 0 ? jinja_int(index) : jinja_string(text, len);
 }
 
-/* item.a.0.b for the path "a.0.b"; itself for none.  default stands for what is
- * undefined. */
+/* item.a.0.b for the path "a.0.b"; the item itself without a path. The default replaces
+ * an undefined value. */
 static struct jinja_value follow(struct jinja_run *run, struct jinja_value item,
                                  const struct jinja_value *path,
                                  const struct jinja_value *default_value)
@@ -167,7 +167,7 @@ static struct jinja_value filter_reverse(struct jinja_run *run,
     return jinja_join(run, &empty, list.list, true);
 }
 
-/* A stable sort by keys beside the items. */
+/* A stable sort by keys stored next to the items. */
 struct sorting {
     struct jinja_run *run;
     bool reverse;
@@ -205,7 +205,7 @@ static struct jinja_value sort_by(struct jinja_run *run, struct sorted *list,
     return sorted;
 }
 
-/* "a,b.c": a tuple of what each path leads to; Python compares lists of them. */
+/* "a,b.c": a tuple with the value of each path; Python compares lists of them. */
 static struct jinja_value sort_key(struct jinja_run *run, const struct jinja_value *item,
                                    const struct jinja_value *paths, bool case_sensitive)
 {
@@ -248,7 +248,7 @@ static struct jinja_value filter_dictsort(struct jinja_run *run,
     struct sorted *list;
 
     if (call->self.kind != JINJA_DICT)
-        return jinja_fail(run, "dictsort wants a mapping, not %s",
+        return jinja_fail(run, "dictsort requires a mapping, not %s",
                           jinja_type(&call->self));
     view = jinja_view(run, call->self.dict, "dict_items");
     list = jinja_alloc(run, call->self.dict->count + 1, sizeof(*list));
@@ -283,7 +283,7 @@ static struct jinja_value filter_unique(struct jinja_run *run,
     return list;
 }
 
-/* how: -1 for the least, 1 for the greatest. */
+/* how: -1 for the minimum, 1 for the maximum. */
 static struct jinja_value filter_extreme(struct jinja_run *run,
                                          const struct jinja_call *call)
 {
@@ -321,7 +321,7 @@ static struct jinja_value filter_sum(struct jinja_run *run, const struct jinja_c
     return sum;
 }
 
-/* Lists of so many items, the last filled up where there is something to fill it with. */
+/* Lists of `size` items; the last one is padded if there is a fill value. */
 static struct jinja_value filter_batch(struct jinja_run *run,
                                        const struct jinja_call *call)
 {
@@ -331,7 +331,7 @@ static struct jinja_value filter_batch(struct jinja_run *run,
     size_t width;
 
     if (jinja_failed(run) || size < 1)
-        return jinja_fail(run, "batch wants a number of at least 1");
+        return jinja_fail(run, "batch requires a size of at least 1");
     for (size_t i = 0; i < items.count && !jinja_failed(run); i += width) {
         bool full = items.count - i >= (size_t)size;
         bool filled = !full && call->args[1].kind > JINJA_NONE;
@@ -354,7 +354,7 @@ static struct jinja_value filter_slice(struct jinja_run *run,
     size_t at = 0;
 
     if (jinja_failed(run) || slices < 1)
-        return jinja_fail(run, "slice wants a number of at least 1");
+        return jinja_fail(run, "slice requires a number of at least 1");
     all = empty_list(run, JINJA_ITERATOR, (size_t)slices);
     for (size_t i = 0; i < (size_t)slices && !jinja_failed(run); i++) {
         bool extra = i < items.count % (size_t)slices;
@@ -370,7 +370,7 @@ static struct jinja_value filter_slice(struct jinja_run *run,
     return all;
 }
 
-/* The named arguments of map(attribute=..., default=...), or NULL. */
+/* A named argument of map(attribute=..., default=...), or NULL. */
 static const struct jinja_value *named(const struct jinja_given *given, const char *name)
 {
     for (size_t i = 0; i < given->count; i++)
@@ -379,7 +379,7 @@ static const struct jinja_value *named(const struct jinja_given *given, const ch
     return NULL;
 }
 
-/* What is behind the first `from` positional arguments, which must be all names. */
+/* The arguments after the first `from` positional ones. */
 static struct jinja_given rest_of(const struct jinja_given *given, size_t from)
 {
     return (struct jinja_given) { .values = given->values + from,
@@ -404,7 +404,7 @@ static struct jinja_value filter_map(struct jinja_run *run, const struct jinja_c
         rest = rest_of(given, 1);
     }
     if (!path && !filter)
-        return jinja_fail(run, "map wants a filter that there is, or attribute=");
+        return jinja_fail(run, "map requires the name of a filter, or attribute=");
     for (size_t i = 0; i < items.count && !jinja_failed(run); i++) {
         item = path ? follow(run, items.items[i], path, named(given, "default"))
                     : jinja_invoke(run, filter, &items.items[i], &rest);
@@ -413,9 +413,9 @@ static struct jinja_value filter_map(struct jinja_run *run, const struct jinja_c
     return list;
 }
 
-/* select and reject by a test, selectattr and rejectattr by a test of a part. */
+/* select and reject by a test; selectattr and rejectattr by a test of an attribute. */
 static struct jinja_value choose(struct jinja_run *run, const struct jinja_call *call,
-                                 bool by_part, bool wanted)
+                                 bool by_part, bool expected)
 {
     const struct jinja_given *given = call->given;
     struct jinja_list items = items_if_true(run, &call->self);
@@ -439,7 +439,7 @@ static struct jinja_value choose(struct jinja_run *run, const struct jinja_call 
 
         if (test && !jinja_failed(run))
             part = jinja_invoke(run, test, &part, &rest);
-        if (!jinja_failed(run) && jinja_truth(&part) == wanted)
+        if (!jinja_failed(run) && jinja_truth(&part) == expected)
             push(&list, &items.items[i]);
     }
     return list;

@@ -18,7 +18,7 @@ static const char *const signs[] = {
 
 static struct jinja_value too_large(struct jinja_run *run)
 {
-    return jinja_fail(run, "an integer is past 64 bits");
+    return jinja_fail(run, "an integer exceeds 64 bits");
 }
 
 static struct jinja_value power_of(struct jinja_run *run, int64_t base, int64_t exponent)
@@ -36,7 +36,7 @@ static struct jinja_value power_of(struct jinja_run *run, int64_t base, int64_t 
     return jinja_int(power);
 }
 
-/* Towards minus infinity, as Python rounds. */
+/* Round toward minus infinity, as Python does. */
 static struct jinja_value divide_floor(struct jinja_run *run, enum jinja_op op, int64_t a,
                                        int64_t b)
 {
@@ -92,7 +92,7 @@ static struct jinja_value with_reals(struct jinja_run *run, enum jinja_op op, do
     case OP_POWER:
         rest = pow(a, b);
         return (isnan(rest) || isinf(rest)) && isfinite(a) && isfinite(b)
-                   ? jinja_fail(run, "** of these numbers is no finite number")
+                   ? jinja_fail(run, "** of these numbers is not finite")
                    : jinja_real(rest);
     default:
         rest = fmod(a, b);
@@ -197,7 +197,7 @@ struct jinja_value jinja_arithmetic(struct jinja_run *run, enum jinja_op op,
                       jinja_type(a), jinja_type(b));
 }
 
-/* A conversion with its flags, width and precision, checked to be few digits. */
+/* A conversion with its flags, width and precision; their length is checked. */
 struct conversion {
     char spec[16];
     char letter;
@@ -242,7 +242,7 @@ static void convert(struct jinja_run *run, struct text *out, const struct conver
         jinja_fail(run, "the format %%%s%c is not supported", how->spec, how->letter);
 }
 
-/* Behind a %; returns the bytes read, 0 where it is no conversion. */
+/* Parse a conversion after %; return its bytes, 0 if it is invalid. */
 static size_t read_conversion(const char *text, size_t len, struct conversion *out)
 {
     size_t at = 0, spec = 0;
@@ -275,7 +275,7 @@ static struct jinja_value next_value(struct jinja_run *run,
         if (values->kind != JINJA_DICT)
             return jinja_fail(run, "format requires a mapping");
         found = jinja_dict_find(run, values->dict, &how->key);
-        return found ? *found : jinja_fail(run, "a key of the format is not there");
+        return found ? *found : jinja_fail(run, "a key of the format is missing");
     }
     if (values->kind != JINJA_TUPLE && *used == 0)
         return (*used)++, *values;
@@ -332,24 +332,23 @@ struct jinja_value jinja_format_percent(struct jinja_run *run,
     return value;
 }
 
-/* The value that {}, {0} or {name} stands for; ABSENT, and failed, where there is
- * none. */
+/* The value for {}, {0} or {name}; fail if there is none. */
 static struct jinja_value find_field(struct jinja_run *run, const char *name, size_t len,
                                      const struct jinja_given *given, size_t *used)
 {
-    size_t place = len == 0 ? (*used)++ : 0;
+    size_t position = len == 0 ? (*used)++ : 0;
 
     if (len > 0 && len < 4 && jinja_is_digit(name[0]))
         for (size_t i = 0; i < len; i++)
-            place = 10 * place + (size_t)(name[i] - '0');
+            position = 10 * position + (size_t)(name[i] - '0');
     else if (len > 0)
-        place = SIZE_MAX;
+        position = SIZE_MAX;
     for (size_t i = 0; i < given->count; i++)
         if (given->names[i] ? strlen(given->names[i]) == len &&
                                   memcmp(given->names[i], name, len) == 0
-                            : place-- == 0)
+                            : position-- == 0)
             return given->values[i];
-    return jinja_fail(run, "format(): there is nothing for {%.*s}",
+    return jinja_fail(run, "format() has no argument for {%.*s}",
                       len < 40 ? (int)len : 40, name);
 }
 

@@ -1,4 +1,4 @@
-/* train/jinja/jinja_global.c - the functions that are always there: range, dict ... */
+/* train/jinja/jinja_global.c - predefined functions: range, dict ... */
 #include "config.h"
 
 #include <string.h>
@@ -10,9 +10,9 @@
 /* 26 July 2024, 00:00 UTC. */
 #define CLOCK ((time_t)1721952000)
 
-enum { RANGE_MAX = 100000 }; /* of Jinja's sandbox */
+enum { RANGE_MAX = 100000 }; /* Jinja's sandbox limit */
 
-/* What it is printed as. */
+/* The text that it prints as. */
 static const char *range_text(struct jinja_run *run, int64_t from, int64_t to,
                               int64_t step)
 {
@@ -49,7 +49,7 @@ static struct jinja_value global_range(struct jinja_run *run,
     return range;
 }
 
-/* From a list of pairs, as Python's dict(). */
+/* Add a list of pairs, as Python's dict() does. */
 static void add_pairs(struct jinja_run *run, struct jinja_dict *dict,
                       const struct jinja_value *pairs)
 {
@@ -70,7 +70,7 @@ static void add_pairs(struct jinja_run *run, struct jinja_dict *dict,
     }
 }
 
-/* dict(...) and namespace(...): pairs, a mapping, names. */
+/* Make dict(...) and namespace(...) from pairs, a mapping and names. */
 static struct jinja_value make_dict(struct jinja_run *run, const struct jinja_call *call,
                                     enum jinja_kind kind)
 {

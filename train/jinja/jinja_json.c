@@ -1,4 +1,4 @@
-/* train/jinja/jinja_json.c - tojson as transformers has it: Python's json.dumps. */
+/* train/jinja/jinja_json.c - tojson as in transformers: Python's json.dumps. */
 #include "config.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ struct writer {
 
 static void write_value(struct writer *writer, const struct jinja_value *value);
 
-/* Beyond ASCII as \uXXXX, in two where it takes two. */
+/* Write a non-ASCII character as \uXXXX, or as a surrogate pair. */
 static void write_point(struct text *out, int32_t point)
 {
     if (point < 0x10000) {
@@ -64,7 +64,7 @@ static void write_real(struct text *out, double real)
         jinja_add_real(out, real);
 }
 
-/* A new line, so many levels in; nothing where all is on one. */
+/* Start a new indented line; nothing without indent. */
 static void write_break(struct writer *writer)
 {
     const struct jinja_value *indent = writer->style->indent;
@@ -112,7 +112,7 @@ static void write_key(struct writer *writer, const struct jinja_value *key)
     }
 }
 
-/* Sorted by the order of the keys; they were checked to have one. */
+/* Sort by key; the keys were checked to be comparable. */
 static int compare_entries(const void *a, const void *b, void *run)
 {
     const struct jinja_entry *left = a, *right = b;

@@ -1,8 +1,6 @@
-/*
- * train/jinja/jinja_lexer.c - as Jinja's lexer.py does it with trim_blocks and lstrip_blocks: a
- * block takes the newline behind it along, and the blanks before it on its line; `-`
- * takes all white space, `+` leaves it.
- */
+/* train/jinja/jinja_lexer.c - Jinja's lexer.py with trim_blocks and lstrip_blocks: a
+ * block removes the newline after it, and the blanks before it on its line; `-` removes
+ * all white space, `+` keeps it. */
 #include "config.h"
 
 #include "train/jinja/jinja_lexer.h"
@@ -22,8 +20,8 @@ struct lexer {
     const char *source, *name;
     size_t len, at;
     uint32_t line;
-    size_t counted;         /* newlines before here are in `line` */
-    char open[NESTING_MAX]; /* what closes the brackets that are open */
+    size_t counted;         /* newlines before this position are in `line` */
+    char open[NESTING_MAX]; /* closing characters of the open brackets */
     size_t depth;
     struct jinja_tokens *out;
     struct error *err;
@@ -75,7 +73,8 @@ static size_t skip_space(const struct lexer *lexer, size_t at)
     return at + jinja_space_before(lexer->source + at, lexer->len - at);
 }
 
-/* Past the end tag of a block, with the white space it takes; 0 where there is none. */
+/* The position after the end tag of a block and the white space that it removes; 0 if
+ * there is no end tag. */
 static size_t past_end(const struct lexer *lexer, size_t at, const char *tag)
 {
     char sign = byte_at(lexer, at);
@@ -89,7 +88,7 @@ static size_t past_end(const struct lexer *lexer, size_t at, const char *tag)
     return !signed_ && strcmp(tag, "}}") != 0 && byte_at(lexer, at) == '\n' ? at + 1 : at;
 }
 
-/* The text before a tag at `end`, of which the tag may take white space. */
+/* Add the text before a tag at `end`, without the white space that the tag removes. */
 static void add_data(struct lexer *lexer, size_t from, size_t end, char sign, bool block)
 {
     size_t kept = end, line_start = end;
@@ -118,7 +117,8 @@ static char sign_at(const struct lexer *lexer, size_t at)
     return sign == '-' || sign == '+' ? sign : 0;
 }
 
-/* Past `{% word %}` at a place, without the white space behind it; 0: it is not that. */
+/* The position after `{% word`, without the white space after it; 0 if it does not
+ * match. */
 static size_t past_word(const struct lexer *lexer, size_t at, const char *word)
 {
     at += 2;
@@ -128,7 +128,7 @@ static size_t past_word(const struct lexer *lexer, size_t at, const char *word)
     return skip_space(lexer, at + strlen(word));
 }
 
-/* {% raw %} ... {% endraw %}; at the first.  *done: it was one. */
+/* Lex {% raw %} ... {% endraw %}, at its start. *done: it was one. */
 static bool lex_raw(struct lexer *lexer, bool *done)
 {
     size_t at = past_word(lexer, lexer->at, "raw"), end;
@@ -165,7 +165,7 @@ static bool lex_comment(struct lexer *lexer)
     return FAIL(lexer, "Missing end of comment tag");
 }
 
-/* A number with _ between its digits, copied without. */
+/* Lex a number with _ between its digits, which are dropped. */
 static bool lex_number(struct lexer *lexer)
 {
     size_t at = lexer->at, count = 0;
@@ -300,7 +300,7 @@ static bool lex_operator(struct lexer *lexer)
     return FAIL(lexer, "unexpected char '%c'", lexer->source[lexer->at]);
 }
 
-/* What is inside of {{ }} or {% %}, up to its end. */
+/* Lex the inside of {{ }} or {% %}, up to its end. */
 static bool lex_tag(struct lexer *lexer, bool block)
 {
     const char *tag = block ? "%}" : "}}";
@@ -320,7 +320,7 @@ static bool lex_tag(struct lexer *lexer, bool block)
         }
         lexer->at = skip_space(lexer, lexer->at);
         if (lexer->at >= lexer->len)
-            return FAIL(lexer, "the template ends inside of a tag");
+            return FAIL(lexer, "the template ends inside a tag");
         if (lexer->depth == 0 && past_end(lexer, lexer->at, tag))
             continue;
         if (jinja_is_digit(lexer->source[lexer->at]))
@@ -336,7 +336,7 @@ static bool lex_tag(struct lexer *lexer, bool block)
     }
 }
 
-/* Text up to the next tag, and the tag. */
+/* Lex the text up to the next tag, and the tag. */
 static bool lex_next(struct lexer *lexer)
 {
     size_t from = lexer->at, at = from;
@@ -357,8 +357,8 @@ static bool lex_next(struct lexer *lexer)
     return raw || lex_tag(lexer, block);
 }
 
-/* \r\n and \r become \n, and one newline at the end goes, as in Jinja. */
-static void normalise(struct lexer *lexer, const char *source, size_t len)
+/* Convert \r\n and \r to \n, and drop one newline at the end, as Jinja does. */
+static void normalize(struct lexer *lexer, const char *source, size_t len)
 {
     char *copy = arena_copy(lexer->arena, source, len);
     size_t kept = 0;
@@ -380,7 +380,7 @@ bool jinja_lex(struct arena *arena, const char *source, size_t len, const char *
     };
 
     *out = (struct jinja_tokens) { .list = NULL };
-    normalise(&lexer, source, len);
+    normalize(&lexer, source, len);
     while (lexer.at < lexer.len)
         if (!lex_next(&lexer))
             return false;

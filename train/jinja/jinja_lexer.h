@@ -1,5 +1,5 @@
-/* train/jinja/jinja_lexer.h - a template's text as tokens, with Jinja's control of white
- * space. */
+/* train/jinja/jinja_lexer.h - a template's text as tokens, with Jinja's white space
+ * control. */
 #ifndef TRAIN_JINJA_JINJA_LEXER_H
 #define TRAIN_JINJA_JINJA_LEXER_H
 
@@ -13,10 +13,10 @@ enum jinja_token_kind {
     TOKEN_BLOCK_BEGIN, /* {% */
     TOKEN_BLOCK_END,
     TOKEN_NAME,
-    TOKEN_STRING, /* text: without quotes, escapes done */
+    TOKEN_STRING, /* text: without quotes, escapes resolved */
     TOKEN_INT,
     TOKEN_REAL,
-    TOKEN_OPERATOR /* text: == ** ( and the like */
+    TOKEN_OPERATOR /* text: == ** ( and others */
 };
 
 struct jinja_token {
@@ -33,8 +33,7 @@ struct jinja_tokens {
     size_t count, room;
 };
 
-/* `name` is put before the line in an error.  The caller frees tokens->list either
- * way. */
+/* Errors have `name` before the line. The caller frees tokens->list in any case. */
 bool jinja_lex(struct arena *arena, const char *source, size_t len, const char *name,
                struct jinja_tokens *out, struct error *err);
 

@@ -1,7 +1,5 @@
-/*
- * train/jinja/jinja_method.c - the methods of strings, dicts, lists and loops.  What changes a
- * value in place (list.append) is refused, as by the sandbox of transformers.
- */
+/* train/jinja/jinja_method.c - methods of strings, dicts, lists and loops. Methods that
+ * change a value in place (list.append) are refused, as in transformers' sandbox. */
 #include "config.h"
 
 #include <string.h>
@@ -11,8 +9,7 @@
 #include "train/jinja/jinja_print.h"
 #include "train/jinja/jinja_string.h"
 
-/* An argument that must be a string; NULL where it is not given or none, or has
- * failed. */
+/* An argument that must be a string; NULL if it is absent or none, or on failure. */
 static const struct jinja_value *string_of(struct jinja_run *run,
                                            const struct jinja_value *arg)
 {
@@ -62,7 +59,7 @@ static bool has_end(const struct jinja_value *string, const struct jinja_value *
                   part->text, part->len) == 0;
 }
 
-/* A string, or a tuple of them. */
+/* A string, or a tuple of strings. */
 static struct jinja_value method_ends(struct jinja_run *run,
                                       const struct jinja_call *call)
 {
@@ -70,7 +67,8 @@ static struct jinja_value method_ends(struct jinja_run *run,
     size_t count = part->kind == JINJA_TUPLE ? part->list->count : 1;
 
     if (call->args[1].kind != JINJA_ABSENT)
-        return jinja_fail(run, "startswith() and endswith() with a place: not supported");
+        return jinja_fail(run, "startswith() and endswith() with a position: not "
+                               "supported");
     for (size_t i = 0; i < count; i++) {
         const struct jinja_value *one =
             part->kind == JINJA_TUPLE ? &part->list->items[i] : part;
@@ -111,7 +109,7 @@ static struct jinja_value method_replace(struct jinja_run *run,
     return jinja_replace(run, &call->self, &call->args[0], &call->args[1], most);
 }
 
-/* A place in characters out of one in bytes. */
+/* Convert a byte position to characters. */
 static struct jinja_value method_find(struct jinja_run *run,
                                       const struct jinja_call *call)
 {
@@ -182,7 +180,8 @@ static struct jinja_value method_pad(struct jinja_run *run, const struct jinja_c
     return jinja_pad(run, &call->self, width, &fill, (enum jinja_side)call->how);
 }
 
-/* (before, separator, behind); where it is not there, all of it and two empty ones. */
+/* (before, separator, after); without the separator, the whole text and two empty
+ * ones. */
 static struct jinja_value method_partition(struct jinja_run *run,
                                            const struct jinja_call *call)
 {
@@ -190,7 +189,7 @@ static struct jinja_value method_partition(struct jinja_run *run,
                        empty = JINJA_TEXT("");
     const struct jinja_value *self = &call->self, *separator = &call->args[0];
     bool last = call->how == SIDE_RIGHT;
-    size_t behind;
+    size_t after;
     int64_t at;
 
     if (jinja_failed(run) || !jinja_arg_string(run, separator))
@@ -198,12 +197,12 @@ static struct jinja_value method_partition(struct jinja_run *run,
     if (separator->len == 0)
         return jinja_fail(run, "empty separator");
     at = jinja_find(run, self, separator, last);
-    behind = (size_t)at + separator->len;
+    after = (size_t)at + separator->len;
     parts.list->items[0] =
         at < 0 ? (last ? empty : *self) : jinja_string(self->text, (size_t)at);
     parts.list->items[1] = at < 0 ? empty : *separator;
     parts.list->items[2] = at < 0 ? (last ? *self : empty)
-                                  : jinja_string(self->text + behind, self->len - behind);
+                                  : jinja_string(self->text + after, self->len - after);
     return parts;
 }
 
@@ -213,7 +212,7 @@ static struct jinja_value method_is(struct jinja_run *run, const struct jinja_ca
     return jinja_bool(jinja_is_class(&call->self, (enum jinja_class)call->how));
 }
 
-/* A side is the end that is meant, or the one from which the search begins. */
+/* A side is the end that the method works on, or the end where the search starts. */
 static const struct jinja_builtin string_methods[] = {
     { .name = "strip",
       .code = method_strip,
@@ -352,7 +351,7 @@ static struct jinja_value method_itself(struct jinja_run *run,
                                         const struct jinja_call *call)
 {
     (void)run;
-    return call->self; /* values are not changed, so a copy is the thing itself */
+    return call->self; /* values are immutable, so the copy is the value itself */
 }
 
 static struct jinja_value method_refuse(struct jinja_run *run,

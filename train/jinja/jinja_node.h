@@ -1,7 +1,5 @@
-/*
- * train/jinja/jinja_node.h - a parsed template: a tree of nodes in one arena.  What the
- * children of each kind are is said here and nowhere else.
- */
+/* train/jinja/jinja_node.h - a parsed template: a tree of nodes in one arena. This file
+ * alone defines the children of each kind. */
 #ifndef TRAIN_JINJA_JINJA_NODE_H
 #define TRAIN_JINJA_JINJA_NODE_H
 
@@ -20,10 +18,10 @@ enum jinja_op {
     OP_CALL,      /* kids: function; arguments */
     OP_FILTER,    /* kids: value, NULL in a block; name, builtin, arguments */
     OP_TEST,      /* kids: value; name, builtin, arguments */
-    OP_NOT,       /* kids: one */
+    OP_NOT,       /* kids: operand */
     OP_NEGATIVE,
     OP_POSITIVE,
-    OP_AND, /* kids: two */
+    OP_AND, /* kids: two operands */
     OP_OR,
     OP_ADD,
     OP_SUBTRACT,
@@ -43,10 +41,10 @@ enum jinja_op {
     OP_IN,
     OP_NOT_IN,
     OP_CHOICE, /* kids: condition, then, else or NULL */
-    OP_MEMBER, /* kids none; name, member: of a namespace, to be set */
+    OP_MEMBER, /* no kids; name, member: of a namespace, to be set */
 
     /* statements */
-    OP_BLOCK,      /* kids: statements, one after another */
+    OP_BLOCK,      /* kids: statements, in order */
     OP_DATA,       /* value: text to print */
     OP_PRINT,      /* kids: one */
     OP_IF,         /* kids: condition, block, condition, block ..., block of else */
@@ -66,7 +64,7 @@ enum jinja_spread { JINJA_SINGLE, JINJA_STAR, JINJA_STARS };
 
 /* An argument of a call, or a parameter of a macro with its default. */
 struct jinja_argument {
-    const char *name; /* NULL: by its place */
+    const char *name; /* NULL: positional */
     enum jinja_spread spread;
     const struct jinja_node *value; /* NULL: a parameter without default */
 };
@@ -81,7 +79,7 @@ struct jinja_node {
     size_t count;
     struct jinja_argument *arguments;
     size_t argument_count;
-    bool reads_varargs, reads_kwargs, reads_caller; /* a macro's body does */
+    bool reads_varargs, reads_kwargs, reads_caller; /* used in a macro's body */
 };
 
 struct jinja {

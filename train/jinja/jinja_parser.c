@@ -1,4 +1,4 @@
-/* train/jinja/jinja_parser.c - tags and the text between them into a tree. */
+/* train/jinja/jinja_parser.c - tags and the text between them to a tree. */
 #include "config.h"
 
 #include "train/jinja/jinja_parser.h"
@@ -172,8 +172,8 @@ static bool expect_kind(struct jinja_parser *parser, enum jinja_token_kind kind)
     return true;
 }
 
-/* The body of a statement, up to the tag with one of these words; the parser is then
- * behind the word, which *word tells. */
+/* Parse the body of a statement, up to the tag with one of these names; the parser is
+ * then after the name, which is stored in *word. */
 static struct jinja_node *parse_body(struct jinja_parser *parser, const char *const *ends,
                                      const char **word)
 {
@@ -267,7 +267,7 @@ static struct jinja_node *parse_set(struct jinja_parser *parser, uint32_t line)
     return kids[2] ? jinja_node_of(parser, OP_SET_BLOCK, line, kids, 3) : NULL;
 }
 
-/* (a, b=1) of a macro or of a call block. */
+/* Parse (a, b=1) of a macro or of a call block. */
 static bool parse_signature(struct jinja_parser *parser, struct jinja_node *macro)
 {
     struct jinja_argument list[64] = { { 0 } };
@@ -298,7 +298,7 @@ static bool parse_signature(struct jinja_parser *parser, struct jinja_node *macr
     return true;
 }
 
-/* The body of a macro; what it reads of its call is seen by the names in it. */
+/* Parse the body of a macro; names in it show what it reads of its call. */
 static bool parse_macro_body(struct jinja_parser *parser, struct jinja_node *macro,
                              const char *end)
 {
@@ -401,7 +401,7 @@ static struct jinja_node *parse_jump(struct jinja_parser *parser, enum jinja_op 
                                      uint32_t line)
 {
     if (parser->loops == 0)
-        return jinja_parse_fail(parser, "break and continue belong into a for loop");
+        return jinja_parse_fail(parser, "break and continue must be inside a for loop");
     return jinja_node_new(parser, op, line);
 }
 
@@ -474,7 +474,7 @@ static bool is_end(const struct jinja_token *token, const char *const *ends)
     return false;
 }
 
-/* Up to the end of the template, or the word of an ending tag. */
+/* Parse up to the end of the template, or to the name of an ending tag. */
 static struct jinja_node *parse_block(struct jinja_parser *parser,
                                       const char *const *ends)
 {
@@ -501,7 +501,7 @@ static struct jinja_node *parse_block(struct jinja_parser *parser,
     return jinja_kids_give(parser, &kids, block);
 }
 
-/* A tree in the arena; false with *err. */
+/* Build the tree in the arena; false with *err. */
 static bool parse(struct jinja *jinja, const char *source, size_t len, struct error *err)
 {
     struct jinja_parser parser = { .arena = jinja->arena,

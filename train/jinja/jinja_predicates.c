@@ -1,4 +1,4 @@
-/* train/jinja/jinja_predicates.c - the tests behind `is`. */
+/* train/jinja/jinja_predicates.c - the tests after `is`. */
 #include "config.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 #include "train/jinja/jinja_print.h"
 #include "train/jinja/jinja_string.h"
 
-/* A test that is true of some kinds of values: from, to. */
+/* A test that is true for a range of kinds. */
 #define OF_KINDS(name, from, to)                                                 \
     static struct jinja_value test_##name(struct jinja_run *run,                 \
                                           const struct jinja_call *call)         \
@@ -45,7 +45,7 @@ static struct jinja_value test_iterable(struct jinja_run *run,
     return jinja_bool(jinja_is_iterable(&call->self));
 }
 
-/* What has a length and can be indexed: a dict too. */
+/* Values with a length and an index, including dicts. */
 static struct jinja_value test_sequence(struct jinja_run *run,
                                         const struct jinja_call *call)
 {
@@ -59,14 +59,14 @@ static struct jinja_value test_sequence(struct jinja_run *run,
 static struct jinja_value test_callable(struct jinja_run *run,
                                         const struct jinja_call *call)
 {
-    (void)run; /* an undefined value can be called; it is then that it fails */
+    (void)run; /* an undefined value is callable; the call fails */
     return jinja_bool(call->self.kind == JINJA_FUNCTION ||
                       call->self.kind == JINJA_UNDEFINED);
 }
 
 static struct jinja_value remainder_is(struct jinja_run *run,
                                        const struct jinja_value *value, int64_t by,
-                                       int64_t wanted)
+                                       int64_t expected)
 {
     int64_t rest;
 
@@ -75,12 +75,11 @@ static struct jinja_value remainder_is(struct jinja_run *run,
     if (by == 0)
         return jinja_fail(run, "integer division or modulo by zero");
     if (value->kind == JINJA_REAL)
-        return jinja_bool(fabs(fmod(value->real, (double)by)) == (double)wanted);
+        return jinja_bool(fabs(fmod(value->real, (double)by)) == (double)expected);
     if (!jinja_is_number(value))
-        return jinja_fail(run, "a number is wanted for this test, not %s",
-                          jinja_type(value));
+        return jinja_fail(run, "this test requires a number, not %s", jinja_type(value));
     rest = by == -1 ? 0 : jinja_arg_int(run, value, 0) % by;
-    return jinja_bool(rest == wanted || rest == -wanted);
+    return jinja_bool(rest == expected || rest == -expected);
 }
 
 static struct jinja_value test_odd(struct jinja_run *run, const struct jinja_call *call)
@@ -143,7 +142,7 @@ static struct jinja_value test_in(struct jinja_run *run, const struct jinja_call
     return jinja_bool(jinja_contains(run, &call->args[0], &call->self));
 }
 
-/* Of values that are never changed, those that are equal and of one type are the same. */
+/* Values are immutable, so equal values of one type are the same. */
 static struct jinja_value test_sameas(struct jinja_run *run,
                                       const struct jinja_call *call)
 {

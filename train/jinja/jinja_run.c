@@ -1,4 +1,4 @@
-/* train/jinja/jinja_run.c - a rendering from its variables to its text; limits and failures. */
+/* train/jinja/jinja_run.c - rendering from variables to text; limits and failures. */
 #include "config.h"
 
 #include "train/jinja/jinja_run.h"
@@ -71,7 +71,7 @@ bool jinja_enter(struct jinja_run *run)
     if (jinja_failed(run))
         return false;
     if (run->depth == JINJA_DEPTH_MAX) {
-        jinja_fail(run, "the template goes deeper than %zu levels", JINJA_DEPTH_MAX);
+        jinja_fail(run, "the template exceeds %zu levels of nesting", JINJA_DEPTH_MAX);
         return false;
     }
     run->depth++;

@@ -1,8 +1,6 @@
-/*
- * train/jinja/jinja_run.h - one rendering: its memory, its limits, and how it fails.  The first
- * failure is kept; after it every function returns at once, with none, and the caller
- * sees jinja_failed().
- */
+/* train/jinja/jinja_run.h - one rendering: its memory, limits and failure state. The
+ * first failure is kept; after it, every function returns none immediately, and the
+ * caller checks jinja_failed(). */
 #ifndef TRAIN_JINJA_JINJA_RUN_H
 #define TRAIN_JINJA_JINJA_RUN_H
 
@@ -11,7 +9,7 @@
 #include "train/jinja/jinja.h"
 
 enum jinja_kind {
-    JINJA_ABSENT, /* an argument that is not given */
+    JINJA_ABSENT, /* an argument that was not given */
     JINJA_UNDEFINED,
     JINJA_NONE,
     JINJA_BOOL,
@@ -22,18 +20,19 @@ enum jinja_kind {
     JINJA_TUPLE,
     JINJA_RANGE,
     JINJA_VIEW,     /* of a dict: keys, values, items */
-    JINJA_ITERATOR, /* used up by the first who reads it */
+    JINJA_ITERATOR, /* consumed by the first reader */
     JINJA_DICT,
     JINJA_NAMESPACE,
-    JINJA_FUNCTION, /* a macro, a method of a value, a function of the language */
+    JINJA_FUNCTION, /* a macro, a method of a value, a built-in function */
     JINJA_LOOP,
     JINJA_KINDS
 };
 
 struct jinja_value {
     uint8_t kind;   /* enum jinja_kind */
-    uint8_t object; /* undefined: the kind of what was asked; ABSENT: a variable was */
-    bool whole;     /* undefined: the text is the whole sentence */
+    uint8_t object; /* undefined: the kind of the object that lacks it; ABSENT: a missing
+                     * variable */
+    bool whole;     /* undefined: the text is the complete message */
     uint32_t len;   /* string, undefined: bytes of text */
     union {
         bool truth;
@@ -48,7 +47,7 @@ struct jinja_value {
 };
 
 struct jinja_variable {
-    const char *name; /* by address: the parser has each name once */
+    const char *name; /* compared by address: the parser stores each name once */
     struct jinja_value value;
     struct jinja_variable *next;
 };
@@ -65,37 +64,38 @@ struct jinja_run {
     struct arena *arena;
     struct error *err;
     bool refused;  /* the template called raise_exception */
-    uint32_t line; /* in work */
+    uint32_t line; /* current line */
     size_t steps, depth, bytes;
     struct jinja_scope *scope;
-    struct jinja_value variables; /* given by the caller, a dict */
+    struct jinja_value variables; /* passed by the caller, a dict */
     struct jinja_output *out;     /* spans go here */
-    struct text *text;            /* output in work: that of `out`, or of a macro */
+    struct text *text;            /* current output: that of `out`, or of a macro */
 };
 
-/* Of a rendering; a conversation of 1000 messages takes some 10^5 steps. */
+/* Limits of a rendering; a conversation of 1000 messages takes about 10^5 steps. */
 #define JINJA_STEPS_MAX ((size_t)10 << 20)
 #define JINJA_BYTES_MAX ((size_t)256 << 20)
 #define JINJA_DEPTH_MAX ((size_t)400)
 
 bool jinja_failed(const struct jinja_run *run);
-/* Sets the error with the template's name and the line in work; returns none. */
+/* Set the error, with the template's name and the current line; return none. */
 struct jinja_value jinja_fail(struct jinja_run *run, const char *fmt, ...)
     TS_PRINTF(2, 3);
-/* Fails saying what is undefined. */
+/* Fail with the name of what is undefined. */
 struct jinja_value jinja_fail_undefined(struct jinja_run *run,
                                         const struct jinja_value *undefined);
-/* Count work of so many bytes; false when there is too much of it, or run has failed. */
+/* Count work on this many bytes; return false if the limit is exceeded or the run has
+ * failed. */
 bool jinja_work(struct jinja_run *run, size_t bytes);
-/* Zeroed; NULL when there is too much, and run has failed. */
+/* Return zeroed memory; NULL if the limit is exceeded, and the run has failed. */
 void *jinja_alloc(struct jinja_run *run, size_t count, size_t size);
-/* One level down, and back: false when it is too deep. */
+/* Enter one level, and leave it; false if the limit is reached. */
 bool jinja_enter(struct jinja_run *run);
 void jinja_leave(struct jinja_run *run);
 
 /* Expressions: jinja_evaluate.c. */
 struct jinja_value jinja_evaluate(struct jinja_run *run, const struct jinja_node *node);
-/* value[key], and value.name, as the sandbox of transformers allows it. */
+/* value[key] and value.name, as transformers' sandbox allows them. */
 struct jinja_value jinja_item(struct jinja_run *run, const struct jinja_value *value,
                               const struct jinja_value *key);
 struct jinja_value jinja_attribute(struct jinja_run *run, const struct jinja_value *value,
@@ -103,7 +103,7 @@ struct jinja_value jinja_attribute(struct jinja_run *run, const struct jinja_val
 /* Statements: jinja_execute.c. */
 enum jinja_flow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE };
 enum jinja_flow jinja_execute(struct jinja_run *run, const struct jinja_node *node);
-/* What they print, as a string. */
+/* Return what they print, as a string. */
 struct jinja_value jinja_capture(struct jinja_run *run, const struct jinja_node *body);
 void jinja_set(struct jinja_run *run, const char *name, const struct jinja_value *value);
 

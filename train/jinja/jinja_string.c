@@ -1,4 +1,4 @@
-/* train/jinja/jinja_string.c - strings as Python cuts, joins and turns them. */
+/* train/jinja/jinja_string.c - Python's string operations. */
 #include "config.h"
 
 #include "train/jinja/jinja_string.h"
@@ -21,7 +21,8 @@ static bool begins_word(int32_t before)
     return jinja_is_space(before) || strchr("-({[<", before < 0x80 ? before : 'x');
 }
 
-static int32_t turn(enum jinja_case how, int32_t point, int32_t before, bool first)
+static int32_t convert_case(enum jinja_case how, int32_t point, int32_t before,
+                            bool first)
 {
     switch (how) {
     case CASE_UPPER:
@@ -55,11 +56,12 @@ struct jinja_value jinja_case(struct jinja_run *run, const struct jinja_value *s
     text_init(&text, 0);
     for (size_t i = 0; i < string->len; i += len) {
         len = unicode_first(string->text + i, string->len - i, &point);
-        /* the only letter of many whose upper form is two */
+        /* a common letter whose uppercase form has two letters */
         if (point == 0xdf && how == CASE_UPPER)
             text_adds(&text, "SS");
         else
-            text_add(&text, bytes, unicode_put(turn(how, point, before, i == 0), bytes));
+            text_add(&text, bytes,
+                     unicode_put(convert_case(how, point, before, i == 0), bytes));
         before = point;
     }
     jinja_work(run, string->len);
@@ -103,7 +105,7 @@ struct jinja_value jinja_strip(const struct jinja_value *string,
     return jinja_string(text, len);
 }
 
-/* An empty `old` stands before every character and at the end. */
+/* An empty `old` matches before every character and at the end. */
 static void replace_empty(struct text *out, const struct jinja_value *string,
                           const struct jinja_value *new, int64_t most)
 {
@@ -164,7 +166,7 @@ static void split_space(struct jinja_value *list, const char *at, const char *en
         int32_t point;
 
         if (most-- == 0) {
-            add_part(list, at, end); /* with the white space behind it, as Python does */
+            add_part(list, at, end); /* including trailing white space, as in Python */
             return;
         }
         do {
@@ -242,7 +244,7 @@ struct jinja_value jinja_split(struct jinja_run *run, const struct jinja_value *
     return list;
 }
 
-/* str.splitlines knows more ends of lines than \n. */
+/* str.splitlines has more line ends than \n. */
 static bool ends_line(int32_t point)
 {
     return (point >= '\n' && point <= '\r') || (point >= 0x1c && point <= 0x1e) ||
@@ -330,7 +332,7 @@ struct jinja_value jinja_pad(struct jinja_run *run, const struct jinja_value *st
     left = side == SIDE_BOTH ? missing / 2 + (missing & width & 1)
                              : (side == SIDE_LEFT ? missing : 0);
     if (missing > (int64_t)JINJA_BYTES_MAX / 8)
-        return jinja_fail(run, "a width of %lld is too much", (long long)width);
+        return jinja_fail(run, "a width of %lld is too large", (long long)width);
     text_init(&text, 0);
     for (int64_t i = 0; i < left; i++)
         text_add(&text, fill->text, fill->len);
@@ -361,8 +363,8 @@ static bool is_of(int32_t point, enum jinja_class class)
     }
 }
 
-/* All characters are of the class; of upper and lower, all that have a case, and one
- * has. */
+/* All characters are of the class; for upper and lower, all that have a case, and at
+ * least one has. */
 bool jinja_is_class(const struct jinja_value *string, enum jinja_class class)
 {
     bool cases = class == CLASS_UPPER || class == CLASS_LOWER, cased = false;

@@ -1,4 +1,4 @@
-/* train/jinja/jinja_string.h - what methods and filters do with strings, in Python's way. */
+/* train/jinja/jinja_string.h - string methods and filters, with Python's behavior. */
 #ifndef TRAIN_JINJA_JINJA_STRING_H
 #define TRAIN_JINJA_JINJA_STRING_H
 
@@ -7,10 +7,10 @@
 enum jinja_case {
     CASE_UPPER,
     CASE_LOWER,
-    CASE_TITLE,      /* str.title: each run of letters */
+    CASE_TITLE,      /* str.title: each sequence of letters */
     CASE_CAPITALIZE, /* the first character */
     CASE_SWAP,
-    CASE_WORDS /* the filter `title`: behind blanks, hyphens and opening brackets */
+    CASE_WORDS /* the filter `title`: after blanks, hyphens and opening brackets */
 };
 struct jinja_value jinja_case(struct jinja_run *run, const struct jinja_value *string,
                               enum jinja_case how);
@@ -29,15 +29,15 @@ struct jinja_value jinja_split(struct jinja_run *run, const struct jinja_value *
                                bool from_right);
 struct jinja_value jinja_lines(struct jinja_run *run, const struct jinja_value *string,
                                bool keep_ends);
-/* The byte where it is, or -1. */
+/* The byte offset, or -1. */
 int64_t jinja_find(struct jinja_run *run, const struct jinja_value *string,
                    const struct jinja_value *part, bool last);
-/* Strings put together; items that are none as str() has them where `convert` is set. */
+/* Concatenate strings; `convert` applies str() to items that are not strings. */
 struct jinja_value jinja_join(struct jinja_run *run, const struct jinja_value *separator,
                               const struct jinja_list *items, bool convert);
 struct jinja_value jinja_pad(struct jinja_run *run, const struct jinja_value *string,
                              int64_t width, const struct jinja_value *fill,
-                             enum jinja_side side); /* BOTH: centred */
+                             enum jinja_side side); /* BOTH: centered */
 
 enum jinja_class {
     CLASS_ALPHA,

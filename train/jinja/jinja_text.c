@@ -1,4 +1,4 @@
-/* train/jinja/jinja_text.c - Python's ways with characters. */
+/* train/jinja/jinja_text.c - Python's rules for characters, escapes and numbers. */
 #include "config.h"
 
 #include "train/jinja/jinja_text.h"
@@ -76,7 +76,8 @@ static const char simple[][2] = {
     { 'r', '\r' }, { 't', '\t' },  { 'v', '\v' },
 };
 
-/* \x41, \u00e9, \U0001f600: so many digits behind the letter.  Returns what was read. */
+/* \x41, \u00e9, \U0001f600: the digits after the letter. Return the digits read, 0 if
+ * invalid. */
 static size_t unescape_point(const char *text, size_t len, int digits, struct text *out)
 {
     char hex[9] = "", bytes[4];
@@ -107,7 +108,7 @@ static size_t unescape_octal(const char *text, size_t len, struct text *out)
     return digits;
 }
 
-/* Behind a backslash; returns the bytes read, 0 where it means nothing. */
+/* Resolve one escape after a backslash; return the bytes read, 0 if it is invalid. */
 static size_t unescape_one(const char *text, size_t len, struct text *out)
 {
     size_t digits = unescape_octal(text, len, out);
@@ -148,8 +149,8 @@ bool jinja_unescape(const char *text, size_t len, struct text *out)
     return true;
 }
 
-/* What Python's repr shows as it is: not controls, separators but the blank,
- * unassigned. */
+/* Characters that Python's repr does not escape: no controls, separators other than the
+ * blank, or unassigned code points. */
 static bool is_printable(int32_t point)
 {
     if (point < 0x7f)
@@ -199,7 +200,7 @@ void jinja_add_quoted(struct text *out, const char *text, size_t len)
 void jinja_add_real(struct text *out, double real)
 {
     char digits[40], *exponent;
-    int power, behind;
+    int power, decimals;
 
     if (isnan(real) || isinf(real)) {
         text_adds(out, isnan(real) ? "nan" : real < 0 ? "-inf" : "inf");
@@ -217,7 +218,7 @@ void jinja_add_real(struct text *out, double real)
         text_addf(out, "e%c%02d", power < 0 ? '-' : '+', abs(power));
         return;
     }
-    /* so many digits behind the point as the shortest form has */
-    behind = strchr(digits, '.') ? (int)(exponent - strchr(digits, '.')) - 1 : 0;
-    text_addf(out, "%.*f", behind - power < 1 ? 1 : behind - power, real);
+    /* as many decimals as the shortest form has */
+    decimals = strchr(digits, '.') ? (int)(exponent - strchr(digits, '.')) - 1 : 0;
+    text_addf(out, "%.*f", decimals - power < 1 ? 1 : decimals - power, real);
 }

@@ -1,4 +1,4 @@
-/* train/jinja/jinja_text.h - strings as Python has them: white space, escapes, repr,
+/* train/jinja/jinja_text.h - Python's rules for strings: white space, escapes, repr,
  * numbers. */
 #ifndef TRAIN_JINJA_JINJA_TEXT_H
 #define TRAIN_JINJA_JINJA_TEXT_H
@@ -12,15 +12,15 @@ bool jinja_error(struct error *err, const char *name, uint32_t line, const char 
 bool jinja_is_digit(char c);
 bool jinja_is_hex(char c);
 bool jinja_is_space(int32_t point); /* str.isspace */
-/* Bytes of white space that a text begins or ends with. */
+/* Bytes of white space at the start or the end of a text. */
 size_t jinja_space_before(const char *text, size_t len);
 size_t jinja_space_behind(const char *text, size_t len);
 
-/* A string's inside, with backslashes, to what it means; false where it means no text. */
+/* Resolve the escapes of a string without its quotes; false for an invalid escape. */
 bool jinja_unescape(const char *text, size_t len, struct text *out);
-/* repr of a string: in single quotes, unless it has some and no double ones. */
+/* repr of a string: in single quotes, unless it contains some and no double quotes. */
 void jinja_add_quoted(struct text *out, const char *text, size_t len);
-/* repr of a float: the fewest digits that read back the same. */
+/* repr of a float: the fewest digits that parse to the same value. */
 void jinja_add_real(struct text *out, double real);
 
 #endif

@@ -1,4 +1,4 @@
-/* train/jinja/jinja_value.c - making, comparing and looking into values. */
+/* train/jinja/jinja_value.c - creation, comparison and access of values. */
 #include "config.h"
 
 #include "train/jinja/jinja_value.h"
@@ -438,7 +438,7 @@ void jinja_dict_set(struct jinja_run *run, struct jinja_dict *dict,
         dict->entries[dict->count++] = (struct jinja_entry) { *key, *value };
 }
 
-/* A string, a character at a time. */
+/* The characters of a string as a list. */
 static struct jinja_list characters(struct jinja_run *run,
                                     const struct jinja_value *value)
 {
