@@ -150,9 +150,9 @@ static void test_added_tokens_refuse_malformed_lists(void **state)
 {
     static const char *const cases[][2] = {
         { "[7]", "no content" },
-        { "[{\"content\": \"a\"}]", "not sensible" },
-        { "[{\"content\": \"a\", \"id\": 1000}]", "not sensible" },
-        { "[{\"content\": \"a\", \"id\": -3}]", "not sensible" },
+        { "[{\"content\": \"a\"}]", "out of range" },
+        { "[{\"content\": \"a\", \"id\": 1000}]", "out of range" },
+        { "[{\"content\": \"a\", \"id\": -3}]", "out of range" },
         { "[{\"content\": \"a\", \"id\": 5}, {\"content\": \"a\", \"id\": 6}]", "twice" },
         { "[{\"content\": \"3\", \"id\": 5}, {\"content\": \"known\", \"id\": 5}, "
           "{\"content\": \"3\", \"id\": 9}]",

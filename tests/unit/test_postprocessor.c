@@ -73,8 +73,8 @@ static void test_postprocessor_refuses_invalid_settings(void **state)
         { TEMPLATE(TEXT ", " TEXT), "the text once" },
         { "{\"type\": \"TemplateProcessing\"}", "the text once" },
         { "{\"type\": \"BertProcessing\", \"sep\": [\"x\", 100], \"cls\": [\"x\", 1]}",
-          "not sensible" },
-        { "{\"type\": \"BertProcessing\"}", "not sensible" },
+          "out of range" },
+        { "{\"type\": \"BertProcessing\"}", "out of range" },
     };
 
     (void)state;

@@ -197,7 +197,7 @@ static void test_tokenizer_refuses_malformed_files(void **state)
         { "[]", "no model" },
         { "{\"model\": {\"type\": \"WordPiece\", \"vocab\": {}}}", "WordPiece" },
         { "{\"model\": {\"vocab\": {\"a\": 1048576}, \"merges\": []}}", "\"a\"" },
-        { "{\"model\": {\"vocab\": {}, \"merges\": [\"a b\"]}}", "number 1" },
+        { "{\"model\": {\"vocab\": {}, \"merges\": [\"a b\"]}}", "entry 1" },
         { "{\"model\": {\"vocab\": {}, \"merges\": []}, \"normalizer\": {\"type\": "
           "\"Nmt\"}}",
           "Nmt" },
@@ -209,7 +209,7 @@ static void test_tokenizer_refuses_malformed_files(void **state)
           "CTC" },
         { "{\"model\": {\"vocab\": {}, \"merges\": []}, \"added_tokens\": "
           "[{\"content\": \"a\", \"id\": 4000000000}]}",
-          "not sensible" },
+          "out of range" },
     };
     char *dir = unit_dir_new();
 
@@ -237,7 +237,7 @@ static void test_tokenizer_requires_its_file(void **state)
     assert_non_null(strstr(err.text, "no tokenizer.json"));
     error_clear(&err);
     assert_null(tokenizer_open("nowhere/model", &err));
-    assert_string_equal(err.text, "nowhere/model is not here");
+    assert_string_equal(err.text, "nowhere/model does not exist");
     unit_tokenizer_write(dir, 1, false);
     unit_write_string(dir, "tokenizer_config.json", "{");
     error_clear(&err);

@@ -1,5 +1,5 @@
-/* train/tokenizer/added_tokens.c - two tries over the tokens' bytes, walked from each place in a
- * text. */
+/* train/tokenizer/added_tokens.c - two tries over the tokens' bytes, walked from each
+ * position of a text. */
 #include "config.h"
 
 #include "train/tokenizer/added_tokens.h"
@@ -12,7 +12,7 @@
 
 #define NO_TOKEN UINT32_MAX
 
-/* A node of a trie; children are a list.  Node 0 stands for "none". */
+/* A node of a trie; children are a list. Node 0 means "none". */
 struct node {
     uint32_t child, sibling, token;
     unsigned char byte;
@@ -54,7 +54,7 @@ static uint32_t find_child(const struct trie *trie, uint32_t node, unsigned char
     return child;
 }
 
-/* False: another token is spelt like it. */
+/* False: another token has the same spelling. */
 static bool trie_add(struct trie *trie, const char *data, size_t len, uint32_t token)
 {
     uint32_t *root = &trie->roots[(unsigned char)data[0]];
@@ -79,7 +79,7 @@ static bool trie_add(struct trie *trie, const char *data, size_t len, uint32_t t
     return true;
 }
 
-/* The longest token at the beginning of data. */
+/* The longest token at the start of data. */
 static uint32_t trie_match(const struct trie *trie, const char *data, size_t len)
 {
     uint32_t found = NO_TOKEN, node = trie->roots[(unsigned char)data[0]];
@@ -112,7 +112,7 @@ static bool word_at_start(const char *data, size_t len)
     return unicode_is_word(point);
 }
 
-/* The place and the blanks around it that a token takes with it. */
+/* Extend a match by the blanks around it that the token takes. */
 static void strip_around(struct added_search *search, const struct added_token *token,
                          size_t start, size_t *end)
 {
@@ -156,8 +156,8 @@ bool added_tokens_next(struct added_search *search, size_t *end)
              word_at_start(search->text + *end, search->len - *end)))
             continue;
         strip_around(search, token, start, end);
-        /* The one before it took it for its blanks: then theirs has it once more, unless
-         * it looks for blanks itself. */
+        /* The blanks of the previous token covered this one. They then match it again,
+         * unless it takes blanks itself. */
         if (token->lstrip && search->start >= *end)
             continue;
         search->token = token;
@@ -228,21 +228,19 @@ static bool normalize_token(struct added_token *token,
     return ok;
 }
 
-/* What reading the list needs. */
+/* State while the list is read. */
 struct reading {
     struct added_tokens *added;
     const struct vocabulary *names;
     const struct normalizer *normalizer;
     size_t ids;
-    size_t next; /* the id of the next one that the vocabulary does not have */
+    size_t next; /* id of the next token that is not in the vocabulary */
     const char *where;
 };
 
-/*
- * A token of the vocabulary has the id it has there; the others are numbered from the
- * vocabulary's end on, whatever the list says, as in Hugging Face's add_tokens
- * (tokenizers/src/tokenizer/added_vocabulary.rs): a list may lack some.
- */
+/* A token of the vocabulary has its id there. The others are numbered from the end of the
+ * vocabulary, whatever the list says, as in Hugging Face's add_tokens
+ * (tokenizers/src/tokenizer/added_vocabulary.rs): a list may be incomplete. */
 static bool read_id(struct reading *reading, const json_t *item,
                     struct added_token *token, struct error *err)
 {
@@ -256,12 +254,12 @@ static bool read_id(struct reading *reading, const json_t *item,
         id = (int64_t)reading->next++;
     if (id < 0 || (uint64_t)id >= reading->ids)
         return error_set(err, ERROR_DATA,
-                         "%s: added token \"%s\": its id is not sensible", reading->where,
+                         "%s: added token \"%s\": its id is out of range", reading->where,
                          token->content);
     token->id = (uint32_t)id;
     if (known < 0 && vocabulary_string(reading->names, token->id, &len))
         return error_set(err, ERROR_DATA,
-                         "%s: added token \"%s\": id %lld is another token's",
+                         "%s: added token \"%s\": id %lld belongs to another token",
                          reading->where, token->content, (long long)id);
     return true;
 }
@@ -280,7 +278,7 @@ static bool read_flags(const struct reading *reading, const json_t *item,
     return wrong.code == ERROR_NONE || error_set(err, wrong.code, "%s", wrong.text);
 }
 
-/* Into the tables; a token that is there already is left as it is. */
+/* Add to the tables; an existing token is an error. */
 static bool index_token(struct added_tokens *added, const char *where, struct error *err)
 {
     uint32_t index = (uint32_t)added->count;
@@ -291,7 +289,7 @@ static bool index_token(struct added_tokens *added, const char *where, struct er
                         index) ||
         (token->normal_len > 0 && !trie_add(&added->tries[token->normalized],
                                             token->normal, token->normal_len, index)))
-        return error_set(err, ERROR_DATA, "%s: added token \"%s\" is there twice", where,
+        return error_set(err, ERROR_DATA, "%s: added token \"%s\" occurs twice", where,
                          token->content);
     if (token->id >= added->size)
         added->size = (size_t)token->id + 1;

@@ -1,7 +1,5 @@
-/*
- * train/tokenizer/added_tokens.h - the tokens that are looked for in a text before all else:
- * special ones like <|im_start|>, and others added to a vocabulary.
- */
+/* train/tokenizer/added_tokens.h - tokens that are matched in a text before everything
+ * else: special ones like <|im_start|>, and others added to a vocabulary. */
 #ifndef TRAIN_TOKENIZER_ADDED_TOKENS_H
 #define TRAIN_TOKENIZER_ADDED_TOKENS_H
 
@@ -9,9 +7,9 @@
 #include "train/tokenizer/vocabulary.h"
 
 struct added_token {
-    char *content; /* as the file has it */
+    char *content; /* as in the file */
     size_t len;
-    /* its normal form where that is what is looked for, else content itself */
+    /* its normal form if that is matched, otherwise content itself */
     char *normal;
     size_t normal_len;
     uint32_t id;
@@ -20,11 +18,9 @@ struct added_token {
 
 struct added_tokens;
 
-/*
- * From the "added_tokens" of tokenizer.json.  A token that is in the model's vocabulary
- * has the id it has there, the others are numbered from its end on.  ERROR_DATA naming
- * `where` and the token.
- */
+/* Parse the "added_tokens" of tokenizer.json. A token of the model's vocabulary keeps its
+ * id there; the others are numbered from the end of the vocabulary. ERROR_DATA names
+ * `where` and the token. */
 struct added_tokens *added_tokens_new(const json_t *list, const struct vocabulary *names,
                                       const struct normalizer *normalizer, size_t ids,
                                       const char *where, struct error *err);
@@ -34,24 +30,24 @@ const struct added_token *added_tokens_by_id(const struct added_tokens *added,
                                              uint32_t id);
 const struct added_token *added_tokens_by_content(const struct added_tokens *added,
                                                   const char *content, size_t len);
-size_t added_tokens_size(const struct added_tokens *added); /* one past the highest id */
+size_t added_tokens_size(const struct added_tokens *added); /* largest id + 1 */
 
-/* A search for the tokens in a text: those that are not normalized in the text as given,
- * the others in its normal form. */
+/* A search for added tokens: those that are not normalized in the original text, the
+ * others in its normal form. */
 struct added_search {
     const struct added_tokens *added;
     bool normalized;
     const char *text;
     size_t len;
-    size_t from; /* where to look on; 0 at first */
-    size_t done; /* end of what has been given out; 0 at first */
+    size_t from; /* where to continue; 0 at first */
+    size_t done; /* end of the text already returned; 0 at first */
     size_t start;
     const struct added_token *token;
 };
 
-/* The next token, the longest of the leftmost; what lies before it is done .. start as
- * they were on return, and search->done is then to be set to `end`, which may lie before
- * it. */
+/* Find the next token, the longest of the leftmost. The text before it is done .. start,
+ * with the values on return; the caller then sets search->done to `end`, which may be
+ * before it. */
 bool added_tokens_next(struct added_search *search, size_t *end);
 
 #endif

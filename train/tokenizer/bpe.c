@@ -1,8 +1,7 @@
-/*
- * train/tokenizer/bpe.c - from a word to tokens.  Most words are one token: which strings of the
- * vocabulary the merges really lead to is found out once, so such a word costs one look.
- * Short words are merged in an array, long ones through a heap over linked symbols.
- */
+/* train/tokenizer/bpe.c - BPE of words. Most words are one token: the strings of the
+ * vocabulary that the merges really produce are determined once, so such a word costs one
+ * lookup. Short words are merged in an array, long ones with a heap over linked
+ * symbols. */
 #include "config.h"
 
 #include "train/tokenizer/bpe.h"
@@ -20,22 +19,23 @@ enum { SHORT_WORD = 48 };
 
 #define NO_LINK UINT32_MAX
 
-/* SentencePiece's sign for a blank, U+2581. */
+/* SentencePiece's blank, U+2581. */
 static const char blank[] = "\xe2\x96\x81";
 
 struct bpe {
     struct vocabulary *names; /* as in the file */
-    struct vocabulary *keys;  /* as words are given; names itself unless byte_level */
+    struct vocabulary *keys;  /* as in words; same as names unless byte_level */
     struct bpe_merges *merges;
     bool byte_level, fuse_unknown, ignore_merges;
     bool byte_fallback;
-    /* no merge crosses into a blank, and nothing that stands between two is left out:
-     * words end before it */
+    /* words can be split before blanks: no merge crosses into a blank, and no character
+     * between two is dropped */
     bool splits;
     int64_t unknown;           /* -1: none */
     int64_t byte_ids[256];     /* token of one byte, or of one ASCII character; -1 */
     int64_t fallback_ids[256]; /* <0x00> to <0xFF>; -1 */
-    uint8_t *whole;            /* a bit an id: merging its string ends in itself */
+    uint8_t *whole;            /* one bit per id: merging its string gives the token
+                                * itself */
 };
 
 /* A symbol of a long word. */
@@ -87,7 +87,7 @@ static void scratch_grow(struct bpe_scratch *scratch, size_t symbols)
         memory_resize(scratch->links, scratch->room, sizeof(struct bpe_link));
 }
 
-/* The list of symbols a word begins with. */
+/* The initial symbols of a word. */
 struct symbols {
     uint32_t *ids;
     size_t count;
@@ -101,7 +101,7 @@ static void take_unknown(const struct bpe *bpe, struct symbols *symbols)
     symbols->unknown = false;
 }
 
-/* One <0xNN> for each byte, if the vocabulary has them all. */
+/* Take one <0xNN> for each byte, if the vocabulary has them all. */
 static bool take_fallback(const struct bpe *bpe, const char *data, size_t len,
                           struct symbols *symbols)
 {
@@ -117,7 +117,7 @@ static bool take_fallback(const struct bpe *bpe, const char *data, size_t len,
 static void take_missing(const struct bpe *bpe, const char *data, size_t len,
                          struct symbols *symbols)
 {
-    /* a pending unknown symbol stays pending over fallback bytes, as in the library */
+    /* a pending unknown symbol stays pending across fallback bytes, as in the library */
     if (bpe->byte_fallback && take_fallback(bpe, data, len, symbols))
         return;
     if (bpe->unknown < 0)
@@ -127,7 +127,7 @@ static void take_missing(const struct bpe *bpe, const char *data, size_t len,
     symbols->unknown = true;
 }
 
-/* Symbols of a word: its bytes (byte_level) or its characters. */
+/* The symbols of a word: its bytes (byte_level) or its characters. */
 static size_t word_symbols(const struct bpe *bpe, const char *word, size_t len,
                            uint32_t *ids)
 {
@@ -155,7 +155,7 @@ static size_t word_symbols(const struct bpe *bpe, const char *word, size_t len,
     return symbols.count;
 }
 
-/* Merge in place: the first of the lowest ranks, until none is left. */
+/* Merge in place: always the first pair of the lowest rank, until none is left. */
 static size_t merge_short(const struct bpe *bpe, uint32_t *ids, size_t count)
 {
     struct bpe_merge pairs[SHORT_WORD];
@@ -184,7 +184,7 @@ static size_t merge_short(const struct bpe *bpe, uint32_t *ids, size_t count)
     return count;
 }
 
-/* A heap of rank << 32 | place: the smallest is the next merge. */
+/* A heap of rank << 32 | position: the smallest is the next merge. */
 static void heap_push(struct bpe_scratch *scratch, size_t *count, uint64_t entry)
 {
     size_t at = (*count)++;
@@ -218,7 +218,7 @@ static uint64_t heap_pop(uint64_t *heap, size_t *count)
     return top;
 }
 
-/* What the symbol at `at` and the one after it would become. */
+/* The merge of the symbol at `at` with the one after it. */
 static struct bpe_merge link_merge(const struct bpe *bpe, const struct bpe_link *links,
                                    uint32_t at)
 {
@@ -254,7 +254,7 @@ static size_t merge_long(const struct bpe *bpe, struct bpe_scratch *scratch, siz
         uint32_t at = (uint32_t)top, after;
         struct bpe_merge merge = link_merge(bpe, links, at);
 
-        /* an entry whose symbols have changed since it was pushed is out of date */
+        /* skip an entry whose symbols have changed since it was pushed */
         if (merge.rank != top >> 32)
             continue;
         after = links[at].after;
@@ -272,7 +272,7 @@ static size_t merge_long(const struct bpe *bpe, struct bpe_scratch *scratch, siz
     return left;
 }
 
-/* The tokens of a word are in scratch->ids; returns their number. */
+/* Store the tokens of a word in scratch->ids; return their number. */
 static size_t merge_word(const struct bpe *bpe, const char *word, size_t len,
                          struct bpe_scratch *scratch)
 {
@@ -343,8 +343,8 @@ void bpe_free(struct bpe *bpe)
     free(bpe);
 }
 
-/* The bytes that a string of GPT-2's printable characters spells; false: it spells
- * none. */
+/* Convert a string of GPT-2's printable characters to the bytes that it encodes; false if
+ * it has other characters. */
 static bool spell_bytes(const char *data, size_t len, struct text *out)
 {
     int32_t point;
@@ -387,18 +387,19 @@ static struct vocabulary *read_names(const json_t *vocab, size_t ids, const char
             break;
         }
         if (!vocabulary_add(names, key, strlen(key), (uint32_t)id)) {
-            error_set(err, ERROR_DATA, "%s: model.vocab: id %lld is there twice", where,
+            error_set(err, ERROR_DATA, "%s: model.vocab: id %lld occurs twice", where,
                       (long long)id);
             break;
         }
     }
-    if (!key) /* the loop came to its end */
+    if (!key) /* the loop reached its end */
         return names;
     vocabulary_free(names);
     return NULL;
 }
 
-/* The strings as bytes; one that spells none cannot be met and is left out. */
+/* The strings as bytes; a string that does not encode bytes cannot occur and is left
+ * out. */
 static struct vocabulary *spell_names(const struct vocabulary *names)
 {
     size_t size = vocabulary_size(names), len;
@@ -416,7 +417,7 @@ static struct vocabulary *spell_names(const struct vocabulary *names)
     return keys;
 }
 
-/* Tokens of single bytes and characters, and those that stand in for missing ones. */
+/* Tokens of single bytes and characters, and the fallback tokens of missing ones. */
 static void find_symbols(struct bpe *bpe)
 {
     for (int byte = 0; byte < 256; byte++) {
@@ -444,7 +445,7 @@ static void find_whole(struct bpe *bpe)
     bpe_scratch_clear(&scratch);
 }
 
-/* Is there a merge whose product has a blank after something else? */
+/* Return whether the result of any merge has a blank after another character. */
 static bool crosses_blank(const struct bpe *bpe)
 {
     for (uint32_t rank = 0; rank < bpe_merges_count(bpe->merges); rank++) {
@@ -458,8 +459,8 @@ static bool crosses_blank(const struct bpe *bpe)
     return false;
 }
 
-/* Are there characters of which nothing is left, so that their neighbours meet? */
-static bool leaves_out(const struct bpe *bpe)
+/* Return whether characters can be dropped, which makes their neighbors adjacent. */
+static bool drops_characters(const struct bpe *bpe)
 {
     for (int byte = 0; byte < 256; byte++)
         if (bpe->unknown < 0 && (!bpe->byte_fallback || bpe->fallback_ids[byte] < 0))
@@ -467,7 +468,7 @@ static bool leaves_out(const struct bpe *bpe)
     return false;
 }
 
-/* What would change the ids and is not done here. */
+/* Refuse unsupported options that would change the ids. */
 static bool refuse_options(const json_t *model, const char *where, struct error *err)
 {
     static const char *const affixes[] = { "continuing_subword_prefix",
@@ -518,7 +519,7 @@ static bool read_model(struct bpe *bpe, const json_t *model, size_t ids,
         return false;
     find_symbols(bpe);
     find_whole(bpe);
-    bpe->splits = !bpe->byte_level && !bpe->ignore_merges && !leaves_out(bpe) &&
+    bpe->splits = !bpe->byte_level && !bpe->ignore_merges && !drops_characters(bpe) &&
                   vocabulary_find(bpe->keys, blank, 3) >= 0 && !crosses_blank(bpe);
     return true;
 }

@@ -1,4 +1,5 @@
-/* train/tokenizer/bpe_merges.c - a hash table from pairs of tokens to ranks, open addressing. */
+/* train/tokenizer/bpe_merges.c - hash table from pairs of tokens to ranks, with open
+ * addressing. */
 #include "config.h"
 
 #include "train/tokenizer/bpe_merges.h"
@@ -8,7 +9,7 @@
 
 #include "base/arena.h"
 
-/* Empty where the rank is BPE_NO_MERGE. */
+/* Empty if the rank is BPE_NO_MERGE. */
 struct slot {
     uint32_t left, right;
     struct bpe_merge merge;
@@ -64,7 +65,7 @@ void bpe_merges_free(struct bpe_merges *merges)
     free(merges);
 }
 
-/* The two parts of a merge as one string, and where the second begins. */
+/* The two parts of a merge as one string, and the position where the second starts. */
 static bool read_parts(const json_t *item, struct text *out, size_t *cut)
 {
     text_reset(out);
@@ -91,7 +92,7 @@ static bool read_parts(const json_t *item, struct text *out, size_t *cut)
     return false;
 }
 
-/* GPT-2's merges.txt begins with a comment, which some files have kept. */
+/* GPT-2's merges.txt starts with a comment, which some files have kept. */
 static bool is_comment(const json_t *item)
 {
     return json_is_string(item) && text_starts(json_string_value(item), "#version");
@@ -152,13 +153,13 @@ struct bpe_merges *bpe_merges_read(const json_t *list, const struct vocabulary *
             continue;
         if (!read_parts(item, &parts, &cut))
             ok = error_set(err, ERROR_DATA,
-                           "%s: model.merges: number %zu is neither \"a b\" nor [\"a\", "
+                           "%s: model.merges: entry %zu must be \"a b\" or [\"a\", "
                            "\"b\"]",
                            where, i + 1);
         else if (!read_merge(merges, names, &parts, cut))
             ok = error_set(err, ERROR_DATA,
-                           "%s: model.merges: number %zu, \"%.*s\" and \"%s\": a part, "
-                           "or the two as one, is not in the vocabulary",
+                           "%s: model.merges: entry %zu, \"%.*s\" and \"%s\": a part, "
+                           "or their concatenation, is not in the vocabulary",
                            where, i + 1, (int)cut, parts.data, parts.data + cut);
     }
     text_clear(&parts);

@@ -1,4 +1,5 @@
-/* train/tokenizer/detokenizer.c - steps by name, each from one list of strings into another. */
+/* train/tokenizer/detokenizer.c - decoder steps by name, each from one list of strings to
+ * another. */
 #include "config.h"
 
 #include "train/tokenizer/detokenizer.h"
@@ -23,7 +24,7 @@ struct step {
 struct detokenizer {
     struct step *steps;
     size_t count;
-    bool joins; /* there is no decoder: blanks between the strings */
+    bool joins; /* no decoder: blanks between the strings */
 };
 
 enum { MAX_STEPS = 64 };
@@ -64,7 +65,8 @@ static void add_piece(struct pieces *pieces, const char *data, size_t len)
     pieces_end(pieces);
 }
 
-/* The bytes a string of GPT-2's characters spells; a string that has others, as it is. */
+/* Add the bytes that a string of GPT-2's characters encodes; a string with other
+ * characters is added unchanged. */
 static void add_bytes(struct text *out, const char *data, size_t len)
 {
     size_t before = out->len;
@@ -122,7 +124,8 @@ static void apply_replace(const struct step *step, const struct pieces *in,
     pattern_scratch_free(scratch);
 }
 
-/* Bytes of <0xNN> strings in a row: a text if they are UTF-8, else a U+FFFD each. */
+/* Add the bytes of consecutive <0xNN> strings: as text if they are UTF-8, otherwise one
+ * U+FFFD each. */
 static void end_bytes(struct text *bytes, struct pieces *out)
 {
     if (bytes->len == 0)
@@ -289,7 +292,7 @@ static bool read_steps(struct detokenizer *detokenizer, const json_t *json,
     if (strcmp(json_get_string(json, "type", "", where, err), "Sequence") != 0)
         return read_step(detokenizer, json, where, err);
     if (depth > 8 || !json_is_array(list))
-        return error_set(err, ERROR_DATA, "%s: decoder: not a list of steps", where);
+        return error_set(err, ERROR_DATA, "%s: decoder must be a list of steps", where);
     for (size_t i = 0; i < json_array_size(list); i++)
         if (!read_steps(detokenizer, json_array_get(list, i), where, depth + 1, err))
             return false;

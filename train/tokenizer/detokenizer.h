@@ -1,5 +1,5 @@
-/* train/tokenizer/detokenizer.h - how the strings of tokens become text again, as the "decoder" of
- * tokenizer.json says. */
+/* train/tokenizer/detokenizer.h - token strings to text, by the "decoder" of
+ * tokenizer.json. */
 #ifndef TRAIN_TOKENIZER_DETOKENIZER_H
 #define TRAIN_TOKENIZER_DETOKENIZER_H
 
@@ -7,7 +7,8 @@
 
 struct detokenizer;
 
-/* A list of strings: the i-th ends at ends[i] and begins where the last one ends. */
+/* A list of strings: string i ends at ends[i] and starts at the end of the previous
+ * one. */
 struct pieces {
     struct text text;
     size_t *ends;
@@ -16,16 +17,15 @@ struct pieces {
 
 void pieces_init(struct pieces *pieces);
 void pieces_clear(struct pieces *pieces);
-/* The string is what was added to pieces->text since the last one ended. */
+/* End a string: it is the text added to pieces->text since the last one ended. */
 void pieces_end(struct pieces *pieces);
 
-/* null joins the strings with blanks, as the library does.  ERROR_DATA naming the
- * part. */
+/* null joins the strings with blanks, as the library does. ERROR_DATA names the part. */
 struct detokenizer *detokenizer_new(const json_t *json, const char *where,
                                     struct error *err);
 void detokenizer_free(struct detokenizer *detokenizer); /* NULL is allowed */
 
-/* Append the text of the strings; *pieces is used up.  False: too long. */
+/* Append the text of the strings; *pieces is consumed. False: too long. */
 bool detokenizer_run(const struct detokenizer *detokenizer, struct pieces *pieces,
                      struct text *out);
 

@@ -1,4 +1,5 @@
-/* train/tokenizer/normalizer.c - a table of steps by name, each from one text into another. */
+/* train/tokenizer/normalizer.c - table of steps by name, each from one text to
+ * another. */
 #include "config.h"
 
 #include "train/tokenizer/normalizer.h"
@@ -21,7 +22,7 @@ struct step {
     bool left, right;        /* Strip */
 };
 
-/* In and out of a step. */
+/* Input and output of a step. */
 struct work {
     const struct text *in;
     struct text *out;
@@ -33,8 +34,8 @@ struct step_kind {
     bool (*read)(struct step *step, const json_t *json, const char *where,
                  struct error *err);
     bool (*apply)(const struct step *step, const struct work *work, struct error *err);
-    utf8proc_option_t form;    /* of NFC and its like */
-    unsigned char plain_below; /* bytes below this are as they are in that form */
+    utf8proc_option_t form;    /* of NFC and similar forms */
+    unsigned char plain_below; /* bytes below this do not change in that form */
 };
 
 struct normalizer {
@@ -59,7 +60,7 @@ static bool apply_form(const struct step *step, const struct work *work,
     len = utf8proc_map((const utf8proc_uint8_t *)in->data, (utf8proc_ssize_t)in->len,
                        &made, step->kind->form | UTF8PROC_STABLE);
     if (len < 0)
-        return error_set(err, ERROR_DATA, "the text cannot be normalised: %s",
+        return error_set(err, ERROR_DATA, "cannot normalize the text: %s",
                          utf8proc_errmsg(len));
     text_add(work->out, made, (size_t)len);
     free(made);
@@ -118,8 +119,8 @@ static bool apply_replace(const struct step *step, const struct work *work,
     return text_add(work->out, work->in->data + done, work->in->len - done);
 }
 
-/* One lower-case character each, but for U+0130, the only one that has two without regard
- * to what is around it (Unicode's SpecialCasing.txt). */
+/* Every character has one lowercase character, except U+0130, the only one with two in
+ * all contexts (Unicode's SpecialCasing.txt). */
 static bool apply_lowercase(const struct step *step, const struct work *work,
                             struct error *err)
 {
@@ -170,8 +171,8 @@ static bool apply_strip(const struct step *step, const struct work *work,
     return text_add(work->out, data, len);
 }
 
-/* Below U+0300 (0xCC 0x80) every character is its own composed form; the compatibility
- * and decomposed forms leave only ASCII alone. */
+/* Every character below U+0300 (0xCC 0x80) is its own composed form; the compatibility
+ * and decomposed forms keep only ASCII unchanged. */
 static const struct step_kind kinds[] = {
     { "NFC", NULL, apply_form, UTF8PROC_COMPOSE, 0xcc },
     { "NFD", NULL, apply_form, UTF8PROC_DECOMPOSE, 0x80 },
@@ -212,7 +213,8 @@ static bool read_steps(struct normalizer *normalizer, const json_t *json,
     if (strcmp(json_get_string(json, "type", "", where, err), "Sequence") != 0)
         return read_step(normalizer, json, where, err);
     if (depth > 8 || !json_is_array(list))
-        return error_set(err, ERROR_DATA, "%s: normalizer: not a list of steps", where);
+        return error_set(err, ERROR_DATA, "%s: normalizer must be a list of steps",
+                         where);
     for (size_t i = 0; i < json_array_size(list); i++)
         if (!read_steps(normalizer, json_array_get(list, i), where, depth + 1, err))
             return false;
@@ -260,7 +262,7 @@ bool normalizer_apply(const struct normalizer *normalizer, struct text *text,
         text_reset(spare);
         ok = step->kind->apply(step, &(struct work) { text, spare, scratch }, err);
         if (spare->overflow)
-            return error_set(err, ERROR_DATA, "a text is too long to be normalised");
+            return error_set(err, ERROR_DATA, "a text is too long to be normalized");
         if (!ok)
             return false;
         made = *spare;

@@ -1,5 +1,5 @@
-/* train/tokenizer/postprocessor.c - a list of tokens before and one after; a sequence of processors
- * puts each one's around the last. */
+/* train/tokenizer/postprocessor.c - tokens before and after the text; in a sequence, each
+ * processor puts its tokens around those of the previous one. */
 #include "config.h"
 
 #include "train/tokenizer/postprocessor.h"
@@ -48,7 +48,7 @@ static bool add_id(const json_t *id, size_t ids, struct token_list *out,
 
     if (value < 0 || (uint64_t)value >= ids)
         return error_set(err, ERROR_DATA,
-                         "%s: post_processor: the id of a special token is not sensible",
+                         "%s: post_processor: the id of a special token is out of range",
                          where);
     token_list_add(out, (uint32_t)value);
     return true;
@@ -71,7 +71,7 @@ static bool add_special(const json_t *json, const char *name, size_t ids,
     return true;
 }
 
-/* Around what an earlier processor of a sequence has added. */
+/* Put tokens around those of the earlier processors of a sequence. */
 static void put_around(struct postprocessor *postprocessor, struct token_list *before,
                        const struct token_list *after)
 {
@@ -81,7 +81,7 @@ static void put_around(struct postprocessor *postprocessor, struct token_list *b
     add_all(&postprocessor->after, after);
 }
 
-/* TemplateProcessing: what its `single` has before and after the text. */
+/* TemplateProcessing: the tokens before and after the text in its `single`. */
 static bool read_template(struct postprocessor *postprocessor, const json_t *json,
                           const char *where, struct error *err)
 {
@@ -103,7 +103,8 @@ static bool read_template(struct postprocessor *postprocessor, const json_t *jso
     }
     if (ok && texts != 1)
         ok = error_set(err, ERROR_DATA,
-                       "%s: post_processor: its template must have the text once", where);
+                       "%s: post_processor: the template must contain the text once",
+                       where);
     if (ok)
         put_around(postprocessor, &before, &after);
     else
@@ -130,7 +131,7 @@ static bool read_pair(struct postprocessor *postprocessor, const json_t *json,
     return ok;
 }
 
-/* ByteLevel is about offsets alone. */
+/* ByteLevel only changes offsets. */
 static bool read_nothing(struct postprocessor *postprocessor, const json_t *json,
                          const char *where, struct error *err)
 {

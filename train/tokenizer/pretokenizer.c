@@ -1,8 +1,6 @@
-/*
- * train/tokenizer/pretokenizer.c - steps by name.  A step finds its matches in a piece, and what
- * its behaviour makes of them goes on to the next step at once: no list of pieces is
- * kept.
- */
+/* train/tokenizer/pretokenizer.c - pre-tokenizer steps by name. A step finds its matches
+ * in a piece and passes the resulting pieces directly to the next step: there is no list
+ * of pieces. */
 #include "config.h"
 
 #include "train/tokenizer/pretokenizer.h"
@@ -17,7 +15,8 @@
 /* The expression of ByteLevel with use_regex: GPT-2's encoder.py. */
 static const char gpt2_words[] =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-/* Whitespace: words and runs of what is neither word nor blank, by Rust's \w and \s. */
+/* Whitespace: words, and sequences of characters that are neither word nor blank, by
+ * Rust's \w and \s. */
 static const char plain_words[] =
     "[\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}\\x{24b6}-\\x{24e9}]+|[^\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}\\x{24b6}-\\x{24e9}\\s]+";
 
@@ -25,12 +24,12 @@ enum behavior { ISOLATED, REMOVED, CONTIGUOUS, WITH_PREVIOUS, WITH_NEXT };
 enum prepend { PREPEND_NEVER, PREPEND_FIRST, PREPEND_ALWAYS };
 
 struct step {
-    struct pattern *pattern;        /* what matches: this, */
-    bool (*matches)(int32_t point); /* or characters of a class; neither: no cutting */
+    struct pattern *pattern;        /* match a pattern, */
+    bool (*matches)(int32_t point); /* or characters of a class; neither: no splitting */
     enum behavior behavior;
     bool invert;
     enum prepend prepend; /* put `blank` before a piece that has none */
-    char blank[8];        /* what blanks are made into; "": left alone */
+    char blank[8];        /* replacement of blanks; "": unchanged */
 };
 
 struct pretokenizer {
@@ -41,7 +40,7 @@ struct pretokenizer {
 
 enum { MAX_STEPS = 64 };
 
-/* What stays the same from step to step. */
+/* State shared by all steps. */
 struct run {
     const struct pretokenizer *pretokenizer;
     struct pattern_scratch *scratch;
@@ -52,8 +51,8 @@ struct run {
 static void run_steps(struct run *run, size_t step, const char *text, size_t len,
                       bool first);
 
-/* Pieces of one step on their way to the next: one is held back, as the piece after it
- * may belong to it. */
+/* The pieces of one step on their way to the next. One piece is held back, because the
+ * following one may be joined to it. */
 struct cutter {
     struct run *run;
     const struct step *step;
@@ -72,7 +71,7 @@ static void cutter_flush(struct cutter *cutter)
     cutter->held = false;
 }
 
-/* Does a piece belong to the one before it? */
+/* Return whether a piece is joined to the previous one. */
 static bool joins(const struct cutter *cutter, bool match)
 {
     switch (cutter->step->behavior) {
@@ -164,17 +163,17 @@ static void cut(struct run *run, size_t at, const char *text, size_t len, bool f
     cutter_flush(&cutter);
 }
 
-/* A piece with its blanks made into the step's, and one put before it. */
+/* Replace blanks by those of the step, and put one before the piece if needed. */
 static void put_blanks(const struct step *step, const char *text, size_t len, bool first,
                        struct text *out)
 {
     const char *blank = step->blank[0] ? step->blank : " ";
     size_t bytes = strlen(blank);
-    bool wanted =
+    bool needed =
         step->prepend == PREPEND_ALWAYS || (step->prepend == PREPEND_FIRST && first);
     bool has_one = text[0] == ' ' || (len >= bytes && memcmp(text, blank, bytes) == 0);
 
-    if (wanted && !has_one)
+    if (needed && !has_one)
         text_add(out, blank, bytes);
     for (size_t i = 0; i < len; i++) {
         if (text[i] == ' ')
@@ -241,7 +240,7 @@ static bool read_behavior(struct step *step, const json_t *json, const char *whe
         step->behavior = (enum behavior)i;
         return true;
     }
-    return error_set(err, ERROR_DATA, "%s: pre_tokenizer: behavior \"%s\" is not known",
+    return error_set(err, ERROR_DATA, "%s: pre_tokenizer: behavior \"%s\" is unknown",
                      where, name);
 }
 
@@ -370,7 +369,7 @@ static bool read_steps(struct pretokenizer *pretokenizer, const json_t *json,
     if (strcmp(json_get_string(json, "type", "", where, err), "Sequence") != 0)
         return read_step(pretokenizer, json, where, err);
     if (depth > 8 || !json_is_array(list))
-        return error_set(err, ERROR_DATA, "%s: pre_tokenizer: not a list of steps",
+        return error_set(err, ERROR_DATA, "%s: pre_tokenizer must be a list of steps",
                          where);
     for (size_t i = 0; i < json_array_size(list); i++)
         if (!read_steps(pretokenizer, json_array_get(list, i), where, depth + 1, err))

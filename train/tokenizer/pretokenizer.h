@@ -1,8 +1,6 @@
-/*
- * train/tokenizer/pretokenizer.h - how a text is cut into words before the model sees it, as
- * tokenizer.json's pre_tokenizer says: a list of steps, each cutting the pieces of the
- * last.
- */
+/* train/tokenizer/pretokenizer.h - splitting of a text into words for the model, by
+ * tokenizer.json's pre_tokenizer: a list of steps, each of which splits the pieces of the
+ * previous one. */
 #ifndef TRAIN_TOKENIZER_PRETOKENIZER_H
 #define TRAIN_TOKENIZER_PRETOKENIZER_H
 
@@ -10,21 +8,21 @@
 
 struct pretokenizer;
 
-/* null gives one that cuts nothing.  ERROR_DATA naming `where` and the part. */
+/* null does not split. ERROR_DATA names `where` and the part. */
 struct pretokenizer *pretokenizer_new(const json_t *json, const char *where,
                                       struct error *err);
 void pretokenizer_free(struct pretokenizer *pretokenizer); /* NULL is allowed */
 
-/* Does it end in ByteLevel, so that the model's strings spell bytes? */
+/* Return whether it ends in ByteLevel, so that the model's strings encode bytes. */
 bool pretokenizer_is_byte_level(const struct pretokenizer *pretokenizer);
 
-/* Where the words go, in order, none empty. */
+/* The consumer of the words, which come in order and are not empty. */
 struct word_sink {
     void (*take)(void *context, const char *word, size_t len);
     void *context;
 };
 
-/* first: the text begins what was to be encoded.  ERROR_DATA where an expression takes
+/* first: the text is the start of the complete input. ERROR_DATA if an expression takes
  * too long. */
 bool pretokenizer_run(const struct pretokenizer *pretokenizer, const char *text,
                       size_t len, bool first, struct pattern_scratch *scratch,

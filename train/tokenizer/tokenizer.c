@@ -1,7 +1,5 @@
-/*
- * train/tokenizer/tokenizer.c - a text on its way to tokens: added tokens are cut out, what lies
- * between is normalised, cut into words, and each word goes to the model.
- */
+/* train/tokenizer/tokenizer.c - encoding pipeline: added tokens are split off, the text
+ * between them is normalized and split into words, and the model encodes each word. */
 #include "config.h"
 
 #include "train/tokenizer/tokenizer.h"
@@ -19,13 +17,12 @@
 #include "train/tokenizer/postprocessor.h"
 #include "train/tokenizer/pretokenizer.h"
 
-/* The largest published tokenizer.json files have some 35 MB. */
-enum { NO_TOKEN = -2 }; /* there is none, and none is looked for */
+/* The largest published tokenizer.json files have about 35 MB. */
+enum { NO_TOKEN = -2 }; /* none, and none is searched for */
 
 #define MAX_FILE_BYTES ((size_t)256 << 20)
 #define MAX_TEXT_BYTES ((size_t)1 << 30)
-/* Ids below this are fine however small the file is; above, a file of n bytes may have
- * n. */
+/* Ids below this are always allowed; above it, a file of n bytes may have n. */
 #define FREE_IDS ((size_t)1 << 20)
 
 struct tokenizer {
@@ -56,7 +53,7 @@ void token_list_clear(struct token_list *list)
     *list = (struct token_list) { 0 };
 }
 
-/* One call of tokenizer_encode. */
+/* State of one call of tokenizer_encode. */
 struct encoding {
     const struct tokenizer *tokenizer;
     struct pattern_scratch *patterns;
@@ -81,7 +78,7 @@ static bool encode_plain(struct encoding *encoding, const char *text, size_t len
                             encoding->patterns, &sink, err);
 }
 
-/* A text in normal form, in which tokens that are normalized may stand. */
+/* Encode a text in normal form, which may contain normalized tokens. */
 static bool encode_normal(struct encoding *encoding, const char *text, size_t len,
                           bool first, struct error *err)
 {
@@ -260,8 +257,8 @@ void tokenizer_close(struct tokenizer *tokenizer)
     free(tokenizer);
 }
 
-/* The parts of tokenizer.json, each after those it leans on.  `truncation` and `padding`
- * are the publisher's last run and are left alone. */
+/* Read the parts of tokenizer.json, in the order of their dependencies. `truncation` and
+ * `padding` are left over from the publisher's last run and are ignored. */
 static bool read_parts(struct tokenizer *tokenizer, const json_t *json, size_t ids,
                        const char *where, struct error *err)
 {
@@ -290,7 +287,8 @@ static bool read_parts(struct tokenizer *tokenizer, const json_t *json, size_t i
     return tokenizer->postprocessor && tokenizer->detokenizer;
 }
 
-/* A token named in tokenizer_config.json: a string, or an object with its content. */
+/* Find a token named in tokenizer_config.json: a string, or an object with its
+ * content. */
 static int64_t named_token(const struct tokenizer *tokenizer, const json_t *config,
                            const char *key)
 {
@@ -302,8 +300,8 @@ static int64_t named_token(const struct tokenizer *tokenizer, const json_t *conf
                                  : -1;
 }
 
-/* A class of any tokenizer knows no token that is not named; one that belongs to a model
- * has its own. */
+/* A generic tokenizer class has only named tokens; a model-specific class has
+ * defaults. */
 static void read_end(struct tokenizer *tokenizer, const json_t *config, const char *class)
 {
     int64_t end = named_token(tokenizer, config, "eos_token");
@@ -327,17 +325,16 @@ static void read_config(struct tokenizer *tokenizer, const json_t *config)
         read_end(tokenizer, config, json_string_value(class));
     if (tokenizer->pad < 0)
         tokenizer->pad = named_token(tokenizer, config, "pad_token");
-    /* transformers' LlamaTokenizer adds it unless told otherwise; the general class does
-     * not */
+    /* transformers' LlamaTokenizer adds it by default; the generic class does not */
     if (json_is_boolean(adds_bos))
         tokenizer->adds_bos = json_is_true(adds_bos);
     else if (json_is_string(class))
         tokenizer->adds_bos = text_starts(json_string_value(class), "LlamaTokenizer");
 }
 
-/* transformers takes the end of a text from the class that belongs to the model, as
- * GPT-2's <|endoftext|>, where no file of the tokenizer says a word of it.  Here it is
- * that of config.json: of several the first. */
+/* If no file of the tokenizer mentions the end of a text, transformers takes it from the
+ * model-specific class, as GPT-2's <|endoftext|>. Here it is that of config.json: the
+ * first, if there are several. */
 static void read_model(struct tokenizer *tokenizer, const json_t *config)
 {
     const json_t *value = json_object_get(config, "eos_token_id");
@@ -368,7 +365,7 @@ static bool read_config_file(struct tokenizer *tokenizer, const char *path,
     return true;
 }
 
-/* Files beside tokenizer.json, as old and new versions of transformers write them. */
+/* Files next to tokenizer.json, as old and new versions of transformers write them. */
 static bool read_configs(struct tokenizer *tokenizer, const char *dir, struct error *err)
 {
     static const struct {
@@ -421,12 +418,12 @@ struct tokenizer *tokenizer_open(const char *path, struct error *err)
     if (file_exists(file))
         tokenizer = open_file(file, err);
     else if (!is_dir)
-        error_set(err, ERROR_DATA, "%s is not here", path);
+        error_set(err, ERROR_DATA, "%s does not exist", path);
     else
         error_set(err, ERROR_DATA,
                   "%s: there is no tokenizer.json; "
                   "AutoTokenizer.from_pretrained(...).save_pretrained(...) of "
-                  "transformers makes one of other files",
+                  "transformers creates it from other files",
                   path);
     if (tokenizer && is_dir && !read_configs(tokenizer, path, err)) {
         tokenizer_close(tokenizer);

@@ -9,13 +9,13 @@
 
 #include "base/arena.h"
 
-/* id + 1, so that zeroed memory is empty; the hash saves most looks at the strings. */
+/* id + 1, so that zeroed memory is empty; the hash avoids most string comparisons. */
 struct slot {
     uint32_t hash, id1;
 };
 
-/* Where the string of an id is; at NOWHERE: there is none. */
-struct place {
+/* The position of the string of an id; NOWHERE: none. */
+struct location {
     uint32_t at, len;
 };
 
@@ -24,13 +24,13 @@ struct place {
 struct vocabulary {
     char *blob;
     size_t used, room;
-    struct place *places;
-    size_t limit, ids, size; /* of ids: below this; room; one past the highest */
+    struct location *locations;
+    size_t limit, ids, size; /* limit of ids; allocated; largest id + 1 */
     struct slot *slots;
     size_t mask, count;
 };
 
-/* Eight bytes a round: xor, multiply by 2^64 over the golden ratio, fold. */
+/* Eight bytes per round: xor, multiply by 2^64 over the golden ratio, fold. */
 static uint32_t hash_bytes(const char *data, size_t len)
 {
     uint64_t hash = len, chunk;
@@ -68,7 +68,7 @@ void vocabulary_free(struct vocabulary *vocabulary)
     if (!vocabulary)
         return;
     free(vocabulary->blob);
-    free(vocabulary->places);
+    free(vocabulary->locations);
     free(vocabulary->slots);
     free(vocabulary);
 }
@@ -79,14 +79,15 @@ static struct slot *find_slot(const struct vocabulary *vocabulary, const char *d
 {
     for (size_t i = hash & vocabulary->mask;; i = (i + 1) & vocabulary->mask) {
         struct slot *slot = &vocabulary->slots[i];
-        const struct place *place;
+        const struct location *location;
 
         if (slot->id1 == 0)
             return slot;
         if (slot->hash != hash)
             continue;
-        place = &vocabulary->places[slot->id1 - 1];
-        if (place->len == len && memcmp(vocabulary->blob + place->at, data, len) == 0)
+        location = &vocabulary->locations[slot->id1 - 1];
+        if (location->len == len &&
+            memcmp(vocabulary->blob + location->at, data, len) == 0)
             return slot;
     }
 }
@@ -122,8 +123,8 @@ static void keep_string(struct vocabulary *vocabulary, const char *data, size_t 
     vocabulary->used += len;
 }
 
-/* Room for an id: small files get small tables, whatever ids are allowed. */
-static void grow_places(struct vocabulary *vocabulary, uint32_t id)
+/* Make room for an id: small files get small tables, whatever ids are allowed. */
+static void grow_locations(struct vocabulary *vocabulary, uint32_t id)
 {
     size_t ids = vocabulary->ids;
 
@@ -132,10 +133,10 @@ static void grow_places(struct vocabulary *vocabulary, uint32_t id)
     vocabulary->ids = (size_t)id + (size_t)id / 2 + 64;
     if (vocabulary->ids > vocabulary->limit)
         vocabulary->ids = vocabulary->limit;
-    vocabulary->places =
-        memory_resize(vocabulary->places, vocabulary->ids, sizeof(struct place));
-    memset(vocabulary->places + ids, 0xff,
-           (vocabulary->ids - ids) * sizeof(struct place));
+    vocabulary->locations =
+        memory_resize(vocabulary->locations, vocabulary->ids, sizeof(struct location));
+    memset(vocabulary->locations + ids, 0xff,
+           (vocabulary->ids - ids) * sizeof(struct location));
 }
 
 bool vocabulary_add(struct vocabulary *vocabulary, const char *data, size_t len,
@@ -146,8 +147,8 @@ bool vocabulary_add(struct vocabulary *vocabulary, const char *data, size_t len,
 
     if (id >= vocabulary->limit || len >= NOWHERE - vocabulary->used)
         return false;
-    grow_places(vocabulary, id);
-    if (vocabulary->places[id].at != NOWHERE)
+    grow_locations(vocabulary, id);
+    if (vocabulary->locations[id].at != NOWHERE)
         return false;
     if (2 * (vocabulary->count + 1) > vocabulary->mask)
         grow_slots(vocabulary);
@@ -155,8 +156,8 @@ bool vocabulary_add(struct vocabulary *vocabulary, const char *data, size_t len,
     if (slot->id1 != 0)
         return false;
     *slot = (struct slot) { .hash = hash, .id1 = id + 1 };
-    vocabulary->places[id] =
-        (struct place) { .at = (uint32_t)vocabulary->used, .len = (uint32_t)len };
+    vocabulary->locations[id] =
+        (struct location) { .at = (uint32_t)vocabulary->used, .len = (uint32_t)len };
     keep_string(vocabulary, data, len);
     vocabulary->count++;
     if (id >= vocabulary->size)
@@ -172,10 +173,10 @@ int64_t vocabulary_find(const struct vocabulary *vocabulary, const char *data, s
 const char *vocabulary_string(const struct vocabulary *vocabulary, uint32_t id,
                               size_t *len)
 {
-    if (id >= vocabulary->size || vocabulary->places[id].at == NOWHERE)
+    if (id >= vocabulary->size || vocabulary->locations[id].at == NOWHERE)
         return NULL;
-    *len = vocabulary->places[id].len;
-    return vocabulary->blob + vocabulary->places[id].at;
+    *len = vocabulary->locations[id].len;
+    return vocabulary->blob + vocabulary->locations[id].at;
 }
 
 size_t vocabulary_count(const struct vocabulary *vocabulary)
