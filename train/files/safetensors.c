@@ -1,4 +1,4 @@
-/* train/files/safetensors.c - reading the format from files that may be hostile, mapped
+/* train/files/safetensors.c - reader of the format, for untrusted files, mapped
  * read-only. */
 #include "config.h"
 
@@ -22,7 +22,7 @@
 #define INDEX_MAX  ((size_t)64 << 20)
 #define SHARDS_MAX 1000
 
-/* Every dtype of the format, with its bits; computing is done in the first three. */
+/* Every dtype of the format, with its size; computations use the first three. */
 static const struct dtype_row {
     const char *name;
     size_t bytes;
@@ -46,23 +46,23 @@ struct mapping {
 
 struct safetensors {
     struct arena *arena;
-    struct mapping *maps; /* one a file; data NULL with headers_only */
+    struct mapping *maps; /* one per file; data NULL with headers_only */
     size_t files;
     struct stored_tensor *tensors; /* in the order of the headers */
     size_t count, room;
     const struct stored_tensor **sorted; /* by name */
 };
 
-/* One file while it is read. */
+/* One file while it is being read. */
 struct header {
     const char *file; /* its name, in the set's arena */
     int fd;
     uint64_t bytes; /* of the file */
-    uint64_t at;    /* where the data begins */
+    uint64_t at;    /* offset of the data */
     const unsigned char *data;
 };
 
-/* Where a tensor lies, for the test that the tensors fill the file without gap or
+/* The bytes of a tensor, to check that the tensors fill the file without gap or
  * overlap. */
 struct span {
     uint64_t begin, end;
@@ -72,9 +72,8 @@ struct span {
 static bool broken(const struct header *h, struct error *err, const char *what,
                    const char *of)
 {
-    return error_set(err, ERROR_DATA,
-                     "%s: %s%s%s; the file is damaged or was not copied whole", h->file,
-                     what, of ? ": " : "", of ? of : "");
+    return error_set(err, ERROR_DATA, "%s: %s%s%s; the file is damaged or incomplete",
+                     h->file, what, of ? ": " : "", of ? of : "");
 }
 
 static bool read_bytes(const struct header *h, void *to, size_t bytes, off_t at,
@@ -113,7 +112,7 @@ size_t safetensors_item(const char *dtype)
     return row ? row->bytes : 0;
 }
 
-/* The shape's bytes, checked. */
+/* Parse and check the shape; compute its bytes. */
 static bool read_shape(const struct header *h, const json_t *shape, size_t item,
                        struct stored_tensor *out, struct error *err)
 {
@@ -121,12 +120,12 @@ static bool read_shape(const struct header *h, const json_t *shape, size_t item,
 
     out->rank = json_array_size(shape);
     if (!json_is_array(shape) || out->rank > TS_COUNT(out->shape))
-        return broken(h, err, "a shape is no list of at most 8 numbers", out->name);
+        return broken(h, err, "a shape must be a list of at most 8 numbers", out->name);
     for (size_t i = 0; i < out->rank; i++) {
         const json_t *number = json_array_get(shape, i);
 
         if (!json_is_integer(number) || json_integer_value(number) < 0)
-            return broken(h, err, "a shape has something else than numbers", out->name);
+            return broken(h, err, "a shape must contain only numbers", out->name);
         out->shape[i] = (size_t)json_integer_value(number);
         if (!size_mul(bytes, out->shape[i], &bytes))
             return broken(h, err, "a shape is too large", out->name);
@@ -149,7 +148,7 @@ static bool read_span(const struct header *h, const json_t *offsets,
                            .end = (uint64_t)json_integer_value(end),
                            .name = tensor->name };
     if (out->end > h->bytes - h->at)
-        return broken(h, err, "a tensor ends behind the end of the file", tensor->name);
+        return broken(h, err, "a tensor ends after the end of the file", tensor->name);
     if (out->end - out->begin != tensor->bytes)
         return broken(h, err, "data_offsets do not fit dtype and shape", tensor->name);
     return true;
@@ -165,7 +164,7 @@ static bool read_tensor(struct safetensors *set, const struct header *h, const c
     *out = (struct stored_tensor) { .name = arena_strdup(set->arena, name),
                                     .file = h->file };
     if (!json_is_object(entry))
-        return broken(h, err, "an entry of the header is no object", name);
+        return broken(h, err, "an entry of the header must be an object", name);
     if (!dtype)
         return broken(h, err, "an unknown dtype", name);
     out->dtype = dtype->name;
@@ -188,7 +187,7 @@ static int span_compare(const void *a, const void *b)
     return (x->end > y->end) - (x->end < y->end);
 }
 
-/* Sorted, the tensors must fill the data from its first to its last byte. */
+/* Check that the sorted tensors fill the data from its first to its last byte. */
 static bool check_spans(const struct header *h, struct span *spans, size_t count,
                         struct error *err)
 {
@@ -203,7 +202,7 @@ static bool check_spans(const struct header *h, struct span *spans, size_t count
         at = spans[i].end;
     }
     if (at != h->bytes - h->at)
-        return broken(h, err, "the file is not as long as its header says", NULL);
+        return broken(h, err, "the file size does not match the header", NULL);
     return true;
 }
 
@@ -214,11 +213,10 @@ static bool check_metadata(const struct header *h, const json_t *metadata,
     json_t *value;
 
     if (!json_is_object(metadata))
-        return broken(h, err, "__metadata__ is no object", NULL);
+        return broken(h, err, "__metadata__ must be an object", NULL);
     json_object_foreach((json_t *)metadata, key, value) if (
         !json_is_string(
-            value)) return broken(h, err, "__metadata__ has something else than strings",
-                                  key);
+            value)) return broken(h, err, "__metadata__ must contain only strings", key);
     return true;
 }
 
@@ -232,7 +230,7 @@ static bool read_entries(struct safetensors *set, const struct header *h, json_t
     bool ok = true;
 
     if (!json_is_object(root))
-        return broken(h, err, "its header is no JSON object", NULL);
+        return broken(h, err, "its header must be a JSON object", NULL);
     if (set->count + entries > set->room) {
         set->room = set->count + entries;
         set->tensors = memory_resize(set->tensors, set->room, sizeof(*set->tensors));
@@ -252,7 +250,8 @@ static bool read_entries(struct safetensors *set, const struct header *h, json_t
     return ok;
 }
 
-/* The header's length, inside the file and below the format's ceiling. */
+/* Read the header's length, which must be inside the file and within the format's
+ * limit. */
 static bool read_length(struct header *h, uint64_t *length, struct error *err)
 {
     unsigned char bytes[8];
@@ -263,8 +262,8 @@ static bool read_length(struct header *h, uint64_t *length, struct error *err)
         return false;
     if (memcmp(bytes, "version ", sizeof(bytes)) == 0)
         return error_set(err, ERROR_DATA,
-                         "%s: it is a pointer of Git LFS, not the weights; `git lfs "
-                         "pull` in its folder gets them",
+                         "%s: the file is a Git LFS pointer, not the weights; run `git "
+                         "lfs pull` in its folder",
                          h->file);
     *length = 0;
     for (size_t i = 0; i < sizeof(bytes); i++)
@@ -296,7 +295,7 @@ static bool read_header(struct safetensors *set, struct header *h, struct error 
     return ok;
 }
 
-/* Open, map (unless only headers are wanted) and read one file into the set. */
+/* Open, map (unless headers_only) and read one file into the set. */
 static bool add_file(struct safetensors *set, const char *name, bool headers_only,
                      struct error *err)
 {
@@ -309,7 +308,7 @@ static bool add_file(struct safetensors *set, const char *name, bool headers_onl
     if (h.fd < 0)
         return error_errno(err, "cannot open %s", name);
     if (fstat(h.fd, &st) != 0) {
-        error_errno(err, "cannot look at %s", name);
+        error_errno(err, "cannot stat %s", name);
         goto out;
     }
     if (!S_ISREG(st.st_mode)) {
@@ -358,7 +357,7 @@ static bool sort_names(struct safetensors *set, struct error *err)
     return true;
 }
 
-/* A shard lies beside its index: a plain name. */
+/* A shard is in the folder of its index: a plain name. */
 static bool is_plain_name(const char *name)
 {
     return name && *name && name[0] != '.' && !strchr(name, '/');
@@ -388,7 +387,8 @@ static bool add_shards(struct safetensors *set, const char *dir, const char *ind
 
         if (!is_plain_name(file))
             return error_set(err, ERROR_DATA,
-                             "%s: the file of %s is not the name of a file beside it",
+                             "%s: the file of %s must be the name of a file in the "
+                             "same folder",
                              index, tensor);
         if (strcmp(file, last) == 0)
             continue;
@@ -404,7 +404,7 @@ static bool add_shards(struct safetensors *set, const char *dir, const char *ind
     return true;
 }
 
-/* What the index promises must be there, in the file it names. */
+/* Check that all tensors of the index exist, in the file that it names. */
 static bool check_index(const struct safetensors *set, const char *index,
                         const json_t *map, struct error *err)
 {

@@ -1,9 +1,7 @@
-/*
- * train/files/safetensors.h - the format (huggingface/safetensors README): u64 little-endian
- * header size, JSON header, bytes.  A hostile file is refused: header at most 100 MB and
- * inside the file, shape x dtype equal to the offsets, offsets sorted, gapless, inside,
- * no duplicates.
- */
+/* train/files/safetensors.h - the format (huggingface/safetensors README): u64
+ * little-endian header size, JSON header, bytes. A malformed file is refused: header at
+ * most 100 MB and inside the file, shape x dtype equal to the offsets, offsets sorted,
+ * gapless, inside, no duplicates. */
 #ifndef TRAIN_FILES_SAFETENSORS_H
 #define TRAIN_FILES_SAFETENSORS_H
 
@@ -13,22 +11,20 @@
 
 struct stored_tensor {
     const char *name;
-    /* FP32, FP16 or BF16; FORMAT_COUNT for a dtype we do not compute in */
+    /* FP32, FP16 or BF16; FORMAT_COUNT for a dtype that is not used in computations */
     enum format format;
     const char *dtype; /* as in the file: "F32" */
     size_t rank, shape[8];
     size_t bytes;
     const void *data; /* mapped read-only */
-    const char *file; /* which file of the set */
+    const char *file; /* the file of the set that has it */
 };
 
 struct safetensors; /* one file, or all files of a sharded model, mapped read-only */
 
-/*
- * `path` is a .safetensors file, or a folder: then `stem`.safetensors, else
- * `stem`.safetensors.index.json with its shards ("model", "adapter_model").
- * headers_only: the data are not mapped, data is NULL (for memory estimates).
- */
+/* Open a set. `path` is a .safetensors file, or a folder: then `stem`.safetensors, or
+ * else `stem`.safetensors.index.json with its shards ("model", "adapter_model").
+ * headers_only: do not map the data, data is NULL (for memory estimates). */
 struct safetensors *safetensors_open(const char *path, const char *stem,
                                      bool headers_only, struct error *err);
 void safetensors_close(struct safetensors *set); /* NULL is allowed */
@@ -36,35 +32,36 @@ size_t safetensors_count(const struct safetensors *set);
 const struct stored_tensor *safetensors_at(const struct safetensors *set, size_t index);
 const struct stored_tensor *safetensors_find(const struct safetensors *set,
                                              const char *name);
-/* Of most of its bytes; FORMAT_COUNT where that is none that we compute in. */
+/* The format of most of the bytes; FORMAT_COUNT if it is not used in computations. */
 enum format safetensors_format(const struct safetensors *set);
-/* Give back the memory that reading the mapped data took; they stay mapped. */
+/* Release the memory of mapped data that was read; it stays mapped. */
 void safetensors_forget(const struct safetensors *set);
 
-/* A tensor to write: data is fetched in turn, so a model is never held twice. */
+/* A tensor to write: data is read one tensor at a time, so a model is never in memory
+ * twice. */
 struct tensor_source {
     const char *name;
     enum format format;
-    /* what is no number to compute in, in place of the format: "I32" */
+    /* a dtype that is not a format, instead of the format: "I32" */
     const char *dtype;
     size_t rank, shape[8];
-    /* Put all bytes of the tensor at `to`. */
+    /* Write all bytes of the tensor to `to`. */
     bool (*read)(const void *context, size_t index, void *to, struct error *err);
     const void *context;
     size_t index;
 };
 
 /* Create `name`, which must not exist (fsynced; the caller makes it visible by renaming
- * it or its folder), header padded to 8 bytes, metadata {"format":"pt"}.  Tensors in the
- * order given. Nothing is left of it on failure. */
+ * it or its folder), header padded to 8 bytes, metadata {"format":"pt"}. Tensors in the
+ * order given. Removes the file on failure. */
 bool safetensors_write(const char *name, const struct tensor_source *sources,
                        size_t count, struct error *err);
 
-/* The header of such a file alone, for who writes the data behind it himself: one tensor
- * after another, in the order given.  `out` is empty. */
+/* Make only the header of such a file, for callers that write the data after it
+ * themselves: one tensor after another, in the order given. `out` is empty. */
 bool safetensors_header(const struct tensor_source *sources, size_t count,
                         struct text *out, struct error *err);
-/* Bytes of one number of a dtype of the format; 0: there is no such. */
+/* Bytes of one element of a dtype of the format; 0: unknown dtype. */
 size_t safetensors_item(const char *dtype);
 
 #endif

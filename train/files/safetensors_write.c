@@ -1,4 +1,5 @@
-/* train/files/safetensors_write.c - writing the format, one tensor in memory at a time. */
+/* train/files/safetensors_write.c - writer of the format, with one tensor in memory at a
+ * time. */
 #include "config.h"
 
 #include "train/files/safetensors.h"
@@ -37,7 +38,7 @@ static json_t *entry_new(const struct tensor_source *source, size_t begin, size_
                      "data_offsets", (json_int_t)begin, (json_int_t)(begin + bytes));
 }
 
-/* Length, JSON, and blanks up to a multiple of 8, so that the data is aligned. */
+/* Length, JSON, and blanks up to a multiple of 8, which aligns the data. */
 bool safetensors_header(const struct tensor_source *sources, size_t count,
                         struct text *out, struct error *err)
 {
