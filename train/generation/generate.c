@@ -1,4 +1,4 @@
-/* train/generation/generate.c - slots are filled, grow, and are freed. */
+/* train/generation/generate.c - slots: fill, decode a step, finish. */
 #include "config.h"
 
 #include "train/generation/generate.h"
@@ -15,8 +15,8 @@ const char *const completion_end_names[COMPLETION_ENDS] = { "eos", "stop", "leng
 struct slot {
     bool taken;
     size_t index;        /* of the prompt */
-    int32_t *tokens;     /* the prompt and what has grown from it */
-    size_t asked, count; /* of the prompt, of all */
+    int32_t *tokens;     /* prompt and generated tokens */
+    size_t asked, count; /* of the prompt, in total */
 };
 
 struct generation_run {
@@ -26,7 +26,7 @@ struct generation_run {
     struct sampler *sampler;
     struct slot *slots;
     size_t slot_count, room, vocabulary;
-    int32_t *tokens, *lengths; /* of each slot, for a step */
+    int32_t *tokens, *lengths; /* per slot, for a step */
     float *logits;             /* (slots, V) */
     struct text text, lead;    /* scratch */
 };
@@ -39,8 +39,8 @@ static bool is_end(const struct generate_options *options, int64_t token)
     return false;
 }
 
-/* What has grown, as text.  A tokenizer may write a token in another way where a text
- * begins, so the prompt is decoded with it and taken off, unless the answer is apart. */
+/* The generated tokens as text. A tokenizer may write a token differently at the start of
+ * a text, so the prompt is decoded, too, and removed, unless the answer is separate. */
 static const char *decode(struct generation_run *run, const struct slot *slot,
                           size_t *len)
 {
@@ -63,7 +63,7 @@ static const char *decode(struct generation_run *run, const struct slot *slot,
     return run->text.data;
 }
 
-/* Where the first of the stop strings begins; len: nowhere. */
+/* The position of the first stop string; len: none. */
 static size_t find_stop(const struct generate_options *options, const char *text,
                         size_t len)
 {
@@ -96,12 +96,12 @@ static bool finish(struct generation_run *run, struct slot *slot, enum completio
     return run->options->done(run->options->context, &completion, err);
 }
 
-/* The next token of a slot by its logits. */
+/* Take the next token of a slot from its logits. */
 static bool take(struct generation_run *run, struct slot *slot, float *logits,
                  struct error *err)
 {
     const struct generate_options *options = run->options;
-    const struct sampler_place place = {
+    const struct sampler_place position = {
         .before = slot->tokens,
         .count = slot->count,
         .seed = options->seed,
@@ -111,9 +111,9 @@ static bool take(struct generation_run *run, struct slot *slot, float *logits,
     int64_t token;
     size_t len;
 
-    if ((int64_t)place.index >= options->how->max_new_tokens)
+    if ((int64_t)position.index >= options->how->max_new_tokens)
         return finish(run, slot, END_LENGTH, err);
-    token = sampler_take(run->sampler, options->how, &place, logits);
+    token = sampler_take(run->sampler, options->how, &position, logits);
     if (token < 0)
         return finish(run, slot, END_BROKEN, err);
     if (is_end(options, token))
@@ -125,13 +125,13 @@ static bool take(struct generation_run *run, struct slot *slot, float *logits,
         if (find_stop(options, text, len) < len)
             return finish(run, slot, END_STOP, err);
     }
-    if ((int64_t)place.index + 1 >= options->how->max_new_tokens ||
+    if ((int64_t)position.index + 1 >= options->how->max_new_tokens ||
         slot->count > run->room)
         return finish(run, slot, END_LENGTH, err);
     return true;
 }
 
-/* A free slot takes prompts until one is left that goes on growing. */
+/* Fill a free slot with prompts until one continues past its first token. */
 static bool fill(struct generation_run *run, size_t at, struct error *err)
 {
     struct slot *slot = &run->slots[at];
@@ -158,8 +158,8 @@ static bool fill(struct generation_run *run, size_t at, struct error *err)
     return true;
 }
 
-/* Every slot one token further. */
-static bool grow(struct generation_run *run, struct error *err)
+/* Decode one token for every slot. */
+static bool step_all(struct generation_run *run, struct error *err)
 {
     for (size_t i = 0; i < run->slot_count; i++) {
         const struct slot *slot = &run->slots[i];
@@ -185,7 +185,7 @@ static bool is_busy(const struct generation_run *run)
     return false;
 }
 
-static bool go_on(struct generation_run *run, struct error *err)
+static bool decode_all(struct generation_run *run, struct error *err)
 {
     do {
         if (run->options->stop && *run->options->stop)
@@ -193,7 +193,7 @@ static bool go_on(struct generation_run *run, struct error *err)
         for (size_t i = 0; i < run->slot_count; i++)
             if (!fill(run, i, err))
                 return false;
-        if (is_busy(run) && !grow(run, err))
+        if (is_busy(run) && !step_all(run, err))
             return false;
     } while (is_busy(run) || run->next < run->count);
     return true;
@@ -240,7 +240,7 @@ bool generate_run(const struct generate_options *options, const struct prompt *p
     bool ok;
 
     open_run(&run);
-    ok = count == 0 || go_on(&run, err);
+    ok = count == 0 || decode_all(&run, err);
     close_run(&run);
     return ok;
 }

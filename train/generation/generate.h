@@ -1,11 +1,9 @@
-/*
- * train/generation/generate.h - prompts to completions: as many sequences at once as the model has
- * slots, each freed slot taking the next prompt.
+/* train/generation/generate.h - prompts to completions: as many sequences in parallel as
+ * the model has slots; a slot that becomes free takes the next prompt.
  *
  * A completion is a function of the weights, its prompt, the settings, the seed and its
- * own number, and of nothing that grows beside it: prompts go through the model one by
- * one, and every step has the shape of all slots (train/model/model.h).
- */
+ * number, and independent of the other sequences: prompts go through the model one by
+ * one, and every step has the shape of all slots (train/model/model.h). */
 #ifndef TRAIN_GENERATION_GENERATE_H
 #define TRAIN_GENERATION_GENERATE_H
 
@@ -18,10 +16,10 @@
 struct prompt {
     const uint32_t *ids;
     size_t count;
-    uint32_t sequence; /* its number for the random draws */
+    uint32_t sequence; /* its number, for random draws */
 };
 
-/* END_BROKEN: no logit was a finite number, so there is no next token. */
+/* END_BROKEN: no logit was finite, so there is no next token. */
 enum completion_end { END_TOKEN, END_STOP, END_LENGTH, END_BROKEN, COMPLETION_ENDS };
 /* "eos", "stop", "length", "broken" */
 extern const char *const completion_end_names[COMPLETION_ENDS];
@@ -30,7 +28,7 @@ struct completion {
     size_t index;        /* of its prompt */
     const uint32_t *ids; /* without the token that ended it */
     size_t count;
-    /* without special tokens and without the stop string; may hold NULs */
+    /* without special tokens and without the stop string; may contain NULs */
     const char *text;
     size_t len;
     enum completion_end end;
@@ -42,17 +40,20 @@ struct generate_options {
     const struct generation *how;
     uint64_t seed;
     struct prompt_ends ends;
-    /* an answer is a text of its own, as templates write it; else it goes on with the
-     * prompt's */
+    /* an answer is a separate text, as templates write it; otherwise it continues the
+     * text of the prompt */
     bool apart;
-    const char *const *stops; /* strings that end an answer, NULL-ended; NULL: none */
-    const volatile sig_atomic_t *stop; /* set by a signal: leave; NULL: there is none */
-    /* Told of each as it is whole, in no particular order; false ends it. */
+    const char *const *stops; /* strings that end an answer, NULL-terminated; NULL:
+                               * none */
+    const volatile sig_atomic_t *stop; /* set by a signal handler to stop; NULL: none */
+    /* Called for each completion when it is finished, in no particular order; false stops
+     * the generation. */
     bool (*done)(void *context, const struct completion *completion, struct error *err);
     void *context;
 };
 
-/* ERROR_DATA for a prompt that is empty or longer than was planned, ERROR_STOPPED. */
+/* ERROR_DATA for a prompt that is empty or longer than the model's context;
+ * ERROR_STOPPED. */
 bool generate_run(const struct generate_options *options, const struct prompt *prompts,
                   size_t count, struct error *err);
 

@@ -1,4 +1,5 @@
-/* train/generation/prompt.c - the template's own words around an answer that is not there yet. */
+/* train/generation/prompt.c - text of a template around an answer that does not exist
+ * yet. */
 #include "config.h"
 
 #include "train/generation/prompt.h"
@@ -13,7 +14,7 @@
 
 #define CONFIG_BYTES_MAX ((size_t)1 << 20)
 
-/* A named template's conversation with an empty answer. */
+/* Encode the conversation with an empty answer, with a named template. */
 static bool named_open(const struct template_request *request, struct token_list *ids,
                        size_t *answer, struct error *err)
 {
@@ -41,7 +42,8 @@ static bool named_open(const struct template_request *request, struct token_list
     return ok;
 }
 
-/* The conversation with an empty answer; *answer: where it begins in *ids. */
+/* Encode the conversation with an empty answer; *answer is the position in *ids where it
+ * starts. */
 static bool encode_open(const struct template_request *request, struct token_list *ids,
                         size_t *answer, struct error *err)
 {
@@ -92,7 +94,8 @@ static bool add_files(const char *dir, const struct model_config *config,
     return !there || root;
 }
 
-/* Twice, as the blank before a text's first word is no part of the text. */
+/* Decode the token twice, because the blank before the first token of a text is not part
+ * of the text. */
 bool prompt_is_special(const struct tokenizer *tokenizer, uint32_t id)
 {
     const uint32_t ids[] = { id, id };
@@ -105,7 +108,7 @@ bool prompt_is_special(const struct tokenizer *tokenizer, uint32_t id)
     return special;
 }
 
-/* What stands behind an answer, as text; NULL where that is nothing but blanks. */
+/* The text after an answer; NULL if it has only blanks. */
 static char *spell(const struct tokenizer *tokenizer, const uint32_t *ids, size_t count)
 {
     struct text text;
@@ -122,11 +125,11 @@ static char *spell(const struct tokenizer *tokenizer, const uint32_t *ids, size_
 }
 
 bool prompt_ends_find(const struct prompt_model *model, struct prompt_ends *ends,
-                 char **stop, struct error *err)
+                      char **stop, struct error *err)
 {
     const struct tokenizer *tokenizer = model->tokenizer;
     const struct message question = { .role = ROLE_USER, .text = "?", .len = 1 };
-    /* no thoughts, which a template may give to an empty answer */
+    /* without thoughts, which a template may add to an empty answer */
     const struct template_options options = { .thinking = CHAT_THINKING_OFF };
     const struct template_request request = { model->chat, tokenizer, &options, &question,
                                               1 };

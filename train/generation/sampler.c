@@ -1,4 +1,4 @@
-/* train/generation/sampler.c - penalties, filters and the draw. */
+/* train/generation/sampler.c - penalties, filters and the random draw. */
 #include "config.h"
 
 #include "train/generation/sampler.h"
@@ -17,8 +17,8 @@ struct candidate {
 struct sampler {
     size_t vocabulary;
     struct candidate *heap, *taken; /* (V) each */
-    size_t count;                   /* of the heap, which has the best on top */
-    uint32_t *seen;                 /* (V): penalised in this round? */
+    size_t count;                   /* of the heap, whose top is the best */
+    uint32_t *seen;                 /* (V): round in which it was penalized */
     uint32_t round;
 };
 
@@ -43,15 +43,15 @@ void sampler_free(struct sampler *sampler)
     free(sampler);
 }
 
-/* transformers' RepetitionPenaltyLogitsProcessor: each token that was there, once. */
-static void penalise(struct sampler *s, double penalty, const struct sampler_place *place,
-                     float *logits)
+/* transformers' RepetitionPenaltyLogitsProcessor: each token that occurred, once. */
+static void penalize(struct sampler *s, double penalty,
+                     const struct sampler_place *position, float *logits)
 {
     if (penalty == 1)
         return;
     s->round++;
-    for (size_t i = 0; i < place->count; i++) {
-        uint32_t id = (uint32_t)place->before[i];
+    for (size_t i = 0; i < position->count; i++) {
+        uint32_t id = (uint32_t)position->before[i];
 
         if (id >= s->vocabulary || s->seen[id] == s->round)
             continue;
@@ -76,7 +76,7 @@ static bool is_before(struct candidate a, struct candidate b)
     return a.score != b.score ? a.score > b.score : a.id < b.id;
 }
 
-static void sink(struct sampler *s, size_t at)
+static void sift_down(struct sampler *s, size_t at)
 {
     struct candidate moved = s->heap[at];
 
@@ -90,7 +90,8 @@ static void sink(struct sampler *s, size_t at)
     s->heap[at] = moved;
 }
 
-/* All that can be taken, the best on top; the sum of their e^(score - best). */
+/* Build a heap of all finite candidates, the best on top; return the sum of their
+ * e^(score - best). */
 static double make_heap(struct sampler *s, const float *logits, double temperature)
 {
     double sum = 0;
@@ -101,7 +102,7 @@ static double make_heap(struct sampler *s, const float *logits, double temperatu
             s->heap[s->count++] =
                 (struct candidate) { (double)logits[i] / temperature, (uint32_t)i };
     for (size_t i = s->count / 2; i-- > 0;)
-        sink(s, i);
+        sift_down(s, i);
     for (size_t i = 0; i < s->count; i++)
         sum += exp(s->heap[i].score - s->heap[0].score);
     return sum;
@@ -112,12 +113,12 @@ static struct candidate pop(struct sampler *s)
     struct candidate best = s->heap[0];
 
     s->heap[0] = s->heap[--s->count];
-    sink(s, 0);
+    sift_down(s, 0);
     return best;
 }
 
-/* The best `most`, and what equals the last of them, in order; the sum of their
- * e^(score - best). */
+/* Take the best `most` candidates and all that are equal to the last, in order; return
+ * the sum of their e^(score - best). */
 static double take_best(struct sampler *s, size_t most, size_t *taken)
 {
     double sum = 0, score = 0;
@@ -131,7 +132,7 @@ static double take_best(struct sampler *s, size_t most, size_t *taken)
     return sum;
 }
 
-/* Is there such a one in the order of the best: taken so far, or popped now? */
+/* Return whether there is a candidate at this rank: already taken, or popped now. */
 static bool candidate_at(struct sampler *s, size_t at, size_t *taken)
 {
     if (at < *taken)
@@ -142,8 +143,8 @@ static bool candidate_at(struct sampler *s, size_t at, size_t *taken)
     return true;
 }
 
-/* How many of the best stay: those before which less than top_p of the whole lies.  *sum
- * becomes their own. */
+/* Return the number of candidates to keep: those before which less than top_p of the
+ * total is. *sum becomes the sum of those kept. */
 static size_t nucleus(struct sampler *s, double top_p, size_t *taken, double *sum)
 {
     double before = 0;
@@ -156,7 +157,7 @@ static size_t nucleus(struct sampler *s, double top_p, size_t *taken, double *su
 }
 
 static int64_t draw(struct sampler *s, const struct generation *how,
-                    const struct sampler_place *place, const float *logits)
+                    const struct sampler_place *position, const float *logits)
 {
     double sum = make_heap(s, logits, how->temperature), left;
     size_t taken = 0, kept = s->count;
@@ -170,8 +171,8 @@ static int64_t draw(struct sampler *s, const struct generation *how,
     }
     if (how->top_p < 1)
         kept = nucleus(s, how->top_p, &taken, &sum);
-    left =
-        sum * random_uniform(place->seed, RANDOM_SAMPLE, place->sequence, place->index);
+    left = sum * random_uniform(position->seed, RANDOM_SAMPLE, position->sequence,
+                                position->index);
     for (size_t i = 0; candidate_at(s, i, &taken); i++) {
         left -= exp(s->taken[i].score - s->taken[0].score);
         if (left < 0 || i + 1 == kept)
@@ -181,10 +182,10 @@ static int64_t draw(struct sampler *s, const struct generation *how,
 }
 
 int64_t sampler_take(struct sampler *sampler, const struct generation *how,
-                     const struct sampler_place *place, float *logits)
+                     const struct sampler_place *position, float *logits)
 {
-    penalise(sampler, how->repetition_penalty, place, logits);
+    penalize(sampler, how->repetition_penalty, position, logits);
     if (!how->do_sample || !(how->temperature > 0))
         return likeliest(logits, sampler->vocabulary);
-    return draw(sampler, how, place, logits);
+    return draw(sampler, how, position, logits);
 }

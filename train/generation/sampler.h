@@ -1,7 +1,5 @@
-/*
- * train/generation/sampler.h - logits to the next token, as Hugging Face's generate() does it: the
- * repetition penalty, then temperature, top_k and top_p, then a draw.
- */
+/* train/generation/sampler.h - logits to the next token, as in Hugging Face's generate():
+ * the repetition penalty, then temperature, top_k and top_p, then a random draw. */
 #ifndef TRAIN_GENERATION_SAMPLER_H
 #define TRAIN_GENERATION_SAMPLER_H
 
@@ -9,26 +7,24 @@
 
 struct sampler;
 
-/* Scratch for a vocabulary. */
+/* Scratch memory for a vocabulary. */
 struct sampler *sampler_new(size_t vocabulary);
 void sampler_free(struct sampler *sampler); /* NULL is allowed */
 
-/* Whose next token it is. */
+/* The position of the next token. */
 struct sampler_place {
-    const int32_t *before; /* the prompt and what has grown from it: what is penalised */
+    const int32_t *before; /* prompt and generated tokens, which are penalized */
     size_t count;
     uint64_t seed;
-    uint32_t sequence; /* its number among all of the run, */
+    uint32_t sequence; /* its number within the run, */
     /* and the token's, from 0: the draw is a function of these three */
     uint64_t index;
 };
 
-/*
- * The next token; logits (V) are changed.  Without how->do_sample the one with the
- * largest logit, the first of equals.  Those that are not finite are never taken; -1:
- * none is.
- */
+/* Return the next token; changes the logits (V). Without how->do_sample, it is the one
+ * with the largest logit, the first of equals. Logits that are not finite are never
+ * selected; -1: all are. */
 int64_t sampler_take(struct sampler *sampler, const struct generation *how,
-                     const struct sampler_place *place, float *logits);
+                     const struct sampler_place *position, float *logits);
 
 #endif
