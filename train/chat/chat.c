@@ -46,8 +46,8 @@ static void read_tokens(struct chat *chat, const json_t *config)
     }
 }
 
-static void take(struct chat *chat, struct jinja **into, const json_t *source,
-                 const char *where)
+static void parse_template(struct chat *chat, struct jinja **into, const json_t *source,
+                           const char *where)
 {
     struct error wrong = { 0 };
 
@@ -62,15 +62,16 @@ static void take(struct chat *chat, struct jinja **into, const json_t *source,
 
 static void read_templates(struct chat *chat, const json_t *templates, const char *where)
 {
-    take(chat, &chat->usual, templates, where);
+    parse_template(chat, &chat->usual, templates, where);
     for (size_t i = 0; i < json_array_size(templates); i++) {
         const json_t *item = json_array_get(templates, i);
         const char *name = json_string_value(json_object_get(item, "name"));
 
         if (name && strcmp(name, "default") == 0)
-            take(chat, &chat->usual, json_object_get(item, "template"), where);
+            parse_template(chat, &chat->usual, json_object_get(item, "template"), where);
         else if (name && strcmp(name, "tool_use") == 0)
-            take(chat, &chat->with_tools, json_object_get(item, "template"), where);
+            parse_template(chat, &chat->with_tools, json_object_get(item, "template"),
+                           where);
     }
 }
 
@@ -101,7 +102,7 @@ static bool read_jinja(struct chat *chat, const char *dir, const char *name,
     if (file_exists(path)) {
         ok = file_read(path, FILE_MAX, &text, NULL, err);
         source = ok ? json_stringn(text.data, text.len) : NULL;
-        take(chat, into, source, path);
+        parse_template(chat, into, source, path);
         if (ok && !source)
             error_set(&chat->wrong, ERROR_DATA, "%s is not UTF-8", path);
         json_decref(source);

@@ -178,7 +178,7 @@ json_t *template_tools_calls(const struct message *answer, struct text *thought,
 }
 
 /* Keep only name and arguments, in this order, and drop all other keys. */
-static json_t *bare(const json_t *calls)
+static json_t *name_and_arguments(const json_t *calls)
 {
     json_t *list = json_array();
 
@@ -229,7 +229,7 @@ bool template_tools_call(const struct template_tools *tools, const struct messag
                          struct text *out, struct error *err)
 {
     json_t *calls = template_tools_calls(answer, out, err),
-           *list = calls ? bare(calls) : NULL;
+           *list = calls ? name_and_arguments(calls) : NULL;
 
     json_decref(calls);
     return list && render(tools->call, json_pack("{s o}", "calls", list), out, err);

@@ -51,7 +51,7 @@ static bool write_slot(struct writer *writer, const char *slot, const struct tex
 }
 
 /* Write a slot as plain text, for a system message inside the first question. */
-static void spell_slot(const char *slot, const struct text *said, struct text *out)
+static void write_slot_text(const char *slot, const struct text *said, struct text *out)
 {
     for (const char *at = slot; *at; at++) {
         if (*at == SLOT_SAID[0])
@@ -131,7 +131,7 @@ static bool has_tag(const struct message *message, const char *tag)
     return memmem(message->text, message->len, tag + blanks, len);
 }
 
-static bool is_read(const struct message *message)
+static bool is_input(const struct message *message)
 {
     return message->role == ROLE_USER || message->role == ROLE_TOOL;
 }
@@ -148,7 +148,7 @@ static bool write_source(struct talk *talk, const struct message *message, size_
     if (first) {
         ok = write_slot(&talk->writer, chat->prefix, &talk->said, talk->err);
         if (talk->system.len > 0 && chat->fused)
-            spell_slot(chat->system, &talk->system, &talk->said);
+            write_slot_text(chat->system, &talk->system, &talk->said);
         else if (talk->system.len > 0)
             ok = ok && write_slot(&talk->writer, chat->system, &talk->system, talk->err);
     }
@@ -230,7 +230,7 @@ static bool encode_turns(struct talk *talk, struct turn *turns, size_t *turn_cou
     while (at < talk->count) {
         size_t count = 0;
 
-        while (at + count < talk->count && is_read(&talk->messages[at + count]))
+        while (at + count < talk->count && is_input(&talk->messages[at + count]))
             count++;
         if (!encode_turn(talk, &talk->messages[at], count, &turns[(*turn_count)++],
                          at + count + 1 == talk->count))
@@ -243,15 +243,15 @@ static bool encode_turns(struct talk *talk, struct turn *turns, size_t *turn_cou
 
 void template_cut(size_t room, size_t *question, size_t *answer)
 {
-    size_t source = *question, target = *answer, most;
+    size_t source = *question, target = *answer, limit;
 
     if (2 * target < room)
-        most = room;
+        limit = room;
     else if (2 * source < room)
-        most = room - source;
+        limit = room - source;
     else
-        most = (size_t)((double)room * ((double)target / (double)(source + target)));
-    *answer = most < target ? most : target;
+        limit = (size_t)((double)room * ((double)target / (double)(source + target)));
+    *answer = limit < target ? limit : target;
     *question = room - *answer < source ? room - *answer : source;
 }
 
@@ -294,11 +294,11 @@ bool template_turns_are_fine(const struct message *messages, size_t count)
             i > 0 && messages[i].role == ROLE_TOOL && messages[i - 1].role == ROLE_TOOL;
 
         if (messages[i].role <= ROLE_TOOLS ? !head
-            : is_read(&messages[i])        ? !answered && !more
+            : is_input(&messages[i])       ? !answered && !more
                                            : answered)
             return false;
         head = messages[i].role <= ROLE_TOOLS;
-        answered = head || !is_read(&messages[i]);
+        answered = head || !is_input(&messages[i]);
     }
     return answered && !head && count > 0;
 }

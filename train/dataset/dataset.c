@@ -41,7 +41,7 @@ static bool lacks_end(const struct dataset_reading *reading, bool plain)
 }
 
 /* Samples per record: a pair has two. */
-static size_t samples_each(const struct opening *open)
+static size_t samples_per_record(const struct opening *open)
 {
     return open->dataset->pairs ? 2 : 1;
 }
@@ -132,7 +132,7 @@ static bool mix(struct opening *open, struct error *err)
     bool ok;
 
     for (size_t i = 0; i < sources->count; i++) {
-        size_t count = open->tokens.parts[i] / samples_each(open);
+        size_t count = open->tokens.parts[i] / samples_per_record(open);
 
         parts[i] = (struct dataset_part) { &sources->list[i], first, count };
         first += count;
@@ -143,7 +143,7 @@ static bool mix(struct opening *open, struct error *err)
 }
 
 /* Samples that val_size reserves for evaluation; rounds a share as scikit-learn does. */
-static size_t eval_share(const struct plan *plan, size_t count)
+static size_t eval_count(const struct plan *plan, size_t count)
 {
     double share = plan->val_size;
     size_t eval;
@@ -156,10 +156,10 @@ static size_t eval_share(const struct plan *plan, size_t count)
 
 /* Keep the samples of this split: the first of numpy's permutation by the seed are for
  * evaluation, as in Hugging Face's train_test_split, and both splits keep that order. */
-static bool take_share(struct opening *open, struct error *err)
+static bool take_split(struct opening *open, struct error *err)
 {
     struct dataset_choice *choice = &open->choice;
-    size_t count = choice->count, eval = eval_share(open->plan, count);
+    size_t count = choice->count, eval = eval_count(open->plan, count);
     size_t kept = open->split == SPLIT_EVAL ? eval : count - eval;
     struct pcg random;
     uint32_t *order;
@@ -208,7 +208,7 @@ static void fill_rows(struct opening *open)
 {
     struct dataset *dataset = open->dataset;
     const struct dataset_choice *choice = &open->choice;
-    size_t each = samples_each(open);
+    size_t each = samples_per_record(open);
 
     dataset->members = memory_resize(NULL, each * choice->count + 1, sizeof(uint32_t));
     dataset->rows = choice->count;
@@ -267,7 +267,7 @@ static bool fill(struct opening *open, struct error *err)
     bool own_eval = open->split == SPLIT_EVAL && plan->eval_dataset;
 
     if (!find_template(open, err) || !read_tokens(open, own_eval, err) ||
-        !mix(open, err) || (plan->val_size > 0 && !take_share(open, err)))
+        !mix(open, err) || (plan->val_size > 0 && !take_split(open, err)))
         return false;
     arrange(open);
     return true;

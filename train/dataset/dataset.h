@@ -87,9 +87,9 @@ size_t dataset_questions(const struct dataset *dataset); /* 0 for pairs */
  * text). */
 bool dataset_question(const struct dataset *dataset, size_t index,
                       struct dataset_question *out);
-/* Return the tokens of the longest question that has at most `most`, 0 if there is none.
+/* Return the tokens of the longest question that has at most `limit`, 0 if there is none.
  * *longer, unless NULL, is the number of questions with more. */
-size_t dataset_asked_max(const struct dataset *dataset, size_t most, size_t *longer);
+size_t dataset_asked_max(const struct dataset *dataset, size_t limit, size_t *longer);
 
 /* The most rows that a batch of this dataset can have. */
 size_t dataset_rows_max(const struct dataset *dataset, size_t batch_size);

@@ -67,14 +67,14 @@ size_t dataset_longest(const struct dataset *dataset)
 
 size_t dataset_places(const struct dataset *dataset)
 {
-    size_t most = 0;
+    size_t largest = 0;
 
     for (size_t i = 0; i < dataset->starts[dataset->rows]; i++) {
         size_t tokens = dataset->data->samples[dataset->members[i]].len;
 
-        most = tokens > most ? tokens : most;
+        largest = tokens > largest ? tokens : largest;
     }
-    return most;
+    return largest;
 }
 
 uint64_t dataset_tokens(const struct dataset *dataset)
@@ -88,9 +88,9 @@ uint64_t dataset_tokens(const struct dataset *dataset)
 
 uint32_t dataset_token_max(const struct dataset *dataset)
 {
-    uint32_t most = dataset->data->token_max;
+    uint32_t largest = dataset->data->token_max;
 
-    return dataset->first > (int64_t)most ? (uint32_t)dataset->first : most;
+    return dataset->first > (int64_t)largest ? (uint32_t)dataset->first : largest;
 }
 
 static int compare_down(const void *a, const void *b)

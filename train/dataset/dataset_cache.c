@@ -36,7 +36,8 @@ struct output {
     struct digest *digest;
 };
 
-static bool put(struct output *output, const void *data, size_t len, struct error *err)
+static bool write_bytes(struct output *output, const void *data, size_t len,
+                        struct error *err)
 {
     digest_add(output->digest, data, len);
     return file_write_all(output->fd, data, len, err);
@@ -83,9 +84,10 @@ static bool write_header(struct output *output, const struct dataset_reading *re
     while (!text.overflow && (LABEL_BYTES + text.len) % ALIGNMENT != 0)
         text_addc(&text, ' ');
     len = text.len;
-    ok = text.overflow ? error_set(err, ERROR_SYSTEM, "the list of files is too long")
-                       : put(output, label, 8, err) && put(output, &len, 8, err) &&
-                             put(output, text.data, text.len, err);
+    ok = text.overflow
+             ? error_set(err, ERROR_SYSTEM, "the list of files is too long")
+             : write_bytes(output, label, 8, err) && write_bytes(output, &len, 8, err) &&
+                   write_bytes(output, text.data, text.len, err);
     text_clear(&text);
     return ok;
 }
@@ -93,9 +95,11 @@ static bool write_header(struct output *output, const struct dataset_reading *re
 static bool write_arrays(struct output *output, const struct dataset_store *store,
                          struct error *err)
 {
-    return put(output, store->samples, store->count * sizeof(*store->samples), err) &&
-           put(output, store->runs, store->run_count * sizeof(*store->runs), err) &&
-           put(output, store->ids, store->tokens * sizeof(*store->ids), err);
+    return write_bytes(output, store->samples, store->count * sizeof(*store->samples),
+                       err) &&
+           write_bytes(output, store->runs, store->run_count * sizeof(*store->runs),
+                       err) &&
+           write_bytes(output, store->ids, store->tokens * sizeof(*store->ids), err);
 }
 
 static bool write_all(int fd, const struct dataset_reading *reading,
@@ -138,7 +142,7 @@ static int open_temporary(const char *temporary, struct error *err)
 }
 
 /* Return whether none of the files was written since reading started. */
-static bool are_settled(const struct dataset_reading *reading, const json_t *files)
+static bool are_unchanged(const struct dataset_reading *reading, const json_t *files)
 {
     json_t *file;
     size_t i;
@@ -182,7 +186,7 @@ bool dataset_cache_keep(const struct dataset_reading *reading, const char *name,
 
     text_init(&temporary, 0);
     text_addf(&temporary, "%s.new", name);
-    if (ok && are_settled(reading, files)) {
+    if (ok && are_unchanged(reading, files)) {
         fd = open_temporary(temporary.data, err);
         ok = fd >= 0 || !err || err->code == ERROR_NONE;
     }
@@ -284,7 +288,7 @@ static bool set_arrays(const struct input *input, struct dataset_store *out)
 
 /* Return whether all samples are within the arrays; any other would read foreign
  * memory. */
-static bool is_sound(const struct dataset_store *store)
+static bool is_valid(const struct dataset_store *store)
 {
     for (size_t i = 0; i < store->count; i++) {
         const struct sample *s = &store->samples[i];
@@ -349,8 +353,8 @@ static void explain_option(const json_t *key, const json_t *was, struct text *wh
     text_adds(why, "its format differs");
 }
 
-static bool fits(const struct dataset_reading *reading, const struct input *input,
-                 const json_t *key, struct text *why)
+static bool matches(const struct dataset_reading *reading, const struct input *input,
+                    const json_t *key, struct text *why)
 {
     const json_t *was = json_object_get(input->header, "key");
     int64_t format = json_integer_value(json_object_get(input->header, "format"));
@@ -365,16 +369,16 @@ static bool fits(const struct dataset_reading *reading, const struct input *inpu
 }
 
 /* Do the cheap checks first: most files that do not fit are intact. */
-static bool take(const struct dataset_reading *reading, struct input *input,
+static bool load(const struct dataset_reading *reading, struct input *input,
                  const json_t *key, struct dataset_tokens *out, struct text *why)
 {
     if (!read_header(input)) {
         text_adds(why, "it is damaged");
         return false;
     }
-    if (!fits(reading, input, key, why))
+    if (!matches(reading, input, key, why))
         return false;
-    if (digest_fits(input) && set_arrays(input, &out->store) && is_sound(&out->store) &&
+    if (digest_fits(input) && set_arrays(input, &out->store) && is_valid(&out->store) &&
         read_parts(input, reading->sources.count, out)) {
         read_notes(input, out);
         return true;
@@ -394,7 +398,7 @@ bool dataset_cache_find(const struct dataset_reading *reading, const char *name,
     if (!key)
         return false;
     if (map(name, &input, why)) {
-        *found = take(reading, &input, key, out, why);
+        *found = load(reading, &input, key, out, why);
         if (*found) {
             out->store.mapping = (void *)(uintptr_t)input.data;
             out->store.mapped = input.len;

@@ -49,7 +49,7 @@ static bool check_folder(const struct plan *plan, struct error *err)
  * temporary file, afterwards in the token file. */
 #define SPILL_TOKENS ((size_t)16 << 20)
 
-static bool keep(const struct dataset_fetch *how, const char *path,
+static bool save(const struct dataset_fetch *how, const char *path,
                  const struct dataset_tokens *tokens, struct error *err)
 {
     const struct plan *plan = how->reading->plan;
@@ -65,7 +65,7 @@ static bool keep(const struct dataset_fetch *how, const char *path,
 }
 
 /* Replace the temporary file by the token file. */
-static void change_to_kept(const struct dataset_fetch *how, const char *path,
+static void switch_to_file(const struct dataset_fetch *how, const char *path,
                            struct dataset_tokens *out)
 {
     struct dataset_tokens kept = { 0 };
@@ -95,9 +95,9 @@ static bool read_texts(const struct dataset_fetch *how, const char *path,
     }
     if (!dataset_tokens_read(how->reading, out, err))
         return false;
-    if (keep(how, path, out, &why)) {
+    if (save(how, path, out, &why)) {
         if (out->store.spill.data)
-            change_to_kept(how, path, out);
+            switch_to_file(how, path, out);
         return true;
     }
     text_init(&note, 0);

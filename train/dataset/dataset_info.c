@@ -49,7 +49,7 @@ static const struct part tags[] = {
 /* Columns of unsupported features. */
 static const struct {
     const char *name, *what;
-} foreign[] = {
+} unsupported[] = {
     { "images", "images" },
     { "videos", "videos" },
     { "audios", "audio" },
@@ -59,7 +59,7 @@ static const struct {
 /* Other keys that locate the data of an entry, and how to get the data. */
 static const struct {
     const char *key, *remedy;
-} elsewhere[] = {
+} locations[] = {
     { "hf_hub_url",
       "nothing is downloaded automatically: `hf download --repo-type dataset` gets it" },
     { "ms_hub_url",
@@ -91,16 +91,16 @@ static bool read_parts(const struct dataset_info *info, const json_t *table,
     return !err || err->code == ERROR_NONE;
 }
 
-static bool refuse_foreign(const struct dataset_info *info, const char *name,
-                           const json_t *entry, struct error *err)
+static bool refuse_unsupported(const struct dataset_info *info, const char *name,
+                               const json_t *entry, struct error *err)
 {
     const json_t *table = json_object_get(entry, "columns");
 
-    for (size_t i = 0; i < TS_COUNT(foreign); i++)
-        if (json_object_get(table, foreign[i].name))
+    for (size_t i = 0; i < TS_COUNT(unsupported); i++)
+        if (json_object_get(table, unsupported[i].name))
             return error_set(err, ERROR_DATA,
                              "%s: dataset %s has a column of %s, which are not supported",
-                             info->name, name, foreign[i].what);
+                             info->name, name, unsupported[i].what);
     return true;
 }
 
@@ -134,18 +134,19 @@ static bool read_form(const struct dataset_info *info, const char *name,
 }
 
 /* The entry names no file: report where its data is. */
-static bool fail_elsewhere(const struct dataset_info *info, const char *name,
-                           const json_t *entry, struct error *err)
+static bool fail_without_file(const struct dataset_info *info, const char *name,
+                              const json_t *entry, struct error *err)
 {
-    for (size_t i = 0; i < TS_COUNT(elsewhere); i++) {
-        const char *place = json_string_value(json_object_get(entry, elsewhere[i].key));
+    for (size_t i = 0; i < TS_COUNT(locations); i++) {
+        const char *location =
+            json_string_value(json_object_get(entry, locations[i].key));
 
-        if (place)
+        if (location)
             return error_set(err, ERROR_DATA,
                              "%s: dataset %s is %s %s; %s; put it into %s and name the "
                              "file or folder in file_name",
-                             info->name, name, elsewhere[i].key, place,
-                             elsewhere[i].remedy, info->dir);
+                             info->name, name, locations[i].key, location,
+                             locations[i].remedy, info->dir);
     }
     return error_set(err, ERROR_DATA,
                      "%s: dataset %s has no file_name: put its file into %s and name it",
@@ -163,7 +164,7 @@ static bool read_file_name(const struct dataset_info *info, const char *name,
     if (err && err->code != ERROR_NONE)
         return false;
     if (!file)
-        return fail_elsewhere(info, name, entry, err);
+        return fail_without_file(info, name, entry, err);
     path = path_join(info->dir, file);
     *out = arena_strdup(info->arena, path);
     free(path);
@@ -234,7 +235,7 @@ bool dataset_info_read(const struct dataset_info *info, const char *name,
 
     out->lines = true;
     out->info = arena_strdup(info->arena, info->name);
-    return refuse_foreign(info, name, entry, err) &&
+    return refuse_unsupported(info, name, entry, err) &&
            read_form(info, name, entry, &out->form, err) &&
            read_file_name(info, name, entry, &out->path, err) &&
            read_choice(info, name, entry, out, err) &&

@@ -20,30 +20,30 @@ enum { RACY_SECONDS = 2 };
 
 /* Hash the tokens that template and tokenizer make of fixed conversations, with and
  * without a system message. The model's own template is identified by its file. */
-static bool probe(const struct dataset_reading *reading, char digest[DIGEST_TEXT],
-                  struct error *err)
+static bool hash_probe(const struct dataset_reading *reading, char digest[DIGEST_TEXT],
+                       struct error *err)
 {
-    static const char asked[] = "What is 12 + 7?\n  (\xc3\xbc\xe4\xbd\xa0)",
-                      said[] = "19.";
-    static const struct message talk[] = {
-        { ROLE_SYSTEM, said, sizeof(said) - 1, 0 },
-        { ROLE_USER, asked, sizeof(asked) - 1, 0 },
-        { ROLE_ASSISTANT, said, sizeof(said) - 1, 1 },
-        { ROLE_USER, said, sizeof(said) - 1, 0 },
-        { ROLE_ASSISTANT, asked, sizeof(asked) - 1, 1 },
+    static const char question[] = "What is 12 + 7?\n  (\xc3\xbc\xe4\xbd\xa0)",
+                      answer[] = "19.";
+    static const struct message messages[] = {
+        { ROLE_SYSTEM, answer, sizeof(answer) - 1, 0 },
+        { ROLE_USER, question, sizeof(question) - 1, 0 },
+        { ROLE_ASSISTANT, answer, sizeof(answer) - 1, 1 },
+        { ROLE_USER, answer, sizeof(answer) - 1, 0 },
+        { ROLE_ASSISTANT, question, sizeof(question) - 1, 1 },
     };
     const struct template_options options = { 0 };
     const struct template_request with = { reading->chat, reading->tokenizer, &options,
-                                           talk, TS_COUNT(talk) };
+                                           messages, TS_COUNT(messages) };
     const struct template_request without = { reading->chat, reading->tokenizer, &options,
-                                              talk + 1, TS_COUNT(talk) - 1 };
+                                              messages + 1, TS_COUNT(messages) - 1 };
     struct token_list ids = { 0 };
     float *weights = NULL;
     bool ok = reading->chat && !template_own(reading->chat)
                   ? template_encode(&with, &ids, &weights, err) &&
                         template_encode(&without, &ids, &weights, err)
-                  : tokenizer_encode(reading->tokenizer, asked, sizeof(asked) - 1, false,
-                                     &ids, err);
+                  : tokenizer_encode(reading->tokenizer, question, sizeof(question) - 1,
+                                     false, &ids, err);
 
     if (ok)
         digest_bytes(ids.ids, ids.count * sizeof(*ids.ids), digest);
@@ -112,7 +112,7 @@ json_t *dataset_key_options(const struct dataset_reading *reading, struct error 
     const struct plan *plan = reading->plan;
     json_t *sources = json_array(), *source;
     char digest[DIGEST_TEXT];
-    bool ok = probe(reading, digest, err);
+    bool ok = hash_probe(reading, digest, err);
 
     for (size_t i = 0; ok && i < reading->sources.count; i++) {
         source = describe_source(reading, &reading->sources.list[i], err);
@@ -229,7 +229,7 @@ json_t *dataset_key_files(const struct dataset_reading *reading, struct error *e
     return list;
 }
 
-static int64_t integer(const json_t *object, const char *key)
+static int64_t get_integer(const json_t *object, const char *key)
 {
     return json_integer_value(json_object_get(object, key));
 }
@@ -244,7 +244,7 @@ static bool is_same(const json_t *file, const char *path, int64_t kept)
     struct stat st;
 
     if (!was || !digest || strcmp(was, path) != 0 || stat(path, &st) != 0 ||
-        st.st_size != integer(file, "bytes"))
+        st.st_size != get_integer(file, "bytes"))
         return false;
     if (st.st_mtim.tv_sec == json_integer_value(json_array_get(mtime, 0)) &&
         st.st_mtim.tv_nsec == json_integer_value(json_array_get(mtime, 1)) &&

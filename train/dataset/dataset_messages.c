@@ -120,7 +120,7 @@ static int find_role(const struct dataset_columns *columns, const char *name)
 }
 
 /* Return whether nothing but tools was read so far. */
-static bool is_head(const struct conversation *conversation)
+static bool has_only_tools(const struct conversation *conversation)
 {
     for (size_t i = 0; i < conversation->count; i++)
         if (conversation->messages[i].role != ROLE_TOOLS)
@@ -158,7 +158,7 @@ enum record_kind record_message(const struct reading *reading, const json_t *ite
         return record_broken(reading, columns->role_tag ? columns->role_tag : "role",
                              "a string", name);
     role = find_role(columns, json_string_value(name));
-    if (role < 0 || (role == ROLE_SYSTEM && !is_head(reading->out)))
+    if (role < 0 || (role == ROLE_SYSTEM && !has_only_tools(reading->out)))
         return record_skipped(reading, bad_turns);
     if (role == ROLE_ASSISTANT &&
         json_array_size(json_object_get(item, "tool_calls")) > 0) {
@@ -174,7 +174,7 @@ enum record_kind record_message(const struct reading *reading, const json_t *ite
     return RECORD_CONVERSATION;
 }
 
-static bool turns_are_fine(const struct conversation *conversation)
+static bool turns_are_valid(const struct conversation *conversation)
 {
     return template_turns_are_fine(conversation->messages, conversation->count);
 }
@@ -213,6 +213,6 @@ enum record_kind record_messages(const struct reading *reading)
 
     if (kind != RECORD_CONVERSATION)
         return kind;
-    return turns_are_fine(reading->out) ? RECORD_CONVERSATION
-                                        : record_skipped(reading, bad_turns);
+    return turns_are_valid(reading->out) ? RECORD_CONVERSATION
+                                         : record_skipped(reading, bad_turns);
 }

@@ -34,8 +34,8 @@ static void list_add(struct list *list, uint32_t item)
 
 /* Convert a bound to samples. Percentages are rounded to nearest, half to even, as in
  * Python. */
-static size_t bound_of(bool given, int64_t value, bool percent, size_t count,
-                       size_t default_value)
+static size_t bound_index(bool given, int64_t value, bool percent, size_t count,
+                          size_t default_value)
 {
     double at = (double)value;
 
@@ -51,9 +51,10 @@ static size_t bound_of(bool given, int64_t value, bool percent, size_t count,
 static struct dataset_part slice_of(const struct dataset_part *part)
 {
     const struct dataset_slice *slice = &part->source->slice;
-    size_t from = bound_of(slice->has_from, slice->from, slice->percent, part->count, 0);
+    size_t from =
+        bound_index(slice->has_from, slice->from, slice->percent, part->count, 0);
     size_t to =
-        bound_of(slice->has_to, slice->to, slice->percent, part->count, part->count);
+        bound_index(slice->has_to, slice->to, slice->percent, part->count, part->count);
 
     return (struct dataset_part) { .source = part->source,
                                    .first = part->first + from,
@@ -64,11 +65,11 @@ static struct dataset_part slice_of(const struct dataset_part *part)
 static void draw(const struct dataset_part *part, uint64_t seed, uint32_t stream,
                  struct list *out)
 {
-    size_t wanted = (size_t)part->source->num_samples;
+    size_t target = (size_t)part->source->num_samples;
     uint32_t *order = memory_resize(NULL, part->count + 1, sizeof(uint32_t));
 
     random_permutation(seed, RANDOM_DRAW, 2 * stream, order, part->count);
-    for (size_t i = 0; i < wanted && part->count > 0; i++) {
+    for (size_t i = 0; i < target && part->count > 0; i++) {
         double at = random_uniform(seed, RANDOM_DRAW, 2 * stream + 1, i);
         size_t again = (size_t)(at * (double)part->count);
 
@@ -78,18 +79,18 @@ static void draw(const struct dataset_part *part, uint64_t seed, uint32_t stream
     free(order);
 }
 
-static void choose(const struct dataset_part *whole, const struct plan *plan,
-                   size_t index, struct list *out)
+static void select_samples(const struct dataset_part *whole, const struct plan *plan,
+                           size_t index, struct list *out)
 {
     struct dataset_part part = slice_of(whole);
-    size_t most = plan->max_samples > 0 ? (size_t)plan->max_samples : SIZE_MAX;
+    size_t limit = plan->max_samples > 0 ? (size_t)plan->max_samples : SIZE_MAX;
 
     if (whole->source->num_samples > 0)
         draw(&part, (uint64_t)plan->seed, (uint32_t)index, out);
     else
-        for (size_t i = 0; i < part.count && i < most; i++)
+        for (size_t i = 0; i < part.count && i < limit; i++)
             list_add(out, (uint32_t)(part.first + i));
-    out->count = out->count < most ? out->count : most;
+    out->count = out->count < limit ? out->count : limit;
 }
 
 /* ---- All datasets ---- */
@@ -133,7 +134,7 @@ static struct turn *next_turn(struct mix *mix)
     return &mix->turns[i];
 }
 
-static void give(struct mix *mix, struct turn *turn)
+static void take_sample(struct mix *mix, struct turn *turn)
 {
     bool once = mix->strategy == MIX_INTERLEAVE_ONCE;
 
@@ -165,7 +166,7 @@ static bool interleave(struct mix *mix, struct error *err)
                              "small share in interleave_probs that it is never "
                              "exhausted",
                              MAX_SAMPLES);
-        give(mix, next_turn(mix));
+        take_sample(mix, next_turn(mix));
     }
     return true;
 }
@@ -252,7 +253,7 @@ bool dataset_mix(const struct plan *plan, const struct dataset_part *parts, size
     bool ok;
 
     for (size_t i = 0; i < count; i++) {
-        choose(&parts[i], plan, i, &mix.turns[i].list);
+        select_samples(&parts[i], plan, i, &mix.turns[i].list);
         samples += parts[i].count;
     }
     ok = dataset_mix_check(plan, count, err) && begin(&mix, plan, err);

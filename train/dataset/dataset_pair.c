@@ -5,18 +5,18 @@
 
 #include <string.h>
 
-static size_t least(size_t a, size_t b)
+static size_t min_size(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
 
-static size_t most(size_t a, size_t b)
+static size_t max_size(size_t a, size_t b)
 {
     return a > b ? a : b;
 }
 
 /* Tokens of the question: all before the learned tokens at the end. */
-static size_t asked(const struct dataset_half *half)
+static size_t question_tokens(const struct dataset_half *half)
 {
     size_t count = half->ids.count;
 
@@ -27,7 +27,8 @@ static size_t asked(const struct dataset_half *half)
 
 /* Keep the first `question` of the question's `from` tokens, and the first `answer`
  * tokens of the answer. */
-static void keep(struct dataset_half *half, size_t from, size_t question, size_t answer)
+static void keep_tokens(struct dataset_half *half, size_t from, size_t question,
+                        size_t answer)
 {
     uint32_t *ids = half->ids.ids;
 
@@ -39,18 +40,20 @@ static void keep(struct dataset_half *half, size_t from, size_t question, size_t
 
 bool dataset_pair_cut(struct dataset_half halves[2], size_t cutoff_len)
 {
-    const size_t questions[2] = { asked(&halves[0]), asked(&halves[1]) };
+    const size_t questions[2] = { question_tokens(&halves[0]),
+                                  question_tokens(&halves[1]) };
     const size_t answers[2] = { halves[0].ids.count - questions[0],
                                 halves[1].ids.count - questions[1] };
-    size_t question = most(questions[0], questions[1]),
-           answer = most(answers[0], answers[1]);
+    size_t question = max_size(questions[0], questions[1]),
+           answer = max_size(answers[0], answers[1]);
     bool learned = true;
 
     template_cut(cutoff_len, &question, &answer);
     for (size_t i = 0; i < 2; i++) {
-        size_t before = least(question, questions[i]), kept = least(answer, answers[i]);
+        size_t before = min_size(question, questions[i]),
+               kept = min_size(answer, answers[i]);
 
-        keep(&halves[i], questions[i], before, kept);
+        keep_tokens(&halves[i], questions[i], before, kept);
         /* the first token has no token before it */
         learned = learned && kept > (before == 0);
     }

@@ -30,7 +30,7 @@ bool dataset_question(const struct dataset *dataset, size_t index,
     return out->asked > 0;
 }
 
-size_t dataset_asked_max(const struct dataset *dataset, size_t most, size_t *longer)
+size_t dataset_asked_max(const struct dataset *dataset, size_t limit, size_t *longer)
 {
     struct dataset_question question;
     size_t longest = 0, over = 0;
@@ -38,7 +38,7 @@ size_t dataset_asked_max(const struct dataset *dataset, size_t most, size_t *lon
     for (size_t i = 0; i < dataset_questions(dataset); i++) {
         if (!dataset_question(dataset, i, &question))
             continue;
-        if (question.asked > most)
+        if (question.asked > limit)
             over++;
         else if (question.asked > longest)
             longest = question.asked;

@@ -241,7 +241,8 @@ static void advance(struct dataset_reader *reader, size_t bytes)
     reader->mark.byte += bytes;
 }
 
-static void give(struct dataset_reader *reader, size_t len, struct dataset_record *record)
+static void take_record(struct dataset_reader *reader, size_t len,
+                        struct dataset_record *record)
 {
     *record = (struct dataset_record) {
         .data = reader->window + reader->at,
@@ -327,7 +328,7 @@ static bool next_value(struct dataset_reader *reader, struct dataset_record *rec
 
     if (len == 0)
         return false;
-    give(reader, len, record);
+    take_record(reader, len, record);
     return true;
 }
 
@@ -376,7 +377,7 @@ static bool next_json(struct dataset_reader *reader, struct dataset_record *reco
     return next_value(reader, record, err);
 }
 
-static bool line_depth_is_fine(const char *data, size_t len)
+static bool line_depth_is_valid(const char *data, size_t len)
 {
     struct scan scan = { 0 };
 
@@ -420,7 +421,7 @@ static bool next_line(struct dataset_reader *reader, struct dataset_record *reco
             return false;
         if (len == 0 && reader->ended && reader->at == reader->end)
             return false;
-        give(reader, len, record);
+        take_record(reader, len, record);
         if (reader->at < reader->end)
             advance(reader, 1);
         shown = len > 0 && record->data[len - 1] == '\r' ? len - 1 : len;
@@ -430,13 +431,13 @@ static bool next_line(struct dataset_reader *reader, struct dataset_record *reco
         if (shown > 0)
             break;
     }
-    if (reader->kind == KIND_JSONL && !line_depth_is_fine(record->data, record->len))
+    if (reader->kind == KIND_JSONL && !line_depth_is_valid(record->data, record->len))
         return error_at(err, ERROR_DATA, reader->path, record->at, "%s", too_deep);
     return true;
 }
 
-static bool next_whole(struct dataset_reader *reader, struct dataset_record *record,
-                       struct error *err)
+static bool next_text(struct dataset_reader *reader, struct dataset_record *record,
+                      struct error *err)
 {
     if (reader->begun)
         return false;
@@ -450,7 +451,7 @@ static bool next_whole(struct dataset_reader *reader, struct dataset_record *rec
     }
     if (reader->at == reader->end)
         return false;
-    give(reader, reader->end - reader->at, record);
+    take_record(reader, reader->end - reader->at, record);
     return true;
 }
 
@@ -492,7 +493,7 @@ bool dataset_reader_next(struct dataset_reader *reader, struct dataset_record *r
     if (reader->kind == KIND_JSON)
         got = next_json(reader, record, err);
     else if (reader->kind == KIND_TXT && !reader->lines)
-        got = next_whole(reader, record, err);
+        got = next_text(reader, record, err);
     else
         got = next_line(reader, record, err);
     reader->done = !got;

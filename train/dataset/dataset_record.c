@@ -77,10 +77,10 @@ static const char *remedy_for(const json_t *got)
 }
 
 enum record_kind record_broken(const struct reading *reading, const char *key,
-                               const char *wanted, const json_t *got)
+                               const char *expected, const json_t *got)
 {
-    error_set(reading->err, ERROR_DATA, "\"%s\" must be %s, not %s%s", key, wanted,
-              kind_name(got), strcmp(wanted, "a string") == 0 ? remedy_for(got) : "");
+    error_set(reading->err, ERROR_DATA, "\"%s\" must be %s, not %s%s", key, expected,
+              kind_name(got), strcmp(expected, "a string") == 0 ? remedy_for(got) : "");
     return RECORD_BROKEN;
 }
 

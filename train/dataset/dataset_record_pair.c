@@ -31,7 +31,7 @@ static void find_answers(struct pair *pair)
 }
 
 /* An answer that is missing or null was left out on purpose: such records are skipped. */
-static bool are_there(const struct pair *pair)
+static bool has_both_answers(const struct pair *pair)
 {
     return !record_is_absent(pair->answers[0]) && !record_is_absent(pair->answers[1]);
 }
@@ -50,7 +50,7 @@ static enum record_kind read_question(const struct pair *pair, bool list)
 /* RECORD_BROKEN if an answer is not of `type`. */
 static enum record_kind check_answers(const struct pair *pair, json_type type)
 {
-    static const char *const wanted[] = {
+    static const char *const expected[] = {
         [JSON_STRING] = "a string",
         [JSON_OBJECT] = "one message with role and text",
         [JSON_ARRAY] = "a list of messages",
@@ -58,7 +58,7 @@ static enum record_kind check_answers(const struct pair *pair, json_type type)
 
     for (size_t i = 0; i < 2; i++)
         if (json_typeof(pair->answers[i]) != type)
-            return record_broken(&pair->reading, pair->keys[i], wanted[type],
+            return record_broken(&pair->reading, pair->keys[i], expected[type],
                                  pair->answers[i]);
     return RECORD_CONVERSATION;
 }
@@ -203,7 +203,8 @@ static enum record_kind read_whole(struct pair *pair)
 static enum record_kind read_by_type(struct pair *pair)
 {
     const json_t *chosen = pair->answers[0];
-    size_t most = json_array_size(chosen), others = json_array_size(pair->answers[1]);
+    size_t chosen_count = json_array_size(chosen),
+           rejected_count = json_array_size(pair->answers[1]);
     json_type type = json_typeof(chosen);
     bool list = false;
 
@@ -212,9 +213,9 @@ static enum record_kind read_by_type(struct pair *pair)
                              "a text, a message or a list of messages", chosen);
     if (check_answers(pair, type) != RECORD_CONVERSATION)
         return RECORD_BROKEN;
-    if (type == JSON_ARRAY && (most == 0 || others == 0))
+    if (type == JSON_ARRAY && (chosen_count == 0 || rejected_count == 0))
         return record_skipped(&pair->reading, empty_answer);
-    if (most > 1 || others > 1)
+    if (chosen_count > 1 || rejected_count > 1)
         return read_whole(pair);
     if (!find_question(pair, &list))
         return RECORD_BROKEN;
@@ -238,8 +239,8 @@ static enum record_kind read_detected(struct pair *pair)
         find_answers(pair);
         if (!pair->answers[0] && !pair->answers[1])
             continue;
-        return are_there(pair) ? read_by_type(pair)
-                               : record_skipped(&pair->reading, no_answers);
+        return has_both_answers(pair) ? read_by_type(pair)
+                                      : record_skipped(&pair->reading, no_answers);
     }
     if (record_is_flat(&pair->reading))
         error_set(pair->reading.err, ERROR_DATA,
@@ -254,7 +255,7 @@ static enum record_kind read_detected(struct pair *pair)
 static enum record_kind read_described(struct pair *pair, bool list)
 {
     find_answers(pair);
-    if (!are_there(pair))
+    if (!has_both_answers(pair))
         return record_skipped(&pair->reading, no_answers);
     if (check_answers(pair, list ? JSON_OBJECT : JSON_STRING) != RECORD_CONVERSATION)
         return RECORD_BROKEN;

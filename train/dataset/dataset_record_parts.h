@@ -22,10 +22,10 @@ bool record_is_absent(const json_t *value);
 bool record_text(const struct reading *reading, const char *column,
                  struct message *message);
 
-/* Set ERROR_DATA: `key` must be `wanted` ("a string", "a list"), not the type of `got`,
+/* Set ERROR_DATA: `key` must be `expected` ("a string", "a list"), not the type of `got`,
  * with a remedy. Return RECORD_BROKEN. */
 enum record_kind record_broken(const struct reading *reading, const char *key,
-                               const char *wanted, const json_t *got);
+                               const char *expected, const json_t *got);
 /* `why` must be static. Return RECORD_SKIPPED. */
 enum record_kind record_skipped(const struct reading *reading, const char *why);
 

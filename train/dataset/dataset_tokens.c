@@ -20,7 +20,7 @@ enum { MAX_REASONS = 8 };
 #define MAX_SAMPLES ((size_t)UINT32_MAX - 1)
 
 /* Records left out for one reason. */
-struct left_out {
+struct skipped {
     const char *why;
     size_t count;
     char first[320]; /* file:line of the first */
@@ -37,7 +37,7 @@ struct work {
     struct token_list ids;
     float *weights;
     struct dataset_half halves[2];
-    struct left_out left_out[MAX_REASONS];
+    struct skipped skipped[MAX_REASONS];
     size_t reasons;
     int64_t document_end;
     const struct dataset_source *source;
@@ -76,30 +76,30 @@ void dataset_notes_clear(struct dataset_notes *notes)
     *notes = (struct dataset_notes) { 0 };
 }
 
-static void leave_out(struct work *work, uint32_t line, const char *why)
+static void skip_record(struct work *work, uint32_t line, const char *why)
 {
     size_t i = 0;
 
-    while (i < work->reasons && work->left_out[i].why != why)
+    while (i < work->reasons && work->skipped[i].why != why)
         i++;
     if (i == MAX_REASONS)
         return;
     if (i == work->reasons) {
         work->reasons++;
-        work->left_out[i].why = why;
-        snprintf(work->left_out[i].first, sizeof(work->left_out[i].first), "%s:%u",
+        work->skipped[i].why = why;
+        snprintf(work->skipped[i].first, sizeof(work->skipped[i].first), "%s:%u",
                  work->path, line);
     }
-    work->left_out[i].count++;
+    work->skipped[i].count++;
 }
 
-static void note_left_out(struct work *work)
+static void note_skipped(struct work *work)
 {
     struct text note;
 
     text_init(&note, 0);
     for (size_t i = 0; i < work->reasons; i++) {
-        const struct left_out *left = &work->left_out[i];
+        const struct skipped *left = &work->skipped[i];
 
         text_reset(&note);
         text_addf(&note, "%zu record%s %s %s left out; the first is at %s", left->count,
@@ -132,7 +132,7 @@ static bool add_text(struct work *work, const char *text, size_t len, bool conti
     size_t cutoff = (size_t)work->plan->cutoff_len;
     struct token_list *ids = &work->ids;
     bool packed = dataset_is_packed(work->plan);
-    int64_t most = work->plan->max_samples > 0 ? work->plan->max_samples : -1;
+    int64_t blocks_left = work->plan->max_samples > 0 ? work->plan->max_samples : -1;
 
     ids->count = 0;
     if (!packed && tokenizer_adds_bos(work->how->tokenizer) &&
@@ -147,7 +147,7 @@ static bool add_text(struct work *work, const char *text, size_t len, bool conti
                      !packed && ids->count > cutoff ? cutoff : ids->count);
         return true;
     }
-    for (size_t at = 0; at < ids->count && most-- != 0; at += cutoff)
+    for (size_t at = 0; at < ids->count && blocks_left-- != 0; at += cutoff)
         add_document(work, ids->ids + at,
                      ids->count - at < cutoff ? ids->count - at : cutoff);
     return true;
@@ -280,11 +280,11 @@ static bool add_json(struct work *work, const struct dataset_record *record,
                       work->conversation.messages[0].len, false, &wrong);
         break;
     case RECORD_SKIPPED:
-        leave_out(work, record->at.line, why);
+        skip_record(work, record->at.line, why);
         break;
     }
     if (!added)
-        leave_out(
+        skip_record(
             work, record->at.line,
             has_pairs(work)
                 ? "of which no part of an answer is left to learn (cutoff_len is too "
@@ -365,7 +365,7 @@ static bool read_source(struct work *work, const struct dataset_source *source,
     return true;
 }
 
-static struct work work_on(const struct dataset_reading *how, struct dataset_tokens *out)
+static struct work work_new(const struct dataset_reading *how, struct dataset_tokens *out)
 {
     const struct plan *plan = how->plan;
     bool pairs = plan->stage == STAGE_DPO; /* only the last answers are compared */
@@ -387,13 +387,13 @@ bool dataset_tokens_read(const struct dataset_reading *reading,
                          struct dataset_tokens *out, struct error *err)
 {
     const struct dataset_sources *sources = &reading->sources;
-    struct work work = work_on(reading, out);
+    struct work work = work_new(reading, out);
     bool ok = true;
 
     out->parts = memory_alloc((sources->count + 1) * sizeof(size_t));
     for (size_t i = 0; ok && i < sources->count; i++)
         ok = read_source(&work, &sources->list[i], &out->parts[i], err);
-    note_left_out(&work);
+    note_skipped(&work);
     conversation_free(&work.conversation);
     token_list_clear(&work.ids);
     free(work.weights);

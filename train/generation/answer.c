@@ -12,7 +12,7 @@
 
 enum { NUMBER_MAX = 64 }; /* characters */
 
-static struct answer trimmed(const char *text, size_t len)
+static struct answer trim(const char *text, size_t len)
 {
     while (len > 0 && isspace((unsigned char)text[len - 1]))
         len--;
@@ -55,7 +55,7 @@ static bool find_tagged(const char *tag, const char *text, size_t len, struct an
     first += size;
     last = find_tag(first, (size_t)(end - first), "</", tag, &size);
     if (last)
-        *out = trimmed(first, (size_t)(last - first));
+        *out = trim(first, (size_t)(last - first));
     return last && out->len > 0;
 }
 
@@ -68,7 +68,7 @@ static bool find_marked(const char *marker, const char *text, size_t len,
         return false;
     len -= (size_t)(first - text);
     end = memchr(first, '\n', len);
-    *out = trimmed(first, end ? (size_t)(end - first) : len);
+    *out = trim(first, end ? (size_t)(end - first) : len);
     return out->len > 0;
 }
 
@@ -83,7 +83,7 @@ bool answer_find(const struct answer_rule *rule, const char *text, size_t len,
     if (marker && find_marked(rule->marker, text, len, out))
         return true;
     if (!tag && !marker)
-        *out = trimmed(text, len);
+        *out = trim(text, len);
     return !tag && !marker && out->len > 0;
 }
 
@@ -123,17 +123,17 @@ bool answer_number(struct answer answer, double *out)
     char digits[NUMBER_MAX], *end;
     bool minus = answer.len > 0 && *answer.text == '-';
 
-    answer = trimmed(answer.text + minus, answer.len - minus);
+    answer = trim(answer.text + minus, answer.len - minus);
     for (size_t i = 0; i < TS_COUNT(currencies); i++) {
         size_t size = strlen(currencies[i]);
 
         if (answer.len > size && memcmp(answer.text, currencies[i], size) == 0) {
-            answer = trimmed(answer.text + size, answer.len - size);
+            answer = trim(answer.text + size, answer.len - size);
             break;
         }
     }
     while (answer.len > 0 && strchr(".%", answer.text[answer.len - 1]))
-        answer = trimmed(answer.text, answer.len - 1);
+        answer = trim(answer.text, answer.len - 1);
     if (answer.len == 0 || answer.len >= NUMBER_MAX ||
         (minus && strchr("+-", *answer.text)) ||
         !copy_digits(answer.text, answer.len, digits))
@@ -160,7 +160,7 @@ struct verdict answer_judge(const struct answer_rule *rule, const char *text, si
     struct verdict verdict = { .found = answer_find(rule, text, len, &given) };
 
     if (!answer_find(rule, expected, expected_len, &wanted))
-        wanted = trimmed(expected, expected_len);
+        wanted = trim(expected, expected_len);
     verdict.right = verdict.found && answer_right(rule, given, wanted);
     return verdict;
 }

@@ -97,8 +97,8 @@ static bool finish(struct generation_run *run, struct slot *slot, enum completio
 }
 
 /* Take the next token of a slot from its logits. */
-static bool take(struct generation_run *run, struct slot *slot, float *logits,
-                 struct error *err)
+static bool take_token(struct generation_run *run, struct slot *slot, float *logits,
+                       struct error *err)
 {
     const struct generate_options *options = run->options;
     const struct sampler_place position = {
@@ -152,7 +152,7 @@ static bool fill(struct generation_run *run, size_t at, struct error *err)
         memcpy(slot->tokens, prompt->ids, prompt->count * sizeof(*prompt->ids));
         if (!model_prefill(run->options->model, at, slot->tokens, prompt->count, logits,
                            err) ||
-            !take(run, slot, logits, err))
+            !take_token(run, slot, logits, err))
             return false;
     }
     return true;
@@ -172,7 +172,7 @@ static bool step_all(struct generation_run *run, struct error *err)
         return false;
     for (size_t i = 0; i < run->slot_count; i++)
         if (run->slots[i].taken &&
-            !take(run, &run->slots[i], run->logits + i * run->vocabulary, err))
+            !take_token(run, &run->slots[i], run->logits + i * run->vocabulary, err))
             return false;
     return true;
 }

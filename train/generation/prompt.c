@@ -109,7 +109,8 @@ bool prompt_is_special(const struct tokenizer *tokenizer, uint32_t id)
 }
 
 /* The text after an answer; NULL if it has only blanks. */
-static char *spell(const struct tokenizer *tokenizer, const uint32_t *ids, size_t count)
+static char *visible_text(const struct tokenizer *tokenizer, const uint32_t *ids,
+                          size_t count)
 {
     struct text text;
     char *stop = NULL;
@@ -144,7 +145,7 @@ bool prompt_ends_find(const struct prompt_model *model, struct prompt_ends *ends
     if (ok && answer < ids.count && prompt_is_special(tokenizer, ids.ids[answer]))
         prompt_ends_add(ends, ids.ids[answer]);
     else if (ok && answer < ids.count)
-        *stop = spell(tokenizer, ids.ids + answer, ids.count - answer);
+        *stop = visible_text(tokenizer, ids.ids + answer, ids.count - answer);
     token_list_clear(&ids);
     return ok;
 }

@@ -61,7 +61,7 @@ static void penalize(struct sampler *s, double penalty,
     }
 }
 
-static int64_t likeliest(const float *logits, size_t count)
+static int64_t argmax(const float *logits, size_t count)
 {
     int64_t best = -1;
 
@@ -156,8 +156,8 @@ static size_t nucleus(struct sampler *s, double top_p, size_t *taken, double *su
     return kept;
 }
 
-static int64_t draw(struct sampler *s, const struct generation *how,
-                    const struct sampler_place *position, const float *logits)
+static int64_t draw_token(struct sampler *s, const struct generation *how,
+                          const struct sampler_place *position, const float *logits)
 {
     double sum = make_heap(s, logits, how->temperature), left;
     size_t taken = 0, kept = s->count;
@@ -186,6 +186,6 @@ int64_t sampler_take(struct sampler *sampler, const struct generation *how,
 {
     penalize(sampler, how->repetition_penalty, position, logits);
     if (!how->do_sample || !(how->temperature > 0))
-        return likeliest(logits, sampler->vocabulary);
-    return draw(sampler, how, position, logits);
+        return argmax(logits, sampler->vocabulary);
+    return draw_token(sampler, how, position, logits);
 }

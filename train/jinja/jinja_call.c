@@ -16,8 +16,8 @@ const struct jinja_builtin *jinja_row(const struct jinja_builtin *table, const c
     return NULL;
 }
 
-static void give(struct jinja_run *run, struct jinja_given *out, const char *name,
-                 struct jinja_value value)
+static void add_argument(struct jinja_run *run, struct jinja_given *out, const char *name,
+                         struct jinja_value value)
 {
     if (jinja_failed(run))
         return;
@@ -27,11 +27,11 @@ static void give(struct jinja_run *run, struct jinja_given *out, const char *nam
     }
     out->names[out->count] = name;
     out->values[out->count++] = value;
-    out->by_place += !name;
+    out->positional += !name;
 }
 
-static void give_names(struct jinja_run *run, struct jinja_given *out,
-                       const struct jinja_value *names)
+static void add_named_arguments(struct jinja_run *run, struct jinja_given *out,
+                                const struct jinja_value *names)
 {
     if (names->kind != JINJA_DICT) {
         jinja_fail(run, "argument after ** must be a mapping, not %s", jinja_type(names));
@@ -41,8 +41,8 @@ static void give_names(struct jinja_run *run, struct jinja_given *out,
         const struct jinja_entry *entry = &names->dict->entries[i];
 
         if (entry->key.kind == JINJA_STRING)
-            give(run, out, jinja_copy(run, entry->key.text, entry->key.len).text,
-                 entry->value);
+            add_argument(run, out, jinja_copy(run, entry->key.text, entry->key.len).text,
+                         entry->value);
         else
             jinja_fail(run, "keywords must be strings");
     }
@@ -72,13 +72,13 @@ bool jinja_evaluate_arguments(struct jinja_run *run, const struct jinja_node *no
         struct jinja_list items;
 
         if (argument->spread == JINJA_SINGLE) {
-            give(run, out, argument->name, value);
+            add_argument(run, out, argument->name, value);
         } else if (argument->spread == JINJA_STARS) {
-            give_names(run, out, &value);
+            add_named_arguments(run, out, &value);
         } else {
             items = jinja_items(run, &value);
             for (size_t k = 0; k < items.count && !jinja_failed(run); k++)
-                give(run, out, NULL, items.items[k]);
+                add_argument(run, out, NULL, items.items[k]);
         }
     }
     return !jinja_failed(run);
@@ -152,7 +152,7 @@ struct jinja_value jinja_invoke(struct jinja_run *run,
 static void bind_macro(struct jinja_run *run, const struct jinja_node *macro,
                        const struct jinja_given *given, bool *used)
 {
-    size_t by_place = given->by_place;
+    size_t positional = given->positional;
 
     for (size_t i = 0; i < macro->argument_count && !jinja_failed(run); i++) {
         const struct jinja_argument *parameter = &macro->arguments[i];
@@ -176,7 +176,7 @@ static void bind_macro(struct jinja_run *run, const struct jinja_node *macro,
             value = jinja_undefined_hint("a parameter of the macro was not provided");
         jinja_set(run, parameter->name, &value);
     }
-    if (by_place > macro->argument_count && !macro->reads_varargs)
+    if (positional > macro->argument_count && !macro->reads_varargs)
         jinja_fail(run, "macro '%s' takes at most %zu argument(s)", macro->name,
                    macro->argument_count);
 }

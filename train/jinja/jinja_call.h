@@ -13,7 +13,7 @@ enum { JINJA_PARAMETERS = 5 };
 struct jinja_given {
     struct jinja_value *values;
     const char **names; /* NULL: positional */
-    size_t count, by_place;
+    size_t count, positional;
 };
 
 struct jinja_call {

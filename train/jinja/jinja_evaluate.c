@@ -125,8 +125,8 @@ static struct jinja_value loop_part(const struct jinja_loop *loop, size_t row)
 
 /* Names that the value itself has: methods, and the members of `loop` and of
  * namespaces. */
-static bool own_name(struct jinja_run *run, const struct jinja_value *value,
-                     const struct jinja_value *name, struct jinja_value *out)
+static bool get_member(struct jinja_run *run, const struct jinja_value *value,
+                       const struct jinja_value *name, struct jinja_value *out)
 {
     const struct jinja_builtin *method = jinja_method_find(value, name->text, name->len);
 
@@ -201,7 +201,7 @@ struct jinja_value jinja_item(struct jinja_run *run, const struct jinja_value *v
         return item_at(run, value, key->kind == JINJA_INT ? key->integer : key->truth);
     }
     if (key->kind == JINJA_STRING && value->kind != JINJA_NAMESPACE &&
-        own_name(run, value, key, &own))
+        get_member(run, value, key, &own))
         return own;
     return jinja_undefined(run, value, *key);
 }
@@ -212,7 +212,7 @@ struct jinja_value jinja_attribute(struct jinja_run *run, const struct jinja_val
     struct jinja_value own;
 
     if (!jinja_failed(run) && value->kind != JINJA_UNDEFINED &&
-        own_name(run, value, name, &own))
+        get_member(run, value, name, &own))
         return own;
     return jinja_item(run, value, name);
 }
@@ -402,8 +402,8 @@ static struct jinja_value evaluate_concat(struct jinja_run *run,
     return all;
 }
 
-static bool holds(struct jinja_run *run, enum jinja_op op, const struct jinja_value *a,
-                  const struct jinja_value *b)
+static bool compare_values(struct jinja_run *run, enum jinja_op op,
+                           const struct jinja_value *a, const struct jinja_value *b)
 {
     static const char *const signs[] = {
         [OP_LT] = "<", [OP_LE] = "<=", [OP_GT] = ">", [OP_GE] = ">="
@@ -436,7 +436,7 @@ static struct jinja_value evaluate_compare(struct jinja_run *run,
     for (size_t i = 1; i < node->count && !jinja_failed(run); i++) {
         struct jinja_value right = jinja_evaluate(run, node->kids[i]->kids[0]);
 
-        if (jinja_failed(run) || !holds(run, node->kids[i]->op, &left, &right))
+        if (jinja_failed(run) || !compare_values(run, node->kids[i]->op, &left, &right))
             return jinja_bool(false);
         left = right;
     }

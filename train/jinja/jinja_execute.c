@@ -148,8 +148,8 @@ static enum jinja_flow execute_if(struct jinja_run *run, const struct jinja_node
 }
 
 /* Keep the items for which the condition of the loop's `if` is true. */
-static void choose(struct jinja_run *run, const struct jinja_node *node,
-                   struct jinja_list *items)
+static void filter_items(struct jinja_run *run, const struct jinja_node *node,
+                         struct jinja_list *items)
 {
     struct jinja_value kept = jinja_list_new(run, JINJA_LIST, items->count);
     struct jinja_scope *outer = run->scope;
@@ -213,7 +213,7 @@ static enum jinja_flow execute_for(struct jinja_run *run, const struct jinja_nod
         return FLOW_ON;
     *items = jinja_items(run, &iterable);
     if (node->kids[2] && !jinja_failed(run))
-        choose(run, node, items);
+        filter_items(run, node, items);
     if (jinja_failed(run))
         return FLOW_ON;
     if (loop_over(run, node, items) || !node->kids[4] || jinja_failed(run))

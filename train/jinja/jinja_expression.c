@@ -52,15 +52,16 @@ static const struct {
     { "<=", OP_LE }, { ">", OP_GT },  { ">=", OP_GE },
 };
 
-static struct jinja_node *pair(struct jinja_parser *parser, enum jinja_op op,
-                               uint32_t line, struct jinja_node *a, struct jinja_node *b)
+static struct jinja_node *binary_node(struct jinja_parser *parser, enum jinja_op op,
+                                      uint32_t line, struct jinja_node *a,
+                                      struct jinja_node *b)
 {
     return a && b ? jinja_node_of(parser, op, line, (struct jinja_node *[]) { a, b }, 2)
                   : NULL;
 }
 
-static struct jinja_node *single(struct jinja_parser *parser, enum jinja_op op,
-                                 uint32_t line, struct jinja_node *a)
+static struct jinja_node *unary_node(struct jinja_parser *parser, enum jinja_op op,
+                                     uint32_t line, struct jinja_node *a)
 {
     return a ? jinja_node_of(parser, op, line, &a, 1) : NULL;
 }
@@ -108,7 +109,7 @@ static struct jinja_node *parse_compare(struct jinja_parser *parser)
     jinja_kids_add(&kids, first);
     while (first && take_comparison(parser, &op)) {
         struct jinja_node *right =
-            single(parser, op, parser->at->line, parse_level(parser, LEVEL_ADD));
+            unary_node(parser, op, parser->at->line, parse_level(parser, LEVEL_ADD));
 
         jinja_kids_add(&kids, right);
         if (!right)
@@ -131,7 +132,7 @@ static struct jinja_node *parse_not(struct jinja_parser *parser)
         return NULL;
     node = parse_not(parser);
     parser->depth--;
-    return single(parser, OP_NOT, line, node);
+    return unary_node(parser, OP_NOT, line, node);
 }
 
 static struct jinja_node *parse_level(struct jinja_parser *parser, int index)
@@ -146,7 +147,7 @@ static struct jinja_node *parse_level(struct jinja_parser *parser, int index)
         return parse_unary(parser, true);
     left = parse_level(parser, index + 1);
     while (left && take_operator(parser, &levels[index], &op)) {
-        left = pair(parser, op, line, left, parse_level(parser, index + 1));
+        left = binary_node(parser, op, line, left, parse_level(parser, index + 1));
         line = parser->at->line;
     }
     return left;
@@ -207,7 +208,7 @@ struct jinja_node *jinja_parse_tuple(struct jinja_parser *parser, bool choices)
     return NULL;
 }
 
-static struct jinja_node *parse_one_target(struct jinja_parser *parser, bool members)
+static struct jinja_node *parse_single_target(struct jinja_parser *parser, bool members)
 {
     uint32_t line = parser->at->line;
     const char *name;
@@ -237,7 +238,7 @@ static struct jinja_node *parse_one_target(struct jinja_parser *parser, bool mem
 struct jinja_node *jinja_parse_target(struct jinja_parser *parser, bool members)
 {
     uint32_t line = parser->at->line;
-    struct jinja_node *node = parse_one_target(parser, members);
+    struct jinja_node *node = parse_single_target(parser, members);
     struct jinja_kids kids = { 0 };
 
     if (!node || !jinja_is_operator(parser->at, ","))
@@ -247,7 +248,7 @@ struct jinja_node *jinja_parse_target(struct jinja_parser *parser, bool members)
         if (jinja_is_name(parser->at, "in") || jinja_is_operator(parser->at, ")") ||
             jinja_is_operator(parser->at, "="))
             break;
-        node = parse_one_target(parser, members);
+        node = parse_single_target(parser, members);
         jinja_kids_add(&kids, node);
     }
     if (node)
@@ -365,7 +366,7 @@ static struct jinja_node *parse_primary(struct jinja_parser *parser)
     return jinja_unexpected(parser);
 }
 
-static bool ends_part(const struct jinja_parser *parser)
+static bool ends_slice_part(const struct jinja_parser *parser)
 {
     return jinja_is_operator(parser->at, ":") || jinja_is_operator(parser->at, "]");
 }
@@ -378,11 +379,11 @@ static struct jinja_node *parse_subscript(struct jinja_parser *parser,
     struct jinja_node *kids[4] = { object };
     bool slice = false;
 
-    if (!ends_part(parser) && !(kids[1] = jinja_parse_expression(parser)))
+    if (!ends_slice_part(parser) && !(kids[1] = jinja_parse_expression(parser)))
         return NULL;
     for (size_t i = 2; i < 4 && jinja_skip_operator(parser, ":"); i++) {
         slice = true;
-        if (!ends_part(parser) && !(kids[i] = jinja_parse_expression(parser)))
+        if (!ends_slice_part(parser) && !(kids[i] = jinja_parse_expression(parser)))
             return NULL;
     }
     if (!slice && !kids[1])
@@ -400,8 +401,8 @@ static struct jinja_node *parse_attribute(struct jinja_parser *parser,
     struct jinja_node *node;
 
     if (parser->at->kind == TOKEN_INT)
-        return pair(parser, OP_ITEM, line, object, parse_primary(parser));
-    node = single(parser, OP_ATTRIBUTE, line, object);
+        return binary_node(parser, OP_ITEM, line, object, parse_primary(parser));
+    node = unary_node(parser, OP_ATTRIBUTE, line, object);
     node->name = jinja_expect_name(parser);
     return node->name ? node : NULL;
 }
@@ -448,7 +449,7 @@ static bool parse_arguments(struct jinja_parser *parser, struct jinja_node *node
 
 static struct jinja_node *parse_call(struct jinja_parser *parser, struct jinja_node *node)
 {
-    struct jinja_node *call = single(parser, OP_CALL, parser->at->line, node);
+    struct jinja_node *call = unary_node(parser, OP_CALL, parser->at->line, node);
 
     return call && parse_arguments(parser, call) ? call : NULL;
 }
@@ -504,7 +505,7 @@ static struct jinja_node *parse_test(struct jinja_parser *parser, struct jinja_n
 {
     uint32_t line = parser->at++->line;
     bool negated = jinja_skip_name(parser, "not");
-    struct jinja_node *test = single(parser, OP_TEST, line, node);
+    struct jinja_node *test = unary_node(parser, OP_TEST, line, node);
 
     test->name = jinja_expect_name(parser);
     if (!test->name)
@@ -522,7 +523,7 @@ static struct jinja_node *parse_test(struct jinja_parser *parser, struct jinja_n
         if (!test->arguments[0].value)
             return NULL;
     }
-    return negated ? single(parser, OP_NOT, line, test) : test;
+    return negated ? unary_node(parser, OP_NOT, line, test) : test;
 }
 
 static struct jinja_node *parse_filtered(struct jinja_parser *parser,
@@ -551,8 +552,8 @@ static struct jinja_node *parse_unary(struct jinja_parser *parser, bool filters)
         return NULL;
     if (minus || jinja_is_operator(parser->at, "+")) {
         parser->at++;
-        node = single(parser, minus ? OP_NEGATIVE : OP_POSITIVE, line,
-                      parse_unary(parser, false));
+        node = unary_node(parser, minus ? OP_NEGATIVE : OP_POSITIVE, line,
+                          parse_unary(parser, false));
     } else {
         node = parse_primary(parser);
     }

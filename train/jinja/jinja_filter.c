@@ -69,10 +69,10 @@ static struct jinja_value filter_replace(struct jinja_run *run,
     struct jinja_value string = jinja_str(run, &call->self);
     struct jinja_value old = jinja_str(run, &call->args[0]);
     struct jinja_value new = jinja_str(run, &call->args[1]);
-    int64_t most =
+    int64_t limit =
         call->args[2].kind == JINJA_NONE ? -1 : jinja_arg_int(run, &call->args[2], -1);
 
-    return jinja_failed(run) ? string : jinja_replace(run, &string, &old, &new, most);
+    return jinja_failed(run) ? string : jinja_replace(run, &string, &old, &new, limit);
 }
 
 static struct jinja_value filter_default(struct jinja_run *run,
@@ -285,7 +285,7 @@ static struct jinja_value filter_format(struct jinja_run *run,
 {
     const struct jinja_given *given = call->given;
     struct jinja_value string = jinja_str(run, &call->self);
-    struct jinja_value values = jinja_list_new(run, JINJA_TUPLE, given->by_place);
+    struct jinja_value values = jinja_list_new(run, JINJA_TUPLE, given->positional);
     struct jinja_value named = jinja_dict_new(run, JINJA_DICT);
 
     if (jinja_failed(run))

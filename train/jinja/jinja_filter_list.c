@@ -49,9 +49,9 @@ static struct jinja_value path_part(const char *text, size_t len)
 
 /* item.a.0.b for the path "a.0.b"; the item itself without a path. The default replaces
  * an undefined value. */
-static struct jinja_value follow(struct jinja_run *run, struct jinja_value item,
-                                 const struct jinja_value *path,
-                                 const struct jinja_value *default_value)
+static struct jinja_value get_path(struct jinja_run *run, struct jinja_value item,
+                                   const struct jinja_value *path,
+                                   const struct jinja_value *default_value)
 {
     size_t at = 0, len;
 
@@ -72,8 +72,8 @@ static struct jinja_value follow(struct jinja_run *run, struct jinja_value item,
     return item;
 }
 
-static struct jinja_value without_case(struct jinja_run *run, struct jinja_value value,
-                                       bool case_sensitive)
+static struct jinja_value fold_case(struct jinja_run *run, struct jinja_value value,
+                                    bool case_sensitive)
 {
     return case_sensitive || value.kind != JINJA_STRING || jinja_failed(run)
                ? value
@@ -131,7 +131,7 @@ static struct jinja_value filter_join(struct jinja_run *run,
 
     separator = jinja_str(run, &separator);
     for (size_t i = 0; i < items.count && !jinja_failed(run); i++) {
-        struct jinja_value part = follow(run, items.items[i], &call->args[1], NULL);
+        struct jinja_value part = get_path(run, items.items[i], &call->args[1], NULL);
 
         push(&parts, &part);
     }
@@ -212,12 +212,12 @@ static struct jinja_value sort_key(struct jinja_run *run, const struct jinja_val
     struct jinja_value comma = JINJA_TEXT(","), parts, key;
 
     if (paths->kind != JINJA_STRING)
-        return without_case(run, follow(run, *item, paths, NULL), case_sensitive);
+        return fold_case(run, get_path(run, *item, paths, NULL), case_sensitive);
     parts = jinja_split(run, paths, &comma, -1, false);
     key = empty_list(run, JINJA_LIST, jinja_failed(run) ? 0 : parts.list->count);
     for (size_t i = 0; !jinja_failed(run) && i < parts.list->count; i++) {
-        struct jinja_value part = without_case(
-            run, follow(run, *item, &parts.list->items[i], NULL), case_sensitive);
+        struct jinja_value part = fold_case(
+            run, get_path(run, *item, &parts.list->items[i], NULL), case_sensitive);
 
         push(&key, &part);
     }
@@ -254,8 +254,8 @@ static struct jinja_value filter_dictsort(struct jinja_run *run,
     list = jinja_alloc(run, call->self.dict->count + 1, sizeof(*list));
     for (size_t i = 0; !jinja_failed(run) && i < view.list->count; i++)
         list[i] = (struct sorted) {
-            without_case(run, view.list->items[i].list->items[values],
-                         jinja_arg_truth(&call->args[0], false)),
+            fold_case(run, view.list->items[i].list->items[values],
+                      jinja_arg_truth(&call->args[0], false)),
             view.list->items[i],
             i,
         };
@@ -272,8 +272,8 @@ static struct jinja_value filter_unique(struct jinja_run *run,
 
     for (size_t i = 0; i < items.count && !jinja_failed(run); i++) {
         struct jinja_value key =
-            without_case(run, follow(run, items.items[i], &call->args[1], NULL),
-                         jinja_arg_truth(&call->args[0], false));
+            fold_case(run, get_path(run, items.items[i], &call->args[1], NULL),
+                      jinja_arg_truth(&call->args[0], false));
 
         if (jinja_failed(run) || jinja_dict_find(run, seen.dict, &key))
             continue;
@@ -295,8 +295,8 @@ static struct jinja_value filter_extreme(struct jinja_run *run,
     if (items.count == 0 && !jinja_failed(run))
         return jinja_undefined_hint("No aggregated item, sequence was empty.");
     for (size_t i = 0; i < items.count && !jinja_failed(run); i++) {
-        key = without_case(run, follow(run, items.items[i], &call->args[1], NULL),
-                           case_sensitive);
+        key = fold_case(run, get_path(run, items.items[i], &call->args[1], NULL),
+                        case_sensitive);
         if (i > 0 &&
             sign * jinja_compare(run, &key, &best_key, sign < 0 ? "<" : ">") <= 0)
             continue;
@@ -313,7 +313,7 @@ static struct jinja_value filter_sum(struct jinja_run *run, const struct jinja_c
         call->args[1].kind == JINJA_ABSENT ? jinja_int(0) : call->args[1];
 
     for (size_t i = 0; i < items.count && !jinja_failed(run); i++) {
-        struct jinja_value item = follow(run, items.items[i], &call->args[0], NULL);
+        struct jinja_value item = get_path(run, items.items[i], &call->args[0], NULL);
 
         if (!jinja_failed(run))
             sum = jinja_arithmetic(run, OP_ADD, &sum, &item);
@@ -371,7 +371,8 @@ static struct jinja_value filter_slice(struct jinja_run *run,
 }
 
 /* A named argument of map(attribute=..., default=...), or NULL. */
-static const struct jinja_value *named(const struct jinja_given *given, const char *name)
+static const struct jinja_value *named_argument(const struct jinja_given *given,
+                                                const char *name)
 {
     for (size_t i = 0; i < given->count; i++)
         if (given->names[i] && strcmp(given->names[i], name) == 0)
@@ -380,42 +381,45 @@ static const struct jinja_value *named(const struct jinja_given *given, const ch
 }
 
 /* The arguments after the first `from` positional ones. */
-static struct jinja_given rest_of(const struct jinja_given *given, size_t from)
+static struct jinja_given skip_positional(const struct jinja_given *given, size_t from)
 {
     return (struct jinja_given) { .values = given->values + from,
                                   .names = given->names + from,
                                   .count = given->count - from,
-                                  .by_place = given->by_place - from };
+                                  .positional = given->positional - from };
 }
 
 static struct jinja_value filter_map(struct jinja_run *run, const struct jinja_call *call)
 {
     const struct jinja_given *given = call->given;
-    const struct jinja_value *path = named(given, "attribute"), *name = given->values;
+    const struct jinja_value *path = named_argument(given, "attribute"),
+                             *name = given->values;
     struct jinja_list items = items_if_true(run, &call->self);
     struct jinja_value list = empty_list(run, JINJA_ITERATOR, items.count), item;
     const struct jinja_builtin *filter = NULL;
     struct jinja_given rest = { 0 };
 
-    if (given->by_place > 0) {
+    if (given->positional > 0) {
         path = NULL;
         filter =
             name->kind == JINJA_STRING ? jinja_filter_find(name->text, name->len) : NULL;
-        rest = rest_of(given, 1);
+        rest = skip_positional(given, 1);
     }
     if (!path && !filter)
         return jinja_fail(run, "map requires the name of a filter, or attribute=");
     for (size_t i = 0; i < items.count && !jinja_failed(run); i++) {
-        item = path ? follow(run, items.items[i], path, named(given, "default"))
-                    : jinja_invoke(run, filter, &items.items[i], &rest);
+        item = path
+                   ? get_path(run, items.items[i], path, named_argument(given, "default"))
+                   : jinja_invoke(run, filter, &items.items[i], &rest);
         push(&list, &item);
     }
     return list;
 }
 
 /* select and reject by a test; selectattr and rejectattr by a test of an attribute. */
-static struct jinja_value choose(struct jinja_run *run, const struct jinja_call *call,
-                                 bool by_part, bool expected)
+static struct jinja_value select_items(struct jinja_run *run,
+                                       const struct jinja_call *call, bool by_part,
+                                       bool expected)
 {
     const struct jinja_given *given = call->given;
     struct jinja_list items = items_if_true(run, &call->self);
@@ -423,19 +427,19 @@ static struct jinja_value choose(struct jinja_run *run, const struct jinja_call 
     const struct jinja_builtin *test = NULL;
     struct jinja_given rest = { 0 };
 
-    if (by_part && given->by_place == 0)
+    if (by_part && given->positional == 0)
         return jinja_fail(run, "Missing parameter for attribute name");
-    if (given->by_place > by_part) {
+    if (given->positional > by_part) {
         const struct jinja_value *name = &given->values[by_part];
 
         test = name->kind == JINJA_STRING ? jinja_test_find(name->text, name->len) : NULL;
         if (!test)
             return jinja_fail(run, "there is no test of this name");
-        rest = rest_of(given, by_part + 1u);
+        rest = skip_positional(given, by_part + 1u);
     }
     for (size_t i = 0; i < items.count && !jinja_failed(run); i++) {
         struct jinja_value part =
-            by_part ? follow(run, items.items[i], given->values, NULL) : items.items[i];
+            by_part ? get_path(run, items.items[i], given->values, NULL) : items.items[i];
 
         if (test && !jinja_failed(run))
             part = jinja_invoke(run, test, &part, &rest);
@@ -448,25 +452,25 @@ static struct jinja_value choose(struct jinja_run *run, const struct jinja_call 
 static struct jinja_value filter_select(struct jinja_run *run,
                                         const struct jinja_call *call)
 {
-    return choose(run, call, false, true);
+    return select_items(run, call, false, true);
 }
 
 static struct jinja_value filter_reject(struct jinja_run *run,
                                         const struct jinja_call *call)
 {
-    return choose(run, call, false, false);
+    return select_items(run, call, false, false);
 }
 
 static struct jinja_value filter_selectattr(struct jinja_run *run,
                                             const struct jinja_call *call)
 {
-    return choose(run, call, true, true);
+    return select_items(run, call, true, true);
 }
 
 static struct jinja_value filter_rejectattr(struct jinja_run *run,
                                             const struct jinja_call *call)
 {
-    return choose(run, call, true, false);
+    return select_items(run, call, true, false);
 }
 
 static const struct jinja_builtin filters[] = {

@@ -16,7 +16,7 @@ static const char *const signs[] = {
     [OP_FLOOR_DIVIDE] = "//", [OP_MODULO] = "%",   [OP_POWER] = "**",
 };
 
-static struct jinja_value too_large(struct jinja_run *run)
+static struct jinja_value fail_overflow(struct jinja_run *run)
 {
     return jinja_fail(run, "an integer exceeds 64 bits");
 }
@@ -32,7 +32,7 @@ static struct jinja_value power_of(struct jinja_run *run, int64_t base, int64_t 
         return jinja_int(exponent == 0 ? 1 : base == -1 && exponent % 2 == 0 ? 1 : base);
     while (exponent-- > 0)
         if (__builtin_mul_overflow(power, base, &power))
-            return too_large(run);
+            return fail_overflow(run);
     return jinja_int(power);
 }
 
@@ -46,7 +46,7 @@ static struct jinja_value divide_floor(struct jinja_run *run, enum jinja_op op, 
         return jinja_fail(run, "integer division or modulo by zero");
     if (b == -1)
         return op == OP_MODULO  ? jinja_int(0)
-               : a == INT64_MIN ? too_large(run)
+               : a == INT64_MIN ? fail_overflow(run)
                                 : jinja_int(-a);
     rest = a % b;
     if (op == OP_MODULO)
@@ -54,8 +54,8 @@ static struct jinja_value divide_floor(struct jinja_run *run, enum jinja_op op, 
     return jinja_int(a / b - (rest != 0 && (rest < 0) != (b < 0)));
 }
 
-static struct jinja_value with_ints(struct jinja_run *run, enum jinja_op op, int64_t a,
-                                    int64_t b)
+static struct jinja_value compute_ints(struct jinja_run *run, enum jinja_op op, int64_t a,
+                                       int64_t b)
 {
     int64_t out = 0;
     bool overflow;
@@ -70,11 +70,11 @@ static struct jinja_value with_ints(struct jinja_run *run, enum jinja_op op, int
     overflow = op == OP_ADD        ? __builtin_add_overflow(a, b, &out)
                : op == OP_SUBTRACT ? __builtin_sub_overflow(a, b, &out)
                                    : __builtin_mul_overflow(a, b, &out);
-    return overflow ? too_large(run) : jinja_int(out);
+    return overflow ? fail_overflow(run) : jinja_int(out);
 }
 
-static struct jinja_value with_reals(struct jinja_run *run, enum jinja_op op, double a,
-                                     double b)
+static struct jinja_value compute_reals(struct jinja_run *run, enum jinja_op op, double a,
+                                        double b)
 {
     double rest;
 
@@ -162,12 +162,12 @@ static bool is_sequence(const struct jinja_value *value)
            value->kind == JINJA_TUPLE;
 }
 
-static int64_t whole(const struct jinja_value *value)
+static int64_t integer_of(const struct jinja_value *value)
 {
     return value->kind == JINJA_BOOL ? value->truth : value->integer;
 }
 
-static bool is_whole(const struct jinja_value *value)
+static bool is_integer(const struct jinja_value *value)
 {
     return value->kind == JINJA_BOOL || value->kind == JINJA_INT;
 }
@@ -178,18 +178,18 @@ struct jinja_value jinja_arithmetic(struct jinja_run *run, enum jinja_op op,
 {
     if (a->kind == JINJA_UNDEFINED || b->kind == JINJA_UNDEFINED)
         return jinja_fail_undefined(run, a->kind == JINJA_UNDEFINED ? a : b);
-    if (is_whole(a) && is_whole(b))
-        return with_ints(run, op, whole(a), whole(b));
+    if (is_integer(a) && is_integer(b))
+        return compute_ints(run, op, integer_of(a), integer_of(b));
     if (jinja_is_number(a) && jinja_is_number(b))
-        return with_reals(run, op, jinja_as_real(a), jinja_as_real(b));
+        return compute_reals(run, op, jinja_as_real(a), jinja_as_real(b));
     if (op == OP_ADD && a->kind == JINJA_STRING && b->kind == JINJA_STRING)
         return add_strings(run, a, b);
     if (op == OP_ADD && a->kind == b->kind && is_sequence(a))
         return add_lists(run, a, b);
-    if (op == OP_MULTIPLY && is_sequence(a) && is_whole(b))
-        return repeat(run, a, whole(b));
-    if (op == OP_MULTIPLY && is_whole(a) && is_sequence(b))
-        return repeat(run, b, whole(a));
+    if (op == OP_MULTIPLY && is_sequence(a) && is_integer(b))
+        return repeat(run, a, integer_of(b));
+    if (op == OP_MULTIPLY && is_integer(a) && is_sequence(b))
+        return repeat(run, b, integer_of(a));
     if (op == OP_ADD && a->kind == JINJA_STRING)
         return jinja_fail(run, "can only concatenate str (not \"%s\") to str",
                           jinja_type(b));
@@ -222,11 +222,11 @@ static void add_number(struct jinja_run *run, struct text *out,
         return;
     }
     snprintf(format, sizeof(format), "%%%slld", how->spec);
-    if (is_whole(value) || fabs(real) < 9e18)
+    if (is_integer(value) || fabs(real) < 9e18)
         text_addf(out, format,
-                  (long long)(is_whole(value) ? whole(value) : (int64_t)real));
+                  (long long)(is_integer(value) ? integer_of(value) : (int64_t)real));
     else
-        too_large(run);
+        fail_overflow(run);
 }
 
 static void convert(struct jinja_run *run, struct text *out, const struct conversion *how,
@@ -284,8 +284,9 @@ static struct jinja_value next_value(struct jinja_run *run,
     return values->list->items[(*used)++];
 }
 
-static void percent(struct jinja_run *run, struct text *out,
-                    const struct jinja_value *format, const struct jinja_value *values)
+static void format_percent(struct jinja_run *run, struct text *out,
+                           const struct jinja_value *format,
+                           const struct jinja_value *values)
 {
     struct conversion how;
     size_t used = 0, count;
@@ -326,7 +327,7 @@ struct jinja_value jinja_format_percent(struct jinja_run *run,
     struct text text;
 
     text_init(&text, 0);
-    percent(run, &text, format, values);
+    format_percent(run, &text, format, values);
     value = jinja_take(run, &text);
     text_clear(&text);
     return value;
@@ -352,8 +353,9 @@ static struct jinja_value find_field(struct jinja_run *run, const char *name, si
                       len < 40 ? (int)len : 40, name);
 }
 
-static void braces(struct jinja_run *run, struct text *out,
-                   const struct jinja_value *format, const struct jinja_given *given)
+static void format_braces(struct jinja_run *run, struct text *out,
+                          const struct jinja_value *format,
+                          const struct jinja_given *given)
 {
     size_t used = 0;
 
@@ -389,7 +391,7 @@ struct jinja_value jinja_format_braces(struct jinja_run *run,
     struct text text;
 
     text_init(&text, 0);
-    braces(run, &text, format, given);
+    format_braces(run, &text, format, given);
     value = jinja_take(run, &text);
     text_clear(&text);
     return value;

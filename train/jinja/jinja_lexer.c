@@ -63,7 +63,7 @@ static char byte_at(const struct lexer *lexer, size_t at)
     return at < lexer->len ? lexer->source[at] : 0;
 }
 
-static bool is_among(char c, const char *set)
+static bool is_one_of(char c, const char *set)
 {
     return c && strchr(set, c);
 }
@@ -75,7 +75,7 @@ static size_t skip_space(const struct lexer *lexer, size_t at)
 
 /* The position after the end tag of a block and the white space that it removes; 0 if
  * there is no end tag. */
-static size_t past_end(const struct lexer *lexer, size_t at, const char *tag)
+static size_t skip_end_tag(const struct lexer *lexer, size_t at, const char *tag)
 {
     char sign = byte_at(lexer, at);
     bool signed_ = sign == '-' || (sign == '+' && strcmp(tag, "}}") != 0);
@@ -119,7 +119,7 @@ static char sign_at(const struct lexer *lexer, size_t at)
 
 /* The position after `{% word`, without the white space after it; 0 if it does not
  * match. */
-static size_t past_word(const struct lexer *lexer, size_t at, const char *word)
+static size_t skip_statement_name(const struct lexer *lexer, size_t at, const char *word)
 {
     at += 2;
     at = skip_space(lexer, at + (sign_at(lexer, at) != 0));
@@ -131,19 +131,20 @@ static size_t past_word(const struct lexer *lexer, size_t at, const char *word)
 /* Lex {% raw %} ... {% endraw %}, at its start. *done: it was one. */
 static bool lex_raw(struct lexer *lexer, bool *done)
 {
-    size_t at = past_word(lexer, lexer->at, "raw"), end;
+    size_t at = skip_statement_name(lexer, lexer->at, "raw"), end;
 
     *done = at > 0 && (starts(lexer, at, "%}") || starts(lexer, at, "-%}"));
     if (!*done)
         return true;
     at = starts(lexer, at, "-") ? skip_space(lexer, at + 3) : at + 2;
     for (end = at; end < lexer->len; end++) {
-        size_t word = starts(lexer, end, "{%") ? past_word(lexer, end, "endraw") : 0;
-        size_t past = word ? past_end(lexer, word, "%}") : 0;
+        size_t word =
+            starts(lexer, end, "{%") ? skip_statement_name(lexer, end, "endraw") : 0;
+        size_t next = word ? skip_end_tag(lexer, word, "%}") : 0;
 
-        if (past) {
+        if (next) {
             add_data(lexer, at, end, sign_at(lexer, end + 2), true);
-            lexer->at = past;
+            lexer->at = next;
             return true;
         }
     }
@@ -155,10 +156,10 @@ static bool lex_comment(struct lexer *lexer)
     size_t at = lexer->at + 2;
 
     for (at += sign_at(lexer, at) != 0; at < lexer->len; at++) {
-        size_t past = past_end(lexer, at, "#}");
+        size_t next = skip_end_tag(lexer, at, "#}");
 
-        if (past) {
-            lexer->at = past;
+        if (next) {
+            lexer->at = next;
             return true;
         }
     }
@@ -181,7 +182,7 @@ static bool lex_number(struct lexer *lexer)
         bool exponent = (c == 'e' || c == 'E') && base == 10;
         bool sign = exponent && (next == '+' || next == '-');
 
-        if (count == 1 && digits[0] == '0' && is_among(c, "xXoObB"))
+        if (count == 1 && digits[0] == '0' && is_one_of(c, "xXoObB"))
             base = (c | 32) == 'x' ? 16 : (c | 32) == 'o' ? 8 : 2;
         else if (c == '_' &&
                  (jinja_is_digit(next) || (base == 16 && jinja_is_hex(next)))) {
@@ -263,13 +264,13 @@ static void lex_name(struct lexer *lexer)
 static bool balance(struct lexer *lexer, char c)
 {
     static const char open[] = "([{", close[] = ")]}";
-    const char *opened = is_among(c, open) ? strchr(open, c) : NULL;
+    const char *opened = is_one_of(c, open) ? strchr(open, c) : NULL;
 
     if (opened) {
         if (lexer->depth == NESTING_MAX)
             return FAIL(lexer, "brackets are nested too deep");
         lexer->open[lexer->depth++] = close[opened - open];
-    } else if (is_among(c, close)) {
+    } else if (is_one_of(c, close)) {
         if (lexer->depth == 0)
             return FAIL(lexer, "unexpected '%c'", c);
         if (lexer->open[--lexer->depth] != c)
@@ -310,24 +311,24 @@ static bool lex_tag(struct lexer *lexer, bool block)
     lexer->at += sign_at(lexer, lexer->at) != 0;
     lexer->depth = 0;
     for (;;) {
-        size_t past = lexer->depth == 0 ? past_end(lexer, lexer->at, tag) : 0, len;
+        size_t next = lexer->depth == 0 ? skip_end_tag(lexer, lexer->at, tag) : 0, len;
         bool ok = true;
 
-        if (past) {
+        if (next) {
             add(lexer, block ? TOKEN_BLOCK_END : TOKEN_VARIABLE_END, lexer->at);
-            lexer->at = past;
+            lexer->at = next;
             return true;
         }
         lexer->at = skip_space(lexer, lexer->at);
         if (lexer->at >= lexer->len)
             return FAIL(lexer, "the template ends inside a tag");
-        if (lexer->depth == 0 && past_end(lexer, lexer->at, tag))
+        if (lexer->depth == 0 && skip_end_tag(lexer, lexer->at, tag))
             continue;
         if (jinja_is_digit(lexer->source[lexer->at]))
             ok = lex_number(lexer);
         else if (is_word(lexer, lexer->at, &len))
             lex_name(lexer);
-        else if (is_among(lexer->source[lexer->at], "'\""))
+        else if (is_one_of(lexer->source[lexer->at], "'\""))
             ok = lex_string(lexer);
         else
             ok = lex_operator(lexer);
@@ -343,7 +344,7 @@ static bool lex_next(struct lexer *lexer)
     bool block, raw = false;
 
     while (at < lexer->len &&
-           !(lexer->source[at] == '{' && is_among(byte_at(lexer, at + 1), "{%#")))
+           !(lexer->source[at] == '{' && is_one_of(byte_at(lexer, at + 1), "{%#")))
         at++;
     block = byte_at(lexer, at + 1) != '{';
     add_data(lexer, from, at, at < lexer->len ? sign_at(lexer, at + 2) : '+', block);

@@ -35,13 +35,14 @@ static struct jinja_value method_split(struct jinja_run *run,
                                        const struct jinja_call *call)
 {
     const struct jinja_value *separator = string_of(run, &call->args[0]);
-    int64_t most = jinja_arg_int(run, &call->args[1], -1);
+    int64_t limit = jinja_arg_int(run, &call->args[1], -1);
     bool from_right = call->how == SIDE_RIGHT;
 
-    if (from_right && !separator && most >= 0)
+    if (from_right && !separator && limit >= 0)
         return jinja_fail(run, "rsplit() at white space with a maximum is not supported");
-    return jinja_failed(run) ? jinja_none()
-                             : jinja_split(run, &call->self, separator, most, from_right);
+    return jinja_failed(run)
+               ? jinja_none()
+               : jinja_split(run, &call->self, separator, limit, from_right);
 }
 
 static struct jinja_value method_splitlines(struct jinja_run *run,
@@ -102,11 +103,11 @@ static struct jinja_value method_case(struct jinja_run *run,
 static struct jinja_value method_replace(struct jinja_run *run,
                                          const struct jinja_call *call)
 {
-    int64_t most = jinja_arg_int(run, &call->args[2], -1);
+    int64_t limit = jinja_arg_int(run, &call->args[2], -1);
 
     if (!jinja_arg_string(run, &call->args[0]) || !jinja_arg_string(run, &call->args[1]))
         return jinja_none();
-    return jinja_replace(run, &call->self, &call->args[0], &call->args[1], most);
+    return jinja_replace(run, &call->self, &call->args[0], &call->args[1], limit);
 }
 
 /* Convert a byte position to characters. */

@@ -16,7 +16,7 @@ static bool is_cased(int32_t point)
     return utf8proc_tolower(point) != point || utf8proc_toupper(point) != point;
 }
 
-static bool begins_word(int32_t before)
+static bool starts_word(int32_t before)
 {
     return jinja_is_space(before) || strchr("-({[<", before < 0x80 ? before : 'x');
 }
@@ -36,7 +36,7 @@ static int32_t convert_case(enum jinja_case how, int32_t point, int32_t before,
         first = first || !is_cased(before);
         break;
     case CASE_WORDS:
-        first = first || begins_word(before);
+        first = first || starts_word(before);
         break;
     default:
         break;
@@ -70,13 +70,13 @@ struct jinja_value jinja_case(struct jinja_run *run, const struct jinja_value *s
     return value;
 }
 
-static bool has_point(const struct jinja_value *chars, int32_t wanted)
+static bool has_point(const struct jinja_value *chars, int32_t expected)
 {
     int32_t point;
 
     for (size_t i = 0; i < chars->len;) {
         i += unicode_first(chars->text + i, chars->len - i, &point);
-        if (point == wanted)
+        if (point == expected)
             return true;
     }
     return false;
@@ -107,26 +107,26 @@ struct jinja_value jinja_strip(const struct jinja_value *string,
 
 /* An empty `old` matches before every character and at the end. */
 static void replace_empty(struct text *out, const struct jinja_value *string,
-                          const struct jinja_value *new, int64_t most)
+                          const struct jinja_value *new, int64_t limit)
 {
     size_t len;
     int32_t point;
 
     for (size_t i = 0; i < string->len; i += len) {
         len = unicode_first(string->text + i, string->len - i, &point);
-        if (most != 0) {
+        if (limit != 0) {
             text_add(out, new->text, new->len);
-            most--;
+            limit--;
         }
         text_add(out, string->text + i, len);
     }
-    if (most != 0)
+    if (limit != 0)
         text_add(out, new->text, new->len);
 }
 
 struct jinja_value jinja_replace(struct jinja_run *run, const struct jinja_value *string,
                                  const struct jinja_value *old,
-                                 const struct jinja_value *new, int64_t most)
+                                 const struct jinja_value *new, int64_t limit)
 {
     const char *at = string->text, *end = at + string->len, *found;
     struct jinja_value value;
@@ -134,15 +134,15 @@ struct jinja_value jinja_replace(struct jinja_run *run, const struct jinja_value
 
     text_init(&text, 0);
     if (old->len == 0) {
-        replace_empty(&text, string, new, most);
+        replace_empty(&text, string, new, limit);
         at = end;
     }
-    while (most != 0 && old->len > 0 &&
+    while (limit != 0 && old->len > 0 &&
            (found = memmem(at, (size_t)(end - at), old->text, old->len))) {
         text_add(&text, at, (size_t)(found - at));
         text_add(&text, new->text, new->len);
         at = found + old->len;
-        most--;
+        limit--;
     }
     text_add(&text, at, (size_t)(end - at));
     jinja_work(run, string->len);
@@ -157,7 +157,7 @@ static void add_part(struct jinja_value *list, const char *from, const char *end
 }
 
 static void split_space(struct jinja_value *list, const char *at, const char *end,
-                        int64_t most)
+                        int64_t limit)
 {
     at += jinja_space_before(at, (size_t)(end - at));
     while (at < end) {
@@ -165,7 +165,7 @@ static void split_space(struct jinja_value *list, const char *at, const char *en
         size_t len = 0;
         int32_t point;
 
-        if (most-- == 0) {
+        if (limit-- == 0) {
             add_part(list, at, end); /* including trailing white space, as in Python */
             return;
         }
@@ -179,11 +179,11 @@ static void split_space(struct jinja_value *list, const char *at, const char *en
 }
 
 static void split_text(struct jinja_value *list, const char *at, const char *end,
-                       const struct jinja_value *separator, int64_t most)
+                       const struct jinja_value *separator, int64_t limit)
 {
     const char *found;
 
-    while (most-- != 0 &&
+    while (limit-- != 0 &&
            (found = memmem(at, (size_t)(end - at), separator->text, separator->len))) {
         add_part(list, at, found);
         at = found + separator->len;
@@ -202,15 +202,15 @@ static void reverse(struct jinja_list *list)
 }
 
 static void split_text_right(struct jinja_value *list, const char *at, const char *end,
-                             const struct jinja_value *separator, int64_t most)
+                             const struct jinja_value *separator, int64_t limit)
 {
     size_t len = separator->len;
 
-    for (const char *from = end - len; from >= at && most != 0;) {
+    for (const char *from = end - len; from >= at && limit != 0;) {
         if (memcmp(from, separator->text, len) == 0) {
             add_part(list, from + len, end);
             end = from;
-            most--;
+            limit--;
             if ((size_t)(from - at) < len)
                 break;
             from -= len;
@@ -223,7 +223,7 @@ static void split_text_right(struct jinja_value *list, const char *at, const cha
 }
 
 struct jinja_value jinja_split(struct jinja_run *run, const struct jinja_value *string,
-                               const struct jinja_value *separator, int64_t most,
+                               const struct jinja_value *separator, int64_t limit,
                                bool from_right)
 {
     struct jinja_value list = jinja_list_new(run, JINJA_LIST, (size_t)string->len + 1);
@@ -236,11 +236,11 @@ struct jinja_value jinja_split(struct jinja_run *run, const struct jinja_value *
         return jinja_fail(run, "empty separator");
     jinja_work(run, string->len);
     if (!separator)
-        split_space(&list, string->text, end, most);
+        split_space(&list, string->text, end, limit);
     else if (from_right && separator->len <= string->len)
-        split_text_right(&list, string->text, end, separator, most);
+        split_text_right(&list, string->text, end, separator, limit);
     else
-        split_text(&list, string->text, end, separator, most);
+        split_text(&list, string->text, end, separator, limit);
     return list;
 }
 
@@ -344,7 +344,7 @@ struct jinja_value jinja_pad(struct jinja_run *run, const struct jinja_value *st
     return value;
 }
 
-static bool is_of(int32_t point, enum jinja_class class)
+static bool has_class(int32_t point, enum jinja_class class)
 {
     utf8proc_category_t category = utf8proc_category(point);
     bool alpha = category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
@@ -372,7 +372,7 @@ bool jinja_is_class(const struct jinja_value *string, enum jinja_class class)
 
     for (size_t i = 0; i < string->len;) {
         i += unicode_first(string->text + i, string->len - i, &point);
-        if (!cases && !is_of(point, class))
+        if (!cases && !has_class(point, class))
             return false;
         if (!cases || !is_cased(point))
             continue;

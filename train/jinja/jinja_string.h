@@ -19,13 +19,13 @@ enum jinja_side { SIDE_LEFT = 1, SIDE_RIGHT = 2, SIDE_BOTH = 3 };
 /* chars NULL: white space. */
 struct jinja_value jinja_strip(const struct jinja_value *string,
                                const struct jinja_value *chars, enum jinja_side side);
-/* most < 0: all. */
+/* limit < 0: all. */
 struct jinja_value jinja_replace(struct jinja_run *run, const struct jinja_value *string,
                                  const struct jinja_value *old,
-                                 const struct jinja_value *new, int64_t most);
+                                 const struct jinja_value *new, int64_t limit);
 /* separator NULL: at white space, without empty parts. */
 struct jinja_value jinja_split(struct jinja_run *run, const struct jinja_value *string,
-                               const struct jinja_value *separator, int64_t most,
+                               const struct jinja_value *separator, int64_t limit,
                                bool from_right);
 struct jinja_value jinja_lines(struct jinja_run *run, const struct jinja_value *string,
                                bool keep_ends);

@@ -458,7 +458,7 @@ static struct jinja_list characters(struct jinja_run *run,
     return *list.list;
 }
 
-static struct jinja_list rest_of(struct jinja_list *iterator)
+static struct jinja_list take_remaining(struct jinja_list *iterator)
 {
     struct jinja_list rest = { .items = iterator->items + iterator->next,
                                .count = iterator->count - iterator->next };
@@ -486,7 +486,7 @@ struct jinja_list jinja_items(struct jinja_run *run, const struct jinja_value *v
     case JINJA_VIEW:
         return *value->list;
     case JINJA_ITERATOR:
-        return rest_of(value->list);
+        return take_remaining(value->list);
     case JINJA_DICT: {
         struct jinja_value keys = jinja_view(run, value->dict, "dict_keys");
 

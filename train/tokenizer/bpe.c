@@ -41,7 +41,7 @@ struct bpe {
 /* A symbol of a long word. */
 struct bpe_link {
     uint32_t id, before, after;
-    bool gone;
+    bool merged;
 };
 
 int32_t bpe_byte_point(unsigned char byte)
@@ -94,7 +94,7 @@ struct symbols {
     bool unknown; /* one is pending */
 };
 
-static void take_unknown(const struct bpe *bpe, struct symbols *symbols)
+static void flush_unknown(const struct bpe *bpe, struct symbols *symbols)
 {
     if (symbols->unknown)
         symbols->ids[symbols->count++] = (uint32_t)bpe->unknown;
@@ -102,8 +102,8 @@ static void take_unknown(const struct bpe *bpe, struct symbols *symbols)
 }
 
 /* Take one <0xNN> for each byte, if the vocabulary has them all. */
-static bool take_fallback(const struct bpe *bpe, const char *data, size_t len,
-                          struct symbols *symbols)
+static bool add_fallback(const struct bpe *bpe, const char *data, size_t len,
+                         struct symbols *symbols)
 {
     for (size_t i = 0; i < len; i++)
         if (bpe->fallback_ids[(unsigned char)data[i]] < 0)
@@ -114,16 +114,16 @@ static bool take_fallback(const struct bpe *bpe, const char *data, size_t len,
     return true;
 }
 
-static void take_missing(const struct bpe *bpe, const char *data, size_t len,
-                         struct symbols *symbols)
+static void add_missing(const struct bpe *bpe, const char *data, size_t len,
+                        struct symbols *symbols)
 {
     /* a pending unknown symbol stays pending across fallback bytes, as in the library */
-    if (bpe->byte_fallback && take_fallback(bpe, data, len, symbols))
+    if (bpe->byte_fallback && add_fallback(bpe, data, len, symbols))
         return;
     if (bpe->unknown < 0)
         return;
     if (!bpe->fuse_unknown)
-        take_unknown(bpe, symbols);
+        flush_unknown(bpe, symbols);
     symbols->unknown = true;
 }
 
@@ -144,14 +144,14 @@ static size_t word_symbols(const struct bpe *bpe, const char *word, size_t len,
             id = vocabulary_find(bpe->keys, word + i, bytes);
         }
         if (id >= 0) {
-            take_unknown(bpe, &symbols);
+            flush_unknown(bpe, &symbols);
             symbols.ids[symbols.count++] = (uint32_t)id;
         } else {
-            take_missing(bpe, word + i, bytes, &symbols);
+            add_missing(bpe, word + i, bytes, &symbols);
         }
         i += bytes;
     }
-    take_unknown(bpe, &symbols);
+    flush_unknown(bpe, &symbols);
     return symbols.count;
 }
 
@@ -222,7 +222,7 @@ static uint64_t heap_pop(uint64_t *heap, size_t *count)
 static struct bpe_merge link_merge(const struct bpe *bpe, const struct bpe_link *links,
                                    uint32_t at)
 {
-    if (at == NO_LINK || links[at].gone || links[at].after == NO_LINK)
+    if (at == NO_LINK || links[at].merged || links[at].after == NO_LINK)
         return (struct bpe_merge) { .rank = BPE_NO_MERGE };
     return bpe_merges_find(bpe->merges, links[at].id, links[links[at].after].id);
 }
@@ -260,14 +260,14 @@ static size_t merge_long(const struct bpe *bpe, struct bpe_scratch *scratch, siz
         after = links[at].after;
         links[at].id = merge.product;
         links[at].after = links[after].after;
-        links[after].gone = true;
+        links[after].merged = true;
         if (links[at].after != NO_LINK)
             links[links[at].after].before = at;
         push_merge(bpe, scratch, &heap, links[at].before);
         push_merge(bpe, scratch, &heap, at);
     }
     for (uint32_t i = 0; i < count; i++)
-        if (!links[i].gone)
+        if (!links[i].merged)
             scratch->ids[left++] = links[i].id;
     return left;
 }
@@ -345,7 +345,7 @@ void bpe_free(struct bpe *bpe)
 
 /* Convert a string of GPT-2's printable characters to the bytes that it encodes; false if
  * it has other characters. */
-static bool spell_bytes(const char *data, size_t len, struct text *out)
+static bool decode_bytes(const char *data, size_t len, struct text *out)
 {
     int32_t point;
 
@@ -400,7 +400,7 @@ static struct vocabulary *read_names(const json_t *vocab, size_t ids, const char
 
 /* The strings as bytes; a string that does not encode bytes cannot occur and is left
  * out. */
-static struct vocabulary *spell_names(const struct vocabulary *names)
+static struct vocabulary *decode_names(const struct vocabulary *names)
 {
     size_t size = vocabulary_size(names), len;
     struct vocabulary *keys = vocabulary_new(size, size);
@@ -410,7 +410,7 @@ static struct vocabulary *spell_names(const struct vocabulary *names)
     for (size_t id = 0; id < size; id++) {
         const char *name = vocabulary_string(names, (uint32_t)id, &len);
 
-        if (name && spell_bytes(name, len, &bytes))
+        if (name && decode_bytes(name, len, &bytes))
             vocabulary_add(keys, bytes.data, bytes.len, (uint32_t)id);
     }
     text_clear(&bytes);
@@ -512,7 +512,7 @@ static bool read_model(struct bpe *bpe, const json_t *model, size_t ids,
     bpe->names = read_names(json_object_get(model, "vocab"), ids, where, err);
     if (!bpe->names || !read_options(bpe, model, where, err))
         return false;
-    bpe->keys = bpe->byte_level ? spell_names(bpe->names) : bpe->names;
+    bpe->keys = bpe->byte_level ? decode_names(bpe->names) : bpe->names;
     bpe->merges =
         bpe_merges_read(json_object_get(model, "merges"), bpe->names, where, err);
     if (!bpe->merges)

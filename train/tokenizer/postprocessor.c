@@ -72,8 +72,8 @@ static bool add_special(const json_t *json, const char *name, size_t ids,
 }
 
 /* Put tokens around those of the earlier processors of a sequence. */
-static void put_around(struct postprocessor *postprocessor, struct token_list *before,
-                       const struct token_list *after)
+static void wrap_around(struct postprocessor *postprocessor, struct token_list *before,
+                        const struct token_list *after)
 {
     add_all(before, &postprocessor->before);
     token_list_clear(&postprocessor->before);
@@ -106,7 +106,7 @@ static bool read_template(struct postprocessor *postprocessor, const json_t *jso
                        "%s: post_processor: the template must contain the text once",
                        where);
     if (ok)
-        put_around(postprocessor, &before, &after);
+        wrap_around(postprocessor, &before, &after);
     else
         token_list_clear(&before);
     token_list_clear(&after);
@@ -124,7 +124,7 @@ static bool read_pair(struct postprocessor *postprocessor, const json_t *json,
               add_id(last, postprocessor->ids, &after, where, err);
 
     if (ok)
-        put_around(postprocessor, &before, &after);
+        wrap_around(postprocessor, &before, &after);
     else
         token_list_clear(&before);
     token_list_clear(&after);
@@ -132,7 +132,7 @@ static bool read_pair(struct postprocessor *postprocessor, const json_t *json,
 }
 
 /* ByteLevel only changes offsets. */
-static bool read_nothing(struct postprocessor *postprocessor, const json_t *json,
+static bool read_ignored(struct postprocessor *postprocessor, const json_t *json,
                          const char *where, struct error *err)
 {
     (void)postprocessor;
@@ -148,7 +148,7 @@ static const struct {
                  const char *where, struct error *err);
 } kinds[] = {
     { "BertProcessing", read_pair },
-    { "ByteLevel", read_nothing },
+    { "ByteLevel", read_ignored },
     { "RobertaProcessing", read_pair },
     { "TemplateProcessing", read_template },
 };

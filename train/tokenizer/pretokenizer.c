@@ -72,7 +72,7 @@ static void cutter_flush(struct cutter *cutter)
 }
 
 /* Return whether a piece is joined to the previous one. */
-static bool joins(const struct cutter *cutter, bool match)
+static bool is_joined(const struct cutter *cutter, bool match)
 {
     switch (cutter->step->behavior) {
     case CONTIGUOUS:
@@ -89,7 +89,7 @@ static bool joins(const struct cutter *cutter, bool match)
 static void cutter_take(struct cutter *cutter, size_t start, size_t end, bool match)
 {
     match = match != cutter->step->invert;
-    if (cutter->held && joins(cutter, match)) {
+    if (cutter->held && is_joined(cutter, match)) {
         cutter->end = end;
     } else {
         cutter_flush(cutter);
@@ -164,8 +164,8 @@ static void cut(struct run *run, size_t at, const char *text, size_t len, bool f
 }
 
 /* Replace blanks by those of the step, and put one before the piece if needed. */
-static void put_blanks(const struct step *step, const char *text, size_t len, bool first,
-                       struct text *out)
+static void replace_blanks(const struct step *step, const char *text, size_t len,
+                           bool first, struct text *out)
 {
     const char *blank = step->blank[0] ? step->blank : " ";
     size_t bytes = strlen(blank);
@@ -200,7 +200,7 @@ static void run_steps(struct run *run, size_t at, const char *text, size_t len,
         return;
     }
     text_init(&changed, (size_t)1 << 32);
-    put_blanks(step, text, len, first, &changed);
+    replace_blanks(step, text, len, first, &changed);
     if (changed.overflow)
         run->failure = "a text is too long for the tokenizer";
     else
