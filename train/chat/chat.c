@@ -523,10 +523,9 @@ bool chat_prompt(const struct template_request *request, struct token_list *ids,
     return ok;
 }
 
-/* Check the texts alone: whether the template writes an answer, and before it the start
- * of its prompt. Texts without a common start may still have one as tokens. */
-static bool texts_decide(struct writing *writing, size_t count, bool *plain,
-                         bool *refused)
+/* Check the texts alone. *found: the text of the conversation starts with the prompt and
+ * continues with an answer. Texts without a common start may still have one as tokens. */
+static bool check_texts(struct writing *writing, size_t count, bool *found, bool *refused)
 {
     const struct text *prompt = &writing->output.text;
     char *whole;
@@ -534,12 +533,12 @@ static bool texts_decide(struct writing *writing, size_t count, bool *plain,
     bool ok = render(writing, count, false, refused);
 
     if (!ok || jinja_marks_generation(writing->jinja)) {
-        *plain = writing->output.span_count == 1;
+        *found = writing->output.span_count == 1;
         return ok;
     }
     whole = text_detach(&writing->output.text, &len);
     ok = render(writing, count - 1, true, refused);
-    *plain = ok && len > prompt->len && memcmp(whole, prompt->data, prompt->len) == 0;
+    *found = ok && len > prompt->len && memcmp(whole, prompt->data, prompt->len) == 0;
     free(whole);
     return ok;
 }
@@ -569,14 +568,14 @@ bool chat_try(const struct chat *chat, const char *dir, struct error *err)
     const struct template_options options = { 0 };
     struct error wrong = { 0 };
     struct writing writing = { .chat = chat, .err = &wrong };
-    bool refused = false, plain = true;
+    bool refused = false, found = true;
     bool ok = begin(&writing, &options, talk, TS_COUNT(talk)) &&
-              texts_decide(&writing, TS_COUNT(talk), &plain, &refused);
+              check_texts(&writing, TS_COUNT(talk), &found, &refused);
 
     end(&writing);
     if (refused)
         return true;
     if (!ok)
         return error_set(err, wrong.code, "%s", wrong.text);
-    return plain || try_tokens(chat, dir, &options, talk, TS_COUNT(talk), err);
+    return found || try_tokens(chat, dir, &options, talk, TS_COUNT(talk), err);
 }

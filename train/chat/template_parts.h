@@ -23,8 +23,7 @@ struct chat_template {
     const char *default_system;
     bool fused;   /* the system message is part of the first question */
     bool reasons; /* answers start with their thoughts, which may be empty */
-    bool ends;    /* the tokenizer's end-of-text token follows the complete
-                   * conversation */
+    bool ends;    /* the end-of-text token follows the whole conversation */
     const char *specials[TEMPLATE_SPECIALS]; /* tokens that the tokenizer should have */
     const char *document_end;                /* NULL: the tokenizer's end-of-text token */
     const struct chat *own; /* a model's own template: only name is set */

@@ -114,8 +114,8 @@ static const char *find_between(const char *text, size_t len, const char *open,
     return *end ? begin : NULL;
 }
 
-/* Split an answer into the JSON and the text around it: thoughts before it, or the text
- * around a tagged call. */
+/* Split an answer into the JSON of its calls and other text: thoughts before the JSON, or
+ * the text around a tagged call. `rest` is memory for the JSON without thoughts. */
 static void split_answer(const struct message *answer, struct text *thought,
                          const char **json, size_t *len, struct text *rest)
 {

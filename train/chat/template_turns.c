@@ -343,8 +343,7 @@ bool template_encode(const struct template_request *request, struct token_list *
                      float **weights, struct error *err)
 {
     struct template_options how = *request->options;
-    struct template_request shorter = *request; /* leaves room for the end-of-text
-                                                 * token */
+    struct template_request shorter = *request; /* room for the end-of-text token */
     int64_t end = request->chat->ends ? tokenizer_eos(request->tokenizer) : -1;
     struct turn *turns = NULL;
     size_t turn_count = 0;

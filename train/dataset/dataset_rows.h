@@ -17,7 +17,7 @@ struct dataset {
     struct dataset_store store;       /* samples that were read */
     struct dataset_store blocks;      /* the same cut into blocks, if so */
     const struct dataset_store *data; /* the store that rows are made of */
-    int32_t end;   /* end-of-text token, the label where a token has another label */
+    int32_t end;   /* end-of-text token, the label of spans with negative weight */
     int64_t first; /* replaces the first token of each sample; -1: none */
     /* samples of a row: members[starts[row]] .. members[starts[row + 1]] */
     uint32_t *members;

@@ -38,8 +38,7 @@ struct dataset_source {
     struct dataset_columns columns;
     bool lines; /* each line of a .txt is a document */
     struct dataset_slice slice;
-    int64_t num_samples; /* drawn at random by the seed, with repeats if there are fewer;
-                          * 0: all */
+    int64_t num_samples; /* random draw, with repeats if there are fewer; 0: all */
 };
 
 struct dataset_sources {

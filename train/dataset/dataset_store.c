@@ -36,8 +36,7 @@ static void *grow(void *array, size_t count, size_t *room, size_t more, size_t s
 static void add_run(struct dataset_store *store, struct sample *sample, uint32_t start,
                     uint32_t len, float weight)
 {
-    uint32_t targets = start > 0 ? len : len - 1; /* the first token has no token before
-                                                   * it */
+    uint32_t targets = start > 0 ? len : len - 1; /* nothing predicts the first token */
 
     store->runs = grow(store->runs, store->run_count, &store->run_room, 1,
                        sizeof(struct label_run));

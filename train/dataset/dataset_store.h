@@ -9,8 +9,7 @@
 /* Tokens [start, start + len) of a sample are learned, with this weight. */
 struct label_run {
     uint32_t start, len;
-    float weight; /* not 0; negative: the label is the end-of-text token in place of the
-                   * token */
+    float weight; /* not 0; negative: the label is the end-of-text token */
 };
 
 struct sample {
@@ -36,8 +35,7 @@ struct dataset_store {
     bool lent;     /* ids belong to another store */
     void *mapping; /* the file, or NULL */
     size_t mapped;
-    const char *spill_dir; /* folder of the file for ids, used from spill_from of them on;
-                            * NULL: memory */
+    const char *spill_dir; /* folder for spill_from or more ids; NULL: memory */
     size_t spill_from;
     struct dataset_spill spill;
 };

@@ -43,8 +43,7 @@ struct generate_options {
     /* an answer is a separate text, as templates write it; otherwise it continues the
      * text of the prompt */
     bool apart;
-    const char *const *stops; /* strings that end an answer, NULL-terminated; NULL:
-                               * none */
+    const char *const *stops;          /* end an answer; NULL-terminated; NULL: none */
     const volatile sig_atomic_t *stop; /* set by a signal handler to stop; NULL: none */
     /* Called for each completion when it is finished, in no particular order; false stops
      * the generation. */

@@ -55,8 +55,7 @@ bool jinja_skip_name(struct jinja_parser *parser, const char *name);
 bool jinja_skip_operator(struct jinja_parser *parser, const char *text);
 bool jinja_expect_operator(struct jinja_parser *parser, const char *text);
 const char *jinja_expect_name(struct jinja_parser *parser); /* any name; NULL: none */
-bool jinja_deeper(struct jinja_parser *parser);             /* enter one level; to leave:
-                                                 * parser->depth-- */
+bool jinja_deeper(struct jinja_parser *parser);             /* leave: parser->depth-- */
 
 /* jinja_expression.c */
 struct jinja_node *jinja_parse_expression(struct jinja_parser *parser);

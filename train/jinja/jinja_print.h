@@ -14,8 +14,7 @@ struct jinja_value jinja_str(struct jinja_run *run, const struct jinja_value *va
 /* json.dumps; indent NULL: on one line. */
 struct jinja_json_style {
     bool ascii, sorted;
-    const struct jinja_value *indent;     /* spaces per level, or the string of one
-                                           * level */
+    const struct jinja_value *indent;     /* spaces per level, or a string */
     const struct jinja_value *separators; /* a pair, or NULL */
 };
 struct jinja_value jinja_to_json(struct jinja_run *run, const struct jinja_value *value,

@@ -30,8 +30,7 @@ enum jinja_kind {
 
 struct jinja_value {
     uint8_t kind;   /* enum jinja_kind */
-    uint8_t object; /* undefined: the kind of the object that lacks it; ABSENT: a missing
-                     * variable */
+    uint8_t object; /* undefined: kind of the object; ABSENT: a variable */
     bool whole;     /* undefined: the text is the complete message */
     uint32_t len;   /* string, undefined: bytes of text */
     union {

@@ -156,8 +156,8 @@ bool added_tokens_next(struct added_search *search, size_t *end)
              word_at_start(search->text + *end, search->len - *end)))
             continue;
         strip_around(search, token, start, end);
-        /* The blanks of the previous token covered this one. They then match it again,
-         * unless it takes blanks itself. */
+        /* The previous token has stripped the blanks that are this token. It counts
+         * nevertheless, unless it strips blanks itself. */
         if (token->lstrip && search->start >= *end)
             continue;
         search->token = token;

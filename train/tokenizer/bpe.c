@@ -34,8 +34,7 @@ struct bpe {
     int64_t unknown;           /* -1: none */
     int64_t byte_ids[256];     /* token of one byte, or of one ASCII character; -1 */
     int64_t fallback_ids[256]; /* <0x00> to <0xFF>; -1 */
-    uint8_t *whole;            /* one bit per id: merging its string gives the token
-                                * itself */
+    uint8_t *whole;            /* bit per id: merging its string gives it */
 };
 
 /* A symbol of a long word. */
