@@ -60,7 +60,7 @@ static void digest_widened(const char *dir, char out[DIGEST_TEXT])
                    p->cols);
     u.be->ops->dequantize(
         u.be,
-        &(struct op_dequantize) { .out = to, .x = p->quantised, .through = p->through });
+        &(struct op_dequantize) { .out = to, .x = p->quantized, .through = p->through });
     unit_must(u.be->ops->sync(u.be, &err), &err);
     digest_bytes(to.data, tensor_bytes(to), out);
     free(to.data);
@@ -241,11 +241,11 @@ static void test_bits_are_those_of_the_file(void **state)
     u.plan.precision.frozen = FORMAT_FP32;
     start(&u);
     p = unit_parameter(&u, name);
-    assert_memory_equal(p->quantised.codes, codes->data, codes->bytes);
+    assert_memory_equal(p->quantized.codes, codes->data, codes->bytes);
     codes = safetensors_find(set, "model.layers.1.mlp.down_proj.weight.absmax");
-    assert_memory_equal(p->quantised.bytes, codes->data, codes->bytes);
+    assert_memory_equal(p->quantized.bytes, codes->data, codes->bytes);
     codes = safetensors_find(set, "model.layers.1.mlp.down_proj.weight.nested_absmax");
-    assert_memory_equal(p->quantised.absmax, codes->data, codes->bytes);
+    assert_memory_equal(p->quantized.absmax, codes->data, codes->bytes);
     assert_int_equal(p->through, FORMAT_BF16);
     assert_int_equal(model_config_stored(&u.config, set), FORMAT_BF16); /* most are U8 */
     safetensors_close(set);

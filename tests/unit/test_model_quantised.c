@@ -286,7 +286,7 @@ static void test_quantised_weights_are_watched(void **state)
     assert_true(watch.most.largest > 0);
     unit_must(model_watch_batch(u.model, &batch, &numbers, &watch, &err), &err);
     assert_int_equal(watch.kind, WATCH_NOTHING);
-    ((float *)unit_parameter(&u, name)->quantised.absmax)[0] = INFINITY;
+    ((float *)unit_parameter(&u, name)->quantized.absmax)[0] = INFINITY;
     unit_must(model_watch_weights(u.model, &watch, &err), &err);
     assert_int_equal(watch.kind, WATCH_WEIGHT);
     assert_string_equal(watch.found.tensor, name);

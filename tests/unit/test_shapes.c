@@ -254,18 +254,18 @@ static void test_shapes_copy_no_bf16_weights_on_a_cpu(void **state)
     (void)state;
     plan.precision.compute = FORMAT_BF16;
     s = made();
-    assert_true(s.rounds);
+    assert_true(s.rounds_in_matmul);
     assert_int_equal(s.copy_bytes, 0);
     assert_int_equal(find(&s, "model.layers.0.mlp.down_proj.weight")->format,
                      FORMAT_FP32);
     plan.precision.fp8 = true;
     s = made();
-    assert_false(s.rounds);
+    assert_false(s.rounds_in_matmul);
     assert_int_equal(find(&s, "model.embed_tokens.weight")->copy, FORMAT_BF16);
     plan.precision.fp8 = false;
     plan.precision.compute = FORMAT_FP16;
     s = made();
-    assert_false(s.rounds);
+    assert_false(s.rounds_in_matmul);
     assert_int_equal(find(&s, "model.embed_tokens.weight")->copy, FORMAT_FP16);
 }
 
@@ -403,7 +403,7 @@ static void test_shapes_count_the_cache(void **state)
     assert_int_equal(with.total, without.total + 2 * config.layers * cache +
                                      size_round(rotations, SHAPES_ALIGNMENT));
     plan.generation.prompt_max = 0;
-    assert_int_equal(made().room, (size_t)plan.cutoff_len + 200);
+    assert_int_equal(made().slot_rows, (size_t)plan.cutoff_len + 200);
 }
 
 /* A GPU does whole sixteens of rows, and one run more than there are. */
@@ -440,7 +440,7 @@ static void test_shapes_of_quantised_weights(void **state)
         plan.double_quantization = twice;
         s = made();
         p = find(&s, "model.layers.1.self_attn.q_proj.weight");
-        assert_true(p->quantised && p->copy_at == 0 && p->at % SHAPES_ALIGNMENT == 0);
+        assert_true(p->quantized && p->copy_at == 0 && p->at % SHAPES_ALIGNMENT == 0);
         assert_int_equal(
             p[1].at - p->at,
             size_round(q + (twice ? blocks + fixed + 4 : blocks * 4), SHAPES_ALIGNMENT));
@@ -452,14 +452,14 @@ static void test_shapes_of_quantised_weights(void **state)
         assert_int_equal(s.buffers[BUFFER_WEIGHT].cols, 2 * 172 * 64);
         assert_int_equal(s.buffers[BUFFER_QKV].cols, 64 + 2 * 32);
         assert_int_equal(find(&s, "model.embed_tokens.weight")->format, FORMAT_BF16);
-        assert_false(find(&s, "model.embed_tokens.weight")->quantised);
+        assert_false(find(&s, "model.embed_tokens.weight")->quantized);
         assert_int_equal(find(&s, "model.norm.weight")->format, FORMAT_FP32);
     }
     plan.external = true;
-    assert_false(made().quantised);
+    assert_false(made().quantized);
     plan.external = false;
     plan.method = METHOD_FULL;
-    assert_false(made().quantised);
+    assert_false(made().quantized);
 }
 
 /* No gradients, no moments, and of the activations one block's. */

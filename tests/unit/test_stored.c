@@ -25,22 +25,22 @@ static void fill_file(enum storage storage, uint32_t *file)
                     100 * (uint32_t)(storage == STORED_HEADS ? by_head[i] : i) + j;
 }
 
-static struct stored stored_of(enum storage storage, size_t item)
+static struct matrix_layout layout_of(enum storage storage, size_t item)
 {
-    return (struct stored) { storage, ROWS, COLS, HEADS, item };
+    return (struct matrix_layout) { storage, ROWS, COLS, HEADS, item };
 }
 
 static void test_stored_rows_come_in_the_model_s_order(void **state)
 {
     (void)state;
     for (enum storage s = STORED_ROWS; s <= STORED_HEADS; s++) {
-        struct stored stored = stored_of(s, sizeof(uint32_t));
+        struct matrix_layout layout = layout_of(s, sizeof(uint32_t));
         uint32_t file[ROWS * COLS], rows[ROWS * COLS];
 
         fill_file(s, file);
         for (size_t first = 0; first < ROWS; first++)
             for (size_t count = 1; first + count <= ROWS; count++) {
-                stored_gather(&stored, file, first, count, rows);
+                matrix_layout_gather(&layout, file, first, count, rows);
                 for (size_t i = 0; i < count; i++)
                     for (size_t j = 0; j < COLS; j++)
                         assert_int_equal(rows[i * COLS + j], 100 * (first + i) + j);
@@ -52,15 +52,15 @@ static void test_stored_scattered_is_the_file_again(void **state)
 {
     (void)state;
     for (enum storage s = STORED_ROWS; s <= STORED_HEADS; s++) {
-        struct stored stored = stored_of(s, sizeof(uint32_t));
+        struct matrix_layout layout = layout_of(s, sizeof(uint32_t));
         uint32_t file[ROWS * COLS], rows[ROWS * COLS], again[ROWS * COLS] = { 0 };
 
         fill_file(s, file);
         for (size_t first = 0; first < ROWS; first += 5) {
             size_t count = ROWS - first < 5 ? ROWS - first : 5;
 
-            stored_gather(&stored, file, first, count, rows);
-            stored_scatter(&stored, rows, first, count, again);
+            matrix_layout_gather(&layout, file, first, count, rows);
+            matrix_layout_scatter(&layout, rows, first, count, again);
         }
         assert_memory_equal(file, again, sizeof(file));
     }
@@ -71,7 +71,7 @@ static void test_stored_at_odd_addresses(void **state)
 {
     (void)state;
     for (enum storage s = STORED_ROWS; s <= STORED_HEADS; s++) {
-        struct stored stored = stored_of(s, sizeof(uint16_t));
+        struct matrix_layout layout = layout_of(s, sizeof(uint16_t));
         uint32_t wide[ROWS * COLS];
         uint16_t narrow[ROWS * COLS], rows[ROWS * COLS];
         char odd[sizeof(narrow) + 1];
@@ -80,12 +80,12 @@ static void test_stored_at_odd_addresses(void **state)
         for (size_t i = 0; i < ROWS * COLS; i++)
             narrow[i] = (uint16_t)wide[i];
         memcpy(odd + 1, narrow, sizeof(narrow));
-        stored_gather(&stored, odd + 1, 0, ROWS, rows);
+        matrix_layout_gather(&layout, odd + 1, 0, ROWS, rows);
         for (size_t i = 0; i < ROWS; i++)
             for (size_t j = 0; j < COLS; j++)
                 assert_int_equal(rows[i * COLS + j], 100 * i + j);
         memset(odd, 0, sizeof(odd));
-        stored_scatter(&stored, rows, 0, ROWS, odd + 1);
+        matrix_layout_scatter(&layout, rows, 0, ROWS, odd + 1);
         assert_memory_equal(odd + 1, narrow, sizeof(narrow));
     }
 }
@@ -93,12 +93,12 @@ static void test_stored_at_odd_addresses(void **state)
 /* A bias counts as a column: it goes by head like the rows of its matrix. */
 static void test_stored_biases_go_by_head(void **state)
 {
-    const struct stored stored = { STORED_HEADS, 6, 1, 2, sizeof(float) };
+    const struct matrix_layout layout = { STORED_HEADS, 6, 1, 2, sizeof(float) };
     const float file[] = { 0, 2, 4, 1, 3, 5 }; /* q, k, v of two heads of 1 */
     float bias[6];
 
     (void)state;
-    stored_gather(&stored, file, 0, 6, bias);
+    matrix_layout_gather(&layout, file, 0, 6, bias);
     for (size_t i = 0; i < 6; i++)
         assert_true(bias[i] == (float)i);
 }

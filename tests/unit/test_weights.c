@@ -93,7 +93,7 @@ static void test_weights_of_another_dtype_are_refused(void **state)
 
     (void)state;
     assert_false(
-        weights_fit(&t, &(struct weights_wanted) { 1, 1, 4, STORED_ROWS }, &err));
+        weights_fit(&t, &(struct weights_expected) { 1, 1, 4, STORED_ROWS }, &err));
     assert_string_equal(err.text, "f: w has the dtype I8; F32, F16 and BF16 are read");
 }
 

@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "precision/scaler.h"
 #include "train/plan.h"
-#include "train/model/rewards.h"
+#include "train/model/model.h"
 
 /* Everything besides the tensors that a run needs to resume exactly. */
 struct progress {

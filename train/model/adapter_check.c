@@ -38,15 +38,16 @@ static bool check_shape(const char *dir, const struct stored_tensor *t,
                         const struct shape_parameter *p, struct error *err)
 {
     bool turned = p->rank == 1 || p->stored == STORED_COLUMNS;
-    const size_t wanted[] = { turned ? p->cols : p->rows, turned ? p->rows : p->cols };
+    const size_t expected[] = { turned ? p->cols : p->rows, turned ? p->rows : p->cols };
     struct text shapes;
 
-    if (t->rank == p->rank && memcmp(t->shape, wanted, p->rank * sizeof(*wanted)) == 0)
+    if (t->rank == p->rank &&
+        memcmp(t->shape, expected, p->rank * sizeof(*expected)) == 0)
         return true;
     text_init(&shapes, 0);
     add_shape(&shapes, t->shape, t->rank);
     text_adds(&shapes, ", not ");
-    add_shape(&shapes, wanted, p->rank);
+    add_shape(&shapes, expected, p->rank);
     error_set(err, ERROR_DATA, "%s is an adapter of another model: its %s is %s", dir,
               t->name, shapes.data);
     text_clear(&shapes);

@@ -235,7 +235,7 @@ static const struct architecture architectures[] = {
       .score_scalar = 256 },
 };
 
-static const bool linears[MODULES] = {
+static const bool is_linear[MODULES] = {
     [MODULE_QKV] = true,  [MODULE_Q] = true,  [MODULE_K] = true,
     [MODULE_V] = true,    [MODULE_O] = true,  [MODULE_GATE_UP] = true,
     [MODULE_GATE] = true, [MODULE_UP] = true, [MODULE_DOWN] = true,
@@ -266,7 +266,7 @@ bool module_in_block(enum module module)
 
 bool module_is_linear(enum module module)
 {
-    return linears[module];
+    return is_linear[module];
 }
 
 const char *architecture_leaf(const struct architecture *a, enum module module)

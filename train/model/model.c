@@ -32,13 +32,13 @@ static struct segments segments_of(const struct shapes *s, char *block)
     return at;
 }
 
-static struct quantized place_quantised(const char *at, size_t numbers, bool twice)
+static struct quantized place_quantized(const char *at, size_t numbers, bool double_quant)
 {
-    struct nf4_layout parts = nf4_layout(numbers, twice);
+    struct nf4_layout parts = nf4_layout(numbers, double_quant);
     struct quantized out = { .codes = (const uint8_t *)at,
                              .absmax = (const void *)(at + parts.absmax) };
 
-    if (twice) {
+    if (double_quant) {
         out.bytes = (const uint8_t *)at + parts.bytes;
         out.map = (const void *)(at + parts.map);
     }
@@ -48,13 +48,13 @@ static struct quantized place_quantised(const char *at, size_t numbers, bool twi
 static char *copy_of(const struct segments *at, const struct shape_parameter *from)
 {
     return (from->folded      ? at->frozen
-            : from->quantised ? at->widened
+            : from->quantized ? at->widened
                               : at->copies) +
            from->copy_at;
 }
 
 static void place(const struct segments *at, const struct shape_parameter *from,
-                  bool twice, struct parameter *to)
+                  bool double_quant, struct parameter *to)
 {
     size_t bytes = format_info(from->format)->bytes;
 
@@ -66,9 +66,9 @@ static void place(const struct segments *at, const struct shape_parameter *from,
                                .decays = from->decays,
                                .stored = from->stored,
                                .lr_factor = from->lr_factor };
-    if (from->quantised)
-        to->quantised =
-            place_quantised(at->frozen + from->at, from->rows * from->cols, twice);
+    if (from->quantized)
+        to->quantized =
+            place_quantized(at->frozen + from->at, from->rows * from->cols, double_quant);
     else
         to->weight = tensor_of(from->trainable ? at->weights + from->at * bytes
                                                : at->frozen + from->at,
@@ -128,7 +128,7 @@ static struct tensor operand(const struct parameter *p)
 }
 
 /* Does b lie right behind a, so that both are one matrix (or are both absent)? */
-static bool is_next(struct tensor a, struct tensor b, bool vector)
+static bool is_adjacent(struct tensor a, struct tensor b, bool vector)
 {
     size_t bytes;
 
@@ -152,14 +152,15 @@ static void add_columns(struct tensor *a, struct tensor b)
 }
 
 /* Append a product, or make the last one wider. */
-static void add_product(struct product *list, size_t *count, const struct product *next)
+static void append_linear(struct linear *list, size_t *count, const struct linear *next)
 {
-    struct product *last = *count > 0 ? &list[*count - 1] : NULL;
+    struct linear *last = *count > 0 ? &list[*count - 1] : NULL;
 
-    if (!last || !is_next(last->weight, next->weight, false) ||
-        !is_next(last->grad, next->grad, false) ||
-        !is_next(last->bias, next->bias, true) ||
-        !is_next(last->bias_grad, next->bias_grad, true) || last->from != next->from) {
+    if (!last || !is_adjacent(last->weight, next->weight, false) ||
+        !is_adjacent(last->grad, next->grad, false) ||
+        !is_adjacent(last->bias, next->bias, true) ||
+        !is_adjacent(last->bias_grad, next->bias_grad, true) ||
+        last->in_first != next->in_first) {
         list[(*count)++] = *next;
         return;
     }
@@ -167,23 +168,23 @@ static void add_product(struct product *list, size_t *count, const struct produc
     add_rows(&last->grad, next->grad);
     add_columns(&last->bias, next->bias);
     add_columns(&last->bias_grad, next->bias_grad);
-    for (size_t i = 0; i < next->widened; i++)
-        last->quantised[last->widened++] = next->quantised[i];
-    last->outs += next->outs;
+    for (size_t i = 0; i < next->quantized_count; i++)
+        last->quantized[last->quantized_count++] = next->quantized[i];
+    last->out_count += next->out_count;
 }
 
-static struct product product_of(const struct parameter *weight,
-                                 const struct parameter *bias, size_t first, size_t from)
+static struct linear linear_of(const struct parameter *weight,
+                               const struct parameter *bias, size_t first, size_t from)
 {
-    struct product p = { .weight = operand(weight),
-                         .grad = weight->grad,
-                         .first = first,
-                         .outs = weight->rows,
-                         .from = from,
-                         .ins = weight->cols };
+    struct linear p = { .weight = operand(weight),
+                        .grad = weight->grad,
+                        .out_first = first,
+                        .out_count = weight->rows,
+                        .in_first = from,
+                        .in_count = weight->cols };
 
-    if (weight->quantised.codes)
-        p.quantised[p.widened++] = weight;
+    if (weight->quantized.codes)
+        p.quantized[p.quantized_count++] = weight;
     if (bias) {
         p.bias = bias->weight;
         p.bias_grad = bias->grad;
@@ -192,26 +193,27 @@ static struct product product_of(const struct parameter *weight,
 }
 
 /* W and A as one: the layout has A's copy behind W, and zeros behind W's bias. */
-static void fold(struct linears *l)
+static void fold(struct linear_stack *l)
 {
-    l->both = l->whole[0];
-    assert(l->wholes == 1 && l->intos == 1 &&
-           is_next(l->both.weight, l->into[0].weight, false));
-    add_rows(&l->both.weight, l->into[0].weight);
-    if (l->both.bias.data)
-        l->both.bias =
-            tensor_of(l->both.bias.data, l->both.bias.format, 1, l->outs + l->adapters);
-    l->both.outs = l->outs + l->adapters;
+    l->fused = l->base[0];
+    assert(l->base_count == 1 && l->lora_a_count == 1 &&
+           is_adjacent(l->fused.weight, l->lora_a[0].weight, false));
+    add_rows(&l->fused.weight, l->lora_a[0].weight);
+    if (l->fused.bias.data)
+        l->fused.bias =
+            tensor_of(l->fused.bias.data, l->fused.bias.format, 1, l->y_cols + l->u_cols);
+    l->fused.out_count = l->y_cols + l->u_cols;
 }
 
-static const enum drop drops[STACKS] = { [STACK_QKV] = DROP_QKV,
-                                         [STACK_O] = DROP_O,
-                                         [STACK_GATE_UP] = DROP_GATE_UP,
-                                         [STACK_DOWN] = DROP_DOWN };
+static const enum dropout_site lora_dropout[STACKS] = { [STACK_QKV] = DROP_LORA_QKV,
+                                                        [STACK_O] = DROP_LORA_O,
+                                                        [STACK_GATE_UP] =
+                                                            DROP_LORA_GATE_UP,
+                                                        [STACK_DOWN] = DROP_LORA_DOWN };
 
 /* The linear layers first .. last of a block. */
-static void make_linears(const struct model *m, size_t layer, enum module first,
-                         enum module last, struct linears *out)
+static void make_stack(const struct model *m, size_t layer, enum module first,
+                       enum module last, struct linear_stack *out)
 {
     size_t y = 0, u = 0, rank = m->shapes.lora.rank;
 
@@ -220,37 +222,39 @@ static void make_linears(const struct model *m, size_t layer, enum module first,
         const struct parameter *bias = find(m, i, PART_BIAS, layer);
         const struct parameter *a = find(m, i, PART_LORA_A, layer);
         const struct parameter *b = find(m, i, PART_LORA_B, layer);
-        struct product p;
+        struct linear p;
 
         if (!weight)
             continue;
-        p = product_of(weight, bias, y, 0);
-        p.rounded = m->plan->precision.fp8;
-        add_product(out->whole, &out->wholes, &p);
+        p = linear_of(weight, bias, y, 0);
+        p.fp8 = m->plan->precision.fp8;
+        append_linear(out->base, &out->base_count, &p);
         if (a) {
-            p = product_of(a, NULL, u, 0);
-            add_product(out->into, &out->intos, &p);
-            out->out_of[out->outs_of++] = product_of(b, NULL, y, u);
+            p = linear_of(a, NULL, u, 0);
+            append_linear(out->lora_a, &out->lora_a_count, &p);
+            out->lora_b[out->lora_b_count++] = linear_of(b, NULL, y, u);
             u += rank;
         }
         y += weight->rows;
-        out->trains = out->trains || weight->trainable || (bias && bias->trainable) || a;
+        out->trained =
+            out->trained || weight->trainable || (bias && bias->trainable) || a;
     }
-    out->stream = drop_stream(layer, drops[shapes_stack(first)]);
-    out->outs = y;
-    out->adapters = u;
+    out->dropout_stream = dropout_stream(layer, lora_dropout[shapes_stack(first)]);
+    out->y_cols = y;
+    out->u_cols = u;
     if (out->folded)
         fold(out);
 }
 
 /* Where u lies: alone, or in the buffer of y. */
-static struct linears stack_of(const struct model *m, enum stack stack, enum buffer alone,
-                               enum buffer y)
+static struct linear_stack stack_of(const struct model *m, enum stack stack,
+                                    enum buffer alone, enum buffer y)
 {
-    bool folded = m->shapes.folded[stack], beside = folded && y != alone;
+    bool folded = m->shapes.folded[stack], u_after_y = folded && y != alone;
 
-    return (
-        struct linears) { .folded = folded, .beside = beside, .u = beside ? y : alone };
+    return (struct linear_stack) { .folded = folded,
+                                   .u_after_y = u_after_y,
+                                   .u = u_after_y ? y : alone };
 }
 
 static struct norm norm_of(const struct model *m, enum module module, size_t layer)
@@ -280,10 +284,10 @@ static void make_block(const struct model *m, size_t layer, struct block *out)
         .rope = windowed && c->has_local ? BUFFER_ROPE_LOCAL : BUFFER_ROPE,
         .scale = (float)scale,
     };
-    make_linears(m, layer, MODULE_QKV, MODULE_V, &out->qkv);
-    make_linears(m, layer, MODULE_O, MODULE_O, &out->o);
-    make_linears(m, layer, MODULE_GATE_UP, MODULE_UP, &out->gate_up);
-    make_linears(m, layer, MODULE_DOWN, MODULE_DOWN, &out->down);
+    make_stack(m, layer, MODULE_QKV, MODULE_V, &out->qkv);
+    make_stack(m, layer, MODULE_O, MODULE_O, &out->o);
+    make_stack(m, layer, MODULE_GATE_UP, MODULE_UP, &out->gate_up);
+    make_stack(m, layer, MODULE_DOWN, MODULE_DOWN, &out->down);
 }
 
 static bool trains(const struct norm *norm)
@@ -293,26 +297,26 @@ static bool trains(const struct norm *norm)
 }
 
 /* The first place in the order of the forward pass that has something to train. */
-static size_t lowest_place(const struct model *m)
+static size_t first_trained_index(const struct model *m)
 {
     if (m->embed->trainable || (m->positions && m->positions->trainable))
         return 0;
     for (size_t l = 0; l < m->config->layers; l++) {
         const struct block *b = &m->blocks[l];
-        const bool sites[SITES] = {
-            [SITE_NORM1] = trains(&b->norm1),
-            [SITE_QKV] = b->qkv.trains || trains(&b->q_norm) || trains(&b->k_norm),
-            [SITE_O] = b->o.trains || trains(&b->post1),
-            [SITE_NORM2] = trains(&b->norm2),
-            [SITE_GATE_UP] = b->gate_up.trains,
-            [SITE_DOWN] = b->down.trains || trains(&b->post2),
+        const bool trained[SUBLAYERS] = {
+            [SUBLAYER_NORM1] = trains(&b->norm1),
+            [SUBLAYER_QKV] = b->qkv.trained || trains(&b->q_norm) || trains(&b->k_norm),
+            [SUBLAYER_O] = b->o.trained || trains(&b->post1),
+            [SUBLAYER_NORM2] = trains(&b->norm2),
+            [SUBLAYER_GATE_UP] = b->gate_up.trained,
+            [SUBLAYER_DOWN] = b->down.trained || trains(&b->post2),
         };
 
-        for (enum site i = 0; i < SITES; i++)
-            if (sites[i])
-                return site_place(l, i);
+        for (enum sublayer i = 0; i < SUBLAYERS; i++)
+            if (trained[i])
+                return sublayer_index(l, i);
     }
-    return site_place(m->config->layers + (trains(&m->norm) ? 0 : 1), 0);
+    return sublayer_index(m->config->layers + (trains(&m->norm) ? 0 : 1), 0);
 }
 
 /* transformers keeps the factor in the format that the table is loaded in. */
@@ -343,7 +347,7 @@ static void make_parts(struct model *m)
     m->buffers = at.frozen + m->shapes.frozen_bytes;
     m->parameters = arena_array(m->arena, m->shapes.count, sizeof(*m->parameters));
     for (size_t i = 0; i < m->shapes.count; i++)
-        place(&at, &m->shapes.parameters[i], m->shapes.twice, &m->parameters[i]);
+        place(&at, &m->shapes.parameters[i], m->shapes.double_quant, &m->parameters[i]);
     list_trained(m);
     fill_slots(m);
     m->embed = find(m, MODULE_EMBED, PART_WEIGHT, 0);
@@ -356,14 +360,14 @@ static void make_parts(struct model *m)
     m->blocks = arena_array(m->arena, layers, sizeof(*m->blocks));
     for (size_t l = 0; l < layers; l++)
         make_block(m, l, &m->blocks[l]);
-    m->lowest = lowest_place(m);
-    model_find_starts(m);
+    m->first_trained = first_trained_index(m);
+    model_find_level_starts(m);
     m->losses = arena_array(m->arena, losses->rows * losses->cols, sizeof(*m->losses));
-    if (m->shapes.buffers[BUFFER_HITS].step > 0)
-        m->hits = arena_array(m->arena, m->shapes.rows, sizeof(*m->hits));
-    m->places =
-        arena_array(m->arena, m->shapes.slots ? m->shapes.rows : 0, sizeof(*m->places));
-    m->batches = arena_array(m->arena, losses->rows, sizeof(*m->batches));
+    if (m->shapes.buffers[BUFFER_CORRECT].step > 0)
+        m->correct = arena_array(m->arena, m->shapes.rows, sizeof(*m->correct));
+    m->position_ids = arena_array(m->arena, m->shapes.slots ? m->shapes.rows : 0,
+                                  sizeof(*m->position_ids));
+    m->batch_items = arena_array(m->arena, losses->rows, sizeof(*m->batch_items));
     if (m->shapes.buffers[BUFFER_KD_LOSSES].step > 0)
         m->kd_losses =
             arena_array(m->arena, losses->rows * losses->cols, sizeof(*m->kd_losses));
@@ -371,14 +375,14 @@ static void make_parts(struct model *m)
         m->pairs = arena_array(m->arena, pairs->rows * pairs->cols, sizeof(*m->pairs));
 }
 
-static void make_rounded(struct model *m)
+static void make_padded_batch(struct model *m)
 {
     size_t rows = m->shapes.rows;
 
-    m->rounded.tokens = arena_array(m->arena, rows, sizeof(int32_t));
-    m->rounded.positions = arena_array(m->arena, rows, sizeof(int32_t));
-    m->rounded.targets = arena_array(m->arena, rows, sizeof(int32_t));
-    m->rounded.offsets = arena_array(m->arena, m->shapes.sequences + 1, sizeof(int32_t));
+    m->padded.tokens = arena_array(m->arena, rows, sizeof(int32_t));
+    m->padded.positions = arena_array(m->arena, rows, sizeof(int32_t));
+    m->padded.targets = arena_array(m->arena, rows, sizeof(int32_t));
+    m->padded.offsets = arena_array(m->arena, m->shapes.sequences + 1, sizeof(int32_t));
     m->row_weights = arena_array(m->arena, rows, sizeof(float));
 }
 
@@ -440,12 +444,12 @@ struct model *model_new(const struct model_options *options, struct error *err)
     if (!shapes_make(m->plan, m->config, options->rows_max, options->sequences_max,
                      m->arena, &m->shapes, err))
         goto fail;
-    assert(!m->shapes.rounds || m->be->ops->rounds_b);
+    assert(!m->shapes.rounds_in_matmul || m->be->ops->rounds_b);
     if (!take_memory(m, err))
         goto fail;
     make_parts(m);
     if (m->be->ops->begin)
-        make_rounded(m);
+        make_padded_batch(m);
     if (!upload_rope(m, BUFFER_ROPE, &m->config->rope, err) ||
         !upload_rope(m, BUFFER_ROPE_LOCAL, &m->config->rope_local, err))
         goto fail;
@@ -461,7 +465,7 @@ void model_free(struct model *model)
         return;
     if (model->memory_block)
         model->be->ops->free(model->be, model->memory_block);
-    safetensors_close(model->files);
+    safetensors_close(model->base_files);
     safetensors_close(model->merged);
     arena_free(model->arena);
     free(model);

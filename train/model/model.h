@@ -12,7 +12,6 @@
 #include "train/dataset/dataset.h"
 #include "train/model/model_config.h"
 #include "train/model/optimizer_table.h"
-#include "train/model/rewards.h"
 #include "train/files/safetensors.h"
 
 /* One named matrix or vector of the model, as Hugging Face (or PEFT) names it. */
@@ -25,7 +24,7 @@ struct parameter {
     /* how files have it; gradients and moments are like the weight */
     enum storage stored;
     struct tensor weight;       /* fp32 where trainable, else the frozen format */
-    struct quantized quantised; /* instead of the weight, where that has 4 bits */
+    struct quantized quantized; /* instead of the weight, where that has 4 bits */
     enum format through;        /* what numbers of 4 bits are rounded to */
     struct tensor copy; /* 16-bit working copy, or absent; of a quantised one scratch */
     struct tensor grad; /* absent where frozen */
@@ -83,7 +82,7 @@ bool model_evaluate(struct model *model, const struct batch *batch, double *loss
  * run that has targets, the share of them that were the likeliest token; to *runs, how
  * many. */
 void model_accuracy(const struct model *model, const struct batch *batch, double *sum,
-                    size_t *runs);
+                    size_t *sequences);
 
 /*
  * A window, which is the micro-batches of one optimizer step:
@@ -138,6 +137,27 @@ struct model_losses model_losses(const struct model *student);
  * the same backend, laid out by a plan of its own, or, where adapters are trained, the
  * model without them.
  */
+enum reward {
+    REWARD_CHOSEN, /* beta times the log-likelihood of an answer minus the reference's */
+    REWARD_REJECTED,
+    REWARD_ACCURACY, /* share of the pairs with the larger reward for the chosen answer */
+    REWARD_MARGIN,   /* chosen minus rejected */
+    REWARD_LOGP_CHOSEN,
+    REWARD_LOGP_REJECTED, /* log-likelihoods; means over tokens in ipo, orpo and simpo */
+    REWARDS
+};
+
+/* Sums over pairs, or means of them. */
+struct rewards {
+    double of[REWARDS];
+};
+
+/* Names that LLaMA-Factory and TRL use in their logs: "rewards/chosen". */
+extern const char *const reward_names[REWARDS];
+
+/* to += times * more */
+void rewards_add(struct rewards *to, const struct rewards *more, double times);
+
 /* `reference` stays the caller's. */
 void model_set_reference(struct model *model, struct model *reference);
 /* After model_end or model_evaluate: sums over the pairs of the window, or of the

@@ -16,7 +16,7 @@ static void zero(const struct pass *pass, struct tensor out)
 static void zero_gradients(const struct pass *pass)
 {
     const struct model *m = pass->model;
-    size_t vectors = m->shapes.vector_numbers;
+    size_t vectors = m->shapes.vector_elements;
 
     zero(pass, m->embed->grad);
     if (m->positions)
@@ -24,96 +24,98 @@ static void zero_gradients(const struct pass *pass)
     if (m->head != m->embed)
         zero(pass, m->head->grad);
     if (vectors > 0)
-        zero(pass, tensor_of(m->gradients + m->shapes.vectors, FORMAT_FP32, 1, vectors));
+        zero(pass,
+             tensor_of(m->gradients + m->shapes.vectors_start, FORMAT_FP32, 1, vectors));
 }
 
 /* grad (+)= alpha dy^T x, and the bias's */
-static void product_gradient(const struct pass *pass, const struct product *p,
-                             struct tensor x, struct tensor dy, float alpha)
+static void linear_weight_gradient(const struct pass *pass, const struct linear *p,
+                                   struct tensor x, struct tensor dy, float alpha)
 {
-    dy = tensor_columns(dy, p->first, p->outs);
+    dy = tensor_columns(dy, p->out_first, p->out_count);
     if (p->grad.data)
-        pass->ops->matmul(pass->be,
-                          &(struct op_matmul) {
-                              .out = p->grad,
-                              .a = dy,
-                              .b = tensor_columns(x, p->from, p->ins),
-                              .trans_a = true,
-                              .alpha = alpha,
-                              .beta = pass->first ? 0 : 1,
-                              .round_a = p->rounded ? FORMAT_FP8_E5M2 : FORMAT_FP32,
-                              .round_b = p->rounded ? FORMAT_FP8_E4M3 : FORMAT_FP32 });
+        pass->ops->matmul(
+            pass->be,
+            &(struct op_matmul) { .out = p->grad,
+                                  .a = dy,
+                                  .b = tensor_columns(x, p->in_first, p->in_count),
+                                  .trans_a = true,
+                                  .alpha = alpha,
+                                  .beta = pass->first ? 0 : 1,
+                                  .round_a = p->fp8 ? FORMAT_FP8_E5M2 : FORMAT_FP32,
+                                  .round_b = p->fp8 ? FORMAT_FP8_E4M3 : FORMAT_FP32 });
     if (p->bias_grad.data)
         pass->ops->sum_rows(pass->be,
                             &(struct op_sum_rows) { .out = p->bias_grad, .x = dy });
 }
 
 /* dx (+)= alpha dy W */
-static void product_input(const struct pass *pass, const struct product *p,
-                          struct tensor dy, struct tensor dx, float alpha, float beta)
+static void linear_input_gradient(const struct pass *pass, const struct linear *p,
+                                  struct tensor dy, struct tensor dx, float alpha,
+                                  float beta)
 {
-    pass->ops->matmul(
-        pass->be,
-        &(struct op_matmul) { .out = tensor_columns(dx, p->from, p->ins),
-                              .a = tensor_columns(dy, p->first, p->outs),
-                              .b = pass_operand(pass, p),
-                              .alpha = alpha,
-                              .beta = beta,
-                              .round_a = p->rounded ? FORMAT_FP8_E5M2 : FORMAT_FP32,
-                              .round_b = p->rounded ? FORMAT_FP8_E4M3 : FORMAT_FP32 });
+    pass->ops->matmul(pass->be, &(struct op_matmul) {
+                                    .out = tensor_columns(dx, p->in_first, p->in_count),
+                                    .a = tensor_columns(dy, p->out_first, p->out_count),
+                                    .b = pass_linear_weight(pass, p),
+                                    .alpha = alpha,
+                                    .beta = beta,
+                                    .round_a = p->fp8 ? FORMAT_FP8_E5M2 : FORMAT_FP32,
+                                    .round_b = p->fp8 ? FORMAT_FP8_E4M3 : FORMAT_FP32 });
 }
 
 /* dx += dropout(g A); without dropout straight into dx */
-static void adapter_input(const struct pass *pass, const struct linears *l,
-                          struct tensor g, struct tensor dx)
+static void lora_input_gradient(const struct pass *pass, const struct linear_stack *l,
+                                struct tensor g, struct tensor dx)
 {
     struct tensor scratch = pass_buffer(pass, BUFFER_LORA_X, 0);
     struct tensor to = dx;
 
     if (scratch.data)
         to = tensor_of(scratch.data, scratch.format, dx.rows, dx.cols);
-    for (size_t i = 0; i < l->intos; i++)
-        product_input(pass, &l->into[i], g, to, 1, scratch.data && i == 0 ? 0 : 1);
+    for (size_t i = 0; i < l->lora_a_count; i++)
+        linear_input_gradient(pass, &l->lora_a[i], g, to, 1,
+                              scratch.data && i == 0 ? 0 : 1);
     if (!scratch.data)
         return;
-    pass_drop(pass, pass->model->shapes.lora.dropout, l->stream, to, to);
+    pass_dropout(pass, pass->model->shapes.lora.dropout, l->dropout_stream, to, to);
     pass->ops->add(pass->be, &(struct op_add) { .out = dx, .a = dx, .b = to });
 }
 
 /* g = scale dy B;  dB (+)= scale dy^T u;  dA (+)= g^T dropout(x) */
-static void adapters_backward(const struct pass *pass, const struct linears *l,
-                              struct tensor u, struct tensor x, struct tensor dy,
-                              struct tensor g)
+static void lora_backward(const struct pass *pass, const struct linear_stack *l,
+                          struct tensor u, struct tensor x, struct tensor dy,
+                          struct tensor g)
 {
     float scale = (float)pass->model->shapes.lora.scale;
 
-    for (size_t i = 0; i < l->outs_of; i++)
-        product_gradient(pass, &l->out_of[i], u, dy, scale);
-    for (size_t i = 0; i < l->outs_of; i++)
-        product_input(pass, &l->out_of[i], dy, g, scale, 0);
+    for (size_t i = 0; i < l->lora_b_count; i++)
+        linear_weight_gradient(pass, &l->lora_b[i], u, dy, scale);
+    for (size_t i = 0; i < l->lora_b_count; i++)
+        linear_input_gradient(pass, &l->lora_b[i], dy, g, scale, 0);
     x = pass_lora_input(pass, l, x);
-    for (size_t i = 0; i < l->intos; i++)
-        product_gradient(pass, &l->into[i], x, g, 1);
+    for (size_t i = 0; i < l->lora_a_count; i++)
+        linear_weight_gradient(pass, &l->lora_a[i], x, g, 1);
 }
 
 /* Gradients of frozen layers' adapters and dx = (dy, g) [W; A]: g is made behind dy,
  * where u may have been. */
-static void folded_backward(const struct pass *pass, const struct linears *l,
+static void folded_backward(const struct pass *pass, const struct linear_stack *l,
                             size_t layer, struct tensor x, struct tensor dy,
                             struct tensor dx)
 {
-    struct tensor g = tensor_columns(dy, l->outs, l->adapters);
+    struct tensor g = tensor_columns(dy, l->y_cols, l->u_cols);
 
-    adapters_backward(pass, l, pass_u(pass, l, layer), x, dy, g);
+    lora_backward(pass, l, pass_u(pass, l, layer), x, dy, g);
     if (dx.data)
-        product_input(pass, &l->both, dy, dx, 1, 0);
+        linear_input_gradient(pass, &l->fused, dy, dx, 1, 0);
 }
 
 /* Gradients of linear layers over x, and dx = dy W + ... unless it is absent; dy may have
  * more columns. */
-static void linears_backward(const struct pass *pass, const struct linears *l,
-                             size_t layer, struct tensor x, struct tensor dy,
-                             struct tensor dx)
+static void stack_backward(const struct pass *pass, const struct linear_stack *l,
+                           size_t layer, struct tensor x, struct tensor dy,
+                           struct tensor dx)
 {
     struct tensor g = pass_buffer(pass, BUFFER_LORA_G, 0);
 
@@ -121,21 +123,21 @@ static void linears_backward(const struct pass *pass, const struct linears *l,
         folded_backward(pass, l, layer, x, dy, dx);
         return;
     }
-    for (size_t i = 0; i < l->wholes; i++) {
-        product_gradient(pass, &l->whole[i], x, dy, 1);
+    for (size_t i = 0; i < l->base_count; i++) {
+        linear_weight_gradient(pass, &l->base[i], x, dy, 1);
         if (dx.data)
-            product_input(pass, &l->whole[i], dy, dx, 1, i == 0 ? 0 : 1);
+            linear_input_gradient(pass, &l->base[i], dy, dx, 1, i == 0 ? 0 : 1);
     }
-    if (l->outs_of == 0)
+    if (l->lora_b_count == 0)
         return;
-    g = tensor_of(g.data, g.format, x.rows, l->adapters);
-    adapters_backward(pass, l, pass_u(pass, l, layer), x, dy, g);
+    g = tensor_of(g.data, g.format, x.rows, l->u_cols);
+    lora_backward(pass, l, pass_u(pass, l, layer), x, dy, g);
     if (dx.data)
-        adapter_input(pass, l, g, dx);
+        lora_input_gradient(pass, l, g, dx);
 }
 
 /* Without what stands behind it. */
-static struct tensor stream_buffer(const struct pass *pass, enum buffer buffer)
+static struct tensor residual_columns(const struct pass *pass, enum buffer buffer)
 {
     struct tensor whole = pass_buffer(pass, buffer, 0);
 
@@ -145,7 +147,7 @@ static struct tensor stream_buffer(const struct pass *pass, enum buffer buffer)
 
 /* The stream's gradient as products read it: a copy in the compute format; with room for
  * folded adapters behind it. */
-static struct tensor stream_gradient(const struct pass *pass)
+static struct tensor residual_gradient(const struct pass *pass)
 {
     struct tensor copy = pass_buffer(pass, BUFFER_DX_COPY, 0);
 
@@ -158,8 +160,8 @@ static struct tensor grad_of(const struct parameter *p)
 }
 
 /* Of either kind of norm: dx += ..., and its copy. */
-static void norm_gradient(const struct pass *pass, const struct norm *norm,
-                          struct op_rmsnorm_backward op)
+static void apply_norm_backward(const struct pass *pass, const struct norm *norm,
+                                struct op_rmsnorm_backward op)
 {
     op.weight = norm->weight->weight;
     op.dweight = norm->weight->grad;
@@ -180,13 +182,14 @@ static void norm_gradient(const struct pass *pass, const struct norm *norm,
 }
 
 /* The stream's gradient grows by a norm's. */
-static void norm_backward(const struct pass *pass, const struct norm *norm,
-                          struct tensor dout, struct tensor x, struct tensor rstd)
+static void residual_norm_backward(const struct pass *pass, const struct norm *norm,
+                                   struct tensor dout, struct tensor x,
+                                   struct tensor rstd)
 {
-    norm_gradient(
+    apply_norm_backward(
         pass, norm,
-        (struct op_rmsnorm_backward) { .dx = stream_buffer(pass, BUFFER_DX),
-                                       .dcopy = stream_buffer(pass, BUFFER_DX_COPY),
+        (struct op_rmsnorm_backward) { .dx = residual_columns(pass, BUFFER_DX),
+                                       .dcopy = residual_columns(pass, BUFFER_DX_COPY),
                                        .dout = dout,
                                        .x = x,
                                        .rstd = rstd });
@@ -194,49 +197,49 @@ static void norm_backward(const struct pass *pass, const struct norm *norm,
 
 /* The stream's gradient through the dropout of what is added to it, with room behind
  * it. */
-static struct tensor dropped_gradient(const struct pass *pass, uint32_t stream)
+static struct tensor gradient_through_dropout(const struct pass *pass, uint32_t stream)
 {
-    struct tensor dx = stream_buffer(pass, BUFFER_DX);
+    struct tensor dx = residual_columns(pass, BUFFER_DX);
     struct tensor whole = pass_buffer(pass, BUFFER_DROPPED, 0);
 
-    pass_drop(pass, pass->model->config->added_dropout, stream, dx,
-              tensor_columns(whole, 0, dx.cols));
+    pass_dropout(pass, pass->model->config->residual_dropout, stream, dx,
+                 tensor_columns(whole, 0, dx.cols));
     return whole;
 }
 
 /* The gradient of what layers o and down have made: the stream's, through dropout or the
  * norm of what is added to it where there is one. */
-static struct tensor added_gradient(const struct pass *pass, const struct norm *post,
+static struct tensor delta_gradient(const struct pass *pass, const struct norm *post,
                                     uint32_t stream, struct tensor x, struct tensor rstd)
 {
     struct tensor copy = pass_buffer(pass, BUFFER_DPOST_COPY, 0);
-    struct op_rmsnorm_backward op = { .dx = stream_buffer(pass, BUFFER_DPOST),
-                                      .dcopy = stream_buffer(pass, BUFFER_DPOST_COPY),
-                                      .dout = stream_gradient(pass),
+    struct op_rmsnorm_backward op = { .dx = residual_columns(pass, BUFFER_DPOST),
+                                      .dcopy = residual_columns(pass, BUFFER_DPOST_COPY),
+                                      .dout = residual_gradient(pass),
                                       .x = x,
                                       .rstd = rstd };
 
-    if (pass_drops(pass, pass->model->config->added_dropout))
-        return dropped_gradient(pass, stream);
+    if (pass_uses_dropout(pass, pass->model->config->residual_dropout))
+        return gradient_through_dropout(pass, stream);
     if (!post->weight)
-        return stream_gradient(pass);
+        return residual_gradient(pass);
     zero(pass, op.dx);
-    norm_gradient(pass, post, op);
+    apply_norm_backward(pass, post, op);
     return copy.data ? copy : pass_buffer(pass, BUFFER_DPOST, 0);
 }
 
 /* dx of a norm's or of attention's output; absent where nothing below the site is
  * trained. */
-static struct tensor output_gradient(const struct pass *pass, size_t cols, size_t place)
+static struct tensor output_gradient(const struct pass *pass, size_t cols, size_t index)
 {
     struct tensor wide = pass_buffer(pass, BUFFER_DH, 0);
 
-    if (place <= pass->model->lowest)
+    if (index <= pass->model->first_trained)
         return (struct tensor) { 0 };
     return tensor_of(wide.data, wide.format, wide.rows, cols);
 }
 
-static void activation_gradient(const struct pass *pass, size_t layer, struct tensor dact)
+static void activation_backward(const struct pass *pass, size_t layer, struct tensor dact)
 {
     struct tensor gate = model_gate(pass, layer), up = model_up(pass, layer);
     enum activation kind = pass->model->config->activation;
@@ -257,18 +260,18 @@ static void activation_gradient(const struct pass *pass, size_t layer, struct te
 
 /* Layers that are trained want the input they had, which a norm or the activation makes
  * again of what is kept, to the same bits; a recomputed block has just left it there. */
-static bool makes_again(const struct pass *pass, const struct linears *l)
+static bool recomputes_input(const struct pass *pass, const struct linear_stack *l)
 {
-    return l->trains && !pass->model->shapes.checkpointing;
+    return l->trained && !pass->model->shapes.checkpointing;
 }
 
-static struct tensor norm_again(const struct pass *pass, const struct linears *l,
-                                const struct norm *norm, enum buffer out, struct tensor x,
-                                struct tensor rstd)
+static struct tensor recompute_norm(const struct pass *pass, const struct linear_stack *l,
+                                    const struct norm *norm, enum buffer out,
+                                    struct tensor x, struct tensor rstd)
 {
     struct tensor h = pass_buffer(pass, out, 0);
 
-    if (makes_again(pass, l))
+    if (recomputes_input(pass, l))
         model_norm(pass, norm,
                    (struct op_rmsnorm) { .out = h, .sum = x, .x = x, .rstd = rstd });
     return h;
@@ -286,21 +289,21 @@ static bool down_backward(const struct pass *pass, size_t layer)
     struct tensor dact = pass_buffer(pass, BUFFER_DACT, 0), dy;
     struct tensor act = pass_buffer(pass, BUFFER_ACT, 0);
 
-    if (site_place(layer, SITE_DOWN) <= m->lowest)
+    if (sublayer_index(layer, SUBLAYER_DOWN) <= m->first_trained)
         dact = (struct tensor) { 0 };
-    dy = added_gradient(pass, &b->post2, drop_stream(layer, DROP_ADDED_DOWN),
+    dy = delta_gradient(pass, &b->post2, dropout_stream(layer, DROP_RESIDUAL_DOWN),
                         pass_buffer(pass, BUFFER_POST2, layer),
                         pass_buffer(pass, BUFFER_RSTD_POST2, layer));
-    if (makes_again(pass, &b->down))
+    if (recomputes_input(pass, &b->down))
         model_activate(pass, layer);
-    linears_backward(pass, &b->down, layer, act, dy, dact);
+    stack_backward(pass, &b->down, layer, act, dy, dact);
     if (!dact.data)
         return false;
-    activation_gradient(pass, layer, dact);
+    activation_backward(pass, layer, dact);
     return true;
 }
 
-static bool up_backward(const struct pass *pass, size_t layer)
+static bool gate_up_backward(const struct pass *pass, size_t layer)
 {
     const struct model *m = pass->model;
     const struct block *b = &m->blocks[layer];
@@ -308,17 +311,18 @@ static bool up_backward(const struct pass *pass, size_t layer)
     struct tensor x = x_mid.data ? x_mid : pass_buffer(pass, BUFFER_X_IN, layer);
     struct tensor rstd = pass_buffer(pass, BUFFER_RSTD2, layer), h, dh;
 
-    h = norm_again(pass, &b->gate_up, &b->norm2, BUFFER_H2, x, rstd);
-    dh = output_gradient(pass, m->config->hidden_size, site_place(layer, SITE_GATE_UP));
-    linears_backward(pass, &b->gate_up, layer, h,
-                     pass_buffer(pass, BUFFER_GATE_UP, layer), dh);
+    h = recompute_norm(pass, &b->gate_up, &b->norm2, BUFFER_H2, x, rstd);
+    dh = output_gradient(pass, m->config->hidden_size,
+                         sublayer_index(layer, SUBLAYER_GATE_UP));
+    stack_backward(pass, &b->gate_up, layer, h, pass_buffer(pass, BUFFER_GATE_UP, layer),
+                   dh);
     if (!dh.data)
         return false;
-    norm_backward(pass, &b->norm2, dh, x, rstd);
-    return site_place(layer, SITE_NORM2) > m->lowest;
+    residual_norm_backward(pass, &b->norm2, dh, x, rstd);
+    return sublayer_index(layer, SUBLAYER_NORM2) > m->first_trained;
 }
 
-static void head_norm_gradient(const struct pass *pass, const struct norm *norm,
+static void head_norm_backward(const struct pass *pass, const struct norm *norm,
                                struct tensor d, struct tensor x, struct tensor rstd)
 {
     pass->ops->headnorm_backward(pass->be, &(struct op_headnorm_backward) {
@@ -333,7 +337,7 @@ static void head_norm_gradient(const struct pass *pass, const struct norm *norm,
 }
 
 /* Back through the rotation and the norms of q and k, in place. */
-static void prepare_gradient(const struct pass *pass, size_t layer, struct tensor dqkv)
+static void prepare_qk_backward(const struct pass *pass, size_t layer, struct tensor dqkv)
 {
     const struct block *b = &pass->model->blocks[layer];
     struct tensor qkv = pass_buffer(pass, BUFFER_QKV, layer);
@@ -341,13 +345,13 @@ static void prepare_gradient(const struct pass *pass, size_t layer, struct tenso
     model_rotate(pass, layer, dqkv, true);
     if (!b->q_norm.weight)
         return;
-    head_norm_gradient(pass, &b->q_norm, model_queries(pass, dqkv),
+    head_norm_backward(pass, &b->q_norm, model_queries(pass, dqkv),
                        model_queries(pass, qkv), pass_buffer(pass, BUFFER_RSTD_Q, layer));
-    head_norm_gradient(pass, &b->k_norm, model_keys(pass, dqkv), model_keys(pass, qkv),
+    head_norm_backward(pass, &b->k_norm, model_keys(pass, dqkv), model_keys(pass, qkv),
                        pass_buffer(pass, BUFFER_RSTD_K, layer));
 }
 
-static void attention_gradient(const struct pass *pass, size_t layer, struct tensor datt)
+static void attention_backward(const struct pass *pass, size_t layer, struct tensor datt)
 {
     const struct model_config *c = pass->model->config;
     struct tensor dqkv = pass_buffer(pass, BUFFER_DQKV, 0);
@@ -358,27 +362,28 @@ static void attention_gradient(const struct pass *pass, size_t layer, struct ten
         .dv = tensor_columns(dqkv, q + kv, kv),
         .delta = pass_buffer(pass, BUFFER_DLSE, 0),
         .dout = datt,
-        .forward = model_attention(pass, layer),
+        .forward = model_attention_op(pass, layer),
     };
 
     pass->ops->attention_backward(pass->be, &op);
-    prepare_gradient(pass, layer, dqkv);
+    prepare_qk_backward(pass, layer, dqkv);
 }
 
-static bool output_backward(const struct pass *pass, size_t layer)
+static bool o_backward(const struct pass *pass, size_t layer)
 {
     const struct model_config *c = pass->model->config;
     const struct block *b = &pass->model->blocks[layer];
     struct tensor datt, dy;
 
-    datt = output_gradient(pass, c->heads * c->head_size, site_place(layer, SITE_O));
-    dy = added_gradient(pass, &b->post1, drop_stream(layer, DROP_ADDED_O),
+    datt =
+        output_gradient(pass, c->heads * c->head_size, sublayer_index(layer, SUBLAYER_O));
+    dy = delta_gradient(pass, &b->post1, dropout_stream(layer, DROP_RESIDUAL_O),
                         pass_buffer(pass, BUFFER_POST1, layer),
                         pass_buffer(pass, BUFFER_RSTD_POST1, layer));
-    linears_backward(pass, &b->o, layer, pass_buffer(pass, BUFFER_ATT, layer), dy, datt);
+    stack_backward(pass, &b->o, layer, pass_buffer(pass, BUFFER_ATT, layer), dy, datt);
     if (!datt.data)
         return false;
-    attention_gradient(pass, layer, datt);
+    attention_backward(pass, layer, datt);
     return true;
 }
 
@@ -389,11 +394,12 @@ static void qkv_backward(const struct pass *pass, size_t layer)
     struct tensor x = pass_buffer(pass, BUFFER_X_IN, layer);
     struct tensor rstd = pass_buffer(pass, BUFFER_RSTD1, layer), h, dh;
 
-    h = norm_again(pass, &b->qkv, &b->norm1, BUFFER_H1, x, rstd);
-    dh = output_gradient(pass, m->config->hidden_size, site_place(layer, SITE_QKV));
-    linears_backward(pass, &b->qkv, layer, h, pass_buffer(pass, BUFFER_DQKV, 0), dh);
+    h = recompute_norm(pass, &b->qkv, &b->norm1, BUFFER_H1, x, rstd);
+    dh = output_gradient(pass, m->config->hidden_size,
+                         sublayer_index(layer, SUBLAYER_QKV));
+    stack_backward(pass, &b->qkv, layer, h, pass_buffer(pass, BUFFER_DQKV, 0), dh);
     if (dh.data)
-        norm_backward(pass, &b->norm1, dh, x, rstd);
+        residual_norm_backward(pass, &b->norm1, dh, x, rstd);
 }
 
 /* In parallel both halves read the stream's gradient before either adds to it. */
@@ -407,10 +413,10 @@ static void block_backward(const struct pass *pass, size_t layer)
         model_forward_block(pass, layer, true);
     below = down_backward(pass, layer);
     if (below && m->config->parallel) {
-        below = output_backward(pass, layer);
-        up_backward(pass, layer);
+        below = o_backward(pass, layer);
+        gate_up_backward(pass, layer);
     } else {
-        below = below && up_backward(pass, layer) && output_backward(pass, layer);
+        below = below && gate_up_backward(pass, layer) && o_backward(pass, layer);
     }
     if (below)
         qkv_backward(pass, layer);
@@ -424,7 +430,7 @@ static void embed_backward(const struct pass *pass, const struct parameter *tabl
         pass->ops->embedding_backward(
             pass->be,
             &(struct op_embedding_backward) { .dtable = table->grad,
-                                              .dout = stream_buffer(pass, BUFFER_DX),
+                                              .dout = residual_columns(pass, BUFFER_DX),
                                               .tokens = pass_buffer(pass, ids, 0).data,
                                               .scale = scale,
                                               .padding = (int32_t)padding,
@@ -432,24 +438,25 @@ static void embed_backward(const struct pass *pass, const struct parameter *tabl
 }
 
 /* The stream's gradient begins at the last norm. */
-static void stream_backward(const struct pass *pass)
+static void last_norm_backward(const struct pass *pass)
 {
     const struct model *m = pass->model;
-    size_t place = site_place(m->config->layers, 0);
+    size_t index = sublayer_index(m->config->layers, 0);
 
-    zero(pass, stream_buffer(pass, BUFFER_DX));
-    norm_backward(pass, &m->norm,
-                  output_gradient(pass, m->config->hidden_size, place + 1),
-                  pass_buffer(pass, BUFFER_X_LAST, 0), pass_buffer(pass, BUFFER_RSTD, 0));
+    zero(pass, residual_columns(pass, BUFFER_DX));
+    residual_norm_backward(
+        pass, &m->norm, output_gradient(pass, m->config->hidden_size, index + 1),
+        pass_buffer(pass, BUFFER_X_LAST, 0), pass_buffer(pass, BUFFER_RSTD, 0));
 }
 
 static void embeddings_backward(const struct pass *pass)
 {
     const struct model *m = pass->model;
 
-    if (pass_drops(pass, m->config->embed_dropout))
-        pass_drop(pass, m->config->embed_dropout, drop_stream(0, DROP_EMBED),
-                  stream_buffer(pass, BUFFER_DX), stream_buffer(pass, BUFFER_DX));
+    if (pass_uses_dropout(pass, m->config->embed_dropout))
+        pass_dropout(pass, m->config->embed_dropout, dropout_stream(0, DROP_EMBED),
+                     residual_columns(pass, BUFFER_DX),
+                     residual_columns(pass, BUFFER_DX));
     embed_backward(pass, m->embed, BUFFER_TOKENS, m->embed_scale, m->config->padding);
     embed_backward(pass, m->positions, BUFFER_POSITIONS, 0, -1);
 }
@@ -467,7 +474,7 @@ static void levels_backward(const struct pass *pass, size_t from, size_t to)
         else if (from <= layers)
             block_backward(pass, from - 1);
         else
-            stream_backward(pass);
+            last_norm_backward(pass);
     }
     pass_end(pass);
 }
@@ -477,30 +484,30 @@ static void levels_backward(const struct pass *pass, size_t from, size_t to)
 static void backward_and_reduce(const struct pass *pass)
 {
     struct model *m = pass->model;
-    size_t from = model_head_level(m), lowest = site_level(m->lowest);
+    size_t from = model_head_level(m), lowest = backward_level(m->first_trained);
 
-    model_reduce_down(m, from);
+    model_reduce_to_level(m, from);
     while (from > lowest) {
-        size_t to = model_next_sum(m);
+        size_t to = model_next_reduction(m);
 
         to = to > lowest ? to : lowest;
         levels_backward(pass, from, to);
-        model_reduce_down(m, to);
+        model_reduce_to_level(m, to);
         from = to;
     }
-    model_reduce_rest(m);
+    model_reduce_remaining(m);
 }
 
-void model_learn(const struct pass *pass)
+void model_compute_loss(const struct pass *pass)
 {
     if (pass->first)
         zero_gradients(pass);
     if (pass->model->plan->stage == STAGE_DISTILL)
-        model_distill(pass);
+        model_distill_loss(pass);
     else if (pass->model->plan->stage == STAGE_DPO)
-        model_prefer(pass);
+        model_preference_loss(pass);
     else
-        model_classify(pass);
+        model_classifier_loss(pass);
 }
 
 void model_backward(const struct pass *pass)
@@ -510,5 +517,5 @@ void model_backward(const struct pass *pass)
     if (pass->reduces)
         backward_and_reduce(pass);
     else
-        levels_backward(pass, model_head_level(m), site_level(m->lowest));
+        levels_backward(pass, model_head_level(m), backward_level(m->first_trained));
 }

@@ -452,7 +452,7 @@ static void read_dropouts(const struct reader *r, struct model_config *out)
     const struct dropout_keys *keys = &out->architecture->dropouts;
 
     out->embed_dropout = read_dropout(r, keys->embed, keys->default_value);
-    out->added_dropout = read_dropout(r, keys->added, keys->default_value);
+    out->residual_dropout = read_dropout(r, keys->added, keys->default_value);
     out->attention_dropout = read_dropout(r, keys->attention, keys->default_value);
 }
 

@@ -45,7 +45,7 @@ struct model_config {
     struct rope rope_local; /* of layers with a window, where has_local */
     bool has_local;
     /* 0 to below 1; dropout_keys */
-    double embed_dropout, added_dropout, attention_dropout;
+    double embed_dropout, residual_dropout, attention_dropout;
     bool tied; /* lm_head shares embed_tokens */
     bool qkv_bias, output_bias, mlp_bias;
     /* torch_dtype / dtype; FORMAT_COUNT where not said */

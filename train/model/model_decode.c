@@ -10,7 +10,7 @@
 static void keep_rows(const struct pass *pass, enum buffer buffer, size_t layer,
                       struct tensor x)
 {
-    size_t first = pass->slot * pass->model->shapes.room;
+    size_t first = pass->slot * pass->model->shapes.slot_rows;
     struct tensor cache = pass_buffer(pass, buffer, layer);
 
     pass->ops->convert(pass->be, &(struct op_convert) {
@@ -28,7 +28,7 @@ static void decode(const struct pass *pass, size_t layer, const struct op_attent
         .values = pass_buffer(pass, BUFFER_VALUES, layer),
         /* a row's place is how many lie before it */
         .lengths = pass_buffer(pass, BUFFER_POSITIONS, 0).data,
-        .room = pass->model->shapes.room,
+        .room = pass->model->shapes.slot_rows,
         .heads = a->heads,
         .kv_heads = a->kv_heads,
         .head_size = a->head_size,
@@ -40,16 +40,16 @@ static void decode(const struct pass *pass, size_t layer, const struct op_attent
     pass->ops->decode(pass->be, &op);
 }
 
-void model_attend(const struct pass *pass, size_t layer)
+void model_run_attention(const struct pass *pass, size_t layer)
 {
-    const struct op_attention attention = model_attention(pass, layer);
+    const struct op_attention attention = model_attention_op(pass, layer);
 
-    if (pass->decodes) {
+    if (pass->decoding) {
         decode(pass, layer, &attention);
         return;
     }
     pass->ops->attention(pass->be, &attention);
-    if (!pass->fills)
+    if (!pass->prefill)
         return;
     keep_rows(pass, BUFFER_KEYS, layer, attention.k);
     keep_rows(pass, BUFFER_VALUES, layer, attention.v);
@@ -62,7 +62,7 @@ size_t model_slots(const struct model *model)
 
 size_t model_room(const struct model *model)
 {
-    return model->shapes.room;
+    return model->shapes.slot_rows;
 }
 
 size_t model_vocabulary(const struct model *model)
@@ -106,7 +106,7 @@ bool model_prefill(struct model *model, size_t slot, const int32_t *tokens, size
     const int32_t offsets[] = { 0, (int32_t)count };
     struct tensor h;
 
-    if (count == 0 || count > model->shapes.rows || count > model->shapes.room ||
+    if (count == 0 || count > model->shapes.rows || count > model->shapes.slot_rows ||
         slot >= model->shapes.slots)
         return error_set(err, ERROR_SYSTEM,
                          "a prompt of %zu tokens, but memory was planned for 1 to %zu",
@@ -114,12 +114,12 @@ bool model_prefill(struct model *model, size_t slot, const int32_t *tokens, size
     if (!check_tokens(model, tokens, count, err) ||
         !model_config_check_places(model->config, count, err))
         return false;
-    pass.fills = true;
+    pass.prefill = true;
     pass.slot = slot;
     for (size_t i = 0; i < count; i++)
-        model->places[i] = (int32_t)i;
+        model->position_ids[i] = (int32_t)i;
     put(&pass, BUFFER_TOKENS, tokens, count);
-    put(&pass, BUFFER_POSITIONS, model->places, count);
+    put(&pass, BUFFER_POSITIONS, model->position_ids, count);
     put(&pass, BUFFER_OFFSETS, offsets, 2);
     model_forward(&pass);
     h = pass_buffer(&pass, BUFFER_H_LAST, 0);
@@ -136,13 +136,13 @@ bool model_decode_step(struct model *model, const int32_t *tokens, const int32_t
     if (!check_tokens(model, tokens, slots, err))
         return false;
     for (size_t i = 0; i < slots; i++)
-        if (lengths[i] < 0 || (size_t)lengths[i] >= model->shapes.room)
+        if (lengths[i] < 0 || (size_t)lengths[i] >= model->shapes.slot_rows)
             return error_set(err, ERROR_SYSTEM,
                              "place %d, but memory was planned for %zu", lengths[i],
-                             model->shapes.room);
+                             model->shapes.slot_rows);
         else if (!model_config_check_places(model->config, (size_t)lengths[i] + 1, err))
             return false;
-    pass.decodes = true;
+    pass.decoding = true;
     put(&pass, BUFFER_TOKENS, tokens, slots);
     put(&pass, BUFFER_POSITIONS, lengths, slots);
     if (pass_begin(&pass)) {

@@ -19,8 +19,9 @@ static size_t kept_of(const struct model *m, size_t words)
 void model_set_teacher(struct model *student, struct model *teacher)
 {
     student->teacher = teacher;
-    student->shared = least(student->config->vocab_size, teacher->config->vocab_size);
-    student->kept = kept_of(student, student->shared);
+    student->shared_tokens =
+        least(student->config->vocab_size, teacher->config->vocab_size);
+    student->kept_logits = kept_of(student, student->shared_tokens);
 }
 
 void model_teach_kept(struct model *student, size_t rows, const int32_t *ids,
@@ -30,9 +31,9 @@ void model_teach_kept(struct model *student, size_t rows, const int32_t *ids,
     struct backend *be = student->be;
     size_t bytes;
 
-    student->shared = least(student->config->vocab_size, words);
-    student->kept = kept_of(student, student->shared);
-    bytes = rows * student->kept * sizeof(float);
+    student->shared_tokens = least(student->config->vocab_size, words);
+    student->kept_logits = kept_of(student, student->shared_tokens);
+    bytes = rows * student->kept_logits * sizeof(float);
     be->ops->upload(be, student->buffers + b[BUFFER_KEPT].at, values, bytes);
     be->ops->upload(be, student->buffers + b[BUFFER_KEPT_IDS].at, ids, bytes);
 }
@@ -77,29 +78,29 @@ static void keep(const struct pass *teacher, const struct pass *to, size_t words
     teacher->ops->topk(teacher->be, &op);
 }
 
-void model_distill(const struct pass *pass)
+void model_distill_loss(const struct pass *pass)
 {
     const struct model *m = pass->model;
     const struct distillation_settings *kd = &m->plan->kd;
     const struct pass *teacher = pass->teacher;
     struct op_distill op = {
-        .student = model_classifier(pass),
+        .student = model_classifier_op(pass),
         .kd_losses = tensor_rows(pass_buffer(pass, BUFFER_KD_LOSSES, 0), 0, 1),
-        .words = m->shared,
+        .words = m->shared_tokens,
         .ratio = (float)kd->ratio,
         .temperature = (float)kd->temperature,
         .beta = (float)kd->beta,
     };
 
-    if (m->kept > 0) {
+    if (m->kept_logits > 0) {
         if (teacher)
-            keep(teacher, pass, m->shared, m->kept);
-        op.values = kept_buffer(pass, BUFFER_KEPT, m->kept);
-        op.ids = kept_buffer(pass, BUFFER_KEPT_IDS, m->kept).data;
+            keep(teacher, pass, m->shared_tokens, m->kept_logits);
+        op.values = kept_buffer(pass, BUFFER_KEPT, m->kept_logits);
+        op.ids = kept_buffer(pass, BUFFER_KEPT_IDS, m->kept_logits).data;
     } else {
         op.x = pass_buffer(teacher, BUFFER_H_LAST, 0);
-        op.w = shared_head(teacher, m->shared);
-        op.logits = shared_logits(teacher, m->shared);
+        op.w = shared_head(teacher, m->shared_tokens);
+        op.logits = shared_logits(teacher, m->shared_tokens);
         op.gathered = pass_buffer(teacher, BUFFER_GATHERED, 0);
         op.softcap = (float)teacher->model->config->logit_softcap;
     }
@@ -123,5 +124,5 @@ bool model_keep(struct model *teacher, const struct batch *batch, size_t words,
 
 struct model_losses model_losses(const struct model *student)
 {
-    return student->parts;
+    return student->loss_parts;
 }

@@ -30,7 +30,8 @@ struct tensor pass_weight(const struct pass *pass, struct tensor weight)
     const struct shapes *s = &pass->model->shapes;
     struct tensor scratch;
 
-    if (weight.format == s->compute || (s->rounds && weight.format == FORMAT_FP32))
+    if (weight.format == s->compute ||
+        (s->rounds_in_matmul && weight.format == FORMAT_FP32))
         return weight;
     scratch = pass_buffer(pass, BUFFER_WEIGHT, 0);
     scratch = tensor_of(scratch.data, scratch.format, weight.rows, weight.cols);
@@ -38,11 +39,11 @@ struct tensor pass_weight(const struct pass *pass, struct tensor weight)
     return scratch;
 }
 
-struct tensor pass_operand(const struct pass *pass, const struct product *product)
+struct tensor pass_linear_weight(const struct pass *pass, const struct linear *linear)
 {
-    for (size_t i = 0; i < product->widened; i++)
-        model_widen(pass->model, product->quantised[i]);
-    return pass_weight(pass, product->weight);
+    for (size_t i = 0; i < linear->quantized_count; i++)
+        model_dequantize(pass->model, linear->quantized[i]);
+    return pass_weight(pass, linear->weight);
 }
 
 struct tensor pass_bias(const struct pass *pass, struct tensor bias)
@@ -57,8 +58,8 @@ struct tensor pass_bias(const struct pass *pass, struct tensor bias)
     return scratch;
 }
 
-void pass_drop(const struct pass *pass, double p, uint32_t stream, struct tensor x,
-               struct tensor out)
+void pass_dropout(const struct pass *pass, double p, uint32_t stream, struct tensor x,
+                  struct tensor out)
 {
     const struct op_dropout op = {
         .out = out,
@@ -73,7 +74,7 @@ void pass_drop(const struct pass *pass, double p, uint32_t stream, struct tensor
     pass->ops->dropout(pass->be, &op);
 }
 
-struct tensor pass_lora_input(const struct pass *pass, const struct linears *linears,
+struct tensor pass_lora_input(const struct pass *pass, const struct linear_stack *stack,
                               struct tensor x)
 {
     struct tensor scratch = pass_buffer(pass, BUFFER_LORA_X, 0);
@@ -81,63 +82,65 @@ struct tensor pass_lora_input(const struct pass *pass, const struct linears *lin
     if (!scratch.data || !pass->training)
         return x;
     scratch = tensor_of(scratch.data, scratch.format, x.rows, x.cols);
-    pass_drop(pass, pass->model->shapes.lora.dropout, linears->stream, x, scratch);
+    pass_dropout(pass, pass->model->shapes.lora.dropout, stack->dropout_stream, x,
+                 scratch);
     return scratch;
 }
 
-static void product_forward(const struct pass *pass, const struct product *p,
-                            struct tensor x, struct tensor y, float alpha, float beta)
+static void linear_forward(const struct pass *pass, const struct linear *p,
+                           struct tensor x, struct tensor y, float alpha, float beta)
 {
     const struct op_matmul op = {
-        .out = tensor_columns(y, p->first, p->outs),
-        .a = tensor_columns(x, p->from, p->ins),
-        .b = pass_operand(pass, p),
+        .out = tensor_columns(y, p->out_first, p->out_count),
+        .a = tensor_columns(x, p->in_first, p->in_count),
+        .b = pass_linear_weight(pass, p),
         .bias = pass_bias(pass, p->bias),
         .trans_b = true,
         .alpha = alpha,
         .beta = beta,
-        .round_a = p->rounded ? FORMAT_FP8_E4M3 : FORMAT_FP32,
-        .round_b = p->rounded ? FORMAT_FP8_E4M3 : FORMAT_FP32,
+        .round_a = p->fp8 ? FORMAT_FP8_E4M3 : FORMAT_FP32,
+        .round_b = p->fp8 ? FORMAT_FP8_E4M3 : FORMAT_FP32,
     };
 
     pass->ops->matmul(pass->be, &op);
 }
 
 /* u = dropout(x) A^T, which the backward pass wants too */
-static void adapters_into(const struct pass *pass, const struct linears *l,
-                          struct tensor x, struct tensor u)
+static void lora_a_forward(const struct pass *pass, const struct linear_stack *l,
+                           struct tensor x, struct tensor u)
 {
-    if (l->intos > 0)
+    if (l->lora_a_count > 0)
         x = pass_lora_input(pass, l, x);
-    for (size_t i = 0; i < l->intos; i++)
-        product_forward(pass, &l->into[i], x, u, 1, 0);
+    for (size_t i = 0; i < l->lora_a_count; i++)
+        linear_forward(pass, &l->lora_a[i], x, u, 1, 0);
 }
 
-struct tensor pass_u(const struct pass *pass, const struct linears *linears, size_t layer)
+struct tensor pass_u(const struct pass *pass, const struct linear_stack *stack,
+                     size_t layer)
 {
-    return tensor_columns(pass_buffer(pass, linears->u, layer),
-                          linears->beside ? linears->outs : 0, linears->adapters);
+    return tensor_columns(pass_buffer(pass, stack->u, layer),
+                          stack->u_after_y ? stack->y_cols : 0, stack->u_cols);
 }
 
 /* y = beta y + x W^T + b + scale u B^T; y may have more columns */
-static void linears_forward(const struct pass *pass, const struct linears *l,
-                            size_t layer, struct tensor x, struct tensor y, float beta)
+static void stack_forward(const struct pass *pass, const struct linear_stack *l,
+                          size_t layer, struct tensor x, struct tensor y, float beta)
 {
     struct tensor u = pass_u(pass, l, layer);
     float scale = (float)pass->model->shapes.lora.scale;
 
-    if (l->beside) { /* one product whether plain or not, so that y has the same bits */
-        product_forward(pass, &l->both, x, y, 1, 0);
+    if (l->u_after_y) { /* one product whether plain or not, so that y has the same bits */
+        linear_forward(pass, &l->fused, x, y, 1, 0);
     } else {
-        for (size_t i = 0; i < l->wholes; i++)
-            product_forward(pass, &l->whole[i], x, y, 1, beta);
+        for (size_t i = 0; i < l->base_count; i++)
+            linear_forward(pass, &l->base[i], x, y, 1, beta);
     }
-    if (pass->plain)
+    if (pass->skip_adapters)
         return;
-    if (!l->beside)
-        adapters_into(pass, l, x, u);
-    for (size_t i = 0; i < l->outs_of; i++)
-        product_forward(pass, &l->out_of[i], u, y, scale, 1);
+    if (!l->u_after_y)
+        lora_a_forward(pass, l, x, u);
+    for (size_t i = 0; i < l->lora_b_count; i++)
+        linear_forward(pass, &l->lora_b[i], u, y, scale, 1);
 }
 
 float model_norm_offset(const struct model *model)
@@ -217,7 +220,7 @@ static void head_norm(const struct pass *pass, const struct norm *norm, struct t
 }
 
 /* q and k as attention reads them: in place, or beside what their norms began with. */
-static void prepare(const struct pass *pass, size_t layer, struct tensor qkv)
+static void prepare_qk(const struct pass *pass, size_t layer, struct tensor qkv)
 {
     const struct block *b = &pass->model->blocks[layer];
     struct tensor qk = pass_buffer(pass, BUFFER_QK, layer);
@@ -236,14 +239,14 @@ static struct attention_dropout attention_dropout(const struct pass *pass, size_
     double p = pass->model->config->attention_dropout;
 
     return (struct attention_dropout) {
-        .p = pass_drops(pass, p) ? (float)p : 0,
-        .stream = drop_stream(layer, DROP_ATTENTION),
+        .p = pass_uses_dropout(pass, p) ? (float)p : 0,
+        .stream = dropout_stream(layer, DROP_ATTENTION),
         .seed = (uint64_t)pass->model->plan->seed,
         .draw = &pass->numbers->draw,
     };
 }
 
-struct op_attention model_attention(const struct pass *pass, size_t layer)
+struct op_attention model_attention_op(const struct pass *pass, size_t layer)
 {
     const struct model_config *c = pass->model->config;
     const struct block *b = &pass->model->blocks[layer];
@@ -273,7 +276,7 @@ struct op_attention model_attention(const struct pass *pass, size_t layer)
 }
 
 /* What comes to the stream next. */
-static struct tensor delta_of(const struct pass *pass)
+static struct tensor residual_delta(const struct pass *pass)
 {
     struct tensor post = pass_buffer(pass, BUFFER_DELTA_POST, 0);
 
@@ -281,7 +284,7 @@ static struct tensor delta_of(const struct pass *pass)
 }
 
 /* The stream behind the block below, but for what that adds last. */
-static struct tensor stream_behind(const struct pass *pass, size_t layer)
+static struct tensor residual_after_block(const struct pass *pass, size_t layer)
 {
     struct tensor mid = pass_buffer(pass, BUFFER_X_MID, layer);
 
@@ -289,42 +292,42 @@ static struct tensor stream_behind(const struct pass *pass, size_t layer)
 }
 
 /* Beside what is there already it has to be dropped before it is added. */
-static void add_dropped(const struct pass *pass, const struct linears *l, size_t layer,
-                        struct tensor x, struct tensor out, float beta)
+static void add_with_dropout(const struct pass *pass, const struct linear_stack *l,
+                             size_t layer, struct tensor x, struct tensor out, float beta)
 {
     const struct model_config *c = pass->model->config;
     bool first = l == &pass->model->blocks[layer].o;
-    uint32_t stream = drop_stream(layer, first ? DROP_ADDED_O : DROP_ADDED_DOWN);
+    uint32_t stream = dropout_stream(layer, first ? DROP_RESIDUAL_O : DROP_RESIDUAL_DOWN);
     struct tensor to = out;
 
     if (beta > 0)
         to = tensor_columns(pass_buffer(pass, BUFFER_DROPPED, 0), 0, out.cols);
-    linears_forward(pass, l, layer, x, to, 0);
-    pass_drop(pass, c->added_dropout, stream, to, to);
+    stack_forward(pass, l, layer, x, to, 0);
+    pass_dropout(pass, c->residual_dropout, stream, to, to);
     if (beta > 0)
         pass->ops->add(pass->be, &(struct op_add) { .out = out, .a = out, .b = to });
 }
 
 /* What layers o and down add to the stream, dropped or through its norm where there is
  * one; beta 1: beside what is there already. */
-static void add_to_stream(const struct pass *pass, const struct linears *l, size_t layer,
-                          struct tensor x, float beta)
+static void add_to_residual(const struct pass *pass, const struct linear_stack *l,
+                            size_t layer, struct tensor x, float beta)
 {
     const struct block *b = &pass->model->blocks[layer];
     bool first = l == &b->o;
     struct tensor to = pass_buffer(pass, first ? BUFFER_POST1 : BUFFER_POST2, layer);
-    struct op_rmsnorm norm = { .out = delta_of(pass), .x = to };
+    struct op_rmsnorm norm = { .out = residual_delta(pass), .x = to };
 
-    if (pass_drops(pass, pass->model->config->added_dropout)) {
+    if (pass_uses_dropout(pass, pass->model->config->residual_dropout)) {
         assert(!to.data);
-        add_dropped(pass, l, layer, x, norm.out, beta);
+        add_with_dropout(pass, l, layer, x, norm.out, beta);
         return;
     }
     if (!to.data) {
-        linears_forward(pass, l, layer, x, norm.out, beta);
+        stack_forward(pass, l, layer, x, norm.out, beta);
         return;
     }
-    linears_forward(pass, l, layer, x, to, 0);
+    stack_forward(pass, l, layer, x, to, 0);
     norm.rstd = pass_buffer(pass, first ? BUFFER_RSTD_POST1 : BUFFER_RSTD_POST2, layer);
     model_norm(pass, first ? &b->post1 : &b->post2, norm);
 }
@@ -335,10 +338,10 @@ static bool adds_positions(const struct pass *pass)
 {
     const struct model *m = pass->model;
 
-    return m->positions && !pass_drops(pass, m->config->embed_dropout);
+    return m->positions && !pass_uses_dropout(pass, m->config->embed_dropout);
 }
 
-static void forward_attention(const struct pass *pass, size_t layer, bool again)
+static void forward_attention(const struct pass *pass, size_t layer, bool recompute)
 {
     const struct model *m = pass->model;
     const struct block *b = &m->blocks[layer];
@@ -349,18 +352,18 @@ static void forward_attention(const struct pass *pass, size_t layer, bool again)
     struct op_rmsnorm norm1 = { .out = h1, .sum = x_in, .x = x_in };
 
     norm1.rstd = pass_buffer(pass, BUFFER_RSTD1, layer);
-    if (layer > 0 && !again) /* what the block below adds comes in here */
-        norm1.x = stream_behind(pass, layer - 1);
-    if ((layer > 0 || adds_positions(pass)) && !again)
-        norm1.delta = delta_of(pass);
+    if (layer > 0 && !recompute) /* what the block below adds comes in here */
+        norm1.x = residual_after_block(pass, layer - 1);
+    if ((layer > 0 || adds_positions(pass)) && !recompute)
+        norm1.delta = residual_delta(pass);
     model_norm(pass, &b->norm1, norm1);
-    linears_forward(pass, &b->qkv, layer, h1, qkv, 0);
-    prepare(pass, layer, qkv);
-    model_attend(pass, layer);
-    if (again && m->config->parallel)
-        adapters_into(pass, &b->o, att, pass_u(pass, &b->o, layer));
+    stack_forward(pass, &b->qkv, layer, h1, qkv, 0);
+    prepare_qk(pass, layer, qkv);
+    model_run_attention(pass, layer);
+    if (recompute && m->config->parallel)
+        lora_a_forward(pass, &b->o, att, pass_u(pass, &b->o, layer));
     else
-        add_to_stream(pass, &b->o, layer, att, 0);
+        add_to_residual(pass, &b->o, layer, att, 0);
 }
 
 struct tensor model_gate(const struct pass *pass, size_t layer)
@@ -398,7 +401,7 @@ struct tensor model_activate(const struct pass *pass, size_t layer)
     return act;
 }
 
-static void forward_mlp(const struct pass *pass, size_t layer, bool again)
+static void forward_mlp(const struct pass *pass, size_t layer, bool recompute)
 {
     const struct block *b = &pass->model->blocks[layer];
     struct tensor x_in = pass_buffer(pass, BUFFER_X_IN, layer);
@@ -409,20 +412,20 @@ static void forward_mlp(const struct pass *pass, size_t layer, bool again)
 
     norm2.rstd = pass_buffer(pass, BUFFER_RSTD2, layer);
     if (x_mid.data)
-        norm2.delta = delta_of(pass);
+        norm2.delta = residual_delta(pass);
     model_norm(pass, &b->norm2, norm2);
-    linears_forward(pass, &b->gate_up, layer, h2, gate_up, 0);
+    stack_forward(pass, &b->gate_up, layer, h2, gate_up, 0);
     act = model_activate(pass, layer);
-    if (again && !b->post2.weight)
-        adapters_into(pass, &b->down, act, pass_u(pass, &b->down, layer));
+    if (recompute && !b->post2.weight)
+        lora_a_forward(pass, &b->down, act, pass_u(pass, &b->down, layer));
     else
-        add_to_stream(pass, &b->down, layer, act, x_mid.data ? 0 : 1);
+        add_to_residual(pass, &b->down, layer, act, x_mid.data ? 0 : 1);
 }
 
-void model_forward_block(const struct pass *pass, size_t layer, bool again)
+void model_forward_block(const struct pass *pass, size_t layer, bool recompute)
 {
-    forward_attention(pass, layer, again);
-    forward_mlp(pass, layer, again);
+    forward_attention(pass, layer, recompute);
+    forward_mlp(pass, layer, recompute);
 }
 
 /* Tokens into the stream, and what their places add to it. */
@@ -442,11 +445,11 @@ static void embed(const struct pass *pass)
                                            .out = delta,
                                            .table = m->positions->weight,
                                            .tokens = pass_ids(pass, BUFFER_POSITIONS) });
-    if (!pass_drops(pass, m->config->embed_dropout))
+    if (!pass_uses_dropout(pass, m->config->embed_dropout))
         return;
     if (m->positions)
         pass->ops->add(pass->be, &(struct op_add) { .out = x, .a = x, .b = delta });
-    pass_drop(pass, m->config->embed_dropout, drop_stream(0, DROP_EMBED), x, x);
+    pass_dropout(pass, m->config->embed_dropout, dropout_stream(0, DROP_EMBED), x, x);
 }
 
 void model_forward(const struct pass *pass)
@@ -461,8 +464,8 @@ void model_forward(const struct pass *pass)
                (struct op_rmsnorm) { .out = pass_buffer(pass, BUFFER_H_LAST, 0),
                                      .sum = pass_buffer(pass, BUFFER_X_LAST, 0),
                                      .rstd = pass_buffer(pass, BUFFER_RSTD, 0),
-                                     .x = stream_behind(pass, last),
-                                     .delta = delta_of(pass) });
+                                     .x = residual_after_block(pass, last),
+                                     .delta = residual_delta(pass) });
 }
 
 /* A chunk's rows of V numbers, which may be further apart. */
@@ -473,7 +476,7 @@ static struct tensor words_of(const struct pass *pass, enum buffer buffer)
     return rows.data ? tensor_columns(rows, 0, pass->model->config->vocab_size) : rows;
 }
 
-struct op_classifier model_classifier(const struct pass *pass)
+struct op_classifier model_classifier_op(const struct pass *pass)
 {
     const struct model *m = pass->model;
     struct tensor x = pass_buffer(pass, BUFFER_H_LAST, 0);
@@ -502,14 +505,14 @@ struct op_classifier model_classifier(const struct pass *pass)
         op.dx = tensor_of(dh.data, dh.format, x.rows, x.cols);
         op.dw = m->head->grad;
     } else {
-        op.hits = pass_buffer(pass, BUFFER_HITS, 0).data;
+        op.hits = pass_buffer(pass, BUFFER_CORRECT, 0).data;
     }
     return op;
 }
 
-void model_classify(const struct pass *pass)
+void model_classifier_loss(const struct pass *pass)
 {
-    const struct op_classifier op = model_classifier(pass);
+    const struct op_classifier op = model_classifier_op(pass);
 
     pass->ops->classifier(pass->be, &op);
 }

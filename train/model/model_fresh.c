@@ -11,8 +11,8 @@
 /* As transformers' _init_weights: matrices normal, norms one (or what makes them so),
  * biases and the embedding of padding zero; GPT-2's outputs are smaller the more of
  * them are added up. */
-void model_fresh_weights(const struct model *m, size_t index, size_t first, size_t count,
-                         float *out)
+void model_init_weights(const struct model *m, size_t index, size_t first, size_t count,
+                        float *out)
 {
     const struct shape_parameter *p = &m->shapes.parameters[index];
     bool output = p->module == MODULE_O || p->module == MODULE_DOWN;
@@ -35,8 +35,8 @@ void model_fresh_weights(const struct model *m, size_t index, size_t first, size
 }
 
 /* PEFT's kaiming_uniform(a = sqrt(5)) for A: uniform within 1 / sqrt(in); zero for B. */
-void model_fresh_adapter(const struct model *m, size_t index, size_t first, size_t count,
-                         float *out)
+void model_init_adapter(const struct model *m, size_t index, size_t first, size_t count,
+                        float *out)
 {
     const struct shape_parameter *p = &m->shapes.parameters[index];
     uint64_t seed = (uint64_t)m->plan->seed;

@@ -24,12 +24,12 @@ size_t model_span_rows(const struct parameter *p)
 {
     size_t rows = MODEL_SPAN / p->cols;
 
-    if (p->quantised.codes)
+    if (p->quantized.codes)
         rows = rows > NF4_BLOCK ? rows / NF4_BLOCK * NF4_BLOCK : NF4_BLOCK;
     return rows == 0 ? 1 : rows < p->rows ? rows : p->rows;
 }
 
-size_t model_span_numbers(const struct model *model)
+size_t model_span_elements(const struct model *model)
 {
     size_t most = 1;
 
@@ -42,28 +42,28 @@ size_t model_span_numbers(const struct model *model)
     return most;
 }
 
-struct stored model_stored(const struct model *model, const struct parameter *p,
-                           size_t item)
+struct matrix_layout model_matrix_layout(const struct model *model,
+                                         const struct parameter *p, size_t item)
 {
     bool vector = p->rank == 1;
 
-    return (struct stored) { .storage = p->stored,
-                             .rows = vector ? p->cols : p->rows,
-                             .cols = vector ? 1 : p->cols,
-                             .heads = model->config->heads,
-                             .item = item };
+    return (struct matrix_layout) { .storage = p->stored,
+                                    .rows = vector ? p->cols : p->rows,
+                                    .cols = vector ? 1 : p->cols,
+                                    .heads = model->config->heads,
+                                    .item = item };
 }
 
-const struct stored_tensor *model_find_stored(const struct model *model, const char *name)
+const struct stored_tensor *model_find_tensor(const struct model *model, const char *name)
 {
-    return weights_find(model->files, model->bare, model->config, name);
+    return weights_find(model->base_files, model->bare, model->config, name);
 }
 
 static bool check_shape(const struct stored_tensor *t, const struct parameter *p,
                         struct error *err)
 {
     return weights_fit(
-        t, &(struct weights_wanted) { p->rank, p->rows, p->cols, p->stored }, err);
+        t, &(struct weights_expected) { p->rank, p->rows, p->cols, p->stored }, err);
 }
 
 /* Some numbers of a stored tensor in fp32.  A file whose header is not padded has them at
@@ -87,18 +87,18 @@ static bool read_stored(const struct stored_tensor *t, size_t first, size_t coun
 }
 
 /* Rows of a parameter, or of an adapter's B that is stored like it, in fp32. */
-static bool read_rows(const struct stored *stored, const struct stored_tensor *t,
+static bool read_rows(const struct matrix_layout *layout, const struct stored_tensor *t,
                       size_t row, size_t rows, float *out, struct error *err)
 {
-    size_t count = rows * stored->cols;
+    size_t count = rows * layout->cols;
     void *packed;
 
-    if (stored->storage == STORED_ROWS)
-        return read_stored(t, row * stored->cols, count, out, err);
-    packed = malloc(count * stored->item);
+    if (layout->storage == STORED_ROWS)
+        return read_stored(t, row * layout->cols, count, out, err);
+    packed = malloc(count * layout->item);
     if (!packed)
         return error_set(err, ERROR_SYSTEM, "no memory for %zu numbers", count);
-    stored_gather(stored, t->data, row, rows, packed);
+    matrix_layout_gather(layout, t->data, row, rows, packed);
     format_convert(out, FORMAT_FP32, packed, t->format, count);
     free(packed);
     return true;
@@ -109,9 +109,10 @@ static bool read_parameter(const struct model *m, const struct parameter *p,
                            const struct stored_tensor *t, size_t row, size_t rows,
                            float *out, struct error *err)
 {
-    struct stored stored = model_stored(m, p, format_info(t->format)->bytes);
+    struct matrix_layout layout =
+        model_matrix_layout(m, p, format_info(t->format)->bytes);
 
-    return read_rows(&stored, t, row, rows * p->cols / stored.cols, out, err);
+    return read_rows(&layout, t, row, rows * p->cols / layout.cols, out, err);
 }
 
 void model_merge(float *out, size_t rows, size_t cols, const float *b, const float *a,
@@ -166,7 +167,9 @@ static bool add_merged(const struct model *m, size_t index, size_t row, size_t r
     const struct stored_tensor *whole =
         find_adapter(m->merged, p->name, part == PART_BIAS ? "" : ".weight");
     size_t rank = m->merged_lora.rank;
-    struct stored stored = { .storage = STORED_ROWS, .rows = p->rows, .cols = rank };
+    struct matrix_layout layout = { .storage = STORED_ROWS,
+                                    .rows = p->rows,
+                                    .cols = rank };
     float *down, *up;
     bool ok;
 
@@ -179,13 +182,13 @@ static bool add_merged(const struct model *m, size_t index, size_t row, size_t r
         return error_set(err, ERROR_DATA,
                          "the adapter for %s is missing or of another shape", p->name);
     if (p->stored == STORED_HEADS)
-        stored.storage = STORED_HEADS;
-    stored.heads = m->config->heads;
-    stored.item = format_info(b->format)->bytes;
+        layout.storage = STORED_HEADS;
+    layout.heads = m->config->heads;
+    layout.item = format_info(b->format)->bytes;
     down = memory_alloc((p->cols + rows) * rank * sizeof(*down));
     up = down + rank * p->cols;
     ok = read_stored(a, 0, rank * p->cols, down, err) &&
-         read_rows(&stored, b, row, rows, up, err);
+         read_rows(&layout, b, row, rows, up, err);
     if (ok)
         model_merge(out, rows, p->cols, up, down, rank, m->merged_lora.scale);
     free(down);
@@ -195,7 +198,7 @@ static bool add_merged(const struct model *m, size_t index, size_t row, size_t r
 bool model_read(const struct model *model, const struct parameter *p, size_t row,
                 size_t rows, float *out, struct error *err)
 {
-    const struct stored_tensor *t = model_find_stored(model, p->name);
+    const struct stored_tensor *t = model_find_tensor(model, p->name);
 
     if (!t)
         return error_set(err, ERROR_DATA, "%s: the tensor %s is missing",
@@ -203,21 +206,22 @@ bool model_read(const struct model *model, const struct parameter *p, size_t row
     return check_shape(t, p, err) && read_parameter(model, p, t, row, rows, out, err);
 }
 
-bool model_original(const struct model *model, size_t index, size_t row, size_t rows,
-                    float *out, struct error *err)
+bool model_read_original(const struct model *model, size_t index, size_t row, size_t rows,
+                         float *out, struct error *err)
 {
     const struct shape_parameter *p = &model->shapes.parameters[index];
     size_t first = row * p->cols, count = rows * p->cols;
 
     if (model->plan->train_from_scratch) {
-        model_fresh_weights(model, index, first, count, out);
+        model_init_weights(model, index, first, count, out);
         return true;
     }
     return model_read(model, &model->parameters[index], row, rows, out, err) &&
            (!model->merged || add_merged(model, index, row, rows, out, err));
 }
 
-void model_round(const struct model *model, float *values, void *packed, size_t count)
+void model_round_frozen(const struct model *model, float *values, void *packed,
+                        size_t count)
 {
     enum format frozen = model->plan->precision.frozen;
 
@@ -250,7 +254,7 @@ static void put_rows(const struct loader *l, const struct parameter *p, size_t r
     const void *from = l->values;
 
     if (is_frozen(l->model, p))
-        model_round(l->model, l->values, l->packed, count);
+        model_round_frozen(l->model, l->values, l->packed, count);
     if (to.format != FORMAT_FP32) {
         format_convert(l->packed, to.format, l->values, FORMAT_FP32, count);
         from = l->packed;
@@ -267,14 +271,15 @@ static void put_copy(struct backend *be, const struct parameter *p)
 bool model_put(struct model *model, const struct parameter *p,
                const struct stored_tensor *from, struct error *err)
 {
-    struct stored stored = model_stored(model, p, format_info(from->format)->bytes);
+    struct matrix_layout layout =
+        model_matrix_layout(model, p, format_info(from->format)->bytes);
     void *rows = NULL;
 
-    if (stored.storage != STORED_ROWS) {
+    if (layout.storage != STORED_ROWS) {
         rows = malloc(from->bytes);
         if (!rows)
             return error_set(err, ERROR_SYSTEM, "no memory for %s", p->name);
-        stored_gather(&stored, from->data, 0, stored.rows, rows);
+        matrix_layout_gather(&layout, from->data, 0, layout.rows, rows);
     }
     model->be->ops->upload(model->be, p->weight.data, rows ? rows : from->data,
                            from->bytes);
@@ -311,13 +316,63 @@ static bool put_stored(const struct loader *l, const struct stored_tensor *t,
     return true;
 }
 
+static bool is_weight_of(const char *name, const char *path)
+{
+    return text_starts(name, path) && strcmp(name + strlen(path), ".weight") == 0;
+}
+
+/* Stored beside the weights, and not missed. */
+static bool is_ignored(const struct model *m, const char *name)
+{
+    const struct architecture *architecture = m->config->architecture;
+
+    for (size_t i = 0; architecture->ignored[i]; i++)
+        if (text_ends(name, architecture->ignored[i]))
+            return true;
+    return m->config->tied && is_weight_of(name, architecture->paths[MODULE_HEAD]);
+}
+
+static bool is_parameter(const struct model *m, const struct stored_tensor *t)
+{
+    for (size_t i = 0; i < m->shapes.count; i++)
+        if (model_find_tensor(m, m->shapes.parameters[i].name) == t ||
+            model_is_quant_tensor(m, &m->parameters[i], t))
+            return true;
+    return false;
+}
+
+/* Counted first: names are compared one by one only to tell which one is too many. */
+static bool check_extra_tensors(const struct model *m, struct error *err)
+{
+    size_t stored = safetensors_count(m->base_files), known = 0;
+
+    for (size_t i = 0; i < m->shapes.count; i++) {
+        known += model_find_tensor(m, m->shapes.parameters[i].name) != NULL;
+        known +=
+            m->config->quantised.on ? model_count_quant_tensors(m, &m->parameters[i]) : 0;
+    }
+    for (size_t i = 0; i < stored; i++)
+        known += is_ignored(m, safetensors_at(m->base_files, i)->name);
+    for (size_t i = 0; known < stored && i < stored; i++) {
+        const struct stored_tensor *t = safetensors_at(m->base_files, i);
+
+        if (!is_parameter(m, t) && !is_ignored(m, t->name))
+            return model_check_quant_tensor(m, t, err) &&
+                   error_set(
+                       err, ERROR_DATA,
+                       "%s: the tensor %s is no part of a %s model as config.json has it",
+                       t->file, t->name, m->config->architecture->model_type);
+    }
+    return true;
+}
+
 static bool open_base(struct model *m, struct error *err)
 {
     if (m->plan->train_from_scratch)
         return true;
-    m->files = safetensors_open(m->plan->model_name_or_path, "model", false, err);
-    m->bare = m->files && weights_are_bare(m->files, m->config);
-    return m->files && model_check_surplus(m, err);
+    m->base_files = safetensors_open(m->plan->model_name_or_path, "model", false, err);
+    m->bare = m->base_files && weights_are_bare(m->base_files, m->config);
+    return m->base_files && check_extra_tensors(m, err);
 }
 
 /* Where the head is the embedding, PEFT trains two copies; one matrix can be only what is
@@ -400,22 +455,22 @@ static bool load_parameter(const struct loader *l, size_t index, struct error *e
     size_t step = model_span_rows(p);
     const struct stored_tensor *t = NULL;
 
-    if (p->quantised.codes && m->config->quantised.on)
-        return model_take_quantised(m, p, err);
-    if (p->quantised.codes)
-        return model_quantise(m, p, l->values, l->packed, err);
+    if (p->quantized.codes && m->config->quantised.on)
+        return model_load_prequantized(m, p, err);
+    if (p->quantized.codes)
+        return model_quantize(m, p, l->values, l->packed, err);
     if (is_adapter(&m->shapes.parameters[index]) && m->plan->generation.alone)
         return load_beside(l, index, err);
-    if (!is_adapter(&m->shapes.parameters[index]) && m->files && !m->merged)
-        t = model_find_stored(m, p->name);
+    if (!is_adapter(&m->shapes.parameters[index]) && m->base_files && !m->merged)
+        t = model_find_tensor(m, p->name);
     if (t && check_shape(t, p, NULL) && put_stored(l, t, p))
         return true;
     for (size_t row = 0; row < p->rows; row += step) {
         size_t rows = p->rows - row < step ? p->rows - row : step;
 
         if (is_adapter(&m->shapes.parameters[index]))
-            model_fresh_adapter(m, index, row * p->cols, rows * p->cols, l->values);
-        else if (!model_original(m, index, row, rows, l->values, err))
+            model_init_adapter(m, index, row * p->cols, rows * p->cols, l->values);
+        else if (!model_read_original(m, index, row, rows, l->values, err))
             return false;
         put_rows(l, p, row, rows);
     }
@@ -430,8 +485,8 @@ static bool load_base(const struct loader *l, struct error *err)
     for (size_t i = 0; i < m->shapes.count; i++) {
         if (!load_parameter(l, i, err))
             return false;
-        if (m->files)
-            safetensors_forget(m->files);
+        if (m->base_files)
+            safetensors_forget(m->base_files);
     }
     return true;
 }
@@ -478,7 +533,7 @@ static bool load_adapter(const struct loader *l, const struct safetensors *set,
     return true;
 }
 
-static bool go_on(const struct loader *l, struct error *err)
+static bool load_trained_adapter(const struct loader *l, struct error *err)
 {
     const struct plan *plan = l->model->plan;
     struct safetensors *set;
@@ -496,7 +551,7 @@ static bool go_on(const struct loader *l, struct error *err)
 bool model_load(struct model *model, struct error *err)
 {
     struct loader l = { .model = model };
-    size_t numbers = model_span_numbers(model);
+    size_t numbers = model_span_elements(model);
     bool ok;
 
     l.values = malloc(numbers * sizeof(float));
@@ -505,12 +560,12 @@ bool model_load(struct model *model, struct error *err)
     if (!ok)
         error_set(err, ERROR_SYSTEM, "no memory to convert %zu numbers", numbers);
     ok = ok && open_base(model, err) && open_merged(model, err) && load_base(&l, err) &&
-         go_on(&l, err) && model->be->ops->sync(model->be, err);
+         load_trained_adapter(&l, err) && model->be->ops->sync(model->be, err);
     free(l.values);
     free(l.packed);
     if (model->plan->method == METHOD_FULL) {
-        safetensors_close(model->files);
-        model->files = NULL;
+        safetensors_close(model->base_files);
+        model->base_files = NULL;
     }
     return ok;
 }

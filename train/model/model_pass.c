@@ -86,9 +86,9 @@ static size_t rows_for(const struct model *m, const struct batch *batch)
  * place and all: then what attention makes of them is that again, and none can overflow
  * where no row of the batch does.  A rounded batch stays as it is.
  */
-static const struct batch *round_up(struct model *m, const struct batch *batch)
+static const struct batch *pad_batch(struct model *m, const struct batch *batch)
 {
-    struct batch *to = &m->rounded;
+    struct batch *to = &m->padded;
     size_t rows = batch->rows, bytes = rows * sizeof(int32_t);
 
     if (!m->be->ops->begin || batch->sequences >= m->shapes.sequences)
@@ -146,7 +146,7 @@ static size_t count_labelled(const struct batch *batch)
 
 /* What no run is longer than: the job's limit, which all batches share, or as much as a
  * batch is rounded up by; where one is longer all the same, all rows. */
-static size_t bound_runs(const struct model *m, const struct batch *batch)
+static size_t longest_sequence(const struct model *m, const struct batch *batch)
 {
     size_t bound = (size_t)m->plan->cutoff_len;
 
@@ -166,7 +166,7 @@ static struct pass pass_of(struct model *m, const struct batch *batch)
                            .batch = batch,
                            .rows = batch->rows,
                            .sequences = batch->sequences,
-                           .longest = bound_runs(m, batch),
+                           .longest = longest_sequence(m, batch),
                            .labelled = count_labelled(batch),
                            .weighted = batch->weights != NULL,
                            .numbers = model_numbers(m) };
@@ -179,7 +179,7 @@ bool pass_open(struct model *model, const struct batch *batch, struct pass *out,
 
     if (!check_batch(model, batch, err))
         return false;
-    batch = round_up(model, batch);
+    batch = pad_batch(model, batch);
     *out = pass_of(model, batch);
     out->pairs = pairs;
     upload_batch(out, batch);
@@ -193,8 +193,8 @@ static bool begin(const struct pass *pass, size_t from, size_t to)
                            pass->sequences,
                            pass->longest,
                            pass->training,
-                           pass->decodes,
-                           pass->plain,
+                           pass->decoding,
+                           pass->skip_adapters,
                            from > 0 && pass->first,
                            from,
                            to };
@@ -223,19 +223,19 @@ static bool evaluate_pairs(const struct pass *pass, double *loss_sum, struct err
 {
     struct model *m = pass->model;
 
-    if (!model_refer(pass, err))
+    if (!model_run_reference(pass, err))
         return false;
     if (pass_begin(pass)) {
         model_forward(pass);
         pass_end(pass);
     }
-    model_prefer(pass);
+    model_preference_loss(pass);
     pass->ops->download(pass->be, m->pairs, pass_buffer(pass, BUFFER_PAIRS, 0).data,
                         pass->pairs * PREFERENCE_NUMBERS * sizeof(float));
     m->rewards = (struct rewards) { 0 };
     if (!pass->ops->sync(pass->be, err))
         return false;
-    model_add_pairs(m, m->pairs, pass->pairs, loss_sum);
+    model_sum_pairs(m, m->pairs, pass->pairs, loss_sum);
     return true;
 }
 
@@ -252,11 +252,12 @@ bool model_evaluate(struct model *model, const struct batch *batch, double *loss
         model_forward(&pass);
         pass_end(&pass);
     }
-    model_classify(&pass);
+    model_classifier_loss(&pass);
     pass.ops->download(pass.be, model->losses, pass_buffer(&pass, BUFFER_LOSSES, 0).data,
                        pass.rows * sizeof(float));
-    if (model->hits)
-        pass.ops->download(pass.be, model->hits, pass_buffer(&pass, BUFFER_HITS, 0).data,
+    if (model->correct)
+        pass.ops->download(pass.be, model->correct,
+                           pass_buffer(&pass, BUFFER_CORRECT, 0).data,
                            pass.rows * sizeof(float));
     if (!pass.ops->sync(pass.be, err))
         return false;
@@ -266,24 +267,25 @@ bool model_evaluate(struct model *model, const struct batch *batch, double *loss
 }
 
 void model_accuracy(const struct model *model, const struct batch *batch, double *sum,
-                    size_t *runs)
+                    size_t *sequences)
 {
-    for (size_t run = 0; model->hits && run < batch->sequences; run++) {
+    for (size_t sequence = 0; model->correct && sequence < batch->sequences; sequence++) {
         double hits = 0;
         size_t targets = 0;
 
-        for (int32_t i = batch->offsets[run]; i < batch->offsets[run + 1]; i++) {
-            hits += model->hits[i];
+        for (int32_t i = batch->offsets[sequence]; i < batch->offsets[sequence + 1];
+             i++) {
+            hits += model->correct[i];
             targets += batch->targets[i] >= 0;
         }
         *sum += targets > 0 ? hits / (double)targets : 0;
-        *runs += targets > 0;
+        *sequences += targets > 0;
     }
 }
 
 void model_begin(struct model *model, const struct step_numbers *numbers)
 {
-    model->begun = 0;
+    model->batch_count = 0;
     model->be->ops->upload(model->be, model_numbers(model), numbers, sizeof(*numbers));
 }
 
@@ -319,11 +321,11 @@ static void keep_last(const struct pass *pass)
     struct model *m = pass->model;
     struct kept kept;
 
-    for (size_t i = 0; m->begun > 0 && (kept = kept_of(m, i)).data; i++)
-        pass->ops->convert(
-            pass->be, &(struct op_convert) { .out = kept_row(m, kept.buffer, m->begun),
-                                             .x = kept_row(m, kept.buffer, 0) });
-    m->batches[m->begun++] = m->pairs ? pass->pairs : pass->rows;
+    for (size_t i = 0; m->batch_count > 0 && (kept = kept_of(m, i)).data; i++)
+        pass->ops->convert(pass->be, &(struct op_convert) {
+                                         .out = kept_row(m, kept.buffer, m->batch_count),
+                                         .x = kept_row(m, kept.buffer, 0) });
+    m->batch_items[m->batch_count++] = m->pairs ? pass->pairs : pass->rows;
 }
 
 bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
@@ -336,24 +338,25 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
 
     if (!check_batch(model, batch, err))
         return false;
-    if (model->begun == most)
+    if (model->batch_count == most)
         return error_set(err, ERROR_SYSTEM,
                          "memory was planned for windows of %zu micro-batches", most);
-    batch = round_up(model, batch);
+    batch = pad_batch(model, batch);
     pass = pass_of(model, batch);
     pass.pairs = pairs;
     pass.training = true;
-    pass.first = model->begun == 0;
+    pass.first = model->batch_count == 0;
     keep_last(&pass);
     upload_batch(&pass, batch);
     pass.ops->upload(pass.be, &model_numbers(model)->draw, drawn, sizeof(drawn));
-    pass.reduces = model_ranks(model) > 1 && model->begun == model->expected;
+    pass.reduces =
+        model_ranks(model) > 1 && model->batch_count == model->expected_batches;
     if (model->teacher) {
         if (!pass_open(model->teacher, batch, &taught, err))
             return false;
         pass.teacher = &taught;
     }
-    if (model->pairs && !model_refer(&pass, err))
+    if (model->pairs && !model_run_reference(&pass, err))
         return false;
     if (pass_begin(&pass)) {
         if (pass.teacher)
@@ -361,7 +364,7 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
         model_forward(&pass);
         pass_end(&pass);
     }
-    model_learn(&pass);
+    model_compute_loss(&pass);
     model_backward(&pass);
     return true;
 }
@@ -369,7 +372,7 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
 /* Micro-batch i of the window, from 1: the newest lies in row 0. */
 static const float *window_row(const struct model *m, const struct kept *kept, size_t i)
 {
-    return kept->data + i % m->begun * m->shapes.buffers[kept->buffer].cols;
+    return kept->data + i % m->batch_count * m->shapes.buffers[kept->buffer].cols;
 }
 
 /* In the order of the window's tokens. */
@@ -377,10 +380,10 @@ static double sum_window(const struct model *m, const struct kept *kept)
 {
     double sum = 0;
 
-    for (size_t i = 1; i <= m->begun; i++) {
+    for (size_t i = 1; i <= m->batch_count; i++) {
         const float *row = window_row(m, kept, i);
 
-        for (size_t j = 0; j < m->batches[i - 1]; j++)
+        for (size_t j = 0; j < m->batch_items[i - 1]; j++)
             sum += row[j];
     }
     return sum;
@@ -391,8 +394,8 @@ static double sum_pairs(struct model *m, const struct kept *kept)
     double sum = 0;
 
     m->rewards = (struct rewards) { 0 };
-    for (size_t i = 1; i <= m->begun; i++)
-        model_add_pairs(m, window_row(m, kept, i), m->batches[i - 1], &sum);
+    for (size_t i = 1; i <= m->batch_count; i++)
+        model_sum_pairs(m, window_row(m, kept, i), m->batch_items[i - 1], &sum);
     return sum;
 }
 
@@ -406,16 +409,17 @@ bool model_end(struct model *model, struct step_numbers *numbers, double *loss_s
 
     for (size_t i = 0; i < TS_COUNT(all) && all[i]->data; i++)
         ops->download(model->be, all[i]->data, kept_row(model, all[i]->buffer, 0).data,
-                      model->begun * model->shapes.buffers[all[i]->buffer].cols *
+                      model->batch_count * model->shapes.buffers[all[i]->buffer].cols *
                           sizeof(float));
     ops->download(model->be, numbers, model_numbers(model), sizeof(*numbers));
     if (!ops->sync(model->be, err))
         return false;
     *loss_sum = model->pairs ? sum_pairs(model, &first) : sum_window(model, &first);
-    model->parts.data = *loss_sum;
+    model->loss_parts.data = *loss_sum;
     if (model->kd_losses) {
-        model->parts.teacher = sum_window(model, &second);
-        *loss_sum = (1 - ratio) * model->parts.data + ratio * model->parts.teacher;
+        model->loss_parts.teacher = sum_window(model, &second);
+        *loss_sum =
+            (1 - ratio) * model->loss_parts.data + ratio * model->loss_parts.teacher;
     }
     return true;
 }

@@ -6,6 +6,18 @@
 
 #include "train/model/model_parts.h"
 
+const char *const reward_names[REWARDS] = {
+    [REWARD_CHOSEN] = "rewards/chosen",       [REWARD_REJECTED] = "rewards/rejected",
+    [REWARD_ACCURACY] = "rewards/accuracies", [REWARD_MARGIN] = "rewards/margins",
+    [REWARD_LOGP_CHOSEN] = "logps/chosen",    [REWARD_LOGP_REJECTED] = "logps/rejected",
+};
+
+void rewards_add(struct rewards *to, const struct rewards *more, double times)
+{
+    for (int i = 0; i < REWARDS; i++)
+        to->of[i] += times * more->of[i];
+}
+
 void model_set_reference(struct model *model, struct model *reference)
 {
     model->reference = reference;
@@ -22,20 +34,20 @@ static struct tensor losses_of(const struct pass *pass, enum buffer buffer)
 /* Likelihoods are not smoothed. */
 static struct op_classifier classifier_of(const struct pass *pass)
 {
-    struct op_classifier op = model_classifier(pass);
+    struct op_classifier op = model_classifier_op(pass);
 
     op.smoothing = 0;
     return op;
 }
 
 /* Losses alone, each token's as it is. */
-static void lose(const struct pass *pass, struct op_classifier op)
+static void compute_token_losses(const struct pass *pass, struct op_classifier op)
 {
     op.dx = op.dw = (struct tensor) { 0 };
     pass->ops->classifier(pass->be, &op);
 }
 
-bool model_refer(const struct pass *pass, struct error *err)
+bool model_run_reference(const struct pass *pass, struct error *err)
 {
     struct model *m = pass->model;
     struct pass plain = *pass;
@@ -45,12 +57,12 @@ bool model_refer(const struct pass *pass, struct error *err)
     if (m->reference && !pass_open(m->reference, pass->batch, &plain, err))
         return false;
     plain.training = plain.first = plain.reduces = false;
-    plain.plain = true;
+    plain.skip_adapters = true;
     if (pass_begin(&plain)) {
         model_forward(&plain);
         pass_end(&plain);
     }
-    lose(&plain, classifier_of(&plain));
+    compute_token_losses(&plain, classifier_of(&plain));
     pass->ops->convert(pass->be,
                        &(struct op_convert) { .out = losses_of(pass, BUFFER_REFERENCE),
                                               .x = losses_of(&plain, BUFFER_LOSSES) });
@@ -65,13 +77,13 @@ static struct tensor newest_pairs(const struct pass *pass)
     return tensor_of(all.data, all.format, pass->pairs, PREFERENCE_NUMBERS);
 }
 
-void model_prefer(const struct pass *pass)
+void model_preference_loss(const struct pass *pass)
 {
     const struct preference *p = &pass->model->plan->preference;
     struct op_classifier op = classifier_of(pass);
     float *weights = pass_buffer(pass, BUFFER_WEIGHTS, 0).data;
 
-    lose(pass, op);
+    compute_token_losses(pass, op);
     pass->ops->preference(pass->be,
                           &(struct op_preference) {
                               .pairs = newest_pairs(pass),
@@ -92,7 +104,7 @@ void model_prefer(const struct pass *pass)
     pass->ops->classifier(pass->be, &op);
 }
 
-void model_add_pairs(struct model *model, const float *pairs, size_t count,
+void model_sum_pairs(struct model *model, const float *pairs, size_t count,
                      double *loss_sum)
 {
     double *of = model->rewards.of;

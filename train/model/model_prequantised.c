@@ -35,33 +35,33 @@ static const char *const suffixes[BESIDES] = {
     [GROUP_MAP] = ".nested_quant_map",
 };
 
-static const struct stored_tensor *find_beside(const struct model *m, const char *name,
-                                               enum beside which)
+static const struct stored_tensor *find_quant_tensor(const struct model *m,
+                                                     const char *name, enum beside which)
 {
     const struct stored_tensor *found;
     struct text text;
 
     text_init(&text, 0);
     text_addf(&text, "%s%s", name, suffixes[which]);
-    found = model_find_stored(m, text.data);
+    found = model_find_tensor(m, text.data);
     text_clear(&text);
     return found;
 }
 
-size_t model_count_beside(const struct model *m, const struct parameter *p)
+size_t model_count_quant_tensors(const struct model *m, const struct parameter *p)
 {
     size_t count = 0;
 
-    for (enum beside i = 0; i < BESIDES && p->quantised.codes; i++)
-        count += find_beside(m, p->name, i) != NULL;
+    for (enum beside i = 0; i < BESIDES && p->quantized.codes; i++)
+        count += find_quant_tensor(m, p->name, i) != NULL;
     return count;
 }
 
-bool model_is_beside(const struct model *m, const struct parameter *p,
-                     const struct stored_tensor *t)
+bool model_is_quant_tensor(const struct model *m, const struct parameter *p,
+                           const struct stored_tensor *t)
 {
-    for (enum beside i = 0; i < BESIDES && p->quantised.codes; i++)
-        if (text_ends(t->name, suffixes[i]) && find_beside(m, p->name, i) == t)
+    for (enum beside i = 0; i < BESIDES && p->quantized.codes; i++)
+        if (text_ends(t->name, suffixes[i]) && find_quant_tensor(m, p->name, i) == t)
             return true;
     return false;
 }
@@ -77,8 +77,8 @@ static bool is_of_bits(const char *name)
            text_ends(name, ".weight_format");
 }
 
-bool model_refuse_bits(const struct model *m, const struct stored_tensor *t,
-                       struct error *err)
+bool model_check_quant_tensor(const struct model *m, const struct stored_tensor *t,
+                              struct error *err)
 {
     if (!is_of_bits(t->name))
         return true;
@@ -119,12 +119,13 @@ struct taken {
 static bool check_sizes(const struct taken *t, struct error *err)
 {
     size_t groups = nf4_groups(t->blocks);
-    bool twice = t->state.twice;
+    bool double_quant = t->state.twice;
     const struct {
         const char *dtype; /* NULL: bitsandbytes puts codes into numbers of any format */
         size_t bytes;
-    } wanted[BESIDES] = {
-        [ABSMAX] = { twice ? "U8" : "F32", t->blocks * (twice ? 1 : sizeof(float)) },
+    } expected[BESIDES] = {
+        [ABSMAX] = { double_quant ? "U8" : "F32",
+                     t->blocks * (double_quant ? 1 : sizeof(float)) },
         [MAP] = { "F32", NF4_NUMBERS * sizeof(float) },
         [QUANT_STATE] = { "U8", t->beside[QUANT_STATE]->bytes },
         [GROUPS] = { "F32", groups * sizeof(float) },
@@ -138,14 +139,15 @@ static bool check_sizes(const struct taken *t, struct error *err)
             "model again",
             t->codes->file, t->codes->name, t->codes->bytes, t->p->rows, t->p->cols,
             nf4_bytes(t->numbers));
-    for (enum beside i = 0; i < (twice ? BESIDES : GROUPS); i++) {
+    for (enum beside i = 0; i < (double_quant ? BESIDES : GROUPS); i++) {
         const struct stored_tensor *b = t->beside[i];
 
-        if (strcmp(b->dtype, wanted[i].dtype) != 0 || b->bytes != wanted[i].bytes)
+        if (strcmp(b->dtype, expected[i].dtype) != 0 || b->bytes != expected[i].bytes)
             return error_set(
                 err, ERROR_DATA,
                 "%s: %s has %zu bytes of %s, wanted are %zu of %s; fetch the model again",
-                b->file, b->name, b->bytes, b->dtype, wanted[i].bytes, wanted[i].dtype);
+                b->file, b->name, b->bytes, b->dtype, expected[i].bytes,
+                expected[i].dtype);
     }
     return true;
 }
@@ -191,11 +193,11 @@ static bool find_all(const struct model *m, struct taken *t, struct error *err)
     const char *dir = m->plan->model_name_or_path, *name = t->p->name;
     size_t needed = m->config->quantised.twice ? BESIDES : GROUPS;
 
-    t->codes = model_find_stored(m, name);
+    t->codes = model_find_tensor(m, name);
     if (!t->codes)
         return error_set(err, ERROR_DATA, "%s: the tensor %s is missing", dir, name);
     for (enum beside i = 0; i < BESIDES; i++)
-        t->beside[i] = find_beside(m, name, i);
+        t->beside[i] = find_quant_tensor(m, name, i);
     if (t->codes->format < FORMAT_COUNT && !t->beside[QUANT_STATE] && !t->beside[ABSMAX])
         return error_set(
             err, ERROR_DATA,
@@ -237,7 +239,7 @@ static void put(const struct taken *t, const struct nf4_layout *parts, char *dat
     memcpy(data + parts->map + NF4_MAP * sizeof(float), &t->state.mean, sizeof(float));
 }
 
-bool model_take_quantised(struct model *model, struct parameter *p, struct error *err)
+bool model_load_prequantized(struct model *model, struct parameter *p, struct error *err)
 {
     struct taken t = { .p = p, .numbers = p->rows * p->cols };
     struct nf4_layout parts;
@@ -254,7 +256,7 @@ bool model_take_quantised(struct model *model, struct parameter *p, struct error
         return error_set(err, ERROR_SYSTEM, "no memory for %s", p->name);
     put(&t, &parts, data);
     p->through = t.state.dtype;
-    model->be->ops->upload(model->be, (void *)p->quantised.codes, data, parts.total);
+    model->be->ops->upload(model->be, (void *)p->quantized.codes, data, parts.total);
     free(data);
     return true;
 }

@@ -10,11 +10,11 @@
 #include "precision/nf4.h"
 #include "train/model/model_parts.h"
 
-void model_widen(const struct model *model, const struct parameter *p)
+void model_dequantize(const struct model *model, const struct parameter *p)
 {
     const struct op_dequantize op = {
         .out = p->copy,
-        .x = p->quantised,
+        .x = p->quantized,
         .through = p->through,
         .heads = p->stored == STORED_HEADS ? model->config->heads : 0,
     };
@@ -23,33 +23,33 @@ void model_widen(const struct model *model, const struct parameter *p)
 }
 
 /* A matrix on the host on its way to the device. */
-struct piece {
-    struct nf4_layout parts;
-    size_t numbers;
+struct host_matrix {
+    struct nf4_layout layout;
+    size_t elements;
     char *data;
     float *absmax; /* of the blocks */
 };
 
-static bool piece_open(struct piece *piece, const struct parameter *p, bool twice,
-                       struct error *err)
+static bool host_matrix_open(struct host_matrix *matrix, const struct parameter *p,
+                             bool double_quant, struct error *err)
 {
-    *piece = (struct piece) { .numbers = p->rows * p->cols };
-    piece->parts = nf4_layout(piece->numbers, twice);
-    piece->data = calloc(1, piece->parts.total);
-    piece->absmax = malloc(nf4_blocks(piece->numbers) * sizeof(float));
-    return (piece->data && piece->absmax) ||
+    *matrix = (struct host_matrix) { .elements = p->rows * p->cols };
+    matrix->layout = nf4_layout(matrix->elements, double_quant);
+    matrix->data = calloc(1, matrix->layout.total);
+    matrix->absmax = malloc(nf4_blocks(matrix->elements) * sizeof(float));
+    return (matrix->data && matrix->absmax) ||
            error_set(err, ERROR_SYSTEM, "no memory for %s", p->name);
 }
 
-static void piece_close(struct piece *piece)
+static void host_matrix_close(struct host_matrix *matrix)
 {
-    free(piece->data);
-    free(piece->absmax);
+    free(matrix->data);
+    free(matrix->absmax);
 }
 
 /* Codes and absmax, in the order of the file's rows: blocks go from one to the next. */
 static bool make_codes(const struct model *m, const struct parameter *p,
-                       struct piece *piece, float *values, void *packed,
+                       struct host_matrix *matrix, float *values, void *packed,
                        struct error *err)
 {
     struct parameter as_stored = *p;
@@ -63,43 +63,43 @@ static bool make_codes(const struct model *m, const struct parameter *p,
 
         if (!model_read(m, &as_stored, row, rows, values, err))
             return false;
-        model_round(m, values, packed, count);
-        nf4_quantize(values, count, (uint8_t *)piece->data + first / 2,
-                     piece->absmax + first / NF4_BLOCK);
+        model_round_frozen(m, values, packed, count);
+        nf4_quantize(values, count, (uint8_t *)matrix->data + first / 2,
+                     matrix->absmax + first / NF4_BLOCK);
     }
     return true;
 }
 
-static void make_factors(const struct piece *piece, bool twice)
+static void make_factors(const struct host_matrix *matrix, bool double_quant)
 {
-    const struct nf4_layout *parts = &piece->parts;
-    float *absmax = (void *)(piece->data + parts->absmax), *map;
-    size_t blocks = nf4_blocks(piece->numbers);
+    const struct nf4_layout *parts = &matrix->layout;
+    float *absmax = (void *)(matrix->data + parts->absmax), *map;
+    size_t blocks = nf4_blocks(matrix->elements);
 
-    if (!twice) {
-        memcpy(absmax, piece->absmax, blocks * sizeof(*absmax));
+    if (!double_quant) {
+        memcpy(absmax, matrix->absmax, blocks * sizeof(*absmax));
         return;
     }
-    map = (void *)(piece->data + parts->map);
+    map = (void *)(matrix->data + parts->map);
     nf4_map(map);
-    map[NF4_MAP] = nf4_compress(piece->absmax, blocks,
-                                (uint8_t *)piece->data + parts->bytes, absmax);
+    map[NF4_MAP] = nf4_compress(matrix->absmax, blocks,
+                                (uint8_t *)matrix->data + parts->bytes, absmax);
 }
 
-bool model_quantise(struct model *model, struct parameter *p, float *values, void *packed,
+bool model_quantize(struct model *model, struct parameter *p, float *values, void *packed,
                     struct error *err)
 {
-    bool twice = model->shapes.twice;
-    struct piece piece;
-    bool ok = piece_open(&piece, p, twice, err) &&
-              make_codes(model, p, &piece, values, packed, err);
+    bool double_quant = model->shapes.double_quant;
+    struct host_matrix matrix;
+    bool ok = host_matrix_open(&matrix, p, double_quant, err) &&
+              make_codes(model, p, &matrix, values, packed, err);
 
     if (ok) {
         p->through = model->plan->precision.frozen;
-        make_factors(&piece, twice);
-        model->be->ops->upload(model->be, (void *)p->quantised.codes, piece.data,
-                               piece.parts.total);
+        make_factors(&matrix, double_quant);
+        model->be->ops->upload(model->be, (void *)p->quantized.codes, matrix.data,
+                               matrix.layout.total);
     }
-    piece_close(&piece);
+    host_matrix_close(&matrix);
     return ok;
 }

@@ -107,9 +107,10 @@ static bool read_trained(const void *context, size_t index, void *to, struct err
 {
     const struct model *m = context;
     const struct parameter *p = &m->parameters[index];
-    struct stored stored = model_stored(m, p, format_info(p->weight.format)->bytes);
+    struct matrix_layout layout =
+        model_matrix_layout(m, p, format_info(p->weight.format)->bytes);
     size_t bytes = tensor_bytes(p->weight);
-    void *rows = stored.storage == STORED_ROWS ? to : malloc(bytes);
+    void *rows = layout.storage == STORED_ROWS ? to : malloc(bytes);
     bool ok = rows != NULL;
 
     if (!ok)
@@ -119,7 +120,7 @@ static bool read_trained(const void *context, size_t index, void *to, struct err
     if (rows == to)
         return ok;
     if (ok)
-        stored_scatter(&stored, rows, 0, stored.rows, to);
+        matrix_layout_scatter(&layout, rows, 0, layout.rows, to);
     free(rows);
     return ok;
 }
@@ -188,7 +189,7 @@ static bool add_adapter(const struct model *m, size_t index, size_t row, size_t 
 static enum format base_format(const struct model *m, const char *name)
 {
     enum format frozen = m->plan->precision.frozen;
-    const struct stored_tensor *t = m->files ? model_find_stored(m, name) : NULL;
+    const struct stored_tensor *t = m->base_files ? model_find_tensor(m, name) : NULL;
 
     if (m->plan->method == METHOD_LORA)
         return t ? t->format : FORMAT_FP32;
@@ -203,7 +204,7 @@ static bool merge_rows(const struct model *m, size_t index, size_t row, size_t r
     float *trained;
 
     if (!p->trainable)
-        return model_original(m, index, row, rows, out, err) &&
+        return model_read_original(m, index, row, rows, out, err) &&
                add_adapter(m, index, row, rows, out, err);
     trained = read_values(m, index, row, rows, err);
     if (trained)
@@ -217,10 +218,10 @@ static bool read_merged(const void *context, size_t index, void *to, struct erro
     const struct model *m = context;
     const struct parameter *p = &m->parameters[index];
     enum format format = base_format(m, p->name);
-    struct stored stored = model_stored(m, p, format_info(format)->bytes);
+    struct matrix_layout layout = model_matrix_layout(m, p, format_info(format)->bytes);
     size_t step = model_span_rows(p);
     float *values = malloc(step * p->cols * sizeof(*values));
-    void *packed = malloc(step * p->cols * stored.item);
+    void *packed = malloc(step * p->cols * layout.item);
     bool ok = values && packed;
 
     if (!ok)
@@ -233,12 +234,12 @@ static bool read_merged(const void *context, size_t index, void *to, struct erro
         if (!ok)
             break;
         format_convert(packed, format, values, FORMAT_FP32, count);
-        stored_scatter(&stored, packed, row, count / stored.cols, to);
+        matrix_layout_scatter(&layout, packed, row, count / layout.cols, to);
     }
     free(values);
     free(packed);
-    if (m->files)
-        safetensors_forget(m->files);
+    if (m->base_files)
+        safetensors_forget(m->base_files);
     return ok;
 }
 

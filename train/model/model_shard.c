@@ -134,7 +134,7 @@ void model_fetch_by(struct model *model, model_fetch *fetch, const void *context
 /* Is it one of the matrices that lie in the order of the forward pass? */
 static bool in_order(const struct model *m, const struct shape_parameter *p)
 {
-    return p->trainable && p->at < m->shapes.matrices;
+    return p->trainable && p->at < m->shapes.matrices_end;
 }
 
 /* Of the matrices, which the last norm has none of. */
@@ -147,9 +147,9 @@ static size_t level_of(const struct model *m, const struct shape_parameter *p)
 
 /* From what number on gradients are complete once a level is done: matrices lie in the
  * order of the forward pass. */
-void model_find_starts(struct model *m)
+void model_find_level_starts(struct model *m)
 {
-    size_t levels = model_head_level(m) + 1, start = m->shapes.matrices;
+    size_t levels = model_head_level(m) + 1, start = m->shapes.matrices_end;
 
     m->starts = arena_array(m->arena, levels, sizeof(*m->starts));
     for (size_t level = levels; level-- > 0;) {
@@ -180,12 +180,12 @@ static void reduce_range(struct model *m, size_t from, size_t to)
 static bool fills(const struct model *m, size_t level)
 {
     size_t bucket = smaller(BUCKET_NUMBERS, m->shapes.segment / BUCKET_SHARE);
-    size_t done = m->reduced - m->starts[level];
+    size_t done = m->reduced_from - m->starts[level];
 
     return done > 0 && done >= bucket;
 }
 
-size_t model_next_sum(const struct model *m)
+size_t model_next_reduction(const struct model *m)
 {
     size_t level = m->reduced_level;
 
@@ -195,23 +195,23 @@ size_t model_next_sum(const struct model *m)
 }
 
 /* The same buckets on every rank, whatever it had to compute. */
-void model_reduce_down(struct model *m, size_t level)
+void model_reduce_to_level(struct model *m, size_t level)
 {
     while (m->reduced_level > level) {
         size_t next = --m->reduced_level;
 
         if (!fills(m, next))
             continue;
-        reduce_range(m, m->starts[next], m->reduced);
-        m->reduced = m->starts[next];
+        reduce_range(m, m->starts[next], m->reduced_from);
+        m->reduced_from = m->starts[next];
     }
 }
 
-void model_reduce_rest(struct model *m)
+void model_reduce_remaining(struct model *m)
 {
-    model_reduce_down(m, 0);
-    reduce_range(m, 0, m->reduced);
-    reduce_range(m, m->shapes.matrices, m->shapes.segment);
+    model_reduce_to_level(m, 0);
+    reduce_range(m, 0, m->reduced_from);
+    reduce_range(m, m->shapes.matrices_end, m->shapes.segment);
     m->be->ops->meet(m->be);
 }
 
@@ -219,13 +219,13 @@ void model_expect(struct model *m, size_t batches)
 {
     struct tensor all = model_gradients(m);
 
-    m->expected = batches;
-    m->reduced = m->shapes.matrices;
+    m->expected_batches = batches;
+    m->reduced_from = m->shapes.matrices_end;
     m->reduced_level = model_head_level(m) + 1;
     if (batches > 0 || model_ranks(m) == 1)
         return;
     m->be->ops->zero(m->be, &(struct op_zero) { .out = all });
-    model_reduce_rest(m);
+    model_reduce_remaining(m);
 }
 
 /* ---- Weights, after the update ---- */

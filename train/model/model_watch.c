@@ -111,7 +111,7 @@ static const struct shape_parameter *parameter_at(const struct model *m, const v
         const struct parameter *p = &m->parameters[i];
 
         if (is_within(data, &p->weight) || is_within(data, &p->grad) ||
-            (p->quantised.codes ? data == p->quantised.codes : is_within(data, &p->copy)))
+            (p->quantized.codes ? data == p->quantized.codes : is_within(data, &p->copy)))
             return &m->shapes.parameters[i];
     }
     return NULL;
@@ -396,7 +396,7 @@ const size_t model_watch_operations = 0 WATCHED_OPERATIONS(COUNT);
 
 /* Nothing is played from a recording: each operation is issued and looked at. */
 #define PUT(name) ops->name = watched_##name;
-static void put_eyes(struct backend_ops *ops)
+static void watch_operations(struct backend_ops *ops)
 {
     ops->begin = NULL;
     ops->end = NULL;
@@ -415,7 +415,7 @@ static void watcher_open(struct watcher *w, struct model *model, struct watch *o
                             .err = err,
                             .span = memory_alloc(MODEL_SPAN * sizeof(float)),
                             .layer = -1 };
-    put_eyes(&w->ops);
+    watch_operations(&w->ops);
 }
 
 /* A pass of the model under the eyes of w, which is closed. */
@@ -436,7 +436,7 @@ bool model_watch_batch(struct model *model, const struct batch *batch,
     watcher_open(&w, model, out, err);
     w.rows = batch->rows;
     model_begin(model, numbers);
-    model->expected = SIZE_MAX; /* no other rank takes part */
+    model->expected_batches = SIZE_MAX; /* no other rank takes part */
     model->be->ops = &w.ops;
     return watcher_close(&w, model_train(model, batch, numbers->draw, err), err);
 }
@@ -470,8 +470,8 @@ static bool look_at_parameter(struct watcher *w, size_t index, struct watch *out
     const struct parameter *p = &w->model->parameters[index];
     const struct tensor both[] = { p->weight, p->copy };
 
-    if (p->quantised.codes)
-        model_widen(w->model, p);
+    if (p->quantized.codes)
+        model_dequantize(w->model, p);
     for (size_t i = 0; i < 2 && out->kind == WATCH_NOTHING; i++) {
         struct watch_look look;
 

@@ -55,7 +55,7 @@ enum module shapes_stack_last(enum stack stack)
     return stacks[stack].last;
 }
 
-size_t shapes_times(struct maker *m, size_t a, size_t b)
+size_t shapes_times(struct shapes_builder *m, size_t a, size_t b)
 {
     size_t product;
 
@@ -85,7 +85,7 @@ static size_t gate_up_columns(const struct model_config *c)
     return (architecture_is_gated(c->architecture) ? 2 : 1) * c->intermediate_size;
 }
 
-static void dims_model(struct maker *m, const struct model_config *c)
+static void dims_model(struct shapes_builder *m, const struct model_config *c)
 {
     const char *const *has = c->architecture->paths;
     size_t *d = m->dims;
@@ -117,19 +117,19 @@ static void dims_model(struct maker *m, const struct model_config *c)
     }
 }
 
-bool shapes_is_quantised(const struct plan *plan, const struct model_config *config)
+bool shapes_is_quantized(const struct plan *plan, const struct model_config *config)
 {
     return config->quantised.on || plan_is_quantised(plan);
 }
 
 /* Dropout gives adapters an input of their own; [W; A] lies in one piece, has one format,
  * one way to round its products, and nothing in it is trained but A, through its copy. */
-static bool can_fold(const struct maker *m, enum stack stack)
+static bool can_fold(const struct shapes_builder *m, enum stack stack)
 {
     const struct shapes *s = m->out;
     enum format frozen = shapes_stored(m->plan->precision.frozen);
 
-    if (s->lora.dropout > 0 || m->plan->precision.fp8 || s->quantised ||
+    if (s->lora.dropout > 0 || m->plan->precision.fp8 || s->quantized ||
         s->trainable != FORMAT_FP32 ||
         (s->compute == FORMAT_FP32 && frozen != FORMAT_FP32))
         return false;
@@ -140,14 +140,14 @@ static bool can_fold(const struct maker *m, enum stack stack)
 }
 
 /* Columns that take in a stack's adapters, as vectors like them. */
-static size_t fold(const struct maker *m, enum stack stack, size_t cols)
+static size_t fold(const struct shapes_builder *m, enum stack stack, size_t cols)
 {
     if (!m->out->folded[stack])
         return cols;
     return size_round(cols + shapes_adapters(&m->out->lora, stack), ROW_NUMBERS);
 }
 
-static void dims_lora(struct maker *m, const struct lora *lora)
+static void dims_lora(struct shapes_builder *m, const struct lora *lora)
 {
     size_t *d = m->dims, dy;
 
@@ -164,7 +164,8 @@ static void dims_lora(struct maker *m, const struct lora *lora)
     d[DIM_GATE_UP_U] = fold(m, STACK_GATE_UP, d[DIM_GATE_UP]);
     /* what the products that add to the stream read as their gradient */
     dy = max(fold(m, STACK_O, d[DIM_C]), fold(m, STACK_DOWN, d[DIM_C]));
-    d[DIM_DROPPED] = m->config->added_dropout > 0 && !m->plan->disable_dropout ? dy : 0;
+    d[DIM_DROPPED] =
+        m->config->residual_dropout > 0 && !m->plan->disable_dropout ? dy : 0;
     d[DIM_DX] = d[DIM_POST] || d[DIM_DROPPED] ? d[DIM_C] : dy;
     d[DIM_POST_DX] = d[DIM_POST] ? dy : 0;
     for (enum module i = 0; lora->dropout > 0 && i < MODULES; i++)
@@ -173,7 +174,7 @@ static void dims_lora(struct maker *m, const struct lora *lora)
 }
 
 /* Weights that are not in the format products want are converted when they are used. */
-static void dims_convert(struct maker *m, enum format frozen)
+static void dims_convert(struct shapes_builder *m, enum format frozen)
 {
     const struct shapes *s = m->out;
     bool any_frozen = m->plan->method != METHOD_FULL || m->plan->generation.alone;
@@ -185,7 +186,7 @@ static void dims_convert(struct maker *m, enum format frozen)
         d[DIM_POST_COPY] = d[DIM_POST_DX];
         d[DIM_POST_DX] = d[DIM_POST];
     }
-    if (s->quantised) {
+    if (s->quantized) {
         d[DIM_WEIGHT] = shapes_times(m, d[DIM_GATE_UP], d[DIM_C]); /* one with I too */
         d[DIM_WEIGHT] = max(d[DIM_WEIGHT], shapes_times(m, d[DIM_QKV], d[DIM_C]));
     }
@@ -217,12 +218,12 @@ static size_t chunk_rows(const struct device *device, size_t row, size_t rows)
     return min(size_round((rows + count - 1) / count, CHUNK_ROWS), rows);
 }
 
-static void dims_batch(struct maker *m, size_t rows, size_t sequences)
+static void dims_batch(struct shapes_builder *m, size_t rows, size_t sequences)
 {
     size_t *d = m->dims;
 
     d[DIM_N] = rows;
-    d[DIM_RUNS] = sequences + 1;
+    d[DIM_OFFSETS] = sequences + 1;
     d[DIM_V_ROW] = size_round(d[DIM_V], chunks[m->plan->device.kind].unit);
     d[DIM_CHUNK] = chunk_rows(&m->plan->device, d[DIM_V_ROW], rows);
     if (m->out->compute != FORMAT_FP32 || m->plan->stage == STAGE_DISTILL)
@@ -231,26 +232,26 @@ static void dims_batch(struct maker *m, size_t rows, size_t sequences)
     d[DIM_NUMBERS] = sizeof(struct step_numbers) / sizeof(float);
 }
 
-static void dims_cache(struct maker *m)
+static void dims_cache(struct shapes_builder *m)
 {
     const struct generation *g = &m->plan->generation;
     size_t prompt = (size_t)(g->prompt_max > 0 ? g->prompt_max : m->plan->cutoff_len);
     struct shapes *s = m->out;
 
-    m->dims[DIM_PLACES] = s->rows;
-    m->dims[DIM_HITS] =
+    m->dims[DIM_POSITIONS] = s->rows;
+    m->dims[DIM_CORRECT] =
         m->plan->compute_accuracy && m->plan->stage != STAGE_DPO ? s->rows : 0;
     if (!g->on)
         return;
     s->slots = max((size_t)g->slots, 1);
-    s->room = prompt + (size_t)g->max_new_tokens;
+    s->slot_rows = prompt + (size_t)g->max_new_tokens;
     if (m->config->max_positions > 0)
-        s->room = min(s->room, m->config->max_positions);
-    m->dims[DIM_PLACES] = max(s->rows, s->room);
-    m->dims[DIM_CACHE] = shapes_times(m, s->slots, s->room);
+        s->slot_rows = min(s->slot_rows, m->config->max_positions);
+    m->dims[DIM_POSITIONS] = max(s->rows, s->slot_rows);
+    m->dims[DIM_CACHE] = shapes_times(m, s->slots, s->slot_rows);
 }
 
-static void dims_distill(struct maker *m)
+static void dims_distill(struct shapes_builder *m)
 {
     const struct distillation_settings *kd = &m->plan->kd;
 
@@ -260,7 +261,7 @@ static void dims_distill(struct maker *m)
     m->dims[DIM_KEPT] = kd->topk > 0 ? min((size_t)kd->topk, m->dims[DIM_V]) : 0;
 }
 
-static void dims_preference(struct maker *m, size_t sequences)
+static void dims_preference(struct shapes_builder *m, size_t sequences)
 {
     if (m->plan->stage != STAGE_DPO)
         return;
@@ -269,7 +270,7 @@ static void dims_preference(struct maker *m, size_t sequences)
     m->dims[DIM_REFERENCE] = plan_has_reference(m->plan) ? m->dims[DIM_N] : 0;
 }
 
-static void sum_up(struct maker *m)
+static void sum_up(struct shapes_builder *m)
 {
     struct shapes *s = m->out;
     const size_t parts[] = {
@@ -391,7 +392,7 @@ static bool check_saved(const struct model_config *config, const struct lora *lo
  * those can take it in. */
 static bool only_answers(const struct plan *plan, const struct model_config *config)
 {
-    bool apart = plan->adapter_name_or_path && shapes_is_quantised(plan, config);
+    bool apart = plan->adapter_name_or_path && shapes_is_quantized(plan, config);
 
     return plan->generation.alone && !apart;
 }
@@ -420,7 +421,7 @@ bool shapes_check(const struct plan *plan, const struct model_config *config,
 /* Whether products round what is trained from fp32 themselves: the backends that say so
  * (backend_ops.rounds_b).  fp16 keeps its copies: a weight that is inf in them is found
  * there. */
-static bool rounds(const struct plan *plan)
+static bool rounds_in_matmul(const struct plan *plan)
 {
     static const bool rounds_b[] = { [DEVICE_CPU] = true, [DEVICE_CUDA] = false };
 
@@ -431,27 +432,30 @@ static bool rounds(const struct plan *plan)
 
 /* Whether a batch is rounded up where it is done (backend_ops.begin): then there is room
  * for whole units of fp8 products, and for one more run. */
-static const bool rounds_up[] = { [DEVICE_CPU] = false, [DEVICE_CUDA] = true };
+static const bool pads_batches[] = { [DEVICE_CPU] = false, [DEVICE_CUDA] = true };
 enum { ROW_UNIT = 16 };
 
 static size_t rows_for(const struct plan *plan, size_t rows)
 {
-    return rounds_up[plan->device.kind] ? size_round(rows, ROW_UNIT) : rows;
+    return pads_batches[plan->device.kind] ? size_round(rows, ROW_UNIT) : rows;
 }
 
 bool shapes_make(const struct plan *plan, const struct model_config *config,
                  size_t rows_max, size_t sequences_max, struct arena *arena,
                  struct shapes *out, struct error *err)
 {
-    struct maker m = { .plan = plan, .config = config, .arena = arena, .out = out };
+    struct shapes_builder m = {
+        .plan = plan, .config = config, .arena = arena, .out = out
+    };
     size_t batch = plan_batch_runs(plan);
 
     *out = (struct shapes) { .compute = shapes_stored(plan->precision.compute),
                              .trainable = shapes_stored(plan->precision.trainable),
-                             .rounds = rounds(plan),
-                             .quantised = shapes_is_quantised(plan, config),
-                             .twice = config->quantised.on ? config->quantised.twice
-                                                           : plan->double_quantization,
+                             .rounds_in_matmul = rounds_in_matmul(plan),
+                             .quantized = shapes_is_quantized(plan, config),
+                             .double_quant = config->quantised.on
+                                                 ? config->quantised.twice
+                                                 : plan->double_quantization,
                              .checkpointing = plan->gradient_checkpointing };
     if (!shapes_check(plan, config, &out->lora, err))
         return false;
@@ -462,7 +466,7 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
     if (plan->generation.on)
         out->rows = max(out->rows, (size_t)plan->generation.slots);
     out->rows = rows_for(plan, out->rows);
-    out->sequences += rounds_up[plan->device.kind];
+    out->sequences += pads_batches[plan->device.kind];
     dims_model(&m, config);
     dims_lora(&m, &out->lora);
     dims_convert(&m, shapes_stored(plan->precision.frozen));

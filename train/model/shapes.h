@@ -53,9 +53,9 @@ struct shape_parameter {
     size_t layer;
     size_t rank, rows, cols; /* a vector has rank 1 and 1 row */
     bool trainable, decays;
-    bool leads;     /* begins a group of what lies side by side */
-    bool folded;    /* the copy lies among the frozen weights */
-    bool quantised; /* kept in 4 bits; the copy lies in BUFFER_WEIGHT, while it is used */
+    bool starts_group; /* begins a group of what lies side by side */
+    bool folded;       /* the copy lies among the frozen weights */
+    bool quantized; /* kept in 4 bits; the copy lies in BUFFER_WEIGHT, while it is used */
     enum storage stored; /* how the files have it */
     double lr_factor;
     enum format format; /* storage of the weight */
@@ -139,7 +139,7 @@ enum buffer {
     BUFFER_REFERENCE, /* the losses of the model that they are held against (1, N) */
     BUFFER_LABELLED,  /* int32 (1, N) scratch of the classifier */
     BUFFER_NUMBERS,   /* one struct step_numbers */
-    BUFFER_HITS,      /* of an evaluation (1, N), where its accuracy is asked for */
+    BUFFER_CORRECT,   /* of an evaluation (1, N), where its accuracy is asked for */
     BUFFER_KEYS,
     /* of each block, where the plan generates: what lies before the next row of each
      * sequence (slots * room, K D) */
@@ -163,18 +163,20 @@ struct shapes {
     struct shape_buffer buffers[BUFFERS];
     enum format compute; /* FP32, FP16 or BF16 */
     enum format trainable;
-    bool rounds; /* products round trained weights from fp32: they have no copies */
+    bool
+        rounds_in_matmul; /* products round trained weights from fp32: they have no copies */
     struct lora lora;
-    bool folded[STACKS];   /* adapters into the matrices they stand by */
-    bool quantised, twice; /* linear layers of blocks: nf4_layout */
+    bool folded[STACKS];          /* adapters into the matrices they stand by */
+    bool quantized, double_quant; /* linear layers of blocks: nf4_layout */
     bool checkpointing;
     /* the largest batch, as it is done: model_pass.c rounds it up */
     size_t rows, sequences;
-    size_t slots, room; /* sequences of the cache, and the rows of each; 0: none */
+    size_t slots, slot_rows; /* sequences of the cache, and the rows of each; 0: none */
     uint64_t numbers, trainable_numbers; /* parameters as people count them */
-    size_t segment;                 /* numbers in a trainable segment, with padding */
-    size_t vectors, vector_numbers; /* of them, where vectors begin, and how many */
-    size_t matrices; /* of them, those before the first B matrix or vector */
+    size_t segment; /* numbers in a trainable segment, with padding */
+    size_t vectors_start,
+        vector_elements; /* of them, where vectors begin, and how many */
+    size_t matrices_end; /* of them, those before the first B matrix or vector */
     /* of them, those that one rank updates, the moments of which it keeps */
     size_t shard;
     size_t moments; /* that the optimizer keeps */
@@ -195,7 +197,7 @@ bool shapes_check(const struct plan *plan, const struct model_config *config,
 
 /* Are frozen linear layers of blocks kept in 4 bits: because the base's files have them
  * so, or as the plan wants it? */
-bool shapes_is_quantised(const struct plan *plan, const struct model_config *config);
+bool shapes_is_quantized(const struct plan *plan, const struct model_config *config);
 
 /* Lay out a run; names and table live in the arena.  rows_max and sequences_max 0: a full
  * batch, per_device_train_batch_size * cutoff_len rows. */

@@ -78,14 +78,15 @@ static const struct buffer_row {
     [BUFFER_GATHERED] = { "labelled", KIND_COMPUTE, DIM_CHUNK, DIM_C, LIFE_ONCE, false },
     [BUFFER_DGATHERED] = { "labelled", KIND_COMPUTE, DIM_CHUNK, DIM_C, LIFE_ONCE, false },
     [BUFFER_LOSSES] = { "losses", KIND_FP32, DIM_WINDOW, DIM_N, LIFE_ONCE, false },
-    [BUFFER_ROPE] = { "rotations", KIND_FP32, DIM_PLACES, DIM_ROTARY, LIFE_ONCE, false },
-    [BUFFER_ROPE_LOCAL] = { "rotations", KIND_FP32, DIM_PLACES, DIM_ROTARY_LOCAL,
+    [BUFFER_ROPE] = { "rotations", KIND_FP32, DIM_POSITIONS, DIM_ROTARY, LIFE_ONCE,
+                      false },
+    [BUFFER_ROPE_LOCAL] = { "rotations", KIND_FP32, DIM_POSITIONS, DIM_ROTARY_LOCAL,
                             LIFE_ONCE, false },
     [BUFFER_TOKENS] = { "tokens", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
     [BUFFER_POSITIONS] = { "positions", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
     [BUFFER_TARGETS] = { "targets", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
     [BUFFER_WEIGHTS] = { "weights", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
-    [BUFFER_OFFSETS] = { "offsets", KIND_FP32, DIM_ONE, DIM_RUNS, LIFE_ONCE, false },
+    [BUFFER_OFFSETS] = { "offsets", KIND_FP32, DIM_ONE, DIM_OFFSETS, LIFE_ONCE, false },
     [BUFFER_KD_LOSSES] = { "losses", KIND_FP32, DIM_KD_WINDOW, DIM_N, LIFE_ONCE, false },
     [BUFFER_KEPT] = { "teacher", KIND_FP32, DIM_N, DIM_KEPT, LIFE_ONCE, false },
     [BUFFER_KEPT_IDS] = { "teacher", KIND_FP32, DIM_N, DIM_KEPT, LIFE_ONCE, false },
@@ -95,12 +96,12 @@ static const struct buffer_row {
                            false },
     [BUFFER_LABELLED] = { "labelled", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
     [BUFFER_NUMBERS] = { "numbers", KIND_FP32, DIM_ONE, DIM_NUMBERS, LIFE_ONCE, false },
-    [BUFFER_HITS] = { "hits", KIND_FP32, DIM_ONE, DIM_HITS, LIFE_ONCE, false },
+    [BUFFER_CORRECT] = { "hits", KIND_FP32, DIM_ONE, DIM_CORRECT, LIFE_ONCE, false },
     [BUFFER_KEYS] = { "cache", KIND_COMPUTE, DIM_CACHE, DIM_KV, LIFE_CACHE, true },
     [BUFFER_VALUES] = { "cache", KIND_COMPUTE, DIM_CACHE, DIM_KV, LIFE_CACHE, true },
 };
 
-static size_t instances(const struct maker *m, enum life life)
+static size_t instances(const struct shapes_builder *m, enum life life)
 {
     bool alone = m->plan->generation.alone; /* nothing is gone back through */
     size_t layers = m->config->layers;
@@ -119,14 +120,14 @@ static size_t instances(const struct maker *m, enum life life)
 }
 
 /* Gradients and their scratch, of which most follow each other in the list. */
-static bool is_wanted(const struct maker *m, enum buffer buffer)
+static bool is_wanted(const struct shapes_builder *m, enum buffer buffer)
 {
     return !m->plan->generation.alone ||
            ((buffer < BUFFER_DX || buffer > BUFFER_LORA_X) && buffer != BUFFER_DLOGITS &&
             buffer != BUFFER_DGATHERED);
 }
 
-void shapes_add_buffers(struct maker *m)
+void shapes_add_buffers(struct shapes_builder *m)
 {
     size_t at = 0;
 

@@ -92,15 +92,16 @@ enum dim shapes_inputs(enum module module)
 
 /* LLaMA-Factory: the last (or, below 0, the first) layers, whole or some of their
  * modules. */
-static bool freeze_trains(const struct maker *m, enum module module, size_t layer)
+static bool freeze_trains(const struct shapes_builder *m, enum module module,
+                          size_t layer)
 {
-    int64_t wanted = m->plan->freeze_trainable_layers;
+    int64_t expected = m->plan->freeze_trainable_layers;
     const char *at = m->plan->freeze_trainable_modules;
     size_t layers = m->config->layers;
 
     if (!module_in_block(module))
         return false;
-    if (wanted >= 0 ? layer + (size_t)wanted < layers : layer >= (size_t)-wanted)
+    if (expected >= 0 ? layer + (size_t)expected < layers : layer >= (size_t)-expected)
         return false;
     if (!at || strcmp(at, "all") == 0)
         return true;
@@ -115,8 +116,8 @@ static bool freeze_trains(const struct maker *m, enum module module, size_t laye
     return false;
 }
 
-static bool is_trainable(const struct maker *m, enum module module, enum part part,
-                         size_t layer)
+static bool is_trainable(const struct shapes_builder *m, enum module module,
+                         enum part part, size_t layer)
 {
     if (m->plan->generation.alone)
         return false;
@@ -150,7 +151,7 @@ static bool has_bias(const struct model_config *c, enum module module)
 }
 
 /* Is there such a parameter at all? */
-static bool exists(const struct maker *m, enum module module, enum part part)
+static bool exists(const struct shapes_builder *m, enum module module, enum part part)
 {
     const struct model_config *c = m->config;
 
@@ -168,7 +169,8 @@ static bool exists(const struct maker *m, enum module module, enum part part)
     return false;
 }
 
-static const char *name_of(const struct maker *m, const struct shape_parameter *p)
+static const char *name_of(const struct shapes_builder *m,
+                           const struct shape_parameter *p)
 {
     static const char *const suffix[] = { ".weight", ".bias", ".lora_A.weight",
                                           ".lora_B.weight" };
@@ -182,7 +184,7 @@ static const char *name_of(const struct maker *m, const struct shape_parameter *
     return arena_printf(m->arena, "%s%s%s", prefix, path, suffix[p->part]);
 }
 
-static void shape_of(const struct maker *m, struct shape_parameter *p)
+static void shape_of(const struct shapes_builder *m, struct shape_parameter *p)
 {
     const struct module_row *row = &module_rows[p->module];
 
@@ -200,7 +202,8 @@ static void shape_of(const struct maker *m, struct shape_parameter *p)
 }
 
 /* An adapter's B has the rows of its layer; Conv1D's are [out][in] all the same. */
-static enum storage storage_of(const struct maker *m, const struct shape_parameter *p)
+static enum storage storage_of(const struct shapes_builder *m,
+                               const struct shape_parameter *p)
 {
     const struct architecture *a = m->config->architecture;
     enum storage storage = p->module == MODULE_QKV ? a->fused : a->linear;
@@ -213,7 +216,7 @@ static enum storage storage_of(const struct maker *m, const struct shape_paramet
 
 /* Formats of storage and working copy; the head of this page in shapes.h says which and
  * why. */
-static void formats_of(const struct maker *m, struct shape_parameter *p)
+static void formats_of(const struct shapes_builder *m, struct shape_parameter *p)
 {
     const struct shapes *s = m->out;
     enum format frozen = shapes_stored(m->plan->precision.frozen);
@@ -221,14 +224,14 @@ static void formats_of(const struct maker *m, struct shape_parameter *p)
     bool multiplied =
         p->rank == 2 && (!looked_up || (p->module == MODULE_EMBED && m->config->tied));
 
-    p->copy = p->folded || p->quantised ? s->compute : FORMAT_COUNT;
+    p->copy = p->folded || p->quantized ? s->compute : FORMAT_COUNT;
     if (s->lora.saved[p->module] || p->part >= PART_LORA_A) /* was trained, maybe is */
         frozen = FORMAT_FP32;
     p->format = p->trainable ? s->trainable : p->rank == 1 ? FORMAT_FP32 : frozen;
-    if (p->folded || p->quantised || !multiplied || s->compute == FORMAT_FP32 ||
+    if (p->folded || p->quantized || !multiplied || s->compute == FORMAT_FP32 ||
         p->format == s->compute)
         return;
-    if (p->trainable && s->rounds)
+    if (p->trainable && s->rounds_in_matmul)
         return;
     if (p->trainable || looked_up)
         p->copy = s->compute;
@@ -237,7 +240,8 @@ static void formats_of(const struct maker *m, struct shape_parameter *p)
 }
 
 /* Behind the biases of a folded stack there are zeros, for x A^T has none. */
-static size_t bias_padding(const struct maker *m, const struct shape_parameter *p)
+static size_t bias_padding(const struct shapes_builder *m,
+                           const struct shape_parameter *p)
 {
     enum stack stack = shapes_stack(p->module);
 
@@ -250,26 +254,28 @@ static size_t bias_padding(const struct maker *m, const struct shape_parameter *
 }
 
 /* Bytes where it is kept. */
-static size_t bytes_of(struct maker *m, const struct shape_parameter *p, size_t numbers)
+static size_t bytes_of(struct shapes_builder *m, const struct shape_parameter *p,
+                       size_t numbers)
 {
-    if (p->quantised)
-        return size_round(nf4_layout(numbers, m->out->twice).total, SHAPES_ALIGNMENT);
+    if (p->quantized)
+        return size_round(nf4_layout(numbers, m->out->double_quant).total,
+                          SHAPES_ALIGNMENT);
     return shapes_times(m, numbers, format_info(p->format)->bytes);
 }
 
-static void place(struct maker *m, struct shape_parameter *p)
+static void place(struct shapes_builder *m, struct shape_parameter *p)
 {
     size_t numbers = shapes_times(m, p->rows, p->cols);
     size_t bytes = bytes_of(m, p, numbers);
 
-    if (p->leads) {
+    if (p->starts_group) {
         m->numbers = size_round(m->numbers, ALIGN_NUMBERS);
         if (!p->folded)
             m->frozen = size_round(m->frozen, SHAPES_ALIGNMENT);
         m->copies = size_round(m->copies, SHAPES_ALIGNMENT);
         m->widened = 0;
     }
-    if (p->quantised)
+    if (p->quantized)
         m->frozen = size_round(m->frozen, SHAPES_ALIGNMENT);
     if (p->trainable) {
         p->at = m->numbers;
@@ -280,7 +286,7 @@ static void place(struct maker *m, struct shape_parameter *p)
         m->frozen += bytes;
     }
     if (p->copy != FORMAT_COUNT) {
-        size_t *at = p->folded ? &m->frozen : p->quantised ? &m->widened : &m->copies;
+        size_t *at = p->folded ? &m->frozen : p->quantized ? &m->widened : &m->copies;
 
         p->copy_at = *at;
         *at += shapes_times(m, numbers, format_info(p->copy)->bytes);
@@ -303,28 +309,28 @@ static enum region region_of(const struct shape_parameter *p)
 }
 
 /* Of one region, in the order of the list. */
-static void place_all(struct maker *m, enum region region)
+static void place_all(struct shapes_builder *m, enum region region)
 {
     for (size_t i = 0; i < m->out->count && !m->overflow; i++)
         if (region_of(&m->out->parameters[i]) == region)
             place(m, &m->out->parameters[i]);
 }
 
-static void add_parameter(struct maker *m, enum module module, enum part part,
-                          size_t layer, bool leads)
+static void add_parameter(struct shapes_builder *m, enum module module, enum part part,
+                          size_t layer, bool starts_group)
 {
     struct shape_parameter *p = &m->out->parameters[m->out->count++];
     double plus = m->plan->loraplus_lr_ratio;
 
     *p = (struct shape_parameter) {
-        .module = module, .part = part, .layer = layer, .leads = leads
+        .module = module, .part = part, .layer = layer, .starts_group = starts_group
     };
     shape_of(m, p);
     p->name = name_of(m, p);
     p->stored = storage_of(m, p);
     p->trainable = is_trainable(m, module, part, layer);
     p->folded = part == PART_LORA_A && m->out->folded[shapes_stack(module)];
-    p->quantised = m->out->quantised && part == PART_WEIGHT && module_is_linear(module) &&
+    p->quantized = m->out->quantized && part == PART_WEIGHT && module_is_linear(module) &&
                    !p->trainable && !m->out->lora.saved[module] &&
                    !quantised_config_is_plain(&m->config->quantised, p->name);
     p->decays =
@@ -334,7 +340,7 @@ static void add_parameter(struct maker *m, enum module module, enum part part,
     formats_of(m, p);
 }
 
-static void add_groups(struct maker *m, const struct group *groups, size_t count,
+static void add_groups(struct shapes_builder *m, const struct group *groups, size_t count,
                        size_t layer)
 {
     for (size_t i = 0; i < count; i++) {
@@ -346,7 +352,7 @@ static void add_groups(struct maker *m, const struct group *groups, size_t count
     }
 }
 
-void shapes_add_parameters(struct maker *m)
+void shapes_add_parameters(struct shapes_builder *m)
 {
     struct shapes *s = m->out;
     const struct optimizer *optimizer = optimizer_of(m->plan);
@@ -362,11 +368,11 @@ void shapes_add_parameters(struct maker *m)
         add_groups(m, block_groups, TS_COUNT(block_groups), l);
     add_groups(m, after_blocks, TS_COUNT(after_blocks), 0);
     place_all(m, REGION_MATRICES);
-    s->matrices = m->numbers;
+    s->matrices_end = m->numbers;
     place_all(m, REGION_LORA_B);
-    s->vectors = m->numbers;
+    s->vectors_start = m->numbers;
     place_all(m, REGION_VECTORS);
-    s->vector_numbers = m->numbers - s->vectors;
+    s->vector_elements = m->numbers - s->vectors_start;
     s->shard = size_round((m->numbers + ranks - 1) / ranks, ALIGN_NUMBERS);
     s->segment = s->shard * ranks;
     s->weight_bytes = s->segment * format_info(s->trainable)->bytes;

@@ -11,8 +11,8 @@
 enum dim {
     DIM_NONE,
     DIM_ONE,
-    DIM_N,    /* rows of the largest batch */
-    DIM_RUNS, /* its sequences, and one */
+    DIM_N,       /* rows of the largest batch */
+    DIM_OFFSETS, /* its sequences, and one */
     DIM_V,
     DIM_V_ROW, /* numbers from one row of logits to the next: V, or more */
     DIM_C,
@@ -37,8 +37,8 @@ enum dim {
     DIM_DCHUNK,      /* 0 where gradients of logits take their place */
     DIM_WINDOW,      /* micro-batches of an optimizer step */
     DIM_NUMBERS,     /* a struct step_numbers, in fp32 */
-    DIM_HITS,        /* N, or 0 */
-    DIM_PLACES,      /* positions: N, or more where sequences grow longer */
+    DIM_CORRECT,     /* N, or 0 */
+    DIM_POSITIONS,   /* positions: N, or more where sequences grow longer */
     DIM_CACHE,       /* rows of all sequences that grow */
     DIM_KD_WINDOW,   /* DIM_WINDOW of a distillation */
     DIM_KEPT,        /* logits of a teacher that are kept */
@@ -67,7 +67,7 @@ enum dim {
 };
 
 /* Everything the layout is made from. */
-struct maker {
+struct shapes_builder {
     const struct plan *plan;
     const struct model_config *config;
     struct arena *arena;
@@ -86,12 +86,12 @@ static inline enum format shapes_stored(enum format format)
 }
 
 /* A product of sizes; 0, and m->overflow, where it is too large to add up. */
-size_t shapes_times(struct maker *m, size_t a, size_t b);
+size_t shapes_times(struct shapes_builder *m, size_t a, size_t b);
 /* The last module a stack may have. */
 enum module shapes_stack_last(enum stack stack);
 /* What a module's input is counted in. */
 enum dim shapes_inputs(enum module module);
-void shapes_add_parameters(struct maker *m);
-void shapes_add_buffers(struct maker *m);
+void shapes_add_parameters(struct shapes_builder *m);
+void shapes_add_buffers(struct shapes_builder *m);
 
 #endif

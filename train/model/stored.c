@@ -10,7 +10,7 @@
 enum { FUSED = 3 }; /* q, k, v */
 
 /* Where row i of the model lies among the file's. */
-static size_t place_of(const struct stored *s, size_t i)
+static size_t place_of(const struct matrix_layout *s, size_t i)
 {
     size_t size = s->rows / (FUSED * s->heads), part, head;
 
@@ -41,8 +41,8 @@ static void copy_strided(char *out, size_t to, const char *in, size_t from, size
         }
 }
 
-void stored_gather(const struct stored *s, const void *file, size_t first, size_t count,
-                   void *rows)
+void matrix_layout_gather(const struct matrix_layout *s, const void *file, size_t first,
+                          size_t count, void *rows)
 {
     const char *in = file;
     char *out = rows;
@@ -58,8 +58,8 @@ void stored_gather(const struct stored *s, const void *file, size_t first, size_
             memcpy(out + i * bytes, in + place_of(s, first + i) * bytes, bytes);
 }
 
-void stored_scatter(const struct stored *s, const void *rows, size_t first, size_t count,
-                    void *file)
+void matrix_layout_scatter(const struct matrix_layout *s, const void *rows, size_t first,
+                           size_t count, void *file)
 {
     const char *in = rows;
     char *out = file;

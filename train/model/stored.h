@@ -10,7 +10,7 @@
 
 #include "train/model/architecture.h"
 
-struct stored {
+struct matrix_layout {
     enum storage storage;
     size_t rows, cols; /* of the whole matrix here */
     size_t heads;      /* of STORED_HEADS: q, k and v have that many each */
@@ -19,10 +19,10 @@ struct stored {
 
 /* Rows first .. first + count of the model out of all of a file's bytes, at any
  * address. */
-void stored_gather(const struct stored *stored, const void *file, size_t first,
-                   size_t count, void *rows);
+void matrix_layout_gather(const struct matrix_layout *layout, const void *file,
+                          size_t first, size_t count, void *rows);
 /* And back to where they belong in the file. */
-void stored_scatter(const struct stored *stored, const void *rows, size_t first,
-                    size_t count, void *file);
+void matrix_layout_scatter(const struct matrix_layout *layout, const void *rows,
+                           size_t first, size_t count, void *file);
 
 #endif

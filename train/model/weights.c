@@ -15,25 +15,25 @@ static void add_shape(struct text *out, const size_t *shape, size_t rank)
         text_addf(out, "%s%zu", i ? ", " : "", shape[i]);
 }
 
-bool weights_fit(const struct stored_tensor *t, const struct weights_wanted *wanted,
+bool weights_fit(const struct stored_tensor *t, const struct weights_expected *expected,
                  struct error *err)
 {
-    bool turned = wanted->rank == 1 || wanted->stored == STORED_COLUMNS;
-    const size_t shape[] = { turned ? wanted->cols : wanted->rows,
-                             turned ? wanted->rows : wanted->cols };
+    bool turned = expected->rank == 1 || expected->stored == STORED_COLUMNS;
+    const size_t shape[] = { turned ? expected->cols : expected->rows,
+                             turned ? expected->rows : expected->cols };
     struct text text;
 
     if (t->format >= FORMAT_COUNT)
         return error_set(err, ERROR_DATA,
                          "%s: %s has the dtype %s; F32, F16 and BF16 are read", t->file,
                          t->name, t->dtype);
-    if (t->rank == wanted->rank &&
-        memcmp(t->shape, shape, wanted->rank * sizeof(*shape)) == 0)
+    if (t->rank == expected->rank &&
+        memcmp(t->shape, shape, expected->rank * sizeof(*shape)) == 0)
         return true;
     text_init(&text, 0);
     add_shape(&text, t->shape, t->rank);
     text_adds(&text, "], config.json wants [");
-    add_shape(&text, shape, wanted->rank);
+    add_shape(&text, shape, expected->rank);
     error_set(err, ERROR_DATA, "%s: %s has the shape [%s]", t->file, t->name, text.data);
     text_clear(&text);
     return false;
@@ -66,13 +66,13 @@ static bool check(const char *dir, const struct safetensors *files,
 
     for (size_t i = 0; i < shapes->count; i++) {
         const struct shape_parameter *p = &shapes->parameters[i];
-        const struct weights_wanted wanted = { p->rank, p->rows, p->cols, p->stored };
+        const struct weights_expected expected = { p->rank, p->rows, p->cols, p->stored };
         const struct stored_tensor *t = weights_find(files, bare, config, p->name);
 
         if (!t)
             return error_set(err, ERROR_DATA, "%s: the tensor %s is missing", dir,
                              p->name);
-        if (!weights_fit(t, &wanted, err))
+        if (!weights_fit(t, &expected, err))
             return false;
     }
     return true;

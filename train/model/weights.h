@@ -6,14 +6,14 @@
 #include "train/files/safetensors.h"
 
 /* A parameter as files have it: a vector has rank 1 and 1 row. */
-struct weights_wanted {
+struct weights_expected {
     size_t rank, rows, cols;
     enum storage stored;
 };
 
 /* ERROR_DATA where a stored tensor is of a dtype or a shape that cannot be read as
  * this. */
-bool weights_fit(const struct stored_tensor *t, const struct weights_wanted *wanted,
+bool weights_fit(const struct stored_tensor *t, const struct weights_expected *expected,
                  struct error *err);
 
 /* Are files those of the model below the head, as GPT-2 was published? */
