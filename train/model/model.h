@@ -1,9 +1,10 @@
 /*
- * train/model/model.h - a transformer on a backend: parameters by name, forward, backward.
+ * train/model/model.h - a transformer on a backend: parameters, forward, backward.
  *
- * Memory is planned once (train/model/shapes.h) and taken in one block before the first step.
- * Trainable parameters lie in four segments of equal layout (weights, gradients, first
- * and second moments), so one offset serves all four; a 16-bit working copy is a fifth.
+ * Memory is planned once (train/model/shapes.h) and allocated as one block before the
+ * first step.  Trainable parameters are in segments of equal layout (weights, gradients,
+ * moments), so one offset serves all of them; the 16-bit working copies are another
+ * segment.
  */
 #ifndef TRAIN_MODEL_MODEL_H
 #define TRAIN_MODEL_MODEL_H
@@ -14,90 +15,92 @@
 #include "train/model/optimizer_table.h"
 #include "train/files/safetensors.h"
 
-/* One named matrix or vector of the model, as Hugging Face (or PEFT) names it. */
+/* A named matrix or vector of the model, as Hugging Face (or PEFT) names it. */
 struct parameter {
     const char *name;  /* "model.layers.0.self_attn.q_proj.weight" */
-    size_t rank;       /* 1 or 2 in the files */
+    size_t rank;       /* 1 or 2, as in the files */
     size_t rows, cols; /* a vector has 1 row */
     bool trainable;
     bool decays; /* weight decay applies: not to norms and biases */
-    /* how files have it; gradients and moments are like the weight */
+    /* how files store it; gradients and moments are laid out like the weight */
     enum storage stored;
-    struct tensor weight;       /* fp32 where trainable, else the frozen format */
-    struct quantized quantized; /* instead of the weight, where that has 4 bits */
-    enum format through;        /* what numbers of 4 bits are rounded to */
-    struct tensor copy; /* 16-bit working copy, or absent; of a quantised one scratch */
-    struct tensor grad; /* absent where frozen */
-    size_t at;          /* of its first number in the trainable segments */
+    struct tensor weight;       /* fp32 if trainable, otherwise the frozen format */
+    struct quantized quantized; /* replaces the weight if it has 4 bits */
+    enum format through;        /* format that dequantized values are rounded to */
+    /* 16-bit working copy, or absent; scratch of a quantized parameter */
+    struct tensor copy;
+    struct tensor grad; /* absent if frozen */
+    size_t at;          /* offset of its first element in the trainable segments */
     double lr_factor;   /* LoRA+ */
 };
 
 struct model;
 
-/* What to make: sizes that the block is laid out for. */
+/* What to build, and the batch sizes that the block is laid out for. */
 struct model_options {
     const struct plan *plan;
     const struct model_config *config;
     struct backend *backend;
     size_t rows_max; /* N of the largest batch */
     size_t sequences_max;
-    size_t rank; /* of the plan's ranks; the backend has joined the others */
+    size_t rank; /* among the plan's ranks; the backend has already joined the others */
 };
 
-/* Take the block and lay it out; weights are zero.  ERROR_DEVICE/ERROR_SYSTEM with the
- * bytes wanted when they cannot be had. */
+/* Allocate the block and lay it out; weights are zero.  ERROR_DEVICE or ERROR_SYSTEM with
+ * the requested bytes if the allocation fails. */
 struct model *model_new(const struct model_options *options, struct error *err);
 void model_free(struct model *model);
 
-/* Fill the weights from the plan's model folder (and adapter), or at random with the
- * plan's seed (train_from_scratch; new adapters).  A missing, surplus or wrongly shaped
- * tensor is ERROR_DATA naming it. */
+/* Load the weights from the plan's model folder (and adapter), or initialize them from
+ * the plan's seed (train_from_scratch; new adapters).  ERROR_DATA names a tensor that is
+ * missing, unexpected or of the wrong shape. */
 bool model_load(struct model *model, struct error *err);
 
-/* Put a whole tensor of a file, which has the weight's format and numbers, into a
- * parameter, and make its copy. */
+/* Copy a whole tensor of a file, which has the weight's format and size, into a
+ * parameter, and update its working copy. */
 bool model_put(struct model *model, const struct parameter *p,
                const struct stored_tensor *from, struct error *err);
 
 struct backend *model_backend(struct model *model); /* borrowed */
 size_t model_parameters(const struct model *model);
 struct parameter *model_parameter(struct model *model, size_t index);
-/* What is trained, in the order of the segments. */
+/* Trained parameters, in the order of the segments. */
 size_t model_trained_parameters(const struct model *model);
 struct parameter *model_trained(struct model *model, size_t index);
-uint64_t model_trainable(const struct model *model); /* numbers */
+uint64_t model_trainable(const struct model *model); /* elements */
 uint64_t model_total(const struct model *model);
-/* What was really taken: low the block, total and high with what the backend holds. */
+/* Memory in use: low is the block; total and high include what the backend holds. */
 const struct memory_use *model_memory(const struct model *model);
 /* All gradients as one row of fp32; the padding between them is zero. */
 struct tensor model_gradients(const struct model *model);
-/* The numbers of the step under way, in the backend's memory. */
+/* The numbers of the current step, in the backend's memory. */
 struct step_numbers *model_numbers(struct model *model);
 
-/* One micro-batch: *loss_sum += sum of losses in double. */
+/* Run one micro-batch forward: *loss_sum += sum of the losses in double. */
 bool model_evaluate(struct model *model, const struct batch *batch, double *loss_sum,
                     struct error *err);
 
-/* Of the batch evaluated last, where plan->compute_accuracy: to *sum is added, for each
- * run that has targets, the share of them that were the likeliest token; to *runs, how
- * many. */
+/* Accuracy of the last evaluated batch, if plan->compute_accuracy: add to *sum, for each
+ * sequence that has targets, the share of targets that had the largest logit; add to
+ * *sequences the number of these sequences. */
 void model_accuracy(const struct model *model, const struct batch *batch, double *sum,
                     size_t *sequences);
 
 /*
- * A window, which is the micro-batches of one optimizer step:
+ * A window is the micro-batches of one optimizer step:
  *
- *     model_begin   the host's numbers go to the device
+ *     model_begin   uploads the step's numbers
  *     model_train   for each micro-batch
  *     optimizer_step (train/model/optimizer.h)
- *     model_end     the losses and the numbers come back
+ *     model_end     downloads the losses and the numbers
  *
- * Nothing but the last waits for the device: what fails on it is told there.
+ * Only model_end waits for the device and reports its errors.
  */
 void model_begin(struct model *model, const struct step_numbers *numbers);
-/* Forward and backward; gradients of the window's first micro-batch overwrite what was
- * there, the others are added.  `draw` is the number of the micro-batch in the whole run:
- * what dropout masks are drawn by.  At most gradient_accumulation_steps of them. */
+/* Run forward and backward.  Gradients of the window's first micro-batch overwrite the
+ * old ones, later ones are added.  `draw` is the index of the micro-batch in the whole
+ * run and selects the dropout masks.  A window has at most gradient_accumulation_steps
+ * micro-batches. */
 bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
                  struct error *err);
 /* *loss_sum = sum of the window's losses in double, in the order of its tokens. */
@@ -105,37 +108,39 @@ bool model_end(struct model *model, struct step_numbers *numbers, double *loss_s
                struct error *err);
 
 /*
- * ---- A student and its teacher, train/model/model_distill.c ----
+ * ---- Distillation, train/model/model_distill.c ----
  *
- * With stage distill the loss is (1 - kd_ratio) of that by the data plus kd_ratio of the
- * distance from a teacher: a frozen model of the same backend, laid out by a plan of its
- * own (train/teacher/teacher_plan.h), or what was kept of one.
+ * In stage distill the loss is (1 - kd_ratio) times the loss on the data plus kd_ratio
+ * times the distance from a teacher.  The teacher is a frozen model on the same backend
+ * with a plan of its own (train/teacher/teacher_plan.h), or logits that were stored
+ * before.
  */
 struct model_losses {
     double data, teacher;
 };
 
-/* `teacher`, which stays the caller's, answers to each batch from here on. */
+/* Use `teacher`, which the caller keeps owning, for all following batches. */
 void model_set_teacher(struct model *student, struct model *teacher);
-/* Or, before each model_train, what is kept of a teacher of `words` words: of row n the
- * logits values[n * k] .. and their words ids[n * k] .., k = kd.topk, or all words if
- * there are less; rows without a target are not read. */
+/* Alternatively, before each model_train, pass stored logits of a teacher with a
+ * vocabulary of `vocabulary` tokens: for row n the logits values[n * k] .. and their
+ * token ids ids[n * k] .., with k = kd.topk, or the whole vocabulary if it is smaller.
+ * Rows without a target are not read. */
 void model_teach_kept(struct model *student, size_t rows, const int32_t *ids,
                       const float *values, size_t words);
-/* Of a teacher: the k largest logits of rows with a target among its first `words` words,
- * in the form above. */
+/* Run a teacher: write the k largest logits of rows with a target, among its first
+ * `vocabulary` tokens, in the form above. */
 bool model_keep(struct model *teacher, const struct batch *batch, size_t words,
                 int32_t *ids, float *values, struct error *err);
-/* After model_end: the sums that the window's loss is made of. */
+/* After model_end: the two sums that make up the window's loss. */
 struct model_losses model_losses(const struct model *student);
 
 /*
  * ---- Preferences, train/model/model_preference.c ----
  *
- * With stage dpo runs 2p and 2p + 1 of a batch are two answers, the first of which was
- * chosen (struct op_preference).  They are held against a reference: a frozen model of
- * the same backend, laid out by a plan of its own, or, where adapters are trained, the
- * model without them.
+ * In stage dpo sequences 2p and 2p + 1 of a batch are two answers, the first of which was
+ * chosen (struct op_preference).  They are compared with a reference: a frozen model on
+ * the same backend with a plan of its own, or, if adapters are trained, the model without
+ * them.
  */
 enum reward {
     REWARD_CHOSEN, /* beta times the log-likelihood of an answer minus the reference's */
@@ -158,17 +163,18 @@ extern const char *const reward_names[REWARDS];
 /* to += times * more */
 void rewards_add(struct rewards *to, const struct rewards *more, double times);
 
-/* `reference` stays the caller's. */
+/* The caller keeps owning `reference`. */
 void model_set_reference(struct model *model, struct model *reference);
-/* After model_end or model_evaluate: sums over the pairs of the window, or of the
+/* After model_end or model_evaluate: sums over the pairs of the window or of the
  * batch. */
 struct rewards model_rewards(const struct model *model);
 
 /*
  * ---- Several ranks, train/model/model_shard.c ----
  *
- * Each updates one shard of the trainable segments, and has the moments of that shard
- * alone; a single rank's shard is all.  Places are numbers from the start of a segment.
+ * Each rank updates one shard of the trainable segments and keeps only the moments of
+ * that shard; a single rank's shard is everything.  Offsets count elements from the start
+ * of a segment.
  */
 struct model_shard {
     size_t first, count;
@@ -183,15 +189,15 @@ enum format model_moment_format(const struct model *model);
 /* Elements of this rank's shard as one row; absent where the model does not keep it. */
 struct tensor model_moment(const struct model *model, enum moment moment, size_t first,
                            size_t count);
-/* After model_begin: the micro-batches of the window that come to this rank.  All ranks'
- * sums go to the shards while the last of them is under way; 0: this rank has none to
- * add. */
+/* After model_begin: the number of micro-batches of the window that this rank runs.
+ * During the last one, the gradients of all ranks are reduced to the shards.  0: this
+ * rank has none to add. */
 void model_expect(struct model *model, size_t batches);
-/* After the update: every rank's new weights to all. */
+/* After the update: send every rank's new weights to all ranks. */
 void model_gather(struct model *model);
 
-/* A whole parameter's moments, as checkpoints have them; what other ranks keep is asked
- * of `fetch`. */
+/* Read or write the moments of a whole parameter, as checkpoints have them.  `fetch`
+ * reads moments that other ranks keep. */
 struct moment_span {
     enum moment moment;
     size_t rank, first, count, bytes;
@@ -201,44 +207,44 @@ typedef bool model_fetch(const void *context, const struct moment_span *span, vo
 void model_fetch_by(struct model *model, model_fetch *fetch, const void *context);
 bool model_read_moment(struct model *model, enum moment moment, const struct parameter *p,
                        void *to, struct error *err);
-/* Numbers of this rank's own shard. */
+/* Read elements of this rank's own shard. */
 bool model_read_span(struct model *model, enum moment moment, size_t first, size_t count,
                      void *to, struct error *err);
-/* From a whole parameter's moments: this rank takes what it keeps. */
+/* Take what this rank keeps from the moments of a whole parameter. */
 void model_write_moment(struct model *model, enum moment moment,
                         const struct parameter *p, const void *from);
 
-/* Write what the method trains in Hugging Face's form into an existing folder: the whole
+/* Write what the method trains to an existing folder, in Hugging Face's format: the whole
  * model (model.safetensors, config.json) or the adapter (adapter_model.safetensors,
  * adapter_config.json, the config.json of its base), and copies of the tokenizer
  * files. */
 bool model_save(struct model *model, const char *dir, struct error *err);
-/* The whole model with the adapter merged, into an existing folder. */
+/* Write the whole model with the adapter merged to an existing folder. */
 bool model_export(struct model *model, const char *dir, struct error *err);
 
-/* Logits of the last row of each run, fp32 (sequences, V), for tests. */
+/* Compute the logits of the last row of each sequence, fp32 (sequences, V), for tests. */
 bool model_logits(struct model *model, const struct batch *batch, float *out,
                   struct error *err);
 
 /*
- * ---- Sequences that grow, train/model/model_decode.c ----
+ * ---- Generation, train/model/model_decode.c ----
  *
- * Where plan->generation.on, there are slots for that many sequences, each with the keys
- * and values of its rows so far.
+ * If plan->generation.on, there are slots for that many sequences.  A slot caches the
+ * keys and values of the rows of its sequence so far.
  */
 size_t model_slots(const struct model *model);
 size_t model_room(const struct model *model); /* rows of a slot */
 size_t model_vocabulary(const struct model *model);
 
-/* A sequence begins: its tokens go through the model as in an evaluation, their keys and
- * values into the slot.  logits (V): those of its last row. */
+/* Start a sequence: run its tokens through the model as in an evaluation and write their
+ * keys and values to the slot.  logits (V): those of its last row. */
 bool model_prefill(struct model *model, size_t slot, const int32_t *tokens, size_t count,
                    float *logits, struct error *err);
 /*
- * Every sequence grows by one token: tokens[slot], before which its slot holds
- * lengths[slot] rows (below model_room).  logits (slots, V).  A slot without a sequence
- * takes part with token 0 and length 0: all steps have one shape, so that the bits of a
- * sequence do not depend on what else there is.
+ * Append one token to every sequence: tokens[slot], after the lengths[slot] rows that are
+ * in its slot (below model_room).  logits (slots, V).  A slot without a sequence takes
+ * part with token 0 and length 0: all steps have the same shape, so the bits of a
+ * sequence do not depend on the other slots.
  */
 bool model_decode_step(struct model *model, const int32_t *tokens, const int32_t *lengths,
                        float *logits, struct error *err);

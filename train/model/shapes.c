@@ -1,4 +1,4 @@
-/* train/model/shapes.c - the dimensions of a run, and its bytes added up. */
+/* train/model/shapes.c - the dimensions of a run, and the sum of its bytes. */
 #include "config.h"
 
 #include "train/model/shapes.h"
@@ -10,31 +10,33 @@
 #include "train/model/shapes_parts.h"
 
 /*
- * The logits of one chunk of rows, in fp32: on a CPU small enough for a cache; large
- * enough that dW, which every chunk reads and writes, is not the larger traffic.  A GPU
- * multiplies so fast that this takes a thousand rows; they have some hundredth of its
- * memory.
+ * The logits of one chunk of rows, in fp32.  On a CPU a chunk should fit into a cache,
+ * but be large enough that dW, which every chunk reads and writes, is not the larger
+ * traffic.  A GPU multiplies so fast that this takes about a thousand rows; their logits
+ * are about a hundredth of its memory.
  *
- * A GPU's products and its loss read 16 bytes at once where rows begin on multiples of
- * them; with 50257 words in 16 bits one row in eight would.  64 numbers are 128 bytes, a
- * line of its caches.  On a CPU one row follows the other: oneDNN may choose a kernel by
- * the stride, and with it bits.
+ * On a GPU, matmul and loss kernels read 16 bytes at once if rows start at multiples of
+ * 16 bytes; with 50257 tokens in 16 bits one row in eight would.  64 elements are 128
+ * bytes, a cache line.  On a CPU rows are contiguous: oneDNN may choose a kernel by the
+ * stride, and with it other bits.
  */
 static const struct {
-    size_t bytes, share, rows; /* at most; of the memory one part in so many */
-    size_t unit;               /* rows of logits begin on multiples of so many numbers */
+    /* limits: bytes, one part in `share` of the memory, rows */
+    size_t bytes, share, rows;
+    size_t unit; /* rows of logits start at multiples of this many elements */
 } chunks[] = {
     [DEVICE_CPU] = { (size_t)32 << 20, 1, 1024, 1 },
     [DEVICE_CUDA] = { (size_t)512 << 20, 64, 4096, 64 },
 };
 
-#define CHUNK_ROWS  ((size_t)16) /* chunks are of a multiple: the kernels' tiles */
-#define ROW_NUMBERS 16 /* rows of a widened buffer begin where vectors may be loaded */
+/* chunks are a multiple of this: the tiles of the kernels */
+#define CHUNK_ROWS  ((size_t)16)
+#define ROW_NUMBERS 16 /* rows of a widened buffer start aligned for vector loads */
 
 static const struct {
     enum module first, last;
-    enum dim adapters; /* of the buffer for x A^T alone */
-    bool beside;       /* folded, x A^T has room in the buffer of x W^T */
+    enum dim adapters; /* of the separate buffer for x A^T */
+    bool beside;       /* if folded, x A^T follows x W^T in its buffer */
 } stacks[STACKS] = {
     [STACK_QKV] = { MODULE_QKV, MODULE_V, DIM_U_QKV, true },
     [STACK_O] = { MODULE_O, MODULE_O, DIM_U_O, false },
@@ -79,7 +81,7 @@ static size_t max(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Columns of gate and up, or of up alone. */
+/* Return the columns of gate and up, or of up alone. */
 static size_t gate_up_columns(const struct model_config *c)
 {
     return (architecture_is_gated(c->architecture) ? 2 : 1) * c->intermediate_size;
@@ -122,8 +124,9 @@ bool shapes_is_quantized(const struct plan *plan, const struct model_config *con
     return config->quantised.on || plan_is_quantised(plan);
 }
 
-/* Dropout gives adapters an input of their own; [W; A] lies in one piece, has one format,
- * one way to round its products, and nothing in it is trained but A, through its copy. */
+/* Folding requires that the adapters have the same input as W (no dropout), that [W; A]
+ * is contiguous with one format and one rounding, and that only A is trained, through its
+ * copy. */
 static bool can_fold(const struct shapes_builder *m, enum stack stack)
 {
     const struct shapes *s = m->out;
@@ -139,7 +142,7 @@ static bool can_fold(const struct shapes_builder *m, enum stack stack)
     return shapes_adapters(&s->lora, stack) > 0;
 }
 
-/* Columns that take in a stack's adapters, as vectors like them. */
+/* Return the columns including a stack's folded adapters, aligned for vector loads. */
 static size_t fold(const struct shapes_builder *m, enum stack stack, size_t cols)
 {
     if (!m->out->folded[stack])
@@ -162,7 +165,7 @@ static void dims_lora(struct shapes_builder *m, const struct lora *lora)
     }
     d[DIM_QKV_U] = fold(m, STACK_QKV, d[DIM_QKV]);
     d[DIM_GATE_UP_U] = fold(m, STACK_GATE_UP, d[DIM_GATE_UP]);
-    /* what the products that add to the stream read as their gradient */
+    /* the output gradient that the matmuls of o and down read */
     dy = max(fold(m, STACK_O, d[DIM_C]), fold(m, STACK_DOWN, d[DIM_C]));
     d[DIM_DROPPED] =
         m->config->residual_dropout > 0 && !m->plan->disable_dropout ? dy : 0;
@@ -173,7 +176,7 @@ static void dims_lora(struct shapes_builder *m, const struct lora *lora)
             d[DIM_LORA_X] = max(d[DIM_LORA_X], d[shapes_inputs(i)]);
 }
 
-/* Weights that are not in the format products want are converted when they are used. */
+/* Weights that are not in the format of the matmul are converted when they are used. */
 static void dims_convert(struct shapes_builder *m, enum format frozen)
 {
     const struct shapes *s = m->out;
@@ -187,7 +190,7 @@ static void dims_convert(struct shapes_builder *m, enum format frozen)
         d[DIM_POST_DX] = d[DIM_POST];
     }
     if (s->quantized) {
-        d[DIM_WEIGHT] = shapes_times(m, d[DIM_GATE_UP], d[DIM_C]); /* one with I too */
+        d[DIM_WEIGHT] = shapes_times(m, d[DIM_GATE_UP], d[DIM_C]); /* also covers I */
         d[DIM_WEIGHT] = max(d[DIM_WEIGHT], shapes_times(m, d[DIM_QKV], d[DIM_C]));
     }
     if (s->compute == FORMAT_FP32 &&
@@ -205,7 +208,8 @@ static size_t min(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* As few chunks as the limit allows, one as large as the other; row: numbers of one. */
+/* Use as few chunks as the limit allows, all of about equal size.  row: elements per
+ * row. */
 static size_t chunk_rows(const struct device *device, size_t row, size_t rows)
 {
     size_t bytes = chunks[device->kind].bytes, most, count;
@@ -308,13 +312,14 @@ static bool no_submodule(const struct architecture *a, const char *name, size_t 
             text_addf(&known, "%s%.*s", known.len ? ", " : "", (int)first, path);
     }
     error_set(err, ERROR_JOB,
-              "freeze_trainable_modules: a layer has no \"%.*s\"; it has %s", (int)len,
-              name, known.data);
+              "freeze_trainable_modules must name modules of a layer, not \"%.*s\"; a "
+              "layer has %s",
+              (int)len, name, known.data);
     text_clear(&known);
     return false;
 }
 
-/* LLaMA-Factory refuses a wrong name too; a right one is the first part of a module's
+/* LLaMA-Factory also rejects wrong names; a right one is the first part of a module's
  * path. */
 static bool check_freeze(const struct plan *plan, const struct architecture *a,
                          struct error *err)
@@ -323,7 +328,8 @@ static bool check_freeze(const struct plan *plan, const struct architecture *a,
 
     if (plan->freeze_trainable_layers == 0)
         return error_set(err, ERROR_JOB,
-                         "freeze_trainable_layers: 0 leaves nothing to train");
+                         "freeze_trainable_layers must not be 0: nothing would be "
+                         "trained");
     while (at && *at && strcmp(at, "all") != 0) {
         size_t skip = strspn(at, ", "), len = strcspn(at + skip, ", ");
 
@@ -340,18 +346,18 @@ static bool check_plan(const struct plan *plan, const struct architecture *a,
     if (plan->method == METHOD_LORA && plan->train_from_scratch)
         return error_set(
             err, ERROR_JOB,
-            "train_from_scratch wants finetuning_type: full, not lora: there is "
+            "train_from_scratch requires finetuning_type: full, not lora: there is "
             "nothing to adapt yet");
     if (plan->method != METHOD_LORA && plan->adapter_name_or_path)
         return error_set(
             err, ERROR_JOB,
-            "adapter_name_or_path is for finetuning_type: lora; take it out, or merge "
+            "adapter_name_or_path requires finetuning_type: lora; remove it, or merge "
             "the adapter first (export_dir)");
     return plan->method != METHOD_FREEZE || check_freeze(plan, a, err);
 }
 
-/* What the files have in 4 bits is neither trained nor merged into.  Of a run that only
- * answers, or that another program does, the rest of the plan is of no account. */
+/* 4-bit weights in files are neither trained nor merged into.  In a run that only
+ * generates, or that another program does, the rest of the plan does not matter. */
 static bool check_base(const struct plan *plan, const struct model_config *config,
                        struct error *err)
 {
@@ -361,35 +367,35 @@ static bool check_base(const struct plan *plan, const struct model_config *confi
         return true;
     if (!lora)
         return error_set(err, ERROR_JOB,
-                         "finetuning_type must be lora: the files of the model have "
-                         "its weights in 4 bits, and such are not trained");
+                         "finetuning_type must be lora: the model's files have 4-bit "
+                         "weights, which cannot be trained");
     if (plan->create_new_adapter && plan->adapter_name_or_path)
         return error_set(
             err, ERROR_JOB,
-            "create_new_adapter: an adapter is not merged into a model whose files "
-            "have 4 bits; go on with that adapter");
+            "create_new_adapter: cannot merge an adapter into a model whose files "
+            "have 4-bit weights; continue training that adapter");
     return !plan->export_dir ||
-           error_set(
-               err, ERROR_JOB,
-               "export_dir: an adapter is not merged into a model whose files have 4 "
-               "bits; take it out, and merge into the model it was made from");
+           error_set(err, ERROR_JOB,
+                     "export_dir: cannot merge an adapter into a model whose files have "
+                     "4-bit weights; remove it, and merge into the model that they were "
+                     "made from");
 }
 
-/* A module that is trained whole replaces one of 16 bits. */
+/* A module that is trained as a whole must have 16-bit weights in the files. */
 static bool check_saved(const struct model_config *config, const struct lora *lora,
                         struct error *err)
 {
     for (enum module i = 0; config->quantised.on && i < MODULES; i++)
         if (lora->saved[i] && module_in_block(i) && module_is_linear(i))
             return error_set(err, ERROR_JOB,
-                             "additional_target %s: the files of the model have it in 4 "
-                             "bits, and such are not trained; adapt it (lora_target)",
+                             "additional_target %s: the model's files have it in 4 "
+                             "bits, which cannot be trained; adapt it (lora_target)",
                              architecture_leaf(config->architecture, i));
     return true;
 }
 
-/* Without adapters of its own: one that is not trained is part of the weights, where
- * those can take it in. */
+/* Return whether the plan only generates and has no separate adapters: an adapter that is
+ * not trained is merged into the weights, if they allow it. */
 static bool only_answers(const struct plan *plan, const struct model_config *config)
 {
     bool apart = plan->adapter_name_or_path && shapes_is_quantized(plan, config);
@@ -409,18 +415,19 @@ bool shapes_check(const struct plan *plan, const struct model_config *config,
         return false;
     if (config->tied && lora->saved[MODULE_EMBED] && plan->adapter_name_or_path &&
         !plan->create_new_adapter)
-        lora->saved[MODULE_HEAD] = false; /* an adapter's file has both, which are one */
+        /* an adapter's file has both, but they are one parameter */
+        lora->saved[MODULE_HEAD] = false;
     return !config->tied || !lora->saved[MODULE_HEAD] ||
            error_set(err, ERROR_JOB,
-                     "additional_target %s: this model's head is its %s; name that "
-                     "instead",
+                     "additional_target %s: the head of this model is its %s; use "
+                     "that name",
                      architecture_leaf(a, MODULE_HEAD),
                      architecture_leaf(a, MODULE_EMBED));
 }
 
-/* Whether products round what is trained from fp32 themselves: the backends that say so
- * (backend_ops.rounds_b).  fp16 keeps its copies: a weight that is inf in them is found
- * there. */
+/* Return whether matmuls round trained weights from fp32, as some backends do
+ * (backend_ops.rounds_b).  fp16 keeps its copies, so that a weight that overflows to inf
+ * is found there. */
 static bool rounds_in_matmul(const struct plan *plan)
 {
     static const bool rounds_b[] = { [DEVICE_CPU] = true, [DEVICE_CUDA] = false };
@@ -430,8 +437,8 @@ static bool rounds_in_matmul(const struct plan *plan)
            shapes_stored(plan->precision.trainable) == FORMAT_FP32;
 }
 
-/* Whether a batch is rounded up where it is done (backend_ops.begin): then there is room
- * for whole units of fp8 products, and for one more run. */
+/* Whether batches are padded on the device (backend_ops.begin): then there is room for
+ * whole units of fp8 matmuls, and for one more sequence. */
 static const bool pads_batches[] = { [DEVICE_CPU] = false, [DEVICE_CUDA] = true };
 enum { ROW_UNIT = 16 };
 
@@ -459,7 +466,7 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
                              .checkpointing = plan->gradient_checkpointing };
     if (!shapes_check(plan, config, &out->lora, err))
         return false;
-    if (plan->stage == STAGE_DPO) /* whatever an adapter's own settings say */
+    if (plan->stage == STAGE_DPO) /* regardless of an adapter's own settings */
         out->lora.dropout = 0;
     out->rows = rows_max ? rows_max : shapes_times(&m, batch, (size_t)plan->cutoff_len);
     out->sequences = sequences_max ? sequences_max : batch;
@@ -478,7 +485,9 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
     shapes_add_buffers(&m);
     sum_up(&m);
     if (m.overflow)
-        return error_set(err, ERROR_DATA, "the model or the batch is too large to count");
+        return error_set(err, ERROR_DATA,
+                         "the model or the batch is too large: its "
+                         "size overflows");
     if (out->trainable_numbers == 0 && !plan->generation.alone)
         return error_set(err, ERROR_JOB, "this job has nothing to train");
     return true;
@@ -512,7 +521,7 @@ static struct memory_range held_besides(const struct plan *plan,
     struct memory_range held;
 
     if (plan->device.kind == DEVICE_CPU)
-        return memory_range_exact(0); /* nothing that is sure to be touched */
+        return memory_range_exact(0); /* no memory that is certainly touched */
     held = memory_range_sum(memory_held(&plan->device, 0),
                             memory_group(&plan->device, plan_ranks(plan)));
     return memory_range_sum(held, memory_range_exact(shapes_rounded(plan, config, rows)));

@@ -1,35 +1,34 @@
 /*
- * train/model/shapes.h - the one table of every parameter and every buffer of a run, with its
- * bytes. It needs no backend and no weights: the memory estimate and the real layout are
- * the same arithmetic.
+ * train/model/shapes.h - the only table of every parameter and every buffer of a run,
+ * with its bytes.  It needs no backend and no weights: the memory estimate and the real
+ * layout use the same arithmetic.
  *
- * One block holds all, piece after piece, each aligned to SHAPES_ALIGNMENT:
+ * One block holds everything, in this order, each piece aligned to SHAPES_ALIGNMENT:
  *
- *     weights  gradients  moment1  moment2     trainables, four segments of equal layout,
- *                                              of the moments one rank's shard
- *     copies                                   16-bit working copies of matrices, where
- *                                              products cannot round them from fp32
+ *     weights  gradients  moment1  moment2     trainable parameters, segments of equal
+ *                                              layout; of the moments one rank's shard
+ *     copies                                   16-bit working copies of matrices, unless
+ *                                              matmuls can round them from fp32
  *     frozen                                   frozen weights in their storage format
  *     buffers                                  activations and scratch
  *
- * What products can use stacked (q, k, v; gate, up; the A matrices over one input) lies
- * side by side without a gap.  Of the trainables, matrices come first, then the B
- * matrices, then vectors: what is updated alike lies in one piece.
+ * Matrices that one matmul can use together (q, k, v; gate, up; the A matrices over one
+ * input) are adjacent, without a gap.  In the trainable segments, matrices come first,
+ * then the B matrices, then vectors: what is updated alike is contiguous.
  *
- * Folded adapters: the working copies of the A matrices lie right behind the frozen
- * matrices over the same input, so that [W; A] is one matrix, and x A^T right behind x
- * W^T (g = dy B behind dy) in one buffer.  One product then reads x (writes dx) for both.
+ * Folded adapters: the working copies of the A matrices directly follow the frozen
+ * matrices over the same input, so [W; A] is one matrix, and x A^T directly follows x W^T
+ * (g = dy B follows dy) in one buffer.  One matmul then reads x (writes dx) for both.
  *
- * In 4 bits (quantization_bit, or a base whose files have them so, but for what they
- * leave out): the frozen linear layers of blocks, each in one piece (precision/nf4.h)
- * from a multiple of SHAPES_ALIGNMENT on.  Products read them in the
- * compute format in one buffer, side by side as others lie; nothing is folded behind
- * them.
+ * In 4 bits (quantization_bit, or a base whose files are in 4 bits, except the layers
+ * that these leave out): the frozen linear layers of the blocks, each in one piece
+ * (precision/nf4.h) aligned to SHAPES_ALIGNMENT.  Matmuls read them in the compute format
+ * from one buffer, where they are adjacent as above; nothing is folded after them.
  *
- * Formats: trainable weights and moments have precision.trainable (fp32 but in the pure
- * modes), gradients are fp32 always.  Frozen matrices have precision.frozen, but the
- * compute format where that is a 16-bit one (autocast would convert them at every use, to
- * the same numbers); frozen vectors are fp32.
+ * Formats: trainable weights and moments have precision.trainable (fp32 except in the
+ * pure modes); gradients are always fp32.  Frozen matrices have precision.frozen, or the
+ * compute format if that has 16 bits (autocast would convert them at every use, to the
+ * same values); frozen vectors are fp32.
  */
 #ifndef TRAIN_MODEL_SHAPES_H
 #define TRAIN_MODEL_SHAPES_H
@@ -38,10 +37,9 @@
 #include "train/model/model_config.h"
 #include "train/plan.h"
 
-#define SHAPES_ALIGNMENT \
-    ((size_t)256) /* bytes; what CUDA wants, more than a CPU does \ */
+#define SHAPES_ALIGNMENT ((size_t)256) /* bytes: CUDA requires it, CPUs less */
 
-/* Linear layers over one input. */
+/* Linear layers that read the same input. */
 enum stack { STACK_QKV, STACK_O, STACK_GATE_UP, STACK_DOWN, STACKS };
 
 enum part { PART_WEIGHT, PART_BIAS, PART_LORA_A, PART_LORA_B };
@@ -53,108 +51,113 @@ struct shape_parameter {
     size_t layer;
     size_t rank, rows, cols; /* a vector has rank 1 and 1 row */
     bool trainable, decays;
-    bool starts_group; /* begins a group of what lies side by side */
-    bool folded;       /* the copy lies among the frozen weights */
-    bool quantized; /* kept in 4 bits; the copy lies in BUFFER_WEIGHT, while it is used */
-    enum storage stored; /* how the files have it */
+    bool starts_group; /* first of a group of adjacent parameters */
+    bool folded;       /* the copy is among the frozen weights */
+    bool quantized;    /* kept in 4 bits; the copy is in BUFFER_WEIGHT while it is used */
+    enum storage stored; /* how the files store it */
     double lr_factor;
     enum format format; /* storage of the weight */
     enum format copy;   /* of the working copy; FORMAT_COUNT: none */
-    size_t at;          /* trainable: numbers from the segment's start; frozen: bytes */
-    /* bytes from the start of the copies, the frozen weights, the buffer */
+    size_t at; /* trainable: elements from the start of the segment; frozen: bytes */
+    /* bytes from the start of the copies, the frozen weights or the buffer */
     size_t copy_at;
 };
 
-/* Letters as in kernels/ops.h.  Outputs of norms and of the activation are not kept: the
- * backward pass makes them again of what is. */
+/* Letters as in kernels/ops.h.  The outputs of norms and of the activation are not kept:
+ * the backward pass recomputes them. */
 enum buffer {
-    /* of each block, kept for the backward pass */
-    BUFFER_X_IN,  /* residual stream before the block, fp32 (N, C) */
-    BUFFER_RSTD1, /* (1, N); of a layer norm (2, N) */
-    BUFFER_QKV,   /* rotated (N, (H + 2K) D); behind it x A^T where folded */
-    /* with norms of heads: q and k behind them and rotated (N, (H + K) D); those in
-     * QKV are as they were before */
+    /* one per block, kept for the backward pass */
+    BUFFER_X_IN,  /* residual before the block, fp32 (N, C) */
+    BUFFER_RSTD1, /* (1, N); layer norm (2, N) */
+    BUFFER_QKV,   /* rotated (N, (H + 2K) D); followed by x A^T if folded */
+    /* with head norms: q and k after norms and rotation (N, (H + K) D); those in QKV are
+     * the inputs of the norms */
     BUFFER_QK,
     BUFFER_RSTD_Q, /* (N, H) */
     BUFFER_RSTD_K, /* (N, K) */
-    BUFFER_ATT,    /* attention's output (N, H D) */
+    BUFFER_ATT,    /* attention output (N, H D) */
     BUFFER_LSE,    /* (H, N) */
-    BUFFER_POST1, /* what attention adds, where that has a norm: before it, fp32 (N, C) */
+    BUFFER_POST1,  /* output of attention before its norm, if it has one, fp32 (N, C) */
     BUFFER_RSTD_POST1,
-    BUFFER_X_MID, /* residual stream after attention, fp32; parallel: there is none */
+    BUFFER_X_MID, /* residual after attention, fp32; absent in parallel blocks */
     BUFFER_RSTD2,
-    /* (N, 2 I), or (N, I) without a gate, and x A^T; the backward pass puts gradients
-     * there */
+    /* (N, 2 I), or (N, I) without a gate, and x A^T; the backward pass overwrites it with
+     * gradients */
     BUFFER_GATE_UP,
-    BUFFER_POST2, /* what the MLP adds, like POST1 */
+    BUFFER_POST2, /* output of the MLP, like POST1 */
     BUFFER_RSTD_POST2,
     BUFFER_U_QKV,
     BUFFER_U_O,
     BUFFER_U_GATE_UP,
-    BUFFER_U_DOWN, /* x A^T (N, adapters * r), where it is not in the buffers above */
+    BUFFER_U_DOWN, /* x A^T (N, adapters * r), unless it is in the buffers above */
     /* one of each */
-    BUFFER_H1,     /* first norm's output (N, C) */
-    BUFFER_H2,     /* second norm's output */
+    BUFFER_H1,     /* output of the first norm (N, C) */
+    BUFFER_H2,     /* output of the second norm */
     BUFFER_ACT,    /* act(gate) * up, or act(up) (N, I) */
-    BUFFER_X_LAST, /* residual stream after the last block */
+    BUFFER_X_LAST, /* residual after the last block */
     BUFFER_RSTD,
-    BUFFER_H_LAST,     /* last norm's output */
-    BUFFER_DELTA,      /* what a block's half adds to the stream, fp32 (N, C) */
-    BUFFER_DELTA_POST, /* the same behind its norm */
-    BUFFER_DX,         /* gradient of the stream, fp32 (N, C) */
-    /* the same in the compute format, where that is not fp32; behind the one that
-     * products read: gradient of x A^T where folded */
+    BUFFER_H_LAST, /* output of the last norm */
+    /* output of attention or MLP, to be added to the residual, fp32 (N, C) */
+    BUFFER_DELTA,
+    BUFFER_DELTA_POST, /* the same after its norm */
+    BUFFER_DX,         /* gradient of the residual, fp32 (N, C) */
+    /* the same in the compute format, if that is not fp32; in the one that matmuls read,
+     * the gradient of x A^T follows if folded */
     BUFFER_DX_COPY,
-    BUFFER_DH, /* gradient of a norm's or attention's output (N, max(C, H D)) */
+    BUFFER_DH, /* gradient of the output of a norm or of attention (N, max(C, H D)) */
     BUFFER_DQKV,
     BUFFER_DACT,
     BUFFER_DPOST,      /* gradient of POST1 or POST2, fp32 */
-    BUFFER_DPOST_COPY, /* as DX_COPY */
-    BUFFER_DLSE,       /* (H, N) scratch of attention's backward pass */
-    BUFFER_LORA_G,     /* gradient of x A^T where not folded */
-    /* the stream's gradient as products read it where what is added to the stream is
-     * dropped; in parallel, what the MLP adds, before */
+    BUFFER_DPOST_COPY, /* like DX_COPY */
+    BUFFER_DLSE,       /* (H, N) scratch of the attention backward pass */
+    BUFFER_LORA_G,     /* gradient of x A^T if not folded */
+    /* gradient of the residual after dropout, as matmuls read it; in parallel blocks, the
+     * output of the MLP before it is added */
     BUFFER_DROPPED,
-    BUFFER_LORA_X, /* an adapter's input after dropout, or its gradient before */
-    BUFFER_WEIGHT, /* frozen weights that are stored otherwise, while they are used */
+    BUFFER_LORA_X, /* input of an adapter after dropout, or its gradient before dropout */
+    /* frozen weights that are stored in another format, while they are used */
+    BUFFER_WEIGHT,
     BUFFER_BIAS,
-    BUFFER_LOGITS,  /* rows of V, and what makes the next begin on a multiple */
-    BUFFER_DLOGITS, /* in fp32 in the place of LOGITS, but a distillation wants both */
+    BUFFER_LOGITS, /* V columns, padded so that each row starts aligned */
+    /* fp32: shares the memory of LOGITS, except in a distillation, which needs both */
+    BUFFER_DLOGITS,
     BUFFER_GATHERED,
     BUFFER_DGATHERED, /* a chunk of rows */
-    BUFFER_LOSSES,    /* of the micro-batches of a window, the newest first */
-    BUFFER_ROPE,      /* (places, D): a position is below N, or the room of a slot */
+    BUFFER_LOSSES,    /* of the micro-batches of a window, newest first */
+    BUFFER_ROPE,      /* (positions, D): a position is below N or the rows of a slot */
     BUFFER_ROPE_LOCAL,
     BUFFER_TOKENS,
     BUFFER_POSITIONS,
     BUFFER_TARGETS,
-    BUFFER_WEIGHTS,   /* of the targets, where some are not 1 */
-    BUFFER_OFFSETS,   /* int32 */
-    BUFFER_KD_LOSSES, /* of a distillation: as BUFFER_LOSSES, how far from the teacher */
-    BUFFER_KEPT,      /* logits of the teacher that are kept (N, k) */
-    BUFFER_KEPT_IDS,  /* int32: their words */
-    /* of preferences: a row of (P, PREFERENCE_NUMBERS) for each micro-batch of a
-     * window, the newest first */
+    BUFFER_WEIGHTS, /* of the targets, if not all are 1 */
+    BUFFER_OFFSETS, /* int32 */
+    /* distillation: like BUFFER_LOSSES, the distance from the teacher */
+    BUFFER_KD_LOSSES,
+    BUFFER_KEPT,     /* teacher logits that are kept (N, k) */
+    BUFFER_KEPT_IDS, /* int32: their token ids */
+    /* preferences: (P, PREFERENCE_NUMBERS) for each micro-batch of a window, newest
+     * first */
     BUFFER_PAIRS,
-    BUFFER_REFERENCE, /* the losses of the model that they are held against (1, N) */
-    BUFFER_LABELLED,  /* int32 (1, N) scratch of the classifier */
+    BUFFER_REFERENCE, /* losses of the reference model (1, N) */
+    BUFFER_LABELLED,  /* int32 (1, N), scratch of the classifier */
     BUFFER_NUMBERS,   /* one struct step_numbers */
-    BUFFER_CORRECT,   /* of an evaluation (1, N), where its accuracy is asked for */
+    BUFFER_CORRECT,   /* of an evaluation (1, N), if its accuracy is requested */
     BUFFER_KEYS,
-    /* of each block, where the plan generates: what lies before the next row of each
-     * sequence (slots * room, K D) */
+    /* one per block, if the plan generates: keys and values of the previous rows of each
+     * sequence (slots * slot_rows, K D) */
     BUFFER_VALUES,
     BUFFERS
 };
 
 struct shape_buffer {
     const char *name;
-    enum format format;          /* FORMAT_FP32 for int32 too */
-    size_t rows, cols;           /* 0: there is none */
-    bool rows_are_n, cols_are_n; /* as many as the batch has rows, not the largest one */
-    size_t count;                /* how many: 1, or one a block */
-    size_t at, step; /* bytes from the start of the buffers; from one to the next */
-    bool activation; /* counted as such, else as workspace */
+    enum format format; /* FORMAT_FP32 also for int32 */
+    size_t rows, cols;  /* 0: does not exist */
+    /* as many as the batch has rows, rather than the largest batch */
+    bool rows_are_n, cols_are_n;
+    size_t count;    /* instances: 1, or one per block */
+    size_t at, step; /* bytes from the start of the buffers; bytes per instance */
+    bool activation; /* counted as activations, otherwise as workspace */
 };
 
 struct shapes {
@@ -164,70 +167,74 @@ struct shapes {
     enum format compute; /* FP32, FP16 or BF16 */
     enum format trainable;
     bool
-        rounds_in_matmul; /* products round trained weights from fp32: they have no copies */
+        /* matmuls round trained weights from fp32, so there are no copies */
+        rounds_in_matmul;
     struct lora lora;
-    bool folded[STACKS];          /* adapters into the matrices they stand by */
-    bool quantized, double_quant; /* linear layers of blocks: nf4_layout */
+    bool folded[STACKS];          /* adapters are folded into their base matrices */
+    bool quantized, double_quant; /* linear layers of blocks: see nf4_layout */
     bool checkpointing;
-    /* the largest batch, as it is done: model_pass.c rounds it up */
+    /* the largest batch, after padding (model_pass.c) */
     size_t rows, sequences;
-    size_t slots, slot_rows; /* sequences of the cache, and the rows of each; 0: none */
-    uint64_t numbers, trainable_numbers; /* parameters as people count them */
-    size_t segment; /* numbers in a trainable segment, with padding */
+    size_t slots, slot_rows; /* sequences of the cache, and rows per sequence; 0: none */
+    /* elements of all parameters, and of the trainable ones */
+    uint64_t numbers, trainable_numbers;
+    size_t segment; /* elements of a trainable segment, with padding */
     size_t vectors_start,
-        vector_elements; /* of them, where vectors begin, and how many */
-    size_t matrices_end; /* of them, those before the first B matrix or vector */
-    /* of them, those that one rank updates, the moments of which it keeps */
+        vector_elements; /* in a segment: start of the vectors, and their elements */
+    /* in a segment: end of the matrices that come before B matrices and vectors */
+    size_t matrices_end;
+    /* elements that one rank updates and keeps the moments of */
     size_t shard;
-    size_t moments; /* that the optimizer keeps */
+    size_t moments; /* how many the optimizer keeps */
     enum format moment_format;
-    size_t weight_bytes, gradient_bytes, moment_bytes; /* of one each */
+    size_t weight_bytes, gradient_bytes, moment_bytes; /* of one of each */
     size_t copy_bytes, frozen_bytes, buffer_bytes;
     size_t total; /* bytes of the block */
 };
 
-/* With precision.fp8, the numbers in both operands of the largest product that is made in
- * 8 bits, which are its bytes; else 0. */
+/* With precision.fp8: the elements (= bytes) of both operands of the largest matmul in 8
+ * bits; otherwise 0. */
 size_t shapes_rounded(const struct plan *plan, const struct model_config *config,
                       size_t rows);
 
-/* Do method, targets and model go together?  ERROR_JOB, the key first. */
+/* Return whether method, targets and model are compatible; otherwise ERROR_JOB, which
+ * starts with the key. */
 bool shapes_check(const struct plan *plan, const struct model_config *config,
                   struct lora *lora, struct error *err);
 
-/* Are frozen linear layers of blocks kept in 4 bits: because the base's files have them
- * so, or as the plan wants it? */
+/* Return whether frozen linear layers of blocks are kept in 4 bits, because the base's
+ * files have them in 4 bits or because the plan requests it. */
 bool shapes_is_quantized(const struct plan *plan, const struct model_config *config);
 
-/* Lay out a run; names and table live in the arena.  rows_max and sequences_max 0: a full
- * batch, per_device_train_batch_size * cutoff_len rows. */
+/* Lay out a run; names and table are allocated from the arena.  rows_max and
+ * sequences_max 0: a full batch of per_device_train_batch_size * cutoff_len rows. */
 bool shapes_make(const struct plan *plan, const struct model_config *config,
                  size_t rows_max, size_t sequences_max, struct arena *arena,
                  struct shapes *out, struct error *err);
 
-/* The bytes of a run on the plan's device, with what its backend is expected to hold, and
- * between which bounds; of a CPU the block alone, which is exact.
- * limit is left 0 (memory_finish compares).  Errors as shapes_make. */
+/* Estimate the bytes of a run on the plan's device, including what its backend is
+ * expected to hold, with bounds; on a CPU only the block, which is exact.  limit is left
+ * 0 (memory_finish compares).  Errors as for shapes_make. */
 bool shapes_memory(const struct plan *plan, const struct model_config *config,
                    size_t rows_max, size_t sequences_max, struct memory_use *out,
                    struct error *err);
 
-/* The bytes of a layout, by what they are for. */
+/* Return the bytes of a layout by purpose. */
 void shapes_use(const struct shapes *shapes, struct memory_use *out);
 
-/* The stack of a linear layer of a block; STACKS for others. */
+/* Return the stack of a linear layer of a block; STACKS for other modules. */
 enum stack shapes_stack(enum module module);
 
-/* Columns of x A^T of a stack: its adapters, times r. */
+/* Return the columns of x A^T of a stack: its adapters, times r. */
 size_t shapes_adapters(const struct lora *lora, enum stack stack);
 
 /*
- * Row p of `table` (rows, head_size): cos(p f) for the head_size / 2 frequencies f, then
- * sin. f[i] = theta^(-2 i / head_size), scaled as the kind says. Su et al., "RoFormer",
- * 2021; linear and llama3 as transformers/modeling_rope_utils.py.
+ * Fill row p of `table` (rows, head_size): cos(p f) for the head_size / 2 frequencies f,
+ * then sin.  f[i] = theta^(-2 i / head_size), scaled according to the kind.  Su et al.,
+ * "RoFormer", 2021; linear and llama3 as in transformers/modeling_rope_utils.py.
  */
 void rope_fill(const struct rope *rope, size_t head_size, float *table, size_t rows);
-/* The i-th frequency. */
+/* Return the i-th frequency. */
 double rope_frequency(const struct rope *rope, size_t head_size, size_t i);
 
 #endif

@@ -1,4 +1,4 @@
-/* train/model/shapes_buffers.c - every buffer of a run, how many of it there are, and where. */
+/* train/model/shapes_buffers.c - every buffer of a run, its count and its offset. */
 #include "config.h"
 
 #include "train/model/shapes.h"
@@ -9,12 +9,12 @@
 #include "train/model/shapes_parts.h"
 
 enum kind { KIND_FP32, KIND_COMPUTE };
-/* How long a buffer lives: in every block whatever is recomputed, in every block unless
- * blocks are recomputed, or once. */
+/* Lifetime of a buffer: one per block even with checkpointing, one per block unless
+ * blocks are recomputed, or one in total. */
 enum life {
     LIFE_BLOCK,
     LIFE_KEPT,
-    LIFE_CACHE, /* in every block, always */
+    LIFE_CACHE, /* one per block, always */
     LIFE_ONCE
 };
 
@@ -103,7 +103,7 @@ static const struct buffer_row {
 
 static size_t instances(const struct shapes_builder *m, enum life life)
 {
-    bool alone = m->plan->generation.alone; /* nothing is gone back through */
+    bool alone = m->plan->generation.alone; /* there is no backward pass */
     size_t layers = m->config->layers;
 
     switch (life) {
@@ -119,7 +119,8 @@ static size_t instances(const struct shapes_builder *m, enum life life)
     return 1;
 }
 
-/* Gradients and their scratch, of which most follow each other in the list. */
+/* Return whether a buffer is needed.  Without training, gradients and their scratch are
+ * not; most of these are consecutive in the list. */
 static bool is_wanted(const struct shapes_builder *m, enum buffer buffer)
 {
     return !m->plan->generation.alone ||
@@ -156,13 +157,12 @@ void shapes_add_buffers(struct shapes_builder *m)
     m->out->buffer_bytes = at;
 }
 
-/*
- * Llama 3: wavelengths above one bound are stretched by `factor`, those below another are
- * left alone, between them it goes over smoothly.
- */
+/* Llama 3: stretch wavelengths above one bound by `factor`, keep those below another, and
+ * interpolate smoothly between them. */
 static double scale_llama3(const struct rope *rope, double f)
 {
-    double waves = rope->original_max_positions * f / (2 * M_PI); /* in the old context */
+    /* in the original context */
+    double waves = rope->original_max_positions * f / (2 * M_PI);
     double smooth = (waves - rope->low_freq_factor) /
                     (rope->high_freq_factor - rope->low_freq_factor);
 

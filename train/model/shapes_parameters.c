@@ -1,4 +1,4 @@
-/* train/model/shapes_parameters.c - every parameter of a model, and where it lies. */
+/* train/model/shapes_parameters.c - every parameter of a model and its offset. */
 #include "config.h"
 
 #include "train/model/shapes.h"
@@ -13,7 +13,7 @@
 #define ALIGN_NUMBERS (SHAPES_ALIGNMENT / 2) /* aligned in every format */
 
 static const struct module_row {
-    enum dim rows, cols; /* a norm: one row */
+    enum dim rows, cols; /* norms have one row */
 } module_rows[MODULES] = {
     [MODULE_EMBED] = { DIM_V, DIM_C },
     [MODULE_POSITIONS] = { DIM_P, DIM_C },
@@ -36,7 +36,7 @@ static const struct module_row {
     [MODULE_HEAD] = { DIM_V, DIM_C },
 };
 
-/* What lies side by side, in the order of the layout; a group begins aligned. */
+/* Adjacent parameters, in the order of the layout; each group starts aligned. */
 struct group {
     enum part part;
     enum module first, last;
@@ -90,7 +90,7 @@ enum dim shapes_inputs(enum module module)
     return module_rows[module].cols;
 }
 
-/* LLaMA-Factory: the last (or, below 0, the first) layers, whole or some of their
+/* LLaMA-Factory: train the last layers (negative: the first), entirely or some of their
  * modules. */
 static bool freeze_trains(const struct shapes_builder *m, enum module module,
                           size_t layer)
@@ -150,7 +150,7 @@ static bool has_bias(const struct model_config *c, enum module module)
     return c->architecture->norm == NORM_LAYER && module_rows[module].rows == DIM_ONE;
 }
 
-/* Is there such a parameter at all? */
+/* Return whether the model has this parameter. */
 static bool exists(const struct shapes_builder *m, enum module module, enum part part)
 {
     const struct model_config *c = m->config;
@@ -194,14 +194,14 @@ static void shape_of(const struct shapes_builder *m, struct shape_parameter *p)
         p->rows = m->out->lora.rank;
     if (p->part == PART_LORA_B)
         p->cols = m->out->lora.rank;
-    if (p->part == PART_BIAS) { /* one an output; of a norm as many as weights */
+    if (p->part == PART_BIAS) { /* one per output; a norm has as many as weights */
         p->cols = row->rows == DIM_ONE ? p->cols : p->rows;
         p->rows = 1;
     }
     p->rank = row->rows == DIM_ONE || p->part == PART_BIAS ? 1 : 2;
 }
 
-/* An adapter's B has the rows of its layer; Conv1D's are [out][in] all the same. */
+/* B has the rows of its layer; it is [out][in] even for Conv1D. */
 static enum storage storage_of(const struct shapes_builder *m,
                                const struct shape_parameter *p)
 {
@@ -214,8 +214,8 @@ static enum storage storage_of(const struct shapes_builder *m,
     return storage;
 }
 
-/* Formats of storage and working copy; the head of this page in shapes.h says which and
- * why. */
+/* Choose the formats of storage and working copy; the header of shapes.h explains the
+ * rules. */
 static void formats_of(const struct shapes_builder *m, struct shape_parameter *p)
 {
     const struct shapes *s = m->out;
@@ -225,7 +225,8 @@ static void formats_of(const struct shapes_builder *m, struct shape_parameter *p
         p->rank == 2 && (!looked_up || (p->module == MODULE_EMBED && m->config->tied));
 
     p->copy = p->folded || p->quantized ? s->compute : FORMAT_COUNT;
-    if (s->lora.saved[p->module] || p->part >= PART_LORA_A) /* was trained, maybe is */
+    /* was trained before, may be trained now */
+    if (s->lora.saved[p->module] || p->part >= PART_LORA_A)
         frozen = FORMAT_FP32;
     p->format = p->trainable ? s->trainable : p->rank == 1 ? FORMAT_FP32 : frozen;
     if (p->folded || p->quantized || !multiplied || s->compute == FORMAT_FP32 ||
@@ -239,7 +240,7 @@ static void formats_of(const struct shapes_builder *m, struct shape_parameter *p
         p->format = s->compute;
 }
 
-/* Behind the biases of a folded stack there are zeros, for x A^T has none. */
+/* The biases of a folded stack are followed by zeros, because x A^T has no bias. */
 static size_t bias_padding(const struct shapes_builder *m,
                            const struct shape_parameter *p)
 {
@@ -253,7 +254,7 @@ static size_t bias_padding(const struct shapes_builder *m,
     return shapes_adapters(&m->out->lora, stack) * sizeof(float);
 }
 
-/* Bytes where it is kept. */
+/* Return the bytes in storage. */
 static size_t bytes_of(struct shapes_builder *m, const struct shape_parameter *p,
                        size_t numbers)
 {
@@ -298,7 +299,7 @@ static void place(struct shapes_builder *m, struct shape_parameter *p)
         m->overflow = true;
 }
 
-/* What lies together: see the head of shapes.h. */
+/* Regions of the segments: see the header of shapes.h. */
 enum region { REGION_MATRICES, REGION_LORA_B, REGION_VECTORS };
 
 static enum region region_of(const struct shape_parameter *p)
@@ -308,7 +309,7 @@ static enum region region_of(const struct shape_parameter *p)
     return p->part == PART_LORA_B ? REGION_LORA_B : REGION_MATRICES;
 }
 
-/* Of one region, in the order of the list. */
+/* Place the parameters of one region, in the order of the list. */
 static void place_all(struct shapes_builder *m, enum region region)
 {
     for (size_t i = 0; i < m->out->count && !m->overflow; i++)
@@ -334,7 +335,7 @@ static void add_parameter(struct shapes_builder *m, enum module module, enum par
                    !p->trainable && !m->out->lora.saved[module] &&
                    !quantised_config_is_plain(&m->config->quantised, p->name);
     p->decays =
-        p->trainable && p->rank == 2; /* as transformers' get_decay_parameter_names */
+        p->trainable && p->rank == 2; /* like transformers' get_decay_parameter_names */
     /* LoRA+: B matrices and vectors; LLaMA-Factory's _create_loraplus_optimizer */
     p->lr_factor = plus > 0 && (part == PART_LORA_B || p->rank == 1) ? plus : 1;
     formats_of(m, p);
@@ -358,7 +359,7 @@ void shapes_add_parameters(struct shapes_builder *m)
     const struct optimizer *optimizer = optimizer_of(m->plan);
     size_t ranks = plan_ranks(m->plan);
 
-    /* of no group of the tables there are more than three members */
+    /* no group in the tables has more than three members */
     s->parameters = arena_array(m->arena,
                                 TS_COUNT(before_blocks) + TS_COUNT(after_blocks) +
                                     m->config->layers * 3 * TS_COUNT(block_groups),
