@@ -199,7 +199,7 @@ if has_model; then
     sed -i 's/"hidden_size": *64/"hidden_size": 128/' other/config.json
     printf '%s\n' "model_name_or_path: other" "dataset: x.jsonl" >other.yaml
     expect_status "weights with a shape other than in config.json have an error" 1 "$trainspool" check other.yaml
-    expect_output "the message names the tensor and both shapes" 'error\[TS716\]: .*embed_tokens.weight has the shape \[512, 64\], config.json wants \[512, 128\]'
+    expect_output "the message names the tensor and both shapes" 'error\[TS716\]: .*embed_tokens.weight has the shape \[512, 64\], config.json requires \[512, 128\]'
     echo "train_from_scratch: true" >>other.yaml
     expect_status "train_from_scratch ignores the weights" 0 "$trainspool" check --fail-on error other.yaml
     printf '%s\n' "model_name_or_path: $model" "teacher_model_name_or_path: other" "stage: distill" \

@@ -87,7 +87,7 @@ static void test_adapter_check_tells_others(void **state)
 
     (void)state;
     check(dir, LLAMA(3, 32, ""), "no tensor base_model.model.model.layers.2.self_attn");
-    check(dir, LLAMA(1, 32, ""), "it has 8 tensors, of which 4 have a place in this one");
+    check(dir, LLAMA(1, 32, ""), "it has 8 tensors, but only 4 of them belong to this model");
     check(dir, LLAMA(2, 64, ""), "q_proj.lora_A.weight is [4, 32], not [4, 64]");
     check(dir, gpt2, "adapter_config.json: target_modules: there is no layer");
     unit_dir_free(dir);

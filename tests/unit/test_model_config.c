@@ -201,7 +201,7 @@ static void test_model_config_layer_types(void **state)
                  ", \"layer_types\": [\"full_attention\"]}",
                  heed[i]);
         assert_false(parse(text, &c, &err));
-        assert_non_null(strstr(err.text, "layer_types must be a list of 3 words"));
+        assert_non_null(strstr(err.text, "layer_types must be a list of 3 strings"));
     }
     c = parsed("{\"model_type\": \"mistral\", " SIZES ", \"layer_types\": null}");
     assert_true(c.windowed[0] && c.windowed[2]);
@@ -434,9 +434,9 @@ static void test_model_config_refuses(void **state)
           "add_cross_attention" },
         { "{\"model_type\": \"mistral\", " SIZES
           ", \"sliding_window\": null" LISTED("sliding_attention") "}",
-          "no sliding_window is in use" },
+          "sliding_window is not set" },
         { "{\"model_type\": \"qwen2\", " SIZES LISTED("sliding_attention") "}",
-          "no sliding_window is in use" },
+          "sliding_window is not set" },
         { "{\"model_type\": \"qwen2\", " SIZES ", \"layer_types\": \"full_attention\"}",
           "layer_types" },
         { "{\"model_type\": \"gpt_neo\", " NEO
@@ -458,7 +458,7 @@ static void test_model_config_refuses(void **state)
           "num_key_value_heads" },
         { "{\"model_type\": \"llama\", " SIZES ", \"head_dim\": 7}", "even" },
         { "{\"model_type\": \"llama\", " SIZES ", \"head_dim\": 258}",
-          "heads of 258 numbers are not supported, 256 at most" },
+          "a head size of 258 is not supported, only up to 256" },
         { "{\"model_type\": \"llama\", " SIZES ", \"rope_theta\": -1}", "rope_theta" },
         { "{\"model_type\": \"llama\", " SIZES
           ", \"rope_scaling\": {\"type\": \"yarn\"}}",
@@ -469,7 +469,7 @@ static void test_model_config_refuses(void **state)
         { "{\"model_type\": \"llama\", " SIZES ", \"eos_token_id\": \"x\"}",
           "eos_token_id" },
         { "{\"model_type\": \"llama\", " SIZES ", \"quantization_config\": {}}",
-          "quantised" },
+          "quant_method" },
         { "{\"model_type\": \"llama\", " SIZES ", \"vocab_size\": 5}", "JSON" },
     };
     struct model_config config;

@@ -449,17 +449,17 @@ static void test_broken_files_are_refused(void **state)
         { K ".absmax", .cut = 4, .said = K ".absmax has 4 bytes" },
         { K ".absmax", .cut = 3, .dtype = "U8", .said = K ".absmax has 3 bytes of U8" },
         { K ".quant_map", .cut = 60, .said = K ".quant_map has 60 bytes" },
-        { K ".quant_map", .said = "has 0 as number 0, nf4 has -1" },
+        { K ".quant_map", .said = "has 0 as value 0, but nf4 has -1" },
         { K ".nested_absmax", .cut = 2, .dtype = "U8", .twice = true,
           .said = K ".nested_absmax has 2 bytes" },
         { K UNIT_STATE, .said = "quant_state" },
         { K UNIT_STATE, .text = "{}", .said = "quant_type must be \"nf4\"" },
         { K UNIT_STATE, .text = STATE_TEXT("[1, 2]"), .said = "has the shape [1, 2]" },
         { K UNIT_STATE, .text = STATE_TEXT("[12, 24]"), .twice = true,
-          .said = "without double quantisation" },
+          .said = "without double quantization" },
         { K UNIT_STATE, .rename = K ".quant_state.bitsandbytes__fp4",
-          .said = "is of another kind than nf4" },
-        { K ".absmax", .rename = K ".SCB", .said = "weights in 8 bits" },
+          .said = "is not nf4" },
+        { K ".absmax", .rename = K ".SCB", .said = "8-bit weights" },
         { "model.norm.weight", .rename = "lm_head.weight.absmax",
           .said = "llm_int8_skip_modules" },
     };
@@ -504,8 +504,8 @@ static void test_files_that_config_json_does_not_fit_are_refused(void **state)
 
     (void)state;
     check_mixed(base, &wide, &narrow, "config.json has no quantization_config");
-    check_mixed(base, &narrow, &wide, "is F32, and config.json has it in 4 bits");
-    check_mixed(base, &narrow, &some, "name its layer in llm_int8_skip_modules");
+    check_mixed(base, &narrow, &wide, "is F32, but config.json has it in 4 bits");
+    check_mixed(base, &narrow, &some, "add its layer to llm_int8_skip_modules");
     check_mixed(base, &some, &narrow, "llm_int8_skip_modules");
     check_mixed(base, &narrow, &twice, "bnb_4bit_use_double_quant");
     check_mixed(base, &twice, &narrow, "nested_absmax is missing");

@@ -90,7 +90,7 @@ static void test_config_refuses_other_bits_and_methods(void **state)
     static const struct {
         const char *text, *said;
     } rows[] = {
-        { "{\"quantization_config\": {}}", "quant_method is not said" },
+        { "{\"quantization_config\": {}}", "quant_method (none)" },
         { "{\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4}}",
           "quant_method \"gptq\"" },
         { "{\"quantization_config\": {\"quant_method\": \"awq\"}}",

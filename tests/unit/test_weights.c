@@ -81,7 +81,7 @@ static void test_weights_that_are_missing_or_of_another_shape_are_named(void **s
             json_array_set_new(other, 0,
                                json_integer((json_int_t)shape_of(shape, 0) + 1));
             check_changed(one, name, "is missing", NULL);
-            check_changed(one, name, "config.json wants [", other);
+            check_changed(one, name, "config.json requires [", other);
         }
     }
 }
@@ -94,7 +94,7 @@ static void test_weights_of_another_dtype_are_refused(void **state)
     (void)state;
     assert_false(
         weights_fit(&t, &(struct weights_expected) { 1, 1, 4, STORED_ROWS }, &err));
-    assert_string_equal(err.text, "f: w has the dtype I8; F32, F16 and BF16 are read");
+    assert_string_equal(err.text, "f: w has the dtype I8, which is not supported, only F32, F16 and BF16");
 }
 
 /* Files that are not there, or no files, are others' to tell. */

@@ -1,5 +1,5 @@
-/* train/model/adapter_check.c - the layout of a run that goes on with an adapter says what has
- * to be in its file. */
+/* train/model/adapter_check.c - compares an adapter's file with the layout of a run that
+ * continues the adapter. */
 #include "config.h"
 
 #include "train/model/adapter_check.h"
@@ -12,7 +12,7 @@
 #include "train/files/safetensors.h"
 #include "train/model/shapes.h"
 
-/* Of what the base has too, the file names PEFT's module in front. */
+/* For parameters that the base has too, the file has PEFT's prefix. */
 static const struct stored_tensor *find(const struct safetensors *set,
                                         const struct shape_parameter *p)
 {
@@ -66,7 +66,7 @@ static bool check_tensor(const char *dir, const struct safetensors *set,
     return check_shape(dir, t, p, err);
 }
 
-/* Where the head is the embedding PEFT stores both. */
+/* If the head is the embedding, PEFT stores both. */
 static bool has_tied_head(const struct model_config *config,
                           const struct safetensors *set)
 {
@@ -81,7 +81,7 @@ static bool has_tied_head(const struct model_config *config,
     return has;
 }
 
-/* Every tensor that the run would go on with, and none besides. */
+/* Check that the file has every tensor that the run needs, and no other. */
 static bool check_tensors(const char *dir, const struct model_config *config,
                           const struct shapes *shapes, struct error *err)
 {
@@ -96,8 +96,8 @@ static bool check_tensors(const char *dir, const struct model_config *config,
         }
     if (ok && known != safetensors_count(set))
         ok = error_set(err, ERROR_DATA,
-                       "%s is an adapter of another model: it has %zu tensors, of which "
-                       "%zu have a place in this one",
+                       "%s is an adapter of another model: it has %zu tensors, but "
+                       "only %zu of them belong to this model",
                        dir, safetensors_count(set), known);
     safetensors_close(set);
     return ok;
@@ -105,7 +105,7 @@ static bool check_tensors(const char *dir, const struct model_config *config,
 
 bool adapter_check(const char *dir, const struct model_config *config, struct error *err)
 {
-    /* The smallest run that goes on with it; what it computes in does not matter. */
+    /* The smallest run that continues the adapter; its compute format does not matter. */
     const struct plan plan = { .method = METHOD_LORA,
                                .adapter_name_or_path = dir,
                                .precision = { .compute = FORMAT_FP32,

@@ -1,4 +1,4 @@
-/* train/model/architecture.c - the architectures. */
+/* train/model/architecture.c - the table of architectures. */
 #include "config.h"
 
 #include "train/model/architecture.h"
@@ -19,7 +19,7 @@ static const struct config_keys llama_keys = {
     .window = "sliding_window",
 };
 
-/* As Llama's, but for the activation. */
+/* Like Llama's, except for the activation. */
 static const struct config_keys gemma2_keys = {
     .hidden_size = "hidden_size",
     .intermediate_size = "intermediate_size",
@@ -63,7 +63,7 @@ static const struct config_keys gpt_neox_keys = {
     .activation = "hidden_act",
 };
 
-/* Masks and frequencies, which follow from config.json. */
+/* Masks and frequencies that follow from config.json. */
 static const char *const llama_ignored[] = { ".rotary_emb.inv_freq", NULL };
 static const char *const gpt2_ignored[] = { ".attn.bias", ".attn.masked_bias", NULL };
 static const char *const gpt_neo_ignored[] = { ".attn.attention.bias",
@@ -72,7 +72,7 @@ static const char *const gpt_neox_ignored[] = { ".attention.bias",
                                                 ".attention.masked_bias",
                                                 ".attention.rotary_emb.inv_freq", NULL };
 
-/* What Llama's many descendants have in common. */
+/* Common to Llama and its many descendants. */
 #define LLAMA_PATHS                                                            \
     [MODULE_EMBED] = "model.embed_tokens", [MODULE_NORM1] = "input_layernorm", \
     [MODULE_Q] = "self_attn.q_proj", [MODULE_K] = "self_attn.k_proj",          \
@@ -276,7 +276,7 @@ const char *architecture_leaf(const struct architecture *a, enum module module)
     return dot ? dot + 1 : path;
 }
 
-/* Does `whole` end in `end`, as a path: at its beginning or behind a dot? */
+/* Return whether the path `whole` ends in `end`, at its start or after a dot. */
 static bool ends_in(const char *whole, size_t len, const char *end, size_t end_len)
 {
     if (end_len == 0 || len < end_len || memcmp(whole + len - end_len, end, end_len) != 0)

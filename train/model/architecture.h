@@ -1,9 +1,10 @@
 /*
- * train/model/architecture.h - what sets one transformer apart from another: a row of a table.
+ * train/model/architecture.h - a table of the differences between transformer
+ * architectures.
  *
- * All are one decoder (train/model/model_parts.h draws it).  A row says which parts of it there
- * are, what Hugging Face calls them, how config.json spells their sizes, and how their
- * matrices lie in files.
+ * All are one decoder (train/model/model_parts.h has its formulas).  A row says which of
+ * its parts exist, their Hugging Face names, the keys of their sizes in config.json, and
+ * the layout of their matrices in files.
  */
 #ifndef TRAIN_MODEL_ARCHITECTURE_H
 #define TRAIN_MODEL_ARCHITECTURE_H
@@ -15,38 +16,40 @@
 /* Modules of a model, in the order of its parameters. */
 enum module {
     MODULE_EMBED,
-    MODULE_POSITIONS, /* learned, one a place */
+    MODULE_POSITIONS, /* learned position embeddings */
     MODULE_NORM1,
-    MODULE_QKV, /* q, k and v in one */
+    MODULE_QKV, /* q, k and v as one matrix */
     MODULE_Q,
     MODULE_K,
     MODULE_V,
-    MODULE_Q_NORM, /* of each head */
+    MODULE_Q_NORM, /* per head */
     MODULE_K_NORM,
     MODULE_O,
-    MODULE_POST1, /* norm of what attention adds */
+    MODULE_POST1, /* norm of the attention output */
     MODULE_NORM2,
-    MODULE_GATE_UP, /* both in one */
+    MODULE_GATE_UP, /* both as one matrix */
     MODULE_GATE,
     MODULE_UP,
     MODULE_DOWN,
-    MODULE_POST2, /* norm of what the MLP adds */
+    MODULE_POST2, /* norm of the MLP output */
     MODULE_NORM,  /* after the last block */
     MODULE_HEAD,
     MODULES
 };
 
-/* Does config.json have a word in it? */
+/* Whether layers have biases; ASKED: config.json decides. */
 enum biases { BIASES_NONE, BIASES_ALWAYS, BIASES_ASKED };
 
-/* Which layers look back only so far. */
+/* Which layers have an attention window. */
 enum windows {
     WINDOWS_NONE,
-    WINDOWS_UPPER,   /* use_sliding_window, from max_window_layers on, or layer_types */
-    WINDOWS_ALL,     /* every layer, if sliding_window is a number */
-    WINDOWS_LISTED,  /* the same, or those of layer_types */
-    WINDOWS_LOCAL,   /* those that attention_types (attention_layers) calls local */
-    WINDOWS_PATTERN, /* all but every sliding_window_pattern-th, or layer_types */
+    /* use_sliding_window, from layer max_window_layers on, or layer_types */
+    WINDOWS_UPPER,
+    WINDOWS_ALL,    /* every layer, if sliding_window is a number */
+    WINDOWS_LISTED, /* the same, or according to layer_types */
+    WINDOWS_LOCAL,  /* those that attention_types (attention_layers) calls local */
+    /* all but every sliding_window_pattern-th, or according to layer_types */
+    WINDOWS_PATTERN,
 };
 
 enum norm_kind {
@@ -55,86 +58,89 @@ enum norm_kind {
     NORM_LAYER, /* (x - mean) / deviation * w + b */
 };
 
-/* How a matrix, or a bias, lies in a file. */
+/* Layout of a matrix, or a bias, in a file. */
 enum storage {
-    STORED_ROWS,    /* [out][in], as products want it */
+    STORED_ROWS,    /* [out][in], as matmuls use it */
     STORED_COLUMNS, /* [in][out], transformers' Conv1D */
     STORED_HEADS,   /* rows of q, k and v of one head, then of the next */
 };
 
-/* How config.json spells what every transformer has; NULL: it is not said. */
+/* Keys of config.json for what every transformer has; NULL: there is no key. */
 struct config_keys {
     const char *hidden_size, *intermediate_size, *layers, *heads, *kv_heads;
     const char *max_positions, *norm_eps, *activation, *window;
 };
 
-/* How it spells what is dropped in training: of the embeddings, of what attention and the
- * MLP add to the stream, of attention's weights.  NULL: there is no such. */
+/* Keys of the dropout probabilities in training: of the embeddings, of the attention and
+ * MLP outputs, of the attention weights.  NULL: no dropout. */
 struct dropout_keys {
     const char *embed, *added, *attention;
-    double default_value; /* of each */
+    double default_value; /* of each key */
 };
 
 struct architecture {
     const char *model_type; /* "llama" */
-    /* what all names of the model below the head begin with; files of that alone are
-     * without it: "model." */
+    /* prefix of all tensor names below the head, "model."; files of the model without its
+     * head lack it */
     const char *base;
-    const char *blocks;         /* what the names of blocks begin with: "model.layers." */
-    const char *paths[MODULES]; /* behind that and a number in a block; NULL: has none */
-    /* how names end that older files have besides, to NULL */
+    const char *blocks; /* prefix of the names in blocks: "model.layers." */
+    /* in a block after the prefix and a number; NULL: does not exist */
+    const char *paths[MODULES];
+    /* ends of additional names in older files; NULL ends the list */
     const char *const *ignored;
     const struct config_keys *keys;
 
     enum norm_kind norm;
-    enum storage linear, fused;        /* linear layers; q, k and v in one */
-    enum biases qkv_bias, output_bias; /* asked by attention_bias */
-    enum biases mlp_bias;              /* asked by mlp_bias */
+    enum storage linear, fused;        /* of linear layers; of q, k and v as one matrix */
+    enum biases qkv_bias, output_bias; /* ASKED: attention_bias */
+    enum biases mlp_bias;              /* ASKED: mlp_bias */
     enum windows windows;
     bool attention_bias; /* defaults of config.json */
     bool tied;
     const char *activation; /* "silu" */
     struct dropout_keys dropouts;
-    size_t wider; /* the MLP than the model, where its size is null */
+    size_t wider; /* size of the MLP in multiples of the hidden size, if it is null */
     size_t window, window_pattern;
-    size_t window_first; /* of max_window_layers */
-    size_t head_size;    /* 0: width / heads */
+    size_t window_first; /* default of max_window_layers */
+    size_t head_size;    /* 0: hidden size / heads */
     double norm_eps;
-    double rotary;      /* share of a head that is turned; 0: all */
+    double rotary;      /* share of a head that is rotated; 0: all */
     double theta;       /* default of rope_theta; 0: 10000 */
-    double local_theta; /* of layers with a window; 0: as all */
-    /* query_pre_attn_scalar: scores are divided by its root; 0: by that of the head's
-     * size */
+    double local_theta; /* of layers with a window; 0: like the others */
+    /* query_pre_attn_scalar: scores are divided by its square root; 0: by that of the
+     * head size */
     double score_scalar;
     double score_softcap, logit_softcap; /* ..._logit_softcapping; 0: none */
 
-    bool pads; /* pad_token_id counts; its default, -1: none */
+    bool pads; /* pad_token_id matters; its default, -1: none */
     int64_t pad_token_id;
-    bool unscaled;      /* scores are not divided at all */
-    bool embed_scaled;  /* embeddings are multiplied by the root of the width */
-    bool may_parallel;  /* use_parallel_residual counts; its default is true */
-    bool small_outputs; /* o and down begin with std / sqrt(2 layers) */
+    bool unscaled; /* scores are not scaled */
+    /* embeddings are multiplied by the square root of the hidden size */
+    bool embed_scaled;
+    bool may_parallel;  /* use_parallel_residual matters; its default is true */
+    bool small_outputs; /* o and down are initialized with std / sqrt(2 layers) */
     bool gelu_is_tanh;  /* "gelu" in config.json means gelu_pytorch_tanh */
 };
 
-/* NULL: there is none of this model_type. */
+/* Return NULL if there is no such model_type. */
 const struct architecture *architecture_find(const char *model_type);
-/* The index-th row, NULL behind the last. */
+/* Return the row with this index, or NULL after the last. */
 const struct architecture *architecture_at(size_t index);
 
-/* Is it a part of every block? */
+/* Return whether it is part of every block. */
 bool module_in_block(enum module module);
-/* A linear layer of a block, which can have an adapter. */
+/* Return whether it is a linear layer of a block, which can have an adapter. */
 bool module_is_linear(enum module module);
-/* Does the activation gate a second product, or stand alone? */
+/* Return whether the MLP has a gate. */
 bool architecture_is_gated(const struct architecture *a);
-/* The last part of its path, as lora_target names it: "q_proj".  NULL: has none. */
+/* Return the last part of its path, which lora_target uses: "q_proj"; NULL if it does not
+ * exist. */
 const char *architecture_leaf(const struct architecture *a, enum module module);
-/* Is `name` the end of the module's path, or does it end in that: "q_proj",
- * "self_attn.q_proj", "model.layers.0.self_attn.q_proj"? */
+/* Return whether `name` is the end of the module's path or ends in that path: "q_proj",
+ * "self_attn.q_proj", "model.layers.0.self_attn.q_proj". */
 bool architecture_is_named(const struct architecture *a, enum module module,
                            const char *name, size_t len);
-/* Is it the first part of the path of a module of a block ("mlp")? */
+/* Return whether `name` is the first part of the path of a module of a block ("mlp"). */
 bool architecture_is_under(const struct architecture *a, enum module module,
                            const char *name, size_t len);
 

@@ -1,4 +1,4 @@
-/* train/model/lora.c - which layers are adapted, from a job or from a PEFT
+/* train/model/lora.c - reads which layers are adapted from a job or from a PEFT
  * adapter_config.json. */
 #include "config.h"
 
@@ -15,13 +15,13 @@
 #define CONFIG_BYTES_MAX ((size_t)1 << 20)
 #define RANK_MAX         4096
 
-/* A list of names, and what is said of a wrong one. */
+/* A list of target names, and the context of its error messages. */
 struct target_list {
     const struct architecture *architecture;
-    const char *key; /* where it stands */
-    bool linear;     /* only linear layers */
+    const char *key; /* of the list */
+    bool linear;     /* accept only linear layers */
     enum error_code code;
-    const char *file; /* in which; NULL: in the job */
+    const char *file; /* of the list; NULL: the job */
 };
 
 static bool is_target(const struct target_list *list, enum module module)
@@ -30,10 +30,10 @@ static bool is_target(const struct target_list *list, enum module module)
            (module_is_linear(module) || !list->linear);
 }
 
-/* PEFT looks for modules_to_save at the end of names, not of paths: "norm" is
- * input_layernorm and q_norm too (peft/utils/other.py, _set_trainable).  With the number
- * of a layer in front it would be that layer's alone, of which there is no such thing
- * here. */
+/* PEFT compares modules_to_save with the end of names, not of paths: "norm" matches
+ * input_layernorm and q_norm too (peft/utils/other.py, _set_trainable).  A name that
+ * starts with the number of a layer would match that layer only, which is not
+ * supported. */
 static bool is_saved_as(const struct architecture *a, enum module module,
                         const char *name, size_t len)
 {
@@ -47,7 +47,7 @@ static bool is_saved_as(const struct architecture *a, enum module module,
     return !module_in_block(module) && architecture_is_named(a, module, name, len);
 }
 
-/* Is the module among those of the name? */
+/* Return whether a name matches the module. */
 static bool is_named(const struct architecture *a, enum module module, const char *name,
                      size_t len, bool linear)
 {
@@ -55,8 +55,8 @@ static bool is_named(const struct architecture *a, enum module module, const cha
                   : is_saved_as(a, module, name, len);
 }
 
-/* The last part of a module's path, unless that would name another one too that is not
- * meant ("c_proj"). */
+/* Return the last part of a module's path, or the whole path if the last part would also
+ * match a module that is not meant ("c_proj"). */
 static const char *name_of(const struct architecture *a, const bool *marks,
                            enum module module, bool linear)
 {
@@ -89,7 +89,7 @@ static bool no_such_target(const struct target_list *list, const char *name, siz
     return false;
 }
 
-/* A name may be that of several: "c_proj", "norm". */
+/* One name may match several modules: "c_proj", "norm". */
 static bool mark_modules(const struct target_list *list, const char *name, size_t len,
                          bool *marks, struct error *err)
 {
@@ -128,7 +128,7 @@ static bool no_list(const struct target_list *list, struct error *err)
                      list->key);
 }
 
-/* A list of names, null, or PEFT's word for all of them. */
+/* A list of names, null, or PEFT's name for all of them. */
 static bool mark_json(const struct target_list *list, const json_t *names, bool *marks,
                       struct error *err)
 {
@@ -162,7 +162,8 @@ static bool finish(struct lora *out, const char *where, enum error_code code,
         adapted += out->adapted[i];
     }
     if (adapted == 0)
-        return error_set(err, code, "%s: no layer is to be adapted", where);
+        return error_set(err, code, "%s: it must name at least one layer to adapt",
+                         where);
     out->scale = out->alpha / (out->rslora ? sqrt((double)out->rank) : (double)out->rank);
     return true;
 }
@@ -190,7 +191,7 @@ static bool read_plan(const struct plan *plan, const struct architecture *a,
     return finish(out, "lora_target", ERROR_JOB, err);
 }
 
-/* Kinds of adapters that other numbers would come out of. */
+/* Reject kinds of adapters that compute something else. */
 static bool refuse_unsupported(const json_t *root, const char *file, struct error *err)
 {
     static const char *const off[] = { "use_dora", "lora_bias" };
@@ -268,7 +269,7 @@ bool lora_read(const struct plan *plan, const struct architecture *architecture,
     return read_plan(plan, architecture, out, err);
 }
 
-/* Does a name of the list say it already? */
+/* Return whether a name in the list already covers the module. */
 static bool is_listed(const json_t *list, const struct architecture *a,
                       enum module module, bool linear)
 {
@@ -294,15 +295,15 @@ static json_t *names_of(const struct architecture *a, const bool *marks, bool li
     return json_null();
 }
 
-/* PEFT makes one matrix of embedding and head, and warns where it is not asked to, if one
- * of them has a name that it knows (EMBEDDING_LAYER_NAMES): GPT-NeoX's have not. */
+/* PEFT ties embedding and head, and warns unless it is asked to, if one of them has a
+ * name that it knows (EMBEDDING_LAYER_NAMES): GPT-NeoX's have other names. */
 static bool peft_ties(const struct lora *lora, const struct architecture *a)
 {
     return lora->tied && strcmp(architecture_leaf(a, MODULE_HEAD), "lm_head") == 0;
 }
 
-/* The keys that peft 0.13 writes, so that it reads the file without a remark; where head
- * and embedding are one also ensure_weight_tying, which 0.18 brought. */
+/* Write the keys that peft 0.13 writes, so that it reads the file without a warning; and
+ * ensure_weight_tying, which 0.18 introduced, if head and embedding are tied. */
 bool lora_write_config(const struct lora *lora, const struct architecture *architecture,
                        const char *base, struct text *out)
 {

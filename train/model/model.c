@@ -1,4 +1,5 @@
-/* train/model/model.c - the block of memory, and every parameter and product in its place. */
+/* train/model/model.c - allocates the block of memory and sets up every parameter and
+ * layer. */
 #include "config.h"
 
 #include "train/model/model.h"
@@ -11,7 +12,8 @@
 #include "train/model/model_parts.h"
 #include "train/model/shapes.h"
 
-/* Where the segments of the block begin, and the buffer that weights are widened in. */
+/* Start of each segment of the block, and of the buffer that weights are dequantized
+ * into. */
 struct segments {
     char *weights, *moments[MOMENTS_MAX], *copies, *frozen, *widened;
     float *gradients;
@@ -109,7 +111,7 @@ static struct parameter *find(const struct model *m, enum module module, enum pa
     return m->slots[slot(module, part, layer)];
 }
 
-/* Every parameter by what it is. */
+/* Index the parameters by layer, module and part. */
 static void fill_slots(struct model *m)
 {
     m->slots =
@@ -121,13 +123,14 @@ static void fill_slots(struct model *m)
     }
 }
 
-/* What a product reads. */
+/* Return the operand of a matmul. */
 static struct tensor operand(const struct parameter *p)
 {
     return p->copy.data ? p->copy : p->weight;
 }
 
-/* Does b lie right behind a, so that both are one matrix (or are both absent)? */
+/* Return whether b directly follows a in memory, so that both are one matrix (or are both
+ * absent). */
 static bool is_adjacent(struct tensor a, struct tensor b, bool vector)
 {
     size_t bytes;
@@ -151,7 +154,7 @@ static void add_columns(struct tensor *a, struct tensor b)
         *a = tensor_of(a->data, a->format, 1, a->cols + b.cols);
 }
 
-/* Append a product, or make the last one wider. */
+/* Append a linear layer, or extend the last one by it. */
 static void append_linear(struct linear *list, size_t *count, const struct linear *next)
 {
     struct linear *last = *count > 0 ? &list[*count - 1] : NULL;
@@ -192,7 +195,7 @@ static struct linear linear_of(const struct parameter *weight,
     return p;
 }
 
-/* W and A as one: the layout has A's copy behind W, and zeros behind W's bias. */
+/* Make W and A one matrix: the layout puts A's copy after W, and zeros after W's bias. */
 static void fold(struct linear_stack *l)
 {
     l->fused = l->base[0];
@@ -211,7 +214,7 @@ static const enum dropout_site lora_dropout[STACKS] = { [STACK_QKV] = DROP_LORA_
                                                             DROP_LORA_GATE_UP,
                                                         [STACK_DOWN] = DROP_LORA_DOWN };
 
-/* The linear layers first .. last of a block. */
+/* Set up the linear layers first .. last of a block. */
 static void make_stack(const struct model *m, size_t layer, enum module first,
                        enum module last, struct linear_stack *out)
 {
@@ -246,7 +249,7 @@ static void make_stack(const struct model *m, size_t layer, enum module first,
         fold(out);
 }
 
-/* Where u lies: alone, or in the buffer of y. */
+/* u is in a separate buffer, or follows y in the buffer of y. */
 static struct linear_stack stack_of(const struct model *m, enum stack stack,
                                     enum buffer alone, enum buffer y)
 {
@@ -296,7 +299,8 @@ static bool trains(const struct norm *norm)
            (norm->bias && norm->bias->trainable);
 }
 
-/* The first place in the order of the forward pass that has something to train. */
+/* Return the index of the first sublayer, in the order of the forward pass, that is
+ * trained. */
 static size_t first_trained_index(const struct model *m)
 {
     if (m->embed->trainable || (m->positions && m->positions->trainable))
@@ -319,7 +323,7 @@ static size_t first_trained_index(const struct model *m)
     return sublayer_index(m->config->layers + (trains(&m->norm) ? 0 : 1), 0);
 }
 
-/* transformers keeps the factor in the format that the table is loaded in. */
+/* transformers keeps the factor in the format that the embedding table is loaded in. */
 static float embed_scale(const struct model *m)
 {
     const struct precision *p = &m->plan->precision;
@@ -404,7 +408,7 @@ static bool upload_rope(struct model *m, enum buffer buffer, const struct rope *
     return ok;
 }
 
-/* Out of memory is told with all that was wanted. */
+/* Allocate the block.  If that fails, report everything that was requested. */
 static bool take_memory(struct model *m, struct error *err)
 {
     struct error why = { 0 };
@@ -422,8 +426,8 @@ static bool take_memory(struct model *m, struct error *err)
     memory_text(use.workspace, parts[4]);
     return error_set(
         err, why.code,
-        "weights %s, gradients %s, optimizer %s, activations %s and workspace %s are "
-        "too much: %s%s",
+        "cannot allocate weights %s, gradients %s, optimizer %s, activations %s and "
+        "workspace %s: %s%s",
         parts[0], parts[1], parts[2], parts[3], parts[4], why.text,
         m->be->ops->kind == DEVICE_CPU
             ? m->plan->generation.on
@@ -508,7 +512,7 @@ uint64_t model_total(const struct model *model)
 
 const struct memory_use *model_memory(const struct model *model)
 {
-    struct model *m = (struct model *)model; /* the answer is kept in it */
+    struct model *m = (struct model *)model; /* the result is stored in it */
     uint64_t held = m->be->ops->workspace(m->be);
 
     shapes_use(&m->shapes, &m->memory);

@@ -1,4 +1,5 @@
-/* train/model/model_aside.c - the segment of trained weights, to a file and back. */
+/* train/model/model_aside.c - writes the segment of trained weights to a file and
+ * restores it. */
 #include "config.h"
 
 #include "train/model/model_aside.h"
@@ -17,7 +18,8 @@ struct model_aside {
     int fd;
 };
 
-/* A file without a name; where the file system has none, one whose name is taken away. */
+/* Open a file without a name.  If the file system does not support that, create one and
+ * unlink it. */
 static int open_nameless(const char *dir, struct error *err)
 {
     int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -50,7 +52,7 @@ static bool read_all(int fd, char *data, size_t len, struct error *err)
     return true;
 }
 
-/* The trained weights lie first in the block, span by span. */
+/* The trained weights are first in the block; copy them in spans. */
 static bool write_weights(struct model *m, int fd, char *span, struct error *err)
 {
     for (size_t at = 0; at < m->shapes.weight_bytes; at += SPAN_BYTES) {
@@ -97,7 +99,7 @@ struct model_aside *model_set_aside(struct model *model, const char *dir,
     return NULL;
 }
 
-/* As they are made when a model is read. */
+/* As after loading a model. */
 static void make_copies(struct model *m)
 {
     for (size_t i = 0; i < m->trained_count; i++) {

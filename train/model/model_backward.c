@@ -1,4 +1,4 @@
-/* train/model/model_backward.c - from the loss down to the lowest thing that is trained. */
+/* train/model/model_backward.c - from the loss down to the first trained sublayer. */
 #include "config.h"
 
 #include "train/model/model.h"
@@ -11,8 +11,9 @@ static void zero(const struct pass *pass, struct tensor out)
         pass->ops->zero(pass->be, &(struct op_zero) { .out = out });
 }
 
-/* Gradients that are only ever added to start at zero: of vectors, which lie together,
- * and of what the classifier and the lookup write; those of products are overwritten. */
+/* Zero the gradients that are only ever added to: those of vectors, which are contiguous,
+ * and those that the classifier and the lookup write.  Gradients of linear layers are
+ * overwritten. */
 static void zero_gradients(const struct pass *pass)
 {
     const struct model *m = pass->model;
@@ -28,7 +29,7 @@ static void zero_gradients(const struct pass *pass)
              tensor_of(m->gradients + m->shapes.vectors_start, FORMAT_FP32, 1, vectors));
 }
 
-/* grad (+)= alpha dy^T x, and the bias's */
+/* grad (+)= alpha dy^T x, and the gradient of the bias */
 static void linear_weight_gradient(const struct pass *pass, const struct linear *p,
                                    struct tensor x, struct tensor dy, float alpha)
 {
@@ -64,7 +65,7 @@ static void linear_input_gradient(const struct pass *pass, const struct linear *
                                     .round_b = p->fp8 ? FORMAT_FP8_E4M3 : FORMAT_FP32 });
 }
 
-/* dx += dropout(g A); without dropout straight into dx */
+/* dx += dropout(g A); without dropout directly into dx */
 static void lora_input_gradient(const struct pass *pass, const struct linear_stack *l,
                                 struct tensor g, struct tensor dx)
 {
@@ -98,8 +99,8 @@ static void lora_backward(const struct pass *pass, const struct linear_stack *l,
         linear_weight_gradient(pass, &l->lora_a[i], x, g, 1);
 }
 
-/* Gradients of frozen layers' adapters and dx = (dy, g) [W; A]: g is made behind dy,
- * where u may have been. */
+/* Compute gradients of the adapters of frozen layers and dx = (dy, g) [W; A].  g follows
+ * dy; it may overwrite u. */
 static void folded_backward(const struct pass *pass, const struct linear_stack *l,
                             size_t layer, struct tensor x, struct tensor dy,
                             struct tensor dx)
@@ -111,8 +112,8 @@ static void folded_backward(const struct pass *pass, const struct linear_stack *
         linear_input_gradient(pass, &l->fused, dy, dx, 1, 0);
 }
 
-/* Gradients of linear layers over x, and dx = dy W + ... unless it is absent; dy may have
- * more columns. */
+/* Compute gradients of linear layers over x, and dx = dy W + ... unless dx is absent.  dy
+ * may have more columns. */
 static void stack_backward(const struct pass *pass, const struct linear_stack *l,
                            size_t layer, struct tensor x, struct tensor dy,
                            struct tensor dx)
@@ -136,7 +137,7 @@ static void stack_backward(const struct pass *pass, const struct linear_stack *l
         lora_input_gradient(pass, l, g, dx);
 }
 
-/* Without what stands behind it. */
+/* Return the first C columns of a buffer, without the folded adapters. */
 static struct tensor residual_columns(const struct pass *pass, enum buffer buffer)
 {
     struct tensor whole = pass_buffer(pass, buffer, 0);
@@ -145,8 +146,8 @@ static struct tensor residual_columns(const struct pass *pass, enum buffer buffe
                       : whole;
 }
 
-/* The stream's gradient as products read it: a copy in the compute format; with room for
- * folded adapters behind it. */
+/* Return the gradient of the residual as matmuls read it: the copy in the compute format,
+ * with room for folded adapters after it. */
 static struct tensor residual_gradient(const struct pass *pass)
 {
     struct tensor copy = pass_buffer(pass, BUFFER_DX_COPY, 0);
@@ -159,7 +160,7 @@ static struct tensor grad_of(const struct parameter *p)
     return p ? p->grad : (struct tensor) { 0 };
 }
 
-/* Of either kind of norm: dx += ..., and its copy. */
+/* Backward pass of either kind of norm: dx += ..., and its copy. */
 static void apply_norm_backward(const struct pass *pass, const struct norm *norm,
                                 struct op_rmsnorm_backward op)
 {
@@ -181,7 +182,7 @@ static void apply_norm_backward(const struct pass *pass, const struct norm *norm
                                                     .stats = op.rstd });
 }
 
-/* The stream's gradient grows by a norm's. */
+/* Add the gradient of a norm to the gradient of the residual. */
 static void residual_norm_backward(const struct pass *pass, const struct norm *norm,
                                    struct tensor dout, struct tensor x,
                                    struct tensor rstd)
@@ -195,20 +196,20 @@ static void residual_norm_backward(const struct pass *pass, const struct norm *n
                                        .rstd = rstd });
 }
 
-/* The stream's gradient through the dropout of what is added to it, with room behind
- * it. */
+/* Return the gradient of the residual after the dropout of what is added to it, with room
+ * for folded adapters after it. */
 static struct tensor gradient_through_dropout(const struct pass *pass, uint32_t stream)
 {
     struct tensor dx = residual_columns(pass, BUFFER_DX);
     struct tensor whole = pass_buffer(pass, BUFFER_DROPPED, 0);
 
-    pass_dropout(pass, pass->model->config->residual_dropout, stream, dx,
+    pass_dropout(pass, pass->model->config->added_dropout, stream, dx,
                  tensor_columns(whole, 0, dx.cols));
     return whole;
 }
 
-/* The gradient of what layers o and down have made: the stream's, through dropout or the
- * norm of what is added to it where there is one. */
+/* Return the gradient of the output of layers o and down: that of the residual, through
+ * the dropout or the norm of what is added to it. */
 static struct tensor delta_gradient(const struct pass *pass, const struct norm *post,
                                     uint32_t stream, struct tensor x, struct tensor rstd)
 {
@@ -219,7 +220,7 @@ static struct tensor delta_gradient(const struct pass *pass, const struct norm *
                                       .x = x,
                                       .rstd = rstd };
 
-    if (pass_uses_dropout(pass, pass->model->config->residual_dropout))
+    if (pass_uses_dropout(pass, pass->model->config->added_dropout))
         return gradient_through_dropout(pass, stream);
     if (!post->weight)
         return residual_gradient(pass);
@@ -228,8 +229,8 @@ static struct tensor delta_gradient(const struct pass *pass, const struct norm *
     return copy.data ? copy : pass_buffer(pass, BUFFER_DPOST, 0);
 }
 
-/* dx of a norm's or of attention's output; absent where nothing below the site is
- * trained. */
+/* Return the buffer for the gradient of the output of a norm or of attention; absent if
+ * no sublayer below is trained. */
 static struct tensor output_gradient(const struct pass *pass, size_t cols, size_t index)
 {
     struct tensor wide = pass_buffer(pass, BUFFER_DH, 0);
@@ -258,8 +259,8 @@ static void activation_backward(const struct pass *pass, size_t layer, struct te
                           .dx = up, .dout = dact, .x = up, .kind = kind });
 }
 
-/* Layers that are trained want the input they had, which a norm or the activation makes
- * again of what is kept, to the same bits; a recomputed block has just left it there. */
+/* The weight gradient of trained layers needs their input.  The norm or the activation
+ * recomputes it to the same bits; after block recomputation it is still in the buffer. */
 static bool recomputes_input(const struct pass *pass, const struct linear_stack *l)
 {
     return l->trained && !pass->model->shapes.checkpointing;
@@ -278,9 +279,9 @@ static struct tensor recompute_norm(const struct pass *pass, const struct linear
 }
 
 /*
- * Each half of a block goes back in two steps: from the stream to its middle, then from
- * there to its norm, which adds to the stream's gradient.  false: nothing further down is
- * trained.
+ * Attention and MLP go backward in two steps each: first from the residual to the middle,
+ * then from there to the norm, which adds to the gradient of the residual.  Both return
+ * false if nothing further down is trained.
  */
 static bool down_backward(const struct pass *pass, size_t layer)
 {
@@ -402,13 +403,14 @@ static void qkv_backward(const struct pass *pass, size_t layer)
         residual_norm_backward(pass, &b->norm1, dh, x, rstd);
 }
 
-/* In parallel both halves read the stream's gradient before either adds to it. */
+/* In a parallel block, both parts read the gradient of the residual before either adds to
+ * it. */
 static void block_backward(const struct pass *pass, size_t layer)
 {
     const struct model *m = pass->model;
     bool below;
 
-    /* the buffers still hold the last block, whatever is recomputed */
+    /* the buffers still hold the last block, even with checkpointing */
     if (m->shapes.checkpointing && layer + 1 < m->config->layers)
         model_forward_block(pass, layer, true);
     below = down_backward(pass, layer);
@@ -422,7 +424,7 @@ static void block_backward(const struct pass *pass, size_t layer)
         qkv_backward(pass, layer);
 }
 
-/* padding: the token that is left out; -1: none */
+/* padding: the token whose embedding gets no gradient; -1: none */
 static void embed_backward(const struct pass *pass, const struct parameter *table,
                            enum buffer ids, float scale, int64_t padding)
 {
@@ -437,7 +439,7 @@ static void embed_backward(const struct pass *pass, const struct parameter *tabl
                                               .padded = padding >= 0 });
 }
 
-/* The stream's gradient begins at the last norm. */
+/* The gradient of the residual starts at the last norm. */
 static void last_norm_backward(const struct pass *pass)
 {
     const struct model *m = pass->model;
@@ -461,7 +463,7 @@ static void embeddings_backward(const struct pass *pass)
     embed_backward(pass, m->positions, BUFFER_POSITIONS, 0, -1);
 }
 
-/* From below level `from` down to level `to`, unless it is played. */
+/* Run from below level `from` down to level `to`, unless a recording was replayed. */
 static void levels_backward(const struct pass *pass, size_t from, size_t to)
 {
     size_t layers = pass->model->config->layers;
@@ -479,8 +481,8 @@ static void levels_backward(const struct pass *pass, size_t from, size_t to)
     pass_end(pass);
 }
 
-/* Sums over the ranks are no recording's part: each recording goes on to where the next
- * is sent.  The head's gradient is complete before. */
+/* Recordings do not contain reductions across ranks: each recording ends where the next
+ * reduction starts.  The gradient of the head is complete before. */
 static void backward_and_reduce(const struct pass *pass)
 {
     struct model *m = pass->model;

@@ -1,5 +1,4 @@
-/* train/model/model_config.c - config.json, as transformers 4 and 5 write it, into plain
- * values. */
+/* train/model/model_config.c - parses config.json as transformers 4 and 5 write it. */
 #include "config.h"
 
 #include "train/model/model_config.h"
@@ -33,20 +32,20 @@ static const struct activation_row {
 };
 
 #define CONFIG_BYTES_MAX ((size_t)4 << 20)
-#define SIZE_VALUE_MAX   ((int64_t)1 << 30) /* of any one number of a config */
+#define SIZE_VALUE_MAX   ((int64_t)1 << 30) /* of any number in a config */
 #define LAYERS_MAX       4096
 
-/* What is read, for the functions below. */
+/* Input of the functions below. */
 struct reader {
-    const char *file; /* named in errors */
+    const char *file; /* in errors */
     const json_t *root;
     const struct config_keys *keys;
     struct arena *arena;
     struct error *err;
 };
 
-/* A positive number, or `default` where missing or null; default 0 means it must be
- * there. */
+/* Return a positive number, or the default if it is missing or null; without a default
+ * (0) it must be present. */
 static size_t read_size(const struct reader *r, const char *key, size_t default_value)
 {
     int64_t value = json_get_int(r->root, key, (int64_t)default_value, r->file, r->err);
@@ -122,7 +121,8 @@ static void read_rope_kind(const struct reader *r, const json_t *from, struct ro
     }
 }
 
-/* Columns of a head that are turned: a share of them, as transformers rounds it. */
+/* Return the columns of a head that are rotated: a share of them, rounded as in
+ * transformers. */
 static size_t read_rotary(const struct reader *r, const struct model_config *config,
                           const json_t *both)
 {
@@ -139,14 +139,15 @@ static size_t read_rotary(const struct reader *r, const struct model_config *con
         columns = (size_t)((double)config->head_size * share);
     if (columns == 0 || columns % 2 != 0)
         error_set(r->err, ERROR_DATA,
-                  "%s: rotary_pct %g of a head of %zu is not an even number of columns",
+                  "%s: rotary_pct %g of a head of %zu must be an even number of columns",
                   r->file, share, config->head_size);
     return columns;
 }
 
-/* rope_parameters (new) holds theta and kind; rope_scaling (old) the kind, theta beside
- * it.  Where layers with a window have a base of their own, rope_parameters has an object
- * for each type of layer, and the old scaling is of the others. */
+/* rope_parameters (new) holds theta and kind; rope_scaling (old) holds the kind, with
+ * theta next to it.  If layers with a window have a theta of their own, rope_parameters
+ * has an object for each type of layer, and the old scaling applies to the other
+ * layers. */
 static void read_rope(const struct reader *r, struct model_config *out)
 {
     const struct architecture *row = out->architecture;
@@ -195,8 +196,8 @@ static void read_eos(const struct reader *r, struct model_config *out)
     }
 }
 
-/* GPT-Neo: [[["global", "local"], 12]], or attention_layers, which is that unfolded;
- * where neither is said, every second layer is local. */
+/* GPT-Neo: [[["global", "local"], 12]], or attention_layers, which is that list
+ * expanded.  By default every second layer is local. */
 static bool is_local(const struct reader *r, size_t layer)
 {
     const json_t *types = json_object_get(r->root, "attention_types");
@@ -222,12 +223,13 @@ static bool is_local(const struct reader *r, size_t layer)
     }
     if (!type || (strcmp(type, "global") != 0 && strcmp(type, "local") != 0))
         error_set(r->err, ERROR_DATA,
-                  "%s: attention_types does not say global or local for layer %zu",
-                  r->file, layer);
+                  "%s: attention_types must say global or local for layer %zu", r->file,
+                  layer);
     return type && strcmp(type, "local") == 0;
 }
 
-/* layer_types, a word for each layer, of the models that heed it; NULL: not given. */
+/* Return layer_types, a string for each layer, for models that use it; NULL: not
+ * given. */
 static const json_t *read_layer_types(const struct reader *r,
                                       const struct model_config *config)
 {
@@ -239,7 +241,7 @@ static const json_t *read_layer_types(const struct reader *r,
         return NULL;
     if (json_array_size(types) != config->layers) {
         error_set(r->err, ERROR_DATA,
-                  "%s: layer_types must be a list of %zu words, one for each layer",
+                  "%s: layer_types must be a list of %zu strings, one for each layer",
                   r->file, config->layers);
         return NULL;
     }
@@ -256,7 +258,8 @@ static const json_t *read_layer_types(const struct reader *r,
     return types;
 }
 
-/* Does a layer look back only `window` rows?  `types` says it where it is given. */
+/* Return whether a layer attends to only `window` rows back.  `types` decides if it is
+ * given. */
 static bool is_windowed(const struct reader *r, const struct architecture *row,
                         const json_t *types, size_t layer)
 {
@@ -278,7 +281,8 @@ static bool is_windowed(const struct reader *r, const struct architecture *row,
     return pattern > 0 && ((int64_t)layer + 1) % pattern != 0;
 }
 
-/* The number of rows that layers with a window look back; 0: none has one. */
+/* Return the number of rows that layers with a window attend to; 0: no layer has a
+ * window. */
 static int64_t read_window_size(const struct reader *r, const struct architecture *row)
 {
     const char *key = r->keys->window;
@@ -305,8 +309,8 @@ static void read_window(const struct reader *r, struct model_config *out)
         for (size_t l = 0; types && l < out->layers; l++)
             if (is_windowed(r, row, types, l))
                 error_set(r->err, ERROR_DATA,
-                          "%s: layer_types says sliding_attention for layer %zu, but no "
-                          "sliding_window is in use",
+                          "%s: layer_types says sliding_attention for layer %zu, but "
+                          "sliding_window is not set",
                           r->file, l);
         return;
     }
@@ -333,25 +337,25 @@ static void read_sizes(const struct reader *r, struct model_config *out)
     out->max_positions =
         read_size(r, keys->max_positions, row->paths[MODULE_POSITIONS] ? 0 : 2048);
     if (out->layers > LAYERS_MAX)
-        error_set(r->err, ERROR_DATA, "%s: %s is over %d", r->file, keys->layers,
+        error_set(r->err, ERROR_DATA, "%s: %s must be at most %d", r->file, keys->layers,
                   LAYERS_MAX);
     if (out->heads % out->kv_heads != 0)
-        error_set(r->err, ERROR_DATA, "%s: %s %zu is not a multiple of %s %zu", r->file,
+        error_set(r->err, ERROR_DATA, "%s: %s %zu must be a multiple of %s %zu", r->file,
                   keys->heads, out->heads, keys->kv_heads, out->kv_heads);
     out->head_size = row->head_size ? row->head_size : out->hidden_size / out->heads;
     if (keys->kv_heads && json_is_integer(json_object_get(r->root, "head_dim")))
         out->head_size = read_size(r, "head_dim", 0);
     else if (row->head_size == 0 && out->hidden_size % out->heads != 0)
         error_set(r->err, ERROR_DATA,
-                  "%s: %s %zu is not a multiple of %s %zu, and there is no head_dim",
+                  "%s: %s %zu must be a multiple of %s %zu, unless there is a head_dim",
                   r->file, keys->hidden_size, out->hidden_size, keys->heads, out->heads);
     if (out->head_size % 2 != 0 || out->head_size == 0)
-        error_set(r->err, ERROR_DATA, "%s: the head size %zu is not an even number",
+        error_set(r->err, ERROR_DATA, "%s: the head size must be an even number, not %zu",
                   r->file, out->head_size);
     if (out->head_size > HEAD_SIZE_MAX)
         error_set(r->err, ERROR_DATA,
-                  "%s: heads of %zu numbers are not supported, %d at most; head_dim, or "
-                  "%s divided by %s, says their size",
+                  "%s: a head size of %zu is not supported, only up to %d; it is "
+                  "head_dim, or %s divided by %s",
                   r->file, out->head_size, HEAD_SIZE_MAX, keys->hidden_size, keys->heads);
 }
 
@@ -367,7 +371,7 @@ static void read_dtype(const struct reader *r, struct model_config *out)
         out->dtype = FORMAT_COUNT;
 }
 
-/* What would change the arithmetic and is not there yet must not pass in silence. */
+/* Reject settings that change the arithmetic and are not supported. */
 static void refuse_unsupported(const struct reader *r)
 {
     static const char *const off[] = { "add_cross_attention",
@@ -400,7 +404,7 @@ static void read_activation(const struct reader *r, struct model_config *out)
     text_clear(&known);
 }
 
-/* A number above 0, null for none, or the default; without one the key is not read. */
+/* Return a number above 0; null means none, and a missing key means the default. */
 static double read_softcap(const struct reader *r, const char *key, double default_value)
 {
     const json_t *given = json_object_get(r->root, key);
@@ -435,12 +439,12 @@ static void read_scores(const struct reader *r, struct model_config *out)
                                                        true, r->file, r->err);
 }
 
-/* The share that is dropped, from 0 to below 1. */
+/* Return a dropout probability, from 0 to below 1. */
 static double read_dropout(const struct reader *r, const char *key, double default_value)
 {
     double value = key ? json_get_real(r->root, key, default_value, r->file, r->err) : 0;
 
-    if (value >= 0 && (float)value < 1) /* as operations take it */
+    if (value >= 0 && (float)value < 1) /* operations take a float */
         return value;
     error_set(r->err, ERROR_DATA, "%s: %s must be a number from 0 to below 1, not %g",
               r->file, key, value);
@@ -452,7 +456,7 @@ static void read_dropouts(const struct reader *r, struct model_config *out)
     const struct dropout_keys *keys = &out->architecture->dropouts;
 
     out->embed_dropout = read_dropout(r, keys->embed, keys->default_value);
-    out->residual_dropout = read_dropout(r, keys->added, keys->default_value);
+    out->added_dropout = read_dropout(r, keys->added, keys->default_value);
     out->attention_dropout = read_dropout(r, keys->attention, keys->default_value);
 }
 
@@ -464,8 +468,8 @@ static bool has_biases(const struct reader *r, enum biases biases, const char *k
             json_get_bool(r->root, key, default_value, r->file, r->err));
 }
 
-/* As torch.nn.Embedding takes it: below 0 it counts from the end.  transformers refuses
- * one past the vocabulary; here there is then none. */
+/* As in torch.nn.Embedding, a negative token counts from the end.  transformers rejects a
+ * token after the vocabulary; here that means no padding token. */
 static int64_t read_padding(const struct reader *r, const struct model_config *out)
 {
     const struct architecture *row = out->architecture;
@@ -521,7 +525,7 @@ bool model_config_parse(const char *data, size_t len, const char *file,
                                    .padding = -1,
                                    .dtype = FORMAT_COUNT };
     if (root && !json_is_object(root)) {
-        error_set(&mine, ERROR_DATA, "%s: a JSON object is wanted", file);
+        error_set(&mine, ERROR_DATA, "%s: expected a JSON object", file);
     } else if (root) {
         r.root = root;
         read_all(&r, out);
@@ -561,7 +565,7 @@ bool model_config_check_places(const struct model_config *config, size_t places,
     if (!config->architecture->paths[MODULE_POSITIONS] || places <= config->max_positions)
         return true;
     return error_set(err, ERROR_DATA,
-                     "place %zu of a sample is beyond the %zu that this model has "
-                     "learned embeddings for; lower cutoff_len to %zu",
+                     "position %zu of a sample is beyond the %zu positions that this "
+                     "model has learned embeddings for; lower cutoff_len to %zu",
                      places, config->max_positions, config->max_positions);
 }

@@ -1,9 +1,9 @@
 /*
- * train/model/model_config.h - what config.json says of a model, old style and new.
+ * train/model/model_config.h - the config.json of a model, in the old and the new style.
  *
  * Old (transformers 4): rope_theta, rope_scaling {type or rope_type, factor, ...},
- * torch_dtype. New (transformers 5): rope_parameters {rope_theta, rope_type, ...}, dtype.
- * Both are read.
+ * torch_dtype.  New (transformers 5): rope_parameters {rope_theta, rope_type, ...},
+ * dtype.  Both are supported.
  */
 #ifndef TRAIN_MODEL_MODEL_CONFIG_H
 #define TRAIN_MODEL_MODEL_CONFIG_H
@@ -36,44 +36,46 @@ struct model_config {
     double initializer_range;
     enum activation activation;
     bool parallel;       /* attention and MLP read the same input */
-    double embed_scale;  /* what embeddings are multiplied by; 0: by nothing */
-    double score_scale;  /* q k is multiplied by it */
-    bool score_by_layer; /* and divided by the number of the layer, from 1 */
+    double embed_scale;  /* factor of the embeddings; 0: none */
+    double score_scale;  /* factor of q k */
+    bool score_by_layer; /* divide scores by the number of the layer, from 1 */
     double score_softcap, logit_softcap; /* 0: none */
-    size_t rotary; /* columns of a head that are turned; 0: none, positions are learned */
+    /* columns of a head that are rotated; 0: none, positions are learned */
+    size_t rotary;
     struct rope rope;
-    struct rope rope_local; /* of layers with a window, where has_local */
+    struct rope rope_local; /* for layers with a window, if has_local */
     bool has_local;
     /* 0 to below 1; dropout_keys */
-    double embed_dropout, residual_dropout, attention_dropout;
+    double embed_dropout, added_dropout, attention_dropout;
     bool tied; /* lm_head shares embed_tokens */
     bool qkv_bias, output_bias, mlp_bias;
-    /* torch_dtype / dtype; FORMAT_COUNT where not said */
+    /* torch_dtype / dtype; FORMAT_COUNT if absent */
     enum format dtype;
-    /* linear layers of blocks in 4 bits in the files */
+    /* whether the files have linear layers of blocks in 4 bits */
     struct quantised_config quantised;
     int64_t bos_token_id; /* -1: none */
-    int64_t padding;      /* the token whose embedding no lookup trains; -1: none */
+    int64_t padding;      /* token whose embedding gets no gradient; -1: none */
     int64_t eos_token_ids[8];
     size_t eos_tokens;
-    const char *text; /* config.json as it was, in the arena */
+    const char *text; /* the original config.json, in the arena */
     size_t text_len;
 };
 
-/* Read `dir`/config.json.  ERROR_DATA naming the file, the key and what is supported. */
+/* Read `dir`/config.json.  ERROR_DATA names the file, the key and what is supported. */
 bool model_config_read(const char *dir, struct arena *arena, struct model_config *out,
                        struct error *err);
-/* The same from a text; `file` is named in errors. */
+/* The same from a text; `file` is used in errors. */
 bool model_config_parse(const char *data, size_t len, const char *file,
                         struct arena *arena, struct model_config *out, struct error *err);
 
-/* What weights are computed with as they are stored: the format of most of the files'
- * bytes, of a base in 4 bits the one it was made from.  FORMAT_COUNT: not known. */
+/* Return the format that stored weights are computed in: that of most bytes of the files,
+ * or, for a base in 4 bits, that of the model it was made from.  FORMAT_COUNT:
+ * unknown. */
 enum format model_config_stored(const struct model_config *config,
                                 const struct safetensors *files);
 
-/* Has the model learned embeddings of so many places, or does it want none?  ERROR_DATA
- * with the remedy. */
+/* Return whether the model has learned embeddings for this many positions or needs none.
+ * Otherwise ERROR_DATA with the remedy. */
 bool model_config_check_places(const struct model_config *config, size_t places,
                                struct error *err);
 

@@ -1,12 +1,13 @@
-/* train/model/model_decode.c - sequences that grow by a token at a time: keys and values of
- * what lies before it are kept, and the blocks are those of the forward pass. */
+/* train/model/model_decode.c - generation: sequences grow by one token at a time.  The
+ * keys and values of previous rows are cached; the blocks are those of the forward
+ * pass. */
 #include "config.h"
 
 #include "train/model/model.h"
 
 #include "train/model/model_parts.h"
 
-/* Rows of the only sequence of a batch into its slot. */
+/* Copy the rows of the only sequence of a batch to its slot. */
 static void keep_rows(const struct pass *pass, enum buffer buffer, size_t layer,
                       struct tensor x)
 {
@@ -26,7 +27,7 @@ static void decode(const struct pass *pass, size_t layer, const struct op_attent
         .v = a->v,
         .keys = pass_buffer(pass, BUFFER_KEYS, layer),
         .values = pass_buffer(pass, BUFFER_VALUES, layer),
-        /* a row's place is how many lie before it */
+        /* the position of a row is the number of rows before it */
         .lengths = pass_buffer(pass, BUFFER_POSITIONS, 0).data,
         .room = pass->model->shapes.slot_rows,
         .heads = a->heads,
@@ -93,7 +94,7 @@ static bool check_tokens(const struct model *m, const int32_t *tokens, size_t co
     for (size_t i = 0; i < count; i++)
         if (tokens[i] < 0 || (size_t)tokens[i] >= m->config->vocab_size)
             return error_set(err, ERROR_DATA,
-                             "token %d lies outside the model's vocabulary of %zu; does "
+                             "token %d is not in the model's vocabulary of %zu; does "
                              "the tokenizer belong to this model?",
                              tokens[i], m->config->vocab_size);
     return true;
@@ -138,7 +139,7 @@ bool model_decode_step(struct model *model, const int32_t *tokens, const int32_t
     for (size_t i = 0; i < slots; i++)
         if (lengths[i] < 0 || (size_t)lengths[i] >= model->shapes.slot_rows)
             return error_set(err, ERROR_SYSTEM,
-                             "place %d, but memory was planned for %zu", lengths[i],
+                             "position %d, but memory was planned for %zu", lengths[i],
                              model->shapes.slot_rows);
         else if (!model_config_check_places(model->config, (size_t)lengths[i] + 1, err))
             return false;

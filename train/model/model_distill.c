@@ -1,4 +1,4 @@
-/* train/model/model_distill.c - a student's head and loss beside its teacher's answer. */
+/* train/model/model_distill.c - head and loss of a student, with its teacher's logits. */
 #include "config.h"
 
 #include "train/model/model.h"
@@ -10,7 +10,7 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Logits that are kept of a teacher of so many words. */
+/* Return how many logits are kept per row of a teacher with this vocabulary. */
 static size_t kept_of(const struct model *m, size_t words)
 {
     return least(m->shapes.buffers[BUFFER_KEPT].cols, words);
@@ -38,7 +38,7 @@ void model_teach_kept(struct model *student, size_t rows, const int32_t *ids,
     be->ops->upload(be, student->buffers + b[BUFFER_KEPT_IDS].at, ids, bytes);
 }
 
-/* (N, k), of as many columns as are kept. */
+/* Return a buffer (N, k) with only the columns that are kept. */
 static struct tensor kept_buffer(const struct pass *pass, enum buffer buffer, size_t kept)
 {
     struct tensor whole = pass_buffer(pass, buffer, 0);
@@ -47,7 +47,7 @@ static struct tensor kept_buffer(const struct pass *pass, enum buffer buffer, si
                     : (struct tensor) { 0 };
 }
 
-/* The rows of the head that both models have. */
+/* Return the rows of the head for tokens that both models have. */
 static struct tensor shared_head(const struct pass *teacher, size_t words)
 {
     return tensor_rows(pass_weight(teacher, teacher->model->head_weight), 0, words);
@@ -58,7 +58,7 @@ static struct tensor shared_logits(const struct pass *teacher, size_t words)
     return tensor_columns(pass_buffer(teacher, BUFFER_LOGITS, 0), 0, words);
 }
 
-/* What is kept of a teacher's answer, into the buffers of `to`. */
+/* Write the teacher's largest logits to the buffers of `to`. */
 static void keep(const struct pass *teacher, const struct pass *to, size_t words,
                  size_t kept)
 {

@@ -1,4 +1,4 @@
-/* train/model/model_forward.c - tokens to losses, as model_parts.h draws it. */
+/* train/model/model_forward.c - from tokens to losses; model_parts.h has the formulas. */
 #include "config.h"
 
 #include "train/model/model.h"
@@ -105,7 +105,7 @@ static void linear_forward(const struct pass *pass, const struct linear *p,
     pass->ops->matmul(pass->be, &op);
 }
 
-/* u = dropout(x) A^T, which the backward pass wants too */
+/* u = dropout(x) A^T, which the backward pass needs too */
 static void lora_a_forward(const struct pass *pass, const struct linear_stack *l,
                            struct tensor x, struct tensor u)
 {
@@ -129,7 +129,8 @@ static void stack_forward(const struct pass *pass, const struct linear_stack *l,
     struct tensor u = pass_u(pass, l, layer);
     float scale = (float)pass->model->shapes.lora.scale;
 
-    if (l->u_after_y) { /* one product whether plain or not, so that y has the same bits */
+    /* one matmul with or without adapters, so that y has the same bits */
+    if (l->u_after_y) {
         linear_forward(pass, &l->fused, x, y, 1, 0);
     } else {
         for (size_t i = 0; i < l->base_count; i++)
@@ -188,7 +189,7 @@ struct tensor model_keys(const struct pass *pass, struct tensor qkv)
     return tensor_columns(qkv, c->heads * c->head_size, c->kv_heads * c->head_size);
 }
 
-/* q and k are neighbours: one call turns both. */
+/* q and k are adjacent: one call rotates both. */
 void model_rotate(const struct pass *pass, size_t layer, struct tensor qkv, bool inverse)
 {
     const struct model_config *c = pass->model->config;
@@ -219,7 +220,7 @@ static void head_norm(const struct pass *pass, const struct norm *norm, struct t
                                           .heads = rstd.cols });
 }
 
-/* q and k as attention reads them: in place, or beside what their norms began with. */
+/* Prepare q and k for attention: in place, or next to the inputs of their norms. */
 static void prepare_qk(const struct pass *pass, size_t layer, struct tensor qkv)
 {
     const struct block *b = &pass->model->blocks[layer];
@@ -275,7 +276,7 @@ struct op_attention model_attention_op(const struct pass *pass, size_t layer)
     };
 }
 
-/* What comes to the stream next. */
+/* Return what the next norm adds to the residual. */
 static struct tensor residual_delta(const struct pass *pass)
 {
     struct tensor post = pass_buffer(pass, BUFFER_DELTA_POST, 0);
@@ -283,7 +284,7 @@ static struct tensor residual_delta(const struct pass *pass)
     return post.data ? post : pass_buffer(pass, BUFFER_DELTA, 0);
 }
 
-/* The stream behind the block below, but for what that adds last. */
+/* Return the residual after a block, except for the last delta. */
 static struct tensor residual_after_block(const struct pass *pass, size_t layer)
 {
     struct tensor mid = pass_buffer(pass, BUFFER_X_MID, layer);
@@ -291,7 +292,8 @@ static struct tensor residual_after_block(const struct pass *pass, size_t layer)
     return mid.data ? mid : pass_buffer(pass, BUFFER_X_IN, layer);
 }
 
-/* Beside what is there already it has to be dropped before it is added. */
+/* The residual already contains other terms: apply dropout to the new one before the
+ * addition. */
 static void add_with_dropout(const struct pass *pass, const struct linear_stack *l,
                              size_t layer, struct tensor x, struct tensor out, float beta)
 {
@@ -303,13 +305,13 @@ static void add_with_dropout(const struct pass *pass, const struct linear_stack 
     if (beta > 0)
         to = tensor_columns(pass_buffer(pass, BUFFER_DROPPED, 0), 0, out.cols);
     stack_forward(pass, l, layer, x, to, 0);
-    pass_dropout(pass, c->residual_dropout, stream, to, to);
+    pass_dropout(pass, c->added_dropout, stream, to, to);
     if (beta > 0)
         pass->ops->add(pass->be, &(struct op_add) { .out = out, .a = out, .b = to });
 }
 
-/* What layers o and down add to the stream, dropped or through its norm where there is
- * one; beta 1: beside what is there already. */
+/* Run layer o or down, and its dropout or norm if there is one, and write what is added
+ * to the residual.  beta 1: in addition to the delta that is already there. */
 static void add_to_residual(const struct pass *pass, const struct linear_stack *l,
                             size_t layer, struct tensor x, float beta)
 {
@@ -318,7 +320,7 @@ static void add_to_residual(const struct pass *pass, const struct linear_stack *
     struct tensor to = pass_buffer(pass, first ? BUFFER_POST1 : BUFFER_POST2, layer);
     struct op_rmsnorm norm = { .out = residual_delta(pass), .x = to };
 
-    if (pass_uses_dropout(pass, pass->model->config->residual_dropout)) {
+    if (pass_uses_dropout(pass, pass->model->config->added_dropout)) {
         assert(!to.data);
         add_with_dropout(pass, l, layer, x, norm.out, beta);
         return;
@@ -332,8 +334,8 @@ static void add_to_residual(const struct pass *pass, const struct linear_stack *
     model_norm(pass, first ? &b->post1 : &b->post2, norm);
 }
 
-/* Whether the first norm adds what places add to the embeddings: dropout wants the
- * sum. */
+/* Return whether the first norm adds the position embeddings to the token embeddings.
+ * Dropout needs their sum. */
 static bool adds_positions(const struct pass *pass)
 {
     const struct model *m = pass->model;
@@ -352,7 +354,7 @@ static void forward_attention(const struct pass *pass, size_t layer, bool recomp
     struct op_rmsnorm norm1 = { .out = h1, .sum = x_in, .x = x_in };
 
     norm1.rstd = pass_buffer(pass, BUFFER_RSTD1, layer);
-    if (layer > 0 && !recompute) /* what the block below adds comes in here */
+    if (layer > 0 && !recompute) /* this norm adds the delta of the block below */
         norm1.x = residual_after_block(pass, layer - 1);
     if ((layer > 0 || adds_positions(pass)) && !recompute)
         norm1.delta = residual_delta(pass);
@@ -428,7 +430,7 @@ void model_forward_block(const struct pass *pass, size_t layer, bool recompute)
     forward_mlp(pass, layer, recompute);
 }
 
-/* Tokens into the stream, and what their places add to it. */
+/* Look up the tokens' embeddings, and those of their positions. */
 static void embed(const struct pass *pass)
 {
     const struct model *m = pass->model;
@@ -468,7 +470,7 @@ void model_forward(const struct pass *pass)
                                      .delta = residual_delta(pass) });
 }
 
-/* A chunk's rows of V numbers, which may be further apart. */
+/* Return a chunk's rows of V elements, which may have gaps between them. */
 static struct tensor words_of(const struct pass *pass, enum buffer buffer)
 {
     struct tensor rows = pass_buffer(pass, buffer, 0);

@@ -1,4 +1,5 @@
-/* train/model/model_fresh.c - weights from a seed: of a model that begins, of adapters. */
+/* train/model/model_fresh.c - initializes the weights of models and adapters from a
+ * seed. */
 #include "config.h"
 
 #include "train/model/model.h"
@@ -8,9 +9,9 @@
 #include "base/random.h"
 #include "train/model/model_parts.h"
 
-/* As transformers' _init_weights: matrices normal, norms one (or what makes them so),
- * biases and the embedding of padding zero; GPT-2's outputs are smaller the more of
- * them are added up. */
+/* As transformers' _init_weights: matrices are normal, norms one (or what is equivalent),
+ * biases and the padding token's embedding zero.  GPT-2's outputs are smaller the more
+ * layers there are. */
 void model_init_weights(const struct model *m, size_t index, size_t first, size_t count,
                         float *out)
 {

@@ -1,4 +1,4 @@
-/* train/model/model_load.c - weights from files into their places. */
+/* train/model/model_load.c - loads weights from files. */
 #include "config.h"
 
 #include "train/model/model.h"
@@ -66,8 +66,8 @@ static bool check_shape(const struct stored_tensor *t, const struct parameter *p
         t, &(struct weights_expected) { p->rank, p->rows, p->cols, p->stored }, err);
 }
 
-/* Some numbers of a stored tensor in fp32.  A file whose header is not padded has them at
- * odd addresses. */
+/* Read elements of a stored tensor in fp32.  In a file whose header is not padded they
+ * are at odd addresses. */
 static bool read_stored(const struct stored_tensor *t, size_t first, size_t count,
                         float *out, struct error *err)
 {
@@ -78,7 +78,7 @@ static bool read_stored(const struct stored_tensor *t, size_t first, size_t coun
     if ((uintptr_t)from % item != 0) {
         copy = malloc(count * item);
         if (!copy)
-            return error_set(err, ERROR_SYSTEM, "no memory for %zu numbers", count);
+            return error_set(err, ERROR_SYSTEM, "no memory for %zu elements", count);
         memcpy(copy, from, count * item);
     }
     format_convert(out, FORMAT_FP32, copy ? copy : from, t->format, count);
@@ -86,7 +86,7 @@ static bool read_stored(const struct stored_tensor *t, size_t first, size_t coun
     return true;
 }
 
-/* Rows of a parameter, or of an adapter's B that is stored like it, in fp32. */
+/* Read rows of a parameter, or of an adapter's B that is stored like it, in fp32. */
 static bool read_rows(const struct matrix_layout *layout, const struct stored_tensor *t,
                       size_t row, size_t rows, float *out, struct error *err)
 {
@@ -97,14 +97,14 @@ static bool read_rows(const struct matrix_layout *layout, const struct stored_te
         return read_stored(t, row * layout->cols, count, out, err);
     packed = malloc(count * layout->item);
     if (!packed)
-        return error_set(err, ERROR_SYSTEM, "no memory for %zu numbers", count);
+        return error_set(err, ERROR_SYSTEM, "no memory for %zu elements", count);
     matrix_layout_gather(layout, t->data, row, rows, packed);
     format_convert(out, FORMAT_FP32, packed, t->format, count);
     free(packed);
     return true;
 }
 
-/* The same of a parameter's own tensor: of a vector all. */
+/* The same for the tensor of a parameter; a vector is read as a whole. */
 static bool read_parameter(const struct model *m, const struct parameter *p,
                            const struct stored_tensor *t, size_t row, size_t rows,
                            float *out, struct error *err)
@@ -148,14 +148,14 @@ static bool has_shape(const struct stored_tensor *t, size_t rows, size_t cols)
            t->shape[1] == cols;
 }
 
-/* Beside a base in 4 bits an adapter that only answers stays apart, and so it does in
- * layers which that base has in 16. */
+/* Return whether an adapter stays separate when the model only generates: with a base in
+ * 4 bits it does, even in layers that the base has in 16 bits. */
 static bool is_beside(const struct model *m, enum module module)
 {
     return m->plan->generation.alone && m->shapes.lora.adapted[module];
 }
 
-/* Add the adapter that create_new_adapter makes part of the base. */
+/* Add the adapter that create_new_adapter merges into the base. */
 static bool add_merged(const struct model *m, size_t index, size_t row, size_t rows,
                        float *out, struct error *err)
 {
@@ -180,7 +180,7 @@ static bool add_merged(const struct model *m, size_t index, size_t row, size_t r
         return true;
     if (!has_shape(a, rank, p->cols) || !has_shape(b, p->rows, rank))
         return error_set(err, ERROR_DATA,
-                         "the adapter for %s is missing or of another shape", p->name);
+                         "the adapter for %s is missing or has another shape", p->name);
     if (p->stored == STORED_HEADS)
         layout.storage = STORED_HEADS;
     layout.heads = m->config->heads;
@@ -236,7 +236,7 @@ static bool is_adapter(const struct shape_parameter *p)
     return p->part == PART_LORA_A || p->part == PART_LORA_B;
 }
 
-/* Never trained, here or when an adapter was made. */
+/* Return whether a parameter is not trained, neither now nor when an adapter was made. */
 static bool is_frozen(const struct model *m, const struct parameter *p)
 {
     const struct shape_parameter *shape = &m->shapes.parameters[p - m->parameters];
@@ -244,7 +244,7 @@ static bool is_frozen(const struct model *m, const struct parameter *p)
     return !p->trainable && !is_adapter(shape) && !m->shapes.lora.saved[shape->module];
 }
 
-/* The values into the rows they are of. */
+/* Write the values to their rows of the parameter. */
 static void put_rows(const struct loader *l, const struct parameter *p, size_t row,
                      size_t rows)
 {
@@ -289,9 +289,9 @@ bool model_put(struct model *model, const struct parameter *p,
 }
 
 /*
- * A stored tensor in the format of the weight, or of its working copy if that is widened
- * to the weight without loss, goes to the device as it is: no number passes through the
- * processor.  false: it has to be converted.
+ * Upload a stored tensor without converting it, if it has the format of the weight, or
+ * that of its working copy and the copy widens to the weight without loss.  Returns false
+ * if it must be converted.
  */
 static bool put_stored(const struct loader *l, const struct stored_tensor *t,
                        const struct parameter *p)
@@ -321,7 +321,7 @@ static bool is_weight_of(const char *name, const char *path)
     return text_starts(name, path) && strcmp(name + strlen(path), ".weight") == 0;
 }
 
-/* Stored beside the weights, and not missed. */
+/* Return whether a tensor is stored with the weights but not needed. */
 static bool is_ignored(const struct model *m, const char *name)
 {
     const struct architecture *architecture = m->config->architecture;
@@ -341,7 +341,7 @@ static bool is_parameter(const struct model *m, const struct stored_tensor *t)
     return false;
 }
 
-/* Counted first: names are compared one by one only to tell which one is too many. */
+/* Count first: names are compared one by one only to find the unexpected one. */
 static bool check_extra_tensors(const struct model *m, struct error *err)
 {
     size_t stored = safetensors_count(m->base_files), known = 0;
@@ -358,10 +358,10 @@ static bool check_extra_tensors(const struct model *m, struct error *err)
 
         if (!is_parameter(m, t) && !is_ignored(m, t->name))
             return model_check_quant_tensor(m, t, err) &&
-                   error_set(
-                       err, ERROR_DATA,
-                       "%s: the tensor %s is no part of a %s model as config.json has it",
-                       t->file, t->name, m->config->architecture->model_type);
+                   error_set(err, ERROR_DATA,
+                             "%s: the tensor %s is not part of a %s model with this "
+                             "config.json",
+                             t->file, t->name, m->config->architecture->model_type);
     }
     return true;
 }
@@ -375,8 +375,8 @@ static bool open_base(struct model *m, struct error *err)
     return m->base_files && check_extra_tensors(m, err);
 }
 
-/* Where the head is the embedding, PEFT trains two copies; one matrix can be only what is
- * the same in both.  Counts the head's. */
+/* If the head is the embedding, PEFT trains two copies; a single matrix can only replace
+ * them if they are equal.  Counts the head's copy. */
 static bool check_tied_copies(const struct model *m, const struct safetensors *set,
                               size_t *heads, struct error *err)
 {
@@ -394,9 +394,9 @@ static bool check_tied_copies(const struct model *m, const struct safetensors *s
          memcmp(embed->data, head->data, head->bytes) == 0))
         return true;
     return error_set(err, ERROR_DATA,
-                     "%s: the adapter trains %s and %s apart, which are one in this "
-                     "model; merge it with PEFT into a model of tie_word_embeddings: "
-                     "false, and train that",
+                     "%s: the adapter trains %s and %s separately, but in this model "
+                     "they are one matrix; merge it with PEFT into a model of "
+                     "tie_word_embeddings: false, and train that",
                      dir, architecture_leaf(a, MODULE_EMBED),
                      architecture_leaf(a, MODULE_HEAD));
 }
@@ -415,7 +415,7 @@ static bool open_merged(struct model *m, struct error *err)
            check_tied_copies(m, m->merged, &heads, err);
 }
 
-/* All of a stored tensor over a parameter. */
+/* Load a whole stored tensor into a parameter. */
 static bool load_stored(const struct loader *l, const struct stored_tensor *t,
                         const struct parameter *p, struct error *err)
 {
@@ -436,7 +436,7 @@ static bool load_stored(const struct loader *l, const struct stored_tensor *t,
     return true;
 }
 
-/* An adapter that is not trained beside weights that it cannot be merged into. */
+/* Load an adapter that is not trained and that cannot be merged into the weights. */
 static bool load_beside(const struct loader *l, size_t index, struct error *err)
 {
     const struct parameter *p = &l->model->parameters[index];
@@ -491,7 +491,7 @@ static bool load_base(const struct loader *l, struct error *err)
     return true;
 }
 
-/* The stored tensor of something an adapter's file may have. */
+/* Return the stored tensor of a parameter that an adapter's file may have. */
 static const struct stored_tensor *find_trained(const struct safetensors *set,
                                                 const struct shape_parameter *p)
 {
@@ -502,7 +502,7 @@ static const struct stored_tensor *find_trained(const struct safetensors *set,
                : NULL;
 }
 
-/* Put an adapter that goes on being trained over the fresh one. */
+/* Load an adapter that is trained further, over the initialized one. */
 static bool load_adapter(const struct loader *l, const struct safetensors *set,
                          struct error *err)
 {
@@ -528,7 +528,7 @@ static bool load_adapter(const struct loader *l, const struct safetensors *set,
     if (used != safetensors_count(set))
         return error_set(
             err, ERROR_DATA,
-            "%s: the adapter has %zu tensors, %zu of them belong to this model", dir,
+            "%s: the adapter has %zu tensors, but %zu of them belong to this model", dir,
             safetensors_count(set), used);
     return true;
 }
@@ -558,7 +558,7 @@ bool model_load(struct model *model, struct error *err)
     l.packed = malloc(numbers * sizeof(uint16_t));
     ok = l.values && l.packed;
     if (!ok)
-        error_set(err, ERROR_SYSTEM, "no memory to convert %zu numbers", numbers);
+        error_set(err, ERROR_SYSTEM, "no memory to convert %zu elements", numbers);
     ok = ok && open_base(model, err) && open_merged(model, err) && load_base(&l, err) &&
          load_trained_adapter(&l, err) && model->be->ops->sync(model->be, err);
     free(l.values);

@@ -1,5 +1,5 @@
-/* train/model/model_pass.c - micro-batches: checked, sent to the device, done there, and what
- * comes back of them. */
+/* train/model/model_pass.c - micro-batches: check them, upload them, run them, and
+ * collect their results. */
 #include "config.h"
 
 #include "train/model/model.h"
@@ -11,13 +11,12 @@
 #include "train/model/model_parts.h"
 #include "train/chat/template.h"
 
-/* A number of rows is rounded up to one of sixteen between a power of two and the next,
- * and to whole tiles of products and attention, where a part of a tile takes as long; by
- * 256 at most, as thousands of rows take so long that launches do not count, but rows
- * do. */
+/* Row counts are rounded up to one of sixteen values between a power of two and the next,
+ * and to whole tiles of matmul and attention, where a partial tile takes as long.  They
+ * grow by 256 at most: with thousands of rows, launches do not matter, but rows do. */
 enum { ROW_SHARES = 16, ROW_TILE = 64, ROW_MOST = 256 };
 
-/* Ids outside the vocabulary and batches larger than planned must not reach the
+/* Token ids outside the vocabulary and batches larger than planned must not reach the
  * device. */
 static bool check_batch(const struct model *m, const struct batch *batch,
                         struct error *err)
@@ -34,15 +33,15 @@ static bool check_batch(const struct model *m, const struct batch *batch,
         if (token < 0 || (size_t)token >= m->config->vocab_size)
             return error_set(
                 err, ERROR_DATA,
-                "token %d lies outside the model's vocabulary of %zu; does the "
-                "tokenizer belong to this model?",
+                "token %d is not in the model's vocabulary of %zu; does the tokenizer "
+                "belong to this model?",
                 token, m->config->vocab_size);
         if (target >= 0 && (size_t)target >= m->config->vocab_size)
             return error_set(err, ERROR_DATA,
-                             "label %d lies outside the model's vocabulary of %zu",
-                             target, m->config->vocab_size);
+                             "label %d is not in the model's vocabulary of %zu", target,
+                             m->config->vocab_size);
         if (batch->positions[i] < 0 || (size_t)batch->positions[i] >= batch->rows)
-            return error_set(err, ERROR_SYSTEM, "position %d lies outside the batch",
+            return error_set(err, ERROR_SYSTEM, "position %d is outside the batch",
                              batch->positions[i]);
         if (!model_config_check_places(m->config, (size_t)batch->positions[i] + 1, err))
             return false;
@@ -64,7 +63,7 @@ static size_t round_rows(size_t rows)
     return size_round(rows, unit);
 }
 
-/* A teacher or a reference may have memory for other batches. */
+/* The memory of a teacher or a reference may limit the rows. */
 static size_t rows_for(const struct model *m, const struct batch *batch)
 {
     size_t rows = least(round_rows(batch->rows), m->shapes.rows);
@@ -77,14 +76,14 @@ static size_t rows_for(const struct model *m, const struct batch *batch)
 }
 
 /*
- * The batch as it goes to the device.  A recording is for one number of rows and one of
- * runs, as the plan of a product is for one number of rows; and hardly two batches have
- * the same. Where passes are recorded, rows without a target make up a number that comes
- * again, in a run of their own, and empty runs make up all that memory was planned for.
+ * Pad a batch for the device.  A recording is for one number of rows and sequences, like
+ * the plan of a matmul for one number of rows, and batches rarely repeat these numbers.
+ * If passes are recorded, rows without a target, in a sequence of their own, round up the
+ * rows, and empty sequences fill up to the planned number.
  *
- * Losses and gradients of those rows are zero.  Each is the batch's first row once more,
- * place and all: then what attention makes of them is that again, and none can overflow
- * where no row of the batch does.  A rounded batch stays as it is.
+ * Losses and gradients of padding rows are zero.  Each is a copy of the batch's first
+ * row, including its position: attention gives it the same result, so it overflows only
+ * if a row of the batch does.  A padded batch is padded no further.
  */
 static const struct batch *pad_batch(struct model *m, const struct batch *batch)
 {
@@ -118,7 +117,7 @@ static void upload_batch(const struct pass *pass, const struct batch *batch)
 {
     const struct {
         enum buffer to;
-        const void *from; /* numbers of 4 bytes; NULL: there are none */
+        const void *from; /* 4-byte elements; NULL: none */
         size_t count;
     } rows[] = {
         { BUFFER_TOKENS, batch->tokens, batch->rows },
@@ -134,7 +133,7 @@ static void upload_batch(const struct pass *pass, const struct batch *batch)
                               rows[i].from, rows[i].count * sizeof(int32_t));
 }
 
-/* Rounded up, but never beyond the batch. */
+/* Rounded up, but at most the rows of the batch. */
 static size_t count_labelled(const struct batch *batch)
 {
     size_t count = 0;
@@ -144,8 +143,8 @@ static size_t count_labelled(const struct batch *batch)
     return least(round_rows(count), batch->rows);
 }
 
-/* What no run is longer than: the job's limit, which all batches share, or as much as a
- * batch is rounded up by; where one is longer all the same, all rows. */
+/* Return an upper bound of the length of a sequence: the job's limit, which all batches
+ * share, or the padding step; all rows if a sequence is longer. */
 static size_t longest_sequence(const struct model *m, const struct batch *batch)
 {
     size_t bound = (size_t)m->plan->cutoff_len;
@@ -186,7 +185,7 @@ bool pass_open(struct model *model, const struct batch *batch, struct pass *out,
     return true;
 }
 
-/* from 0: the way forward */
+/* from 0: the forward pass */
 static bool begin(const struct pass *pass, size_t from, size_t to)
 {
     const size_t key[] = { pass->rows,
@@ -218,7 +217,7 @@ void pass_end(const struct pass *pass)
         pass->ops->end(pass->be);
 }
 
-/* model_evaluate of preferences. */
+/* model_evaluate for preferences. */
 static bool evaluate_pairs(const struct pass *pass, double *loss_sum, struct error *err)
 {
     struct model *m = pass->model;
@@ -289,8 +288,8 @@ void model_begin(struct model *model, const struct step_numbers *numbers)
     model->be->ops->upload(model->be, model_numbers(model), numbers, sizeof(*numbers));
 }
 
-/* What a window keeps of its micro-batches, on the device and on the host; data NULL: no
- * more. */
+/* Per micro-batch results of a window, on the device and on the host; data NULL: end of
+ * list. */
 struct kept {
     enum buffer buffer;
     float *data;
@@ -306,7 +305,7 @@ static struct kept kept_of(const struct model *m, size_t index)
     return index < 2 ? all[m->pairs != NULL][index] : (struct kept) { 0 };
 }
 
-/* Row `index` of them: a micro-batch writes row 0. */
+/* Return row `index` of these results; a micro-batch writes row 0. */
 static struct tensor kept_row(const struct model *m, enum buffer losses, size_t index)
 {
     const struct shape_buffer *b = &m->shapes.buffers[losses];
@@ -315,7 +314,7 @@ static struct tensor kept_row(const struct model *m, enum buffer losses, size_t 
                        1);
 }
 
-/* What the micro-batch before has left makes way. */
+/* Move the results of the previous micro-batch out of row 0. */
 static void keep_last(const struct pass *pass)
 {
     struct model *m = pass->model;
@@ -369,13 +368,13 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
     return true;
 }
 
-/* Micro-batch i of the window, from 1: the newest lies in row 0. */
+/* Return the results of micro-batch i of the window, from 1; the newest is in row 0. */
 static const float *window_row(const struct model *m, const struct kept *kept, size_t i)
 {
     return kept->data + i % m->batch_count * m->shapes.buffers[kept->buffer].cols;
 }
 
-/* In the order of the window's tokens. */
+/* Sum in the order of the window's tokens. */
 static double sum_window(const struct model *m, const struct kept *kept)
 {
     double sum = 0;
@@ -431,7 +430,7 @@ void pass_logits(const struct pass *pass, struct tensor h, float *out)
 
     for (size_t row = 0; row < h.rows; row += all.rows) {
         size_t rows = h.rows - row < all.rows ? h.rows - row : all.rows;
-        struct tensor logits = /* without gaps, as they are downloaded */
+        struct tensor logits = /* without gaps, because they are downloaded */
             tensor_of(all.data, all.format, rows, pass->model->config->vocab_size);
 
         pass->ops->matmul(pass->be, &(struct op_matmul) { .out = logits,

@@ -1,5 +1,5 @@
-/* train/model/model_preference.c - head and loss of pairs of answers, and the reference that
- * they are held against. */
+/* train/model/model_preference.c - head and loss of pairs of answers, and their
+ * reference. */
 #include "config.h"
 
 #include "train/model/model.h"
@@ -23,7 +23,8 @@ void model_set_reference(struct model *model, struct model *reference)
     model->reference = reference;
 }
 
-/* (1, N) of what the micro-batch under way has, of BUFFER_LOSSES or BUFFER_REFERENCE. */
+/* Return the losses of the current micro-batch (1, N), from BUFFER_LOSSES or
+ * BUFFER_REFERENCE. */
 static struct tensor losses_of(const struct pass *pass, enum buffer buffer)
 {
     struct tensor all = pass_buffer(pass, buffer, 0);
@@ -40,7 +41,7 @@ static struct op_classifier classifier_of(const struct pass *pass)
     return op;
 }
 
-/* Losses alone, each token's as it is. */
+/* Compute only the loss of each token, without gradients. */
 static void compute_token_losses(const struct pass *pass, struct op_classifier op)
 {
     op.dx = op.dw = (struct tensor) { 0 };
@@ -69,7 +70,7 @@ bool model_run_reference(const struct pass *pass, struct error *err)
     return true;
 }
 
-/* Row 0: the micro-batch under way. */
+/* Row 0: the current micro-batch. */
 static struct tensor newest_pairs(const struct pass *pass)
 {
     struct tensor all = pass_buffer(pass, BUFFER_PAIRS, 0);

@@ -1,16 +1,18 @@
-/* train/model/model_prequantised.c - matrices that the base's files have in 4 bits: taken as
- * they are, bit by bit.
+/*
+ * train/model/model_prequantised.c - loads matrices that the base's files have in 4 bits,
+ * bit by bit.
  *
- * Beside NAME, the codes, a file of bitsandbytes has for each matrix
+ * Next to NAME, the codes, a file of bitsandbytes has for each matrix
  *
  *     NAME.absmax               fp32 factors of the blocks, or a byte each
- *     NAME.quant_map            the 16 numbers
+ *     NAME.quant_map            the 16 values
  *     NAME.quant_state....      how it was made: train/model/quant_state.h
  *     NAME.nested_absmax        with bytes: fp32 factors of 256 blocks each,
- *     NAME.nested_quant_map     and what a byte stands for
+ *     NAME.nested_quant_map     and the value of each byte
  *
- * The rows are the file's, outputs first: where a file has inputs first (GPT-2),
- * transformers turns a matrix before it is quantised. */
+ * The rows are those of the file, outputs first: if a file has inputs first (GPT-2),
+ * transformers transposes the matrix before it quantizes it.
+ */
 #include "config.h"
 
 #include "train/model/model.h"
@@ -66,7 +68,7 @@ bool model_is_quant_tensor(const struct model *m, const struct parameter *p,
     return false;
 }
 
-/* ---- What is wrong with a file ---- */
+/* ---- Errors in files ---- */
 
 static bool is_of_bits(const char *name)
 {
@@ -85,30 +87,29 @@ bool model_check_quant_tensor(const struct model *m, const struct stored_tensor 
     if (text_ends(t->name, ".SCB") || text_ends(t->name, ".weight_format"))
         return error_set(
             err, ERROR_DATA,
-            "%s: the tensor %s is of weights in 8 bits; those in 4 bits (nf4) are read; "
-            "use the model it was made from",
+            "%s: the tensor %s belongs to 8-bit weights, which are not supported, "
+            "only 4-bit ones (nf4); use the model that they were made from",
             t->file, t->name);
     if (strstr(t->name, STATE) && !text_ends(t->name, suffixes[QUANT_STATE]))
-        return error_set(
-            err, ERROR_DATA,
-            "%s: the tensor %s is of another kind than nf4; quantise the model with "
-            "bnb_4bit_quant_type nf4, or use the one it was made from",
-            t->file, t->name);
+        return error_set(err, ERROR_DATA,
+                         "%s: the tensor %s is not nf4; quantize the model with "
+                         "bnb_4bit_quant_type nf4, or use the one that it was made from",
+                         t->file, t->name);
     if (!m->config->quantised.on)
         return error_set(
             err, ERROR_DATA,
-            "%s: the tensor %s is of weights in 4 bits, and config.json has no "
-            "quantization_config; put back the config.json that was saved with them",
+            "%s: the tensor %s belongs to 4-bit weights, but config.json has no "
+            "quantization_config; restore the config.json that was saved with them",
             t->file, t->name);
     return error_set(
         err, ERROR_DATA,
-        "%s: the tensor %s is of weights in 4 bits where config.json has them as they "
-        "were: linear layers of the blocks are read in 4 bits, but for those of "
-        "llm_int8_skip_modules",
+        "%s: the tensor %s belongs to 4-bit weights, but according to config.json "
+        "this layer is not quantized: 4 bits are supported in linear layers of the "
+        "blocks, except those in llm_int8_skip_modules",
         t->file, t->name);
 }
 
-/* A matrix on its way: the tensors it is made of. */
+/* A matrix while it is loaded: the tensors it consists of. */
 struct taken {
     const struct parameter *p;
     const struct stored_tensor *codes, *beside[BESIDES];
@@ -121,7 +122,7 @@ static bool check_sizes(const struct taken *t, struct error *err)
     size_t groups = nf4_groups(t->blocks);
     bool double_quant = t->state.twice;
     const struct {
-        const char *dtype; /* NULL: bitsandbytes puts codes into numbers of any format */
+        const char *dtype; /* NULL: bitsandbytes stores codes in elements of any format */
         size_t bytes;
     } expected[BESIDES] = {
         [ABSMAX] = { double_quant ? "U8" : "F32",
@@ -135,8 +136,8 @@ static bool check_sizes(const struct taken *t, struct error *err)
     if (t->codes->bytes != nf4_bytes(t->numbers))
         return error_set(
             err, ERROR_DATA,
-            "%s: %s has %zu bytes, and %zu x %zu numbers in 4 bits take %zu; fetch the "
-            "model again",
+            "%s: %s has %zu bytes, but %zu x %zu elements in 4 bits take %zu; fetch "
+            "the model again",
             t->codes->file, t->codes->name, t->codes->bytes, t->p->rows, t->p->cols,
             nf4_bytes(t->numbers));
     for (enum beside i = 0; i < (double_quant ? BESIDES : GROUPS); i++) {
@@ -145,15 +146,15 @@ static bool check_sizes(const struct taken *t, struct error *err)
         if (strcmp(b->dtype, expected[i].dtype) != 0 || b->bytes != expected[i].bytes)
             return error_set(
                 err, ERROR_DATA,
-                "%s: %s has %zu bytes of %s, wanted are %zu of %s; fetch the model again",
+                "%s: %s has %zu bytes of %s, expected %zu of %s; fetch the model again",
                 b->file, b->name, b->bytes, b->dtype, expected[i].bytes,
                 expected[i].dtype);
     }
     return true;
 }
 
-/* Which 16 numbers they are, and not their last digits: bitsandbytes' kernels have their
- * own. */
+/* Check which 16 values they are, but not their last digits: bitsandbytes' kernels use
+ * slightly different ones. */
 static bool check_map(const struct stored_tensor *map, struct error *err)
 {
     float numbers[NF4_NUMBERS];
@@ -163,7 +164,7 @@ static bool check_map(const struct stored_tensor *map, struct error *err)
         if (!(fabsf(numbers[i] - nf4_numbers[i]) <= 1e-4f))
             return error_set(
                 err, ERROR_DATA,
-                "%s: %s has %g as number %zu, nf4 has %g; quantise the model with "
+                "%s: %s has %g as value %zu, but nf4 has %g; quantize the model with "
                 "bnb_4bit_quant_type nf4",
                 map->file, map->name, (double)numbers[i], i, (double)nf4_numbers[i]);
     return true;
@@ -175,14 +176,15 @@ static bool check_state(const struct model *m, const struct taken *t, struct err
 
     if (t->state.rows != t->p->rows || t->state.cols != t->p->cols)
         return error_set(err, ERROR_DATA,
-                         "%s: %s has the shape [%zu, %zu], config.json wants [%zu, %zu]",
+                         "%s: %s has the shape [%zu, %zu], config.json requires [%zu, "
+                         "%zu]",
                          from->file, from->name, t->state.rows, t->state.cols, t->p->rows,
                          t->p->cols);
     return t->state.twice == m->config->quantised.twice ||
            error_set(
                err, ERROR_DATA,
-               "%s: %s is %s double quantisation, and config.json says "
-               "bnb_4bit_use_double_quant: %s; put back the config.json that was saved "
+               "%s: %s is %s double quantization, but config.json says "
+               "bnb_4bit_use_double_quant: %s; restore the config.json that was saved "
                "with it",
                from->file, from->name, t->state.twice ? "with" : "without",
                t->state.twice ? "false" : "true");
@@ -201,7 +203,7 @@ static bool find_all(const struct model *m, struct taken *t, struct error *err)
     if (t->codes->format < FORMAT_COUNT && !t->beside[QUANT_STATE] && !t->beside[ABSMAX])
         return error_set(
             err, ERROR_DATA,
-            "%s: %s is %s, and config.json has it in 4 bits; name its layer in "
+            "%s: %s is %s, but config.json has it in 4 bits; add its layer to "
             "llm_int8_skip_modules there",
             t->codes->file, name, t->codes->dtype);
     for (enum beside i = 0; i < needed; i++)
@@ -224,7 +226,7 @@ static bool take_state(const struct stored_tensor *from, struct quant_state *out
     return ok;
 }
 
-/* ---- As they are ---- */
+/* ---- Copying ---- */
 
 static void put(const struct taken *t, const struct nf4_layout *parts, char *data)
 {

@@ -1,5 +1,5 @@
-/* train/model/model_quantised.c - frozen matrices in 4 bits: made of the base's files, and
- * widened for each product. */
+/* train/model/model_quantised.c - quantizes frozen matrices of the base's files to 4
+ * bits, and dequantizes them for each matmul. */
 #include "config.h"
 
 #include "train/model/model.h"
@@ -22,12 +22,12 @@ void model_dequantize(const struct model *model, const struct parameter *p)
     model->be->ops->dequantize(model->be, &op);
 }
 
-/* A matrix on the host on its way to the device. */
+/* A quantized matrix on the host, before it is uploaded. */
 struct host_matrix {
     struct nf4_layout layout;
     size_t elements;
     char *data;
-    float *absmax; /* of the blocks */
+    float *absmax; /* one per block */
 };
 
 static bool host_matrix_open(struct host_matrix *matrix, const struct parameter *p,
@@ -47,7 +47,8 @@ static void host_matrix_close(struct host_matrix *matrix)
     free(matrix->absmax);
 }
 
-/* Codes and absmax, in the order of the file's rows: blocks go from one to the next. */
+/* Make codes and absmax in the order of the file's rows, because blocks continue across
+ * rows. */
 static bool make_codes(const struct model *m, const struct parameter *p,
                        struct host_matrix *matrix, float *values, void *packed,
                        struct error *err)

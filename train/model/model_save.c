@@ -1,4 +1,5 @@
-/* train/model/model_save.c - models and adapters in the form Hugging Face's libraries read. */
+/* train/model/model_save.c - writes models and adapters in the format of Hugging Face's
+ * libraries. */
 #include "config.h"
 
 #include "train/model/model.h"
@@ -16,7 +17,7 @@
 
 #define COPY_BYTES_MAX ((size_t)256 << 20)
 
-/* What goes along with a model. */
+/* Files that are copied along with a model. */
 static const char *const copied[] = {
     "tokenizer.json",    "tokenizer_config.json", "special_tokens_map.json",
     "added_tokens.json", "tokenizer.model",       "vocab.json",
@@ -52,7 +53,8 @@ static bool put_text(const char *dir, const char *name, const char *data, size_t
     return ok;
 }
 
-/* Beside the old file first: that may be mapped, or the last good one. */
+/* Write a temporary file next to the old one first: the old one may be mapped, or be the
+ * last good one. */
 static bool write_tensors(const char *dir, const char *name,
                           const struct tensor_source *sources, size_t count,
                           struct error *err)
@@ -75,7 +77,7 @@ static bool write_tensors(const char *dir, const char *name,
     return ok;
 }
 
-/* config.json as it was, with the dtype of what is written. */
+/* Write the original config.json, with the dtype of the saved weights. */
 static bool write_config(const struct model *m, const char *dir, enum format format,
                          struct error *err)
 {
@@ -102,7 +104,7 @@ static bool write_config(const struct model *m, const char *dir, enum format for
     return ok;
 }
 
-/* What the device has of a parameter, as files have it. */
+/* Download a parameter and convert it to the layout of files. */
 static bool read_trained(const void *context, size_t index, void *to, struct error *err)
 {
     const struct model *m = context;
@@ -125,7 +127,7 @@ static bool read_trained(const void *context, size_t index, void *to, struct err
     return ok;
 }
 
-/* Some rows of it in fp32, malloc'ed. */
+/* Download rows of a parameter in fp32, malloc'ed. */
 static float *read_values(const struct model *m, size_t index, size_t row, size_t rows,
                           struct error *err)
 {
@@ -185,7 +187,8 @@ static bool add_adapter(const struct model *m, size_t index, size_t row, size_t 
     return up != NULL;
 }
 
-/* The format a parameter of the base is saved in where it is not trained as it stands. */
+/* Return the format in which a parameter of the base is saved if it is merged or not
+ * trained. */
 static enum format base_format(const struct model *m, const char *name)
 {
     enum format frozen = m->plan->precision.frozen;
@@ -196,7 +199,8 @@ static enum format base_format(const struct model *m, const char *name)
     return frozen == FORMAT_FP16 || frozen == FORMAT_BF16 ? frozen : FORMAT_FP32;
 }
 
-/* Rows of a parameter of the base with its adapter merged; of a trained one as it is. */
+/* Return rows of a parameter of the base with its adapter merged; of a trained parameter,
+ * the current rows. */
 static bool merge_rows(const struct model *m, size_t index, size_t row, size_t rows,
                        float *out, struct error *err)
 {
@@ -269,8 +273,8 @@ static bool is_base(const struct model *m, size_t index)
     return part == PART_WEIGHT || part == PART_BIAS;
 }
 
-/* All of the base: what was trained as it is (exact, for a resume), the rest from its
- * files. */
+/* Save the whole base: trained parameters as they are (exact, for a resume), the rest
+ * from its files. */
 static bool save_whole(const struct model *m, const char *dir, bool merged,
                        struct error *err)
 {
@@ -300,7 +304,7 @@ static bool save_whole(const struct model *m, const char *dir, bool merged,
     return ok;
 }
 
-/* The head is trained with the embedding that it is. */
+/* Return whether the head is trained because it is the embedding. */
 static bool trains_tied_head(const struct model *m)
 {
     return m->config->tied && m->shapes.lora.saved[MODULE_EMBED];
@@ -340,10 +344,10 @@ static bool save_adapter(const struct model *m, const char *dir, struct error *e
 
         if (!p->trainable)
             continue;
-        if (is_base(m, i)) /* trained whole: modules_to_save */
+        if (is_base(m, i)) /* trained as a whole: modules_to_save */
             name = arena_printf(arena, "base_model.model.%s", p->name);
         sources[count++] = source_of(m, i, name);
-        if (p == m->embed && trains_tied_head(m)) /* PEFT has two copies of it */
+        if (p == m->embed && trains_tied_head(m)) /* PEFT stores two copies of it */
             sources[count++] =
                 source_of(m, i,
                           arena_printf(arena, "base_model.model.%s.weight",

@@ -1,15 +1,15 @@
 /*
- * train/model/model_shard.c - one model in several processes: each rank has all weights and
- * adds up all gradients of its own batches, but updates only its shard of them and keeps
- * the moments of that shard alone (Rajbhandari et al., "ZeRO", 2020, stage 1).
+ * train/model/model_shard.c - one model in several processes.  Each rank has all weights
+ * and reduces all gradients of its own batches, but updates only its shard of them and
+ * keeps only the moments of that shard (Rajbhandari et al., "ZeRO", 2020, stage 1).
  *
- * A shard is an equal piece of the trainable segments, whatever parameters it cuts
- * through. While the backward pass goes down, what is complete above it is added up at
- * the rank that has its shard, a bucket at a time; after the update the weights are
- * handed round.
+ * A shard is an equal piece of the trainable segments, regardless of parameter
+ * boundaries.  During the backward pass, gradients that are complete are reduced to the
+ * rank that has their shard, one bucket at a time; after the update, all ranks gather the
+ * weights.
  *
- * Over the links pass 8 bytes a trainable number and step: 4 of its gradient, beside the
- * backward pass, and 4 of its weight, for which the next step waits.
+ * The links transfer 8 bytes per trainable element and step: 4 of its gradient, during
+ * the backward pass, and 4 of its weight, for which the next step waits.
  */
 #include "config.h"
 
@@ -17,8 +17,8 @@
 
 #include "train/model/model_parts.h"
 
-/* Numbers that are added up at a time: enough to fill a link, but no more than this share
- * of all, so that most of it is over before the backward pass is. */
+/* Elements that are reduced at a time: enough to saturate a link, but at most this share
+ * of all, so that most of the reduction is done before the backward pass ends. */
 #define BUCKET_NUMBERS ((size_t)4 << 20)
 #define BUCKET_SHARE   8
 
@@ -71,7 +71,7 @@ struct tensor model_moment(const struct model *model, enum moment moment, size_t
     return tensor_of(data + first * format_info(format)->bytes, format, 1, count);
 }
 
-/* What of `count` numbers from `at` on is in this rank's shard. */
+/* Return the part of `count` elements from `at` on that is in this rank's shard. */
 static struct model_shard own_part(const struct model *model, size_t at, size_t count)
 {
     struct model_shard shard = model_shard(model);
@@ -129,15 +129,16 @@ void model_fetch_by(struct model *model, model_fetch *fetch, const void *context
     model->fetch_context = context;
 }
 
-/* ---- Gradients, while the backward pass goes down ---- */
+/* ---- Gradients, during the backward pass ---- */
 
-/* Is it one of the matrices that lie in the order of the forward pass? */
+/* Return whether a parameter is one of the matrices that are in the order of the forward
+ * pass. */
 static bool in_order(const struct model *m, const struct shape_parameter *p)
 {
     return p->trainable && p->at < m->shapes.matrices_end;
 }
 
-/* Of the matrices, which the last norm has none of. */
+/* Return the level of a matrix; the last norm has none. */
 static size_t level_of(const struct model *m, const struct shape_parameter *p)
 {
     if (p->module == MODULE_HEAD)
@@ -145,8 +146,8 @@ static size_t level_of(const struct model *m, const struct shape_parameter *p)
     return module_in_block(p->module) ? p->layer + 1 : 0;
 }
 
-/* From what number on gradients are complete once a level is done: matrices lie in the
- * order of the forward pass. */
+/* Find, for each level, from which element on gradients are complete once the level is
+ * done.  Matrices are in the order of the forward pass. */
 void model_find_level_starts(struct model *m)
 {
     size_t levels = model_head_level(m) + 1, start = m->shapes.matrices_end;
@@ -163,7 +164,7 @@ void model_find_level_starts(struct model *m)
     }
 }
 
-/* Add up `from` .. `to`, each piece at its rank. */
+/* Reduce gradients `from` .. `to`, each piece to its rank. */
 static void reduce_range(struct model *m, size_t from, size_t to)
 {
     size_t shard = m->shapes.shard;
@@ -176,7 +177,7 @@ static void reduce_range(struct model *m, size_t from, size_t to)
     }
 }
 
-/* Is a bucket full once this level is done? */
+/* Return whether a bucket is full once this level is done. */
 static bool fills(const struct model *m, size_t level)
 {
     size_t bucket = smaller(BUCKET_NUMBERS, m->shapes.segment / BUCKET_SHARE);
@@ -194,7 +195,7 @@ size_t model_next_reduction(const struct model *m)
     return level;
 }
 
-/* The same buckets on every rank, whatever it had to compute. */
+/* Every rank uses the same buckets, regardless of its batches. */
 void model_reduce_to_level(struct model *m, size_t level)
 {
     while (m->reduced_level > level) {

@@ -1,8 +1,8 @@
 /*
- * train/model/model_watch.c - for the time of one pass the backend has another table of
- * operations, each of which does what the backend's own does and then looks at what it
- * has written.  What it is called is found by its address: the model knows what lies
- * where.
+ * train/model/model_watch.c - finds the first value of a pass that is not finite.  For
+ * one pass the backend gets another table of operations.  Each of them runs the real
+ * operation and then checks what it has written.  The name of a tensor is found by its
+ * address.
  */
 #include "config.h"
 
@@ -23,18 +23,19 @@ const char *const watch_kind_names[WATCH_KINDS] = {
 };
 
 struct watcher {
-    struct backend_ops ops; /* the first member: what the backend has for the time */
+    /* must be the first member: the backend's table during the pass */
+    struct backend_ops ops;
     const struct backend_ops *real;
     struct backend *be;
     struct model *model;
     struct watch *watch;
     struct error *err; /* of the device */
-    char *span;        /* host memory for MODEL_SPAN numbers */
+    char *span;        /* host memory for MODEL_SPAN elements */
     size_t rows;       /* of the batch */
-    int64_t layer;     /* of the operation before */
-    const void *codes; /* of what was widened last */
-    const void *pairs; /* what op_preference has made of its losses */
-    bool backward;     /* a gradient of the loss has been seen */
+    int64_t layer;     /* of the previous operation */
+    const void *codes; /* of the matrix that was dequantized last */
+    const void *pairs; /* op_preference's output */
+    bool backward;     /* a gradient of the loss has been written */
     bool failed;
 };
 
@@ -67,7 +68,7 @@ static void count_number(struct watch_look *look, float value, size_t row, size_
     look->infs += isinf(value) != 0;
 }
 
-/* Fetch it in spans of whole rows (of parts of one, where that is longer) and count. */
+/* Download the tensor in spans of whole rows (or of parts of a long row) and count. */
 static bool scan(struct watcher *w, struct tensor t, struct watch_look *look)
 {
     size_t bytes = format_info(t.format)->bytes, across = MODEL_SPAN / t.stride;
@@ -94,7 +95,7 @@ static bool scan(struct watcher *w, struct tensor t, struct watch_look *look)
     return true;
 }
 
-/* ---- What lies where ---- */
+/* ---- Names by address ---- */
 
 static bool is_within(const void *data, const struct tensor *whole)
 {
@@ -103,8 +104,8 @@ static bool is_within(const void *data, const struct tensor *whole)
     return from != NULL && at >= from && at < from + tensor_bytes(*whole);
 }
 
-/* The parameter, or its gradient or copy, that a place of memory belongs to; copies of
- * quantised ones lie where others do, too. */
+/* Return the parameter that an address belongs to, as weight, gradient or copy; the
+ * copies of quantized ones share memory with others. */
 static const struct shape_parameter *parameter_at(const struct model *m, const void *data)
 {
     for (size_t i = 0; i < m->shapes.count; i++) {
@@ -117,7 +118,7 @@ static const struct shape_parameter *parameter_at(const struct model *m, const v
     return NULL;
 }
 
-/* The buffer of a place, and the layer whose it is, -1 where there is but one. */
+/* Return the buffer at an address, and its layer; -1 if there is only one instance. */
 static const struct shape_buffer *buffer_at(const struct model *m, const void *data,
                                             int64_t *layer)
 {
@@ -143,7 +144,7 @@ static bool is_of_block(const struct shape_parameter *p)
            p->module != MODULE_HEAD;
 }
 
-/* The layer that an operand tells, -1 where it tells none. */
+/* Return the layer of an operand, or -1 if it has none. */
 static int64_t layer_of(const struct model *m, struct tensor t)
 {
     const struct shape_parameter *p = t.data ? parameter_at(m, t.data) : NULL;
@@ -156,8 +157,7 @@ static int64_t layer_of(const struct model *m, struct tensor t)
     return layer;
 }
 
-/* Where the table of buffers has too few words: of a gradient, that of which it is
- * one. */
+/* Better names for some buffers; a gradient has the name of its tensor. */
 static const char *const other_names[BUFFERS] = {
     [BUFFER_RSTD1] = "first norm's scale",
     [BUFFER_RSTD2] = "second norm's scale",
@@ -173,7 +173,7 @@ static const char *const other_names[BUFFERS] = {
     [BUFFER_LORA_G] = "lora",
 };
 
-/* The gradient that comes out of the classifier is of no layer's norm. */
+/* The gradient that the classifier writes belongs to the last norm, not to a layer. */
 static const char *buffer_name(const struct watcher *w, const struct shape_buffer *b)
 {
     const struct model *m = w->model;
@@ -184,7 +184,7 @@ static const char *buffer_name(const struct watcher *w, const struct shape_buffe
     return of != NULL ? of : b != NULL ? b->name : m->teacher ? "the teacher" : "scratch";
 }
 
-/* By its first number that is not finite, or by its first. */
+/* Name the tensor by its first non-finite element, or by its first. */
 static void name_tensor(const struct watcher *w, struct tensor t, struct watch_look *look)
 {
     size_t place = look->nans + look->infs ? look->row * t.stride + look->col : 0;
@@ -255,10 +255,10 @@ static void analyze_text(struct watcher *w, const char *operation, struct tensor
 enum { OPERANDS = 7 };
 
 struct operands {
-    struct tensor out[OPERANDS], in[OPERANDS]; /* those that are not there are absent */
+    struct tensor out[OPERANDS], in[OPERANDS]; /* unused ones are absent */
 };
 
-/* The layer first: what there is one of is told by what it was made of. */
+/* Set the layer first: a buffer that exists only once gets the layer of the inputs. */
 static void look(struct watcher *w, const char *operation, const struct operands *all)
 {
     int64_t layer = -1;
@@ -273,7 +273,7 @@ static void look(struct watcher *w, const char *operation, const struct operands
         analyze_text(w, operation, all->out[i]);
 }
 
-/* An operation, what it writes, in the order in which it does, and what it reads. */
+/* WATCHED(operation, its outputs in the order of writing, its inputs) */
 #define OUT(...) .out = { __VA_ARGS__ }
 #define IN(...)  .in = { __VA_ARGS__ }
 #define WATCHED(name, ...)                                                     \
@@ -310,7 +310,7 @@ WATCHED(add, OUT(op->out), IN(op->a, op->b))
 WATCHED(convert, OUT(op->out), IN(op->x))
 WATCHED(dropout, OUT(op->out), IN(op->x))
 
-/* What is written is named by what it is made of. */
+/* The output is named after the quantized input. */
 static void watched_dequantize(struct backend *be, const struct op_dequantize *op)
 {
     struct watcher *w = (struct watcher *)(void *)be->ops;
@@ -322,7 +322,8 @@ static void watched_dequantize(struct backend *be, const struct op_dequantize *o
     w->codes = NULL;
 }
 
-/* What it does inside is its own; from the gradient of a loss on, all are gradients. */
+/* The operations inside are not watched.  After the gradient of a loss, every output is a
+ * gradient. */
 static void watched_classifier(struct backend *be, const struct op_classifier *op)
 {
     struct watcher *w = (struct watcher *)(void *)be->ops;
@@ -363,8 +364,8 @@ static void watched_preference(struct backend *be, const struct op_preference *o
     look(w, "preference", &(struct operands) { OUT(weights) });
 }
 
-/* Those that have a function above.  No more are needed: the optimizer's are not part of
- * a micro-batch, nor are those of generation, and zero writes zeros. */
+/* The operations that have a function above.  Others are not needed: those of the
+ * optimizer and of generation are not part of a micro-batch, and zero writes zeros. */
 #define WATCHED_OPERATIONS(EACH) \
     EACH(matmul)                 \
     EACH(sum_rows)               \
@@ -394,7 +395,7 @@ static void watched_preference(struct backend *be, const struct op_preference *o
 #define COUNT(name) +1
 const size_t model_watch_operations = 0 WATCHED_OPERATIONS(COUNT);
 
-/* Nothing is played from a recording: each operation is issued and looked at. */
+/* Nothing is replayed from a recording: each operation runs and is checked. */
 #define PUT(name) ops->name = watched_##name;
 static void watch_operations(struct backend_ops *ops)
 {
@@ -418,7 +419,7 @@ static void watcher_open(struct watcher *w, struct model *model, struct watch *o
     watch_operations(&w->ops);
 }
 
-/* A pass of the model under the eyes of w, which is closed. */
+/* Restore the backend's table after a pass, and close w. */
 static bool watcher_close(struct watcher *w, bool ok, struct error *err)
 {
     w->model->be->ops = w->real;
@@ -453,7 +454,7 @@ bool model_watch_evaluation(struct model *model, const struct batch *batch,
     return watcher_close(&w, model_evaluate(model, batch, &loss, err), err);
 }
 
-/* ---- What lies there ---- */
+/* ---- Parameters and gradients ---- */
 
 static bool look_at_rest(struct watcher *w, const char *name, int64_t layer,
                          struct tensor t, struct watch_look *look)

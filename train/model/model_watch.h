@@ -1,11 +1,9 @@
 /*
- * train/model/model_watch.h - a micro-batch done again under the eyes of somebody: what each
- * operation writes is fetched from the device and looked at, until a number is not
- * finite.
+ * train/model/model_watch.h - repeats a micro-batch and checks the output of each
+ * operation, which is downloaded from the device, until a value is not finite.
  *
- * Gradients, activations and the numbers of the step are overwritten, which the next
- * window does too; weights and moments stay as they are.  Slow, and the same on every
- * backend.
+ * Gradients, activations and the numbers of the step are overwritten, as by the next
+ * window; weights and moments do not change.  Slow, and the same on every backend.
  */
 #ifndef TRAIN_MODEL_MODEL_WATCH_H
 #define TRAIN_MODEL_MODEL_WATCH_H
@@ -13,7 +11,7 @@
 #include "train/model/model.h"
 
 enum watch_kind {
-    WATCH_NOTHING, /* all of it was finite */
+    WATCH_NOTHING, /* all values were finite */
     WATCH_WEIGHT,
     WATCH_ACTIVATION,
     WATCH_LOSS,
@@ -22,45 +20,45 @@ enum watch_kind {
 };
 extern const char *const watch_kind_names[WATCH_KINDS]; /* "weight" ... */
 
-/* What one operation wrote, or one parameter as it is. */
+/* The output of an operation, or a parameter. */
 struct watch_look {
     const char *operation; /* as in kernels/ops.h; "" for a parameter */
     char tensor[120];      /* a parameter's name, or "q, k, v" */
-    int64_t layer;         /* from 0; -1: of none */
+    int64_t layer;         /* from 0; -1: none */
     enum format format;
     size_t rows, cols;
-    double largest; /* of its finite numbers, without sign */
+    double largest; /* absolute value of its finite elements */
     size_t nans, infs;
-    size_t row, col;  /* of the first that is not finite */
-    size_t batch_row; /* of the batch, where it has that; else SIZE_MAX */
+    size_t row, col; /* position of the first non-finite element */
+    /* row in the batch, if the tensor has rows of the batch; otherwise SIZE_MAX */
+    size_t batch_row;
 };
 
 enum { WATCH_TRAIL = 8 };
 
 struct watch {
     enum watch_kind kind;
-    struct watch_look found; /* the first that is not finite */
-    struct watch_look
-        before[WATCH_TRAIL]; /* what was written before it, the last one last */
+    struct watch_look found;               /* the first non-finite tensor */
+    struct watch_look before[WATCH_TRAIL]; /* outputs before it, the last one last */
     size_t before_count;
-    struct watch_look most; /* with the largest number of all before it */
+    struct watch_look most; /* the output with the largest value before it */
 };
 
-/* How many operations of a backend are looked at. */
+/* How many operations of a backend are watched. */
 extern const size_t model_watch_operations;
 
-/* Every parameter, and its working copy. */
+/* Check every parameter and its working copy. */
 bool model_watch_weights(struct model *model, struct watch *out, struct error *err);
-/* Forward and backward, as model_train with these numbers, alone in its window and
+/* Run forward and backward as model_train with these numbers, alone in its window and
  * without other ranks. */
 bool model_watch_batch(struct model *model, const struct batch *batch,
                        const struct step_numbers *numbers, struct watch *out,
                        struct error *err);
-/* Forward alone, as model_evaluate. */
+/* Run forward as model_evaluate. */
 bool model_watch_evaluation(struct model *model, const struct batch *batch,
                             struct watch *out, struct error *err);
-/* Gradients as the last window left them: `out` has room for one look a trained
- * parameter. How many of them have a number that is not finite; those come first. */
+/* Check the gradients of the last window.  `out` has room for one entry per trained
+ * parameter; *broken is the number of those with a non-finite value, which come first. */
 bool model_watch_gradients(struct model *model, struct watch_look *out, size_t *broken,
                            struct error *err);
 

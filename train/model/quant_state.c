@@ -1,4 +1,4 @@
-/* train/model/quant_state.c - bitsandbytes' words on a matrix, into plain values. */
+/* train/model/quant_state.c - parses bitsandbytes' description of a 4-bit matrix. */
 #include "config.h"
 
 #include "train/model/quant_state.h"
@@ -11,7 +11,7 @@
 #include "base/size.h"
 #include "precision/nf4.h"
 
-enum { STATE_BYTES_MAX = 4096 }; /* bitsandbytes writes some 200 */
+enum { STATE_BYTES_MAX = 4096 }; /* bitsandbytes writes about 200 */
 
 static bool wrong(struct error *err, const char *name, const char *key, const char *read)
 {
@@ -64,7 +64,7 @@ static bool read_nested(const json_t *root, const char *name, struct quant_state
     if (!is_word(root, "nested_dtype", "float32"))
         return wrong(err, name, "nested_dtype", "\"float32\"");
     if (!json_is_number(mean) || !(fabs(json_number_value(mean)) <= FLT_MAX))
-        return wrong(err, name, "nested_offset", "a number of float32");
+        return wrong(err, name, "nested_offset", "a float32 number");
     out->mean = (float)json_number_value(mean);
     return true;
 }
@@ -77,7 +77,9 @@ static bool read_state(const json_t *root, const char *name, struct quant_state 
     if (!is_word(root, "quant_type", "nf4"))
         return wrong(err, name, "quant_type", "\"nf4\"");
     if (!is_number(root, "blocksize", NF4_BLOCK))
-        return wrong(err, name, "blocksize", "64; quantise the model with that");
+        return wrong(err, name, "blocksize",
+                     "64; quantize the model with that block "
+                     "size");
     if (!read_dtype(root, out))
         return wrong(err, name, "dtype", "\"float32\", \"float16\" or \"bfloat16\"");
     out->rows = size_at(shape, 0);
@@ -95,8 +97,8 @@ bool quant_state_parse(const char *data, size_t len, const char *name,
 
     *out = (struct quant_state) { 0 };
     if (len > STATE_BYTES_MAX)
-        return error_set(err, ERROR_DATA, "%s has %zu bytes, and not at most %d", name,
-                         len, STATE_BYTES_MAX);
+        return error_set(err, ERROR_DATA, "%s has %zu bytes, but must have at most %d",
+                         name, len, STATE_BYTES_MAX);
     root = json_read_text(data, len, name, 1, err);
     ok = root && read_state(root, name, out, err);
     json_decref(root);

@@ -1,6 +1,6 @@
 /*
- * train/model/quant_state.h - the text beside a matrix of 4 bits in a file, NAME.quant_state.
- * bitsandbytes__nf4: how bitsandbytes made it, as JSON.
+ * train/model/quant_state.h - the description of a 4-bit matrix that bitsandbytes stores
+ * in the same file as JSON, NAME.quant_state.bitsandbytes__nf4:
  *
  *     {"quant_type": "nf4", "blocksize": 64, "dtype": "bfloat16", "shape": [2048, 512],
  *      "nested_blocksize": 256, "nested_dtype": "float32", "nested_offset": 0.02}
@@ -15,13 +15,12 @@
 
 struct quant_state {
     size_t rows, cols;
-    enum format
-        dtype;  /* what it was, and what its numbers are rounded to: FP32, FP16, BF16 */
-    bool twice; /* double quantisation */
-    float mean; /* of the factors, with that */
+    enum format dtype; /* of the original, and of dequantized values: FP32, FP16, BF16 */
+    bool twice;        /* double quantization */
+    float mean;        /* of the factors, with double quantization */
 };
 
-/* `name` is named in errors: ERROR_DATA, with the key and what is read. */
+/* `name` is used in errors.  ERROR_DATA names the key and what it must be. */
 bool quant_state_parse(const char *data, size_t len, const char *name,
                        struct quant_state *out, struct error *err);
 

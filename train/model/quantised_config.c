@@ -1,4 +1,4 @@
-/* train/model/quantised_config.c - what a config.json says of weights in 4 bits. */
+/* train/model/quantised_config.c - parses quantization_config of a config.json. */
 #include "config.h"
 
 #include "train/model/quantised_config.h"
@@ -8,10 +8,9 @@
 #include "base/size.h"
 #include "precision/nf4.h"
 
-static const char remedy[] = "use the model it was made from, in 16 bits";
+static const char remedy[] = "use the model that it was made from, in 16 bits";
 
-/* transformers goes by load_in_8bit and load_in_4bit before it looks for the method's
- * name. */
+/* transformers uses load_in_8bit and load_in_4bit before the name of the method. */
 static bool check_method(const json_t *from, const char *file, struct error *err)
 {
     bool eight = json_get_bool(from, "load_in_8bit", false, file, err);
@@ -19,21 +18,19 @@ static bool check_method(const json_t *from, const char *file, struct error *err
     const char *method = json_get_string(from, "quant_method", NULL, file, err);
 
     if (eight)
-        return error_set(
-            err, ERROR_DATA,
-            "%s: load_in_8bit: of quantised models those in 4 bits are read; %s", file,
-            remedy);
+        return error_set(err, ERROR_DATA,
+                         "%s: load_in_8bit is not supported, only models in 4 bits; %s",
+                         file, remedy);
     if (four && (!method || strcmp(method, "bitsandbytes") == 0))
         return true;
     return error_set(
         err, ERROR_DATA,
-        "%s: quant_method %s%.64s%s: of quantised models those of bitsandbytes in 4 "
-        "bits (load_in_4bit) are read; %s",
-        file, method ? "\"" : "", method ? method : "is not said", method ? "\"" : "",
-        remedy);
+        "%s: quant_method %s%.64s%s is not supported, only bitsandbytes in 4 bits "
+        "(load_in_4bit); %s",
+        file, method ? "\"" : "", method ? method : "(none)", method ? "\"" : "", remedy);
 }
 
-/* A file of nf4 does not say in its config.json how large its blocks are, but one may. */
+/* The config.json of an nf4 model may, but need not contain the block size. */
 static bool check_blocks(const json_t *from, const char *file, struct error *err)
 {
     static const char *const keys[] = { "bnb_4bit_blocksize", "blocksize" };
@@ -44,8 +41,8 @@ static bool check_blocks(const json_t *from, const char *file, struct error *err
         if (size != NF4_BLOCK)
             return error_set(
                 err, ERROR_DATA,
-                "%s: %s %lld: blocks of %d numbers are read; quantise it with those, or "
-                "%s",
+                "%s: %s %lld is not supported, only blocks of %d elements; quantize "
+                "the model with these, or %s",
                 file, keys[i], (long long)size, NF4_BLOCK, remedy);
     }
     return true;
@@ -56,14 +53,13 @@ static bool check_type(const json_t *from, const char *file, struct error *err)
     const char *type = json_get_string(from, "bnb_4bit_quant_type", "fp4", file, err);
 
     return strcmp(type, "nf4") == 0 ||
-           error_set(
-               err, ERROR_DATA,
-               "%s: bnb_4bit_quant_type \"%.64s\": nf4 is read; quantise it with that, "
-               "or %s",
-               file, type, remedy);
+           error_set(err, ERROR_DATA,
+                     "%s: bnb_4bit_quant_type \"%.64s\" is not supported, only nf4; "
+                     "quantize the model with that, or %s",
+                     file, type, remedy);
 }
 
-/* Some letters, and no NUL among them. */
+/* A string that is not empty and contains no NUL. */
 static bool is_text(const json_t *name)
 {
     return json_string_length(name) > 0 &&

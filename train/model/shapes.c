@@ -167,8 +167,7 @@ static void dims_lora(struct shapes_builder *m, const struct lora *lora)
     d[DIM_GATE_UP_U] = fold(m, STACK_GATE_UP, d[DIM_GATE_UP]);
     /* the output gradient that the matmuls of o and down read */
     dy = max(fold(m, STACK_O, d[DIM_C]), fold(m, STACK_DOWN, d[DIM_C]));
-    d[DIM_DROPPED] =
-        m->config->residual_dropout > 0 && !m->plan->disable_dropout ? dy : 0;
+    d[DIM_DROPPED] = m->config->added_dropout > 0 && !m->plan->disable_dropout ? dy : 0;
     d[DIM_DX] = d[DIM_POST] || d[DIM_DROPPED] ? d[DIM_C] : dy;
     d[DIM_POST_DX] = d[DIM_POST] ? dy : 0;
     for (enum module i = 0; lora->dropout > 0 && i < MODULES; i++)

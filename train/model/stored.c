@@ -1,4 +1,4 @@
-/* train/model/stored.c - rows out of a file's matrix and into it. */
+/* train/model/stored.c - copies rows of a matrix from a file's layout and back. */
 #include "config.h"
 
 #include "train/model/stored.h"
@@ -9,7 +9,7 @@
 
 enum { FUSED = 3 }; /* q, k, v */
 
-/* Where row i of the model lies among the file's. */
+/* Return the row of the file that holds row i of the model. */
 static size_t place_of(const struct matrix_layout *s, size_t i)
 {
     size_t size = s->rows / (FUSED * s->heads), part, head;
@@ -21,7 +21,7 @@ static size_t place_of(const struct matrix_layout *s, size_t i)
     return (FUSED * head + part) * size + i % size;
 }
 
-/* out[j * to] = in[j * from], counted in numbers. */
+/* out[j * to] = in[j * from], in elements. */
 static void copy_strided(char *out, size_t to, const char *in, size_t from, size_t count,
                          size_t item)
 {
@@ -49,7 +49,7 @@ void matrix_layout_gather(const struct matrix_layout *s, const void *file, size_
     size_t bytes = s->cols * s->item;
 
     if (s->storage ==
-        STORED_COLUMNS) /* along the file's rows, of which it may be mapped */
+        STORED_COLUMNS) /* along the rows of the file, which may be mapped */
         for (size_t j = 0; j < s->cols; j++)
             copy_strided(out + j * s->item, s->cols, in + (j * s->rows + first) * s->item,
                          1, count, s->item);

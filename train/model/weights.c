@@ -1,5 +1,5 @@
-/* train/model/weights.c - the layout of a run that trains all says what has to be in the
- * files. */
+/* train/model/weights.c - compares a model's files with the layout of a run that trains
+ * all parameters. */
 #include "config.h"
 
 #include "train/model/weights.h"
@@ -25,14 +25,15 @@ bool weights_fit(const struct stored_tensor *t, const struct weights_expected *e
 
     if (t->format >= FORMAT_COUNT)
         return error_set(err, ERROR_DATA,
-                         "%s: %s has the dtype %s; F32, F16 and BF16 are read", t->file,
-                         t->name, t->dtype);
+                         "%s: %s has the dtype %s, which is not supported, only F32, "
+                         "F16 and BF16",
+                         t->file, t->name, t->dtype);
     if (t->rank == expected->rank &&
         memcmp(t->shape, shape, expected->rank * sizeof(*shape)) == 0)
         return true;
     text_init(&text, 0);
     add_shape(&text, t->shape, t->rank);
-    text_adds(&text, "], config.json wants [");
+    text_adds(&text, "], config.json requires [");
     add_shape(&text, shape, expected->rank);
     error_set(err, ERROR_DATA, "%s: %s has the shape [%s]", t->file, t->name, text.data);
     text_clear(&text);
@@ -80,7 +81,7 @@ static bool check(const char *dir, const struct safetensors *files,
 
 bool weights_check(const char *dir, const struct model_config *config, struct error *err)
 {
-    /* The smallest run that has every parameter; what it computes in does not matter. */
+    /* The smallest run that has every parameter; its compute format does not matter. */
     const struct plan plan = { .method = METHOD_FULL,
                                .precision = { .compute = FORMAT_FP32,
                                               .trainable = FORMAT_FP32,
