@@ -204,7 +204,7 @@ static void test_teacher_logits_broken_files_are_refused(void **state)
         { "do not fit", 0, { "ids", "I32", 2, { 1, 2 }, ids } },
         { "no tensor logits", 1, { "logits", "F32", 1, { 4 }, logits } },
         { "rows", 1, { "logits", "F32", 2, { 1, 2 }, logits } },
-        { "begins at no row", 2, { "starts", "I64", 1, { 2 }, down } },
+        { "starts at a row that does not exist", 2, { "starts", "I64", 1, { 2 }, down } },
         { "do not fit", 2, { "starts", "I64", 1, { 1 }, starts } },
         { "no tensor samples", 3, { "samples", "U8", 2, { 1, 32 }, digits } },
         { "do not fit", 4, { "words", "I64", 1, { 1 }, few } },

@@ -126,10 +126,10 @@ void model_set_teacher(struct model *student, struct model *teacher);
  * token ids ids[n * k] .., with k = kd.topk, or the whole vocabulary if it is smaller.
  * Rows without a target are not read. */
 void model_teach_kept(struct model *student, size_t rows, const int32_t *ids,
-                      const float *values, size_t words);
+                      const float *values, size_t vocabulary);
 /* Run a teacher: write the k largest logits of rows with a target, among its first
  * `vocabulary` tokens, in the form above. */
-bool model_keep(struct model *teacher, const struct batch *batch, size_t words,
+bool model_keep(struct model *teacher, const struct batch *batch, size_t vocabulary,
                 int32_t *ids, float *values, struct error *err);
 /* After model_end: the two sums that make up the window's loss. */
 struct model_losses model_losses(const struct model *student);

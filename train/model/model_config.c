@@ -474,14 +474,14 @@ static int64_t read_padding(const struct reader *r, const struct model_config *o
 {
     const struct architecture *row = out->architecture;
     const json_t *given = json_object_get(r->root, "pad_token_id");
-    int64_t words = (int64_t)out->vocab_size, token;
+    int64_t vocabulary = (int64_t)out->vocab_size, token;
 
     if (!row->pads || json_is_null(given) || (!given && row->pad_token_id < 0))
         return -1;
     token = json_get_int(r->root, "pad_token_id", row->pad_token_id, r->file, r->err);
     if (token < 0)
-        token += words;
-    return token >= 0 && token < words ? token : -1;
+        token += vocabulary;
+    return token >= 0 && token < vocabulary ? token : -1;
 }
 
 static void read_all(struct reader *r, struct model_config *out)

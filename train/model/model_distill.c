@@ -11,9 +11,9 @@ static size_t least(size_t a, size_t b)
 }
 
 /* Return how many logits are kept per row of a teacher with this vocabulary. */
-static size_t kept_of(const struct model *m, size_t words)
+static size_t kept_of(const struct model *m, size_t vocabulary)
 {
-    return least(m->shapes.buffers[BUFFER_KEPT].cols, words);
+    return least(m->shapes.buffers[BUFFER_KEPT].cols, vocabulary);
 }
 
 void model_set_teacher(struct model *student, struct model *teacher)
@@ -25,13 +25,13 @@ void model_set_teacher(struct model *student, struct model *teacher)
 }
 
 void model_teach_kept(struct model *student, size_t rows, const int32_t *ids,
-                      const float *values, size_t words)
+                      const float *values, size_t vocabulary)
 {
     const struct shape_buffer *b = student->shapes.buffers;
     struct backend *be = student->be;
     size_t bytes;
 
-    student->shared_tokens = least(student->config->vocab_size, words);
+    student->shared_tokens = least(student->config->vocab_size, vocabulary);
     student->kept_logits = kept_of(student, student->shared_tokens);
     bytes = rows * student->kept_logits * sizeof(float);
     be->ops->upload(be, student->buffers + b[BUFFER_KEPT].at, values, bytes);
@@ -48,25 +48,25 @@ static struct tensor kept_buffer(const struct pass *pass, enum buffer buffer, si
 }
 
 /* Return the rows of the head for tokens that both models have. */
-static struct tensor shared_head(const struct pass *teacher, size_t words)
+static struct tensor shared_head(const struct pass *teacher, size_t vocabulary)
 {
-    return tensor_rows(pass_weight(teacher, teacher->model->head_weight), 0, words);
+    return tensor_rows(pass_weight(teacher, teacher->model->head_weight), 0, vocabulary);
 }
 
-static struct tensor shared_logits(const struct pass *teacher, size_t words)
+static struct tensor shared_logits(const struct pass *teacher, size_t vocabulary)
 {
-    return tensor_columns(pass_buffer(teacher, BUFFER_LOGITS, 0), 0, words);
+    return tensor_columns(pass_buffer(teacher, BUFFER_LOGITS, 0), 0, vocabulary);
 }
 
 /* Write the teacher's largest logits to the buffers of `to`. */
-static void keep(const struct pass *teacher, const struct pass *to, size_t words,
+static void keep(const struct pass *teacher, const struct pass *to, size_t vocabulary,
                  size_t kept)
 {
     const struct op_topk op = {
         .values = kept_buffer(to, BUFFER_KEPT, kept),
         .x = pass_buffer(teacher, BUFFER_H_LAST, 0),
-        .w = shared_head(teacher, words),
-        .logits = shared_logits(teacher, words),
+        .w = shared_head(teacher, vocabulary),
+        .logits = shared_logits(teacher, vocabulary),
         .gathered = pass_buffer(teacher, BUFFER_GATHERED, 0),
         .ids = kept_buffer(to, BUFFER_KEPT_IDS, kept).data,
         .targets = pass_buffer(teacher, BUFFER_TARGETS, 0).data,
@@ -107,16 +107,17 @@ void model_distill_loss(const struct pass *pass)
     pass->ops->distill(pass->be, &op);
 }
 
-bool model_keep(struct model *teacher, const struct batch *batch, size_t words,
+bool model_keep(struct model *teacher, const struct batch *batch, size_t vocabulary,
                 int32_t *ids, float *values, struct error *err)
 {
-    size_t kept = kept_of(teacher, words), bytes = batch->rows * kept * sizeof(float);
+    size_t kept = kept_of(teacher, vocabulary),
+           bytes = batch->rows * kept * sizeof(float);
     struct pass pass;
 
     if (!pass_open(teacher, batch, &pass, err))
         return false;
     model_forward(&pass);
-    keep(&pass, &pass, words, kept);
+    keep(&pass, &pass, vocabulary, kept);
     pass.ops->download(pass.be, values, pass_buffer(&pass, BUFFER_KEPT, 0).data, bytes);
     pass.ops->download(pass.be, ids, pass_buffer(&pass, BUFFER_KEPT_IDS, 0).data, bytes);
     return pass.ops->sync(pass.be, err);

@@ -471,7 +471,7 @@ void model_forward(const struct pass *pass)
 }
 
 /* Return a chunk's rows of V elements, which may have gaps between them. */
-static struct tensor words_of(const struct pass *pass, enum buffer buffer)
+static struct tensor vocabulary_columns(const struct pass *pass, enum buffer buffer)
 {
     struct tensor rows = pass_buffer(pass, buffer, 0);
 
@@ -483,8 +483,8 @@ struct op_classifier model_classifier_op(const struct pass *pass)
     const struct model *m = pass->model;
     struct tensor x = pass_buffer(pass, BUFFER_H_LAST, 0);
     struct tensor dh = pass_buffer(pass, BUFFER_DH, 0);
-    struct tensor logits = words_of(pass, BUFFER_LOGITS);
-    struct tensor dlogits = words_of(pass, BUFFER_DLOGITS);
+    struct tensor logits = vocabulary_columns(pass, BUFFER_LOGITS);
+    struct tensor dlogits = vocabulary_columns(pass, BUFFER_DLOGITS);
     struct op_classifier op = {
         .losses = tensor_rows(pass_buffer(pass, BUFFER_LOSSES, 0), 0, 1),
         .x = x,

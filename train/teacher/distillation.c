@@ -1,5 +1,5 @@
-/* train/teacher/distillation.c - a teacher or a reference, loaded beside the model, or a file of a
- * teacher's answers. */
+/* train/teacher/distillation.c - loads a teacher or a reference next to the model, or a
+ * file of a teacher's logits. */
 #include "config.h"
 
 #include "train/teacher/distillation.h"
@@ -19,9 +19,9 @@ struct distillation {
     struct distillation_options options;
     struct arena *arena;
     struct teacher_plan teacher;
-    struct model *model;         /* of a teacher beside the student */
-    size_t words;                /* that both have */
-    struct teacher_logits *file; /* or in its place */
+    struct model *model;         /* the teacher, next to the student */
+    size_t shared_tokens;        /* that both vocabularies have */
+    struct teacher_logits *file; /* or the file that replaces the teacher */
     int32_t *ids;                /* of a batch, of `room` rows */
     float *values;
     size_t room;
@@ -29,20 +29,22 @@ struct distillation {
 
 /* ---- The teacher ---- */
 
-/* Likelihoods of the same tokens are compared, whatever else there is. */
+/* The reference computes likelihoods of the same tokens; its vocabulary may differ
+ * otherwise. */
 static bool check_reference(const struct distillation *t, struct error *err)
 {
-    size_t words = t->teacher.config.vocab_size;
+    size_t tokens = t->teacher.config.vocab_size;
 
-    return dataset_token_max(t->options.data) < words ||
+    return dataset_token_max(t->options.data) < tokens ||
            error_set(err, ERROR_DATA,
-                     "the data have token %u, and the reference only %zu (vocab_size in "
-                     "config.json): ref_model is not of this family",
-                     dataset_token_max(t->options.data), words);
+                     "the data contain token %u, but the reference has only %zu "
+                     "(vocab_size in config.json); ref_model must be of the same "
+                     "family",
+                     dataset_token_max(t->options.data), tokens);
 }
 
-/* Every token of the data has to be one of the teacher's. */
-static bool check_words(struct distillation *t, struct error *err)
+/* Check that the teacher has every token of the data. */
+static bool check_tokens(struct distillation *t, struct error *err)
 {
     const struct distillation_options *o = &t->options;
 
@@ -50,12 +52,14 @@ static bool check_words(struct distillation *t, struct error *err)
         return false;
     if (o->plan->stage == STAGE_DPO)
         return check_reference(t, err);
-    if (!teacher_plan_words(&t->teacher.config, o->student, o->tokens, &t->words, err))
+    if (!teacher_plan_words(&t->teacher.config, o->student, o->tokens, &t->shared_tokens,
+                            err))
         return false;
-    return dataset_token_max(o->data) < t->words ||
+    return dataset_token_max(o->data) < t->shared_tokens ||
            error_set(err, ERROR_DATA,
-                     "the data have token %u, and the teacher only %zu (vocab_size in "
-                     "config.json), the student %zu: they are not of one family",
+                     "the data contain token %u, but the teacher has only %zu "
+                     "(vocab_size in config.json) and the student %zu; they must be "
+                     "of the same family",
                      dataset_token_max(o->data), t->teacher.config.vocab_size,
                      o->student->vocab_size);
 }
@@ -70,7 +74,7 @@ static bool load(struct distillation *t, bool keeps, struct error *err)
                                      .sequences_max = o->sequences };
 
     if (!teacher_plan_make(o->plan, keeps, t->arena, &t->teacher, err) ||
-        !check_words(t, err))
+        !check_tokens(t, err))
         return false;
     t->model = model_new(&options, err);
     return t->model && model_load(t->model, err);
@@ -82,7 +86,7 @@ static size_t kept_of(const struct distillation *t)
 {
     size_t kept = (size_t)t->options.plan->kd.topk;
 
-    return kept < t->words ? kept : t->words;
+    return kept < t->shared_tokens ? kept : t->shared_tokens;
 }
 
 static void make_room(struct distillation *t, size_t rows, size_t kept)
@@ -101,27 +105,27 @@ static bool keep_batch(struct distillation *t, struct teacher_writer *writer,
 
     if (stop && *stop)
         return error_set(err, ERROR_STOPPED,
-                         "stopped while the teacher's logits were being made; nothing "
-                         "of them is kept");
+                         "stopped while the teacher's logits were computed; none of "
+                         "them are kept");
     make_room(t, batch->rows, kept_of(t));
-    return model_keep(t->model, batch, t->words, t->ids, t->values, err) &&
+    return model_keep(t->model, batch, t->shared_tokens, t->ids, t->values, err) &&
            teacher_writer_add(writer, batch, t->ids, t->values, err);
 }
 
-/* All samples: in batches, and one by one those that drop_last leaves. */
+/* All samples: in batches, and those that drop_last leaves one by one. */
 static bool keep_all(struct distillation *t, struct teacher_writer *writer,
                      struct error *err)
 {
     const struct dataset *data = t->options.data;
     size_t size = (size_t)t->options.plan->per_device_train_batch_size;
-    size_t whole = dataset_batches(data, size);
+    size_t batches = dataset_batches(data, size);
     struct batch batch = { 0 };
     bool ok = true;
 
-    for (size_t i = 0; ok && i < whole; i++)
+    for (size_t i = 0; ok && i < batches; i++)
         ok =
             dataset_batch(data, 0, i, size, &batch) && keep_batch(t, writer, &batch, err);
-    for (size_t i = whole * size; ok && i < dataset_samples(data); i++)
+    for (size_t i = batches * size; ok && i < dataset_samples(data); i++)
         ok = dataset_batch(data, 0, i, 1, &batch) && keep_batch(t, writer, &batch, err);
     batch_clear(&batch);
     return ok;
@@ -132,7 +136,7 @@ static bool write_file(struct distillation *t, struct error *err)
     const struct distillation_settings *kd = &t->options.plan->kd;
     const struct dataset *data = t->options.data;
     size_t all = dataset_samples(data);
-    struct teacher_logits_kind kind = { .kept = kept_of(t), .words = t->words };
+    struct teacher_logits_kind kind = { .kept = kept_of(t), .words = t->shared_tokens };
     struct teacher_writer *writer;
     bool ok;
 
@@ -153,10 +157,10 @@ static bool make_file(struct distillation *t, struct error *err)
 
     if (!kd->teacher)
         return error_set(err, ERROR_DATA,
-                         "%s is not there, and the job names no teacher to make it: "
+                         "%s does not exist, and the job names no teacher to make it: "
                          "teacher_model_name_or_path",
                          kd->logits);
-    log_line(log, LOG_INFO, "teacher: %s makes %s of %zu samples", kd->teacher,
+    log_line(log, LOG_INFO, "teacher: %s computes %s for %zu samples", kd->teacher,
              kd->logits, dataset_samples(t->options.data));
     ok = load(t, true, err) && write_file(t, err);
     model_free(t->model);
@@ -168,20 +172,20 @@ static bool check_kind(const struct distillation *t, struct error *err)
 {
     const struct teacher_logits_kind *kind = teacher_logits_kind(t->file);
     const struct distillation_settings *kd = &t->options.plan->kd;
-    size_t wanted = (size_t)kd->topk < kind->words ? (size_t)kd->topk : kind->words;
+    size_t expected = (size_t)kd->topk < kind->words ? (size_t)kd->topk : kind->words;
     char teacher[DIGEST_TEXT];
 
-    if (kind->kept != wanted)
+    if (kind->kept != expected)
         return error_set(err, ERROR_DATA,
-                         "%s has %zu logits of each token, and kd_topk is %" PRId64
-                         ": set it to that, or remove the file to have it made anew",
+                         "%s has %zu logits of each token, but kd_topk is %" PRId64
+                         ": set kd_topk to that, or remove the file to make it again",
                          kd->logits, kind->kept, kd->topk);
     if (kind->words > t->options.student->vocab_size ||
         dataset_token_max(t->options.data) >= kind->words)
         return error_set(
             err, ERROR_DATA,
-            "%s is of %zu words, the student has %zu, and the data token %u: they are "
-            "not of one family",
+            "%s has a vocabulary of %zu tokens, but the student has %zu, and the data "
+            "contain token %u; they must be of the same family",
             kd->logits, kind->words, t->options.student->vocab_size,
             dataset_token_max(t->options.data));
     if (!kd->teacher || !file_is_dir(kd->teacher))
@@ -189,36 +193,36 @@ static bool check_kind(const struct distillation *t, struct error *err)
     return teacher_logits_teacher(kd->teacher, kd->adapter, teacher, err) &&
            (strcmp(teacher, kind->teacher) == 0 ||
             error_set(err, ERROR_DATA,
-                      "%s was made by another teacher than %s%s%s; remove it to have it "
-                      "made anew",
+                      "%s was made by another teacher, not %s%s%s; remove it to make "
+                      "it again",
                       kd->logits, kd->teacher, kd->adapter ? " with " : "",
                       kd->adapter ? kd->adapter : ""));
 }
 
-/* Rank 0 makes it where it is not there; the others wait for its word. */
+/* Rank 0 makes the file if it does not exist; the other ranks wait for its message. */
 static bool open_file(struct distillation *t, struct error *err)
 {
     const struct backend_group *group = t->options.group;
     const struct distillation_settings *kd = &t->options.plan->kd;
-    char *word = memory_strdup("there");
+    char *message = memory_strdup("there");
     bool ok;
 
     if (kd->topk <= 0)
         ok = error_set(
             err, ERROR_JOB,
-            "teacher_logits wants kd_topk: all logits of a teacher are too much to "
-            "write down");
+            "teacher_logits requires kd_topk: all logits of a teacher are too many to "
+            "store");
     else
         ok = parallel_rank(group) > 0 || file_exists(kd->logits) || make_file(t, err);
-    ok = ok && parallel_share_text(group, &word, err);
-    free(word);
+    ok = ok && parallel_share_text(group, &message, err);
+    free(message);
     if (!ok)
         return false;
     t->file = teacher_logits_open(kd->logits, err);
     return t->file && check_kind(t, err);
 }
 
-/* ---- Either ---- */
+/* ---- Teacher or file ---- */
 
 struct distillation *distillation_open(const struct distillation_options *options,
                                        struct error *err)

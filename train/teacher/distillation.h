@@ -1,13 +1,13 @@
 /*
- * train/teacher/distillation.h - who teaches in a run of stage distill: a teacher beside the student,
- * or a file of what was kept of one (train/teacher/teacher_logits.h).
+ * train/teacher/distillation.h - the teacher in a run of stage distill: a model next to
+ * the student, or a file of its logits (train/teacher/teacher_logits.h).
  *
- * plan->kd.logits names such a file.  Where it is not there it is made first, by rank 0:
- * the teacher goes over the training data once, and its memory is given back before the
- * student's is taken.
+ * plan->kd.logits names such a file.  If it does not exist, rank 0 makes it first: the
+ * teacher runs over the training data once, and its memory is freed before that of the
+ * student is allocated.
  *
- * In a run of stage dpo it is the reference that answers are held against, where that is
- * a model of its own; the student is what is trained.
+ * In a run of stage dpo it is the reference model, if that is a separate model; the
+ * student is the model that is trained.
  */
 #ifndef TRAIN_TEACHER_DISTILLATION_H
 #define TRAIN_TEACHER_DISTILLATION_H
@@ -20,7 +20,7 @@
 
 struct distillation;
 
-/* What it takes; all of it stays the caller's, and is needed until distillation_close. */
+/* Input of distillation_open.  The caller keeps owning it, until distillation_close. */
 struct distillation_options {
     const struct plan *plan;
     struct log *log;
@@ -28,25 +28,27 @@ struct distillation_options {
     const volatile sig_atomic_t *stop;
     const struct backend_group *group; /* this process among the ranks; NULL: alone */
     const struct model_config *student;
-    const struct dataset *data; /* of the training */
+    const struct dataset *data; /* training data */
     struct backend *backend;
-    size_t tokens;          /* of the tokenizer */
+    size_t tokens;          /* in the tokenizer */
     size_t rows, sequences; /* of the largest batch */
 };
 
-/* Before the student's memory is taken: load the teacher, or make and open the file.
- * ERROR_DATA where the models do not share a vocabulary, with both sizes, or where the
- * file is of another teacher; ERROR_STOPPED while it was being made. */
+/* Load the teacher, or make and open the file.  Call this before the student's memory is
+ * allocated.  ERROR_DATA, with both sizes, if the models do not share a vocabulary, or if
+ * the file was made by another teacher; ERROR_STOPPED if stopped while making the
+ * file. */
 struct distillation *distillation_open(const struct distillation_options *options,
                                        struct error *err);
 void distillation_close(
-    struct distillation *distillation); /* before its backend; NULL is allowed */
-/* From here on the student is taught, */
+    struct distillation *distillation); /* before its backend; accepts NULL */
+/* Set the teacher of the student. */
 void distillation_begin(struct distillation *distillation, struct model *student);
-/* before each model_train. */
+/* Call before each model_train: loads the batch's logits from the file, if there is
+ * one. */
 bool distillation_batch(struct distillation *distillation, struct model *student,
                         const struct batch *batch, struct error *err);
-/* Bytes that it holds beside the student; and a line on it for the log. */
+/* Return the bytes of the teacher in memory, and a description for the log. */
 uint64_t distillation_bytes(const struct distillation *distillation);
 void distillation_describe(const struct distillation *distillation, char *out,
                            size_t room);

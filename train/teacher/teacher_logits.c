@@ -1,4 +1,4 @@
-/* train/teacher/teacher_logits.c - the file of what is kept of a teacher, read. */
+/* train/teacher/teacher_logits.c - reads files of a teacher's logits. */
 #include "config.h"
 
 #include "train/teacher/teacher_logits.h"
@@ -10,11 +10,12 @@
 #include "base/size.h"
 #include "train/files/safetensors.h"
 
-#define DIGITS    ((size_t)DIGEST_TEXT - 1)
-#define LOOKED_AT ((size_t)4096) /* bytes of a teacher's tensor */
+#define DIGITS ((size_t)DIGEST_TEXT - 1)
+/* bytes of each of the teacher's tensors that are hashed */
+#define HASHED_BYTES ((size_t)4096)
 
-struct place {
-    const char *digest; /* DIGITS, not ended */
+struct sample_key {
+    const char *digest; /* DIGITS characters, no NUL */
     size_t sample;
 };
 
@@ -24,26 +25,27 @@ struct teacher_logits {
     struct teacher_logits_kind kind;
     const char *ids, *logits, *starts, *digests; /* mapped, at any address */
     size_t samples, rows;
-    struct place *places; /* by digest */
+    struct sample_key *by_digest; /* sorted by digest */
 };
 
 /* ---- Digests ---- */
 
-static void put_numbers(const int32_t *numbers, size_t count, unsigned char *out)
+static void put_little_endian(const int32_t *values, size_t count, unsigned char *out)
 {
     for (size_t i = 0; i < count; i++)
         for (size_t k = 0; k < 4; k++)
-            out[4 * i + k] = (unsigned char)((uint32_t)numbers[i] >> 8 * k);
+            out[4 * i + k] = (unsigned char)((uint32_t)values[i] >> 8 * k);
 }
 
-void teacher_logits_digest(const struct batch *batch, size_t run, char out[DIGEST_TEXT])
+void teacher_logits_digest(const struct batch *batch, size_t sequence,
+                           char out[DIGEST_TEXT])
 {
-    size_t first = (size_t)batch->offsets[run];
-    size_t count = (size_t)batch->offsets[run + 1] - first;
+    size_t first = (size_t)batch->offsets[sequence];
+    size_t count = (size_t)batch->offsets[sequence + 1] - first;
     unsigned char *bytes = memory_alloc(8 * count);
 
-    put_numbers(batch->tokens + first, count, bytes);
-    put_numbers(batch->targets + first, count, bytes + 4 * count);
+    put_little_endian(batch->tokens + first, count, bytes);
+    put_little_endian(batch->targets + first, count, bytes + 4 * count);
     digest_bytes(bytes, 8 * count, out);
     free(bytes);
 }
@@ -57,7 +59,7 @@ static bool add_folder(const char *dir, const char *stem, struct text *out,
         const struct stored_tensor *t = safetensors_at(set, i);
         char digest[DIGEST_TEXT];
 
-        digest_bytes(t->data, t->bytes < LOOKED_AT ? t->bytes : LOOKED_AT, digest);
+        digest_bytes(t->data, t->bytes < HASHED_BYTES ? t->bytes : HASHED_BYTES, digest);
         text_addf(out, "%s %s %zu %s\n", t->name, t->dtype, t->bytes, digest);
     }
     safetensors_close(set);
@@ -88,7 +90,7 @@ static int64_t number_at(const char *list, size_t at)
     return number;
 }
 
-/* A tensor of so many columns; 0: any number. */
+/* Find a tensor with this number of columns; 0: any number. */
 static const struct stored_tensor *find(const struct teacher_logits *file,
                                         const char *name, const char *dtype, size_t cols,
                                         struct error *err)
@@ -100,8 +102,8 @@ static const struct stored_tensor *find(const struct teacher_logits *file,
         return t;
     error_set(
         err, ERROR_DATA,
-        "%s has no tensor %s of %s as a file of a teacher's logits has; remove it to "
-        "have it made anew",
+        "%s has no tensor %s of %s, so it is not a file of a teacher's logits; remove "
+        "it to make it again",
         file->name, name, dtype);
     return NULL;
 }
@@ -133,7 +135,8 @@ static bool read_tensors(struct teacher_logits *file, struct error *err)
             file->kind.words <= INT32_MAX && teacher->shape[0] == DIGITS) ||
            error_set(
                err, ERROR_DATA,
-               "%s: its tensors do not fit together; remove it to have it made anew",
+               "%s: the sizes of its tensors do not fit together; remove it to make "
+               "it again",
                file->name);
 }
 
@@ -145,28 +148,30 @@ static bool check_starts(const struct teacher_logits *file, struct error *err)
         int64_t start = number_at(file->starts, i);
 
         if (start < last || (i == 0 && start != 0))
-            return error_set(err, ERROR_DATA, "%s: sample %zu begins at no row of it",
+            return error_set(err, ERROR_DATA,
+                             "%s: sample %zu starts at a row that "
+                             "does not exist",
                              file->name, i);
         last = start;
     }
     return (size_t)last == file->rows ||
-           error_set(err, ERROR_DATA, "%s: its samples have %lld rows, and it has %zu",
+           error_set(err, ERROR_DATA, "%s: its samples have %lld rows, but it has %zu",
                      file->name, (long long)last, file->rows);
 }
 
-static int by_digest(const void *a, const void *b)
+static int compare_digests(const void *a, const void *b)
 {
-    const struct place *left = a, *right = b;
+    const struct sample_key *left = a, *right = b;
 
     return memcmp(left->digest, right->digest, DIGITS);
 }
 
-static void sort_places(struct teacher_logits *file)
+static void sort_samples(struct teacher_logits *file)
 {
-    file->places = memory_resize(NULL, file->samples + 1, sizeof(*file->places));
+    file->by_digest = memory_resize(NULL, file->samples + 1, sizeof(*file->by_digest));
     for (size_t i = 0; i < file->samples; i++)
-        file->places[i] = (struct place) { file->digests + i * DIGITS, i };
-    qsort(file->places, file->samples, sizeof(*file->places), by_digest);
+        file->by_digest[i] = (struct sample_key) { file->digests + i * DIGITS, i };
+    qsort(file->by_digest, file->samples, sizeof(*file->by_digest), compare_digests);
 }
 
 struct teacher_logits *teacher_logits_open(const char *name, struct error *err)
@@ -176,7 +181,7 @@ struct teacher_logits *teacher_logits_open(const char *name, struct error *err)
     file->name = memory_strdup(name);
     file->set = safetensors_open(name, NULL, false, err);
     if (file->set && read_tensors(file, err) && check_starts(file, err)) {
-        sort_places(file);
+        sort_samples(file);
         return file;
     }
     teacher_logits_close(file);
@@ -188,7 +193,7 @@ void teacher_logits_close(struct teacher_logits *file)
     if (!file)
         return;
     safetensors_close(file->set);
-    free(file->places);
+    free(file->by_digest);
     free((char *)file->name);
     free(file);
 }
@@ -205,7 +210,8 @@ size_t teacher_logits_samples(const struct teacher_logits *file)
 
 /* ---- A batch ---- */
 
-/* Words ascending and of the vocabulary: they index the student's logits. */
+/* Check that token ids are ascending and in the vocabulary: they index the student's
+ * logits. */
 static bool check_ids(const struct teacher_logits *file, const int32_t *ids,
                       struct error *err)
 {
@@ -213,24 +219,24 @@ static bool check_ids(const struct teacher_logits *file, const int32_t *ids,
         if (ids[k] < (k > 0 ? ids[k - 1] + 1 : 0) || (size_t)ids[k] >= file->kind.words)
             return error_set(
                 err, ERROR_DATA,
-                "%s is broken: word %d stands where it cannot; remove the file to have "
-                "it made anew",
+                "%s is broken: token %d is out of order or not in the vocabulary; "
+                "remove the file to make it again",
                 file->name, ids[k]);
     return true;
 }
 
-/* A sample's rows to those of a run that have a label, of which there are as many: the
- * digest is of the labels too. */
+/* Copy a sample's rows to the rows of a sequence that have a label.  There are as many,
+ * because the digest covers the labels too. */
 static bool copy_rows(const struct teacher_logits *file, size_t sample,
-                      const struct batch *batch, size_t run, int32_t *ids, float *values,
-                      struct error *err)
+                      const struct batch *batch, size_t sequence, int32_t *ids,
+                      float *values, struct error *err)
 {
     size_t from = (size_t)number_at(file->starts, sample);
     size_t end = (size_t)number_at(file->starts, sample + 1);
     size_t kept = file->kind.kept, bytes = kept * sizeof(float);
 
-    for (size_t n = (size_t)batch->offsets[run]; n < (size_t)batch->offsets[run + 1];
-         n++) {
+    for (size_t n = (size_t)batch->offsets[sequence];
+         n < (size_t)batch->offsets[sequence + 1]; n++) {
         if (batch->targets[n] < 0)
             continue;
         if (from == end)
@@ -248,25 +254,25 @@ static bool copy_rows(const struct teacher_logits *file, size_t sample,
 bool teacher_logits_find(const struct teacher_logits *file, const struct batch *batch,
                          int32_t *ids, float *values, struct error *err)
 {
-    for (size_t run = 0; run < batch->sequences; run++) {
+    for (size_t sequence = 0; sequence < batch->sequences; sequence++) {
         char digest[DIGEST_TEXT];
-        const struct place key = { .digest = digest }, *found;
+        const struct sample_key key = { .digest = digest }, *found;
 
-        teacher_logits_digest(batch, run, digest);
-        found =
-            bsearch(&key, file->places, file->samples, sizeof(*file->places), by_digest);
+        teacher_logits_digest(batch, sequence, digest);
+        found = bsearch(&key, file->by_digest, file->samples, sizeof(*file->by_digest),
+                        compare_digests);
         if (!found)
             return error_set(
                 err, ERROR_DATA,
-                "%s has nothing of a sample of %d tokens, the first of them %d, %d, "
-                "...: it was made for other data, or another template, tokenizer or "
-                "cutoff_len; remove it to have it made anew",
-                file->name, batch->offsets[run + 1] - batch->offsets[run],
-                batch->tokens[batch->offsets[run]],
-                batch->offsets[run + 1] - batch->offsets[run] > 1
-                    ? batch->tokens[batch->offsets[run] + 1]
+                "%s has no sample of %d tokens that starts with tokens %d, %d, ...: "
+                "it was made for other data, or another template, tokenizer or "
+                "cutoff_len; remove it to make it again",
+                file->name, batch->offsets[sequence + 1] - batch->offsets[sequence],
+                batch->tokens[batch->offsets[sequence]],
+                batch->offsets[sequence + 1] - batch->offsets[sequence] > 1
+                    ? batch->tokens[batch->offsets[sequence] + 1]
                     : -1);
-        if (!copy_rows(file, found->sample, batch, run, ids, values, err))
+        if (!copy_rows(file, found->sample, batch, sequence, ids, values, err))
             return false;
     }
     return true;

@@ -1,24 +1,22 @@
 /*
- * train/teacher/teacher_logits.h - what is kept of a teacher, in a file: its largest logits at
- * every token of the data that is learnt.
+ * train/teacher/teacher_logits.h - files of a teacher's largest logits for every trained
+ * token of the data.
  *
- * A safetensors file of R rows, those with a label, of S samples, with the k logits of
- * each:
+ * A safetensors file of S samples with R rows that have a label, and k logits per row:
  *
- *     ids      (R, k) I32   words, ascending in each row
- *     logits   (R, k) F32   of these words, before any temperature
- *     starts   (S + 1) I64  the first row of each sample; behind them R
+ *     ids      (R, k) I32   token ids, ascending in each row
+ *     logits   (R, k) F32   logits of these tokens, before any temperature
+ *     starts   (S + 1) I64  the first row of each sample; after them R
  *     samples  (S, 64) U8   SHA-256 of each, in hexadecimal digits
- *     words    (1) I64      the vocabulary that they are the largest of
+ *     words    (1) I64      size of the vocabulary that they are the largest of
  *     teacher  (64) U8      of the teacher: SHA-256, in digits
  *
- * A sample's digest is that of its tokens and then of its labels (what each row is to say
- * next,
- * -100 where it learns nothing), 4 bytes each, least first.  So a sample is found
- * wherever it lies in a batch, in any order, packed or not; and other data, another
- * tokenizer, template, cutoff_len or mask, which have other samples, are an error.  The
- * teacher's digest is of the names, shapes and first 4 KiB of its tensors, and of its
- * adapter's.
+ * The digest of a sample is that of its tokens and then of its labels (the next token of
+ * each row, -100 if the row is not trained), 4 bytes each, little-endian.  So a sample is
+ * found at any position in a batch, in any order, packed or not; and other data, or
+ * another tokenizer, template, cutoff_len or mask, which have other samples, are an
+ * error.  The digest of the teacher is that of the names, types, sizes and first 4 KiB of
+ * its tensors and of its adapter's.
  */
 #ifndef TRAIN_TEACHER_TEACHER_LOGITS_H
 #define TRAIN_TEACHER_TEACHER_LOGITS_H
@@ -26,7 +24,7 @@
 #include "base/digest.h"
 #include "train/dataset/dataset.h"
 
-/* What a file is of. */
+/* Contents of a file: logits per row, size of the vocabulary, digest of the teacher. */
 struct teacher_logits_kind {
     size_t kept, words;
     char teacher[DIGEST_TEXT];
@@ -36,35 +34,36 @@ struct teacher_logits_kind {
 
 struct teacher_logits; /* mapped read-only */
 
-/* ERROR_DATA where it is no such file, or a broken one. */
+/* ERROR_DATA if it is not such a file, or is broken. */
 struct teacher_logits *teacher_logits_open(const char *name, struct error *err);
-void teacher_logits_close(struct teacher_logits *file); /* NULL is allowed */
+void teacher_logits_close(struct teacher_logits *file); /* accepts NULL */
 const struct teacher_logits_kind *teacher_logits_kind(const struct teacher_logits *file);
 size_t teacher_logits_samples(const struct teacher_logits *file);
-/* Of each row n of a batch with a label: ids[n * kept] .. and values[n * kept] ..;
- * ERROR_DATA where one of its samples is not in the file. */
+/* For each row n of a batch that has a label, set ids[n * kept] .. and values[n * kept]
+ * ..; ERROR_DATA if one of its samples is not in the file. */
 bool teacher_logits_find(const struct teacher_logits *file, const struct batch *batch,
                          int32_t *ids, float *values, struct error *err);
 
-/* ---- Making, train/teacher/teacher_writer.c ---- */
+/* ---- Writing, train/teacher/teacher_writer.c ---- */
 
 struct teacher_writer;
 
-/* A file that will be `name`: so many samples and rows are to come. */
+/* Create a file that will be named `name` and will have this many samples and rows. */
 struct teacher_writer *teacher_writer_new(const char *name,
                                           const struct teacher_logits_kind *kind,
                                           size_t samples, size_t rows, struct error *err);
-/* The samples of a batch, with numbers as teacher_logits_find has them. */
+/* Add the samples of a batch; ids and values as from teacher_logits_find. */
 bool teacher_writer_add(struct teacher_writer *writer, const struct batch *batch,
                         const int32_t *ids, const float *values, struct error *err);
-/* All is there: the file is flushed and gets its name. */
+/* Finish the file: flush it and give it its name. */
 bool teacher_writer_end(struct teacher_writer *writer, struct error *err);
-/* and the file, if it was not ended */
+/* also removes the file if it is not finished */
 void teacher_writer_free(struct teacher_writer *writer);
 
-/* The digest of a run of a batch; of the teacher in a folder, with its adapter or
- * NULL. */
-void teacher_logits_digest(const struct batch *batch, size_t run, char out[DIGEST_TEXT]);
+/* Compute the digest of a sequence of a batch, and that of the teacher in a folder, with
+ * its adapter or NULL. */
+void teacher_logits_digest(const struct batch *batch, size_t sequence,
+                           char out[DIGEST_TEXT]);
 bool teacher_logits_teacher(const char *dir, const char *adapter, char out[DIGEST_TEXT],
                             struct error *err);
 

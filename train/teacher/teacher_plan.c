@@ -1,4 +1,5 @@
-/* train/teacher/teacher_plan.c - a student's plan, turned to its teacher or its reference. */
+/* train/teacher/teacher_plan.c - derives the plan of a teacher or a reference from a
+ * student's. */
 #include "config.h"
 
 #include "train/teacher/teacher_plan.h"
@@ -46,8 +47,8 @@ static struct precision precision_of(const struct plan *student, enum format sto
     return p;
 }
 
-/* A reference computes as what is held against it, so that both begin with the same
- * numbers. */
+/* A reference computes in the format of the trained model, so that both start with the
+ * same values. */
 static struct precision precision_of_reference(const struct plan *student,
                                                enum format stored)
 {
@@ -74,10 +75,9 @@ bool teacher_plan_make(const struct plan *student, bool keeps, struct arena *are
     enum format stored;
 
     if (!folder)
-        return error_set(err, ERROR_JOB,
-                         "stage: distill wants a teacher: teacher_model_name_or_path%s",
-                         student->kd.logits ? ", or the file that teacher_logits names"
-                                            : "");
+        return error_set(
+            err, ERROR_JOB, "stage: distill requires teacher_model_name_or_path%s",
+            student->kd.logits ? ", or the file that teacher_logits names" : "");
     if (!read_files(&student->kd, folder, arena, out, &stored, err))
         return false;
     *plan = *student;
@@ -98,18 +98,18 @@ bool teacher_plan_make(const struct plan *student, bool keeps, struct arena *are
 }
 
 bool teacher_plan_words(const struct model_config *teacher,
-                        const struct model_config *student, size_t tokens, size_t *words,
+                        const struct model_config *student, size_t tokens, size_t *shared,
                         struct error *err)
 {
     size_t a = teacher->vocab_size, b = student->vocab_size;
 
-    *words = a < b ? a : b;
-    if (a == b || tokens <= *words)
+    *shared = a < b ? a : b;
+    if (a == b || tokens <= *shared)
         return true;
     return error_set(
         err, ERROR_DATA,
-        "the teacher has a vocabulary of %zu, the student of %zu (vocab_size in "
-        "config.json), and the tokenizer %zu tokens: logits are compared token by "
-        "token, so take a teacher of the same family",
+        "the teacher has a vocabulary of %zu tokens, the student of %zu (vocab_size "
+        "in config.json), and the tokenizer has %zu: logits are compared token by "
+        "token, so use a teacher of the same family",
         a, b, tokens);
 }

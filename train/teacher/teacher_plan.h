@@ -1,14 +1,15 @@
 /*
- * train/teacher/teacher_plan.h - the plan by which a distillation's teacher is laid out and read.
+ * train/teacher/teacher_plan.h - the plan of a distillation's teacher, by which it is
+ * laid out and loaded.
  *
- * Nothing of it is trained, and nothing is kept for a backward pass.  Its weights stay in
- * the format that most bytes of its files have, which is also that of its products and
- * activations; bf16 on a GPU before 8.0, which has none, is multiplied in fp32.  There is
- * no dropout in it.
+ * A teacher is not trained, and nothing is kept for a backward pass.  Its weights stay in
+ * the format of most bytes of its files, which is also that of its matmuls and
+ * activations; on a GPU before compute capability 8.0, which has no bf16, bf16 weights
+ * are multiplied in fp32.  It has no dropout.
  *
  * The reference of preferences (plan_has_second_model) is laid out likewise, but computes
- * in the format of the plan: where it is the model as it begins, its first losses have
- * the same bits.
+ * in the format of the plan: if it is the initial model, its first losses have the same
+ * bits.
  */
 #ifndef TRAIN_TEACHER_TEACHER_PLAN_H
 #define TRAIN_TEACHER_TEACHER_PLAN_H
@@ -23,18 +24,19 @@ struct teacher_plan {
 };
 
 /*
- * Of the teacher or the reference of a student's plan.  keeps: it writes down its largest
- * logits (model_keep) and has room for them.  Folders that cannot be read are an error
- * that names them.
+ * Derive the plan of the teacher or the reference from a student's plan.  keeps: the plan
+ * has room to store its largest logits (model_keep).  Folders that cannot be read are an
+ * error that names them.
  */
 bool teacher_plan_make(const struct plan *student, bool keeps, struct arena *arena,
                        struct teacher_plan *out, struct error *err);
 
-/* The words that teacher and student are compared by: the first so many of both, as
- * vocabularies of one tokenizer are padded to several lengths.  `tokens`: how many the
- * tokenizer has.  ERROR_DATA with both sizes where one model lacks some of them. */
+/* Return in *shared the number of tokens that teacher and student are compared by: the
+ * first ones of both, because the vocabularies of one tokenizer are padded to different
+ * lengths.  `tokens`: tokens in the tokenizer.  ERROR_DATA with both sizes if a model
+ * lacks some of them. */
 bool teacher_plan_words(const struct model_config *teacher,
-                        const struct model_config *student, size_t tokens, size_t *words,
+                        const struct model_config *student, size_t tokens, size_t *shared,
                         struct error *err);
 
 #endif

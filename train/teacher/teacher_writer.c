@@ -1,5 +1,5 @@
-/* train/teacher/teacher_writer.c - the file of what is kept of a teacher, made batch by batch:
- * rows go to their places as they come, what is of samples at the end. */
+/* train/teacher/teacher_writer.c - writes a file of a teacher's logits batch by batch:
+ * rows go to their final position, the data of samples is written at the end. */
 #include "config.h"
 
 #include "train/teacher/teacher_logits.h"
@@ -30,14 +30,14 @@ enum field {
 };
 
 struct teacher_writer {
-    char *name, *beside; /* what it will be called, and is called until then */
+    char *name, *temp_name; /* final name, and name while it is written */
     struct teacher_logits_kind kind;
-    size_t samples, rows; /* that are to come */
-    size_t sample, row;   /* that have */
+    size_t samples, rows; /* expected */
+    size_t sample, row;   /* written so far */
     int64_t *starts;
     char *digests;
-    size_t places[FIELDS]; /* bytes from the start of the file */
-    char *packed;          /* rows of a batch that have a label */
+    size_t offsets[FIELDS]; /* bytes from the start of the file */
+    char *packed;           /* rows of a batch that have a label */
     int fd;
 };
 
@@ -70,8 +70,8 @@ static void list_fields(const struct teacher_writer *w, struct tensor_source out
     memcpy(out, fields, sizeof(fields));
 }
 
-static bool put(const struct teacher_writer *w, const void *data, size_t bytes, size_t at,
-                struct error *err)
+static bool write_at(const struct teacher_writer *w, const void *data, size_t bytes,
+                     size_t at, struct error *err)
 {
     const char *from = data;
 
@@ -81,7 +81,7 @@ static bool put(const struct teacher_writer *w, const void *data, size_t bytes, 
         if (done < 0 && errno == EINTR)
             continue;
         if (done <= 0)
-            return error_errno(err, "cannot write %s", w->beside);
+            return error_errno(err, "cannot write %s", w->temp_name);
         from += done;
         at += (size_t)done;
         bytes -= (size_t)done;
@@ -89,7 +89,7 @@ static bool put(const struct teacher_writer *w, const void *data, size_t bytes, 
     return true;
 }
 
-static bool put_header(struct teacher_writer *w, struct error *err)
+static bool write_header(struct teacher_writer *w, struct error *err)
 {
     struct tensor_source fields[FIELDS];
     struct text header;
@@ -98,27 +98,27 @@ static bool put_header(struct teacher_writer *w, struct error *err)
     text_init(&header, 0);
     list_fields(w, fields);
     ok = safetensors_header(fields, FIELDS, &header, err);
-    w->places[0] = header.len;
+    w->offsets[0] = header.len;
     for (size_t i = 0; i + 1 < FIELDS; i++) {
         size_t bytes = safetensors_item(fields[i].dtype) * fields[i].shape[0];
 
-        w->places[i + 1] =
-            w->places[i] + bytes * (fields[i].rank == 2 ? fields[i].shape[1] : 1);
+        w->offsets[i + 1] =
+            w->offsets[i] + bytes * (fields[i].rank == 2 ? fields[i].shape[1] : 1);
     }
-    ok = ok && put(w, header.data, header.len, 0, err);
+    ok = ok && write_at(w, header.data, header.len, 0, err);
     text_clear(&header);
     return ok;
 }
 
-/* The name until it is whole: of this process. */
-static char *name_beside(const char *name)
+/* Return the temporary name, which contains the process id. */
+static char *temporary_name(const char *name)
 {
-    char *dir = path_dir(name), *beside, base[512];
+    char *dir = path_dir(name), *temp_name, base[512];
 
     snprintf(base, sizeof(base), ".%s.tmp-%ld", path_base(name), (long)getpid());
-    beside = path_join(dir, base);
+    temp_name = path_join(dir, base);
     free(dir);
-    return beside;
+    return temp_name;
 }
 
 struct teacher_writer *teacher_writer_new(const char *name,
@@ -131,41 +131,42 @@ struct teacher_writer *teacher_writer_new(const char *name,
     w->samples = samples;
     w->rows = rows;
     w->name = memory_strdup(name);
-    w->beside = name_beside(name);
+    w->temp_name = temporary_name(name);
     w->starts = memory_resize(NULL, samples + 1, sizeof(*w->starts));
     w->starts[0] = 0;
     w->digests = memory_resize(NULL, samples + 1, DIGITS);
-    w->fd = open(w->beside, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+    w->fd =
+        open(w->temp_name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
     if (w->fd < 0)
-        error_errno(err, "cannot create %s", w->beside);
-    else if (put_header(w, err))
+        error_errno(err, "cannot create %s", w->temp_name);
+    else if (write_header(w, err))
         return w;
     teacher_writer_free(w);
     return NULL;
 }
 
-/* Rows with a label one behind the other; how many. */
+/* Pack the rows that have a label; return their number. */
 static size_t pack_rows(struct teacher_writer *w, const struct batch *batch,
-                        const void *numbers)
+                        const void *rows)
 {
     size_t bytes = w->kind.kept * sizeof(float), count = 0;
 
     w->packed = memory_resize(w->packed, batch->rows, bytes);
     for (size_t n = 0; n < batch->rows; n++)
         if (batch->targets[n] >= 0)
-            memcpy(w->packed + count++ * bytes, (const char *)numbers + n * bytes, bytes);
+            memcpy(w->packed + count++ * bytes, (const char *)rows + n * bytes, bytes);
     return count;
 }
 
-static bool put_rows(struct teacher_writer *w, const struct batch *batch,
-                     enum field field, const void *numbers, struct error *err)
+static bool write_rows(struct teacher_writer *w, const struct batch *batch,
+                       enum field field, const void *rows, struct error *err)
 {
-    size_t bytes = w->kind.kept * sizeof(float), count = pack_rows(w, batch, numbers);
+    size_t bytes = w->kind.kept * sizeof(float), count = pack_rows(w, batch, rows);
 
     if (w->row + count > w->rows)
-        return error_set(err, ERROR_SYSTEM, "%s was begun for %zu rows", w->name,
-                         w->rows);
-    return put(w, w->packed, count * bytes, w->places[field] + w->row * bytes, err);
+        return error_set(err, ERROR_SYSTEM, "%s was created for %zu rows, not more",
+                         w->name, w->rows);
+    return write_at(w, w->packed, count * bytes, w->offsets[field] + w->row * bytes, err);
 }
 
 bool teacher_writer_add(struct teacher_writer *writer, const struct batch *batch,
@@ -174,17 +175,17 @@ bool teacher_writer_add(struct teacher_writer *writer, const struct batch *batch
     struct teacher_writer *w = writer;
 
     if (w->sample + batch->sequences > w->samples)
-        return error_set(err, ERROR_SYSTEM, "%s was begun for %zu samples", w->name,
-                         w->samples);
-    if (!put_rows(w, batch, FIELD_IDS, ids, err) ||
-        !put_rows(w, batch, FIELD_LOGITS, values, err))
+        return error_set(err, ERROR_SYSTEM, "%s was created for %zu samples, not more",
+                         w->name, w->samples);
+    if (!write_rows(w, batch, FIELD_IDS, ids, err) ||
+        !write_rows(w, batch, FIELD_LOGITS, values, err))
         return false;
-    for (size_t run = 0; run < batch->sequences; run++) {
+    for (size_t sequence = 0; sequence < batch->sequences; sequence++) {
         char digest[DIGEST_TEXT];
 
-        teacher_logits_digest(batch, run, digest);
+        teacher_logits_digest(batch, sequence, digest);
         memcpy(w->digests + w->sample * DIGITS, digest, DIGITS);
-        for (int32_t n = batch->offsets[run]; n < batch->offsets[run + 1]; n++)
+        for (int32_t n = batch->offsets[sequence]; n < batch->offsets[sequence + 1]; n++)
             w->row += batch->targets[n] >= 0;
         w->starts[++w->sample] = (int64_t)w->row;
     }
@@ -200,21 +201,21 @@ bool teacher_writer_end(struct teacher_writer *writer, struct error *err)
 
     if (w->sample != w->samples || w->row != w->rows)
         return error_set(err, ERROR_SYSTEM,
-                         "%s lacks samples: %zu of %zu, %zu rows of %zu", w->name,
-                         w->sample, w->samples, w->row, w->rows);
-    ok = put(w, w->starts, (w->samples + 1) * sizeof(*w->starts), w->places[FIELD_STARTS],
-             err) &&
-         put(w, w->digests, w->samples * DIGITS, w->places[FIELD_SAMPLES], err) &&
-         put(w, &words, sizeof(words), w->places[FIELD_WORDS], err) &&
-         put(w, w->kind.teacher, DIGITS, w->places[FIELD_TEACHER], err);
+                         "%s lacks samples: it has %zu of %zu, and %zu of %zu rows",
+                         w->name, w->sample, w->samples, w->row, w->rows);
+    ok = write_at(w, w->starts, (w->samples + 1) * sizeof(*w->starts),
+                  w->offsets[FIELD_STARTS], err) &&
+         write_at(w, w->digests, w->samples * DIGITS, w->offsets[FIELD_SAMPLES], err) &&
+         write_at(w, &words, sizeof(words), w->offsets[FIELD_WORDS], err) &&
+         write_at(w, w->kind.teacher, DIGITS, w->offsets[FIELD_TEACHER], err);
     if (ok && fsync(w->fd) != 0)
-        ok = error_errno(err, "cannot flush %s", w->beside);
-    if (ok && rename(w->beside, w->name) != 0)
-        ok = error_errno(err, "cannot rename %s to %s", w->beside, w->name);
+        ok = error_errno(err, "cannot flush %s", w->temp_name);
+    if (ok && rename(w->temp_name, w->name) != 0)
+        ok = error_errno(err, "cannot rename %s to %s", w->temp_name, w->name);
     if (!ok)
         return false;
-    free(w->beside);
-    w->beside = NULL;
+    free(w->temp_name);
+    w->temp_name = NULL;
     dir = path_dir(w->name);
     ok = file_sync_dir(dir, err);
     free(dir);
@@ -227,10 +228,10 @@ void teacher_writer_free(struct teacher_writer *writer)
         return;
     if (writer->fd >= 0)
         close(writer->fd);
-    if (writer->fd >= 0 && writer->beside)
-        unlink(writer->beside);
+    if (writer->fd >= 0 && writer->temp_name)
+        unlink(writer->temp_name);
     free(writer->name);
-    free(writer->beside);
+    free(writer->temp_name);
     free(writer->starts);
     free(writer->digests);
     free(writer->packed);
