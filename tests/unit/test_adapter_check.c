@@ -1,6 +1,6 @@
 /*
- * tests/unit/test_adapter_check.c - an adapter's files tell the model that it was made
- * for from others, without their numbers being read.
+ * tests/unit/test_adapter_check.c - an adapter's files are compared with a model without
+ * reading their values.
  */
 #include "config.h"
 
@@ -19,7 +19,7 @@ static const char llama[] = LLAMA(2, 32, ""),
                   gpt2[] = "{\"model_type\": \"gpt2\", \"vocab_size\": 50, \"n_embd\": "
                            "32,\"n_layer\": 2, \"n_head\": 4, \"n_positions\": 64}";
 
-/* The model is made and saved. */
+/* Save a model that has been made. */
 static void save(struct unit_model *u, const char *dir)
 {
     struct error err = { 0 };
@@ -29,7 +29,7 @@ static void save(struct unit_model *u, const char *dir)
     unit_model_stop(u);
 }
 
-/* A folder with a fresh adapter of a random model. */
+/* Make a folder with a new adapter of a random model. */
 static char *adapter_of(const char *config, const char *target, const char *whole)
 {
     char *base = unit_dir_new(), *dir = unit_dir_new();
@@ -47,21 +47,21 @@ static char *adapter_of(const char *config, const char *target, const char *whol
     return dir;
 }
 
-static void check(const char *dir, const char *config, const char *wanted)
+static void check(const char *dir, const char *config, const char *expected)
 {
     struct unit_model u = unit_model_text(config, unit_plan("base"));
     struct error err = { 0 };
     bool ok = adapter_check(dir, &u.config, &err);
 
-    if (ok != !wanted || (wanted && !strstr(err.text, wanted)))
-        fail_msg("%s: \"%s\", not \"%s\"", config, err.text, wanted ? wanted : "");
-    if (wanted && !strstr(err.text, dir))
-        fail_msg("no place in: %s", err.text);
+    if (ok != !expected || (expected && !strstr(err.text, expected)))
+        fail_msg("%s: \"%s\", not \"%s\"", config, err.text, expected ? expected : "");
+    if (expected && !strstr(err.text, dir))
+        fail_msg("wrong error: %s", err.text);
     arena_free(u.arena);
 }
 
-/* Those of which it is. */
-static void test_adapter_check_takes_its_own(void **state)
+/* Adapters are accepted by their own model. */
+static void test_adapter_check_accepts_its_own_model(void **state)
 {
     static const struct {
         const char *config, *target, *whole;
@@ -69,7 +69,7 @@ static void test_adapter_check_takes_its_own(void **state)
         { llama, "all", NULL },
         { llama, "q_proj,down_proj", "embed_tokens,lm_head,norm" },
         { tied, "v_proj", "embed_tokens" },  /* its file has two copies of it */
-        { gpt2, "c_attn", "mlp.c_fc,ln_f" }, /* stored turned, and with biases */
+        { gpt2, "c_attn", "mlp.c_fc,ln_f" }, /* stored transposed, and with biases */
     };
 
     (void)state;
@@ -81,13 +81,14 @@ static void test_adapter_check_takes_its_own(void **state)
     }
 }
 
-static void test_adapter_check_tells_others(void **state)
+static void test_adapter_check_rejects_other_models(void **state)
 {
     char *dir = adapter_of(llama, "q_proj,down_proj", NULL);
 
     (void)state;
     check(dir, LLAMA(3, 32, ""), "no tensor base_model.model.model.layers.2.self_attn");
-    check(dir, LLAMA(1, 32, ""), "it has 8 tensors, but only 4 of them belong to this model");
+    check(dir, LLAMA(1, 32, ""),
+          "it has 8 tensors, but only 4 of them belong to this model");
     check(dir, LLAMA(2, 64, ""), "q_proj.lora_A.weight is [4, 32], not [4, 64]");
     check(dir, gpt2, "adapter_config.json: target_modules: there is no layer");
     unit_dir_free(dir);
@@ -99,8 +100,8 @@ static void test_adapter_check_tells_others(void **state)
     unit_dir_free(dir);
 }
 
-/* Where only the configuration is there, it alone is held against the model. */
-static void test_adapter_check_reads_what_is_there(void **state)
+/* If only the configuration exists, only it is compared with the model. */
+static void test_adapter_check_works_without_tensors(void **state)
 {
     char *dir = unit_dir_new();
 
@@ -117,9 +118,9 @@ static void test_adapter_check_reads_what_is_there(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_adapter_check_takes_its_own),
-        cmocka_unit_test(test_adapter_check_tells_others),
-        cmocka_unit_test(test_adapter_check_reads_what_is_there),
+        cmocka_unit_test(test_adapter_check_accepts_its_own_model),
+        cmocka_unit_test(test_adapter_check_rejects_other_models),
+        cmocka_unit_test(test_adapter_check_works_without_tensors),
     };
 
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -1,5 +1,5 @@
-/* tests/unit/test_architectures.c - tiny models of every architecture, and adapters on
- * them, against what transformers and PEFT compute. */
+/* tests/unit/test_architectures.c - compares tiny models of every architecture, and
+ * adapters on them, with transformers and PEFT. */
 #include "config.h"
 
 #include "tests/unit/unit_architectures.h"
@@ -8,23 +8,24 @@ static void check_logits(struct unit_model *u, const json_t *one)
 {
     size_t vocabulary = u->config.vocab_size;
     float *logits = memory_alloc(batch.sequences * vocabulary * sizeof(*logits));
-    const json_t *wanted = json_object_get(one, "logits");
+    const json_t *expected = json_object_get(one, "logits");
     struct error err = { 0 };
 
     unit_must(model_logits(u->model, &batch, logits, &err), &err);
     for (size_t i = 0; i < batch.sequences; i++)
         for (size_t v = 0; v < vocabulary; v++) {
             double is = logits[i * vocabulary + v];
-            double want = json_number_value(json_array_get(json_array_get(wanted, i), v));
+            double want =
+                json_number_value(json_array_get(json_array_get(expected, i), v));
 
             if (!(fabs(is - want) <= CLOSE * (1 + fabs(want))))
-                fail_msg("%s: logit %zu of run %zu is %.8g, wanted %.8g",
+                fail_msg("%s: logit %zu of sequence %zu is %.8g, expected %.8g",
                          json_string_value(json_object_get(one, "name")), v, i, is, want);
         }
     free(logits);
 }
 
-/* Every gradient's norm, and no parameter besides. */
+/* Check the norm of every gradient, and that there are no other parameters. */
 static void check_gradients(struct unit_model *u, const json_t *one)
 {
     const json_t *norms = json_object_get(one, "norms");
@@ -32,13 +33,13 @@ static void check_gradients(struct unit_model *u, const json_t *one)
 
     for (size_t i = 0; i < model_parameters(u->model); i++) {
         const struct parameter *p = model_parameter(u->model, i);
-        const json_t *wanted = json_object_get(norms, p->name);
+        const json_t *expected = json_object_get(norms, p->name);
 
         if (!p->trainable)
             continue;
-        if (!wanted)
-            fail_msg("%s has no gradient there", p->name);
-        unit_near(p->name, norm_of(p->grad), json_number_value(wanted), 5e-5);
+        if (!expected)
+            fail_msg("%s has no reference gradient", p->name);
+        unit_near(p->name, norm_of(p->grad), json_number_value(expected), 5e-5);
         trained++;
     }
     assert_int_equal(trained, json_object_size(norms));
@@ -50,10 +51,10 @@ static void check_steps(struct unit_model *u, const json_t *one)
     const json_t *losses = json_object_get(one, "losses");
 
     for (size_t i = 0; i < json_array_size(losses); i++) {
-        double wanted = json_number_value(json_array_get(losses, i));
+        double expected = json_number_value(json_array_get(losses, i));
 
         unit_near(json_string_value(json_object_get(one, "name")), unit_train(u, &batch),
-                  wanted, i == 0 ? 2e-6 : 2e-4);
+                  expected, i == 0 ? 2e-6 : 2e-4);
         if (i == 0)
             check_gradients(u, one);
         unit_step(u, (int64_t)i + 1);
@@ -75,7 +76,8 @@ static void check_decay(struct unit_model *u, const json_t *one)
     }
 }
 
-/* The names and shapes that transformers writes, and the numbers that were read. */
+/* Check the names and shapes that transformers writes, and the values that were
+ * loaded. */
 static void check_saved(struct unit_model *u, const json_t *one, const char *stem)
 {
     json_t *tensors = json_object_get(one, "tensors");
@@ -92,15 +94,15 @@ static void check_saved(struct unit_model *u, const json_t *one, const char *ste
         const json_t *shape = json_object_get(tensors, t->name);
         struct made made = { t->name, t->rank, t->bytes / sizeof(float),
                              real(one, "offset") };
-        float *wanted = memory_alloc(t->bytes);
+        float *expected = memory_alloc(t->bytes);
 
         if (!shape || json_array_size(shape) != t->rank)
-            fail_msg("%s is not what transformers writes", t->name);
+            fail_msg("%s is not a tensor that transformers writes", t->name);
         for (size_t j = 0; j < t->rank; j++)
             assert_int_equal(t->shape[j], shape_of(shape, j));
-        read_made(&made, 0, wanted, &err);
-        assert_memory_equal(wanted, t->data, t->bytes);
-        free(wanted);
+        read_made(&made, 0, expected, &err);
+        assert_memory_equal(expected, t->data, t->bytes);
+        free(expected);
     }
     safetensors_close(set);
     unit_dir_free(dir);
@@ -122,7 +124,7 @@ static void check_model(const char *name, bool checkpointing)
     unit_dir_free(dir);
 }
 
-static void test_architectures_agree_with_transformers(void **state)
+static void test_architectures_match_transformers(void **state)
 {
     const json_t *cases = json_object_get(golden, "models");
 
@@ -132,7 +134,7 @@ static void test_architectures_agree_with_transformers(void **state)
                     false);
 }
 
-static void test_architectures_agree_when_blocks_are_computed_again(void **state)
+static void test_architectures_match_with_checkpointing(void **state)
 {
     const json_t *cases = json_object_get(golden, "models");
 
@@ -161,7 +163,7 @@ static void check_adapter(const json_t *one)
     unit_dir_free(adapter);
 }
 
-static void test_architectures_adapters_agree_with_peft(void **state)
+static void test_architectures_adapters_match_peft(void **state)
 {
     const json_t *cases = json_object_get(golden, "adapters");
 
@@ -198,7 +200,8 @@ static void test_architectures_merge_adapters(void **state)
         u = open_folder(dir);
         u.plan.method = METHOD_LORA;
         u.plan.adapter_name_or_path = adapter;
-        u.plan.create_new_adapter = true; /* beside it, with nothing learned yet */
+        /* next to it, an adapter that has learned nothing yet */
+        u.plan.create_new_adapter = true;
         start(&u);
         check_logits(&u, one);
         unit_model_stop(&u);
@@ -208,7 +211,7 @@ static void test_architectures_merge_adapters(void **state)
     }
 }
 
-/* Files of the model below the head alone, as GPT-2 was published, with masks in them. */
+/* Files of the model without its head, as GPT-2 was published, including masks. */
 static void test_architectures_read_bare_files(void **state)
 {
     static const struct {
@@ -235,9 +238,9 @@ static void test_architectures_read_bare_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_architectures_agree_with_transformers),
-        cmocka_unit_test(test_architectures_agree_when_blocks_are_computed_again),
-        cmocka_unit_test(test_architectures_adapters_agree_with_peft),
+        cmocka_unit_test(test_architectures_match_transformers),
+        cmocka_unit_test(test_architectures_match_with_checkpointing),
+        cmocka_unit_test(test_architectures_adapters_match_peft),
         cmocka_unit_test(test_architectures_merge_adapters),
         cmocka_unit_test(test_architectures_read_bare_files),
     };

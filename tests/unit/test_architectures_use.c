@@ -1,6 +1,5 @@
-/* tests/unit/test_architectures_use.c - what else is done with a model, for every
- * architecture: it begins, is trained in 16 bits, grows by a token, is its own
- * teacher. */
+/* tests/unit/test_architectures_use.c - other uses of models of every architecture:
+ * initialization, training in 16 bits, generation, and distillation from themselves. */
 #include "config.h"
 
 #include "tests/unit/unit_architectures.h"
@@ -12,9 +11,9 @@ static double deviation(const struct parameter *p)
     return norm_of(p->weight) / sqrt((double)(p->rows * p->cols));
 }
 
-/* Fresh weights: matrices of the deviation that is asked for, those that add to the
- * stream of GPT-2 by sqrt(2 L) smaller; a norm changes nothing, a bias adds nothing. */
-static void check_fresh(const json_t *one)
+/* Initial weights: matrices have the configured deviation, and those of GPT-2 that add to
+ * the residual are smaller by sqrt(2 L); norms and biases change nothing. */
+static void check_initial(const json_t *one)
 {
     char *text = json_dumps(json_object_get(one, "config"), 0);
     struct unit_model u = unit_model_text(text, unit_plan(NULL));
@@ -33,7 +32,8 @@ static void check_fresh(const json_t *one)
                         w[(size_t)u.config.padding * p->cols + j] == 0);
         for (size_t j = 0; p->rank == 1 && j < p->cols; j++)
             assert_true(w[j] == (text_ends(p->name, ".bias") ? 0 : middle));
-        if (p->rank == 2) /* of n numbers it is known to 1 / sqrt(2 n); 4 of that */
+        /* the deviation of n values is known to 1 / sqrt(2 n); allow 4 of that */
+        if (p->rank == 2)
             unit_near(p->name, deviation(p), small && adds ? range / 2 : range,
                       4 / sqrt(2 * (double)(p->rows * p->cols)));
     }
@@ -41,30 +41,29 @@ static void check_fresh(const json_t *one)
     free(text);
 }
 
-static void test_architectures_begin_as_in_transformers(void **state)
+static void test_architectures_initialize_like_transformers(void **state)
 {
     const json_t *cases = json_object_get(golden, "models");
 
     (void)state;
     for (size_t i = 0; i < json_array_size(cases); i++)
-        check_fresh(json_array_get(cases, i));
+        check_initial(json_array_get(cases, i));
 }
 
-/* 16-bit activations and weights: the loss, a mean, moves by less than the epsilon of the
- * format times a few, gradients by a few more; and what was estimated is what is
- * taken. */
-static void check_narrow(const json_t *one, enum format compute)
+/* 16-bit activations and weights: the loss, a mean, changes by a few epsilons of the
+ * format, and gradients by a few more; memory is as estimated. */
+static void check_16_bits(const json_t *one, enum format compute)
 {
     char *dir = folder_of(one, NULL);
     struct unit_model u = open_folder(dir);
-    double epsilon = format_info(compute)->epsilon, loss, norm, wanted = 0;
+    double epsilon = format_info(compute)->epsilon, loss, norm, expected = 0;
     const json_t *norms = json_object_get(one, "norms");
     struct memory_use estimate;
     struct error err = { 0 };
     const char *name;
     json_t *each;
 
-    json_object_foreach((json_t *)norms, name, each) wanted +=
+    json_object_foreach((json_t *)norms, name, each) expected +=
         json_number_value(each) * json_number_value(each);
     u.plan.precision.compute = compute;
     unit_must(
@@ -78,7 +77,7 @@ static void check_narrow(const json_t *one, enum format compute)
     unit_near(name, loss,
               json_number_value(json_array_get(json_object_get(one, "losses"), 0)),
               2 * epsilon);
-    unit_near(name, norm, sqrt(wanted), 4 * epsilon);
+    unit_near(name, norm, sqrt(expected), 4 * epsilon);
     for (int64_t i = 1; i <= 5; i++) {
         unit_train(&u, &batch);
         unit_step(&u, i);
@@ -88,7 +87,7 @@ static void check_narrow(const json_t *one, enum format compute)
     unit_dir_free(dir);
 }
 
-/* Products of blocks in 8 bits, as test_model_equal.c has it. */
+/* Matmuls of blocks in 8 bits, as in test_model_equal.c. */
 static void check_in_8_bits(const json_t *one)
 {
     char *dir = folder_of(one, NULL);
@@ -112,9 +111,9 @@ static void check_in_8_bits(const json_t *one)
     unit_dir_free(dir);
 }
 
-/* The biases of layers that were trained whole beside an adapter go along with it: logits
- * of a model in training, and of one that only answers. */
-static void test_architectures_answer_with_biases_trained_whole(void **state)
+/* Biases of layers that were trained as a whole are saved with an adapter: compare the
+ * logits of a model in training with those of one that only generates. */
+static void test_architectures_generate_with_trained_biases(void **state)
 {
     char *dir = folder_of(find_case("models", "qwen2"), NULL), *adapter = unit_dir_new();
     float *logits[2];
@@ -150,7 +149,7 @@ static void test_architectures_answer_with_biases_trained_whole(void **state)
     unit_dir_free(adapter);
 }
 
-static void test_architectures_in_8_bits_are_near(void **state)
+static void test_architectures_in_8_bits_are_close(void **state)
 {
     const json_t *cases = json_object_get(golden, "models");
 
@@ -159,26 +158,26 @@ static void test_architectures_in_8_bits_are_near(void **state)
         check_in_8_bits(json_array_get(cases, i));
 }
 
-static void test_architectures_in_16_bits_stay_in_their_band(void **state)
+static void test_architectures_in_16_bits_are_close(void **state)
 {
     const json_t *cases = json_object_get(golden, "models");
 
     (void)state;
     for (size_t i = 0; i < json_array_size(cases); i++) {
-        check_narrow(json_array_get(cases, i), FORMAT_BF16);
-        check_narrow(json_array_get(cases, i), FORMAT_FP16);
+        check_16_bits(json_array_get(cases, i), FORMAT_BF16);
+        check_16_bits(json_array_get(cases, i), FORMAT_FP16);
     }
 }
 
-/* The last logits of each run, its first tokens read at once and the others one by
- * one. */
-static void check_growth(const json_t *one, bool alone)
+/* Return the last logits of each sequence; its first tokens are run at once and the
+ * others one by one. */
+static void check_generation(const json_t *one, bool alone)
 {
     char *dir = folder_of(one, NULL);
     struct unit_model u = open_folder(dir);
     size_t vocabulary = u.config.vocab_size, prompt = 3;
     float *logits = memory_alloc(vocabulary * sizeof(*logits));
-    const json_t *wanted = json_object_get(one, "logits");
+    const json_t *expected = json_object_get(one, "logits");
     struct error err = { 0 };
 
     u.plan.generation = (struct generation) { .on = true,
@@ -195,10 +194,11 @@ static void check_growth(const json_t *one, bool alone)
         for (int32_t i = (int32_t)prompt; i < end; i++)
             unit_must(model_decode_step(u.model, &tokens[i], &i, logits, &err), &err);
         for (size_t v = 0; v < vocabulary; v++) {
-            double want = json_number_value(json_array_get(json_array_get(wanted, s), v));
+            double want =
+                json_number_value(json_array_get(json_array_get(expected, s), v));
 
             if (!(fabs(logits[v] - want) <= CLOSE * (1 + fabs(want))))
-                fail_msg("%s: logit %zu of run %zu is %.8g, wanted %.8g",
+                fail_msg("%s: logit %zu of sequence %zu is %.8g, expected %.8g",
                          json_string_value(json_object_get(one, "name")), v, s, logits[v],
                          want);
         }
@@ -208,18 +208,18 @@ static void check_growth(const json_t *one, bool alone)
     unit_dir_free(dir);
 }
 
-static void test_architectures_grow_by_a_token(void **state)
+static void test_architectures_generate_token_by_token(void **state)
 {
     const json_t *cases = json_object_get(golden, "models");
 
     (void)state;
     for (size_t i = 0; i < json_array_size(cases); i++)
         for (int alone = 0; alone < 2; alone++)
-            check_growth(json_array_get(cases, i), alone);
+            check_generation(json_array_get(cases, i), alone);
 }
 
-/* What grows ends where the learned positions do, and the cache is no longer. */
-static void test_architectures_grow_as_far_as_they_have_learned(void **state)
+/* Generation ends where the learned positions end, and the cache is no longer. */
+static void test_architectures_generate_up_to_the_last_position(void **state)
 {
     const json_t *one = find_case("models", "gpt2");
     char *dir = folder_of(one, NULL);
@@ -244,7 +244,7 @@ static void test_architectures_grow_as_far_as_they_have_learned(void **state)
 }
 
 /* Learned positions have an end. */
-static void test_architectures_refuse_places_they_have_not_learned(void **state)
+static void test_architectures_reject_positions_beyond_the_last(void **state)
 {
     const json_t *one = find_case("models", "gpt2");
     char *dir = folder_of(one, NULL);
@@ -263,8 +263,8 @@ static void test_architectures_refuse_places_they_have_not_learned(void **state)
     unit_dir_free(dir);
 }
 
-/* Of a model that is its own teacher: nothing is to be learned of it, with all logits or
- * the largest, and the data's loss counts half. */
+/* A model that is its own teacher learns nothing, with all logits or the largest ones,
+ * and the data's loss counts half. */
 static void check_own_teacher(const json_t *one, size_t kept)
 {
     char *dir = folder_of(one, NULL);
@@ -273,16 +273,16 @@ static void check_own_teacher(const json_t *one, size_t kept)
     struct model_options options = { .plan = &teacher.plan, .config = &teacher.config };
     double loss = json_number_value(json_array_get(json_object_get(one, "losses"), 0));
     const json_t *norms = json_object_get(one, "norms");
-    double wanted = 0, is;
+    double expected = 0, is;
     struct error err = { 0 };
     struct model *other;
     const char *name;
     json_t *each;
 
-    json_object_foreach((json_t *)norms, name, each) wanted +=
+    json_object_foreach((json_t *)norms, name, each) expected +=
         json_number_value(each) * json_number_value(each);
     u.plan.stage = STAGE_DISTILL;
-    u.plan.quantization_bit = 4; /* not of the teacher */
+    u.plan.quantization_bit = 4; /* does not apply to the teacher */
     u.plan.kd = (struct distillation_settings) { .teacher = dir,
                                                  .config = &u.config,
                                                  .format = FORMAT_FP32,
@@ -300,13 +300,13 @@ static void check_own_teacher(const json_t *one, size_t kept)
     is = unit_train(&u, &batch);
     name = json_string_value(json_object_get(one, "name"));
     unit_near(name, is, loss / 2, 1e-5);
-    unit_near(name, unit_norm(&u), sqrt(wanted) / 2, 1e-4);
+    unit_near(name, unit_norm(&u), sqrt(expected) / 2, 1e-4);
     model_free(other);
     unit_model_stop(&u);
     unit_dir_free(dir);
 }
 
-static void test_architectures_learn_nothing_of_themselves(void **state)
+static void test_architectures_learn_nothing_from_themselves(void **state)
 {
     const json_t *cases = json_object_get(golden, "models");
 
@@ -315,7 +315,7 @@ static void test_architectures_learn_nothing_of_themselves(void **state)
         const json_t *one = json_array_get(cases, i);
 
         if (strstr(json_string_value(json_object_get(one, "name")), "dropping"))
-            continue; /* a teacher drops nothing */
+            continue; /* a teacher has no dropout */
         check_own_teacher(one, 0);
         check_own_teacher(one, 40);
     }
@@ -324,14 +324,14 @@ static void test_architectures_learn_nothing_of_themselves(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_architectures_begin_as_in_transformers),
-        cmocka_unit_test(test_architectures_in_16_bits_stay_in_their_band),
-        cmocka_unit_test(test_architectures_in_8_bits_are_near),
-        cmocka_unit_test(test_architectures_answer_with_biases_trained_whole),
-        cmocka_unit_test(test_architectures_grow_by_a_token),
-        cmocka_unit_test(test_architectures_grow_as_far_as_they_have_learned),
-        cmocka_unit_test(test_architectures_refuse_places_they_have_not_learned),
-        cmocka_unit_test(test_architectures_learn_nothing_of_themselves),
+        cmocka_unit_test(test_architectures_initialize_like_transformers),
+        cmocka_unit_test(test_architectures_in_16_bits_are_close),
+        cmocka_unit_test(test_architectures_in_8_bits_are_close),
+        cmocka_unit_test(test_architectures_generate_with_trained_biases),
+        cmocka_unit_test(test_architectures_generate_token_by_token),
+        cmocka_unit_test(test_architectures_generate_up_to_the_last_position),
+        cmocka_unit_test(test_architectures_reject_positions_beyond_the_last),
+        cmocka_unit_test(test_architectures_learn_nothing_from_themselves),
     };
 
     return cmocka_run_group_tests(tests, architectures_setup, architectures_teardown);

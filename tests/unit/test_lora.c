@@ -1,4 +1,5 @@
-/* tests/unit/test_lora.c - targets and adapter_config.json, in and out. */
+/* tests/unit/test_lora.c - tests targets, and adapter_config.json when read and
+ * written. */
 #include "config.h"
 
 #include "train/model/lora.h"
@@ -34,14 +35,14 @@ static void test_lora_reads_the_plan(void **state)
     assert_true(lora_read(&plan, LLAMA, &lora, &err));
     assert_true(lora.adapted[MODULE_Q] && !lora.adapted[MODULE_K]);
     assert_true(lora.saved[MODULE_EMBED] && lora.saved[MODULE_V]);
-    assert_false(lora.adapted[MODULE_V]); /* trained whole */
+    assert_false(lora.adapted[MODULE_V]); /* trained as a whole */
     assert_true(lora.scale == 8 / sqrt(16));
     plan.method = METHOD_FULL;
     assert_true(lora_read(&plan, LLAMA, &lora, &err));
     assert_int_equal(lora.rank, 0);
 }
 
-/* What is written for a target names what it means, and no more. */
+/* Check that what is written for a target names exactly the intended modules. */
 static void check_written(const char *model_type, struct plan plan, const char *written)
 {
     const struct architecture *a = architecture_find(model_type);
@@ -52,12 +53,12 @@ static void check_written(const char *model_type, struct plan plan, const char *
     assert_true(lora_read(&plan, a, &lora, &err));
     text_init(&text, 0);
     assert_true(lora_write_config(&lora, a, "base", &text));
-    for (size_t i = text.len = 0; text.data[i]; i++) /* without blanks and lines */
+    for (size_t i = text.len = 0; text.data[i]; i++) /* without blanks and line breaks */
         if (text.data[i] != ' ' && text.data[i] != '\n')
             text.data[text.len++] = text.data[i];
     text.data[text.len] = '\0';
     if (!strstr(text.data, written))
-        fail_msg("%s: no %s in %s", model_type, written, text.data);
+        fail_msg("%s: %s is not in %s", model_type, written, text.data);
     text_clear(&text);
 }
 
@@ -68,7 +69,8 @@ static void check_names(const char *model_type, const char *target, const char *
 
 #define SAVED(names) "\"modules_to_save\":" names
 
-/* PEFT takes modules_to_save for ends of names: "norm" is every input_layernorm, too. */
+/* PEFT matches modules_to_save with the ends of names: "norm" includes every
+ * input_layernorm. */
 static void test_lora_saved_names_are_as_peft_reads_them(void **state)
 {
     static const struct {
@@ -99,8 +101,8 @@ static void test_lora_saved_names_are_as_peft_reads_them(void **state)
     }
 }
 
-/* PEFT warns of the key where it knows no tied module by name, and where none is tied. */
-static void test_lora_ties_what_peft_knows(void **state)
+/* PEFT warns about the key if it knows no tied module by name, or if none is tied. */
+static void test_lora_writes_ties_that_peft_knows(void **state)
 {
     static const struct {
         const char *model_type, *target;
@@ -150,12 +152,12 @@ static void test_lora_names_of_architectures(void **state)
     check_names("gpt_neox", "dense", "\"target_modules\":[\"dense\"]");
 }
 
-/* What modules_to_save of a file made elsewhere means. */
+/* The meaning of modules_to_save in a file made elsewhere. */
 static void test_lora_reads_saved_names_as_peft(void **state)
 {
     static const struct {
         const char *names;
-        bool all; /* norms, or that of the model alone */
+        bool all; /* all norms, or only the last norm */
     } cases[] = { { "[\"norm\"]", true },
                   { "[\"model.norm\"]", false },
                   { "[\"base_model.model.model.norm\"]", false } };
@@ -217,14 +219,14 @@ static void test_lora_config_reads_back(void **state)
     unit_dir_free(dir);
 }
 
-static void test_lora_config_refuses(void **state)
+static void test_lora_config_rejects(void **state)
 {
     static const struct {
         const char *text, *says;
     } cases[] = {
         { "{\"r\": 0, \"target_modules\": [\"q_proj\"]}", "r must be" },
         { "{\"r\": 8, \"target_modules\": [\"q_prod\"]}", "q_prod" },
-        { "{\"r\": 8, \"target_modules\": []}", "no layer" },
+        { "{\"r\": 8, \"target_modules\": []}", "at least one layer" },
         { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"modules_to_save\": [\"\"]}",
           "modules_to_save: there is no layer \"\"" },
         { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"modules_to_save\": "
@@ -264,12 +266,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lora_reads_the_plan),
-        cmocka_unit_test(test_lora_ties_what_peft_knows),
+        cmocka_unit_test(test_lora_writes_ties_that_peft_knows),
         cmocka_unit_test(test_lora_names_of_architectures),
         cmocka_unit_test(test_lora_saved_names_are_as_peft_reads_them),
         cmocka_unit_test(test_lora_reads_saved_names_as_peft),
         cmocka_unit_test(test_lora_config_reads_back),
-        cmocka_unit_test(test_lora_config_refuses),
+        cmocka_unit_test(test_lora_config_rejects),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* tests/unit/test_model.c - losses, gradients and ten AdamW steps of published models
- * against numbers that transformers made. */
+/* tests/unit/test_model.c - compares losses, gradients and ten AdamW steps of published
+ * models with values computed by transformers. */
 #include "config.h"
 
 #include "train/model/model.h"
@@ -22,7 +22,7 @@ static double real(const json_t *object, const char *key)
     return json_number_value(json_object_get(object, key));
 }
 
-/* Every case of reference.json: the mean loss within 1e-4. */
+/* Check the mean loss of every case in reference.json within 1e-4. */
 static void check_losses(struct unit_model *u)
 {
     json_t *root = read_json(u, "reference.json");
@@ -51,7 +51,7 @@ static void torch_batch(const json_t *root, struct batch *batch)
         unit_batch_json(batch, json_array_get(ids, i));
 }
 
-static double norm_of(struct tensor t)
+static double tensor_norm(struct tensor t)
 {
     const float *g = t.data;
     double sum = 0;
@@ -66,20 +66,20 @@ static void check_gradients(struct unit_model *u, const json_t *root,
 {
     const json_t *norms = json_object_get(root, "grad_norm_by_tensor");
     const char *name;
-    json_t *wanted;
+    json_t *expected;
 
     unit_near("loss", unit_train(u, batch), real(root, "loss"), 1e-4);
     unit_near("gradient norm", unit_norm(u), real(root, "grad_norm"), 1e-3);
-    json_object_foreach((json_t *)norms, name, wanted)
+    json_object_foreach((json_t *)norms, name, expected)
     {
         const struct parameter *p = unit_parameter(u, name);
 
         assert_non_null(p);
-        unit_near(name, norm_of(p->grad), json_number_value(wanted), 1e-3);
+        unit_near(name, tensor_norm(p->grad), json_number_value(expected), 1e-3);
     }
 }
 
-/* Ten steps; the file decays every tensor. */
+/* Ten steps; the reference decays every tensor. */
 static void check_steps(struct unit_model *u, const json_t *root,
                         const struct batch *batch)
 {
@@ -121,29 +121,29 @@ static void check_folder(const char *name)
     check_model(&u);
 }
 
-static void test_model_agrees_with_transformers_on_llama(void **state)
+static void test_model_matches_transformers_on_llama(void **state)
 {
     (void)state;
     check_folder("data/stories260K/hf");
 }
 
-static void test_model_agrees_with_transformers_on_qwen2(void **state)
+static void test_model_matches_transformers_on_qwen2(void **state)
 {
     (void)state;
     check_folder("data/stories260K/hf-qwen2"); /* all biases are zero */
     check_folder("data/made-here/qwen2");
 }
 
-static void test_model_agrees_with_transformers_on_gpt2(void **state)
+static void test_model_matches_transformers_on_gpt2(void **state)
 {
     (void)state;
     check_folder("data/capp-gpt2/hf");
     check_folder("data/capp-gpt2/hf-b");
     check_folder("data/slm4096/hf");
-    check_folder("data/sort-nano/hf"); /* head of its own */
+    check_folder("data/sort-nano/hf"); /* has an untied head */
 }
 
-static void test_model_agrees_with_transformers_on_gpt_neo(void **state)
+static void test_model_matches_transformers_on_gpt_neo(void **state)
 {
     (void)state;
     check_folder("data/made-here/gpt_neo");
@@ -151,13 +151,13 @@ static void test_model_agrees_with_transformers_on_gpt_neo(void **state)
     check_folder("data/slm4096/hf-gpt-neo");
 }
 
-static void test_model_agrees_with_transformers_on_gpt_neox(void **state)
+static void test_model_matches_transformers_on_gpt_neox(void **state)
 {
     (void)state;
     check_folder("data/made-here/gpt_neox");
 }
 
-/* What transformers 5 writes for the same weights. */
+/* The config that transformers 5 writes for the same weights. */
 static void check_new_config(const char *folder)
 {
     struct unit_model u = unit_model_shared(folder);
@@ -174,7 +174,7 @@ static void check_new_config(const char *folder)
     check_model(&u);
 }
 
-static void test_model_agrees_with_transformers_on_new_configs(void **state)
+static void test_model_matches_transformers_with_new_configs(void **state)
 {
     (void)state;
     check_new_config("data/made-here/qwen2");
@@ -182,8 +182,8 @@ static void test_model_agrees_with_transformers_on_new_configs(void **state)
     check_new_config("data/made-here/gpt_neox");
 }
 
-static bool is_likeliest(struct unit_model *u, const int32_t *ids, size_t count,
-                         int32_t target)
+static bool has_largest_logit(struct unit_model *u, const int32_t *ids, size_t count,
+                              int32_t target)
 {
     float *logits = memory_alloc(u->config.vocab_size * sizeof(*logits));
     struct batch batch = { 0 };
@@ -199,13 +199,14 @@ static bool is_likeliest(struct unit_model *u, const int32_t *ids, size_t count,
     return is;
 }
 
-/* A mean over runs, as LLaMA-Factory's ComputeAccuracy; one without targets is none. */
-static void test_model_accuracy_is_that_of_the_logits(void **state)
+/* The mean over sequences, like LLaMA-Factory's ComputeAccuracy; sequences without
+ * targets do not count. */
+static void test_model_accuracy_matches_the_logits(void **state)
 {
     static const int32_t ids[] = { 1, 403, 407, 261, 378, 100, 383, 286, 50, 376, 298 };
     struct unit_model u = unit_model_shared("data/stories260K/hf");
     struct batch batch = { 0 };
-    double sum = 0, wanted = 0, loss = 0;
+    double sum = 0, expected = 0, loss = 0;
     size_t runs = 0;
     struct error err = { 0 };
 
@@ -218,19 +219,19 @@ static void test_model_accuracy_is_that_of_the_logits(void **state)
     unit_must(model_evaluate(u.model, &batch, &loss, &err), &err);
     model_accuracy(u.model, &batch, &sum, &runs);
     for (size_t i = 1; i < 11; i++)
-        wanted += is_likeliest(&u, ids, i, ids[i]) / 10.0;
+        expected += has_largest_logit(&u, ids, i, ids[i]) / 10.0;
     for (size_t i = 1; i < 5; i++)
-        wanted += is_likeliest(&u, ids + 2, i, ids[2 + i]) / 4.0;
+        expected += has_largest_logit(&u, ids + 2, i, ids[2 + i]) / 4.0;
     assert_int_equal(runs, 2);
-    assert_true(wanted > 0.1 && wanted < 1.9);
-    assert_true(fabs(sum - wanted) < 1e-12);
+    assert_true(expected > 0.1 && expected < 1.9);
+    assert_true(fabs(sum - expected) < 1e-12);
     unit_batch_free(&batch);
     unit_model_stop(&u);
 }
 
-/* Rounding of activations and weights to 8 bits (bf16) or 11 bits (fp16): the loss, a
- * mean over many rows, moves by less than the format's epsilon; gradients, which add no
- * such luck, by a few. */
+/* Activations and weights are rounded to 8 bits (bf16) or 11 bits (fp16).  The loss, a
+ * mean over many rows, changes by less than the format's epsilon; gradients, where errors
+ * cancel less, by a few epsilons. */
 static void check_mixed(enum format compute)
 {
     struct unit_model u = unit_model_shared("data/made-here/qwen2");
@@ -253,13 +254,13 @@ static void check_mixed(enum format compute)
     unit_model_stop(&u);
 }
 
-static void test_model_bf16_stays_in_its_band(void **state)
+static void test_model_bf16_is_close_to_fp32(void **state)
 {
     (void)state;
     check_mixed(FORMAT_BF16);
 }
 
-static void test_model_fp16_stays_in_its_band(void **state)
+static void test_model_fp16_is_close_to_fp32(void **state)
 {
     (void)state;
     check_mixed(FORMAT_FP16);
@@ -268,15 +269,15 @@ static void test_model_fp16_stays_in_its_band(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_model_accuracy_is_that_of_the_logits),
-        cmocka_unit_test(test_model_agrees_with_transformers_on_llama),
-        cmocka_unit_test(test_model_agrees_with_transformers_on_qwen2),
-        cmocka_unit_test(test_model_agrees_with_transformers_on_gpt2),
-        cmocka_unit_test(test_model_agrees_with_transformers_on_gpt_neo),
-        cmocka_unit_test(test_model_agrees_with_transformers_on_gpt_neox),
-        cmocka_unit_test(test_model_agrees_with_transformers_on_new_configs),
-        cmocka_unit_test(test_model_bf16_stays_in_its_band),
-        cmocka_unit_test(test_model_fp16_stays_in_its_band),
+        cmocka_unit_test(test_model_accuracy_matches_the_logits),
+        cmocka_unit_test(test_model_matches_transformers_on_llama),
+        cmocka_unit_test(test_model_matches_transformers_on_qwen2),
+        cmocka_unit_test(test_model_matches_transformers_on_gpt2),
+        cmocka_unit_test(test_model_matches_transformers_on_gpt_neo),
+        cmocka_unit_test(test_model_matches_transformers_on_gpt_neox),
+        cmocka_unit_test(test_model_matches_transformers_with_new_configs),
+        cmocka_unit_test(test_model_bf16_is_close_to_fp32),
+        cmocka_unit_test(test_model_fp16_is_close_to_fp32),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* tests/unit/test_model_config.c - both styles of config.json, and what is refused. */
+/* tests/unit/test_model_config.c - tests both styles of config.json, and rejected
+ * ones. */
 #include "config.h"
 
 #include "train/model/model_config.h"
@@ -132,7 +133,7 @@ static void test_model_config_sliding_window(void **state)
     assert_false(c.windowed[2]);
 }
 
-static void test_model_config_window_presets_of_qwen(void **state)
+static void test_model_config_qwen_window_defaults(void **state)
 {
     static const char *const types[] = { "qwen2", "qwen3" };
     struct model_config c;
@@ -152,7 +153,7 @@ static void test_model_config_window_presets_of_qwen(void **state)
     }
 }
 
-static void test_model_config_window_of_mistral(void **state)
+static void test_model_config_mistral_window(void **state)
 {
     struct model_config c = parsed("{\"model_type\": \"mistral\", " SIZES "}");
 
@@ -172,7 +173,7 @@ static void test_model_config_window_of_mistral(void **state)
 #define LISTED(first) \
     ", \"layer_types\": [\"" first "\", \"full_attention\", \"full_attention\"]"
 
-/* As transformers' auto classes have it: those that do not heed it are phi3 and llama. */
+/* As in transformers' auto classes: phi3 and llama ignore it. */
 static void test_model_config_layer_types(void **state)
 {
     static const char *const heed[] = { "mistral", "qwen2", "qwen3", "gemma2",
@@ -213,12 +214,12 @@ static void test_model_config_layer_types(void **state)
     assert_null(c.windowed);
 }
 
-static void test_model_config_of_gpt2(void **state)
+static void test_model_config_gpt2(void **state)
 {
     struct model_config c =
         parsed("{\"model_type\": \"gpt2\", " GPT2
                ", \"n_positions\": 32, \"n_inner\": null, \"n_ctx\": 32,\"head_dim\": "
-               "32}"); /* of which GPT-2 knows nothing */
+               "32}"); /* a key that GPT-2 does not have */
 
     (void)state;
     assert_int_equal(c.hidden_size, 64);
@@ -245,17 +246,17 @@ static void test_model_config_of_gpt2(void **state)
     assert_true(c.attention_dropout == 0.2);
 }
 
-static void test_model_config_of_dropout(void **state)
+static void test_model_config_dropout(void **state)
 {
     struct model_config c = parsed("{\"model_type\": \"llama\", " SIZES "}");
 
     (void)state;
     assert_true(c.embed_dropout == 0 && c.added_dropout == 0 && c.attention_dropout == 0);
-    /* of which Llama knows nothing */
+    /* a key that Llama does not have */
     c = parsed("{\"model_type\": \"llama\", " SIZES ", \"attention_dropout\": "
                "0.25,\"resid_pdrop\": 0.1}");
     assert_true(c.added_dropout == 0 && c.attention_dropout == 0.25);
-    /* which Phi-3 does not read */
+    /* a key that Phi-3 does not have */
     c = parsed("{\"model_type\": \"phi3\", " SIZES ", \"resid_pdrop\": "
                "0.125,\"embd_pdrop\": 0.1}");
     assert_true(c.embed_dropout == 0 && c.added_dropout == 0.125);
@@ -276,7 +277,7 @@ static void check_local(const char *more, const char *local)
         assert_int_equal(c.windowed[l], local[l] == 'L');
 }
 
-static void test_model_config_local_layers_of_gpt_neo(void **state)
+static void test_model_config_gpt_neo_local_layers(void **state)
 {
     (void)state;
     check_local(", \"attention_types\": [[[\"global\", \"local\"], 2]]", "GLG");
@@ -290,7 +291,7 @@ static void test_model_config_local_layers_of_gpt_neo(void **state)
                      5);
 }
 
-static void test_model_config_of_gpt_neox(void **state)
+static void test_model_config_gpt_neox(void **state)
 {
     struct model_config c = parsed("{\"model_type\": \"gpt_neox\", " SIZES "}");
 
@@ -315,7 +316,7 @@ static void test_model_config_of_gpt_neox(void **state)
     assert_true(c.rope.theta == 7);
 }
 
-static void test_model_config_of_phi3(void **state)
+static void test_model_config_phi3(void **state)
 {
     struct model_config c = parsed("{\"model_type\": \"phi3\", " SIZES "}");
 
@@ -327,7 +328,7 @@ static void test_model_config_of_phi3(void **state)
     assert_true(c.rotary == 12 && c.sliding_window == 7 && c.windowed[2]);
 }
 
-static void test_model_config_of_gemma(void **state)
+static void test_model_config_gemma(void **state)
 {
     struct model_config c = parsed("{\"model_type\": \"gemma\", " SIZES "}");
 
@@ -337,11 +338,12 @@ static void test_model_config_of_gemma(void **state)
     assert_true(c.tied && c.embed_scale == 8 && c.score_scale == 1.0 / 16);
     c = parsed("{\"model_type\": \"gemma\", " SIZES
                ", \"hidden_act\": \"gelu\", \"head_dim\": 16}");
-    assert_int_equal(c.activation, ACTIVATION_GELU_TANH); /* what Google's files mean */
+    /* the meaning in Google's files */
+    assert_int_equal(c.activation, ACTIVATION_GELU_TANH);
     assert_int_equal(c.head_size, 16);
 }
 
-static void test_model_config_of_gemma2(void **state)
+static void test_model_config_gemma2(void **state)
 {
     struct model_config c = parsed("{\"model_type\": \"gemma2\", " SIZES "}");
 
@@ -356,7 +358,7 @@ static void test_model_config_of_gemma2(void **state)
     assert_true(c.score_scale == 0.125);
 }
 
-static void test_model_config_of_gemma3(void **state)
+static void test_model_config_gemma3(void **state)
 {
     struct model_config c =
         parsed("{\"model_type\": \"gemma3_text\", " SIZES
@@ -396,7 +398,7 @@ static void test_model_config_padding(void **state)
         { "{\"model_type\": \"qwen3\", " SIZES ", \"pad_token_id\": 0}", 0 },
         { "{\"model_type\": \"gemma\", " SIZES "}", 0 },
         { "{\"model_type\": \"gemma2\", " SIZES ", \"pad_token_id\": null}", -1 },
-        /* 32000 is past the vocabulary */
+        /* 32000 is outside the vocabulary */
         { "{\"model_type\": \"phi3\", " SIZES "}", -1 },
         { "{\"model_type\": \"gpt2\", " GPT2 ", \"n_positions\": 8, \"pad_token_id\": 2}",
           -1 },
@@ -405,11 +407,11 @@ static void test_model_config_padding(void **state)
     (void)state;
     for (size_t i = 0; i < TS_COUNT(cases); i++)
         if (parsed(cases[i].text).padding != cases[i].padding)
-            fail_msg("%s: the padding is %lld", cases[i].text,
+            fail_msg("%s: the padding token is %lld", cases[i].text,
                      (long long)parsed(cases[i].text).padding);
 }
 
-static void test_model_config_refuses(void **state)
+static void test_model_config_rejects(void **state)
 {
     static const struct {
         const char *text, *says;
@@ -498,7 +500,7 @@ static void test_model_config_reads_shared_models(void **state)
         struct error err = { 0 };
 
         if (!dir) {
-            print_message("# SKIP %s is not here\n", folders[i]);
+            print_message("# SKIP %s does not exist\n", folders[i]);
             skip();
         }
         assert_true(model_config_read(dir, arena, &config, &err));
@@ -508,7 +510,7 @@ static void test_model_config_reads_shared_models(void **state)
     }
 }
 
-static void test_model_config_missing_folder_is_told(void **state)
+static void test_model_config_reports_a_missing_folder(void **state)
 {
     struct model_config config;
     struct error err = { 0 };
@@ -525,21 +527,21 @@ int main(void)
         cmocka_unit_test(test_model_config_new_style),
         cmocka_unit_test(test_model_config_old_linear_scaling),
         cmocka_unit_test(test_model_config_sliding_window),
-        cmocka_unit_test(test_model_config_window_presets_of_qwen),
-        cmocka_unit_test(test_model_config_window_of_mistral),
+        cmocka_unit_test(test_model_config_qwen_window_defaults),
+        cmocka_unit_test(test_model_config_mistral_window),
         cmocka_unit_test(test_model_config_layer_types),
-        cmocka_unit_test(test_model_config_of_dropout),
-        cmocka_unit_test(test_model_config_of_gpt2),
-        cmocka_unit_test(test_model_config_local_layers_of_gpt_neo),
-        cmocka_unit_test(test_model_config_of_gpt_neox),
-        cmocka_unit_test(test_model_config_of_phi3),
-        cmocka_unit_test(test_model_config_of_gemma),
-        cmocka_unit_test(test_model_config_of_gemma2),
-        cmocka_unit_test(test_model_config_of_gemma3),
+        cmocka_unit_test(test_model_config_dropout),
+        cmocka_unit_test(test_model_config_gpt2),
+        cmocka_unit_test(test_model_config_gpt_neo_local_layers),
+        cmocka_unit_test(test_model_config_gpt_neox),
+        cmocka_unit_test(test_model_config_phi3),
+        cmocka_unit_test(test_model_config_gemma),
+        cmocka_unit_test(test_model_config_gemma2),
+        cmocka_unit_test(test_model_config_gemma3),
         cmocka_unit_test(test_model_config_padding),
-        cmocka_unit_test(test_model_config_refuses),
+        cmocka_unit_test(test_model_config_rejects),
         cmocka_unit_test(test_model_config_reads_shared_models),
-        cmocka_unit_test(test_model_config_missing_folder_is_told),
+        cmocka_unit_test(test_model_config_reports_a_missing_folder),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -1,6 +1,7 @@
 /*
- * tests/unit/test_model_cuda.c - whole models trained on a GPU: the losses, gradients and
- * steps of the CPU, and the same bits whatever is recorded, recomputed or gone on from.
+ * tests/unit/test_model_cuda.c - trains whole models on a GPU: losses, gradients and
+ * steps are close to the CPU's, and bits are the same with recordings, recomputation and
+ * resuming.
  *
  * The models are small: the same program runs on a GPU and on tests/emulation/.
  */
@@ -12,14 +13,14 @@
 
 enum { WINDOWS = 3 };
 
-/* ---- A run ---- */
+/* ---- One run ---- */
 
 struct run {
     struct scaler scaler;
     int64_t step, updates;
     double losses[WINDOWS], norms[WINDOWS];
     float *gradients; /* of the first window */
-    char *weights;    /* at the end, of all that is trained, as they are stored */
+    char *weights;    /* at the end, all trained weights as stored */
     size_t count, bytes;
 };
 
@@ -45,7 +46,7 @@ static void fetch(struct unit_model *u, void *to, struct tensor from)
     unit_must(u->be->ops->sync(u->be, &err), &err);
 }
 
-/* An optimizer step, as the trainer makes it. */
+/* An optimizer step, as the trainer runs it. */
 static void run_window(struct unit_model *u, struct run *run)
 {
     struct step_numbers numbers = unit_numbers(u, trained, run->updates + 1);
@@ -86,11 +87,11 @@ static void keep_weights(struct unit_model *u, struct run *run)
     }
 }
 
-/* NEAR_FP8 is wide: what is done in bf16 for want of such products would be within it. */
+/* The tolerance NEAR_FP8 is wide: a fallback to bf16 would be within it. */
 static void check_fp8(const struct unit_model *u, const struct trial *trial)
 {
     if (trial->fp8 && cuda_matmul_in_fp8(cuda_backend_of(u->be)->matmul) == 0)
-        fail_msg("%s: no product was done in 8 bits", trial->name);
+        fail_msg("%s: no matmul ran in 8 bits", trial->name);
 }
 
 static struct run run_all(const struct trial *trial, struct plan plan,
@@ -112,45 +113,47 @@ static struct run run_all(const struct trial *trial, struct plan plan,
     return run;
 }
 
-static struct run done[TS_COUNT(trials)];
+static struct run gpu_runs[TS_COUNT(trials)];
 
-/* A trial as it stands in the table, on a GPU: run once, for all who ask. */
+/* Return the run of a trial with its own plan on a GPU; all tests share it. */
 static const struct run *gpu_run(const struct trial *trial)
 {
-    struct run *run = &done[trial - trials];
+    struct run *run = &gpu_runs[trial - trials];
 
     if (!run->weights)
         *run = run_all(trial, plan_of(trial), gpu_for(trial));
     return run;
 }
 
-/* ---- What is held against what ---- */
+/* ---- Comparisons ---- */
 
-static void check_near(const struct trial *trial, const struct run *is,
-                       const struct run *wanted)
+static void check_near(const struct trial *trial, const struct run *actual,
+                       const struct run *expected)
 {
-    double away = 0, norm = 0;
+    double distance = 0, norm = 0;
 
-    for (size_t i = 0; i < wanted->count; i++) {
-        double by = (double)is->gradients[i] - wanted->gradients[i];
+    for (size_t i = 0; i < expected->count; i++) {
+        double difference = (double)actual->gradients[i] - expected->gradients[i];
 
-        norm += (double)wanted->gradients[i] * wanted->gradients[i];
-        away += by * by;
+        norm += (double)expected->gradients[i] * expected->gradients[i];
+        distance += difference * difference;
     }
-    if (!(norm > 0) || !(sqrt(away) <= trial->near * sqrt(norm)))
-        fail_msg("%s: gradients are off by %g of %g, more than %g of it", trial->name,
-                 sqrt(away), sqrt(norm), trial->near);
+    if (!(norm > 0) || !(sqrt(distance) <= trial->near * sqrt(norm)))
+        fail_msg("%s: gradients differ by %g of %g, more than %g of it", trial->name,
+                 sqrt(distance), sqrt(norm), trial->near);
     for (size_t i = 0; i < WINDOWS; i++) {
-        /* a step of AdamW is as long whatever the gradient: later losses drift apart */
+        /* the length of an AdamW step does not depend on the gradient: later losses drift
+         * apart */
         double near = trial->near * (i == 0 ? 1 : 8);
 
-        if (!(fabs(is->losses[i] - wanted->losses[i]) <= near * wanted->losses[i]) ||
-            !(fabs(is->norms[i] - wanted->norms[i]) <= near * wanted->norms[i]))
-            fail_msg("%s, step %zu: loss %g and norm %g, wanted %g and %g", trial->name,
-                     i + 1, is->losses[i], is->norms[i], wanted->losses[i],
-                     wanted->norms[i]);
+        if (!(fabs(actual->losses[i] - expected->losses[i]) <=
+              near * expected->losses[i]) ||
+            !(fabs(actual->norms[i] - expected->norms[i]) <= near * expected->norms[i]))
+            fail_msg("%s, step %zu: loss %g and norm %g, expected %g and %g", trial->name,
+                     i + 1, actual->losses[i], actual->norms[i], expected->losses[i],
+                     expected->norms[i]);
     }
-    assert_true(is->losses[WINDOWS - 1] < is->losses[0]);
+    assert_true(actual->losses[WINDOWS - 1] < actual->losses[0]);
 }
 
 static void check_same(const struct trial *trial, const struct run *a,
@@ -163,10 +166,10 @@ static void check_same(const struct trial *trial, const struct run *a,
                      b->norms[i]);
     assert_int_equal(a->bytes, b->bytes);
     if (memcmp(a->weights, b->weights, a->bytes) != 0)
-        fail_msg("%s: other weights", trial->name);
+        fail_msg("%s: the weights differ", trial->name);
 }
 
-static void test_model_cuda_learns_as_the_cpu(void **state)
+static void test_model_cuda_trains_like_the_cpu(void **state)
 {
     (void)state;
     for (size_t i = 0; i < TS_COUNT(trials); i++) {
@@ -180,8 +183,9 @@ static void test_model_cuda_learns_as_the_cpu(void **state)
     }
 }
 
-/* Bits are compared in a build without sanitizers; with them some trials do. */
-static bool compares(size_t trial)
+/* Bits are compared in a build without sanitizers; with sanitizers, only in some
+ * trials. */
+static bool compares_bits(size_t trial)
 {
 #ifdef __SANITIZE_ADDRESS__
     return trial == TRIAL_FP32 || trial == TRIAL_PURE || trial == TRIAL_DROPOUT ||
@@ -192,8 +196,8 @@ static bool compares(size_t trial)
 #endif
 }
 
-/* Without recordings, and with blocks computed again where they were not. */
-static void test_model_cuda_keeps_its_bits(void **state)
+/* Without recordings, and with gradient checkpointing inverted. */
+static void test_model_cuda_is_deterministic(void **state)
 {
     (void)state;
     for (size_t i = 0; i < TS_COUNT(trials); i++) {
@@ -201,7 +205,7 @@ static void test_model_cuda_keeps_its_bits(void **state)
         struct plan plan = plan_of(&trials[i]);
         struct run again;
 
-        if (!gpu || !compares(i))
+        if (!gpu || !compares_bits(i))
             continue;
         setenv("TRAINSPOOL_NO_GRAPHS", "1", 1);
         plan.gradient_checkpointing = !plan.gradient_checkpointing;
@@ -212,7 +216,7 @@ static void test_model_cuda_keeps_its_bits(void **state)
     }
 }
 
-/* Two steps and a checkpoint. */
+/* Run two steps and save a checkpoint. */
 static struct run run_begin(const struct trial *trial, struct plan plan,
                             const struct device *gpu)
 {
@@ -234,7 +238,7 @@ static struct run run_begin(const struct trial *trial, struct plan plan,
     return run;
 }
 
-/* The third, by another model. */
+/* Run the third step with a new model. */
 static void run_resume(const struct trial *trial, struct plan plan,
                        const struct device *gpu, struct run *run)
 {
@@ -255,31 +259,32 @@ static void run_resume(const struct trial *trial, struct plan plan,
     free(name);
 }
 
-static void test_model_cuda_goes_on_to_the_bit(void **state)
+static void test_model_cuda_resumes_to_the_bit(void **state)
 {
-    static const size_t some[] = { TRIAL_FP16, TRIAL_PURE, TRIAL_DROPOUT };
+    static const size_t resumable[] = { TRIAL_FP16, TRIAL_PURE, TRIAL_DROPOUT };
 
     (void)state;
-    for (size_t i = 0; i < TS_COUNT(some); i++) {
-        const struct trial *trial = &trials[some[i]];
+    for (size_t i = 0; i < TS_COUNT(resumable); i++) {
+        const struct trial *trial = &trials[resumable[i]];
         const struct device *gpu = gpu_for(trial);
         struct plan plan = plan_of(trial);
         char *dir = unit_dir_new();
-        struct run parts;
+        struct run resumed;
 
         if (gpu) {
             plan.output_dir = dir;
-            parts = run_begin(trial, plan, gpu);
-            run_resume(trial, plan, gpu, &parts);
-            check_same(trial, gpu_run(trial), &parts);
-            run_clear(&parts);
+            resumed = run_begin(trial, plan, gpu);
+            run_resume(trial, plan, gpu, &resumed);
+            check_same(trial, gpu_run(trial), &resumed);
+            run_clear(&resumed);
         }
         unit_dir_free(dir);
     }
 }
 
-/* From a scale far beyond fp16: the same steps are left out, the same scales follow. */
-static void test_model_cuda_scales_as_the_cpu(void **state)
+/* Start from a scale far beyond fp16: both skip the same steps and have the same
+ * scales. */
+static void test_model_cuda_scales_like_the_cpu(void **state)
 {
     const struct trial *trial = &trials[TRIAL_FP16];
     const struct device *devices[2] = { NULL, gpu_for(trial) };
@@ -306,24 +311,24 @@ static void test_model_cuda_scales_as_the_cpu(void **state)
     }
     for (size_t i = 0; i < TS_COUNT(scales[0]); i++)
         if (scales[0][i] != scales[1][i])
-            fail_msg("step %zu leaves the scale %g, on the CPU %g", i + 1, scales[1][i],
-                     scales[0][i]);
+            fail_msg("step %zu leaves the scale %g, but %g on the CPU", i + 1,
+                     scales[1][i], scales[0][i]);
 }
 
 static int teardown(void **state)
 {
-    for (size_t i = 0; i < TS_COUNT(done); i++)
-        run_clear(&done[i]);
+    for (size_t i = 0; i < TS_COUNT(gpu_runs); i++)
+        run_clear(&gpu_runs[i]);
     return unit_trials_stop(state);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_model_cuda_learns_as_the_cpu),
-        cmocka_unit_test(test_model_cuda_keeps_its_bits),
-        cmocka_unit_test(test_model_cuda_goes_on_to_the_bit),
-        cmocka_unit_test(test_model_cuda_scales_as_the_cpu),
+        cmocka_unit_test(test_model_cuda_trains_like_the_cpu),
+        cmocka_unit_test(test_model_cuda_is_deterministic),
+        cmocka_unit_test(test_model_cuda_resumes_to_the_bit),
+        cmocka_unit_test(test_model_cuda_scales_like_the_cpu),
     };
 
     return unit_trials_gpus() ? cmocka_run_group_tests(tests, unit_trials_start, teardown)

@@ -1,14 +1,14 @@
 /*
- * tests/unit/test_model_cuda_forward.c - whole models on a GPU that are not trained:
- * losses and logits of the CPU and of transformers, in the memory that was estimated.
+ * tests/unit/test_model_cuda_forward.c - whole models on a GPU without training: losses
+ * and logits are those of the CPU and of transformers, and memory is as estimated.
  */
 #include "config.h"
 
 #include "tests/unit/unit_trials.h"
 #include "train/model/shapes.h"
 
-/* Evaluation and logits, which a training does not come by. */
-static void test_model_cuda_evaluates_as_the_cpu(void **state)
+/* Evaluation and logits, which training does not use. */
+static void test_model_cuda_evaluates_like_the_cpu(void **state)
 {
     const struct trial *trial = &trials[TRIAL_FP32];
     const struct device *devices[2] = { NULL, gpu_for(trial) };
@@ -29,14 +29,15 @@ static void test_model_cuda_evaluates_as_the_cpu(void **state)
     unit_near("loss", losses[1], losses[0], NEAR_FP32);
     for (size_t i = 0; i < count; i++)
         if (!(fabsf(logits[count + i] - logits[i]) <= 1e-4f))
-            fail_msg("logit %zu is %g, on the CPU %g", i, logits[count + i], logits[i]);
+            fail_msg("logit %zu is %g, but %g on the CPU", i, logits[count + i],
+                     logits[i]);
     free(logits);
 }
 
 enum { SLOTS = 2, GROWN = 5 };
 
-/* Two sequences that grow, an evaluation between their steps; logits (GROWN + 2, V). */
-static void grow(const struct trial *trial, const struct device *device, float *out)
+/* Generate two sequences, with an evaluation between the steps; logits (GROWN + 2, V). */
+static void generate(const struct trial *trial, const struct device *device, float *out)
 {
     struct plan plan = plan_of(trial);
     struct unit_model u;
@@ -64,8 +65,8 @@ static void grow(const struct trial *trial, const struct device *device, float *
     unit_model_stop(&u);
 }
 
-/* Each architecture, with what is recorded for a step played between other passes. */
-static void test_model_cuda_grows_as_the_cpu(void **state)
+/* Each architecture; recordings of a step are replayed between other passes. */
+static void test_model_cuda_generates_like_the_cpu(void **state)
 {
     enum { LOGITS = (SLOTS + GROWN * SLOTS) * VOCABULARY };
     float *logits = memory_alloc(2 * LOGITS * sizeof(*logits));
@@ -74,18 +75,18 @@ static void test_model_cuda_grows_as_the_cpu(void **state)
     for (size_t t = 0; t < TS_COUNT(trials); t++) {
         if (trials[t].mode != MODE_FP32 || !gpu_for(&trials[t]))
             continue;
-        grow(&trials[t], NULL, logits);
-        grow(&trials[t], gpu_for(&trials[t]), logits + LOGITS);
+        generate(&trials[t], NULL, logits);
+        generate(&trials[t], gpu_for(&trials[t]), logits + LOGITS);
         for (size_t i = 0; i < LOGITS; i++)
             if (!(fabsf(logits[LOGITS + i] - logits[i]) <= 1e-4f))
-                fail_msg("%s: logit %zu is %g, on the CPU %g", trials[t].name, i,
+                fail_msg("%s: logit %zu is %g, but %g on the CPU", trials[t].name, i,
                          (double)logits[LOGITS + i], (double)logits[i]);
     }
     free(logits);
 }
 
-/* What is told before a job starts is what the device has given, or a little more. */
-static void test_model_cuda_takes_what_was_estimated(void **state)
+/* The estimate before a job starts is what the device allocates, or a little more. */
+static void test_model_cuda_memory_matches_the_estimate(void **state)
 {
     const struct trial *trial = &trials[TRIAL_FP32];
     const struct memory_use *taken;
@@ -104,8 +105,8 @@ static void test_model_cuda_takes_what_was_estimated(void **state)
     unit_model_stop(&u);
 }
 
-/* Losses of a published model, as transformers has them. */
-static void test_model_cuda_has_the_losses_of_transformers(void **state)
+/* The losses of a published model match those of transformers. */
+static void test_model_cuda_matches_transformers(void **state)
 {
     struct unit_model u = unit_model_shared("data/stories260K/hf");
     struct backend_options with = { .device = &gpus[0] };
@@ -134,10 +135,10 @@ static void test_model_cuda_has_the_losses_of_transformers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_model_cuda_evaluates_as_the_cpu),
-        cmocka_unit_test(test_model_cuda_grows_as_the_cpu),
-        cmocka_unit_test(test_model_cuda_takes_what_was_estimated),
-        cmocka_unit_test(test_model_cuda_has_the_losses_of_transformers),
+        cmocka_unit_test(test_model_cuda_evaluates_like_the_cpu),
+        cmocka_unit_test(test_model_cuda_generates_like_the_cpu),
+        cmocka_unit_test(test_model_cuda_memory_matches_the_estimate),
+        cmocka_unit_test(test_model_cuda_matches_transformers),
     };
 
     return unit_trials_gpus()

@@ -1,5 +1,5 @@
-/* tests/unit/test_model_decode.c - a sequence that grows over its cache says what the
- * whole of it says, to the bit whatever grows beside it. */
+/* tests/unit/test_model_decode.c - generation with a cache gives the logits of a full
+ * forward pass, with the same bits whatever other sequences are generated. */
 #include "config.h"
 
 #include "train/model/model.h"
@@ -14,7 +14,7 @@ static const char config_text[] =
     "6,\"num_key_value_heads\": 2, \"max_position_embeddings\": "
     "64,\"initializer_range\": 0.2, \"tie_word_embeddings\": false}";
 
-/* Every other layer sees the last 8 rows. */
+/* Every other layer attends to the last 8 rows. */
 static const char windowed_text[] =
     "{\"model_type\": \"qwen2\", \"vocab_size\": 97, \"hidden_size\": "
     "48,\"intermediate_size\": 80, \"num_hidden_layers\": 3, \"num_attention_heads\": "
@@ -22,14 +22,14 @@ static const char windowed_text[] =
     "8,\"use_sliding_window\": true, \"sliding_window\": 8, \"max_window_layers\": "
     "1,\"initializer_range\": 0.2, \"tie_word_embeddings\": true}";
 
-/* Norms of each head's q and k. */
+/* Head norms of q and k. */
 static const char qwen3_text[] =
     "{\"model_type\": \"qwen3\", \"vocab_size\": 97, \"hidden_size\": "
     "48,\"intermediate_size\": 80, \"num_hidden_layers\": 2, \"num_attention_heads\": "
     "4,\"num_key_value_heads\": 2, \"head_dim\": 16, \"max_position_embeddings\": "
     "64,\"initializer_range\": 0.2, \"tie_word_embeddings\": true}";
 
-/* Windows and rotations by the layer, embeddings scaled. */
+/* Windows and rotations depend on the layer; embeddings are scaled. */
 static const char gemma3_text[] =
     "{\"model_type\": \"gemma3_text\", \"vocab_size\": 97, \"hidden_size\": "
     "48,\"intermediate_size\": 80, \"num_hidden_layers\": 3, \"num_attention_heads\": "
@@ -38,7 +38,7 @@ static const char gemma3_text[] =
     "\"query_pre_attn_scalar\": 16,\"initializer_range\": 0.2, \"hidden_activation\": "
     "\"gelu_pytorch_tanh\"}";
 
-/* Scores and logits that are capped. */
+/* Scores and logits have a soft cap. */
 static const char gemma2_text[] =
     "{\"model_type\": \"gemma2\", \"vocab_size\": 97, \"hidden_size\": "
     "48,\"intermediate_size\": 80, \"num_hidden_layers\": 2, \"num_attention_heads\": "
@@ -47,13 +47,13 @@ static const char gemma2_text[] =
     "0.2,\"attn_logit_softcapping\": 5.0, \"final_logit_softcapping\": "
     "3.0,\"hidden_activation\": \"gelu_pytorch_tanh\"}";
 
-/* Positions that are learnt. */
+/* Learned positions. */
 static const char gpt2_text[] =
     "{\"model_type\": \"gpt2\", \"vocab_size\": 97, \"n_embd\": 48, \"n_layer\": "
     "2,\"n_head\": 4, \"n_positions\": 64, \"n_ctx\": 64, \"initializer_range\": "
     "0.2,\"activation_function\": \"gelu_new\"}";
 
-static struct plan growing_plan(void)
+static struct plan generation_plan(void)
 {
     struct plan plan = unit_plan("");
 
@@ -70,9 +70,9 @@ static void random_tokens(int32_t tokens[TOKENS], size_t vocabulary, uint32_t st
         tokens[i] = (int32_t)(random_bits(11, RANDOM_ORDER, stream, i) % vocabulary);
 }
 
-/* Logits of the whole of the first `count` tokens. */
-static void whole_logits(struct unit_model *u, const int32_t *tokens, size_t count,
-                         float *out)
+/* Return the logits of a forward pass over the first `count` tokens. */
+static void full_logits(struct unit_model *u, const int32_t *tokens, size_t count,
+                        float *out)
 {
     struct batch batch = { 0 };
     struct error err = { 0 };
@@ -91,19 +91,19 @@ static size_t largest(const float *x, size_t count)
     return at;
 }
 
-static void check_near(const float *is, const float *wanted, size_t count, double near)
+static void check_near(const float *is, const float *expected, size_t count, double near)
 {
     for (size_t i = 0; i < count; i++)
-        if (!(fabs((double)is[i] - (double)wanted[i]) <= near))
-            fail_msg("logit %zu is %.8g, wanted %.8g", i, (double)is[i],
-                     (double)wanted[i]);
-    assert_int_equal(largest(is, count), largest(wanted, count));
+        if (!(fabs((double)is[i] - (double)expected[i]) <= near))
+            fail_msg("logit %zu is %.8g, expected %.8g", i, (double)is[i],
+                     (double)expected[i]);
+    assert_int_equal(largest(is, count), largest(expected, count));
 }
 
-/* One sequence in slot `slot`, fed with the tokens; logits (TOKENS - PROMPT + 1, V).
- * Beside it others begin and end where `others` says so. */
-static void grow(struct unit_model *u, const int32_t *fed, size_t slot, bool others,
-                 float *logits)
+/* Generate one sequence in slot `slot` with the given tokens; logits (TOKENS - PROMPT +
+ * 1, V).  Other slots start and end sequences according to `others`. */
+static void generate(struct unit_model *u, const int32_t *tokens_fed, size_t slot,
+                     bool others, float *logits)
 {
     size_t vocabulary = u->config.vocab_size;
     float *all = memory_alloc(SLOTS * vocabulary * sizeof(*all));
@@ -111,7 +111,7 @@ static void grow(struct unit_model *u, const int32_t *fed, size_t slot, bool oth
     struct error err = { 0 };
 
     random_tokens(other, vocabulary, 2);
-    unit_must(model_prefill(u->model, slot, fed, PROMPT, logits, &err), &err);
+    unit_must(model_prefill(u->model, slot, tokens_fed, PROMPT, logits, &err), &err);
     for (size_t i = PROMPT; i < TOKENS; i++) {
         size_t beside = (slot + 1 + i % 2) % SLOTS;
 
@@ -121,7 +121,7 @@ static void grow(struct unit_model *u, const int32_t *fed, size_t slot, bool oth
         }
         for (size_t s = 0; s < SLOTS; s++)
             tokens[s] = others && lengths[s] ? other[i] : 0;
-        tokens[slot] = fed[i];
+        tokens[slot] = tokens_fed[i];
         lengths[slot] = (int32_t)i;
         logits += vocabulary;
         unit_must(model_decode_step(u->model, tokens, lengths, all, &err), &err);
@@ -132,78 +132,79 @@ static void grow(struct unit_model *u, const int32_t *fed, size_t slot, bool oth
     free(all);
 }
 
-static float *grown(struct unit_model *u, const int32_t *fed, size_t slot, bool others)
+static float *generated(struct unit_model *u, const int32_t *tokens_fed, size_t slot,
+                        bool others)
 {
     size_t rows = TOKENS - PROMPT + 1;
     float *logits = memory_alloc(rows * u->config.vocab_size * sizeof(*logits));
 
-    grow(u, fed, slot, others, logits);
+    generate(u, tokens_fed, slot, others, logits);
     return logits;
 }
 
-static void check_growth(struct unit_model *u, double near)
+static void check_generation(struct unit_model *u, double near)
 {
     size_t vocabulary = u->config.vocab_size;
     float *whole = memory_alloc(vocabulary * sizeof(*whole)), *logits;
-    int32_t fed[TOKENS];
+    int32_t tokens_fed[TOKENS];
 
-    random_tokens(fed, vocabulary, 1);
-    logits = grown(u, fed, 1, false);
+    random_tokens(tokens_fed, vocabulary, 1);
+    logits = generated(u, tokens_fed, 1, false);
     for (size_t i = PROMPT; i <= TOKENS; i++) {
-        whole_logits(u, fed, i, whole);
+        full_logits(u, tokens_fed, i, whole);
         check_near(logits + (i - PROMPT) * vocabulary, whole, vocabulary, near);
     }
     free(logits);
     free(whole);
 }
 
-static void test_growth_is_the_forward_pass(void **state)
+static void test_generation_matches_the_forward_pass(void **state)
 {
     static const char *const texts[] = { config_text, windowed_text, qwen3_text,
                                          gemma2_text, gemma3_text,   gpt2_text };
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(texts); i++) {
-        struct unit_model u = unit_model_text(texts[i], growing_plan());
+        struct unit_model u = unit_model_text(texts[i], generation_plan());
 
         unit_model_start(&u, TOKENS, 1, 1);
-        check_growth(&u, 2e-5);
+        check_generation(&u, 2e-5);
         unit_model_stop(&u);
     }
 }
 
-/* In 16 bits both are rounded in places of their own: by half an epsilon of the format
- * each time, some twenty times on the way (as test_model_cuda.c has it). */
-static void test_growth_is_the_forward_pass_in_16_bits(void **state)
+/* In 16 bits the two passes round at different points: by half an epsilon of the format
+ * each time, about twenty times on the way (as in test_model_cuda.c). */
+static void test_generation_matches_the_forward_pass_in_16_bits(void **state)
 {
     static const enum format formats[] = { FORMAT_BF16, FORMAT_FP16 };
     float whole[97], *logits;
-    int32_t fed[TOKENS];
+    int32_t tokens_fed[TOKENS];
 
     (void)state;
-    random_tokens(fed, 97, 1);
+    random_tokens(tokens_fed, 97, 1);
     for (size_t f = 0; f < TS_COUNT(formats); f++) {
-        struct unit_model u = unit_model_text(gemma3_text, growing_plan());
+        struct unit_model u = unit_model_text(gemma3_text, generation_plan());
         double off = 0, all = 0;
 
         u.plan.precision.compute = formats[f];
         unit_model_start(&u, TOKENS, 1, 2);
-        logits = grown(&u, fed, 1, true);
+        logits = generated(&u, tokens_fed, 1, true);
         for (size_t i = PROMPT; i <= TOKENS; i++) {
-            whole_logits(&u, fed, i, whole);
+            full_logits(&u, tokens_fed, i, whole);
             for (size_t v = 0; v < 97; v++) {
                 off += pow(logits[(i - PROMPT) * 97 + v] - whole[v], 2);
                 all += pow(whole[v], 2);
             }
         }
         if (!(sqrt(off / all) <= 9 * format_info(formats[f])->epsilon / 2))
-            fail_msg("%s: off by %g", format_info(formats[f])->name, sqrt(off / all));
+            fail_msg("%s: differs by %g", format_info(formats[f])->name, sqrt(off / all));
         free(logits);
         unit_model_stop(&u);
     }
 }
 
-static void test_growth_is_the_forward_pass_of_published_models(void **state)
+static void test_generation_matches_the_forward_pass_of_published_models(void **state)
 {
     static const char *const names[] = {
         "data/stories260K/hf",     "data/stories260K/hf-qwen2", "data/made-here/qwen2",
@@ -215,7 +216,7 @@ static void test_growth_is_the_forward_pass_of_published_models(void **state)
     (void)state;
     for (size_t i = 0; i < TS_COUNT(names); i++) {
         char *dir = unit_shared(names[i]);
-        struct unit_model u = { .arena = arena_new(), .plan = growing_plan() };
+        struct unit_model u = { .arena = arena_new(), .plan = generation_plan() };
         struct error err = { 0 };
 
         if (dir) {
@@ -224,11 +225,11 @@ static void test_growth_is_the_forward_pass_of_published_models(void **state)
         }
         if (dir && model_config_read(dir, u.arena, &u.config, &err)) {
             unit_model_start(&u, TOKENS, 1, 1);
-            check_growth(&u, 2e-4);
+            check_generation(&u, 2e-4);
             unit_model_stop(&u);
             done++;
         } else {
-            print_message("# SKIP %s: %s\n", names[i], dir ? err.text : "not here");
+            print_message("# SKIP %s: %s\n", names[i], dir ? err.text : "does not exist");
             arena_free(u.arena);
         }
         free(dir);
@@ -237,11 +238,10 @@ static void test_growth_is_the_forward_pass_of_published_models(void **state)
         skip();
 }
 
-/* Folded adapters widen the rows that q, k and v lie in; recomputed blocks share
- * theirs. */
-static void test_growth_is_the_forward_pass_while_adapters_train(void **state)
+/* Folded adapters widen the rows of q, k and v; recomputed blocks share their buffers. */
+static void test_generation_matches_the_forward_pass_while_adapters_train(void **state)
 {
-    struct plan plan = growing_plan();
+    struct plan plan = generation_plan();
     struct unit_model u;
     struct parameter *p;
     struct error err = { 0 };
@@ -265,53 +265,53 @@ static void test_growth_is_the_forward_pass_while_adapters_train(void **state)
             u.be->ops->convert(u.be, &(struct op_convert) { p->copy, p->weight });
     }
     unit_must(u.be->ops->sync(u.be, &err), &err);
-    check_growth(&u, 2e-4);
+    check_generation(&u, 2e-4);
     unit_model_stop(&u);
 }
 
-/* Whatever its slot, its neighbours and the threads. */
-static void test_growth_has_the_same_bits(void **state)
+/* Bits do not depend on the slot, the other slots or the threads. */
+static void test_generation_is_deterministic(void **state)
 {
     size_t bytes = (TOKENS - PROMPT + 1) * 97 * sizeof(float);
-    float *wanted = NULL;
-    int32_t fed[TOKENS];
+    float *expected = NULL;
+    int32_t tokens_fed[TOKENS];
 
     (void)state;
-    random_tokens(fed, 97, 1);
+    random_tokens(tokens_fed, 97, 1);
     for (int threads = 1; threads <= 3; threads++) {
-        struct unit_model u = unit_model_text(config_text, growing_plan());
+        struct unit_model u = unit_model_text(config_text, generation_plan());
 
         unit_model_start(&u, TOKENS, 1, threads);
         for (size_t slot = 0; slot < SLOTS; slot++)
             for (int others = 0; others < 2; others++) {
-                float *logits = grown(&u, fed, slot, others);
+                float *logits = generated(&u, tokens_fed, slot, others);
 
-                wanted = wanted ? wanted : logits;
-                assert_memory_equal(logits, wanted, bytes);
-                if (logits != wanted)
+                expected = expected ? expected : logits;
+                assert_memory_equal(logits, expected, bytes);
+                if (logits != expected)
                     free(logits);
             }
         unit_model_stop(&u);
     }
-    free(wanted);
+    free(expected);
 }
 
-/* A plan that only generates has no gradients, no moments, one block's activations, and
- * says the same. */
-static void test_growth_alone_is_the_same(void **state)
+/* A plan that only generates has no gradients, no moments, and the activations of one
+ * block; its logits are the same. */
+static void test_generation_alone_is_the_same(void **state)
 {
-    struct unit_model trains = unit_model_text(config_text, growing_plan());
-    struct unit_model alone = unit_model_text(config_text, growing_plan());
-    int32_t fed[TOKENS];
+    struct unit_model trains = unit_model_text(config_text, generation_plan());
+    struct unit_model alone = unit_model_text(config_text, generation_plan());
+    int32_t tokens_fed[TOKENS];
     float *left, *right;
 
     (void)state;
-    random_tokens(fed, 97, 1);
+    random_tokens(tokens_fed, 97, 1);
     alone.plan.generation.alone = true;
     unit_model_start(&trains, TOKENS, 1, 1);
     unit_model_start(&alone, TOKENS, 1, 1);
-    left = grown(&trains, fed, 0, false);
-    right = grown(&alone, fed, 0, false);
+    left = generated(&trains, tokens_fed, 0, false);
+    right = generated(&alone, tokens_fed, 0, false);
     assert_memory_equal(left, right, (TOKENS - PROMPT + 1) * 97 * sizeof(float));
     assert_int_equal(model_trainable(alone.model), 0);
     assert_true(model_memory(alone.model)->low * 3 < model_memory(trains.model)->low);
@@ -324,12 +324,12 @@ static void test_growth_alone_is_the_same(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_growth_is_the_forward_pass),
-        cmocka_unit_test(test_growth_is_the_forward_pass_in_16_bits),
-        cmocka_unit_test(test_growth_is_the_forward_pass_of_published_models),
-        cmocka_unit_test(test_growth_is_the_forward_pass_while_adapters_train),
-        cmocka_unit_test(test_growth_has_the_same_bits),
-        cmocka_unit_test(test_growth_alone_is_the_same),
+        cmocka_unit_test(test_generation_matches_the_forward_pass),
+        cmocka_unit_test(test_generation_matches_the_forward_pass_in_16_bits),
+        cmocka_unit_test(test_generation_matches_the_forward_pass_of_published_models),
+        cmocka_unit_test(test_generation_matches_the_forward_pass_while_adapters_train),
+        cmocka_unit_test(test_generation_is_deterministic),
+        cmocka_unit_test(test_generation_alone_is_the_same),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /*
- * tests/unit/test_model_distill.c - a student learns beside a teacher as PyTorch has it
- * (tests/golden/distill_curve.py), in every way it may be laid out; and what a plan says
- * it takes is what it takes.
+ * tests/unit/test_model_distill.c - distillation matches PyTorch
+ * (tests/golden/distill_curve.py) with every layout, and takes the memory that was
+ * estimated.
  */
 #include "config.h"
 
@@ -13,11 +13,11 @@
 
 enum { GOLDEN_MAX = 1 << 20, ROWS = 32, SEQUENCES = 4 };
 
-/* A student, its teacher, and the golden numbers. */
+/* A student, its teacher, and the golden values. */
 struct pair {
     json_t *golden;
     struct unit_model student;
-    struct model_config other; /* the teacher's */
+    struct model_config other; /* of the teacher */
     struct teacher_plan plan;
     struct model *teacher;
 };
@@ -49,7 +49,7 @@ static void parse(struct pair *pair, const char *whose, struct model_config *out
               &err);
 }
 
-/* weights: whose, of the golden ones */
+/* weights: key of the golden weights */
 static void open_teacher(struct pair *pair, enum format format, const char *weights,
                          bool keeps)
 {
@@ -70,7 +70,7 @@ static void open_teacher(struct pair *pair, enum format format, const char *weig
     unit_put_weights(pair->teacher, json_object_get(pair->golden, weights));
 }
 
-/* The plan of one of the golden runs. */
+/* Return the plan of one of the golden runs. */
 static struct plan plan_of(const json_t *golden, size_t run)
 {
     const json_t *row = json_array_get(json_object_get(golden, "runs"), run);
@@ -111,14 +111,14 @@ static void open_pair(struct pair *pair, const struct plan *plan, enum format fo
     model_set_teacher(pair->student.model, pair->teacher);
 }
 
-static void close_pair(struct pair *pair)
+static void pair_close(struct pair *pair)
 {
     model_free(pair->teacher);
     unit_model_stop(&pair->student);
     json_decref(pair->golden);
 }
 
-/* Runs of tokens as one batch; a label is the next token where it is above 2. */
+/* Make one batch of sequences; a label is the next token if that is above 2. */
 static void fill_batch(struct batch *batch, const json_t *runs)
 {
     const json_t *run;
@@ -137,7 +137,7 @@ struct outcome_of {
     struct model_losses parts;
 };
 
-/* One optimizer step over a window of micro-batches. */
+/* Run one optimizer step over a window of micro-batches. */
 static struct outcome_of step(struct pair *pair, const json_t *window, int64_t number)
 {
     struct unit_model *u = &pair->student;
@@ -175,8 +175,8 @@ static const json_t *window_of(const struct pair *pair, size_t step)
     return json_array_get(windows, step % json_array_size(windows));
 }
 
-/* Windows one after another, beside what PyTorch has of them. */
-static void follow(struct pair *pair, const json_t *part, size_t run, double near)
+/* Run consecutive windows and compare each with PyTorch. */
+static void check_windows(struct pair *pair, const json_t *part, size_t run, double near)
 {
     const json_t *curve =
         json_object_get(json_array_get(json_object_get(part, "runs"), run), "curve");
@@ -184,18 +184,18 @@ static void follow(struct pair *pair, const json_t *part, size_t run, double nea
 
     assert_true(json_array_size(curve) >= 5);
     for (size_t i = 0; i < json_array_size(curve); i++) {
-        const json_t *wanted = json_array_get(curve, i);
+        const json_t *expected = json_array_get(curve, i);
         struct outcome_of is = step(
             pair, json_array_get(windows, i % json_array_size(windows)), (int64_t)i + 1);
 
-        unit_near("loss", is.loss, member(wanted, "loss"), near);
-        unit_near("ce_loss", is.parts.data, member(wanted, "ce_loss"), near);
-        unit_near("kd_loss", is.parts.teacher, member(wanted, "kd_loss"), near);
-        unit_near("grad_norm", is.norm, member(wanted, "grad_norm"), 5 * near);
+        unit_near("loss", is.loss, member(expected, "loss"), near);
+        unit_near("ce_loss", is.parts.data, member(expected, "ce_loss"), near);
+        unit_near("kd_loss", is.parts.teacher, member(expected, "kd_loss"), near);
+        unit_near("grad_norm", is.norm, member(expected, "grad_norm"), 5 * near);
     }
 }
 
-/* Every golden run on a device, so often that a GPU plays its recordings. */
+/* Check every golden run on a device, often enough that a GPU replays its recordings. */
 static void check_curves(const struct device *device, double near)
 {
     json_t *golden = read_golden();
@@ -209,26 +209,26 @@ static void check_curves(const struct device *device, double near)
         if (device)
             plan.device = *device;
         open_pair(&pair, &plan, FORMAT_FP32, 2);
-        follow(&pair, golden, r, near);
-        close_pair(&pair);
+        check_windows(&pair, golden, r, near);
+        pair_close(&pair);
     }
     json_decref(golden);
 }
 
-static void test_distill_curves_are_those_of_pytorch(void **state)
+static void test_distill_curves_match_pytorch(void **state)
 {
     (void)state;
     check_curves(NULL, 2e-5);
 }
 
-static void test_distill_curves_on_a_gpu_are_those_of_pytorch(void **state)
+static void test_distill_curves_on_a_gpu_match_pytorch(void **state)
 {
     struct device gpu;
     char note[256] = "";
 
     (void)state;
     if (backend_devices("cuda:0", &gpu, 1, note, sizeof(note)) == 0 || !gpu.runnable) {
-        print_message("# SKIP no GPU to try: %s\n", note);
+        print_message("# SKIP no GPU: %s\n", note);
         skip();
     }
     check_curves(&gpu, 2e-5);
@@ -236,8 +236,8 @@ static void test_distill_curves_on_a_gpu_are_those_of_pytorch(void **state)
 
 /* ---- Capped logits ---- */
 
-/* The loss beside a teacher with the student's own weights; each has its cap.  topk 0: of
- * all words at once; the size of the vocabulary: of all, as those that are kept. */
+/* The loss with a teacher that has the same weights; each has its own cap.  topk 0: over
+ * the whole vocabulary at once; topk = size of the vocabulary: as kept logits. */
 static double loss_of_twins(int64_t topk, double cap, double teachers_cap)
 {
     json_t *golden = read_golden();
@@ -256,11 +256,11 @@ static double loss_of_twins(int64_t topk, double cap, double teachers_cap)
     open_teacher(&pair, FORMAT_FP32, "student", false);
     model_set_teacher(pair.student.model, pair.teacher);
     loss = step(&pair, window_of(&pair, 0), 1).parts.teacher;
-    close_pair(&pair);
+    pair_close(&pair);
     return loss;
 }
 
-static void test_distill_twins_with_one_cap_agree(void **state)
+static void test_distill_loss_of_equal_models_is_zero(void **state)
 {
     static const int64_t words[] = { 0, 11 };
 
@@ -273,7 +273,7 @@ static void test_distill_twins_with_one_cap_agree(void **state)
 
 /* ---- A real teacher ---- */
 
-/* All weights of a student times `factor`, in fp32. */
+/* Multiply all weights of a student by `factor`, in fp32. */
 static void scale_weights(struct model *model, float factor)
 {
     for (size_t i = 0; i < model_parameters(model); i++) {
@@ -284,7 +284,8 @@ static void scale_weights(struct model *model, float factor)
     }
 }
 
-/* A real student, all its weights times `factor`, and its teacher, in fp32. */
+/* Load a real student, multiply its weights by `factor`, and load its teacher, in
+ * fp32. */
 static void open_real(struct pair *pair, const struct plan *plan, const char *student,
                       const char *teacher, float factor)
 {
@@ -310,13 +311,13 @@ static void open_real(struct pair *pair, const struct plan *plan, const char *st
     model_set_teacher(u->model, pair->teacher);
 }
 
-/* The runs of a part of the golden numbers; taken: which of RUNS of the script they
- * are. */
+/* Check the sequences of one part of the golden values; taken: which RUNS of the script
+ * they are. */
 static void check_real(const char *part, const char *student, const char *teacher,
                        float factor, const size_t *taken, size_t count)
 {
     char *folder = unit_shared(teacher);
-    const json_t *wanted;
+    const json_t *expected;
     json_t *golden;
 
     if (!folder) {
@@ -324,38 +325,38 @@ static void check_real(const char *part, const char *student, const char *teache
         skip();
     }
     golden = read_golden();
-    wanted = json_object_get(golden, part);
-    assert_int_equal(json_array_size(json_object_get(wanted, "runs")), count);
+    expected = json_object_get(golden, part);
+    assert_int_equal(json_array_size(json_object_get(expected, "runs")), count);
     for (size_t r = 0; r < count; r++) {
         struct plan plan = plan_of(golden, taken[r]);
         struct pair pair;
 
         open_real(&pair, &plan, student, folder, factor);
-        follow(&pair, wanted, r, 2e-4);
-        close_pair(&pair);
+        check_windows(&pair, expected, r, 2e-4);
+        pair_close(&pair);
     }
     json_decref(golden);
     free(folder);
 }
 
-static void test_distill_from_a_real_teacher_is_that_of_pytorch(void **state)
+static void test_distill_from_a_real_teacher_matches_pytorch(void **state)
 {
     (void)state;
     check_real("stories", "data/stories260K/hf", "data/stories260K/hf", 0.9f,
                (const size_t[]) { 0, 1, 3 }, 3);
 }
 
-/* Of another architecture. */
-static void test_distill_across_architectures_is_that_of_pytorch(void **state)
+/* Student and teacher have different architectures. */
+static void test_distill_across_architectures_matches_pytorch(void **state)
 {
     (void)state;
     check_real("across", "data/made-here/qwen2", "data/made-here/gpt_neox", 1,
                (const size_t[]) { 0, 4 }, 2);
 }
 
-/* All bits of what a student has come to after some steps. */
-static void learn(const struct plan *plan, enum format taught, int threads, char *out,
-                  size_t room, double *loss)
+/* Return all bits of a student after some steps. */
+static void train_student(const struct plan *plan, enum format taught, int threads,
+                          char *out, size_t room, double *loss)
 {
     struct pair pair;
     size_t at = 0;
@@ -372,13 +373,13 @@ static void learn(const struct plan *plan, enum format taught, int threads, char
         at += bytes;
     }
     memset(out + at, 0, room - at);
-    close_pair(&pair);
+    pair_close(&pair);
 }
 
 enum { BITS = 1 << 14 };
 
 /* Threads and recomputed blocks change no bit. */
-static void test_distill_has_the_same_bits(void **state)
+static void test_distill_is_deterministic(void **state)
 {
     char *bits[2] = { memory_alloc(BITS), memory_alloc(BITS) };
     json_t *golden = read_golden();
@@ -391,9 +392,9 @@ static void test_distill_has_the_same_bits(void **state)
         plan.method = i < 2 ? METHOD_FULL : METHOD_FREEZE;
         plan.freeze_trainable_layers = 1;
         plan.freeze_trainable_modules = "mlp";
-        learn(&plan, FORMAT_BF16, 1, bits[0], BITS, &losses[0]);
+        train_student(&plan, FORMAT_BF16, 1, bits[0], BITS, &losses[0]);
         plan.gradient_checkpointing = true;
-        learn(&plan, FORMAT_BF16, 3, bits[1], BITS, &losses[1]);
+        train_student(&plan, FORMAT_BF16, 3, bits[1], BITS, &losses[1]);
         assert_memory_equal(bits[0], bits[1], BITS);
         assert_true(losses[0] == losses[1]);
     }
@@ -402,8 +403,8 @@ static void test_distill_has_the_same_bits(void **state)
     free(bits[1]);
 }
 
-/* Students in 16 bits, teachers in each format: near what fp32 comes to. */
-static void test_distill_formats_stay_in_their_band(void **state)
+/* Students in 16 bits, teachers in each format: the result is close to that in fp32. */
+static void test_distill_in_16_bits_is_close_to_fp32(void **state)
 {
     static const enum format formats[] = { FORMAT_FP32, FORMAT_FP16, FORMAT_BF16 };
     char *bits = memory_alloc(BITS);
@@ -412,20 +413,20 @@ static void test_distill_formats_stay_in_their_band(void **state)
     (void)state;
     for (size_t run = 0; run < 5; run++) {
         struct plan plan = plan_of(golden, run);
-        double wanted, loss;
+        double expected, loss;
 
-        learn(&plan, FORMAT_FP32, 2, bits, BITS, &wanted);
+        train_student(&plan, FORMAT_FP32, 2, bits, BITS, &expected);
         for (size_t i = 0; i < TS_COUNT(formats) * TS_COUNT(formats); i++) {
             plan.precision.compute = formats[i % TS_COUNT(formats)];
-            learn(&plan, formats[i / TS_COUNT(formats)], 2, bits, BITS, &loss);
-            unit_near("loss", loss, wanted, i == 0 ? 0 : 0.03);
+            train_student(&plan, formats[i / TS_COUNT(formats)], 2, bits, BITS, &loss);
+            unit_near("loss", loss, expected, i == 0 ? 0 : 0.03);
         }
     }
     json_decref(golden);
     free(bits);
 }
 
-/* Mean loss of a batch by what was kept of the teacher before. */
+/* Return the mean loss of a batch with teacher logits that were kept before. */
 static double train_kept(struct pair *pair, const struct batch *batch)
 {
     struct unit_model *u = &pair->student;
@@ -446,8 +447,8 @@ static double train_kept(struct pair *pair, const struct batch *batch)
     return sum / (double)batch->trained;
 }
 
-/* What was kept of a teacher teaches as the teacher does. */
-static void test_distill_kept_teaches_the_same(void **state)
+/* Kept logits give the same training as the teacher itself. */
+static void test_distill_with_kept_logits_is_the_same(void **state)
 {
     json_t *golden = read_golden();
 
@@ -467,14 +468,14 @@ static void test_distill_kept_teaches_the_same(void **state)
         b = model_gradients(filed.student.model);
         assert_memory_equal(a.data, b.data, tensor_bytes(a));
         unit_batch_free(&batch);
-        close_pair(&live);
-        close_pair(&filed);
+        pair_close(&live);
+        pair_close(&filed);
     }
     json_decref(golden);
 }
 
-/* The estimate is the two blocks, to the byte. */
-static void test_distill_takes_what_was_estimated(void **state)
+/* The estimate is the sum of both blocks, to the byte. */
+static void test_distill_memory_matches_the_estimate(void **state)
 {
     static const enum format formats[] = { FORMAT_FP32, FORMAT_FP16, FORMAT_BF16 };
     static const struct estimate_data data = { .rows = ROWS, .sequences = SEQUENCES };
@@ -498,14 +499,14 @@ static void test_distill_takes_what_was_estimated(void **state)
         assert_int_equal(estimate.weights + estimate.gradients + estimate.optimizer +
                              estimate.activations + estimate.workspace,
                          estimate.total);
-        close_pair(&pair);
+        pair_close(&pair);
     }
     json_decref(golden);
 }
 
-/* With a file in its place the teacher has come and gone before the student: the larger
- * of the two; with the file there, the student alone. */
-static void test_distill_by_a_file_takes_one_at_a_time(void **state)
+/* To make a file, the teacher is loaded and freed before the student: memory is the
+ * larger of the two.  If the file exists, only the student is loaded. */
+static void test_distill_with_a_file_loads_one_model_at_a_time(void **state)
 {
     static const struct estimate_data data = { .rows = ROWS, .sequences = SEQUENCES };
     json_t *golden = read_golden();
@@ -529,7 +530,7 @@ static void test_distill_by_a_file_takes_one_at_a_time(void **state)
     }
     assert_int_equal(estimates[0].total, student > teacher ? student : teacher);
     assert_int_equal(estimates[1].total, student);
-    close_pair(&pair);
+    pair_close(&pair);
     free(here);
     json_decref(golden);
 }
@@ -537,16 +538,16 @@ static void test_distill_by_a_file_takes_one_at_a_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_distill_curves_are_those_of_pytorch),
-        cmocka_unit_test(test_distill_twins_with_one_cap_agree),
-        cmocka_unit_test(test_distill_curves_on_a_gpu_are_those_of_pytorch),
-        cmocka_unit_test(test_distill_from_a_real_teacher_is_that_of_pytorch),
-        cmocka_unit_test(test_distill_across_architectures_is_that_of_pytorch),
-        cmocka_unit_test(test_distill_has_the_same_bits),
-        cmocka_unit_test(test_distill_formats_stay_in_their_band),
-        cmocka_unit_test(test_distill_kept_teaches_the_same),
-        cmocka_unit_test(test_distill_takes_what_was_estimated),
-        cmocka_unit_test(test_distill_by_a_file_takes_one_at_a_time),
+        cmocka_unit_test(test_distill_curves_match_pytorch),
+        cmocka_unit_test(test_distill_loss_of_equal_models_is_zero),
+        cmocka_unit_test(test_distill_curves_on_a_gpu_match_pytorch),
+        cmocka_unit_test(test_distill_from_a_real_teacher_matches_pytorch),
+        cmocka_unit_test(test_distill_across_architectures_matches_pytorch),
+        cmocka_unit_test(test_distill_is_deterministic),
+        cmocka_unit_test(test_distill_in_16_bits_is_close_to_fp32),
+        cmocka_unit_test(test_distill_with_kept_logits_is_the_same),
+        cmocka_unit_test(test_distill_memory_matches_the_estimate),
+        cmocka_unit_test(test_distill_with_a_file_loads_one_model_at_a_time),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

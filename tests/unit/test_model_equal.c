@@ -1,5 +1,5 @@
-/* tests/unit/test_model_equal.c - what must not change a bit of the result, and does
- * not. */
+/* tests/unit/test_model_equal.c - tests that threads, checkpointing and layout do not
+ * change results. */
 #include "config.h"
 
 #include "tests/unit/unit_model.h"
@@ -14,7 +14,7 @@ static const char llama[] =
     "\"vocab_size\": 300, \"hidden_size\": 48, \"intermediate_size\": 96," \
     "\"num_hidden_layers\": 3, \"num_attention_heads\": 4, \"initializer_range\": 0.1"
 
-/* What a block can have that llama's have not. */
+/* Features of blocks that llama does not have. */
 static const char *const others[] = {
     "{\"model_type\": \"gpt2\", \"vocab_size\": 300, \"n_embd\": 48, \"n_layer\": "
     "3,\"n_head\": 4, \"n_positions\": 64, \"initializer_range\": 0.1}",
@@ -58,7 +58,8 @@ static struct plan scratch(void)
     return plan;
 }
 
-/* Two steps over the whole batch; the losses, and all weights behind them, malloc'ed. */
+/* Run two steps over the whole batch; return the losses and then all weights,
+ * malloc'ed. */
 static float *run_of(const char *text, struct plan plan, int threads, double losses[3],
                      size_t *count)
 {
@@ -92,8 +93,8 @@ static float *run(struct plan plan, int threads, double losses[3], size_t *count
     return run_of(llama, plan, threads, losses, count);
 }
 
-static void check_same_of(const char *text, struct plan a, struct plan b, int threads_a,
-                          int threads_b)
+static void check_same_model(const char *text, struct plan a, struct plan b,
+                             int threads_a, int threads_b)
 {
     double losses_a[3], losses_b[3];
     size_t count_a, count_b;
@@ -110,7 +111,7 @@ static void check_same_of(const char *text, struct plan a, struct plan b, int th
 
 static void check_same(struct plan a, struct plan b, int threads_a, int threads_b)
 {
-    check_same_of(llama, a, b, threads_a, threads_b);
+    check_same_model(llama, a, b, threads_a, threads_b);
 }
 
 static const enum format computes[] = { FORMAT_FP32, FORMAT_BF16, FORMAT_FP16 };
@@ -138,8 +139,8 @@ static void test_model_threads_change_no_bit(void **state)
     }
 }
 
-/* Checkpointing and seven threads at once: neither may change a bit. */
-static void test_model_of_any_architecture_keeps_its_bits(void **state)
+/* Checkpointing and seven threads together change no bit. */
+static void test_model_of_any_architecture_is_deterministic(void **state)
 {
     (void)state;
     for (size_t i = 0; i < TS_COUNT(others); i++)
@@ -148,7 +149,7 @@ static void test_model_of_any_architecture_keeps_its_bits(void **state)
 
             with.precision.compute = without.precision.compute = computes[j];
             with.gradient_checkpointing = true;
-            check_same_of(others[i], with, without, 7, 1);
+            check_same_model(others[i], with, without, 7, 1);
         }
 }
 
@@ -181,7 +182,8 @@ static void test_model_checkpointing_changes_no_bit_of_adapters(void **state)
     unit_dir_free(dir);
 }
 
-/* Frozen weights in 16 bits that are converted at each use, and such kept in fp32. */
+/* Frozen weights in 16 bits that are converted at each use, and the same weights in
+ * fp32. */
 static void test_model_frozen_storage_changes_no_bit(void **state)
 {
     char *dir = base_new();
@@ -192,7 +194,7 @@ static void test_model_frozen_storage_changes_no_bit(void **state)
     (void)state;
     narrow.method = METHOD_LORA;
     narrow.learning_rate = 1e-2;
-    narrow.lora_dropout = 0.1; /* else adapters are folded into fp32 weights alone */
+    narrow.lora_dropout = 0.1; /* otherwise adapters are folded only with fp32 weights */
     narrow.precision.frozen = FORMAT_BF16;
     wide = narrow;
     wide.precision.frozen = FORMAT_FP32;
@@ -210,7 +212,7 @@ static void test_model_frozen_storage_changes_no_bit(void **state)
     unit_dir_free(dir);
 }
 
-/* 4 times 2 runs and once 8: the same sums in another order. */
+/* 4 times 2 sequences and once 8: the same sums in another order. */
 static void test_model_accumulation_is_one_large_batch(void **state)
 {
     struct unit_model u = unit_model_text(llama, scratch());
@@ -243,7 +245,7 @@ static void test_model_accumulation_is_one_large_batch(void **state)
     unit_model_stop(&u);
 }
 
-/* Runs with weights, and each run as often as its weight says. */
+/* Sequences with weights, and each sequence repeated according to its weight. */
 static void test_model_weight_is_repetition(void **state)
 {
     static const float weights[] = { 2, 1, 0, 3 };
@@ -264,7 +266,7 @@ static void test_model_weight_is_repetition(void **state)
         for (size_t n = 0; n < (size_t)weights[i]; n++)
             unit_batch_add(&repeated, whole.tokens + first, count);
     }
-    weighted.trained = repeated.trained; /* what the mean is taken over */
+    weighted.trained = repeated.trained; /* number of targets in the mean */
     unit_model_start(&u, repeated.rows, repeated.sequences, 2);
     loss = unit_train(&u, &repeated);
     norm = unit_norm(&u);
@@ -276,7 +278,7 @@ static void test_model_weight_is_repetition(void **state)
     unit_model_stop(&u);
 }
 
-/* Runs filled up at the right to the longest, and the same runs one behind the other. */
+/* Sequences padded on the right to the longest, and the same sequences packed. */
 static void check_padded(const char *text)
 {
     struct unit_model u = unit_model_text(text, scratch());
@@ -284,7 +286,7 @@ static void check_padded(const char *text)
     struct batch padded = { 0 };
     double packed_loss, packed_norm;
 
-    u.plan.disable_dropout = true; /* which goes by the place in the batch */
+    u.plan.disable_dropout = true; /* dropout depends on the position in the batch */
     for (size_t i = 0; i < whole.sequences; i++) {
         size_t first = (size_t)whole.offsets[i],
                count = (size_t)whole.offsets[i + 1] - first;
@@ -316,7 +318,7 @@ static void test_model_padded_is_packed(void **state)
         check_padded(others[i]);
 }
 
-static void test_model_takes_what_was_estimated(void **state)
+static void test_model_memory_matches_the_estimate(void **state)
 {
     struct unit_model u = unit_model_text(llama, scratch());
     struct memory_use estimate;
@@ -344,12 +346,12 @@ static void test_model_takes_what_was_estimated(void **state)
 }
 
 /*
- * Both operands of a block's product keep 3 bits behind the leading one (e4m3: each
- * number is off by up to 2^-4 of itself), gradients 2 (e5m2, 2^-3), and errors of a row's
- * numbers are of either sign: the norm of all gradients is off by less than the largest
- * of them.
+ * Both operands of a block's matmuls keep 3 bits after the leading one (e4m3: each value
+ * is off by up to 2^-4 of itself), gradients 2 (e5m2, 2^-3), and errors of a row's values
+ * have either sign: the error of the norm of all gradients is less than the largest of
+ * them.
  */
-static void test_model_in_8_bits_is_near(void **state)
+static void test_model_in_8_bits_is_close(void **state)
 {
     struct unit_model u = unit_model_text(llama, scratch());
     double loss, norm;
@@ -373,7 +375,7 @@ static void test_model_in_8_bits_is_near(void **state)
     unit_model_stop(&u);
 }
 
-static void test_model_tells_what_it_wanted(void **state)
+static void test_model_reports_what_it_requested(void **state)
 {
     struct unit_model u = unit_model_text(llama, scratch());
     struct backend_options with = { .device = &u.plan.device, .threads = 1 };
@@ -395,8 +397,8 @@ static void test_model_tells_what_it_wanted(void **state)
     unit_model_stop(&u);
 }
 
-/* Do the last logits of one block feel the first of ten tokens? */
-static bool feels_first(const char *window)
+/* Return whether the last logits of a block depend on the first of ten tokens. */
+static bool depends_on_first(const char *window)
 {
     char text[512];
     struct unit_model u;
@@ -422,16 +424,17 @@ static bool feels_first(const char *window)
     return memcmp(before, after, sizeof(before)) != 0;
 }
 
-static void test_model_window_hides_what_is_far(void **state)
+static void test_model_window_hides_distant_tokens(void **state)
 {
     (void)state;
-    assert_true(feels_first("null"));
-    assert_true(feels_first("10"));
-    assert_false(feels_first("9"));
-    assert_false(feels_first("4"));
+    assert_true(depends_on_first("null"));
+    assert_true(depends_on_first("10"));
+    assert_false(depends_on_first("9"));
+    assert_false(depends_on_first("4"));
 }
 
-/* Adam's state and all trainables in 16 bits: the loss still falls at the start. */
+/* Adam's state and all trainable weights in 16 bits: the loss still falls at the
+ * start. */
 static void test_model_pure_modes_train(void **state)
 {
     (void)state;
@@ -448,7 +451,7 @@ static void test_model_pure_modes_train(void **state)
     }
 }
 
-static void test_model_sgd_goes_down(void **state)
+static void test_model_sgd_lowers_the_loss(void **state)
 {
     struct plan plan = scratch();
     double losses[3];
@@ -464,20 +467,20 @@ static void test_model_sgd_goes_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_model_in_8_bits_is_near),
-        cmocka_unit_test(test_model_tells_what_it_wanted),
+        cmocka_unit_test(test_model_in_8_bits_is_close),
+        cmocka_unit_test(test_model_reports_what_it_requested),
         cmocka_unit_test(test_model_checkpointing_changes_no_bit),
         cmocka_unit_test(test_model_threads_change_no_bit),
-        cmocka_unit_test(test_model_of_any_architecture_keeps_its_bits),
+        cmocka_unit_test(test_model_of_any_architecture_is_deterministic),
         cmocka_unit_test(test_model_checkpointing_changes_no_bit_of_adapters),
         cmocka_unit_test(test_model_frozen_storage_changes_no_bit),
         cmocka_unit_test(test_model_accumulation_is_one_large_batch),
         cmocka_unit_test(test_model_weight_is_repetition),
         cmocka_unit_test(test_model_padded_is_packed),
-        cmocka_unit_test(test_model_takes_what_was_estimated),
-        cmocka_unit_test(test_model_window_hides_what_is_far),
+        cmocka_unit_test(test_model_memory_matches_the_estimate),
+        cmocka_unit_test(test_model_window_hides_distant_tokens),
         cmocka_unit_test(test_model_pure_modes_train),
-        cmocka_unit_test(test_model_sgd_goes_down),
+        cmocka_unit_test(test_model_sgd_lowers_the_loss),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -1,5 +1,5 @@
-/* tests/unit/test_model_files.c - models and adapters written, read, merged and
- * refused. */
+/* tests/unit/test_model_files.c - tests how models and adapters are saved, loaded, merged
+ * and rejected. */
 #include "config.h"
 
 #include <unistd.h>
@@ -35,7 +35,7 @@ static void start(struct unit_model *u)
     unit_model_start(u, batch.rows, batch.sequences, 1);
 }
 
-/* For what model_load() refuses. */
+/* For models that model_load() rejects. */
 static void make(struct unit_model *u)
 {
     unit_model_open_backend(u, 1);
@@ -51,7 +51,7 @@ static float *logits_of(struct unit_model *u)
     return out;
 }
 
-/* A folder with a random model, its config.json and a tokenizer file. */
+/* Make a folder with a random model, its config.json and a tokenizer file. */
 static char *base_new(const char *config, int64_t seed)
 {
     struct unit_model u = unit_model_text(config, unit_plan(NULL));
@@ -89,7 +89,7 @@ static void near_all(const float *a, const float *b, size_t count, double tolera
             fail_msg("logit %zu: %.8g and %.8g", i, a[i], b[i]);
 }
 
-static void test_model_saved_reads_back_to_the_bit(void **state)
+static void test_model_saves_and_loads_to_the_bit(void **state)
 {
     char *dir = base_new(llama, 1), *to = unit_dir_new(), *file;
     struct unit_model u = open_base(dir);
@@ -117,7 +117,7 @@ static void test_model_saved_reads_back_to_the_bit(void **state)
     unit_dir_free(to);
 }
 
-static void test_model_seed_decides_the_start(void **state)
+static void test_model_seed_decides_the_initial_weights(void **state)
 {
     char *one = base_new(llama, 1), *two = base_new(llama, 2);
     struct unit_model u = open_base(one), v = open_base(two);
@@ -135,7 +135,7 @@ static void test_model_seed_decides_the_start(void **state)
         sum += a[i];
         square += (double)a[i] * a[i];
     }
-    /* 1536 numbers: mean within 4 of its deviations, deviation within 7 % */
+    /* 1536 values: mean within 4 of its deviations, deviation within 7 % */
     assert_true(fabs(sum / 1536) < 4 * 0.2 / sqrt(1536));
     unit_near("deviation", sqrt(square / 1536), 0.2, 0.07);
     a = unit_parameter(&u, "model.norm.weight")->weight.data;
@@ -163,7 +163,7 @@ static void train_some(struct unit_model *u)
     }
 }
 
-static void test_model_fresh_adapter_changes_no_bit(void **state)
+static void test_model_new_adapter_changes_no_bit(void **state)
 {
     static const enum format computes[] = { FORMAT_FP32, FORMAT_BF16, FORMAT_FP16 };
     char *dir = base_new(llama, 1);
@@ -174,7 +174,7 @@ static void test_model_fresh_adapter_changes_no_bit(void **state)
         float *plain, *adapted;
 
         u.plan.precision.compute = v.plan.precision.compute = computes[i];
-        v.plan.lora_dropout = 0.5; /* counts in training alone */
+        v.plan.lora_dropout = 0.5; /* applies only in training */
         start(&u);
         start(&v);
         plain = logits_of(&u);
@@ -209,7 +209,7 @@ static void check_merges(const char *config)
     unit_must(model_export(u.model, merged, &err), &err);
     unit_model_stop(&u);
 
-    u = open_lora(dir); /* the adapter again, its own settings */
+    u = open_lora(dir); /* continues the adapter with its own settings */
     u.plan.adapter_name_or_path = adapter;
     u.plan.lora_rank = 3;
     start(&u);
@@ -218,7 +218,7 @@ static void check_merges(const char *config)
     unit_model_stop(&u);
     free(again);
 
-    u = open_base(merged); /* W + s B A, rounded to fp32: some epsilons of the sum */
+    u = open_base(merged); /* W + s B A, rounded to fp32: a few epsilons of the sum */
     start(&u);
     again = logits_of(&u);
     near_all(trained, again, 100, 64 * 0x1p-23);
@@ -240,14 +240,14 @@ static void check_merges(const char *config)
     unit_dir_free(merged);
 }
 
-static void test_model_adapter_goes_on_and_merges(void **state)
+static void test_model_adapter_resumes_and_merges(void **state)
 {
     (void)state;
     check_merges(llama);
 }
 
-/* Matrices of more numbers than are converted at a time. */
-static void test_model_large_matrices_merge_too(void **state)
+/* Matrices with more elements than are converted at a time. */
+static void test_model_merges_large_matrices(void **state)
 {
     (void)state;
     check_merges("{\"model_type\": \"llama\", \"vocab_size\": 50, \"hidden_size\": "
@@ -300,9 +300,9 @@ static void test_model_adapter_files_have_peft_names(void **state)
     unit_dir_free(adapter);
 }
 
-/* One bit of the first of two equal tensors is turned. */
-static void check_other_head_refused(const char *adapter, const char *dir,
-                                     const struct stored_tensor *embed)
+/* Flip one bit of the first of two equal tensors. */
+static void check_other_head_rejected(const char *adapter, const char *dir,
+                                      const struct stored_tensor *embed)
 {
     char *name = path_join(adapter, "adapter_model.safetensors"), *at;
     struct unit_model u = open_lora(dir);
@@ -315,7 +315,7 @@ static void check_other_head_refused(const char *adapter, const char *dir,
     assert_non_null(at);
     *at ^= 1;
     unit_must(file_replace(name, file.data, file.len, 0600, &err), &err);
-    for (int merged = 0; merged < 2; merged++) { /* gone on with, and merged */
+    for (int merged = 0; merged < 2; merged++) { /* continued, and merged */
         u.plan.adapter_name_or_path = adapter;
         u.plan.create_new_adapter = merged;
         make(&u);
@@ -331,8 +331,8 @@ static void check_other_head_refused(const char *adapter, const char *dir,
     free(name);
 }
 
-/* PEFT has an own copy of a head that is the embedding; without it another model would
- * come out there. */
+/* PEFT has a separate copy of a head that is the embedding; without it PEFT would load
+ * another model. */
 static void test_model_adapter_of_a_tied_head_has_both_copies(void **state)
 {
     static const char config[] = LLAMA(", \"tie_word_embeddings\": true");
@@ -367,15 +367,15 @@ static void test_model_adapter_of_a_tied_head_has_both_copies(void **state)
         free(again);
         unit_model_stop(&u);
     }
-    check_other_head_refused(adapter, dir, embed);
+    check_other_head_rejected(adapter, dir, embed);
     safetensors_close(set);
     free(trained);
     unit_dir_free(dir);
     unit_dir_free(adapter);
 }
 
-/* A base in bf16: trained whole it is written in fp32, merged again in bf16. */
-static void test_model_dtype_of_config_is_that_of_the_files(void **state)
+/* A base in bf16: trained entirely it is saved in fp32, merged in bf16. */
+static void test_model_config_has_the_dtype_of_the_files(void **state)
 {
     char *dir = base_new(LLAMA(", \"torch_dtype\": \"float32\""), 1),
          *to = unit_dir_new();
@@ -414,8 +414,8 @@ static bool read_zeros(const void *context, size_t index, void *to, struct error
     return true;
 }
 
-/* The base's tensors, with one of them changed: dropped (rows 0), of another shape, or a
- * new one beside them. */
+/* Rewrite the base's tensors with one change: a tensor dropped (rows 0), of another
+ * shape, or added. */
 static void rewrite(const char *dir, const char *name, size_t rows, bool beside)
 {
     struct error err = { 0 };
@@ -454,19 +454,19 @@ static void rewrite(const char *dir, const char *name, size_t rows, bool beside)
     free(file);
 }
 
-static void test_model_refuses_other_tensors(void **state)
+static void test_model_rejects_other_tensors(void **state)
 {
     static const struct {
         const char *name;
         size_t rows;
         bool beside;
-        const char *says; /* NULL: taken */
+        const char *says; /* NULL: accepted */
     } cases[] = {
         { "model.layers.1.mlp.up_proj.weight", 0, false, "is missing" },
         { "model.layers.1.mlp.up_proj.weight", 47, false, "[47, 32]" },
         { "model.norm.weight", 31, false, "[31]" },
         { "lm_head.weight", 0, false, "is missing" },
-        { "model.layers.0.self_attn.q_proj.bias", 4, true, "no part" },
+        { "model.layers.0.self_attn.q_proj.bias", 4, true, "not part" },
         { "model.layers.0.self_attn.rotary_emb.inv_freq", 4, true, NULL },
     };
 
@@ -492,7 +492,7 @@ static void test_model_refuses_other_tensors(void **state)
     }
 }
 
-static void test_model_refuses_tokens_outside_its_vocabulary(void **state)
+static void test_model_rejects_tokens_outside_its_vocabulary(void **state)
 {
     struct unit_model u = unit_model_text(llama, unit_plan(NULL));
     struct batch bad = { 0 };
@@ -516,16 +516,16 @@ static void test_model_refuses_tokens_outside_its_vocabulary(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_model_saved_reads_back_to_the_bit),
-        cmocka_unit_test(test_model_seed_decides_the_start),
-        cmocka_unit_test(test_model_fresh_adapter_changes_no_bit),
-        cmocka_unit_test(test_model_adapter_goes_on_and_merges),
-        cmocka_unit_test(test_model_large_matrices_merge_too),
+        cmocka_unit_test(test_model_saves_and_loads_to_the_bit),
+        cmocka_unit_test(test_model_seed_decides_the_initial_weights),
+        cmocka_unit_test(test_model_new_adapter_changes_no_bit),
+        cmocka_unit_test(test_model_adapter_resumes_and_merges),
+        cmocka_unit_test(test_model_merges_large_matrices),
         cmocka_unit_test(test_model_adapter_files_have_peft_names),
         cmocka_unit_test(test_model_adapter_of_a_tied_head_has_both_copies),
-        cmocka_unit_test(test_model_dtype_of_config_is_that_of_the_files),
-        cmocka_unit_test(test_model_refuses_other_tensors),
-        cmocka_unit_test(test_model_refuses_tokens_outside_its_vocabulary),
+        cmocka_unit_test(test_model_config_has_the_dtype_of_the_files),
+        cmocka_unit_test(test_model_rejects_other_tensors),
+        cmocka_unit_test(test_model_rejects_tokens_outside_its_vocabulary),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

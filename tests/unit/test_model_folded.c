@@ -1,6 +1,6 @@
 /*
- * tests/unit/test_model_folded.c - adapters that are one matrix with the frozen weights
- * they stand by are the adapters they would be apart from them.
+ * tests/unit/test_model_folded.c - tests that adapters folded into one matrix with the
+ * frozen weights compute the same as separate adapters.
  */
 #include "config.h"
 
@@ -15,8 +15,8 @@ static const char qwen[] =
 static struct batch batch;
 static char *base;
 
-/* Biases are zero in a fresh model: give them a value. */
-static void stir(struct unit_model *u)
+/* Biases of a new model are zero: give them a value. */
+static void set_biases(struct unit_model *u)
 {
     for (size_t i = 0; i < model_parameters(u->model); i++) {
         struct parameter *p = model_parameter(u->model, i);
@@ -41,7 +41,7 @@ static int setup(void **state)
     plan.model_name_or_path = base;
     u = unit_model_text(qwen, plan);
     unit_model_start(&u, 16, 1, 1);
-    stir(&u);
+    set_biases(&u);
     unit_must(model_save(u.model, base, &err), &err);
     unit_model_stop(&u);
     return 0;
@@ -55,7 +55,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* B is zero at first, and A would get no gradient. */
+/* B is zero in a new adapter, and A would get no gradient. */
 static void fill_b(struct unit_model *u)
 {
     for (size_t i = 0; i < model_parameters(u->model); i++) {
@@ -72,10 +72,10 @@ static void fill_b(struct unit_model *u)
     }
 }
 
-/* What a pass of LoRA finds, and two more after steps. */
+/* Results of a pass with LoRA, and of two more after steps. */
 struct found {
     double loss, later;
-    struct text names; /* of what is trained */
+    struct text names; /* of the trained parameters */
     float *gradients;
     size_t count;
 };
@@ -116,27 +116,26 @@ static void found_clear(struct found *found)
     free(found->gradients);
 }
 
-static void check_near(const struct found *is, const struct found *wanted,
+static void check_near(const struct found *is, const struct found *expected,
                        double rounding)
 {
     double away = 0, norm = 0;
 
-    unit_near("loss", is->loss, wanted->loss, rounding);
-    assert_string_equal(is->names.data, wanted->names.data);
-    for (size_t i = 0; i < wanted->count; i++) {
-        double by = (double)is->gradients[i] - wanted->gradients[i];
+    unit_near("loss", is->loss, expected->loss, rounding);
+    assert_string_equal(is->names.data, expected->names.data);
+    for (size_t i = 0; i < expected->count; i++) {
+        double by = (double)is->gradients[i] - expected->gradients[i];
 
-        norm += (double)wanted->gradients[i] * wanted->gradients[i];
+        norm += (double)expected->gradients[i] * expected->gradients[i];
         away += by * by;
     }
     assert_true(norm > 0);
     if (!(sqrt(away) <= rounding * sqrt(norm)))
-        fail_msg("gradients are off by %g of %g", sqrt(away), sqrt(norm));
+        fail_msg("gradients differ by %g of %g", sqrt(away), sqrt(norm));
 }
 
-/* Sums of another order, and 16-bit numbers of the gradient on its way that are rounded
- * once instead of twice, by half an ulp (2^-9 of bf16, 2^-12 of fp16), in each of two
- * blocks. */
+/* Sums are in another order, and 16-bit intermediate gradients are rounded once instead
+ * of twice, by half an ulp (2^-9 in bf16, 2^-12 in fp16), in each of two blocks. */
 static const struct {
     const char *target, *additional;
     enum format compute;
@@ -150,8 +149,8 @@ static const struct {
     { "o_proj,up_proj", NULL, FORMAT_FP16, true, 4 * 0x1p-12 },
 };
 
-/* Dropout of next to nothing keeps adapters apart. */
-static void test_model_folded_adapters_are_adapters(void **state)
+/* Dropout with a tiny probability keeps adapters separate. */
+static void test_model_folded_adapters_match_separate_ones(void **state)
 {
     (void)state;
     for (size_t i = 0; i < TS_COUNT(cases); i++) {
@@ -199,7 +198,7 @@ static void test_model_folded_recomputes_to_the_bit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_model_folded_adapters_are_adapters),
+        cmocka_unit_test(test_model_folded_adapters_match_separate_ones),
         cmocka_unit_test(test_model_folded_recomputes_to_the_bit),
     };
 

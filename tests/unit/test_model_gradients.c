@@ -1,11 +1,11 @@
-/* tests/unit/test_model_gradients.c - every gradient of tiny models against finite
- * differences of the loss in double, and the CPU's against those. */
+/* tests/unit/test_model_gradients.c - compares every gradient of tiny models, run in
+ * double, with finite differences of the loss, and the CPU's gradients with these. */
 #include "config.h"
 
 #include "tests/reference/backend_double.h"
 #include "tests/unit/unit_model.h"
 
-/* Rotations of Llama 3, a head of its own, head size not width / heads, all biases. */
+/* Llama 3 rotation, an untied head, head size other than width / heads, all biases. */
 static const char llama[] =
     "{\"model_type\": \"llama\", \"vocab_size\": 40, \"hidden_size\": "
     "24,\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": "
@@ -15,7 +15,7 @@ static const char llama[] =
     "\"low_freq_factor\": 1.0,\"high_freq_factor\": 4.0, "
     "\"original_max_position_embeddings\": 16}}";
 
-/* Head tied, and a window in the upper block. */
+/* A tied head, and a window in the upper block. */
 static const char qwen2[] =
     "{\"model_type\": \"qwen2\", \"vocab_size\": 40, \"hidden_size\": "
     "24,\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": "
@@ -23,7 +23,7 @@ static const char qwen2[] =
     "\"initializer_range\": 0.2,\"use_sliding_window\": true, \"sliding_window\": 5, "
     "\"max_window_layers\": 1}";
 
-/* Learned positions, a head of its own, GELU by erf. */
+/* Learned positions, an untied head, GELU by erf. */
 #define GPT2                                                                           \
     "{\"model_type\": \"gpt2\", \"vocab_size\": 40, \"n_embd\": 24, \"n_layer\": 2,"   \
     "\"n_head\": 4, \"n_inner\": 36, \"n_positions\": 16, \"initializer_range\": 0.2," \
@@ -31,14 +31,14 @@ static const char qwen2[] =
 static const char gpt2[] =
     GPT2 "\"embd_pdrop\": 0, \"resid_pdrop\": 0, \"attn_pdrop\": 0}";
 
-/* Both halves of a block in parallel, half of each head turned. */
+/* Parallel blocks, and half of each head rotated. */
 #define GPT_NEOX                                                                       \
     "{\"model_type\": \"gpt_neox\", \"vocab_size\": 40, \"hidden_size\": 24,"          \
     "\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": 3," \
     "\"rotary_pct\": 0.5, \"initializer_range\": 0.2"
 static const char gpt_neox[] = GPT_NEOX "}";
 
-/* The models' own dropout: of everything, and of each by itself. */
+/* The models' own dropout: all kinds together, and each alone. */
 static const char gpt2_drops[] =
     GPT2 "\"embd_pdrop\": 0.2, \"resid_pdrop\": 0.3, \"attn_pdrop\": 0.4}";
 static const char gpt2_drops_embed[] =
@@ -55,8 +55,8 @@ static const char phi3_drops[] =
 static const char *const drops[] = { gpt2_drops, gpt2_drops_embed, gpt2_drops_added,
                                      gpt_neox_drops, phi3_drops };
 
-/* Norms of heads and of what is added, two bases of rotation, scaled embeddings; no token
- * is padding, whose embedding is left alone. */
+/* Head norms and norms of attention and MLP outputs, two bases of rotation, scaled
+ * embeddings; no token is padding, so every embedding has a gradient. */
 static const char gemma3[] =
     "{\"model_type\": \"gemma3_text\", \"pad_token_id\": null, \"vocab_size\": 40, "
     "\"hidden_size\": 24,\"intermediate_size\": 36, \"num_hidden_layers\": 2, "
@@ -64,7 +64,7 @@ static const char gemma3[] =
     "\"initializer_range\": 0.2,\"sliding_window\": 5, \"sliding_window_pattern\": 2, "
     "\"query_pre_attn_scalar\": 6}";
 
-/* Scores and logits that are capped. */
+/* Scores and logits with a soft cap. */
 static const char gemma2[] =
     "{\"model_type\": \"gemma2\", \"pad_token_id\": null, \"vocab_size\": 40, "
     "\"hidden_size\": 24,\"intermediate_size\": 36, \"num_hidden_layers\": 2, "
@@ -74,16 +74,16 @@ static const char gemma2[] =
 
 static const char *const others[] = { gpt2, gpt_neox, gemma2, gemma3 };
 
-enum { WORDS = 40 }; /* of all of them */
+enum { VOCABULARY = 40 }; /* of all models */
 
 static struct batch batch;
 
 static int setup(void **state)
 {
     (void)state;
-    unit_batch_random(&batch, 13, WORDS, 1);
-    unit_batch_random(&batch, 1, WORDS, 2);
-    unit_batch_random(&batch, 9, WORDS, 3);
+    unit_batch_random(&batch, 13, VOCABULARY, 1);
+    unit_batch_random(&batch, 1, VOCABULARY, 2);
+    unit_batch_random(&batch, 9, VOCABULARY, 3);
     batch.targets[3] = batch.targets[4] = LABEL_NONE;
     batch.trained -= 2;
     return 0;
@@ -96,16 +96,16 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Weights have been put into p. */
-static void changed(struct unit_model *u, const struct parameter *p)
+/* Update the copy after weights of p have been changed. */
+static void update_copy(struct unit_model *u, const struct parameter *p)
 {
     if (p->copy.data)
         u->be->ops->convert(u->be,
                             &(struct op_convert) { .out = p->copy, .x = p->weight });
 }
 
-/* Weights that a fresh model has at zero or one, moved away from there. */
-static void stir(struct unit_model *u)
+/* Move the weights that are zero or one in a new model. */
+static void perturb(struct unit_model *u)
 {
     for (size_t i = 0; i < model_parameters(u->model); i++) {
         struct parameter *p = model_parameter(u->model, i);
@@ -116,12 +116,12 @@ static void stir(struct unit_model *u)
         for (size_t j = 0; j < p->rows * p->cols; j++)
             w[j] += 0.2f * (float)random_normal(3, RANDOM_INIT, (uint32_t)i, j);
         u->be->ops->upload(u->be, w, w, p->rows * p->cols * sizeof(*w));
-        changed(u, p);
+        update_copy(u, p);
     }
 }
 
-/* What is kept of a teacher: for each row some words and their logits. */
-static void teach(struct unit_model *u)
+/* Set the kept logits of a teacher: some tokens and their logits for each row. */
+static void set_teacher_logits(struct unit_model *u)
 {
     enum { KEPT = 3 };
     size_t count = batch.rows * KEPT;
@@ -132,20 +132,20 @@ static void teach(struct unit_model *u)
         ids[i] = (int32_t)(i % KEPT * 13 + i % 7);
         values[i] = (float)random_normal(9, RANDOM_INIT, 0, i);
     }
-    model_teach_kept(u->model, batch.rows, ids, values, WORDS);
+    model_teach_kept(u->model, batch.rows, ids, values, VOCABULARY);
     free(ids);
     free(values);
 }
 
-/* Gradients of the batch. */
+/* Compute the gradients of the batch. */
 static void train(struct unit_model *u)
 {
     if (u->plan.stage == STAGE_DISTILL)
-        teach(u);
+        set_teacher_logits(u);
     unit_train(u, &batch);
 }
 
-/* Is the loss of an evaluation another than that of a training? */
+/* Return whether evaluation and training have different losses. */
 static bool differs(const struct unit_model *u)
 {
     return u->plan.lora_dropout > 0 || u->plan.label_smoothing > 0 ||
@@ -153,7 +153,7 @@ static bool differs(const struct unit_model *u)
            u->config.added_dropout > 0 || u->config.attention_dropout > 0;
 }
 
-/* The loss that gradients are of, in double. */
+/* Return the loss that gradients belong to, in double. */
 static double exact_loss(struct unit_model *u)
 {
     double_take_loss(u->be);
@@ -164,7 +164,7 @@ static double exact_loss(struct unit_model *u)
     return double_take_loss(u->be) * (double)(1 / (float)batch.trained);
 }
 
-/* A parameter, its numbers as they were, and a direction of length 1. */
+/* A parameter, its original values, and a direction of length 1. */
 struct line {
     struct unit_model *u;
     struct parameter *p;
@@ -176,11 +176,12 @@ static double loss_at(const struct line *line, double by)
 {
     for (size_t i = 0; i < line->count; i++)
         line->numbers[i] = line->was[i] + by * line->along[i];
-    changed(line->u, line->p);
+    update_copy(line->u, line->p);
     return exact_loss(line->u);
 }
 
-/* Of fourth order: an error of the fifth derivative times h^4, and of rounding 1e-13. */
+/* Fourth-order difference: the error is the fifth derivative times h^4, and 1e-13 from
+ * rounding. */
 static double slope_of(const struct line *line)
 {
     double h = 1e-3, slope;
@@ -188,7 +189,7 @@ static double slope_of(const struct line *line)
     slope = 8 * (loss_at(line, h) - loss_at(line, -h));
     slope -= loss_at(line, 2 * h) - loss_at(line, -2 * h);
     memcpy(line->numbers, line->was, line->count * sizeof(double));
-    changed(line->u, line->p);
+    update_copy(line->u, line->p);
     return slope / (12 * h);
 }
 
@@ -201,21 +202,23 @@ static double dot(const double *a, const double *b, size_t count)
     return sum;
 }
 
-/* The slope along a direction must be that of the gradient g, whose norm is given. */
+/* Check that the slope along a direction is that of the gradient g, whose norm is
+ * given. */
 static void check_along(const struct line *line, const double *g, double norm)
 {
-    double length = sqrt(dot(line->along, line->along, line->count)), slope, wanted;
+    double length = sqrt(dot(line->along, line->along, line->count)), slope, expected;
 
     for (size_t i = 0; i < line->count; i++)
         line->along[i] /= length;
     slope = slope_of(line);
-    wanted = dot(g, line->along, line->count);
-    if (!(fabs(slope - wanted) <= 1e-6 * norm))
-        fail_msg("%s: the loss rises by %.12f, the gradient says %.12f of %.12f",
-                 line->p->name, slope, wanted, norm);
+    expected = dot(g, line->along, line->count);
+    if (!(fabs(slope - expected) <= 1e-6 * norm))
+        fail_msg("%s: the loss rises by %.12f, but the gradient gives %.12f of %.12f",
+                 line->p->name, slope, expected, norm);
 }
 
-/* Along its own gradient, and along one by chance, which sees what is across that. */
+/* Check along the gradient itself, and along a random direction, which detects errors
+ * orthogonal to it. */
 static void check(struct unit_model *u, struct parameter *p)
 {
     size_t count = p->rows * p->cols, bytes = count * sizeof(double);
@@ -235,31 +238,29 @@ static void check(struct unit_model *u, struct parameter *p)
     free(room);
 }
 
-/* The CPU's gradients of the same weights, in fp32. */
+/* Compare the CPU's gradients of the same weights, in fp32. */
 static void check_fp32(struct unit_model *exact, struct unit_model *fp32)
 {
     for (size_t i = 0; i < model_parameters(exact->model); i++) {
         const struct parameter *p = model_parameter(exact->model, i);
         const struct parameter *q = model_parameter(fp32->model, i);
-        const double *wanted =
+        const double *expected =
             p->trainable ? double_numbers(exact->be, p->grad.data) : NULL;
         const float *is = q->grad.data;
         double off = 0, square = 0;
 
-        for (size_t j = 0; wanted && j < p->rows * p->cols; j++) {
-            off += ((double)is[j] - wanted[j]) * ((double)is[j] - wanted[j]);
-            square += wanted[j] * wanted[j];
+        for (size_t j = 0; expected && j < p->rows * p->cols; j++) {
+            off += ((double)is[j] - expected[j]) * ((double)is[j] - expected[j]);
+            square += expected[j] * expected[j];
         }
         if (!(sqrt(off) <= 1e-5 * sqrt(square)))
-            fail_msg("%s: the gradient in fp32 is off by %.2g of itself", p->name,
+            fail_msg("%s: the gradient in fp32 has a relative error of %.2g", p->name,
                      sqrt(off / square));
     }
 }
 
-/*
- * The model in double against finite differences, and the CPU's against that: the same
- * code of train/, and two sets of operations.
- */
+/* Compare the model in double with finite differences, and the CPU's gradients with the
+ * model in double: the same code of train/ with two sets of operations. */
 static void check_all(struct unit_model *u)
 {
     struct unit_model fp32 = *u;
@@ -268,8 +269,8 @@ static void check_all(struct unit_model *u)
     u->ops = &backend_double;
     unit_model_start(u, batch.rows, batch.sequences, 1);
     unit_model_start(&fp32, batch.rows, batch.sequences, 1);
-    stir(u);
-    stir(&fp32);
+    perturb(u);
+    perturb(&fp32);
     train(u);
     train(&fp32);
     check_fp32(u, &fp32);
@@ -323,7 +324,7 @@ static void test_model_gradients_of_other_architectures(void **state)
     }
 }
 
-static void test_model_gradients_under_the_models_own_dropout(void **state)
+static void test_model_gradients_with_the_models_own_dropout(void **state)
 {
     (void)state;
     for (size_t i = 0; i < TS_COUNT(drops); i++)
@@ -335,8 +336,8 @@ static void test_model_gradients_under_the_models_own_dropout(void **state)
         }
 }
 
-/* Beside what is kept of a teacher, by each of the distances. */
-static void test_model_gradients_of_a_student(void **state)
+/* With kept logits of a teacher, and each of the distances. */
+static void test_model_gradients_in_distillation(void **state)
 {
     static const double betas[] = { 0, 0.5, 0 };
     static const char *const texts[] = { qwen2, llama, gemma2 };
@@ -353,7 +354,7 @@ static void test_model_gradients_of_a_student(void **state)
     }
 }
 
-/* Saved once from scratch, so that there is a base to adapt. */
+/* Save a model from scratch, as a base for adapters. */
 static char *base_of(const char *text)
 {
     struct unit_model u = unit_model_text(text, scratch());
@@ -362,7 +363,7 @@ static char *base_of(const char *text)
 
     u.plan.model_name_or_path = dir;
     unit_model_start(&u, batch.rows, batch.sequences, 1);
-    stir(&u);
+    perturb(&u);
     unit_must(model_save(u.model, dir, &err), &err);
     unit_model_stop(&u);
     return dir;
@@ -397,7 +398,7 @@ static void test_model_gradients_lora_of_other_architectures(void **state)
     check_adapters(gpt_neox, "dense", 0);
 }
 
-static void test_model_gradients_lora_on_some(void **state)
+static void test_model_gradients_lora_on_some_layers(void **state)
 {
     (void)state;
     check_adapters(qwen2, "k_proj,up_proj", 0);
@@ -405,7 +406,7 @@ static void test_model_gradients_lora_on_some(void **state)
     check_adapters(qwen2, "q_proj,v_proj", 0);
 }
 
-static void test_model_gradients_lora_under_dropout(void **state)
+static void test_model_gradients_lora_with_dropout(void **state)
 {
     (void)state;
     check_adapters(llama, "all", 0.25);
@@ -449,7 +450,7 @@ static void check_frozen(const char *text, const char *modules)
     unit_dir_free(dir);
 }
 
-/* Where the backward pass stops differs with each. */
+/* The backward pass stops at a different point in each case. */
 static void test_model_gradients_of_last_layers(void **state)
 {
     static const struct {
@@ -484,12 +485,12 @@ int main(void)
         cmocka_unit_test(test_model_gradients_llama),
         cmocka_unit_test(test_model_gradients_qwen2),
         cmocka_unit_test(test_model_gradients_of_other_architectures),
-        cmocka_unit_test(test_model_gradients_under_the_models_own_dropout),
-        cmocka_unit_test(test_model_gradients_of_a_student),
+        cmocka_unit_test(test_model_gradients_with_the_models_own_dropout),
+        cmocka_unit_test(test_model_gradients_in_distillation),
         cmocka_unit_test(test_model_gradients_lora),
         cmocka_unit_test(test_model_gradients_lora_of_other_architectures),
-        cmocka_unit_test(test_model_gradients_lora_on_some),
-        cmocka_unit_test(test_model_gradients_lora_under_dropout),
+        cmocka_unit_test(test_model_gradients_lora_on_some_layers),
+        cmocka_unit_test(test_model_gradients_lora_with_dropout),
         cmocka_unit_test(test_model_gradients_additional_target),
         cmocka_unit_test(test_model_gradients_of_last_layers),
     };

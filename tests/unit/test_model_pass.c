@@ -1,7 +1,7 @@
 /*
- * tests/unit/test_model_pass.c - batches that are rounded up where passes are recorded:
- * few recordings do for many batches, and what comes back is that of the batch alone.
- * And what attention is told of their runs.
+ * tests/unit/test_model_pass.c - batches are padded if passes are recorded: few
+ * recordings serve many batches, and results are those of the batch alone.  Also tests
+ * the upper bound of sequence lengths that attention gets.
  */
 #include "config.h"
 
@@ -9,7 +9,8 @@
 #include "tests/unit/unit_trials.h"
 #include "train/chat/template.h"
 
-/* The backend, with its recordings counted, or without them: then nothing is rounded. */
+/* The backend with its recordings counted, or without recordings: then nothing is
+ * padded. */
 static const struct backend_ops *real;
 static struct backend_ops other;
 static size_t asked, played, keys;
@@ -59,8 +60,8 @@ static struct batch batch_of(const size_t *lengths, size_t runs)
 
 /* ---- Few recordings ---- */
 
-/* Twelve batches, no two with as many rows, make three numbers of rows. */
-static void test_model_pass_plays_batches_of_many_lengths(void **state)
+/* Twelve batches of different row counts have three padded row counts. */
+static void test_model_pass_replays_batches_of_many_lengths(void **state)
 {
     static const size_t lengths[][3] = {
         { 9, 5, 14 },   { 40, 61, 2 }, { 3, 7, 1 }, { 30, 20, 10 },
@@ -88,8 +89,9 @@ static void test_model_pass_plays_batches_of_many_lengths(void **state)
         unit_batch_free(&batch);
     }
     assert_int_equal(asked, 2 * TS_COUNT(lengths));
-    assert_int_equal(keys, 2 * 3); /* forward and back: 64, 128 and all 144 rows */
-    assert_int_equal(played, asked - 2 * keys); /* as it comes, recorded, then played */
+    assert_int_equal(keys, 2 * 3); /* forward and backward: 64, 128 and all 144 rows */
+    /* first issued, then recorded, then replayed */
+    assert_int_equal(played, asked - 2 * keys);
     stop(&u);
 }
 
@@ -131,40 +133,39 @@ static struct result result_of(const struct trial *trial, struct plan plan, bool
 }
 
 /*
- * A row's way forward is its own: losses, masks of dropout and hits are the same to the
- * bit (with the products of tests/emulation; cuBLAS may choose others for more rows).  A
- * weight's gradient is a sum over rows, in fp32, which more rows divide otherwise; what
- * is added is zero.
+ * The forward pass of a row does not depend on other rows: losses, dropout masks and
+ * correct predictions are the same to the bit (with the matmuls of tests/emulation;
+ * cuBLAS may choose others for more rows).  The gradient of a weight is a sum over rows,
+ * in fp32, which is split differently with more rows; what is added is zero.
  */
-static void check_rounded(const struct trial *trial, struct plan plan,
-                          const struct batch *batch)
+static void check_padded(const struct trial *trial, struct plan plan,
+                         const struct batch *batch)
 {
     struct result is = result_of(trial, plan, true, batch);
-    struct result wanted = result_of(trial, plan, false, batch);
+    struct result expected = result_of(trial, plan, false, batch);
     double away = 0, norm = 0;
 
-    if (is.trained != wanted.trained || is.evaluated != wanted.evaluated)
-        fail_msg("%s: losses %.9g and %.9g, wanted %.9g and %.9g", trial->name,
-                 is.trained, is.evaluated, wanted.trained, wanted.evaluated);
-    if (is.accuracy != wanted.accuracy || is.runs != wanted.runs)
-        fail_msg("%s: accuracy %g of %zu runs, wanted %g of %zu", trial->name,
-                 is.accuracy, is.runs, wanted.accuracy, wanted.runs);
-    for (size_t i = 0; i < wanted.count; i++) {
-        double by = (double)is.gradients[i] - wanted.gradients[i];
+    if (is.trained != expected.trained || is.evaluated != expected.evaluated)
+        fail_msg("%s: losses %.9g and %.9g, expected %.9g and %.9g", trial->name,
+                 is.trained, is.evaluated, expected.trained, expected.evaluated);
+    if (is.accuracy != expected.accuracy || is.runs != expected.runs)
+        fail_msg("%s: accuracy %g of %zu sequences, expected %g of %zu", trial->name,
+                 is.accuracy, is.runs, expected.accuracy, expected.runs);
+    for (size_t i = 0; i < expected.count; i++) {
+        double by = (double)is.gradients[i] - expected.gradients[i];
 
-        norm += (double)wanted.gradients[i] * wanted.gradients[i];
+        norm += (double)expected.gradients[i] * expected.gradients[i];
         away += by * by;
     }
     if (!(norm > 0) || !(sqrt(away) <= 1e-6 * sqrt(norm)))
-        fail_msg("%s: gradients are off by %g of %g", trial->name, sqrt(away),
-                 sqrt(norm));
+        fail_msg("%s: gradients differ by %g of %g", trial->name, sqrt(away), sqrt(norm));
     free(is.gradients);
-    free(wanted.gradients);
+    free(expected.gradients);
 }
 
-/* In each format, and with masks; 48 rows, as products in fp8 are for multiples of 16
- * alone. */
-static void test_model_pass_rounds_without_a_trace(void **state)
+/* In each format, and with masks; 48 rows, because fp8 matmuls require multiples of
+ * 16. */
+static void test_model_pass_padding_changes_no_result(void **state)
 {
     static const size_t lengths[] = { 12, 5, 31 };
     struct batch batch = batch_of(lengths, 3);
@@ -178,13 +179,13 @@ static void test_model_pass_rounds_without_a_trace(void **state)
                      i == TRIAL_DROPOUT || trial->fp8;
 
         if (taken && gpu_for(trial))
-            check_rounded(trial, plan_of(trial), &batch);
+            check_padded(trial, plan_of(trial), &batch);
     }
     unit_batch_free(&batch);
 }
 
-/* Weights of rows, of which the batch has some and what is behind it none. */
-static void test_model_pass_rounds_weighted_rows(void **state)
+/* Row weights: the batch has some, its padding has none. */
+static void test_model_pass_pads_weighted_rows(void **state)
 {
     static const size_t lengths[] = { 12, 25 };
     struct batch batch = batch_of(lengths, 2);
@@ -196,23 +197,23 @@ static void test_model_pass_rounds_weighted_rows(void **state)
     rows_max = 80;
     sequences_max = 2;
     if (gpu_for(&trials[TRIAL_FP32]))
-        check_rounded(&trials[TRIAL_FP32], plan_of(&trials[TRIAL_FP32]), &batch);
+        check_padded(&trials[TRIAL_FP32], plan_of(&trials[TRIAL_FP32]), &batch);
     unit_batch_free(&batch);
 }
 
-/* ---- How long a run may be ---- */
+/* ---- Bound of sequence lengths ---- */
 
-static size_t told;
+static size_t longest_seen;
 
 static void attention(struct backend *be, const struct op_attention *op)
 {
-    told = op->longest;
+    longest_seen = op->longest;
     real->attention(be, op);
 }
 
-/* The loss of a batch, and how many plans cuDNN made for it. */
-static double attend(const struct trial *trial, const struct batch *batch, bool cudnn,
-                     size_t *plans)
+/* Return the loss of a batch, and how many plans cuDNN made for it. */
+static double run_attention(const struct trial *trial, const struct batch *batch,
+                            bool cudnn, size_t *plans)
 {
     const struct cuda_attention *by;
     struct unit_model u;
@@ -229,9 +230,10 @@ static double attend(const struct trial *trial, const struct batch *batch, bool 
     return loss;
 }
 
-/* What a batch is rounded up by at most, 256, as cutoff_len is less; or all rows where
- * those are fewer, or a run has more.  Attention that goes by it leaves no row out. */
-static void test_model_pass_tells_how_long_runs_are(void **state)
+/* The bound is the largest padding step, 256, because cutoff_len is less; or all rows if
+ * there are fewer, or if a sequence has more.  Attention with this bound leaves no row
+ * out. */
+static void test_model_pass_bounds_sequence_lengths(void **state)
 {
     static const struct {
         size_t lengths[2], runs, longest;
@@ -244,10 +246,10 @@ static void test_model_pass_tells_how_long_runs_are(void **state)
     for (size_t i = 0; i < TS_COUNT(cases) && gpu_for(trial); i++) {
         struct batch batch = batch_of(cases[i].lengths, cases[i].runs);
         size_t ours, theirs;
-        double loss = attend(trial, &batch, false, &ours);
+        double loss = run_attention(trial, &batch, false, &ours);
 
-        unit_near("loss", attend(trial, &batch, true, &theirs), loss, NEAR_BF16);
-        assert_int_equal(told, cases[i].longest);
+        unit_near("loss", run_attention(trial, &batch, true, &theirs), loss, NEAR_BF16);
+        assert_int_equal(longest_seen, cases[i].longest);
         assert_int_equal(ours, 0);
         assert_true(theirs > 0);
         unit_batch_free(&batch);
@@ -257,10 +259,10 @@ static void test_model_pass_tells_how_long_runs_are(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_model_pass_plays_batches_of_many_lengths),
-        cmocka_unit_test(test_model_pass_rounds_without_a_trace),
-        cmocka_unit_test(test_model_pass_rounds_weighted_rows),
-        cmocka_unit_test(test_model_pass_tells_how_long_runs_are),
+        cmocka_unit_test(test_model_pass_replays_batches_of_many_lengths),
+        cmocka_unit_test(test_model_pass_padding_changes_no_result),
+        cmocka_unit_test(test_model_pass_pads_weighted_rows),
+        cmocka_unit_test(test_model_pass_bounds_sequence_lengths),
     };
 
     return unit_trials_gpus()

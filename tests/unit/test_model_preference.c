@@ -1,8 +1,7 @@
 /*
- * tests/unit/test_model_preference.c - a model learns of two answers the one that was
- * chosen, as it has to by identities: beside itself nothing is preferred, adapters are
- * held against the model without them, windows add up, and gradients are those of the
- * loss.
+ * tests/unit/test_model_preference.c - learning from pairs of answers obeys these
+ * identities: a model compared with itself has no reward, adapters are compared with the
+ * model without them, windows add up, and gradients are those of the loss.
  */
 #include "config.h"
 
@@ -13,7 +12,8 @@
 
 enum { ROWS = 64, SEQUENCES = 6, WORDS = 29 };
 
-/* Models of two sizes of the first weights: one is trained, and held against either. */
+/* Two models with initial weights of different size: one is trained, and either is its
+ * reference. */
 #define CONFIG(range)                                                                   \
     "{\"model_type\": \"llama\", \"vocab_size\": 29, \"hidden_size\": 16,"              \
     " \"intermediate_size\": 24, \"num_hidden_layers\": 2, \"num_attention_heads\": 4," \
@@ -22,8 +22,8 @@ enum { ROWS = 64, SEQUENCES = 6, WORDS = 29 };
 static const char config_text[] = CONFIG("0.4");
 static char *base, *other; /* folders */
 
-/* A model and, where there is one, the model that it is held against. */
-struct held {
+/* A model and its reference, if there is one. */
+struct model_pair {
     struct unit_model u;
     struct teacher_plan plan;
     struct model *reference;
@@ -37,45 +37,47 @@ static struct plan plan_for(enum method method, enum preference_loss loss)
     plan.method = method;
     plan.preference =
         (struct preference) { .loss = loss, .beta = 0.3, .simpo_gamma = 0.5 };
-    plan.label_smoothing = 0.3; /* has no part in it */
+    plan.label_smoothing = 0.3; /* must have no effect */
     return plan;
 }
 
-static void open_reference(struct held *held)
+static void open_reference(struct model_pair *model_pair)
 {
-    struct unit_model *u = &held->u;
+    struct unit_model *u = &model_pair->u;
     struct error err = { 0 };
-    struct model_options options = { .plan = &held->plan.plan,
-                                     .config = &held->plan.config,
+    struct model_options options = { .plan = &model_pair->plan.plan,
+                                     .config = &model_pair->plan.config,
                                      .backend = u->be,
                                      .rows_max = ROWS,
                                      .sequences_max = SEQUENCES };
 
-    unit_must(teacher_plan_make(&u->plan, false, u->arena, &held->plan, &err), &err);
-    held->reference = model_new(&options, &err);
-    unit_must(held->reference && model_load(held->reference, &err), &err);
-    model_set_reference(u->model, held->reference);
+    unit_must(teacher_plan_make(&u->plan, false, u->arena, &model_pair->plan, &err),
+              &err);
+    model_pair->reference = model_new(&options, &err);
+    unit_must(model_pair->reference && model_load(model_pair->reference, &err), &err);
+    model_set_reference(u->model, model_pair->reference);
 }
 
-/* alike: a reference begins as the model does */
-static void open_held(struct held *held, const struct plan *plan, bool alike, int threads)
+/* the same weights: a reference starts as the model */
+static void models_open(struct model_pair *model_pair, const struct plan *plan,
+                        bool alike, int threads)
 {
-    *held = (struct held) { .u = unit_model_text(config_text, *plan) };
-    held->u.device = plan->device.kind == DEVICE_CUDA ? &plan->device : NULL;
+    *model_pair = (struct model_pair) { .u = unit_model_text(config_text, *plan) };
+    model_pair->u.device = plan->device.kind == DEVICE_CUDA ? &plan->device : NULL;
     if (!alike && plan->method == METHOD_FULL)
-        held->u.plan.preference.reference = other;
-    unit_model_start(&held->u, ROWS, SEQUENCES, threads);
-    if (plan_has_second_model(&held->u.plan))
-        open_reference(held);
+        model_pair->u.plan.preference.reference = other;
+    unit_model_start(&model_pair->u, ROWS, SEQUENCES, threads);
+    if (plan_has_second_model(&model_pair->u.plan))
+        open_reference(model_pair);
 }
 
-static void close_held(struct held *held)
+static void models_close(struct model_pair *model_pair)
 {
-    model_free(held->reference);
-    unit_model_stop(&held->u);
+    model_free(model_pair->reference);
+    unit_model_stop(&model_pair->u);
 }
 
-/* Adapters begin with B = 0: numbers into each, the same for each model. */
+/* Adapters start with B = 0: set values in each, the same for every model. */
 static void fill_adapters(struct unit_model *u)
 {
     for (size_t i = 0; i < model_trained_parameters(u->model); i++) {
@@ -98,7 +100,7 @@ static void fill_adapters(struct unit_model *u)
     }
 }
 
-/* A pair: a question of `asked` tokens, and answers of so many. */
+/* Append a pair: a prompt of `asked` tokens, and answers of these lengths. */
 static void add_pair(struct batch *b, size_t asked, size_t chosen, size_t rejected,
                      uint32_t stream)
 {
@@ -136,8 +138,8 @@ struct outcome {
     struct rewards rewards;
 };
 
-/* Means over the pairs of a window, and the norm of the mean's gradient; nothing is
- * updated. */
+/* Return means over the pairs of a window, and the norm of the mean's gradient, without
+ * an update. */
 static struct outcome learn(struct unit_model *u, const struct batch *window,
                             size_t count)
 {
@@ -180,12 +182,12 @@ static struct outcome evaluate(struct unit_model *u, const struct batch *batch)
 static const enum preference_loss referred[] = { PREFERENCE_SIGMOID, PREFERENCE_HINGE,
                                                  PREFERENCE_IPO };
 
-/* Beside itself a model gives no reward: the losses are those of d = 0, to the bit, in
- * every format that it may be computed in. */
-static void test_preference_begins_with_no_reward(void **state)
+/* A model compared with itself gives no reward: the losses are those of d = 0, to the
+ * bit, in every compute format. */
+static void test_preference_starts_without_reward(void **state)
 {
     static const enum format formats[] = { FORMAT_FP32, FORMAT_FP16, FORMAT_BF16 };
-    const double wanted[] = { -log(0.5), 1, 1 / (4 * 0.3 * 0.3) };
+    const double expected[] = { -log(0.5), 1, 1 / (4 * 0.3 * 0.3) };
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(referred) * TS_COUNT(formats) * 2; i++) {
@@ -193,36 +195,35 @@ static void test_preference_begins_with_no_reward(void **state)
         struct plan plan = plan_for(i % 2 ? METHOD_LORA : METHOD_FULL, referred[loss]);
         struct batch b = three_pairs();
         struct outcome is;
-        struct held held;
+        struct model_pair model_pair;
 
         plan.precision.compute = formats[i / 2 / TS_COUNT(referred)];
-        open_held(&held, &plan, true, 2);
-        is = learn(&held.u, &b, 1);
-        unit_near("loss", is.loss, wanted[loss], 1e-6);
+        models_open(&model_pair, &plan, true, 2);
+        is = learn(&model_pair.u, &b, 1);
+        unit_near("loss", is.loss, expected[loss], 1e-6);
         for (int r = 0; r <= REWARD_MARGIN; r++)
             assert_true(is.rewards.of[r] == 0);
         assert_true(is.rewards.of[REWARD_LOGP_CHOSEN] < 0);
         assert_true(is.norm > 0);
-        close_held(&held);
+        models_close(&model_pair);
         unit_batch_free(&b);
     }
 }
 
-/* Adapters are held against the model without them: the rewards are what they add to
- * it. */
-static void test_preference_of_adapters_is_beyond_their_base(void **state)
+/* Adapters are compared with the model without them: rewards are what they add to it. */
+static void test_preference_of_adapters_uses_their_base(void **state)
 {
     struct plan plan = plan_for(METHOD_LORA, PREFERENCE_SIGMOID);
     struct batch b = three_pairs();
     struct outcome before, after, learnt;
-    struct held held;
+    struct model_pair model_pair;
 
     (void)state;
-    open_held(&held, &plan, true, 2);
-    before = evaluate(&held.u, &b);
-    fill_adapters(&held.u);
-    after = evaluate(&held.u, &b);
-    learnt = learn(&held.u, &b, 1);
+    models_open(&model_pair, &plan, true, 2);
+    before = evaluate(&model_pair.u, &b);
+    fill_adapters(&model_pair.u);
+    after = evaluate(&model_pair.u, &b);
+    learnt = learn(&model_pair.u, &b, 1);
     for (int i = 0; i < 2; i++) {
         double added = after.rewards.of[REWARD_LOGP_CHOSEN + i] -
                        before.rewards.of[REWARD_LOGP_CHOSEN + i];
@@ -232,14 +233,14 @@ static void test_preference_of_adapters_is_beyond_their_base(void **state)
     }
     unit_near("margin", after.rewards.of[REWARD_MARGIN],
               after.rewards.of[REWARD_CHOSEN] - after.rewards.of[REWARD_REJECTED], 1e-5);
-    unit_near("loss", learnt.loss, after.loss, 1e-6); /* no dropout, so the same */
+    unit_near("loss", learnt.loss, after.loss, 1e-6); /* no dropout, so it is the same */
     for (int r = 0; r < REWARDS; r++)
         unit_near("reward", learnt.rewards.of[r], after.rewards.of[r], 1e-5);
-    close_held(&held);
+    models_close(&model_pair);
     unit_batch_free(&b);
 }
 
-/* Smoothed labels are for learning single answers: likelihoods are not smoothed. */
+/* Label smoothing applies to single answers: likelihoods are not smoothed. */
 static void test_preference_smooths_no_label(void **state)
 {
     struct outcome found[2];
@@ -248,12 +249,12 @@ static void test_preference_smooths_no_label(void **state)
     for (size_t i = 0; i < 2; i++) {
         struct plan plan = plan_for(METHOD_FULL, PREFERENCE_SIGMOID);
         struct batch b = three_pairs();
-        struct held held;
+        struct model_pair model_pair;
 
         plan.label_smoothing = i == 0 ? 0 : 0.3;
-        open_held(&held, &plan, false, 1);
-        found[i] = learn(&held.u, &b, 1);
-        close_held(&held);
+        models_open(&model_pair, &plan, false, 1);
+        found[i] = learn(&model_pair.u, &b, 1);
+        models_close(&model_pair);
         unit_batch_free(&b);
     }
     assert_true(found[0].loss == found[1].loss && found[0].norm == found[1].norm);
@@ -261,7 +262,7 @@ static void test_preference_smooths_no_label(void **state)
                 found[1].rewards.of[REWARD_LOGP_CHOSEN]);
 }
 
-/* A window of three micro-batches is one of all pairs. */
+/* A window of three micro-batches equals one of all pairs. */
 static void test_preference_windows_add_up(void **state)
 {
     static const enum preference_loss losses[] = { PREFERENCE_SIGMOID, PREFERENCE_HINGE,
@@ -273,30 +274,30 @@ static void test_preference_windows_add_up(void **state)
         struct plan plan = plan_for(i % 2 ? METHOD_LORA : METHOD_FULL, losses[i]);
         struct batch whole = three_pairs(), parts[3] = { 0 };
         struct outcome one, three;
-        struct held held;
+        struct model_pair model_pair;
 
         plan.preference.ftx = i == 0 ? 0.5 : 0;
         plan.preference.label_smoothing = i == 0 ? 0.1 : 0;
         add_pair(&parts[0], 3, 5, 4, 10);
         add_pair(&parts[1], 1, 7, 7, 20);
         add_pair(&parts[2], 6, 2, 9, 30);
-        open_held(&held, &plan, false, 2);
-        fill_adapters(&held.u);
-        one = learn(&held.u, &whole, 1);
-        three = learn(&held.u, parts, 3);
+        models_open(&model_pair, &plan, false, 2);
+        fill_adapters(&model_pair.u);
+        one = learn(&model_pair.u, &whole, 1);
+        three = learn(&model_pair.u, parts, 3);
         unit_near("loss", three.loss, one.loss, 1e-6);
         unit_near("norm", three.norm, one.norm, 1e-5);
         for (int r = 0; r < REWARDS; r++)
             unit_near(reward_names[r], three.rewards.of[r], one.rewards.of[r], 1e-5);
-        close_held(&held);
+        models_close(&model_pair);
         unit_batch_free(&whole);
         for (size_t k = 0; k < 3; k++)
             unit_batch_free(&parts[k]);
     }
 }
 
-/* What a small step down the gradient gains is the square of its norm. */
-static void test_preference_gradient_is_that_of_the_loss(void **state)
+/* A small step down the gradient lowers the loss by the square of its norm. */
+static void test_preference_gradient_matches_the_loss(void **state)
 {
     static const enum preference_loss losses[] = { PREFERENCE_SIGMOID, PREFERENCE_IPO,
                                                    PREFERENCE_ORPO, PREFERENCE_SIMPO };
@@ -306,46 +307,46 @@ static void test_preference_gradient_is_that_of_the_loss(void **state)
         struct plan plan = plan_for(i % 2 ? METHOD_LORA : METHOD_FULL, losses[i / 2]);
         struct batch b = three_pairs();
         struct outcome at;
-        struct held held;
+        struct model_pair model_pair;
         double step, before, after, gained;
 
         plan.optimizer = optimizer_find("sgd");
         plan.preference.ftx = 0.2;
-        open_held(&held, &plan, false, 2);
-        fill_adapters(&held.u);
-        at = learn(&held.u, &b, 1);
+        models_open(&model_pair, &plan, false, 2);
+        fill_adapters(&model_pair.u);
+        at = learn(&model_pair.u, &b, 1);
         before = at.loss;
         step = 2e-3 / (at.norm * at.norm) * at.loss;
-        held.u.plan.learning_rate = step;
-        unit_step(&held.u, 1);
-        after = evaluate(&held.u, &b).loss;
+        model_pair.u.plan.learning_rate = step;
+        unit_step(&model_pair.u, 1);
+        after = evaluate(&model_pair.u, &b).loss;
         gained = (before - after) / (step * at.norm * at.norm);
         if (!(fabs(gained - 1) < 0.05))
-            fail_msg("loss %zu: %g of what the gradient says is gained", i, gained);
-        close_held(&held);
+            fail_msg("loss %zu: it falls by %g of what the gradient predicts", i, gained);
+        models_close(&model_pair);
         unit_batch_free(&b);
     }
 }
 
 /* ---- On a GPU ---- */
 
-/* Steps of two micro-batches of unlike numbers of rows, so often that recordings are
- * played, and an evaluation behind each. */
-static void follow(const struct plan *plan, struct outcome *out, size_t steps)
+/* Steps of two micro-batches with different row counts, often enough that recordings are
+ * replayed, and an evaluation after each. */
+static void run_steps(const struct plan *plan, struct outcome *out, size_t steps)
 {
     struct batch window[2] = { three_pairs() };
-    struct held held;
+    struct model_pair model_pair;
 
     add_pair(&window[1], 4, 6, 3, 40);
     add_pair(&window[1], 9, 1, 5, 50);
-    open_held(&held, plan, false, 2);
-    fill_adapters(&held.u);
+    models_open(&model_pair, plan, false, 2);
+    fill_adapters(&model_pair.u);
     for (size_t i = 0; i < steps; i++) {
-        out[2 * i] = learn(&held.u, window, 2);
-        unit_step(&held.u, (int64_t)i + 1);
-        out[2 * i + 1] = evaluate(&held.u, &window[1]);
+        out[2 * i] = learn(&model_pair.u, window, 2);
+        unit_step(&model_pair.u, (int64_t)i + 1);
+        out[2 * i + 1] = evaluate(&model_pair.u, &window[1]);
     }
-    close_held(&held);
+    models_close(&model_pair);
     for (size_t i = 0; i < 2; i++)
         unit_batch_free(&window[i]);
 }
@@ -359,9 +360,9 @@ static void check_on(const struct device *gpu, size_t i)
     struct outcome cpu[2 * STEPS], other_way[2 * STEPS];
 
     plan.preference.ftx = i % 3 ? 0 : 0.5;
-    follow(&plan, cpu, STEPS);
+    run_steps(&plan, cpu, STEPS);
     plan.device = *gpu;
-    follow(&plan, other_way, STEPS);
+    run_steps(&plan, other_way, STEPS);
     for (size_t k = 0; k < 2 * STEPS; k++) {
         unit_near("loss", other_way[k].loss, cpu[k].loss, 1e-4);
         unit_near("norm", other_way[k].norm, cpu[k].norm, 1e-3);
@@ -371,14 +372,14 @@ static void check_on(const struct device *gpu, size_t i)
     }
 }
 
-static void test_preference_on_a_gpu_is_that_of_the_cpu(void **state)
+static void test_preference_on_a_gpu_matches_the_cpu(void **state)
 {
     struct device gpu;
     char note[256] = "";
 
     (void)state;
     if (backend_devices("cuda:0", &gpu, 1, note, sizeof(note)) == 0 || !gpu.runnable) {
-        print_message("# SKIP no GPU to try: %s\n", note);
+        print_message("# SKIP no GPU: %s\n", note);
         skip();
     }
     for (size_t i = 0; i <= 2 * PREFERENCE_SIMPO + 1; i++)
@@ -387,27 +388,27 @@ static void test_preference_on_a_gpu_is_that_of_the_cpu(void **state)
 
 /* ---- The same bits ---- */
 
-/* All gradients; how many. */
+/* Return all gradients and their number. */
 static size_t gradients_of(const struct plan *plan, int threads, float *out, size_t room)
 {
     struct batch b = three_pairs();
     struct tensor gradients;
-    struct held held;
+    struct model_pair model_pair;
 
-    open_held(&held, plan, false, threads);
-    fill_adapters(&held.u);
-    learn(&held.u, &b, 1);
-    gradients = model_gradients(held.u.model);
+    models_open(&model_pair, plan, false, threads);
+    fill_adapters(&model_pair.u);
+    learn(&model_pair.u, &b, 1);
+    gradients = model_gradients(model_pair.u.model);
     assert_in_range(gradients.cols, 1, room);
     memcpy(out, gradients.data, tensor_bytes(gradients));
-    close_held(&held);
+    models_close(&model_pair);
     unit_batch_free(&b);
     return gradients.cols;
 }
 
 enum { NUMBERS = 1 << 15 };
 
-static void test_preference_has_the_same_bits(void **state)
+static void test_preference_is_deterministic(void **state)
 {
     float *one = memory_alloc(NUMBERS * sizeof(*one)),
           *again = memory_alloc(NUMBERS * sizeof(*again));
@@ -428,8 +429,8 @@ static void test_preference_has_the_same_bits(void **state)
     free(again);
 }
 
-/* Where the data are not known, batches are full: two answers of cutoff_len for each
- * pair, for a reference too. */
+/* If the data are unknown, batches are full: two answers of cutoff_len for each pair, in
+ * the reference too. */
 static void check_full_batches(struct unit_model *u, uint64_t less)
 {
     size_t runs = 2 * (size_t)u->plan.per_device_train_batch_size;
@@ -444,8 +445,8 @@ static void check_full_batches(struct unit_model *u, uint64_t less)
     assert_true(told.total > less);
 }
 
-/* The estimate is what is taken, to the byte. */
-static void test_preference_takes_what_was_estimated(void **state)
+/* The estimate is the memory that is allocated, to the byte. */
+static void test_preference_memory_matches_the_estimate(void **state)
 {
     static const struct estimate_data data = { .rows = ROWS, .sequences = SEQUENCES };
 
@@ -455,19 +456,22 @@ static void test_preference_takes_what_was_estimated(void **state)
                                     i < 2 ? PREFERENCE_SIGMOID : PREFERENCE_ORPO);
         struct memory_use estimate;
         struct error err = { 0 };
-        struct held held;
+        struct model_pair model_pair;
 
-        open_held(&held, &plan, true, 2);
-        assert_true((held.reference != NULL) == (i == 0));
-        held.u.plan.kd.config = held.reference ? &held.plan.config : NULL;
-        held.u.plan.kd.format = FORMAT_FP32;
-        unit_must(estimate_memory(&held.u.plan, &held.u.config, &data, &estimate, &err),
+        models_open(&model_pair, &plan, true, 2);
+        assert_true((model_pair.reference != NULL) == (i == 0));
+        model_pair.u.plan.kd.config =
+            model_pair.reference ? &model_pair.plan.config : NULL;
+        model_pair.u.plan.kd.format = FORMAT_FP32;
+        unit_must(estimate_memory(&model_pair.u.plan, &model_pair.u.config, &data,
+                                  &estimate, &err),
                   &err);
-        assert_int_equal(estimate.total,
-                         model_memory(held.u.model)->low +
-                             (held.reference ? model_memory(held.reference)->low : 0));
-        check_full_batches(&held.u, estimate.total);
-        close_held(&held);
+        assert_int_equal(
+            estimate.total,
+            model_memory(model_pair.u.model)->low +
+                (model_pair.reference ? model_memory(model_pair.reference)->low : 0));
+        check_full_batches(&model_pair.u, estimate.total);
+        models_close(&model_pair);
     }
 }
 
@@ -490,14 +494,14 @@ static int stop(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_preference_begins_with_no_reward),
-        cmocka_unit_test(test_preference_of_adapters_is_beyond_their_base),
+        cmocka_unit_test(test_preference_starts_without_reward),
+        cmocka_unit_test(test_preference_of_adapters_uses_their_base),
         cmocka_unit_test(test_preference_smooths_no_label),
         cmocka_unit_test(test_preference_windows_add_up),
-        cmocka_unit_test(test_preference_gradient_is_that_of_the_loss),
-        cmocka_unit_test(test_preference_on_a_gpu_is_that_of_the_cpu),
-        cmocka_unit_test(test_preference_has_the_same_bits),
-        cmocka_unit_test(test_preference_takes_what_was_estimated),
+        cmocka_unit_test(test_preference_gradient_matches_the_loss),
+        cmocka_unit_test(test_preference_on_a_gpu_matches_the_cpu),
+        cmocka_unit_test(test_preference_is_deterministic),
+        cmocka_unit_test(test_preference_memory_matches_the_estimate),
     };
 
     return cmocka_run_group_tests(tests, start, stop);

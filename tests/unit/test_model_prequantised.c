@@ -1,6 +1,6 @@
 /*
- * tests/unit/test_model_prequantised.c - a base whose files have 4 bits: its bits are
- * taken as they are, and training over it is training over what they stand for, to the
+ * tests/unit/test_model_prequantised.c - a base whose files have 4-bit weights: its bits
+ * are loaded unchanged, and training equals training with the dequantized weights, to the
  * bit.
  */
 #include "config.h"
@@ -12,7 +12,7 @@
 
 /* ---- Folders ---- */
 
-/* Of all tensors of a kind, in the order of names; "" is the codes. */
+/* Digest all tensors of a kind, in the order of their names; "" is the codes. */
 static void digest_kind(const struct safetensors *set, const char *kind,
                         char out[DIGEST_TEXT])
 {
@@ -24,7 +24,8 @@ static void digest_kind(const struct safetensors *set, const char *kind,
     for (size_t i = 0; i < count; i++)
         if (text_ends(safetensors_at(set, i)->name, kind))
             names[found++] = safetensors_at(set, i)->name;
-    for (size_t done = 0; done < found; done++) { /* the least that is left */
+    /* the smallest of the remaining names */
+    for (size_t done = 0; done < found; done++) {
         const struct stored_tensor *t;
         char name[256];
 
@@ -45,8 +46,8 @@ static void digest_kind(const struct safetensors *set, const char *kind,
     digest_end(digest, out);
 }
 
-/* A matrix of the folder, as it is multiplied by in fp32. */
-static void digest_widened(const char *dir, char out[DIGEST_TEXT])
+/* Digest a matrix of the folder, dequantized to fp32. */
+static void digest_dequantized(const char *dir, char out[DIGEST_TEXT])
 {
     struct unit_model u = open_folder(dir);
     const struct parameter *p;
@@ -92,15 +93,15 @@ static void check_kinds(const json_t *run)
         assert_string_equal(text, json_string_value(json_object_get(
                                       json_object_get(run, "digests"), kinds[i][0])));
     }
-    digest_widened(dir, text);
+    digest_dequantized(dir, text);
     assert_string_equal(text, json_string_value(json_object_get(run, "widened")));
     safetensors_close(set);
     unit_dir_free(dir);
     free(base);
 }
 
-/* What the tests below train over is what transformers saves. */
-static void test_folders_are_those_of_bitsandbytes(void **state)
+/* The folders of the tests below are what transformers saves. */
+static void test_folders_match_bitsandbytes(void **state)
 {
     char *name;
     struct error err = { 0 };
@@ -118,31 +119,31 @@ static void test_folders_are_those_of_bitsandbytes(void **state)
 
 /* ---- Training ---- */
 
-struct way {
+struct variant {
     struct unit_saved saved;
     enum format compute;
     bool checkpointing;
 };
 
-static struct unit_model open_lora(const char *dir, const struct way *way)
+static struct unit_model open_lora(const char *dir, const struct variant *variant)
 {
     struct unit_model u = open_folder(dir);
 
     u.plan.method = METHOD_LORA;
-    u.plan.lora_dropout = 1e-30; /* adapters apart, as beside a base in 4 bits */
+    u.plan.lora_dropout = 1e-30; /* separate adapters, as with a base in 4 bits */
     u.plan.learning_rate = 1e-2;
-    u.plan.gradient_checkpointing = way->checkpointing;
-    u.plan.precision.compute = way->compute;
-    u.plan.precision.frozen = way->saved.dtype;
+    u.plan.gradient_checkpointing = variant->checkpointing;
+    u.plan.precision.compute = variant->compute;
+    u.plan.precision.frozen = variant->saved.dtype;
     return u;
 }
 
-static struct found run(const char *dir, const struct way *way, int64_t bits)
+static struct found run(const char *dir, const struct variant *variant, int64_t bits)
 {
-    struct unit_model u = open_lora(dir, way);
+    struct unit_model u = open_lora(dir, variant);
 
     u.plan.quantization_bit = bits;
-    u.plan.double_quantization = way->saved.twice;
+    u.plan.double_quantization = variant->saved.twice;
     return run_adapted(&u);
 }
 
@@ -152,7 +153,7 @@ static void assert_same(const struct found *a, const struct found *b)
     assert_true(a->norm == b->norm);
 }
 
-/* But for the order of sums: in fp32, a few hundred operations deep. */
+/* Equal except for the order of sums: in fp32, a few hundred operations deep. */
 static void assert_near(const struct found *a, const struct found *b)
 {
     for (size_t i = 0; i < TS_COUNT(a->losses); i++)
@@ -160,30 +161,30 @@ static void assert_near(const struct found *a, const struct found *b)
     unit_near("norm", a->norm, b->norm, 1e-5);
 }
 
-static const struct way ways[] = {
+static const struct variant variants[] = {
     { { .dtype = FORMAT_FP32, .twice = true }, FORMAT_FP32, false },
     { { .dtype = FORMAT_BF16 }, FORMAT_FP32, true },
     { { .dtype = FORMAT_BF16, .twice = true }, FORMAT_BF16, false },
     { { .dtype = FORMAT_FP16, .twice = true }, FORMAT_FP16, true },
 };
 
-static void check_training(const json_t *one, const struct way *way,
+static void check_training(const json_t *one, const struct variant *variant,
                            void compare(const struct found *, const struct found *))
 {
-    struct unit_saved wide = way->saved;
-    char *base = folder_of(one, NULL), *narrow = unit_prequantised(base, &way->saved);
-    struct found taken = run(narrow, way, 0), given = run(narrow, way, 4), at_load,
-                 widened;
+    struct unit_saved wide = variant->saved;
+    char *base = folder_of(one, NULL), *narrow = unit_prequantised(base, &variant->saved);
+    struct found taken = run(narrow, variant, 0), given = run(narrow, variant, 4),
+                 at_load, widened;
     char *dir;
 
     wide.wide = true;
     dir = unit_prequantised(base, &wide);
-    widened = run(dir, way, 0);
+    widened = run(dir, variant, 0);
     compare(&taken, &widened);
     assert_same(&given, &taken);
     assert_true(taken.losses[2] < taken.losses[0]);
-    if (!way->saved.plain) {
-        at_load = run(base, way, 4);
+    if (!variant->saved.plain) {
+        at_load = run(base, variant, 4);
         assert_same(&taken, &at_load);
     }
     unit_dir_free(base);
@@ -191,47 +192,47 @@ static void check_training(const json_t *one, const struct way *way,
     unit_dir_free(dir);
 }
 
-static void test_training_is_that_over_a_base_quantised_at_load(void **state)
+static void test_training_matches_a_base_quantized_at_load(void **state)
 {
     const json_t *cases = json_object_get(golden, "models");
 
     (void)state;
     for (size_t i = 0; i < json_array_size(cases); i++)
-        for (size_t j = 0; j < TS_COUNT(ways); j++)
-            check_training(json_array_get(cases, i), &ways[j], assert_same);
+        for (size_t j = 0; j < TS_COUNT(variants); j++)
+            check_training(json_array_get(cases, i), &variants[j], assert_same);
 }
 
-/* All that reads one input, or one of three that are one product otherwise. */
-static void test_layers_that_are_left_in_16_bits_stay(void **state)
+/* All layers over one input, or one of three that are otherwise one matmul. */
+static void test_unquantized_layers_stay_in_16_bits(void **state)
 {
     static const char *const together[] = { "layers.1.mlp", "layers.0", "o_proj" };
     static const char *const apart[] = { "q_proj", "k_proj", "v_proj", "up_proj" };
     const json_t *one = find_case("models", "llama");
-    struct way way;
+    struct variant variant;
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(together); i++)
-        for (size_t j = 0; j < TS_COUNT(ways); j++) {
-            way = ways[j];
-            way.saved.plain = together[i];
-            check_training(one, &way, assert_same);
+        for (size_t j = 0; j < TS_COUNT(variants); j++) {
+            variant = variants[j];
+            variant.saved.plain = together[i];
+            check_training(one, &variant, assert_same);
         }
     for (size_t i = 0; i < TS_COUNT(apart); i++) {
-        way = ways[i % 2];
-        way.saved.plain = apart[i];
-        check_training(one, &way, assert_near);
+        variant = variants[i % 2];
+        variant.saved.plain = apart[i];
+        check_training(one, &variant, assert_near);
     }
 }
 
-/* The codes and factors in memory are the file's, and they are rounded to what they were
- * made from, whatever frozen weights are kept in. */
-static void test_bits_are_those_of_the_file(void **state)
+/* Codes and factors in memory are those of the file, and values are rounded to the
+ * original format, whatever the format of frozen weights. */
+static void test_bits_match_the_file(void **state)
 {
     static const char name[] = "model.layers.1.mlp.down_proj.weight";
-    const struct way way = { .saved = { .dtype = FORMAT_BF16, .twice = true } };
+    const struct variant variant = { .saved = { .dtype = FORMAT_BF16, .twice = true } };
     char *base = folder_of(find_case("models", "llama"), NULL),
-         *dir = unit_prequantised(base, &way.saved);
-    struct unit_model u = open_lora(dir, &way);
+         *dir = unit_prequantised(base, &variant.saved);
+    struct unit_model u = open_lora(dir, &variant);
     struct error err = { 0 };
     struct safetensors *set = safetensors_open(dir, "model", false, &err);
     const struct stored_tensor *codes = safetensors_find(set, name);
@@ -254,7 +255,7 @@ static void test_bits_are_those_of_the_file(void **state)
     unit_dir_free(dir);
 }
 
-/* bnb_4bit_quant_storage: bfloat16, as for FSDP: the same bytes by another name. */
+/* bnb_4bit_quant_storage: bfloat16, as for FSDP: the same bytes with another dtype. */
 static void store_in_bf16(struct unit_tensor *list, size_t *count, const void *context)
 {
     (void)context;
@@ -266,33 +267,34 @@ static void store_in_bf16(struct unit_tensor *list, size_t *count, const void *c
         }
 }
 
-static void test_codes_may_be_stored_as_numbers(void **state)
+static void test_codes_may_be_stored_as_bfloat16(void **state)
 {
     char *base = folder_of(find_case("models", "llama"), NULL), *dirs[2];
-    struct way way = ways[0];
+    struct variant variant = variants[0];
     struct found bytes, numbers;
 
     (void)state;
-    dirs[0] = unit_prequantised(base, &way.saved);
-    way.saved.spoil = store_in_bf16;
-    dirs[1] = unit_prequantised(base, &way.saved);
-    bytes = run(dirs[0], &way, 0);
-    numbers = run(dirs[1], &way, 0);
+    dirs[0] = unit_prequantised(base, &variant.saved);
+    variant.saved.modify = store_in_bf16;
+    dirs[1] = unit_prequantised(base, &variant.saved);
+    bytes = run(dirs[0], &variant, 0);
+    numbers = run(dirs[1], &variant, 0);
     assert_same(&bytes, &numbers);
     unit_dir_free(base);
     unit_dir_free(dirs[0]);
     unit_dir_free(dirs[1]);
 }
 
-/* ---- Answers ---- */
+/* ---- Generation ---- */
 
-/* Logits of each run, of a model that is trained for two steps, and of one that answers
- * with the adapter that the first has saved: beside 4 bits and 16 alike, never merged. */
-static void check_alone(const struct way *way)
+/* Compare the logits of a model that is trained for two steps with those of one that only
+ * generates with the adapter that the first has saved: next to 4 bits and 16 bits alike,
+ * never merged. */
+static void check_alone(const struct variant *variant)
 {
     char *base = folder_of(find_case("models", "llama"), NULL),
-         *dir = unit_prequantised(base, &way->saved), *adapter = unit_dir_new();
-    struct unit_model u = open_lora(dir, way);
+         *dir = unit_prequantised(base, &variant->saved), *adapter = unit_dir_new();
+    struct unit_model u = open_lora(dir, variant);
     size_t count = batch.sequences * u.config.vocab_size;
     float *trained = memory_alloc(count * sizeof(*trained)),
           *alone = memory_alloc(count * sizeof(*alone));
@@ -307,7 +309,7 @@ static void check_alone(const struct way *way)
     unit_must(model_logits(u.model, &batch, trained, &err), &err);
     unit_must(model_save(u.model, adapter, &err), &err);
     unit_model_stop(&u);
-    u = open_lora(dir, way);
+    u = open_lora(dir, variant);
     u.plan.adapter_name_or_path = adapter;
     u.plan.generation = (struct generation) {
         .on = true, .alone = true, .slots = 1, .max_new_tokens = 4
@@ -324,28 +326,28 @@ static void check_alone(const struct way *way)
     unit_dir_free(adapter);
 }
 
-static void test_answers_are_those_of_what_was_trained(void **state)
+static void test_generation_matches_the_trained_model(void **state)
 {
-    struct way some = ways[2];
+    struct variant some = variants[2];
 
     (void)state;
     some.saved.plain = "v_proj";
-    check_alone(&ways[0]);
-    check_alone(&ways[2]);
+    check_alone(&variants[0]);
+    check_alone(&variants[2]);
     check_alone(&some);
 }
 
 static void check_base_alone(enum method method)
 {
-    const struct way *way = &ways[1];
-    struct unit_saved wide = way->saved;
+    const struct variant *variant = &variants[1];
+    struct unit_saved wide = variant->saved;
     char *base = folder_of(find_case("models", "llama"), NULL), *dirs[2];
     float *logits[2];
     struct error err = { 0 };
     size_t count = 0;
 
     wide.wide = true;
-    dirs[0] = unit_prequantised(base, &way->saved);
+    dirs[0] = unit_prequantised(base, &variant->saved);
     dirs[1] = unit_prequantised(base, &wide);
     for (size_t i = 0; i < 2; i++) {
         struct unit_model u = open_folder(dirs[i]);
@@ -367,31 +369,31 @@ static void check_base_alone(enum method method)
     unit_dir_free(base);
 }
 
-/* Without an adapter, whatever the method: LoRA is a teacher's. */
-static void test_the_base_answers_alone(void **state)
+/* Without an adapter, for every method: a teacher has LoRA. */
+static void test_the_base_generates_alone(void **state)
 {
     (void)state;
     check_base_alone(METHOD_FULL);
     check_base_alone(METHOD_LORA);
 }
 
-/* ---- What is refused ---- */
+/* ---- Rejected files ---- */
 
 #define K "model.layers.0.self_attn.k_proj.weight"
 
-/* Take a tensor out, cut it short, or put other bytes into it. */
+/* Remove a tensor, truncate it, or replace its bytes. */
 struct broken {
     const char *name;
     bool out;
     const char *rename;
-    size_t cut;        /* bytes that are left; 0: all */
-    const char *dtype; /* with cut */
-    const char *text;  /* of a state */
+    size_t cut;        /* remaining bytes; 0: all */
+    const char *dtype; /* if truncated */
+    const char *text;  /* of a quant_state */
     const char *said;
     bool twice;
 };
 
-static void spoil(struct unit_tensor *list, size_t *count, const void *context)
+static void break_tensor(struct unit_tensor *list, size_t *count, const void *context)
 {
     const struct broken *how = context;
     struct unit_tensor *t = unit_tensor_find(list, *count, how->name);
@@ -416,9 +418,9 @@ static void spoil(struct unit_tensor *list, size_t *count, const void *context)
         memset(t->data, 0, t->bytes);
 }
 
-static void assert_refused(const char *dir, const char *said)
+static void assert_rejected(const char *dir, const char *said)
 {
-    struct unit_model u = open_lora(dir, &ways[0]);
+    struct unit_model u = open_lora(dir, &variants[0]);
     struct error err = { 0 };
 
     unit_model_open_backend(&u, 1);
@@ -434,7 +436,7 @@ static void assert_refused(const char *dir, const char *said)
     "{\"quant_type\": \"nf4\", \"blocksize\": 64, \"dtype\": \"float32\", " \
     "\"shape\": " shape "}"
 
-static void test_broken_files_are_refused(void **state)
+static void test_broken_files_are_rejected(void **state)
 {
     static const struct broken rows[] = {
         { K, .out = true, .said = "the tensor " K " is missing" },
@@ -468,18 +470,18 @@ static void test_broken_files_are_refused(void **state)
     for (size_t i = 0; i < TS_COUNT(rows); i++) {
         const struct unit_saved how = { .dtype = FORMAT_FP32,
                                         .twice = rows[i].twice,
-                                        .spoil = spoil,
+                                        .modify = break_tensor,
                                         .context = &rows[i] };
         char *base = folder_of(find_case("models", "llama"), NULL),
              *dir = unit_prequantised(base, &how);
 
-        assert_refused(dir, rows[i].said);
+        assert_rejected(dir, rows[i].said);
         unit_dir_free(base);
         unit_dir_free(dir);
     }
 }
 
-/* The config.json of one folder beside the weights of another. */
+/* The config.json of one folder with the weights of another. */
 static void check_mixed(const char *base, const struct unit_saved *config,
                         const struct unit_saved *weights, const char *said)
 {
@@ -487,14 +489,14 @@ static void check_mixed(const char *base, const struct unit_saved *config,
     char *a = path_join(from, "config.json"), *b = path_join(dir, "config.json");
 
     assert_int_equal(rename(a, b), 0);
-    assert_refused(dir, said);
+    assert_rejected(dir, said);
     free(a);
     free(b);
     unit_dir_free(from);
     unit_dir_free(dir);
 }
 
-static void test_files_that_config_json_does_not_fit_are_refused(void **state)
+static void test_files_that_contradict_config_json_are_rejected(void **state)
 {
     const struct unit_saved narrow = { .dtype = FORMAT_FP32 },
                             wide = { .dtype = FORMAT_FP32, .wide = true },
@@ -530,11 +532,11 @@ static void assert_no_layout(const char *dir, const struct plan *changes,
     arena_free(u.arena);
 }
 
-/* Nothing is trained or merged into what there is in 4 bits alone. */
-static void test_plans_that_change_4_bits_are_refused(void **state)
+/* Layers that exist only in 4 bits cannot be trained or merged into. */
+static void test_plans_that_change_4_bits_are_rejected(void **state)
 {
     char *base = folder_of(find_case("models", "llama"), NULL),
-         *dir = unit_prequantised(base, &ways[0].saved);
+         *dir = unit_prequantised(base, &variants[0].saved);
 
     (void)state;
     assert_no_layout(dir, &(struct plan) { .method = METHOD_FULL }, "finetuning_type");
@@ -557,16 +559,16 @@ static void test_plans_that_change_4_bits_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_folders_are_those_of_bitsandbytes),
-        cmocka_unit_test(test_training_is_that_over_a_base_quantised_at_load),
-        cmocka_unit_test(test_layers_that_are_left_in_16_bits_stay),
-        cmocka_unit_test(test_bits_are_those_of_the_file),
-        cmocka_unit_test(test_codes_may_be_stored_as_numbers),
-        cmocka_unit_test(test_answers_are_those_of_what_was_trained),
-        cmocka_unit_test(test_the_base_answers_alone),
-        cmocka_unit_test(test_broken_files_are_refused),
-        cmocka_unit_test(test_files_that_config_json_does_not_fit_are_refused),
-        cmocka_unit_test(test_plans_that_change_4_bits_are_refused),
+        cmocka_unit_test(test_folders_match_bitsandbytes),
+        cmocka_unit_test(test_training_matches_a_base_quantized_at_load),
+        cmocka_unit_test(test_unquantized_layers_stay_in_16_bits),
+        cmocka_unit_test(test_bits_match_the_file),
+        cmocka_unit_test(test_codes_may_be_stored_as_bfloat16),
+        cmocka_unit_test(test_generation_matches_the_trained_model),
+        cmocka_unit_test(test_the_base_generates_alone),
+        cmocka_unit_test(test_broken_files_are_rejected),
+        cmocka_unit_test(test_files_that_contradict_config_json_are_rejected),
+        cmocka_unit_test(test_plans_that_change_4_bits_are_rejected),
     };
 
     return cmocka_run_group_tests(tests, architectures_setup, architectures_teardown);

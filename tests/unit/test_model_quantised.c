@@ -1,7 +1,7 @@
 /*
- * tests/unit/test_model_quantised.c - training over a base in 4 bits is training over a
- * base whose weights have been what these stand for before, to the bit; and takes what
- * was estimated.
+ * tests/unit/test_model_quantised.c - training with a base in 4 bits equals training with
+ * a base that already has the dequantized weights, to the bit; and memory is as
+ * estimated.
  */
 #include "config.h"
 
@@ -10,7 +10,7 @@
 #include "train/model/model_watch.h"
 #include "train/model/shapes.h"
 
-/* ---- The base, widened by hand ---- */
+/* ---- The base, dequantized by the test ---- */
 
 static bool is_linear(const struct model_config *c, const char *name)
 {
@@ -35,8 +35,8 @@ static void round_to(float *x, size_t count, enum format format)
     }
 }
 
-/* Codes of all numbers in a row, and their factors, in 8 bits where `twice`. */
-static void narrow_and_widen(float *x, size_t count, bool twice)
+/* Quantize a row of values and dequantize it; the factors have 8 bits if `twice`. */
+static void quantize_and_dequantize(float *x, size_t count, bool twice)
 {
     size_t blocks = nf4_blocks(count);
     float *absmax = memory_alloc(blocks * sizeof(float));
@@ -62,10 +62,10 @@ static void narrow_and_widen(float *x, size_t count, bool twice)
     free(bytes);
 }
 
-/* A matrix of rows head by head goes through it in that order: row (3 h + part) D + d of
- * the file is row (part H + h) D + d here. */
-static void quantise(const struct model_config *c, const struct parameter *p,
-                     enum format frozen, bool twice)
+/* A matrix ordered by head is quantized in that order: row (3 h + part) D + d of the file
+ * is row (part H + h) D + d here. */
+static void quantize_matrix(const struct model_config *c, const struct parameter *p,
+                            enum format frozen, bool twice)
 {
     size_t numbers = p->rows * p->cols, size = p->rows / (3 * c->heads);
     float *in_file = memory_alloc(numbers * sizeof(*in_file)), *rows = p->weight.data;
@@ -82,14 +82,14 @@ static void quantise(const struct model_config *c, const struct parameter *p,
         if (back)
             break;
         round_to(in_file, numbers, frozen);
-        narrow_and_widen(in_file, numbers, twice);
+        quantize_and_dequantize(in_file, numbers, twice);
         round_to(in_file, numbers, frozen);
     }
     free(in_file);
 }
 
-static char *widened_folder(const char *base, enum format frozen, bool twice,
-                            const char *but)
+static char *dequantized_folder(const char *base, enum format frozen, bool twice,
+                                const char *but)
 {
     char *dir = unit_dir_new();
     struct unit_model u = open_folder(base);
@@ -102,7 +102,7 @@ static char *widened_folder(const char *base, enum format frozen, bool twice,
 
         if (p->rank == 2 && is_linear(&u.config, p->name) &&
             !(but && strstr(p->name, but))) {
-            quantise(&u.config, p, frozen, twice);
+            quantize_matrix(&u.config, p, frozen, twice);
             count++;
         }
     }
@@ -112,7 +112,7 @@ static char *widened_folder(const char *base, enum format frozen, bool twice,
     return dir;
 }
 
-/* ---- What comes out ---- */
+/* ---- Results ---- */
 
 struct how {
     enum format compute, frozen;
@@ -125,7 +125,7 @@ static void set_plan(struct unit_model *u, const struct how *how, int64_t bits)
     u->plan.method = METHOD_LORA;
     u->plan.lora_target = how->target;
     u->plan.additional_target = how->additional;
-    u->plan.lora_dropout = 1e-30; /* adapters apart, as beside a base in 4 bits */
+    u->plan.lora_dropout = 1e-30; /* separate adapters, as with a base in 4 bits */
     u->plan.learning_rate = 1e-2;
     u->plan.gradient_checkpointing = how->checkpointing;
     u->plan.precision.compute = how->compute;
@@ -152,7 +152,7 @@ static const struct how ways[] = {
 static void check_identity(const json_t *one, const struct how *how)
 {
     char *dir = folder_of(one, NULL);
-    char *widened = widened_folder(dir, how->frozen, how->twice, how->additional);
+    char *widened = dequantized_folder(dir, how->frozen, how->twice, how->additional);
     struct found narrow = run(dir, how, 4), wide = run(widened, how, 0),
                  plain = run(dir, how, 0);
 
@@ -164,7 +164,7 @@ static void check_identity(const json_t *one, const struct how *how)
     unit_dir_free(widened);
 }
 
-static void test_quantised_training_is_that_of_widened_weights(void **state)
+static void test_quantized_training_matches_dequantized_weights(void **state)
 {
     const json_t *cases = json_object_get(golden, "models");
 
@@ -174,9 +174,9 @@ static void test_quantised_training_is_that_of_widened_weights(void **state)
             check_identity(json_array_get(cases, i), &ways[j]);
 }
 
-/* Modules that were trained whole are as they were, and not quantised: one of a block
- * too. */
-static void test_quantised_models_leave_out_what_is_trained(void **state)
+/* Modules that are trained as a whole keep their weights and are not quantized, also in a
+ * block. */
+static void test_quantized_models_skip_trained_modules(void **state)
 {
     static const struct how whole = { FORMAT_BF16, FORMAT_BF16, true,
                                       false,       "all",       "k_proj" };
@@ -185,8 +185,8 @@ static void test_quantised_models_leave_out_what_is_trained(void **state)
     check_identity(find_case("models", "llama"), &whole);
 }
 
-/* The logits of each run, of a model that is trained for two steps, and of one that
- * answers with the adapter that the first has saved; to the bit. */
+/* Compare the logits of a model that is trained for two steps with those of one that only
+ * generates with the adapter that the first has saved, to the bit. */
 static void check_alone(const json_t *one, const struct how *how)
 {
     char *dir = folder_of(one, NULL), *adapter = unit_dir_new();
@@ -226,7 +226,7 @@ static void check_alone(const json_t *one, const struct how *how)
     unit_dir_free(adapter);
 }
 
-static void test_quantised_models_answer_as_they_were_trained(void **state)
+static void test_quantized_models_generate_as_trained(void **state)
 {
     static const struct how whole = { FORMAT_BF16, FORMAT_BF16, true,
                                       false,       "all",       "embed_tokens,k_proj" };
@@ -238,8 +238,8 @@ static void test_quantised_models_answer_as_they_were_trained(void **state)
     check_alone(find_case("models", "llama"), &whole);
 }
 
-/* The adapter goes into the base as its files have it. */
-static void test_quantised_models_are_merged_unquantised(void **state)
+/* The adapter is merged into the base as its files have it. */
+static void test_quantized_models_merge_into_the_files(void **state)
 {
     const json_t *one = find_case("models", "llama");
     char *dir = folder_of(one, NULL), *merged = unit_dir_new();
@@ -267,8 +267,8 @@ static void test_quantised_models_are_merged_unquantised(void **state)
     unit_dir_free(merged);
 }
 
-/* A factor that is inf, as of a broken file: found in the weights and in a pass. */
-static void test_quantised_weights_are_watched(void **state)
+/* A factor that is inf, as in a broken file, is found in the weights and in a pass. */
+static void test_quantized_weights_are_watched(void **state)
 {
     static const char name[] = "model.layers.1.mlp.up_proj.weight";
     char *dir = folder_of(find_case("models", "llama"), NULL);
@@ -303,11 +303,11 @@ static void test_quantised_weights_are_watched(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_quantised_training_is_that_of_widened_weights),
-        cmocka_unit_test(test_quantised_models_leave_out_what_is_trained),
-        cmocka_unit_test(test_quantised_models_answer_as_they_were_trained),
-        cmocka_unit_test(test_quantised_models_are_merged_unquantised),
-        cmocka_unit_test(test_quantised_weights_are_watched),
+        cmocka_unit_test(test_quantized_training_matches_dequantized_weights),
+        cmocka_unit_test(test_quantized_models_skip_trained_modules),
+        cmocka_unit_test(test_quantized_models_generate_as_trained),
+        cmocka_unit_test(test_quantized_models_merge_into_the_files),
+        cmocka_unit_test(test_quantized_weights_are_watched),
     };
 
     return cmocka_run_group_tests(tests, architectures_setup, architectures_teardown);

@@ -1,6 +1,6 @@
-/* tests/unit/test_model_ranks.c - a model in several processes learns what it learns in
- * one: the same steps within rounding, the same weights in every rank to the bit, moments
- * of which each has a part.  And what is recorded between the sums is played. */
+/* tests/unit/test_model_ranks.c - a model in several processes trains as in one: the same
+ * steps within rounding, the same weights in every rank to the bit, a part of the moments
+ * in each.  Recordings between reductions are replayed. */
 #include "config.h"
 
 #include "train/model/model.h"
@@ -19,7 +19,7 @@ static const char llama[] =
     "16,\"intermediate_size\": 24, \"num_hidden_layers\": 5, \"num_attention_heads\": "
     "2,\"tie_word_embeddings\": false}";
 
-/* Positions that are learned, norms with biases, q, k and v in one. */
+/* Learned positions, norms with biases, q, k and v as one matrix. */
 static const char gpt2[] =
     "{\"model_type\": \"gpt2\", \"vocab_size\": 40, \"n_embd\": 16, \"n_layer\": "
     "4,\"n_head\": 2, \"n_positions\": 9}";
@@ -38,13 +38,13 @@ static const char phi3[] =
     "{\"model_type\": \"phi3\", \"vocab_size\": 40, \"hidden_size\": "
     "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2}";
 
-/* Of its head a bucket is full. */
+/* The head alone fills a bucket. */
 static const char headed[] =
     "{\"model_type\": \"llama\", \"vocab_size\": 40, \"hidden_size\": "
     "16,\"intermediate_size\": 8, \"num_hidden_layers\": 2, \"num_attention_heads\": "
     "2,\"tie_word_embeddings\": false}";
 
-/* What a case changes of a plan for full training of a Llama in fp32 by SGD. */
+/* Changes of a case to a plan for full training of a Llama in fp32 by SGD. */
 struct kind {
     enum method method;
     const char *optimizer;
@@ -68,7 +68,7 @@ static struct plan plan_of(const struct kind *kind, size_t ranks)
     return plan;
 }
 
-/* The micro-batches of a window that come to a rank: 4 among 3 ranks, so that one has
+/* Return whether a micro-batch of a window belongs to this rank: 4 on 3 ranks, so one has
  * more. */
 static bool is_mine(size_t batch, const struct unit_ranks *ranks)
 {
@@ -128,7 +128,7 @@ static void start(struct unit_model *u, const struct kind *kind,
     start_plan(u, model_of(kind), plan_of(kind, (size_t)ranks->group.ranks), ranks);
 }
 
-/* A tensor of the backend's, on the host; malloc'ed. */
+/* Download a tensor of the backend; malloc'ed. */
 static void *fetch(struct unit_model *u, struct tensor t)
 {
     void *out = memory_alloc(tensor_bytes(t));
@@ -139,7 +139,7 @@ static void *fetch(struct unit_model *u, struct tensor t)
     return out;
 }
 
-/* The last window is a short one: ranks have nothing to do in it. */
+/* The last window is short: some ranks have nothing to compute in it. */
 static double train_steps(struct unit_model *u, const struct unit_ranks *ranks)
 {
     double norm = 0;
@@ -175,8 +175,8 @@ static uint64_t hash_of(struct unit_model *u, struct tensor t)
     return hash;
 }
 
-/* Is a hash the same in all ranks?  48 bits of it, exact in a double: times the others at
- * rank 0, less theirs. */
+/* Return whether a hash is the same in all ranks.  48 bits of it, exact in a double: rank
+ * 0 contributes its hash times the number of others, these subtract theirs. */
 static bool agree_on(struct unit_model *u, const struct unit_ranks *ranks, uint64_t hash)
 {
     int others = ranks->group.ranks - 1;
@@ -191,7 +191,7 @@ static bool agree_on(struct unit_model *u, const struct unit_ranks *ranks, uint6
     return ok && sum == 0;
 }
 
-/* The weights and copies of every rank are those of rank 0. */
+/* The weights and copies of every rank equal those of rank 0. */
 static bool ranks_agree(struct unit_model *u, const struct unit_ranks *ranks)
 {
     bool ok = true;
@@ -225,7 +225,7 @@ static bool copies_follow(struct unit_model *u)
     return ok;
 }
 
-/* Three ranks, and one that does all of their micro-batches. */
+/* Compare three ranks with one that runs all of their micro-batches. */
 static void check_like_one(const struct kind *kind, double most)
 {
     struct unit_ranks ranks, alone = { .group = { .rank = 0, .ranks = 1 } };
@@ -252,13 +252,14 @@ static void check_like_one(const struct kind *kind, double most)
 }
 
 /*
- * A gradient is a sum of some 32 terms, in another order: 32 roundings of at most half an
- * epsilon of what is at most the norm, 0.05 after clipping, and 0.1 of that goes into the
- * weight in each step, which itself, some 1 or less, is rounded with an epsilon a step.
+ * A gradient is a sum of about 32 terms, in another order: 32 roundings of at most half
+ * an epsilon of what is at most the norm, 0.05 after clipping, and 0.1 of that is added
+ * to the weight in each step; the weight itself, at most about 1, is rounded by an
+ * epsilon per step.
  */
 static const double rounding = STEPS * (32 * 0.05 * 0.1 + 1) * FLT_EPSILON;
 
-static void test_model_ranks_learn_what_one_learns(void **state)
+static void test_model_ranks_train_like_one(void **state)
 {
     const struct kind kind = { METHOD_FULL, "sgd", FORMAT_FP32, NULL };
 
@@ -274,12 +275,12 @@ static struct kind others[] = {
     { METHOD_FREEZE, "sgd", FORMAT_FP32, gpt2 },
 };
 
-static void test_model_ranks_learn_other_architectures(void **state)
+static void test_model_ranks_train_other_architectures(void **state)
 {
     check_like_one(*state, rounding);
 }
 
-static void test_model_ranks_learn_frozen_halves(void **state)
+static void test_model_ranks_train_with_frozen_16_bit_weights(void **state)
 {
     const struct kind kind = { METHOD_FREEZE, "sgd", FORMAT_FP32, NULL };
 
@@ -287,10 +288,9 @@ static void test_model_ranks_learn_frozen_halves(void **state)
     check_like_one(&kind, rounding);
 }
 
-/* AdamW makes of a small gradient a step of the rate, whatever its size, and of the
- * rounding of one around 0 as well: so a weight may be two rates off a step, but hardly
- * any is. */
-static void test_model_ranks_agree_with_adamw_and_16_bit_copies(void **state)
+/* AdamW turns a small gradient of any size into a step of the learning rate, and also the
+ * rounding of one around 0: a weight may differ by two rates per step, but few do. */
+static void test_model_ranks_match_with_adamw_and_16_bit_copies(void **state)
 {
     const struct kind kind = { METHOD_FULL, "adamw_torch", FORMAT_BF16, NULL };
 
@@ -298,9 +298,9 @@ static void test_model_ranks_agree_with_adamw_and_16_bit_copies(void **state)
     check_like_one(&kind, 2 * 0.1 * STEPS);
 }
 
-/* Each keeps a third of the moments, and reads another's by asking. */
-static bool answer(const void *context, const struct moment_span *span, void *to,
-                   struct error *err)
+/* Each rank keeps a third of the moments, and requests the others. */
+static bool fetch_moments(const void *context, const struct moment_span *span, void *to,
+                          struct error *err)
 {
     const struct unit_ranks *ranks = context;
     int link = ranks->links[span->rank - 1];
@@ -323,7 +323,7 @@ static void serve(struct unit_model *u, const struct unit_ranks *ranks)
     _exit(0);
 }
 
-static void test_model_ranks_moments_are_whole_again(void **state)
+static void test_model_ranks_assemble_the_moments(void **state)
 {
     const struct kind kind = { METHOD_FULL, "adamw_torch", FORMAT_FP32, NULL };
     struct unit_ranks ranks, alone = { .group = { .rank = 0, .ranks = 1 } };
@@ -339,7 +339,7 @@ static void test_model_ranks_moments_are_whole_again(void **state)
         serve(&u, &ranks);
     start(&one, &kind, &alone);
     train_window(&one, &alone, 1, WINDOW);
-    model_fetch_by(u.model, answer, &ranks);
+    model_fetch_by(u.model, fetch_moments, &ranks);
     for (size_t i = 0; i < model_parameters(u.model); i++) {
         const struct parameter *p = model_parameter(u.model, i);
 
@@ -362,7 +362,7 @@ static void test_model_ranks_moments_are_whole_again(void **state)
     unit_model_stop(&one);
 }
 
-/* What a rank has of the moments is what fits its share. */
+/* The size of a rank's moments is that of its shard. */
 static void test_model_ranks_share_the_moments(void **state)
 {
     const struct kind kind = { METHOD_FULL, "adamw_torch", FORMAT_FP32, NULL };
@@ -381,8 +381,9 @@ static void test_model_ranks_share_the_moments(void **state)
 
 /* ---- Recordings ---- */
 
-/* What a window asked of the backend: B to begin what was then issued, p what was played,
- * a the way back through attention, S sums; ! some in what is recorded. */
+/* What a window asks of the backend: B begins a recording that is then issued, p is
+ * replayed, a is the attention backward pass, S a reduction; ! a reduction inside a
+ * recording. */
 static const struct backend_ops *real;
 static struct backend_ops other;
 static char asked[128];
@@ -431,8 +432,8 @@ struct recorded {
     const char *asks; /* of the first window */
 };
 
-/* Sums follow every block of a Llama, but every second with an adapter's A matrices.  The
- * last norm is recorded with the first block. */
+/* Reductions follow every block of a Llama, but every second block with an adapter's A
+ * matrices.  The last norm is recorded with the first block. */
 static struct recorded recordings[] = {
     { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, llama },
       .batches = 1,
@@ -457,8 +458,8 @@ static struct recorded recordings[] = {
       .asks = "BBaSBaSBaSBaSBS" },
 };
 
-/* The same of a window that is played. */
-static void all_played(const char *asks, char *out)
+/* The same for a window that is replayed. */
+static void all_replayed(const char *asks, char *out)
 {
     for (; *asks; asks++)
         if (*asks != 'a')
@@ -471,16 +472,16 @@ struct course {
     uint64_t weights, gradients;
 };
 
-static bool is_asked(const struct unit_ranks *ranks, int64_t step, const char *wanted)
+static bool is_asked(const struct unit_ranks *ranks, int64_t step, const char *expected)
 {
-    if (strcmp(asked, wanted) == 0)
+    if (strcmp(asked, expected) == 0)
         return true;
-    fprintf(stderr, "# rank %d, step %d: %s, wanted %s\n", ranks->group.rank, (int)step,
-            asked, wanted);
+    fprintf(stderr, "# rank %d, step %d: %s, expected %s\n", ranks->group.rank, (int)step,
+            asked, expected);
     return false;
 }
 
-/* What an adapter stands on: the same in each rank, as it is of one seed. */
+/* The base of an adapter: the same in each rank, because it has one seed. */
 static char *base_new(void)
 {
     struct plan plan = unit_plan("");
@@ -506,7 +507,7 @@ static struct plan recorded_plan(const struct recorded *r, const char *base)
     return plan;
 }
 
-/* The first window is issued, the second recorded, all others are played. */
+/* The first window is issued, the second recorded, all others replayed. */
 static bool run_recorded(const struct recorded *r, const struct unit_ranks *ranks,
                          const char *base, bool records, struct course *out)
 {
@@ -522,7 +523,7 @@ static bool run_recorded(const struct recorded *r, const struct unit_ranks *rank
     other.reduce = reduce;
     other.attention_backward = attention_backward;
     u.be->ops = &other;
-    all_played(r->asks, played);
+    all_replayed(r->asks, played);
     *out = (struct course) { 0 };
     for (int64_t step = 1; step <= STEPS + 1; step++) {
         memset(asked, 0, sizeof(asked));
@@ -538,8 +539,8 @@ static bool run_recorded(const struct recorded *r, const struct unit_ranks *rank
     return ok;
 }
 
-/* To the same bits. */
-static void test_model_ranks_play_what_lies_between_sums(void **state)
+/* The same bits with and without recordings. */
+static void test_model_ranks_replay_between_reductions(void **state)
 {
     const struct recorded *r = *state;
     struct course played, issued;
@@ -565,29 +566,29 @@ static void test_model_ranks_play_what_lies_between_sums(void **state)
 
 #define OTHER(name, i)                                                      \
     unit_ranks_test_of("test_model_ranks_learn_other_architectures: " name, \
-                       test_model_ranks_learn_other_architectures, &others[i])
+                       test_model_ranks_train_other_architectures, &others[i])
 
 #define RECORDED(name, i)                                                     \
     unit_ranks_test_of("test_model_ranks_play_what_lies_between_sums: " name, \
-                       test_model_ranks_play_what_lies_between_sums, &recordings[i])
+                       test_model_ranks_replay_between_reductions, &recordings[i])
 
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        unit_ranks_test(test_model_ranks_learn_what_one_learns),
+        unit_ranks_test(test_model_ranks_train_like_one),
         OTHER("gpt2", 0),
         OTHER("gpt_neox", 1),
         OTHER("gemma3", 2),
         OTHER("phi3", 3),
         OTHER("frozen gpt2", 4),
-        unit_ranks_test(test_model_ranks_learn_frozen_halves),
-        unit_ranks_test(test_model_ranks_agree_with_adamw_and_16_bit_copies),
-        unit_ranks_test(test_model_ranks_moments_are_whole_again),
+        unit_ranks_test(test_model_ranks_train_with_frozen_16_bit_weights),
+        unit_ranks_test(test_model_ranks_match_with_adamw_and_16_bit_copies),
+        unit_ranks_test(test_model_ranks_assemble_the_moments),
         unit_ranks_test(test_model_ranks_share_the_moments),
         RECORDED("full", 0),
         RECORDED("windows of two", 1),
         RECORDED("lora", 2),
-        RECORDED("frozen halves", 3),
+        RECORDED("frozen 16-bit", 3),
         RECORDED("a large head", 4),
         RECORDED("gpt_neox", 5),
     };

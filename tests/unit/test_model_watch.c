@@ -1,7 +1,7 @@
 /*
- * tests/unit/test_model_watch.c - a number that is not finite is found where it was
- * planted or first came to be, and watching a micro-batch leaves the run its bits.  On
- * the CPU and, in a program compiled for it, on an emulated GPU.
+ * tests/unit/test_model_watch.c - a value that is not finite is found where it was
+ * planted or first appeared, and watching a micro-batch does not change the run.  On the
+ * CPU and, in a program compiled for it, on an emulated GPU.
  */
 #include "config.h"
 
@@ -44,7 +44,7 @@ static void trial_close(struct trial *t)
     unit_model_stop(&t->u);
 }
 
-/* One number of a weight, where it lies and in its working copy. */
+/* Set one element of a weight and of its working copy. */
 static void plant(struct trial *t, const char *name, size_t at, float value)
 {
     const struct parameter *p = unit_parameter(&t->u, name);
@@ -72,7 +72,7 @@ static struct watch look(struct trial *t, double scale)
     return watch;
 }
 
-static void test_model_watch_finds_nothing_in_good_numbers(void **state)
+static void test_model_watch_finds_nothing_in_finite_values(void **state)
 {
     (void)state;
     for (int i = 0; i < 3; i++) {
@@ -108,7 +108,7 @@ static void test_model_watch_finds_a_weight(void **state)
     assert_int_equal(watch.found.col, 7);
     assert_int_equal(watch.found.nans, 1);
     assert_int_equal(watch.found.infs, 0);
-    watch = look(&t, 1); /* and what it does to the product it is in */
+    watch = look(&t, 1); /* and its effect on the matmul that reads it */
     assert_int_equal(watch.kind, WATCH_ACTIVATION);
     assert_string_equal(watch.found.operation, "matmul");
     assert_string_equal(watch.found.tensor, "residual");
@@ -143,7 +143,7 @@ static void test_model_watch_finds_the_token(void **state)
     trial_close(&t);
 }
 
-/* 60000 in a row of up_proj: the products pass 65504. */
+/* 60000 in a row of up_proj: the matmul exceeds 65504. */
 static void test_model_watch_finds_what_float16_cannot_hold(void **state)
 {
     struct trial t;
@@ -165,7 +165,7 @@ static void test_model_watch_finds_what_float16_cannot_hold(void **state)
     trial_close(&t);
 }
 
-/* The forward pass carries no scale; the gradients do. */
+/* The forward pass has no loss scale; the gradients do. */
 static void test_model_watch_finds_a_gradient(void **state)
 {
     struct trial t;
@@ -195,7 +195,7 @@ static void test_model_watch_finds_a_gradient(void **state)
     trial_close(&t);
 }
 
-/* Of bits: three steps, with and without watching in between. */
+/* Compare the bits after three steps, with and without watching in between. */
 static void test_model_watch_changes_nothing(void **state)
 {
     double norms[2][3], losses[2][3];
@@ -219,7 +219,7 @@ static void test_model_watch_changes_nothing(void **state)
 
 #define ONE(...) +1
 
-/* A new operation goes into model_watch.c, or into the list of others. */
+/* A new operation must be added to model_watch.c, or into the list of others. */
 static void test_model_watch_sees_every_operation(void **state)
 {
     static const char *const others[] = { "zero",   "decode", "topk", "square_sum",
@@ -232,7 +232,7 @@ static void test_model_watch_sees_every_operation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_model_watch_finds_nothing_in_good_numbers),
+        cmocka_unit_test(test_model_watch_finds_nothing_in_finite_values),
         cmocka_unit_test(test_model_watch_finds_a_weight),
         cmocka_unit_test(test_model_watch_finds_the_token),
         cmocka_unit_test(test_model_watch_finds_what_float16_cannot_hold),

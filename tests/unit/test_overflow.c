@@ -1,7 +1,7 @@
 /*
- * tests/unit/test_overflow.c - fp16 training on a batch made to overflow: the scale backs
+ * tests/unit/test_overflow.c - fp16 training on a batch that overflows: the scale backs
  * off, the step is skipped and changes nothing, good steps let the scale grow until it
- * overflows again, and all the while the model learns.
+ * overflows again, and the model still learns.
  */
 #include "config.h"
 
@@ -45,7 +45,7 @@ static void run_stop(struct run *run)
     unit_model_stop(&run->u);
 }
 
-/* One step as the trainer makes it; was it made? */
+/* Run one step as the trainer does; return whether weights were updated. */
 static bool run_step(struct run *run, double *loss)
 {
     struct step_numbers numbers =
@@ -76,7 +76,7 @@ static void test_overflow_backs_off_and_grows_again(void **state)
         double scale = run.scaler.scale;
         bool made = run_step(&run, &loss);
 
-        assert_true(isfinite(loss)); /* the forward pass carries no scale */
+        assert_true(isfinite(loss)); /* the forward pass has no loss scale */
         if (i == 0)
             first = loss;
         last = loss;
@@ -96,7 +96,7 @@ static void test_overflow_backs_off_and_grows_again(void **state)
     assert_true(lowest >= 1);
     assert_int_equal(run.updates + run.scaler.skipped, 120);
     if (!(last < 0.5 * first))
-        fail_msg("the loss went from %g to %g", first, last);
+        fail_msg("the loss changed from %g to %g", first, last);
     run_stop(&run);
 }
 
@@ -118,9 +118,9 @@ static void test_overflow_skipped_step_changes_nothing(void **state)
     run_stop(&run);
 }
 
-/* The scale changes nothing but what can be represented: powers of two, taken out
- * again. */
-static void test_overflow_scale_does_not_bend_the_path(void **state)
+/* The scale does not change results except for what is representable: it is a power of
+ * two and is divided out again. */
+static void test_overflow_scale_does_not_change_results(void **state)
 {
     struct run low, high;
     double a, b;
@@ -132,7 +132,7 @@ static void test_overflow_scale_does_not_bend_the_path(void **state)
     for (int i = 0; i < 20; i++) {
         assert_true(run_step(&low, &a));
         assert_true(run_step(&high, &b));
-        /* fp16 has 2^-11 of rounding; small gradients lose more of themselves at 2^10 */
+        /* fp16 has rounding of 2^-11; small gradients lose more at 2^10 */
         unit_near("loss", b, a, 5e-3);
     }
     run_stop(&low);
@@ -144,7 +144,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_overflow_backs_off_and_grows_again),
         cmocka_unit_test(test_overflow_skipped_step_changes_nothing),
-        cmocka_unit_test(test_overflow_scale_does_not_bend_the_path),
+        cmocka_unit_test(test_overflow_scale_does_not_change_results),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
-/* tests/unit/test_quant_state.c - the text beside a matrix of 4 bits: as bitsandbytes
- * writes it (tests/golden/prequantised.py), and what is refused, by its key. */
+/* tests/unit/test_quant_state.c - tests the description of a 4-bit matrix: as
+ * bitsandbytes writes it (tests/golden/prequantised.py), and rejected ones, by the
+ * key. */
 #include "config.h"
 
 #include "train/model/quant_state.h"
@@ -58,7 +59,7 @@ static void test_quant_state_keeps_every_bit_of_the_mean(void **state)
     assert_true(is.twice && is.mean == 0);
 }
 
-static void test_quant_state_refuses_what_is_not_nf4_here(void **state)
+static void test_quant_state_rejects_other_formats(void **state)
 {
     static const struct {
         const char *text, *said;
@@ -98,7 +99,7 @@ static void test_quant_state_refuses_what_is_not_nf4_here(void **state)
     }
 }
 
-static void test_quant_state_is_short(void **state)
+static void test_quant_state_has_a_size_limit(void **state)
 {
     char text[5000];
     struct quant_state is;
@@ -118,8 +119,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_quant_state_reads_what_bitsandbytes_writes),
         cmocka_unit_test(test_quant_state_keeps_every_bit_of_the_mean),
-        cmocka_unit_test(test_quant_state_refuses_what_is_not_nf4_here),
-        cmocka_unit_test(test_quant_state_is_short),
+        cmocka_unit_test(test_quant_state_rejects_other_formats),
+        cmocka_unit_test(test_quant_state_has_a_size_limit),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* tests/unit/test_quantised_config.c - what a config.json says of a base in 4 bits, and
- * what is refused, by its key. */
+/* tests/unit/test_quantised_config.c - tests the quantization_config of a base in 4 bits,
+ * and rejected ones, by the key. */
 #include "config.h"
 
 #include "train/model/quantised_config.h"
@@ -21,7 +21,7 @@ static bool parse(const char *text, struct quantised_config *out, struct error *
     return ok;
 }
 
-static void test_config_without_quantisation_has_none(void **state)
+static void test_config_without_quantization_is_off(void **state)
 {
     static const char *const texts[] = { "{}", "{\"quantization_config\": null}" };
     struct quantised_config is;
@@ -39,7 +39,7 @@ static void test_config_without_quantisation_has_none(void **state)
 #define NF4  BNB ", \"bnb_4bit_quant_type\": \"nf4\""
 #define NAME ", \"quant_method\": \"bitsandbytes\""
 
-/* The method's name came later than its switches. */
+/* The name of the method was introduced after its switches. */
 static void test_config_in_4_bits_is_read(void **state)
 {
     struct quantised_config is;
@@ -55,8 +55,8 @@ static void test_config_in_4_bits_is_read(void **state)
     assert_int_equal(is.plains, 0);
 }
 
-/* By the rules of transformers 4 and of 5. */
-static void test_config_leaves_layers_as_they_were(void **state)
+/* By the rules of transformers 4 and 5. */
+static void test_config_excludes_layers(void **state)
 {
     static const struct {
         const char *name;
@@ -85,7 +85,7 @@ static void test_config_leaves_layers_as_they_were(void **state)
             fail_msg("%s", rows[i].name);
 }
 
-static void test_config_refuses_other_bits_and_methods(void **state)
+static void test_config_rejects_other_bits_and_methods(void **state)
 {
     static const struct {
         const char *text, *said;
@@ -137,10 +137,10 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_config_without_quantisation_has_none),
+        cmocka_unit_test(test_config_without_quantization_is_off),
         cmocka_unit_test(test_config_in_4_bits_is_read),
-        cmocka_unit_test(test_config_leaves_layers_as_they_were),
-        cmocka_unit_test(test_config_refuses_other_bits_and_methods),
+        cmocka_unit_test(test_config_excludes_layers),
+        cmocka_unit_test(test_config_rejects_other_bits_and_methods),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -1,4 +1,4 @@
-/* tests/unit/test_rope.c - frequencies worked out by hand. */
+/* tests/unit/test_rope.c - compares frequencies with values computed by hand. */
 #include "config.h"
 
 #include "train/model/shapes.h"
@@ -7,10 +7,10 @@
 
 #include "tests/unit/unit.h"
 
-static void near(double is, double wanted)
+static void near(double is, double expected)
 {
-    if (!(fabs(is - wanted) <= 1e-12 * fabs(wanted)))
-        fail_msg("%.17g, wanted %.17g", is, wanted);
+    if (!(fabs(is - expected) <= 1e-12 * fabs(expected)))
+        fail_msg("%.17g, expected %.17g", is, expected);
 }
 
 static void test_rope_frequencies(void **state)
@@ -25,9 +25,9 @@ static void test_rope_frequencies(void **state)
     near(rope_frequency(&linear, 8, 1), 0.025);
 }
 
-/* Old context 1000 positions: f fits 1000 f / 2 pi times into it.  Fewer than 1 time:
- * divided; more than 4 times: as it is; 2 times: a third of the way, 2/3 f / 8 + 1/3
- * f. */
+/* Original context of 1000 positions: f fits 1000 f / 2 pi times into it.  Fewer than 1
+ * time: divided; more than 4 times: unchanged; 2 times: a third of the way, 2/3 f / 8 +
+ * 1/3 f. */
 static void test_rope_llama3_bands(void **state)
 {
     struct rope rope = { .kind = ROPE_LLAMA3,

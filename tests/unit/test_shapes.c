@@ -1,4 +1,5 @@
-/* tests/unit/test_shapes.c - counts, formats and layout of parameters and buffers. */
+/* tests/unit/test_shapes.c - tests counts, formats and layout of parameters and
+ * buffers. */
 #include "config.h"
 
 #include "train/model/shapes.h"
@@ -60,8 +61,8 @@ static const struct shape_parameter *find(const struct shapes *shapes, const cha
     return NULL;
 }
 
-/* The number its makers give for this model: shared data, README. */
-static void test_shapes_count_as_the_makers_do(void **state)
+/* The number that the authors give for this model: shared data, README. */
+static void test_shapes_count_matches_the_authors(void **state)
 {
     struct shapes s = made();
     struct memory_use use;
@@ -83,7 +84,7 @@ static void test_shapes_count_as_the_makers_do(void **state)
                      use.total);
 }
 
-static void test_shapes_stack_what_reads_one_input(void **state)
+static void test_shapes_stack_layers_over_one_input(void **state)
 {
     struct shapes s = made();
     const struct shape_parameter *q = find(&s, "model.layers.1.self_attn.q_proj.weight");
@@ -100,7 +101,7 @@ static void test_shapes_stack_what_reads_one_input(void **state)
     assert_false(find(&s, "model.norm.weight")->decays);
 }
 
-/* A stretch of one of the segments. */
+/* A range of one of the segments. */
 struct piece {
     char where; /* weights, copies, frozen */
     size_t begin, end, room;
@@ -188,7 +189,7 @@ static void test_shapes_of_frozen_weights(void **state)
     plan.precision.compute = FORMAT_BF16;
     plan.precision.frozen = FORMAT_FP32;
     s = made();
-    /* r times the sum of in and out: q 64 to 64, v 64 to 32 */
+    /* r times the sum of inputs and outputs: q 64 to 64, v 64 to 32 */
     assert_int_equal(s.trainable_numbers, 5 * 8 * (64 + 64 + 64 + 32));
     assert_int_equal(find(&s, "model.layers.0.mlp.up_proj.weight")->format, FORMAT_BF16);
     assert_int_equal(find(&s, "model.embed_tokens.weight")->format, FORMAT_FP32);
@@ -245,9 +246,9 @@ static void test_shapes_checkpointing_keeps_block_inputs(void **state)
     assert_true(with.total < without.total);
 }
 
-/* A CPU's products round them from fp32; in fp16 a diagnosis wants the copies, and 8 bits
- * are made of 16. */
-static void test_shapes_copy_no_bf16_weights_on_a_cpu(void **state)
+/* A CPU's matmuls round them from fp32.  In fp16 the diagnosis of overflows needs the
+ * copies, and 8-bit values are made from 16-bit ones. */
+static void test_shapes_have_no_bf16_copies_on_a_cpu(void **state)
 {
     struct shapes s;
 
@@ -269,7 +270,7 @@ static void test_shapes_copy_no_bf16_weights_on_a_cpu(void **state)
     assert_int_equal(find(&s, "model.embed_tokens.weight")->copy, FORMAT_FP16);
 }
 
-/* The backward pass makes them again of what is kept. */
+/* The backward pass recomputes them from what is kept. */
 static void test_shapes_keep_no_outputs_of_norms_and_activations(void **state)
 {
     static const enum method methods[] = { METHOD_FULL, METHOD_LORA, METHOD_FREEZE };
@@ -289,7 +290,8 @@ static void test_shapes_keep_no_outputs_of_norms_and_activations(void **state)
     }
 }
 
-/* As few as 32 MiB of logits in fp32 allow, of equal size, in sixteens. */
+/* As few chunks as 32 MiB of logits in fp32 allow, of equal size, in multiples of
+ * sixteen. */
 static void test_shapes_chunks_of_logits_are_equal(void **state)
 {
     static const struct {
@@ -312,9 +314,9 @@ static void test_shapes_chunks_of_logits_are_equal(void **state)
     }
 }
 
-/* For a GPU, 128 bytes in 16 bits; chunks are counted by such rows.  On a CPU there are
- * no gaps. */
-static void test_shapes_rows_of_logits_begin_on_lines(void **state)
+/* On a GPU, rows start at multiples of 128 bytes in 16 bits, and chunks count these
+ * rows.  On a CPU there are no gaps. */
+static void test_shapes_rows_of_logits_are_aligned(void **state)
 {
     static const struct {
         enum device_kind kind;
@@ -344,18 +346,18 @@ static void test_shapes_rows_of_logits_begin_on_lines(void **state)
     }
 }
 
-static void test_shapes_gradients_of_logits_take_their_place(void **state)
+static void test_shapes_gradients_overwrite_logits(void **state)
 {
     (void)state;
     assert_int_equal(made().buffers[BUFFER_DLOGITS].step, 0);
-    plan.stage = STAGE_DISTILL; /* looks at logits again while it writes gradients */
+    plan.stage = STAGE_DISTILL; /* reads logits again while it writes gradients */
     assert_int_equal(made().buffers[BUFFER_DLOGITS].rows, 128);
     plan.stage = STAGE_PT;
     plan.precision.compute = FORMAT_BF16;
     assert_int_equal(made().buffers[BUFFER_DLOGITS].rows, 128);
 }
 
-static void test_shapes_refuse_what_cannot_train(void **state)
+static void test_shapes_reject_what_cannot_train(void **state)
 {
     static const struct {
         enum method method;
@@ -363,7 +365,7 @@ static void test_shapes_refuse_what_cannot_train(void **state)
     } cases[] = {
         { METHOD_LORA, "q_prod", NULL, "there are q_proj, k_proj" },
         { METHOD_LORA, "lm_head", NULL, "q_proj" },
-        { METHOD_LORA, ",", NULL, "no layer" },
+        { METHOD_LORA, ",", NULL, "at least one layer" },
         { METHOD_LORA, "all", "lm_head", "embed_tokens" },
         { METHOD_LORA, "all", "heads", "lm_head" },
         { METHOD_FREEZE, NULL, NULL, "freeze_trainable_layers" },
@@ -380,11 +382,12 @@ static void test_shapes_refuse_what_cannot_train(void **state)
         assert_false(shapes_memory(&plan, &config, 0, 0, &use, &err));
         assert_int_equal(err.code, ERROR_JOB);
         if (!strstr(err.text, cases[i].says))
-            fail_msg("\"%s\" does not say \"%s\"", err.text, cases[i].says);
+            fail_msg("\"%s\" does not contain \"%s\"", err.text, cases[i].says);
     }
 }
 
-/* Keys and values of every place of every slot, rotations for all places, and no more. */
+/* Keys and values of every row of every slot, rotations for all positions, and no
+ * more. */
 static void test_shapes_count_the_cache(void **state)
 {
     struct shapes without = made(), with;
@@ -406,8 +409,8 @@ static void test_shapes_count_the_cache(void **state)
     assert_int_equal(made().slot_rows, (size_t)plan.cutoff_len + 200);
 }
 
-/* A GPU does whole sixteens of rows, and one run more than there are. */
-static void test_shapes_have_room_to_round_up(void **state)
+/* A GPU runs multiples of sixteen rows, and one more sequence. */
+static void test_shapes_have_room_for_padding(void **state)
 {
     struct shapes shapes;
     struct error err = { 0 };
@@ -424,9 +427,9 @@ static void test_shapes_have_room_to_round_up(void **state)
     }
 }
 
-/* Linear layers of blocks in 4 bits, from multiples of the alignment on; side by side in
- * the buffer that they are widened in; nothing folded. */
-static void test_shapes_of_quantised_weights(void **state)
+/* Linear layers of blocks in 4 bits start at multiples of the alignment; they are
+ * adjacent in the buffer that they are dequantized into; nothing is folded. */
+static void test_shapes_of_quantized_weights(void **state)
 {
     size_t blocks = 64 * 64 / 64, q = 64 * 64 / 2, fixed = 257 * 4, kv = q / 2;
     const struct shape_parameter *p;
@@ -462,7 +465,7 @@ static void test_shapes_of_quantised_weights(void **state)
     assert_false(made().quantized);
 }
 
-/* No gradients, no moments, and of the activations one block's. */
+/* No gradients, no moments, and the activations of one block. */
 static void test_shapes_of_generation_alone(void **state)
 {
     struct shapes s;
@@ -479,7 +482,7 @@ static void test_shapes_of_generation_alone(void **state)
     assert_int_equal(s.buffers[BUFFER_KEYS].count, config.layers);
 }
 
-static void test_shapes_refuse_contradictions(void **state)
+static void test_shapes_reject_contradictions(void **state)
 {
     struct memory_use use;
     struct error err = { 0 };
@@ -503,7 +506,7 @@ static void test_shapes_refuse_contradictions(void **state)
     assert_non_null(strstr(err.text, "train_from_scratch"));
 }
 
-static void test_shapes_notice_overflow(void **state)
+static void test_shapes_detect_overflow(void **state)
 {
     struct error err = { 0 };
     struct memory_use use;
@@ -518,9 +521,9 @@ static void test_shapes_notice_overflow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_shapes_count_as_the_makers_do, setup,
+        cmocka_unit_test_setup_teardown(test_shapes_count_matches_the_authors, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(test_shapes_stack_what_reads_one_input, setup,
+        cmocka_unit_test_setup_teardown(test_shapes_stack_layers_over_one_input, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_shapes_pieces_do_not_overlap, setup,
                                         teardown),
@@ -528,29 +531,29 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(test_shapes_of_frozen_weights, setup, teardown),
         cmocka_unit_test_setup_teardown(test_shapes_of_frozen_layers, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_shapes_copy_no_bf16_weights_on_a_cpu, setup,
+        cmocka_unit_test_setup_teardown(test_shapes_have_no_bf16_copies_on_a_cpu, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(
             test_shapes_keep_no_outputs_of_norms_and_activations, setup, teardown),
         cmocka_unit_test_setup_teardown(test_shapes_chunks_of_logits_are_equal, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(test_shapes_rows_of_logits_begin_on_lines, setup,
+        cmocka_unit_test_setup_teardown(test_shapes_rows_of_logits_are_aligned, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(test_shapes_gradients_of_logits_take_their_place,
-                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(test_shapes_gradients_overwrite_logits, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_shapes_checkpointing_keeps_block_inputs,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(test_shapes_count_the_cache, setup, teardown),
         cmocka_unit_test_setup_teardown(test_shapes_of_generation_alone, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_shapes_have_room_to_round_up, setup,
+        cmocka_unit_test_setup_teardown(test_shapes_have_room_for_padding, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(test_shapes_of_quantised_weights, setup,
+        cmocka_unit_test_setup_teardown(test_shapes_of_quantized_weights, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(test_shapes_refuse_what_cannot_train, setup,
+        cmocka_unit_test_setup_teardown(test_shapes_reject_what_cannot_train, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(test_shapes_refuse_contradictions, setup,
+        cmocka_unit_test_setup_teardown(test_shapes_reject_contradictions, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(test_shapes_notice_overflow, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_shapes_detect_overflow, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

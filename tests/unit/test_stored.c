@@ -1,5 +1,5 @@
-/* tests/unit/test_stored.c - rows of a matrix out of a file and back, however it lies
- * there. */
+/* tests/unit/test_stored.c - copies rows of a matrix from a file and back, for every
+ * layout. */
 #include "config.h"
 
 #include "train/model/stored.h"
@@ -7,12 +7,13 @@
 #include "base/size.h"
 #include "tests/unit/unit.h"
 
-enum { ROWS = 12, COLS = 5, HEADS = 2 }; /* heads of 2 */
+enum { ROWS = 12, COLS = 5, HEADS = 2 }; /* head size 2 */
 
-/* Number 100 i + j at row i, column j of the model, where a file has it. */
+/* Fill a file with 100 i + j for row i, column j of the model, where the layout has
+ * it. */
 static void fill_file(enum storage storage, uint32_t *file)
 {
-    /* rows of the model by their place in the file: q, k, v of the first head, then of
+    /* rows of the model by their position in the file: q, k, v of the first head, then of
      * the second */
     static const size_t by_head[ROWS] = { 0, 1, 4, 5, 8, 9, 2, 3, 6, 7, 10, 11 };
 
@@ -30,7 +31,7 @@ static struct matrix_layout layout_of(enum storage storage, size_t item)
     return (struct matrix_layout) { storage, ROWS, COLS, HEADS, item };
 }
 
-static void test_stored_rows_come_in_the_model_s_order(void **state)
+static void test_stored_rows_are_in_the_model_s_order(void **state)
 {
     (void)state;
     for (enum storage s = STORED_ROWS; s <= STORED_HEADS; s++) {
@@ -48,7 +49,7 @@ static void test_stored_rows_come_in_the_model_s_order(void **state)
     }
 }
 
-static void test_stored_scattered_is_the_file_again(void **state)
+static void test_stored_scatter_restores_the_file(void **state)
 {
     (void)state;
     for (enum storage s = STORED_ROWS; s <= STORED_HEADS; s++) {
@@ -66,7 +67,7 @@ static void test_stored_scattered_is_the_file_again(void **state)
     }
 }
 
-/* A header of a file need not be padded, and numbers may have two bytes. */
+/* The header of a file need not be padded, and elements may have two bytes. */
 static void test_stored_at_odd_addresses(void **state)
 {
     (void)state;
@@ -90,11 +91,11 @@ static void test_stored_at_odd_addresses(void **state)
     }
 }
 
-/* A bias counts as a column: it goes by head like the rows of its matrix. */
-static void test_stored_biases_go_by_head(void **state)
+/* A bias counts as a column: it is ordered by head like the rows of its matrix. */
+static void test_stored_biases_are_ordered_by_head(void **state)
 {
     const struct matrix_layout layout = { STORED_HEADS, 6, 1, 2, sizeof(float) };
-    const float file[] = { 0, 2, 4, 1, 3, 5 }; /* q, k, v of two heads of 1 */
+    const float file[] = { 0, 2, 4, 1, 3, 5 }; /* q, k, v of two heads of size 1 */
     float bias[6];
 
     (void)state;
@@ -106,10 +107,10 @@ static void test_stored_biases_go_by_head(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stored_rows_come_in_the_model_s_order),
-        cmocka_unit_test(test_stored_scattered_is_the_file_again),
+        cmocka_unit_test(test_stored_rows_are_in_the_model_s_order),
+        cmocka_unit_test(test_stored_scatter_restores_the_file),
         cmocka_unit_test(test_stored_at_odd_addresses),
-        cmocka_unit_test(test_stored_biases_go_by_head),
+        cmocka_unit_test(test_stored_biases_are_ordered_by_head),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /*
- * tests/unit/test_teacher_logits.c - what is kept of a teacher comes back out of its
- * file, wherever a sample lies; other samples and broken files are told.
+ * tests/unit/test_teacher_logits.c - a teacher's logits are read back from their file,
+ * wherever a sample is in a batch; other samples and broken files are reported.
  */
 #include "config.h"
 
@@ -10,22 +10,22 @@
 #include "tests/unit/unit_model.h"
 #include "train/files/safetensors.h"
 
-enum { KEPT = 3, WORDS = 40, RUNS = 6 };
+enum { KEPT = 3, VOCABULARY = 40, SEQUENCES = 6 };
 
-/* A run of a few tokens, of which the first has no label. */
-static void add_run(struct batch *batch, size_t which)
+/* Append a sequence of a few tokens; the first has no label. */
+static void add_sequence(struct batch *batch, size_t which)
 {
     size_t first = batch->rows;
 
-    unit_batch_random(batch, 4 + which, WORDS, (uint32_t)which);
+    unit_batch_random(batch, 4 + which, VOCABULARY, (uint32_t)which);
     batch->targets[first] = LABEL_NONE;
 }
 
-/* What a teacher would say of a token: by it alone, so that any order can be looked
- * up. */
+/* Return the teacher's answer to a token, which depends only on the token, so that
+ * samples can be found in any order. */
 static int32_t first_id(const struct batch *batch, size_t row)
 {
-    return batch->tokens[row] % (WORDS - KEPT);
+    return batch->tokens[row] % (VOCABULARY - KEPT);
 }
 
 static void fill(const struct batch *batch, int32_t *ids, float *values)
@@ -46,10 +46,10 @@ static size_t labelled(const struct batch *batch)
     return count;
 }
 
-/* RUNS samples in batches of two. */
+/* Write RUNS samples in batches of two. */
 static void write_file(const char *name)
 {
-    struct teacher_logits_kind kind = { .kept = KEPT, .words = WORDS };
+    struct teacher_logits_kind kind = { .kept = KEPT, .words = VOCABULARY };
     struct teacher_writer *writer;
     struct error err = { 0 };
     int32_t ids[64 * KEPT];
@@ -57,15 +57,15 @@ static void write_file(const char *name)
     size_t rows = 0;
 
     digest_bytes("x", 1, kind.teacher);
-    for (size_t i = 0; i < RUNS; i++)
-        rows += 4 + i - 2; /* but the first, and the last, which says nothing next */
-    writer = teacher_writer_new(name, &kind, RUNS, rows, &err);
+    for (size_t i = 0; i < SEQUENCES; i++)
+        rows += 4 + i - 2; /* except the first, and the last, which has no next token */
+    writer = teacher_writer_new(name, &kind, SEQUENCES, rows, &err);
     unit_must(writer != NULL, &err);
-    for (size_t i = 0; i < RUNS; i += 2) {
+    for (size_t i = 0; i < SEQUENCES; i += 2) {
         struct batch batch = { 0 };
 
-        add_run(&batch, i);
-        add_run(&batch, i + 1);
+        add_sequence(&batch, i);
+        add_sequence(&batch, i + 1);
         fill(&batch, ids, values);
         unit_must(teacher_writer_add(writer, &batch, ids, values, &err), &err);
         unit_batch_free(&batch);
@@ -76,7 +76,7 @@ static void write_file(const char *name)
     assert_true(file_exists(name));
 }
 
-static void test_teacher_logits_come_back_in_any_order(void **state)
+static void test_teacher_logits_are_found_in_any_order(void **state)
 {
     static const size_t orders[][3] = { { 5, 0, 3 }, { 1, 1, 4 }, { 2, 5, 2 } };
     char *dir = unit_dir_new(), *name = path_join(dir, "kept.safetensors");
@@ -87,22 +87,22 @@ static void test_teacher_logits_come_back_in_any_order(void **state)
     write_file(name);
     file = teacher_logits_open(name, &err);
     unit_must(file != NULL, &err);
-    assert_int_equal(teacher_logits_samples(file), RUNS);
+    assert_int_equal(teacher_logits_samples(file), SEQUENCES);
     assert_int_equal(teacher_logits_kind(file)->kept, KEPT);
-    assert_int_equal(teacher_logits_kind(file)->words, WORDS);
+    assert_int_equal(teacher_logits_kind(file)->words, VOCABULARY);
     for (size_t i = 0; i < TS_COUNT(orders); i++) {
-        int32_t ids[64 * KEPT], wanted[64 * KEPT];
+        int32_t ids[64 * KEPT], expected[64 * KEPT];
         float values[64 * KEPT], logits[64 * KEPT];
         struct batch batch = { 0 };
 
         for (size_t k = 0; k < 3; k++)
-            add_run(&batch, orders[i][k]);
-        fill(&batch, wanted, logits);
+            add_sequence(&batch, orders[i][k]);
+        fill(&batch, expected, logits);
         unit_must(teacher_logits_find(file, &batch, ids, values, &err), &err);
         assert_true(labelled(&batch) > 5);
         for (size_t n = 0; n < batch.rows * KEPT; n++)
             if (batch.targets[n / KEPT] >= 0) {
-                assert_int_equal(ids[n], wanted[n]);
+                assert_int_equal(ids[n], expected[n]);
                 assert_true(values[n] == logits[n]);
             }
         unit_batch_free(&batch);
@@ -113,7 +113,7 @@ static void test_teacher_logits_come_back_in_any_order(void **state)
 }
 
 /* Another token, another label, another length: each is another sample. */
-static void test_teacher_logits_of_other_samples_are_none(void **state)
+static void test_teacher_logits_other_samples_are_not_found(void **state)
 {
     char *dir = unit_dir_new(), *name = path_join(dir, "kept.safetensors");
     struct teacher_logits *file;
@@ -128,9 +128,9 @@ static void test_teacher_logits_of_other_samples_are_none(void **state)
         float values[64 * KEPT];
         struct batch batch = { 0 };
 
-        add_run(&batch, i == 3 ? RUNS : 2);
+        add_sequence(&batch, i == 3 ? SEQUENCES : 2);
         if (i == 1)
-            batch.tokens[0] = (batch.tokens[0] + 1) % WORDS;
+            batch.tokens[0] = (batch.tokens[0] + 1) % VOCABULARY;
         if (i == 2)
             batch.targets[2] = LABEL_NONE;
         assert_int_equal(teacher_logits_find(file, &batch, ids, values, &err), i == 0);
@@ -147,10 +147,10 @@ static void test_teacher_logits_of_other_samples_are_none(void **state)
     unit_dir_free(dir);
 }
 
-/* A file that is not ended leaves nothing behind. */
-static void test_teacher_writer_leaves_nothing_half_done(void **state)
+/* A file that is not finished is removed. */
+static void test_teacher_writer_removes_unfinished_files(void **state)
 {
-    struct teacher_logits_kind kind = { .kept = KEPT, .words = WORDS };
+    struct teacher_logits_kind kind = { .kept = KEPT, .words = VOCABULARY };
     char *dir = unit_dir_new(), *name = path_join(dir, "kept.safetensors");
     struct teacher_writer *writer;
     struct error err = { 0 };
@@ -185,8 +185,8 @@ static bool read_part(const void *context, size_t index, void *to, struct error 
 static const char digits[] =
     "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-/* Files whose tensors are not as they have to be. */
-static void test_teacher_logits_broken_files_are_refused(void **state)
+/* Files whose tensors are not as required. */
+static void test_teacher_logits_broken_files_are_rejected(void **state)
 {
     static const int32_t ids[] = { 1, 2, 3, 4 };
     static const float logits[] = { 1, 2, 3, 4 };
@@ -194,7 +194,7 @@ static void test_teacher_logits_broken_files_are_refused(void **state)
                          few[] = { 1 };
     static const struct {
         const char *says;
-        size_t which; /* is another: */
+        size_t which; /* the one that is replaced: */
         struct part instead;
     } cases[] = {
         { "", 6, { .name = NULL } },
@@ -247,7 +247,7 @@ static void test_teacher_logits_broken_files_are_refused(void **state)
         } else {
             assert_null(file);
             if (!strstr(err.text, cases[i].says))
-                fail_msg("\"%s\" does not say \"%s\"", err.text, cases[i].says);
+                fail_msg("\"%s\" does not contain \"%s\"", err.text, cases[i].says);
         }
         teacher_logits_close(file);
         assert_int_equal(unlink(name), 0);
@@ -256,17 +256,17 @@ static void test_teacher_logits_broken_files_are_refused(void **state)
     unit_dir_free(dir);
 }
 
-/* Words index the student's logits: those of a file are looked at before. */
-static void test_teacher_logits_words_are_looked_at(void **state)
+/* Token ids index the student's logits: they are checked when a file is read. */
+static void test_teacher_logits_token_ids_are_checked(void **state)
 {
     static const int32_t wrong[][KEPT] = {
-        { 1, 2, WORDS }, { 2, 1, 3 }, { 1, 1, 2 }, { -1, 1, 2 }
+        { 1, 2, VOCABULARY }, { 2, 1, 3 }, { 1, 1, 2 }, { -1, 1, 2 }
     };
     char *dir = unit_dir_new(), *name = path_join(dir, "kept.safetensors");
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(wrong); i++) {
-        struct teacher_logits_kind kind = { .kept = KEPT, .words = WORDS };
+        struct teacher_logits_kind kind = { .kept = KEPT, .words = VOCABULARY };
         struct teacher_writer *writer;
         struct teacher_logits *file;
         struct batch batch = { 0 };
@@ -275,7 +275,7 @@ static void test_teacher_logits_words_are_looked_at(void **state)
         float values[64 * KEPT];
 
         memset(kind.teacher, '0', DIGEST_TEXT - 1);
-        add_run(&batch, 0);
+        add_sequence(&batch, 0);
         fill(&batch, ids, values);
         memcpy(ids + 2 * KEPT, wrong[i], sizeof(wrong[i]));
         writer = teacher_writer_new(name, &kind, 1, labelled(&batch), &err);
@@ -297,11 +297,11 @@ static void test_teacher_logits_words_are_looked_at(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_teacher_logits_come_back_in_any_order),
-        cmocka_unit_test(test_teacher_logits_of_other_samples_are_none),
-        cmocka_unit_test(test_teacher_writer_leaves_nothing_half_done),
-        cmocka_unit_test(test_teacher_logits_broken_files_are_refused),
-        cmocka_unit_test(test_teacher_logits_words_are_looked_at),
+        cmocka_unit_test(test_teacher_logits_are_found_in_any_order),
+        cmocka_unit_test(test_teacher_logits_other_samples_are_not_found),
+        cmocka_unit_test(test_teacher_writer_removes_unfinished_files),
+        cmocka_unit_test(test_teacher_logits_broken_files_are_rejected),
+        cmocka_unit_test(test_teacher_logits_token_ids_are_checked),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

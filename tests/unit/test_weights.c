@@ -1,13 +1,13 @@
-/* tests/unit/test_weights.c - files and a config.json that are of one model, and of
- * two. */
+/* tests/unit/test_weights.c - files that match their config.json, and files that do
+ * not. */
 #include "config.h"
 
 #include "train/model/weights.h"
 
 #include "tests/unit/unit_architectures.h"
 
-/* Of a folder with its own config.json. */
-static bool is_one(const char *dir, struct error *err)
+/* Check a folder with its own config.json. */
+static bool check_folder(const char *dir, struct error *err)
 {
     struct arena *arena = arena_new();
     struct model_config config;
@@ -25,7 +25,7 @@ static json_t *models(void)
     return json_object_get(golden, "models");
 }
 
-static void test_weights_of_every_architecture_are_known(void **state)
+static void test_weights_of_every_architecture_match(void **state)
 {
     (void)state;
     for (size_t i = 0; i < json_array_size(models()); i++) {
@@ -38,13 +38,13 @@ static void test_weights_of_every_architecture_are_known(void **state)
         for (size_t c = 0; c < TS_COUNT(cuts); c++) {
             char *dir = folder_of(one, cuts[c]);
 
-            unit_must(is_one(dir, &err), &err);
+            unit_must(check_folder(dir, &err), &err);
             unit_dir_free(dir);
         }
     }
 }
 
-/* A model that a case makes without one of its tensors, or with another shape of it. */
+/* Check a copy of a model with one tensor removed, or with another shape. */
 static void check_changed(const json_t *one, const char *name, const char *says,
                           json_t *shape)
 {
@@ -57,7 +57,7 @@ static void check_changed(const json_t *one, const char *name, const char *says,
     else
         json_object_del(tensors, name);
     dir = folder_of(copy, NULL);
-    assert_false(is_one(dir, &err));
+    assert_false(check_folder(dir, &err));
     assert_int_equal(err.code, ERROR_DATA);
     if (!strstr(err.text, name) || !strstr(err.text, says))
         fail_msg("%s without %s: %s", json_string_value(json_object_get(one, "name")),
@@ -86,7 +86,7 @@ static void test_weights_that_are_missing_or_of_another_shape_are_named(void **s
     }
 }
 
-static void test_weights_of_another_dtype_are_refused(void **state)
+static void test_weights_of_another_dtype_are_rejected(void **state)
 {
     const struct stored_tensor t = { "w", FORMAT_COUNT, "I8", 1, { 4 }, 4, NULL, "f" };
     struct error err = { 0 };
@@ -94,11 +94,13 @@ static void test_weights_of_another_dtype_are_refused(void **state)
     (void)state;
     assert_false(
         weights_fit(&t, &(struct weights_expected) { 1, 1, 4, STORED_ROWS }, &err));
-    assert_string_equal(err.text, "f: w has the dtype I8, which is not supported, only F32, F16 and BF16");
+    assert_string_equal(
+        err.text,
+        "f: w has the dtype I8, which is not supported, only F32, F16 and BF16");
 }
 
-/* Files that are not there, or no files, are others' to tell. */
-static void test_weights_that_cannot_be_opened_are_let_pass(void **state)
+/* Files that do not exist or cannot be read are reported elsewhere. */
+static void test_weights_that_cannot_be_opened_are_accepted(void **state)
 {
     char *dir = folder_of(json_array_get(models(), 0), NULL),
          *file = path_join(dir, "model.safetensors");
@@ -106,9 +108,9 @@ static void test_weights_that_cannot_be_opened_are_let_pass(void **state)
 
     (void)state;
     assert_true(file_replace(file, "{}", 2, 0600, &err));
-    unit_must(is_one(dir, &err), &err);
+    unit_must(check_folder(dir, &err), &err);
     assert_int_equal(remove(file), 0);
-    unit_must(is_one(dir, &err), &err);
+    unit_must(check_folder(dir, &err), &err);
     free(file);
     unit_dir_free(dir);
 }
@@ -116,10 +118,10 @@ static void test_weights_that_cannot_be_opened_are_let_pass(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_weights_of_every_architecture_are_known),
+        cmocka_unit_test(test_weights_of_every_architecture_match),
         cmocka_unit_test(test_weights_that_are_missing_or_of_another_shape_are_named),
-        cmocka_unit_test(test_weights_of_another_dtype_are_refused),
-        cmocka_unit_test(test_weights_that_cannot_be_opened_are_let_pass),
+        cmocka_unit_test(test_weights_of_another_dtype_are_rejected),
+        cmocka_unit_test(test_weights_that_cannot_be_opened_are_accepted),
     };
 
     return cmocka_run_group_tests(tests, architectures_setup, architectures_teardown);
