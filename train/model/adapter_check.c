@@ -37,8 +37,9 @@ static void add_shape(struct text *out, const size_t *shape, size_t rank)
 static bool check_shape(const char *dir, const struct stored_tensor *t,
                         const struct shape_parameter *p, struct error *err)
 {
-    bool turned = p->rank == 1 || p->stored == STORED_COLUMNS;
-    const size_t expected[] = { turned ? p->cols : p->rows, turned ? p->rows : p->cols };
+    bool transposed = p->rank == 1 || p->stored == STORED_COLUMNS;
+    const size_t expected[] = { transposed ? p->cols : p->rows,
+                                transposed ? p->rows : p->cols };
     struct text shapes;
 
     if (t->rank == p->rank &&

@@ -90,16 +90,16 @@ static const char *const gpt_neox_ignored[] = { ".attention.bias",
 #define LLAMA_LIKE                                                                     \
     .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored,             \
     .dropouts.attention = "attention_dropout", .activation = "silu", .norm_eps = 1e-6, \
-    .pads = true, .pad_token_id = -1
+    .uses_padding = true, .pad_token_id = -1
 #define GEMMA_LIKE                                                                     \
     .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored,             \
     .dropouts.attention = "attention_dropout", .norm = NORM_RMS_1, .norm_eps = 1e-6,   \
     .activation = "gelu_pytorch_tanh", .qkv_bias = BIASES_ASKED,                       \
     .output_bias = BIASES_ASKED, .tied = true, .head_size = 256, .embed_scaled = true, \
-    .pads = true
-#define GPT2_LIKE                                                           \
-    .base = "transformer.", .blocks = "transformer.h.", .norm = NORM_LAYER, \
-    .norm_eps = 1e-5, .activation = "gelu_new", .wider = 4, .tied = true,   \
+    .uses_padding = true
+#define GPT2_LIKE                                                             \
+    .base = "transformer.", .blocks = "transformer.h.", .norm = NORM_LAYER,   \
+    .norm_eps = 1e-5, .activation = "gelu_new", .mlp_ratio = 4, .tied = true, \
     .output_bias = BIASES_ALWAYS, .mlp_bias = BIASES_ALWAYS
 #define GPT2_PATHS                                                              \
     [MODULE_EMBED] = "transformer.wte", [MODULE_POSITIONS] = "transformer.wpe", \
@@ -158,7 +158,7 @@ static const struct architecture architectures[] = {
       .activation = "silu",
       .norm_eps = 1e-5,
       .rotary = 1,
-      .pads = true,
+      .uses_padding = true,
       .pad_token_id = 32000,
       .windows = WINDOWS_ALL },
     { .model_type = "gpt2",
@@ -207,7 +207,7 @@ static const struct architecture architectures[] = {
       .attention_bias = true,
       .mlp_bias = BIASES_ALWAYS,
       .rotary = 0.25,
-      .may_parallel = true },
+      .can_be_parallel = true },
     { .model_type = "gemma",
       GEMMA_LIKE,
       .keys = &llama_keys,

@@ -99,7 +99,7 @@ struct architecture {
     bool tied;
     const char *activation; /* "silu" */
     struct dropout_keys dropouts;
-    size_t wider; /* size of the MLP in multiples of the hidden size, if it is null */
+    size_t mlp_ratio; /* size of the MLP in multiples of the hidden size, if it is null */
     size_t window, window_pattern;
     size_t window_first; /* default of max_window_layers */
     size_t head_size;    /* 0: hidden size / heads */
@@ -112,14 +112,14 @@ struct architecture {
     double score_scalar;
     double score_softcap, logit_softcap; /* ..._logit_softcapping; 0: none */
 
-    bool pads; /* pad_token_id matters; its default, -1: none */
+    bool uses_padding; /* pad_token_id matters; its default, -1: none */
     int64_t pad_token_id;
     bool unscaled; /* scores are not scaled */
     /* embeddings are multiplied by the square root of the hidden size */
     bool embed_scaled;
-    bool may_parallel;  /* use_parallel_residual matters; its default is true */
-    bool small_outputs; /* o and down are initialized with std / sqrt(2 layers) */
-    bool gelu_is_tanh;  /* "gelu" in config.json means gelu_pytorch_tanh */
+    bool can_be_parallel; /* use_parallel_residual matters; its default is true */
+    bool small_outputs;   /* o and down are initialized with std / sqrt(2 layers) */
+    bool gelu_is_tanh;    /* "gelu" in config.json means gelu_pytorch_tanh */
 };
 
 /* Return NULL if there is no such model_type. */

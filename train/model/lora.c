@@ -68,8 +68,8 @@ static const char *name_of(const struct architecture *a, const bool *marks,
     return leaf;
 }
 
-static bool no_such_target(const struct target_list *list, const char *name, size_t len,
-                           struct error *err)
+static bool reject_target(const struct target_list *list, const char *name, size_t len,
+                          struct error *err)
 {
     struct text known;
 
@@ -99,7 +99,7 @@ static bool mark_modules(const struct target_list *list, const char *name, size_
         if (is_target(list, i) &&
             is_named(list->architecture, i, name, len, list->linear))
             marks[i] = found = true;
-    return found || no_such_target(list, name, len, err);
+    return found || reject_target(list, name, len, err);
 }
 
 static void mark_all_linear(const struct architecture *a, bool *marks)
@@ -122,7 +122,7 @@ static bool mark_names(const struct target_list *list, const char *names, bool *
     return true;
 }
 
-static bool no_list(const struct target_list *list, struct error *err)
+static bool reject_list(const struct target_list *list, struct error *err)
 {
     return error_set(err, list->code, "%s: %s must be a list of names", list->file,
                      list->key);
@@ -140,12 +140,12 @@ static bool mark_json(const struct target_list *list, const json_t *names, bool 
         return true;
     }
     if (names && !json_is_null(names) && !json_is_array(names))
-        return no_list(list, err);
+        return reject_list(list, err);
     for (size_t i = 0; i < count; i++) {
         const char *name = json_string_value(json_array_get(names, i));
 
         if (!name)
-            return no_list(list, err);
+            return reject_list(list, err);
         if (!mark_modules(list, name, strlen(name), marks, err))
             return false;
     }

@@ -55,8 +55,8 @@ static char *copy_of(const struct segments *at, const struct shape_parameter *fr
            from->copy_at;
 }
 
-static void place(const struct segments *at, const struct shape_parameter *from,
-                  bool double_quant, struct parameter *to)
+static void place_parameter(const struct segments *at, const struct shape_parameter *from,
+                            bool double_quant, struct parameter *to)
 {
     size_t bytes = format_info(from->format)->bytes;
 
@@ -83,7 +83,7 @@ static void place(const struct segments *at, const struct shape_parameter *from,
     to->grad = tensor_of(at->gradients + from->at, FORMAT_FP32, from->rows, from->cols);
 }
 
-static int by_place(const void *a, const void *b)
+static int compare_addresses(const void *a, const void *b)
 {
     const char *left = (*(struct parameter *const *)a)->grad.data,
                *right = (*(struct parameter *const *)b)->grad.data;
@@ -97,7 +97,7 @@ static void list_trained(struct model *m)
     for (size_t i = 0; i < m->shapes.count; i++)
         if (m->parameters[i].trainable)
             m->trained[m->trained_count++] = &m->parameters[i];
-    qsort(m->trained, m->trained_count, sizeof(struct parameter *), by_place);
+    qsort(m->trained, m->trained_count, sizeof(struct parameter *), compare_addresses);
 }
 
 static size_t slot(enum module module, enum part part, size_t layer)
@@ -124,7 +124,7 @@ static void fill_slots(struct model *m)
 }
 
 /* Return the operand of a matmul. */
-static struct tensor operand(const struct parameter *p)
+static struct tensor matmul_operand(const struct parameter *p)
 {
     return p->copy.data ? p->copy : p->weight;
 }
@@ -179,7 +179,7 @@ static void append_linear(struct linear *list, size_t *count, const struct linea
 static struct linear linear_of(const struct parameter *weight,
                                const struct parameter *bias, size_t first, size_t from)
 {
-    struct linear p = { .weight = operand(weight),
+    struct linear p = { .weight = matmul_operand(weight),
                         .grad = weight->grad,
                         .out_first = first,
                         .out_count = weight->rows,
@@ -251,13 +251,13 @@ static void make_stack(const struct model *m, size_t layer, enum module first,
 
 /* u is in a separate buffer, or follows y in the buffer of y. */
 static struct linear_stack stack_of(const struct model *m, enum stack stack,
-                                    enum buffer alone, enum buffer y)
+                                    enum buffer separate, enum buffer y)
 {
-    bool folded = m->shapes.folded[stack], u_after_y = folded && y != alone;
+    bool folded = m->shapes.folded[stack], u_after_y = folded && y != separate;
 
     return (struct linear_stack) { .folded = folded,
                                    .u_after_y = u_after_y,
-                                   .u = u_after_y ? y : alone };
+                                   .u = u_after_y ? y : separate };
 }
 
 static struct norm norm_of(const struct model *m, enum module module, size_t layer)
@@ -293,7 +293,7 @@ static void make_block(const struct model *m, size_t layer, struct block *out)
     make_stack(m, layer, MODULE_DOWN, MODULE_DOWN, &out->down);
 }
 
-static bool trains(const struct norm *norm)
+static bool is_trained(const struct norm *norm)
 {
     return (norm->weight && norm->weight->trainable) ||
            (norm->bias && norm->bias->trainable);
@@ -308,19 +308,20 @@ static size_t first_trained_index(const struct model *m)
     for (size_t l = 0; l < m->config->layers; l++) {
         const struct block *b = &m->blocks[l];
         const bool trained[SUBLAYERS] = {
-            [SUBLAYER_NORM1] = trains(&b->norm1),
-            [SUBLAYER_QKV] = b->qkv.trained || trains(&b->q_norm) || trains(&b->k_norm),
-            [SUBLAYER_O] = b->o.trained || trains(&b->post1),
-            [SUBLAYER_NORM2] = trains(&b->norm2),
+            [SUBLAYER_NORM1] = is_trained(&b->norm1),
+            [SUBLAYER_QKV] =
+                b->qkv.trained || is_trained(&b->q_norm) || is_trained(&b->k_norm),
+            [SUBLAYER_O] = b->o.trained || is_trained(&b->post1),
+            [SUBLAYER_NORM2] = is_trained(&b->norm2),
             [SUBLAYER_GATE_UP] = b->gate_up.trained,
-            [SUBLAYER_DOWN] = b->down.trained || trains(&b->post2),
+            [SUBLAYER_DOWN] = b->down.trained || is_trained(&b->post2),
         };
 
         for (enum sublayer i = 0; i < SUBLAYERS; i++)
             if (trained[i])
                 return sublayer_index(l, i);
     }
-    return sublayer_index(m->config->layers + (trains(&m->norm) ? 0 : 1), 0);
+    return sublayer_index(m->config->layers + (is_trained(&m->norm) ? 0 : 1), 0);
 }
 
 /* transformers keeps the factor in the format that the embedding table is loaded in. */
@@ -338,7 +339,7 @@ static float embed_scale(const struct model *m)
     return scale;
 }
 
-static void make_parts(struct model *m)
+static void lay_out(struct model *m)
 {
     struct segments at = segments_of(&m->shapes, m->memory_block);
     const struct shape_buffer *losses = &m->shapes.buffers[BUFFER_LOSSES];
@@ -351,14 +352,15 @@ static void make_parts(struct model *m)
     m->buffers = at.frozen + m->shapes.frozen_bytes;
     m->parameters = arena_array(m->arena, m->shapes.count, sizeof(*m->parameters));
     for (size_t i = 0; i < m->shapes.count; i++)
-        place(&at, &m->shapes.parameters[i], m->shapes.double_quant, &m->parameters[i]);
+        place_parameter(&at, &m->shapes.parameters[i], m->shapes.double_quant,
+                        &m->parameters[i]);
     list_trained(m);
     fill_slots(m);
     m->embed = find(m, MODULE_EMBED, PART_WEIGHT, 0);
     m->positions = find(m, MODULE_POSITIONS, PART_WEIGHT, 0);
     m->norm = norm_of(m, MODULE_NORM, 0);
     m->head = m->config->tied ? m->embed : find(m, MODULE_HEAD, PART_WEIGHT, 0);
-    m->head_weight = operand(m->head);
+    m->head_weight = matmul_operand(m->head);
     m->embed_weight = m->embed->weight;
     m->embed_scale = embed_scale(m);
     m->blocks = arena_array(m->arena, layers, sizeof(*m->blocks));
@@ -451,7 +453,7 @@ struct model *model_new(const struct model_options *options, struct error *err)
     assert(!m->shapes.rounds_in_matmul || m->be->ops->rounds_b);
     if (!take_memory(m, err))
         goto fail;
-    make_parts(m);
+    lay_out(m);
     if (m->be->ops->begin)
         make_padded_batch(m);
     if (!upload_rope(m, BUFFER_ROPE, &m->config->rope, err) ||

@@ -20,7 +20,7 @@ struct model_aside {
 
 /* Open a file without a name.  If the file system does not support that, create one and
  * unlink it. */
-static int open_nameless(const char *dir, struct error *err)
+static int open_unnamed(const char *dir, struct error *err)
 {
     int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     char *name;
@@ -84,23 +84,23 @@ static bool read_weights(struct model *m, int fd, char *span, struct error *err)
 struct model_aside *model_set_aside(struct model *model, const char *dir,
                                     struct error *err)
 {
-    struct model_aside *kept = memory_alloc(sizeof(*kept));
+    struct model_aside *snapshot = memory_alloc(sizeof(*snapshot));
     char *span = memory_alloc(SPAN_BYTES);
     bool ok;
 
-    kept->fd = open_nameless(dir, err);
-    ok = kept->fd >= 0 && write_weights(model, kept->fd, span, err);
+    snapshot->fd = open_unnamed(dir, err);
+    ok = snapshot->fd >= 0 && write_weights(model, snapshot->fd, span, err);
     free(span);
     if (ok)
-        return kept;
-    if (kept->fd >= 0)
-        close(kept->fd);
-    free(kept);
+        return snapshot;
+    if (snapshot->fd >= 0)
+        close(snapshot->fd);
+    free(snapshot);
     return NULL;
 }
 
 /* As after loading a model. */
-static void make_copies(struct model *m)
+static void update_copies(struct model *m)
 {
     for (size_t i = 0; i < m->trained_count; i++) {
         const struct parameter *p = m->trained[i];
@@ -121,16 +121,16 @@ static void zero_moments(struct model *m)
                                                            shard.count) });
 }
 
-bool model_put_back(struct model *model, struct model_aside *kept, struct error *err)
+bool model_put_back(struct model *model, struct model_aside *snapshot, struct error *err)
 {
     char *span = memory_alloc(SPAN_BYTES);
-    bool ok = read_weights(model, kept->fd, span, err);
+    bool ok = read_weights(model, snapshot->fd, span, err);
 
-    make_copies(model);
+    update_copies(model);
     zero_moments(model);
     ok = model->be->ops->sync(model->be, err) && ok;
     free(span);
-    close(kept->fd);
-    free(kept);
+    close(snapshot->fd);
+    free(snapshot);
     return ok;
 }

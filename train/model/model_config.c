@@ -329,7 +329,7 @@ static void read_sizes(const struct reader *r, struct model_config *out)
     out->vocab_size = read_size(r, "vocab_size", 0);
     out->hidden_size = read_size(r, keys->hidden_size, 0);
     out->intermediate_size =
-        read_size(r, keys->intermediate_size, row->wider * out->hidden_size);
+        read_size(r, keys->intermediate_size, row->mlp_ratio * out->hidden_size);
     out->layers = read_size(r, keys->layers, 0);
     out->heads = out->kv_heads = read_size(r, keys->heads, 0);
     if (keys->kv_heads)
@@ -435,8 +435,9 @@ static void read_scores(const struct reader *r, struct model_config *out)
             read_softcap(r, "final_logit_softcapping", row->logit_softcap);
     if (row->embed_scaled)
         out->embed_scale = sqrt((double)out->hidden_size);
-    out->parallel = row->may_parallel && json_get_bool(r->root, "use_parallel_residual",
-                                                       true, r->file, r->err);
+    out->parallel =
+        row->can_be_parallel &&
+        json_get_bool(r->root, "use_parallel_residual", true, r->file, r->err);
 }
 
 /* Return a dropout probability, from 0 to below 1. */
@@ -476,7 +477,7 @@ static int64_t read_padding(const struct reader *r, const struct model_config *o
     const json_t *given = json_object_get(r->root, "pad_token_id");
     int64_t vocabulary = (int64_t)out->vocab_size, token;
 
-    if (!row->pads || json_is_null(given) || (!given && row->pad_token_id < 0))
+    if (!row->uses_padding || json_is_null(given) || (!given && row->pad_token_id < 0))
         return -1;
     token = json_get_int(r->root, "pad_token_id", row->pad_token_id, r->file, r->err);
     if (token < 0)
@@ -517,15 +518,15 @@ static void read_all(struct reader *r, struct model_config *out)
 bool model_config_parse(const char *data, size_t len, const char *file,
                         struct arena *arena, struct model_config *out, struct error *err)
 {
-    struct error mine = { 0 };
-    struct reader r = { .file = file, .arena = arena, .err = &mine };
-    json_t *root = json_read_text(data, len, file, 1, &mine);
+    struct error local = { 0 };
+    struct reader r = { .file = file, .arena = arena, .err = &local };
+    json_t *root = json_read_text(data, len, file, 1, &local);
 
     *out = (struct model_config) { .bos_token_id = -1,
                                    .padding = -1,
                                    .dtype = FORMAT_COUNT };
     if (root && !json_is_object(root)) {
-        error_set(&mine, ERROR_DATA, "%s: expected a JSON object", file);
+        error_set(&local, ERROR_DATA, "%s: expected a JSON object", file);
     } else if (root) {
         r.root = root;
         read_all(&r, out);
@@ -533,9 +534,9 @@ bool model_config_parse(const char *data, size_t len, const char *file,
         out->text_len = len;
     }
     json_decref(root);
-    if (mine.code != ERROR_NONE && err && err->code == ERROR_NONE)
-        *err = mine;
-    return mine.code == ERROR_NONE;
+    if (local.code != ERROR_NONE && err && err->code == ERROR_NONE)
+        *err = local;
+    return local.code == ERROR_NONE;
 }
 
 bool model_config_read(const char *dir, struct arena *arena, struct model_config *out,

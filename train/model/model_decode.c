@@ -8,8 +8,8 @@
 #include "train/model/model_parts.h"
 
 /* Copy the rows of the only sequence of a batch to its slot. */
-static void keep_rows(const struct pass *pass, enum buffer buffer, size_t layer,
-                      struct tensor x)
+static void cache_rows(const struct pass *pass, enum buffer buffer, size_t layer,
+                       struct tensor x)
 {
     size_t first = pass->slot * pass->model->shapes.slot_rows;
     struct tensor cache = pass_buffer(pass, buffer, layer);
@@ -18,7 +18,8 @@ static void keep_rows(const struct pass *pass, enum buffer buffer, size_t layer,
                                      .out = tensor_rows(cache, first, x.rows), .x = x });
 }
 
-static void decode(const struct pass *pass, size_t layer, const struct op_attention *a)
+static void run_decode(const struct pass *pass, size_t layer,
+                       const struct op_attention *a)
 {
     const struct op_decode op = {
         .out = a->out,
@@ -46,14 +47,14 @@ void model_run_attention(const struct pass *pass, size_t layer)
     const struct op_attention attention = model_attention_op(pass, layer);
 
     if (pass->decoding) {
-        decode(pass, layer, &attention);
+        run_decode(pass, layer, &attention);
         return;
     }
     pass->ops->attention(pass->be, &attention);
     if (!pass->prefill)
         return;
-    keep_rows(pass, BUFFER_KEYS, layer, attention.k);
-    keep_rows(pass, BUFFER_VALUES, layer, attention.v);
+    cache_rows(pass, BUFFER_KEYS, layer, attention.k);
+    cache_rows(pass, BUFFER_VALUES, layer, attention.v);
 }
 
 size_t model_slots(const struct model *model)
@@ -81,8 +82,8 @@ static struct pass pass_of(struct model *m, size_t rows, size_t sequences)
                            .numbers = model_numbers(m) };
 }
 
-static void put(const struct pass *pass, enum buffer buffer, const int32_t *from,
-                size_t count)
+static void upload_ids(const struct pass *pass, enum buffer buffer, const int32_t *from,
+                       size_t count)
 {
     pass->ops->upload(pass->be, pass_buffer(pass, buffer, 0).data, from,
                       count * sizeof(*from));
@@ -119,9 +120,9 @@ bool model_prefill(struct model *model, size_t slot, const int32_t *tokens, size
     pass.slot = slot;
     for (size_t i = 0; i < count; i++)
         model->position_ids[i] = (int32_t)i;
-    put(&pass, BUFFER_TOKENS, tokens, count);
-    put(&pass, BUFFER_POSITIONS, model->position_ids, count);
-    put(&pass, BUFFER_OFFSETS, offsets, 2);
+    upload_ids(&pass, BUFFER_TOKENS, tokens, count);
+    upload_ids(&pass, BUFFER_POSITIONS, model->position_ids, count);
+    upload_ids(&pass, BUFFER_OFFSETS, offsets, 2);
     model_forward(&pass);
     h = pass_buffer(&pass, BUFFER_H_LAST, 0);
     pass_logits(&pass, tensor_rows(h, count - 1, 1), logits);
@@ -144,8 +145,8 @@ bool model_decode_step(struct model *model, const int32_t *tokens, const int32_t
         else if (!model_config_check_places(model->config, (size_t)lengths[i] + 1, err))
             return false;
     pass.decoding = true;
-    put(&pass, BUFFER_TOKENS, tokens, slots);
-    put(&pass, BUFFER_POSITIONS, lengths, slots);
+    upload_ids(&pass, BUFFER_TOKENS, tokens, slots);
+    upload_ids(&pass, BUFFER_POSITIONS, lengths, slots);
     if (pass_begin(&pass)) {
         model_forward(&pass);
         pass_end(&pass);

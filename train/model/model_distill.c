@@ -11,9 +11,9 @@ static size_t least(size_t a, size_t b)
 }
 
 /* Return how many logits are kept per row of a teacher with this vocabulary. */
-static size_t kept_of(const struct model *m, size_t vocabulary)
+static size_t kept_per_row(const struct model *m, size_t vocabulary)
 {
-    return least(m->shapes.buffers[BUFFER_KEPT].cols, vocabulary);
+    return least(m->shapes.buffers[BUFFER_TEACHER_LOGITS].cols, vocabulary);
 }
 
 void model_set_teacher(struct model *student, struct model *teacher)
@@ -21,7 +21,7 @@ void model_set_teacher(struct model *student, struct model *teacher)
     student->teacher = teacher;
     student->shared_tokens =
         least(student->config->vocab_size, teacher->config->vocab_size);
-    student->kept_logits = kept_of(student, student->shared_tokens);
+    student->kept_logits = kept_per_row(student, student->shared_tokens);
 }
 
 void model_teach_kept(struct model *student, size_t rows, const int32_t *ids,
@@ -32,10 +32,10 @@ void model_teach_kept(struct model *student, size_t rows, const int32_t *ids,
     size_t bytes;
 
     student->shared_tokens = least(student->config->vocab_size, vocabulary);
-    student->kept_logits = kept_of(student, student->shared_tokens);
+    student->kept_logits = kept_per_row(student, student->shared_tokens);
     bytes = rows * student->kept_logits * sizeof(float);
-    be->ops->upload(be, student->buffers + b[BUFFER_KEPT].at, values, bytes);
-    be->ops->upload(be, student->buffers + b[BUFFER_KEPT_IDS].at, ids, bytes);
+    be->ops->upload(be, student->buffers + b[BUFFER_TEACHER_LOGITS].at, values, bytes);
+    be->ops->upload(be, student->buffers + b[BUFFER_TEACHER_IDS].at, ids, bytes);
 }
 
 /* Return a buffer (N, k) with only the columns that are kept. */
@@ -59,16 +59,16 @@ static struct tensor shared_logits(const struct pass *teacher, size_t vocabulary
 }
 
 /* Write the teacher's largest logits to the buffers of `to`. */
-static void keep(const struct pass *teacher, const struct pass *to, size_t vocabulary,
-                 size_t kept)
+static void keep_top_logits(const struct pass *teacher, const struct pass *to,
+                            size_t vocabulary, size_t kept)
 {
     const struct op_topk op = {
-        .values = kept_buffer(to, BUFFER_KEPT, kept),
+        .values = kept_buffer(to, BUFFER_TEACHER_LOGITS, kept),
         .x = pass_buffer(teacher, BUFFER_H_LAST, 0),
         .w = shared_head(teacher, vocabulary),
         .logits = shared_logits(teacher, vocabulary),
         .gathered = pass_buffer(teacher, BUFFER_GATHERED, 0),
-        .ids = kept_buffer(to, BUFFER_KEPT_IDS, kept).data,
+        .ids = kept_buffer(to, BUFFER_TEACHER_IDS, kept).data,
         .targets = pass_buffer(teacher, BUFFER_TARGETS, 0).data,
         .rows = pass_buffer(teacher, BUFFER_LABELLED, 0).data,
         .labelled = teacher->labelled,
@@ -94,9 +94,9 @@ void model_distill_loss(const struct pass *pass)
 
     if (m->kept_logits > 0) {
         if (teacher)
-            keep(teacher, pass, m->shared_tokens, m->kept_logits);
-        op.values = kept_buffer(pass, BUFFER_KEPT, m->kept_logits);
-        op.ids = kept_buffer(pass, BUFFER_KEPT_IDS, m->kept_logits).data;
+            keep_top_logits(teacher, pass, m->shared_tokens, m->kept_logits);
+        op.values = kept_buffer(pass, BUFFER_TEACHER_LOGITS, m->kept_logits);
+        op.ids = kept_buffer(pass, BUFFER_TEACHER_IDS, m->kept_logits).data;
     } else {
         op.x = pass_buffer(teacher, BUFFER_H_LAST, 0);
         op.w = shared_head(teacher, m->shared_tokens);
@@ -110,16 +110,18 @@ void model_distill_loss(const struct pass *pass)
 bool model_keep(struct model *teacher, const struct batch *batch, size_t vocabulary,
                 int32_t *ids, float *values, struct error *err)
 {
-    size_t kept = kept_of(teacher, vocabulary),
+    size_t kept = kept_per_row(teacher, vocabulary),
            bytes = batch->rows * kept * sizeof(float);
     struct pass pass;
 
     if (!pass_open(teacher, batch, &pass, err))
         return false;
     model_forward(&pass);
-    keep(&pass, &pass, vocabulary, kept);
-    pass.ops->download(pass.be, values, pass_buffer(&pass, BUFFER_KEPT, 0).data, bytes);
-    pass.ops->download(pass.be, ids, pass_buffer(&pass, BUFFER_KEPT_IDS, 0).data, bytes);
+    keep_top_logits(&pass, &pass, vocabulary, kept);
+    pass.ops->download(pass.be, values, pass_buffer(&pass, BUFFER_TEACHER_LOGITS, 0).data,
+                       bytes);
+    pass.ops->download(pass.be, ids, pass_buffer(&pass, BUFFER_TEACHER_IDS, 0).data,
+                       bytes);
     return pass.ops->sync(pass.be, err);
 }
 

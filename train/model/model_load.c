@@ -150,7 +150,7 @@ static bool has_shape(const struct stored_tensor *t, size_t rows, size_t cols)
 
 /* Return whether an adapter stays separate when the model only generates: with a base in
  * 4 bits it does, even in layers that the base has in 16 bits. */
-static bool is_beside(const struct model *m, enum module module)
+static bool stays_separate(const struct model *m, enum module module)
 {
     return m->plan->generation.alone && m->shapes.lora.adapted[module];
 }
@@ -164,19 +164,20 @@ static bool add_merged(const struct model *m, size_t index, size_t row, size_t r
     enum part part = m->shapes.parameters[index].part;
     const struct stored_tensor *a = find_adapter(m->merged, p->name, ".lora_A.weight");
     const struct stored_tensor *b = find_adapter(m->merged, p->name, ".lora_B.weight");
-    const struct stored_tensor *whole =
+    const struct stored_tensor *saved =
         find_adapter(m->merged, p->name, part == PART_BIAS ? "" : ".weight");
     size_t rank = m->merged_lora.rank;
     struct matrix_layout layout = { .storage = STORED_ROWS,
                                     .rows = p->rows,
                                     .cols = rank };
-    float *down, *up;
+    float *lora_a, *lora_b;
     bool ok;
 
-    if (whole && m->merged_lora.saved[module])
-        return check_shape(whole, p, err) &&
-               read_parameter(m, p, whole, row, rows, out, err);
-    if (part != PART_WEIGHT || !m->merged_lora.adapted[module] || is_beside(m, module))
+    if (saved && m->merged_lora.saved[module])
+        return check_shape(saved, p, err) &&
+               read_parameter(m, p, saved, row, rows, out, err);
+    if (part != PART_WEIGHT || !m->merged_lora.adapted[module] ||
+        stays_separate(m, module))
         return true;
     if (!has_shape(a, rank, p->cols) || !has_shape(b, p->rows, rank))
         return error_set(err, ERROR_DATA,
@@ -185,13 +186,13 @@ static bool add_merged(const struct model *m, size_t index, size_t row, size_t r
         layout.storage = STORED_HEADS;
     layout.heads = m->config->heads;
     layout.item = format_info(b->format)->bytes;
-    down = memory_alloc((p->cols + rows) * rank * sizeof(*down));
-    up = down + rank * p->cols;
-    ok = read_stored(a, 0, rank * p->cols, down, err) &&
-         read_rows(&layout, b, row, rows, up, err);
+    lora_a = memory_alloc((p->cols + rows) * rank * sizeof(*lora_a));
+    lora_b = lora_a + rank * p->cols;
+    ok = read_stored(a, 0, rank * p->cols, lora_a, err) &&
+         read_rows(&layout, b, row, rows, lora_b, err);
     if (ok)
-        model_merge(out, rows, p->cols, up, down, rank, m->merged_lora.scale);
-    free(down);
+        model_merge(out, rows, p->cols, lora_b, lora_a, rank, m->merged_lora.scale);
+    free(lora_a);
     return ok;
 }
 
@@ -245,8 +246,8 @@ static bool is_frozen(const struct model *m, const struct parameter *p)
 }
 
 /* Write the values to their rows of the parameter. */
-static void put_rows(const struct loader *l, const struct parameter *p, size_t row,
-                     size_t rows)
+static void upload_rows(const struct loader *l, const struct parameter *p, size_t row,
+                        size_t rows)
 {
     struct backend *be = l->model->be;
     struct tensor to = tensor_rows(p->weight, row, rows);
@@ -262,7 +263,7 @@ static void put_rows(const struct loader *l, const struct parameter *p, size_t r
     be->ops->upload(be, to.data, from, tensor_bytes(to));
 }
 
-static void put_copy(struct backend *be, const struct parameter *p)
+static void update_copy(struct backend *be, const struct parameter *p)
 {
     if (p->copy.data)
         be->ops->convert(be, &(struct op_convert) { .out = p->copy, .x = p->weight });
@@ -284,7 +285,7 @@ bool model_put(struct model *model, const struct parameter *p,
     model->be->ops->upload(model->be, p->weight.data, rows ? rows : from->data,
                            from->bytes);
     free(rows);
-    put_copy(model->be, p);
+    update_copy(model->be, p);
     return true;
 }
 
@@ -293,8 +294,8 @@ bool model_put(struct model *model, const struct parameter *p,
  * that of its working copy and the copy widens to the weight without loss.  Returns false
  * if it must be converted.
  */
-static bool put_stored(const struct loader *l, const struct stored_tensor *t,
-                       const struct parameter *p)
+static bool upload_stored(const struct loader *l, const struct stored_tensor *t,
+                          const struct parameter *p)
 {
     const struct backend_ops *ops = l->model->be->ops;
     enum format frozen = l->model->plan->precision.frozen;
@@ -305,7 +306,7 @@ static bool put_stored(const struct loader *l, const struct stored_tensor *t,
         return false;
     if (!rounds && t->format == p->weight.format) {
         ops->upload(l->model->be, p->weight.data, t->data, t->bytes);
-        put_copy(l->model->be, p);
+        update_copy(l->model->be, p);
         return true;
     }
     if (rounds || !p->copy.data || t->format != p->copy.format ||
@@ -423,21 +424,21 @@ static bool load_stored(const struct loader *l, const struct stored_tensor *t,
 
     if (!check_shape(t, p, err))
         return false;
-    if (put_stored(l, t, p))
+    if (upload_stored(l, t, p))
         return true;
     for (size_t row = 0; row < p->rows; row += step) {
         size_t rows = p->rows - row < step ? p->rows - row : step;
 
         if (!read_parameter(l->model, p, t, row, rows, l->values, err))
             return false;
-        put_rows(l, p, row, rows);
+        upload_rows(l, p, row, rows);
     }
-    put_copy(l->model->be, p);
+    update_copy(l->model->be, p);
     return true;
 }
 
 /* Load an adapter that is not trained and that cannot be merged into the weights. */
-static bool load_beside(const struct loader *l, size_t index, struct error *err)
+static bool load_separate_adapter(const struct loader *l, size_t index, struct error *err)
 {
     const struct parameter *p = &l->model->parameters[index];
     const struct stored_tensor *t = safetensors_find(l->model->merged, p->name);
@@ -460,10 +461,10 @@ static bool load_parameter(const struct loader *l, size_t index, struct error *e
     if (p->quantized.codes)
         return model_quantize(m, p, l->values, l->packed, err);
     if (is_adapter(&m->shapes.parameters[index]) && m->plan->generation.alone)
-        return load_beside(l, index, err);
+        return load_separate_adapter(l, index, err);
     if (!is_adapter(&m->shapes.parameters[index]) && m->base_files && !m->merged)
         t = model_find_tensor(m, p->name);
-    if (t && check_shape(t, p, NULL) && put_stored(l, t, p))
+    if (t && check_shape(t, p, NULL) && upload_stored(l, t, p))
         return true;
     for (size_t row = 0; row < p->rows; row += step) {
         size_t rows = p->rows - row < step ? p->rows - row : step;
@@ -472,9 +473,9 @@ static bool load_parameter(const struct loader *l, size_t index, struct error *e
             model_init_adapter(m, index, row * p->cols, rows * p->cols, l->values);
         else if (!model_read_original(m, index, row, rows, l->values, err))
             return false;
-        put_rows(l, p, row, rows);
+        upload_rows(l, p, row, rows);
     }
-    put_copy(l->model->be, p);
+    update_copy(l->model->be, p);
     return true;
 }
 

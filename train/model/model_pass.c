@@ -290,23 +290,23 @@ void model_begin(struct model *model, const struct step_numbers *numbers)
 
 /* Per micro-batch results of a window, on the device and on the host; data NULL: end of
  * list. */
-struct kept {
+struct window_results {
     enum buffer buffer;
     float *data;
 };
 
-static struct kept kept_of(const struct model *m, size_t index)
+static struct window_results results_of(const struct model *m, size_t index)
 {
-    const struct kept all[][2] = {
+    const struct window_results all[][2] = {
         { { BUFFER_LOSSES, m->losses }, { BUFFER_KD_LOSSES, m->kd_losses } },
         { { BUFFER_PAIRS, m->pairs } },
     };
 
-    return index < 2 ? all[m->pairs != NULL][index] : (struct kept) { 0 };
+    return index < 2 ? all[m->pairs != NULL][index] : (struct window_results) { 0 };
 }
 
 /* Return row `index` of these results; a micro-batch writes row 0. */
-static struct tensor kept_row(const struct model *m, enum buffer losses, size_t index)
+static struct tensor result_row(const struct model *m, enum buffer losses, size_t index)
 {
     const struct shape_buffer *b = &m->shapes.buffers[losses];
 
@@ -315,15 +315,16 @@ static struct tensor kept_row(const struct model *m, enum buffer losses, size_t 
 }
 
 /* Move the results of the previous micro-batch out of row 0. */
-static void keep_last(const struct pass *pass)
+static void save_previous(const struct pass *pass)
 {
     struct model *m = pass->model;
-    struct kept kept;
+    struct window_results results;
 
-    for (size_t i = 0; m->batch_count > 0 && (kept = kept_of(m, i)).data; i++)
-        pass->ops->convert(pass->be, &(struct op_convert) {
-                                         .out = kept_row(m, kept.buffer, m->batch_count),
-                                         .x = kept_row(m, kept.buffer, 0) });
+    for (size_t i = 0; m->batch_count > 0 && (results = results_of(m, i)).data; i++)
+        pass->ops->convert(
+            pass->be,
+            &(struct op_convert) { .out = result_row(m, results.buffer, m->batch_count),
+                                   .x = result_row(m, results.buffer, 0) });
     m->batch_items[m->batch_count++] = m->pairs ? pass->pairs : pass->rows;
 }
 
@@ -345,7 +346,7 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
     pass.pairs = pairs;
     pass.training = true;
     pass.first = model->batch_count == 0;
-    keep_last(&pass);
+    save_previous(&pass);
     upload_batch(&pass, batch);
     pass.ops->upload(pass.be, &model_numbers(model)->draw, drawn, sizeof(drawn));
     pass.reduces =
@@ -369,18 +370,19 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
 }
 
 /* Return the results of micro-batch i of the window, from 1; the newest is in row 0. */
-static const float *window_row(const struct model *m, const struct kept *kept, size_t i)
+static const float *window_row(const struct model *m,
+                               const struct window_results *results, size_t i)
 {
-    return kept->data + i % m->batch_count * m->shapes.buffers[kept->buffer].cols;
+    return results->data + i % m->batch_count * m->shapes.buffers[results->buffer].cols;
 }
 
 /* Sum in the order of the window's tokens. */
-static double sum_window(const struct model *m, const struct kept *kept)
+static double sum_window(const struct model *m, const struct window_results *results)
 {
     double sum = 0;
 
     for (size_t i = 1; i <= m->batch_count; i++) {
-        const float *row = window_row(m, kept, i);
+        const float *row = window_row(m, results, i);
 
         for (size_t j = 0; j < m->batch_items[i - 1]; j++)
             sum += row[j];
@@ -388,13 +390,13 @@ static double sum_window(const struct model *m, const struct kept *kept)
     return sum;
 }
 
-static double sum_pairs(struct model *m, const struct kept *kept)
+static double sum_pairs(struct model *m, const struct window_results *results)
 {
     double sum = 0;
 
     m->rewards = (struct rewards) { 0 };
     for (size_t i = 1; i <= m->batch_count; i++)
-        model_sum_pairs(m, window_row(m, kept, i), m->batch_items[i - 1], &sum);
+        model_sum_pairs(m, window_row(m, results, i), m->batch_items[i - 1], &sum);
     return sum;
 }
 
@@ -402,12 +404,13 @@ bool model_end(struct model *model, struct step_numbers *numbers, double *loss_s
                struct error *err)
 {
     const struct backend_ops *ops = model->be->ops;
-    const struct kept first = kept_of(model, 0), second = kept_of(model, 1);
-    const struct kept *all[] = { &first, &second };
+    const struct window_results first = results_of(model, 0),
+                                second = results_of(model, 1);
+    const struct window_results *all[] = { &first, &second };
     double ratio = model->plan->kd.ratio;
 
     for (size_t i = 0; i < TS_COUNT(all) && all[i]->data; i++)
-        ops->download(model->be, all[i]->data, kept_row(model, all[i]->buffer, 0).data,
+        ops->download(model->be, all[i]->data, result_row(model, all[i]->buffer, 0).data,
                       model->batch_count * model->shapes.buffers[all[i]->buffer].cols *
                           sizeof(float));
     ops->download(model->be, numbers, model_numbers(model), sizeof(*numbers));

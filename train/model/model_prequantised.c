@@ -27,9 +27,9 @@
 
 #define STATE ".quant_state."
 
-enum beside { ABSMAX, MAP, QUANT_STATE, GROUPS, GROUP_MAP, BESIDES };
+enum quant_tensor { ABSMAX, MAP, QUANT_STATE, GROUPS, GROUP_MAP, QUANT_TENSORS };
 
-static const char *const suffixes[BESIDES] = {
+static const char *const suffixes[QUANT_TENSORS] = {
     [ABSMAX] = ".absmax",
     [MAP] = ".quant_map",
     [QUANT_STATE] = STATE "bitsandbytes__nf4",
@@ -37,8 +37,8 @@ static const char *const suffixes[BESIDES] = {
     [GROUP_MAP] = ".nested_quant_map",
 };
 
-static const struct stored_tensor *find_quant_tensor(const struct model *m,
-                                                     const char *name, enum beside which)
+static const struct stored_tensor *
+find_quant_tensor(const struct model *m, const char *name, enum quant_tensor which)
 {
     const struct stored_tensor *found;
     struct text text;
@@ -54,7 +54,7 @@ size_t model_count_quant_tensors(const struct model *m, const struct parameter *
 {
     size_t count = 0;
 
-    for (enum beside i = 0; i < BESIDES && p->quantized.codes; i++)
+    for (enum quant_tensor i = 0; i < QUANT_TENSORS && p->quantized.codes; i++)
         count += find_quant_tensor(m, p->name, i) != NULL;
     return count;
 }
@@ -62,7 +62,7 @@ size_t model_count_quant_tensors(const struct model *m, const struct parameter *
 bool model_is_quant_tensor(const struct model *m, const struct parameter *p,
                            const struct stored_tensor *t)
 {
-    for (enum beside i = 0; i < BESIDES && p->quantized.codes; i++)
+    for (enum quant_tensor i = 0; i < QUANT_TENSORS && p->quantized.codes; i++)
         if (text_ends(t->name, suffixes[i]) && find_quant_tensor(m, p->name, i) == t)
             return true;
     return false;
@@ -70,9 +70,9 @@ bool model_is_quant_tensor(const struct model *m, const struct parameter *p,
 
 /* ---- Errors in files ---- */
 
-static bool is_of_bits(const char *name)
+static bool is_quant_name(const char *name)
 {
-    for (enum beside i = 0; i < BESIDES; i++)
+    for (enum quant_tensor i = 0; i < QUANT_TENSORS; i++)
         if (text_ends(name, suffixes[i]))
             return true;
     return strstr(name, STATE) || text_ends(name, ".SCB") ||
@@ -82,7 +82,7 @@ static bool is_of_bits(const char *name)
 bool model_check_quant_tensor(const struct model *m, const struct stored_tensor *t,
                               struct error *err)
 {
-    if (!is_of_bits(t->name))
+    if (!is_quant_name(t->name))
         return true;
     if (text_ends(t->name, ".SCB") || text_ends(t->name, ".weight_format"))
         return error_set(
@@ -110,25 +110,25 @@ bool model_check_quant_tensor(const struct model *m, const struct stored_tensor 
 }
 
 /* A matrix while it is loaded: the tensors it consists of. */
-struct taken {
+struct prequantized {
     const struct parameter *p;
-    const struct stored_tensor *codes, *beside[BESIDES];
+    const struct stored_tensor *codes, *quant[QUANT_TENSORS];
     struct quant_state state;
     size_t numbers, blocks;
 };
 
-static bool check_sizes(const struct taken *t, struct error *err)
+static bool check_sizes(const struct prequantized *t, struct error *err)
 {
     size_t groups = nf4_groups(t->blocks);
     bool double_quant = t->state.twice;
     const struct {
         const char *dtype; /* NULL: bitsandbytes stores codes in elements of any format */
         size_t bytes;
-    } expected[BESIDES] = {
+    } expected[QUANT_TENSORS] = {
         [ABSMAX] = { double_quant ? "U8" : "F32",
                      t->blocks * (double_quant ? 1 : sizeof(float)) },
         [MAP] = { "F32", NF4_NUMBERS * sizeof(float) },
-        [QUANT_STATE] = { "U8", t->beside[QUANT_STATE]->bytes },
+        [QUANT_STATE] = { "U8", t->quant[QUANT_STATE]->bytes },
         [GROUPS] = { "F32", groups * sizeof(float) },
         [GROUP_MAP] = { "F32", NF4_MAP * sizeof(float) },
     };
@@ -140,8 +140,8 @@ static bool check_sizes(const struct taken *t, struct error *err)
             "the model again",
             t->codes->file, t->codes->name, t->codes->bytes, t->p->rows, t->p->cols,
             nf4_bytes(t->numbers));
-    for (enum beside i = 0; i < (double_quant ? BESIDES : GROUPS); i++) {
-        const struct stored_tensor *b = t->beside[i];
+    for (enum quant_tensor i = 0; i < (double_quant ? QUANT_TENSORS : GROUPS); i++) {
+        const struct stored_tensor *b = t->quant[i];
 
         if (strcmp(b->dtype, expected[i].dtype) != 0 || b->bytes != expected[i].bytes)
             return error_set(
@@ -170,9 +170,10 @@ static bool check_map(const struct stored_tensor *map, struct error *err)
     return true;
 }
 
-static bool check_state(const struct model *m, const struct taken *t, struct error *err)
+static bool check_state(const struct model *m, const struct prequantized *t,
+                        struct error *err)
 {
-    const struct stored_tensor *from = t->beside[QUANT_STATE];
+    const struct stored_tensor *from = t->quant[QUANT_STATE];
 
     if (t->state.rows != t->p->rows || t->state.cols != t->p->cols)
         return error_set(err, ERROR_DATA,
@@ -190,30 +191,30 @@ static bool check_state(const struct model *m, const struct taken *t, struct err
                t->state.twice ? "false" : "true");
 }
 
-static bool find_all(const struct model *m, struct taken *t, struct error *err)
+static bool find_all(const struct model *m, struct prequantized *t, struct error *err)
 {
     const char *dir = m->plan->model_name_or_path, *name = t->p->name;
-    size_t needed = m->config->quantised.twice ? BESIDES : GROUPS;
+    size_t needed = m->config->quantised.twice ? QUANT_TENSORS : GROUPS;
 
     t->codes = model_find_tensor(m, name);
     if (!t->codes)
         return error_set(err, ERROR_DATA, "%s: the tensor %s is missing", dir, name);
-    for (enum beside i = 0; i < BESIDES; i++)
-        t->beside[i] = find_quant_tensor(m, name, i);
-    if (t->codes->format < FORMAT_COUNT && !t->beside[QUANT_STATE] && !t->beside[ABSMAX])
+    for (enum quant_tensor i = 0; i < QUANT_TENSORS; i++)
+        t->quant[i] = find_quant_tensor(m, name, i);
+    if (t->codes->format < FORMAT_COUNT && !t->quant[QUANT_STATE] && !t->quant[ABSMAX])
         return error_set(
             err, ERROR_DATA,
             "%s: %s is %s, but config.json has it in 4 bits; add its layer to "
             "llm_int8_skip_modules there",
             t->codes->file, name, t->codes->dtype);
-    for (enum beside i = 0; i < needed; i++)
-        if (!t->beside[i])
+    for (enum quant_tensor i = 0; i < needed; i++)
+        if (!t->quant[i])
             return error_set(err, ERROR_DATA, "%s: the tensor %s%s is missing", dir, name,
                              suffixes[i]);
     return true;
 }
 
-static bool take_state(const struct stored_tensor *from, struct quant_state *out,
+static bool read_state(const struct stored_tensor *from, struct quant_state *out,
                        struct error *err)
 {
     struct text name;
@@ -228,35 +229,36 @@ static bool take_state(const struct stored_tensor *from, struct quant_state *out
 
 /* ---- Copying ---- */
 
-static void put(const struct taken *t, const struct nf4_layout *parts, char *data)
+static void copy_to_layout(const struct prequantized *t, const struct nf4_layout *parts,
+                           char *data)
 {
-    const struct stored_tensor *absmax = t->beside[t->state.twice ? GROUPS : ABSMAX];
+    const struct stored_tensor *absmax = t->quant[t->state.twice ? GROUPS : ABSMAX];
 
     memcpy(data, t->codes->data, t->codes->bytes);
     memcpy(data + parts->absmax, absmax->data, absmax->bytes);
     if (!t->state.twice)
         return;
-    memcpy(data + parts->bytes, t->beside[ABSMAX]->data, t->blocks);
-    memcpy(data + parts->map, t->beside[GROUP_MAP]->data, NF4_MAP * sizeof(float));
+    memcpy(data + parts->bytes, t->quant[ABSMAX]->data, t->blocks);
+    memcpy(data + parts->map, t->quant[GROUP_MAP]->data, NF4_MAP * sizeof(float));
     memcpy(data + parts->map + NF4_MAP * sizeof(float), &t->state.mean, sizeof(float));
 }
 
 bool model_load_prequantized(struct model *model, struct parameter *p, struct error *err)
 {
-    struct taken t = { .p = p, .numbers = p->rows * p->cols };
+    struct prequantized t = { .p = p, .numbers = p->rows * p->cols };
     struct nf4_layout parts;
     char *data;
 
     t.blocks = nf4_blocks(t.numbers);
-    if (!find_all(model, &t, err) || !take_state(t.beside[QUANT_STATE], &t.state, err) ||
+    if (!find_all(model, &t, err) || !read_state(t.quant[QUANT_STATE], &t.state, err) ||
         !check_state(model, &t, err) || !check_sizes(&t, err) ||
-        !check_map(t.beside[MAP], err))
+        !check_map(t.quant[MAP], err))
         return false;
     parts = nf4_layout(t.numbers, t.state.twice);
     data = calloc(1, parts.total);
     if (!data)
         return error_set(err, ERROR_SYSTEM, "no memory for %s", p->name);
-    put(&t, &parts, data);
+    copy_to_layout(&t, &parts, data);
     p->through = t.state.dtype;
     model->be->ops->upload(model->be, (void *)p->quantized.codes, data, parts.total);
     free(data);

@@ -43,8 +43,8 @@ static bool copy_files(const char *from, const char *to, struct error *err)
     return ok;
 }
 
-static bool put_text(const char *dir, const char *name, const char *data, size_t len,
-                     struct error *err)
+static bool write_text(const char *dir, const char *name, const char *data, size_t len,
+                       struct error *err)
 {
     char *path = path_join(dir, name);
     bool ok = file_replace(path, data, len, 0644, err);
@@ -59,20 +59,20 @@ static bool write_tensors(const char *dir, const char *name,
                           const struct tensor_source *sources, size_t count,
                           struct error *err)
 {
-    char *target = path_join(dir, name), *beside;
+    char *target = path_join(dir, name), *temporary;
     struct text text;
     bool ok;
 
     text_init(&text, 0);
     text_addf(&text, "%s/.%s.tmp", dir, name);
-    beside = text_detach(&text, NULL);
-    unlink(beside);
-    ok = safetensors_write(beside, sources, count, err);
-    if (ok && rename(beside, target) != 0) {
-        ok = error_errno(err, "cannot rename %s", beside);
-        unlink(beside);
+    temporary = text_detach(&text, NULL);
+    unlink(temporary);
+    ok = safetensors_write(temporary, sources, count, err);
+    if (ok && rename(temporary, target) != 0) {
+        ok = error_errno(err, "cannot rename %s", temporary);
+        unlink(temporary);
     }
-    free(beside);
+    free(temporary);
     free(target);
     return ok;
 }
@@ -88,7 +88,7 @@ static bool write_config(const struct model *m, const char *dir, enum format for
     bool ok;
 
     if (says == format)
-        return put_text(dir, "config.json", c->text, c->text_len, err);
+        return write_text(dir, "config.json", c->text, c->text_len, err);
     root = json_read_text(c->text, c->text_len, "config.json", 1, err);
     name = json_string(format_info(format)->torch);
     if (json_object_get(root, "dtype"))
@@ -97,7 +97,7 @@ static bool write_config(const struct model *m, const char *dir, enum format for
         json_object_set(root, "torch_dtype", name);
     text_init(&text, 0);
     ok = root && json_write_pretty(root, &text) &&
-         put_text(dir, "config.json", text.data, text.len, err);
+         write_text(dir, "config.json", text.data, text.len, err);
     text_clear(&text);
     json_decref(name);
     json_decref(root);
@@ -172,19 +172,19 @@ static bool add_adapter(const struct model *m, size_t index, size_t row, size_t 
 {
     const struct shape_parameter *p = &m->shapes.parameters[index];
     const struct lora *lora = &m->shapes.lora;
-    float *down, *up = NULL;
+    float *lora_a, *lora_b = NULL;
     size_t a, b;
 
     if (!find_adapter(m, p, &a, &b))
         return true;
-    down = read_values(m, a, 0, lora->rank, err);
-    if (down)
-        up = read_values(m, b, row, rows, err);
-    if (up)
-        model_merge(out, rows, p->cols, up, down, lora->rank, lora->scale);
-    free(down);
-    free(up);
-    return up != NULL;
+    lora_a = read_values(m, a, 0, lora->rank, err);
+    if (lora_a)
+        lora_b = read_values(m, b, row, rows, err);
+    if (lora_b)
+        model_merge(out, rows, p->cols, lora_b, lora_a, lora->rank, lora->scale);
+    free(lora_a);
+    free(lora_b);
+    return lora_b != NULL;
 }
 
 /* Return the format in which a parameter of the base is saved if it is merged or not
@@ -251,12 +251,12 @@ static struct tensor_source source_of(const struct model *m, size_t index,
                                       const char *name)
 {
     const struct parameter *p = &m->parameters[index];
-    bool turned = p->stored == STORED_COLUMNS;
+    bool transposed = p->stored == STORED_COLUMNS;
     struct tensor_source source = { .name = name,
                                     .format = p->weight.format,
                                     .rank = p->rank,
-                                    .shape = { turned ? p->cols : p->rows,
-                                               turned ? p->rows : p->cols },
+                                    .shape = { transposed ? p->cols : p->rows,
+                                               transposed ? p->rows : p->cols },
                                     .read = read_trained,
                                     .context = m,
                                     .index = index };
@@ -324,7 +324,7 @@ static bool write_adapter_config(const struct model *m, const char *dir,
     text_init(&text, 0);
     ok = lora_write_config(&lora, m->config->architecture, whole ? whole : base, &text) ||
          error_set(err, ERROR_SYSTEM, "cannot make adapter_config.json");
-    ok = ok && put_text(dir, "adapter_config.json", text.data, text.len, err);
+    ok = ok && write_text(dir, "adapter_config.json", text.data, text.len, err);
     text_clear(&text);
     free(whole);
     return ok;
@@ -355,7 +355,7 @@ static bool save_adapter(const struct model *m, const char *dir, struct error *e
     }
     ok = write_tensors(dir, "adapter_model.safetensors", sources, count, err) &&
          write_adapter_config(m, dir, err) &&
-         put_text(dir, "config.json", m->config->text, m->config->text_len, err) &&
+         write_text(dir, "config.json", m->config->text, m->config->text_len, err) &&
          copy_files(m->plan->model_name_or_path, dir, err);
     arena_free(arena);
     free(sources);

@@ -133,7 +133,7 @@ void model_fetch_by(struct model *model, model_fetch *fetch, const void *context
 
 /* Return whether a parameter is one of the matrices that are in the order of the forward
  * pass. */
-static bool in_order(const struct model *m, const struct shape_parameter *p)
+static bool is_ordered_matrix(const struct model *m, const struct shape_parameter *p)
 {
     return p->trainable && p->at < m->shapes.matrices_end;
 }
@@ -157,7 +157,7 @@ void model_find_level_starts(struct model *m)
         for (size_t i = 0; i < m->shapes.count; i++) {
             const struct shape_parameter *p = &m->shapes.parameters[i];
 
-            if (in_order(m, p) && level_of(m, p) == level)
+            if (is_ordered_matrix(m, p) && level_of(m, p) == level)
                 start = smaller(start, p->at);
         }
         m->starts[level] = start;
@@ -178,7 +178,7 @@ static void reduce_range(struct model *m, size_t from, size_t to)
 }
 
 /* Return whether a bucket is full once this level is done. */
-static bool fills(const struct model *m, size_t level)
+static bool fills_bucket(const struct model *m, size_t level)
 {
     size_t bucket = smaller(BUCKET_NUMBERS, m->shapes.segment / BUCKET_SHARE);
     size_t done = m->reduced_from - m->starts[level];
@@ -190,7 +190,7 @@ size_t model_next_reduction(const struct model *m)
 {
     size_t level = m->reduced_level;
 
-    while (level > 0 && !fills(m, --level))
+    while (level > 0 && !fills_bucket(m, --level))
         continue;
     return level;
 }
@@ -201,7 +201,7 @@ void model_reduce_to_level(struct model *m, size_t level)
     while (m->reduced_level > level) {
         size_t next = --m->reduced_level;
 
-        if (!fills(m, next))
+        if (!fills_bucket(m, next))
             continue;
         reduce_range(m, m->starts[next], m->reduced_from);
         m->reduced_from = m->starts[next];

@@ -41,20 +41,21 @@ struct watcher {
 
 /* ---- One tensor ---- */
 
-static float number_at(const char *data, enum format format, size_t i)
+static float element_at(const char *data, enum format format, size_t i)
 {
-    uint16_t half;
+    uint16_t narrow;
     float single;
 
     if (format == FORMAT_FP16 || format == FORMAT_BF16) {
-        memcpy(&half, data + 2 * i, sizeof(half));
-        return format == FORMAT_FP16 ? format_from_fp16(half) : format_from_bf16(half);
+        memcpy(&narrow, data + 2 * i, sizeof(narrow));
+        return format == FORMAT_FP16 ? format_from_fp16(narrow)
+                                     : format_from_bf16(narrow);
     }
     memcpy(&single, data + 4 * i, sizeof(single));
     return single;
 }
 
-static void count_number(struct watch_look *look, float value, size_t row, size_t col)
+static void count_element(struct watch_look *look, float value, size_t row, size_t col)
 {
     if (isfinite(value)) {
         look->largest = fmax(look->largest, fabs((double)value));
@@ -89,8 +90,8 @@ static bool scan(struct watcher *w, struct tensor t, struct watch_look *look)
                 return false;
             for (size_t i = 0; i < rows; i++)
                 for (size_t j = 0; j < cols; j++)
-                    count_number(look, number_at(w->span, t.format, i * t.stride + j),
-                                 row + i, col + j);
+                    count_element(look, element_at(w->span, t.format, i * t.stride + j),
+                                  row + i, col + j);
         }
     return true;
 }
@@ -138,7 +139,7 @@ static const struct shape_buffer *buffer_at(const struct model *m, const void *d
     return NULL;
 }
 
-static bool is_of_block(const struct shape_parameter *p)
+static bool is_in_block(const struct shape_parameter *p)
 {
     return p->module != MODULE_EMBED && p->module != MODULE_NORM &&
            p->module != MODULE_HEAD;
@@ -151,7 +152,7 @@ static int64_t layer_of(const struct model *m, struct tensor t)
     int64_t layer = -1;
 
     if (p != NULL)
-        return is_of_block(p) ? (int64_t)p->layer : -1;
+        return is_in_block(p) ? (int64_t)p->layer : -1;
     if (t.data)
         buffer_at(m, t.data, &layer);
     return layer;
@@ -185,7 +186,7 @@ static const char *buffer_name(const struct watcher *w, const struct shape_buffe
 }
 
 /* Name the tensor by its first non-finite element, or by its first. */
-static void name_tensor(const struct watcher *w, struct tensor t, struct watch_look *look)
+static void set_name(const struct watcher *w, struct tensor t, struct watch_look *look)
 {
     size_t place = look->nans + look->infs ? look->row * t.stride + look->col : 0;
     const char *at = (char *)t.data + place * format_info(t.format)->bytes;
@@ -197,7 +198,7 @@ static void name_tensor(const struct watcher *w, struct tensor t, struct watch_l
         p = parameter_at(w->model, w->codes);
     if (p != NULL) {
         snprintf(look->tensor, sizeof(look->tensor), "%s", p->name);
-        look->layer = is_of_block(p) ? (int64_t)p->layer : -1;
+        look->layer = is_in_block(p) ? (int64_t)p->layer : -1;
         return;
     }
     b = buffer_at(w->model, at, &layer);
@@ -219,7 +220,7 @@ static enum watch_kind kind_of(const struct watcher *w, struct tensor t)
     return w->backward ? WATCH_GRADIENT : WATCH_ACTIVATION;
 }
 
-static void push(struct watch *watch, const struct watch_look *look)
+static void remember(struct watch *watch, const struct watch_look *look)
 {
     if (watch->before_count == WATCH_TRAIL) {
         memmove(watch->before, watch->before + 1,
@@ -231,7 +232,7 @@ static void push(struct watch *watch, const struct watch_look *look)
         watch->most = *look;
 }
 
-static void analyze_text(struct watcher *w, const char *operation, struct tensor t)
+static void check_output(struct watcher *w, const char *operation, struct tensor t)
 {
     struct watch_look look = { .operation = operation,
                                .layer = -1,
@@ -243,9 +244,9 @@ static void analyze_text(struct watcher *w, const char *operation, struct tensor
         w->failed = true;
         return;
     }
-    name_tensor(w, t, &look);
+    set_name(w, t, &look);
     if (look.nans + look.infs == 0) {
-        push(w->watch, &look);
+        remember(w->watch, &look);
         return;
     }
     w->watch->kind = kind_of(w, t);
@@ -259,7 +260,8 @@ struct operands {
 };
 
 /* Set the layer first: a buffer that exists only once gets the layer of the inputs. */
-static void look(struct watcher *w, const char *operation, const struct operands *all)
+static void check_outputs(struct watcher *w, const char *operation,
+                          const struct operands *all)
 {
     int64_t layer = -1;
 
@@ -270,7 +272,7 @@ static void look(struct watcher *w, const char *operation, const struct operands
     if (layer >= 0)
         w->layer = layer;
     for (size_t i = 0; i < OPERANDS; i++)
-        analyze_text(w, operation, all->out[i]);
+        check_output(w, operation, all->out[i]);
 }
 
 /* WATCHED(operation, its outputs in the order of writing, its inputs) */
@@ -282,7 +284,7 @@ static void look(struct watcher *w, const char *operation, const struct operands
         struct watcher *w = (struct watcher *)(void *)be->ops;                 \
                                                                                \
         w->real->name(be, op);                                                 \
-        look(w, #name, &(struct operands) { __VA_ARGS__ });                    \
+        check_outputs(w, #name, &(struct operands) { __VA_ARGS__ });           \
     }
 
 WATCHED(matmul, OUT(op->out), IN(op->b, op->a))
@@ -317,8 +319,9 @@ static void watched_dequantize(struct backend *be, const struct op_dequantize *o
 
     w->codes = op->x.codes;
     w->real->dequantize(be, op);
-    look(w, "dequantize",
-         &(struct operands) { OUT(op->out), IN({ .data = (void *)op->x.codes }) });
+    check_outputs(
+        w, "dequantize",
+        &(struct operands) { OUT(op->out), IN({ .data = (void *)op->x.codes }) });
     w->codes = NULL;
 }
 
@@ -332,9 +335,9 @@ static void watched_classifier(struct backend *be, const struct op_classifier *o
     be->ops = w->real;
     w->real->classifier(be, op);
     be->ops = &w->ops;
-    look(w, "classifier", &(struct operands) { OUT(op->losses) });
+    check_outputs(w, "classifier", &(struct operands) { OUT(op->losses) });
     w->backward = w->backward || op->dx.data || op->dw.data;
-    look(w, "classifier", &(struct operands) { OUT(op->dx, op->dw) });
+    check_outputs(w, "classifier", &(struct operands) { OUT(op->dx, op->dw) });
 }
 
 static void watched_distill(struct backend *be, const struct op_distill *op)
@@ -345,9 +348,11 @@ static void watched_distill(struct backend *be, const struct op_distill *op)
     be->ops = w->real;
     w->real->distill(be, op);
     be->ops = &w->ops;
-    look(w, "distill", &(struct operands) { OUT(op->student.losses, op->kd_losses) });
+    check_outputs(w, "distill",
+                  &(struct operands) { OUT(op->student.losses, op->kd_losses) });
     w->backward = true;
-    look(w, "distill", &(struct operands) { OUT(op->student.dx, op->student.dw) });
+    check_outputs(w, "distill",
+                  &(struct operands) { OUT(op->student.dx, op->student.dw) });
 }
 
 /* Its weights are the first gradient of a pass. */
@@ -359,9 +364,9 @@ static void watched_preference(struct backend *be, const struct op_preference *o
     w->layer = -1;
     w->pairs = op->pairs.data;
     w->real->preference(be, op);
-    look(w, "preference", &(struct operands) { OUT(op->pairs) });
+    check_outputs(w, "preference", &(struct operands) { OUT(op->pairs) });
     w->backward = true;
-    look(w, "preference", &(struct operands) { OUT(weights) });
+    check_outputs(w, "preference", &(struct operands) { OUT(weights) });
 }
 
 /* The operations that have a function above.  Others are not needed: those of the
@@ -396,12 +401,12 @@ static void watched_preference(struct backend *be, const struct op_preference *o
 const size_t model_watch_operations = 0 WATCHED_OPERATIONS(COUNT);
 
 /* Nothing is replayed from a recording: each operation runs and is checked. */
-#define PUT(name) ops->name = watched_##name;
+#define SET_WATCHED(name) ops->name = watched_##name;
 static void watch_operations(struct backend_ops *ops)
 {
     ops->begin = NULL;
     ops->end = NULL;
-    WATCHED_OPERATIONS(PUT)
+    WATCHED_OPERATIONS(SET_WATCHED)
 }
 
 static void watcher_open(struct watcher *w, struct model *model, struct watch *out,
@@ -456,8 +461,8 @@ bool model_watch_evaluation(struct model *model, const struct batch *batch,
 
 /* ---- Parameters and gradients ---- */
 
-static bool look_at_rest(struct watcher *w, const char *name, int64_t layer,
-                         struct tensor t, struct watch_look *look)
+static bool scan_tensor(struct watcher *w, const char *name, int64_t layer,
+                        struct tensor t, struct watch_look *look)
 {
     *look =
         (struct watch_look) { .operation = "", .layer = layer, .batch_row = SIZE_MAX };
@@ -465,7 +470,7 @@ static bool look_at_rest(struct watcher *w, const char *name, int64_t layer,
     return scan(w, t, look);
 }
 
-static bool look_at_parameter(struct watcher *w, size_t index, struct watch *out)
+static bool scan_parameter(struct watcher *w, size_t index, struct watch *out)
 {
     const struct shape_parameter *shape = &w->model->shapes.parameters[index];
     const struct parameter *p = &w->model->parameters[index];
@@ -478,8 +483,8 @@ static bool look_at_parameter(struct watcher *w, size_t index, struct watch *out
 
         if (both[i].data == NULL)
             continue;
-        if (!look_at_rest(w, p->name, is_of_block(shape) ? (int64_t)shape->layer : -1,
-                          both[i], &look))
+        if (!scan_tensor(w, p->name, is_in_block(shape) ? (int64_t)shape->layer : -1,
+                         both[i], &look))
             return false;
         if (look.nans + look.infs > 0) {
             out->kind = WATCH_WEIGHT;
@@ -498,12 +503,12 @@ bool model_watch_weights(struct model *model, struct watch *out, struct error *e
 
     watcher_open(&w, model, out, err);
     for (size_t i = 0; ok && i < model->shapes.count && out->kind == WATCH_NOTHING; i++)
-        ok = look_at_parameter(&w, i, out);
+        ok = scan_parameter(&w, i, out);
     free(w.span);
     return ok;
 }
 
-static int broken_first(const void *a, const void *b)
+static int non_finite_first(const void *a, const void *b)
 {
     const struct watch_look *left = a, *right = b;
     bool l = left->nans + left->infs > 0, r = right->nans + right->infs > 0;
@@ -523,11 +528,11 @@ bool model_watch_gradients(struct model *model, struct watch_look *out, size_t *
     for (size_t i = 0; ok && i < model->trained_count; i++) {
         const struct parameter *p = model->trained[i];
 
-        ok = look_at_rest(&w, p->name, -1, p->grad, &out[i]);
+        ok = scan_tensor(&w, p->name, -1, p->grad, &out[i]);
         *broken += ok && out[i].nans + out[i].infs > 0;
     }
     free(w.span);
     if (ok)
-        qsort(out, model->trained_count, sizeof(*out), broken_first);
+        qsort(out, model->trained_count, sizeof(*out), non_finite_first);
     return ok;
 }

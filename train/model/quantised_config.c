@@ -89,16 +89,16 @@ bool quantised_config_read(const json_t *root, const char *file, struct arena *a
                            struct quantised_config *out, struct error *err)
 {
     const json_t *from = json_object_get(root, "quantization_config");
-    struct error mine = { 0 };
+    struct error local = { 0 };
 
     *out = (struct quantised_config) { 0 };
     if (!json_is_object(from))
         return true;
-    out->on = check_method(from, file, &mine) && check_type(from, file, &mine) &&
-              check_blocks(from, file, &mine) &&
-              read_plain(from, file, arena, out, &mine);
-    out->twice = json_get_bool(from, "bnb_4bit_use_double_quant", false, file, &mine);
-    return mine.code == ERROR_NONE || error_set(err, mine.code, "%s", mine.text);
+    out->on = check_method(from, file, &local) && check_type(from, file, &local) &&
+              check_blocks(from, file, &local) &&
+              read_plain(from, file, arena, out, &local);
+    out->twice = json_get_bool(from, "bnb_4bit_use_double_quant", false, file, &local);
+    return local.code == ERROR_NONE || error_set(err, local.code, "%s", local.text);
 }
 
 bool quantised_config_is_plain(const struct quantised_config *config, const char *weight)

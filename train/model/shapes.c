@@ -36,7 +36,7 @@ static const struct {
 static const struct {
     enum module first, last;
     enum dim adapters; /* of the separate buffer for x A^T */
-    bool beside;       /* if folded, x A^T follows x W^T in its buffer */
+    bool u_after_y;    /* if folded, x A^T follows x W^T in its buffer */
 } stacks[STACKS] = {
     [STACK_QKV] = { MODULE_QKV, MODULE_V, DIM_U_QKV, true },
     [STACK_O] = { MODULE_O, MODULE_O, DIM_U_O, false },
@@ -143,7 +143,8 @@ static bool can_fold(const struct shapes_builder *m, enum stack stack)
 }
 
 /* Return the columns including a stack's folded adapters, aligned for vector loads. */
-static size_t fold(const struct shapes_builder *m, enum stack stack, size_t cols)
+static size_t folded_columns(const struct shapes_builder *m, enum stack stack,
+                             size_t cols)
 {
     if (!m->out->folded[stack])
         return cols;
@@ -160,13 +161,14 @@ static void dims_lora(struct shapes_builder *m, const struct lora *lora)
         m->out->folded[i] = can_fold(m, i);
         if (!m->out->folded[i])
             d[DIM_LORA_G] = max(d[DIM_LORA_G], cols);
-        if (!m->out->folded[i] || !stacks[i].beside)
+        if (!m->out->folded[i] || !stacks[i].u_after_y)
             d[stacks[i].adapters] = cols;
     }
-    d[DIM_QKV_U] = fold(m, STACK_QKV, d[DIM_QKV]);
-    d[DIM_GATE_UP_U] = fold(m, STACK_GATE_UP, d[DIM_GATE_UP]);
+    d[DIM_QKV_U] = folded_columns(m, STACK_QKV, d[DIM_QKV]);
+    d[DIM_GATE_UP_U] = folded_columns(m, STACK_GATE_UP, d[DIM_GATE_UP]);
     /* the output gradient that the matmuls of o and down read */
-    dy = max(fold(m, STACK_O, d[DIM_C]), fold(m, STACK_DOWN, d[DIM_C]));
+    dy = max(folded_columns(m, STACK_O, d[DIM_C]),
+             folded_columns(m, STACK_DOWN, d[DIM_C]));
     d[DIM_DROPPED] = m->config->added_dropout > 0 && !m->plan->disable_dropout ? dy : 0;
     d[DIM_DX] = d[DIM_POST] || d[DIM_DROPPED] ? d[DIM_C] : dy;
     d[DIM_POST_DX] = d[DIM_POST] ? dy : 0;
@@ -261,7 +263,8 @@ static void dims_distill(struct shapes_builder *m)
     if (m->plan->stage != STAGE_DISTILL)
         return;
     m->dims[DIM_KD_WINDOW] = m->plan->generation.alone ? 0 : m->dims[DIM_WINDOW];
-    m->dims[DIM_KEPT] = kd->topk > 0 ? min((size_t)kd->topk, m->dims[DIM_V]) : 0;
+    m->dims[DIM_TEACHER_LOGITS] =
+        kd->topk > 0 ? min((size_t)kd->topk, m->dims[DIM_V]) : 0;
 }
 
 static void dims_preference(struct shapes_builder *m, size_t sequences)
@@ -295,8 +298,8 @@ static bool has_submodule(const struct architecture *a, const char *name, size_t
     return false;
 }
 
-static bool no_submodule(const struct architecture *a, const char *name, size_t len,
-                         struct error *err)
+static bool reject_submodule(const struct architecture *a, const char *name, size_t len,
+                             struct error *err)
 {
     struct text known;
 
@@ -333,7 +336,7 @@ static bool check_freeze(const struct plan *plan, const struct architecture *a,
         size_t skip = strspn(at, ", "), len = strcspn(at + skip, ", ");
 
         if (len > 0 && !has_submodule(a, at + skip, len))
-            return no_submodule(a, at + skip, len, err);
+            return reject_submodule(a, at + skip, len, err);
         at += skip + len;
     }
     return true;
@@ -395,7 +398,7 @@ static bool check_saved(const struct model_config *config, const struct lora *lo
 
 /* Return whether the plan only generates and has no separate adapters: an adapter that is
  * not trained is merged into the weights, if they allow it. */
-static bool only_answers(const struct plan *plan, const struct model_config *config)
+static bool only_generates(const struct plan *plan, const struct model_config *config)
 {
     bool apart = plan->adapter_name_or_path && shapes_is_quantized(plan, config);
 
@@ -409,7 +412,7 @@ bool shapes_check(const struct plan *plan, const struct model_config *config,
 
     *lora = (struct lora) { 0 };
     if (!check_base(plan, config, err) || !check_plan(plan, a, err) ||
-        !(only_answers(plan, config) || lora_read(plan, a, lora, err)) ||
+        !(only_generates(plan, config) || lora_read(plan, a, lora, err)) ||
         !check_saved(config, lora, err))
         return false;
     if (config->tied && lora->saved[MODULE_EMBED] && plan->adapter_name_or_path &&
@@ -514,8 +517,8 @@ size_t shapes_rounded(const struct plan *plan, const struct model_config *config
     return most;
 }
 
-static struct memory_range held_besides(const struct plan *plan,
-                                        const struct model_config *config, size_t rows)
+static struct memory_range held_by_backend(const struct plan *plan,
+                                           const struct model_config *config, size_t rows)
 {
     struct memory_range held;
 
@@ -536,7 +539,7 @@ bool shapes_memory(const struct plan *plan, const struct model_config *config,
 
     *out = (struct memory_use) { .fits = true };
     if (ok) {
-        struct memory_range held = held_besides(plan, config, shapes.rows);
+        struct memory_range held = held_by_backend(plan, config, shapes.rows);
 
         shapes_use(&shapes, out);
         out->low = out->total + held.low;

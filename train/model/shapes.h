@@ -133,8 +133,8 @@ enum buffer {
     BUFFER_OFFSETS, /* int32 */
     /* distillation: like BUFFER_LOSSES, the distance from the teacher */
     BUFFER_KD_LOSSES,
-    BUFFER_KEPT,     /* teacher logits that are kept (N, k) */
-    BUFFER_KEPT_IDS, /* int32: their token ids */
+    BUFFER_TEACHER_LOGITS, /* teacher logits that are kept (N, k) */
+    BUFFER_TEACHER_IDS,    /* int32: their token ids */
     /* preferences: (P, PREFERENCE_NUMBERS) for each micro-batch of a window, newest
      * first */
     BUFFER_PAIRS,

@@ -264,7 +264,7 @@ static size_t bytes_of(struct shapes_builder *m, const struct shape_parameter *p
     return shapes_times(m, numbers, format_info(p->format)->bytes);
 }
 
-static void place(struct shapes_builder *m, struct shape_parameter *p)
+static void place_parameter(struct shapes_builder *m, struct shape_parameter *p)
 {
     size_t numbers = shapes_times(m, p->rows, p->cols);
     size_t bytes = bytes_of(m, p, numbers);
@@ -310,11 +310,11 @@ static enum region region_of(const struct shape_parameter *p)
 }
 
 /* Place the parameters of one region, in the order of the list. */
-static void place_all(struct shapes_builder *m, enum region region)
+static void place_region(struct shapes_builder *m, enum region region)
 {
     for (size_t i = 0; i < m->out->count && !m->overflow; i++)
         if (region_of(&m->out->parameters[i]) == region)
-            place(m, &m->out->parameters[i]);
+            place_parameter(m, &m->out->parameters[i]);
 }
 
 static void add_parameter(struct shapes_builder *m, enum module module, enum part part,
@@ -368,11 +368,11 @@ void shapes_add_parameters(struct shapes_builder *m)
     for (size_t l = 0; l < m->config->layers; l++)
         add_groups(m, block_groups, TS_COUNT(block_groups), l);
     add_groups(m, after_blocks, TS_COUNT(after_blocks), 0);
-    place_all(m, REGION_MATRICES);
+    place_region(m, REGION_MATRICES);
     s->matrices_end = m->numbers;
-    place_all(m, REGION_LORA_B);
+    place_region(m, REGION_LORA_B);
     s->vectors_start = m->numbers;
-    place_all(m, REGION_VECTORS);
+    place_region(m, REGION_VECTORS);
     s->vector_elements = m->numbers - s->vectors_start;
     s->shard = size_round((m->numbers + ranks - 1) / ranks, ALIGN_NUMBERS);
     s->segment = s->shard * ranks;

@@ -32,19 +32,19 @@ enum dim {
     DIM_ROTARY, /* columns of a head that are rotated */
     /* the same in layers with a window, if their rotation differs */
     DIM_ROTARY_LOCAL,
-    DIM_WIDE,        /* max(C, H D) */
-    DIM_CHUNK,       /* rows of a classifier chunk */
-    DIM_DCHUNK,      /* rows of gradients of logits; 0 if these overwrite the logits */
-    DIM_WINDOW,      /* micro-batches of an optimizer step */
-    DIM_NUMBERS,     /* a struct step_numbers, in fp32 */
-    DIM_CORRECT,     /* N, or 0 */
-    DIM_POSITIONS,   /* positions: N, or more if generated sequences are longer */
-    DIM_CACHE,       /* rows of the cache, of all sequences */
-    DIM_KD_WINDOW,   /* DIM_WINDOW in a distillation */
-    DIM_KEPT,        /* teacher logits kept per row */
-    DIM_PAIR_WINDOW, /* DIM_WINDOW with preferences */
-    DIM_PAIRS,       /* values per pair, for the pairs of the largest batch */
-    DIM_REFERENCE,   /* N, if preferences have a reference */
+    DIM_WIDE,           /* max(C, H D) */
+    DIM_CHUNK,          /* rows of a classifier chunk */
+    DIM_DCHUNK,         /* rows of gradients of logits; 0 if these overwrite the logits */
+    DIM_WINDOW,         /* micro-batches of an optimizer step */
+    DIM_NUMBERS,        /* a struct step_numbers, in fp32 */
+    DIM_CORRECT,        /* N, or 0 */
+    DIM_POSITIONS,      /* positions: N, or more if generated sequences are longer */
+    DIM_CACHE,          /* rows of the cache, of all sequences */
+    DIM_KD_WINDOW,      /* DIM_WINDOW in a distillation */
+    DIM_TEACHER_LOGITS, /* teacher logits kept per row */
+    DIM_PAIR_WINDOW,    /* DIM_WINDOW with preferences */
+    DIM_PAIRS,          /* values per pair, for the pairs of the largest batch */
+    DIM_REFERENCE,      /* N, if preferences have a reference */
     DIM_U_QKV,
     DIM_U_O,
     DIM_U_GATE_UP,

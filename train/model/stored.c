@@ -10,7 +10,7 @@
 enum { FUSED = 3 }; /* q, k, v */
 
 /* Return the row of the file that holds row i of the model. */
-static size_t place_of(const struct matrix_layout *s, size_t i)
+static size_t file_row(const struct matrix_layout *s, size_t i)
 {
     size_t size = s->rows / (FUSED * s->heads), part, head;
 
@@ -55,7 +55,7 @@ void matrix_layout_gather(const struct matrix_layout *s, const void *file, size_
                          1, count, s->item);
     else
         for (size_t i = 0; i < count; i++)
-            memcpy(out + i * bytes, in + place_of(s, first + i) * bytes, bytes);
+            memcpy(out + i * bytes, in + file_row(s, first + i) * bytes, bytes);
 }
 
 void matrix_layout_scatter(const struct matrix_layout *s, const void *rows, size_t first,
@@ -71,5 +71,5 @@ void matrix_layout_scatter(const struct matrix_layout *s, const void *rows, size
                          s->cols, count, s->item);
     else
         for (size_t i = 0; i < count; i++)
-            memcpy(out + place_of(s, first + i) * bytes, in + i * bytes, bytes);
+            memcpy(out + file_row(s, first + i) * bytes, in + i * bytes, bytes);
 }

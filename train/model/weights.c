@@ -18,9 +18,9 @@ static void add_shape(struct text *out, const size_t *shape, size_t rank)
 bool weights_fit(const struct stored_tensor *t, const struct weights_expected *expected,
                  struct error *err)
 {
-    bool turned = expected->rank == 1 || expected->stored == STORED_COLUMNS;
-    const size_t shape[] = { turned ? expected->cols : expected->rows,
-                             turned ? expected->rows : expected->cols };
+    bool transposed = expected->rank == 1 || expected->stored == STORED_COLUMNS;
+    const size_t shape[] = { transposed ? expected->cols : expected->rows,
+                             transposed ? expected->rows : expected->cols };
     struct text text;
 
     if (t->format >= FORMAT_COUNT)
