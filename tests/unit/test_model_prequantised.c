@@ -275,7 +275,7 @@ static void test_codes_may_be_stored_as_bfloat16(void **state)
 
     (void)state;
     dirs[0] = unit_prequantised(base, &variant.saved);
-    variant.saved.modify = store_in_bf16;
+    variant.saved.spoil = store_in_bf16;
     dirs[1] = unit_prequantised(base, &variant.saved);
     bytes = run(dirs[0], &variant, 0);
     numbers = run(dirs[1], &variant, 0);
@@ -470,7 +470,7 @@ static void test_broken_files_are_rejected(void **state)
     for (size_t i = 0; i < TS_COUNT(rows); i++) {
         const struct unit_saved how = { .dtype = FORMAT_FP32,
                                         .twice = rows[i].twice,
-                                        .modify = break_tensor,
+                                        .spoil = break_tensor,
                                         .context = &rows[i] };
         char *base = folder_of(find_case("models", "llama"), NULL),
              *dir = unit_prequantised(base, &how);

@@ -25,7 +25,7 @@ struct unit_model {
     /* joined before the model is created; NULL: a single process */
     const struct backend_group *group;
     const struct device *device;   /* NULL: the CPU */
-    const struct backend_ops *ops; /* NULL: the backend that was built for the device */
+    const struct backend_ops *ops; /* NULL: the build's backend for the device */
 };
 
 /* A plan for full training in fp32 without weight decay or clipping. */
@@ -57,7 +57,7 @@ static inline void unit_must(bool ok, const struct error *err)
         fail_msg("%s", err->text);
 }
 
-/* Make the model without loading it; plan, config and backend are set. */
+/* plan, config and backend are set; create the model with nothing loaded. */
 static inline void unit_model_make(struct unit_model *u, size_t rows, size_t sequences)
 {
     struct error err = { 0 };
@@ -96,7 +96,7 @@ static inline void unit_model_open_backend(struct unit_model *u, int threads)
     u->plan.device.kind = u->be->ops->kind;
 }
 
-/* Make and load the model; plan and config are set. */
+/* plan and config are set; create and load the model. */
 static inline void unit_model_start(struct unit_model *u, size_t rows, size_t sequences,
                                     int threads)
 {
@@ -124,7 +124,7 @@ static inline struct unit_model unit_model_text(const char *text, struct plan pl
     return u;
 }
 
-/* A model in the shared data, with its config; skips the test if it does not exist. */
+/* Use a folder of the shared data and read its config; skip the test if it is absent. */
 static inline struct unit_model unit_model_shared(const char *name)
 {
     char *dir = unit_shared(name);
@@ -133,7 +133,7 @@ static inline struct unit_model unit_model_shared(const char *name)
 
     if (!dir) {
         arena_free(u.arena);
-        print_message("# SKIP %s does not in the shared data\n", name);
+        print_message("# SKIP %s is not in the shared data\n", name);
         skip();
     }
     u.plan = unit_plan(arena_strdup(u.arena, dir));
@@ -197,7 +197,7 @@ static inline void unit_batch_free(struct batch *b)
     *b = (struct batch) { 0 };
 }
 
-/* Return the mean loss over the targets. */
+/* Mean loss over the targets. */
 static inline double unit_loss(struct unit_model *u, const struct batch *b)
 {
     struct error err = { 0 };
@@ -219,7 +219,7 @@ static inline struct step_numbers unit_numbers(const struct unit_model *u, size_
                                    .scaler = { .scale = 1 } };
 }
 
-/* The same with a backward pass for the mean. */
+/* The same, with gradients of the mean. */
 static inline double unit_train(struct unit_model *u, const struct batch *b)
 {
     struct step_numbers numbers = unit_numbers(u, b->trained, 1);
@@ -301,11 +301,10 @@ static inline void unit_put_weights(struct model *model, const json_t *weights)
     assert_int_equal(put, json_object_size(weights));
 }
 
-static inline void unit_near(const char *what, double is, double expected,
-                             double relative)
+static inline void unit_near(const char *what, double is, double wanted, double relative)
 {
-    if (!(fabs(is - expected) <= relative * fabs(expected)))
-        fail_msg("%s is %.8g, expected %.8g within %.1g", what, is, expected, relative);
+    if (!(fabs(is - wanted) <= relative * fabs(wanted)))
+        fail_msg("%s is %.8g, expected %.8g within %.1g", what, is, wanted, relative);
 }
 
 #endif

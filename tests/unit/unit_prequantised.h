@@ -29,7 +29,7 @@ struct unit_saved {
     /* store the values that the 4 bits stand for, in fp32, instead of the codes */
     bool wide;
     /* Corrupt something before it is written; and the callback's context. */
-    void (*modify)(struct unit_tensor *tensors, size_t *count, const void *context);
+    void (*spoil)(struct unit_tensor *tensors, size_t *count, const void *context);
     const void *context;
 };
 
@@ -269,8 +269,8 @@ static inline char *unit_prequantised(const char *base, const struct unit_saved 
     s.list = arena_array(s.arena, safetensors_count(set) * 6 + 1, sizeof(*s.list));
     for (size_t i = 0; i < safetensors_count(set); i++)
         unit_save_tensor(&s, safetensors_at(set, i));
-    if (how->modify)
-        how->modify(s.list, &s.count, how->context);
+    if (how->spoil)
+        how->spoil(s.list, &s.count, how->context);
     unit_write_tensors(&s, dir);
     unit_write_config(&s, dir);
     safetensors_close(set);
