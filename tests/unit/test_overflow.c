@@ -1,7 +1,7 @@
 /*
- * tests/unit/test_overflow.c - fp16 training on a batch that overflows: the scale backs
- * off, the step is skipped and changes nothing, good steps let the scale grow until it
- * overflows again, and the model still learns.
+ * tests/unit/test_overflow.c - fp16 training with overflows: the loss scale backs off, a
+ * skipped step changes nothing, good steps let the scale grow until it overflows again,
+ * and the model still learns.
  */
 #include "config.h"
 
@@ -45,7 +45,7 @@ static void run_stop(struct run *run)
     unit_model_stop(&run->u);
 }
 
-/* Run one step as the trainer does; return whether weights were updated. */
+/* Make a step as the trainer does.  Return whether it was applied. */
 static bool run_step(struct run *run, double *loss)
 {
     struct step_numbers numbers =
@@ -74,13 +74,13 @@ static void test_overflow_backs_off_and_grows_again(void **state)
     run_start(&run, FORMAT_FP16, 0x1p26);
     for (int i = 0; i < 120; i++) {
         double scale = run.scaler.scale;
-        bool made = run_step(&run, &loss);
+        bool applied = run_step(&run, &loss);
 
-        assert_true(isfinite(loss)); /* the forward pass has no loss scale */
+        assert_true(isfinite(loss)); /* the forward pass is not scaled */
         if (i == 0)
             first = loss;
         last = loss;
-        if (!made) {
+        if (!applied) {
             assert_true(run.scaler.scale == scale / 2);
             if (run.updates == 0)
                 skipped_before_first++;
@@ -96,7 +96,7 @@ static void test_overflow_backs_off_and_grows_again(void **state)
     assert_true(lowest >= 1);
     assert_int_equal(run.updates + run.scaler.skipped, 120);
     if (!(last < 0.5 * first))
-        fail_msg("the loss changed from %g to %g", first, last);
+        fail_msg("the loss went from %g to %g", first, last);
     run_stop(&run);
 }
 
@@ -118,9 +118,9 @@ static void test_overflow_skipped_step_changes_nothing(void **state)
     run_stop(&run);
 }
 
-/* The scale does not change results except for what is representable: it is a power of
- * two and is divided out again. */
-static void test_overflow_scale_does_not_change_results(void **state)
+/* The scale is a power of two and divided out again: it only affects which values can be
+ * represented. */
+static void test_overflow_scale_does_not_change_the_losses(void **state)
 {
     struct run low, high;
     double a, b;
@@ -132,7 +132,7 @@ static void test_overflow_scale_does_not_change_results(void **state)
     for (int i = 0; i < 20; i++) {
         assert_true(run_step(&low, &a));
         assert_true(run_step(&high, &b));
-        /* fp16 has rounding of 2^-11; small gradients lose more at 2^10 */
+        /* fp16 rounds by 2^-11; small gradients lose more bits at a scale of 2^10 */
         unit_near("loss", b, a, 5e-3);
     }
     run_stop(&low);
@@ -144,7 +144,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_overflow_backs_off_and_grows_again),
         cmocka_unit_test(test_overflow_skipped_step_changes_nothing),
-        cmocka_unit_test(test_overflow_scale_does_not_change_results),
+        cmocka_unit_test(test_overflow_scale_does_not_change_the_losses),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -143,16 +143,16 @@ struct model_losses model_losses(const struct model *student);
  * them.
  */
 enum reward {
-    REWARD_CHOSEN, /* beta times the log-likelihood of an answer minus the reference's */
+    REWARD_CHOSEN, /* beta times (log-likelihood of the model - that of the reference) */
     REWARD_REJECTED,
-    REWARD_ACCURACY, /* share of the pairs with the larger reward for the chosen answer */
-    REWARD_MARGIN,   /* chosen minus rejected */
+    REWARD_ACCURACY, /* share of pairs whose chosen answer has the larger reward */
+    REWARD_MARGIN,   /* chosen - rejected */
     REWARD_LOGP_CHOSEN,
-    REWARD_LOGP_REJECTED, /* log-likelihoods; means over tokens in ipo, orpo and simpo */
+    REWARD_LOGP_REJECTED, /* log-likelihoods; means over tokens for ipo, orpo, simpo */
     REWARDS
 };
 
-/* Sums over pairs, or means of them. */
+/* Sums or means over pairs. */
 struct rewards {
     double of[REWARDS];
 };
