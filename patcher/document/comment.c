@@ -1,4 +1,4 @@
-/* patcher/document/comment.c - a comment part by part, and each part word by word. */
+/* patcher/document/comment.c - reader of trainspool directives in one comment. */
 #include "config.h"
 
 #include "patcher/document/comment.h"
@@ -61,7 +61,7 @@ static bool find_kind(const char *data, size_t len, struct comment_word *out)
     return false;
 }
 
-/* What stands in brackets behind a word; the byte behind them. */
+/* Read the brackets after a word.  Return the position after them. */
 static size_t read_brackets(const struct part *part, size_t open,
                             struct comment_word *out)
 {
@@ -76,8 +76,9 @@ static size_t read_brackets(const struct part *part, size_t open,
 }
 
 /*
- * The word at `at`; the byte behind it, 0 if there is none.  `strict` where it may be one
- * of a sentence: closed brackets, or a keep with nothing but a comma behind it.
+ * Read the word at `at`.  Return the position after it, 0 if there is no word.  `strict`
+ * applies where the word may be part of a sentence: ignore must have closed brackets, and
+ * only a comma may follow keep.
  */
 static size_t read_word(const struct part *part, size_t at, bool strict,
                         struct comment_word *out)
@@ -107,7 +108,7 @@ static bool has_mark(const struct part *part, size_t at)
            memcmp(part->data + at, mark, sizeof(mark) - 1) == 0;
 }
 
-/* Is the rest of the part a list of words? */
+/* Return whether the rest of the part is a list of words. */
 static bool is_list(const struct part *part, size_t at)
 {
     struct comment_word word;
@@ -120,9 +121,9 @@ static bool is_list(const struct part *part, size_t at)
     return end == part->to;
 }
 
-/* The mark behind other text, if only words follow it: the last one; 0 if there is
+/* Find the last mark that follows other text and is followed only by words; 0 if there is
  * none. */
-static size_t find_behind(const struct part *part)
+static size_t find_trailing_mark(const struct part *part)
 {
     size_t at = part->to;
 
@@ -140,8 +141,8 @@ static void read_part(const struct part *part,
 {
     size_t at = skip_blanks(part, part->from + 1), end, next;
     bool begins = has_mark(part, at);
-    size_t from = begins ? part->from : find_behind(part);
-    struct comment_word word, behind;
+    size_t from = begins ? part->from : find_trailing_mark(part);
+    struct comment_word word, following;
 
     if (from == 0 && !begins)
         return;
@@ -149,10 +150,10 @@ static void read_part(const struct part *part,
     end = read_word(part, at, !begins, &word);
     word.from = from;
     for (bool first = true; end > 0; first = false) {
-        next = read_word(part, skip_comma(part, end), true, &behind);
+        next = read_word(part, skip_comma(part, end), true, &following);
         word.last = part->last && first && next == 0;
         take(context, &word);
-        word = behind;
+        word = following;
         end = next;
     }
 }

@@ -1,12 +1,13 @@
 /*
- * patcher/document/comment.h - the words of a comment that are meant for this program:
+ * patcher/document/comment.h - reader of trainspool directives in a comment:
  *
  *   # trainspool: ignore[TS102, TS114]
- *   # half is enough  # trainspool: keep, ignore[TS104]
+ *   # fp16 is enough  # trainspool: keep, ignore[TS104]
  *   # known; trainspool: ignore[TS104]
  *
- * Behind `# trainspool:` any text may follow.  In the middle of a text they are written
- * out, with brackets behind ignore, and end it, so that no sentence is taken for them.
+ * Any text may follow directives after `# trainspool:`.  Directives in the middle of a
+ * text must be complete (ignore requires brackets) and must end the text, so a sentence
+ * is not mistaken for one.
  */
 #ifndef PATCHER_DOCUMENT_COMMENT_H
 #define PATCHER_DOCUMENT_COMMENT_H
@@ -17,18 +18,18 @@
 enum comment_kind {
     COMMENT_IGNORE,
     COMMENT_KEEP,
-    COMMENT_MISSPELT /* a word near one of these: `ignroe[TS102]`, `Keep` */
+    COMMENT_MISSPELT /* a word similar to one of these: `ignroe[TS102]`, `Keep` */
 };
 
 struct comment_word {
     enum comment_kind kind;
-    const char *meant; /* of a misspelt one: "ignore" or "keep" */
-    size_t from, to;   /* its bytes; of the first from `#` or `trainspool:` on */
-    size_t rules_from, rules_to; /* what stands in its brackets; empty: there are none */
-    bool last; /* nothing but its own words stands behind it in the comment */
+    const char *meant; /* the intended word of a misspelled one: "ignore" or "keep" */
+    size_t from, to;   /* its bytes; the first word starts at `#` or `trainspool:` */
+    size_t rules_from, rules_to; /* contents of its brackets; empty: no brackets */
+    bool last; /* nothing follows this word and its brackets in the comment */
 };
 
-/* Calls `take` for each word of the comment, whose # is data[from] and which ends at
+/* Call `take` for each word of the comment that starts with # at data[from] and ends at
  * `to`. */
 void comment_read(const char *data, size_t from, size_t to,
                   void (*take)(void *context, const struct comment_word *word),

@@ -1,7 +1,8 @@
 /*
- * patcher/document/diff.c - E. Myers, "An O(ND) Difference Algorithm and Its Variations", 1986,
- * over lines.  Each round keeps its furthest points, to walk back along; texts that
- * differ in more than MAX_DISTANCE lines are shown as replaced between their common ends.
+ * patcher/document/diff.c - line diff: E. Myers, "An O(ND) Difference Algorithm and Its
+ * Variations", 1986. Each round keeps its furthest points so that the path can be traced
+ * back.  If the texts differ in more than MAX_DISTANCE lines, everything between their
+ * common ends is shown as replaced.
  */
 #include "config.h"
 
@@ -63,16 +64,17 @@ static bool same_line(const struct differ *differ, size_t i, size_t j)
                   differ->b.data + differ->b.start[j], len) == 0;
 }
 
-/* ---- Which lines change ---- */
+/* ---- Changed lines ---- */
 
 /* The lines between the common ends of both texts. */
 struct middle {
-    size_t a, b;    /* where it begins */
-    long n, m;      /* how many lines */
-    int **furthest; /* by round: x of the furthest point on diagonal k at [k + round] */
+    size_t a, b; /* first line */
+    long n, m;   /* number of lines */
+    /* by round: x of the furthest point on diagonal k is at [k + round] */
+    int **furthest;
 };
 
-/* One round of the greedy search; true when the far corner is reached. */
+/* Run one round of the greedy search.  Return true when it reaches the far corner. */
 static bool search_round(const struct differ *differ, struct middle *middle, long round)
 {
     const int *last = round > 0 ? middle->furthest[round - 1] + (round - 1) : NULL;
@@ -150,24 +152,24 @@ static void find_changes(struct differ *differ)
 
 /* ---- Hunks ---- */
 
-/* Colours as git has them. */
-static const char *const colours[] = {
+/* Same colors as git. */
+static const char *const colors[] = {
     [' '] = "", ['-'] = "\33[31m", ['+'] = "\33[32m", ['@'] = "\33[36m", ['='] = "\33[1m"
 };
 
 static void add_line(const struct differ *differ, char kind, const char *data, size_t len)
 {
-    const char *colour = differ->options->colour ? colours[(unsigned char)kind] : "";
+    const char *color = differ->options->colour ? colors[(unsigned char)kind] : "";
     bool ended = len > 0 && data[len - 1] == '\n';
 
-    text_adds(differ->out, colour);
+    text_adds(differ->out, color);
     if (kind == ' ' || kind == '-' || kind == '+')
         text_addc(differ->out, kind);
     if (differ->options->visible)
         text_add_visible(differ->out, data, len - ended);
     else
         text_add(differ->out, data, len - ended);
-    text_adds(differ->out, *colour ? "\33[m\n" : "\n");
+    text_adds(differ->out, *color ? "\33[m\n" : "\n");
     if (!ended)
         text_adds(differ->out, "\\ No newline at end of file\n");
 }
@@ -185,7 +187,8 @@ static void add_header(const struct differ *differ)
     text_clear(&line);
 }
 
-/* "12,3"; one line is said by its number alone, none by that of the line before. */
+/* "12,3"; a single line has no count, and an empty range has the number of the line
+ * before it. */
 static void add_range(struct text *line, size_t first, size_t count)
 {
     text_addf(line, "%zu", count > 0 ? first + 1 : first);
@@ -195,20 +198,20 @@ static void add_range(struct text *line, size_t first, size_t count)
 
 struct hunk {
     size_t a, b;         /* first line of each text */
-    size_t a_end, b_end; /* behind the last */
+    size_t a_end, b_end; /* after the last line */
 };
 
-static void tell_hunk(const struct differ *differ, const struct hunk *hunk)
+static void report_hunk(const struct differ *differ, const struct hunk *hunk)
 {
-    struct diff_hunk told = { .old_first = hunk->a + 1,
-                              .old_last = hunk->a_end,
-                              .new_first = hunk->b + 1,
-                              .new_last = hunk->b_end,
-                              .added = differ->b.changed + hunk->b };
+    struct diff_hunk report = { .old_first = hunk->a + 1,
+                                .old_last = hunk->a_end,
+                                .new_first = hunk->b + 1,
+                                .new_last = hunk->b_end,
+                                .added = differ->b.changed + hunk->b };
 
     for (size_t i = hunk->a; i < hunk->a_end; i++)
-        told.removed += differ->a.changed[i];
-    differ->options->hunk(differ->options->hunk_context, &told, differ->out);
+        report.removed += differ->a.changed[i];
+    differ->options->hunk(differ->options->hunk_context, &report, differ->out);
 }
 
 static void add_hunk(const struct differ *differ, const struct hunk *hunk)
@@ -239,7 +242,7 @@ static void add_hunk(const struct differ *differ, const struct hunk *hunk)
         }
     }
     if (differ->options->hunk)
-        tell_hunk(differ, hunk);
+        report_hunk(differ, hunk);
 }
 
 static bool at_change(const struct differ *differ, size_t i, size_t j)
@@ -248,8 +251,8 @@ static bool at_change(const struct differ *differ, size_t i, size_t j)
            (j < differ->b.count && differ->b.changed[j]);
 }
 
-/* The next hunk from lines *i, *j on: changes with at most twice the context between
- * them. */
+/* Find the next hunk from lines *i, *j on: changes that are at most twice the context
+ * apart. */
 static bool next_hunk(const struct differ *differ, size_t *i, size_t *j,
                       struct hunk *hunk)
 {

@@ -1,5 +1,5 @@
-/* patcher/document/directive.c - finds comments outside of scalars, and reads those meant for
- * us. */
+/* patcher/document/directive.c - find comments outside scalars and read trainspool
+ * directives. */
 #include "config.h"
 
 #include "patcher/document/directive.h"
@@ -16,8 +16,8 @@ struct reading {
     struct arena *arena;
     struct directive *list;
     size_t count, room;
-    size_t inside; /* the byte behind the last scalar that was passed */
-    bool alone;    /* the comment stands on a line of its own */
+    size_t inside; /* the byte after the last scalar visited */
+    bool alone;    /* the comment is on a line of its own */
 };
 
 static bool is_blank(char byte)
@@ -78,7 +78,7 @@ static void add_word(void *context, const struct comment_word *word)
     reading->list[reading->count++] = directive;
 }
 
-/* The comment that begins at `at`; the byte behind it. */
+/* Read the comment that starts at `at`.  Return the position after it. */
 static size_t read_comment(struct reading *reading, size_t at)
 {
     const struct document *document = reading->document;
@@ -92,7 +92,7 @@ static size_t read_comment(struct reading *reading, size_t at)
     return end;
 }
 
-/* Comments between the scalar that was passed last and `to`. */
+/* Read the comments between the last scalar visited and `to`. */
 static void read_between(struct reading *reading, size_t to)
 {
     const char *data = reading->document->data;
@@ -109,15 +109,15 @@ static void read_between(struct reading *reading, size_t to)
     }
 }
 
-static void pass_scalar(struct reading *reading, const struct node *node)
+static void visit_scalar(struct reading *reading, const struct node *node)
 {
     size_t from = node->at.byte, to = node->at.byte + node->bytes;
 
-    if (from < reading->inside) /* by a merge: it was passed where it is written */
+    if (from < reading->inside) /* merged: visited where it is written */
         return;
     if (node->style == STYLE_LITERAL || node->style == STYLE_FOLDED) {
         from =
-            document_line_end(reading->document, from); /* a comment behind `|` counts */
+            document_line_end(reading->document, from); /* a comment after `|` counts */
         to = document_line_end(reading->document, to);
         from = from < to ? from : to;
     }
@@ -125,17 +125,17 @@ static void pass_scalar(struct reading *reading, const struct node *node)
     reading->inside = to > reading->inside ? to : reading->inside;
 }
 
-static void pass(struct reading *reading, const struct node *node)
+static void visit(struct reading *reading, const struct node *node)
 {
     if (node->kind == NODE_SCALAR)
-        pass_scalar(reading, node);
+        visit_scalar(reading, node);
     for (size_t i = 0; i < node->count && node->kind == NODE_LIST; i++)
-        pass(reading, node->items[i]);
+        visit(reading, node->items[i]);
     for (size_t i = 0; i < node->count && node->kind == NODE_MAP; i++) {
         if (node->entries[i].from_merge)
             continue;
-        pass(reading, node->entries[i].key);
-        pass(reading, node->entries[i].value);
+        visit(reading, node->entries[i].key);
+        visit(reading, node->entries[i].value);
     }
 }
 
@@ -149,7 +149,7 @@ size_t directives_read(const struct document *document, struct arena *arena,
     *out = NULL;
     if (!document->root || !strstr(document->data, "trainspool:"))
         return 0;
-    pass(&reading, document->root);
+    visit(&reading, document->root);
     read_between(&reading, document->len);
     *out = reading.list;
     return reading.count;
@@ -157,13 +157,14 @@ size_t directives_read(const struct document *document, struct arena *arena,
 
 /* ---- Rows ---- */
 
-/* In a block of rows, other rows stand on the lines below the key. */
+/* The lines below the key of a block collection belong to other rows. */
 static bool is_block(const struct node *node)
 {
     return (node->kind == NODE_MAP || node->kind == NODE_LIST) && !node->flow;
 }
 
-/* Is `line` one of the row's: of its key, or where its value begins or ends? */
+/* Return whether `line` belongs to the row: the line of its key, or where its value
+ * starts or ends. */
 static bool has_line(const struct document *document, const struct entry *entry,
                      uint32_t line)
 {
@@ -174,7 +175,7 @@ static bool has_line(const struct document *document, const struct entry *entry,
             line == document_mark(document, document_node_end(entry->value)).line);
 }
 
-/* The row of the top level that a place is in. */
+/* Return the top-level row that contains a byte. */
 static const struct entry *row_of(const struct document *document, size_t byte)
 {
     for (size_t i = 0; i < document->root->count; i++) {

@@ -1,7 +1,6 @@
-/*
- * patcher/document/directive.h - what a job says to this program in its comments (comment.h), each
- * with its place.  What stands in quotes or in a block scalar is none.
- */
+/* patcher/document/directive.h - directives to this program in a job's comments
+ * (comment.h) and their positions.  Text in quotes or in a block scalar is not a
+ * comment. */
 #ifndef PATCHER_DOCUMENT_DIRECTIVE_H
 #define PATCHER_DOCUMENT_DIRECTIVE_H
 
@@ -16,27 +15,28 @@ struct directive_word {
 
 struct directive {
     enum comment_kind kind;
-    struct mark at;    /* its `#`, or where it begins behind another text */
-    size_t bytes;      /* to its last character */
+    struct mark at;    /* its `#`, or where it starts after other text */
+    size_t bytes;      /* through its last character */
     bool alone;        /* on a line of its own */
-    bool last;         /* nothing but its own words stands behind it in the comment */
-    const char *meant; /* of a misspelt one: "ignore" or "keep" */
-    struct directive_word *words; /* of ignore */
+    bool last;         /* nothing follows this word and its brackets in the comment */
+    const char *meant; /* the intended word of a misspelled one: "ignore" or "keep" */
+    struct directive_word *words; /* the rules of ignore */
     size_t count;
 };
 
-/* As many are read; a text of 1 MiB holds fifty times as many, each to be held against
- * all findings. */
+/* Limit on directives: a text of 1 MiB can hold fifty times as many, and each is compared
+ * with all findings. */
 #define DIRECTIVES_MAX 1000
 
-/* The first DIRECTIVES_MAX of them, in order; in the arena. */
+/* Read the first DIRECTIVES_MAX directives, in order, into the arena. */
 size_t directives_read(const struct document *document, struct arena *arena,
                        struct directive **out);
 
-/* Does it stand behind the row's key, or where its value begins or ends? */
+/* Return whether the directive follows the row's key, or is on a line where its value
+ * starts or ends. */
 bool directive_is_beside(const struct directive *directive,
                          const struct document *document, const struct entry *entry);
-/* Is it `ignore` with this rule? */
+/* Return whether the directive is `ignore` with this rule. */
 bool directive_ignores(const struct directive *directive, const char *rule);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * patcher/document/document.c - from libyaml's events to a tree of places.  The limits are held in
- * the event loop, before the next token is asked for, since libyaml has none of its own.
+ * patcher/document/document.c - build a tree of nodes with positions from libyaml's
+ * events. The event loop enforces the limits before it requests the next token, because
+ * libyaml has no limits.
  */
 #include "config.h"
 
@@ -16,10 +17,10 @@
 
 #include "base/size.h"
 
-/* A map or list whose end has not been seen. */
+/* A map or list whose end has not been read yet. */
 struct frame {
     struct node *node;
-    size_t base; /* where its members begin among the pending nodes */
+    size_t base; /* index of its first member among the pending nodes */
 };
 
 struct nodes {
@@ -88,7 +89,7 @@ static struct node *node_new(struct builder *builder, enum node_kind kind,
     return node;
 }
 
-/* libyaml ends a block scalar at the next line that is not blank. */
+/* libyaml ends a block scalar at the next nonblank line. */
 static void trim_block_scalar(const struct builder *builder, struct node *node)
 {
     const char *data = builder->document->data;
@@ -97,7 +98,7 @@ static void trim_block_scalar(const struct builder *builder, struct node *node)
     while (end > node->at.byte + 1 && document_is_space(data[end - 1]))
         end--;
     if (document_line_end(builder->document, node->at.byte) >= end && node->len == 0) {
-        /* no text: only tag, anchor and header count, not the comment behind them */
+        /* no text: only tag, anchor and header count, not the comment after them */
         end = node->at.byte;
         while (data[end] == '!' || data[end] == '&') {
             end += strcspn(data + end, " \t");
@@ -161,10 +162,10 @@ static bool begin_collection(struct builder *builder, enum node_kind kind,
     return true;
 }
 
-/* Behind the colon, or behind a key without one (`? key`, `{key}`).  libyaml often puts
- * an empty value at the next token, which may be anywhere. */
-static size_t empty_place(const struct document *document, const struct node *key,
-                          const struct node *value)
+/* Return the position after the colon, or after a key without a colon (`? key`, `{key}`).
+ * libyaml often puts an empty value at the next token, which may be anywhere. */
+static size_t empty_position(const struct document *document, const struct node *key,
+                             const struct node *value)
 {
     size_t end = document_node_end(key), at = value->at.byte;
 
@@ -187,7 +188,7 @@ static void fill_map(struct builder *builder, struct node *node,
         struct node *key = members[2 * i], *value = members[2 * i + 1];
 
         if (value->kind == NODE_SCALAR && value->bytes == 0)
-            value->at = document_mark(document, empty_place(document, key, value));
+            value->at = document_mark(document, empty_position(document, key, value));
         node->entries[i] = (struct entry) { .key = key, .value = value };
     }
 }
@@ -208,7 +209,7 @@ static void end_collection(struct builder *builder, const yaml_event_t *event)
         for (size_t i = 0; i < count; i++)
             node->items[i] = members[i];
     }
-    /* The end mark of a block collection is behind the comments that follow it. */
+    /* The end mark of a block collection is after the comments that follow it. */
     if (node->flow)
         end = byte_of(builder, event->end_mark);
     for (size_t i = 0; i < count; i++)
@@ -243,7 +244,7 @@ static bool add_alias(struct builder *builder, const yaml_event_t *event)
     if (i == 0 || is_open(builder, builder->anchors.list[i - 1])) {
         document_tell(document, DOCUMENT_LIMIT, node->at.byte, node->bytes,
                       i == 0 ? "the alias *%.64s has no anchor before it"
-                             : "the alias *%.64s stands inside of what it names",
+                             : "the alias *%.64s is inside its own anchor",
                       node->anchor);
         return false;
     }
@@ -255,15 +256,15 @@ static bool add_alias(struct builder *builder, const yaml_event_t *event)
 
 /* ---- Events ---- */
 
-static bool take_event(struct builder *builder, const yaml_event_t *event)
+static bool add_event(struct builder *builder, const yaml_event_t *event)
 {
     switch (event->type) {
     case YAML_DOCUMENT_START_EVENT:
         if (builder->documents++ == 0)
             return true;
-        document_tell(builder->document, DOCUMENT_SEVERAL,
-                      byte_of(builder, event->start_mark), 0,
-                      "a second document begins here; a job file holds one");
+        document_tell(
+            builder->document, DOCUMENT_SEVERAL, byte_of(builder, event->start_mark), 0,
+            "a second document starts here; a job file must contain exactly one");
         return false;
     case YAML_SCALAR_EVENT:
         return add_scalar(builder, event);
@@ -286,7 +287,7 @@ static bool take_event(struct builder *builder, const yaml_event_t *event)
     }
 }
 
-/* The first tab among the blanks that the line of `byte` begins with. */
+/* Find the first tab in the indentation of the line of `byte`. */
 static bool find_tab(const struct document *document, size_t byte, size_t *tab)
 {
     size_t at = document_line_start(document, byte);
@@ -297,23 +298,27 @@ static bool find_tab(const struct document *document, size_t byte, size_t *tab)
     return at < document->len && document->data[at] == '\t';
 }
 
-/* What people did where libyaml says this, and whether it is where its context begins. */
+/* The likely mistake for each libyaml error, and whether it is where the error's context
+ * starts. */
 static const struct hint {
     const char *problem, *advice;
     bool at_context;
 } hints[] = {
-    { "found unexpected end of stream", "what begins here has no end", true },
+    { "found unexpected end of stream", "this is never closed", true },
     { "could not find expected ':'",
-      "a key, a colon and a blank make a line, as in `fp16: true`", true },
+      "write a key, a colon and a space, as in `fp16: true`", true },
     { "mapping values are not allowed",
-      "is the line indented as its neighbours, with one `key: value`?", false },
+      "check that the line is indented like the lines around it and has one `key: value`",
+      false },
     { "did not find expected key",
-      "is the line indented as its neighbours, and nothing behind a closing quote?",
+      "check that the line is indented like the lines around it and that nothing follows "
+      "a closing quote",
       false },
     { "found unknown escape character",
-      "in double quotes a backslash begins an escape; single quotes take it as it is",
+      "in double quotes a backslash starts an escape; single quotes take it literally",
       false },
-    { "did not find expected ','", "a bracket that is open, or a comma missing", true },
+    { "did not find expected ','", "a bracket is not closed, or a comma is missing",
+      true },
     { "found character that cannot start", "put the value in quotes", false },
 };
 
@@ -327,7 +332,7 @@ static const struct hint *find_hint(const char *problem)
     return &none;
 }
 
-static void remark_syntax(struct builder *builder)
+static void report_syntax(struct builder *builder)
 {
     const yaml_parser_t *parser = &builder->parser;
     struct document *document = builder->document;
@@ -343,12 +348,13 @@ static void remark_syntax(struct builder *builder)
     }
     if (builder->top) {
         document_tell(document, DOCUMENT_SEVERAL, byte, 0,
-                      "something follows the end of the document; a job file holds one");
+                      "text follows the end of the document; a job file must contain "
+                      "exactly one document");
         return;
     }
     if (find_tab(document, byte, &tab) && tab <= byte) {
         document_tell(document, DOCUMENT_TAB, tab, 1,
-                      "a tab in the indentation, which YAML forbids; use blanks");
+                      "tab in the indentation, which YAML forbids; use spaces");
         return;
     }
     hint = find_hint(problem);
@@ -369,11 +375,11 @@ static bool read_events(struct builder *builder)
         bool ok;
 
         if (!yaml_parser_parse(&builder->parser, &event)) {
-            remark_syntax(builder);
+            report_syntax(builder);
             return false;
         }
         type = event.type;
-        ok = take_event(builder, &event);
+        ok = add_event(builder, &event);
         if (ok && ++builder->events > DOCUMENT_MAX_EVENTS) {
             document_tell(builder->document, DOCUMENT_LIMIT,
                           byte_of(builder, event.start_mark), 0,
@@ -397,24 +403,26 @@ static bool check_encoding(struct document *document)
     if (document->len >= 2 && (memcmp(document->data, "\xff\xfe", 2) == 0 ||
                                memcmp(document->data, "\xfe\xff", 2) == 0)) {
         document_tell(document, DOCUMENT_ENCODING, 0, 2,
-                      "the file is UTF-16; save it as UTF-8 (it is not converted here)");
+                      "the file is UTF-16; save it as UTF-8 (trainspool does not convert "
+                      "it)");
         return false;
     }
     if (!text_is_utf8(document->data, document->len, &bad) &&
         !(nul && (size_t)(nul - document->data) < bad)) {
         document_tell(
             document, DOCUMENT_ENCODING, bad, 1,
-            "byte 0x%02x is not UTF-8; save the file as UTF-8 (it is not converted here)",
+            "byte 0x%02x is not UTF-8; save the file as UTF-8 (trainspool does not "
+            "convert it)",
             (unsigned)(unsigned char)document->data[bad]);
         return false;
     }
     if (nul)
         document_tell(document, DOCUMENT_ENCODING, (size_t)(nul - document->data), 1,
-                      "a NUL byte; the file is no text, or is UTF-16");
+                      "NUL byte; the file is not text, or is UTF-16");
     return !nul;
 }
 
-static void look_at_line_ends(struct document *document)
+static void detect_line_ends(struct document *document)
 {
     size_t lf = 0, crlf = 0, cr = 0;
 
@@ -442,7 +450,8 @@ static void read_tree(struct document *document, struct arena *arena)
     size_t origin = document->positions.origin;
 
     if (!yaml_parser_initialize(&builder.parser)) {
-        document_tell(document, DOCUMENT_LIMIT, 0, 0, "no memory to read the file");
+        document_tell(document, DOCUMENT_LIMIT, 0, 0,
+                      "cannot read the file: out of memory");
         return;
     }
     yaml_parser_set_encoding(&builder.parser, YAML_UTF8_ENCODING);
@@ -455,7 +464,7 @@ static void read_tree(struct document *document, struct arena *arena)
         } else if (builder.top->kind != NODE_MAP) {
             document_tell(
                 document, DOCUMENT_LIMIT, builder.top->at.byte, builder.top->bytes,
-                "a job is a mapping of keys to values, one `key: value` a line");
+                "a job must be a mapping of keys to values, one `key: value` per line");
         } else {
             document_check_duplicates(document, arena, builder.top);
             document_expand_merges(arena, builder.top);
@@ -474,7 +483,7 @@ void document_read(const char *data, size_t len, struct arena *arena,
     if (len > DOCUMENT_MAX_BYTES) {
         text_positions_build(&out->positions, out->data, 0, 0, arena);
         document_tell(out, DOCUMENT_LIMIT, 0, 0,
-                      "the file has %zu bytes; a job has at most %zu", len,
+                      "the file has %zu bytes; a job may have at most %zu", len,
                       DOCUMENT_MAX_BYTES);
         return;
     }
@@ -482,7 +491,7 @@ void document_read(const char *data, size_t len, struct arena *arena,
     out->len = len;
     out->bom = len >= 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0;
     text_positions_build(&out->positions, out->data, len, out->bom ? 3 : 0, arena);
-    look_at_line_ends(out);
+    detect_line_ends(out);
     if (check_encoding(out))
         read_tree(out, arena);
 }

@@ -1,5 +1,5 @@
-/* patcher/document/document_keys.c - keys given twice, keys that come by a merge, keys
- * compared. */
+/* patcher/document/document_keys.c - duplicate keys, merged keys, and comparison of
+ * documents. */
 #include "config.h"
 
 #include "patcher/document/document_parts.h"
@@ -34,7 +34,7 @@ static bool has_name(const struct entry *entry)
     return node_value(entry->key)->kind == NODE_SCALAR;
 }
 
-static void remark_duplicates(struct document *document, struct arena *arena,
+static void report_duplicates(struct document *document, struct arena *arena,
                               const struct node *map)
 {
     struct ranked *ranked = arena_array(arena, map->count, sizeof(*ranked));
@@ -53,7 +53,7 @@ static void remark_duplicates(struct document *document, struct arena *arena,
         }
         document_tell(
             document, DOCUMENT_DUPLICATE, key->at.byte, key->bytes,
-            "the key %.64s is given twice, in lines %u and %u; which one is meant?",
+            "the key %.64s is given twice, in lines %u and %u; keep one of them",
             key->text, (unsigned)ranked[first].entry->key->at.line,
             (unsigned)key->at.line);
     }
@@ -63,7 +63,7 @@ void document_check_duplicates(struct document *document, struct arena *arena,
                                const struct node *node)
 {
     if (node->kind == NODE_MAP)
-        remark_duplicates(document, arena, node);
+        report_duplicates(document, arena, node);
     for (size_t i = 0; i < node->count; i++) {
         if (node->kind == NODE_LIST)
             document_check_duplicates(document, arena, node->items[i]);
@@ -75,10 +75,11 @@ void document_check_duplicates(struct document *document, struct arena *arena,
 struct merge {
     struct arena *arena;
     struct entry
-        *list; /* those written first, then those merged, in order of precedence */
+        *list; /* written entries, followed by merged entries in order of precedence */
     size_t count, room;
     const struct node
-        *seen[2 * DOCUMENT_MAX_ALIASES]; /* merged already: a bomb is no more */
+        /* each map is merged once, so that nested merges cannot grow without bound */
+        *seen[2 * DOCUMENT_MAX_ALIASES];
     size_t seen_count;
 };
 
@@ -132,7 +133,8 @@ static void merge_add(struct merge *merge, const struct node *value)
             merge_add(merge, value->entries[i].value);
 }
 
-/* Of the merged entries only the first of a name stays, and none that is written. */
+/* Of the merged entries of one name, keep only the first, and only if the name is not
+ * written. */
 static void merge_drop_hidden(struct merge *merge)
 {
     struct ranked *ranked = arena_array(merge->arena, merge->count, sizeof(*ranked));
@@ -184,7 +186,7 @@ static bool is_among(const char *name, const char *const *list)
     return false;
 }
 
-/* The next entry from *at on that is not excused. */
+/* Return the next entry from *at on that is not in the exceptions. */
 static const struct entry *next_entry(const struct node *map, const char *const *but,
                                       size_t *at)
 {

@@ -1,4 +1,5 @@
-/* patcher/document/document_lines.c - where lines begin and end, and what is said behind them. */
+/* patcher/document/document_lines.c - start and end of lines, and the comments on
+ * them. */
 #include "config.h"
 
 #include "patcher/document/document_parts.h"
@@ -8,10 +9,10 @@
 #include "base/size.h"
 #include "patcher/document/comment.h"
 
-/* Bytes of the line end at `at`; 0 if there is none. */
+/* Return the length of the line end at `at` in bytes; 0 if there is none. */
 static size_t break_length(const struct document *document, size_t at)
 {
-    const char *data = document->data + at; /* a NUL follows the text */
+    const char *data = document->data + at; /* a NUL terminates the text */
 
     if (at >= document->len)
         return 0;
@@ -61,8 +62,8 @@ const char *document_newline(const struct document *document, size_t byte)
     return end >= 1 && data[end - 1] == '\r' ? "\r" : "\n";
 }
 
-/* The byte behind a quoted scalar that begins at `at`, if it ends on this line; else
- * at. */
+/* Return the position after a quoted scalar that starts at `at` if it ends on this line,
+ * otherwise `at`. */
 static size_t skip_quotes(const struct document *document, size_t at, size_t end)
 {
     char quote = document->data[at];
@@ -79,7 +80,7 @@ static size_t skip_quotes(const struct document *document, size_t at, size_t end
     return at;
 }
 
-/* Behind a blank or any of YAML's breaks: a # there begins a comment. */
+/* A # starts a comment after a blank or any of YAML's line ends. */
 static bool begins_word(const struct document *document, size_t at)
 {
     return at == 0 || document_is_space(document->data[at - 1]) ||
@@ -94,7 +95,7 @@ bool document_comment(const struct document *document, size_t from, size_t *at)
 
     for (size_t i = from; i < end; i++) {
         bool first = i == from || strchr(" \t,:[{", data[i - 1]);
-        size_t behind;
+        size_t after;
 
         if (data[i] == '#' && begins_word(document, i)) {
             *at = i;
@@ -102,14 +103,15 @@ bool document_comment(const struct document *document, size_t from, size_t *at)
         }
         if (!first || (data[i] != '"' && data[i] != '\''))
             continue;
-        behind = skip_quotes(document, i, end);
-        if (behind > i)
-            i = behind - 1;
+        after = skip_quotes(document, i, end);
+        if (after > i)
+            i = after - 1;
     }
     return false;
 }
 
-/* The last byte known to be outside of quotes on the line of `byte`, at or behind it. */
+/* Return the last byte known to be outside quotes on the line of `byte`, at or after
+ * it. */
 static size_t outside_quotes(const struct document *document, size_t byte)
 {
     size_t start = document_line_start(document, byte);
@@ -127,12 +129,12 @@ static size_t outside_quotes(const struct document *document, size_t byte)
     return from;
 }
 
-static void note_keep(void *keeps, const struct comment_word *word)
+static void find_keep(void *keeps, const struct comment_word *word)
 {
     *(bool *)keeps |= word->kind == COMMENT_KEEP;
 }
 
-/* Does the comment on the line of `byte` say keep? */
+/* Return whether the comment on the line of `byte` has keep. */
 static bool line_keeps(const struct document *document, size_t byte)
 {
     size_t end = document_line_end(document, byte), at;
@@ -142,11 +144,11 @@ static bool line_keeps(const struct document *document, size_t byte)
         return false;
     while (end > at && document_is_space(document->data[end - 1]))
         end--;
-    comment_read(document->data, at, end, note_keep, &keeps);
+    comment_read(document->data, at, end, find_keep, &keeps);
     return keeps;
 }
 
-/* Looks at the line of the place, and at the one its value ends on. */
+/* Check the line of the position and the line where its value ends. */
 bool document_line_keeps(const struct document *document, struct mark at)
 {
     if (line_keeps(document, at.byte))

@@ -1,4 +1,4 @@
-/* patcher/document/edits.c - a sorted list of replacements, applied in one pass from the front. */
+/* patcher/document/edits.c - a sorted list of replacements, applied in one pass. */
 #include "config.h"
 
 #include "patcher/document/edits.h"
@@ -14,7 +14,7 @@ struct edit {
 };
 
 struct edits {
-    struct edit *list; /* by place; of inserts at one place the first added is first */
+    struct edit *list; /* by position; inserts at one position stay in the order added */
     size_t count, room;
 };
 
@@ -38,8 +38,8 @@ size_t edits_count(const struct edits *edits)
     return edits->count;
 }
 
-/* Where the edit belongs: behind all that lie before it; an insert comes before a cut at
- * the same place and behind the inserts there. */
+/* Return the index for an edit: after all edits before its position.  An insert goes
+ * before a cut at the same position and after the inserts there. */
 static size_t find_slot(const struct edits *edits, size_t at, size_t cut)
 {
     size_t slot = edits->count;
@@ -94,7 +94,8 @@ bool edits_apply(const struct edits *edits, const char *data, size_t len,
 
         if (edit->at + edit->cut > len)
             return error_set(err, ERROR_JOB,
-                             "an edit at byte %zu is past the end of the text", edit->at);
+                             "the edit at byte %zu is past the end of the text",
+                             edit->at);
         text_add(out, data + at, edit->at - at);
         text_adds(out, edit->with);
         at = edit->at + edit->cut;

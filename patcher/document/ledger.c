@@ -1,4 +1,5 @@
-/* patcher/document/ledger.c - a sorted list of edits of the first text, and the way back to it. */
+/* patcher/document/ledger.c - a sorted list of edits of the original text, and mapping
+ * positions back to it. */
 #include "config.h"
 
 #include "patcher/document/ledger.h"
@@ -21,7 +22,8 @@ struct ledger *ledger_new(const char *data, size_t len, struct arena *arena)
     return ledger;
 }
 
-/* Bytes that the first `count` edits put before what follows them, or took away. */
+/* Convert a position of the original text to the current one: add what the first `count`
+ * edits inserted or removed. */
 static size_t shifted(const struct ledger *ledger, size_t count, size_t at)
 {
     for (size_t i = 0; i < count; i++)
@@ -36,7 +38,7 @@ static size_t unshifted(const struct ledger *ledger, size_t count, size_t at)
     return at;
 }
 
-/* Where the i-th edit's text begins and ends now. */
+/* Return where the text of edit i starts and ends in the current text. */
 static size_t begin_of(const struct ledger *ledger, size_t i)
 {
     return shifted(ledger, i, ledger->list[i].at);
@@ -63,7 +65,7 @@ static void insert_at(struct ledger *ledger, size_t slot, struct ledger_edit edi
     ledger->count++;
 }
 
-/* One edit instead of the edits first..last-1 and the new one, which overlap. */
+/* Replace the edits first..last-1 and the new one, which overlap, with one edit. */
 static void compose(struct ledger *ledger, size_t first, size_t last,
                     const struct ledger_edit *edit)
 {
@@ -86,7 +88,8 @@ static void compose(struct ledger *ledger, size_t first, size_t last,
     insert_at(ledger, first, whole);
 }
 
-/* Do the bytes overlap?  An insertion at the border of another edit is on its own. */
+/* Return whether the ranges overlap.  An insertion at the border of another edit does
+ * not. */
 static bool overlaps(const struct ledger *ledger, size_t i,
                      const struct ledger_edit *edit)
 {

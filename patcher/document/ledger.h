@@ -1,7 +1,5 @@
-/*
- * patcher/document/ledger.h - edits made in several passes, each over the text the one before
- * left, kept as edits of the first text.
- */
+/* patcher/document/ledger.h - edits made in several passes, each over the result of the
+ * pass before, kept as edits of the original text. */
 #ifndef PATCHER_DOCUMENT_LEDGER_H
 #define PATCHER_DOCUMENT_LEDGER_H
 
@@ -10,30 +8,31 @@
 
 struct ledger;
 
-/* The text is borrowed.  Lives in the arena. */
+/* Borrows the text.  The result is allocated from the arena. */
 struct ledger *ledger_new(const char *data, size_t len, struct arena *arena);
 
 /*
- * Replace `cut` bytes at `at` of the text as it is after all edits so far; `owner` is
- * whose edit it is.  Where it touches what earlier edits wrote, they become one edit, of
- * this owner.
+ * Replace `cut` bytes at `at` of the current text, with all edits so far applied.
+ * `owner` identifies who made the edit.  If it overlaps text written by earlier edits,
+ * they become one edit with this owner.
  */
 struct ledger_edit {
-    size_t at, cut; /* of the first text */
+    size_t at, cut; /* in the original text */
     const char *now;
     size_t owner;
 };
 void ledger_replace(struct ledger *ledger, const struct ledger_edit *edit);
 
-/* The edits as they stand, by place; owners that lost theirs are not among them. */
+/* Return the current edits by position; owners whose edits were replaced are not among
+ * them. */
 size_t ledger_edits(const struct ledger *ledger, const struct ledger_edit **out);
-/* Where a byte of the text as it is now was in the first one; inside of what an edit
- * wrote: where that edit begins. */
+/* Map a byte of the current text to the original text; inside text that an edit wrote, to
+ * the start of that edit. */
 size_t ledger_origin(const struct ledger *ledger, size_t at);
-/* The same of the end of a span: what an edit has taken away behind it is no part of
- * it. */
+/* Map the end of a span likewise.  Text that an edit removed after the span does not
+ * belong to it. */
 size_t ledger_origin_end(const struct ledger *ledger, size_t at);
-/* The text with all edits made, in the arena, NUL-ended. */
+/* Return the text with all edits applied, in the arena, NUL-terminated. */
 const char *ledger_text(const struct ledger *ledger, size_t *len);
 
 #endif

@@ -1,4 +1,4 @@
-/* patcher/document/node.c - looking into values that document.c has read. */
+/* patcher/document/node.c - lookup and comparison of nodes. */
 #include "config.h"
 
 #include "patcher/document/node.h"
@@ -17,7 +17,7 @@ const struct entry *node_find(const struct node *map, const char *key)
         const struct entry *entry = &map->entries[i];
 
         if (entry->from_merge && found)
-            break; /* merged ones stand behind all that are written */
+            break; /* merged entries follow all written ones */
         if (entry->key->len == strlen(key) &&
             memcmp(entry->key->text, key, entry->key->len) == 0)
             found = entry;
@@ -60,7 +60,7 @@ static bool same_members(const struct node *a, const struct node *b)
     return true;
 }
 
-/* Depth is bounded by DOCUMENT_MAX_DEPTH: aliases are compared by name, not followed. */
+/* DOCUMENT_MAX_DEPTH bounds the recursion: aliases are compared by name, not followed. */
 bool node_same(const struct node *a, const struct node *b)
 {
     if (a->kind != b->kind || a->count != b->count || a->len != b->len ||

@@ -1,4 +1,4 @@
-/* patcher/document/node.h - one value of a job's text: what it says and the bytes it stands on. */
+/* patcher/document/node.h - one value of a job's text with its position. */
 #ifndef PATCHER_DOCUMENT_NODE_H
 #define PATCHER_DOCUMENT_NODE_H
 
@@ -11,17 +11,18 @@ struct node {
     enum node_kind kind;
     enum node_style style; /* of a scalar */
     bool flow;             /* a map in braces, a list in brackets */
-    struct mark at;        /* first byte, quotes, tags and anchors included */
-    /* to the last byte of the value itself, without trailing blanks, comments or line
-     * end; 0 for an empty value */
+    struct mark at;        /* first byte, including quotes, tags and anchors */
+    /* through the last byte of the value, without trailing blanks, comments or line end;
+     * 0 if empty */
     size_t bytes;
-    /* value of a scalar, or of the scalar an alias stands for, NUL-ended; "" when
-     * empty, and for maps and lists */
+    /* value of a scalar, or of the scalar that an alias refers to, NUL-terminated; "" if
+     * empty and for maps and lists */
     const char *text;
     size_t len;
-    const char *tag;           /* explicit tag, or NULL */
-    const char *anchor;        /* anchor it defines, or the alias's name, or NULL */
-    const struct node *target; /* of an alias: what it stands for, never an alias */
+    const char *tag; /* explicit tag, or NULL */
+    /* the anchor it defines, the anchor an alias names, or NULL */
+    const char *anchor;
+    const struct node *target; /* the node that an alias refers to, never an alias */
     struct entry *entries;     /* of a map, in order */
     struct node **items;       /* of a list */
     size_t count;
@@ -29,21 +30,23 @@ struct node {
 
 struct entry {
     struct node *key, *value;
-    /* of the top level only: came by `<<`; its place is in the map merged */
+    /* added by `<<` at the top level; its position is in the merged map */
     bool from_merge;
 };
 
-/* A key of a map; the last one if given twice; one from a merge only if none is
+/* Find a key of a map: the last one if it occurs twice; a merged one only if none is
  * written. */
 const struct entry *node_find(const struct node *map, const char *key);
 
-/* What a value stands for: the target of an alias, else itself. */
+/* Return the target of an alias, otherwise the node. */
 const struct node *node_value(const struct node *node);
 
-/* YAML's null: empty, ~, null, Null, NULL, when plain; an alias to one too. */
+/* Return whether it is YAML's null: plain empty, ~, null, Null or NULL, or an alias to
+ * one. */
 bool node_is_null(const struct node *node);
 
-/* The same data?  Quotes count as far as they change what a reader sees. */
+/* Return whether both are the same data.  Quotes matter only if they change what a reader
+ * sees. */
 bool node_same(const struct node *a, const struct node *b);
 
 #endif

@@ -1,12 +1,12 @@
-/* patcher/document/text_position.c - two small tables: where lines begin, and how many characters lie
- * before each block of bytes. */
+/* patcher/document/text_position.c - two small tables: the start of each line, and the
+ * number of characters before each block of bytes. */
 #include "config.h"
 
 #include "patcher/document/text_position.h"
 
 enum { BLOCK = 64 };
 
-/* UTF-8: a byte 10xxxxxx goes on with the character before it. */
+/* UTF-8: a byte 10xxxxxx continues the character before it. */
 static bool is_first(char byte)
 {
     return ((unsigned char)byte & 0xc0) != 0x80;
@@ -92,7 +92,7 @@ size_t text_positions_byte(const struct text_positions *positions, size_t charac
     if (!positions->characters)
         return character < bytes ? positions->origin + character : positions->len;
     while (low <
-           high) { /* the last block with no more characters before it than wanted */
+           high) { /* find the last block with at most `character` characters before it */
         size_t middle = (low + high + 1) / 2;
 
         if (positions->characters[middle] <= character)

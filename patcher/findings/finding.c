@@ -1,4 +1,4 @@
-/* patcher/findings/finding.c - the list of remarks on a job. */
+/* patcher/findings/finding.c - the list of findings of a job. */
 #include "config.h"
 
 #include "patcher/findings/finding.h"
@@ -37,8 +37,7 @@ struct finding *findings_add(struct findings *findings, const struct finding *fi
     return &findings->list[findings->count++];
 }
 
-/* Lines inserted at one place keep the order they are inserted in, whatever their
- * rules. */
+/* Lines inserted at one position keep their order, regardless of their rules. */
 static bool is_insert(const struct finding *finding)
 {
     return finding->now && finding->cut == 0;
@@ -51,7 +50,7 @@ static int compare(const struct finding *a, const struct finding *b)
     return is_insert(a) && is_insert(b) ? 0 : strcmp(a->rule, b->rule);
 }
 
-/* Insertion keeps the order of equals, as inserted lines at one place need; lists are
+/* Insertion sort is stable, which lines inserted at one position require; lists are
  * short. */
 void findings_sort(struct findings *findings)
 {

@@ -1,5 +1,5 @@
-/* patcher/findings/finding.h - one remark on a job: rule, severity, place, sentence, at most one
- * edit. */
+/* patcher/findings/finding.h - one finding of a job: rule, severity, position, sentence,
+ * at most one edit. */
 #ifndef PATCHER_FINDINGS_FINDING_H
 #define PATCHER_FINDINGS_FINDING_H
 
@@ -17,26 +17,26 @@ struct finding {
     const char *rule; /* "TS105" */
     enum severity severity;
     enum apply apply; /* MANUAL: there is no edit */
-    bool fixed;       /* the edit was made by this patch */
-    bool settled;     /* gone after the edits that are, or would be, made */
-    const char *key;  /* or NULL: the file as a whole */
-    /* the row it is about, of the document that was looked at; behind which a line is
+    bool fixed;       /* this patch applied the edit */
+    bool settled;     /* resolved by the edits that are, or would be, made */
+    const char *key;  /* the key, or NULL for the file as a whole */
+    /* the row of the analyzed document that it concerns, or after which a line is
      * inserted; or NULL */
     const struct entry *entry;
-    struct mark at; /* of the text before the patch */
+    struct mark at; /* in the text before the patch */
     size_t cut;     /* bytes of the span */
-    /* exact text of the span, quotes included, and blanks behind it that a longer
-     * value takes from a comment; NULL without an edit */
+    /* exact text of the span, including quotes and the blanks before a comment that a
+     * longer value uses; NULL without an edit */
     const char *was;
-    /* what replaces it; a whole line with its end where one is inserted */
+    /* the replacement; an inserted line includes its line end */
     const char *now;
-    const char *label; /* what a person should see instead of now ("float32"), or NULL */
+    const char *label;   /* shown to people instead of `now` ("float32"), or NULL */
     const char *message; /* one sentence */
-    /* the fact that decided it: "device 0: Tesla T4, cc 7.5"; or NULL */
+    /* the fact that decided it, as in "device 0: Tesla T4, cc 7.5"; or NULL */
     const char *because;
-    /* behind the edit, in brackets: what stays, what it costs; or NULL */
+    /* shown after the edit, in brackets: what stays, what it costs; or NULL */
     const char *note;
-    /* findings of one group are applied together or not at all; 0: alone */
+    /* findings of one group are applied together or not at all; 0: no group */
     int group;
 };
 
@@ -48,9 +48,10 @@ struct findings {
 
 void findings_init(struct findings *findings, struct arena *arena);
 struct finding *findings_add(struct findings *findings, const struct finding *finding);
-/* By place, then rule. */
+/* Sort by position, then by rule. */
 void findings_sort(struct findings *findings);
-/* Worst severity among those that are left: neither fixed nor settled; -1: none. */
+/* Return the worst severity of the findings that are neither fixed nor settled; -1 if
+ * there are none. */
 int findings_worst(const struct findings *findings);
 
 #endif

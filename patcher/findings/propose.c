@@ -1,4 +1,4 @@
-/* patcher/findings/propose.c - edits that respect what a job forbids. */
+/* patcher/findings/propose.c - propose edits unless the job forbids them. */
 #include "config.h"
 
 #include "patcher/findings/propose.h"
@@ -12,7 +12,7 @@ void propose_withdraw(struct finding *finding)
     finding->group = 0;
 }
 
-/* "a, b" has b? */
+/* Return whether the list "a, b" contains `key`. */
 static bool names(const char *list, const char *key)
 {
     size_t len = strlen(key);
@@ -29,7 +29,7 @@ static bool names(const char *list, const char *key)
     return false;
 }
 
-/* The row of trainspool.keep; NULL. */
+/* Return the row of trainspool.keep, or NULL. */
 static const struct entry *keep_entry(const struct document *document)
 {
     const struct entry *block = document_find(document, "trainspool");
@@ -59,7 +59,7 @@ static bool line_is_kept(const struct document *document, const struct entry *en
            document_line_keeps(document, entry->value->at);
 }
 
-static void place(struct finding *finding, const struct node *node)
+static void set_position(struct finding *finding, const struct node *node)
 {
     finding->at = node->at;
     finding->cut = node->bytes;
@@ -70,7 +70,7 @@ void propose_word(const struct document *document, const struct node *node, size
 {
     size_t quote = node->style == STYLE_SINGLE || node->style == STYLE_DOUBLE;
 
-    place(out, node);
+    set_position(out, node);
     if (node->bytes != node->len + 2 * quote)
         return;
     out->at = document_mark(document, node->at.byte + quote + from);
@@ -86,7 +86,7 @@ struct finding *propose_key_remark(const struct proposal *to, const struct findi
     finding.entry = entry;
     finding.group = 0;
     if (entry) {
-        place(&finding, entry->key);
+        set_position(&finding, entry->key);
         if (!finding.key && entry->key->kind == NODE_SCALAR)
             finding.key = entry->key->text;
     }
@@ -99,11 +99,11 @@ struct finding *propose_remark(const struct proposal *to, const struct finding *
     struct finding *added = propose_key_remark(to, base, entry);
 
     if (added && entry && entry->value->bytes > 0)
-        place(added, entry->value);
+        set_position(added, entry->value);
     return added;
 }
 
-/* The finding stays, for a person; the reason why it is not edited goes with it. */
+/* Add the finding without an edit, for a person to act on, with the reason. */
 static struct finding *without_edit(const struct proposal *to, const struct finding *base,
                                     const struct entry *entry, const char *why)
 {
@@ -120,9 +120,10 @@ static struct finding *without_edit(const struct proposal *to, const struct find
     return added;
 }
 
-/* Is the same said of the value already, as ${...} is where it has an effect? */
-static bool is_told(const struct findings *findings, const char *rule,
-                    const struct node *value)
+/* Return whether the same finding is on the value already, as for ${...} where it has an
+ * effect. */
+static bool is_reported(const struct findings *findings, const char *rule,
+                        const struct node *value)
 {
     for (size_t i = 0; i < findings->count; i++)
         if (findings->list[i].at.byte == value->at.byte &&
@@ -139,19 +140,19 @@ static struct finding *refused(const struct proposal *to, const struct finding *
 
     added = without_edit(to, base, entry,
                          fault == REWRITE_SHAPE
-                             ? "the layout leaves no sure way to edit this: please do "
-                               "it by hand"
+                             ? "the layout does not allow a safe edit: please edit by "
+                               "hand"
                              : NULL);
     if (!added || fault == REWRITE_TWICE || fault == REWRITE_SHAPE)
         return added;
     why.rule = fault == REWRITE_ANCHOR ? "TS007" : "TS008";
-    if (entry && is_told(to->findings, why.rule, entry->value))
+    if (entry && is_reported(to->findings, why.rule, entry->value))
         return added;
     why.message =
         fault == REWRITE_ANCHOR
             ? "this comes from an anchor, an alias or a merge, where an edit could "
-              "change other keys too: please edit it by hand"
-            : "this holds ${...}, which another program fills in: please edit it by hand";
+              "change other keys: please edit by hand"
+            : "this contains ${...}, which another program fills in: please edit by hand";
     propose_remark(to, &why, entry);
     return added;
 }
@@ -165,7 +166,7 @@ bool propose_keeps(const struct document *document, const char *key,
            (entry && line_is_kept(document, entry));
 }
 
-static const char *const kept_note = "the job keeps this as it is";
+static const char *const kept_note = "the job keeps this value";
 
 typedef enum rewrite_fault (*rewriter)(const struct rewrite *rewrite,
                                        const struct entry *entry, const char *value);
@@ -195,7 +196,7 @@ struct finding *propose_value(const struct proposal *to, const struct finding *b
     return propose(to, base, entry, value, rewrite_value);
 }
 
-/* rewrite_value keeps quotes; here they are what goes. */
+/* Unlike rewrite_value, which keeps quotes, remove them. */
 static enum rewrite_fault unquote(const struct rewrite *rewrite,
                                   const struct entry *entry, const char *value)
 {
@@ -207,7 +208,7 @@ static enum rewrite_fault unquote(const struct rewrite *rewrite,
         return fault;
     if (node->tag)
         return REWRITE_SHAPE;
-    place(out, node);
+    set_position(out, node);
     out->was =
         arena_copy(rewrite->arena, rewrite->document->data + node->at.byte, node->bytes);
     out->now = arena_strdup(rewrite->arena, value);
@@ -234,18 +235,18 @@ struct finding *propose_removal(const struct proposal *to, const struct finding 
 }
 
 struct finding *propose_line(const struct proposal *to, const struct finding *base,
-                             const struct entry *behind, const char *value)
+                             const struct entry *after, const char *value)
 {
     struct finding finding = *base;
     struct rewrite rewrite = { to->document, to->findings->arena, &finding };
     enum rewrite_fault fault;
 
-    finding.entry = behind;
+    finding.entry = after;
     if (is_named(to->document, base->key))
         return without_edit(to, base, keep_entry(to->document), kept_note);
-    fault = rewrite_insert(&rewrite, behind, base->key, value);
+    fault = rewrite_insert(&rewrite, after, base->key, value);
     if (fault != REWRITE_OK)
-        return refused(to, base, behind, fault);
+        return refused(to, base, after, fault);
     return findings_add(to->findings, &finding);
 }
 

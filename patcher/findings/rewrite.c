@@ -1,4 +1,5 @@
-/* patcher/findings/rewrite.c - where an edit goes, so that what is around it stays as it was. */
+/* patcher/findings/rewrite.c - choose the bytes of an edit so that everything around it
+ * stays unchanged. */
 #include "config.h"
 
 #include "patcher/findings/rewrite.h"
@@ -13,7 +14,7 @@ static bool holds(const struct node *map, const struct entry *entry)
            entry < map->entries + map->count;
 }
 
-/* The map of an entry: the top level, or one right below it. */
+/* Return the map of an entry: the top level, or a map directly below it. */
 static const struct node *map_of(const struct document *document,
                                  const struct entry *entry)
 {
@@ -25,7 +26,7 @@ static const struct node *map_of(const struct document *document,
     return root;
 }
 
-/* A replacement in the making. */
+/* A replacement under construction. */
 struct span {
     size_t at, cut;
     const char *now, *label;
@@ -83,7 +84,8 @@ static bool is_twice(const struct document *document, const struct entry *entry)
     return seen > 1;
 }
 
-/* A key as people write them: `[a]: `, `: b` and `!tag: c` are YAML too. */
+/* Return whether the key has the usual form: `[a]: `, `: b` and `!tag: c` are YAML
+ * too. */
 static bool is_named(const struct document *document, const struct entry *entry)
 {
     const struct node *key = entry->key;
@@ -102,8 +104,8 @@ static enum rewrite_fault check_entry(const struct rewrite *rewrite,
     return is_named(rewrite->document, entry) ? REWRITE_OK : REWRITE_SHAPE;
 }
 
-/* Would replacing the span lose a comment?  Only lines but the last can have one
- * inside. */
+/* Return whether replacing the span would lose a comment.  Any line but the last can
+ * contain one. */
 static bool has_comment_inside(const struct document *document, const struct node *node)
 {
     size_t first_end = document_line_end(document, node->at.byte);
@@ -122,8 +124,8 @@ static bool is_on_one_line(const struct document *document, const struct node *n
            document_line_end(document, node->at.byte) >= end_of(node);
 }
 
-/* Does one of the blank lines and comments behind the line of `byte` begin with a tab?
- * YAML allows that behind a plain value, which might go on there, and nowhere else. */
+/* Return whether a blank or comment line after the line of `byte` starts with a tab.
+ * YAML allows that only after a plain value, which might continue there. */
 static bool tab_follows(const struct document *document, size_t byte)
 {
     size_t at = document_line_end(document, byte);
@@ -143,8 +145,9 @@ static bool tab_follows(const struct document *document, size_t byte)
     return false;
 }
 
-/* Has an empty value a colon to stand behind, that is not the end of a comment? */
-static bool is_behind_colon(const struct document *document, const struct entry *entry)
+/* Return whether an empty value has a colon before it that is not the end of a
+ * comment. */
+static bool follows_colon(const struct document *document, const struct entry *entry)
 {
     size_t at = entry->value->at.byte, from = end_of(entry->key), hash;
 
@@ -177,9 +180,9 @@ static enum rewrite_fault check_value(const struct rewrite *rewrite,
                                                                : REWRITE_OK;
 }
 
-/* ---- Another value ---- */
+/* ---- Replace a value ---- */
 
-/* The text in the quotes that `like` has. */
+/* Quote the text like `like`. */
 static const char *quote(struct arena *arena, const struct node *like, const char *value)
 {
     bool single = like->kind == NODE_SCALAR && like->style == STYLE_SINGLE;
@@ -201,7 +204,7 @@ static const char *quote(struct arena *arena, const struct node *like, const cha
     return out;
 }
 
-/* Is there a comment in this column on the line of `byte`? */
+/* Return whether there is a comment in this column on the line of `byte`. */
 static bool comment_in_column(const struct document *document, size_t byte,
                               uint32_t column)
 {
@@ -223,7 +226,8 @@ static bool is_aligned(const struct document *document, size_t end, size_t hash)
            (next < document->len && comment_in_column(document, next, column));
 }
 
-/* Blanks from `end` to the comment behind it; 0: no comment, or a tab in between. */
+/* Return the number of blanks from `end` to the comment after it; 0 if there is no
+ * comment or a tab in between. */
 static size_t find_gap(const struct document *document, size_t end)
 {
     size_t hash;
@@ -236,14 +240,14 @@ static size_t find_gap(const struct document *document, size_t end)
     return hash - end;
 }
 
-/* Keep the comment behind the span in its column, or else one blank away. */
+/* Keep the comment after the span in its column, or at least one blank away. */
 static void keep_column(const struct rewrite *rewrite, struct span *span)
 {
     const struct document *document = rewrite->document;
     size_t end = span->at + span->cut, gap = find_gap(document, end);
     size_t was = text_positions_character(&document->positions, end) -
                  text_positions_character(&document->positions, span->at);
-    size_t now = 0, wanted;
+    size_t now = 0, target;
 
     if (gap == 0 ||
         document_mark(document, span->at).line != document_mark(document, end).line ||
@@ -251,12 +255,12 @@ static void keep_column(const struct rewrite *rewrite, struct span *span)
         return;
     for (const char *c = span->now; *c; c++)
         now += ((unsigned char)*c & 0xc0) != 0x80;
-    wanted = gap + was > now ? gap + was - now : 1;
-    if (wanted > gap)
+    target = gap + was > now ? gap + was - now : 1;
+    if (target > gap)
         span->now =
-            arena_printf(rewrite->arena, "%s%*s", span->now, (int)(wanted - gap), "");
+            arena_printf(rewrite->arena, "%s%*s", span->now, (int)(target - gap), "");
     else
-        span->cut += gap - wanted;
+        span->cut += gap - target;
 }
 
 enum rewrite_fault rewrite_value(const struct rewrite *rewrite, const struct entry *entry,
@@ -270,11 +274,12 @@ enum rewrite_fault rewrite_value(const struct rewrite *rewrite, const struct ent
     span.now = quote(rewrite->arena, entry->value, value);
     if (!is_plain(span.now) && tab_follows(rewrite->document, end_of(entry->value)))
         return REWRITE_SHAPE;
-    if (span.cut == 0 && !is_behind_colon(rewrite->document, entry))
+    if (span.cut == 0 && !follows_colon(rewrite->document, entry))
         return REWRITE_SHAPE; /* `{key}`, `? key` */
     if (span.cut == 0)
         span.now = arena_printf(rewrite->arena, " %s", value);
-    /* other values than a list or a block must stand further in than their key */
+    /* values other than a block list or block scalar must be indented deeper than their
+     * key */
     if (((entry->value->kind == NODE_LIST && !entry->value->flow) ||
          is_block_scalar(entry->value)) &&
         entry->value->at.line > entry->key->at.line &&
@@ -290,7 +295,7 @@ enum rewrite_fault rewrite_value(const struct rewrite *rewrite, const struct ent
     return REWRITE_OK;
 }
 
-/* ---- Another key, a new line, a line less ---- */
+/* ---- Rename a key, insert a line, remove a line ---- */
 
 enum rewrite_fault rewrite_key(const struct rewrite *rewrite, const struct entry *entry,
                                const char *name)
@@ -306,13 +311,13 @@ enum rewrite_fault rewrite_key(const struct rewrite *rewrite, const struct entry
     return REWRITE_OK;
 }
 
-/* What an entry ends with: its value, or its key where no value is written. */
+/* Return the last node of an entry: its value, or its key if no value is written. */
 static const struct node *last_part(const struct entry *entry)
 {
     return entry->value->bytes > 0 ? entry->value : entry->key;
 }
 
-/* The last scalar of a value. */
+/* Return the last scalar of a value. */
 static const struct node *last_leaf(const struct node *node)
 {
     while (node->count > 0 && node->kind != NODE_SCALAR)
@@ -321,9 +326,9 @@ static const struct node *last_leaf(const struct node *node)
     return node;
 }
 
-/* Where the lines of an entry end: blank lines belong to a block scalar that keeps
- * them. */
-static size_t behind_lines(const struct document *document, const struct entry *entry)
+/* Return where the lines of an entry end.  Blank lines belong to a block scalar that
+ * keeps them. */
+static size_t lines_end(const struct document *document, const struct entry *entry)
 {
     const struct node *leaf = last_leaf(entry->value);
     size_t end = end_of(entry->value) > end_of(entry->key) ? end_of(entry->value)
@@ -342,7 +347,7 @@ static size_t behind_lines(const struct document *document, const struct entry *
     return at;
 }
 
-/* Do all keys of the top level begin there? */
+/* Return whether all top-level keys start in this column. */
 static bool is_in_column(const struct node *root, const struct entry *entry,
                          size_t indent)
 {
@@ -350,7 +355,7 @@ static bool is_in_column(const struct node *root, const struct entry *entry,
            root->at.column == indent + 1;
 }
 
-/* The blanks a block key's line begins with; false if the key is not the first on its
+/* Find the indentation of a block key.  Return false if the key is not the first on its
  * line. */
 static bool find_indent(const struct document *document, const struct entry *entry,
                         size_t *start, size_t *indent)
@@ -365,17 +370,17 @@ static bool find_indent(const struct document *document, const struct entry *ent
 }
 
 static enum rewrite_fault insert_flow(const struct rewrite *rewrite,
-                                      const struct entry *behind, const char *key,
+                                      const struct entry *after, const char *key,
                                       const char *value)
 {
-    const struct node *old = behind->value;
+    const struct node *old = after->value;
     struct span span = { .at = end_of(old) };
 
-    key = quote(rewrite->arena, behind->key, key);
-    if (behind->key->at.byte > span.at)
+    key = quote(rewrite->arena, after->key, key);
+    if (after->key->at.byte > span.at)
         return REWRITE_SHAPE;
-    if (old->bytes == 0) { /* `{a: , b: 1}`: nothing can follow the colon but a blank */
-        span.at = behind->key->at.byte;
+    if (old->bytes == 0) { /* `{a: , b: 1}`: only a blank can follow the colon */
+        span.at = after->key->at.byte;
         span.now = arena_printf(rewrite->arena, "%s: %s, ", key, value);
     } else {
         span.now = arena_printf(rewrite->arena, ", %s: %s", key, value);
@@ -386,7 +391,7 @@ static enum rewrite_fault insert_flow(const struct rewrite *rewrite,
 }
 
 enum rewrite_fault rewrite_insert(const struct rewrite *rewrite,
-                                  const struct entry *behind, const char *key,
+                                  const struct entry *after, const char *key,
                                   const char *value)
 {
     const struct document *document = rewrite->document;
@@ -396,22 +401,22 @@ enum rewrite_fault rewrite_insert(const struct rewrite *rewrite,
     size_t start, indent;
     bool ended;
 
-    for (size_t i = 0; !behind && i < root->count; i++)
+    for (size_t i = 0; !after && i < root->count; i++)
         if (!root->entries[root->count - 1 - i].from_merge)
-            behind = &root->entries[root->count - 1 - i];
-    if (!behind || behind->from_merge)
+            after = &root->entries[root->count - 1 - i];
+    if (!after || after->from_merge)
         return REWRITE_ANCHOR;
-    if (!is_named(document, behind) || document->odd_breaks)
+    if (!is_named(document, after) || document->odd_breaks)
         return REWRITE_SHAPE;
-    if (map_of(document, behind)->flow)
-        return insert_flow(rewrite, behind, key, value);
-    if (!find_indent(document, behind, &start, &indent))
+    if (map_of(document, after)->flow)
+        return insert_flow(rewrite, after, key, value);
+    if (!find_indent(document, after, &start, &indent))
         return REWRITE_SHAPE;
-    span.at = behind_lines(document, behind);
+    span.at = lines_end(document, after);
     ended = span.at > start && span.at == document_line_start(document, span.at);
-    if (!ended && is_block_scalar(last_leaf(behind->value)))
-        return REWRITE_SHAPE; /* a newline would be part of its text */
-    if (!is_plain(value) && tab_follows(document, end_of(behind->value)))
+    if (!ended && is_block_scalar(last_leaf(after->value)))
+        return REWRITE_SHAPE; /* a newline would become part of its text */
+    if (!is_plain(value) && tab_follows(document, end_of(after->value)))
         return REWRITE_SHAPE;
     newline = document_newline(document, start);
     span.now = arena_printf(rewrite->arena, "%s%.*s%s: %s%s", ended ? "" : newline,
@@ -421,7 +426,7 @@ enum rewrite_fault rewrite_insert(const struct rewrite *rewrite,
     return REWRITE_OK;
 }
 
-/* The bytes with `# ` before each line but the first. */
+/* Return the bytes with `# ` before every line except the first. */
 static const char *comment_lines(const struct rewrite *rewrite, size_t at, size_t end)
 {
     const struct document *document = rewrite->document;

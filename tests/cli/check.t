@@ -68,7 +68,7 @@ try "$trainspool" check named.yaml
 expect_output "a file in place of a folder is reported" 'TS713.: .*named/config.json is a file'
 expect_output "the advice is to name the folder" 'name the folder that contains it'
 expect_status "a colon without a space is not YAML" 2 "$trainspool" check colon.yaml
-expect_output "the advice is to add a space" '^colon.yaml:2:1: .*; a key, a colon and a blank'
+expect_output "the advice is to add a space" '^colon.yaml:2:1: .*; write a key, a colon and a space'
 
 try "$trainspool" check --device T4 pair.yaml
 expect "a group of edits is shown once" sh -c "[ \$(grep -c '^    and in line' '$T/out') -eq 1 ]"
@@ -141,7 +141,7 @@ for command in check patch plan; do
     expect_error "$command reports that it does not read standard input" 'cannot read a job from standard input: - is not a job; name a file$'
 done
 expect_status "a file larger than 1 MiB is not a job: 2" 2 "$trainspool" check --device cpu huge.yaml
-expect_output "TS009 is reported for line 1" '^huge.yaml:1:1: error\[TS009\]: the file has 104857600 bytes; a job has at most 1048576$'
+expect_output "TS009 is reported for line 1" '^huge.yaml:1:1: error\[TS009\]: the file has 104857600 bytes; a job may have at most 1048576$'
 expect_status "--json gives 2 for a file larger than 1 MiB" 2 "$trainspool" check --json --device cpu huge.yaml
 expect "--json has the position and no digest" jq_accepts -e '.sha256 == null and .sha256_after == null and
     (.findings | length == 1) and (.findings[0] | .rule == "TS009" and .line == 1)' "$T/out"

@@ -1,5 +1,5 @@
-/* tests/unit/test_dialect.c - whose file a text is, and that a word too many changes
- * nothing of it. */
+/* tests/unit/test_dialect.c - the tool that a file belongs to, which an unknown word does
+ * not change. */
 #include "config.h"
 
 #include "patcher/schema/dialect.h"
@@ -37,7 +37,7 @@ static void check_samples(const struct sample *samples, size_t count)
     }
 }
 
-static void test_dialect_knows_each_tool(void **state)
+static void test_dialect_recognizes_each_tool(void **state)
 {
     static const struct sample samples[] = {
         { "base_model: m\nlora_r: 8\nlearning_rate: 1e-4\n", DIALECT_AXOLOTL,
@@ -68,7 +68,7 @@ static void test_dialect_knows_each_tool(void **state)
     check_samples(samples, TS_COUNT(samples));
 }
 
-static void test_dialect_leaves_a_job_a_job(void **state)
+static void test_dialect_recognizes_jobs(void **state)
 {
     static const struct sample samples[] = {
         { "model_name_or_path: m\nbase_model: b\n", DIALECT_NATIVE, NULL },
@@ -102,8 +102,8 @@ static void test_dialect_leaves_a_job_a_job(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dialect_knows_each_tool),
-        cmocka_unit_test(test_dialect_leaves_a_job_a_job),
+        cmocka_unit_test(test_dialect_recognizes_each_tool),
+        cmocka_unit_test(test_dialect_recognizes_jobs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* tests/unit/test_diff.c - a diff leads from one text to the other, and reads as git's
- * does. */
+/* tests/unit/test_diff.c - diffs: applying one gives the new text, and the format is
+ * git's. */
 #include "config.h"
 
 #include "patcher/document/diff.h"
@@ -10,17 +10,17 @@
 static const struct diff_options plain = { .from = "a", .to = "b", .context = 3 };
 
 static void assert_diff(const char *a, const char *b, const struct diff_options *options,
-                        const char *wanted)
+                        const char *expected)
 {
     struct text out;
 
     text_init(&out, 0);
     assert_true(diff_unified(a, strlen(a), b, strlen(b), options, &out));
-    assert_string_equal(out.data, wanted);
+    assert_string_equal(out.data, expected);
     text_clear(&out);
 }
 
-static void test_diff_looks_like_diff_u(void **state)
+static void test_diff_has_the_format_of_diff_u(void **state)
 {
     (void)state;
     assert_diff("same\n", "same\n", &plain, "");
@@ -38,7 +38,7 @@ static void test_diff_looks_like_diff_u(void **state)
         "--- a\n+++ b\n@@ -1,8 +1,8 @@\n-1\n+x\n 2\n 3\n 4\n 5\n 6\n 7\n-8\n+y\n");
 }
 
-static void test_diff_tells_a_missing_final_newline(void **state)
+static void test_diff_reports_a_missing_final_newline(void **state)
 {
     (void)state;
     assert_diff(
@@ -49,7 +49,7 @@ static void test_diff_tells_a_missing_final_newline(void **state)
                 "\\ No newline at end of file\n");
 }
 
-static void test_diff_shows_controls_on_a_terminal(void **state)
+static void test_diff_shows_control_characters_on_a_terminal(void **state)
 {
     const struct diff_options visible = { .from = "a", .to = "b", .visible = true };
 
@@ -60,7 +60,7 @@ static void test_diff_shows_controls_on_a_terminal(void **state)
                 "--- a\n+++ b\n@@ -1 +1 @@\n-x\r\n+\33x\r\n");
 }
 
-static void test_diff_colours_like_git(void **state)
+static void test_diff_has_the_colors_of_git(void **state)
 {
     const struct diff_options colour = { .from = "a", .to = "b", .colour = true };
 
@@ -71,7 +71,8 @@ static void test_diff_colours_like_git(void **state)
         "\33[32m+b\33[m\n");
 }
 
-static void note_lines(void *context, const struct diff_hunk *hunk, struct text *out)
+static void add_line_numbers(void *context, const struct diff_hunk *hunk,
+                             struct text *out)
 {
     text_addf(out, "%s %zu-%zu %zu-%zu -%zu +", (const char *)context, hunk->old_first,
               hunk->old_last, hunk->new_first, hunk->new_last, hunk->removed);
@@ -80,10 +81,10 @@ static void note_lines(void *context, const struct diff_hunk *hunk, struct text 
     text_addc(out, '\n');
 }
 
-static void test_diff_asks_for_remarks_behind_each_hunk(void **state)
+static void test_diff_calls_back_after_each_hunk(void **state)
 {
     struct diff_options options = {
-        .from = "a", .to = "b", .hunk = note_lines, .hunk_context = "lines"
+        .from = "a", .to = "b", .hunk = add_line_numbers, .hunk_context = "lines"
     };
 
     (void)state;
@@ -96,25 +97,25 @@ static void test_diff_asks_for_remarks_behind_each_hunk(void **state)
                 "lines 1-4 1-4 -1 +0010\n");
 }
 
-static void test_diff_follows_lines(void **state)
+static void test_diff_maps_lines(void **state)
 {
     static const char was[] = "1\n2\n3\n4", now[] = "0\n1\n3\nx\n4";
-    static const size_t wanted[] = { 2, 0, 3, 5, 0 };
+    static const size_t expected[] = { 2, 0, 3, 5, 0 };
     size_t *lines = diff_follow(was, strlen(was), now, strlen(now));
 
     (void)state;
-    for (size_t i = 0; i < TS_COUNT(wanted); i++)
-        assert_int_equal(lines[i], wanted[i]);
+    for (size_t i = 0; i < TS_COUNT(expected); i++)
+        assert_int_equal(lines[i], expected[i]);
     free(lines);
     lines = diff_follow("", 0, now, strlen(now));
     assert_int_equal(lines[0], 0);
     free(lines);
 }
 
-/* Apply a diff with all lines as context. */
+/* Apply a diff that has all lines as context. */
 static void patch(const char *diff, struct text *out)
 {
-    const char *line = strchr(strchr(diff, '\n') + 1, '\n') + 1; /* behind the header */
+    const char *line = strchr(strchr(diff, '\n') + 1, '\n') + 1; /* after the header */
 
     for (; *line; line = strchr(line, '\n') + 1) {
         size_t len = (size_t)(strchr(line, '\n') - line) + 1;
@@ -124,11 +125,11 @@ static void patch(const char *diff, struct text *out)
         else if (*line == ' ' || *line == '+')
             text_add(out, line + 1, len - 1);
         if (*line == '-' && line[len] == '\\')
-            line = strchr(line, '\n') + 1; /* the old text's missing newline */
+            line = strchr(line, '\n') + 1; /* the old text has no final newline */
     }
 }
 
-static void test_diff_leads_to_the_new_text(void **state)
+static void test_diff_gives_the_new_text_when_applied(void **state)
 {
     const struct diff_options all = { .from = "a", .to = "b", .context = 1000 };
     struct text a, b, diff, out;
@@ -168,7 +169,7 @@ static void test_diff_leads_to_the_new_text(void **state)
     text_clear(&out);
 }
 
-static void test_diff_of_very_different_texts_replaces_all(void **state)
+static void test_diff_replaces_very_different_texts(void **state)
 {
     struct text a, b, out;
     size_t removed = 0, added = 0;
@@ -197,14 +198,14 @@ static void test_diff_of_very_different_texts_replaces_all(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_diff_looks_like_diff_u),
-        cmocka_unit_test(test_diff_tells_a_missing_final_newline),
-        cmocka_unit_test(test_diff_shows_controls_on_a_terminal),
-        cmocka_unit_test(test_diff_colours_like_git),
-        cmocka_unit_test(test_diff_asks_for_remarks_behind_each_hunk),
-        cmocka_unit_test(test_diff_follows_lines),
-        cmocka_unit_test(test_diff_leads_to_the_new_text),
-        cmocka_unit_test(test_diff_of_very_different_texts_replaces_all),
+        cmocka_unit_test(test_diff_has_the_format_of_diff_u),
+        cmocka_unit_test(test_diff_reports_a_missing_final_newline),
+        cmocka_unit_test(test_diff_shows_control_characters_on_a_terminal),
+        cmocka_unit_test(test_diff_has_the_colors_of_git),
+        cmocka_unit_test(test_diff_calls_back_after_each_hunk),
+        cmocka_unit_test(test_diff_maps_lines),
+        cmocka_unit_test(test_diff_gives_the_new_text_when_applied),
+        cmocka_unit_test(test_diff_replaces_very_different_texts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

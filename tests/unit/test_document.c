@@ -1,5 +1,5 @@
-/* tests/unit/test_document.c - every value's bytes are found, and what is no job is
- * told. */
+/* tests/unit/test_document.c - documents: positions of values, limits, and faults of bad
+ * texts. */
 #include "config.h"
 
 #include "patcher/document/document.h"
@@ -7,7 +7,7 @@
 #include "base/size.h"
 #include "tests/unit/unit.h"
 
-/* With an arena of its own. */
+/* Each test has its own arena. */
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_arena, drop_arena)
 
 static struct arena *arena;
@@ -39,13 +39,13 @@ static struct document read_text(const char *text)
     return read_bytes(text, strlen(text));
 }
 
-/* The bytes a node stands on. */
+/* Return the bytes of a node. */
 static const char *span(const struct document *document, const struct node *node)
 {
     return arena_copy(arena, document->data + node->at.byte, node->bytes);
 }
 
-static void test_document_marks_every_form_of_value(void **state)
+static void test_document_marks_all_forms_of_values(void **state)
 {
     static const struct {
         const char *text, *span, *value;
@@ -109,7 +109,7 @@ static void test_document_marks_every_form_of_value(void **state)
     }
 }
 
-static void test_document_tells_why_a_text_is_no_job(void **state)
+static void test_document_reports_faults(void **state)
 {
     static const struct {
         const char *text;
@@ -156,7 +156,7 @@ static void test_document_tells_why_a_text_is_no_job(void **state)
     }
 }
 
-/* `count` times the bytes. */
+/* Read a text with `part` repeated `count` times. */
 static struct document read_repeated(const char *head, const char *part, size_t count,
                                      const char *tail)
 {
@@ -173,16 +173,16 @@ static struct document read_repeated(const char *head, const char *part, size_t 
     return document;
 }
 
-static void assert_limit(struct document document, const char *says)
+static void assert_limit(struct document document, const char *message)
 {
     assert_null(document.root);
     assert_int_equal(document.remark_count, 1);
     assert_int_equal(document.remarks[0].fault, DOCUMENT_LIMIT);
-    if (!strstr(document.remarks[0].text, says))
-        fail_msg("%s: %s", says, document.remarks[0].text);
+    if (!strstr(document.remarks[0].text, message))
+        fail_msg("%s: %s", message, document.remarks[0].text);
 }
 
-/* Some of these take libyaml minutes if it is let go on. */
+/* Without limits, libyaml takes minutes for some of these. */
 static void test_document_stops_at_its_limits(void **state)
 {
     (void)state;
@@ -198,7 +198,7 @@ static void test_document_stops_at_its_limits(void **state)
     assert_limit(read_repeated("a: |\n", "  x\n", 2049, ""), "longer than 4096");
     assert_limit(read_repeated("z: &z 1\na: [", "*z, ", 101, "]"),
                  "more than 100 aliases");
-    assert_limit(read_repeated("a: ", "x", DOCUMENT_MAX_BYTES, ""), "bytes; a job has");
+    assert_limit(read_repeated("a: ", "x", DOCUMENT_MAX_BYTES, ""), "bytes; a job may have");
     assert_null(read_repeated("a: ", "[", 500000, "").root);
 }
 
@@ -215,7 +215,7 @@ static void test_document_reads_up_to_its_limits(void **state)
                      1); /* YAML's 1024 */
 }
 
-/* The bomb of nine levels of nine: 114 events and nothing more. */
+/* The billion-laughs bomb of nine levels of nine: 114 events. */
 static void test_document_never_expands_aliases(void **state)
 {
     struct text text;
@@ -240,7 +240,7 @@ static void test_document_never_expands_aliases(void **state)
     text_clear(&text);
 }
 
-static void test_document_tells_each_key_given_twice(void **state)
+static void test_document_reports_duplicate_keys(void **state)
 {
     struct document document = read_text(
         "fp16: true\nb: {c: 1, d: 2, c: 3}\n\"fp16\": false\n'fp16': x\n? fp16\n");
@@ -257,7 +257,7 @@ static void test_document_tells_each_key_given_twice(void **state)
     assert_int_equal(read_text("a: 1\nA: 2\n").remark_count, 0);
 }
 
-static void test_document_finds_what_a_merge_brings(void **state)
+static void test_document_finds_merged_keys(void **state)
 {
     struct document document = read_text("base: &b {fp16: true, bf16: false, x: 1}\n"
                                          "more: &m\n  x: 2\n  y: 3\n"
@@ -281,7 +281,7 @@ static void test_document_finds_what_a_merge_brings(void **state)
     assert_non_null(document_find(&document, "<<"));
 }
 
-static void test_document_gives_an_alias_its_target(void **state)
+static void test_document_resolves_aliases(void **state)
 {
     struct document document =
         read_text("a: &x true\nb: &x false\nc: *x\nd: &y [1]\ne: *y\n");
@@ -296,7 +296,7 @@ static void test_document_gives_an_alias_its_target(void **state)
     assert_int_equal(node_value(document_find(&document, "e")->value)->count, 1);
 }
 
-static void test_document_knows_null(void **state)
+static void test_document_recognizes_null(void **state)
 {
     struct document document =
         read_text("a:\nb: ~\nc: null\nd: Null\ne: NULL\nf: &x\ng: *x\n"
@@ -307,7 +307,7 @@ static void test_document_knows_null(void **state)
         assert_int_equal(node_is_null(document.root->entries[i].value), i < 7);
 }
 
-static void test_document_knows_line_ends(void **state)
+static void test_document_recognizes_line_ends(void **state)
 {
     struct document document = read_text("a: 1\r\nb: 2\nc: 3\rd: 4");
 
@@ -332,7 +332,7 @@ static void test_document_knows_line_ends(void **state)
                     .bom);
 }
 
-/* YAML 1.1 ends a line, and so a comment, at NEL, LS and PS; people and editors do
+/* YAML 1.1 ends a line, and thus a comment, at NEL, LS and PS; people and editors do
  * not. */
 static void test_document_ends_comments_where_libyaml_does(void **state)
 {
@@ -353,7 +353,7 @@ static void test_document_ends_comments_where_libyaml_does(void **state)
     }
 }
 
-static void test_document_reads_suppressions(void **state)
+static void test_document_reads_directives(void **state)
 {
     struct document document =
         read_text("a: 1  # trainspool: keep\n"
@@ -380,11 +380,11 @@ static void test_document_reads_suppressions(void **state)
         document_line_keeps(&document, document_find(&document, "b")->value->at));
 }
 
-static void test_document_finds_comments_outside_of_quotes(void **state)
+static void test_document_finds_comments_outside_quotes(void **state)
 {
     static const struct {
         const char *text;
-        size_t at; /* 0: there is none */
+        size_t at; /* 0: no comment */
     } cases[] = {
         { "a: 1 # c\n", 5 },
         { "a: 1#c\n", 0 },
@@ -408,7 +408,7 @@ static void test_document_finds_comments_outside_of_quotes(void **state)
     }
 }
 
-static void test_document_same_but_sees_every_other_change(void **state)
+static void test_document_same_but_detects_other_changes(void **state)
 {
     static const char *const but[] = { "fp16", NULL };
     static const char was[] = "a: 1\nfp16: true\nb: [1, {c: x}]\nd: &x 1\ne: *x\n";
@@ -442,20 +442,20 @@ static void test_document_same_but_sees_every_other_change(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_document_marks_every_form_of_value),
-        TEST(test_document_tells_why_a_text_is_no_job),
+        TEST(test_document_marks_all_forms_of_values),
+        TEST(test_document_reports_faults),
         TEST(test_document_stops_at_its_limits),
         TEST(test_document_reads_up_to_its_limits),
         TEST(test_document_never_expands_aliases),
-        TEST(test_document_tells_each_key_given_twice),
-        TEST(test_document_finds_what_a_merge_brings),
-        TEST(test_document_gives_an_alias_its_target),
-        TEST(test_document_knows_null),
-        TEST(test_document_knows_line_ends),
+        TEST(test_document_reports_duplicate_keys),
+        TEST(test_document_finds_merged_keys),
+        TEST(test_document_resolves_aliases),
+        TEST(test_document_recognizes_null),
+        TEST(test_document_recognizes_line_ends),
         TEST(test_document_ends_comments_where_libyaml_does),
-        TEST(test_document_reads_suppressions),
-        TEST(test_document_finds_comments_outside_of_quotes),
-        TEST(test_document_same_but_sees_every_other_change),
+        TEST(test_document_reads_directives),
+        TEST(test_document_finds_comments_outside_quotes),
+        TEST(test_document_same_but_detects_other_changes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* tests/unit/test_edits.c - replacements are made where they were asked for, and never
- * twice. */
+/* tests/unit/test_edits.c - edits are applied at their positions, and must not
+ * overlap. */
 #include "config.h"
 
 #include "patcher/document/edits.h"
@@ -7,18 +7,18 @@
 #include "tests/unit/unit.h"
 
 static void assert_applied(const struct edits *edits, const char *data,
-                           const char *wanted)
+                           const char *expected)
 {
     struct error err = { 0 };
     struct text out;
 
     text_init(&out, 0);
     assert_true(edits_apply(edits, data, strlen(data), &out, &err));
-    assert_string_equal(out.data, wanted);
+    assert_string_equal(out.data, expected);
     text_clear(&out);
 }
 
-static void test_edits_apply_in_any_order_of_adding(void **state)
+static void test_edits_may_be_added_in_any_order(void **state)
 {
     struct edits *edits = edits_new();
 
@@ -33,7 +33,7 @@ static void test_edits_apply_in_any_order_of_adding(void **state)
     edits_free(edits);
 }
 
-static void test_edits_keep_inserts_at_one_place_in_order(void **state)
+static void test_edits_keep_the_order_of_inserts_at_one_position(void **state)
 {
     struct edits *edits = edits_new();
 
@@ -72,7 +72,7 @@ static void test_edits_refuse_overlap(void **state)
     }
 }
 
-static void test_edits_refuse_what_is_past_the_end_or_too_large(void **state)
+static void test_edits_refuse_positions_past_the_end_and_large_texts(void **state)
 {
     struct edits *edits = edits_new();
     struct error err = { 0 };
@@ -94,10 +94,10 @@ static void test_edits_refuse_what_is_past_the_end_or_too_large(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_edits_apply_in_any_order_of_adding),
-        cmocka_unit_test(test_edits_keep_inserts_at_one_place_in_order),
+        cmocka_unit_test(test_edits_may_be_added_in_any_order),
+        cmocka_unit_test(test_edits_keep_the_order_of_inserts_at_one_position),
         cmocka_unit_test(test_edits_refuse_overlap),
-        cmocka_unit_test(test_edits_refuse_what_is_past_the_end_or_too_large),
+        cmocka_unit_test(test_edits_refuse_positions_past_the_end_and_large_texts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

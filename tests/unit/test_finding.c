@@ -1,4 +1,5 @@
-/* tests/unit/test_finding.c - findings stand in the order a person reads the file. */
+/* tests/unit/test_finding.c - findings are in the order in which a person reads the
+ * file. */
 #include "config.h"
 
 #include "patcher/findings/finding.h"
@@ -14,9 +15,9 @@ static void add(struct findings *findings, const char *rule, size_t byte,
                                                .now = now });
 }
 
-static void test_findings_sort_by_place_then_rule(void **state)
+static void test_findings_sort_by_position_then_rule(void **state)
 {
-    static const char *const wanted[] = { "TS101", "TS102", "TS001", "TS002" };
+    static const char *const expected[] = { "TS101", "TS102", "TS001", "TS002" };
     struct arena *arena = arena_new();
     struct findings findings;
 
@@ -28,11 +29,11 @@ static void test_findings_sort_by_place_then_rule(void **state)
     add(&findings, "TS101", 1, SEVERITY_INFO, NULL);
     findings_sort(&findings);
     for (size_t i = 0; i < 4; i++)
-        assert_string_equal(findings.list[i].rule, wanted[i]);
+        assert_string_equal(findings.list[i].rule, expected[i]);
     arena_free(arena);
 }
 
-static void test_findings_sort_keeps_inserts_at_one_place_in_order(void **state)
+static void test_findings_sort_keeps_the_order_of_inserts_at_one_position(void **state)
 {
     struct arena *arena = arena_new();
     struct findings findings;
@@ -46,7 +47,7 @@ static void test_findings_sort_keeps_inserts_at_one_place_in_order(void **state)
     arena_free(arena);
 }
 
-static void test_findings_worst_passes_over_the_fixed(void **state)
+static void test_findings_worst_skips_fixed_findings(void **state)
 {
     struct arena *arena = arena_new();
     struct findings findings;
@@ -69,9 +70,9 @@ static void test_findings_worst_passes_over_the_fixed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_findings_sort_by_place_then_rule),
-        cmocka_unit_test(test_findings_sort_keeps_inserts_at_one_place_in_order),
-        cmocka_unit_test(test_findings_worst_passes_over_the_fixed),
+        cmocka_unit_test(test_findings_sort_by_position_then_rule),
+        cmocka_unit_test(test_findings_sort_keeps_the_order_of_inserts_at_one_position),
+        cmocka_unit_test(test_findings_worst_skips_fixed_findings),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* tests/unit/test_ledger.c - edits of edited texts are edits of the first one. */
+/* tests/unit/test_ledger.c - edits of edited texts become edits of the original text. */
 #include "config.h"
 
 #include "patcher/document/ledger.h"
@@ -12,9 +12,9 @@ static unsigned next_random(unsigned *random)
     return *random >> 16;
 }
 
-/* The edits, applied to the first text by the other code there is for that. */
+/* Apply the edits to the original text with struct edits and compare. */
 static void assert_edits_lead_to(const struct ledger *ledger, const char *first,
-                                 const char *wanted)
+                                 const char *expected)
 {
     const struct ledger_edit *list;
     size_t count = ledger_edits(ledger, &list);
@@ -25,12 +25,12 @@ static void assert_edits_lead_to(const struct ledger *ledger, const char *first,
     for (size_t i = 0; i < count; i++)
         assert_true(edits_replace(edits, list[i].at, list[i].cut, list[i].now, NULL));
     assert_true(edits_apply(edits, first, strlen(first), &out, NULL));
-    assert_string_equal(out.data, wanted);
+    assert_string_equal(out.data, expected);
     text_clear(&out);
     edits_free(edits);
 }
 
-static void test_ledger_equals_editing_one_after_the_other(void **state)
+static void test_ledger_equals_successive_edits(void **state)
 {
     static const char first[] = "abcdefghijklmnopqrstuvwxyz";
     static const char *const texts[] = { "", "1", "22", "333", "55555" };
@@ -62,7 +62,7 @@ static void test_ledger_equals_editing_one_after_the_other(void **state)
     }
 }
 
-static void test_ledger_finds_the_way_back(void **state)
+static void test_ledger_maps_positions_back(void **state)
 {
     struct arena *arena = arena_new();
     struct ledger *ledger = ledger_new("abcdef", 6, arena);
@@ -78,15 +78,15 @@ static void test_ledger_finds_the_way_back(void **state)
     assert_int_equal(ledger_origin(ledger, 7), 3);
     assert_int_equal(ledger_origin(ledger, 8), 5);
     assert_int_equal(ledger_origin(ledger, 9), 6);
-    /* the end of a span: before what was taken away behind it, behind what was written in
-     * it */
+    /* end of a span: before text that was removed after it, after text that was written
+     * in it */
     assert_int_equal(ledger_origin_end(ledger, 8), 4);
     assert_int_equal(ledger_origin_end(ledger, 9), 6);
     assert_int_equal(ledger_origin_end(ledger, 5), 3);
     arena_free(arena);
 }
 
-static void test_ledger_gives_what_overlaps_to_the_later_owner(void **state)
+static void test_ledger_assigns_overlaps_to_the_later_owner(void **state)
 {
     struct arena *arena = arena_new();
     struct ledger *ledger = ledger_new("abcdef", 6, arena);
@@ -107,9 +107,9 @@ static void test_ledger_gives_what_overlaps_to_the_later_owner(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ledger_equals_editing_one_after_the_other),
-        cmocka_unit_test(test_ledger_finds_the_way_back),
-        cmocka_unit_test(test_ledger_gives_what_overlaps_to_the_later_owner),
+        cmocka_unit_test(test_ledger_equals_successive_edits),
+        cmocka_unit_test(test_ledger_maps_positions_back),
+        cmocka_unit_test(test_ledger_assigns_overlaps_to_the_later_owner),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

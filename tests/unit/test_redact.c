@@ -1,17 +1,17 @@
-/* tests/unit/test_redact.c - no secret is in what is shown. */
+/* tests/unit/test_redact.c - secrets are not shown. */
 #include "config.h"
 
 #include "patcher/schema/redact.h"
 
 #include "tests/unit/unit.h"
 
-static void redacts(const char *text, const char *wanted)
+static void redacts(const char *text, const char *expected)
 {
     struct text out;
 
     text_init(&out, 0);
     assert_true(redact_text(text, strlen(text), &out));
-    assert_string_equal(out.data, wanted);
+    assert_string_equal(out.data, expected);
     text_clear(&out);
 }
 
@@ -34,7 +34,7 @@ static void test_redact_hides_them_at_any_depth(void **state)
     redacts("seed: &s hush\nhub_token: *s\n", "seed: ***\nhub_token: ***\n");
 }
 
-static void test_redact_hides_what_no_document_has(void **state)
+static void test_redact_hides_secrets_outside_documents(void **state)
 {
     (void)state;
     redacts("# hf_hub_token: hf_old\n", "# hf_hub_token: ***\n");
@@ -67,7 +67,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_redact_hides_values_of_secret_keys),
         cmocka_unit_test(test_redact_hides_them_at_any_depth),
-        cmocka_unit_test(test_redact_hides_what_no_document_has),
+        cmocka_unit_test(test_redact_hides_secrets_outside_documents),
         cmocka_unit_test(test_redact_marks_the_bytes),
     };
 

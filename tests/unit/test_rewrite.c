@@ -1,4 +1,4 @@
-/* tests/unit/test_rewrite.c - an edit changes what it is for; comments and layout
+/* tests/unit/test_rewrite.c - an edit changes only its target; comments and layout
  * stay. */
 #include "config.h"
 
@@ -11,7 +11,7 @@
 enum what { VALUE, KEY, INSERT, REMOVE };
 
 struct row {
-    const char *text, *key, *arg, *wanted; /* wanted NULL: refused with `fault` */
+    const char *text, *key, *arg, *expected; /* expected NULL: refused with `fault` */
     enum rewrite_fault fault;
 };
 
@@ -62,7 +62,7 @@ static void check_row(const struct row *row, enum what what)
         assert_true(
             edits_replace(edits, finding.at.byte, finding.cut, finding.now, NULL));
         assert_true(edits_apply(edits, document.data, document.len, &out, NULL));
-        assert_string_equal(out.data, row->wanted);
+        assert_string_equal(out.data, row->expected);
         document_read(out.data, out.len, arena, &after);
         if (!document_same_but(&document, &after, but))
             fail_msg("%s: more than %s changed: %s", row->text, but[0], out.data);
@@ -148,7 +148,7 @@ static void test_rewrite_key_keeps_value_and_comment(void **state)
     check_rows(rows, TS_COUNT(rows), KEY);
 }
 
-static void test_rewrite_insert_makes_a_line_like_its_neighbour(void **state)
+static void test_rewrite_inserts_a_line_like_its_neighbor(void **state)
 {
     static const struct row rows[] = {
         { "a: 1\nz: 2\n", "a", "b", "a: 1\nb: new\nz: 2\n", 0 },
@@ -206,7 +206,7 @@ static void test_rewrite_remove_comments_out(void **state)
     check_rows(rows, TS_COUNT(rows), REMOVE);
 }
 
-static void test_rewrite_leaves_the_finding_alone_when_it_refuses(void **state)
+static void test_rewrite_keeps_the_finding_when_it_refuses(void **state)
 {
     struct arena *arena = arena_new();
     struct finding finding = { .rule = "TS102", .cut = 77 };
@@ -222,7 +222,7 @@ static void test_rewrite_leaves_the_finding_alone_when_it_refuses(void **state)
     arena_free(arena);
 }
 
-static void test_rewrite_labels_what_a_person_should_see(void **state)
+static void test_rewrite_sets_the_label_for_people(void **state)
 {
     struct arena *arena = arena_new();
     struct finding finding = { .rule = "TS102" };
@@ -248,10 +248,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rewrite_value_keeps_quotes_and_comments),
         cmocka_unit_test(test_rewrite_key_keeps_value_and_comment),
-        cmocka_unit_test(test_rewrite_insert_makes_a_line_like_its_neighbour),
+        cmocka_unit_test(test_rewrite_inserts_a_line_like_its_neighbor),
         cmocka_unit_test(test_rewrite_remove_comments_out),
-        cmocka_unit_test(test_rewrite_leaves_the_finding_alone_when_it_refuses),
-        cmocka_unit_test(test_rewrite_labels_what_a_person_should_see),
+        cmocka_unit_test(test_rewrite_keeps_the_finding_when_it_refuses),
+        cmocka_unit_test(test_rewrite_sets_the_label_for_people),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

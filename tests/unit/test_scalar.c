@@ -1,4 +1,4 @@
-/* tests/unit/test_scalar.c - one text, several meanings, by what is wanted. */
+/* tests/unit/test_scalar.c - the meanings of one text as different types. */
 #include "config.h"
 
 #include "patcher/schema/scalar.h"
@@ -78,12 +78,12 @@ static void test_scalar_reads_numbers(void **state)
         { "+12:30", SCALAR_YAML11, 750 },
         { "-.5e1", SCALAR_GOOD, -5 },
         { "12e03", SCALAR_GOOD, 12000 },
-        { "0888", SCALAR_YAML11, 888 }, /* a text for PyYAML 6 */
-        { "0:30", SCALAR_YAML11, 30 },  /* too */
+        { "0888", SCALAR_YAML11, 888 }, /* text in PyYAML 6 */
+        { "0:30", SCALAR_YAML11, 30 },  /* likewise */
         { "12:60", SCALAR_WRONG, 0 },
         { "0x_1f", SCALAR_WRONG, 0 },
         { "0b1_0", SCALAR_WRONG, 0 },
-        { "1:30.5", SCALAR_WRONG, 0 }, /* 90.5 for PyYAML: not guessed at */
+        { "1:30.5", SCALAR_WRONG, 0 }, /* 90.5 in PyYAML: not guessed */
         { "_1", SCALAR_WRONG, 0 },
         { "1,000", SCALAR_WRONG, 0 },
         { "1'000", SCALAR_WRONG, 0 },
@@ -111,8 +111,9 @@ static void test_scalar_reads_numbers(void **state)
     }
 }
 
-/* In quotes int("010") is 10 for one reader and 8 for another: told as without. */
-static void test_scalar_tells_odd_numbers_in_quotes(void **state)
+/* In quotes, int("010") is 10 to one reader and 8 to another: reported as without
+ * quotes. */
+static void test_scalar_reports_ambiguous_numbers_in_quotes(void **state)
 {
     struct node odd = node_of("010", STYLE_DOUBLE), plain = node_of("10", STYLE_DOUBLE);
     double value = 0;
@@ -187,7 +188,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scalar_reads_booleans),
         cmocka_unit_test(test_scalar_reads_numbers),
-        cmocka_unit_test(test_scalar_tells_odd_numbers_in_quotes),
+        cmocka_unit_test(test_scalar_reports_ambiguous_numbers_in_quotes),
         cmocka_unit_test(test_scalar_obeys_tags_and_aliases),
         cmocka_unit_test(test_scalar_reads_sizes_and_times),
         cmocka_unit_test(test_scalar_prints_short),

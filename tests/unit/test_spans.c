@@ -1,7 +1,5 @@
-/*
- * tests/unit/test_spans.c - in every file of other projects, each value of the top level
- * can be replaced by its bytes, and nothing else is changed by that.
- */
+/* tests/unit/test_spans.c - in every job file of other projects, each top-level value can
+ * be replaced by its bytes without changing anything else. */
 #include "config.h"
 
 #include "patcher/document/document.h"
@@ -14,7 +12,8 @@ struct counts {
     size_t values, empty, rewritten, refused;
 };
 
-/* The text with one edit, read again, says the new value, and the old ones elsewhere. */
+/* Read the text again after one edit: it has the new value, and the old values
+ * elsewhere. */
 static void check_edit(const char *path, const struct document *document, const char *key,
                        const struct finding *edit)
 {
@@ -72,7 +71,7 @@ static void check_file(void *context, const char *path, const struct text *text)
     arena_free(arena);
 }
 
-static void test_spans_values_are_replaced_by_their_bytes(void **state)
+static void test_spans_replace_values_by_their_bytes(void **state)
 {
     struct counts counts = { 0 };
     size_t files = corpus_walk(check_file, &counts);
@@ -87,7 +86,7 @@ static void test_spans_values_are_replaced_by_their_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_spans_values_are_replaced_by_their_bytes),
+        cmocka_unit_test(test_spans_replace_values_by_their_bytes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

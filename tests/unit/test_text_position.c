@@ -1,12 +1,12 @@
-/* tests/unit/test_text_position.c - bytes, characters, lines and columns agree, everywhere in a
- * text. */
+/* tests/unit/test_text_position.c - bytes, characters, lines and columns agree everywhere
+ * in a text. */
 #include "config.h"
 
 #include "patcher/document/text_position.h"
 
 #include "tests/unit/unit.h"
 
-/* Count along from the beginning, and compare at every byte. */
+/* Count from the start and compare at every byte. */
 static void check_text(const char *data, size_t len, size_t origin)
 {
     struct arena *arena = arena_new();
@@ -38,7 +38,7 @@ static void check_text(const char *data, size_t len, size_t origin)
     arena_free(arena);
 }
 
-static void test_place_agrees_at_every_byte(void **state)
+static void test_text_position_agrees_at_every_byte(void **state)
 {
     static const char *const parts[] = { "a",
                                          "\n",
@@ -70,7 +70,7 @@ static void test_place_agrees_at_every_byte(void **state)
     text_clear(&text);
 }
 
-static void test_place_takes_bytes_that_are_no_text(void **state)
+static void test_text_position_accepts_bytes_that_are_not_text(void **state)
 {
     struct arena *arena = arena_new();
     struct text_positions positions;
@@ -86,8 +86,8 @@ static void test_place_takes_bytes_that_are_no_text(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_place_agrees_at_every_byte),
-        cmocka_unit_test(test_place_takes_bytes_that_are_no_text),
+        cmocka_unit_test(test_text_position_agrees_at_every_byte),
+        cmocka_unit_test(test_text_position_accepts_bytes_that_are_not_text),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
