@@ -1,4 +1,4 @@
-/* patcher/analysis.c - document, schema, plan, rules: the way of a text, without an edit. */
+/* patcher/analysis.c - document, schema, plan and rules of one text, without edits. */
 #include "config.h"
 
 #include "patcher/analysis.h"
@@ -19,7 +19,7 @@
 #include "train/estimate.h"
 #include "train/files/safetensors.h"
 
-/* The rule of each fault, document.h. */
+/* The rule of each fault in document.h. */
 static const char *const fault_rules[] = {
     [DOCUMENT_ENCODING] = "TS001",  [DOCUMENT_TAB] = "TS004",
     [DOCUMENT_DUPLICATE] = "TS005", [DOCUMENT_SEVERAL] = "TS006",
@@ -38,7 +38,7 @@ static void add(struct analysis *analysis, const char *id, struct mark at,
                                                           .message = message });
 }
 
-/* The name of the key at a place, for a key given twice. */
+/* Return the name of the key at a position, for a duplicate key. */
 static const char *key_at(const struct document *document, size_t byte)
 {
     for (size_t i = 0; document->root && i < document->root->count; i++)
@@ -57,9 +57,9 @@ static void add_remarks(struct analysis *analysis, struct arena *arena)
             "the file begins with a byte order mark, which is kept");
     if (document->crlf || document->mixed_ends)
         add(analysis, "TS003", document_mark(document, 0),
-            document->crlf ? "the lines end in CRLF; new lines will too"
-                           : "the lines end in different ways; a new line ends as its "
-                             "neighbour does");
+            document->crlf
+                ? "the lines end in CRLF; new lines do too"
+                : "line ends differ; a new line ends like the line next to it");
     for (size_t i = 0; i < document->remark_count; i++) {
         const struct document_remark *remark = &document->remarks[i];
 
@@ -74,20 +74,20 @@ static void add_remarks(struct analysis *analysis, struct arena *arena)
 
 /* ---- The model's folder ---- */
 
-/* Without the name of the file, which the job has; of one that is not there TS713
- * tells. */
-static const char *said_of_config(const struct analyzer *analyzer, const char *path,
-                                  const struct error *err)
+/* Return the error without the file name, which the job has.  TS713 reports a missing
+ * config.json. */
+static const char *config_error(const struct analyzer *analyzer, const char *path,
+                                const struct error *err)
 {
     char *name = path_join(path, "config.json");
     size_t len = strlen(name);
     bool named = strncmp(err->text, name, len) == 0 && err->text[len] == ':';
-    const char *said =
+    const char *message =
         named ? err->text + len + strspn(err->text + len, ": ") : err->text;
 
-    said = file_exists(name) ? arena_strdup(analyzer->arena, said) : NULL;
+    message = file_exists(name) ? arena_strdup(analyzer->arena, message) : NULL;
     free(name);
-    return said;
+    return message;
 }
 
 static void read_model(struct analyzer *analyzer, const char *path)
@@ -108,9 +108,9 @@ static void read_model(struct analyzer *analyzer, const char *path)
     model = arena_alloc(analyzer->arena, sizeof(*model));
     if (model_config_read(path, analyzer->arena, model, &ignored)) {
         analyzer->model = model;
-        analyzer->checkpoint = model->dtype; /* where the files are not there to say */
+        analyzer->checkpoint = model->dtype; /* in case the files do not say */
     } else {
-        analyzer->model_error = said_of_config(analyzer, path, &ignored);
+        analyzer->model_error = config_error(analyzer, path, &ignored);
     }
     error_clear(&ignored);
     set = safetensors_open(path, "model", true, &ignored);
@@ -122,7 +122,7 @@ static void read_model(struct analyzer *analyzer, const char *path)
     safetensors_close(set);
 }
 
-/* ---- The teacher of a distillation, the reference of preferences ---- */
+/* ---- The teacher of a distillation, the reference of preference training ---- */
 
 static bool same(const char *a, const char *b)
 {
@@ -147,7 +147,7 @@ static void read_teacher(struct analyzer *analyzer, struct analysis *analysis)
 
 /* ---- The packages of another program ---- */
 
-/* The text is bound anew at each look, the folder is read once. */
+/* Each analysis binds the text again, but reads the folder only once. */
 static void read_versions(struct analyzer *analyzer, struct analysis *analysis)
 {
     struct versions *installed = &analyzer->installed;
@@ -166,8 +166,8 @@ static void read_versions(struct analyzer *analyzer, struct analysis *analysis)
 
 /* ---- The plan ---- */
 
-/* The config.json of a base in 4 bits decides, as in transformers. */
-static void take_base(const struct analyzer *analyzer, struct plan *plan)
+/* The config.json of a 4-bit base model decides, as in transformers. */
+static void apply_base_quantization(const struct analyzer *analyzer, struct plan *plan)
 {
     if (!analyzer->model || !analyzer->model->quantised.on || plan->method != METHOD_LORA)
         return;
@@ -175,7 +175,8 @@ static void take_base(const struct analyzer *analyzer, struct plan *plan)
     plan->double_quantization = analyzer->model->quantised.twice;
 }
 
-static void take_base_of_torch(const struct analyzer *analyzer, struct plan *plan)
+static void apply_torch_base_quantization(const struct analyzer *analyzer,
+                                          struct plan *plan)
 {
     struct torch_setup *setup;
 
@@ -199,7 +200,7 @@ static void bind(const struct analyzer *analyzer, struct analysis *analysis)
     free(run);
     schema_bind(&analysis->document, analyzer->arena, &analysis->plan);
     if (analysis->plan.external &&
-        !analyzer->options->will_run) { /* it is anybody's file */
+        !analyzer->options->will_run) { /* the file may belong to anyone */
         struct torch_setup *setup = arena_alloc(analyzer->arena, sizeof(*setup));
 
         torch_setup_read(&analysis->document, analysis->plan.dir, analyzer->arena, setup);
@@ -210,13 +211,13 @@ static void bind(const struct analyzer *analyzer, struct analysis *analysis)
     analysis->has_plan = true;
 }
 
-static bool wants_cpu(const struct plan *plan)
+static bool requests_cpu(const struct plan *plan)
 {
     return strcmp(plan->device_wanted, "cpu") == 0;
 }
 
-/* The CPU of a job that asks for it: some CPU, where only a GPU of its machine is
- * known. */
+/* Return the CPU for a job that requests it: a generic CPU if only a GPU of its machine
+ * is known. */
 static const struct device *device_of(const struct analyzer *analyzer,
                                       const struct plan *plan)
 {
@@ -225,24 +226,24 @@ static const struct device *device_of(const struct analyzer *analyzer,
                                         .ordinal = -1 };
     const struct device *device = analyzer->options->device;
 
-    if (!device || device->kind != DEVICE_CUDA || !wants_cpu(plan))
+    if (!device || device->kind != DEVICE_CUDA || !requests_cpu(plan))
         return device;
     return analyzer->options->host ? analyzer->options->host : &some;
 }
 
-/* Another program runs elsewhere as a rule: that there is no GPU here says nothing of it
+/* Other programs usually run on another machine, so a missing GPU here means nothing
  * (axolotl#1924). */
 static const struct device *find_device(const struct analyzer *analyzer,
                                         const struct plan *plan)
 {
     const struct device *device = device_of(analyzer, plan);
     bool guessed =
-        device && device->here && device->kind == DEVICE_CPU && !wants_cpu(plan);
+        device && device->here && device->kind == DEVICE_CPU && !requests_cpu(plan);
 
     return plan->external && guessed ? NULL : device;
 }
 
-/* What one process may use: those of a CPU share its memory. */
+/* Return the memory of one process: the processes of a CPU share its memory. */
 static uint64_t find_limit(const struct plan *plan, const struct device *device)
 {
     struct error ignored = { 0 };
@@ -291,7 +292,7 @@ void analyze_text(struct analyzer *analyzer, const char *data, size_t len,
     schema_check(&out->document, &out->findings);
     bind(analyzer, out);
     read_model(analyzer, out->plan.model_name_or_path);
-    take_base_of_torch(analyzer, &out->plan);
+    apply_torch_base_quantization(analyzer, &out->plan);
     out->plan.request.checkpoint = analyzer->checkpoint;
     read_versions(analyzer, out);
     read_teacher(analyzer, out);
@@ -315,7 +316,7 @@ void analysis_decide(const struct analyzer *analyzer, struct analysis *analysis,
     const struct device *device = device_of(analyzer, plan);
     struct error ignored = { 0 };
 
-    take_base(analyzer, plan);
+    apply_base_quantization(analyzer, plan);
     plan->device = device ? *device : unknown;
     if (plan->external)
         external_decide(&context, plan);

@@ -1,7 +1,5 @@
-/*
- * patcher/analysis.h - one look at one text: what it says, what is remarked on it, and what
- * would run.  It changes nothing.
- */
+/* patcher/analysis.h - analysis of one text: its contents, its findings, and what would
+ * run. It changes nothing. */
 #ifndef PATCHER_ANALYSIS_H
 #define PATCHER_ANALYSIS_H
 
@@ -11,36 +9,38 @@
 #include "patcher/rules/versions.h"
 #include "train/model/model_config.h"
 
-/* What several looks at texts of one job share. */
+/* Shared by several analyses of texts of one job. */
 struct analyzer {
     const struct patch_options *options;
     struct arena *arena;
-    const char *model_path;           /* the folder that was read last, or NULL */
-    const struct model_config *model; /* NULL: it has no config.json that can be read */
-    /* what is wrong with the config.json that it has; NULL: nothing */
+    const char *model_path;           /* the folder read last, or NULL */
+    const struct model_config *model; /* NULL: no readable config.json */
+    /* the error in its config.json, or NULL */
     const char *model_error;
-    enum format checkpoint;    /* what its files hold; FORMAT_COUNT: not known */
-    const char *weights_error; /* why those cannot be read; NULL: they can */
-    /* what the job's last run left; NULL until the first look */
+    enum format checkpoint;    /* format of its weights; FORMAT_COUNT: unknown */
+    const char *weights_error; /* why they cannot be read, or NULL */
+    /* what the job's last run left; NULL until the first analysis */
     struct previous *previous;
-    const char *student;       /* with whose folder the teacher was compared last */
-    struct teacher teacher;    /* of a distillation, or the reference of preferences */
-    const char *teacher_path;  /* its folder; NULL: none was read */
+    /* the model folder that the teacher was last compared with */
+    const char *student;
+    /* of a distillation, or the reference of preference training */
+    struct teacher teacher;
+    const char *teacher_path;  /* its folder, or NULL if none was read */
     struct versions installed; /* in the environment read last */
 };
 
 struct analysis {
     struct document document;
-    struct findings findings; /* places are those of this text */
-    struct findings ignored;  /* what the text asks not to be told */
-    struct plan plan;         /* as the document says; precision not decided */
-    struct versions versions; /* of an external job's packages */
+    struct findings findings; /* positions refer to this text */
+    struct findings ignored;  /* findings that the text asks not to report */
+    struct plan plan;         /* as in the document; precision not decided */
+    struct versions versions; /* packages of an external job */
     bool is_job, has_plan;
 };
 
 void analyze_text(struct analyzer *analyzer, const char *data, size_t len,
                   struct analysis *out);
-/* Decide precision and estimate memory: the plan of this look as it would run. */
+/* Decide precision and estimate memory: the plan of this analysis as it would run. */
 void analysis_decide(const struct analyzer *analyzer, struct analysis *analysis,
                      struct plan *plan);
 

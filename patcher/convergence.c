@@ -1,4 +1,4 @@
-/* patcher/convergence.c - from findings to a text that needs no further edit. */
+/* patcher/convergence.c - apply edits until a text requires no further edit. */
 #include "config.h"
 
 #include "patcher/convergence_parts.h"
@@ -12,13 +12,15 @@
 
 enum { MAX_PASSES = 8 };
 
-/* ---- Which edits are made ---- */
+/* ---- Choose edits ---- */
 
-/* The order in which families of rules may edit, by the digit behind TS: names first,
- * then facts of the device, precision, clipping, and memory, which needs the final
- * formats.  From TS707 on the seventh is of what names stand for. */
+/*
+ * The order in which families of rules may edit, by the digit after TS: names first, then
+ * facts of the device, precision, clipping, and memory, which requires the final formats.
+ * From TS707 on, family 7 is about the values of keys and comes after the name families.
+ */
 static const char family_order[] = "07672143589";
-enum { NAME_FAMILIES = 3 }; /* the first of them */
+enum { NAME_FAMILIES = 3 }; /* the families before this index are about names */
 
 static size_t family(const struct finding *finding)
 {
@@ -31,7 +33,7 @@ static size_t family(const struct finding *finding)
 
 struct choice_list {
     const struct findings *findings;
-    enum fate *fates;
+    enum edit_outcome *outcomes;
     struct edits *edits;
     size_t *made; /* indices in the order they were accepted */
     size_t count;
@@ -42,15 +44,15 @@ static bool may_edit(const struct analyzer *analyzer, const struct analysis *ana
 {
     enum apply least = analyzer->options->unsafe ? APPLY_UNSAFE : APPLY_SAFE;
 
-    /* what is not run here is not patched for this machine either */
+    /* a job that does not run here is not patched for this machine */
     if (analysis->plan.external && analyzer->options->will_run)
         return false;
     return analysis->plan.policy != POLICY_REPORT && finding->now && finding->was &&
            finding->apply >= least;
 }
 
-/* The key that an edit brings in: of a new line, or the new name of a key; else *len is
- * 0. */
+/* Return the key that an edit adds: of a new line, or the new name of a key; otherwise
+ * set *len to 0. */
 static const char *new_key(const struct document *document, const struct finding *finding,
                            size_t *len)
 {
@@ -72,9 +74,9 @@ static const char *new_key(const struct document *document, const struct finding
     return now;
 }
 
-/* Two rules may ask for the same new line, or one for a line and one for a key of that
- * name. */
-static bool is_brought_in(const struct convergence *convergence,
+/* Two rules may add the same line, or one may add a line and the other rename a key to
+ * it. */
+static bool adds_same_key(const struct convergence *convergence,
                           const struct choice_list *list, const struct finding *finding)
 {
     const struct document *document = &convergence->last->document;
@@ -95,10 +97,10 @@ static bool fits(const struct convergence *convergence, const struct choice_list
                  const struct finding *finding)
 {
     return edits_fit(list->edits, finding->at.byte, finding->cut) &&
-           !is_brought_in(convergence, list, finding);
+           !adds_same_key(convergence, list, finding);
 }
 
-/* All of a group, or this one alone. */
+/* Return whether the edits of the finding's group, or this one alone, can be made. */
 static bool group_fits(const struct convergence *convergence,
                        const struct choice_list *list, size_t at)
 {
@@ -121,7 +123,7 @@ static void accept(struct choice_list *list, size_t at)
 
     if (!edits_replace(list->edits, finding->at.byte, finding->cut, finding->now, NULL))
         return;
-    list->fates[at] = FATE_MADE;
+    list->outcomes[at] = EDIT_MADE;
     list->made[list->count++] = at;
 }
 
@@ -130,11 +132,11 @@ static void choose_one(const struct convergence *convergence, struct choice_list
 {
     const struct finding *finding = &list->findings->list[at];
 
-    if (list->fates[at] != FATE_TOLD ||
+    if (list->outcomes[at] != EDIT_NONE ||
         !may_edit(convergence->analyzer, convergence->last, finding))
         return;
     if (!group_fits(convergence, list, at)) {
-        list->fates[at] = FATE_CLASHED;
+        list->outcomes[at] = EDIT_CONFLICTED;
         return;
     }
     for (size_t i = 0; i < list->findings->count; i++) {
@@ -145,7 +147,8 @@ static void choose_one(const struct convergence *convergence, struct choice_list
     }
 }
 
-/* Does a key get a name that this look did not know it by? */
+/* Return whether an edit renames a key, so that this analysis did not know the key's
+ * meaning. */
 static bool names_a_key(const struct choice_list *list)
 {
     for (size_t i = 0; i < list->count; i++) {
@@ -157,8 +160,8 @@ static bool names_a_key(const struct choice_list *list)
     return false;
 }
 
-/* What follows from a job's facts is left to the next look where a name is mended: then
- * one more of them is known.  How many families were heard. */
+/* Make the edits.  If a name is fixed, leave rules about the job's facts to the next
+ * analysis, which then knows one fact more.  Return the number of families processed. */
 static size_t choose(const struct convergence *convergence, struct choice_list *list)
 {
     size_t order = 0;
@@ -181,7 +184,7 @@ static bool same_key(const char *a, const char *b)
 }
 
 size_t convergence_find(const struct convergence *convergence,
-                        const struct finding *finding, size_t origin, bool told,
+                        const struct finding *finding, size_t origin, bool reported,
                         const bool *taken)
 {
     for (size_t i = 0; i < convergence->merged.count; i++) {
@@ -190,7 +193,7 @@ size_t convergence_find(const struct convergence *convergence,
         if (taken[i] || strcmp(other->rule, finding->rule) != 0 ||
             !same_key(other->key, finding->key) || other->at.byte != origin)
             continue;
-        if (!told || convergence->fates[i] != FATE_MADE ||
+        if (!reported || convergence->outcomes[i] != EDIT_MADE ||
             strcmp(other->message, finding->message) == 0)
             return i;
     }
@@ -198,19 +201,22 @@ size_t convergence_find(const struct convergence *convergence,
 }
 
 static size_t add_merged(struct convergence *convergence, const struct finding *finding,
-                         enum fate fate)
+                         enum edit_outcome outcome)
 {
-    if (convergence->merged.count == convergence->fate_room) {
-        convergence->fate_room = convergence->fate_room ? 2 * convergence->fate_room : 32;
-        convergence->fates = memory_resize(convergence->fates, convergence->fate_room,
-                                           sizeof(*convergence->fates));
+    if (convergence->merged.count == convergence->outcome_room) {
+        convergence->outcome_room =
+            convergence->outcome_room ? 2 * convergence->outcome_room : 32;
+        convergence->outcomes =
+            memory_resize(convergence->outcomes, convergence->outcome_room,
+                          sizeof(*convergence->outcomes));
     }
-    convergence->fates[convergence->merged.count] = fate;
+    convergence->outcomes[convergence->merged.count] = outcome;
     findings_add(&convergence->merged, finding);
     return convergence->merged.count - 1;
 }
 
-/* Are the bytes of the finding's span in the first text too, or written by an edit? */
+/* Return whether the span of the finding is unchanged from the original text, not written
+ * by an edit. */
 static bool is_in_first(const struct convergence *convergence,
                         const struct finding *finding)
 {
@@ -222,9 +228,10 @@ static bool is_in_first(const struct convergence *convergence,
            memcmp(first->data + origin, last->data + finding->at.byte, finding->cut) == 0;
 }
 
-/* Is it, or one of its group, an edit of what only a patch will write? */
-static bool is_of_edited(const struct convergence *convergence,
-                         const struct finding *finding)
+/* Return whether the finding, or one of its group, is about text that only the patch
+ * writes. */
+static bool concerns_edit(const struct convergence *convergence,
+                          const struct finding *finding)
 {
     const struct findings *findings = &convergence->last->findings;
 
@@ -237,19 +244,19 @@ static bool is_of_edited(const struct convergence *convergence,
     return false;
 }
 
-/* What is still so after the edits is told with the numbers of then. */
-static void retell(struct finding *told, const struct finding *now)
+/* A finding that remains after the edits is reported with the values from then. */
+static void update_report(struct finding *reported, const struct finding *now)
 {
-    told->severity = now->severity;
-    told->message = now->message;
-    told->because = now->because;
-    told->note = now->note;
+    reported->severity = now->severity;
+    reported->message = now->message;
+    reported->because = now->because;
+    reported->note = now->note;
 }
 
-/* Takes the findings of the last look, of the first `heard` families; *owners says which
- * merged finding each became. */
-static void merge(struct convergence *convergence, const enum fate *fates, size_t heard,
-                  size_t *owners)
+/* Merge the findings of the last analysis, from the first `family_count` families;
+ * *owners maps each to its merged finding. */
+static void merge(struct convergence *convergence, const enum edit_outcome *outcomes,
+                  size_t family_count, size_t *owners)
 {
     const struct findings *findings = &convergence->last->findings;
     bool *taken =
@@ -259,16 +266,16 @@ static void merge(struct convergence *convergence, const enum fate *fates, size_
     for (size_t i = 0; i < findings->count; i++) {
         struct finding finding = findings->list[i];
         size_t origin = ledger_origin(convergence->ledger, finding.at.byte), at;
-        bool of_edited = is_of_edited(convergence, &finding);
+        bool edited = concerns_edit(convergence, &finding);
 
-        if (family(&finding) >= heard)
+        if (family(&finding) >= family_count)
             continue;
         at = convergence_find(convergence, &finding,
                               finding.at.line ? origin : finding.at.byte,
-                              fates[i] == FATE_TOLD, taken);
+                              outcomes[i] == EDIT_NONE, taken);
         if (finding.at.line && !is_in_first(convergence, &finding))
             finding.cut = 0;
-        if (fates[i] == FATE_TOLD && of_edited) {
+        if (outcomes[i] == EDIT_NONE && edited) {
             finding.apply = APPLY_MANUAL;
             finding.was = finding.now = finding.label = NULL;
         }
@@ -276,17 +283,18 @@ static void merge(struct convergence *convergence, const enum fate *fates, size_
         if (finding.at.line)
             finding.at = document_mark(&convergence->first->document, origin);
         if (at == convergence->merged.count) {
-            at = add_merged(convergence, &finding, fates[i]);
-        } else if (fates[i] == FATE_MADE || convergence->fates[at] == FATE_CLASHED) {
+            at = add_merged(convergence, &finding, outcomes[i]);
+        } else if (outcomes[i] == EDIT_MADE ||
+                   convergence->outcomes[at] == EDIT_CONFLICTED) {
             convergence->merged.list[at] = finding;
-            convergence->fates[at] = fates[i];
-        } else if (convergence->fates[at] == FATE_TOLD) {
-            retell(&convergence->merged.list[at], &finding);
+            convergence->outcomes[at] = outcomes[i];
+        } else if (convergence->outcomes[at] == EDIT_NONE) {
+            update_report(&convergence->merged.list[at], &finding);
         }
         taken[at] = true;
         owners[i] = at;
     }
-    convergence->groups += (int)findings->count + 1; /* rule_group counts no further */
+    convergence->groups += (int)findings->count + 1; /* upper bound of rule_group */
 }
 
 /* ---- One pass ---- */
@@ -298,7 +306,7 @@ static bool comes_before(const struct finding *a, const struct finding *b)
     return a->cut == 0 && b->cut > 0;
 }
 
-/* By place; those at one place in the order they were accepted. */
+/* Sort by position; edits at one position stay in the order they were accepted. */
 static void sort_made(struct choice_list *list)
 {
     for (size_t i = 1; i < list->count; i++) {
@@ -312,7 +320,7 @@ static void sort_made(struct choice_list *list)
     }
 }
 
-/* Where the text has no final newline, only the first line appended needs one before
+/* If the text has no final newline, only the first appended line requires one before
  * it. */
 static void drop_newlines(const struct convergence *convergence,
                           const struct choice_list *list)
@@ -330,8 +338,8 @@ static void drop_newlines(const struct convergence *convergence,
     }
 }
 
-/* The comment that a removed line becomes has the line as its owner wrote it, whatever an
- * edit before has made of it. */
+/* A removed line becomes a comment.  Return it with the line as the user wrote it, even
+ * if an earlier edit changed it. */
 static const char *as_written(const struct convergence *convergence,
                               const struct finding *finding)
 {
@@ -355,7 +363,7 @@ static const char *as_written(const struct convergence *convergence,
                         finding->now, line);
 }
 
-/* From the last to the first, so that the places of this text hold. */
+/* Record the edits from last to first, so that positions in this text stay valid. */
 static void record(struct convergence *convergence, struct choice_list *list,
                    const size_t *owners)
 {
@@ -381,8 +389,8 @@ struct names {
     size_t count;
 };
 
-/* The top-level keys whose rows lie in the bytes from..to, or end where nothing is
- * cut. */
+/* Add the top-level keys whose rows overlap the bytes from..to; of an empty range, the
+ * row that it touches. */
 static void add_names(struct names *names, const struct document *document, size_t from,
                       size_t to)
 {
@@ -396,14 +404,15 @@ static void add_names(struct names *names, const struct document *document, size
     }
 }
 
-/* The keys that the accepted edits are about, in both texts. */
-static struct names announced(const struct convergence *convergence,
-                              const struct choice_list *list, const struct document *now)
+/* Return the keys that the accepted edits concern, in both texts. */
+static struct names expected_keys(const struct convergence *convergence,
+                                  const struct choice_list *list,
+                                  const struct document *now)
 {
     const struct document *was = &convergence->last->document;
     size_t rows = was->root->count + (now->root ? now->root->count : 0);
     struct names names = { .count = 0 };
-    size_t shift = 0; /* modulo the word: it may be below zero */
+    size_t shift = 0; /* modulo SIZE_MAX + 1, because it may be negative */
 
     names.list =
         arena_array(convergence->arena, rows * list->count + 1, sizeof(*names.list));
@@ -418,45 +427,46 @@ static struct names announced(const struct convergence *convergence,
     return names;
 }
 
-/* The new text must be the old one but for what was announced. */
+/* Check that only the expected keys changed between the two texts. */
 static bool verify(const struct convergence *convergence, const struct choice_list *list,
                    const struct analysis *next, struct error *err)
 {
     const struct document *was = &convergence->last->document, *now = &next->document;
     const struct finding *first = &list->findings->list[list->made[0]];
-    struct names names = announced(convergence, list, now);
+    struct names names = expected_keys(convergence, list, now);
 
     if (now->remark_count <= was->remark_count && document_same_but(was, now, names.list))
         return true;
     if (now->remark_count > 0 && now->remarks[0].fault == DOCUMENT_LIMIT)
-        return error_set(err, ERROR_JOB,
-                         "the edits leave no room below a limit: %s; shorten the file "
-                         "first, it is left alone",
-                         now->remarks[0].text);
+        return error_set(
+            err, ERROR_JOB,
+            "the edits would exceed a limit: %s; shorten the file first (it was not "
+            "changed)",
+            now->remarks[0].text);
     return error_set(
         err, ERROR_SYSTEM,
         "internal error: the edit of %s (%s) and those with it would change more than "
-        "they should; the file is left alone",
+        "intended; the file was not changed",
         first->rule, first->key ? first->key : "the file");
 }
 
-static bool settle_pass(struct convergence *convergence, bool edit, bool *again,
-                        struct error *err)
+static bool converge_pass(struct convergence *convergence, bool edit, bool *again,
+                          struct error *err)
 {
     struct findings *findings = &convergence->last->findings;
     size_t room = findings->count + 1;
     struct choice_list list = { .findings = findings, .edits = edits_new() };
     size_t *owners = arena_array(convergence->arena, room, sizeof(*owners));
-    size_t heard = sizeof(family_order) + 1;
+    size_t family_count = sizeof(family_order) + 1;
     struct analysis *next;
     bool ok = true;
 
-    list.fates = arena_array(convergence->arena, room, sizeof(*list.fates));
+    list.outcomes = arena_array(convergence->arena, room, sizeof(*list.outcomes));
     list.made = arena_array(convergence->arena, room, sizeof(*list.made));
     if (edit)
-        heard = choose(convergence, &list);
+        family_count = choose(convergence, &list);
     edits_free(list.edits);
-    merge(convergence, list.fates, heard, owners);
+    merge(convergence, list.outcomes, family_count, owners);
     *again = list.count > 0;
     if (*again) {
         record(convergence, &list, owners);
@@ -468,7 +478,7 @@ static bool settle_pass(struct convergence *convergence, bool edit, bool *again,
     return ok;
 }
 
-/* ---- The whole ---- */
+/* ---- All passes ---- */
 
 static void fill_patch(struct convergence *convergence, struct patch *out)
 {
@@ -510,16 +520,17 @@ bool converge_text(struct analyzer *analyzer, const char *data, size_t len, bool
     digest_bytes(data, len, out->before);
     analyze_text(analyzer, data, len, convergence.first);
     for (int pass = 0; ok && again; pass++) {
-        ok = settle_pass(&convergence, edit, &again, err);
+        ok = converge_pass(&convergence, edit, &again, err);
         if (ok && again && pass == MAX_PASSES)
             ok = error_set(
                 err, ERROR_SYSTEM,
-                "internal error: %s asks for edits without end; the file is left alone",
+                "internal error: the edits of %s do not converge; the file was not "
+                "changed",
                 convergence.last->findings.count ? convergence.last->findings.list[0].rule
                                                  : "a rule");
     }
     if (ok)
         fill_patch(&convergence, out);
-    free(convergence.fates);
+    free(convergence.outcomes);
     return ok;
 }

@@ -1,13 +1,13 @@
-/* patcher/convergence_left.c - what is told once no further edit is wanted: the edits as they
- * stand, each finding with its own, and which of them are gone. */
+/* patcher/convergence_left.c - the final findings after the last edit: each with its own
+ * edits, and which of them are settled. */
 #include "config.h"
 
 #include "patcher/convergence_parts.h"
 
 #include <string.h>
 
-/* Why an edit was made that brings in a line: what its group changes besides, or else the
- * line before.  NULL: nothing of the kind. */
+/* Return the row before an inserted line, or NULL.  It is reported as the reason for the
+ * insert unless the edit's group changes something else. */
 static const struct node *line_before(const struct convergence *convergence, size_t byte)
 {
     const struct node *root = convergence->first->document.root, *found = NULL;
@@ -19,8 +19,8 @@ static const struct node *line_before(const struct convergence *convergence, siz
     return found;
 }
 
-static void tell_at_reason(const struct convergence *convergence,
-                           const struct ledger_edit *edit, struct finding *told)
+static void report_at_reason(const struct convergence *convergence,
+                             const struct ledger_edit *edit, struct finding *remark)
 {
     const struct finding *owner = &convergence->merged.list[edit->owner];
     const struct node *before = line_before(convergence, edit->at);
@@ -29,20 +29,20 @@ static void tell_at_reason(const struct convergence *convergence,
         const struct finding *other = &convergence->merged.list[i];
 
         if (other->group == owner->group && other->now && other->cut > 0) {
-            told->at = other->at;
-            told->cut = other->cut;
+            remark->at = other->at;
+            remark->cut = other->cut;
             return;
         }
     }
     if (before) {
-        told->at = before->at;
-        told->cut = before->bytes;
+        remark->at = before->at;
+        remark->cut = before->bytes;
     }
 }
 
-/* A finding without an edit about a line that an edit brings in is told where that has
- * its reason: the line is not there to be shown. */
-static void place_told(struct convergence *convergence)
+/* A finding without an edit about an inserted line is reported at the reason for the
+ * insert: the original text does not have the line. */
+static void position_remarks(struct convergence *convergence)
 {
     const struct ledger_edit *edits;
     size_t count = ledger_edits(convergence->ledger, &edits);
@@ -54,11 +54,11 @@ static void place_told(struct convergence *convergence)
              !finding->now && finding->at.line && finding->cut == 0 && j < count; j++)
             if (edits[j].at == finding->at.byte && edits[j].cut == 0 &&
                 strpbrk(edits[j].now, "\r\n"))
-                tell_at_reason(convergence, &edits[j], finding);
+                report_at_reason(convergence, &edits[j], finding);
     }
 }
 
-static void take_edits(struct convergence *convergence)
+static void assign_edits(struct convergence *convergence)
 {
     const struct ledger_edit *edits;
     size_t count = ledger_edits(convergence->ledger, &edits);
@@ -66,7 +66,7 @@ static void take_edits(struct convergence *convergence)
     for (size_t i = 0; i < convergence->merged.count; i++) {
         struct finding *finding = &convergence->merged.list[i];
 
-        if (convergence->fates[i] != FATE_TOLD || finding->settled)
+        if (convergence->outcomes[i] != EDIT_NONE || finding->settled)
             finding->was = finding->now = NULL;
     }
     for (size_t i = 0; i < count; i++) {
@@ -81,17 +81,17 @@ static void take_edits(struct convergence *convergence)
     for (size_t i = 0; i < convergence->merged.count; i++)
         if (!convergence->merged.list[i].now)
             convergence->merged.list[i].label = NULL;
-    place_told(convergence);
+    position_remarks(convergence);
 }
 
 static void mark_settled(struct convergence *convergence)
 {
-    const struct findings *left = &convergence->last->findings;
+    const struct findings *remaining = &convergence->last->findings;
     bool *persists =
         arena_array(convergence->arena, convergence->merged.count + 1, sizeof(*persists));
 
-    for (size_t i = 0; i < left->count; i++) {
-        const struct finding *finding = &left->list[i];
+    for (size_t i = 0; i < remaining->count; i++) {
+        const struct finding *finding = &remaining->list[i];
         size_t origin = finding->at.line
                             ? ledger_origin(convergence->ledger, finding->at.byte)
                             : finding->at.byte;
@@ -100,11 +100,11 @@ static void mark_settled(struct convergence *convergence)
     }
     for (size_t i = 0; i < convergence->merged.count; i++)
         convergence->merged.list[i].settled =
-            convergence->fates[i] == FATE_MADE || !persists[i];
+            convergence->outcomes[i] == EDIT_MADE || !persists[i];
 }
 
-/* Those with edits first, in the order of their edits: sorting keeps that of lines
- * inserted at one place. */
+/* Put findings with edits first, in the order of their edits: sorting keeps the order of
+ * lines inserted at one position. */
 static void order_by_edits(struct convergence *convergence)
 {
     const struct ledger_edit *edits;
@@ -128,6 +128,6 @@ static void order_by_edits(struct convergence *convergence)
 void convergence_left(struct convergence *convergence)
 {
     mark_settled(convergence);
-    take_edits(convergence);
+    assign_edits(convergence);
     order_by_edits(convergence);
 }

@@ -1,4 +1,5 @@
-/* patcher/patcher.c - the door: texts and files in, findings, plans and new files out. */
+/* patcher/patcher.c - entry points: texts and files in; findings, plans and new files
+ * out. */
 #include "config.h"
 
 #include "patcher/patcher.h"
@@ -38,7 +39,7 @@ bool patcher_check(const char *data, size_t len, const struct patch_options *opt
 
 /* ---- Files ---- */
 
-/* The same file, looked at but not edited, with why as a finding. */
+/* Check the file without editing it, and add the reason as a finding. */
 static bool withhold(const struct jobfile *file, const struct patch_options *options,
                      const char *id, const char *why, struct patch *out,
                      struct error *err)
@@ -54,7 +55,7 @@ static bool withhold(const struct jobfile *file, const struct patch_options *opt
             .rule = rule->id,
             .severity = rule->severity,
             .apply = APPLY_MANUAL,
-            .message = arena_printf(out->arena, "the file is left alone: %s", why) });
+            .message = arena_printf(out->arena, "the file was not changed: %s", why) });
     if (rule->severity == SEVERITY_ERROR)
         out->rejected = true;
     findings_sort(&out->findings);
@@ -87,7 +88,7 @@ void patcher_too_large(size_t bytes, const struct patch_options *options,
     };
     findings_init(&out->findings, out->arena);
     findings_init(&out->ignored, out->arena);
-    document_read("", bytes, out->arena, &out->document); /* looks at the size alone */
+    document_read("", bytes, out->arena, &out->document); /* checks only the size */
     findings_add(&out->findings,
                  &(struct finding) { .rule = rule->id,
                                      .severity = rule->severity,
@@ -96,7 +97,7 @@ void patcher_too_large(size_t bytes, const struct patch_options *options,
                                      .message = out->document.remarks[0].text });
 }
 
-/* The rules whose edits were made, each once, NULL-ended. */
+/* Return the rules whose edits were made, without duplicates; the list ends with NULL. */
 static const char *const *made_rules(const struct patch *patch)
 {
     const char **rules =
@@ -134,7 +135,7 @@ static bool write_journal(const struct patch *patch, const struct patch_options 
     return journal_add(options->job, &entry, err);
 }
 
-/* Backup, replace, journal, in this order, each on the disk before the next. */
+/* Write backup, file and journal in this order, each flushed before the next. */
 static bool write_file(const struct jobfile *file, const struct patch_options *options,
                        struct patch *out, bool *stale, struct error *err)
 {
@@ -184,8 +185,8 @@ static bool patch_once(const struct patch_options *options, bool last, struct pa
         if (ok && *stale && last)
             ok = withhold(
                 &file, options, "TS010",
-                "it changed while it was being patched; try again when its writer is "
-                "done",
+                "it changed while it was being patched; try again when the other program "
+                "has finished",
                 out, err);
     }
     jobfile_clear(&file);

@@ -1,4 +1,4 @@
-/* patcher/setting.c - one edit a setting, each over the text the one before left. */
+/* patcher/setting.c - one edit per setting, each on the result of the one before. */
 #include "config.h"
 
 #include "patcher/setting.h"
@@ -13,13 +13,13 @@ static const char block_name[] = "trainspool";
 
 struct setting {
     struct arena *arena;
-    const char *key;                   /* of the top level, or of the block */
-    const char *value, *value_in_flow; /* as they read in lines, and in brackets */
+    const char *key;                   /* at the top level, or in the block */
+    const char *value, *value_in_flow; /* as written in a block, and in a flow mapping */
     bool in_block;
 };
 
-/* Is it one value, that stands on all of these bytes and means them?  Not the begin of a
- * block, nor a tag or anchor with a value behind it. */
+/* Read the value as one node that takes all of these bytes; NULL for the start of a
+ * block, and for a tag or anchor with a value. */
 static const struct node *read_value(const char *value, bool flow, struct arena *arena)
 {
     const char *line = arena_printf(arena, flow ? "{k: %s}\n" : "k: %s\n", value);
@@ -50,8 +50,8 @@ static const char *quote(const char *value, struct arena *arena)
     return out;
 }
 
-/* The text as it is, where it reads as this value, else in quotes; NULL: YAML has no way
- * to write these bytes on a line. */
+/* Return the text if YAML reads it as this value, otherwise quoted; NULL if YAML cannot
+ * have these bytes on one line. */
 static const char *as_yaml(const char *value, bool flow, struct arena *arena)
 {
     const char *quoted;
@@ -72,8 +72,8 @@ static bool split(const char *text, struct arena *arena, struct setting *out,
     struct plan scratch = { 0 };
 
     if (!equals || equals == text || strpbrk(text, "\r\n"))
-        return error_set(err, ERROR_USAGE, "--set wants KEY=VALUE on one line, not '%s'",
-                         text);
+        return error_set(err, ERROR_USAGE,
+                         "--set requires KEY=VALUE on one line, not '%s'", text);
     *out = (struct setting) { .arena = arena };
     out->key = arena_copy(arena, text, (size_t)(equals - text));
     if (!schema_set(out->key, equals + 1, arena, &scratch, err))
@@ -82,7 +82,7 @@ static bool split(const char *text, struct arena *arena, struct setting *out,
     out->value_in_flow = as_yaml(equals + 1, true, arena);
     if (!out->value || !out->value_in_flow)
         return error_set(err, ERROR_USAGE,
-                         "%s cannot be set to what is no text of one line in UTF-8",
+                         "cannot set %s: the value must be one line of UTF-8 text",
                          out->key);
     out->in_block = !schema_find(out->key);
     if (strncmp(out->key, block_name, prefix - 1) == 0 && out->key[prefix - 1] == '.') {
@@ -128,7 +128,7 @@ static bool apply_one(const struct setting *setting, const char **data, size_t *
         REWRITE_OK)
         return error_set(
             err, ERROR_USAGE,
-            "%s cannot be set: its value in the job has no plain place of its own",
+            "cannot set %s: the layout of its value in the job does not allow an edit",
             setting->key);
     ledger_replace(
         ledger, &(struct ledger_edit) { finding.at.byte, finding.cut, finding.now, 0 });

@@ -1,5 +1,4 @@
-/* patcher/history/backup.c - a folder of texts, each named by when it was put there and its
- * digest. */
+/* patcher/history/backup.c - a folder of texts, each named by its time and digest. */
 #include "config.h"
 
 #include "patcher/history/backup.h"
@@ -35,10 +34,10 @@ static bool make_own_dir(const char *path, struct error *err)
     if (!file_make_dir(path, 0700, err))
         return false;
     if (lstat(path, &st) != 0)
-        return error_errno(err, "cannot look at %s", path);
+        return error_errno(err, "cannot stat %s", path);
     return S_ISDIR(st.st_mode) ||
-           error_set(err, ERROR_SYSTEM, "%s is no directory of its own; move it away",
-                     path);
+           error_set(err, ERROR_SYSTEM,
+                     "%s is not a directory, or is a symbolic link; move it away", path);
 }
 
 bool backup_run_dir(const char *job, char **path, struct error *err)
@@ -51,7 +50,7 @@ bool backup_run_dir(const char *job, char **path, struct error *err)
     return false;
 }
 
-/* TIME.DIGEST.yaml, with both as long as they are made here. */
+/* Return whether the name has the form TIME.DIGEST.yaml with the lengths used here. */
 static bool is_backup_name(const char *name)
 {
     const char *digest = strrchr(name, '.');
@@ -64,7 +63,7 @@ static bool is_backup_name(const char *name)
     return digest[-1] == '.' && strspn(digest, "0123456789abcdef") == SHORT_DIGEST;
 }
 
-/* False for one that is not what its name says. */
+/* Return false if the contents do not match the name. */
 static bool backup_open(const char *dir, const char *name, struct backup *out)
 {
     struct error ignored = { 0 };
@@ -150,13 +149,13 @@ const struct backup *backup_find(const struct backup *list, size_t count, const 
     }
     if (seen != 1)
         error_set(err, ERROR_USAGE,
-                  seen > 1 ? "several backups begin with %s"
+                  seen > 1 ? "several backups start with %s"
                            : "there is no backup %s; `trainspool backups` lists them",
                   id);
     return seen == 1 ? found : NULL;
 }
 
-/* The path of an equal one, or NULL. */
+/* Find the path of a backup with the same contents, or NULL. */
 static bool find_equal(const char *job, const char *digest, char **path,
                        struct error *err)
 {

@@ -1,5 +1,5 @@
-/* patcher/history/history.c - makes the patches of a journal again, to know where their lines
- * are. */
+/* patcher/history/history.c - replay the patches of a journal to find where their lines
+ * are now. */
 #include "config.h"
 
 #include "patcher/history/history.h"
@@ -37,7 +37,7 @@ static const char *word(const json_t *from, const char *name)
     return value ? value : "";
 }
 
-/* A text that a backup has: `side` says whether that before or after a change. */
+/* Read a text that a backup has; `side` selects the text "before" or "after" a change. */
 static bool read_backup(const struct replay *replay, const json_t *entry,
                         const char *side, struct text *out)
 {
@@ -50,8 +50,8 @@ static bool read_backup(const struct replay *replay, const json_t *entry,
     return false;
 }
 
-/* The text behind it, which is no file's any more. */
-static bool make_after(const json_t *entry, const struct text *before, struct text *out)
+/* Apply the edits of an entry to `before`, for a text that is no longer in any file. */
+static bool apply_edits(const json_t *entry, const struct text *before, struct text *out)
 {
     struct edits *edits = edits_new();
     char digest[DIGEST_TEXT];
@@ -87,13 +87,14 @@ static void add_change(struct history *out, json_t *edit, const char *time, size
     out->list[out->count++] = (struct history_change) { edit, time, line };
 }
 
-/* Each edit with its line, followed from the text behind the patch into the one as it
- * is. */
-static void follow(struct replay *replay, const json_t *entry, const struct text *after)
+/* Add each edit with its line, mapped from the text after the patch to the current
+ * text. */
+static void map_edits(struct replay *replay, const json_t *entry,
+                      const struct text *after)
 {
     size_t *lines =
         diff_follow(after->data, after->len, replay->now->data, replay->now->len);
-    size_t count = line_of(after, after->len), i, shift = 0; /* modulo the word */
+    size_t count = line_of(after, after->len), i, shift = 0; /* modulo SIZE_MAX + 1 */
     json_t *edit;
 
     json_array_foreach(json_object_get(entry, "edits"), i, edit)
@@ -119,8 +120,8 @@ static void replay_entry(struct replay *replay, const json_t *entry)
     text_init(&after, 0);
     if (json_is_array(json_object_get(entry, "edits")) &&
         read_backup(replay, entry, "before", &before) &&
-        make_after(entry, &before, &after))
-        follow(replay, entry, &after);
+        apply_edits(entry, &before, &after))
+        map_edits(replay, entry, &after);
     else
         replay->out->blind++;
     text_clear(&before);
@@ -144,7 +145,8 @@ bool history_read(const char *job, const struct text *now, struct history *out,
     return true;
 }
 
-/* After a change: from a backup, as an undo leaves it, or made again. */
+/* Read the text after a change: from the backup that an undo made, or by applying the
+ * edits. */
 static bool read_after(const struct replay *replay, const json_t *entry, struct text *out)
 {
     struct text before;
@@ -152,7 +154,7 @@ static bool read_after(const struct replay *replay, const json_t *entry, struct 
 
     text_init(&before, DOCUMENT_MAX_BYTES);
     if (!ok && read_backup(replay, entry, "before", &before))
-        ok = make_after(entry, &before, out);
+        ok = apply_edits(entry, &before, out);
     text_clear(&before);
     return ok;
 }
@@ -163,7 +165,7 @@ static bool read_before(const struct replay *replay, const json_t *entry,
     return read_backup(replay, entry, "before", out);
 }
 
-/* A side of the last change. */
+/* Read the text before or after the last change. */
 static bool read_last(const char *job,
                       bool (*read)(const struct replay *replay, const json_t *entry,
                                    struct text *out),

@@ -1,4 +1,4 @@
-/* patcher/history/jobfile.c - the way of one text to the disk and back. */
+/* patcher/history/jobfile.c - read and atomically replace one job file. */
 #include "config.h"
 
 #include "patcher/history/jobfile.h"
@@ -41,9 +41,9 @@ void jobfile_clear(struct jobfile *file)
 const char *jobfile_barrier(const struct jobfile *file)
 {
     if (file->link)
-        return "it is a symbolic link, which replacing would break";
+        return "it is a symbolic link, which a replacement would break";
     if (file->st.st_nlink > 1)
-        return "it has several hard links, which replacing would part";
+        return "it has several hard links, which a replacement would separate";
     if (file->st.st_uid != geteuid())
         return "it belongs to another user";
     if (!(file->st.st_mode & S_IWUSR) || access(file->name, W_OK) != 0)
@@ -86,13 +86,13 @@ int jobfile_lock(const char *name, struct error *err)
         fd = file_lock(path, &busy, err);
     }
     if (fd < 0 && busy)
-        error_set(err, ERROR_SYSTEM, "another patch holds %s", path);
+        error_set(err, ERROR_SYSTEM, "another patch has locked %s", path);
     free(path);
     free(run);
     return fd;
 }
 
-/* What the kernel keeps for itself may be refused; what a user or an ACL set may not be
+/* The kernel's own attributes may be refused; those that a user or an ACL set must not be
  * lost. */
 static bool copy_attributes(const char *from, int to, struct error *err)
 {
@@ -100,7 +100,7 @@ static bool copy_attributes(const char *from, int to, struct error *err)
     ssize_t len = listxattr(from, names, sizeof(names));
 
     if (len < 0)
-        return errno == ENOTSUP || errno == ENOENT || /* gone: it is stale */
+        return errno == ENOTSUP || errno == ENOENT || /* gone: the file is stale */
                error_errno(err, "cannot list the attributes of %s", from);
     for (const char *name = names; name < names + len; name += strlen(name) + 1) {
         ssize_t bytes = getxattr(from, name, value, sizeof(value));
@@ -108,7 +108,7 @@ static bool copy_attributes(const char *from, int to, struct error *err)
         if (bytes >= 0 && fsetxattr(to, name, value, (size_t)bytes, 0) == 0)
             continue;
         if (!text_starts(name, "security.") && !text_starts(name, "trusted."))
-            return error_errno(err, "cannot keep the attribute %s of %s", name, from);
+            return error_errno(err, "cannot preserve the attribute %s of %s", name, from);
     }
     return true;
 }
@@ -121,9 +121,9 @@ static bool fill(int fd, const struct jobfile *file, const char *data, size_t le
     if (!file_write_all(fd, data, len, &why))
         return error_set(err, why.code, "%s: %s", file->name, why.text);
     if (fchown(fd, (uid_t)-1, file->st.st_gid) != 0)
-        return error_errno(err, "cannot keep the group of %s", file->name);
+        return error_errno(err, "cannot preserve the group of %s", file->name);
     if (fchmod(fd, file->st.st_mode & 07777) != 0)
-        return error_errno(err, "cannot keep the mode of %s", file->name);
+        return error_errno(err, "cannot preserve the mode of %s", file->name);
     return copy_attributes(file->name, fd, err) &&
            (fsync(fd) == 0 || error_errno(err, "cannot flush %s", file->name));
 }
@@ -149,7 +149,8 @@ bool jobfile_replace(const struct jobfile *file, const char *data, size_t len,
 
     *stale = false;
     if (fd < 0 && errno == EEXIST && unlink(temporary) == 0)
-        fd = open(temporary, flags, 0600); /* left by one of our number that was killed */
+        /* left by a process of this program that was killed */
+        fd = open(temporary, flags, 0600);
     if (fd < 0) {
         error_errno(err, "cannot create %s", temporary);
         goto out;

@@ -1,7 +1,5 @@
-/*
- * patcher/history/jobfile.h - one job file on the disk, read and replaced so that nobody ever
- * sees half of it and nothing that somebody else wrote meanwhile is lost.
- */
+/* patcher/history/jobfile.h - one job file on disk.  Readers never see a partial file,
+ * and changes made by other programs in the meantime are not lost. */
 #ifndef PATCHER_HISTORY_JOBFILE_H
 #define PATCHER_HISTORY_JOBFILE_H
 
@@ -12,27 +10,27 @@ struct jobfile {
     const char *name; /* borrowed */
     struct text text;
     char digest[DIGEST_TEXT];
-    struct stat st; /* of the file; of what a link points at */
+    struct stat st; /* of the file; of the target if it is a link */
     bool link;
 };
 
-/* At most 1 MiB and a regular file; else ERROR_DATA.  A link is followed. */
+/* Read a regular file of at most 1 MiB, otherwise ERROR_DATA.  Follows a link. */
 bool jobfile_read(struct jobfile *file, const char *name, struct error *err);
 void jobfile_clear(struct jobfile *file);
 
-/* Why the file is not to be replaced (TS011), or NULL. */
+/* Return why the file must not be replaced (TS011), or NULL. */
 const char *jobfile_barrier(const struct jobfile *file);
-/* Is it still the file that was read: inode, times, bytes?  TS010. */
+/* Return whether inode, times and bytes are still those that were read (TS010). */
 bool jobfile_is_same(const struct jobfile *file);
 
-/* NAME.run/patch.lock, made with its folder; waits up to ten seconds.  A descriptor, or
- * -1. */
+/* Lock NAME.run/patch.lock, created with its folder; wait up to ten seconds.  Return a
+ * descriptor, or -1. */
 int jobfile_lock(const char *name, struct error *err);
 
 /*
- * Replace the file by the text: same mode, owner and extended attributes, written beside
- * it, flushed, renamed, the directory flushed.  *stale: it had changed since it was read,
- * and was left alone (true is returned).
+ * Replace the file with the text and keep mode, owner and extended attributes: write a
+ * temporary file next to it, flush, rename, flush the directory.  If the file has changed
+ * since it was read, set *stale, leave it unchanged and return true.
  */
 bool jobfile_replace(const struct jobfile *file, const char *data, size_t len,
                      bool *stale, struct error *err);

@@ -1,4 +1,4 @@
-/* patcher/history/journal.c - one line a change, and the way back along them. */
+/* patcher/history/journal.c - one line per change, and undo. */
 #include "config.h"
 
 #include "patcher/history/journal.h"
@@ -131,19 +131,19 @@ json_t *journal_read(const char *job, struct error *err)
     return out;
 }
 
-/* ---- The way back ---- */
+/* ---- Undo ---- */
 
 struct undo {
     const char *job, *id;
     bool force;
-    struct jobfile file; /* as it is now */
+    struct jobfile file; /* the current file */
     json_t *journal;
     const json_t *last;
     struct backup *backups;
     size_t backup_count;
 };
 
-static const char *last_says(const struct undo *undo, const char *key)
+static const char *last_field(const struct undo *undo, const char *key)
 {
     const char *text = json_string_value(json_object_get(undo->last, key));
 
@@ -152,20 +152,21 @@ static const char *last_says(const struct undo *undo, const char *key)
 
 static const struct backup *choose_backup(const struct undo *undo, struct error *err)
 {
-    const char *name = last_says(undo, "backup");
+    const char *name = last_field(undo, "backup");
 
     if (undo->id)
         return backup_find(undo->backups, undo->backup_count, undo->id, err);
     if (!undo->last && undo->backup_count > 0)
-        return &undo->backups[0]; /* a patch that was killed before it could be noted */
+        return &undo->backups[0]; /* a patch that was killed before it wrote its line */
     if (!undo->last || !*name) {
-        error_set(err, ERROR_JOB, "nothing to undo: %s was never changed", undo->job);
+        error_set(err, ERROR_JOB, "nothing to undo: %s has never been changed",
+                  undo->job);
         return NULL;
     }
     for (size_t i = 0; i < undo->backup_count; i++)
         if (strcmp(path_base(undo->backups[i].path), name) == 0)
             return &undo->backups[i];
-    error_set(err, ERROR_JOB, "the backup %s is gone", name);
+    error_set(err, ERROR_JOB, "the backup %s no longer exists", name);
     return NULL;
 }
 
@@ -174,13 +175,13 @@ static bool may_replace(const struct undo *undo, struct error *err)
     const char *barrier = jobfile_barrier(&undo->file);
 
     if (barrier)
-        return error_set(err, ERROR_JOB, "%s is left alone: %s", undo->job, barrier);
+        return error_set(err, ERROR_JOB, "cannot change %s: %s", undo->job, barrier);
     if (undo->last && !undo->force &&
-        strcmp(last_says(undo, "after"), undo->file.digest) != 0)
+        strcmp(last_field(undo, "after"), undo->file.digest) != 0)
         return error_set(
             err, ERROR_JOB,
-            "%s was changed since the last patch; --force undoes that too (the text it "
-            "has now is kept as a backup)",
+            "%s was changed after the last patch; --force undoes that change too (the "
+            "current text is kept as a backup)",
             undo->job);
     return true;
 }
@@ -242,7 +243,8 @@ bool journal_undo(const char *job, const char *id, bool force, char **restored,
     if (!known && !file_exists(job))
         return error_set(err, ERROR_USAGE, "there is no job %s", job);
     if (!known)
-        return error_set(err, ERROR_JOB, "nothing to undo: %s was never changed", job);
+        return error_set(err, ERROR_JOB, "nothing to undo: %s has never been changed",
+                         job);
     lock = jobfile_lock(job, err);
     if (lock < 0)
         return false;

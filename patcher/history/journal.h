@@ -1,7 +1,8 @@
 /*
- * patcher/history/journal.h - what was changed when: NAME.run/changes.jsonl, one object a line:
- * time, action (patch, undo), before, after (SHA-256), rules, policy, device, backup; of
- * a patch also its edits, with the reason of each, as places of the text before it.
+ * patcher/history/journal.h - the changes of a job: NAME.run/changes.jsonl, one object
+ * per line with time, action (patch, undo), before, after (SHA-256), rules, policy,
+ * device, backup; for a patch also its edits, each with its reason and its position in
+ * the text before the patch.
  */
 #ifndef PATCHER_HISTORY_JOURNAL_H
 #define PATCHER_HISTORY_JOURNAL_H
@@ -12,25 +13,27 @@
 struct journal_entry {
     const char *action;
     const char *before, *after;
-    const char *const *rules; /* NULL-ended */
-    /* those settled by an edit are told with it; or NULL */
+    const char *const *rules; /* ends with NULL */
+    /* includes those settled by an edit; or NULL */
     const struct findings *findings;
     const char *policy, *device;
     const char *backup; /* base name */
 };
 
 bool journal_add(const char *job, const struct journal_entry *entry, struct error *err);
-/* A JSON array, oldest first; broken lines (a crash in the middle) are passed over.
- * Caller json_decrefs. */
+/* Return a JSON array, oldest first, without malformed lines (from a crash during a
+ * write). The caller json_decrefs it. */
 json_t *journal_read(const char *job, struct error *err);
 
-/* The same for a text. */
+/* The same, for a text. */
 json_t *journal_parse(const char *data, size_t len);
 
-/* Put back what the last patch replaced, or backup `id` (NULL: the last).  The state
- * replaced is backed up first, so a second undo redoes.  Refused with ERROR_JOB if the
- * job was changed since, unless `force`.  *restored (or NULL) is malloc'ed: the path of
- * the backup. */
+/*
+ * Restore what the last patch replaced, or backup `id` (NULL: the last).  The current
+ * state is backed up first, so a second undo redoes the change.  Fails with ERROR_JOB if
+ * the job was changed since, unless `force`.  *restored (or NULL) is malloc'ed: the path
+ * of the backup.
+ */
 bool journal_undo(const char *job, const char *id, bool force, char **restored,
                   struct error *err);
 

@@ -1,4 +1,5 @@
-/* patcher/history/previous.c - what lies beside a job and in its output folder. */
+/* patcher/history/previous.c - reader of the files next to a job and in its output
+ * folder. */
 #include "config.h"
 
 #include "patcher/history/previous_parts.h"
@@ -20,12 +21,12 @@
 #define STATE_MAX   ((size_t)64 << 10)
 #define METRICS_MAX ((size_t)1 << 20)
 #define HISTORY_MAX ((size_t)16 << 20)
-#define FOLDER_MAX  100000 /* names of a folder that are looked at */
+#define FOLDER_MAX  100000 /* limit on the names of a folder that are read */
 
 struct previous {
     struct arena *arena;
-    struct plan now; /* the folders are its */
-    bool absent;     /* there is no NAME.run */
+    struct plan now; /* names the folders */
+    bool absent;     /* NAME.run does not exist */
     struct {
         bool state, text, steps, model;
     } known;
@@ -33,7 +34,7 @@ struct previous {
     struct previous_text text;
     struct previous_steps steps;
     struct previous_model model;
-    struct described *described; /* the checkpoints that were read */
+    struct described *described; /* the checkpoints read so far */
 };
 
 struct described {
@@ -41,7 +42,7 @@ struct described {
     struct described *next;
 };
 
-/* A link may lead anywhere. */
+/* Return false for a link, which may point anywhere. */
 static bool is_own_dir(const char *name)
 {
     struct stat st;
@@ -73,7 +74,7 @@ bool previous_is_of(const struct previous *previous, const struct plan *plan)
 
 /* ---- NAME.run ---- */
 
-/* The folder itself may be no link either; -1: it is not there. */
+/* Open NAME.run, which must not be a link either.  Return -1 if it does not exist. */
 static int open_run(const struct previous *previous)
 {
     return previous->absent ? -1
@@ -99,7 +100,7 @@ static const char *read_string(const struct previous *previous, const json_t *ob
     return arena_strdup(previous->arena, json_string_value(json_object_get(object, key)));
 }
 
-/* Times of one form, so their order is that of their letters. */
+/* All times have one format, so their order is alphabetical. */
 static bool is_waiting(const struct previous *previous, const json_t *object)
 {
     const char *queued = json_string_value(json_object_get(object, "queued"));
@@ -112,14 +113,14 @@ static bool is_waiting(const struct previous *previous, const json_t *object)
 static bool is_running(const struct previous *previous)
 {
     char *lock;
-    bool held;
+    bool locked;
 
     if (!same(previous->state.name, "running"))
         return false;
     lock = path_join(previous->now.run_dir, "lock");
-    held = file_locked(lock);
+    locked = file_locked(lock);
     free(lock);
-    return held;
+    return locked;
 }
 
 const struct previous_state *previous_state(struct previous *previous)
@@ -183,7 +184,7 @@ const struct previous_text *previous_text(struct previous *previous)
     return previous->text.plan ? &previous->text : NULL;
 }
 
-/* ---- The steps ---- */
+/* ---- Steps ---- */
 
 static void read_metrics(struct previous *previous)
 {
@@ -198,7 +199,7 @@ static void read_metrics(struct previous *previous)
         close(dir);
 }
 
-/* Of the folder, or of its newest checkpoint. */
+/* Read the history of the output folder, or of its newest checkpoint. */
 static void read_history(struct previous *previous)
 {
     const struct previous_checkpoint *newest;
@@ -241,9 +242,9 @@ static bool has_file(const char *dir, const char *name)
     return there;
 }
 
-/* By when it came to lie there, as a rename does not touch the time of the bytes. */
-static bool came_later(const char *dir, const char *name, const char *than_dir,
-                       const char *than)
+/* Compare when the files were put there: a rename changes ctime, but not mtime. */
+static bool is_newer(const char *dir, const char *name, const char *than_dir,
+                     const char *than)
 {
     char *path = path_join(dir, name), *other = path_join(than_dir, than);
     struct stat a, b;
@@ -287,12 +288,12 @@ const struct previous_model *previous_model(struct previous *previous)
         previous->model.job = read_owner(previous, dir);
         previous->model.later =
             previous_state(previous)->waits &&
-            came_later(dir, previous->model.file, previous->now.run_dir, "job.yaml");
+            is_newer(dir, previous->model.file, previous->now.run_dir, "job.yaml");
     }
     return &previous->model;
 }
 
-/* What a checkpoint that was made here says of itself. */
+/* Read the state file of a checkpoint that trainspool wrote. */
 static void read_own(const struct previous *previous, struct previous_checkpoint *out)
 {
     char *name = path_join(out->path, "trainspool_state.json");
@@ -343,7 +344,7 @@ static const struct previous_checkpoint *describe(struct previous *previous,
     return &one->checkpoint;
 }
 
-/* The newest folder checkpoint-N, as transformers finds it: by its number alone. */
+/* Find the newest folder checkpoint-N as transformers does: by its number alone. */
 static char *find_foreign(const char *dir)
 {
     DIR *folder = opendir(dir);

@@ -1,4 +1,5 @@
-/* patcher/history/previous_steps.c - the steps that a run logged, and whether they went well. */
+/* patcher/history/previous_steps.c - the steps that a run logged, and signs of trouble in
+ * them. */
 #include "config.h"
 
 #include "patcher/history/previous_parts.h"
@@ -10,25 +11,26 @@
 
 enum { GRACE = 10, IN_A_ROW = 3, LEAST_NORMS = 8 };
 
-/* A loss of 0 with a gradient below this is a text learnt by heart, as Hugging Face
+/* A loss of 0 with a smaller gradient than this is a memorized text, as Hugging Face
  * rounds it. */
 static const double small_norm = 0.1;
-/* A dynamic scale starts at 2^16 and halves; then it overflows about every 2000 steps. */
+/* A dynamic scale starts at 2^16 and is halved on overflow; later it overflows about
+ * every 2000 steps. */
 static const double skips_at_start = 16, steps_between_skips = 1000;
 
 struct step {
     int64_t step;
-    double loss, norm; /* norm: NAN with has_norm false where it is not said */
-    double scale;      /* of the loss; 0: not said */
+    double loss, norm; /* NAN with has_norm false if it is missing */
+    double scale;      /* loss scale; 0: missing */
     int64_t skipped;
     bool has_norm;
-    bool searching; /* for a loss scale: so soon behind the start of one */
+    bool searching; /* for a loss scale: within the first steps after a start */
 };
 
 struct steps {
     struct step *list;
     size_t count, room;
-    int64_t until; /* a loss scale is searched for up to this step */
+    int64_t until; /* the search for a loss scale lasts up to this step */
     int searches;
 };
 
@@ -78,7 +80,8 @@ json_t *previous_json(const char *data, size_t len)
     return value;
 }
 
-/* A number, or the words for those that JSON has none for; false: neither. */
+/* Read a number, or the words for values that JSON cannot represent.  Return false
+ * otherwise. */
 static bool read_number(const json_t *object, const char *key, double *out)
 {
     const json_t *value = json_object_get(object, key);
@@ -95,7 +98,7 @@ static bool read_number(const json_t *object, const char *key, double *out)
     return true;
 }
 
-/* 0 or more; -1: it does not say. */
+/* Return a count of 0 or more; -1 if it is missing. */
 static int64_t read_count(const json_t *object, const char *key)
 {
     double number;
@@ -105,9 +108,9 @@ static int64_t read_count(const json_t *object, const char *key)
                : -1;
 }
 
-/* A scale grows by 2: one that is more than that begins anew, after a resume without
- * it. */
-static void note_search(struct steps *steps, struct step *step)
+/* A scale grows by a factor of 2.  A larger jump means that the search restarted, after a
+ * resume without the scale. */
+static void update_search(struct steps *steps, struct step *step)
 {
     const struct step *last = steps->count ? &steps->list[steps->count - 1] : NULL;
 
@@ -118,7 +121,7 @@ static void note_search(struct steps *steps, struct step *step)
     step->searching = step->step <= steps->until;
 }
 
-/* Evaluations and summaries have no loss of a step. */
+/* Add a step.  Evaluations and summaries have no loss of a step. */
 static void add_step(struct steps *steps, const json_t *object)
 {
     struct step step = { .norm = NAN };
@@ -129,7 +132,7 @@ static void add_step(struct steps *steps, const json_t *object)
     step.has_norm = read_number(object, "grad_norm", &step.norm);
     read_number(object, "loss_scale", &step.scale);
     step.skipped = read_count(object, "skipped");
-    note_search(steps, &step);
+    update_search(steps, &step);
     if (steps->count == steps->room) {
         steps->room = steps->room ? 2 * steps->room : 256;
         steps->list = memory_resize(steps->list, steps->room, sizeof(*steps->list));
@@ -137,7 +140,7 @@ static void add_step(struct steps *steps, const json_t *object)
     steps->list[steps->count++] = step;
 }
 
-/* ---- What they tell ---- */
+/* ---- Signs of trouble ---- */
 
 static bool is_bad_norm(const struct step *step)
 {
@@ -155,7 +158,7 @@ static bool is_zero(const struct steps *steps, size_t at)
     return at > 0 && steps->list[at - 1].loss > small_norm;
 }
 
-/* The bad norms up to here, at most as many as count. */
+/* Count the consecutive bad norms up to here, up to IN_A_ROW. */
 static size_t count_row(const struct steps *steps, size_t at)
 {
     size_t row = 0;
@@ -165,7 +168,7 @@ static size_t count_row(const struct steps *steps, size_t at)
     return row;
 }
 
-/* Is it one that no search for a loss scale explains? */
+/* Return whether the search for a loss scale does not explain a bad norm. */
 static bool is_trouble_norm(const struct steps *steps, size_t at)
 {
     const struct step *step = &steps->list[at];
@@ -180,7 +183,7 @@ static bool is_trouble_norm(const struct steps *steps, size_t at)
            (step->scale == 0 && at + 1 == steps->count);
 }
 
-/* A run that ended before the search was over, without one good step. */
+/* Return whether the run ended during the search, without one good step. */
 static bool is_all_bad(const struct steps *steps)
 {
     size_t bad = 0;
@@ -196,7 +199,7 @@ static bool has_many_skips(const struct steps *steps)
     double steps_made = (double)(last->step - first->step);
 
     if (steps_made < 0)
-        return false; /* no log of ours */
+        return false; /* not a log of this program */
     return (double)(last->skipped - first->skipped) >
            skips_at_start * steps->searches + steps_made / steps_between_skips;
 }
@@ -298,7 +301,7 @@ void previous_read_lines(const struct text *text, struct arena *arena,
         json_t *object;
 
         if (!stop)
-            break; /* it is being written, or was cut off */
+            break; /* being written, or truncated */
         object = previous_json(line, (size_t)(stop - line));
         add_step(&steps, object);
         json_decref(object);

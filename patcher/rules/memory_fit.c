@@ -1,4 +1,5 @@
-/* patcher/rules/memory_fit.c - tries changes in their order, and takes back what was not needed. */
+/* patcher/rules/memory_fit.c - try changes in order, and revert those that were not
+ * required. */
 #include "config.h"
 
 #include "patcher/rules/memory_fit.h"
@@ -11,13 +12,13 @@
 
 enum { LENGTH_STEP = 8, LENGTH_LEAST = 8 };
 
-/* The job with a change, decided for its device. */
-static struct plan changed(const struct memory_fit_case *the,
+/* Return the plan with a change, with its precision decided for its device. */
+static struct plan changed(const struct memory_fit_case *request,
                            const struct memory_fit *fit)
 {
-    struct plan plan = *the->plan;
+    struct plan plan = *request->plan;
 
-    plan.device = *the->device;
+    plan.device = *request->device;
     plan.gradient_checkpointing |= fit->checkpointing;
     if (fit->batch) {
         plan.per_device_train_batch_size = fit->batch;
@@ -51,200 +52,203 @@ static bool estimate_plan(const struct plan *plan, const struct model_config *mo
     return true;
 }
 
-bool memory_fit_estimate(const struct memory_fit_case *the, const struct memory_fit *fit,
-                         struct memory_use *use, bool *evaluation)
+bool memory_fit_estimate(const struct memory_fit_case *request,
+                         const struct memory_fit *fit, struct memory_use *use,
+                         bool *evaluation)
 {
-    struct plan plan = changed(the, fit);
+    struct plan plan = changed(request, fit);
 
-    if (!estimate_plan(&plan, the->model, use, evaluation))
+    if (!estimate_plan(&plan, request->model, use, evaluation))
         return false;
-    memory_finish(use, the->available);
+    memory_finish(use, request->available);
     return true;
 }
 
-static bool fits(const struct memory_fit_case *the, const struct memory_fit *fit)
+static bool fits(const struct memory_fit_case *request, const struct memory_fit *fit)
 {
     struct memory_use use;
 
-    return memory_fit_estimate(the, fit, &use, NULL) && use.fits;
+    return memory_fit_estimate(request, fit, &use, NULL) && use.fits;
 }
 
-/* While training is looked at, an evaluation is as small as it can be. */
-static bool training_fits(const struct memory_fit_case *the, const struct memory_fit *fit)
+/* While fitting training, assume the smallest possible evaluation. */
+static bool training_fits(const struct memory_fit_case *request,
+                          const struct memory_fit *fit)
 {
     struct memory_fit alone = *fit;
 
-    alone.eval_batch = !the->kept.eval_batch;
-    return fits(the, &alone);
+    alone.eval_batch = !request->kept.eval_batch;
+    return fits(request, &alone);
 }
 
-static bool is_whole(const struct memory_fit_case *the)
+static bool is_whole(const struct memory_fit_case *request)
 {
-    return the->whole_batch || the->kept.batch;
+    return request->whole_batch || request->kept.batch;
 }
 
-static bool find_batch(const struct memory_fit_case *the, struct memory_fit *fit)
+static bool find_batch(const struct memory_fit_case *request, struct memory_fit *fit)
 {
-    const int64_t batch = the->plan->per_device_train_batch_size;
+    const int64_t batch = request->plan->per_device_train_batch_size;
     const struct memory_fit was = *fit;
 
-    for (int64_t b = is_whole(the) ? 0 : batch / 2; b >= 1; b--) {
+    for (int64_t b = is_whole(request) ? 0 : batch / 2; b >= 1; b--) {
         if (batch % b != 0)
             continue;
         fit->batch = b;
-        fit->accumulation = the->plan->gradient_accumulation_steps * (batch / b);
-        if (training_fits(the, fit))
+        fit->accumulation = request->plan->gradient_accumulation_steps * (batch / b);
+        if (training_fits(request, fit))
             return true;
     }
     *fit = was;
     return false;
 }
 
-static bool find_eval_batch(const struct memory_fit_case *the, struct memory_fit *fit)
+static bool find_eval_batch(const struct memory_fit_case *request, struct memory_fit *fit)
 {
-    const int64_t batch = the->plan->per_device_eval_batch_size;
+    const int64_t batch = request->plan->per_device_eval_batch_size;
 
-    if (fits(the, fit))
+    if (fits(request, fit))
         return true;
-    for (int64_t b = the->kept.eval_batch ? 0 : batch - 1; b >= 1; b--) {
+    for (int64_t b = request->kept.eval_batch ? 0 : batch - 1; b >= 1; b--) {
         fit->eval_batch = b;
-        if (batch % b == 0 && fits(the, fit))
+        if (batch % b == 0 && fits(request, fit))
             return true;
     }
     return false;
 }
 
-/* An external LoRA job that says its frozen weights are float32 and computes in 16
- * bits. */
-static bool can_cast(const struct memory_fit_case *the)
+/* An external LoRA job whose frozen weights are float32 and which computes in 16 bits. */
+static bool can_cast(const struct memory_fit_case *request)
 {
-    const struct plan *plan = the->plan;
+    const struct plan *plan = request->plan;
 
-    return !the->kept.frozen && plan->external && plan->method == METHOD_LORA &&
+    return !request->kept.frozen && plan->external && plan->method == METHOD_LORA &&
            plan->request.model_dtype == DTYPE_FLOAT32 &&
            plan->precision.frozen == FORMAT_FP32 &&
            (plan->precision.mode == MODE_BF16_MIXED ||
             plan->precision.mode == MODE_FP16_MIXED);
 }
 
-/* All that can be changed; what does not fit then never will. */
-static struct memory_fit everything(const struct memory_fit_case *the)
+/* Return all possible changes.  If the job does not fit with them, no change helps. */
+static struct memory_fit everything(const struct memory_fit_case *request)
 {
-    struct memory_fit all = { .checkpointing = !the->kept.checkpointing,
-                              .frozen = can_cast(the),
-                              .eval_batch = !the->kept.eval_batch };
+    struct memory_fit all = { .checkpointing = !request->kept.checkpointing,
+                              .frozen = can_cast(request),
+                              .eval_batch = !request->kept.eval_batch };
 
-    if (!is_whole(the)) {
+    if (!is_whole(request)) {
         all.batch = 1;
-        all.accumulation = the->plan->gradient_accumulation_steps *
-                           the->plan->per_device_train_batch_size;
+        all.accumulation = request->plan->gradient_accumulation_steps *
+                           request->plan->per_device_train_batch_size;
     }
     return all;
 }
 
-static struct plan smallest(const struct memory_fit_case *the)
+static struct plan smallest(const struct memory_fit_case *request)
 {
-    const struct memory_fit all = everything(the);
+    const struct memory_fit all = everything(request);
 
-    return changed(the, &all);
+    return changed(request, &all);
 }
 
-static bool find_training(const struct memory_fit_case *the, struct memory_fit *fit)
+static bool find_training(const struct memory_fit_case *request, struct memory_fit *fit)
 {
     const bool checkpointing =
-        !the->plan->gradient_checkpointing && !the->kept.checkpointing;
-    const bool cast = can_cast(the);
+        !request->plan->gradient_checkpointing && !request->kept.checkpointing;
+    const bool cast = can_cast(request);
 
     *fit = (struct memory_fit) { 0 };
-    if (training_fits(the, fit))
+    if (training_fits(request, fit))
         return true;
-    *fit = everything(the);
-    if (!training_fits(the, fit))
+    *fit = everything(request);
+    if (!training_fits(request, fit))
         return false;
     for (int frozen = 0; frozen <= cast; frozen++) {
         *fit = (struct memory_fit) { .checkpointing = checkpointing, .frozen = frozen };
-        if ((checkpointing || frozen) && training_fits(the, fit))
+        if ((checkpointing || frozen) && training_fits(request, fit))
             return true;
-        if (find_batch(the, fit))
+        if (find_batch(request, fit))
             return true;
     }
     return false;
 }
 
-/* What it fits without was not needed. */
-static void take_back(const struct memory_fit_case *the, struct memory_fit *fit)
+/* Revert each change without which the job still fits. */
+static void revert_unneeded(const struct memory_fit_case *request, struct memory_fit *fit)
 {
     struct memory_fit less = *fit;
 
     less.checkpointing = false;
-    if (fit->checkpointing && training_fits(the, &less))
+    if (fit->checkpointing && training_fits(request, &less))
         *fit = less;
     less = *fit;
     less.frozen = false;
-    if (fit->frozen && training_fits(the, &less))
+    if (fit->frozen && training_fits(request, &less))
         *fit = less;
 }
 
-bool memory_fit_find(const struct memory_fit_case *the, struct memory_fit *out)
+bool memory_fit_find(const struct memory_fit_case *request, struct memory_fit *out)
 {
-    if (!find_training(the, out))
+    if (!find_training(request, out))
         return false;
-    take_back(the, out);
-    return find_eval_batch(the, out);
+    revert_unneeded(request, out);
+    return find_eval_batch(request, out);
 }
 
-bool memory_fit_split(const struct memory_fit_case *the, struct memory_fit *out)
+bool memory_fit_split(const struct memory_fit_case *request, struct memory_fit *out)
 {
     *out = (struct memory_fit) { 0 };
-    return (training_fits(the, out) || find_batch(the, out)) && find_eval_batch(the, out);
+    return (training_fits(request, out) || find_batch(request, out)) &&
+           find_eval_batch(request, out);
 }
 
-/* ---- Where no edit helps ---- */
+/* ---- If no edit helps ---- */
 
-static bool plan_fits(const struct memory_fit_case *the, const struct plan *plan)
+static bool plan_fits(const struct memory_fit_case *request, const struct plan *plan)
 {
     struct memory_use use;
 
-    if (!estimate_plan(plan, the->model, &use, NULL))
+    if (!estimate_plan(plan, request->model, &use, NULL))
         return false;
-    memory_finish(&use, the->available);
+    memory_finish(&use, request->available);
     return use.fits;
 }
 
-/* The largest multiple of LENGTH_STEP, by halves: more tokens never take less. */
-static int64_t fitting_length(const struct memory_fit_case *the)
+/* Find the largest multiple of LENGTH_STEP by bisection: more tokens never take less
+ * memory. */
+static int64_t fitting_length(const struct memory_fit_case *request)
 {
-    struct plan plan = smallest(the);
+    struct plan plan = smallest(request);
     int64_t fit = 0, not = plan.cutoff_len / LENGTH_STEP + 1;
 
     while (not -fit > 1) {
         int64_t middle = fit + (not -fit) / 2;
 
         plan.cutoff_len = middle * LENGTH_STEP;
-        if (plan_fits(the, &plan))
+        if (plan_fits(request, &plan))
             fit = middle;
         else
             not = middle;
     }
     fit *= LENGTH_STEP;
-    return fit >= LENGTH_LEAST && fit < the->plan->cutoff_len ? fit : 0;
+    return fit >= LENGTH_LEAST && fit < request->plan->cutoff_len ? fit : 0;
 }
 
-static int64_t fitting_rank(const struct memory_fit_case *the)
+static int64_t fitting_rank(const struct memory_fit_case *request)
 {
-    struct plan plan = smallest(the);
+    struct plan plan = smallest(request);
 
     for (plan.lora_rank /= 2; plan.method == METHOD_LORA && plan.lora_rank >= 1;
          plan.lora_rank /= 2)
-        if (plan_fits(the, &plan))
+        if (plan_fits(request, &plan))
             return plan.lora_rank;
     return 0;
 }
 
-static int fitting_bits(const struct memory_fit_case *the)
+static int fitting_bits(const struct memory_fit_case *request)
 {
     struct torch_setup setup = { 0 };
-    struct plan plan = smallest(the);
+    struct plan plan = smallest(request);
 
     if (plan.torch)
         setup = *plan.torch;
@@ -252,19 +256,19 @@ static int fitting_bits(const struct memory_fit_case *the)
         return 0;
     if (!plan.external) {
         plan.quantization_bit = 4;
-        return plan_fits(the, &plan) ? 4 : 0;
+        return plan_fits(request, &plan) ? 4 : 0;
     }
     plan.torch = &setup;
     for (setup.quantization_bit = 8; setup.quantization_bit >= 4;
          setup.quantization_bit -= 4)
-        if (plan_fits(the, &plan))
+        if (plan_fits(request, &plan))
             return setup.quantization_bit;
     return 0;
 }
 
-static bool lora_fits(const struct memory_fit_case *the)
+static bool lora_fits(const struct memory_fit_case *request)
 {
-    struct plan plan = smallest(the);
+    struct plan plan = smallest(request);
 
     if (plan.method == METHOD_LORA || plan.train_from_scratch)
         return false;
@@ -275,23 +279,26 @@ static bool lora_fits(const struct memory_fit_case *the)
         plan.precision.frozen = plan.precision.compute;
     else
         policy_decide(&plan.request, &plan.device, &plan.precision);
-    return plan_fits(the, &plan);
+    return plan_fits(request, &plan);
 }
 
-static bool fits_on(const struct memory_fit_case *the, const struct device *device)
+static bool fits_on(const struct memory_fit_case *request, const struct device *device)
 {
-    struct memory_fit_case there = *the;
+    struct memory_fit_case there = *request;
     struct error ignored = { 0 };
 
     there.device = device;
-    return memory_limit(the->plan->memory_limit, device, &there.available, &ignored) &&
+    return memory_limit(request->plan->memory_limit, device, &there.available,
+                        &ignored) &&
            fits(&there, &(struct memory_fit) { 0 });
 }
 
-/* Of those that can do as much as the device at hand. */
-static const struct device_row *fitting_card(const struct memory_fit_case *the)
+/* Find the smallest card among those with at least the capabilities of the job's
+ * device. */
+static const struct device_row *fitting_card(const struct memory_fit_case *request)
 {
-    uint64_t failed[2] = { 0 }; /* the largest that did not do, without bf16 and with */
+    /* largest size that was too small, without and with bf16 */
+    uint64_t failed[2] = { 0 };
     const struct device_row *rows, *best = NULL;
     size_t count = device_rows(&rows);
 
@@ -306,11 +313,11 @@ static const struct device_row *fitting_card(const struct memory_fit_case *the)
         device.available = device.memory;
         if (best && rows[i].gib >= best->gib)
             continue;
-        if (device.major < the->device->major || device.memory <= the->available)
+        if (device.major < request->device->major || device.memory <= request->available)
             continue;
         if (device.memory <= failed[device_has_bf16(&device)])
             continue;
-        if (fits_on(the, &device))
+        if (fits_on(request, &device))
             best = &rows[i];
         else
             failed[device_has_bf16(&device)] = device.memory;
@@ -318,24 +325,26 @@ static const struct device_row *fitting_card(const struct memory_fit_case *the)
     return best;
 }
 
-/* What the job takes as it is, where only its own limit is below that. */
-static uint64_t fitting_limit(const struct memory_fit_case *the)
+/* Return the memory the unchanged job takes if only its own limit is below that. */
+static uint64_t fitting_limit(const struct memory_fit_case *request)
 {
     struct memory_use use;
     struct error ignored = { 0 };
     uint64_t free = 0;
 
-    if (!the->plan->memory_limit || !memory_limit(NULL, the->device, &free, &ignored) ||
-        !memory_fit_estimate(the, &(struct memory_fit) { 0 }, &use, NULL))
+    if (!request->plan->memory_limit ||
+        !memory_limit(NULL, request->device, &free, &ignored) ||
+        !memory_fit_estimate(request, &(struct memory_fit) { 0 }, &use, NULL))
         return 0;
-    if (the->device->kind == DEVICE_CPU)
-        free /= plan_ranks(the->plan);
+    if (request->device->kind == DEVICE_CPU)
+        free /= plan_ranks(request->plan);
     return use.total <= free ? use.total : 0;
 }
 
-void memory_fit_last_resort(const struct memory_fit_case *the, struct last_resort *out)
+void memory_fit_last_resort(const struct memory_fit_case *request,
+                            struct last_resort *out)
 {
-    struct memory_fit_case open = *the;
+    struct memory_fit_case open = *request;
 
     memset(&open.kept, 0, sizeof(open.kept));
     *out = (struct last_resort) {

@@ -7,23 +7,24 @@
 struct device;
 
 struct patch_options {
-    /* the name that messages use, and that paths are relative to */
+    /* name used in messages; relative paths start at its folder */
     const char *job;
     const struct device *device; /* NULL: device rules are off (TS208) */
-    const char *no_device;       /* why it is NULL, for TS208; or NULL */
-    /* the CPU of the machine that would run the job; NULL if unknown */
+    const char *no_device;       /* reason for NULL, for TS208; or NULL */
+    /* CPU of the machine where the job would run; NULL: unknown */
     const struct device *host;
-    bool unsafe; /* edits of APPLY_UNSAFE too */
-    /* prefixes of rule ids ("TS1", "TS702"), NULL-terminated; NULL selects all rules; see
+    bool unsafe; /* also make edits of class APPLY_UNSAFE */
+    /* prefixes of rule names ("TS1", "TS702"), ending with NULL; NULL: all rules; see
      * suppress_selects */
     const char *const *select;
-    const char *const *ignore; /* the same, of rules to ignore; NULL: none */
+    const char *const *ignore; /* the same for rules that are not reported; NULL: none */
     bool will_run;             /* run, watch: TS713 is an error */
-    bool resume;               /* run --resume: acts as resume_from_checkpoint: true */
-    /* allowed roots of paths (TS710), NULL-terminated; NULL allows any path, but a job
-     * writes only below its own folder or to absolute paths */
+    /* run --resume: the same as resume_from_checkpoint: true */
+    bool resume;
+    /* allowed roots of paths (TS710), ending with NULL; NULL: any path, but outputs are
+     * below the job's folder or absolute */
     const char *const *roots;
-    /* --set KEY=VALUE, NULL-terminated, or NULL: applied to the text first, in memory
+    /* --set KEY=VALUE, ending with NULL, or NULL: replaced in the text first, in memory
      * only */
     const char *const *set;
 };

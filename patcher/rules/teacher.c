@@ -1,4 +1,5 @@
-/* patcher/rules/teacher.c - a teacher's folder beside its student's, or a reference's. */
+/* patcher/rules/teacher.c - compare the folder of a teacher or reference model with the
+ * student's. */
 #include "config.h"
 
 #include "patcher/rules/teacher.h"
@@ -63,7 +64,7 @@ static void read_tensors(struct teacher *teacher)
     safetensors_close(set);
 }
 
-/* ---- Dropout, by the names that architectures give it ---- */
+/* ---- Dropout, under the names that architectures use ---- */
 
 static const char *find_dropout(const json_t *config, struct arena *arena)
 {
@@ -96,7 +97,7 @@ static const char *find_dropout(const json_t *config, struct arena *arena)
 struct tokens {
     json_t *ids; /* token -> id */
     size_t count;
-    int64_t rows; /* vocab_size of config.json; 0: not said */
+    int64_t rows; /* vocab_size of config.json; 0: missing */
 };
 
 static void add_token(struct tokens *tokens, const char *token, json_int_t id)
@@ -105,7 +106,7 @@ static void add_token(struct tokens *tokens, const char *token, json_int_t id)
         json_object_set_new_nocheck(tokens->ids, token, json_integer(id));
 }
 
-/* model.vocab is a map, or with Unigram a list of token and score by id. */
+/* model.vocab is a map; with Unigram, it is a list of tokens and scores by id. */
 static void add_vocabulary(struct tokens *tokens, const json_t *vocab)
 {
     const char *token;
@@ -139,7 +140,7 @@ static void read_tokens(const char *dir, const json_t *config, struct tokens *ou
     json_decref(tokenizer);
 }
 
-/* The token of least id that the two do not share, or NULL. */
+/* Find the token with the smallest id that the two do not share, or NULL. */
 static const char *first_difference(const struct tokens *a, const struct tokens *b,
                                     const struct teaching_words *words,
                                     struct arena *arena)
@@ -162,7 +163,7 @@ static const char *first_difference(const struct tokens *a, const struct tokens 
     if (!found)
         return NULL;
     return other < 0
-               ? arena_printf(arena, "'%.40s' is a token of the %s alone", found,
+               ? arena_printf(arena, "'%.40s' is a token of the %s only", found,
                               words->student)
                : arena_printf(arena, "'%.40s' is token %lld of the %s and %lld of the %s",
                               found, (long long)least, words->student, (long long)other,
@@ -192,7 +193,7 @@ static void compare_rows(const struct tokens *student, const struct tokens *teac
     } else if (student->rows != teacher->rows) {
         out->vocabularies = unequal;
         out->difference =
-            arena_printf(arena, "vocab_size is %lld of the %s and %lld of the %s",
+            arena_printf(arena, "vocab_size is %lld in the %s and %lld in the %s",
                          (long long)student->rows, out->words->student,
                          (long long)teacher->rows, out->words->teacher);
     }
@@ -247,7 +248,7 @@ static const struct teaching_words words_of[] = {
     [STAGE_DPO] = { "ref_model", "ref_model_adapters", "model", "reference" },
 };
 
-/* A reference of another program's job is that program's. */
+/* The reference model of an external job belongs to the other program. */
 const char *teacher_folder(const struct plan *plan)
 {
     enum ref_model reference = plan->external ? REF_MODEL_NONE : ref_model_of(plan);

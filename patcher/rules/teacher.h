@@ -1,7 +1,7 @@
 /*
- * patcher/rules/teacher.h - what is known from its folder of the model that stands beside the
- * one that is trained: a distillation's teacher, or the reference of preferences.
- * Formats, bytes, vocabularies.  Nothing of it is trusted; every file has a limit.
+ * patcher/rules/teacher.h - facts from the folder of the second model of a job: a
+ * distillation's teacher, or the reference of preference training.  Formats, bytes,
+ * vocabularies. Nothing in it is trusted; every file has a size limit.
  */
 #ifndef PATCHER_RULES_TEACHER_H
 #define PATCHER_RULES_TEACHER_H
@@ -9,44 +9,46 @@
 #include "base/arena.h"
 #include "train/plan.h"
 
-/* What two models would say to each other, token by token. */
+/* How the vocabularies of two models compare, token by token. */
 enum vocabularies {
-    VOCABULARIES_UNKNOWN, /* one of them does not say */
+    VOCABULARIES_UNKNOWN, /* one of them is unknown */
     VOCABULARIES_SAME,
-    VOCABULARIES_PADDED, /* the same tokens, rows of logits padded to other lengths */
+    VOCABULARIES_PADDED, /* the same tokens, with logits padded to different lengths */
     VOCABULARIES_DIFFER
 };
 
-/* What the two models of a stage are called, and the keys of the second. */
+/* The names of the two models of a stage, and the keys of the second. */
 struct teaching_words {
     const char *key, *adapter;
     const char *student, *teacher;
 };
 
 struct teacher {
-    const struct teaching_words *words; /* NULL: a stage without */
-    const char *path; /* its folder; NULL: none is named, or it is not on this machine */
-    enum format format;                /* of most of its bytes; FORMAT_COUNT: not known */
-    uint64_t bytes;                    /* of its tensors; 0: not known */
-    const struct model_config *config; /* NULL: it is none that could be trained here */
-    const char *dropout; /* "attention_dropout 0.1", of its config.json; NULL: none */
+    const struct teaching_words *words; /* NULL: the stage has no second model */
+    const char *path;   /* its folder; NULL: not named, or not on this machine */
+    enum format format; /* of most of its bytes; FORMAT_COUNT: unknown */
+    uint64_t bytes;     /* of its tensors; 0: unknown */
+    const struct model_config *config; /* NULL: trainspool cannot train it */
+    /* from its config.json, as in "attention_dropout 0.1"; NULL: none */
+    const char *dropout;
     enum vocabularies vocabularies;
-    const char *difference; /* in words; NULL where they do not differ */
+    const char *difference; /* in words; NULL if there is none */
 };
 
-/* The folders of the second model, and of the adapter that is merged into it; NULL:
+/* Return the folder of the second model, and of the adapter merged into it; NULL:
  * none. */
 const char *teacher_folder(const struct plan *plan);
 const char *teacher_adapter(const struct plan *plan);
-/* That of a job, beside model_name_or_path; either folder may be missing. */
+/* Read the second model of a job, next to model_name_or_path.  Either folder may be
+ * missing. */
 void teacher_read(const struct plan *plan, struct arena *arena, struct teacher *out);
 
-/* The reference model of stage dpo, as create_ref_model of LLaMA-Factory
- * (train/trainer_utils.py) chooses it. */
+/* The reference model of stage dpo, chosen like create_ref_model of LLaMA-Factory
+ * (train/trainer_utils.py). */
 enum ref_model {
-    REF_MODEL_NONE,   /* another stage, or a loss that has none: orpo, simpo */
+    REF_MODEL_NONE,   /* another stage, or a loss without a reference: orpo, simpo */
     REF_MODEL_BASE,   /* the model without the adapter that is trained */
-    REF_MODEL_COPY,   /* the model as it begins, a second time */
+    REF_MODEL_COPY,   /* a second copy of the initial model */
     REF_MODEL_FOLDER, /* ref_model */
     REF_MODELS
 };
@@ -54,7 +56,7 @@ enum ref_model {
 extern const char *const ref_model_names[REF_MODELS]; /* "none", "base" .. */
 
 enum ref_model ref_model_of(const struct plan *plan);
-/* "sigmoid", as pref_loss has it. */
+/* Return the loss as in pref_loss: "sigmoid". */
 const char *ref_model_loss(const struct plan *plan);
 
 #endif

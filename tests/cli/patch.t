@@ -54,7 +54,7 @@ expect "a second undo is a redo" cmp job.yaml expected
 printf '%s\n' "# later" "hub_token: whisper" >>job.yaml
 expect_status "undo of an edited job gives 1" 1 "$trainspool" undo job.yaml
 expect "the edited job does not change" grep -q later job.yaml
-expect_error "the message names --force" 'job.yaml was changed since the last patch; --force'
+expect_error "the message names --force" 'job.yaml was changed after the last patch; --force'
 expect_output "undo shows the later changes" '^+# later$'
 expect "undo shows no other changes" sh -c \
     "! sed '/^+++ as --force/,\$d' '$T/out' | grep '^[+-][^+-]' | grep -v 'later\|hub_token'"

@@ -1,5 +1,5 @@
-/* tests/unit/test_backup.c - a backup is the text, byte for byte, and is never lost or
- * doubled. */
+/* tests/unit/test_backup.c - backups hold the text byte for byte, and are neither lost
+ * nor written twice. */
 #include "config.h"
 
 #include "patcher/history/backup.h"
@@ -43,7 +43,7 @@ static char *write_backup(const struct fixture *fixture, const char *text, size_
     return path;
 }
 
-static void test_backup_holds_every_byte_for_its_owner_alone(void **state)
+static void test_backup_holds_every_byte_and_only_its_owner_reads_it(void **state)
 {
     static const char bytes[] = "a: \"\xff\0\r\n# secret";
     const struct fixture *fixture = *state;
@@ -85,7 +85,7 @@ static void test_backup_is_not_written_twice(void **state)
     free(third);
 }
 
-static void test_backup_list_passes_over_what_is_none(void **state)
+static void test_backup_list_skips_other_files(void **state)
 {
     static const char *const names[] = { "notes.txt",
                                          ".20200101T000000.000000Z.12345678.yaml",
@@ -115,7 +115,7 @@ static void test_backup_list_passes_over_what_is_none(void **state)
     free(path);
 }
 
-static void test_backup_is_found_by_the_begin_of_its_id(void **state)
+static void test_backup_is_found_by_the_start_of_its_id(void **state)
 {
     const struct fixture *fixture = *state;
     char *first = write_backup(fixture, "a\n", 2),
@@ -155,7 +155,7 @@ static void test_backup_is_not_written_through_a_link(void **state)
     assert_int_equal(mkdir(run, 0700), 0);
     assert_int_equal(symlink(elsewhere, backups), 0);
     assert_false(backup_write(fixture->job, "a\n", 2, &path, &err));
-    assert_int_equal(rmdir(elsewhere), 0); /* nothing was put there */
+    assert_int_equal(rmdir(elsewhere), 0); /* nothing was written there */
     free(backups);
     free(elsewhere);
     free(run);
@@ -164,13 +164,13 @@ static void test_backup_is_not_written_through_a_link(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_backup_holds_every_byte_for_its_owner_alone,
-                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            test_backup_holds_every_byte_and_only_its_owner_reads_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_backup_is_not_written_twice, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(test_backup_list_passes_over_what_is_none, set_up,
+        cmocka_unit_test_setup_teardown(test_backup_list_skips_other_files, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(test_backup_is_found_by_the_begin_of_its_id,
+        cmocka_unit_test_setup_teardown(test_backup_is_found_by_the_start_of_its_id,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_backup_is_not_written_through_a_link, set_up,
                                         tear_down),

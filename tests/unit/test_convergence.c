@@ -1,8 +1,5 @@
-/*
- * tests/unit/test_convergence.c - edits of several rules end in one text that needs no more,
- * and the findings tell the way from the first text to it.  The rules here are the test's
- * own.
- */
+/* tests/unit/test_convergence.c - edits of several rules converge to one text, and the
+ * findings lead to it from the original text.  The rules are defined in this file. */
 #include "config.h"
 
 #include "patcher/convergence.h"
@@ -14,7 +11,7 @@
 #include "patcher/rules/rules.h"
 #include "tests/unit/unit.h"
 
-static void (*asked)(struct rule_context *context);
+static void (*rules_under_test)(struct rule_context *context);
 
 const struct rule *rules_find(const char *id)
 {
@@ -37,7 +34,7 @@ const struct rule *rules_at(size_t at)
 
 void rules_run(struct rule_context *context)
 {
-    asked(context);
+    rules_under_test(context);
 }
 
 /* ---- Rules ---- */
@@ -48,7 +45,7 @@ struct ask {
     int group;
 };
 
-static struct finding *tell(struct rule_context *context, struct ask ask)
+static struct finding *report(struct rule_context *context, struct ask ask)
 {
     return findings_add(context->findings, &(struct finding) { .rule = ask.rule,
                                                                .severity = SEVERITY_ERROR,
@@ -60,7 +57,7 @@ static struct finding *tell(struct rule_context *context, struct ask ask)
 
 static void set_value(struct rule_context *context, struct ask ask, const char *value)
 {
-    struct finding *finding = tell(context, ask);
+    struct finding *finding = report(context, ask);
 
     rewrite_value(&(struct rewrite) { context->document, context->arena, finding },
                   document_find(context->document, ask.key), value);
@@ -68,13 +65,13 @@ static void set_value(struct rule_context *context, struct ask ask, const char *
 
 static void add_line(struct rule_context *context, struct ask ask, const char *value)
 {
-    struct finding *finding = tell(context, ask);
+    struct finding *finding = report(context, ask);
 
     rewrite_insert(&(struct rewrite) { context->document, context->arena, finding }, NULL,
                    ask.key, value);
 }
 
-static bool says(struct rule_context *context, const char *key, const char *value)
+static bool has_value(struct rule_context *context, const char *key, const char *value)
 {
     const struct entry *entry = document_find(context->document, key);
 
@@ -86,7 +83,7 @@ static bool lacks(struct rule_context *context, const char *key)
     return !document_find(context->document, key);
 }
 
-/* ---- Looking at the outcome ---- */
+/* ---- Results ---- */
 
 static const struct patch_options plain = { .job = "job.yaml" };
 
@@ -99,18 +96,19 @@ static bool convergence(const char *text, const struct patch_options *options,
                                  .checkpoint = FORMAT_COUNT };
 
     *out = (struct patch) { .arena = analyzer.arena };
-    asked = rules;
+    rules_under_test = rules;
     return converge_text(&analyzer, text, strlen(text), true, out, err);
 }
 
-/* The edits of the findings, applied to the first text, give the last one. */
-static void assert_way(const struct patch *patch, const char *wanted)
+/* Check that the edits of the findings, applied to the original text, give the final
+ * text. */
+static void assert_edits_give(const struct patch *patch, const char *expected)
 {
     struct edits *edits = edits_new();
     struct text out;
 
     text_init(&out, 0);
-    assert_string_equal(patch->text, wanted);
+    assert_string_equal(patch->text, expected);
     for (size_t i = 0; i < patch->findings.count; i++) {
         const struct finding *finding = &patch->findings.list[i];
 
@@ -123,7 +121,7 @@ static void assert_way(const struct patch *patch, const char *wanted)
     }
     assert_true(
         edits_apply(edits, patch->document.data, patch->document.len, &out, NULL));
-    assert_string_equal(out.data, wanted);
+    assert_string_equal(out.data, expected);
     text_clear(&out);
     edits_free(edits);
 }
@@ -150,18 +148,18 @@ static const struct finding *find(const struct patch *patch, const char *rule,
 
 static void rule_bf16(struct rule_context *context)
 {
-    if (says(context, "bf16", "true"))
+    if (has_value(context, "bf16", "true"))
         set_value(context, (struct ask) { "TS102", "bf16", APPLY_SAFE, 0 }, "false");
 }
 
-static void test_settle_makes_a_safe_edit(void **state)
+static void test_convergence_makes_a_safe_edit(void **state)
 {
     struct patch patch;
 
     (void)state;
     assert_true(
         convergence("seed: 1\nbf16: true # c\n", &plain, rule_bf16, &patch, NULL));
-    assert_way(&patch, "seed: 1\nbf16: false # c\n");
+    assert_edits_give(&patch, "seed: 1\nbf16: false # c\n");
     assert_true(patch.changed);
     assert_false(patch.rejected);
     assert_true(find(&patch, "TS102", "bf16")->settled);
@@ -179,20 +177,20 @@ static void test_settle_makes_a_safe_edit(void **state)
 static void rules_word_and_bf16(struct rule_context *context)
 {
     rule_bf16(context);
-    if (says(context, "bf16", "yes")) {
+    if (has_value(context, "bf16", "yes")) {
         set_value(context, (struct ask) { "TS102", "bf16", APPLY_SAFE, 0 }, "false");
         set_value(context, (struct ask) { "TS052", "bf16", APPLY_SAFE, 0 }, "true");
     }
 }
 
-static void test_settle_gives_an_edit_over_an_edit_to_the_later_rule(void **state)
+static void test_convergence_assigns_an_overlapping_edit_to_the_later_rule(void **state)
 {
     struct patch patch;
 
     (void)state;
     assert_true(convergence("bf16: yes   # c\nseed: 1\n", &plain, rules_word_and_bf16,
                             &patch, NULL));
-    assert_way(&patch, "bf16: false # c\nseed: 1\n");
+    assert_edits_give(&patch, "bf16: false # c\nseed: 1\n");
     assert_non_null(find(&patch, "TS102", "bf16")->now);
     assert_null(find(&patch, "TS052", "bf16")->now);
     assert_true(find(&patch, "TS052", "bf16")->settled);
@@ -202,19 +200,19 @@ static void test_settle_gives_an_edit_over_an_edit_to_the_later_rule(void **stat
 
 static void rules_same_value(struct rule_context *context)
 {
-    if (!says(context, "bf16", "true"))
+    if (!has_value(context, "bf16", "true"))
         return;
     set_value(context, (struct ask) { "TS125", "bf16", APPLY_SAFE, 0 }, "false");
     set_value(context, (struct ask) { "TS102", "bf16", APPLY_SAFE, 0 }, "false");
 }
 
-static void test_settle_drops_an_edit_that_is_no_more_asked_for(void **state)
+static void test_convergence_drops_an_edit_no_longer_proposed(void **state)
 {
     struct patch patch;
 
     (void)state;
     assert_true(convergence("bf16: true\n", &plain, rules_same_value, &patch, NULL));
-    assert_way(&patch, "bf16: false\n");
+    assert_edits_give(&patch, "bf16: false\n");
     assert_non_null(find(&patch, "TS125", "bf16")->now);
     assert_null(find(&patch, "TS102", "bf16")->now);
     assert_true(find(&patch, "TS102", "bf16")->settled);
@@ -229,21 +227,21 @@ static void rules_two_lines(struct rule_context *context)
         add_line(context, (struct ask) { "TS108", "fp16", APPLY_SAFE, 0 }, "true");
     if (lacks(context, "fp16"))
         add_line(context, (struct ask) { "TS100", "fp16", APPLY_SAFE, 0 }, "true");
-    if (says(context, "fp16", "true"))
+    if (has_value(context, "fp16", "true"))
         set_value(context, (struct ask) { "TS500", "fp16", APPLY_SAFE, 0 }, "false");
 }
 
-static void test_settle_appends_lines_once_and_in_order(void **state)
+static void test_convergence_appends_lines_once_and_in_order(void **state)
 {
     struct patch patch;
 
     (void)state;
     assert_true(convergence("seed: 1", &plain, rules_two_lines, &patch, NULL));
-    assert_way(&patch, "seed: 1\nfp16: false\ntf32: false\n");
+    assert_edits_give(&patch, "seed: 1\nfp16: false\ntf32: false\n");
     assert_string_equal(find(&patch, "TS500", "fp16")->now, "\nfp16: false\n");
     arena_free(patch.arena);
     assert_true(convergence("seed: 1\n", &plain, rules_two_lines, &patch, NULL));
-    assert_way(&patch, "seed: 1\nfp16: false\ntf32: false\n");
+    assert_edits_give(&patch, "seed: 1\nfp16: false\ntf32: false\n");
     arena_free(patch.arena);
 }
 
@@ -256,7 +254,7 @@ static void name_and_line(struct rule_context *context, const char *rule)
         add_line(context, (struct ask) { "TS108", "fp16", APPLY_SAFE, 0 }, "true");
     if (wrong)
         rewrite_key(&(struct rewrite) { context->document, context->arena,
-                                        tell(context, rename) },
+                                        report(context, rename) },
                     wrong, "fp16");
 }
 
@@ -270,26 +268,26 @@ static void rules_right_name_and_line(struct rule_context *context)
     name_and_line(context, "TS702");
 }
 
-static void test_settle_brings_in_a_key_once(void **state)
+static void test_convergence_adds_a_key_once(void **state)
 {
     struct patch patch;
 
     (void)state;
     assert_true(
         convergence("\"gp16\": false\n", &plain, rules_new_name_and_line, &patch, NULL));
-    assert_way(&patch, "\"fp16\": false\n");
+    assert_edits_give(&patch, "\"fp16\": false\n");
     assert_null(find(&patch, "TS108", "fp16")->now);
     arena_free(patch.arena);
 }
 
-static void test_settle_mends_names_before_it_judges(void **state)
+static void test_convergence_fixes_names_first(void **state)
 {
     struct patch patch;
 
     (void)state;
     assert_true(convergence("\"gp16\": false\n", &plain, rules_right_name_and_line,
                             &patch, NULL));
-    assert_way(&patch, "\"fp16\": false\n");
+    assert_edits_give(&patch, "\"fp16\": false\n");
     for (size_t i = 0; i < patch.findings.count; i++)
         assert_string_not_equal(patch.findings.list[i].rule, "TS108");
     arena_free(patch.arena);
@@ -297,13 +295,13 @@ static void test_settle_mends_names_before_it_judges(void **state)
 
 static void rules_group(struct rule_context *context)
 {
-    if (says(context, "bf16", "true") && says(context, "fp16", "true")) {
+    if (has_value(context, "bf16", "true") && has_value(context, "fp16", "true")) {
         set_value(context, (struct ask) { "TS101", "bf16", APPLY_SAFE, 7 }, "false");
         set_value(context, (struct ask) { "TS101", "fp16", APPLY_UNSAFE, 7 }, "false");
     }
 }
 
-static void test_settle_makes_all_edits_of_a_group_or_none(void **state)
+static void test_convergence_makes_all_edits_of_a_group_or_none(void **state)
 {
     const struct patch_options unsafe = { .job = "job.yaml", .unsafe = true };
     struct patch patch;
@@ -311,18 +309,18 @@ static void test_settle_makes_all_edits_of_a_group_or_none(void **state)
     (void)state;
     assert_true(
         convergence("bf16: true\nfp16: true\n", &plain, rules_group, &patch, NULL));
-    assert_way(&patch, "bf16: true\nfp16: true\n");
+    assert_edits_give(&patch, "bf16: true\nfp16: true\n");
     assert_true(patch.rejected);
     assert_non_null(find(&patch, "TS101", "fp16")->now);
     arena_free(patch.arena);
     assert_true(
         convergence("bf16: true\nfp16: true\n", &unsafe, rules_group, &patch, NULL));
-    assert_way(&patch, "bf16: false\nfp16: false\n");
+    assert_edits_give(&patch, "bf16: false\nfp16: false\n");
     assert_false(patch.rejected);
     arena_free(patch.arena);
 }
 
-static void test_settle_edits_nothing_under_policy_report(void **state)
+static void test_convergence_makes_no_edit_under_policy_report(void **state)
 {
     struct patch patch;
 
@@ -339,18 +337,18 @@ static void test_settle_edits_nothing_under_policy_report(void **state)
 static void rules_late(struct rule_context *context)
 {
     rule_bf16(context);
-    if (says(context, "bf16", "false"))
-        tell(context, (struct ask) { "TS402", "seed", APPLY_MANUAL, 0 })->at =
+    if (has_value(context, "bf16", "false"))
+        report(context, (struct ask) { "TS402", "seed", APPLY_MANUAL, 0 })->at =
             document_find(context->document, "seed")->value->at;
 }
 
-static void test_settle_gives_late_findings_their_first_place(void **state)
+static void test_convergence_maps_late_findings_to_the_original_text(void **state)
 {
     struct patch patch;
 
     (void)state;
     assert_true(convergence("{bf16: true, seed: 1}\n", &plain, rules_late, &patch, NULL));
-    assert_way(&patch, "{bf16: false, seed: 1}\n");
+    assert_edits_give(&patch, "{bf16: false, seed: 1}\n");
     assert_int_equal(find(&patch, "TS402", "seed")->at.byte, 19);
     assert_int_equal(find(&patch, "TS402", "seed")->at.column, 20);
     assert_false(find(&patch, "TS402", "seed")->settled);
@@ -363,12 +361,12 @@ static void rules_counting(struct rule_context *context)
     struct finding *finding;
 
     rule_bf16(context);
-    finding = tell(context, (struct ask) { "TS301", "seed", APPLY_MANUAL, 0 });
+    finding = report(context, (struct ask) { "TS301", "seed", APPLY_MANUAL, 0 });
     finding->at = document_find(context->document, "seed")->value->at;
     finding->message = document_find(context->document, "bf16")->value->text;
 }
 
-static void test_settle_tells_what_is_left_as_it_will_be(void **state)
+static void test_convergence_reports_the_final_values(void **state)
 {
     struct patch patch;
 
@@ -383,16 +381,16 @@ static void test_settle_tells_what_is_left_as_it_will_be(void **state)
 static void rules_endless(struct rule_context *context)
 {
     set_value(context, (struct ask) { "TS102", "bf16", APPLY_SAFE, 0 },
-              says(context, "bf16", "true") ? "false" : "true");
+              has_value(context, "bf16", "true") ? "false" : "true");
 }
 
 static void rule_careless(struct rule_context *context)
 {
     struct finding *finding;
 
-    if (!says(context, "seed", "1"))
+    if (!has_value(context, "seed", "1"))
         return;
-    finding = tell(context, (struct ask) { "TS102", "bf16", APPLY_SAFE, 0 });
+    finding = report(context, (struct ask) { "TS102", "bf16", APPLY_SAFE, 0 });
     finding->at = document_mark(context->document, 0);
     finding->was = "";
     finding->now = "- ";
@@ -401,14 +399,14 @@ static void rule_careless(struct rule_context *context)
 static void rule_twice(struct rule_context *context)
 {
     struct finding *finding =
-        tell(context, (struct ask) { "TS102", "bf16", APPLY_SAFE, 0 });
+        report(context, (struct ask) { "TS102", "bf16", APPLY_SAFE, 0 });
 
     finding->at = document_mark(context->document, 0);
     finding->was = "";
     finding->now = "seed: 2\n";
 }
 
-static void test_settle_refuses_what_never_ends_or_breaks_the_text(void **state)
+static void test_convergence_refuses_endless_and_breaking_edits(void **state)
 {
     static void (*const broken[])(struct rule_context *) = { rules_endless, rule_careless,
                                                              rule_twice };
@@ -426,18 +424,19 @@ static void test_settle_refuses_what_never_ends_or_breaks_the_text(void **state)
     }
 }
 
-/* Two remarks of one rule on one key, and an edit elsewhere that makes a second look. */
+/* Two remarks of one rule on one key, and an edit elsewhere that causes a second
+ * analysis. */
 static void rule_two_remarks(struct rule_context *context)
 {
     const struct ask ask = { "TS713", "dataset", APPLY_MANUAL, 0 };
 
-    tell(context, ask)->message = "a is not there";
-    tell(context, ask)->message = "b is not there";
-    if (says(context, "bf16", "true"))
+    report(context, ask)->message = "a is not there";
+    report(context, ask)->message = "b is not there";
+    if (has_value(context, "bf16", "true"))
         set_value(context, (struct ask) { "TS102", "bf16", APPLY_SAFE, 0 }, "false");
 }
 
-static void test_settle_keeps_remarks_of_one_place_apart(void **state)
+static void test_convergence_keeps_remarks_at_one_position_apart(void **state)
 {
     struct patch patch;
 
@@ -452,7 +451,7 @@ static void test_settle_keeps_remarks_of_one_place_apart(void **state)
     arena_free(patch.arena);
 }
 
-static void test_settle_tells_what_is_no_job(void **state)
+static void test_convergence_reports_a_text_that_is_not_a_job(void **state)
 {
     struct patch patch;
 
@@ -468,28 +467,28 @@ static void test_settle_tells_what_is_no_job(void **state)
 
 static void rule_two_ways(struct rule_context *context)
 {
-    if (!says(context, "bf16", "true"))
+    if (!has_value(context, "bf16", "true"))
         return;
     set_value(context, (struct ask) { "TS102", "bf16", APPLY_SAFE, 0 }, "false");
     add_line(context, (struct ask) { "TS405", "max_grad_norm", APPLY_UNSAFE, 0 }, "0.5");
 }
 
-/* What another's edit made needless is not told as an edit that is made. */
-static void test_settle_claims_no_edit_that_others_made_needless(void **state)
+/* An edit that another edit made unnecessary is not reported as made. */
+static void test_convergence_claims_no_unnecessary_edit(void **state)
 {
     struct patch patch;
 
     (void)state;
     assert_true(convergence("bf16: true\n", &plain, rule_two_ways, &patch, NULL));
-    assert_way(&patch, "bf16: false\n");
+    assert_edits_give(&patch, "bf16: false\n");
     assert_true(find(&patch, "TS405", "max_grad_norm")->settled);
     assert_null(find(&patch, "TS405", "max_grad_norm")->now);
     arena_free(patch.arena);
 }
 
-static void rule_tells_beside(struct rule_context *context)
+static void rule_with_remark(struct rule_context *context)
 {
-    if (!says(context, "bf16", "true"))
+    if (!has_value(context, "bf16", "true"))
         return;
     set_value(context, (struct ask) { "TS102", "bf16", APPLY_SAFE, 0 }, "false");
     propose_remark(&(struct proposal) { context->document, context->findings },
@@ -497,15 +496,15 @@ static void rule_tells_beside(struct rule_context *context)
                    document_find(context->document, "model_dtype"));
 }
 
-/* It is told with its whole value, not with its first character. */
-static void test_settle_keeps_the_span_of_what_goes_with_others(void **state)
+/* The finding is reported with its whole value, not with its first character. */
+static void test_convergence_keeps_the_span_of_findings_settled_by_others(void **state)
 {
     struct patch patch;
     const struct finding *gone;
 
     (void)state;
     assert_true(convergence("bf16: true\nmodel_dtype: float16\n", &plain,
-                            rule_tells_beside, &patch, NULL));
+                            rule_with_remark, &patch, NULL));
     gone = find(&patch, "TS106", "model_dtype");
     assert_true(gone->settled);
     assert_int_equal(gone->cut, strlen("float16"));
@@ -515,21 +514,21 @@ static void test_settle_keeps_the_span_of_what_goes_with_others(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_settle_makes_a_safe_edit),
-        cmocka_unit_test(test_settle_claims_no_edit_that_others_made_needless),
-        cmocka_unit_test(test_settle_keeps_the_span_of_what_goes_with_others),
-        cmocka_unit_test(test_settle_gives_an_edit_over_an_edit_to_the_later_rule),
-        cmocka_unit_test(test_settle_drops_an_edit_that_is_no_more_asked_for),
-        cmocka_unit_test(test_settle_appends_lines_once_and_in_order),
-        cmocka_unit_test(test_settle_brings_in_a_key_once),
-        cmocka_unit_test(test_settle_mends_names_before_it_judges),
-        cmocka_unit_test(test_settle_makes_all_edits_of_a_group_or_none),
-        cmocka_unit_test(test_settle_edits_nothing_under_policy_report),
-        cmocka_unit_test(test_settle_gives_late_findings_their_first_place),
-        cmocka_unit_test(test_settle_tells_what_is_left_as_it_will_be),
-        cmocka_unit_test(test_settle_keeps_remarks_of_one_place_apart),
-        cmocka_unit_test(test_settle_refuses_what_never_ends_or_breaks_the_text),
-        cmocka_unit_test(test_settle_tells_what_is_no_job),
+        cmocka_unit_test(test_convergence_makes_a_safe_edit),
+        cmocka_unit_test(test_convergence_claims_no_unnecessary_edit),
+        cmocka_unit_test(test_convergence_keeps_the_span_of_findings_settled_by_others),
+        cmocka_unit_test(test_convergence_assigns_an_overlapping_edit_to_the_later_rule),
+        cmocka_unit_test(test_convergence_drops_an_edit_no_longer_proposed),
+        cmocka_unit_test(test_convergence_appends_lines_once_and_in_order),
+        cmocka_unit_test(test_convergence_adds_a_key_once),
+        cmocka_unit_test(test_convergence_fixes_names_first),
+        cmocka_unit_test(test_convergence_makes_all_edits_of_a_group_or_none),
+        cmocka_unit_test(test_convergence_makes_no_edit_under_policy_report),
+        cmocka_unit_test(test_convergence_maps_late_findings_to_the_original_text),
+        cmocka_unit_test(test_convergence_reports_the_final_values),
+        cmocka_unit_test(test_convergence_keeps_remarks_at_one_position_apart),
+        cmocka_unit_test(test_convergence_refuses_endless_and_breaking_edits),
+        cmocka_unit_test(test_convergence_reports_a_text_that_is_not_a_job),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* tests/unit/test_corpus.c - real files of three projects: read, checked, mended, left
- * alone. */
+/* tests/unit/test_corpus.c - real files of three projects are read, checked and fixed, or
+ * left unchanged. */
 #include "config.h"
 
 #include "patcher/patcher.h"
@@ -41,7 +41,7 @@ static void find_files(const char *dir, struct corpus *out)
         closedir(stream);
 }
 
-/* The files below a folder of the corpus; skips the test where it is absent. */
+/* List the files below a folder of the corpus; skip the test if it does not exist. */
 static struct corpus *corpus_new(const char *folder)
 {
     struct corpus *corpus = memory_alloc(sizeof(*corpus));
@@ -93,9 +93,9 @@ static void load(const char *path, struct text *out)
     assert_true(file_read(path, DOCUMENT_MAX_BYTES, out, NULL, NULL));
 }
 
-/* What a patch writes needs no patch. */
-static void check_settles(const char *path, const struct text *text, const char *device,
-                          const char *policy)
+/* A patched text requires no further patch. */
+static void check_converges(const char *path, const struct text *text, const char *device,
+                            const char *policy)
 {
     struct patch patch, again;
     struct text patched;
@@ -111,7 +111,7 @@ static void check_settles(const char *path, const struct text *text, const char 
     text_clear(&patched);
 }
 
-static void test_corpus_settles_on_each_device(void **state)
+static void test_corpus_converges_on_each_device(void **state)
 {
     static const char *const devices[] = { "cpu", "P100", "TITAN RTX", "GTX 1660",
                                            "A100" };
@@ -123,13 +123,13 @@ static void test_corpus_settles_on_each_device(void **state)
 
         load(corpus->paths[i], &text);
         for (size_t k = 0; k < TS_COUNT(devices); k++)
-            check_settles(corpus->paths[i], &text, devices[k], NULL);
+            check_converges(corpus->paths[i], &text, devices[k], NULL);
         text_clear(&text);
     }
     corpus_free(corpus);
 }
 
-static void test_corpus_settles_under_each_policy(void **state)
+static void test_corpus_converges_under_each_policy(void **state)
 {
     static const char *const policies[] = {
         "trainspool.policy=bf16",     "trainspool.policy=fp32",
@@ -144,15 +144,16 @@ static void test_corpus_settles_under_each_policy(void **state)
 
         load(corpus->paths[i], &text);
         for (size_t k = 0; k < TS_COUNT(policies); k++) {
-            check_settles(corpus->paths[i], &text, "T4", policies[k]);
-            check_settles(corpus->paths[i], &text, "A100", policies[k]);
+            check_converges(corpus->paths[i], &text, "T4", policies[k]);
+            check_converges(corpus->paths[i], &text, "A100", policies[k]);
         }
         text_clear(&text);
     }
     corpus_free(corpus);
 }
 
-/* One error, that it is another tool's file, and nothing of its keys. */
+/* There is one error, that the file belongs to another tool, and no finding about its
+ * keys. */
 static void check_foreign(const char *path)
 {
     struct patch patch;
@@ -176,7 +177,7 @@ static void check_foreign(const char *path)
     text_clear(&text);
 }
 
-static void test_corpus_knows_other_tools(void **state)
+static void test_corpus_recognizes_other_tools(void **state)
 {
     static const char *const folders[] = { "corpus/axolotl", "corpus/torchtune" };
 
@@ -190,14 +191,14 @@ static void test_corpus_knows_other_tools(void **state)
     }
 }
 
-/* Names and values: TS701 to TS706. */
+/* Rules about names and values: TS701 to TS706. */
 static bool is_of_names(const struct finding *finding)
 {
     return strncmp(finding->rule, "TS70", 4) == 0 && finding->rule[4] >= '1' &&
            finding->rule[4] <= '6';
 }
 
-/* What is wrong with the names and values of a file that runs where it comes from. */
+/* Check the names and values of a file that runs in its own project. */
 static size_t check_names(const char *path, const struct text *text)
 {
     struct patch patch;
@@ -212,8 +213,9 @@ static size_t check_names(const char *path, const struct text *text)
     return told;
 }
 
-/* Trained here, and by a script; what is no job is told once. */
-static void test_corpus_knows_every_key(void **state)
+/* Check each file for this program and for a script; a text that is not a job is reported
+ * once. */
+static void test_corpus_recognizes_every_key(void **state)
 {
     struct corpus *corpus = corpus_new("corpus/llamafactory");
 
@@ -231,12 +233,12 @@ static void test_corpus_knows_every_key(void **state)
     corpus_free(corpus);
 }
 
-/* Jobs of LLaMA-Factory on pairs of answers are taken as they are: what is told is of
+/* Preference jobs of LLaMA-Factory are accepted unchanged: the only findings are about
  * files that are not on this machine. */
-static void test_corpus_takes_preferences(void **state)
+static void test_corpus_accepts_preferences(void **state)
 {
     struct corpus *corpus = corpus_new("corpus/llamafactory");
-    size_t taken = 0;
+    size_t accepted = 0;
 
     (void)state;
     for (size_t i = 0; i < corpus->count; i++) {
@@ -251,15 +253,15 @@ static void test_corpus_takes_preferences(void **state)
                     fail_msg("%s: %s", corpus->paths[i], patch.findings.list[k].message);
             assert_int_equal(patch.plan.stage, STAGE_DPO);
             patch_clear(&patch);
-            taken++;
+            accepted++;
         }
         text_clear(&text);
     }
-    assert_true(taken > 0);
+    assert_true(accepted > 0);
     corpus_free(corpus);
 }
 
-/* The line that is `key: true`, or NULL. */
+/* Find the line `key: true`, or return NULL. */
 static const char *find_line(const struct text *text, const char *line)
 {
     const char *at = text->data;
@@ -273,14 +275,14 @@ static const char *find_line(const struct text *text, const char *line)
 
 /* ---- bf16 on compute capability 7.5 ---- */
 
-/* What is mended, and what a reader of both files is to find. */
-struct mending {
-    char *argv[2 + 2 * FILES_MAX + 1]; /* python3, the script, pairs of files; NULL */
+/* The fixed files, and what PyYAML should find in both versions. */
+struct fixing {
+    char *argv[2 + 2 * FILES_MAX + 1]; /* python3, the script, pairs of files, NULL */
     size_t count, attention;
-    struct text wanted; /* of the script */
+    struct text expected; /* from the script */
 };
 
-static void take_line(struct text *text, const char *line, const char *now)
+static void replace_line(struct text *text, const char *line, const char *now)
 {
     const char *at = find_line(text, line);
     size_t before = (size_t)(at - text->data);
@@ -295,15 +297,15 @@ static void take_line(struct text *text, const char *line, const char *now)
     text_clear(&changed);
 }
 
-/* bf16: true becomes false, and a line fp16: true stands behind it; where FlashAttention
- * 2 is asked for, auto stands in its place; nothing else. */
-static void want_edits(const struct text *text, bool fa2, struct text *wanted)
+/* Expect bf16: true to become false, followed by a new line fp16: true; auto instead of
+ * FlashAttention 2; and no other change. */
+static void expect_edits(const struct text *text, bool fa2, struct text *expected)
 {
-    text_init(wanted, 0);
-    text_add(wanted, text->data, text->len);
-    take_line(wanted, "bf16: true", "bf16: false\nfp16: true");
+    text_init(expected, 0);
+    text_add(expected, text->data, text->len);
+    replace_line(expected, "bf16: true", "bf16: false\nfp16: true");
     if (fa2)
-        take_line(wanted, "flash_attn: fa2", "flash_attn: auto");
+        replace_line(expected, "flash_attn: fa2", "flash_attn: auto");
 }
 
 static void check_rules(const struct patch *patch, bool fa2)
@@ -325,43 +327,43 @@ static void check_rules(const struct patch *patch, bool fa2)
     assert_int_equal(attention, fa2);
 }
 
-static void note_pair(struct mending *mending, const char *path, const char *dir,
-                      const struct patch *patch, bool fa2)
+static void add_pair(struct fixing *fixing, const char *path, const char *dir,
+                     const struct patch *patch, bool fa2)
 {
     char name[32], *copy;
 
-    snprintf(name, sizeof(name), "%zu.yaml", mending->count);
+    snprintf(name, sizeof(name), "%zu.yaml", fixing->count);
     copy = path_join(dir, name);
     assert_true(file_replace(copy, patch->text, patch->len, 0644, NULL));
-    mending->argv[2 + 2 * mending->count] = memory_strdup(path);
-    mending->argv[3 + 2 * mending->count] = copy;
-    mending->count++;
-    mending->attention += fa2;
-    text_adds(&mending->wanted, "bf16: True -> False\n");
+    fixing->argv[2 + 2 * fixing->count] = memory_strdup(path);
+    fixing->argv[3 + 2 * fixing->count] = copy;
+    fixing->count++;
+    fixing->attention += fa2;
+    text_adds(&fixing->expected, "bf16: True -> False\n");
     if (fa2)
-        text_adds(&mending->wanted, "flash_attn: 'fa2' -> 'auto'\n");
-    text_adds(&mending->wanted, "fp16: None -> True\n\n");
+        text_adds(&fixing->expected, "flash_attn: 'fa2' -> 'auto'\n");
+    text_adds(&fixing->expected, "fp16: None -> True\n\n");
 }
 
-static void check_mended(const char *path, const struct text *text, const char *dir,
-                         struct mending *mending)
+static void check_fixed(const char *path, const struct text *text, const char *dir,
+                        struct fixing *fixing)
 {
     bool fa2 = find_line(text, "flash_attn: fa2") != NULL;
     struct patch patch;
-    struct text wanted;
+    struct text expected;
 
-    want_edits(text, fa2, &wanted);
+    expect_edits(text, fa2, &expected);
     check(path, text, "sm_75", NULL, &patch);
-    if (patch.len != wanted.len || memcmp(patch.text, wanted.data, wanted.len) != 0)
+    if (patch.len != expected.len || memcmp(patch.text, expected.data, expected.len) != 0)
         fail_msg("%s becomes\n%s", path, patch.text);
     check_rules(&patch, fa2);
-    note_pair(mending, path, dir, &patch, fa2);
+    add_pair(fixing, path, dir, &patch, fa2);
     patch_clear(&patch);
-    text_clear(&wanted);
+    text_clear(&expected);
 }
 
-/* A reader by others, in another language: only these keys differ. */
-static void check_as_pyyaml_reads(struct mending *mending)
+/* PyYAML finds that only these keys differ. */
+static void check_as_pyyaml_reads(struct fixing *fixing)
 {
     char *const probe[] = { "python3", "-c", "import yaml", NULL };
     struct spawn_result result;
@@ -373,14 +375,14 @@ static void check_as_pyyaml_reads(struct mending *mending)
         return;
     }
     text_init(&found, 0);
-    if (!spawn_capture(mending->argv, TIMEOUT_MS, &found, NULL, &result, &err))
+    if (!spawn_capture(fixing->argv, TIMEOUT_MS, &found, NULL, &result, &err))
         fail_msg("%s", err.text);
     assert_int_equal(result.status, 0);
-    assert_string_equal(found.data, mending->wanted.data);
+    assert_string_equal(found.data, fixing->expected.data);
     text_clear(&found);
 }
 
-static void check_left_alone(const char *path, const struct text *text)
+static void check_unchanged(const char *path, const struct text *text)
 {
     struct patch patch;
     bool told = false;
@@ -393,8 +395,7 @@ static void check_left_alone(const char *path, const struct text *text)
     patch_clear(&patch);
 }
 
-static void mend_all(const struct corpus *corpus, const char *dir,
-                     struct mending *mending)
+static void fix_all(const struct corpus *corpus, const char *dir, struct fixing *fixing)
 {
     size_t pure = 0, other = 0;
 
@@ -403,35 +404,36 @@ static void mend_all(const struct corpus *corpus, const char *dir,
 
         load(corpus->paths[i], &text);
         if (find_line(&text, "model_class: llm"))
-            other += find_line(&text, "bf16: true") != NULL; /* of v1: never edited */
+            /* in v1 format: never edited */
+            other += find_line(&text, "bf16: true") != NULL;
         else if (find_line(&text, "bf16: true"))
-            check_mended(corpus->paths[i], &text, dir, mending);
+            check_fixed(corpus->paths[i], &text, dir, fixing);
         else if (find_line(&text, "pure_bf16: true") && ++pure)
-            check_left_alone(corpus->paths[i], &text);
+            check_unchanged(corpus->paths[i], &text);
         text_clear(&text);
     }
-    assert_true(mending->count + other >= 30);
-    assert_true(mending->attention >= 4);
+    assert_true(fixing->count + other >= 30);
+    assert_true(fixing->attention >= 4);
     assert_true(pure >= 2);
 }
 
 static void test_corpus_bf16_on_turing(void **state)
 {
     struct corpus *corpus = corpus_new("corpus/llamafactory");
-    struct mending *mending = memory_alloc(sizeof(*mending));
+    struct fixing *fixing = memory_alloc(sizeof(*fixing));
     char *dir = unit_dir_new();
 
     (void)state;
-    memset(mending, 0, sizeof(*mending));
-    text_init(&mending->wanted, 0);
-    mending->argv[0] = memory_strdup("python3");
-    mending->argv[1] = unit_source("tests/unit/pyyaml_differs.py");
-    mend_all(corpus, dir, mending);
-    check_as_pyyaml_reads(mending);
-    for (size_t i = 0; mending->argv[i]; i++)
-        free(mending->argv[i]);
-    text_clear(&mending->wanted);
-    free(mending);
+    memset(fixing, 0, sizeof(*fixing));
+    text_init(&fixing->expected, 0);
+    fixing->argv[0] = memory_strdup("python3");
+    fixing->argv[1] = unit_source("tests/unit/pyyaml_differs.py");
+    fix_all(corpus, dir, fixing);
+    check_as_pyyaml_reads(fixing);
+    for (size_t i = 0; fixing->argv[i]; i++)
+        free(fixing->argv[i]);
+    text_clear(&fixing->expected);
+    free(fixing);
     unit_dir_free(dir);
     corpus_free(corpus);
 }
@@ -439,11 +441,11 @@ static void test_corpus_bf16_on_turing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_corpus_settles_on_each_device),
-        cmocka_unit_test(test_corpus_settles_under_each_policy),
-        cmocka_unit_test(test_corpus_knows_other_tools),
-        cmocka_unit_test(test_corpus_knows_every_key),
-        cmocka_unit_test(test_corpus_takes_preferences),
+        cmocka_unit_test(test_corpus_converges_on_each_device),
+        cmocka_unit_test(test_corpus_converges_under_each_policy),
+        cmocka_unit_test(test_corpus_recognizes_other_tools),
+        cmocka_unit_test(test_corpus_recognizes_every_key),
+        cmocka_unit_test(test_corpus_accepts_preferences),
         cmocka_unit_test(test_corpus_bf16_on_turing),
     };
 

@@ -1,4 +1,4 @@
-/* tests/unit/test_history.c - edits are followed through what came after them. */
+/* tests/unit/test_history.c - the lines of edits are found after later changes. */
 #include "config.h"
 
 #include "patcher/history/history.h"
@@ -66,7 +66,7 @@ static void test_history_follows_edits_and_new_lines(void **state)
 
     write_job(fixture,
               "model_name_or_path: m\ndataset: d\nbf16: true\nlearning_rate: 1e-4");
-    patch_job(fixture); /* bf16: false, and fp16: true behind it */
+    patch_job(fixture); /* bf16: false, followed by fp16: true */
     read_history(fixture, &history);
     assert_int_equal(history.count, 2);
     assert_int_equal(history.blind, 0);
@@ -80,7 +80,7 @@ static void test_history_follows_edits_and_new_lines(void **state)
     history_clear(&history);
 }
 
-static void test_history_of_no_patch_is_empty(void **state)
+static void test_history_without_patches_is_empty(void **state)
 {
     const struct fixture *fixture = *state;
     struct history history;
@@ -92,7 +92,7 @@ static void test_history_of_no_patch_is_empty(void **state)
     history_clear(&history);
 }
 
-static void test_history_tells_what_it_cannot_make_again(void **state)
+static void test_history_counts_patches_it_cannot_replay(void **state)
 {
     const struct fixture *fixture = *state;
     struct history history;
@@ -108,18 +108,18 @@ static void test_history_tells_what_it_cannot_make_again(void **state)
     free(backups);
 }
 
-static void assert_left(const struct fixture *fixture, const char *wanted)
+static void assert_text_after(const struct fixture *fixture, const char *expected)
 {
     struct text left;
 
     text_init(&left, 0);
-    assert_int_equal(history_left(fixture->job, &left), wanted != NULL);
-    if (wanted)
-        assert_string_equal(left.data, wanted);
+    assert_int_equal(history_left(fixture->job, &left), expected != NULL);
+    if (expected)
+        assert_string_equal(left.data, expected);
     text_clear(&left);
 }
 
-static void test_history_knows_what_a_patch_or_undo_left(void **state)
+static void test_history_knows_the_text_after_a_patch_or_undo(void **state)
 {
     static const char dropped[] = "model_name_or_path: m\ndataset: d\nbf16: true\n";
     static const char patched[] =
@@ -128,17 +128,17 @@ static void test_history_knows_what_a_patch_or_undo_left(void **state)
     char *backups = path_join(fixture->dir, "job.run/backups");
 
     write_job(fixture, dropped);
-    assert_left(fixture, NULL);
+    assert_text_after(fixture, NULL);
     patch_job(fixture);
-    assert_left(fixture, patched);
+    assert_text_after(fixture, patched);
     write_job(fixture, "mine: 1\n");
-    assert_left(fixture, patched);
+    assert_text_after(fixture, patched);
     assert_true(journal_undo(fixture->job, NULL, true, NULL, NULL));
-    assert_left(fixture, dropped);
+    assert_text_after(fixture, dropped);
     write_job(fixture, "mine: 2\n");
-    assert_left(fixture, dropped);
+    assert_text_after(fixture, dropped);
     assert_true(file_remove_tree(backups, NULL));
-    assert_left(fixture, NULL);
+    assert_text_after(fixture, NULL);
     free(backups);
 }
 
@@ -147,11 +147,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_history_follows_edits_and_new_lines, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(test_history_of_no_patch_is_empty, set_up,
+        cmocka_unit_test_setup_teardown(test_history_without_patches_is_empty, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(test_history_tells_what_it_cannot_make_again,
+        cmocka_unit_test_setup_teardown(test_history_counts_patches_it_cannot_replay,
                                         set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_history_knows_what_a_patch_or_undo_left,
+        cmocka_unit_test_setup_teardown(test_history_knows_the_text_after_a_patch_or_undo,
                                         set_up, tear_down),
     };
 

@@ -1,5 +1,5 @@
-/* tests/unit/test_jobfile.c - a job file is replaced whole, with all that belongs to it,
- * or not. */
+/* tests/unit/test_jobfile.c - a job file is replaced completely, with its attributes, or
+ * not at all. */
 #include "config.h"
 
 #include "patcher/history/jobfile.h"
@@ -56,13 +56,13 @@ static struct jobfile read_job(const char *name)
     return file;
 }
 
-static void assert_holds(const char *path, const char *wanted)
+static void assert_holds(const char *path, const char *expected)
 {
     struct text text;
 
     text_init(&text, 0);
     assert_true(file_read(path, 1 << 20, &text, NULL, NULL));
-    assert_string_equal(text.data, wanted);
+    assert_string_equal(text.data, expected);
     text_clear(&text);
 }
 
@@ -104,10 +104,10 @@ static void test_jobfile_is_replaced_with_mode_and_attributes(void **state)
         assert_int_equal(getxattr(fixture->job, "user.note", value, sizeof(value)), 4);
         assert_string_equal(value, "kept");
     }
-    assert_int_equal(count_names(fixture->dir), 1); /* no temporary file is left */
+    assert_int_equal(count_names(fixture->dir), 1); /* no temporary file remains */
 }
 
-static void test_jobfile_that_changed_is_left_alone(void **state)
+static void test_jobfile_does_not_replace_a_changed_file(void **state)
 {
     const struct fixture *fixture = *state;
     struct jobfile file = read_job(fixture->job);
@@ -117,7 +117,7 @@ static void test_jobfile_that_changed_is_left_alone(void **state)
     assert_int_equal(
         utimensat(AT_FDCWD, fixture->job, (struct timespec[2]) { { 1, 0 }, { 1, 0 } }, 0),
         0);
-    assert_false(jobfile_is_same(&file)); /* written again, though the same */
+    assert_false(jobfile_is_same(&file)); /* written again with the same contents */
     put(fixture->job, "b: 1\n");
     assert_false(jobfile_is_same(&file));
     assert_true(jobfile_replace(&file, "a: 2\n", 5, &stale, NULL));
@@ -130,7 +130,7 @@ static void test_jobfile_that_changed_is_left_alone(void **state)
     jobfile_clear(&file);
 }
 
-static void test_jobfile_names_its_barriers(void **state)
+static void test_jobfile_reports_barriers(void **state)
 {
     const struct fixture *fixture = *state;
     struct jobfile file;
@@ -157,7 +157,7 @@ static void test_jobfile_names_its_barriers(void **state)
     jobfile_clear(&file);
 }
 
-static void test_jobfile_refuses_what_is_no_file_to_read(void **state)
+static void test_jobfile_refuses_unreadable_files(void **state)
 {
     const struct fixture *fixture = *state;
     struct error err = { 0 };
@@ -186,7 +186,7 @@ static void test_jobfile_refuses_what_is_no_file_to_read(void **state)
     jobfile_clear(&file);
 }
 
-static void test_jobfile_lock_waits_for_none_and_makes_its_folder(void **state)
+static void test_jobfile_lock_creates_its_folder(void **state)
 {
     const struct fixture *fixture = *state;
     char *lock = path_join(fixture->dir, "job.run/patch.lock");
@@ -204,14 +204,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_jobfile_is_replaced_with_mode_and_attributes,
                                         set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_jobfile_that_changed_is_left_alone, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(test_jobfile_names_its_barriers, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(test_jobfile_refuses_what_is_no_file_to_read,
+        cmocka_unit_test_setup_teardown(test_jobfile_does_not_replace_a_changed_file,
                                         set_up, tear_down),
-        cmocka_unit_test_setup_teardown(
-            test_jobfile_lock_waits_for_none_and_makes_its_folder, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_jobfile_reports_barriers, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_jobfile_refuses_unreadable_files, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_jobfile_lock_creates_its_folder, set_up,
+                                        tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* tests/unit/test_journal.c - undo puts back what was there; undone twice, it is
- * redone. */
+/* tests/unit/test_journal.c - undo restores the previous text; a second undo redoes the
+ * change. */
 #include "config.h"
 
 #include "patcher/history/journal.h"
@@ -43,17 +43,17 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void assert_holds(const struct fixture *fixture, const char *wanted)
+static void assert_holds(const struct fixture *fixture, const char *expected)
 {
     struct text text;
 
     text_init(&text, 0);
     assert_true(file_read(fixture->job, 1000, &text, NULL, NULL));
-    assert_string_equal(text.data, wanted);
+    assert_string_equal(text.data, expected);
     text_clear(&text);
 }
 
-/* What a patch from one text to the other leaves behind. */
+/* Do what a patch from one text to the other does. */
 static char *patch(const struct fixture *fixture, const char *was, const char *now)
 {
     static const char *const rules[] = { "TS102", "TS105", NULL };
@@ -88,7 +88,7 @@ static void undo(const struct fixture *fixture, const char *id)
     free(restored);
 }
 
-static void test_journal_keeps_what_was_done(void **state)
+static void test_journal_records_changes(void **state)
 {
     const struct fixture *fixture = *state;
     json_t *lines = journal_read(fixture->job, NULL), *line;
@@ -107,7 +107,7 @@ static void test_journal_keeps_what_was_done(void **state)
     json_decref(lines);
 }
 
-static void test_journal_passes_over_broken_lines(void **state)
+static void test_journal_skips_malformed_lines(void **state)
 {
     static const char text[] =
         "{\"action\":\"patch\",\"n\":1}\n{\"action\":\"pa\nnull\n[1]\n{}\n\n"
@@ -153,8 +153,8 @@ static void test_journal_undo_to_any_backup(void **state)
     free(first);
 }
 
-/* Killed behind the replacing, before the line of the journal. */
-static void test_journal_undo_knows_a_patch_that_was_not_noted(void **state)
+/* Killed after replacing the file, before writing the line of the journal. */
+static void test_journal_undo_finds_an_unrecorded_patch(void **state)
 {
     const struct fixture *fixture = *state;
     char *backup;
@@ -168,7 +168,7 @@ static void test_journal_undo_knows_a_patch_that_was_not_noted(void **state)
     free(backup);
 }
 
-static void test_journal_undo_refuses_over_later_changes(void **state)
+static void test_journal_undo_refuses_after_later_changes(void **state)
 {
     const struct fixture *fixture = *state;
     struct error err = { 0 };
@@ -189,7 +189,7 @@ static void test_journal_undo_refuses_over_later_changes(void **state)
     assert_holds(fixture, "mine\n");
 }
 
-static void test_journal_undo_needs_something_to_undo(void **state)
+static void test_journal_undo_requires_a_change(void **state)
 {
     const struct fixture *fixture = *state;
     char *run = path_run_dir(fixture->job);
@@ -198,7 +198,7 @@ static void test_journal_undo_needs_something_to_undo(void **state)
 
     assert_false(journal_undo(fixture->job, NULL, false, NULL, &err));
     assert_int_equal(err.code, ERROR_JOB);
-    assert_false(file_exists(run)); /* and leaves nothing behind */
+    assert_false(file_exists(run)); /* and writes nothing */
     error_clear(&err);
     backup = patch(fixture, "first\n", "second\n");
     assert_false(journal_undo(fixture->job, "1999", false, NULL, &err));
@@ -206,7 +206,7 @@ static void test_journal_undo_needs_something_to_undo(void **state)
     error_clear(&err);
     assert_int_equal(unlink(backup), 0);
     assert_false(journal_undo(fixture->job, NULL, false, NULL, &err));
-    assert_non_null(strstr(err.text, "is gone"));
+    assert_non_null(strstr(err.text, "no longer exists"));
     assert_holds(fixture, "second\n");
     free(backup);
     free(run);
@@ -215,18 +215,17 @@ static void test_journal_undo_needs_something_to_undo(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_journal_keeps_what_was_done, set_up,
-                                        tear_down),
-        cmocka_unit_test(test_journal_passes_over_broken_lines),
+        cmocka_unit_test_setup_teardown(test_journal_records_changes, set_up, tear_down),
+        cmocka_unit_test(test_journal_skips_malformed_lines),
         cmocka_unit_test_setup_teardown(test_journal_undo_of_undo_redoes, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(
-            test_journal_undo_knows_a_patch_that_was_not_noted, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_journal_undo_finds_an_unrecorded_patch,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_journal_undo_to_any_backup, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(test_journal_undo_refuses_over_later_changes,
+        cmocka_unit_test_setup_teardown(test_journal_undo_refuses_after_later_changes,
                                         set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_journal_undo_needs_something_to_undo, set_up,
+        cmocka_unit_test_setup_teardown(test_journal_undo_requires_a_change, set_up,
                                         tear_down),
     };
 

@@ -1,5 +1,5 @@
-/* tests/unit/test_memory_fit.c - what is chosen fits, keeps the effective batch, and nothing
- * milder fits. */
+/* tests/unit/test_memory_fit.c - the chosen change fits and keeps the effective batch,
+ * and no smaller change fits. */
 #include "config.h"
 
 #include "patcher/rules/memory_fit.h"
@@ -39,7 +39,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* The n-th number of a case, below `end`. */
+/* Return the n-th random number of a case, less than `end`. */
 static uint64_t draw(int number, uint64_t n, uint64_t end)
 {
     return random_bits(11, RANDOM_ORDER, (uint32_t)number, n) % end;
@@ -54,7 +54,7 @@ struct trial {
     struct memory_fit_case the;
 };
 
-/* A job made of a number, with a limit between nothing and twice what it takes. */
+/* Make a job from a number, with a limit between zero and twice what it takes. */
 static void make_trial(int number, struct trial *t)
 {
     struct memory_use use;
@@ -73,7 +73,7 @@ static void make_trial(int number, struct trial *t)
         .request = { .bf16 = draw(number, 8, 2) ? CHOICE_YES : CHOICE_NO,
                      .model_dtype = draw(number, 9, 2) ? DTYPE_FLOAT32 : DTYPE_AUTO },
     };
-    /* of an external job it is decided before */
+    /* for an external job, it is already decided */
     t->plan.precision = (struct precision) {
         .mode = t->plan.request.bf16 == CHOICE_YES ? MODE_BF16_MIXED : MODE_FP32,
         .compute = t->plan.request.bf16 == CHOICE_YES ? FORMAT_BF16 : FORMAT_FP32,
@@ -98,7 +98,7 @@ static bool fits(const struct trial *t, const struct memory_fit *fit)
     return use.fits;
 }
 
-/* With the next larger divisor, or the batch as it was. */
+/* The same with the next larger divisor, or with the original batch. */
 static struct memory_fit larger(const struct trial *t, const struct memory_fit *fit)
 {
     const int64_t batch = t->plan.per_device_train_batch_size;
@@ -147,7 +147,7 @@ static void check_product(const struct trial *t, const struct memory_fit *fit)
     assert_true(fit->batch < t->plan.per_device_train_batch_size);
 }
 
-static void test_remedy_is_the_mildest_that_fits(void **state)
+static void test_memory_fit_finds_the_smallest_change(void **state)
 {
     int found = 0, none = 0, casts = 0;
 
@@ -181,8 +181,8 @@ static void test_remedy_is_the_mildest_that_fits(void **state)
     assert_true(found > CASES / 4 && none > CASES / 20 && casts > 0); /* all were tried */
 }
 
-/* What fits already is left alone. */
-static void test_remedy_of_a_job_that_fits_is_none(void **state)
+/* A job that fits does not change. */
+static void test_memory_fit_keeps_a_job_that_fits(void **state)
 {
     struct trial t;
     struct memory_fit fit;
@@ -197,7 +197,7 @@ static void test_remedy_of_a_job_that_fits_is_none(void **state)
 }
 
 /* A loss that compares samples of a batch forbids the split. */
-static void test_remedy_splits_no_whole_batch(void **state)
+static void test_memory_fit_does_not_split_a_whole_batch(void **state)
 {
     struct trial t;
     struct memory_fit fit;
@@ -211,7 +211,7 @@ static void test_remedy_splits_no_whole_batch(void **state)
     }
 }
 
-/* The longest that fits with all else done. */
+/* Check the longest length that fits with all other changes made. */
 static void check_length(const struct trial *t, int64_t length)
 {
     struct trial other = *t;
@@ -234,7 +234,7 @@ static void check_length(const struct trial *t, int64_t length)
     assert_false(fits(&other, &all));
 }
 
-static void test_remedy_names_what_would_fit(void **state)
+static void test_memory_fit_names_what_would_fit(void **state)
 {
     int lengths_named = 0, cards = 0, loras = 0;
 
@@ -253,14 +253,14 @@ static void test_remedy_names_what_would_fit(void **state)
         lengths_named += last.cutoff_len > 0;
         cards += last.card != NULL;
         loras += last.lora;
-        assert_int_equal(last.limit, 0); /* the job names none */
+        assert_int_equal(last.limit, 0); /* the job has no limit */
         assert_true(last.rank < t.plan.lora_rank);
     }
     assert_true(lengths_named > 0 && cards > 0 && loras > 0);
 }
 
-/* The smallest card is the smallest. */
-static void test_remedy_names_the_smallest_card(void **state)
+/* No smaller card fits. */
+static void test_memory_fit_names_the_smallest_card(void **state)
 {
     const struct device_row *rows;
     size_t count = device_rows(&rows);
@@ -278,7 +278,7 @@ static void test_remedy_names_the_smallest_card(void **state)
     t.plan.gradient_checkpointing = false;
     t.the.device = &card;
     assert_true(memory_fit_estimate(&t.the, &(struct memory_fit) { 0 }, &use, NULL));
-    assert_true(use.total > (uint64_t)12 << 30); /* more than the smallest ones have */
+    assert_true(use.total > (uint64_t)12 << 30); /* more than the smallest cards have */
     t.the.available = (uint64_t)1 << 28;
     memory_fit_last_resort(&t.the, &last);
     assert_non_null(last.card);
@@ -292,11 +292,11 @@ static void test_remedy_names_the_smallest_card(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_remedy_is_the_mildest_that_fits),
-        cmocka_unit_test(test_remedy_of_a_job_that_fits_is_none),
-        cmocka_unit_test(test_remedy_splits_no_whole_batch),
-        cmocka_unit_test(test_remedy_names_what_would_fit),
-        cmocka_unit_test(test_remedy_names_the_smallest_card),
+        cmocka_unit_test(test_memory_fit_finds_the_smallest_change),
+        cmocka_unit_test(test_memory_fit_keeps_a_job_that_fits),
+        cmocka_unit_test(test_memory_fit_does_not_split_a_whole_batch),
+        cmocka_unit_test(test_memory_fit_names_what_would_fit),
+        cmocka_unit_test(test_memory_fit_names_the_smallest_card),
     };
 
     return cmocka_run_group_tests_name("remedy", tests, setup, teardown);

@@ -1,4 +1,5 @@
-/* tests/unit/test_nearest.c - letters wrong, missing, too many, changed over. */
+/* tests/unit/test_nearest.c - distances of words with wrong, missing, extra and swapped
+ * letters. */
 #include "config.h"
 
 #include "base/nearest.h"

@@ -1,21 +1,20 @@
 /*
- * tests/unit/test_patch_cases.c - the folders of tests/patch/, each one job and what is
- * wanted.
+ * tests/unit/test_patch_cases.c - the folders of tests/patch/, each a job and its
+ * expected patch.
  *
  *   job.yaml        the job
- *   device          as --device says it; "none": not known; ", no code" behind it: found
- *   in
- *                   this machine, and this build has no code for it; "cpu, no code for
- *                   NAME"; ", here": found in this machine; ", beside NAME": with another
- *                   kind
+ *   device          as in --device; "none": unknown; followed by ", no code": found in
+ *   this
+ *                   machine, but this build has no code for it; "cpu, no code for NAME";
+ *                   ", here": found in this machine; ", next to NAME": with another kind
  *   free            bytes free on it, which is then in this machine ("18GiB")
  *   host            bytes free on the host ("8GiB")
  *   want.yaml       the text after the safe edits
- *   want.findings   one a line: place, severity, rule, applicability, then the edit
- *   options         words: unsafe, run, roots, goes-on (run --resume)
- *   job.run/, out/  what a previous run left beside the job and in its output_dir
+ *   want.findings   one per line: position, severity, rule, applicability, then the edit
+ *   options         words: unsafe, run, roots, resume (run --resume)
+ *   job.run/, out/  what a previous run left next to the job and in its output_dir
  *
- * With PATCH_CASES_WRITE set the wanted files are written, for a person to read through.
+ * With PATCH_CASES_WRITE set, the test writes the expected files, for a person to review.
  */
 #include "config.h"
 
@@ -32,7 +31,7 @@
 struct patch_case {
     char *dir;
     struct text job, device, options, yaml, findings;
-    struct device wanted, host;
+    struct device requested, host;
     struct patch_options how;
 };
 
@@ -48,7 +47,7 @@ static void read_part(const char *dir, const char *name, struct text *out, bool 
     free(path);
 }
 
-/* A size in a file that may not be there; 0. */
+/* Read a size from a file; 0 if the file does not exist. */
 static uint64_t read_bytes(const char *dir, const char *name)
 {
     struct text text;
@@ -62,67 +61,68 @@ static uint64_t read_bytes(const char *dir, const char *name)
     return bytes;
 }
 
-/* Found in this machine, with so much free. */
-static void place_here(struct patch_case *the)
+/* Put the device in this machine, with so much free memory. */
+static void put_in_this_machine(struct patch_case *test)
 {
-    uint64_t bytes = read_bytes(the->dir, "free");
+    uint64_t bytes = read_bytes(test->dir, "free");
 
-    the->host.available = read_bytes(the->dir, "host");
+    test->host.available = read_bytes(test->dir, "host");
     if (bytes == 0)
         return;
-    the->wanted.here = the->wanted.runnable = true;
-    the->wanted.available = bytes;
+    test->requested.here = test->requested.runnable = true;
+    test->requested.available = bytes;
 }
 
-static void read_case(struct patch_case *the, char *job)
+static void read_case(struct patch_case *test, char *job)
 {
     static const char *const roots[] = { "/spool", NULL };
     struct error err = { 0 };
     bool writing = getenv("PATCH_CASES_WRITE") != NULL;
     const char *device;
-    char *lacks, *here, *beside;
+    char *lacks, *here, *next_to;
 
-    read_part(the->dir, "job.yaml", &the->job, true);
-    read_part(the->dir, "device", &the->device, true);
-    read_part(the->dir, "options", &the->options, false);
-    read_part(the->dir, "want.yaml", &the->yaml, !writing);
-    read_part(the->dir, "want.findings", &the->findings, !writing);
-    the->device.data[strcspn(the->device.data, "\n")] = 0;
-    lacks = strstr(the->device.data, ", no code");
-    here = strstr(the->device.data, ", here");
-    beside = strstr(the->device.data, ", beside ");
-    the->device.data[strcspn(the->device.data, ",")] = 0;
-    device = the->device.data;
-    if (strcmp(device, "none") != 0 && !device_find(device, &the->wanted, &err))
+    read_part(test->dir, "job.yaml", &test->job, true);
+    read_part(test->dir, "device", &test->device, true);
+    read_part(test->dir, "options", &test->options, false);
+    read_part(test->dir, "want.yaml", &test->yaml, !writing);
+    read_part(test->dir, "want.findings", &test->findings, !writing);
+    test->device.data[strcspn(test->device.data, "\n")] = 0;
+    lacks = strstr(test->device.data, ", no code");
+    here = strstr(test->device.data, ", here");
+    next_to = strstr(test->device.data, ", next to ");
+    test->device.data[strcspn(test->device.data, ",")] = 0;
+    device = test->device.data;
+    if (strcmp(device, "none") != 0 && !device_find(device, &test->requested, &err))
         fail_msg("%s", err.text);
-    the->wanted.here = the->wanted.runnable = here != NULL;
-    if (beside)
-        snprintf(the->wanted.unlike, sizeof(the->wanted.unlike), "%s",
-                 beside + strlen(", beside "));
+    test->requested.here = test->requested.runnable = here != NULL;
+    if (next_to)
+        snprintf(test->requested.unlike, sizeof(test->requested.unlike), "%s",
+                 next_to + strlen(", next to "));
     if (lacks) {
-        the->wanted.here = true;
-        snprintf(the->wanted.passed_over, sizeof(the->wanted.passed_over), "%s",
-                 the->wanted.kind == DEVICE_CPU ? lacks + strlen(", no code for ") : "");
+        test->requested.here = true;
+        snprintf(test->requested.passed_over, sizeof(test->requested.passed_over), "%s",
+                 test->requested.kind == DEVICE_CPU ? lacks + strlen(", no code for ")
+                                                    : "");
     }
-    place_here(the);
-    the->how = (struct patch_options) {
+    put_in_this_machine(test);
+    test->how = (struct patch_options) {
         .job = job,
-        .host = &the->host,
-        .device = strcmp(device, "none") != 0 ? &the->wanted : NULL,
-        .unsafe = strstr(the->options.data, "unsafe"),
-        .will_run = strstr(the->options.data, "run"),
-        .resume = strstr(the->options.data, "goes-on"),
-        .roots = strstr(the->options.data, "roots") ? roots : NULL,
+        .host = &test->host,
+        .device = strcmp(device, "none") != 0 ? &test->requested : NULL,
+        .unsafe = strstr(test->options.data, "unsafe"),
+        .will_run = strstr(test->options.data, "run"),
+        .resume = strstr(test->options.data, "resume"),
+        .roots = strstr(test->options.data, "roots") ? roots : NULL,
     };
 }
 
-static void clear_case(struct patch_case *the)
+static void clear_case(struct patch_case *test)
 {
-    text_clear(&the->job);
-    text_clear(&the->device);
-    text_clear(&the->options);
-    text_clear(&the->yaml);
-    text_clear(&the->findings);
+    text_clear(&test->job);
+    text_clear(&test->device);
+    text_clear(&test->options);
+    text_clear(&test->yaml);
+    text_clear(&test->findings);
 }
 
 /* "7:14 error TS105 safe model_dtype: float16 -> float32" */
@@ -147,29 +147,30 @@ static void write_findings(const struct patch *patch, struct text *out)
     }
 }
 
-static void write_part(const struct patch_case *the, const char *name, const char *data,
+static void write_part(const struct patch_case *test, const char *name, const char *data,
                        size_t len)
 {
-    char *path = path_join(the->dir, name);
+    char *path = path_join(test->dir, name);
 
     assert_true(file_replace(path, data, len, 0644, NULL));
     free(path);
 }
 
-static void compare(const struct patch_case *the, const struct patch *patch,
+static void compare(const struct patch_case *test, const struct patch *patch,
                     const struct text *findings)
 {
     if (getenv("PATCH_CASES_WRITE")) {
-        write_part(the, "want.yaml", patch->text, patch->len);
-        write_part(the, "want.findings", findings->data, findings->len);
+        write_part(test, "want.yaml", patch->text, patch->len);
+        write_part(test, "want.findings", findings->data, findings->len);
         return;
     }
-    assert_string_equal(findings->data, the->findings.data);
-    assert_int_equal(patch->len, the->yaml.len);
-    assert_memory_equal(patch->text, the->yaml.data, patch->len);
+    assert_string_equal(findings->data, test->findings.data);
+    assert_int_equal(patch->len, test->yaml.len);
+    assert_memory_equal(patch->text, test->yaml.data, patch->len);
 }
 
-/* Every finding has a rule to explain, a sentence, and a place in the text. */
+/* Every finding has a rule with an explanation, a sentence, and a position in the
+ * text. */
 static void check_findings(const struct patch *patch)
 {
     for (size_t i = 0; i < patch->findings.count; i++) {
@@ -186,25 +187,25 @@ static void check_findings(const struct patch *patch)
 
 static void test_patch_case(void **state)
 {
-    struct patch_case the = { .dir = *state };
+    struct patch_case test = { .dir = *state };
     struct error err = { 0 };
     struct patch patch, again;
     struct text findings;
-    char *job = path_join(the.dir, "job.yaml");
+    char *job = path_join(test.dir, "job.yaml");
 
-    read_case(&the, job);
+    read_case(&test, job);
     text_init(&findings, 0);
-    if (!patcher_check(the.job.data, the.job.len, &the.how, &patch, &err))
-        fail_msg("%s: %s", the.dir, err.text);
+    if (!patcher_check(test.job.data, test.job.len, &test.how, &patch, &err))
+        fail_msg("%s: %s", test.dir, err.text);
     check_findings(&patch);
     write_findings(&patch, &findings);
-    compare(&the, &patch, &findings);
-    assert_true(patcher_check(patch.text, patch.len, &the.how, &again, &err));
+    compare(&test, &patch, &findings);
+    assert_true(patcher_check(patch.text, patch.len, &test.how, &again, &err));
     assert_false(again.changed);
     patch_clear(&again);
     patch_clear(&patch);
     text_clear(&findings);
-    clear_case(&the);
+    clear_case(&test);
     free(job);
 }
 

@@ -1,8 +1,6 @@
-/*
- * tests/unit/test_patcher.c - a file is patched whole or not at all, whatever fails or
- * dies on the way; check writes nothing; patched twice, it is patched once; undo gives
- * every byte back.
- */
+/* tests/unit/test_patcher.c - a file is patched completely or not at all, whatever fails
+ * or is killed; check writes nothing; a second patch changes nothing; undo restores every
+ * byte. */
 #include "config.h"
 
 #include "patcher/patcher.h"
@@ -20,16 +18,16 @@
 #include "patcher/history/journal.h"
 #include "tests/unit/corpus.h"
 
-/* ---- The calls that change a disk, so that a test can come between ---- */
+/* ---- System calls that change the disk, so that a test can intervene ---- */
 
-static int steps;            /* made so far */
-static void (*meddle)(void); /* called before each */
+static int steps;               /* calls so far */
+static void (*intervene)(void); /* called before each */
 
 static void step(void)
 {
     steps++;
-    if (meddle)
-        meddle();
+    if (intervene)
+        intervene();
 }
 
 int fsync(int fd)
@@ -101,7 +99,7 @@ static int set_up(void **state)
     fixture->options =
         (struct patch_options) { .job = fixture->job, .device = &fixture->device };
     put(fixture->job, dropped, strlen(dropped));
-    meddle = NULL;
+    intervene = NULL;
     steps = 0;
     *state = fixture;
     return 0;
@@ -111,7 +109,7 @@ static int tear_down(void **state)
 {
     struct fixture *fixture = *state;
 
-    meddle = NULL;
+    intervene = NULL;
     unit_dir_free(fixture->dir);
     free(fixture->job);
     free(fixture->run);
@@ -119,7 +117,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void assert_holds(const char *path, const char *wanted)
+static void assert_holds(const char *path, const char *expected)
 {
     struct error err = { 0 };
     struct text text;
@@ -127,7 +125,7 @@ static void assert_holds(const char *path, const char *wanted)
     text_init(&text, 0);
     if (!file_read(path, 1 << 20, &text, NULL, &err))
         fail_msg("%s", err.text);
-    assert_string_equal(text.data, wanted);
+    assert_string_equal(text.data, expected);
     text_clear(&text);
 }
 
@@ -206,7 +204,7 @@ static void test_patcher_patches_once(void **state)
     patch_clear(&patch);
 }
 
-static void test_patcher_set_has_no_part_in_the_file(void **state)
+static void test_patcher_does_not_write_settings_to_the_file(void **state)
 {
     const struct fixture *fixture = *state;
     static const char *const set[] = { "seed=7", NULL };
@@ -223,7 +221,7 @@ static void test_patcher_set_has_no_part_in_the_file(void **state)
     patch_clear(&patch);
 }
 
-static void test_patcher_leaves_links_and_read_only_files_alone(void **state)
+static void test_patcher_does_not_change_links_and_read_only_files(void **state)
 {
     const struct fixture *fixture = *state;
     char *other = path_join(fixture->dir, "other.yaml");
@@ -257,11 +255,11 @@ static void test_patcher_leaves_links_and_read_only_files_alone(void **state)
 }
 
 static const char *meddled_job;
-static int meddle_at;
+static int intervene_at;
 
 static void change_once(void)
 {
-    if (steps == meddle_at)
+    if (steps == intervene_at)
         put(meddled_job, "seed: 1\n", 8);
 }
 
@@ -274,8 +272,8 @@ static void change_always(void)
     put(meddled_job, text, strlen(text));
 }
 
-/* Whenever somebody else writes the file, what he wrote is there afterwards. */
-static void test_patcher_never_overwrites_what_came_meanwhile(void **state)
+/* If another program writes the file at any time, its text is there afterwards. */
+static void test_patcher_never_overwrites_concurrent_changes(void **state)
 {
     const struct fixture *fixture = *state;
     struct patch patch;
@@ -285,29 +283,29 @@ static void test_patcher_never_overwrites_what_came_meanwhile(void **state)
     patch_clear(&patch);
     last = steps;
     meddled_job = fixture->job;
-    for (meddle_at = 1; meddle_at <= last; meddle_at++) {
+    for (intervene_at = 1; intervene_at <= last; intervene_at++) {
         struct text text;
 
         assert_true(file_remove_tree(fixture->run, NULL));
         put(fixture->job, dropped, strlen(dropped));
         steps = 0;
-        meddle = change_once;
+        intervene = change_once;
         patch_file(fixture, &patch);
-        meddle = NULL;
+        intervene = NULL;
         patch_clear(&patch);
-        if (meddle_at == 1) /* NAME.run was made, nothing else */
+        if (intervene_at == 1) /* NAME.run was created, but nothing else */
             assert_int_equal(count_backups(fixture->job), 0);
         text_init(&text, 0);
         assert_true(file_read(fixture->job, 1000, &text, NULL, NULL));
         if (strcmp(text.data, "seed: 1\n") != 0) {
-            /* it was put between the last look and the rename, and is lost there only */
+            /* written between the last check and the rename: only there can it be lost */
             assert_string_equal(text.data, patched);
-            assert_in_range(meddle_at, last - 8, last);
+            assert_in_range(intervene_at, last - 8, last);
         }
         text_clear(&text);
     }
     put(fixture->job, dropped, strlen(dropped));
-    meddle = change_always;
+    intervene = change_always;
     patch_file(fixture, &patch);
     assert_int_equal(find(&patch, "TS010")->severity, SEVERITY_ERROR);
     assert_false(patch.changed);
@@ -323,7 +321,7 @@ static void die(void)
         raise(SIGKILL);
 }
 
-/* In a child; how it ended. */
+/* Patch in a child process and return its status. */
 static int patch_in_child(const struct fixture *fixture,
                           void (*prepare)(const struct fixture *))
 {
@@ -346,7 +344,7 @@ static void prepare_to_die(const struct fixture *fixture)
 {
     (void)fixture;
     steps = 0;
-    meddle = die;
+    intervene = die;
 }
 
 static void assert_old_or_new(const struct fixture *fixture)
@@ -395,11 +393,11 @@ static void prepare_full_disk(const struct fixture *fixture)
     setrlimit(RLIMIT_FSIZE, &(struct rlimit) { size_limit, size_limit });
 }
 
-static void test_patcher_on_a_full_disk_leaves_the_file(void **state)
+static void test_patcher_keeps_the_file_on_a_full_disk(void **state)
 {
     const struct fixture *fixture = *state;
 
-    /* too small for the backup, for the new text (it is longer), for the journal's
+    /* too small for the backup, for the new text (which is longer), for the journal's
      * line */
     for (size_limit = 0; size_limit < sizeof(patched) - 1; size_limit += 16) {
         assert_true(file_remove_tree(fixture->run, NULL));
@@ -421,7 +419,7 @@ static void become_nobody(const struct fixture *fixture)
         _exit(99);
 }
 
-static void test_patcher_in_a_read_only_folder_says_so(void **state)
+static void test_patcher_reports_a_read_only_folder(void **state)
 {
     const struct fixture *fixture = *state;
 
@@ -453,7 +451,7 @@ static void test_patcher_reads_without_editing(void **state)
 
 /* ---- Hazards, and the corpus ---- */
 
-static void settle_hazard(const struct fixture *fixture, const char *path)
+static void check_hazard(const struct fixture *fixture, const char *path)
 {
     struct patch_options options = fixture->options;
     struct text text;
@@ -476,8 +474,8 @@ static void settle_hazard(const struct fixture *fixture, const char *path)
     text_clear(&text);
 }
 
-/* The inputs that the fuzzer of documents begins with: each is a hazard of its own. */
-static void test_patcher_settles_on_every_hazard(void **state)
+/* The initial inputs of the fuzzer of documents, each with a different hazard. */
+static void test_patcher_converges_on_every_hazard(void **state)
 {
     char *dir = unit_source("tests/fuzz/corpus/document");
     DIR *stream = opendir(dir);
@@ -489,7 +487,7 @@ static void test_patcher_settles_on_every_hazard(void **state)
         char *path = path_join(dir, entry->d_name);
 
         if (entry->d_name[0] != '.') {
-            settle_hazard(*state, path);
+            check_hazard(*state, path);
             count++;
         }
         free(path);
@@ -499,7 +497,7 @@ static void test_patcher_settles_on_every_hazard(void **state)
     free(dir);
 }
 
-static void undo_gives_back(const struct fixture *fixture, const struct text *text)
+static void undo_restores(const struct fixture *fixture, const struct text *text)
 {
     struct error err = { 0 };
     struct text now;
@@ -529,7 +527,7 @@ static void patch_twice_and_undo(void *context, const char *path, const struct t
         if (patch.changed)
             fail_msg("%s is patched twice", path);
         patch_clear(&patch);
-        undo_gives_back(fixture, text);
+        undo_restores(fixture, text);
     } else {
         assert_false(file_exists(fixture->run));
     }
@@ -540,7 +538,7 @@ static void test_patcher_patches_the_corpus_once_and_undoes_it(void **state)
     assert_true(corpus_walk(patch_twice_and_undo, *state) > 0);
 }
 
-/* Is there a finding of TS207, with the fixture's card as one of `peers`? */
+/* Return whether there is a finding of TS207 if the fixture's card is one of `peers`. */
 static bool misses_gpus(struct fixture *fixture, int peers, const char *block)
 {
     struct patch patch;
@@ -558,13 +556,13 @@ static bool misses_gpus(struct fixture *fixture, int peers, const char *block)
     return found;
 }
 
-static void test_patcher_counts_the_gpus_that_ranks_want(void **state)
+static void test_patcher_counts_the_gpus_that_ranks_require(void **state)
 {
     struct fixture *fixture = *state;
 
     assert_true(misses_gpus(fixture, 2, "{ranks: 3}"));
     assert_false(misses_gpus(fixture, 2, "{ranks: 2}"));
-    assert_false(misses_gpus(fixture, 0, "{ranks: 3}")); /* of another machine */
+    assert_false(misses_gpus(fixture, 0, "{ranks: 3}")); /* on another machine */
     assert_false(misses_gpus(fixture, 2, "{ranks: 3, device: cpu}"));
     assert_false(misses_gpus(fixture, 2, "{device: \"cuda:0,1\"}"));
 }
@@ -576,15 +574,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_patcher_check_writes_nothing),
         TEST(test_patcher_patches_once),
-        TEST(test_patcher_set_has_no_part_in_the_file),
-        TEST(test_patcher_leaves_links_and_read_only_files_alone),
-        TEST(test_patcher_never_overwrites_what_came_meanwhile),
+        TEST(test_patcher_does_not_write_settings_to_the_file),
+        TEST(test_patcher_does_not_change_links_and_read_only_files),
+        TEST(test_patcher_never_overwrites_concurrent_changes),
         TEST(test_patcher_killed_anywhere_leaves_a_whole_file),
-        TEST(test_patcher_on_a_full_disk_leaves_the_file),
-        TEST(test_patcher_in_a_read_only_folder_says_so),
+        TEST(test_patcher_keeps_the_file_on_a_full_disk),
+        TEST(test_patcher_reports_a_read_only_folder),
         TEST(test_patcher_reads_without_editing),
-        TEST(test_patcher_settles_on_every_hazard),
-        TEST(test_patcher_counts_the_gpus_that_ranks_want),
+        TEST(test_patcher_converges_on_every_hazard),
+        TEST(test_patcher_counts_the_gpus_that_ranks_require),
         TEST(test_patcher_patches_the_corpus_once_and_undoes_it),
     };
 

@@ -1,7 +1,5 @@
-/*
- * tests/unit/test_previous.c - what a previous run left: read with limits, never through
- * a link, and never believed further than it goes.
- */
+/* tests/unit/test_previous.c - what a previous run left is read with limits, never
+ * through a link, and not trusted. */
 #include "config.h"
 
 #include "patcher/history/previous.h"
@@ -58,7 +56,7 @@ static void add_line(struct text *text, int step, const char *loss, const char *
         step, loss, norm, scale, skipped);
 }
 
-/* What the steps of this log say. */
+/* Read the steps of this log. */
 static struct previous_steps read_steps(const struct place *place,
                                         const struct text *text)
 {
@@ -66,7 +64,7 @@ static struct previous_steps read_steps(const struct place *place,
     return *previous_steps(previous_new(&place->plan, place->arena));
 }
 
-static void test_previous_search_for_a_scale_is_no_trouble(void **state)
+static void test_previous_accepts_the_search_for_a_scale(void **state)
 {
     struct place place;
     struct previous_steps steps;
@@ -85,7 +83,7 @@ static void test_previous_search_for_a_scale_is_no_trouble(void **state)
     assert_int_equal(steps.trouble, TROUBLE_NONE);
     assert_true(steps.recovered);
 
-    /* gone on from without a scale: the search begins again */
+    /* resumed without a scale: the search starts again */
     for (int i = 41; i <= 47; i++)
         add_line(&text, i, "2.5", "\"NaN\"", 65536.0 / (1 << (i - 40)), 9 + i - 40);
     add_line(&text, 48, "2.5", "1.5", 512, 16);
@@ -94,7 +92,7 @@ static void test_previous_search_for_a_scale_is_no_trouble(void **state)
     tear_down(&place);
 }
 
-static void test_previous_each_trouble_is_found(void **state)
+static void test_previous_finds_each_trouble(void **state)
 {
     struct place place;
     struct text text;
@@ -114,7 +112,7 @@ static void test_previous_each_trouble_is_found(void **state)
     assert_int_equal(read_steps(&place, &text).trouble, TROUBLE_ZERO);
 
     text_reset(&text);
-    add_line(&text, 10, "0.0", "0.002", 256, 0); /* learnt by heart */
+    add_line(&text, 10, "0.0", "0.002", 256, 0); /* memorized */
     assert_int_equal(read_steps(&place, &text).trouble, TROUBLE_NONE);
 
     text_reset(&text);
@@ -134,7 +132,7 @@ static void test_previous_each_trouble_is_found(void **state)
     tear_down(&place);
 }
 
-static void test_previous_norms_need_enough_steps(void **state)
+static void test_previous_norms_require_enough_steps(void **state)
 {
     struct place place;
     struct previous_steps steps;
@@ -156,9 +154,9 @@ static void test_previous_norms_need_enough_steps(void **state)
     tear_down(&place);
 }
 
-/* A log that is large, begins in a line, holds what nobody wrote there, and is written
- * to. */
-static void test_previous_log_is_read_from_its_end(void **state)
+/* A large log that starts in the middle of a line, has foreign content and is being
+ * written. */
+static void test_previous_reads_the_end_of_a_log(void **state)
 {
     struct place place;
     struct previous_steps steps;
@@ -210,7 +208,7 @@ static void test_previous_follows_no_link(void **state)
     tear_down(&place);
 }
 
-static void test_previous_folder_that_is_a_link_is_not_there(void **state)
+static void test_previous_treats_a_linked_folder_as_missing(void **state)
 {
     struct place place;
     char *real;
@@ -230,7 +228,7 @@ static void test_previous_folder_that_is_a_link_is_not_there(void **state)
     tear_down(&place);
 }
 
-static void test_previous_broken_files_are_not_there(void **state)
+static void test_previous_treats_broken_files_as_missing(void **state)
 {
     static const char *const states[] = {
         "",         "{",
@@ -254,7 +252,7 @@ static void test_previous_broken_files_are_not_there(void **state)
     tear_down(&place);
 }
 
-static void test_previous_external_log_is_python(void **state)
+static void test_previous_reads_logs_of_python(void **state)
 {
     struct place place;
     const struct previous_steps *steps;
@@ -301,7 +299,7 @@ static struct timespec changed(const struct place *place, const char *name)
     return st.st_ctim;
 }
 
-/* The second is newer for certain, however coarse the clock of files is. */
+/* Make the second newer, regardless of the resolution of file times. */
 static void put_in_turn(const struct place *place, const char *first, const char *second)
 {
     struct timespec a, b;
@@ -323,8 +321,9 @@ static bool model_is_later(const struct place *place, const char *state)
 #define QUEUED        "\"queued\":\"2026-11-20T10:00:00Z\""
 #define STARTED(hour) "\"started\":\"2026-11-20T" hour ":00:00Z\""
 
-/* Another job's, if this one has not begun since its text was taken. */
-static void test_previous_model_came_while_the_job_waited(void **state)
+/* The model belongs to another job if this job has not started since its text was
+ * queued. */
+static void test_previous_detects_a_model_newer_than_the_queued_job(void **state)
 {
     static const char ready[] = "{\"state\":\"ready\"," QUEUED "}";
     struct place place;
@@ -335,7 +334,7 @@ static void test_previous_model_came_while_the_job_waited(void **state)
     assert_true(model_is_later(&place, ready));
     assert_true(
         model_is_later(&place, "{\"state\":\"ready\"," QUEUED "," STARTED("09") "}"));
-    /* it has crashed, and left that itself */
+    /* the job crashed and wrote the model itself */
     assert_false(
         model_is_later(&place, "{\"state\":\"ready\"," QUEUED "," STARTED("11") "}"));
     assert_false(model_is_later(&place, "{\"state\":\"ready\"}"));
@@ -348,15 +347,15 @@ static void test_previous_model_came_while_the_job_waited(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_previous_search_for_a_scale_is_no_trouble),
-        cmocka_unit_test(test_previous_each_trouble_is_found),
-        cmocka_unit_test(test_previous_norms_need_enough_steps),
-        cmocka_unit_test(test_previous_log_is_read_from_its_end),
+        cmocka_unit_test(test_previous_accepts_the_search_for_a_scale),
+        cmocka_unit_test(test_previous_finds_each_trouble),
+        cmocka_unit_test(test_previous_norms_require_enough_steps),
+        cmocka_unit_test(test_previous_reads_the_end_of_a_log),
         cmocka_unit_test(test_previous_follows_no_link),
-        cmocka_unit_test(test_previous_folder_that_is_a_link_is_not_there),
-        cmocka_unit_test(test_previous_broken_files_are_not_there),
-        cmocka_unit_test(test_previous_external_log_is_python),
-        cmocka_unit_test(test_previous_model_came_while_the_job_waited),
+        cmocka_unit_test(test_previous_treats_a_linked_folder_as_missing),
+        cmocka_unit_test(test_previous_treats_broken_files_as_missing),
+        cmocka_unit_test(test_previous_reads_logs_of_python),
+        cmocka_unit_test(test_previous_detects_a_model_newer_than_the_queued_job),
         cmocka_unit_test(test_previous_without_a_run_is_empty),
     };
 

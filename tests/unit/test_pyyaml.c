@@ -1,7 +1,5 @@
-/*
- * tests/unit/test_pyyaml.c - another reader of YAML, written by others in another
- * language, finds the same scalars at the same bytes, in every file of the corpus.
- */
+/* tests/unit/test_pyyaml.c - PyYAML, an independent reader, finds the same scalars at the
+ * same bytes in every file of the corpus. */
 #include "config.h"
 
 #include "base/spawn.h"
@@ -13,7 +11,7 @@ enum { FILES_MAX = 2000, TIMEOUT_MS = 120 * 1000 };
 struct walk {
     char *argv[FILES_MAX + 3]; /* python3, the script, the files */
     size_t count;
-    struct text ours; /* in the form of the script's output */
+    struct text ours; /* in the format of the script's output */
 };
 
 static void show_scalar(const struct node *node, struct text *out)
@@ -68,7 +66,7 @@ static bool has_pyyaml(void)
            result.status == 0;
 }
 
-static void test_document_sees_what_pyyaml_sees(void **state)
+static void test_document_agrees_with_pyyaml(void **state)
 {
     struct walk *walk;
     struct error err = { 0 };
@@ -103,7 +101,7 @@ static void test_document_sees_what_pyyaml_sees(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_document_sees_what_pyyaml_sees),
+        cmocka_unit_test(test_document_agrees_with_pyyaml),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

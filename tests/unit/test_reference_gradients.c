@@ -1,6 +1,8 @@
-/* tests/unit/test_reference_gradients.c - in double, backward passes are the slopes of
+/*
+ * tests/unit/test_reference_gradients.c - in double, backward passes equal the slopes of
  * their forward passes: linear layers, embeddings, rotations, activations, dropout.
- * (The norms, attention, gates and losses: in the tests of each.) */
+ * (Norms, attention, gates and losses are in their own tests.)
+ */
 #include "config.h"
 
 #include <math.h>
@@ -13,10 +15,8 @@
 
 enum { INPUTS = 3, ROWS = 5, BLOCK_NUMBERS = 4096 };
 
-/*
- * out = f(in), and grad = the gradients by in of sum(out * dout).  All lies one after the
- * other in one block; `settings` is whatever f wants to know.
- */
+/* out = f(in), and grad = the gradients of sum(out * dout) with respect to in.  All are
+ * contiguous in one block; `settings` is private to f. */
 struct trial {
     struct backend *be;
     char *block;
@@ -48,7 +48,7 @@ static struct tensor matrix(struct trial *t, size_t rows, size_t cols)
     return m;
 }
 
-/* The same with normal numbers. */
+/* The same with normally distributed values. */
 static struct tensor drawn(struct trial *t, size_t rows, size_t cols)
 {
     struct tensor m = matrix(t, rows, cols);
@@ -149,7 +149,7 @@ static void test_linear(void **state)
     }
 }
 
-/* ---- Rows of a table, one of them twice, one never ---- */
+/* ---- Rows of a table, one used twice, one never ---- */
 
 static const int32_t tokens[ROWS] = { 2, 0, 3, 2, 1 };
 
@@ -188,7 +188,7 @@ static void test_embedding(void **state)
     }
 }
 
-/* ---- In place, so on a copy ---- */
+/* ---- In-place, so on a copy ---- */
 
 static const int32_t places[ROWS] = { 0, 1, 2, 0, 3 };
 
@@ -239,7 +239,7 @@ static void test_rope(void **state)
     }
 }
 
-/* ---- Each number by itself ---- */
+/* ---- Elementwise ---- */
 
 static void activation(struct trial *t)
 {

@@ -1,5 +1,4 @@
-/* tests/unit/test_setting.c - --set puts a value where the key is, or where it
- * belongs. */
+/* tests/unit/test_setting.c - --set replaces the value of a key, or adds the key. */
 #include "config.h"
 
 #include "patcher/setting.h"
@@ -10,7 +9,7 @@
 static void test_setting_replaces_or_adds(void **state)
 {
     static const struct {
-        const char *text, *set, *wanted;
+        const char *text, *set, *expected;
     } cases[] = {
         { "seed: 1\nstage: sft\n", "output_dir=|",
           "seed: 1\nstage: sft\noutput_dir: '|'\n" },
@@ -49,13 +48,13 @@ static void test_setting_replaces_or_adds(void **state)
 
         if (!setting_apply(set, arena, &data, &len, &err))
             fail_msg("%s: %s", cases[i].set, err.text);
-        assert_string_equal(data, cases[i].wanted);
+        assert_string_equal(data, cases[i].expected);
         assert_int_equal(len, strlen(data));
         arena_free(arena);
     }
 }
 
-static void test_setting_takes_several_in_order(void **state)
+static void test_setting_applies_several_in_order(void **state)
 {
     static const char *const set[] = { "seed=2", "policy=fp32", "seed=3", "device=cpu",
                                        NULL };
@@ -71,7 +70,7 @@ static void test_setting_takes_several_in_order(void **state)
     arena_free(arena);
 }
 
-static void test_setting_refuses_what_cannot_be_set(void **state)
+static void test_setting_refuses_invalid_settings(void **state)
 {
     static const struct {
         const char *text, *set;
@@ -105,8 +104,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_setting_replaces_or_adds),
-        cmocka_unit_test(test_setting_takes_several_in_order),
-        cmocka_unit_test(test_setting_refuses_what_cannot_be_set),
+        cmocka_unit_test(test_setting_applies_several_in_order),
+        cmocka_unit_test(test_setting_refuses_invalid_settings),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,5 @@
-/*
- * tests/unit/test_teacher.c - whether two models speak of the same tokens, by files that
- * others wrote.
- */
+/* tests/unit/test_teacher.c - whether two models have the same tokens, from files that
+ * others wrote. */
 #include "config.h"
 
 #include "patcher/rules/teacher.h"
@@ -56,8 +54,8 @@ static struct teacher look(const struct pair *pair)
     return teacher;
 }
 
-/* The same tokens, by id, whether a map has them, a list, or the added ones. */
-static void test_teacher_forms_of_a_vocabulary_are_one(void **state)
+/* The same tokens by id, whether they are in a map, in a list, or added. */
+static void test_teacher_reads_all_forms_of_a_vocabulary(void **state)
 {
     static const char *const forms[] = {
         "{\"model\": {\"vocab\": {\"a\": 0, \"b\": 1, \"c\": 2}}}",
@@ -134,7 +132,7 @@ static enum vocabularies compare(const char *student, const char *teacher)
     return out.vocabularies;
 }
 
-static void test_teacher_real_tokenizers_are_told_apart(void **state)
+static void test_teacher_distinguishes_real_tokenizers(void **state)
 {
     char *there = unit_shared("data/tokenizers/smollm2");
 
@@ -154,7 +152,7 @@ static void test_teacher_real_tokenizers_are_told_apart(void **state)
                          VOCABULARIES_DIFFER);
 }
 
-/* The teacher's bytes are in the plan's memory. */
+/* The plan's memory includes the teacher's bytes. */
 static void test_teacher_counts_in_memory(void **state)
 {
     char *model = unit_shared("data/stories260K/hf");
@@ -192,7 +190,8 @@ static void test_teacher_counts_in_memory(void **state)
     free(model);
 }
 
-/* Which folder the reference of preferences is read from, and what it is called. */
+/* The folder from which the reference of preference training is read, and its name in
+ * messages. */
 static void test_teacher_may_be_a_reference(void **state)
 {
     static const struct {
@@ -253,7 +252,7 @@ static void test_teacher_of_pairs_is_called_reference(void **state)
     teacher_read(&plan, pair.arena, &teacher);
     assert_int_equal(teacher.vocabularies, VOCABULARIES_DIFFER);
     assert_string_equal(teacher.difference,
-                        "vocab_size is 3 of the model and 4 of the reference");
+                        "vocab_size is 3 in the model and 4 in the reference");
     assert_string_equal(teacher.words->key, "ref_model");
     plan.stage = STAGE_SFT;
     teacher_read(&plan, pair.arena, &teacher);
@@ -262,8 +261,8 @@ static void test_teacher_of_pairs_is_called_reference(void **state)
     tear_down(&pair);
 }
 
-/* Where both are too much, and one after the other is not, that is told. */
-static void test_teacher_may_go_before_its_student_comes(void **state)
+/* If both do not fit at once, but one after the other would, the finding says so. */
+static void test_teacher_may_run_before_its_student(void **state)
 {
     char *model = unit_shared("data/stories260K/hf");
     struct device device;
@@ -275,7 +274,7 @@ static void test_teacher_may_go_before_its_student_comes(void **state)
     }
     assert_true(device_find("cpu", &device, NULL));
     device.memory = device.available = (uint64_t)1 << 30;
-    for (int i = 0; i < 2; i++) { /* with room for one of them, and for none */
+    for (int i = 0; i < 2; i++) { /* with memory for one of them, and for none */
         struct patch_options how = { .job = "job.yaml", .device = &device };
         const char *told = NULL;
         struct patch patch;
@@ -303,13 +302,13 @@ static void test_teacher_may_go_before_its_student_comes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_teacher_forms_of_a_vocabulary_are_one),
+        cmocka_unit_test(test_teacher_reads_all_forms_of_a_vocabulary),
         cmocka_unit_test(test_teacher_broken_folders_are_unknown),
-        cmocka_unit_test(test_teacher_real_tokenizers_are_told_apart),
+        cmocka_unit_test(test_teacher_distinguishes_real_tokenizers),
         cmocka_unit_test(test_teacher_counts_in_memory),
         cmocka_unit_test(test_teacher_may_be_a_reference),
         cmocka_unit_test(test_teacher_of_pairs_is_called_reference),
-        cmocka_unit_test(test_teacher_may_go_before_its_student_comes),
+        cmocka_unit_test(test_teacher_may_run_before_its_student),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
