@@ -1,4 +1,5 @@
-/* patcher/import/import.c - whose file it is, its own reader, and what no reader may forget. */
+/* patcher/import/import.c - recognize the tool of a file, call its reader, and report
+ * unknown keys. */
 #include "config.h"
 
 #include "patcher/import/import.h"
@@ -9,17 +10,17 @@
 #include "base/size.h"
 #include "patcher/import/import_parts.h"
 
-/* The tools whose files are read. */
+/* The supported tools. */
 static const struct tool {
     enum dialect dialect;
     const char *name;
     bool (*read)(struct importing *im);
-    const char *unknown; /* why a key is left that no row knows */
+    const char *unknown; /* reason reported for keys that no table has */
 } tools[] = {
     { DIALECT_AXOLOTL, "Axolotl", import_axolotl,
-      "not known here; Axolotl passes over keys that it does not know" },
+      "unknown key; Axolotl ignores unknown keys" },
     { DIALECT_TORCHTUNE, "torchtune", import_torchtune,
-      "not known here; torchtune passes over keys that its recipe does not ask for" },
+      "unknown key; torchtune ignores keys that its recipe does not read" },
 };
 
 static const struct tool *tool_of(enum dialect dialect)
@@ -46,9 +47,9 @@ static bool refuse_dialect(const char *file, enum dialect dialect,
     struct mark at = marker ? marker->key->at : (struct mark) { 0 };
 
     if (dialect == DIALECT_NATIVE)
-        return error_at(err, ERROR_DATA, file, at,
-                        "this is a job already; trainspool check tells what is wrong "
-                        "with it, if anything is");
+        return error_at(
+            err, ERROR_DATA, file, at,
+            "this is already a job; run trainspool check to find problems in it");
     return error_at(err, ERROR_DATA, file, at, "%s",
                     dialect_sentence(dialect, marker, arena));
 }

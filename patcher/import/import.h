@@ -1,10 +1,10 @@
 /*
- * patcher/import/import.h - a file of Axolotl or torchtune as a job: the same training in the
- * words of this program, and what became of every key.
+ * patcher/import/import.h - convert an Axolotl or torchtune file to a job with the same
+ * training, and report the outcome for every key.
  *
- * What cannot be carried over is a comment in the job, with its reason.  A file that
- * trains in a way not done here (preference pairs, images, diffusion) is refused: a job
- * of it would train something else.
+ * Keys that cannot be carried over become comments in the job, with the reason.  A file
+ * whose training is not supported (reward models, images, diffusion) is refused: a job
+ * made from it would train something else.
  */
 #ifndef PATCHER_IMPORT_IMPORT_H
 #define PATCHER_IMPORT_IMPORT_H
@@ -13,14 +13,14 @@
 #include "patcher/schema/dialect.h"
 
 enum import_fate {
-    IMPORT_CARRIED, /* it is in the job, under `into` */
-    IMPORT_DIFFERS, /* it is not, and the result may be another */
-    IMPORT_IDLE,    /* it is not, and nothing is lost */
+    IMPORT_CARRIED, /* in the job, under `into` */
+    IMPORT_DIFFERS, /* not in the job, and the result may differ */
+    IMPORT_IDLE,    /* not in the job, without effect on the result */
     IMPORT_FATES
 };
-extern const char *const import_fate_names[IMPORT_FATES]; /* as --json says */
+extern const char *const import_fate_names[IMPORT_FATES]; /* as in --json */
 
-/* What became of one key of the source. */
+/* The outcome for one key of the source. */
 struct import_key {
     const char *name; /* "optimizer.lr", "datasets[0].type" */
     struct mark at;
@@ -29,7 +29,7 @@ struct import_key {
     const char *why;  /* NULL: IMPORT_CARRIED */
 };
 
-/* Lives in the arena that import_read was given, but for the text. */
+/* Everything except the text is allocated from the arena passed to import_read. */
 struct import {
     const char *tool; /* "Axolotl" */
     const struct import_key *keys;
@@ -38,10 +38,10 @@ struct import {
 };
 
 /*
- * `file` is the name for messages and for the job's first line.  Errors have a place:
- * ERROR_DATA for a text that is no file of these tools, a job already, or one that trains
- * nothing; ERROR_JOB for one that trains in a way not done here.
- * *out is given back with import_clear, whatever came of it.
+ * Convert a file.  `file` is its name in messages and in the job's first line.  Errors
+ * have a position: ERROR_DATA for a text that is not a file of these tools, is already a
+ * job, or trains nothing; ERROR_JOB for training that is not supported. The caller clears
+ * *out with import_clear in any case.
  */
 bool import_read(const char *file, const char *data, size_t len, struct arena *arena,
                  struct import *out, struct error *err);

@@ -1,5 +1,5 @@
-/* patcher/import/import_account.c - what became of each key of the source, so that none is
- * lost. */
+/* patcher/import/import_account.c - the outcome for each key of the source, so that none
+ * is lost. */
 #include "config.h"
 
 #include "patcher/import/import_parts.h"
@@ -16,7 +16,7 @@ const char *const import_fate_names[IMPORT_FATES] = {
 
 struct import_account {
     struct import_key *keys;
-    const struct entry **entries; /* of the source, beside them */
+    const struct entry **entries; /* of the source, parallel to keys */
     size_t count, room;
 };
 
@@ -49,7 +49,8 @@ bool import_is_noted(const struct importing *im, const struct entry *entry)
     return false;
 }
 
-/* The first word on a key stands: a special case comes before the rule of its group. */
+/* The first outcome of a key counts, so special cases come before the rule of their
+ * group. */
 void import_note(struct importing *im, const struct entry *entry,
                  const struct import_key *key)
 {
@@ -105,7 +106,7 @@ void import_idle(struct importing *im, const char *path, const char *why)
         import_left(im, path, IMPORT_IDLE, "%s", import_idle_why(entry->value, why));
 }
 
-/* One place in the walk over what is left. */
+/* A node visited while collecting the remaining keys. */
 struct walk {
     struct importing *im;
     const char *why;

@@ -1,9 +1,9 @@
 /*
- * patcher/import/import_axolotl.c - an Axolotl file as a job.
+ * patcher/import/import_axolotl.c - convert an Axolotl file to a job.
  *
- * What its keys mean and what they are where they are not given: axolotl-ai-cloud/axolotl
- * at 067b021c, src/axolotl/utils/schemas (names, defaults), utils/config (what follows
- * from them) and core/builders (what the trainer is told).
+ * Meaning and defaults of its keys: axolotl-ai-cloud/axolotl at 067b021c,
+ * src/axolotl/utils/schemas (names, defaults), utils/config (derived settings) and
+ * core/builders (arguments of the trainer).
  */
 #include "config.h"
 
@@ -14,9 +14,10 @@
 #include "base/size.h"
 #include "patcher/schema/scalar.h"
 
-#define NOT_HERE "is not done here, only stages sft, pt, distill and dpo of text"
+#define NOT_HERE \
+    "is not supported; a job is of stage sft, pt, distill or dpo and trains on text"
 
-/* Keys that mean the same under another name, or the same one. */
+/* Keys with the same meaning under another name or the same name. */
 static const struct import_copy copies[] = {
     { "lora_model_dir", "adapter_name_or_path", NULL },
     { "sequence_len", "cutoff_len", NULL },
@@ -39,10 +40,10 @@ static const struct import_copy copies[] = {
     { "resume_from_checkpoint", "resume_from_checkpoint", NULL },
     { "default_system_message", "default_system", NULL },
     { "curriculum_sampling", "disable_shuffling",
-      "the order of the data, as in Axolotl" },
+      "keeps the order of the data, as in Axolotl" },
 };
 
-/* The same, of LoRA alone. */
+/* The same, for LoRA only. */
 static const struct import_copy lora_copies[] = {
     { "lora_r", "lora_rank", NULL },
     { "lora_alpha", "lora_alpha", NULL },
@@ -52,18 +53,19 @@ static const struct import_copy lora_copies[] = {
     { "loraplus_lr_ratio", "loraplus_lr_ratio", NULL },
 };
 
-/* What is not given means this, and a job's own default is another. */
+/* Axolotl's defaults where they differ from those of a job. */
 static const struct import_copy default_values[] = {
-    { "512", "cutoff_len", "what Axolotl takes where nothing is said" },
-    { "1", "num_train_epochs", "what Axolotl takes where nothing is said" },
-    { "1", "per_device_train_batch_size", "what Axolotl takes where nothing is said" },
-    { "false", "gradient_checkpointing", "on in a job, if nothing is said" },
-    { "cosine", "lr_scheduler_type", "what Axolotl takes where nothing is said" },
-    { "10", "logging_steps", "Axolotl: every 0.5 % of the steps, at most every 10" },
-    { "4", "save_total_limit", "what Axolotl takes where nothing is said" },
+    { "512", "cutoff_len", "Axolotl's default" },
+    { "1", "num_train_epochs", "Axolotl's default" },
+    { "1", "per_device_train_batch_size", "Axolotl's default" },
+    { "false", "gradient_checkpointing", "Axolotl's default; a job's default is true" },
+    { "cosine", "lr_scheduler_type", "Axolotl's default" },
+    { "10", "logging_steps",
+      "Axolotl: every 0.5 % of the steps, but at least every 10 steps" },
+    { "4", "save_total_limit", "Axolotl's default" },
 };
 
-/* ---- what cannot be a job ---- */
+/* ---- unsupported kinds of training ---- */
 
 static bool refuse_where_on(struct importing *im, const char *key, const char *what)
 {
@@ -92,7 +94,7 @@ static bool refuse_kinds(struct importing *im)
                              "model_type: training a classifier " NOT_HERE);
     if (processor)
         return import_refuse(im, ERROR_JOB, processor->value,
-                             "processor_type: training on images or sound " NOT_HERE);
+                             "processor_type: training on images or audio " NOT_HERE);
     return true;
 }
 
@@ -107,24 +109,24 @@ static void import_model(struct importing *im)
     if (!import_copy(im, "base_model", "model_name_or_path", NULL) || !model)
         return;
     if (model[0] != '/' && model[0] != '.')
-        import_remark(im, "model_name_or_path",
-                      "nothing is downloaded here: this is a folder beside the job, "
-                      "with the model's config.json, *.safetensors and "
-                      "tokenizer.json%s%s",
-                      revision ? " of revision " : "", revision ? revision : "");
+        import_remark(
+            im, "model_name_or_path",
+            "trainspool downloads nothing: this must be a folder next to the job with "
+            "the model's config.json, *.safetensors and tokenizer.json%s%s",
+            revision ? " of revision " : "", revision ? revision : "");
     import_took(im, "revision_of_model", "model_name_or_path");
     for (size_t i = 0; i < TS_COUNT(others); i++) {
         const char *other = import_get(im, others[i]);
 
         if (other && strcmp(other, model) == 0)
-            import_left(im, others[i], IMPORT_IDLE, "it is the model's own folder");
+            import_left(im, others[i], IMPORT_IDLE, "same as the model's folder");
         else if (other)
             import_left(im, others[i], IMPORT_DIFFERS,
-                        "configuration and tokenizer are read from the model's folder");
+                        "config and tokenizer are read from the model's folder");
     }
 }
 
-/* Layers by name, or all; a pattern is not understood. */
+/* Import layers by name, or all layers; patterns are not supported. */
 static void import_targets(struct importing *im)
 {
     const struct entry *modules = import_find(im, "lora_target_modules");
@@ -145,32 +147,37 @@ static void import_targets(struct importing *im)
         import_copy(im, "lora_target_modules", "lora_target", NULL);
     } else {
         import_set(im, "lora_target", "all",
-                   modules ? "Axolotl has a pattern here" : "Axolotl was not told which");
+                   modules ? "Axolotl's file has a pattern here"
+                           : "Axolotl's file does not name layers");
         import_left(
             im, "lora_target_modules", modules ? IMPORT_DIFFERS : IMPORT_IDLE,
-            modules ? "layers are chosen by their names (q_proj, v_proj ...), not by a "
-                      "pattern: all linear ones get an adapter"
-                    : "empty");
+            modules
+                ? "layers are selected by name (q_proj, v_proj ...), not by a pattern: "
+                  "all linear layers get an adapter"
+                : "empty");
     }
 }
 
-/* Its BitsAndBytesConfig has nf4 and double quantisation, which are the defaults here. */
+/* Axolotl's BitsAndBytesConfig has nf4 and double quantization, which are also the
+ * defaults of a job. */
 static void import_quantised(struct importing *im, bool is_lora)
 {
     if (is_lora && import_is_true(im, "load_in_4bit")) {
         import_set(im, "quantization_bit", "4", NULL);
         import_took(im, "load_in_4bit", "quantization_bit");
-        import_left(im, "bnb_config_kwargs", IMPORT_DIFFERS,
-                    "weights in 4 bits are nf4 with double quantisation, as Axolotl's "
-                    "preset; double_quantization: false leaves the second out");
+        import_left(
+            im, "bnb_config_kwargs", IMPORT_DIFFERS,
+            "4-bit weights are nf4 with double quantization, the default in Axolotl too; "
+            "double_quantization: false turns that off");
     } else if (import_is_true(im, "load_in_4bit")) {
         import_left(im, "load_in_4bit", IMPORT_DIFFERS,
-                    "quantised weights are not trained: it goes with adapter: qlora");
+                    "quantized weights cannot be trained: 4 bits require adapter: qlora");
     }
     if (import_is_true(im, "load_in_8bit"))
-        import_left(im, "load_in_8bit", IMPORT_DIFFERS,
-                    "frozen weights take 16 bits here, or 4 (quantization_bit), and "
-                    "not 8; trainspool plan tells whether they fit");
+        import_left(
+            im, "load_in_8bit", IMPORT_DIFFERS,
+            "frozen weights take 16 bits, or 4 with quantization_bit; 8 bits are not "
+            "supported; run trainspool plan to see whether they fit");
     if (!import_written(im, "load_in_8bit") && !import_written(im, "load_in_4bit"))
         return;
     import_left(im, "load_in_8bit", IMPORT_IDLE, "off");
@@ -184,9 +191,9 @@ static bool import_method(struct importing *im)
         adapter && (strcmp(adapter, "lora") == 0 || strcmp(adapter, "qlora") == 0);
 
     if (adapter && !is_lora && *adapter)
-        return import_refuse(im, ERROR_JOB, import_find(im, "adapter")->value,
-                             "adapter: %s is not done here, only lora, qlora, and none",
-                             adapter);
+        return import_refuse(
+            im, ERROR_JOB, import_find(im, "adapter")->value,
+            "adapter: %s is not supported; use lora, qlora, or no adapter", adapter);
     import_set(im, "finetuning_type", is_lora ? "lora" : "full", NULL);
     import_took(im, "adapter", "finetuning_type");
     import_quantised(im, is_lora);
@@ -211,24 +218,25 @@ static void import_half(struct importing *im, const char *key, const char *to,
     import_took(im, key, to);
 }
 
-/* Is it the device that decides on bf16?  It is where nothing is said, too. */
-static bool leaves_bf16(struct importing *im)
+/* Return whether the device decides on bf16, which is also Axolotl's default. */
+static bool device_chooses_bf16(struct importing *im)
 {
-    const char *asked = import_get(im, "bf16");
+    const char *requested = import_get(im, "bf16");
 
-    return !import_written(im, "bf16") || (asked && strcmp(asked, "auto") == 0);
+    return !import_written(im, "bf16") || (requested && strcmp(requested, "auto") == 0);
 }
 
-/* Without bf16 a device takes fp16 here, and so does Axolotl, unless float16 is true or
- * fp16 false (true would have won over bf16: auto). */
-static void tell_instead(struct importing *im)
+/* Without bf16, a job falls back to fp16, and so does Axolotl unless float16 is true or
+ * fp16 is false.  (fp16: true would have taken precedence over bf16: auto.) */
+static void report_fallback(struct importing *im)
 {
     bool is_float16 = import_is_true(im, "float16");
     const char *why =
-        is_float16 ? "on a GPU without bf16 Axolotl takes float16 alone; here it is "
-                     "fp16 there, with trained weights in float32 and a loss scale"
-                   : "on a GPU without bf16 Axolotl takes float32, as fp16 is false; "
-                     "here it is fp16 there, unless the job says bf16: false";
+        is_float16
+            ? "on a GPU without bf16, Axolotl uses pure float16; this job uses fp16 "
+              "there, with trained weights in float32 and a loss scale"
+            : "on a GPU without bf16, Axolotl uses float32, because fp16 is false; this "
+              "job uses fp16 there, unless you set bf16: false";
 
     import_remark(im, "bf16", "%s", why);
     import_left(im, is_float16 ? "float16" : "fp16", IMPORT_DIFFERS, "%s", why);
@@ -240,39 +248,41 @@ static const char *import_auto(struct importing *im)
     bool is_other = import_find(im, "fp16") || import_is_true(im, "float16");
 
     import_set(im, "bf16", "auto",
-               is_other  ? "bf16 where the device has it, as in Axolotl"
-               : is_said ? "bf16 where the device has it, else fp16, as in Axolotl"
-                         : "what Axolotl takes where nothing is said");
+               is_other  ? "bf16 if the device supports it, as in Axolotl"
+               : is_said ? "bf16 if the device supports it, otherwise fp16, as in Axolotl"
+                         : "Axolotl's default");
     if (is_other)
-        tell_instead(im);
+        report_fallback(im);
     import_took(im, "bf16", "bf16");
-    return is_said ? "bf16" : "bf16, which is auto if nothing is said,";
+    return is_said ? "bf16" : "bf16 (auto by default)";
 }
 
-/* In the order in which Axolotl decides: utils/config, resolve_dtype.  The key that says
- * the format, as a person reads it; NULL: none, it is float32. */
+/* Choose in the same order as Axolotl: utils/config, resolve_dtype.  Return the key that
+ * decides the format, for messages; NULL: none, which is float32. */
 static const char *choose_precision(struct importing *im)
 {
-    const char *asked = import_get(im, "bf16");
+    const char *requested = import_get(im, "bf16");
 
-    if (import_is_true(im, "bf16") || (asked && strcmp(asked, "full") == 0)) {
+    if (import_is_true(im, "bf16") || (requested && strcmp(requested, "full") == 0)) {
         import_half(im, "bf16", "bf16", NULL);
         return "bf16";
     }
     if (import_is_true(im, "bfloat16")) {
-        import_half(im, "bfloat16", "bf16",
-                    "bfloat16 in Axolotl, which is its bf16: true; here what is "
-                    "trained stays float32");
+        import_half(
+            im, "bfloat16", "bf16",
+            "bfloat16 in Axolotl means bf16: true; trained weights stay in float32");
         return "bfloat16";
     }
     if (import_is_true(im, "fp16")) {
-        import_half(im, "fp16", "fp16",
-                    leaves_bf16(im) ? "on all devices, as Axolotl from 0.9.1 on; "
-                                      "before, those with bf16 took that"
-                                    : NULL);
+        import_half(
+            im, "fp16", "fp16",
+            device_chooses_bf16(im)
+                ? "on all devices, as in Axolotl 0.9.1 and later; earlier versions used "
+                  "bf16 where supported"
+                : NULL);
         return "fp16";
     }
-    if (leaves_bf16(im))
+    if (device_chooses_bf16(im))
         return import_auto(im);
     if (import_is_true(im, "float16")) {
         import_half(im, "float16", "fp16",
@@ -288,47 +298,50 @@ static void import_precision(struct importing *im)
                                         "float32" };
     const char *winner = choose_precision(im);
     const char *why = winner ? arena_printf(im->arena, "%s wins", winner)
-                             : "it is float32 anyway, where bf16 and fp16 are off";
+                             : "float32 is used anyway if bf16 and fp16 are off";
     bool is_full = !import_find(im, "adapter");
 
     for (size_t i = 0; i < TS_COUNT(keys); i++)
         import_idle(im, keys[i], why);
     if (is_full && import_said(im, "bf16"))
-        import_remark(im, "bf16",
-                      "trained weights and moments are kept in float32 here; Axolotl, "
-                      "on one GPU, has them in bfloat16, as pure_bf16: true does");
+        import_remark(
+            im, "bf16",
+            "trained weights and moments are in float32; on one GPU, Axolotl keeps them "
+            "in bfloat16, as pure_bf16: true does");
     if (import_is_true(im, "tf32") || import_find(im, "tf32"))
         import_copy(im, "tf32", "tf32", NULL);
 }
 
-/* unsloth was a word for offload until c0a0c753, May 2025. */
-static bool is_offload(const char *asked)
+/* unsloth meant offload until c0a0c753, May 2025. */
+static bool is_offload(const char *requested)
 {
     static const char *const words[] = { "offload", "offload_disk", "unsloth" };
 
-    for (size_t i = 0; asked && i < TS_COUNT(words); i++)
-        if (strcmp(asked, words[i]) == 0)
+    for (size_t i = 0; requested && i < TS_COUNT(words); i++)
+        if (strcmp(requested, words[i]) == 0)
             return true;
     return false;
 }
 
 static void import_checkpointing(struct importing *im)
 {
-    const char *asked = import_get(im, "gradient_checkpointing");
+    const char *requested = import_get(im, "gradient_checkpointing");
 
-    if (is_offload(asked)) {
-        import_set(im, "gradient_checkpointing", "true",
-                   arena_printf(im->arena,
-                                "%s in Axolotl; what is kept stays on the device here",
-                                asked));
+    if (is_offload(requested)) {
+        import_set(
+            im, "gradient_checkpointing", "true",
+            arena_printf(
+                im->arena,
+                "%s in Axolotl; a job keeps checkpointed activations on the device",
+                requested));
         import_took(im, "gradient_checkpointing", "gradient_checkpointing");
-    } else if (asked) {
+    } else if (requested) {
         import_copy(im, "gradient_checkpointing", "gradient_checkpointing", NULL);
     }
     if (import_is_true(im, "activation_offloading") &&
         !import_is_true(im, "gradient_checkpointing"))
         import_set(im, "gradient_checkpointing", "true",
-                   "Axolotl offloads activations; here they are computed again");
+                   "Axolotl offloads activations; this job recomputes them");
 }
 
 /* ---- batch ---- */
@@ -342,7 +355,7 @@ static void import_batch(struct importing *im)
         import_copy(im, "gradient_accumulation_steps", "gradient_accumulation_steps",
                     NULL);
         import_left(im, "batch_size", IMPORT_IDLE,
-                    "the total of a step follows from micro_batch_size and "
+                    "the batch of a step follows from micro_batch_size and "
                     "gradient_accumulation_steps");
     } else if (total >= 1 && micro >= 1 && total <= 1e6 && micro <= 1e6) {
         long steps = (long)total / (long)micro;
@@ -350,18 +363,19 @@ static void import_batch(struct importing *im)
         import_set(im, "gradient_accumulation_steps",
                    arena_printf(im->arena, "%ld", steps > 0 ? steps : 1),
                    arena_printf(im->arena,
-                                "batch_size %.0f is the total of a step: %.0f / %.0f",
+                                "batch_size %.0f is the total per step: %.0f / %.0f",
                                 total, total, micro));
         import_took(im, "batch_size", "gradient_accumulation_steps");
     } else {
-        import_idle(im, "batch_size", "no number of samples, which are 1 to 1000000");
+        import_idle(im, "batch_size", "not a number of samples from 1 to 1000000");
         import_preset(im, "gradient_accumulation_steps", "1", NULL);
     }
     if (import_find(im, "deepspeed") || import_find(im, "fsdp") ||
         import_find(im, "fsdp_config"))
-        import_remark(im, "per_device_train_batch_size",
-                      "on each GPU: with N of them write trainspool: {ranks: N}, and a "
-                      "step has N times as many samples");
+        import_remark(
+            im, "per_device_train_batch_size",
+            "per GPU: for N GPUs, add trainspool: {ranks: N}; a step then has N times as "
+            "many samples");
 }
 
 /* ---- optimizer and schedule ---- */
@@ -376,12 +390,14 @@ static void import_optimizer(struct importing *im)
         import_copy(im, "optimizer", "optim", NULL);
         return;
     }
-    import_set(im, "optim", "adamw_torch", "another optimizer in Axolotl: look below");
+    import_set(im, "optim", "adamw_torch",
+               "Axolotl's file has another optimizer: see below");
     import_left(im, "optimizer", IMPORT_DIFFERS,
-                "%s is not done here, and AdamW wants a learning rate of its own", name);
+                "%s is not supported, and AdamW requires a different learning rate",
+                name);
 }
 
-/* Axolotl's cosine with a floor: core/trainers/mixins/scheduler.py. */
+/* Axolotl's cosine schedule with a minimum: core/trainers/mixins/scheduler.py. */
 static void import_floor(struct importing *im)
 {
     double floor = import_number(im, "cosine_min_lr_ratio", 0);
@@ -397,11 +413,11 @@ static void import_floor(struct importing *im)
         import_took(im, "cosine_min_lr_ratio", "lr_scheduler_kwargs");
     } else {
         import_left(im, "cosine_min_lr_ratio", IMPORT_IDLE,
-                    floor > 0 ? "of the cosine schedule alone" : "off");
+                    floor > 0 ? "only for the cosine schedule" : "off");
     }
     if (import_number(im, "cosine_constant_lr_ratio", 0) > 0)
         import_left(im, "cosine_constant_lr_ratio", IMPORT_DIFFERS,
-                    "the rate comes down until the last step");
+                    "the learning rate decays until the last step");
     else
         import_left(im, "cosine_constant_lr_ratio", IMPORT_IDLE, "off");
 }
@@ -446,7 +462,7 @@ static void import_warmup(struct importing *im)
 
     if (steps > 0 && steps < 1) {
         import_set(im, "warmup_ratio", scalar_print(steps, im->arena),
-                   "warmup_steps in the file: below 1 it is a share");
+                   "warmup_steps in the file: a value below 1 is a ratio");
         import_took(im, "warmup_steps", "warmup_ratio");
     } else if (steps >= 0) {
         import_copy(im, "warmup_steps", "warmup_steps", NULL);
@@ -457,7 +473,7 @@ static void import_warmup(struct importing *im)
         import_left(im, "warmup_ratio", IMPORT_IDLE, "warmup_steps wins");
     if (!import_said(im, "warmup_steps") && !import_said(im, "warmup_ratio"))
         import_set(im, "warmup_ratio", "0.03",
-                   "what Axolotl takes where nothing is said, of 100 steps at most");
+                   "Axolotl's default, which is at most 100 steps");
 }
 
 static void import_schedule(struct importing *im)
@@ -468,19 +484,19 @@ static void import_schedule(struct importing *im)
         import_copy(im, "lr_scheduler", "lr_scheduler_type", NULL);
     } else if (name) {
         import_set(im, "lr_scheduler_type", "cosine",
-                   "another schedule in Axolotl: look below");
-        import_left(im, "lr_scheduler", IMPORT_DIFFERS, "%s is not done here", name);
+                   "Axolotl's file has another schedule: see below");
+        import_left(im, "lr_scheduler", IMPORT_DIFFERS, "%s is not supported", name);
     }
     import_floor(im);
     import_schedule_kwargs(im);
     import_warmup(im);
     if (import_written(im, "max_grad_norm") && !import_find(im, "max_grad_norm")) {
-        import_set(im, "max_grad_norm", "1.0", "empty in Axolotl means this");
+        import_set(im, "max_grad_norm", "1.0", "empty in Axolotl means 1.0");
         import_took(im, "max_grad_norm", "max_grad_norm");
     }
     if (import_find(im, "adam_eps"))
         import_left(im, "adam_eps", IMPORT_DIFFERS,
-                    "no key of Axolotl's: it is adam_epsilon that would be used");
+                    "not a key of Axolotl; its name is adam_epsilon");
 }
 
 static void import_specials(struct importing *im)
@@ -492,22 +508,23 @@ static void import_specials(struct importing *im)
         const char *name = map->entries[i].key->text;
         bool pads = strcmp(name, "pad_token") == 0;
 
-        import_note(im, &map->entries[i],
-                    &(struct import_key) {
-                        .name = arena_printf(im->arena, "special_tokens.%s", name),
-                        .fate = pads ? IMPORT_IDLE : IMPORT_DIFFERS,
-                        .why = pads ? "no padding: samples lie one after another"
-                                    : "the model's own tokens count; if this is another, "
-                                      "change it in its tokenizer_config.json" });
+        import_note(
+            im, &map->entries[i],
+            &(struct import_key) {
+                .name = arena_printf(im->arena, "special_tokens.%s", name),
+                .fate = pads ? IMPORT_IDLE : IMPORT_DIFFERS,
+                .why =
+                    pads ? "no padding: samples are packed without gaps"
+                         : "the model's own tokens are used; if this one differs, change "
+                           "it in tokenizer_config.json" });
     }
 }
 
 bool import_axolotl(struct importing *im)
 {
     if (!import_find(im, "base_model"))
-        return import_refuse(
-            im, ERROR_DATA, im->source->root,
-            "there is no base_model: this file of Axolotl trains nothing");
+        return import_refuse(im, ERROR_DATA, im->source->root,
+                             "base_model is missing: this Axolotl file trains nothing");
     if (!refuse_kinds(im))
         return false;
     import_model(im);

@@ -1,6 +1,6 @@
 /*
- * patcher/import/import_axolotl_data.c - Axolotl's lists of data sets: which file, which form,
- * which template.
+ * patcher/import/import_axolotl_data.c - Axolotl's lists of data sets: file, format,
+ * template.
  *
  * axolotl-ai-cloud/axolotl at 067b021c: schemas/datasets.py, prompters.py,
  * prompt_strategies, utils/chat_templates.
@@ -16,11 +16,11 @@
 
 #define SETS_MAX 64
 
-/* What `type` means; a type that ends in `*` begins so. */
+/* The meaning of `type`; a `*` at the end of a type matches any suffix. */
 static const struct type {
     const char *name;
     enum kind { KIND_ALPACA, KIND_MESSAGES, KIND_TEXT, KIND_PAIRS } kind;
-    const char *template_name; /* NULL: that of chat_template */
+    const char *template_name; /* NULL: the template of chat_template */
 } types[] = {
     { "alpaca", KIND_ALPACA, "alpaca" },       { "alpaca:chatml", KIND_ALPACA, "chatml" },
     { "alpaca:phi", KIND_ALPACA, "phi" },      { "alpaca:chat", KIND_ALPACA, "vicuna" },
@@ -28,7 +28,7 @@ static const struct type {
     { "completion", KIND_TEXT, NULL },         { "pretrain", KIND_TEXT, NULL },
 };
 
-/* The same with rl: prompt_strategies/dpo, and orpo, where pairs of conversations are. */
+/* The same with rl: prompt_strategies/dpo, and orpo for pairs of conversations. */
 static const struct type pair_types[] = {
     { "chat_template", KIND_MESSAGES, NULL },
     { "chat_template.default", KIND_MESSAGES, NULL },
@@ -39,24 +39,23 @@ static const struct type pair_types[] = {
     { "llama3.*", KIND_PAIRS, "llama3" },
 };
 
-/* Axolotl's templates that there are here, and those that come near: then `note` says
- * so. */
+/* Axolotl's templates that a job has, and similar ones, with a note on the difference. */
 static const struct chat {
     const char *axolotl, *here, *note;
 } chats[] = {
     { "alpaca", "alpaca", NULL },
     { "chatml", "chatml", NULL },
     { "gemma", "gemma", NULL },
-    { "gemma3", "gemma", "gemma3 of Axolotl; the same for text" },
+    { "gemma3", "gemma", "Axolotl's gemma3; the same for text" },
     { "llama3", "llama3", NULL },
     { "mistral_v2v3", "mistral", NULL },
     { "phi_3", "phi", NULL },
     { "phi_35", "phi", NULL },
     { "qwen_25", "qwen", NULL },
-    { "qwen3", "qwen3_nothink", "qwen3 of Axolotl; here without its empty thoughts" },
+    { "qwen3", "qwen3_nothink", "Axolotl's qwen3; this one has no empty think block" },
 };
 
-/* Keys of one data set that are looked at below. */
+/* Keys of a data set that are read below. */
 static const char *const known[] = {
     "path",
     "split",
@@ -73,7 +72,7 @@ static const char *const known[] = {
     "message_field_content",
 };
 
-/* Of pairs besides. */
+/* Additional keys of pairs. */
 static const char *const known_of_pairs[] = { "field_chosen", "field_rejected", "roles" };
 
 static const struct type *type_of(const char *name, bool pairs)
@@ -91,7 +90,7 @@ static const struct type *type_of(const char *name, bool pairs)
     return NULL;
 }
 
-/* The files of data_files, with commas between; NULL where there are none. */
+/* Return the names in data_files, separated by commas; NULL if there are none. */
 static const char *files_of(struct importing *im, const struct node *map)
 {
     const struct entry *entry = node_find(map, "data_files");
@@ -104,7 +103,7 @@ static bool is_local(const char *path)
     return path[0] == '.' || path[0] == '/' || dataset_reader_knows(path);
 }
 
-/* The names of a conversation's parts, as `role` and `value` say where they are. */
+/* Return the name of a conversation's field, such as `role` and `value`. */
 static const char *part_of(struct importing *im, const struct node *map, const char *key,
                            const char *old, const char *default_value)
 {
@@ -123,7 +122,7 @@ static bool is_one_of(const char *word, const char *a, const char *b)
     return strcmp(word, a) == 0 || strcmp(word, b) == 0;
 }
 
-/* The role of that name in a conversation, where `roles` of pairs says another. */
+/* Return the name of a role in a conversation, which `roles` of pairs may override. */
 static const char *role_of(struct importing *im, const struct node *map, const char *role,
                            const char *default_value)
 {
@@ -136,7 +135,7 @@ static const char *role_of(struct importing *im, const struct node *map, const c
     return default_value;
 }
 
-/* Messages under names that are not found out by themselves need a word in
+/* Message fields with names that are not detected automatically require an entry in
  * dataset_info.json. */
 static void read_columns(struct importing *im, const struct node *map,
                          struct import_data *set)
@@ -167,7 +166,7 @@ static void read_columns(struct importing *im, const struct node *map,
                          role_of(im, map, "assistant", is_share ? "gpt" : "assistant")));
 }
 
-/* `type` as a map: columns and a prompt of one's own. */
+/* `type` as a map: user-defined columns and prompt. */
 static void read_custom(struct importing *im, const struct node *type,
                         struct import_data *set)
 {
@@ -183,28 +182,30 @@ static void read_custom(struct importing *im, const struct node *type,
         query ? "\", " : "", import_json_word(im, answer ? answer : "output"));
 }
 
-/* What one set asks of the whole job, which has one template. */
-struct wish {
+/* The template that one data set requires; a job has only one. */
+struct template_request {
     const struct node *map;
     const char *path; /* "datasets[0]" */
-    const char *type; /* as Axolotl has it; NULL: none that is known */
+    const char *type; /* as in Axolotl; NULL: not a known one */
     bool is_text, is_local;
-    const char *template_name; /* of a template here, or chat; NULL: none is wanted */
-    const char *chat;          /* of conversations: the chat_template in Axolotl */
-    const struct entry *says;  /* chat, of the set or of the whole file; or NULL */
-    const char *says_name;
+    /* of one of the job's templates, or chat; NULL: no template required */
+    const char *template_name;
+    const char *chat; /* conversations: the chat_template in Axolotl */
+    /* the key that sets chat, in the data set or in the file; or NULL */
+    const struct entry *source;
+    const char *source_name;
 };
 
-/* What all sets of the file come to. */
+/* The data sets of the file. */
 struct reading {
     struct importing *im;
     const char *key;  /* dataset, eval_dataset */
-    const char *path; /* of the set at hand: "datasets[0]" */
+    const char *path; /* of the current data set: "datasets[0]" */
     struct import_data sets[SETS_MAX];
     size_t count;
-    size_t texts; /* sets of plain text */
-    struct wish wishes[SETS_MAX];
-    size_t wish_count;
+    size_t texts; /* data sets of plain text */
+    struct template_request requests[SETS_MAX];
+    size_t request_count;
 };
 
 static const struct chat *chat_of(const char *axolotl)
@@ -215,24 +216,30 @@ static const struct chat *chat_of(const char *axolotl)
     return NULL;
 }
 
-/* Which chat_template a set of conversations has: its own, or that of the file. */
-static void read_chat(struct importing *im, struct wish *wish)
+/* Find the chat_template of a conversation data set: its own, or that of the file. */
+static void read_chat(struct importing *im, struct template_request *template_request)
 {
-    const struct entry *own = node_find(wish->map, "chat_template");
+    const struct entry *own = node_find(template_request->map, "chat_template");
 
     if (own && !node_is_null(own->value)) {
-        wish->says = own;
-        wish->says_name = arena_printf(im->arena, "%s.chat_template", wish->path);
+        template_request->source = own;
+        template_request->source_name =
+            arena_printf(im->arena, "%s.chat_template", template_request->path);
     } else {
-        wish->says = import_find(im, "chat_template");
-        wish->says_name = "chat_template";
+        template_request->source = import_find(im, "chat_template");
+        template_request->source_name = "chat_template";
     }
-    wish->chat = wish->says ? import_text(im, wish->says->value) : "tokenizer_default";
-    wish->template_name = chat_of(wish->chat) ? chat_of(wish->chat)->here : wish->chat;
+    template_request->chat = template_request->source
+                                 ? import_text(im, template_request->source->value)
+                                 : "tokenizer_default";
+    template_request->template_name = chat_of(template_request->chat)
+                                          ? chat_of(template_request->chat)->here
+                                          : template_request->chat;
 }
 
-/* A prompt that cannot be had here: said where the data is named, and in the account. */
-static void tell_type(struct reading *reading, const struct entry *type, const char *why)
+/* Report an unsupported prompt, where the data is named and in the list of keys. */
+static void report_type(struct reading *reading, const struct entry *type,
+                        const char *why)
 {
     struct importing *im = reading->im;
 
@@ -253,42 +260,44 @@ static void read_type(struct reading *reading, const struct node *map,
     const char *name = value && value->kind == NODE_SCALAR ? value->text : NULL;
     const bool pairs = import_is_of_pairs(im);
     const struct type *type = type_of(name, pairs);
-    struct wish *wish = &reading->wishes[reading->wish_count++];
+    struct template_request *template_request =
+        &reading->requests[reading->request_count++];
 
-    *wish =
-        (struct wish) { .map = map, .path = reading->path, .is_local = set->is_local };
+    *template_request = (struct template_request) { .map = map,
+                                                    .path = reading->path,
+                                                    .is_local = set->is_local };
     set->ranking = pairs;
     if (value && value->kind == NODE_MAP) {
         if (pairs)
             import_axolotl_pair(im, value, NULL, set);
         else
             read_custom(im, value, set);
-        tell_type(reading, entry,
-                  "a prompt of its own in Axolotl; here the template is it");
+        report_type(reading, entry,
+                    "Axolotl has a custom prompt; this job uses the template instead");
         return;
     }
     if (!type) {
-        tell_type(
+        report_type(
             reading, entry,
             arena_printf(im->arena,
-                         "Axolotl's type %s is not known here: write the records as %s",
+                         "Axolotl's type %s is not supported: write the records as %s",
                          name && *name ? name : "(none)",
                          pairs ? "prompt, chosen and rejected"
                                : "instruction and output, or as messages"));
         return;
     }
-    wish->type = name;
-    wish->is_text = type->kind == KIND_TEXT;
-    wish->template_name = type->template_name;
-    reading->texts += wish->is_text;
+    template_request->type = name;
+    template_request->is_text = type->kind == KIND_TEXT;
+    template_request->template_name = type->template_name;
+    reading->texts += template_request->is_text;
     if (type->kind == KIND_MESSAGES) {
         read_columns(im, map, set);
-        read_chat(im, wish);
+        read_chat(im, template_request);
     }
     if (type->kind == KIND_PAIRS) {
         import_axolotl_pair(im, map, name, set);
         if (!type->template_name)
-            read_chat(im, wish);
+            read_chat(im, template_request);
     }
     if (type->kind == KIND_TEXT) {
         const char *field = import_text_of(im, map, "field");
@@ -309,7 +318,7 @@ static void read_item(struct reading *reading, const struct node *map, const cha
 
     if (map->kind != NODE_MAP || reading->count == SETS_MAX) {
         import_refuse(im, ERROR_DATA, map, "%s must be a data set with a path%s", path,
-                      map->kind == NODE_MAP ? ", and one of 64 at most" : "");
+                      map->kind == NODE_MAP ? ", one of at most 64" : "");
         return;
     }
     *set = (struct import_data) { .path = import_text_of(im, map, "path"),
@@ -323,7 +332,7 @@ static void read_item(struct reading *reading, const struct node *map, const cha
     }
     set->is_local = is_local(set->path);
     if (import_text_of(im, map, "ds_type") && set->files) {
-        set->path = set->files; /* of this machine: path says their kind */
+        set->path = set->files; /* on this machine; path is the file type */
         set->files = NULL;
         set->is_local = true;
     }
@@ -352,7 +361,7 @@ static void read_list(struct reading *reading, const char *from)
                       arena_printf(arena, "%s[%zu]", from, i));
 }
 
-/* ---- one template for all ---- */
+/* ---- one template for all data sets ---- */
 
 static void set_chat(struct importing *im, const char *chat)
 {
@@ -363,128 +372,138 @@ static void set_chat(struct importing *im, const char *chat)
     else if (strcmp(chat, "tokenizer_default") == 0)
         import_remark(
             im, "dataset",
-            "no template is named here: as in Axolotl the model's own is taken, in "
-            "Jinja");
+            "no template is set: as in Axolotl, the model's own Jinja template is used");
     else
         import_remark(
             im, "dataset",
-            "no template is named here: the model's own is taken, where Axolotl has %s",
-            chat);
+            "no template is set: the model's own is used, where Axolotl uses %s", chat);
 }
 
-static void set_template(struct importing *im, const struct wish *wish)
+static void set_template(struct importing *im,
+                         const struct template_request *template_request)
 {
-    if (wish->chat) {
-        set_chat(im, wish->chat);
+    if (template_request->chat) {
+        set_chat(im, template_request->chat);
         return;
     }
-    import_set(im, "template", wish->template_name, NULL);
-    if (strcmp(wish->template_name, "alpaca") == 0)
-        import_remark(im, "template",
-                      "a sample with an input has it behind its instruction here; "
-                      "Axolotl writes ### Input: before it");
-    else if (strcmp(wish->template_name, "vicuna") == 0)
-        import_remark(im, "template", "the nearest to alpaca:chat of Axolotl");
+    import_set(im, "template", template_request->template_name, NULL);
+    if (strcmp(template_request->template_name, "alpaca") == 0)
+        import_remark(
+            im, "template",
+            "the input of a sample follows its instruction; Axolotl writes ### Input: "
+            "before it");
+    else if (strcmp(template_request->template_name, "vicuna") == 0)
+        import_remark(im, "template", "the closest match for Axolotl's alpaca:chat");
 }
 
-/* The chat_template that the job's template came of. */
-static void note_chat(struct importing *im, const struct wish *wish)
+/* Report the chat_template that the job's template comes from. */
+static void record_chat(struct importing *im,
+                        const struct template_request *template_request)
 {
-    struct import_key key = { .name = wish->says_name };
+    struct import_key key = { .name = template_request->source_name };
 
-    if (chat_of(wish->chat)) {
+    if (chat_of(template_request->chat)) {
         key.into = "template";
-    } else if (strcmp(wish->chat, "tokenizer_default") == 0) {
+    } else if (strcmp(template_request->chat, "tokenizer_default") == 0) {
         key.fate = IMPORT_IDLE;
-        key.why = "without a template the model's own is taken";
+        key.why = "without a template, the model's own is used";
     } else {
         key.fate = IMPORT_DIFFERS;
-        key.why = "there is no such template here; name one with template";
+        key.why = "there is no such template in trainspool; set template to choose one";
     }
-    import_note(im, wish->says, &key);
+    import_note(im, template_request->source, &key);
 }
 
-/* A set that wants another template than the job's. */
-static void tell_other(struct reading *reading, const struct wish *wish)
+/* Report a data set that requires a different template. */
+static void report_other_template(struct reading *reading,
+                                  const struct template_request *template_request)
 {
     struct importing *im = reading->im;
-    const char *ours = import_said(im, "template");
-    bool is_own = wish->chat && strcmp(wish->chat, "tokenizer_default") == 0;
+    const char *job_template = import_said(im, "template");
+    bool is_own = template_request->chat &&
+                  strcmp(template_request->chat, "tokenizer_default") == 0;
     const char *why = arena_printf(
         im->arena,
-        "%s, of type %s, wants %s%s; a job has one template for all its data, here %s",
-        import_text_of(im, wish->map, "path"), wish->type,
-        is_own                               ? "the model's own template"
-        : wish->chat && !chat_of(wish->chat) ? "Axolotl's template "
-                                             : "the template ",
-        is_own ? "" : wish->template_name, ours ? ours : "the model's own");
+        "%s, of type %s, requires %s%s; a job has one template for all its data, here %s",
+        import_text_of(im, template_request->map, "path"), template_request->type,
+        is_own ? "the model's own template"
+        : template_request->chat && !chat_of(template_request->chat)
+            ? "Axolotl's template "
+            : "the template ",
+        is_own ? "" : template_request->template_name,
+        job_template ? job_template : "the model's own");
 
-    reading->path = wish->path;
-    tell_type(reading, node_find(wish->map, "type"), why);
-    import_note(im, wish->says,
-                &(struct import_key) {
-                    .name = wish->says_name, .fate = IMPORT_DIFFERS, .why = why });
+    reading->path = template_request->path;
+    report_type(reading, node_find(template_request->map, "type"), why);
+    import_note(im, template_request->source,
+                &(struct import_key) { .name = template_request->source_name,
+                                       .fate = IMPORT_DIFFERS,
+                                       .why = why });
 }
 
-static void tell_wishes(struct reading *reading, const struct wish *chosen)
+static void report_templates(struct reading *reading,
+                             const struct template_request *chosen)
 {
     bool is_plain = strcmp(import_said(reading->im, "stage"), "pt") == 0;
 
-    for (size_t i = 0; i < reading->wish_count; i++) {
-        const struct wish *wish = &reading->wishes[i];
+    for (size_t i = 0; i < reading->request_count; i++) {
+        const struct template_request *template_request = &reading->requests[i];
 
-        reading->path = wish->path;
-        if (wish->is_text && !is_plain)
-            tell_type(reading, node_find(wish->map, "type"),
-                      "plain text, and other data sets are not: stage pt, in a job of "
-                      "its own");
-        if (!wish->template_name || !chosen)
+        reading->path = template_request->path;
+        if (template_request->is_text && !is_plain)
+            report_type(
+                reading, node_find(template_request->map, "type"),
+                "this data set is plain text, and others are not: it requires stage pt, "
+                "in a separate job");
+        if (!template_request->template_name || !chosen)
             continue;
-        if (strcmp(wish->template_name, chosen->template_name) != 0)
-            tell_other(reading, wish);
-        else if (wish->chat)
-            note_chat(reading->im, wish);
+        if (strcmp(template_request->template_name, chosen->template_name) != 0)
+            report_other_template(reading, template_request);
+        else if (template_request->chat)
+            record_chat(reading->im, template_request);
     }
 }
 
-/* That of the first set which asks for one. */
+/* Choose the template of the first data set that requires one. */
 static void choose_template(struct reading *train, struct reading *test)
 {
     struct importing *im = train->im;
-    const struct wish *chosen = NULL;
+    const struct template_request *chosen = NULL;
     bool any_chat = false;
 
-    for (size_t i = 0; i < train->wish_count; i++) {
-        any_chat |= train->wishes[i].chat != NULL;
-        if (!chosen && train->wishes[i].template_name)
-            chosen = &train->wishes[i];
+    for (size_t i = 0; i < train->request_count; i++) {
+        any_chat |= train->requests[i].chat != NULL;
+        if (!chosen && train->requests[i].template_name)
+            chosen = &train->requests[i];
     }
     if (chosen)
         set_template(im, chosen);
-    tell_wishes(train, chosen);
-    tell_wishes(test, chosen);
+    report_templates(train, chosen);
+    report_templates(test, chosen);
     import_left(im, "chat_template", IMPORT_IDLE,
-                any_chat ? "each data set of conversations has its own"
-                         : "no data set of the file is one of conversations");
+                any_chat ? "each conversation data set has its own"
+                         : "the file has no conversation data set");
 }
 
-/* ---- what became of the keys of a set ---- */
+/* ---- outcome for the keys of a data set ---- */
 
-static const char *goes_into(const struct reading *reading, const struct wish *wish,
+static const char *target_of(const struct reading *reading,
+                             const struct template_request *template_request,
                              const char *name)
 {
     if (strcmp(name, "chat_template") == 0)
         return "template";
     if (strcmp(name, "type") != 0)
         return reading->key;
-    return wish->is_text                        ? "stage"
-           : wish->template_name && !wish->chat ? "template"
-                                                : reading->key;
+    return template_request->is_text                                    ? "stage"
+           : template_request->template_name && !template_request->chat ? "template"
+                                                                        : reading->key;
 }
 
-/* Why a key of a set is not in the job; NULL: it is. */
-static const char *lost_why(const struct wish *wish, const struct entry *entry,
-                            bool pairs, enum import_fate *fate)
+/* Return why a key of a data set is not in the job; NULL: it is. */
+static const char *reason_dropped(const struct template_request *template_request,
+                                  const struct entry *entry, bool pairs,
+                                  enum import_fate *fate)
 {
     const char *name = entry->key->text, *why = NULL;
     bool is_known = false;
@@ -495,41 +514,43 @@ static const char *lost_why(const struct wish *wish, const struct entry *entry,
         is_known |= strcmp(known_of_pairs[i], name) == 0;
     *fate = IMPORT_IDLE;
     if (strcmp(name, "trust_remote_code") == 0)
-        why = "no code of others is run";
-    else if (wish->is_local && is_one_of(name, "name", "revision"))
-        why = "of a hub; the data set is a file";
-    else if (strcmp(name, "chat_template") == 0 && !wish->chat)
-        why = "not of a data set of conversations";
+        why = "no third-party code is run";
+    else if (template_request->is_local && is_one_of(name, "name", "revision"))
+        why = "applies to hubs; this data set is a file";
+    else if (strcmp(name, "chat_template") == 0 && !template_request->chat)
+        why = "this is not a conversation data set";
     if (import_idle_why(entry->value, why) || is_known)
         return import_idle_why(entry->value, why);
     *fate = IMPORT_DIFFERS;
-    return "of this data set, and not done here";
+    return "not supported for this data set";
 }
 
-static void note_items(const struct reading *reading)
+static void record_keys(const struct reading *reading)
 {
     struct arena *arena = reading->im->arena;
 
-    for (size_t i = 0; i < reading->wish_count; i++) {
-        const struct wish *wish = &reading->wishes[i];
+    for (size_t i = 0; i < reading->request_count; i++) {
+        const struct template_request *template_request = &reading->requests[i];
 
-        for (size_t k = 0; k < wish->map->count; k++) {
-            const struct entry *entry = &wish->map->entries[k];
-            struct import_key key = { .name = arena_printf(arena, "%s.%s", wish->path,
+        for (size_t k = 0; k < template_request->map->count; k++) {
+            const struct entry *entry = &template_request->map->entries[k];
+            struct import_key key = { .name = arena_printf(arena, "%s.%s",
+                                                           template_request->path,
                                                            entry->key->text) };
 
-            key.why = lost_why(wish, entry, import_is_of_pairs(reading->im), &key.fate);
+            key.why = reason_dropped(template_request, entry,
+                                     import_is_of_pairs(reading->im), &key.fate);
             if (!key.why) {
                 key.fate = IMPORT_CARRIED;
-                key.into = goes_into(reading, wish, entry->key->text);
+                key.into = target_of(reading, template_request, entry->key->text);
             }
             import_note(reading->im, entry, &key);
         }
     }
 }
 
-/* A data set that is there twice counts once; doubles within one are another matter. */
-static void drop_doubles(struct reading *reading)
+/* Remove data sets that are listed twice.  Duplicates within a data set stay. */
+static void remove_duplicates(struct reading *reading)
 {
     size_t kept = 0;
 
@@ -542,9 +563,9 @@ static void drop_doubles(struct reading *reading)
             reading->sets[kept++] = reading->sets[i];
     }
     reading->count = kept;
-    import_left(reading->im, "dataset_exact_deduplication", IMPORT_DIFFERS,
-                "a data set that is listed twice is taken once; equal samples within "
-                "it stay");
+    import_left(
+        reading->im, "dataset_exact_deduplication", IMPORT_DIFFERS,
+        "a data set that is listed twice is used once; duplicate samples within it stay");
 }
 
 void import_axolotl_data(struct importing *im)
@@ -558,16 +579,16 @@ void import_axolotl_data(struct importing *im)
     if (import_failed(im))
         return;
     if (import_is_true(im, "dataset_exact_deduplication"))
-        drop_doubles(&train);
+        remove_duplicates(&train);
     import_data(im, "dataset", train.sets, train.count);
     import_data(im, "eval_dataset", test.sets, test.count);
-    import_preset(im, "stage",
-                  train.count > 0 && train.texts == train.count ? "pt" : "sft",
-                  train.texts == train.count || train.texts == 0
-                      ? NULL
-                      : "some data sets are plain text: stage pt, in a job of their own");
+    import_preset(
+        im, "stage", train.count > 0 && train.texts == train.count ? "pt" : "sft",
+        train.texts == train.count || train.texts == 0
+            ? NULL
+            : "some data sets are plain text: they require stage pt, in a separate job");
     choose_template(&train, &test);
-    note_items(&train);
-    note_items(&test);
+    record_keys(&train);
+    record_keys(&test);
     import_axolotl_packing(im, train.count > 0 && train.texts == train.count);
 }

@@ -1,6 +1,6 @@
 /*
- * patcher/import/import_axolotl_packing.c - how samples come to rows in Axolotl: packed, each
- * for itself, and what becomes of those that are longer than one.
+ * patcher/import/import_axolotl_packing.c - how Axolotl forms sequences from samples:
+ * packed or single, and the treatment of samples that are too long.
  *
  * axolotl-ai-cloud/axolotl at 067b021c: prompt_strategies/completion.py and pretrain.py,
  * utils/data/streaming.py and utils.py.
@@ -13,37 +13,36 @@
 
 /* ---- plain text ---- */
 
-/*
- * Stage pt knows two ways (train/dataset/dataset_tokens.c): all texts as one, in blocks of
- * cutoff_len, or each as a row, which loses what is longer.  Axolotl has five.
- */
+/* Stage pt has two ways (train/dataset/dataset_tokens.c): all texts joined and cut into
+ * blocks of cutoff_len, or one text per sequence, truncated to cutoff_len.  Axolotl has
+ * five. */
 enum flow {
     FLOW_PIECES,  /* completion: each text in pieces of sequence_len */
     FLOW_PACKED,  /* the same, packed */
     FLOW_WINDOWS, /* pretraining_dataset, packed */
-    FLOW_JOINED,  /* the same by pretraining_sample_concatenation */
-    FLOW_CUT,     /* pretraining_dataset where nothing is said */
+    FLOW_JOINED,  /* the same with pretraining_sample_concatenation */
+    FLOW_CUT,     /* pretraining_dataset by default */
 };
 
-static const char apart[] = "the texts of a block see each other here; in Axolotl they "
-                            "do not";
+static const char attention_remark[] =
+    "texts in one block can attend to each other; in Axolotl they cannot";
 
 static const char *const flow_remarks[] = {
     [FLOW_PIECES] =
-        "Axolotl cuts each text in pieces of sequence_len (64 at most), each a sample; "
-        "nothing of a text is lost here either, but texts that share a block see each "
-        "other, and short ones make fewer steps; packing: false has each text in a "
-        "sample of its own, and leaves out what is beyond cutoff_len",
-    [FLOW_PACKED] = apart,
+        "Axolotl cuts each text into pieces of sequence_len (at most 64), each of them a "
+        "sample; this job does not lose text either, but texts in one block can attend "
+        "to each other, and short texts make fewer steps; with packing: false, each text "
+        "is one sample, truncated to cutoff_len",
+    [FLOW_PACKED] = attention_remark,
     [FLOW_WINDOWS] =
-        "a text goes on in the next block where it was cut; in Axolotl each piece has "
-        "an end behind it, and the next begins with its last 256 tokens once more",
+        "a text that is cut continues in the next block; in Axolotl, each piece ends "
+        "with an end token, and the next piece starts by repeating the last 256 tokens",
     [FLOW_JOINED] =
-        "Axolotl takes the first sequence_len - 2 tokens of each text, and a text that "
-        "does not fit begins a new block; here nothing of a text is lost",
+        "Axolotl takes the first sequence_len - 2 tokens of each text, and starts a new "
+        "block for a text that does not fit; this job does not lose text",
     [FLOW_CUT] =
-        "as Axolotl from 0.7 on, but with an end behind each text that is not cut off; "
-        "older ones joined the texts, as packing: true does",
+        "as in Axolotl 0.7 and later, except for an end token after each text that is "
+        "not truncated; earlier versions joined the texts, as packing: true does",
 };
 
 static enum flow flow_of(const struct importing *im)
@@ -58,8 +57,8 @@ static enum flow flow_of(const struct importing *im)
                                                                   : FLOW_CUT;
 }
 
-/* Of pretraining_dataset: are packed texts kept apart? */
-static void import_apart(struct importing *im)
+/* Report whether the packed texts of pretraining_dataset can attend to each other. */
+static void import_attention(struct importing *im)
 {
     const struct entry *entry = import_find(im, "pretrain_multipack_attn");
 
@@ -67,9 +66,10 @@ static void import_apart(struct importing *im)
         import_took(im, "pretrain_multipack_attn", "packing");
         return;
     }
-    import_remark(im, "packing", "%s", apart);
+    import_remark(im, "packing", "%s", attention_remark);
     if (entry)
-        import_left(im, "pretrain_multipack_attn", IMPORT_DIFFERS, "%s", apart);
+        import_left(im, "pretrain_multipack_attn", IMPORT_DIFFERS, "%s",
+                    attention_remark);
 }
 
 static void pack_texts(struct importing *im)
@@ -78,18 +78,17 @@ static void pack_texts(struct importing *im)
     bool is_cut = flow == FLOW_CUT;
 
     import_set(im, "packing", is_cut ? "false" : "true",
-               is_cut ? "each text is a sample, cut off at cutoff_len"
-                      : "texts are joined, and cut in blocks of cutoff_len");
+               is_cut ? "each text is a sample, truncated to cutoff_len"
+                      : "texts are joined and cut into blocks of cutoff_len");
     if (flow == FLOW_WINDOWS)
-        import_apart(im);
+        import_attention(im);
     import_remark(im, "packing", "%s", flow_remarks[flow]);
     if (flow == FLOW_PACKED || flow == FLOW_WINDOWS || is_cut)
         import_took(im, "sample_packing", "packing");
     else if (flow == FLOW_PIECES && import_find(im, "sample_packing"))
         import_left(
             im, "sample_packing", IMPORT_DIFFERS,
-            "off, but without packing a text that is longer than cutoff_len would lose "
-            "its rest");
+            "off, but without packing, texts longer than cutoff_len would be truncated");
     if (flow == FLOW_JOINED || is_cut)
         import_took(im, "pretraining_sample_concatenation", "packing");
     import_left(im, "excess_length_strategy", IMPORT_IDLE,
@@ -106,17 +105,18 @@ static void pack_samples(struct importing *im)
         import_idle(im, "sample_packing", "pairs are not packed");
     } else if (import_is_true(im, "sample_packing")) {
         import_set(im, "packing", "true", NULL);
-        import_set(im, "neat_packing", "true", "packed samples do not see each other");
+        import_set(im, "neat_packing", "true",
+                   "packed samples cannot attend to each other");
         import_took(im, "sample_packing", "neat_packing");
     }
     if (!strategy || strcmp(strategy, "drop") == 0)
         import_remark(im, "cutoff_len",
-                      "Axolotl leaves out samples that are longer; here they are cut");
+                      "Axolotl drops longer samples; this job truncates them");
     if (strategy && strcmp(strategy, "truncate") == 0)
         import_took(im, "excess_length_strategy", "cutoff_len");
     else
         import_left(im, "excess_length_strategy", IMPORT_DIFFERS,
-                    "samples that are longer are cut off");
+                    "longer samples are truncated");
 }
 
 void import_axolotl_packing(struct importing *im, bool is_text)

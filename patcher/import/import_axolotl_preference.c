@@ -1,10 +1,9 @@
 /*
- * patcher/import/import_axolotl_preference.c - rl: dpo, ipo, orpo and simpo of Axolotl, which
- * are losses of stage dpo, and where its data sets have the two answers.
+ * patcher/import/import_axolotl_preference.c - Axolotl's rl: dpo, ipo, orpo and simpo,
+ * which are losses of stage dpo, and the columns of the two answers in its data sets.
  *
  * axolotl-ai-cloud/axolotl at 067b021c: core/builders/rl.py, core/trainers/dpo,
- * prompt_strategies/dpo, and what TRL's DPOConfig, ORPOConfig and CPOConfig have where
- * nothing is said.
+ * prompt_strategies/dpo, and the defaults of TRL's DPOConfig, ORPOConfig and CPOConfig.
  */
 #include "config.h"
 
@@ -23,46 +22,46 @@ static const char *const kinds[][2] = {
 };
 
 static const struct import_group groups[] = {
-    { IMPORT_IDLE, "answers alone are compared", "train_on_inputs" },
-    { IMPORT_IDLE, "TRL turns dropout off in such a job, and so it is here",
+    { IMPORT_IDLE, "only the answers are compared", "train_on_inputs" },
+    { IMPORT_IDLE, "TRL turns dropout off for such a job, and so does trainspool",
       "lora_dropout" },
-    { IMPORT_IDLE, "the model without its adapter says the same",
+    { IMPORT_IDLE, "the model without its adapter gives the same result",
       "rl_adapter_ref_model" },
-    { IMPORT_IDLE, "the reference is asked beside the model that is trained",
+    { IMPORT_IDLE, "the reference runs along with the trained model",
       "precompute_ref_log_probs" },
-    { IMPORT_IDLE, "kernels and memory of PyTorch",
+    { IMPORT_IDLE, "kernel and memory settings of PyTorch",
       "dpo_padding_free dpo_use_liger_kernel dpo_use_logits_to_keep" },
-    { IMPORT_IDLE, "no text is generated while training", "dpo_generate_during_eval" },
-    { IMPORT_DIFFERS, "a question is cut with its answers, to cutoff_len",
+    { IMPORT_IDLE, "no text is generated during training", "dpo_generate_during_eval" },
+    { IMPORT_DIFFERS, "a question is truncated together with its answers, to cutoff_len",
       "max_prompt_len" },
-    { IMPORT_DIFFERS, "pairs have no weights of their own", "dpo_use_weighting" },
-    { IMPORT_DIFFERS, "there is one loss, of weight 1", "dpo_loss_weights" },
-    { IMPORT_DIFFERS, "not in Axolotl any more; pref_ftx is its like", "rpo_alpha" },
-    { IMPORT_DIFFERS, "not in Axolotl any more; pref_loss: ipo has means over tokens",
+    { IMPORT_DIFFERS, "pairs have no weights", "dpo_use_weighting" },
+    { IMPORT_DIFFERS, "there is one loss, with weight 1", "dpo_loss_weights" },
+    { IMPORT_DIFFERS, "no longer in Axolotl; pref_ftx is similar", "rpo_alpha" },
+    { IMPORT_DIFFERS, "no longer in Axolotl; pref_loss: ipo takes means over tokens",
       "dpo_norm_loss" },
 };
 
-/* A loss of TRL's DPOTrainer; a list of it has one. */
+/* Read a loss of TRL's DPOTrainer; its list of losses must have one element. */
 static const char *read_loss(struct importing *im, const char *loss)
 {
     static const char *const known[] = { "sigmoid", "hinge", "ipo" };
     const struct entry *entry = import_find(im, "dpo_loss_type");
-    const char *asked = entry ? import_joined(im, entry->value) : NULL;
+    const char *requested = entry ? import_joined(im, entry->value) : NULL;
 
     if (!entry)
         return loss;
-    for (size_t i = 0; asked && i < TS_COUNT(known); i++)
-        if (strcmp(known[i], asked) == 0) {
+    for (size_t i = 0; requested && i < TS_COUNT(known); i++)
+        if (strcmp(known[i], requested) == 0) {
             import_took(im, "dpo_loss_type", "pref_loss");
             return known[i];
         }
-    import_refuse(im, ERROR_JOB, entry->value,
-                  "dpo_loss_type: this loss is not done here, only one of sigmoid, "
-                  "hinge and ipo");
+    import_refuse(
+        im, ERROR_JOB, entry->value,
+        "dpo_loss_type must be sigmoid, hinge or ipo; other losses are not supported");
     return loss;
 }
 
-/* The first that is given wins: core/builders/rl.py; dpo_beta is an older rl_beta. */
+/* The first given key wins: core/builders/rl.py.  dpo_beta is the old name of rl_beta. */
 static void import_beta(struct importing *im)
 {
     static const char *const keys[] = { "trl.beta", "rl_beta", "dpo_beta", "orpo_alpha" };
@@ -85,15 +84,15 @@ static void import_smoothing(struct importing *im, const char *loss)
     if (of_dpo && import_number(im, "dpo_label_smoothing", 0) > 0)
         import_copy(im, "dpo_label_smoothing", "dpo_label_smoothing", NULL);
     else
-        import_idle(im, "dpo_label_smoothing", "of the loss sigmoid alone");
+        import_idle(im, "dpo_label_smoothing", "only for the loss sigmoid");
 }
 
-/* TRL's CPOTrainer, which Axolotl takes for it. */
+/* Axolotl uses TRL's CPOTrainer for SimPO. */
 static void import_simpo(struct importing *im, const char *loss)
 {
     if (strcmp(loss, "simpo") != 0) {
-        import_idle(im, "simpo_gamma", "of rl: simpo alone");
-        import_idle(im, "cpo_alpha", "of rl: simpo alone");
+        import_idle(im, "simpo_gamma", "only for rl: simpo");
+        import_idle(im, "cpo_alpha", "only for rl: simpo");
         return;
     }
     if (import_find(im, "simpo_gamma"))
@@ -102,10 +101,11 @@ static void import_simpo(struct importing *im, const char *loss)
         import_copy(im, "cpo_alpha", "pref_ftx", "cpo_alpha");
     else
         import_set(im, "pref_ftx", "1.0",
-                   "cpo_alpha, which is 1 in TRL; SimPO's own authors have none");
-    import_remark(im, "pref_ftx",
-                  "of the chosen answer's tokens TRL takes the mean over a batch, and "
-                  "here it is over each answer");
+                   "cpo_alpha, which is 1 in TRL; the SimPO paper has none");
+    import_remark(
+        im, "pref_ftx",
+        "the loss of the chosen answer is the mean over each answer's tokens; in TRL it "
+        "is the mean over the tokens of a batch");
 }
 
 void import_axolotl_preference(struct importing *im)
@@ -119,7 +119,7 @@ void import_axolotl_preference(struct importing *im)
             loss = kinds[i][1];
     if (!loss) {
         import_refuse(im, ERROR_JOB, import_find(im, "rl")->value,
-                      "rl: %s is not done here, only dpo, ipo, orpo and simpo", rl);
+                      "rl must be dpo, ipo, orpo or simpo, not %s", rl);
         return;
     }
     if (strcmp(rl, "dpo") == 0)
@@ -133,12 +133,13 @@ void import_axolotl_preference(struct importing *im)
     if (strcmp(loss, "orpo") == 0)
         import_remark(
             im, "pref_loss",
-            "TRL's cross-entropy of the chosen answer counts the question, too; here "
-            "it is that of the answer");
+            "cross-entropy counts only the chosen answer; in TRL it counts the question, "
+            "too");
     if (import_find(im, "lora_model_dir"))
-        import_remark(im, "adapter_name_or_path",
-                      "answers are held against the model without any adapter; "
-                      "create_new_adapter: true merges this one first");
+        import_remark(
+            im, "adapter_name_or_path",
+            "the reference is the model without any adapter; create_new_adapter: true "
+            "merges this adapter first");
     import_groups(im, groups, TS_COUNT(groups));
 }
 
@@ -156,7 +157,7 @@ bool import_axolotl_answers(struct importing *im, const struct node *map,
     return strcmp(chosen, "chosen") != 0 || strcmp(rejected, "rejected") != 0;
 }
 
-/* Which column has the question, where that must be said; NULL: it is found out. */
+/* Return the column of the question if it must be given; NULL: detected automatically. */
 static const char *find_question(struct importing *im, const struct node *map,
                                  const char *type, const struct import_data *set)
 {

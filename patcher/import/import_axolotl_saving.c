@@ -1,9 +1,7 @@
-/*
- * patcher/import/import_axolotl_saving.c - when Axolotl saves and evaluates, and which model is
- * the best.
- *
- * axolotl-ai-cloud/axolotl at 067b021c: core/builders/base.py, utils/config.
- */
+/* patcher/import/import_axolotl_saving.c - Axolotl's settings for saving, evaluation and
+ * the best model.
+ * 
+ * axolotl-ai-cloud/axolotl at 067b021c: core/builders/base.py, utils/config. */
 #include "config.h"
 
 #include "patcher/import/import_parts.h"
@@ -14,8 +12,8 @@
 #include "base/size.h"
 #include "patcher/schema/scalar.h"
 
-/* A share of all steps: so many times an epoch.  Never more than it is: one step beyond a
- * whole number of them would be rounded up. */
+/* Convert a number of times per epoch to a share of all steps.  Round down: the number of
+ * steps is rounded up, so a larger share could give one step too many. */
 static const char *share(struct importing *im, double times)
 {
     double epochs = import_number(im, "num_epochs", 1);
@@ -37,7 +35,7 @@ static void import_times(struct importing *im, const char *from, const char *str
     }
     import_set(im, strategy, "steps", NULL);
     import_set(im, steps, every,
-               arena_printf(im->arena, "%s %s: a share of all steps", from,
+               arena_printf(im->arena, "%s %s: as a share of all steps", from,
                             scalar_print(times, im->arena)));
     import_took(im, from, steps);
 }
@@ -49,22 +47,21 @@ static void import_saving(struct importing *im)
     if (import_number(im, "save_steps", 0) > 0) {
         import_set(im, "save_strategy", "steps", NULL);
         import_copy(im, "save_steps", "save_steps", NULL);
-        import_left(im, "save_strategy", IMPORT_IDLE, "save_steps says it");
+        import_left(im, "save_strategy", IMPORT_IDLE, "save_steps wins");
     } else if (import_number(im, "saves_per_epoch", 0) > 0) {
         import_times(im, "saves_per_epoch", "save_strategy", "save_steps");
     } else if (strategy && import_can_be(im, "save_strategy", strategy)) {
         import_copy(im, "save_strategy", "save_strategy", NULL);
     } else {
-        import_set(im, "save_strategy", "epoch",
-                   strategy ? NULL : "what Axolotl takes where nothing is said");
+        import_set(im, "save_strategy", "epoch", strategy ? NULL : "Axolotl's default");
         if (strategy)
             import_left(im, "save_strategy", IMPORT_DIFFERS,
                         "a checkpoint is saved after each epoch, not only the best one");
     }
-    import_idle(im, "save_steps", "no number of steps");
+    import_idle(im, "save_steps", "not a number of steps");
     import_idle(im, "saves_per_epoch", "save_steps wins");
     import_left(im, "save_strategy", IMPORT_IDLE,
-                strategy ? "saves_per_epoch says it" : "empty");
+                strategy ? "saves_per_epoch wins" : "empty");
     if (import_is_true(im, "auto_resume_from_checkpoints") &&
         !import_find(im, "resume_from_checkpoint"))
         import_copy(im, "auto_resume_from_checkpoints", "resume_from_checkpoint", NULL);
@@ -81,9 +78,9 @@ static void import_metric(struct importing *im)
         return;
     }
     import_left(im, "metric_for_best_model", IMPORT_DIFFERS,
-                "the loss decides which model is the best");
+                "the best model is the one with the lowest loss");
     import_idle(im, "greater_is_better",
-                "of metric_for_best_model; of the loss less is better");
+                "for metric_for_best_model; a lower loss is better");
 }
 
 static void import_best(struct importing *im, bool evaluates)
@@ -100,11 +97,10 @@ static void import_best(struct importing *im, bool evaluates)
     }
     for (size_t i = 0; i < TS_COUNT(keys); i++)
         import_idle(im, keys[i],
-                    evaluates ? "no number of evaluations"
-                              : "there is no evaluation to go by");
+                    evaluates ? "not a number of evaluations" : "there is no evaluation");
 }
 
-/* How often, and the key that says it; NULL: never. */
+/* Import the evaluation interval.  Return the key that sets it; NULL: never. */
 static const char *import_eval_times(struct importing *im)
 {
     const char *strategy =
@@ -141,7 +137,7 @@ static void import_evaluation(struct importing *im)
     if (share_kept <= 0 && (!sets || import_is_off(sets->value))) {
         for (size_t i = 0; i < TS_COUNT(keys); i++)
             import_left(im, keys[i], IMPORT_IDLE,
-                        "no data is kept for evaluation: val_set_size is 0");
+                        "there is no evaluation data: val_set_size is 0");
         import_best(im, false);
         return;
     }
@@ -154,15 +150,15 @@ static void import_evaluation(struct importing *im)
         if (!import_copy(im, "eval_batch_size", "per_device_eval_batch_size", NULL))
             import_set(im, "per_device_eval_batch_size",
                        scalar_print(import_number(im, "micro_batch_size", 1), im->arena),
-                       "that of training, where nothing is said");
+                       "by default, the same as for training");
     }
     import_best(im, evaluates);
     if (!evaluates)
-        import_idle(im, "eval_batch_size", "nothing says when to evaluate");
+        import_idle(im, "eval_batch_size", "no evaluation interval is set");
     for (size_t i = 0; i < TS_COUNT(keys); i++)
         import_idle(im, keys[i],
                     winner ? arena_printf(im->arena, "%s wins", winner)
-                           : "no number of times");
+                           : "not a number of times");
 }
 
 void import_axolotl_saving(struct importing *im)

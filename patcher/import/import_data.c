@@ -1,8 +1,5 @@
-/*
- * patcher/import/import_data.c - data sets of a hub as files of this machine: their names, how
- * they are come by, and what dataset_info.json must say where the columns have other
- * names.
- */
+/* patcher/import/import_data.c - hub data sets as local files: their names, how to
+ * download them, and the entry of dataset_info.json for columns with other names. */
 #include "config.h"
 
 #include "patcher/import/import_parts.h"
@@ -14,8 +11,8 @@
 #include "base/size.h"
 #include "train/dataset/dataset_info.h"
 
-/* Goes into a line that a person may paste into a shell: nothing that means anything
- * there. */
+/* The word goes into a line that a person may paste into a shell, so it must not have
+ * characters with a special meaning there. */
 static bool is_harmless(const char *word)
 {
     for (; word && *word; word++)
@@ -24,7 +21,8 @@ static bool is_harmless(const char *word)
     return true;
 }
 
-/* "mlabonne/FineTome-100k" -> "FineTome-100k", with what a file's name may hold. */
+/* "mlabonne/FineTome-100k" -> "FineTome-100k", limited to characters allowed in file
+ * names. */
 static const char *short_name(struct arena *arena, const char *path)
 {
     size_t len = strlen(path);
@@ -40,8 +38,8 @@ static const char *short_name(struct arena *arena, const char *path)
     return *name ? name : "data";
 }
 
-/* The name in a job: a local file's, without its ending, as a word that has one is taken
- * for a file and not looked up. */
+/* Return the name in a job: for a local file, without its extension, because a name with
+ * an extension is taken as a file and not looked up. */
 static const char *data_name(struct arena *arena, const struct import_data *set)
 {
     static const char *const endings[] = { ".gz", ".jsonl", ".json", ".txt" };
@@ -78,7 +76,7 @@ bool import_same_data(const struct import_data *a, const struct import_data *b)
            same_text(a->files, b->files) && same_text(a->folder, b->folder);
 }
 
-/* Different parts of one data set are different files. */
+/* Different parts of a data set are different files. */
 static const char *name_of(struct importing *im, const char *key,
                            const struct import_data *sets, size_t at)
 {
@@ -100,7 +98,7 @@ static const char *argument(struct arena *arena, const char *before, const char 
     return value ? arena_printf(arena, ", %s\"%s\"", before, value) : "";
 }
 
-/* ', data_files=["a", "b"]' of "a,b". */
+/* "a,b" -> ', data_files=["a", "b"]'. */
 static const char *file_list(struct arena *arena, const char *files)
 {
     const char *list = "";
@@ -118,20 +116,21 @@ static const char *file_list(struct arena *arena, const char *files)
     return arena_printf(arena, ", data_files=[%s]", list);
 }
 
-/* How the file is made, with the library that the other tools read their data by. */
-static void tell_fetch(struct importing *im, const char *key,
-                       const struct import_data *set, const char *file)
+/* Show how to make the file, with the library that the other tools use to read it. */
+static void report_download(struct importing *im, const char *key,
+                            const struct import_data *set, const char *file)
 {
     struct arena *arena = im->arena;
 
     if (!is_harmless(set->path) || !is_harmless(set->split) || !is_harmless(set->name) ||
         !is_harmless(set->revision) || !is_harmless(set->files) ||
         !is_harmless(set->folder)) {
-        import_remark(im, key, "%s: the data set %s of a hub, which nothing here fetches",
+        import_remark(im, key,
+                      "%s: data set %s of a hub, which trainspool does not download",
                       file, set->path);
         return;
     }
-    import_remark(im, key, "%s: the data set %s of the Hugging Face hub, as made by",
+    import_remark(im, key, "%s: data set %s of the Hugging Face hub; download it with",
                   file, set->path);
     import_remark(im, key,
                   "  python3 -c 'from datasets import load_dataset as load; "
@@ -142,7 +141,7 @@ static void tell_fetch(struct importing *im, const char *key,
                   argument(arena, "revision=", set->revision), file);
 }
 
-/* As dataset_info.json has it, which lies in data/. */
+/* Return the file name for dataset_info.json, which is in data/. */
 static const char *file_name(struct arena *arena, const char *path)
 {
     if (path[0] == '/')
@@ -162,14 +161,15 @@ static const char *quoted(struct importing *im, const char *word)
     return word ? arena_printf(im->arena, "\"%s\"", import_json_word(im, word)) : NULL;
 }
 
-static void tell_entry(struct importing *im, const char *key,
-                       const struct import_data *set, const char *name, const char *file)
+static void report_entry(struct importing *im, const char *key,
+                         const struct import_data *set, const char *name,
+                         const char *file)
 {
     struct arena *arena = im->arena;
 
-    import_remark(im, key, "%s: data/dataset_info.json must say",
-                  !import_takes_part(set) ? "its columns have names of their own"
-                                          : "a part of the file is taken");
+    import_remark(im, key, "%s: data/dataset_info.json must have",
+                  !import_takes_part(set) ? "its columns have other names"
+                                          : "only a part of the file is used");
     import_remark(
         im, key, "  {\"%s\": {\"file_name\": %s%s%s%s%s%s}}", name,
         quoted(im, set->is_local ? file_name(arena, file) : file),
@@ -179,9 +179,9 @@ static void tell_entry(struct importing *im, const char *key,
         member(arena, "split", import_takes_part(set) ? quoted(im, set->split) : NULL));
 }
 
-/* The word for one set. */
-static const char *word_of(struct importing *im, const char *key,
-                           const struct import_data *sets, size_t at)
+/* Return the name of one data set in the job. */
+static const char *name_in_job(struct importing *im, const char *key,
+                               const struct import_data *sets, size_t at)
 {
     const struct import_data *set = &sets[at];
     bool has_entry = set->columns || import_takes_part(set);
@@ -193,12 +193,12 @@ static const char *word_of(struct importing *im, const char *key,
     file = set->is_local ? set->path : arena_printf(im->arena, "%s.jsonl", name);
     for (size_t i = 0; i < at; i++)
         if (import_same_data(&sets[i], set))
-            return has_entry ? name : file; /* said above */
+            return has_entry ? name : file; /* reported above */
     if (!set->is_local)
-        tell_fetch(im, key, set,
-                   has_entry ? arena_printf(im->arena, "data/%s", file) : file);
+        report_download(im, key, set,
+                        has_entry ? arena_printf(im->arena, "data/%s", file) : file);
     if (has_entry)
-        tell_entry(im, key, set, name, file);
+        report_entry(im, key, set, name, file);
     return has_entry ? name : file;
 }
 
@@ -214,22 +214,22 @@ bool import_takes_part(const struct import_data *set)
     return set->is_local && set->split && strcmp(set->split, "train") != 0;
 }
 
-static const char *split_lost(const struct import_data *set)
+static const char *reason_no_split(const struct import_data *set)
 {
     struct dataset_slice slice;
 
     if (!dataset_slice_read(set->split, &slice))
-        return "no part of a file, as train[:1000] is one: the whole is taken";
+        return "not a part of a file like train[:1000]: the whole file is used";
     return strchr(set->path, ',')
-               ? "a part of several files as one, which is not done here: the whole is "
-                 "taken"
+               ? "a part of several files is not supported: all of them are used "
+                 "completely"
                : NULL;
 }
 
 void import_split(struct importing *im, const char *key, struct import_data *set,
                   const struct entry *entry, const char *path)
 {
-    const char *why = import_takes_part(set) ? split_lost(set) : NULL;
+    const char *why = import_takes_part(set) ? reason_no_split(set) : NULL;
 
     if (!why)
         return;
@@ -248,7 +248,7 @@ void import_data(struct importing *im, const char *key, const struct import_data
 
     for (size_t i = 0; i < count; i++)
         words = arena_printf(im->arena, "%s%s%s", words, i ? "," : "",
-                             word_of(im, key, sets, i));
+                             name_in_job(im, key, sets, i));
     if (count > 0)
         import_set(im, key, words, NULL);
 }

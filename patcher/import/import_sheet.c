@@ -1,7 +1,5 @@
-/*
- * patcher/import/import_sheet.c - the job that an import writes: its lines in the order a person
- * would put them, comments, and at the end what was not carried over.
- */
+/* patcher/import/import_sheet.c - write the job: lines in the usual order, comments, and
+ * the list of keys that were not carried over. */
 #include "config.h"
 
 #include "patcher/import/import_parts.h"
@@ -18,7 +16,7 @@
 
 #define WIDTH 90
 
-/* Every key that an import writes, and the heading before it. */
+/* Every key that an import writes, with the heading before it. */
 static const struct place {
     const char *key, *section;
 } order[] = {
@@ -101,13 +99,13 @@ static size_t place_of(const char *key)
     for (size_t i = 0; i < TS_COUNT(order); i++)
         if (strcmp(order[i].key, key) == 0)
             return i;
-    assert(!"a key that has no place in the job");
+    assert(!"a key without a position in the job");
     return 0;
 }
 
 /* ---- values ---- */
 
-/* Characters that YAML may not hold as they are, or takes for the end of a line. */
+/* Return whether YAML does not allow the character, or takes it as a line end. */
 static bool is_barred(const char *at)
 {
     const unsigned char *c = (const unsigned char *)at;
@@ -139,7 +137,7 @@ static unsigned barred_point(const char *at)
     }
 }
 
-/* Would a reader without the schema take the text for something else? */
+/* Return whether a reader without the schema would take the text for another type. */
 static bool looks_typed(const char *text)
 {
     struct node node = { .kind = NODE_SCALAR, .text = text, .len = strlen(text) };
@@ -226,7 +224,7 @@ void import_set(struct importing *im, const char *key, const char *value,
     bool is_text;
 
     if (!value)
-        return; /* import_text has told why */
+        return; /* import_text has set an error */
     is_text =
         known->type == KEY_TEXT || known->type == KEY_PATH || known->type == KEY_LIST;
 
@@ -264,7 +262,7 @@ const char *import_said(const struct importing *im, const char *key)
 
 /* ---- the text ---- */
 
-/* Add what a comment may hold: no end of a line, nothing that YAML bars. */
+/* Add text to a comment, without line ends and characters that YAML does not allow. */
 static void add_comment_text(struct text *out, const char *text, size_t len)
 {
     struct text shown;
@@ -281,7 +279,8 @@ static void add_comment_text(struct text *out, const char *text, size_t len)
     text_clear(&shown);
 }
 
-/* "# words", wrapped; a line that begins with blanks is to be copied, and stays whole. */
+/* Add "# words", wrapped.  A line that starts with blanks is to be copied, so it is not
+ * wrapped. */
 static void add_comment(struct text *out, const char *text, size_t len)
 {
     size_t column = 1;
@@ -324,20 +323,21 @@ static void add_comments(struct text *out, const char *text)
 static void add_line(struct text *out, const char *key, const struct import_line *line)
 {
     const char *note = line->note;
-    bool beside = note && strlen(key) + strlen(line->value) + strlen(note) + 6 <= WIDTH;
+    bool on_same_line =
+        note && strlen(key) + strlen(line->value) + strlen(note) + 6 <= WIDTH;
 
     add_comments(out, line->remarks);
-    if (note && !beside)
+    if (note && !on_same_line)
         add_comment(out, note, strlen(note));
     text_addf(out, "%s: %s", key, line->value);
-    if (beside) {
+    if (on_same_line) {
         text_adds(out, "  # ");
         add_comment_text(out, note, strlen(note));
     }
     text_addc(out, '\n');
 }
 
-/* "# not carried over: a, b (why)" for all keys of one fate and reason. */
+/* Add "# not carried over: a, b (why)" for all keys with the same outcome and reason. */
 static void add_group(struct text *out, const struct import_key *keys, size_t count,
                       size_t first)
 {
@@ -353,7 +353,7 @@ static void add_group(struct text *out, const struct import_key *keys, size_t co
     text_clear(&line);
 }
 
-static bool is_told(const struct import_key *keys, size_t at)
+static bool is_listed(const struct import_key *keys, size_t at)
 {
     for (size_t i = 0; i < at; i++)
         if (keys[i].fate == keys[at].fate && strcmp(keys[i].why, keys[at].why) == 0)
@@ -369,7 +369,7 @@ static void add_account(const struct importing *im, enum import_fate fate,
     bool any = false;
 
     for (size_t i = 0; i < count; i++) {
-        if (keys[i].fate != fate || is_told(keys, i))
+        if (keys[i].fate != fate || is_listed(keys, i))
             continue;
         if (!any)
             text_addf(out, "\n### %s\n", heading);
@@ -380,23 +380,25 @@ static void add_account(const struct importing *im, enum import_fate fate,
 
 void import_write(const struct importing *im, struct text *out)
 {
-    const char *section = NULL, *told = NULL;
-    const char *first =
-        arena_printf(im->arena, "imported by trainspool from %s, a file of %s",
-                     path_base(im->file), im->tool);
+    const char *section = NULL, *last_section = NULL;
+    const char *first = arena_printf(im->arena, "imported by trainspool from %s (%s)",
+                                     path_base(im->file), im->tool);
 
     add_comment(out, first, strlen(first));
     for (size_t i = 0; i < TS_COUNT(order); i++) {
         section = order[i].section ? order[i].section : section;
         if (!im->lines[i].value)
             continue;
-        if (section != told)
+        if (section != last_section)
             text_addf(out, "\n### %s\n", section);
-        told = section;
+        last_section = section;
         add_line(out, order[i].key, &im->lines[i]);
     }
     add_account(
         im, IMPORT_DIFFERS,
-        arena_printf(im->arena, "what %s would do and this job does not", im->tool), out);
-    add_account(im, IMPORT_IDLE, "what this job does without", out);
+        arena_printf(im->arena,
+                     "%s settings that this job does not have; the result may differ",
+                     im->tool),
+        out);
+    add_account(im, IMPORT_IDLE, "settings that this job does not require", out);
 }

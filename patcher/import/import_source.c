@@ -1,5 +1,5 @@
-/* patcher/import/import_source.c - looking into the file that is imported, and its values as
- * texts, numbers and lists. */
+/* patcher/import/import_source.c - look up values of the imported file as texts, numbers
+ * and lists. */
 #include "config.h"
 
 #include "patcher/import/import_parts.h"
@@ -13,11 +13,11 @@
 #include "patcher/schema/scalar.h"
 #include "patcher/schema/schema.h"
 
-/* ${a}, where a is ${b}, and so on: torchtune's files go two deep. */
+/* ${a}, where a is ${b}, and so on: torchtune's files have two levels. */
 #define REFERENCES_MAX 8
-#define REFERENCES_ALL 1000 /* in one value, at any depth */
+#define REFERENCES_ALL 1000 /* limit for one value, at any depth */
 #define TEXT_MAX       DOCUMENT_MAX_SCALAR
-#define PATH_WORD      128 /* longer names are nobody's key */
+#define PATH_WORD      128 /* longer names are not keys of any tool */
 
 bool import_refuse(struct importing *im, enum error_code code, const struct node *at,
                    const char *fmt, ...)
@@ -63,11 +63,11 @@ const struct entry *import_find(const struct importing *im, const char *path)
 struct resolving {
     const struct importing *im;
     struct text out;
-    size_t left; /* references that are followed */
+    size_t left; /* remaining references */
 };
 
-/* Append a text with what its ${...} stand for.  False where one cannot be found, they go
- * in a circle, or stand for too many others. */
+/* Append a text with its ${...} resolved.  Return false if one cannot be found, if they
+ * are circular, or if there are too many. */
 static bool add_resolved(struct resolving *to, const char *from, size_t depth)
 {
     const char *open, *close;
@@ -98,7 +98,7 @@ const char *import_text(struct importing *im, const struct node *node)
     const char *resolved = NULL;
 
     if (value->kind != NODE_SCALAR || strlen(value->text) != value->len) {
-        import_refuse(im, ERROR_DATA, node, "a single value is wanted here");
+        import_refuse(im, ERROR_DATA, node, "this must be a single value");
         return NULL;
     }
     if (!strstr(value->text, "${"))
@@ -107,8 +107,7 @@ const char *import_text(struct importing *im, const struct node *node)
     if (add_resolved(&to, value->text, REFERENCES_MAX))
         resolved = arena_strdup(im->arena, to.out.data);
     else
-        import_refuse(im, ERROR_DATA, node,
-                      "what ${...} stands for cannot be found in this file: %s",
+        import_refuse(im, ERROR_DATA, node, "cannot resolve ${...} in this file: %s",
                       value->text);
     text_clear(&to.out);
     return resolved;
@@ -189,7 +188,7 @@ bool import_is_off(const struct node *node)
 
 /* ---- tables ---- */
 
-/* The words behind a value, which a person put there. */
+/* Return the comment after a value, which a person wrote. */
 static const char *comment_of(const struct importing *im, const struct entry *entry)
 {
     const struct node *value = entry->value;
@@ -206,7 +205,7 @@ static const char *comment_of(const struct importing *im, const struct entry *en
     return end > at ? arena_copy(im->arena, data + at, end - at) : NULL;
 }
 
-/* As the schema's type writes it: yes is true, 1_000 is 1000. */
+/* Convert a text to the schema's type: yes is true, 1_000 is 1000. */
 static const char *as_typed(struct importing *im, const struct key *key, const char *text)
 {
     struct node read = { .kind = NODE_SCALAR, .text = text, .len = strlen(text) };
@@ -287,7 +286,7 @@ static void leave(struct importing *im, const struct import_group *row,
                                        .why = why });
 }
 
-/* Does a word of a row mean the key?  `liger_*` means all that begin so. */
+/* Return whether a word of a table matches the key.  `liger_*` matches the prefix. */
 static bool word_means(const char *word, size_t len, const char *key)
 {
     if (len > 0 && word[len - 1] == '*')

@@ -1,10 +1,9 @@
 /*
- * patcher/import/import_torchtune.c - a torchtune file as a job.
+ * patcher/import/import_torchtune.c - convert a torchtune file to a job.
  *
- * What its keys mean: pytorch/torchtune at bd2a0fc7, recipes (which keys are read, and
- * what they are where they are not given), torchtune/models (adapters, lengths), training
- * (formats, schedules).  A recipe is Python that is named on the command line; the file
- * tells which by what it has.
+ * Meaning of its keys: pytorch/torchtune at bd2a0fc7, recipes (keys and defaults),
+ * torchtune/models (adapters, lengths), training (formats, schedules).  A recipe is
+ * Python code named on the command line; the keys of the file show which one it is.
  */
 #include "config.h"
 
@@ -15,7 +14,8 @@
 #include "base/size.h"
 #include "patcher/schema/scalar.h"
 
-#define NOT_HERE "is not done here, only stages sft, pt, distill and dpo of text"
+#define NOT_HERE \
+    "is not supported; a job is of stage sft, pt, distill or dpo and trains on text"
 
 static const struct import_copy copies[] = {
     { "batch_size", "per_device_train_batch_size", NULL },
@@ -38,50 +38,52 @@ static const struct import_copy lora_copies[] = {
     { "model.lora_dropout", "lora_dropout", NULL },
 };
 
-/* What is not given means this, and a job's own default is another. */
+/* torchtune's defaults where they differ from those of a job. */
 static const struct import_copy default_values[] = {
     { "1", "per_device_train_batch_size", NULL },
     { "1", "num_train_epochs", NULL },
-    { "false", "gradient_checkpointing", "on in a job, if nothing is said" },
+    { "false", "gradient_checkpointing", "torchtune's default; a job's default is true" },
     { "1", "logging_steps", NULL },
     { "epoch", "save_strategy", "torchtune saves after each epoch" },
-    { "true", "dataloader_drop_last", "as torchtune's loader does" },
+    { "true", "dataloader_drop_last", "as in torchtune's loader" },
 };
 
 static const struct import_group groups[] = {
-    { IMPORT_IDLE, "PyTorch's compiler: speed, not results", "compile" },
-    { IMPORT_IDLE, "the job has this program's own log, metrics.jsonl and report",
+    { IMPORT_IDLE, "PyTorch's compiler changes speed, not results", "compile" },
+    { IMPORT_IDLE, "trainspool has its own log, metrics.jsonl and report",
       "metric_logger log_level log_peak_memory_stats profiler debug_logging_enabled "
       "debug_num_samples_per_step name" },
-    { IMPORT_IDLE, "how several GPUs share the work; here trainspool: {ranks: N} does",
+    { IMPORT_IDLE, "multi-GPU settings; use trainspool: {ranks: N} instead",
       "fsdp* custom_sharded_layers tensor_parallel* data_parallel* context_parallel* "
       "memory_efficient_fsdp_wrap use_distributed_state_dict ac_mode ac_option" },
-    { IMPORT_IDLE, "memory of PyTorch, which has no part in this",
+    { IMPORT_IDLE, "memory settings of PyTorch, which trainspool does not use",
       "enable_activation_offloading activation_offloading_use_streams low_cpu_ram "
       "enable_async_checkpointing optimizer_in_bwd cudnn_deterministic_mode" },
-    { IMPORT_IDLE, "an adapter is always saved alone, beside its base",
+    { IMPORT_IDLE, "an adapter is always saved alone, without its base model",
       "save_adapter_weights_only" },
-    { IMPORT_IDLE, "config.json and tokenizer.json of the model say it", "tokenizer" },
-    { IMPORT_IDLE, "other keys of the file say it, where it is used", "base_model_path" },
-    { IMPORT_IDLE, "samples are laid one after another, without padding", "collate_fn" },
-    { IMPORT_IDLE, "cross-entropy over the target tokens of a step, as here", "loss" },
-    { IMPORT_IDLE, "data is loaded by the program itself", "dataloader" },
-    { IMPORT_DIFFERS, "tokens are never added to a model here",
+    { IMPORT_IDLE, "read from the model's config.json and tokenizer.json", "tokenizer" },
+    { IMPORT_IDLE, "set by the keys that refer to it", "base_model_path" },
+    { IMPORT_IDLE, "samples are packed without padding", "collate_fn" },
+    { IMPORT_IDLE, "cross-entropy over the target tokens of a step, the same in a job",
+      "loss" },
+    { IMPORT_IDLE, "trainspool loads the data itself", "dataloader" },
+    { IMPORT_DIFFERS, "trainspool never adds tokens to a model",
       "resize_token_embeddings" },
     { IMPORT_DIFFERS,
-      "float8 is an experiment here too: fp8: true, on devices from 8.9 on",
+      "float8 is also experimental here: set fp8: true, on devices with compute "
+      "capability 8.9 or higher",
       "enable_fp8_training fp8_recipe_name" },
-    { IMPORT_DIFFERS, "the model is trained without imitating the quantised one",
+    { IMPORT_DIFFERS, "training does not simulate quantization",
       "quantizer fake_quant_after_n_steps" },
-    { IMPORT_DIFFERS, "dropping layers and leaving early are not done here",
+    { IMPORT_DIFFERS, "dropping layers and early exit are not supported",
       "early_exit_loss layer_dropout" },
 };
 
-/* The longest sample of a family's builders, and the template of its tokenizer. */
+/* The longest sample of a model family, and the template of its tokenizer. */
 static const struct family {
     const char *name;
     long longest;
-    const char *template_name; /* NULL: none here */
+    const char *template_name; /* NULL: not available */
 } families[] = {
     { "llama2", 4096, "llama2" },     { "code_llama2", 16384, "llama2" },
     { "llama3", 8192, "llama3" },     { "llama3_1", 131072, "llama3" },
@@ -93,10 +95,11 @@ static const struct family {
     { "qwen3", 32768, "chatml" },
 };
 
-/* Longer samples are rare, and each costs memory whether there are any or not. */
+/* Limit on the length taken from a family: longer samples are rare, but the memory is
+ * reserved in any case. */
 #define LONGEST_TAKEN 4096
 
-/* "torchtune.models.llama3_2.lora_llama3_2_1b": the last word. */
+/* Return the last word, as in "torchtune.models.llama3_2.lora_llama3_2_1b". */
 static const char *last_word(const char *component)
 {
     const char *dot = component ? strrchr(component, '.') : NULL;
@@ -119,7 +122,7 @@ static const struct family *family_of(struct importing *im)
     return NULL;
 }
 
-/* ---- what cannot be a job ---- */
+/* ---- unsupported kinds of training ---- */
 
 static bool has_word(const struct importing *im, const char *path, const char *word)
 {
@@ -128,7 +131,7 @@ static bool has_word(const struct importing *im, const char *path, const char *w
     return entry && strstr(node_value(entry->value)->text, word);
 }
 
-/* Losses on pairs of answers that stage dpo has, and where their beta is:
+/* Preference losses that stage dpo has, and the position of their beta:
  * torchtune/rlhf/loss/dpo.py. */
 static const struct pair_loss {
     const char *component, *here, *beta;
@@ -137,7 +140,7 @@ static const struct pair_loss {
     { "RSOLoss", "hinge", "loss.gamma" },
 };
 
-/* NULL: the file has another. */
+/* Find the file's loss in the table; NULL: another loss. */
 static const struct pair_loss *pair_loss_of(struct importing *im)
 {
     const char *component = import_torchtune_component(im, "loss");
@@ -166,12 +169,12 @@ static bool refuse_any(struct importing *im, const struct kind *kinds, size_t co
     return true;
 }
 
-/* Each of these says what the recipe is for. */
+/* The presence of each of these keys shows the purpose of the recipe. */
 static bool refuse_kinds(struct importing *im)
 {
     static const struct kind kinds[] = {
-        { "tasks", "", "this is an evaluation, and trains nothing", ERROR_DATA },
-        { "prompt", "", "this generates text, and trains nothing", ERROR_DATA },
+        { "tasks", "", "this evaluates a model and trains nothing", ERROR_DATA },
+        { "prompt", "", "this generates text and trains nothing", ERROR_DATA },
         { "reward_checkpointer", "", "training on rewards", ERROR_JOB },
         { "policy_model", "", "training on rewards", ERROR_JOB },
         { "orchestration", "", "training on rewards", ERROR_JOB },
@@ -180,23 +183,24 @@ static bool refuse_kinds(struct importing *im)
         { "collate_fn", "images", "training on images", ERROR_JOB },
         { "model._component_", "vision", "training on images", ERROR_JOB },
     };
-    static const struct kind others[] = {
-        /* than those of pair_losses */
+    static const struct kind without_adapter[] = {
+        /* unless the loss is in pair_losses */
         { "ref_checkpointer", "", "training on preferences or rewards", ERROR_JOB },
         { "loss._component_", "rlhf", "training on preferences or rewards", ERROR_JOB },
     };
 
     if (!refuse_any(im, kinds, TS_COUNT(kinds)) ||
-        (!pair_loss_of(im) && !refuse_any(im, others, TS_COUNT(others))))
+        (!pair_loss_of(im) &&
+         !refuse_any(im, without_adapter, TS_COUNT(without_adapter))))
         return false;
     if (import_find(im, "optimizer") && import_find(im, "model"))
         return true;
     if (import_find(im, "quantizer"))
         return import_refuse(im, ERROR_DATA, import_find(im, "quantizer")->key,
-                             "quantizer: this quantises a model, and trains nothing");
-    return import_refuse(im, ERROR_DATA, im->source->root,
-                         "there is no model with an optimizer: this file of torchtune "
-                         "trains nothing");
+                             "quantizer: this quantizes a model and trains nothing");
+    return import_refuse(
+        im, ERROR_DATA, im->source->root,
+        "model or optimizer is missing: this torchtune file trains nothing");
 }
 
 /* ---- model and method ---- */
@@ -219,9 +223,10 @@ static void import_files(struct importing *im, const char *checkpointer)
         list && list->kind == NODE_LIST && list->count > 0 ? list->items[0] : NULL;
 
     if (first && !strstr(node_value(first)->text, ".safetensors"))
-        import_left(im, key, IMPORT_DIFFERS,
-                    "only *.safetensors are read: save_pretrained of transformers "
-                    "writes them of other files");
+        import_left(
+            im, key, IMPORT_DIFFERS,
+            "only *.safetensors are read; convert other files with save_pretrained of "
+            "transformers");
     else
         import_left(im, key, IMPORT_IDLE, "all *.safetensors of the folder are read");
 }
@@ -240,7 +245,7 @@ static void import_checkpointer(struct importing *im, const char *checkpointer,
         import_refuse(im, ERROR_DATA,
                       import_find(im, checkpointer) ? import_find(im, checkpointer)->key
                                                     : im->source->root,
-                      "%s is missing: which model is trained?", path);
+                      "%s is missing: it must name the model's folder", path);
         return;
     }
     import_set(im, to, without_slash(im->arena, folder), NULL);
@@ -249,13 +254,13 @@ static void import_checkpointer(struct importing *im, const char *checkpointer,
     for (size_t i = 0; i < TS_COUNT(idle); i++)
         import_left(im, arena_printf(im->arena, "%s.%s", checkpointer, idle[i]),
                     IMPORT_IDLE,
-                    "the model's folder, output_dir and resume_from_checkpoint say it");
+                    "set by the model's folder, output_dir and resume_from_checkpoint");
 }
 
-/* torchtune's names of layers, as Hugging Face's files have them. */
+/* torchtune's names of layers, and those in Hugging Face's files. */
 static const struct layer {
     const char *name, *hub;
-    const char *fused; /* in those of Phi-3 and Phi-4 */
+    const char *fused; /* in the files of Phi-3 and Phi-4 */
     bool is_mlp;
 } layers[] = {
     { "q_proj", "q_proj", "qkv_proj", false },
@@ -282,7 +287,7 @@ static const char *hub_layer(const char *name, bool fused)
     return name;
 }
 
-/* Is a name one of those with commas between? */
+/* Return whether a name is in a comma-separated list. */
 static bool is_listed(const char *names, const char *name)
 {
     while (*names) {
@@ -302,32 +307,36 @@ static const char *and_layer(struct arena *arena, const char *names, const char 
     return arena_printf(arena, "%s%s%s", names, *names ? "," : "", name);
 }
 
-/* Which layers of torchtune's share an adapter, and which have one unasked. */
-static void tell_fused(struct importing *im, const char *asked, const char *names)
+/* Report which of torchtune's layers share an adapter, and which get one that torchtune
+ * does not give them. */
+static void report_fused(struct importing *im, const char *requested, const char *names)
 {
-    const char *others = "";
+    const char *without_adapter = "";
 
     for (size_t i = 0; i < TS_COUNT(layers); i++)
-        if (strcmp(layers[i].fused, "qkv_proj") == 0 && !is_listed(asked, layers[i].name))
-            others = arena_printf(im->arena, "%s%s%s", others, *others ? " and " : "",
-                                  layers[i].name);
+        if (strcmp(layers[i].fused, "qkv_proj") == 0 &&
+            !is_listed(requested, layers[i].name))
+            without_adapter =
+                arena_printf(im->arena, "%s%s%s", without_adapter,
+                             *without_adapter ? " and " : "", layers[i].name);
     if (is_listed(names, "qkv_proj"))
         import_remark(im, "lora_target",
                       "q_proj, k_proj and v_proj are one layer in this model's files, "
                       "qkv_proj: they share one adapter%s%s%s",
-                      *others ? ", " : "", others,
-                      *others ? " too, which torchtune leaves without one" : "");
+                      *without_adapter ? "; torchtune leaves " : "", without_adapter,
+                      *without_adapter ? " without one" : "");
     if (is_listed(names, "gate_up_proj"))
-        import_remark(im, "lora_target",
-                      "gate_proj and up_proj are one layer there, gate_up_proj: they "
-                      "share one adapter");
+        import_remark(
+            im, "lora_target",
+            "gate_proj and up_proj are one layer in this model's files, gate_up_proj: "
+            "they share one adapter");
 }
 
 static void import_targets(struct importing *im)
 {
     const struct entry *entry = import_find(im, "model.lora_attn_modules");
     const struct node *list = entry ? node_value(entry->value) : NULL;
-    const char *asked = "", *names = "";
+    const char *requested = "", *names = "";
     bool fused = is_phi(im);
 
     for (size_t i = 0; list && list->kind == NODE_LIST && i < list->count; i++) {
@@ -335,7 +344,7 @@ static void import_targets(struct importing *im)
 
         if (!name)
             return;
-        asked = and_layer(im->arena, asked, name);
+        requested = and_layer(im->arena, requested, name);
         names = and_layer(im->arena, names, hub_layer(name, fused));
     }
     import_took(im, "model.lora_attn_modules", "lora_target");
@@ -344,25 +353,27 @@ static void import_targets(struct importing *im)
             names = and_layer(im->arena, names, hub_layer(layers[i].name, fused));
     import_took(im, "model.apply_lora_to_mlp", "lora_target");
     if (import_is_true(im, "model.apply_lora_to_output"))
-        import_left(im, "model.apply_lora_to_output", IMPORT_DIFFERS,
-                    "the output layer gets no adapter here; additional_target: lm_head "
-                    "trains it whole");
+        import_left(
+            im, "model.apply_lora_to_output", IMPORT_DIFFERS,
+            "the output layer cannot have an adapter; additional_target: lm_head trains "
+            "it completely");
     import_left(im, "model.apply_lora_to_output", IMPORT_IDLE, "off");
     import_set(im, "lora_target", *names ? names : "all",
-               *names ? NULL : "torchtune was not told which");
+               *names ? NULL : "torchtune's file does not name layers");
     if (fused)
-        tell_fused(im, asked, names);
+        report_fused(im, requested, names);
 }
 
 static void import_lora(struct importing *im, bool is_quantised)
 {
     import_set(im, "finetuning_type", "lora", NULL);
     if (is_quantised)
-        import_set(im, "quantization_bit", "4",
-                   "torchao's NF4 there: as many bits, scales rounded otherwise");
+        import_set(
+            im, "quantization_bit", "4",
+            "torchao's NF4 in torchtune: 4 bits too, with different rounding of scales");
     import_copies(im, lora_copies, TS_COUNT(lora_copies));
     import_preset(im, "lora_rank", "8", NULL);
-    import_preset(im, "lora_alpha", "16", "torchtune's preset, whatever the rank");
+    import_preset(im, "lora_alpha", "16", "torchtune's default for any rank");
     import_targets(im);
     if (import_is_true(im, "model.use_dora"))
         import_left(im, "model.use_dora", IMPORT_DIFFERS, "plain LoRA is trained");
@@ -396,7 +407,7 @@ static void import_model(struct importing *im)
                 .fate = IMPORT_IDLE,
                 .why = import_is_off(map->entries[i].value)
                            ? "off"
-                           : "config.json and tokenizer.json of the model say it" });
+                           : "read from the model's config.json and tokenizer.json" });
 }
 
 static void import_teacher(struct importing *im)
@@ -408,19 +419,19 @@ static void import_teacher(struct importing *im)
 
     import_set(im, "stage", "distill", NULL);
     import_checkpointer(im, "teacher_checkpointer", "teacher_model_name_or_path");
-    import_preset(im, "kd_ratio", "0.5", "torchtune's preset");
+    import_preset(im, "kd_ratio", "0.5", "torchtune's default");
     for (size_t i = 0; i < TS_COUNT(losses); i++)
         if (strncmp(kd, losses[i].word, strlen(losses[i].word)) == 0) {
             import_set(im, "kd_beta", losses[i].beta, kd);
             import_took(im, "kd_loss", "kd_beta");
         }
     import_left(im, "kd_loss", IMPORT_DIFFERS,
-                "look at kd_beta: 0 is forward KL, 1 reverse, between them JSD");
+                "see kd_beta: 0 is forward KL, 1 is reverse KL, values between are JSD");
     import_left(im, "teacher_model", IMPORT_IDLE,
-                "config.json and tokenizer.json of the model say it");
+                "read from the model's config.json and tokenizer.json");
 }
 
-/* The model that is trained, as it begins, is what a job takes where it names none. */
+/* A job without ref_model takes the initial state of the trained model. */
 static void import_reference(struct importing *im)
 {
     const char *model = import_get(im, "checkpointer.checkpoint_dir");
@@ -433,23 +444,22 @@ static void import_reference(struct importing *im)
         return;
     if (is_same)
         import_left(im, "ref_checkpointer.checkpoint_dir", IMPORT_IDLE,
-                    "the model itself is the reference where a job names none");
+                    "the model itself is the default reference");
     import_checkpointer(im, "ref_checkpointer", "ref_model");
     if (is_same)
         import_set_yaml(im, "ref_model", NULL, NULL);
 }
 
-/* Stage dpo has none. */
-static void leave_dropout(struct importing *im)
+/* Report lora_dropout, which stage dpo does not use. */
+static void report_dropout(struct importing *im)
 {
     bool is_on = import_number(im, "model.lora_dropout", 0) > 0;
 
     import_left(im, "model.lora_dropout", is_on ? IMPORT_DIFFERS : IMPORT_IDLE,
-                is_on ? "dropout is off where answers are held against a reference"
-                      : "off");
+                is_on ? "dropout is off in preference training" : "off");
 }
 
-/* Where nothing is said, beta is 0.1 there and here. */
+/* beta defaults to 0.1 in torchtune and in a job. */
 static void import_preference(struct importing *im, const struct pair_loss *loss)
 {
     import_set(im, "stage", "dpo", NULL);
@@ -466,7 +476,7 @@ static void import_preference(struct importing *im, const struct pair_loss *loss
 
 /* ---- precision and memory ---- */
 
-/* dtype is that of weights, gradients and moments: recipes,
+/* dtype is the format of weights, gradients and moments: recipes,
  * full_finetune_single_device. */
 static void import_precision(struct importing *im)
 {
@@ -474,24 +484,24 @@ static void import_precision(struct importing *im)
 
     if (dtype && (strcmp(dtype, "bf16") == 0 || strcmp(dtype, "bfloat16") == 0)) {
         import_set(im, "pure_bf16", "true", NULL);
-        import_remark(im, "pure_bf16",
-                      "dtype: bf16 in torchtune is the format of the trained weights "
-                      "and moments too; bf16: true instead keeps those in float32, "
-                      "which is more exact and takes 8 bytes more for each of them");
+        import_remark(
+            im, "pure_bf16",
+            "dtype: bf16 in torchtune is also the format of trained weights and moments; "
+            "bf16: true would keep those in float32, which is more accurate and takes 8 "
+            "more bytes per weight");
         import_took(im, "dtype", "pure_bf16");
     } else if (dtype && (strcmp(dtype, "fp32") == 0 || strcmp(dtype, "float32") == 0)) {
         import_set(im, "bf16", "false", "dtype: fp32");
         import_took(im, "dtype", "bf16");
     } else if (dtype) {
-        import_refuse(
-            im, ERROR_JOB, import_find(im, "dtype")->value,
-            "dtype: %s is no format that torchtune trains in; bf16 and fp32 are", dtype);
+        import_refuse(im, ERROR_JOB, import_find(im, "dtype")->value,
+                      "dtype must be bf16 or fp32, not %s", dtype);
     }
     if (has_word(im, "device", "cpu")) {
         import_set(im, "use_cpu", "true", NULL);
         import_took(im, "device", "use_cpu");
     }
-    import_left(im, "device", IMPORT_IDLE, "a GPU is taken where there is one");
+    import_left(im, "device", IMPORT_IDLE, "a GPU is used if there is one");
 }
 
 /* ---- length ---- */
@@ -511,11 +521,12 @@ static void import_length(struct importing *im)
                    : arena_printf(im->arena, "%d", LONGEST_TAKEN),
                NULL);
     if (longest == 0 || longest > LONGEST_TAKEN)
-        import_remark(im, "cutoff_len",
-                      "torchtune cuts nothing off here (tokenizer.max_seq_len is "
-                      "empty); if there are longer samples, raise it%s%s",
-                      longest ? ", up to " : "",
-                      longest ? arena_printf(im->arena, "%ld", longest) : "");
+        import_remark(
+            im, "cutoff_len",
+            "torchtune does not truncate here (tokenizer.max_seq_len is empty); raise "
+            "this value if samples are longer%s%s",
+            longest ? ", up to " : "",
+            longest ? arena_printf(im->arena, "%ld", longest) : "");
 }
 
 static void import_several(struct importing *im)
@@ -528,29 +539,30 @@ static void import_several(struct importing *im)
         if (import_written(im, marks[i])) {
             import_remark(
                 im, "per_device_train_batch_size",
-                "on each GPU: with N of them write trainspool: {ranks: N}, and a step "
-                "has N times as many samples");
+                "per GPU: for N GPUs, add trainspool: {ranks: N}; a step then has N "
+                "times as many samples");
             return;
         }
 }
 
 /* ---- arguments ---- */
 
-/* Of components, where the job loses nothing with them. */
+/* Arguments of components that a job does not require. */
 static const struct argument {
     const char *path, *why;
 } idle_arguments[] = {
-    { "loss.num_output_chunks", "memory of PyTorch, which has no part in this" },
-    { "loss.ignore_index", "what is not learnt is marked in a way of this program's" },
-    { "loss.mask_ignored_tokens", "what is not learnt costs no time anyway" },
-    { "loss.tp_enabled", "how several GPUs share the work" },
+    { "loss.num_output_chunks",
+      "memory settings of PyTorch, which trainspool does not use" },
+    { "loss.ignore_index", "trainspool marks tokens without loss in its own way" },
+    { "loss.mask_ignored_tokens", "tokens without loss take no time anyway" },
+    { "loss.tp_enabled", "multi-GPU settings" },
     { "lr_scheduler.num_training_steps", "the recipe counts the steps itself" },
     { "lr_scheduler.last_epoch", "the recipe counts the steps itself" },
 };
 
-/* Whatever stands beside a _component_ is an argument of it, whether a recipe knows it or
- * not: torchtune/config/_instantiate.py. */
-static void note_arguments(struct importing *im, const char *path)
+/* Every key next to a _component_ is passed to it as an argument, whether or not a recipe
+ * knows it: torchtune/config/_instantiate.py. */
+static void record_arguments(struct importing *im, const char *path)
 {
     const struct entry *entry = import_find(im, path);
     const struct node *map = entry ? node_value(entry->value) : NULL;
@@ -566,7 +578,7 @@ static void note_arguments(struct importing *im, const char *path)
             import_left(im, name, IMPORT_IDLE, "empty");
         else if (strcmp(key, "_component_") != 0)
             import_left(im, name, IMPORT_DIFFERS,
-                        "torchtune hands it to %s; the job has nothing in its place",
+                        "torchtune passes it to %s; a job has no such setting",
                         *component ? component : path);
     }
 }
@@ -581,7 +593,7 @@ static void import_arguments(struct importing *im)
     for (size_t i = 0; i < TS_COUNT(idle_arguments); i++)
         import_idle(im, idle_arguments[i].path, idle_arguments[i].why);
     for (size_t i = 0; i < TS_COUNT(components); i++)
-        note_arguments(im, components[i]);
+        record_arguments(im, components[i]);
 }
 
 bool import_torchtune(struct importing *im)
@@ -589,7 +601,7 @@ bool import_torchtune(struct importing *im)
     if (!refuse_kinds(im))
         return false;
     if (pair_loss_of(im))
-        leave_dropout(im);
+        report_dropout(im);
     import_model(im);
     if (import_failed(im))
         return false;

@@ -1,6 +1,6 @@
 /*
- * patcher/import/import_torchtune_data.c - torchtune's data sets: a component names a builder
- * with a source, a form and a prompt of its own.
+ * patcher/import/import_torchtune_data.c - torchtune's data sets: a component names a
+ * builder with a source, a format and a prompt.
  *
  * pytorch/torchtune at bd2a0fc7: torchtune/datasets, torchtune/data.
  */
@@ -22,11 +22,11 @@ static const struct builder {
         KIND_PAIRS,
         KIND_CHAT,
         KIND_TEXT,
-        KIND_RANKED, /* two answers, as conversations or behind a question */
+        KIND_RANKED, /* two answers, as conversations or after a question */
     } kind;
-    const char *source;            /* where none is given */
+    const char *source;            /* the default source */
     const char *question, *answer; /* columns of KIND_PAIRS and KIND_RANKED, or NULL */
-    bool learns_prompt;            /* where train_on_input is not given */
+    bool learns_prompt;            /* default of train_on_input */
 } builders[] = {
     { "alpaca_dataset", KIND_ALPACA, "tatsu-lab/alpaca", NULL, NULL, true },
     { "alpaca_cleaned_dataset", KIND_ALPACA, "yahma/alpaca-cleaned", NULL, NULL, true },
@@ -47,11 +47,11 @@ static const struct builder {
       "question", "response_j", false },
 };
 
-/* Of stack_exchange_paired_dataset. */
+/* The default column of the rejected answer in stack_exchange_paired_dataset. */
 #define REJECTED_ANSWER "response_k"
 #define REJECTED_FOLDER "data/rl"
 
-/* Keys of a data set that are looked at. */
+/* Keys of a data set that are read. */
 static const char *const known[] = { "_component_",    "source",
                                      "split",          "column_map",
                                      "packed",         "data_files",
@@ -60,7 +60,7 @@ static const char *const known[] = { "_component_",    "source",
                                      "revision",       "conversation_style",
                                      "subset",         "new_system_prompt" };
 
-/* One data set: the map, and the path it stands under. */
+/* One data set: the map and its path. */
 struct given {
     struct importing *im;
     const struct node *map;
@@ -81,7 +81,7 @@ static const char *text_of(const struct given *given, const char *key)
     return entry ? import_text(given->im, entry->value) : NULL;
 }
 
-/* The column that stands for `name`, as column_map has it. */
+/* Return the column that column_map gives for `name`. */
 static const char *column_of(const struct given *given, const char *name,
                              const char *default_value)
 {
@@ -122,14 +122,14 @@ static void set_chat_columns(const struct given *given, struct import_data *set)
                     "\"user_tag\": \"user\", \"assistant_tag\": \"assistant\"}";
 }
 
-/* Conversations under the usual names are found out. */
+/* Conversations under the usual names are detected automatically. */
 static void set_ranked_columns(const struct given *given, const struct builder *builder,
                                struct import_data *set)
 {
     struct importing *im = given->im;
     const bool asks = builder->question != NULL;
     const bool mapped = entry_of(given, "column_map") != NULL;
-    const bool usual = mapped || !asks; /* names that column_map does not give */
+    const bool usual = mapped || !asks; /* names not in column_map */
     const char *chosen = column_of(given, "chosen", usual ? "chosen" : builder->answer);
     const char *rejected =
         column_of(given, "rejected", usual ? "rejected" : REJECTED_ANSWER);
@@ -175,7 +175,7 @@ static void set_columns(const struct given *given, const struct builder *builder
         set_ranked_columns(given, builder, set);
 }
 
-/* `source` may be the kind of a local file, whose name is in data_files. */
+/* `source` may be the type of a local file, whose name is in data_files. */
 static void set_source(const struct given *given, const struct builder *builder,
                        struct import_data *set)
 {
@@ -200,7 +200,7 @@ static void set_source(const struct given *given, const struct builder *builder,
     set->is_local = set->path && dataset_reader_knows(set->path);
 }
 
-static void note_keys(const struct given *given, const char *into)
+static void record_keys(const struct given *given, const char *into)
 {
     for (size_t i = 0; i < given->map->count; i++) {
         const struct entry *entry = &given->map->entries[i];
@@ -217,15 +217,15 @@ static void note_keys(const struct given *given, const char *into)
             key.fate = IMPORT_CARRIED;
             key.into = into;
         } else {
-            key.why = "of this data set, and not done here";
+            key.why = "not supported for this data set";
         }
         import_note(given->im, entry, &key);
     }
 }
 
-/* ---- what the set asks of the whole job ---- */
+/* ---- settings that apply to the whole job ---- */
 
-static void tell_template(const struct given *given, const struct builder *builder)
+static void report_template(const struct given *given, const struct builder *builder)
 {
     struct importing *im = given->im;
     const struct entry *tokenizer = import_find(im, "tokenizer._component_");
@@ -241,50 +241,51 @@ static void tell_template(const struct given *given, const struct builder *build
         if (strstr(name, templates[i][0]))
             found = templates[i][1];
     if (found && strcmp(found, "alpaca") == 0 && builder && builder->kind != KIND_ALPACA)
-        found = "empty"; /* Gemma's tokenizer has no words of its own there */
+        found = "empty"; /* torchtune's Gemma tokenizer adds no text */
     if (found)
         import_set(im, "template", found, NULL);
     import_left(im, "tokenizer._component_", found ? IMPORT_IDLE : IMPORT_DIFFERS,
-                found ? "template says how a conversation is written"
-                      : "there is no such template here: without one the model's "
-                        "tokenizer tells which of llama3, gemma and chatml is meant");
+                found
+                    ? "template determines the format of a conversation"
+                    : "there is no such template in trainspool; without one, the model's "
+                      "tokenizer decides between llama3, gemma and chatml");
     if (builder && builder->kind == KIND_ALPACA && found && strcmp(found, "alpaca") != 0)
-        import_remark(im, "template",
-                      "torchtune puts Alpaca's words (Below is an instruction ..., ### "
-                      "Response:) into the question too, inside this template; here "
-                      "they are left out");
+        import_remark(
+            im, "template",
+            "torchtune also puts Alpaca's prompt (Below is an instruction ..., ### "
+            "Response:) into the question, inside this template; this job does not");
     if (found && strcmp(found, "alpaca") == 0)
-        import_remark(im, "template",
-                      "a sample with an input has it behind its instruction here; "
-                      "torchtune writes ### Input: before it");
+        import_remark(
+            im, "template",
+            "the input of a sample follows its instruction; torchtune writes ### Input: "
+            "before it");
     if (entry_of(given, "new_system_prompt"))
         import_set(im, "default_system", text_of(given, "new_system_prompt"), NULL);
     if (import_find(im, "tokenizer.prompt_template"))
         import_left(im, "tokenizer.prompt_template", IMPORT_DIFFERS,
-                    "a prompt of one's own; here the template is it");
+                    "a custom prompt; this job uses the template instead");
 }
 
 static bool learns_prompt(const struct given *given)
 {
-    const struct entry *said = entry_of(given, "train_on_input");
+    const struct entry *entry = entry_of(given, "train_on_input");
     const struct builder *builder = builder_of(given);
 
-    return said ? !import_is_off(said->value) : builder && builder->learns_prompt;
+    return entry ? !import_is_off(entry->value) : builder && builder->learns_prompt;
 }
 
-static void tell_masking(const struct given *given)
+static void import_masking(const struct given *given)
 {
-    const struct entry *said = entry_of(given, "train_on_input");
+    const struct entry *entry = entry_of(given, "train_on_input");
 
     if (learns_prompt(given) && !import_is_of_pairs(given->im))
-        import_set(
-            given->im, "train_on_prompt", "true",
-            said ? "train_on_input"
-                 : "torchtune's Alpaca learns the questions too, if nothing is said");
+        import_set(given->im, "train_on_prompt", "true",
+                   entry ? "train_on_input"
+                         : "torchtune's Alpaca also trains on the questions by default");
 }
 
-/* In stage pt packing makes one text of all, and neat_packing has no part in it. */
-static void tell_packing(const struct given *given)
+/* In stage pt, packing joins all texts, and neat_packing has no effect. */
+static void import_packing(const struct given *given)
 {
     const struct entry *packed = entry_of(given, "packed");
     bool is_text = strcmp(import_said(given->im, "stage"), "pt") == 0;
@@ -293,24 +294,25 @@ static void tell_packing(const struct given *given)
     if (import_is_of_pairs(given->im))
         return;
     if (packs)
-        import_set(given->im, "packing", "true",
-                   is_text
-                       ? "texts of a block see each other here; in torchtune they do not"
-                       : NULL);
+        import_set(
+            given->im, "packing", "true",
+            is_text
+                ? "texts in one block can attend to each other; in torchtune they cannot"
+                : NULL);
     else if (is_text)
-        import_set(given->im, "packing", "false", "each text is a sample of its own");
+        import_set(given->im, "packing", "false", "each text is one sample");
     if (packs && !is_text)
         import_set(given->im, "neat_packing", "true",
-                   "packed samples do not see each other");
+                   "packed samples cannot attend to each other");
 }
 
-static void tell_key(const struct given *given, const char *name, const char *why)
+static void report_key(const struct given *given, const char *name, const char *why)
 {
     struct importing *im = given->im;
     const char *path;
 
     if (!node_find(given->map, name))
-        name = "_component_"; /* whose default it is */
+        name = "_component_"; /* which sets the default */
     path = arena_printf(im->arena, "%s.%s", given->path, name);
     import_remark(im, "dataset", "%s: %s", path, why);
     import_note(
@@ -318,36 +320,42 @@ static void tell_key(const struct given *given, const char *name, const char *wh
         &(struct import_key) { .name = path, .fate = IMPORT_DIFFERS, .why = why });
 }
 
-/* Where a further set asks for something else of the whole job than the first. */
-static void tell_unlike(const struct given *first, const struct given *given)
+/* Report settings for the whole job in which a data set differs from the first one. */
+static void report_differences(const struct given *first, const struct given *given)
 {
-    const struct builder *ours = builder_of(first), *theirs = builder_of(given);
+    const struct builder *first_builder = builder_of(first), *builder = builder_of(given);
     const char *prompt = text_of(first, "new_system_prompt");
     const char *other = text_of(given, "new_system_prompt");
 
-    if (ours && theirs && (ours->kind == KIND_TEXT) != (theirs->kind == KIND_TEXT))
-        tell_key(given, "_component_",
-                 "plain text and samples with answers are jobs of their own, of stage "
-                 "pt and sft; this one is as the first data set");
+    if (first_builder && builder &&
+        (first_builder->kind == KIND_TEXT) != (builder->kind == KIND_TEXT))
+        report_key(
+            given, "_component_",
+            "plain text requires stage pt and samples with answers require stage sft, in "
+            "separate jobs; this job follows the first data set");
     else if (learns_prompt(first) != learns_prompt(given))
-        tell_key(given, "train_on_input",
-                 "a job learns the questions of all its data or of none, here as of "
-                 "the first data set");
+        report_key(
+            given, "train_on_input",
+            "a job trains on the questions of all its data or of none; this job follows "
+            "the first data set");
     if (prompt ? !other || strcmp(prompt, other) != 0 : other != NULL)
-        tell_key(given, "new_system_prompt",
-                 "a job has one default_system, here that of the first data set");
+        report_key(
+            given, "new_system_prompt",
+            "a job has one default_system; this job uses that of the first data set");
 }
 
-/* Records that Python makes: they are to be written to a file, which is given a name. */
-static void tell_code(const struct given *given, const char *key, struct import_data *set)
+/* Report records that Python code produces.  They must be written to a file, which gets a
+ * name here. */
+static void report_code(const struct given *given, const char *key,
+                        struct import_data *set)
 {
     struct importing *im = given->im;
-    const char *why = import_is_of_pairs(im)
-                          ? "records that come by code of torchtune: write them to the "
-                            "file named as dataset, as prompt, chosen and rejected"
-                          : "records that come by code of torchtune: write them to the "
-                            "file named as dataset, as instruction and output or as "
-                            "messages";
+    const char *why =
+        import_is_of_pairs(im)
+            ? "torchtune produces these records with code: write them to the file named "
+              "in dataset, as prompt, chosen and rejected"
+            : "torchtune produces these records with code: write them to the file named "
+              "in dataset, as instruction and output or as messages";
     const char *component = text_of(given, "_component_");
     const char *dot = component ? strrchr(component, '.') : NULL;
 
@@ -372,25 +380,24 @@ static void read_one(const struct given *given, const char *key, struct import_d
 
     if (given->map->kind != NODE_MAP || *count == SETS_MAX) {
         import_refuse(im, ERROR_DATA, given->map,
-                      "%s must be a data set, and one of %d at most", given->path,
-                      SETS_MAX);
+                      "%s must be a data set, one of at most %d", given->path, SETS_MAX);
         return;
     }
     builder = builder_of(given);
     if (builder && (builder->kind == KIND_RANKED) != import_is_of_pairs(im))
-        builder = NULL; /* its records are not what the job wants */
+        builder = NULL; /* its records do not match the stage */
     *set = (struct import_data) { 0 };
     set_source(given, builder, set);
     import_split(im, key, set, node_find(given->map, "split"), given->path);
     if (builder)
         set_columns(given, builder, set);
     else
-        tell_code(given, key, set);
+        report_code(given, key, set);
     if (!set->path || !*set->path) {
         import_refuse(im, ERROR_DATA, given->map, "%s has no source", given->path);
         return;
     }
-    note_keys(given, key);
+    record_keys(given, key);
     ++*count;
 }
 
@@ -426,7 +433,7 @@ void import_torchtune_data(struct importing *im)
         first.map = node_value(value->items[0]);
     if (!first.map) {
         import_refuse(im, ERROR_DATA, im->source->root,
-                      "there is no dataset: this file of torchtune trains nothing");
+                      "dataset is missing: this torchtune file trains nothing");
         return;
     }
     builder = first.map->kind == NODE_MAP ? builder_of(&first) : NULL;
@@ -438,14 +445,14 @@ void import_torchtune_data(struct importing *im)
                                  arena_printf(im->arena, "%s[%zu]", key, i) };
 
         if (first.map->kind == NODE_MAP && further.map->kind == NODE_MAP)
-            tell_unlike(&first, &further);
+            report_differences(&first, &further);
     }
     read_sets(im, key, "dataset");
     if (import_number(im, "run_val_every_n_steps", 0) > 0)
         read_sets(im, "dataset_val", "eval_dataset");
     if (import_failed(im))
         return;
-    tell_template(&first, builder);
-    tell_masking(&first);
-    tell_packing(&first);
+    report_template(&first, builder);
+    import_masking(&first);
+    import_packing(&first);
 }

@@ -1,9 +1,9 @@
 /*
- * patcher/import/import_torchtune_training.c - how a torchtune recipe trains: optimizer,
- * schedule, clipping, steps, saving, evaluation.
+ * patcher/import/import_torchtune_training.c - training settings of a torchtune recipe:
+ * optimizer, schedule, clipping, steps, saving, evaluation.
  *
- * pytorch/torchtune at bd2a0fc7: recipes, training/lr_schedulers.py; what an optimizer
- * takes where nothing is given is PyTorch's and bitsandbytes' own.
+ * pytorch/torchtune at bd2a0fc7: recipes, training/lr_schedulers.py; the defaults of an
+ * optimizer are those of PyTorch and bitsandbytes.
  */
 #include "config.h"
 
@@ -20,7 +20,7 @@
 
 static const struct optimizer {
     const char *component, *here;
-    const char *decay; /* where weight_decay is not given */
+    const char *decay; /* default of weight_decay */
 } optimizers[] = {
     { "AdamW", "adamw_torch", "0.01" },
     { "AdamW8bit", "adamw_8bit", "0.01" },
@@ -60,22 +60,24 @@ static void import_optimizer(struct importing *im)
         import_took(im, "optimizer._component_", "optim");
     } else {
         import_set(im, "optim", "adamw_torch",
-                   "another optimizer in torchtune: look below");
+                   "torchtune's file has another optimizer: see below");
         import_left(im, "optimizer._component_", IMPORT_DIFFERS,
-                    "%s is not done here, and AdamW wants a learning rate of its own",
+                    "%s is not supported, and AdamW requires a different learning rate",
                     *name ? name : "no name");
     }
     import_betas(im);
     if (!import_copy(im, "optimizer.weight_decay", "weight_decay", NULL))
         import_preset(im, "weight_decay", known ? known->decay : "0.01",
-                      "PyTorch's preset, where nothing is said");
+                      "PyTorch's default");
     if (strcmp(import_said(im, "finetuning_type"), "full") == 0 &&
         import_number(im, "optimizer.weight_decay", 0.01) > 0)
-        import_remark(im, "weight_decay",
-                      "norms and biases do not decay here; in torchtune they do");
-    import_left(im, "optimizer.fused", IMPORT_IDLE, "one kernel does it anyway");
+        import_remark(
+            im, "weight_decay",
+            "weight decay does not apply to norms and biases; in torchtune it does");
+    import_left(im, "optimizer.fused", IMPORT_IDLE,
+                "trainspool's kernel is always fused");
     if (!import_find(im, "optimizer.lr"))
-        import_preset(im, "learning_rate", "1e-3", "PyTorch's preset");
+        import_preset(im, "learning_rate", "1e-3", "PyTorch's default");
 }
 
 static void import_schedule(struct importing *im)
@@ -90,15 +92,15 @@ static void import_schedule(struct importing *im)
         import_copy(im, "lr_scheduler.num_warmup_steps", "warmup_steps", NULL);
     } else if (*name) {
         import_set(im, "lr_scheduler_type", "constant",
-                   "another schedule in torchtune: look below");
-        import_left(im, "lr_scheduler", IMPORT_DIFFERS, "%s%s is not done here", name,
+                   "torchtune's file has another schedule: see below");
+        import_left(im, "lr_scheduler", IMPORT_DIFFERS, "%s%s is not supported", name,
                     is_cosine ? " with num_cycles other than 0.5" : "");
     } else {
-        import_set(im, "lr_scheduler_type", "constant", "no lr_scheduler in the file");
+        import_set(im, "lr_scheduler_type", "constant", "the file has no lr_scheduler");
     }
 }
 
-/* As Python's float() reads it: to YAML `inf` is text, which the recipes put in there. */
+/* Read it like Python's float(): in YAML, `inf` is text, which the recipes convert. */
 static bool is_infinite(const char *text)
 {
     static const char *const words[] = { "inf", ".inf", "infinity" };
@@ -110,8 +112,8 @@ static bool is_infinite(const char *text)
     return false;
 }
 
-/* null: off; inf: only logged, as a job always does; 0: what clip_grad_norm_ of PyTorch
- * scales to a norm of 0. */
+/* null: off; inf: only logged, as a job always does; 0: PyTorch's clip_grad_norm_ scales
+ * to a norm of 0. */
 static void import_clipping(struct importing *im)
 {
     const char *text = import_get(im, "clip_grad_norm");
@@ -128,14 +130,14 @@ static void import_clipping(struct importing *im)
         return;
     }
     if (text && !logs)
-        import_left(im, "clip_grad_norm", IMPORT_DIFFERS,
-                    "at 0 torchtune makes every gradient 0, and nothing is learnt; "
-                    "here they are left alone");
+        import_left(
+            im, "clip_grad_norm", IMPORT_DIFFERS,
+            "with 0, torchtune sets every gradient to 0 and learns nothing; this job "
+            "does not clip");
     import_set(im, "max_grad_norm", "0.0",
-               logs   ? "inf in torchtune: the norm is logged, and not clipped"
-               : text ? "no clipping; torchtune at 0 does something else: look below"
-                      : "no clipping: clip_grad_norm is empty; a job clips to 1.0 if "
-                        "nothing is said");
+               logs   ? "inf in torchtune: the norm is logged but not clipped"
+               : text ? "no clipping; torchtune treats 0 differently: see below"
+                      : "no clipping: clip_grad_norm is empty; a job's default is 1.0");
     import_took(im, "clip_grad_norm", "max_grad_norm");
 }
 
@@ -145,15 +147,15 @@ static void import_steps(struct importing *im)
     double epochs = import_number(im, "epochs", 1);
 
     if (each > 0 && epochs > 0 && each * epochs < 1e12) {
-        import_set(
-            im, "max_steps", scalar_print(floor(each * epochs), im->arena),
-            arena_printf(im->arena,
-                         "max_steps_per_epoch %.0f in each of %.0f epochs; an epoch of "
-                         "fewer steps in torchtune ends with its data",
-                         each, epochs));
+        import_set(im, "max_steps", scalar_print(floor(each * epochs), im->arena),
+                   arena_printf(
+                       im->arena,
+                       "max_steps_per_epoch %.0f in each of %.0f epochs; in torchtune, a "
+                       "shorter epoch ends with its data",
+                       each, epochs));
         import_took(im, "max_steps_per_epoch", "max_steps");
     }
-    import_idle(im, "max_steps_per_epoch", "no number of steps");
+    import_idle(im, "max_steps_per_epoch", "not a number of steps");
 }
 
 /* ---- saving and evaluating ---- */
@@ -164,7 +166,7 @@ static void import_saving(struct importing *im)
         import_set(im, "save_strategy", "steps", NULL);
         import_copy(im, "save_every_n_steps", "save_steps", NULL);
     }
-    import_idle(im, "save_every_n_steps", "no number of steps");
+    import_idle(im, "save_every_n_steps", "not a number of steps");
     if (import_number(im, "save_every_n_epochs", 1) == 1)
         import_took(im, "save_every_n_epochs", "save_strategy");
     else
@@ -172,14 +174,14 @@ static void import_saving(struct importing *im)
                     "a checkpoint is saved after each epoch");
     if (import_is_true(im, "resume_from_checkpoint"))
         import_copy(im, "resume_from_checkpoint", "resume_from_checkpoint",
-                    "from this program's checkpoints, not torchtune's");
+                    "from trainspool's checkpoints, not torchtune's");
     import_left(im, "resume_from_checkpoint", IMPORT_IDLE, "off");
 }
 
 static void import_evaluation(struct importing *im)
 {
     static const char why[] =
-        "no evaluation: it takes a dataset_val and a run_val_every_n_steps above 0";
+        "no evaluation: it requires dataset_val and a run_val_every_n_steps above 0";
 
     if (import_number(im, "run_val_every_n_steps", 0) > 0 &&
         import_find(im, "dataset_val")) {
@@ -189,7 +191,7 @@ static void import_evaluation(struct importing *im)
             import_copy(im, "batch_size", "per_device_eval_batch_size", NULL);
         return;
     }
-    import_idle(im, "run_val_every_n_steps", "there is no dataset_val to evaluate on");
+    import_idle(im, "run_val_every_n_steps", "there is no dataset_val to evaluate");
     import_idle(im, "batch_size_val", why);
     import_left(im, "dataset_val", IMPORT_IDLE, "%s", why);
 }
@@ -206,7 +208,7 @@ static void import_order(struct importing *im)
     }
     import_left(im, "shuffle", IMPORT_IDLE, "samples are shuffled anyway");
     import_left(im, "seed", import_find(im, "seed") ? IMPORT_DIFFERS : IMPORT_IDLE,
-                "another one each run; a job has 42 if nothing is said");
+                "random in each run; a job's default is 42");
 }
 
 void import_torchtune_training(struct importing *im)

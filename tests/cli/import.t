@@ -53,13 +53,13 @@ expect "exactly the keys that are not carried over have a reason" sh -c '[ "$(jq
 expect "the JSON contains the job" sh -c 'jq -r .text <out | cmp -s - job.yaml || { jq -rj .text <out | cmp - job.yaml; }'
 
 expect_status "a job as input gives 2" 2 "$trainspool" import job.yaml
-expect_error "the message has the position" 'job.yaml:[0-9]*:1: this is a job already'
+expect_error "the message has the position" 'job.yaml:[0-9]*:1: this is already a job'
 echo "rl: kto" >>was.yml
 expect_status "an unsupported method gives 1" 1 "$trainspool" import was.yml
-expect_error "the message has position and reason" 'was.yml:15:5: rl: kto is not done here'
+expect_error "the message has position and reason" 'was.yml:15:5: rl must be dpo, ipo, orpo or simpo, not kto'
 expect "no job is printed" test ! -s "$T/out"
 expect_status "--json of an unsupported method gives 1" 1 "$trainspool" import --json was.yml
-expect_output "the JSON has the error" '"error":"rl: kto is not done here'
+expect_output "the JSON has the error" '"error":"rl must be dpo, ipo, orpo or simpo, not kto'
 echo "tasks: [mmlu]
 model: {_component_: torchtune.models.llama2.llama2_7b}" >eval.yaml
 expect_status "a file that trains nothing gives 2" 2 "$trainspool" import eval.yaml

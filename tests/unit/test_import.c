@@ -1,5 +1,4 @@
-/* tests/unit/test_import.c - what is refused, what is quoted, and what is told of each
- * key. */
+/* tests/unit/test_import.c - refused files, quoting, and the outcome for each key. */
 #include "config.h"
 
 #include "tests/unit/unit_import.h"
@@ -15,22 +14,22 @@ static const struct import_key *fate_of(const struct trial *trial, const char *n
     return NULL;
 }
 
-/* The fate of a key, and a word of the reason, or of where it went. */
-static void check_fate(const char *source, const char *name, enum import_fate fate,
-                       const char *word)
+/* Check the outcome of a key, and words of its reason or of the key it went into. */
+static void check_outcome(const char *source, const char *name, enum import_fate fate,
+                          const char *word)
 {
     struct trial trial = trial_new("f.yml", source, strlen(source));
     const struct import_key *key = trial.good ? fate_of(&trial, name) : NULL;
-    const char *told = key ? key->fate == IMPORT_CARRIED ? key->into : key->why : NULL;
+    const char *detail = key ? key->fate == IMPORT_CARRIED ? key->into : key->why : NULL;
 
-    if (!key || key->fate != fate || !strstr(told, word))
+    if (!key || key->fate != fate || !strstr(detail, word))
         fail_msg("%s: %s is %s: %s", source, name,
-                 key ? import_fate_names[key->fate] : "lost",
-                 told ? told : trial.err.text);
+                 key ? import_fate_names[key->fate] : "dropped",
+                 detail ? detail : trial.err.text);
     trial_end(&trial);
 }
 
-static void test_import_refuses_what_would_train_something_else(void **state)
+static void test_import_refuses_unsupported_training(void **state)
 {
     static const struct {
         const char *source;
@@ -38,7 +37,7 @@ static void test_import_refuses_what_would_train_something_else(void **state)
         uint32_t line;
         const char *word;
     } cases[] = {
-        { AXOLOTL "rl: kto\n", ERROR_JOB, 3, "only dpo, ipo, orpo and simpo" },
+        { AXOLOTL "rl: kto\n", ERROR_JOB, 3, "must be dpo, ipo, orpo or simpo, not kto" },
         { AXOLOTL "rl: dpo\ndpo_loss_type: [robust]\n", ERROR_JOB, 4, "dpo_loss_type" },
         { AXOLOTL "rl: dpo\nrl_beta: 0\n", ERROR_DATA, 4, "pref_beta" },
         { AXOLOTL "reward_model: true\n", ERROR_JOB, 3, "reward" },
@@ -51,7 +50,7 @@ static void test_import_refuses_what_would_train_something_else(void **state)
         { "base_model: m\ndatasets: 3\n", ERROR_DATA, 2, "list of data sets" },
         { "base_model: m\ndatasets: [{type: alpaca}]\n", ERROR_DATA, 2, "no path" },
         { "sequence_len: 4\n", ERROR_DATA, 1, "base_model" },
-        { TORCHTUNE_ADAM "tasks: [mmlu]\n", ERROR_DATA, 7, "evaluation" },
+        { TORCHTUNE_ADAM "tasks: [mmlu]\n", ERROR_DATA, 7, "evaluates" },
         { TORCHTUNE_ADAM "loss: {_component_: torchtune.rlhf.loss.SimPOLoss}\n",
           ERROR_JOB, 7, "preferences" },
         { TORCHTUNE_ADAM "dtype: fp16\n", ERROR_JOB, 7, "fp16" },
@@ -81,8 +80,8 @@ static void test_import_refuses_what_would_train_something_else(void **state)
     }
 }
 
-/* Eight levels of 500 references to nothing: 500^8, if all were followed. */
-static void test_import_follows_so_many_references(void **state)
+/* Eight levels of 500 references to nothing: 500^8 if all were followed. */
+static void test_import_limits_references(void **state)
 {
     struct trial trial;
     struct text text;
@@ -104,7 +103,7 @@ static void test_import_follows_so_many_references(void **state)
     text_clear(&text);
 }
 
-static void test_import_quotes_what_yaml_would_misread(void **state)
+static void test_import_quotes_ambiguous_values(void **state)
 {
     static const char *const texts[] = {
         "plain",
@@ -166,8 +165,8 @@ static void test_import_quotes_what_yaml_would_misread(void **state)
     }
 }
 
-/* A comment is one line, whatever a name holds. */
-static void test_import_lets_no_text_out_of_a_comment(void **state)
+/* A comment stays on one line, whatever a name contains. */
+static void test_import_keeps_text_inside_comments(void **state)
 {
     static const char source[] =
         AXOLOTL "\"evil\\nstage: dpo\": 1\nchat_template: \"x\\nbf16: false\"\n"
@@ -176,16 +175,16 @@ static void test_import_lets_no_text_out_of_a_comment(void **state)
 
     (void)state;
     assert_true(trial.good);
-    assert_string_equal(said(&trial, "stage"), "sft");
-    assert_string_equal(said(&trial, "bf16"), "auto");
-    assert_null(said(&trial, "fp16"));
-    assert_null(said(&trial, "b"));
+    assert_string_equal(job_value(&trial, "stage"), "sft");
+    assert_string_equal(job_value(&trial, "bf16"), "auto");
+    assert_null(job_value(&trial, "fp16"));
+    assert_null(job_value(&trial, "b"));
     assert_non_null(strstr(trial.import.text.data, "seed: 1  # it's ours\n"));
     trial_end(&trial);
 }
 
-/* Nothing that a shell would take for more than a word goes into a line to be pasted. */
-static void test_import_offers_no_line_that_a_shell_misreads(void **state)
+/* A line to be pasted has no words that a shell would interpret. */
+static void test_import_prints_only_harmless_shell_commands(void **state)
 {
     static const char source[] =
         AXOLOTL_DATA("- {path: \"a/b'; rm -rf x; '\", type: alpaca}\n");
@@ -197,12 +196,12 @@ static void test_import_offers_no_line_that_a_shell_misreads(void **state)
     trial_end(&trial);
 }
 
-static void test_import_tells_of_every_key(void **state)
+static void test_import_reports_every_key(void **state)
 {
     static const struct {
         const char *key;
         enum import_fate fate;
-    } wanted[] = {
+    } expected[] = {
         { "base_model", IMPORT_CARRIED },
         { "datasets[0].type", IMPORT_CARRIED },
         { "datasets[0].shards", IMPORT_DIFFERS },
@@ -222,50 +221,50 @@ static void test_import_tells_of_every_key(void **state)
 
     (void)state;
     assert_true(trial.good);
-    for (size_t i = 0; i < TS_COUNT(wanted); i++) {
-        const char *name = wanted[i].key;
+    for (size_t i = 0; i < TS_COUNT(expected); i++) {
+        const char *name = expected[i].key;
         const struct import_key *key =
             fate_of(&trial, strcmp(name, "unheard_of") == 0 ? "unheard_of.a" : name);
 
-        if (!key || key->fate != wanted[i].fate)
-            fail_msg("%s: %s", name, key ? import_fate_names[key->fate] : "lost");
+        if (!key || key->fate != expected[i].fate)
+            fail_msg("%s: %s", name, key ? import_fate_names[key->fate] : "dropped");
         assert_true(key->fate == IMPORT_CARRIED ? key->into && !key->why
                                                 : key->why && !key->into);
     }
     trial_end(&trial);
 }
 
-/* A job has one template: which data sets wanted another is told of each. */
-static void test_import_tells_which_data_wants_another_template(void **state)
+/* A job has one template: data sets that require another one are reported. */
+static void test_import_reports_data_with_another_template(void **state)
 {
 #define ALPACA "- {path: a.jsonl, type: alpaca}\n"
 #define CHAT   "- {path: b.jsonl, type: chat_template}\n"
     static const struct {
         const char *source, *key;
         enum import_fate fate;
-        const char *word; /* of the reason, or where it went */
+        const char *word; /* in the reason, or the target key */
     } cases[] = {
         { AXOLOTL_DATA(ALPACA CHAT), "datasets[0].type", IMPORT_CARRIED, "template" },
         { AXOLOTL_DATA(ALPACA CHAT), "datasets[1].type", IMPORT_DIFFERS,
-          "b.jsonl, of type chat_template, wants the model's own template; a job has "
+          "b.jsonl, of type chat_template, requires the model's own template; a job has "
           "one template for all its data, here alpaca" },
         { AXOLOTL_DATA(CHAT ALPACA), "datasets[1].type", IMPORT_DIFFERS,
-          "a.jsonl, of type alpaca, wants the template alpaca; a job has one template "
+          "a.jsonl, of type alpaca, requires the template alpaca; a job has one template "
           "for all its data, here the model's own" },
         { AXOLOTL_DATA(CHAT ALPACA) "chat_template: llama3\n", "datasets[1].type",
           IMPORT_DIFFERS, "here llama3" },
         { AXOLOTL_DATA(ALPACA CHAT) "chat_template: llama3\n", "datasets[1].type",
-          IMPORT_DIFFERS, "wants the template llama3" },
+          IMPORT_DIFFERS, "requires the template llama3" },
         { AXOLOTL_DATA(ALPACA CHAT) "chat_template: llama3\n", "chat_template",
           IMPORT_DIFFERS, "here alpaca" },
         { AXOLOTL_DATA(ALPACA CHAT) "chat_template: jamba\n", "chat_template",
-          IMPORT_DIFFERS, "wants Axolotl's template jamba" },
+          IMPORT_DIFFERS, "requires Axolotl's template jamba" },
         { AXOLOTL_DATA(ALPACA CHAT) "chat_template: alpaca\n", "datasets[1].type",
           IMPORT_CARRIED, "dataset" },
         { AXOLOTL_DATA(ALPACA CHAT) "chat_template: alpaca\n", "chat_template",
           IMPORT_CARRIED, "template" },
         { AXOLOTL_DATA(ALPACA) "chat_template: llama3\n", "chat_template", IMPORT_IDLE,
-          "of conversations" },
+          "no conversation data set" },
         { AXOLOTL_DATA("- {path: b, type: chat_template, chat_template: gemma}\n"
                        "chat_template: llama3\n"),
           "chat_template", IMPORT_IDLE, "has its own" },
@@ -285,11 +284,11 @@ static void test_import_tells_which_data_wants_another_template(void **state)
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(cases); i++)
-        check_fate(cases[i].source, cases[i].key, cases[i].fate, cases[i].word);
+        check_outcome(cases[i].source, cases[i].key, cases[i].fate, cases[i].word);
 }
 
-/* What dataset_info.json must say of a file is read as it is meant. */
-static void test_import_takes_the_part_of_a_file(void **state)
+/* The entry for dataset_info.json has the part of a file. */
+static void test_import_keeps_the_part_of_a_file(void **state)
 {
 #define PART(type) \
     AXOLOTL_DATA("- {path: ./a.jsonl, split: 'train[:10%]', type: " type "}\n")
@@ -311,7 +310,8 @@ static void test_import_takes_the_part_of_a_file(void **state)
                                   "\"formatting\": \"alpaca\", \"split\": "
                                   "\"train[5%:]\"}}" },
         { TUNE("chat_dataset, conversation_style: openai"),
-          "\"columns\": {\"messages\": \"messages\"}, \"tags\": {\"role_tag\": \"role\"" },
+          "\"columns\": {\"messages\": \"messages\"}, \"tags\": {\"role_tag\": "
+          "\"role\"" },
         { TUNE("chat_dataset, conversation_style: sharegpt"),
           "\"columns\": {\"messages\": \"conversations\"}, \"split\"" },
     };
@@ -352,8 +352,8 @@ static void test_import_carries_a_base_in_4_bits(void **state)
     "torchtune.datasets.alpaca_dataset}\n- {_component_: torchtune.datasets." further \
     "}\n"
 
-/* Told among what may change the result, as a person would want to know. */
-static void test_import_tells_what_may_change_the_result(void **state)
+/* Reported among the keys that may change the result, because the user should know. */
+static void test_import_reports_what_may_change_the_result(void **state)
 {
     static const struct {
         const char *source, *key;
@@ -413,13 +413,13 @@ static void test_import_tells_what_may_change_the_result(void **state)
     }
 }
 
-/* A key that another one overrules is told so, and is not said to be in the job too. */
-static void test_import_tells_which_key_counts(void **state)
+/* A key that another one overrides is reported as such, and not as part of the job. */
+static void test_import_reports_which_key_wins(void **state)
 {
     static const struct {
         const char *source, *key;
         enum import_fate fate;
-        const char *word; /* of the reason, or where it went */
+        const char *word; /* in the reason, or the target key */
     } cases[] = {
         { AXOLOTL "warmup_steps: 10\nwarmup_ratio: 0.1\n", "warmup_ratio", IMPORT_IDLE,
           "warmup_steps wins" },
@@ -439,41 +439,41 @@ static void test_import_tells_which_key_counts(void **state)
         { AXOLOTL "fp16: false\n", "fp16", IMPORT_DIFFERS, "float32" },
         { AXOLOTL "fp16:\nbf16: auto\n", "fp16", IMPORT_IDLE, "empty" },
         { AXOLOTL "fp16: false\nfloat16: true\n", "float16", IMPORT_DIFFERS,
-          "float16 alone" },
+          "uses pure float16" },
         { AXOLOTL "fp16: false\nfloat16: true\n", "fp16", IMPORT_IDLE, "off" },
-        { AXOLOTL "float32: true\n", "float32", IMPORT_IDLE, "auto if nothing is said" },
+        { AXOLOTL "float32: true\n", "float32", IMPORT_IDLE, "auto by default" },
         { AXOLOTL "float32: true\nbf16: false\n", "float32", IMPORT_IDLE,
-          "float32 anyway" },
+          "float32 is used anyway" },
         { AXOLOTL "float32: true\nbf16: false\n", "bf16", IMPORT_IDLE, "off" },
-        /* batches */
+        /* batch */
         { AXOLOTL "group_by_length: true\n", "group_by_length", IMPORT_IDLE,
-          "drawn from all lengths" },
+          "from all lengths" },
         { AXOLOTL "group_by_length: false\n", "group_by_length", IMPORT_IDLE, "off" },
         /* saving and resuming */
         { AXOLOTL "save_steps: 9\nsaves_per_epoch: 3\n", "saves_per_epoch", IMPORT_IDLE,
           "save_steps wins" },
         { AXOLOTL "saves_per_epoch: 3\nsave_strategy: epoch\n", "save_strategy",
-          IMPORT_IDLE, "saves_per_epoch says it" },
+          IMPORT_IDLE, "saves_per_epoch wins" },
         { AXOLOTL "save_strategy:\n", "save_strategy", IMPORT_IDLE, "empty" },
         { AXOLOTL "resume_from_checkpoint: ./c\nauto_resume_from_checkpoints: true\n",
           "auto_resume_from_checkpoints", IMPORT_IDLE, "resume_from_checkpoint wins" },
-        /* evaluating */
+        /* evaluation */
         { AXOLOTL "val_set_size: 0.1\neval_steps: 9\nevals_per_epoch: 3\n",
           "evals_per_epoch", IMPORT_IDLE, "eval_steps wins" },
         { AXOLOTL "val_set_size: 0.1\neval_steps: 9\neval_strategy: steps\n",
           "eval_strategy", IMPORT_IDLE, "eval_steps wins" },
         { AXOLOTL "val_set_size: 0.1\neval_batch_size: 3\n", "eval_batch_size",
-          IMPORT_IDLE, "when to evaluate" },
+          IMPORT_IDLE, "no evaluation interval" },
         { AXOLOTL "val_set_size: 0.1\neval_steps: 9\ngreater_is_better: true\n"
                   "metric_for_best_model: eval_f1\n",
-          "greater_is_better", IMPORT_IDLE, "of the loss less" },
+          "greater_is_better", IMPORT_IDLE, "a lower loss is better" },
         { AXOLOTL "val_set_size: 0.1\neval_steps: 9\ngreater_is_better: true\n",
           "greater_is_better", IMPORT_CARRIED, "greater_is_better" },
         { AXOLOTL_DATA("- {path: a.jsonl, type: alpaca, revision: v1}\n"),
-          "datasets[0].revision", IMPORT_IDLE, "of a hub" },
-        /* how texts come to rows */
+          "datasets[0].revision", IMPORT_IDLE, "applies to hubs" },
+        /* packing of texts */
         { AXOLOTL_TEXT "sample_packing: false\n", "sample_packing", IMPORT_DIFFERS,
-          "lose its rest" },
+          "would be truncated" },
         { AXOLOTL_TEXT "sample_packing:\n", "sample_packing", IMPORT_IDLE, "off" },
         { AXOLOTL_TEXT "excess_length_strategy: drop\n", "excess_length_strategy",
           IMPORT_IDLE, "no piece of a text is longer" },
@@ -482,7 +482,7 @@ static void test_import_tells_which_key_counts(void **state)
         { AXOLOTL_STREAM "pretraining_sample_concatenation: true\n",
           "pretraining_sample_concatenation", IMPORT_CARRIED, "packing" },
         { AXOLOTL_STREAM "sample_packing: true\npretrain_multipack_attn: true\n",
-          "pretrain_multipack_attn", IMPORT_DIFFERS, "see each other" },
+          "pretrain_multipack_attn", IMPORT_DIFFERS, "attend to each other" },
         { AXOLOTL_STREAM "sample_packing: true\npretrain_multipack_attn: false\n",
           "pretrain_multipack_attn", IMPORT_CARRIED, "packing" },
         { TORCHTUNE_ADAM "run_val_every_n_steps: 9\n", "run_val_every_n_steps",
@@ -492,9 +492,9 @@ static void test_import_tells_which_key_counts(void **state)
         { TORCHTUNE_ADAM "lr_scheduler: {_component_: "
                          "x.get_cosine_schedule_with_warmup, num_cycles: 2}\n",
           "lr_scheduler", IMPORT_DIFFERS, "num_cycles other" },
-        /* what stands beside a _component_ is an argument of it */
+        /* every key next to a _component_ is passed to it */
         { TORCHTUNE "optimizer: {_component_: torch.optim.SGD, lr: 1, momentum: 0.9}\n",
-          "optimizer.momentum", IMPORT_DIFFERS, "torchtune hands it to SGD;" },
+          "optimizer.momentum", IMPORT_DIFFERS, "torchtune passes it to SGD;" },
         { TORCHTUNE_ADAM "lr_scheduler: {_component_: "
                          "x.get_cosine_schedule_with_warmup, min_lr: 1e-6}\n",
           "lr_scheduler.min_lr", IMPORT_DIFFERS, "get_cosine_schedule_with_warmup;" },
@@ -507,15 +507,15 @@ static void test_import_tells_which_key_counts(void **state)
         { TORCHTUNE_ADAM "loss: {_component_: x.CrossEntropyLoss, weight: null}\n",
           "loss.weight", IMPORT_IDLE, "empty" },
         { TORCHTUNE_ADAM "unheard_of: 1\n", "unheard_of", IMPORT_DIFFERS,
-          "that its recipe does not ask for" },
+          "that its recipe does not read" },
     };
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(cases); i++)
-        check_fate(cases[i].source, cases[i].key, cases[i].fate, cases[i].word);
+        check_outcome(cases[i].source, cases[i].key, cases[i].fate, cases[i].word);
 }
 
-/* The job, with each comment on one line. */
+/* Return the job with each comment on one line. */
 static const char *unwrapped(const struct trial *trial)
 {
     char *text = arena_strdup(trial->arena, trial->import.text.data), *to = text;
@@ -527,40 +527,43 @@ static const char *unwrapped(const struct trial *trial)
     return text;
 }
 
-/* Where the job is only near to what the other tool does, a comment says what differs. */
-static void test_import_says_in_comments_what_differs(void **state)
+/* If the job only approximates the other tool, a comment names the difference. */
+static void test_import_comments_on_differences(void **state)
 {
-#define APART "the texts of a block see each other here; in Axolotl they do not"
+#define NO_ATTENTION_REMARK \
+    "texts in one block can attend to each other; in Axolotl they cannot"
     static const struct {
         const char *source, *comment;
     } cases[] = {
         { AXOLOTL "gradient_checkpointing: unsloth\n",
-          "unsloth in Axolotl; what is kept stays on the device here" },
+          "unsloth in Axolotl; a job keeps checkpointed activations on the device" },
         { AXOLOTL "fp16: true\nbf16: auto\n",
-          "# on all devices, as Axolotl from 0.9.1 on" },
+          "# on all devices, as in Axolotl 0.9.1 and later" },
         { AXOLOTL "fp16: false\nbf16: auto\n",
-          "here it is fp16 there, unless the job says" },
-        { AXOLOTL "fp16:\nbf16: auto\n", "else fp16, as in Axolotl" },
-        { AXOLOTL_TEXT, "in pieces of sequence_len (64 at most), each a sample;" },
-        { AXOLOTL_TEXT "sample_packing: true\n", APART },
-        { AXOLOTL_STREAM, "each text is a sample, cut off at cutoff_len" },
+          "this job uses fp16 there, unless you set" },
+        { AXOLOTL "fp16:\nbf16: auto\n", "otherwise fp16, as in Axolotl" },
+        { AXOLOTL_TEXT,
+          "into pieces of sequence_len (at most 64), each of them a sample;" },
+        { AXOLOTL_TEXT "sample_packing: true\n", NO_ATTENTION_REMARK },
+        { AXOLOTL_STREAM, "each text is a sample, truncated to cutoff_len" },
         { AXOLOTL_STREAM "pretraining_sample_concatenation: true\n",
           "the first sequence_len - 2 tokens of each text" },
         { AXOLOTL_STREAM "sample_packing: true\n",
-          APART "\n# a text goes on in the next" },
-        { AXOLOTL_STREAM "sample_packing: true\npretrain_multipack_attn: true\n", APART },
-        { TORCHTUNE_TEXT("true"), "see each other here; in torchtune they do not" },
+          NO_ATTENTION_REMARK "\n"
+                              "# a text that is cut continues in the next" },
+        { AXOLOTL_STREAM "sample_packing: true\npretrain_multipack_attn: true\n",
+          NO_ATTENTION_REMARK },
+        { TORCHTUNE_TEXT("true"), "attend to each other; in torchtune they cannot" },
         { TORCHTUNE_ADAPTERS("phi3.lora_phi3_mini", "q_proj, v_proj", "true"),
-          "qkv_proj: they share one adapter, k_proj too, which torchtune leaves without "
-          "one\n" },
+          "qkv_proj: they share one adapter; torchtune leaves k_proj without one\n" },
         { TORCHTUNE_ADAPTERS("phi3.lora_phi3_mini", "v_proj", "true"),
-          "one adapter, q_proj and k_proj too, which" },
+          "one adapter; torchtune leaves q_proj and k_proj without" },
         { TORCHTUNE_ADAPTERS("phi4.lora_phi4_14b", "q_proj, k_proj, v_proj", "true"),
           "qkv_proj: they share one adapter\n" },
         { TORCHTUNE_ADAPTERS("phi4.lora_phi4_14b", "output_proj", "true"),
           "gate_up_proj: they share one adapter\n" },
     };
-#undef APART
+#undef NO_ATTENTION_REMARK
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(cases); i++) {
@@ -576,18 +579,18 @@ static void test_import_says_in_comments_what_differs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_import_refuses_what_would_train_something_else),
-        cmocka_unit_test(test_import_follows_so_many_references),
-        cmocka_unit_test(test_import_quotes_what_yaml_would_misread),
-        cmocka_unit_test(test_import_lets_no_text_out_of_a_comment),
-        cmocka_unit_test(test_import_offers_no_line_that_a_shell_misreads),
-        cmocka_unit_test(test_import_tells_of_every_key),
-        cmocka_unit_test(test_import_tells_which_data_wants_another_template),
-        cmocka_unit_test(test_import_takes_the_part_of_a_file),
+        cmocka_unit_test(test_import_refuses_unsupported_training),
+        cmocka_unit_test(test_import_limits_references),
+        cmocka_unit_test(test_import_quotes_ambiguous_values),
+        cmocka_unit_test(test_import_keeps_text_inside_comments),
+        cmocka_unit_test(test_import_prints_only_harmless_shell_commands),
+        cmocka_unit_test(test_import_reports_every_key),
+        cmocka_unit_test(test_import_reports_data_with_another_template),
+        cmocka_unit_test(test_import_keeps_the_part_of_a_file),
         cmocka_unit_test(test_import_carries_a_base_in_4_bits),
-        cmocka_unit_test(test_import_tells_what_may_change_the_result),
-        cmocka_unit_test(test_import_tells_which_key_counts),
-        cmocka_unit_test(test_import_says_in_comments_what_differs),
+        cmocka_unit_test(test_import_reports_what_may_change_the_result),
+        cmocka_unit_test(test_import_reports_which_key_wins),
+        cmocka_unit_test(test_import_comments_on_differences),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

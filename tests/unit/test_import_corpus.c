@@ -1,5 +1,5 @@
-/* tests/unit/test_import_corpus.c - real files of other tools are imported whole, and
- * what comes of them passes check. */
+/* tests/unit/test_import_corpus.c - real files of other tools are imported completely,
+ * and the jobs pass check. */
 #include "config.h"
 
 #include "tests/unit/unit_import.h"
@@ -9,8 +9,8 @@
 #include "precision/device.h"
 #include "tests/unit/corpus.h"
 
-/* Is a key in the account, or one above it, or all below it? */
-static bool is_accounted(const struct trial *trial, const struct entry *entry)
+/* Return whether a key, one above it, or all keys below it have an outcome. */
+static bool has_outcome(const struct trial *trial, const struct entry *entry)
 {
     const struct node *value = entry->value;
 
@@ -19,7 +19,7 @@ static bool is_accounted(const struct trial *trial, const struct entry *entry)
             return true;
     if (value->kind == NODE_MAP && value->count > 0) {
         for (size_t i = 0; i < value->count; i++)
-            if (!is_accounted(trial, &value->entries[i]))
+            if (!has_outcome(trial, &value->entries[i]))
                 return false;
         return true;
     }
@@ -28,7 +28,7 @@ static bool is_accounted(const struct trial *trial, const struct entry *entry)
     for (size_t i = 0; i < value->count; i++)
         for (size_t k = 0; k < value->items[i]->count; k++)
             if (value->items[i]->kind != NODE_MAP ||
-                !is_accounted(trial, &value->items[i]->entries[k]))
+                !has_outcome(trial, &value->items[i]->entries[k]))
                 return false;
     return true;
 }
@@ -39,12 +39,12 @@ static void check_account(const struct trial *trial, const char *path,
     struct document source;
     struct text flat;
 
-    /* a comment is wrapped, never within a word */
+    /* comments are wrapped, but never within a word */
     text_init(&flat, 0);
     text_add(&flat, trial->import.text.data, trial->import.text.len);
     document_read(text->data, text->len, trial->arena, &source);
     for (size_t i = 0; i < source.root->count; i++)
-        if (!is_accounted(trial, &source.root->entries[i]))
+        if (!has_outcome(trial, &source.root->entries[i]))
             fail_msg("%s: %s is lost", path, source.root->entries[i].key->text);
     for (size_t i = 0; i < trial->import.key_count; i++) {
         const struct import_key *key = &trial->import.keys[i];
@@ -62,8 +62,11 @@ static void check_account(const struct trial *trial, const char *path,
     text_clear(&flat);
 }
 
-/* What check may warn of: files that are not here, an optimizer's state in 32 bits, rates
- * out of range as they are there too, a template that is not here.  No error. */
+/*
+ * Warnings that check may report: files that are not here, an optimizer with 32-bit
+ * states, learning rates out of range as in the original, a template that is not
+ * available.  Errors are not allowed.
+ */
 static const char *const may_warn[] = { "TS307", "TS406", "TS707", "TS713" };
 
 static void check_job(const struct trial *trial, const char *path)

@@ -1,7 +1,5 @@
-/*
- * tests/unit/test_import_meaning.c - what an imported job says is what the other tool
- * would do, key by key.
- */
+/* tests/unit/test_import_meaning.c - an imported job does what the other tool would do,
+ * key by key. */
 #include "config.h"
 
 #include "tests/unit/unit_import.h"
@@ -16,23 +14,24 @@ struct meaning {
 static void check_meanings(const struct meaning *meanings, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        const struct meaning *wanted = &meanings[i];
-        struct trial trial = trial_new("f.yml", wanted->source, strlen(wanted->source));
+        const struct meaning *expected = &meanings[i];
+        struct trial trial =
+            trial_new("f.yml", expected->source, strlen(expected->source));
         const char *got;
 
         if (!trial.good)
-            fail_msg("%s\n%s", wanted->source, trial.err.text);
-        got = said(&trial, wanted->key);
-        if (got ? !wanted->value || strcmp(got, wanted->value) != 0
-                : wanted->value != NULL)
-            fail_msg("of\n%swanted %s: %s, got %s", wanted->source, wanted->key,
-                     wanted->value ? wanted->value : "(nothing)",
+            fail_msg("%s\n%s", expected->source, trial.err.text);
+        got = job_value(&trial, expected->key);
+        if (got ? !expected->value || strcmp(got, expected->value) != 0
+                : expected->value != NULL)
+            fail_msg("of\n%swanted %s: %s, got %s", expected->source, expected->key,
+                     expected->value ? expected->value : "(nothing)",
                      got ? got : "(nothing)");
         trial_end(&trial);
     }
 }
 
-static void test_import_fills_in_the_presets_of_axolotl(void **state)
+static void test_import_writes_the_defaults_of_axolotl(void **state)
 {
     static const struct meaning meanings[] = {
         { AXOLOTL, "model_name_or_path", "org/model" },
@@ -40,7 +39,7 @@ static void test_import_fills_in_the_presets_of_axolotl(void **state)
         { AXOLOTL, "finetuning_type", "full" },
         { AXOLOTL, "dataset", "data.jsonl" },
         { AXOLOTL, "template", "alpaca" },
-        /* defaults of Axolotl's that are others here */
+        /* defaults of Axolotl that differ from those of a job */
         { AXOLOTL, "cutoff_len", "512" },
         { AXOLOTL, "num_train_epochs", "1" },
         { AXOLOTL, "gradient_checkpointing", "false" },
@@ -49,7 +48,7 @@ static void test_import_fills_in_the_presets_of_axolotl(void **state)
         { AXOLOTL, "save_strategy", "epoch" },
         { AXOLOTL, "save_total_limit", "4" },
         { AXOLOTL, "bf16", "auto" },
-        /* null is no null there */
+        /* in Axolotl, null means the default */
         { AXOLOTL "max_grad_norm:\n", "max_grad_norm", "1.0" },
         { AXOLOTL "max_grad_norm: 0.3\n", "max_grad_norm", "0.3" },
         { AXOLOTL, "max_grad_norm", NULL },
@@ -62,7 +61,7 @@ static void test_import_fills_in_the_presets_of_axolotl(void **state)
 static void test_import_keeps_the_steps_of_axolotl(void **state)
 {
     static const struct meaning meanings[] = {
-        /* a batch */
+        /* batch */
         { AXOLOTL "micro_batch_size: 2\nbatch_size: 16\n", "gradient_accumulation_steps",
           "8" },
         { AXOLOTL "micro_batch_size: 2\nbatch_size: 16\n", "per_device_train_batch_size",
@@ -71,12 +70,12 @@ static void test_import_keeps_the_steps_of_axolotl(void **state)
           "5" },
         { AXOLOTL "micro_batch_size: 2\ngradient_accumulation_steps: 4\nbatch_size: 3\n",
           "gradient_accumulation_steps", "4" },
-        /* packing without seeing each other */
+        /* packing without attention between samples */
         { AXOLOTL "sample_packing: true\n", "neat_packing", "true" },
         { AXOLOTL "sample_packing: true\n", "dataloader_drop_last", NULL },
         { AXOLOTL "sample_packing: true\neval_sample_packing: false\n",
           "dataloader_drop_last", "true" },
-        /* rates */
+        /* learning rates */
         { AXOLOTL "learning_rate: 2e-5\n", "learning_rate", "2e-5" },
         { AXOLOTL "warmup_steps: 10\nwarmup_ratio:\n", "warmup_steps", "10" },
         { AXOLOTL "warmup_steps: 10\n", "warmup_ratio", NULL },
@@ -128,7 +127,7 @@ static void test_import_keeps_the_precision_of_axolotl(void **state)
     check_meanings(meanings, TS_COUNT(meanings));
 }
 
-/* 2 x rank is our default of alpha, not theirs. */
+/* alpha defaults to 2 x rank in a job, but not in the other tools. */
 static void test_import_keeps_the_adapters_of_axolotl(void **state)
 {
     static const struct meaning meanings[] = {
@@ -152,10 +151,10 @@ static void test_import_keeps_the_adapters_of_axolotl(void **state)
     check_meanings(meanings, TS_COUNT(meanings));
 }
 
-static void test_import_keeps_what_axolotl_saves_and_evaluates(void **state)
+static void test_import_keeps_saving_and_evaluation_of_axolotl(void **state)
 {
     static const struct meaning meanings[] = {
-        /* saving and evaluating */
+        /* saving and evaluation */
         { AXOLOTL "val_set_size: 0.1\nevals_per_epoch: 4\nnum_epochs: 3\n", "eval_steps",
           "0.083333" },
         { AXOLOTL "val_set_size: 0.1\nevals_per_epoch: 4\n", "eval_steps", "0.25" },
@@ -217,7 +216,7 @@ static void test_import_names_the_data_of_axolotl(void **state)
         { AXOLOTL_DATA("- {path: json, ds_type: json, data_files: [x.json], type: "
                        "alpaca}\n"),
           "dataset", "x.json" },
-        /* a part of a file: by dataset_info.json, under a name without its ending */
+        /* part of a file: with dataset_info.json, under a name without extension */
         { AXOLOTL_DATA("- {path: my.jsonl, type: alpaca, split: 'train[:10%]'}\n"),
           "dataset", "my" },
         { AXOLOTL_DATA("- {path: my.jsonl, type: alpaca, split: train}\n"), "dataset",
@@ -286,7 +285,7 @@ static void test_import_keeps_the_preferences_of_axolotl(void **state)
         { AXOLOTL_PAIRS("simpo", INTEL) "cpo_alpha: 0.0\n", "pref_ftx", "0.0" },
         { AXOLOTL_PAIRS("dpo", "{path: a/b, type: llama3.ultra}"), "template", "llama3" },
         { AXOLOTL_PAIRS("dpo", "{path: a/b, type: llama3.ultra}"), "dataset", "b.jsonl" },
-        /* by dataset_info.json: the question is in `input` */
+        /* with dataset_info.json: the question is in `input` */
         { AXOLOTL_PAIRS("dpo", "{path: a/b, type: chatml.icr}"), "dataset", "b" },
         { AXOLOTL_PAIRS(
               "dpo",
@@ -314,11 +313,11 @@ static void test_import_keeps_the_preferences_of_axolotl(void **state)
     check_meanings(meanings, TS_COUNT(meanings));
 }
 
-/* What dataset_info.json must say of two answers under names of their own. */
-static void test_import_says_which_columns_pairs_have(void **state)
+/* Check the entry of dataset_info.json for two answers under other names. */
+static void test_import_names_the_columns_of_pairs(void **state)
 {
     static const struct {
-        const char *source, *wanted;
+        const char *source, *expected;
     } cases[] = {
         { AXOLOTL_PAIRS("dpo", "{path: a/b, type: chatml.icr}"),
           "\"formatting\": \"alpaca\", \"ranking\": true, \"columns\": {\"prompt\": "
@@ -341,15 +340,16 @@ static void test_import_says_which_columns_pairs_have(void **state)
     for (size_t i = 0; i < TS_COUNT(cases); i++) {
         struct trial trial = trial_new("f.yml", cases[i].source, strlen(cases[i].source));
 
-        if (!trial.good || !strstr(trial.import.text.data, cases[i].wanted))
+        if (!trial.good || !strstr(trial.import.text.data, cases[i].expected))
             fail_msg("of\n%s%s", cases[i].source,
                      trial.good ? trial.import.text.data : trial.err.text);
         trial_end(&trial);
     }
 }
 
-/* In stage pt texts are one, in blocks, or each loses what is beyond cutoff_len. */
-static void test_import_loses_no_text_that_axolotl_keeps(void **state)
+/* In stage pt, texts are joined and cut into blocks, or each is truncated to
+ * cutoff_len. */
+static void test_import_loses_no_text_of_axolotl(void **state)
 {
     static const struct meaning meanings[] = {
         { AXOLOTL_TEXT, "packing", "true" },
@@ -368,7 +368,7 @@ static void test_import_loses_no_text_that_axolotl_keeps(void **state)
     check_meanings(meanings, TS_COUNT(meanings));
 }
 
-static void test_import_fills_in_the_presets_of_torchtune(void **state)
+static void test_import_writes_the_defaults_of_torchtune(void **state)
 {
     static const struct meaning meanings[] = {
         { TORCHTUNE_ADAM, "model_name_or_path", "/tmp/model" },
@@ -400,10 +400,10 @@ static void test_import_fills_in_the_presets_of_torchtune(void **state)
     "model:\n  _component_: torchtune.models.llama3.lora_llama3_8b\n"           \
     "  lora_attn_modules: [q_proj, output_proj]\n" more
 
-static void test_import_keeps_what_torchtune_says(void **state)
+static void test_import_keeps_the_settings_of_torchtune(void **state)
 {
     static const struct meaning meanings[] = {
-        /* what is said */
+        /* given values */
         { TORCHTUNE_ADAM "batch_size: 4\n", "per_device_train_batch_size", "4" },
         { TORCHTUNE_ADAM "clip_grad_norm: 1.0\n", "max_grad_norm", "1.0" },
         { TORCHTUNE_ADAM "clip_grad_norm: .inf\n", "max_grad_norm", "0.0" },
@@ -429,11 +429,11 @@ static void test_import_keeps_what_torchtune_says(void **state)
           "torchtune.training.lr_schedulers.get_cosine_schedule_with_warmup, "
           "num_warmup_steps: 100}\n",
           "warmup_steps", "100" },
-        /* adapters: torchtune's alpha is 16 whatever the rank */
+        /* adapters: torchtune's alpha is 16 for any rank */
         { TUNE_LORA("  lora_rank: 64\n"), "lora_alpha", "16" },
         { TUNE_LORA("  apply_lora_to_mlp: True\n"), "lora_target",
           "q_proj,o_proj,gate_proj,up_proj,down_proj" },
-        /* in the files of Phi-3 and Phi-4 several layers are one */
+        /* in the files of Phi-3 and Phi-4, several layers are one */
         { TORCHTUNE_ADAPTERS("phi3.qlora_phi3_mini", "q_proj, v_proj, output_proj",
                              "true"),
           "lora_target", "qkv_proj,o_proj,gate_up_proj,down_proj" },
@@ -449,7 +449,7 @@ static void test_import_keeps_what_torchtune_says(void **state)
         { TORCHTUNE_TEXT("true"), "packing", "true" },
         { TORCHTUNE_TEXT("true"), "neat_packing", NULL },
         { TORCHTUNE_TEXT("false"), "packing", "false" },
-        /* what ${...} stands for */
+        /* references ${...} */
         { "a: /x\nb: ${a}/y\nmodel: {_component_: m.lora_x}\noptimizer: {lr: 1}\n"
           "checkpointer: {checkpoint_dir: '${b}/z'}\ndataset: {source: q/r}\n",
           "model_name_or_path", "/x/y/z" },
@@ -524,7 +524,7 @@ static void test_import_keeps_the_preferences_of_torchtune(void **state)
     check_meanings(meanings, TS_COUNT(meanings));
 }
 
-/* Only where it is asked for. */
+/* Only if requested. */
 static void test_import_evaluates_as_torchtune(void **state)
 {
     static const struct meaning meanings[] = {
@@ -543,17 +543,17 @@ static void test_import_evaluates_as_torchtune(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_import_fills_in_the_presets_of_axolotl),
+        cmocka_unit_test(test_import_writes_the_defaults_of_axolotl),
         cmocka_unit_test(test_import_keeps_the_steps_of_axolotl),
         cmocka_unit_test(test_import_keeps_the_precision_of_axolotl),
         cmocka_unit_test(test_import_keeps_the_adapters_of_axolotl),
-        cmocka_unit_test(test_import_keeps_what_axolotl_saves_and_evaluates),
+        cmocka_unit_test(test_import_keeps_saving_and_evaluation_of_axolotl),
         cmocka_unit_test(test_import_names_the_data_of_axolotl),
         cmocka_unit_test(test_import_keeps_the_preferences_of_axolotl),
-        cmocka_unit_test(test_import_says_which_columns_pairs_have),
-        cmocka_unit_test(test_import_loses_no_text_that_axolotl_keeps),
-        cmocka_unit_test(test_import_fills_in_the_presets_of_torchtune),
-        cmocka_unit_test(test_import_keeps_what_torchtune_says),
+        cmocka_unit_test(test_import_names_the_columns_of_pairs),
+        cmocka_unit_test(test_import_loses_no_text_of_axolotl),
+        cmocka_unit_test(test_import_writes_the_defaults_of_torchtune),
+        cmocka_unit_test(test_import_keeps_the_settings_of_torchtune),
         cmocka_unit_test(test_import_keeps_the_distillation_of_torchtune),
         cmocka_unit_test(test_import_keeps_the_preferences_of_torchtune),
         cmocka_unit_test(test_import_evaluates_as_torchtune),

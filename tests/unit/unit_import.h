@@ -1,4 +1,4 @@
-/* tests/unit/unit_import.h - import a file of another tool. */
+/* tests/unit/unit_import.h - import of another tool's file. */
 #ifndef TESTS_UNIT_UNIT_IMPORT_H
 #define TESTS_UNIT_UNIT_IMPORT_H
 
@@ -6,7 +6,7 @@
 #include "patcher/import/import.h"
 #include "tests/unit/unit.h"
 
-/* The minimal job of each tool. */
+/* The smallest files of each tool. */
 #define AXOLOTL      "base_model: org/model\ndatasets: [{path: org/data, type: alpaca}]\n"
 #define AXOLOTL_LORA AXOLOTL "adapter: lora\nlora_r: 8\nlora_alpha: 16\n"
 #define TORCHTUNE                                                                  \
@@ -17,7 +17,7 @@
     "dataset: {_component_: torchtune.datasets.alpaca_dataset}\n"
 #define TORCHTUNE_ADAM TORCHTUNE "optimizer: {_component_: torch.optim.AdamW, lr: 2e-5}\n"
 
-/* Selects the layers of a model that get adapters. */
+/* Files that select the layers of a model that get adapters. */
 #define TORCHTUNE_ADAPTERS(model, attention, mlp)                                     \
     "checkpointer: {checkpoint_dir: /m}\noptimizer: {lr: 1}\n"                        \
     "dataset: {_component_: torchtune.datasets.alpaca_dataset}\n"                     \
@@ -35,7 +35,7 @@
 #define AXOLOTL_STREAM \
     "base_model: m\npretraining_dataset: {path: a/c4, type: pretrain}\n"
 
-/* An import, and its output parsed again. */
+/* An import, and its text parsed again. */
 struct trial {
     struct arena *arena;
     struct import import;
@@ -65,8 +65,8 @@ static inline void trial_end(struct trial *trial)
     arena_free(trial->arena);
 }
 
-/* Return a value of the job as YAML; NULL: the job does not set it. */
-static inline const char *said(const struct trial *trial, const char *key)
+/* Return a value of the job as YAML; NULL: the job does not have the key. */
+static inline const char *job_value(const struct trial *trial, const char *key)
 {
     const struct entry *entry = document_find(&trial->job, key);
 
