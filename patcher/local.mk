@@ -26,6 +26,7 @@ libpatcher_a_SOURCES += %D%/import/import_sheet.c
 libpatcher_a_SOURCES += %D%/import/import_source.c
 libpatcher_a_SOURCES += %D%/import/import_torchtune.c
 libpatcher_a_SOURCES += %D%/import/import_torchtune_data.c
+libpatcher_a_SOURCES += %D%/import/import_torchtune_model.c
 libpatcher_a_SOURCES += %D%/import/import_torchtune_training.c
 libpatcher_a_SOURCES += %D%/history/history.c %D%/history/history.h
 libpatcher_a_SOURCES += %D%/history/jobfile.c %D%/history/jobfile.h

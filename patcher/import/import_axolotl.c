@@ -15,7 +15,7 @@
 #include "patcher/schema/scalar.h"
 
 #define NOT_HERE \
-    "is not supported; a job is of stage sft, pt, distill or dpo and trains on text"
+    "is not supported; supported stages are sft, pt, distill and dpo, all on text"
 
 /* Keys with the same meaning under another name or the same name. */
 static const struct import_copy copies[] = {

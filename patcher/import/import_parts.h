@@ -177,6 +177,12 @@ extern const struct import_group import_axolotl_groups[];
 extern const size_t import_axolotl_group_count;
 
 bool import_torchtune(struct importing *im);
+/* Return whether the loss is one of stage dpo. */
+bool import_torchtune_is_preference(struct importing *im);
+/* Import model, method, teacher and reference.  Return false on errors. */
+bool import_torchtune_model(struct importing *im);
+/* Import cutoff_len. */
+void import_torchtune_length(struct importing *im);
 void import_torchtune_data(struct importing *im);
 /* Import optimizer, schedule, steps, saving and evaluation, after the model. */
 void import_torchtune_training(struct importing *im);
