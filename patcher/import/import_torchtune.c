@@ -135,7 +135,7 @@ static bool refuse_kinds(struct importing *im)
 
     if (!refuse_any(im, kinds, TS_COUNT(kinds)) ||
         (!import_torchtune_is_preference(im) &&
-         !refuse_any(im, other_kinds, TS_COUNT(without_adapter))))
+         !refuse_any(im, other_kinds, TS_COUNT(other_kinds))))
         return false;
     if (import_find(im, "optimizer") && import_find(im, "model"))
         return true;
