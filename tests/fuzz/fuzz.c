@@ -1,4 +1,5 @@
-/* tests/fuzz/fuzz.c - checked promises, and files for targets that read files. */
+/* tests/fuzz/fuzz.c - assertions, temporary files and input parsing of the fuzz
+ * targets. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"
@@ -11,18 +12,18 @@
 
 #include "base/arena.h"
 
-void fuzz_broken(const char *file, int line, const char *promise)
+void fuzz_broken(const char *file, int line, const char *condition)
 {
-    fprintf(stderr, "%s:%d: a promise does not hold: %s\n", file, line, promise);
+    fprintf(stderr, "%s:%d: this does not hold: %s\n", file, line, condition);
     abort();
 }
 
 static char folder[256];
-static pid_t maker;
+static pid_t owner;
 
 static void remove_folder(void)
 {
-    if (getpid() == maker)
+    if (getpid() == owner)
         file_remove_tree(folder, NULL);
 }
 
@@ -38,7 +39,7 @@ const char *fuzz_dir(void)
              : memory ? "/dev/shm"
                       : "/tmp");
     FUZZ_HOLDS(mkdtemp(folder));
-    maker = getpid();
+    owner = getpid();
     atexit(remove_folder);
     return folder;
 }

@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_adapter.c - an adapter_config.json is rejected, or it is written and
- * reads back as the same adapter. */
+/* tests/fuzz/fuzz_adapter.c - adapter_config.json: it is rejected, or reads back as the
+ * same adapter after it was written. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"

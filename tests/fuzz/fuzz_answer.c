@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_answer.c - an extracted answer is inside its text, a correct one was
- * found, and a number equals itself. */
+/* tests/fuzz/fuzz_answer.c - extracted answers: an answer is within its text, a correct
+ * answer was found, and every answer equals itself. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"
@@ -30,7 +30,7 @@ static void check(const struct answer_rule *rule, const char *text, size_t len,
     FUZZ_HOLDS(answer_judge(rule, text, len, text, len).right);
 }
 
-/* The model's output and, after the first NUL, the expected answer; neither is
+/* Input: the output of a model, a NUL, and the expected output.  Neither copy is
  * terminated. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
@@ -41,15 +41,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         { "answer", "####", 0.5 },
     };
     const uint8_t *end = len ? memchr(data, 0, len) : NULL;
-    size_t said = end ? (size_t)(end - data) : len, rest = end ? len - said - 1 : 0;
-    char *text = malloc(said ? said : 1), *expected = malloc(rest ? rest : 1);
+    size_t output_len = end ? (size_t)(end - data) : len;
+    size_t expected_len = end ? len - output_len - 1 : 0;
+    char *text = malloc(output_len ? output_len : 1);
+    char *expected = malloc(expected_len ? expected_len : 1);
 
-    if (said)
-        memcpy(text, data, said);
-    if (rest)
-        memcpy(expected, end + 1, rest);
+    if (output_len)
+        memcpy(text, data, output_len);
+    if (expected_len)
+        memcpy(expected, end + 1, expected_len);
     for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++)
-        check(&rules[i], text, said, expected, rest);
+        check(&rules[i], text, output_len, expected, expected_len);
     free(text);
     free(expected);
     return 0;

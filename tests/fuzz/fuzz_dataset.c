@@ -1,5 +1,6 @@
-/* tests/fuzz/fuzz_dataset.c - one byte for the kind of file, then the file: every record
- * becomes a conversation, a pair of them, or a text, or is reported with its position. */
+/* tests/fuzz/fuzz_dataset.c - data files: every record becomes a conversation, a pair of
+ * answers or a text, or is reported with its position.  Input: one byte for the kind of
+ * file, then the file. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"

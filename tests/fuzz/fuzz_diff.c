@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_diff.c - the diff of two texts, applied to the first, gives the
- * second. */
+/* tests/fuzz/fuzz_diff.c - unified diffs: the diff of two texts turns the first into the
+ * second.  Input: both texts, separated by a zero byte. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"
@@ -9,7 +9,7 @@
 
 #include "patcher/document/diff.h"
 
-/* A line with its newline, or the rest without one. */
+/* Return the next line with its line break, or the rest of the text if it has none. */
 static struct fuzz_part next_line(struct fuzz_part *rest)
 {
     const char *end = memchr(rest->data, '\n', rest->len);
@@ -26,7 +26,7 @@ static bool same(struct fuzz_part a, struct fuzz_part b)
     return a.len == b.len && memcmp(a.data, b.data, a.len) == 0;
 }
 
-/* "\ No newline at end of file" removes the newline of the line before it. */
+/* "\ No newline at end of file" means that the line before it has no line break. */
 static struct fuzz_part body(struct fuzz_part line, const struct fuzz_part *rest)
 {
     line.data++;
@@ -50,7 +50,7 @@ static void apply(struct fuzz_part diff, struct fuzz_part from, struct text *out
         if (line.data[0] == '@') {
             read = sscanf(line.data, "@@ -%zu,%zu", &begin, &count);
             FUZZ_HOLDS(read >= 1);
-            begin += read == 2 && count == 0; /* after that line */
+            begin += read == 2 && count == 0; /* insert after that line */
             for (; number < begin; number++) {
                 struct fuzz_part kept = next_line(&from);
 

@@ -1,6 +1,6 @@
 /*
- * tests/fuzz/fuzz_document.c - any bytes are read, every position is inside the text, and
- * every offered edit changes its target and nothing else.
+ * tests/fuzz/fuzz_document.c - documents: any bytes can be read, every position is within
+ * the text, and every offered edit changes its key or value and nothing else.
  */
 #include "config.h"
 
@@ -32,7 +32,7 @@ static void check_node(const struct document *document, const struct node *node)
     }
 }
 
-/* Check that `key` is now `name` (NULL: removed) with the value `value` (NULL:
+/* Check that `key` became `name` (NULL: removed) with the value `value` (NULL:
  * unchanged). */
 static void check_edit(const struct document *document, const struct finding *edit,
                        const char *key, const char *name, const char *value)

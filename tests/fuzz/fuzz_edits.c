@@ -1,6 +1,7 @@
 /*
- * tests/fuzz/fuzz_edits.c - compare edits and the ledger of edits with a plain loop over
- * the bytes: a line of the input is one edit, its position, its length, and the text.
+ * tests/fuzz/fuzz_edits.c - edits and the ledger of edits, compared with a plain loop
+ * over the bytes.  Input: a text, a zero byte, and one edit per line: its position,
+ * length and text.
  */
 #include "config.h"
 
@@ -20,7 +21,7 @@ struct change {
     char *with;
 };
 
-/* Replace some bytes of a text with `with`. */
+/* Replace `cut` bytes of a text with `with`. */
 static void splice(struct text *text, const struct change *change)
 {
     struct text out;
@@ -34,19 +35,20 @@ static void splice(struct text *text, const struct change *change)
     *text = out;
 }
 
-/* Non-overlapping edits in any order, applied from last to first, equal a plain loop.
- * Edits at the same position keep their order. */
+/* Check edits that do not overlap, added in any order.  The expected text comes from a
+ * plain loop from the last edit to the first.  Edits at the same position keep the order
+ * of their addition. */
 static void check_edits(const struct fuzz_part *first, const struct change *list,
                         size_t count)
 {
     struct edits *edits = edits_new();
     const struct change *taken[EDITS_MAX];
     size_t made = 0;
-    struct text wanted, out;
+    struct text expected, out;
 
-    text_init(&wanted, 0);
+    text_init(&expected, 0);
     text_init(&out, 0);
-    text_add(&wanted, first->data, first->len);
+    text_add(&expected, first->data, first->len);
     for (size_t i = 0; i < count; i++) {
         struct error err = { 0 };
         bool fits = edits_fit(edits, list[i].at, list[i].cut);
@@ -67,16 +69,16 @@ static void check_edits(const struct fuzz_part *first, const struct change *list
     }
     FUZZ_HOLDS(edits_count(edits) == made);
     while (made > 0)
-        splice(&wanted, taken[--made]);
+        splice(&expected, taken[--made]);
     FUZZ_HOLDS(edits_apply(edits, first->data, first->len, &out, NULL));
-    FUZZ_HOLDS(out.len == wanted.len && memcmp(out.data, wanted.data, out.len) == 0);
-    text_clear(&wanted);
+    FUZZ_HOLDS(out.len == expected.len && memcmp(out.data, expected.data, out.len) == 0);
+    text_clear(&expected);
     text_clear(&out);
     edits_free(edits);
 }
 
-/* Each edit applies to the text that the previous ones left; as edits of the first text
- * they give the same result, do not overlap, and can be undone. */
+/* Check the ledger.  Each edit applies to the result of the previous ones.  As edits of
+ * the first text they do not overlap and give the same result. */
 static void check_ledger(const struct fuzz_part *first, const struct change *list,
                          size_t count)
 {
@@ -84,23 +86,24 @@ static void check_ledger(const struct fuzz_part *first, const struct change *lis
     struct ledger *ledger = ledger_new(first->data, first->len, arena);
     const struct ledger_edit *kept;
     struct edits *edits = edits_new();
-    struct text wanted, out;
+    struct text expected, out;
     const char *now;
     size_t len;
 
-    text_init(&wanted, 0);
+    text_init(&expected, 0);
     text_init(&out, 0);
-    text_add(&wanted, first->data, first->len);
+    text_add(&expected, first->data, first->len);
     for (size_t i = 0; i < count; i++) {
         struct change change = list[i];
 
-        change.at %= wanted.len + 1;
-        change.cut %= wanted.len - change.at + 1;
+        change.at %= expected.len + 1;
+        change.cut %= expected.len - change.at + 1;
         ledger_replace(ledger,
                        &(struct ledger_edit) { change.at, change.cut, change.with, i });
-        splice(&wanted, &change);
+        splice(&expected, &change);
         now = ledger_text(ledger, &len);
-        FUZZ_HOLDS(len == wanted.len && memcmp(now, wanted.data, len) == 0 && !now[len]);
+        FUZZ_HOLDS(len == expected.len && memcmp(now, expected.data, len) == 0 &&
+                   !now[len]);
         FUZZ_HOLDS(ledger_origin(ledger, change.at) <= first->len);
     }
     count = ledger_edits(ledger, &kept);
@@ -110,8 +113,8 @@ static void check_ledger(const struct fuzz_part *first, const struct change *lis
         FUZZ_HOLDS(edits_replace(edits, kept[i].at, kept[i].cut, kept[i].now, NULL));
     }
     FUZZ_HOLDS(edits_apply(edits, first->data, first->len, &out, NULL));
-    FUZZ_HOLDS(out.len == wanted.len && memcmp(out.data, wanted.data, out.len) == 0);
-    text_clear(&wanted);
+    FUZZ_HOLDS(out.len == expected.len && memcmp(out.data, expected.data, out.len) == 0);
+    text_clear(&expected);
     text_clear(&out);
     edits_free(edits);
     arena_free(arena);

@@ -1,6 +1,6 @@
 /*
- * tests/fuzz/fuzz_import.c - any bytes are imported or rejected; the resulting job is
- * YAML, is a job, and reports on every top-level key of the source.
+ * tests/fuzz/fuzz_import.c - import: any bytes are imported or rejected.  The result is
+ * YAML and a job, and the import reports every top-level key of the source.
  */
 #include "config.h"
 
@@ -12,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
-/* Return whether the key, or one below it, which follows it, is reported. */
+/* Return whether the import reports this key or one below it, which comes after it. */
 static bool is_reported(const struct import *import, const struct node *root, size_t at)
 {
     size_t from = root->entries[at].key->at.byte;

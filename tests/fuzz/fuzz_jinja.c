@@ -1,5 +1,6 @@
-/* tests/fuzz/fuzz_jinja.c - a template, a zero byte, and its variables as JSON: it is
- * rejected with a line, or gives a text that contains all spans. */
+/* tests/fuzz/fuzz_jinja.c - Jinja templates: a template is rejected with a line number,
+ * or renders to a text that contains all spans.  Input: a template, a zero byte, and its
+ * variables as JSON. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"

@@ -1,5 +1,4 @@
-/* tests/fuzz/fuzz_journal.c - of any bytes, only complete lines that describe an action
- * are read. */
+/* tests/fuzz/fuzz_journal.c - journals: only complete lines with an action are read. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"

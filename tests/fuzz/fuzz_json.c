@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_json.c - every value that is read can be written, and reads back the
- * same. */
+/* tests/fuzz/fuzz_json.c - JSON: every value that is read can be written and reads back
+ * the same. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"

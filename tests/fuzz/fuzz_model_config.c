@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_model_config.c - a config.json is rejected with ERROR_DATA, or its
- * model has sizes that do not overflow. */
+/* tests/fuzz/fuzz_model_config.c - config.json: it is rejected with ERROR_DATA, or the
+ * sizes of its model are valid. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"

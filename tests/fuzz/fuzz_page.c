@@ -1,7 +1,7 @@
 /*
- * tests/fuzz/fuzz_page.c - the files of a run's folder, separated by zero bytes:
- * job.yaml, state.json, metrics.jsonl, train.log, run.json, autopsy.json, samples.jsonl.
- * Whatever they contain, the page of the run is UTF-8 and has no markup but ours.
+ * tests/fuzz/fuzz_page.c - report pages: whatever the files of a run contain, its page is
+ * UTF-8 and has no markup except our own.  Input, separated by zero bytes: job.yaml,
+ * state.json, metrics.jsonl, train.log, run.json, autopsy.json, samples.jsonl.
  */
 #include "config.h"
 
@@ -13,7 +13,7 @@
 #include "base/size.h"
 #include "runner/page/page.h"
 
-/* Every element that a page has. */
+/* All elements of a page. */
 static const char *const tags[] = {
     "!DOCTYPE", "a",     "body",   "code",       "dd",     "del",    "desc",   "details",
     "div",      "dl",    "dt",     "figcaption", "figure", "footer", "h1",     "h2",
@@ -31,7 +31,7 @@ static bool is_ours(const char *name, size_t len)
     return false;
 }
 
-/* Check the tag at `at`: its quotes are closed before it is.  Return its end. */
+/* Check that the tag at `at` is ours and closes its quotes.  Return its end. */
 static const char *check_tag(const char *at, size_t *scripts)
 {
     const char *name = at + 1 + (at[1] == '/');
@@ -48,8 +48,9 @@ static const char *check_tag(const char *at, size_t *scripts)
     return at;
 }
 
-/* Skip a style or a script: only our own text is inside. */
-static const char *skip_raw_text(const char *at)
+/* Return the end of a style or script element, which contains only our own text, or
+ * NULL. */
+static const char *skip_verbatim(const char *at)
 {
     if (strncmp(at, "<style>", 7) == 0)
         return strstr(at, "</style>");
@@ -65,7 +66,7 @@ static void check_page(const struct text *page)
     FUZZ_HOLDS(text_is_utf8(page->data, page->len, NULL));
     FUZZ_HOLDS(strlen(page->data) == page->len);
     for (const char *at = page->data; (at = strchr(at, '<'));) {
-        const char *end = skip_raw_text(at);
+        const char *end = skip_verbatim(at);
 
         at = check_tag(at, &scripts);
         at = end ? end : at;
@@ -74,7 +75,7 @@ static void check_page(const struct text *page)
     FUZZ_HOLDS(page->len >= 8 && strcmp(page->data + page->len - 8, "</html>\n") == 0);
 }
 
-/* Coordinates of a drawing are numbers. */
+/* Check that the paths of drawings contain only commands and numbers. */
 static void check_paths(const struct text *page)
 {
     for (const char *at = page->data; (at = strstr(at, " d=\""));) {

@@ -1,8 +1,10 @@
 /*
- * tests/fuzz/fuzz_patcher.c - whatever the text, a check leaves it unchanged, the edits
- * of the rules lead to a text that needs no more, the findings describe these edits, and
- * findings reported as fixed are gone.
- * After the last zero byte, if there is one: a byte of switches and one for the device.
+ * tests/fuzz/fuzz_patcher.c - the patcher: a check does not change the text, the edits of
+ * the findings turn the text into the patched text, the patched text needs no more edits,
+ * and errors that the findings report as fixed are gone.
+ *
+ * Input: a job, and optionally a zero byte, a byte of flags and a byte that selects the
+ * device.
  */
 #include "config.h"
 
@@ -38,11 +40,11 @@ static void check_finding(const struct patch *patch, const struct finding *findi
     FUZZ_HOLDS(!finding->now || finding->apply != APPLY_MANUAL);
     FUZZ_HOLDS(!finding->now || (finding->was && strlen(finding->was) == finding->cut &&
                                  memcmp(finding->was, at, finding->cut) == 0));
-    FUZZ_HOLDS(!finding->fixed); /* a check fixes nothing */
+    FUZZ_HOLDS(!finding->fixed); /* a check applies nothing */
 }
 
-/* The edits that settle findings, applied to the first text, give the last one; undone,
- * they give the first. */
+/* Check that the edits of the settled findings turn the original text into the patched
+ * text, and that their inverse restores the original. */
 static void check_edits(const struct patch *patch)
 {
     struct edits *edits = edits_new(), *back = edits_new();
@@ -75,20 +77,21 @@ static void check_edits(const struct patch *patch)
     edits_free(back);
 }
 
-/* Return whether a finding of this rule and key remains. */
-static bool is_left(const struct patch *patch, const struct finding *wanted)
+/* Return whether a finding of the same rule and key remains. */
+static bool is_left(const struct patch *patch, const struct finding *like)
 {
     for (size_t i = 0; i < patch->findings.count; i++) {
         const struct finding *finding = &patch->findings.list[i];
 
-        if (!finding->settled && strcmp(finding->rule, wanted->rule) == 0 &&
-            strcmp(finding->key ? finding->key : "", wanted->key ? wanted->key : "") == 0)
+        if (!finding->settled && strcmp(finding->rule, like->rule) == 0 &&
+            strcmp(finding->key ? finding->key : "", like->key ? like->key : "") == 0)
             return true;
     }
     return false;
 }
 
-/* The patched text: no edits, and no error that was reported as fixed. */
+/* Check that the patched text needs no edit and has no error that was reported as
+ * fixed. */
 static void check_again(const struct patch *patch, const struct patch *again)
 {
     FUZZ_HOLDS(!again->changed && patch_rejected(again) == patch_rejected(patch));
@@ -127,7 +130,7 @@ static void check_text(const struct fuzz_part *text, const struct patch_options 
     patch_clear(&patch);
 }
 
-static void check_shown(const struct fuzz_part *text)
+static void check_redacted(const struct fuzz_part *text)
 {
     struct text out;
 
@@ -142,14 +145,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     struct fuzz_part text = { (const char *)data, len };
     const uint8_t *last = len > 0 ? memrchr(data, 0, len) : NULL;
     const char *set[] = { NULL, NULL };
-    size_t tail = last ? len - (size_t)(last + 1 - data) : 0;
-    unsigned how = tail > 0 ? last[1] : 0;
+    size_t extra = last ? len - (size_t)(last + 1 - data) : 0;
+    unsigned how = extra > 0 ? last[1] : 0;
     struct device device = { 0 };
     struct patch_options options = { .job = "/nowhere/job.yaml", .device = &device };
 
-    if (tail > 0)
+    if (extra > 0)
         text.len = (size_t)(last - data);
-    FUZZ_HOLDS(device_find(devices[tail > 1 ? last[2] % DEVICES : 0], &device, NULL));
+    FUZZ_HOLDS(device_find(devices[extra > 1 ? last[2] % DEVICES : 0], &device, NULL));
     options.unsafe = how & UNSAFE;
     options.will_run = how & WILL_RUN;
     if (how & ROOTS)
@@ -161,6 +164,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         options.set = set;
     }
     check_text(&text, &options);
-    check_shown(&text);
+    check_redacted(&text);
     return 0;
 }

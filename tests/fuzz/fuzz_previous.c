@@ -1,6 +1,8 @@
-/* tests/fuzz/fuzz_previous.c - files of a previous run: its log of steps, the state of
- * another program's trainer, and its text, separated by zero bytes.  Whatever they
- * contain, the derived facts are consistent. */
+/*
+ * tests/fuzz/fuzz_previous.c - files of a previous run: whatever they contain, the
+ * conclusions are consistent.  Input, separated by zero bytes: its metrics, the state of
+ * another trainer, its job.
+ */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"

@@ -1,5 +1,6 @@
-/* tests/fuzz/fuzz_probe.c - the lines of a probe are rejected, or read back the same
- * after writing; after a zero byte, the job's device setting. */
+/* tests/fuzz/fuzz_probe.c - output of a probe: it is rejected, or reads back the same
+ * after it was written.  Input: the lines of a probe, a zero byte, and the `device` of a
+ * job. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"
@@ -10,13 +11,13 @@
 #include "precision/probe.h"
 #include "runner/job/steps.h"
 
-static void take(const struct probe *probe, const char *wanted)
+static void take(const struct probe *probe, const char *requested)
 {
     const struct device *devices[DEVICE_RANKS_MAX];
 
     for (size_t ranks = 1; ranks <= DEVICE_RANKS_MAX; ranks += 5) {
         struct error err = { 0 };
-        size_t count = probe_take(probe, wanted, ranks, devices, &err);
+        size_t count = probe_take(probe, requested, ranks, devices, &err);
 
         FUZZ_HOLDS(count > 0 ? count <= DEVICE_RANKS_MAX : err.text[0]);
         for (size_t i = 0; i < count; i++)
@@ -25,7 +26,7 @@ static void take(const struct probe *probe, const char *wanted)
         if (count > 0)
             FUZZ_HOLDS(probe_peers(probe, devices[0]) >= 0);
     }
-    probe_without_code(probe, wanted);
+    probe_without_code(probe, requested);
 }
 
 static void check_same(const struct probe *a, const struct probe *b)
@@ -45,7 +46,7 @@ static void check_same(const struct probe *a, const struct probe *b)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     struct fuzz_part rest = { (const char *)data, len };
-    char *lines = fuzz_word(fuzz_take(&rest, 0)), *wanted = fuzz_word(rest);
+    char *lines = fuzz_word(fuzz_take(&rest, 0)), *requested = fuzz_word(rest);
     struct probe probe, again;
     struct steps steps;
     struct error err = { 0 };
@@ -57,7 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         probe_write(&probe, &text);
         FUZZ_HOLDS(probe_read(text.data, &again, &err));
         check_same(&probe, &again);
-        take(&probe, wanted);
+        take(&probe, requested);
     } else {
         FUZZ_HOLDS(err.code == ERROR_SYSTEM && err.text[0]);
     }
@@ -68,6 +69,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     }
     text_clear(&text);
     free(lines);
-    free(wanted);
+    free(requested);
     return 0;
 }

@@ -1,6 +1,6 @@
 /*
- * tests/fuzz/fuzz_progress.c - the files a run may resume from, separated by zero bytes:
- * trainspool_state.json, trainer_state.json, the manifest, metrics.jsonl.
+ * tests/fuzz/fuzz_progress.c - the files from which a run resumes.  Input, separated by
+ * zero bytes: trainspool_state.json, trainer_state.json, the manifest, metrics.jsonl.
  */
 #include "config.h"
 
@@ -14,7 +14,7 @@
 #include "train/metrics.h"
 #include "train/checkpoint/progress.h"
 
-/* Rejected, or a position that a run can resume from. */
+/* Check that the state is rejected or is one from which a run can resume. */
 static void read_progress(void)
 {
     struct progress progress = { 0 };
@@ -30,7 +30,7 @@ static void read_progress(void)
     progress_history_clear(&history);
 }
 
-/* A folder with one of these four files is complete only if a manifest names it
+/* Check that the folder counts as complete only if the manifest describes its files
  * correctly. */
 static void read_manifest(void)
 {
@@ -43,7 +43,8 @@ static void read_manifest(void)
     manifest_is_of(fuzz_dir(), "digest");
 }
 
-/* After the cut, all lines are complete, and none is for a step past the tenth. */
+/* Check that after truncation all lines are complete and none belongs to a step after the
+ * tenth. */
 static void cut_metrics(const char *path)
 {
     struct error err = { 0 };

@@ -1,6 +1,8 @@
-/* tests/fuzz/fuzz_quant_state.c - the text next to a 4-bit matrix is rejected with
- * ERROR_DATA, or describes a matrix with sizes, a format and a finite mean; the same for
- * the quantization of such a base in a config.json. */
+/*
+ * tests/fuzz/fuzz_quant_state.c - the quant_state of a 4-bit matrix is rejected with
+ * ERROR_DATA or has valid sizes, a format and a finite mean.  The quantization_config in
+ * a config.json is rejected or valid, too.
+ */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"

@@ -1,7 +1,7 @@
 /*
- * tests/fuzz/fuzz_report.c - reports of a job for people and programs: text that is safe
- * for a terminal, JSON and SARIF that read back and whose edits give the patched text,
- * and no value of a secret key anywhere.
+ * tests/fuzz/fuzz_report.c - reports on a job: the text is safe for a terminal, JSON and
+ * SARIF read back and their edits give the patched text, and no report contains the value
+ * of a secret key.
  */
 #include "config.h"
 
@@ -21,7 +21,8 @@
 
 static const char secret[] = "XSECRETX", line[] = "\nhf_hub_token: XSECRETX # c\n";
 
-/* No control character except newlines, UTF-8 throughout, no secret. */
+/* Check that the text is UTF-8, has no control characters except line feeds, and no
+ * secret. */
 static void check_shown(const struct text *text)
 {
     FUZZ_HOLDS(text_is_utf8(text->data, text->len, NULL));
@@ -47,7 +48,8 @@ static void check_excerpts(const struct patch *patch)
     excerpt_free(excerpt);
 }
 
-/* Write it and read it again. */
+/* Return the value after it was written and read back.  The reference to it is
+ * dropped. */
 static json_t *round_trip(json_t *value)
 {
     struct error err = { 0 };
@@ -68,7 +70,7 @@ static size_t number(const json_t *object, const char *key)
     return (size_t)json_integer_value(json_object_get(object, key));
 }
 
-/* The settled edits, applied as readers of these programs' output would, give the patched
+/* Check that the settled edits, applied by a reader of the report, give the patched
  * text. */
 static void check_edits(const struct patch *patch, const struct edits *edits)
 {
@@ -100,7 +102,7 @@ static void check_json(const struct patch *patch, const struct device *device)
     json_decref(object);
 }
 
-/* The edits of one result's fix, if it has one. */
+/* Add the edits of a result's fix, if it has one. */
 static void take_fix(const json_t *result, struct edits *edits)
 {
     const json_t *fix = json_array_get(json_object_get(result, "fixes"), 0);
@@ -136,7 +138,7 @@ static void check_sarif(const struct patch *patch)
     json_decref(log);
 }
 
-/* The first text as a person sees it, and the diff to the second one. */
+/* Check the redacted text and its diff to the patched text. */
 static void check_diff(const struct patch *patch, const struct text *text)
 {
     struct diff_options options = {
@@ -173,7 +175,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     if (patcher_check(text.data, text.len, &options, &patch, NULL)) {
         check_excerpts(&patch);
         check_json(&patch, &device);
-        if (len % 16 == 0) /* contains all rules, which takes long */
+        if (len % 16 == 0) /* SARIF lists all rules, which takes long */
             check_sarif(&patch);
         check_diff(&patch, &text);
     }

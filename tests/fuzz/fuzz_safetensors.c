@@ -1,4 +1,5 @@
-/* tests/fuzz/fuzz_safetensors.c - a file is rejected, or every tensor is inside it. */
+/* tests/fuzz/fuzz_safetensors.c - safetensors files: a file is rejected or contains its
+ * tensors. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"

@@ -1,6 +1,6 @@
 /*
- * tests/fuzz/fuzz_schema.c - any job's keys are checked and bound; a command-line setting
- * is rejected with a sentence or reads back from the text.
+ * tests/fuzz/fuzz_schema.c - the schema checks and binds the keys of any job; a setting
+ * from the command line is rejected with a message or reads back from the text.
  */
 #include "config.h"
 
@@ -33,8 +33,7 @@ static void check_findings(const struct document *document, struct arena *arena)
     }
 }
 
-/* Values that the trainer divides by or uses as sizes are in bounds, whatever was
- * written. */
+/* Check that divisors and sizes in the plan are within bounds, whatever the job says. */
 static void check_plan(const struct document *document, struct arena *arena)
 {
     struct plan plan = { .job = "job.yaml", .dir = ".", .run_dir = "job.run" };
@@ -65,7 +64,7 @@ static void check_names(const struct entry *entry, struct arena *arena)
                err.code == ERROR_USAGE);
 }
 
-/* An accepted setting reads back as it was given, and changes no other key. */
+/* Check that an accepted setting reads back the same and changes no other key. */
 static void check_setting(const char *data, size_t len, const char *set)
 {
     const char *const list[] = { set, NULL };
@@ -92,7 +91,7 @@ static void check_setting(const char *data, size_t len, const char *set)
     arena_free(arena);
 }
 
-/* The job, and settings separated by zero bytes. */
+/* Input, separated by zero bytes: a job and settings. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     struct fuzz_part rest = { (const char *)data, len }, text = fuzz_take(&rest, 0);

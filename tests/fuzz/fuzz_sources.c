@@ -1,6 +1,8 @@
-/* tests/fuzz/fuzz_sources.c - the `dataset` value of a job, a zero byte, and a
- * dataset_info.json: each source found has a path and everything its form requires, and
- * the selected samples exist. */
+/*
+ * tests/fuzz/fuzz_sources.c - data sets: each source has a path and the columns of its
+ * format, and every chosen sample exists.  Input: `dataset` of a job, a zero byte, and a
+ * dataset_info.json.
+ */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"
@@ -11,7 +13,7 @@
 #include "train/dataset/dataset_mix.h"
 #include "train/dataset/dataset_record.h"
 
-/* Parts that an entry omits are absent. */
+/* Read a record in the format of the source, which may leave out columns. */
 static void read_record(const struct dataset_source *source)
 {
     static const char text[] =
@@ -29,7 +31,8 @@ static void read_record(const struct dataset_source *source)
     json_decref(record);
 }
 
-/* Each of 0 to 9 samples: every slice, draw and mix selects one of them. */
+/* Check that slicing, drawing and mixing sources of 0 to 9 samples chooses existing
+ * samples. */
 static void mix(const struct dataset_sources *sources, enum mix_strategy strategy)
 {
     struct plan plan = { .mix_strategy = strategy, .seed = 42 };

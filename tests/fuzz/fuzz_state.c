@@ -1,5 +1,6 @@
-/* tests/fuzz/fuzz_state.c - a job's state.json: a broken one means a new job, a valid one
- * is written and reads back the same; then its `cancel`, after a zero byte. */
+/* tests/fuzz/fuzz_state.c - state.json of a job: every state that can be read reads back
+ * the same after it was written.  Input: state.json, a zero byte, and the file
+ * `cancel`. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"

@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_teacher_logits.c - a file of teacher logits is rejected, or gives a
- * batch tokens of its vocabulary in ascending order. */
+/* tests/fuzz/fuzz_teacher_logits.c - files of teacher logits: a file is rejected, or its
+ * token ids for a batch are ascending and within the vocabulary. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"
@@ -14,33 +14,33 @@
 
 enum { ROWS = 6, KEPT_MAX = 1 << 16 };
 
-/* The samples that the corpus's files belong to: 2 1 2 with a label for the last two, 3 2
+/* The samples of the files in the corpus: 2 1 2 with labels for the last two, and 3 2
  * 1. */
-static struct batch batch_of(int32_t room[4][ROWS + 1])
+static struct batch batch_of(int32_t storage[4][ROWS + 1])
 {
     static const int32_t tokens[ROWS] = { 2, 1, 2, 3, 2, 1 };
     static const int32_t targets[ROWS] = { -100, 2, 5, 2, -100, -100 };
 
     for (int32_t i = 0; i < ROWS; i++) {
-        room[0][i] = tokens[i];
-        room[1][i] = targets[i];
-        room[2][i] = i % 3;
-        room[3][i] = 3 * i;
+        storage[0][i] = tokens[i];
+        storage[1][i] = targets[i];
+        storage[2][i] = i % 3;
+        storage[3][i] = 3 * i;
     }
     return (struct batch) { .rows = ROWS,
                             .sequences = 2,
                             .longest = 3,
-                            .tokens = room[0],
-                            .targets = room[1],
-                            .positions = room[2],
-                            .offsets = room[3] };
+                            .tokens = storage[0],
+                            .targets = storage[1],
+                            .positions = storage[2],
+                            .offsets = storage[3] };
 }
 
-static void check_logits(const struct teacher_logits *file)
+static void check_batch(const struct teacher_logits *file)
 {
     const struct teacher_logits_kind *kind = teacher_logits_kind(file);
-    int32_t room[4][ROWS + 1], *ids;
-    struct batch batch = batch_of(room);
+    int32_t storage[4][ROWS + 1], *ids;
+    struct batch batch = batch_of(storage);
     struct error err = { 0 };
     float *values;
 
@@ -77,7 +77,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     if (!file && err.code == ERROR_NONE)
         abort();
     if (file)
-        check_logits(file);
+        check_batch(file);
     teacher_logits_close(file);
     close(fd);
     return 0;

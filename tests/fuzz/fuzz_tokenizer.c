@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_tokenizer.c - a tokenizer.json, a zero byte, and a text: a tokenizer
- * that opens can encode the text and decode the result. */
+/* tests/fuzz/fuzz_tokenizer.c - every tokenizer.json that opens can encode a text and
+ * decode the tokens.  Input: a tokenizer.json, a zero byte, and a text. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"

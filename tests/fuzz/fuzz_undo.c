@@ -1,6 +1,6 @@
 /*
- * tests/fuzz/fuzz_undo.c - a job file on disk: check leaves it unchanged, patch changes
- * it once, undo restores it byte for byte, and a second undo brings the patch back.
+ * tests/fuzz/fuzz_undo.c - a job file on disk: check does not change it, patch changes it
+ * once, undo restores it byte for byte, and a second undo restores the patch.
  */
 #include "config.h"
 

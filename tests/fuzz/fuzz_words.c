@@ -1,6 +1,6 @@
 /*
- * tests/fuzz/fuzz_words.c - what a person types on a line: a device, a size, a value, a
- * version. Each line of an input goes through all of their parsers.
+ * tests/fuzz/fuzz_words.c - parsers of short values: devices, sizes, scalars, versions.
+ * Each line of the input goes through all of them.
  */
 #include "config.h"
 
@@ -20,7 +20,8 @@
 #include "precision/probe.h"
 #include "runner/spool/drop.h"
 
-/* A version is equal to itself, covers itself, and is ordered relative to another. */
+/* Check that a version equals and covers itself, and that its order with another one is
+ * antisymmetric. */
 static void read_version(const char *word, struct version *last)
 {
     struct version version;
@@ -52,7 +53,7 @@ static void read_device(const char *word)
     FUZZ_HOLDS(probe_named(word) <= DEVICE_RANKS_MAX);
 }
 
-/* As a plain scalar, and in quotes. */
+/* Parse the word as a plain and as a quoted scalar. */
 static void read_scalar(const char *word)
 {
     struct node node = { .text = word, .len = strlen(word), .bytes = strlen(word) };

@@ -1,7 +1,7 @@
 /*
- * tests/fuzz/mutate_job.c - mutations of job files: lines of known keys with meaningful
- * values, inserted, deleted, duplicated and moved, and YAML forms that are hard to edit.
- * One mutation in three is the fuzzer's own.
+ * tests/fuzz/mutate_job.c - mutator for inputs that are job files.  It inserts, removes,
+ * duplicates and moves lines with known keys and meaningful values, and adds forms of
+ * YAML that are hard to edit.  One mutation in three is left to libFuzzer.
  */
 #include "config.h"
 
@@ -142,7 +142,7 @@ static const struct key *any_key(struct dice *dice)
     return schema_at(of, roll(dice, count));
 }
 
-/* One of the key's values, its default, or any. */
+/* Return a valid value of the key, its default, or any other value. */
 static const char *any_value(struct dice *dice, const struct key *key)
 {
     size_t count = 0;
@@ -167,7 +167,8 @@ static void add_line(struct dice *dice, struct text *out)
     text_adds(out, roll(dice, 16) ? "\n" : "\r\n");
 }
 
-/* Return a line of the text, with its newline; `*len` is 0 at the end of the text. */
+/* Return a random line of the text with its line break.  *len is 0 at the end of the
+ * text. */
 static const char *any_line(struct dice *dice, const char *data, size_t size, size_t *len)
 {
     size_t at = roll(dice, size + 1), end;
@@ -180,7 +181,7 @@ static const char *any_line(struct dice *dice, const char *data, size_t size, si
     return data + at;
 }
 
-/* Replace the value after the line's colon; its comment may stay. */
+/* Add the line with another value after its colon.  Its comment may stay. */
 static void add_changed(struct dice *dice, const char *line, size_t len, struct text *out)
 {
     const char *colon = memchr(line, ':', len);
@@ -212,9 +213,9 @@ static void change(struct dice *dice, const char *data, size_t size, struct text
 
     text_add(out, data, (size_t)(line - data));
     switch (roll(dice, 6)) {
-    case 0: /* without it */
+    case 0: /* remove the line */
         break;
-    case 1: /* twice, or another one before it */
+    case 1: /* duplicate the line, or insert a copy of another one before it */
         text_add(out, other, other_len);
         text_add(out, line, len);
         break;

@@ -1,8 +1,8 @@
 /*
- * tests/fuzz/replay.c - run a fuzz target without a fuzzer, as a test that prints TAP:
- * over each file of corpus/NAME for a program fuzz_NAME, whole, truncated everywhere and
- * with bytes changed (at 150 positions of a longer one); then over those of found/NAME,
- * inputs that once broke something.
+ * tests/fuzz/replay.c - run a fuzz target without a fuzzer, as a test that prints TAP.
+ * The program fuzz_NAME reads each file of corpus/NAME: unchanged, truncated at every
+ * length, and with changed bytes (at 150 positions of a longer file).  Then it reads
+ * those of found/NAME, which are inputs of past failures.
  */
 #include "config.h"
 
@@ -14,7 +14,7 @@
 #include "base/arena.h"
 #include "tests/fuzz/fuzz.h"
 
-/* Every change of a larger file would take too long for a test. */
+/* Changing every byte of a larger file would take too long for a test. */
 enum { LARGEST = 16 << 20, LARGEST_CHANGED = 2048, PLACES_CHANGED = 150 };
 
 /* The target gets a block of exactly this size, so that a read past its end is
@@ -68,7 +68,7 @@ static int is_shown(const struct dirent *entry)
     return entry->d_name[0] != '.';
 }
 
-/* List the files of FOLDER/NAME, adding their count to *count. */
+/* List the files of FOLDER/NAME and store their number in *count. */
 static struct dirent **list_files(const char *folder, const char *name, struct text *dir,
                                   int *count)
 {
