@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Tiny models of every architecture as computed by transformers: loss, logits, the norm of each
-gradient, ten AdamW steps with transformers' choice of the parameters that decay; and adapters as
-trained by PEFT.  tests/unit/test_architectures.c compares our results with these.
+"""Make architectures.json: tiny models of every architecture, computed by transformers, for
+tests/unit/test_architectures.c: loss, logits, the norm of each gradient and ten steps of AdamW, with
+weight decay for the parameters that transformers chooses; and adapters, trained by PEFT.
 
     python3 tests/golden/architectures.py >tests/golden/architectures.json       (on a CPU)
 
-Weights come from no file: element i of a tensor, in file order, is a hash of the tensor's name
-and i (`numbers`), which the test computes the same way.  Dropout masks come from base/random.h
-(`Drops`), wherever transformers asks for dropout.
+The weights come from no file: element i of a tensor, in the order of its file, is a hash of the
+tensor's name and i (`elements`), which the test computes in the same way.  Wherever transformers
+calls dropout, the mask is the one that base/random.h draws (`Dropout`).
 """
 import json
 import os
@@ -40,7 +40,7 @@ GEMMA = dict(LLAMA, head_dim=8, num_hidden_layers=3)
 
 
 def hashed(name, count):
-    """Uniform in [-1, 1): FNV-1a of the name, then MurmurHash3's finalizer of it and the index."""
+    """Return values in [-1, 1): FNV-1a of the name, then MurmurHash3's last mix with the index."""
     seed = 2166136261
     for byte in name.encode():
         seed = (seed ^ byte) * 16777619 % 2**32
@@ -112,8 +112,8 @@ ADAPTERS = {
 }
 
 
-def numbers(name, shape, offset):
-    """Matrices within 0.35, vectors within 0.2 of a norm's initial value, or of zero."""
+def elements(name, shape, offset):
+    """Return matrices in +-0.35, and vectors within 0.2 of the initial weight of a norm or of zero."""
     x = hashed(name, int(numpy.prod(shape)))
     x = x * 0.35 if len(shape) == 2 else x * 0.2 + (0 if name.endswith(".bias") else 1 - offset)
     return torch.tensor(x.reshape(shape), dtype=torch.float32)
@@ -124,7 +124,7 @@ def rounded(x, digits=8):
 
 
 def philox(key, counters):
-    """Philox 4x32-10: four words for each row of four."""
+    """Philox 4x32-10: return a row of four words for each counter of four words."""
     a, b, c, d = (numpy.asarray(x, dtype=numpy.uint64) for x in counters)
     low = numpy.uint64(0xFFFFFFFF)
     for i in range(10):
@@ -136,12 +136,11 @@ def philox(key, counters):
     return numpy.stack([a, b, c, d], -1)
 
 
-class Drops:
-    """Replaces torch.nn.functional.dropout: base/random.h's draws for the first micro-batch of a
-    run with seed 42.  The sequences of a batch come one at a time, and a model asks in layer
-    order: first for the embeddings, if at all; then, in each layer, for attention's weights, for
-    attention's output and for the MLP's output, or only for the first of these.
-    """
+class Dropout:
+    """Replacement of torch.nn.functional.dropout with the masks that base/random.h draws for the
+    first micro-batch of a run with seed 42.  The sequences of a batch come one by one.  A model calls
+    dropout in the order of its layers: first for the embeddings, if at all; then in each layer for
+    the attention weights and, in some architectures, for the outputs of attention and MLP."""
     EMBED, ATTENTION, ADDED_O, ADDED_DOWN, LAYER = 0, 4, 6, 10, 12
     RANDOM_DROPOUT, RANDOM_ATTENTION, SEED = 2, 7, 42
     EMBEDS = ("gpt2", "gpt_neo", "gpt_neox")
@@ -155,12 +154,12 @@ class Drops:
         self.sites += [n * self.LAYER + site for n in range(config.num_hidden_layers)
                        for site in layer]
 
-    def run(self, row):
-        """The next sequence, whose first row is this row of the batch."""
-        self.row, self.asked = row, 0
+    def start_sequence(self, row):
+        """Start the next sequence, whose first row in the batch is `row`."""
+        self.row, self.calls = row, 0
 
     def kept(self, x, p, stream):
-        if x.dim() == 4: # heads, queries, keys
+        if x.dim() == 4: # sequence, heads, queries, keys
             head, query, key = numpy.meshgrid(*(numpy.arange(n) for n in x.shape[1:]),
                                               indexing="ij")
             zero = 0 * head
@@ -180,8 +179,8 @@ class Drops:
     def __call__(self, x, p=0.5, training=True, inplace=False):
         if not training:
             return x
-        stream = self.sites[self.asked]
-        self.asked += 1
+        stream = self.sites[self.calls]
+        self.calls += 1
         if p == 0:
             return x
         kept, factor = self.kept(x, p, stream)
@@ -189,19 +188,19 @@ class Drops:
 
 
 def loss_of(model, batch):
-    """The mean over all predicted tokens of sequences that do not see each other."""
+    """Return the mean loss of all predicted tokens; the sequences do not attend to each other."""
     row, total = 0, 0
-    drops = torch.nn.functional.dropout = Drops(model)
+    dropout = torch.nn.functional.dropout = Dropout(model)
     for ids in batch:
-        drops.run(row)
+        dropout.start_sequence(row)
         loss = model(input_ids=torch.tensor([ids]), labels=torch.tensor([ids])).loss
-        assert drops.asked in (0, len(drops.sites))
+        assert dropout.calls in (0, len(dropout.sites))
         total, row = total + loss * (len(ids) - 1), row + len(ids)
     return total / sum(len(ids) - 1 for ids in batch)
 
 
 def train(model, batch, decayed, label):
-    """Losses before each step; the first step's gradients by name."""
+    """Return the loss before each step, and the gradient norms of the first step by name."""
     trained = [(label(n), p) for n, p in model.named_parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(
         [{"params": [p for n, p in trained if n in decayed], "weight_decay": DECAY},
@@ -220,20 +219,20 @@ def train(model, batch, decayed, label):
 
 
 def decayed_names(model, label):
-    """transformers/trainer.py, get_decay_parameter_names"""
+    """Do the same as get_decay_parameter_names of transformers/trainer.py."""
     patterns = [r"bias", r"layernorm", r"rmsnorm", r"(?:^|\.)norm(?:$|\.)", r"_norm(?:$|\.)"]
     return {label(n) for n in get_parameter_names(model, [torch.nn.LayerNorm], patterns)}
 
 
 def make(model_type, values, folder):
-    """A model folder, and the contents of its file."""
+    """Write the folder of a model; return its config, tensor shapes and norm offset."""
     config = transformers.CONFIG_MAPPING[model_type](**values)
     fresh = transformers.AutoModelForCausalLM.from_config(config)
     fresh.save_pretrained(folder)
     path = os.path.join(folder, "model.safetensors")
     shapes = {name: list(t.shape) for name, t in sorted(load_file(path).items())}
     offset = 1 if model_type.startswith("gemma") else 0
-    save_file({n: numbers(n, s, offset) for n, s in shapes.items()}, path, {"format": "pt"})
+    save_file({n: elements(n, s, offset) for n, s in shapes.items()}, path, {"format": "pt"})
     with open(os.path.join(folder, "config.json")) as file:
         return json.load(file), shapes, offset
 
@@ -253,7 +252,7 @@ def logits_of(model, batch):
 
 
 def neox_label(name):
-    """transformers 5 names the head lm_head in memory and embed_out in files."""
+    """Return the name in files, where transformers 5 calls lm_head embed_out."""
     return "embed_out.weight" if name == "lm_head.weight" else name
 
 
@@ -278,15 +277,15 @@ def adapter(name, base, targets, more, batch):
         fresh.save_pretrained(to)
         path = os.path.join(to, "adapter_model.safetensors")
         shapes = {n: list(t.shape) for n, t in sorted(load_file(path).items())}
-        save_file({n: numbers(n, s, 0) for n, s in shapes.items()}, path, {"format": "pt"})
+        save_file({n: elements(n, s, 0) for n, s in shapes.items()}, path, {"format": "pt"})
         with open(os.path.join(to, "adapter_config.json")) as file:
             config = json.load(file)
         model = PeftModel.from_pretrained(load(folder), to, is_trainable=True).train()
     label = lambda n: n.replace(".default", "")
     logits = logits_of(model, batch)
     losses, norms = train(model, batch, decayed_names(model, label), label)
-    wanted = ("r", "lora_alpha", "use_rslora", "target_modules", "fan_in_fan_out", "peft_type")
-    config = {key: config[key] for key in wanted}
+    kept = ("r", "lora_alpha", "use_rslora", "target_modules", "fan_in_fan_out", "peft_type")
+    config = {key: config[key] for key in kept}
     config["target_modules"].sort()
     return {"name": name, "base": base, "config": config, "tensors": shapes, "logits": logits,
             "losses": losses, "norms": norms}

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Chat templates in the style of the published families, written for this test, and transformers'
-output for conversations with them.  tests/unit/test_jinja.c compares our output with these.
+"""Make chat.json: conversations rendered by transformers, for tests/unit/test_jinja.c, with chat
+templates that were written for this test in the style of the published families.
 
     python3 tests/golden/chat.py ../shared >tests/golden/chat.json        (with transformers 5)
 
-For the published templates below the given folder, only a digest of the output is kept.
+For the published templates in the given folder, only a digest of the result is stored.
 """
 import datetime
 import hashlib
@@ -17,7 +17,7 @@ from transformers.utils import chat_template_utils
 
 
 class Clock(datetime.datetime):
-    """A clock fixed at one day."""
+    """A clock that always shows the same day."""
 
     @classmethod
     def now(cls, tz=None):
@@ -935,7 +935,7 @@ def render(template, variables, prompt):
 def outcome(template, variables, prompt):
     try:
         return render(template, variables, prompt)
-    except Exception as wrong:  # whatever Python calls it: the template has no text
+    except Exception as wrong:  # any exception of Python: the template renders no text
         return {"error": str(wrong)}
 
 

@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
-"""tests/golden/conversations.py - LLaMA-Factory's own demonstration datasets as it tokenizes
-them.
+"""Make conversations.json: the tokens and targets that LLaMA-Factory makes of its demonstration sets.
 
     python3 tests/golden/conversations.py ../shared >tests/golden/conversations.json
 
-Requires llamafactory (0.9.5 made the present file; DISABLE_VERSION_CHECK=1 allows a newer
-transformers), transformers, datasets and tokenizers; packages needed only for pictures and sound
-may be missing.  The data are read by its loader, converter and processor, as its trainer does.
-For each case: the number of samples, tokens and targets, and the SHA-256 of all rows: the token
-and the token after it if that is learned, else -100, as 32-bit integers, little-endian.  An empty
-list of tools counts as none, whereas LLaMA-Factory writes an empty system message.
+Requires llamafactory (the current file was made with 0.9.5; DISABLE_VERSION_CHECK=1 lets it use a
+newer transformers), transformers, datasets and tokenizers; packages that only images and audio need
+may be missing.  The data are read by LLaMA-Factory's loader, converter and processor, as in its
+trainer.  Each case has the number of samples, tokens and targets, and the SHA-256 of all rows: the
+token, and the next token if it is trained, else -100, as little-endian 32-bit integers.  An empty
+list of tools counts as no tools; LLaMA-Factory writes an empty system message for it.
 """
 import hashlib
 import importlib.machinery
@@ -20,8 +19,8 @@ import sys
 import tempfile
 import types
 
-OUT, sys.stdout = sys.stdout, sys.stderr  # where the loader logs
-for name in ("torchaudio",):  # imported, and of no use here
+OUT, sys.stdout = sys.stdout, sys.stderr  # the loader writes its log here
+for name in ("torchaudio",):  # imported but not used
     try:
         __import__(name)
     except ImportError:
@@ -91,7 +90,7 @@ def rows_of(case, shared, cache):
     tokenizer = tokenizer_of(shared)
     template = get_template_and_fix_tokenizer(tokenizer, data)
     processor = _get_dataset_processor(data, stage, template, tokenizer, None)
-    return processor.preprocess_dataset(merged[:])  # all at once: blocks join documents
+    return processor.preprocess_dataset(merged[:])  # all at once, because blocks join documents
 
 
 def summary(case, shared, cache):

@@ -3,8 +3,8 @@
 
     python3 tests/golden/curve.py FOLDER/data/stories260K/hf > tests/golden/curve.json
 
-An explicit loop in fp32: batches in file order, the loss of a window divided by its trained
-tokens, clipping, AdamW with decay on matrices only, cosine with warm-up.
+A plain training loop in fp32: batches in file order, the loss of an accumulation window divided by
+its trained tokens, clipping, AdamW with decay for matrices only, cosine schedule with warm-up.
 """
 import json
 import sys
@@ -33,7 +33,7 @@ max_grad_norm: 0.5
 logging_steps: 1
 save_strategy: "no"
 """
-# 13 texts: 7 batches, the last of one text; 3 windows, the last of one batch.
+# 13 texts: 7 batches, the last with one text; 3 windows, the last with one batch.
 TEXTS = [
     "A kettle stood on the stove and sang all day.",
     "Tom had a red boat. It was small, but it was fast.",
@@ -52,7 +52,7 @@ TEXTS = [
 
 
 def loss_of(model, tokens, batch, trained):
-    """Summed loss of a padded batch divided by the window's trained tokens."""
+    """Return the summed loss of a padded batch, divided by the trained tokens of the window."""
     rows = [tokens[i] for i in batch]
     longest = max(map(len, rows))
     ids = torch.zeros(len(rows), longest, dtype=torch.long)

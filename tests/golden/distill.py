@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""A student's loss relative to its teacher in PyTorch, and its gradients with respect to the
-logits.  tests/unit/test_cpu_distill.c compares our results with these.
+"""Make distill.json: distillation losses and their gradients with respect to the student's logits,
+by PyTorch, for tests/unit/test_cpu_distill.c.
 
     python3 tests/golden/distill.py >tests/golden/distill.json            (on a CPU, in double)
 
-The distance is that of TRL's GKDTrainer.generalized_jsd_loss (F.kl_div with log_target; beta 0
-and 1 as special cases, between them the mixture beta teacher + (1 - beta) student), times T^2 as
-in Hinton's paper, one row at a time.  With top_k the teacher's logits outside its k largest are
--inf before its softmax, and 0 log 0 is 0, where F.kl_div would give NaN; all of the student's are
-kept.
+The divergence is that of TRL's GKDTrainer.generalized_jsd_loss (F.kl_div with log_target; beta 0 and
+1 are special cases, others use the mixture beta teacher + (1 - beta) student), times T^2 as in
+Hinton's paper, one row at a time.  With top_k, the teacher's logits outside its k largest are -inf
+before its softmax, and 0 log 0 is 0, where F.kl_div would give NaN; the student keeps all logits.
 """
 import json
 import math
@@ -19,14 +18,11 @@ import torch.nn.functional as F
 torch.set_default_dtype(torch.float64)
 
 
-def apart(there, log_p, log_q):
-    """KL(p
-
-     q) of each row, over the positions where p may be nonzero.
-    """
-    both = [x.masked_fill(~there, 0) for x in (log_q, log_p)]
+def divergence(present, log_p, log_q):
+    """Return KL(p || q) of each row over the tokens that p may have."""
+    both = [x.masked_fill(~present, 0) for x in (log_q, log_p)]
     each = F.kl_div(*both, reduction="none", log_target=True)
-    return each.masked_fill(~there, 0).sum(-1)
+    return each.masked_fill(~present, 0).sum(-1)
 
 
 def distance(student, teacher, temperature, beta, top_k):
@@ -38,11 +34,11 @@ def distance(student, teacher, temperature, beta, top_k):
     log_p, log_q = F.log_softmax(student, -1), F.log_softmax(teacher, -1)
     kept, every = torch.isfinite(log_q), torch.ones_like(log_q, dtype=torch.bool)
     if beta == 0:
-        return apart(kept, log_q, log_p)
+        return divergence(kept, log_q, log_p)
     if beta == 1:
-        return apart(every, log_p, log_q)
+        return divergence(every, log_p, log_q)
     mixed = torch.logsumexp(torch.stack([log_p + math.log(1 - beta), log_q + math.log(beta)]), 0)
-    return beta * apart(kept, log_q, mixed) + (1 - beta) * apart(every, log_p, mixed)
+    return beta * divergence(kept, log_q, mixed) + (1 - beta) * divergence(every, log_p, mixed)
 
 
 def case(seed, rows, words, shared, ratio, temperature, beta, top_k=None, smoothing=0.0):
@@ -51,16 +47,16 @@ def case(seed, rows, words, shared, ratio, temperature, beta, top_k=None, smooth
     t = (3 * torch.randn(rows, shared)).float().double()
     targets = torch.randint(0, words, (rows,))
     targets[1] = -100
-    there = targets >= 0
+    present = targets >= 0
     ce = F.cross_entropy(z, targets, reduction="none", label_smoothing=smoothing)
     kd = temperature**2 * distance(z[:, :shared], t, temperature, beta, top_k)
-    loss = ((1 - ratio) * ce + ratio * kd)[there].sum()
+    loss = ((1 - ratio) * ce + ratio * kd)[present].sum()
     loss.backward()
     return {"words": words, "shared": shared, "ratio": ratio, "temperature": temperature,
             "beta": beta, "top_k": top_k or 0, "smoothing": smoothing,
             "targets": targets.tolist(), "student": z.detach().flatten().tolist(),
-            "teacher": t.flatten().tolist(), "ce": (ce * there).tolist(),
-            "kd": (kd.detach() * there).tolist(), "gradient": z.grad.flatten().tolist()}
+            "teacher": t.flatten().tolist(), "ce": (ce * present).tolist(),
+            "kd": (kd.detach() * present).tolist(), "gradient": z.grad.flatten().tolist()}
 
 
 def main():

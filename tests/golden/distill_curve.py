@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Make distill_curve.json: students trained with a teacher by PyTorch and transformers.
+"""Make distill_curve.json: students distilled from a teacher by PyTorch and transformers, for
+tests/unit/test_model_distill.c.
 
     python3 tests/golden/distill_curve.py FOLDER/data > tests/golden/distill_curve.json
 
-The weights of a small student and of a larger teacher whose vocabulary is padded, a few tokens,
-and the results of some AdamW steps for several distances, those of distill.py; and "stories", the
-same for stories260K as teacher and its weights times 0.9 as student, on real texts; "across", for
-a Qwen2 with a GPT-NeoX as teacher.  For tests/unit/test_model_distill.c.
+The file has the weights of a small student and of a larger teacher with a padded vocabulary, a few
+tokens, and the results of some AdamW steps for several divergences, which are those of distill.py;
+"stories" has the same for stories260K as teacher and its weights times 0.9 as student, on real
+texts; "across" for a Qwen2 with a GPT-NeoX as teacher.
 """
 import json
 import sys
@@ -50,7 +51,7 @@ def tiny_weights(config, seed):
 
 
 def parts_of(student, teacher, run, labels, options):
-    """Sums of both losses over the labeled positions of a sequence of tokens."""
+    """Return the sums of both losses over the labeled positions of one sequence."""
     ids = torch.tensor([run])
     z = student(input_ids=ids).logits[0, :-1].float()
     with torch.no_grad():

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Expressions with the methods, filters, tests and operators of Jinja, short templates with its
-statements, and their output in the sandbox that transformers runs chat templates in.
-tests/unit/test_jinja.c compares our output with these.
+"""Make jinja.json: expressions with the methods, filters, tests and operators of Jinja, and short
+templates with its statements, rendered in the sandbox in which transformers runs chat templates, for
+tests/unit/test_jinja.c.
 
     python3 tests/golden/jinja.py >tests/golden/jinja.json        (with transformers 5)
 """
@@ -13,7 +13,7 @@ from transformers.utils import chat_template_utils
 STRINGS = ["''", "'a'", "'a-b--A-'", "'  two  Words\\n'", "'\u00c4pfel \u00d6l'", "'x1'", "'12'",
            "'ONE two'", "'a.b c_d-e'"]
 
-# Called on each of the strings.
+# Calls that are applied to each of the strings.
 METHODS = [
     "strip()", "strip('-a ')", "lstrip()", "lstrip('-a ')", "rstrip()", "rstrip('-a\\n')",
     "split()", "split('-')", "split('-', 1)", "split(' ')", "split(none, 1)",
@@ -59,7 +59,7 @@ LIST_FILTERS = [
 ]
 
 OTHERS = [
-    # methods that fail, take named arguments, or are chained
+    # methods that fail, have keyword arguments, or are chained
     "'a'.index('b')", "'abc'.center()", "'a'.split('')", "'a'.partition('')", "'a'.strip(1)",
     "'a'.upper(1)", "'a'.nothing()", "'a-b'.split(sep='-')", "'a-b'.rsplit(sep='-', maxsplit=1)",
     "'a'.ljust(3, 'xy')", "'a'.replace('a')", "'a'.replace(1, 2)", "'a'.join([1])", "'a'.find(1)",
@@ -85,7 +85,7 @@ OTHERS = [
     "{'b': [1, none], 'a': '\u00e4<'} | tojson", "{'b': [1, none], 'a': '\u00e4<'} | tojson(indent=2)",
     "[1, 2] | tojson(separators=(',', ':'))", "{'b': 1, 'a': 2} | tojson(sort_keys=true)", "'\u00e4' | tojson(true)",
     "'a\\n\\nb' | indent", "'a\\n\\nb' | indent(1, true, true)", "'a\\nb' | indent('> ')",
-    # Jinja tests, including those for case
+    # tests of tests and of case
     "'upper' is filter", "'upper' is test", "'divisibleby' is filter", "'A' is upper", "'a1' is lower",
     "'aB' is upper", "'' is lower", "1 is upper", "1 in [1]", "1 not in [1]", "'a' in {'a': 1}", "none is none",
     "1 is divisibleby 0", "nothing is odd", "'a' is odd", "'a' is sameas 'a'",
@@ -95,7 +95,7 @@ OTHERS = [
     "dict('')", "range(3) | length", "range(0, 5, 2)", "range(0, -3)", "range(4)", "namespace(a=1).a", "strftime_now('%%')",
 ]
 
-# One per line: arguments at their limits, arithmetic, comparisons, slices.
+# One per line: edge cases of arguments, arithmetic, comparisons, slices.
 EDGES = r"""
 '"' | forceescape
 '  a ' | trim
@@ -505,7 +505,7 @@ def outcome(expression):
     try:
         source = expression if expression.startswith("{%") else "{{ " + expression + " }}"
         return chat_template_utils._compile_jinja_template(source).render()
-    except Exception:  # whatever Python calls it: there is no text
+    except Exception:  # any exception of Python: there is no text
         return None
 
 

@@ -3,9 +3,9 @@
 
     python3 tests/golden/lora.py SHARED/data > tests/golden/lora.json
 
-The adapter's values come from a formula that the test shares, so B is not zero and every gradient
-counts.  Kept are PEFT's adapter_config.json and the names and shapes of its file, the loss and
-each tensor's gradient norm, twenty losses of AdamW, and logits of the merged model.
+The weights of the adapter come from a formula that the test also has, so that B is not zero and no
+gradient vanishes.  The file has PEFT's adapter_config.json, the names and shapes in its file, the
+loss, the gradient norm of each tensor, twenty losses of AdamW, and logits of the merged model.
 """
 import json
 import os
@@ -30,7 +30,7 @@ LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_
 
 
 def bits(seed, count):
-    """A hash of position and seed, 32 bits."""
+    """Return 32-bit hashes of index and seed."""
     x = numpy.arange(count, dtype=numpy.uint64) * 2654435761 + seed * 2246822519
     x &= 0xFFFFFFFF
     x ^= x >> numpy.uint64(16)
@@ -39,7 +39,7 @@ def bits(seed, count):
 
 
 def fill(model):
-    """The i-th adapter tensor in the order of names has the formula's seed i."""
+    """Fill the adapter: the i-th tensor in the order of names has seed i in the formula."""
     names = sorted(name for name, p in model.named_parameters() if p.requires_grad)
     own = dict(model.named_parameters())
     for seed, name in enumerate(names):
@@ -48,7 +48,7 @@ def fill(model):
 
 
 def saved(model):
-    """adapter_config.json, and names and shapes in the order of names, as written by PEFT."""
+    """Return adapter_config.json, and the names and shapes, sorted by name, that PEFT writes."""
     with tempfile.TemporaryDirectory() as to:
         model.save_pretrained(to)
         with open(os.path.join(to, "adapter_config.json"), encoding="utf-8") as file:
@@ -68,8 +68,8 @@ def short(x):
 def run(folder, settings, **loading):
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32,
                                                  attn_implementation="eager", **loading)
-    words = model.config.vocab_size
-    rows = [[int(x) for x in bits(row + 100, length) % numpy.uint64(words)]
+    vocab = model.config.vocab_size
+    rows = [[int(x) for x in bits(row + 100, length) % numpy.uint64(vocab)]
             for row, length in enumerate((40, 23))]
     settings = {"target_modules": LINEAR, "task_type": "CAUSAL_LM"} | settings
     model = get_peft_model(model, LoraConfig(**settings))

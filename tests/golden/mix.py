@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""tests/golden/mix.py - the order in which Hugging Face datasets interleaves datasets.
+"""Make mix.json: the order in which Hugging Face datasets interleaves data sets.
 
     python3 tests/golden/mix.py > tests/golden/mix.json
 
-Requires datasets (5.2.0 made the present file).  A case has the lengths of the datasets, the
-probabilities or null, the seed, and for each strategy the sample indexes, those of the second
-dataset after those of the first; for long lists the length and a sum: that of (position + 1) *
-index, modulo 2^32.
-slices: the range of so many samples that a split means, [from, to).
+Requires datasets (the current file was made with 5.2.0).  A case has the lengths of the data sets,
+the probabilities or null, the seed, and for each strategy the indices of the samples, where those of
+the second data set follow those of the first.  Long lists are replaced by their length and the sum
+of (position + 1) * index, modulo 2^32.
+slices: the range [from, to) that a split of so many samples means.
 """
 import json
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""LLaMA-Factory's named templates applied to conversations: the whole text, and the part of it
-that is learned.  tests/unit/test_template_golden.c compares our output with these.
+"""Make named.json: conversations rendered by LLaMA-Factory's named templates, for
+tests/unit/test_template_golden.c: the complete text, and the part of it that is trained.
 
     python3 tests/golden/named.py >tests/golden/named.json      (with llamafactory 0.9.5)
 
-The tokens of the tokenizer are the texts it is given, so that the output is text.
+The tokens of this tokenizer are the texts that it encodes, so that the result is text.
 """
 import datetime
 import importlib.util
@@ -16,7 +16,7 @@ import types
 
 
 def load():
-    """template.py and its imports, without the rest of the package and its dependencies."""
+    """Load template.py and its imports, without the rest of the package and its dependencies."""
     root = pathlib.Path(importlib.util.find_spec("llamafactory").submodule_search_locations[0])
     for name in ("llamafactory", "llamafactory.data", "llamafactory.extras"):
         package = types.ModuleType(name)
@@ -106,7 +106,7 @@ CASES = {
 
 
 def outcome(template, case):
-    """supervised.py without truncation; a label at the very first position has no effect."""
+    """As in supervised.py, without truncation.  A label at the first position has no effect."""
     last_only = case.get("mask_history", False)
     if hasattr(template, "enable_thinking"):
         template.enable_thinking = case.get("thinking", True)

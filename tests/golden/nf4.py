@@ -3,11 +3,11 @@
 
     python3 tests/golden/nf4.py > tests/golden/nf4.json
 
-The values come from a formula that the test shares.  Kept are SHA-256 digests of bitsandbytes'
-output, byte for byte: codes, absmax of the blocks; with double quantization the bytes, the absmax
-of the groups and the mean; and the dequantized values.  The bytes come from bitsandbytes' default
-implementation for devices without a specific one (arithmetic as on a GPU): its CPU library looks
-them up in a table of 65536 steps.
+The elements come from a formula that the test also has.  The file has the SHA-256 of the exact bytes
+that bitsandbytes produces: codes and absmax of the blocks; with double quantization the 8-bit codes,
+the absmax of the groups and the mean; and the dequantized matrix.  The bytes come from the default
+implementation in bitsandbytes, for devices without a library (same arithmetic as on a GPU), because
+its CPU library looks them up in a table of 65536 steps.
 """
 import hashlib
 import json
@@ -29,7 +29,7 @@ CASES = [(64, 64, "fp32", 1.0), (300, 70, "fp32", 0.02), (7, 9, "bf16", 1.0), (1
 
 
 def bits(seed, count):
-    """A hash of position and seed, 32 bits."""
+    """Return 32-bit hashes of index and seed."""
     x = numpy.arange(count, dtype=numpy.uint64) * 2654435761 + seed * 2246822519
     x &= 0xFFFFFFFF
     x ^= x >> numpy.uint64(16)
@@ -37,8 +37,8 @@ def bits(seed, count):
     return x ^ x >> numpy.uint64(16)
 
 
-def numbers(seed, rows, cols, dtype, scale):
-    """Cubes: many small values and a few large ones."""
+def elements(seed, rows, cols, dtype, scale):
+    """Return cubes of uniform values: many small and a few large ones."""
     whole = (bits(seed, rows * cols) % numpy.uint64(2049)).astype(numpy.float64) - 1024
     cubes = (whole * whole * whole / 2**30 * scale).astype(numpy.float32)
     return torch.from_numpy(cubes).reshape(rows, cols).to(DTYPES[dtype])
@@ -50,12 +50,12 @@ def digest(x):
     return hashlib.sha256(x.contiguous().numpy().tobytes()).hexdigest()
 
 
-def widened(state, codes, absmax, shape, dtype):
+def dequantized(state, codes, absmax, shape, dtype):
     return digest(_dequantize_4bit_compute(codes.reshape(-1), absmax, state.code, 64, shape, dtype))
 
 
 def case(seed, rows, cols, dtype, scale):
-    x = numbers(seed, rows, cols, dtype, scale)
+    x = elements(seed, rows, cols, dtype, scale)
     codes, state = functional.quantize_4bit(x, quant_type="nf4", compress_statistics=False)
     absmax, mean = state.absmax, state.absmax.mean()
     dynamic = functional.create_dynamic_map()
@@ -67,9 +67,9 @@ def case(seed, rows, cols, dtype, scale):
         "rows": rows, "cols": cols, "dtype": dtype, "scale": scale, "codes": digest(codes),
         "absmax": digest(absmax), "bytes": digest(small), "groups": digest(groups),
         "mean": struct.pack(">f", mean.item()).hex(),
-        "plain": {name: widened(state, codes, absmax, (rows, cols), to)
+        "plain": {name: dequantized(state, codes, absmax, (rows, cols), to)
                   for name, to in DTYPES.items()},
-        "double": {name: widened(state, codes, nested, (rows, cols), to)
+        "double": {name: dequantized(state, codes, nested, (rows, cols), to)
                    for name, to in DTYPES.items()},
     }
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Make operators.json: PyTorch's results, in float64, for operations and their gradients.
+"""Make operators.json: results of operations and their gradients in PyTorch, in float64.
 
     python3 tests/golden/operators.py > tests/golden/operators.json
 
-Inputs come from a formula that test_golden_operators.c shares: multiples of 1/32 of at most 7
-bits, which every format represents exactly.  For each output, its largest element, its norm, its
-sum with signs by the same formula, and some elements by position are kept.
+The inputs come from a formula that test_golden_operators.c also has: multiples of 1/32 of at most
+7 bits, which every format represents exactly.  For each output the file has the largest magnitude,
+the norm, the sum with signs from the same formula, and some elements at given positions.
 """
 import json
 import sys
@@ -21,7 +21,7 @@ CASES = []
 
 
 def bits(seed, count):
-    """A hash of position and seed, 32 bits."""
+    """Return 32-bit hashes of index and seed."""
     x = numpy.arange(count, dtype=numpy.uint64) * 2654435761 + seed * 2246822519
     x &= 0xFFFFFFFF
     x ^= x >> numpy.uint64(16)
@@ -41,7 +41,7 @@ def summary(tensor, seed):
 
 
 class Case:
-    """An operation with its inputs; keeps its outputs."""
+    """An operation with its inputs; records its outputs."""
 
     def __init__(self, operation, **settings):
         self.row = {"op": operation, "settings": settings, "in": {}, "out": {}}
@@ -95,7 +95,7 @@ def layernorm():
 
 
 def rope_table(kind, theta, size, positions):
-    """transformers/modeling_rope_utils.py's frequencies, and their cosines and sines."""
+    """Return the frequencies of transformers/modeling_rope_utils.py, and their cosines and sines."""
     from transformers import LlamaConfig
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
     parameters = {"default": {}, "linear": {"factor": 4.0},
@@ -107,7 +107,7 @@ def rope_table(kind, theta, size, positions):
     if kind == "default":
         f = 1.0 / theta ** (torch.arange(0, size, 2) / size)
     else:
-        # computed in float32 there: recompute from the float64 of the default
+        # computed in float32 there; repeat it from the float64 default
         import transformers.modeling_rope_utils as utils
         single = ROPE_INIT_FUNCTIONS[kind](config, "cpu")[0]
         f = 1.0 / theta ** (torch.arange(0, size, 2) / size)
@@ -153,7 +153,7 @@ def swiglu():
 
 
 def sees(offsets, window):
-    """(N, N): whether row i may see row j.  Sequences are separate."""
+    """Return an (N, N) mask: whether row i attends to row j.  Sequences do not see each other."""
     rows = offsets[-1]
     at = torch.arange(rows)
     run = torch.bucketize(at, torch.tensor(offsets[1:]), right=True)
@@ -179,23 +179,23 @@ def attention():
 
 
 def embedding():
-    for rows, words, cols in [(r, 11, 37) for r in ROWS] + [(257, 300, 8)]:
+    for rows, vocab, cols in [(r, 11, 37) for r in ROWS] + [(257, 300, 8)]:
         case = Case("embedding")
-        table = case.take("table", words, cols)
-        tokens = torch.tensor((bits(rows, rows) % numpy.uint64(words)).astype(int))
+        table = case.take("table", vocab, cols)
+        tokens = torch.tensor((bits(rows, rows) % numpy.uint64(vocab)).astype(int))
         out = F.embedding(tokens, table)
         out.backward(case.take("dout", rows, cols).detach())
         case.keep(out=out, dtable=table.grad)
 
 
 def classifier():
-    for rows, words, cols, every, smoothing, weighted in [
+    for rows, vocab, cols, every, smoothing, weighted in [
             (1, 5, 8, 0, 0.0, 0), (3, 50, 17, 0, 0.1, 0), (17, 300, 33, 3, 0.0, 0),
             (257, 129, 24, 2, 0.25, 0), (257, 40, 16, 0, 0.0, 0), (257, 40, 16, 5, 0.1, 1)]:
         case = Case("classifier", every=every, smoothing=smoothing, scale=0.125,
                     weighted=weighted)
-        x, w = case.take("x", rows, cols, scale=0.25), case.take("w", words, cols, scale=0.5)
-        targets = torch.tensor((bits(rows, rows) % numpy.uint64(words)).astype(int))
+        x, w = case.take("x", rows, cols, scale=0.25), case.take("w", vocab, cols, scale=0.5)
+        targets = torch.tensor((bits(rows, rows) % numpy.uint64(vocab)).astype(int))
         if every:
             targets[::every] = -100
         losses = F.cross_entropy(x @ w.T, targets, ignore_index=-100, reduction="none",
@@ -206,7 +206,7 @@ def classifier():
         case.keep(losses=losses, dx=x.grad, dw=w.grad)
 
 
-# enum activation, in its order
+# in the order of enum activation
 ACTIVATIONS = (F.silu, F.gelu, lambda x: F.gelu(x, approximate="tanh"), F.relu)
 
 
@@ -221,7 +221,7 @@ def activation():
 
 
 def gates():
-    """swiglu with other gates"""
+    """SwiGLU with other gate functions."""
     for kind, act in list(enumerate(ACTIVATIONS))[1:]:
         case = Case("swiglu", kind=kind)
         gate, up = case.take("gate", 17, 37, scale=2.0), case.take("up", 17, 37)
@@ -231,7 +231,7 @@ def gates():
 
 
 def partial_rope():
-    """transformers/models/gpt_neox/modeling_gpt_neox.py: rotates the first columns of a head"""
+    """As in transformers/models/gpt_neox/modeling_gpt_neox.py: rotate the first columns of a head."""
     from transformers.models.llama.modeling_llama import rotate_half
     for rows, heads, size, rotary in [(17, 2, 16, 4), (257, 3, 64, 16), (3, 1, 9, 6)]:
         positions = torch.arange(rows) * 3 % 256
@@ -256,7 +256,7 @@ def headnorm():
 
 
 def gemma_norm():
-    """rmsnorm whose weights are offsets from 1"""
+    """RMSNorm whose weights are stored minus 1."""
     for rows, cols in [(17, 40), (3, 577)]:
         case = Case("rmsnorm", eps=1e-6, offset=1.0)
         x, w = case.take("x", rows, cols), case.take("w", cols)
@@ -276,7 +276,7 @@ def scaled_embedding():
 
 
 def capped_attention():
-    """transformers/models/gemma2/modeling_gemma2.py's eager_attention_forward"""
+    """As eager_attention_forward of transformers/models/gemma2/modeling_gemma2.py."""
     for offsets, heads, kv, size, window, cap in [
             ([0, 17], 2, 1, 16, 0, 5.0), ([0, 1, 130, 201], 4, 2, 32, 0, 50.0),
             ([0, 131], 1, 1, 256, 40, 2.0)]:
@@ -295,11 +295,11 @@ def capped_attention():
 
 
 def capped_classifier():
-    for rows, words, cols, smoothing, cap in [(17, 300, 33, 0.0, 1.5), (257, 129, 24, 0.25, 30.0)]:
+    for rows, vocab, cols, smoothing, cap in [(17, 300, 33, 0.0, 1.5), (257, 129, 24, 0.25, 30.0)]:
         case = Case("classifier", every=3, smoothing=smoothing, scale=0.125, weighted=0,
                     softcap=cap)
-        x, w = case.take("x", rows, cols, scale=0.25), case.take("w", words, cols, scale=0.5)
-        targets = torch.tensor((bits(rows, rows) % numpy.uint64(words)).astype(int))
+        x, w = case.take("x", rows, cols, scale=0.25), case.take("w", vocab, cols, scale=0.5)
+        targets = torch.tensor((bits(rows, rows) % numpy.uint64(vocab)).astype(int))
         targets[::3] = -100
         losses = F.cross_entropy(torch.tanh(x @ w.T / cap) * cap, targets, ignore_index=-100,
                                  reduction="none", label_smoothing=smoothing)

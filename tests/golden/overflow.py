@@ -1,19 +1,18 @@
 #!/usr/bin/env python3
-"""Make overflow.json: sixty fp16 steps in which gradients sometimes overflow, as made by
+"""Make overflow.json: sixty fp16 steps in which gradients sometimes overflow, trained by
 transformers' Trainer with autocast and GradScaler, for test_trainer_overflow.
 
     python3 tests/golden/overflow.py > tests/golden/overflow.json       (on a CPU)
 
-A step is one text.  The loss of a text is the mean over its tokens, so the gradient of a text of
-two characters, one of which is learned, is some hundred times that of a long one: short texts
-overflow at scales that are far from overflow for long ones.  The scale grows after five good
-steps in a row.
+A step is one text.  The loss of a text is the mean over its tokens, so the gradients of a text of two
+characters, one of which is trained, are about a hundred times those of a long text: short texts
+overflow at scales that are safe for long ones.  The scale grows after five good steps in a row.
 
-Whether a step overflows depends on what is kept in fp16: PyTorch keeps gradients of weights in
-it, trainspool keeps them in fp32.  So a case is written only if nothing in it is near the limit:
-a step that is applied would also be applied at three times its scale, with gradients of weights
-in fp16; a step that is skipped would also be skipped at a third of its scale, where the gradient
-of the logits alone, which both keep in fp16, exceeds the limit.
+Whether a step overflows depends on what is stored in fp16: PyTorch stores the gradients of weights in
+fp16, trainspool in fp32.  So a case is written only if no step is near the limit: a step that is
+applied would also be applied at three times its scale, including fp16 gradients of weights; a step
+that is skipped would also be skipped at a third of its scale, because there the gradient of the
+logits, which both store in fp16, overflows.
 """
 import json
 import math
@@ -34,8 +33,8 @@ PLAN = "LLLLLLLLLLSLLLLLSLLLLLSLLLLLLLSLLLLLLLLLLSSLLLLLLLLLLSLLSLLL"
 SETTINGS = {"learning_rate": 2e-3, "weight_decay": 0.01, "max_grad_norm": 1.0,
             "lr_scheduler_type": "linear", "warmup_steps": 10, "max_steps": len(PLAN),
             "per_device_train_batch_size": 1, "gradient_accumulation_steps": 1}
-# GradScaler leaves the decision to skip a step to a fused AdamW, so accelerate counts every step
-# as applied and advances the schedule.
+# With a fused AdamW, GradScaler leaves skipping to the optimizer, so accelerate counts every step as
+# applied and advances the schedule.
 OPTIMIZER = "adamw_torch"
 MODELS = {
     "llama": dict(LLAMA, vocab_size=len(ALPHABET), max_position_embeddings=512),
@@ -50,7 +49,7 @@ def text_of(step):
 
 
 class Traced(HalfRecorder):
-    """Keeps the scale after each step, and checks each step's distance from the limit before it."""
+    """Record the scale after each step, and check before each step how far it is from the limit."""
 
     def __init__(self, *args, **kwargs):
         self.scales, self.made = [], []
@@ -84,12 +83,12 @@ class Traced(HalfRecorder):
         return bool(finite)
 
     def largest_of_logits(self, model, inputs):
-        """The largest unscaled gradient of a logit, in fp32."""
+        """Return the largest gradient of a logit, unscaled, in fp32."""
         ids = inputs["input_ids"][0]
         with torch.no_grad():
             chances = model(input_ids=ids[None]).logits[0, :-1].softmax(-1)
-        wanted = torch.nn.functional.one_hot(ids[1:], chances.shape[-1])
-        return float((chances - wanted).abs().max()) / (len(ids) - 1)
+        target = torch.nn.functional.one_hot(ids[1:], chances.shape[-1])
+        return float((chances - target).abs().max()) / (len(ids) - 1)
 
 
 def train(model, tokens):
@@ -106,7 +105,7 @@ def train(model, tokens):
 
 
 def tokenizer():
-    """Each character is a token, and there are no others."""
+    """Return a tokenizer whose tokens are single characters."""
     return {"added_tokens": [], "normalizer": None, "post_processor": None,
             "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False,
                               "trim_offsets": True, "use_regex": True},
@@ -116,7 +115,7 @@ def tokenizer():
 
 
 def short(number):
-    """None for values that JSON cannot represent."""
+    """Return None for values that JSON cannot represent."""
     return float(f"{number:.7g}") if math.isfinite(number) else None
 
 

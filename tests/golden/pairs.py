@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""tests/golden/pairs.py - preference data as tokenized by LLaMA-Factory.
+"""Make pairs.json: the tokens and targets that LLaMA-Factory makes of preference data.
 
     python3 tests/golden/pairs.py LLAMAFACTORY ../shared >tests/golden/pairs.json
 
-Requires tokenizers, and a checkout of LLaMA-Factory (0.9.6.dev0 made the present file), whose
-parser, converter, templates and pairwise processor run unchanged; their imports for pictures,
-hubs and logging are replaced with stubs.  `sets` are datasets of records that the test writes,
-the other is a demonstration set of LLaMA-Factory's.  For each case: the number of pairs, tokens
-and targets, and the SHA-256 of all rows, the chosen answer before the rejected one: the token and
-the token after it if that is learned, else -100, as 32-bit integers, little-endian.
+Requires tokenizers and a checkout of LLaMA-Factory (the current file was made with 0.9.6.dev0).  Its
+parser, converter, templates and pairwise processor run unmodified; their imports for images, hubs
+and logging are replaced by stubs.  `sets` are data sets whose records the test writes; the other one
+is a demonstration set of LLaMA-Factory.  Each case has the number of pairs, tokens and targets, and
+the SHA-256 of all rows, the chosen answer before the rejected one: the token, and the next token if
+it is trained, else -100, as little-endian 32-bit integers.
 """
 import hashlib
 import importlib
@@ -70,7 +70,7 @@ CASES = [
 
 
 class Silence:
-    """A stub: every attribute is a function that does nothing."""
+    """A stub whose attributes are functions that do nothing."""
 
     def __getattr__(self, name):
         return lambda *args, **keys: None
@@ -90,7 +90,7 @@ class Role(StrEnum):
 
 
 def load(checkout):
-    """The packages in the checkout, without the imports of their __init__.py."""
+    """Load the packages of the checkout without the imports in their __init__.py."""
     root = Path(checkout) / "src" / "llamafactory"
     for name in ("", ".data", ".data.processor", ".extras"):
         package = types.ModuleType("llamafactory" + name)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""PyTorch's behavior with float16 weights, with one bad gradient, and with its loss scale:
-docs/precision.md quotes these numbers and tests/unit/test_claims.c compares ours with them.
+"""Make precision.json: how PyTorch handles float16 weights, one non-finite gradient, and its loss
+scale.  docs/precision.md quotes these values, and tests/unit/test_claims.c compares ours with them.
 
     python3 tests/golden/precision.py >tests/golden/precision.json        (on a CPU)
 """
@@ -15,13 +15,13 @@ warnings.filterwarnings("ignore")
 
 
 def number(value):
-    """JSON has no infinity."""
+    """Return a value that JSON can represent, which has no infinity."""
     value = float(value)
     return value if value == value and abs(value) != float("inf") else str(value)
 
 
 def weights_after(dtype, gradient, start, steps, fused):
-    """One weight under AdamW, lr 2e-5, torch's other defaults but no decay, a constant gradient."""
+    """Train one weight by AdamW: lr 2e-5, no decay, torch's other defaults, a constant gradient."""
     weight = torch.nn.Parameter(torch.full((8,), start, dtype=dtype))
     optimizer = torch.optim.AdamW([weight], lr=2e-5, weight_decay=0.0, fused=fused,
                                   foreach=None if fused else False)
@@ -46,7 +46,7 @@ def adamw():
 
 
 def raises(trained, frozen, fused, clipped, checkpointed):
-    """One step under GradScaler; the error's text, or None."""
+    """Make one step with GradScaler; return the message of the error, or None."""
     inner = torch.nn.Linear(4, 4).to(trained)
     outer = torch.nn.Linear(4, 4).to(frozen).requires_grad_(False)
     optimizer = torch.optim.AdamW(inner.parameters(), lr=1e-3, fused=fused)
@@ -79,7 +79,7 @@ def unscale():
 
 
 def clipping():
-    """Gradients 1, 2, 3 and one more, clipped to a norm of 1; then an AdamW step."""
+    """Clip the gradients 1, 2, 3 and one more to a norm of 1, then make a step of AdamW."""
     rows = []
     for bad in (4.0, float("inf"), float("nan")):
         weight = torch.nn.Parameter(torch.ones(4, dtype=torch.bfloat16))
@@ -93,11 +93,11 @@ def clipping():
     return rows
 
 
-def trace(finite, **presets):
-    """The loss scale after each step; `finite` has a 1 for a good step, a 0 for an overflow."""
+def trace(finite, **settings):
+    """Return the loss scale after each step; `finite` has 1 for a good step, 0 for an overflow."""
     weight = torch.nn.Parameter(torch.ones(1))
     optimizer = torch.optim.SGD([weight], lr=0.0)
-    scaler = torch.amp.GradScaler("cpu", **presets)
+    scaler = torch.amp.GradScaler("cpu", **settings)
     scales = []
     for good in finite:
         optimizer.zero_grad()
@@ -110,10 +110,10 @@ def trace(finite, **presets):
 
 def scaler():
     mixed = "0011110111" + "1" * 20 + "0101" + "1" * 8
-    return {"presets": {"scale": number(torch.amp.GradScaler("cpu").get_scale()),
-                        "growth": torch.amp.GradScaler("cpu").get_growth_factor(),
-                        "backoff": torch.amp.GradScaler("cpu").get_backoff_factor(),
-                        "interval": torch.amp.GradScaler("cpu").get_growth_interval()},
+    return {"defaults": {"scale": number(torch.amp.GradScaler("cpu").get_scale()),
+                         "growth": torch.amp.GradScaler("cpu").get_growth_factor(),
+                         "backoff": torch.amp.GradScaler("cpu").get_backoff_factor(),
+                         "interval": torch.amp.GradScaler("cpu").get_growth_interval()},
             "mixed": {"finite": mixed, "interval": 4,
                       "scales": trace(mixed, growth_interval=4)},
             "overflow": {"finite": "0" * 200, "scales": trace("0" * 200)}}

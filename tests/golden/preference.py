@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Make preference.json: losses of pairs of answers, and their gradients, by PyTorch.
+"""Make preference.json: preference losses of pairs of answers and their gradients, by PyTorch.
 
     python3 tests/golden/preference.py SHARED/data > tests/golden/preference.json
 
 The losses are those of LLaMA-Factory (src/llamafactory/train/dpo/trainer.py at ff6d4d12) with the
-log-probabilities of its get_batch_logps: sums over an answer's tokens, means of them for ipo,
-orpo and simpo.  "operator" has them for given values; "tiny" for a model whose weights are
-included, along with its reference's; "full" for stories260K with all weights times 0.9 and
-stories260K as the reference; "lora" for stories260K with the adapter of lora.py and without it as
-the reference.  On a CPU, everything in double except the weights, which are fp32 values.  Each
-gradient is first compared with finite differences.
+log-probabilities of its get_batch_logps: sums over the tokens of an answer; means for ipo, orpo and
+simpo.  "operator" has them for given values; "tiny" for a model whose weights are in the file, as
+are those of its reference; "full" for stories260K with all weights times 0.9 and stories260K as
+reference; "lora" for stories260K with the adapter of lora.py and stories260K as reference.  Computed
+on a CPU in double; the weights are exact in fp32.  Each gradient is first compared with finite
+differences.
 """
 import json
 import os
@@ -39,16 +39,16 @@ RUNS = {
     "orpo ftx": {"pref_loss": "orpo", "pref_beta": 0.5, "pref_ftx": 0.25},
     "simpo": {"pref_loss": "simpo", "pref_beta": 2.0, "simpo_gamma": 0.5},
 }
-PRESETS = {"pref_ftx": 0.0, "dpo_label_smoothing": 0.0, "simpo_gamma": 0.5}
+DEFAULTS = {"pref_ftx": 0.0, "dpo_label_smoothing": 0.0, "simpo_gamma": 0.5}
 MEANS, ALONE = ("ipo", "orpo", "simpo"), ("orpo", "simpo")
-# Tokens of a prompt, of the chosen answer and of the rejected one.
+# Number of tokens of a prompt, of the chosen and of the rejected answer.
 LENGTHS = ((5, 7, 4), (3, 2, 9), (11, 1, 6))
 KEPT = 4
 
 
 def preference(chosen, rejected, counts, settings):
-    """The loss and both rewards of each pair.  chosen, rejected: [policy's, reference's] sums of
-    log-probabilities; counts: tokens of [chosen, rejected]."""
+    """Return the loss and both rewards of each pair.  chosen, rejected: sums of log-probabilities
+    of [policy, reference]; counts: number of tokens of [chosen, rejected]."""
     kind, beta = settings["pref_loss"], settings["pref_beta"]
     chosen_mean = chosen[0] / counts[0]
     if kind in MEANS:
@@ -83,7 +83,7 @@ def listed(x):
 # ---- The operator ----
 
 def operator(seed, name, largest):
-    """Three pairs of sequences of 4 to 8 rows, and two rows after them; losses up to `largest`."""
+    """Make three pairs of sequences of 4 to 8 rows, then two rows; losses up to `largest`."""
     lengths = [(seed + 3 * r) % 5 + 4 for r in range(6)]
     offsets = [sum(lengths[:r]) for r in range(7)]
     rows = offsets[-1] + 2
@@ -93,7 +93,7 @@ def operator(seed, name, largest):
     made = [torch.tensor((bits(seed + k, rows) % 4096).astype(float) / 4096 * largest) * there
             for k in (0, 50)]
     losses, reference = made[0].requires_grad_(), made[1]
-    settings = PRESETS | RUNS[name]
+    settings = DEFAULTS | RUNS[name]
     sums = [torch.stack([-x[offsets[r] : offsets[r + 1]].sum() for r in range(6)]).reshape(3, 2)
             for x in (losses, reference)]
     counts = torch.tensor([there[offsets[r] : offsets[r + 1]].sum() for r in range(6)])
@@ -111,21 +111,21 @@ def norm_in_double(self, x):
     return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon))
 
 
-def ids_of(seed, count, words):
-    return [int(x % words) for x in bits(seed, count)]
+def ids_of(seed, count, vocab):
+    return [int(x % vocab) for x in bits(seed, count)]
 
 
-def rows_of(words):
-    """Chosen, rejected, chosen, ... each after its prompt."""
+def rows_of(vocab):
+    """Return the rows chosen, rejected, chosen, ..., each of which starts with its prompt."""
     rows = []
     for p, lengths in enumerate(LENGTHS):
-        prompt = ids_of(200 + p, lengths[0], words)
-        rows += [prompt + ids_of(300 + 2 * p + k, lengths[1 + k], words) for k in (0, 1)]
+        prompt = ids_of(200 + p, lengths[0], vocab)
+        rows += [prompt + ids_of(300 + 2 * p + k, lengths[1 + k], vocab) for k in (0, 1)]
     return rows
 
 
 def logps(model, rows, prompts):
-    """The sum of the answer's log-probabilities in each row, as [chosen, rejected]."""
+    """Return the sum of log-probabilities of the answer in each row, as [chosen, rejected]."""
     sums = []
     for r, row in enumerate(rows):
         ids, first = torch.tensor(row), prompts[r // 2]
@@ -139,14 +139,14 @@ def counts_of(rows, prompts):
     return lengths[::2], lengths[1::2]
 
 
-def outcome(model, held, rows, prompts, settings):
-    """held: the sums of the reference"""
-    both = zip(logps(model, rows, prompts), held)
+def outcome(model, reference_logps, rows, prompts, settings):
+    """Return the results; reference_logps: sums of log-probabilities of the reference model."""
+    both = zip(logps(model, rows, prompts), reference_logps)
     return preference(*map(list, both), counts_of(rows, prompts), settings)
 
 
 def compare(model, lose, gradients):
-    """Check some elements of each gradient with finite differences; lose: the loss."""
+    """Compare some elements of each gradient with finite differences; lose: function of the loss."""
     own, step = dict(model.named_parameters()), 1e-5
     for k, (name, gradient) in enumerate(gradients.items()):
         if len(gradients) > 20 and k % 9:
@@ -164,16 +164,17 @@ def compare(model, lose, gradients):
             assert abs(slope - gradient.view(-1)[i]) < 1e-6 * gradient.abs().max() + 1e-9, name
 
 
-def runs_of(model, held, rows, prompts, keep):
-    """Values and gradients of each run, of the mean over pairs; keep: the part of each to keep."""
+def runs_of(model, reference_logps, rows, prompts, keep):
+    """Return results and gradients for each loss; keep: function that summarizes a gradient."""
     runs = {}
     for name, settings in RUNS.items():
-        settings = PRESETS | settings
+        settings = DEFAULTS | settings
         model.zero_grad()
-        out = outcome(model, held, rows, prompts, settings)
+        out = outcome(model, reference_logps, rows, prompts, settings)
         out[0].mean().backward()
         gradients = {n: p.grad.clone() for n, p in model.named_parameters() if p.requires_grad}
-        compare(model, lambda: outcome(model, held, rows, prompts, settings)[0].mean(), gradients)
+        compare(model, lambda: outcome(model, reference_logps, rows, prompts, settings)[0].mean(),
+                gradients)
         norm = sum(float(g.square().sum()) for g in gradients.values()) ** 0.5
         runs[name] = dict(settings, loss=short(out[0].mean().detach()), grad_norm=short(norm),
                           **{key: listed(x) for key, x in zip(NUMBERS, out)},
@@ -187,27 +188,27 @@ def every(name, gradient):
 
 
 def some(name, gradient):
-    """The norm, and the first elements; nothing of the blocks in the middle."""
+    """Return the norm and the first elements, except of the blocks in the middle."""
     if any(f".layers.{n}." in name for n in (1, 2, 3)):
         return None
     return every(name, torch.cat([gradient.norm()[None], gradient.flatten()[:KEPT]]))
 
 
 def part(model, reference, rows, keep):
-    """reference: another model, or None: the model without its adapter"""
+    """Return the results; reference: another model, or None for the model without its adapter."""
     prompts = [lengths[0] for lengths in LENGTHS]
     with torch.no_grad(), nullcontext() if reference else model.disable_adapter():
-        held = logps(reference or model, rows, prompts)
-    return {"rows": rows, "prompts": prompts, "reference_chosen": listed(held[0]),
-            "reference_rejected": listed(held[1]),
-            "runs": runs_of(model, held, rows, prompts, keep)}
+        reference_logps = logps(reference or model, rows, prompts)
+    return {"rows": rows, "prompts": prompts, "reference_chosen": listed(reference_logps[0]),
+            "reference_rejected": listed(reference_logps[1]),
+            "runs": runs_of(model, reference_logps, rows, prompts, keep)}
 
 
 def made(seed):
     model = LlamaForCausalLM(LlamaConfig(**CONFIGS["student"], attn_implementation="sdpa")).double()
     for k, (name, p) in enumerate(sorted(model.named_parameters())):
-        numbers = ((bits(seed + k, p.numel()) % 129).astype(float) - 64) / 128
-        p.data = torch.tensor(numbers + ("norm" in name)).reshape(p.shape)
+        values = ((bits(seed + k, p.numel()) % 129).astype(float) - 64) / 128
+        p.data = torch.tensor(values + ("norm" in name)).reshape(p.shape)
     return model
 
 
@@ -230,7 +231,7 @@ def load(folder, factor=1):
 
 
 def adapted(folder, settings):
-    """With the formula's adapter, and the files PEFT saves of it."""
+    """Return the model with the adapter of the formula, and what PEFT saves of it."""
     model = get_peft_model(load(folder), LoraConfig(target_modules=LINEAR, task_type="CAUSAL_LM",
                                                     **settings))
     fill(model)

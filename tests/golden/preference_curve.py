@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Make preference_curve.json: preference jobs by PyTorch and transformers, step by step.
+"""Make preference_curve.json: preference jobs trained by PyTorch and transformers, step by step.
 
     python3 tests/golden/preference_curve.py SHARED/data > tests/golden/preference_curve.json
 
-Each run has its job, without the model, the data and the adapter: stories260K, the records as a
-file, and the adapter whose values lora.py makes.  The tokens are those of LLaMA-Factory's
-template `default`, truncated by its PairwiseDatasetProcessor; the losses are those of
-preference.py; a step is the mean over its batches of the mean over their pairs, as in
-LLaMA-Factory's trainer.  The reference is the initial model, or the model without its adapter.
-AdamW and the schedule are curve.py's. On a CPU, everything in double except the initial weights,
-which are fp32 values.
+Each run has its job without the model, the data and the adapter, which are stories260K, the records
+as a file, and the adapter with the weights of lora.py.  The tokens are those of LLaMA-Factory's
+template `default`, truncated as in its PairwiseDatasetProcessor; the losses are those of
+preference.py; the loss of a step is the mean over its batches of the mean over their pairs, as in
+LLaMA-Factory's trainer.  The reference is the initial model, or the model without its adapter.  AdamW
+and the schedule are those of curve.py.  Computed on a CPU in double; the initial weights are exact in
+fp32.
 """
 import json
 import os
@@ -23,7 +23,7 @@ from tokenizers import Tokenizer
 from transformers import get_cosine_schedule_with_warmup
 from transformers.models.llama import modeling_llama
 
-from preference import PRESETS, adapted, counts_of, load, logps, norm_in_double, preference
+from preference import DEFAULTS, adapted, counts_of, load, logps, norm_in_double, preference
 
 FOLDER, END, CUTOFF, BATCH, WINDOW = "stories260K/hf", 2, 64, 2, 2
 DECAY, BETAS, EPSILON, CLIP = 0.1, (0.9, 0.95), 1e-8, 1.0
@@ -49,12 +49,12 @@ RUNS = {
                   "pref_loss": "orpo"},
     "lora orpo": {"finetuning_type": "lora", "max_steps": 10, "learning_rate": 2e-3,
                   "pref_loss": "orpo"},
-    # With 11 pairs, the last window has a batch of two and one of one.
+    # 11 pairs: the last window has a batch of two pairs and one of one pair.
     "ragged": {"finetuning_type": "full", "max_steps": 6, "learning_rate": 3e-4,
                "max_samples": 11, "pref_ftx": 0.5, "dpo_label_smoothing": 0.1},
 }
-# 13 pairs: 7 batches, the last of one pair; 4 windows, the last of one batch.  The fourth
-# record's prompt is too long, the seventh's answers are, and both are in the tenth.
+# 13 pairs: 7 batches, the last with one pair; 4 windows, the last with one batch.  The prompt of the
+# fourth record is too long, the answers of the seventh are, and both are in the tenth.
 RECORDS = [
     ("What did the kettle do?", "It sang on the stove all day.", "It was red."),
     ("Tell me about Tom.", "Tom had a red boat. It was small, but it was fast.",
@@ -81,8 +81,8 @@ RECORDS = [
 ]
 
 
-def room(source, target):
-    """LLaMA-Factory's infer_seqlen: the lengths of prompt and answer after truncation."""
+def lengths_kept(source, target):
+    """Do the same as infer_seqlen of LLaMA-Factory: return the kept lengths of prompt and answer."""
     if 2 * target < CUTOFF:
         most = CUTOFF
     elif 2 * source < CUTOFF:
@@ -94,38 +94,38 @@ def room(source, target):
 
 
 def tokens_of(tokenizer):
-    """The tokens of each record's prompt, chosen and rejected answer."""
+    """Return for each record the tokens of the prompt, of the chosen and of the rejected answer."""
     def ids(text):
         return tokenizer.encode(text, add_special_tokens=False).ids
     tokens = []
     for prompt, *answers in RECORDS:
         prompt = [*ids("Human: " + prompt), END, *ids("\nAssistant:")]
         answers = [[*ids(answer), END, *ids("\n")] for answer in answers]
-        source, target = room(len(prompt), max(map(len, answers)))
+        source, target = lengths_kept(len(prompt), max(map(len, answers)))
         tokens.append([prompt[:source]] + [answer[:target] for answer in answers])
     return tokens
 
 
-def numbers_of(model, reference, batch, settings):
-    """The loss of a batch, and the values LLaMA-Factory logs for it."""
+def metrics_of(model, reference, batch, settings):
+    """Return the loss of a batch and the metrics that LLaMA-Factory logs."""
     rows = [prompt + answer for prompt, *answers in batch for answer in answers]
     prompts = [len(prompt) for prompt, *_ in batch]
     with torch.no_grad(), nullcontext() if reference else model.disable_adapter():
-        held = logps(reference or model, rows, prompts)
+        reference_logps = logps(reference or model, rows, prompts)
     counts = counts_of(rows, prompts)
     sums = logps(model, rows, prompts)
-    losses, *rest = preference(*map(list, zip(sums, held)), counts, settings)
+    losses, *rest = preference(*map(list, zip(sums, reference_logps)), counts, settings)
     chosen, rejected, logp_chosen, logp_rejected = [x.detach() for x in rest]
-    told = {"rewards/chosen": chosen, "rewards/rejected": rejected,
-            "rewards/accuracies": (chosen > rejected).double(),
-            "rewards/margins": chosen - rejected, "logps/chosen": logp_chosen,
-            "logps/rejected": logp_rejected}
+    metrics = {"rewards/chosen": chosen, "rewards/rejected": rejected,
+               "rewards/accuracies": (chosen > rejected).double(),
+               "rewards/margins": chosen - rejected, "logps/chosen": logp_chosen,
+               "logps/rejected": logp_rejected}
     if settings["pref_loss"] == "orpo":
         sft = -(sums[0] / counts[0]).detach()
-        told |= {"sft_loss": sft,
-                 "odds_ratio_loss": (losses.detach() - sft) / settings["pref_beta"]}
-    told["loss"] = losses.detach()
-    return losses.mean(), {key: each.mean().item() for key, each in told.items()}
+        metrics |= {"sft_loss": sft,
+                    "odds_ratio_loss": (losses.detach() - sft) / settings["pref_beta"]}
+    metrics["loss"] = losses.detach()
+    return losses.mean(), {key: each.mean().item() for key, each in metrics.items()}
 
 
 def windows_of(tokens):
@@ -146,9 +146,9 @@ def train(model, reference, tokens, settings):
         window = windows[step % len(windows)]
         sums = {}
         for batch in window:
-            loss, told = numbers_of(model, reference, batch, settings)
+            loss, metrics = metrics_of(model, reference, batch, settings)
             (loss / len(window)).backward()
-            sums = {key: sums.get(key, 0) + told[key] / len(window) for key in told}
+            sums = {key: sums.get(key, 0) + metrics[key] / len(window) for key in metrics}
         norm = torch.nn.utils.clip_grad_norm_(trained, CLIP).item()
         curve.append(sums | {"grad_norm": norm,
                              "learning_rate": optimizer.param_groups[0]["lr"]})
@@ -161,7 +161,7 @@ def train(model, reference, tokens, settings):
 def run(where, tokens, settings):
     said = {key: f"{x:.1e}" if key == "learning_rate" else x for key, x in settings.items()}
     job = JOB + "".join(f"{key}: {x}\n" for key, x in said.items())
-    settings = PRESETS | {"pref_loss": "sigmoid", "pref_beta": 0.1} | settings
+    settings = DEFAULTS | {"pref_loss": "sigmoid", "pref_beta": 0.1} | settings
     if settings["finetuning_type"] == "lora":
         model, reference = adapted(where, {"r": 8, "lora_alpha": 16})[0], None
     else:

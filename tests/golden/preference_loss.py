@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Losses of pairs of answers, their rewards, and the slopes with respect to each token's loss, by
-LLaMA-Factory's and TRL's formulas.  tests/unit/test_cpu_preference.c compares our results with
-these.
+"""Make preference_loss.json: losses and rewards of pairs of answers, and the derivatives with respect
+to the loss of each token, by the formulas of LLaMA-Factory and TRL, for
+tests/unit/test_cpu_preference.c.
 
     python3 tests/golden/preference_loss.py >tests/golden/preference_loss.json
 
-The formulas are those of LLaMA-Factory 0.9's CustomDPOTrainer (concatenated_forward,
-odds_ratio_loss, simpo_loss, the part of get_batch_loss_metrics with pref_ftx) and of TRL's
-DPOTrainer.dpo_loss that it calls, line by line, in decimals of 100 digits instead of tensors.
-Slopes are central differences: no derivative is written by hand.
+The formulas are those of LLaMA-Factory 0.9's CustomDPOTrainer (concatenated_forward, odds_ratio_loss,
+simpo_loss, the part of get_batch_loss_metrics with pref_ftx) and of TRL's DPOTrainer.dpo_loss that it
+calls, line by line, with decimals of 100 digits instead of tensors.  The derivatives are central
+differences, not formulas.
 """
 import json
 import random
@@ -16,7 +16,7 @@ import struct
 from decimal import Decimal, getcontext
 
 getcontext().prec = 100
-STEP = Decimal("1e-30")  # of central differences, which are right to some 60 digits
+STEP = Decimal("1e-30")  # step of central differences, which are correct to some 60 digits
 
 
 def logsigmoid(x):
@@ -56,8 +56,7 @@ def logps_of(kind, tokens):
 
 
 def pair_of(case, losses, reference):
-    """The loss, both rewards and both logps; losses and reference: of the tokens of both
-    answers."""
+    """Return loss, both rewards and both logps; losses and reference: per token of both answers."""
     kind, beta = case["kind"], Decimal(case["beta"])
     policy = [logps_of(kind, tokens) for tokens in losses]
     if kind == "orpo":

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Make prequantised.json: bases saved in 4 bits by transformers and bitsandbytes, and PEFT
-adapters over them, for test_model_prequantised and test_golden_lora.
+"""Make prequantised.json: base models that transformers and bitsandbytes saved in 4 bits, and
+adapters by PEFT on them, for test_model_prequantised and test_golden_lora.
 
     python3 tests/golden/prequantised.py SHARED/data > tests/golden/prequantised.json
 
-Kept are the quantization_config, the text next to one matrix, the SHA-256 of that matrix
-dequantized to fp32 and of all tensors of one kind in the file, in the order of names (codes,
-scales, ...), and the same results as in lora.py for a run over the saved folder.  As in qlora.py,
-the 8 bits of double quantization are the nearest.  No run uses a base of bf16: bitsandbytes 0.50
-on a CPU rounds its weights to bf16 in the backward pass, but not in the forward pass if that
+The file has the quantization_config, the quant_state of one matrix, the SHA-256 of that matrix after
+dequantization to fp32 and of all tensors of one kind in the model file, in the order of names (codes,
+factors, ...), and the results of lora.py for a run on the saved folder.  As in qlora.py, the 8-bit
+codes of double quantization are the nearest.  There is no run on a bf16 base, because bitsandbytes
+0.50 on a CPU rounds its weights to bf16 in the backward pass but not in the forward pass, where it
 computes in fp32.
 """
 import hashlib
@@ -35,7 +35,7 @@ STATE = ".quant_state.bitsandbytes__nf4"
 
 
 def digests(file):
-    """Each kind, and the codes that a quantization state belongs to."""
+    """Return the digest of each kind of tensor, and of the codes, which are those with a state."""
     names = sorted(file.keys())
     kinds = {"codes": [n[:-len(STATE)] for n in names if n.endswith(STATE)]}
     for kind in KINDS:
@@ -45,7 +45,7 @@ def digests(file):
             for kind, list in kinds.items() if list}
 
 
-def widened(folder):
+def dequantized(folder):
     model = AutoModelForCausalLM.from_pretrained(folder, device_map="cpu")
     weight = model.get_parameter(NAME)
     whole = functional.dequantize_4bit(weight, weight.quant_state).float()
@@ -55,14 +55,14 @@ def widened(folder):
 def saved(folder, dtype, twice, to):
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype),
                                                  device_map="cpu",
-                                                 quantization_config=qlora.quantised(twice))
+                                                 quantization_config=qlora.quantized(twice))
     model.save_pretrained(to)
     with open(os.path.join(to, "config.json"), encoding="utf-8") as file:
         config = json.load(file)["quantization_config"]
     with safe_open(os.path.join(to, "model.safetensors"), "pt") as file:
         state = file.get_tensor(NAME + STATE).numpy().tobytes().decode()
         return {"quantization_config": config, "state": state, "digests": digests(file),
-                "widened": widened(to)}
+                "widened": dequantized(to)}
 
 
 def run(data, folder, dtype, twice):

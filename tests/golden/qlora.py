@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Make qlora.json: PEFT adapters over bases that bitsandbytes holds in 4 bits, for
+"""Make qlora.json: adapters by PEFT on base models that bitsandbytes quantizes to 4 bits, for
 test_golden_lora.
 
     python3 tests/golden/qlora.py SHARED/data > tests/golden/qlora.json
 
-Everything is as in lora.py, except that nothing is merged.  The 8 bits of double quantization
-come from the bitsandbytes implementation described in nf4.py.  Weights are dequantized by its
-implementation for any device: its CPU library uses the wrong scales for rows that are a multiple
-of 16 but not of 64 elements, as in qwen2, and the same scales for other rows.
+Everything is as in lora.py, except that nothing is merged.  The 8-bit codes of double quantization
+come from the implementation in bitsandbytes that nf4.py describes.  Weights are dequantized by its
+default implementation for any device, because its CPU library uses wrong scales for rows whose
+length is a multiple of 16 but not of 64 elements, as in qwen2, and the same scales for others.
 """
 import os
 import sys
@@ -27,7 +27,7 @@ SETTINGS = {"r": 4, "lora_alpha": 12}
 
 
 def nearest(original):
-    """8-bit values that are the nearest, as on a GPU."""
+    """Return a quantizer to the nearest 8-bit codes, as on a GPU."""
     def quantize(x, *rest, **more):
         _, state = original(x, *rest, **more)
         codes, _ = torch.ops.bitsandbytes.quantize_blockwise.default(x.double(), state.code,
@@ -36,8 +36,8 @@ def nearest(original):
     return quantize
 
 
-def product(x, packed, quant_state, out=None, bias=None):
-    """matmul_4bit, with weights dequantized by the implementation for any device."""
+def matmul(x, packed, quant_state, out=None, bias=None):
+    """Replace matmul_4bit: dequantize the weights by the implementation for any device."""
     absmax = quant_state.absmax
     if quant_state.nested:
         absmax = functional.dequantize_blockwise(absmax, quant_state.state2) + quant_state.offset
@@ -46,7 +46,7 @@ def product(x, packed, quant_state, out=None, bias=None):
     return torch.nn.functional.linear(x, weight.reshape(quant_state.shape), bias)
 
 
-def quantised(twice):
+def quantized(twice):
     return BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4",
                               bnb_4bit_use_double_quant=twice,
                               bnb_4bit_compute_dtype=torch.float32)
@@ -55,10 +55,10 @@ def quantised(twice):
 def main(data):
     torch.set_num_threads(1)
     functional.quantize_blockwise = nearest(functional.quantize_blockwise)
-    bitsandbytes.matmul_4bit = product
+    bitsandbytes.matmul_4bit = matmul
     lora.write({name: {"model": folder, "double_quantization": twice,
                        **lora.run(os.path.join(data, folder), SETTINGS, device_map="cpu",
-                                  quantization_config=quantised(twice))}
+                                  quantization_config=quantized(twice))}
                 for name, (folder, twice) in RUNS.items()})
 
 

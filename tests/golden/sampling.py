@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Make sampling.json: the logits that transformers' logits processors keep, and their
-probabilities, for test_sampler.
+"""Make sampling.json: the tokens that transformers' logits processors keep, and their probabilities,
+for test_sampler.
 
     python3 tests/golden/sampling.py > tests/golden/sampling.json
 
-Logits are (i * 7919 % 61 - 30) / 2 + i * slope: without a slope many are equal; top_p is not
-tested with these, because the order of equal logits is arbitrary.
+Logits are (i * 7919 % 61 - 30) / 2 + i * slope.  Without a slope many logits are equal; top_p is not
+tested with them, because the order of equal logits is unspecified.
 """
 import json
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Make schedule.json: the learning rate under transformers' schedules, step by step, for
+"""Make schedule.json: the factors of the learning rate in transformers' schedules, step by step, for
 test_schedule.
 
     python3 tests/golden/schedule.py > tests/golden/schedule.json
 
-Each is created as Trainer does (get_scheduler, with the arguments of lr_scheduler_kwargs), and
-also evaluated for three steps past its end.
+Each schedule is created as in Trainer (get_scheduler, with the arguments of lr_scheduler_kwargs) and
+also evaluated three steps past its end.
 """
 import json
 

@@ -5,14 +5,14 @@
 
 Each run fine-tunes a model on lines of a shared text, or on answers to shared questions: batches
 of 2 in file order, windows of 2 (the last of an epoch is one batch of one line), warm-up, linear
-decay, AdamW with decay, clipping.  The model is one of the shared ones, or, for architectures
-that are not among them, one whose weights are made from names (architectures.py); an adapter's
-weights always are.  In fp32 every loss is kept; in bf16 and fp16 (autocast, the latter with
-GradScaler) the distance of the curve from the fp32 one, on average and at most: the band that
-PyTorch itself stays in.  Because the rounding of one run is a single random draw, there are
-several runs, whose initial weights differ in their last bits.
-The short runs are without clipping, and in windows of 1 and of 4.
-Dropout is off, because PyTorch does not guarantee its draws.
+decay, AdamW with decay, clipping.  The model is one of the shared ones or, for architectures that
+these do not cover, one whose weights come from hashed names (architectures.py), as do those of every
+adapter.  In fp32 every loss is recorded; in bf16 and fp16 (autocast, the latter with GradScaler) the
+mean and largest distance of the curve from the one in fp32, which is the variation that PyTorch
+itself has.  Because the rounding of a single run is random, there are several runs, which start with
+weights that differ in their last bits.
+The short runs are without clipping, and with windows of 1 and of 4.
+Dropout is off, because PyTorch does not guarantee its random numbers.
 """
 import json
 import os
@@ -26,15 +26,14 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from transformers import AutoConfig, AutoModelForCausalLM, Trainer, TrainingArguments
 
-from architectures import make, numbers
+from architectures import elements, make
 
 STORIES = {"file": "datasets/tinystories/train-first-part.txt", "shortest": 40, "longest": 260}
 SHAKESPEARE = {"file": "datasets/tinyshakespeare/input.txt", "shortest": 20, "longest": 120}
 QUESTIONS = {"questions": "datasets/unit-conversion/rft.json", "longest": 90}
 LINES, CUTOFF = 301, 96
 DRAWS = {"bf16": 6, "fp16": 3}
-# capp-gpt2 has no tokenizer: a character's index in this string is its id, other characters are
-# skipped.
+# capp-gpt2 has no tokenizer: the id of a character is its position here; others are left out.
 ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ "
 SMALL = {"vocab_size": 56, "hidden_size": 48, "intermediate_size": 96, "num_hidden_layers": 2,
          "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128}
@@ -61,7 +60,7 @@ MODELS = {
 SETTINGS = {"learning_rate": 3e-4, "weight_decay": 0.01, "max_grad_norm": 1.0,
             "lr_scheduler_type": "linear", "warmup_steps": 20, "max_steps": 200,
             "per_device_train_batch_size": 2, "gradient_accumulation_steps": 2}
-# Settings that differ for some runs, and their short runs.
+# Deviating settings of some runs, and which short runs they have.
 OTHERWISE = {"adapter": {"learning_rate": 2e-3}}
 FEWER = {"mistral": [], "qwen3": [], "gemma3": [], "answers": ["one batch of 4", "four batches of 1"],
          "adapter": ["unclipped"]}
@@ -77,7 +76,7 @@ NO_DROPOUT = {key: 0.0 for key in (
 
 
 class Recorder(Trainer):
-    """Keeps each window's loss, which the log may round, and the rest of the log."""
+    """Record the loss of each window, which the log may round, and the rest of the log."""
 
     def __init__(self, *args, **kwargs):
         self.curve, self.loss = [], 0.0
@@ -95,7 +94,7 @@ class Recorder(Trainer):
 
 
 class HalfRecorder(Recorder):
-    """fp16 on a CPU, which accelerate supports only on GPUs: the same scaler and autocast."""
+    """fp16 on a CPU, with the scaler and autocast that accelerate offers on GPUs only."""
 
     def create_accelerator_and_postprocess(self):
         super().create_accelerator_and_postprocess()
@@ -115,8 +114,10 @@ class Lines(torch.utils.data.Dataset):
 
 
 def pad(rows):
-    """Lists of tokens and labels as a batch, padded at the end.  No row's first token is learned:
-    a model ignores it, but for GPT-2 the Trainer would count it in the divisor."""
+    """
+    Return lists of tokens and labels as a batch, padded at the end.  The first token of a row has no
+    label: a model ignores it, but for GPT-2 the Trainer would count it in its divisor.
+    """
     longest = max(len(ids) for ids, _ in rows)
     batch = {"input_ids": torch.zeros(len(rows), longest, dtype=torch.long),
              "labels": torch.full((len(rows), longest), -100),
@@ -137,14 +138,14 @@ def read_lines(data, text):
 
 
 def rows_of(folder, data, text):
-    """Tokens and labels of each row."""
+    """Return the tokens and labels of each row."""
     if "questions" in text:
         return answers_of(folder, data, text)
     return [(ids, ids) for ids in tokens_of(folder, read_lines(data, text))]
 
 
 def answers_of(folder, data, text):
-    """As a job of stage sft with template `default`; the answer and its end are learned."""
+    """Return the rows of a job of stage sft with template `default`: answer and EOS are trained."""
     tokenizer = Tokenizer.from_file(os.path.join(folder, "tokenizer.json"))
     end = tokenizer.token_to_id("</s>")
 
@@ -164,7 +165,7 @@ def answers_of(folder, data, text):
 
 
 def tokens_of(folder, lines):
-    """As a job of stage pt without packing: begin, text, end, where the tokenizer has these."""
+    """Return the rows of a job of stage pt without packing: BOS, text, EOS, if the model has them."""
     name = os.path.join(folder, "tokenizer.json")
     if not os.path.exists(name):
         return [[ALPHABET.index(c) for c in line if c in ALPHABET][:CUTOFF] for line in lines]
@@ -178,12 +179,12 @@ def tokens_of(folder, lines):
 
 
 def make_adapter(folder, to):
-    """Write PEFT's own files of an adapter, with weights made from names; return their contents."""
+    """Save an adapter by PEFT, with weights from hashed names; return the contents of its files."""
     base = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     get_peft_model(base, LoraConfig(**LORA)).save_pretrained(to)
     path = os.path.join(to, "adapter_model.safetensors")
     shapes = {n: list(t.shape) for n, t in sorted(load_file(path).items())}
-    save_file({n: numbers(n, s, 0) for n, s in shapes.items()}, path, {"format": "pt"})
+    save_file({n: elements(n, s, 0) for n, s in shapes.items()}, path, {"format": "pt"})
     with open(os.path.join(to, "adapter_config.json"), encoding="utf-8") as file:
         config = json.load(file)
     config["target_modules"].sort()
@@ -192,7 +193,7 @@ def make_adapter(folder, to):
 
 
 def nudge(model, draw):
-    """Change weights by about an epsilon of fp32."""
+    """Change the weights by about an epsilon of fp32."""
     generator = torch.Generator().manual_seed(draw)
     with torch.no_grad():
         for p in (p for p in model.parameters() if p.dtype == torch.float32):
@@ -200,7 +201,7 @@ def nudge(model, draw):
 
 
 def load(folder, adapter, compute):
-    """Without dropout.  With an adapter the base is in 16 bits, as LLaMA-Factory loads it."""
+    """Load a model without dropout.  The base of an adapter is in 16 bits, as in LLaMA-Factory."""
     config = AutoConfig.from_pretrained(folder)
     for key, value in NO_DROPOUT.items():
         if hasattr(config, key):
@@ -240,13 +241,13 @@ def columns(curve):
 
 
 def band(curve, exact):
-    """Relative distance of a curve's losses from those in fp32."""
+    """Return the relative distances of the losses of a curve from those in fp32."""
     away = [abs(a[0] - b[0]) / b[0] for a, b in zip(curve, exact)]
     return [short(sum(away) / len(away)), short(max(away))]
 
 
 def bands(subject, settings, exact):
-    """[mean, most] of each draw."""
+    """Return [mean, maximum] for each draw."""
     return {kind: [band(train(subject, settings, kind, draw), exact)
                    for draw in range(draws)] for kind, draws in DRAWS.items()}
 
@@ -287,7 +288,7 @@ def main(data, names):
             runs[name] = run_of(name, data, scratch)
     text = json.dumps({"torch": torch.__version__, "transformers": transformers.__version__,
                        "lines": LINES, "alphabet": ALPHABET, "runs": runs})
-    # one list of numbers per line
+    # one line per list of values
     print(text.replace(', "', ',\n"').replace("}, ", "},\n"))
 
 

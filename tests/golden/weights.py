@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""tests/golden/weights.py - loss and gradient of answers with a loss_weight, by PyTorch.
+"""Make weights.json: loss and gradient of answers with a loss_weight, by PyTorch.
 
     python3 tests/golden/weights.py ../shared >tests/golden/weights.json
 
-The sum of weight x cross entropy divided by the sum of the weights, as in LLaMA-Factory v1
-(src/llamafactory/v1/trainers/sft_trainer.py), over two conversations in template `default`, with
-the model and tokenizer stories260K; and the norm of its gradient.
+The loss is the sum of weight x cross entropy divided by the sum of the weights, as in LLaMA-Factory
+v1 (src/llamafactory/v1/trainers/sft_trainer.py), over two conversations in template `default`, with
+the model and tokenizer stories260K.  The file also has the norm of its gradient.
 """
 import json
 import sys

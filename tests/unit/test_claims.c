@@ -361,9 +361,9 @@ static void test_loss_scale_follows_torch(void **state)
     (void)state;
     scaler_init(&scaler, &(struct precision) { .scaling = SCALING_DYNAMIC,
                                                .loss_scale = SCALER_START });
-    assert_true(scaler.scale == member(json_object_get(golden, "presets"), "scale"));
+    assert_true(scaler.scale == member(json_object_get(golden, "defaults"), "scale"));
     assert_true(scaler.interval ==
-                (int64_t)member(json_object_get(golden, "presets"), "interval"));
+                (int64_t)member(json_object_get(golden, "defaults"), "interval"));
     scaler.interval = 4;
     for (size_t i = 0; finite[i]; i++) {
         scaler_note(&scaler, finite[i] == '1');
