@@ -1,12 +1,11 @@
-/* tests/unit/corpus.h - walks over the YAML files of other projects in the shared
+/* tests/unit/corpus.h - iterate over the YAML files of other projects in the shared
  * data. */
 #ifndef TESTS_UNIT_CORPUS_H
 #define TESTS_UNIT_CORPUS_H
 
 #include "tests/unit/unit.h"
 
-/* Calls `each` with the path and text of every file; skips the test where there are
- * none. */
+/* Call `each` with the path and text of every file; skip the test if there are none. */
 static inline size_t corpus_walk(void (*each)(void *context, const char *path,
                                               const struct text *text),
                                  void *context)

@@ -1,5 +1,5 @@
-/* tests/unit/test_sampler.c - the next token comes from what transformers' processors
- * leave, as often as they say. */
+/* tests/unit/test_sampler.c - the next token is drawn from the tokens that transformers'
+ * logits processors keep, with their probabilities. */
 #include "config.h"
 
 #include "train/generation/sampler.h"
@@ -36,8 +36,9 @@ static double real(const json_t *object, const char *key)
     return json_number_value(json_object_get(object, key));
 }
 
-/* How often each token comes is within five deviations of its probability (and 3, as what
- * is rare comes by whole numbers), and what was filtered out never comes. */
+/* Check that the count of each token is within five standard deviations of its
+ * expectation, plus 3 because counts of rare tokens are small integers, and that tokens
+ * that were filtered out are never drawn. */
 static void check_case(const json_t *one, const int32_t *before, size_t count)
 {
     struct sampler *sampler = sampler_new(VOCABULARY);
@@ -61,7 +62,7 @@ static void check_case(const json_t *one, const int32_t *before, size_t count)
         snprintf(name, sizeof(name), "%d", i);
         p = real(json_object_get(one, "kept"), name);
         if (fabs(seen[i] - p * DRAWS) > 5 * sqrt(p * (1 - p) * DRAWS) + (p > 0 ? 3 : 0))
-            fail_msg("token %d came %d times, its probability is %g", i, seen[i], p);
+            fail_msg("token %d was drawn %d times, its probability is %g", i, seen[i], p);
     }
     how.do_sample = false;
     fill(logits, real(one, "slope"));
@@ -69,7 +70,7 @@ static void check_case(const json_t *one, const int32_t *before, size_t count)
     sampler_free(sampler);
 }
 
-static void test_sampler_draws_as_transformers_does(void **state)
+static void test_sampler_draws_like_transformers(void **state)
 {
     json_t *root = golden();
     const json_t *cases = json_object_get(root, "cases"),
@@ -90,8 +91,8 @@ static const struct generation plain = {
     .do_sample = true, .temperature = 1, .top_p = 1, .repetition_penalty = 1
 };
 
-/* A draw is a function of seed, sequence and place alone. */
-static void test_sampler_draws_by_seed_sequence_and_place(void **state)
+/* A draw depends only on seed, sequence and position. */
+static void test_sampler_depends_on_seed_sequence_and_position(void **state)
 {
     struct sampler *left = sampler_new(VOCABULARY), *right = sampler_new(VOCABULARY);
     int different = 0;
@@ -116,8 +117,8 @@ static void test_sampler_draws_by_seed_sequence_and_place(void **state)
     sampler_free(right);
 }
 
-/* What is no number is never taken, whatever else there is. */
-static void test_sampler_passes_over_what_is_not_finite(void **state)
+/* A token whose logit is not finite is never drawn. */
+static void test_sampler_skips_nonfinite_logits(void **state)
 {
     struct sampler *sampler = sampler_new(4);
     struct generation greedy = { .repetition_penalty = 1 };
@@ -135,13 +136,14 @@ static void test_sampler_passes_over_what_is_not_finite(void **state)
     sampler_free(sampler);
 }
 
-/* As RepetitionPenaltyLogitsProcessor of transformers has it: what was there before is
- * divided by the penalty, or multiplied where it is below 0, and only once. */
-static void test_sampler_penalises_what_was_there_once(void **state)
+/* As in RepetitionPenaltyLogitsProcessor of transformers: the logit of a token that
+ * occurred before is divided by the penalty, or multiplied if it is below 0, only
+ * once. */
+static void test_sampler_penalizes_a_repeated_token_once(void **state)
 {
     static const int32_t before[] = { 0, 1, 0, 7 };
-    static const float wanted[] = { 1, -4, 1.5f, 0.5f };
-    struct sampler *sampler = sampler_new(TS_COUNT(wanted));
+    static const float expected[] = { 1, -4, 1.5f, 0.5f };
+    struct sampler *sampler = sampler_new(TS_COUNT(expected));
     struct generation greedy = { .repetition_penalty = 2 };
     struct sampler_place place = { .before = before, .count = TS_COUNT(before) };
 
@@ -150,7 +152,7 @@ static void test_sampler_penalises_what_was_there_once(void **state)
         float logits[] = { 2, -2, 1.5f, 0.5f };
 
         assert_int_equal(sampler_take(sampler, &greedy, &place, logits), 2);
-        assert_memory_equal(logits, wanted, sizeof(wanted));
+        assert_memory_equal(logits, expected, sizeof(expected));
     }
     sampler_free(sampler);
 }
@@ -158,10 +160,10 @@ static void test_sampler_penalises_what_was_there_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sampler_draws_as_transformers_does),
-        cmocka_unit_test(test_sampler_draws_by_seed_sequence_and_place),
-        cmocka_unit_test(test_sampler_passes_over_what_is_not_finite),
-        cmocka_unit_test(test_sampler_penalises_what_was_there_once),
+        cmocka_unit_test(test_sampler_draws_like_transformers),
+        cmocka_unit_test(test_sampler_depends_on_seed_sequence_and_position),
+        cmocka_unit_test(test_sampler_skips_nonfinite_logits),
+        cmocka_unit_test(test_sampler_penalizes_a_repeated_token_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
