@@ -251,8 +251,8 @@ static const json_t *read_layer_types(const struct reader *r,
         if (!type || (strcmp(type, "full_attention") != 0 &&
                       strcmp(type, "sliding_attention") != 0))
             error_set(r->err, ERROR_DATA,
-                      "%s: layer_types must say full_attention or sliding_attention for "
-                      "layer %zu",
+                      "%s: layer_types must say full_attention "
+                      "or sliding_attention for layer %zu",
                       r->file, l);
     }
     return types;

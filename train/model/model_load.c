@@ -360,8 +360,8 @@ static bool check_extra_tensors(const struct model *m, struct error *err)
         if (!is_parameter(m, t) && !is_ignored(m, t->name))
             return model_check_quant_tensor(m, t, err) &&
                    error_set(err, ERROR_DATA,
-                             "%s: the tensor %s is not part of a %s model with this "
-                             "config.json",
+                             "%s: the tensor %s is not part of "
+                             "a %s model with this config.json",
                              t->file, t->name, m->config->architecture->model_type);
     }
     return true;

@@ -177,18 +177,17 @@ static bool check_state(const struct model *m, const struct prequantized *t,
 
     if (t->state.rows != t->p->rows || t->state.cols != t->p->cols)
         return error_set(err, ERROR_DATA,
-                         "%s: %s has the shape [%zu, %zu], config.json requires [%zu, "
-                         "%zu]",
+                         "%s: %s has the shape [%zu, %zu], "
+                         "config.json requires [%zu, %zu]",
                          from->file, from->name, t->state.rows, t->state.cols, t->p->rows,
                          t->p->cols);
     return t->state.twice == m->config->quantised.twice ||
-           error_set(
-               err, ERROR_DATA,
-               "%s: %s is %s double quantization, but config.json says "
-               "bnb_4bit_use_double_quant: %s; restore the config.json that was saved "
-               "with it",
-               from->file, from->name, t->state.twice ? "with" : "without",
-               t->state.twice ? "false" : "true");
+           error_set(err, ERROR_DATA,
+                     "%s: %s is %s double quantization, but "
+                     "config.json says bnb_4bit_use_double_quant: %s; "
+                     "restore the config.json that was saved with it",
+                     from->file, from->name, t->state.twice ? "with" : "without",
+                     t->state.twice ? "false" : "true");
 }
 
 static bool find_all(const struct model *m, struct prequantized *t, struct error *err)

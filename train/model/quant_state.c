@@ -78,8 +78,8 @@ static bool read_state(const json_t *root, const char *name, struct quant_state 
         return wrong(err, name, "quant_type", "\"nf4\"");
     if (!is_number(root, "blocksize", NF4_BLOCK))
         return wrong(err, name, "blocksize",
-                     "64; quantize the model with that block "
-                     "size");
+                     "64; quantize the model "
+                     "with that block size");
     if (!read_dtype(root, out))
         return wrong(err, name, "dtype", "\"float32\", \"float16\" or \"bfloat16\"");
     out->rows = size_at(shape, 0);

@@ -314,8 +314,8 @@ static bool reject_submodule(const struct architecture *a, const char *name, siz
             text_addf(&known, "%s%.*s", known.len ? ", " : "", (int)first, path);
     }
     error_set(err, ERROR_JOB,
-              "freeze_trainable_modules must name modules of a layer, not \"%.*s\"; a "
-              "layer has %s",
+              "freeze_trainable_modules must name modules "
+              "of a layer, not \"%.*s\"; a layer has %s",
               (int)len, name, known.data);
     text_clear(&known);
     return false;
@@ -330,8 +330,8 @@ static bool check_freeze(const struct plan *plan, const struct architecture *a,
 
     if (plan->freeze_trainable_layers == 0)
         return error_set(err, ERROR_JOB,
-                         "freeze_trainable_layers must not be 0: nothing would be "
-                         "trained");
+                         "freeze_trainable_layers must not "
+                         "be 0: nothing would be trained");
     while (at && *at && strcmp(at, "all") != 0) {
         size_t skip = strspn(at, ", "), len = strcspn(at + skip, ", ");
 
@@ -378,9 +378,9 @@ static bool check_base(const struct plan *plan, const struct model_config *confi
             "have 4-bit weights; continue training that adapter");
     return !plan->export_dir ||
            error_set(err, ERROR_JOB,
-                     "export_dir: cannot merge an adapter into a model whose files have "
-                     "4-bit weights; remove it, and merge into the model that they were "
-                     "made from");
+                     "export_dir: cannot merge an adapter into a model "
+                     "whose files have 4-bit weights; remove it, and "
+                     "merge into the model that they were made from");
 }
 
 /* A module that is trained as a whole must have 16-bit weights in the files. */
@@ -421,8 +421,8 @@ bool shapes_check(const struct plan *plan, const struct model_config *config,
         lora->saved[MODULE_HEAD] = false;
     return !config->tied || !lora->saved[MODULE_HEAD] ||
            error_set(err, ERROR_JOB,
-                     "additional_target %s: the head of this model is its %s; use "
-                     "that name",
+                     "additional_target %s: the head of "
+                     "this model is its %s; use that name",
                      architecture_leaf(a, MODULE_HEAD),
                      architecture_leaf(a, MODULE_EMBED));
 }
@@ -488,8 +488,8 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
     sum_up(&m);
     if (m.overflow)
         return error_set(err, ERROR_DATA,
-                         "the model or the batch is too large: its "
-                         "size overflows");
+                         "the model or the batch is "
+                         "too large: its size overflows");
     if (out->trainable_numbers == 0 && !plan->generation.alone)
         return error_set(err, ERROR_JOB, "this job has nothing to train");
     return true;

@@ -25,8 +25,8 @@ bool weights_fit(const struct stored_tensor *t, const struct weights_expected *e
 
     if (t->format >= FORMAT_COUNT)
         return error_set(err, ERROR_DATA,
-                         "%s: %s has the dtype %s, which is not supported, only F32, "
-                         "F16 and BF16",
+                         "%s: %s has the dtype %s, which is "
+                         "not supported, only F32, F16 and BF16",
                          t->file, t->name, t->dtype);
     if (t->rank == expected->rank &&
         memcmp(t->shape, shape, expected->rank * sizeof(*shape)) == 0)

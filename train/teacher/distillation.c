@@ -37,9 +37,9 @@ static bool check_reference(const struct distillation *t, struct error *err)
 
     return dataset_token_max(t->options.data) < tokens ||
            error_set(err, ERROR_DATA,
-                     "the data contain token %u, but the reference has only %zu "
-                     "(vocab_size in config.json); ref_model must be of the same "
-                     "family",
+                     "the data contain token %u, but the reference "
+                     "has only %zu (vocab_size in config.json); "
+                     "ref_model must be of the same family",
                      dataset_token_max(t->options.data), tokens);
 }
 
@@ -105,8 +105,8 @@ static bool keep_batch(struct distillation *t, struct teacher_writer *writer,
 
     if (stop && *stop)
         return error_set(err, ERROR_STOPPED,
-                         "stopped while the teacher's logits were computed; none of "
-                         "them are kept");
+                         "stopped while the teacher's logits "
+                         "were computed; none of them are kept");
     make_room(t, batch->rows, kept_of(t));
     return model_keep(t->model, batch, t->shared_tokens, t->ids, t->values, err) &&
            teacher_writer_add(writer, batch, t->ids, t->values, err);
@@ -193,8 +193,8 @@ static bool check_kind(const struct distillation *t, struct error *err)
     return teacher_logits_teacher(kd->teacher, kd->adapter, teacher, err) &&
            (strcmp(teacher, kind->teacher) == 0 ||
             error_set(err, ERROR_DATA,
-                      "%s was made by another teacher, not %s%s%s; remove it to make "
-                      "it again",
+                      "%s was made by another teacher, not "
+                      "%s%s%s; remove it to make it again",
                       kd->logits, kd->teacher, kd->adapter ? " with " : "",
                       kd->adapter ? kd->adapter : ""));
 }
@@ -208,10 +208,9 @@ static bool open_file(struct distillation *t, struct error *err)
     bool ok;
 
     if (kd->topk <= 0)
-        ok = error_set(
-            err, ERROR_JOB,
-            "teacher_logits requires kd_topk: all logits of a teacher are too many to "
-            "store");
+        ok = error_set(err, ERROR_JOB,
+                       "teacher_logits requires kd_topk: all "
+                       "logits of a teacher are too many to store");
     else
         ok = parallel_rank(group) > 0 || file_exists(kd->logits) || make_file(t, err);
     ok = ok && parallel_share_text(group, &message, err);

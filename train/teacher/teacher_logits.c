@@ -133,11 +133,10 @@ static bool read_tensors(struct teacher_logits *file, struct error *err)
     return (ids->shape[0] == file->rows && starts->shape[0] == file->samples + 1 &&
             file->kind.kept > 0 && file->kind.words >= file->kind.kept &&
             file->kind.words <= INT32_MAX && teacher->shape[0] == DIGITS) ||
-           error_set(
-               err, ERROR_DATA,
-               "%s: the sizes of its tensors do not fit together; remove it to make "
-               "it again",
-               file->name);
+           error_set(err, ERROR_DATA,
+                     "%s: the sizes of its tensors do not fit "
+                     "together; remove it to make it again",
+                     file->name);
 }
 
 static bool check_starts(const struct teacher_logits *file, struct error *err)
@@ -149,8 +148,8 @@ static bool check_starts(const struct teacher_logits *file, struct error *err)
 
         if (start < last || (i == 0 && start != 0))
             return error_set(err, ERROR_DATA,
-                             "%s: sample %zu starts at a row that "
-                             "does not exist",
+                             "%s: sample %zu starts at "
+                             "a row that does not exist",
                              file->name, i);
         last = start;
     }
