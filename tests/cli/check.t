@@ -169,9 +169,9 @@ expect "a line break in the name does not start a line" sh -c "! grep -q '^b.yam
 expect_status "--json accepts a name with control characters" 1 "$trainspool" check --json --device "TITAN RTX" "$name"
 expect "--json prints one line for it" is_json <"$T/out"
 expect_status "a job that needs too much memory with any batch has an error" 1 "$trainspool" check --device "TITAN RTX" \
-    "$source/tests/patch/ts301-never-lora/job.yaml"
+    "$source/tests/patch/ts301-never-fits-lora/job.yaml"
 expect_output "the advice names settings that would fit" 'would fit unchanged: memory_limit: 79[67]MiB; with a batch of 1: cutoff_len: [0-9]*$'
-sed 's/[0-9]*MiB/1MiB/' "$source/tests/patch/ts301-never-lora/job.yaml" >never.yaml
+sed 's/[0-9]*MiB/1MiB/' "$source/tests/patch/ts301-never-fits-lora/job.yaml" >never.yaml
 sed -i "s|\.\./|$source/tests/patch/|" never.yaml
 expect_status "a job whose weights need too much memory has an error" 1 "$trainspool" check --device "TITAN RTX" never.yaml
 expect_output "the message says that weights, gradients and optimizer do not fit" 'weights, gradients and optimizer alone need'
