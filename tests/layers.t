@@ -48,6 +48,61 @@ includes_up() {
         }'
 }
 
+# The rooms of a layer, lowest first; files in the layer's own folder come last and may use all.
+# train/plan.h is plain values, which every room reads.
+rooms='train text files tokenizer jinja chat dataset model checkpoint teacher generation
+patcher document findings schema history rules import
+runner options output job generation spool page commands'
+
+# Read lines `USER USED WHAT` and print those in which USED is in a higher room than USER.
+room_points_up() {
+    awk -v rooms="$rooms" '
+        BEGIN {
+            count = split(rooms, line, "\n")
+            for (i = 1; i <= count; i++) {
+                many = split(line[i], name, " ")
+                for (j = 2; j <= many; j++) rank[name[1] "/" name[j]] = j
+                layer[name[1]] = 1
+            }
+        }
+        function level(path, part) {
+            if (split(path, part, "/") < 3) return 1000
+            if (!((part[1] "/" part[2]) in rank)) { print path ": the room is not in the list of tests/layers.t"; return 0 }
+            return rank[part[1] "/" part[2]]
+        }
+        {
+            from = $1; to = $2
+            split(from, a, "/"); split(to, b, "/")
+            if (a[1] == b[1] && a[1] in layer && to != "train/plan.h" && level(to) > level(from))
+                print from " uses " to " " $3 ", which is in a higher room"
+        }'
+}
+
+includes_room_above() {
+    includes train patcher runner | sed 's/^\([^:]*\):[0-9]*:"\([^"]*\)"/\1 \2/' | room_points_up
+}
+
+# By the symbols of the object files, so that no prototype outside a header hides a call.
+calls_room_above() {
+    for layer in train patcher runner; do
+        [ ! -d "$top_builddir/$layer" ] || find "$top_builddir/$layer" -name '*.o'
+    done | while read -r object; do
+        nm -P -g "$object" | sed "s|^|${object#"$top_builddir/"} |"
+    done | awk '
+        $3 ~ /[TRDBC]/ { where[$2] = $1 }
+        $3 == "U" { uses[$1 " " $2] }
+        END { for (use in uses) { split(use, u, " "); if (u[2] in where) print u[1], where[u[2]], u[2] } }' |
+        room_points_up
+}
+
+# With the version of clang-format that Debian 12 has; other versions format differently.
+unformatted() {
+    clang-format --version 2>/dev/null | grep -q 'version 14\.' || return 0
+    # shellcheck disable=SC2046
+    clang-format --dry-run $(sources $layers bench tests; find tests -name '*.cc') 2>&1 |
+        grep 'warning: code should be'
+}
+
 includes_without_folder() {
     includes $layers tests | grep ':"' | grep -v '"config.h"' |
         while IFS=: read -r file line name; do
@@ -154,6 +209,9 @@ while read -r check description; do
     fi
 done <<EOF
 includes_up             includes point down or sideways
+includes_room_above     includes inside a layer point down or sideways
+calls_room_above        calls inside a layer point down or sideways
+unformatted             every source file is formatted by clang-format
 includes_without_folder includes of the tree's headers name the folder
 config_not_first        a source file includes config.h first
 own_header_not_second   a source file includes its own header second

@@ -198,7 +198,8 @@ static void test_document_stops_at_its_limits(void **state)
     assert_limit(read_repeated("a: |\n", "  x\n", 2049, ""), "longer than 4096");
     assert_limit(read_repeated("z: &z 1\na: [", "*z, ", 101, "]"),
                  "more than 100 aliases");
-    assert_limit(read_repeated("a: ", "x", DOCUMENT_MAX_BYTES, ""), "bytes; a job may have");
+    assert_limit(read_repeated("a: ", "x", DOCUMENT_MAX_BYTES, ""),
+                 "bytes; a job may have");
     assert_null(read_repeated("a: ", "[", 500000, "").root);
 }
 

@@ -203,7 +203,8 @@ static void test_instructions_need_their_capability(void **state)
     start(&pascal);
     assert_int_equal(run(SAMPLE_MMA_FP16, warp, zeros(4096), zeros(4096)),
                      cudaErrorLaunchFailure);
-    assert_non_null(strstr(emulation_failure(), "mma_fp16 requires compute capability 7.5"));
+    assert_non_null(
+        strstr(emulation_failure(), "mma_fp16 requires compute capability 7.5"));
     start(&turing);
     assert_int_equal(run(SAMPLE_MMA_FP16, warp, zeros(4096), zeros(4096)), cudaSuccess);
     assert_int_equal(run(SAMPLE_MMA_BF16, warp, zeros(4096), zeros(4096)),
@@ -413,8 +414,7 @@ static void test_races_are_detected(void **state)
     assert_detected(SAMPLE_BLOCKS_RACE, blocks, "race");
     assert_detected(SAMPLE_BLOCKS_READ_RACE, blocks, "race");
     assert_detected(SAMPLE_ATOMIC_RACE, block, "race");
-    assert_detected(SAMPLE_MISALIGNED, (struct sample_size) { 1, 1, 1, 0 },
-                    "misaligned");
+    assert_detected(SAMPLE_MISALIGNED, (struct sample_size) { 1, 1, 1, 0 }, "misaligned");
 }
 
 static void test_ordered_accesses_are_not_races(void **state)

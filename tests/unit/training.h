@@ -134,7 +134,7 @@ static inline void training_must(struct training *training)
 
 /* Return the value after the n-th `key` of the logged lines; NaN if there is none. */
 static inline double training_value(const struct training *training, const char *key,
-                                   int n)
+                                    int n)
 {
     const char *at = training->logged;
 
