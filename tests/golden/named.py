@@ -113,15 +113,15 @@ def outcome(template, case):
     pairs = template.encode_multiturn(Tokenizer(), case["messages"], case.get("system", ""),
                                       case.get("tools", ""), last_only)
     whole = "".join("".join(source + target) for source, target in pairs)
-    learnt = ""
+    trained = ""
     for i, (source, target) in enumerate(pairs):
         turn = len(pairs) - 1 - i if last_only else i
         if template.efficient_eos and turn != 0 and i > 0 and source:
-            learnt += Tokenizer.eos_token_id
+            trained += Tokenizer.eos_token_id
         if not last_only or turn == 0:
-            learnt += "".join(target)
+            trained += "".join(target)
     end = "</s>" if template.efficient_eos else ""
-    return {"all": whole + end, "learnt": learnt + end}
+    return {"all": whole + end, "trained": trained + end}
 
 
 def main():

@@ -47,9 +47,9 @@ static int teardown(void **state)
     return 0;
 }
 
-static double expected(double tokens, double learnt, double length)
+static double expected(double tokens, double trained, double length)
 {
-    const struct duration_step step = { tokens, learnt, length };
+    const struct duration_step step = { tokens, trained, length };
     struct duration out;
 
     assert_true(duration_of_step(&plan, &config, &rates, &step, &out));

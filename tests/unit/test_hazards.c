@@ -4,12 +4,12 @@
  *
  * Hazards of the file, not of its text, are tested where files are written:
  *
- *   replaced while it is patched   test_patcher_never_overwrites_what_came_meanwhile
+ *   replaced while it is patched   test_patcher_never_overwrites_concurrent_changes
  *   killed while it is patched     test_patcher_killed_anywhere_leaves_a_whole_file
- *   read-only, a link, two names   test_patcher_leaves_links_and_read_only_files_alone
- *   full disk                      test_patcher_on_a_full_disk_leaves_the_file
- *   folder read-only               test_patcher_in_a_read_only_folder_says_so
- *   loop of links, FIFO, folder    test_jobfile_refuses_what_is_no_file_to_read
+ *   read-only, a link, two names   test_patcher_does_not_change_links_and_read_only_files
+ *   full disk                      test_patcher_keeps_the_file_on_a_full_disk
+ *   folder read-only               test_patcher_reports_a_read_only_folder
+ *   loop of links, FIFO, folder    test_jobfile_refuses_unreadable_files
  *   100,000 levels, 300,000 items  test_document_stops_at_its_limits
  */
 #include "config.h"
@@ -23,8 +23,8 @@
 
 struct hazard {
     const char *name, *text;
-    const char *wanted; /* NULL: the text stays unchanged */
-    const char *rule;   /* another finding; NULL: none */
+    const char *expected; /* NULL: the text stays unchanged */
+    const char *rule;     /* another finding; NULL: none */
 };
 
 #define MADE "bf16: false\nfp16: true\n"
@@ -70,7 +70,7 @@ static const struct hazard hazards[] = {
     { "anchored value", "bf16: &b true\n", NULL, "TS007" },
     { "alias", "x: &b true\nbf16: *b\n", NULL, "TS007" },
     { "merge", "x: &b {bf16: true}\n<<: *b\n", NULL, "TS007" },
-    { "merge, overridden behind it", "x: &b {bf16: false}\n<<: *b\nbf16: true\n",
+    { "merge, overridden after it", "x: &b {bf16: false}\n<<: *b\nbf16: true\n",
       "x: &b {bf16: false}\n<<: *b\n" MADE, NULL },
     { "merge, overridden before it", "x: &b {bf16: false}\nbf16: true\n<<: *b\n",
       "x: &b {bf16: false}\n" MADE "<<: *b\n", NULL },
@@ -78,11 +78,11 @@ static const struct hazard hazards[] = {
     { "tag of a bool", "bf16: !!bool true\n", "bf16: false\nfp16: true\n", NULL },
     { "several documents", "bf16: true\n---\nbf16: true\n", NULL, "TS006" },
     { "end of the document", "bf16: true\n...\n", MADE "...\n", NULL },
-    { "begin of the document", "--- # c\nbf16: true\n", "--- # c\n" MADE, NULL },
+    { "start of the document", "--- # c\nbf16: true\n", "--- # c\n" MADE, NULL },
     { "directives", "%YAML 1.1\n%TAG ! tag:x,2000:\n---\nbf16: true\n",
       "%YAML 1.1\n%TAG ! tag:x,2000:\n---\n" MADE, NULL },
-    { "garbage behind the end", "bf16: true\n...\nbf16: true\n", NULL, "TS006" },
-    { "garbage behind a value", "bf16: \"true\" x\n", NULL, "TS009" },
+    { "garbage after the end", "bf16: true\n...\nbf16: true\n", NULL, "TS006" },
+    { "garbage after a value", "bf16: \"true\" x\n", NULL, "TS009" },
     /* flow and block */
     { "flow mapping on top", "{seed: 1, bf16: true}\n",
       "{seed: 1, bf16: false, fp16: true}\n", NULL },
@@ -164,7 +164,7 @@ static void check(const char *name, const char *data, size_t len, struct patch *
         fail_msg("%s: %s", name, err.text);
 }
 
-static bool is_told(const struct patch *patch, const char *rule)
+static bool is_reported(const struct patch *patch, const char *rule)
 {
     for (size_t i = 0; i < patch->findings.count; i++)
         if (strcmp(patch->findings.list[i].rule, rule) == 0)
@@ -173,7 +173,7 @@ static bool is_told(const struct patch *patch, const char *rule)
 }
 
 /* A patched text needs no further edit, and undoing the edits restores the first text. */
-static void check_way_back(const char *name, const struct patch *patch)
+static void check_undo(const char *name, const struct patch *patch)
 {
     struct edits *back = edits_new();
     struct patch again;
@@ -209,14 +209,14 @@ static void test_hazards_are_edited_correctly_or_not_at_all(void **state)
         struct patch patch;
 
         check(hazard->name, hazard->text, len, &patch);
-        if (hazard->wanted
-                ? strcmp(patch.text, hazard->wanted) != 0
+        if (hazard->expected
+                ? strcmp(patch.text, hazard->expected) != 0
                 : patch.len != len || memcmp(patch.text, hazard->text, len) != 0)
             fail_msg("%s becomes %s", hazard->name, patch.text);
-        if (hazard->rule && !is_told(&patch, hazard->rule))
+        if (hazard->rule && !is_reported(&patch, hazard->rule))
             fail_msg("%s: %s is not reported", hazard->name, hazard->rule);
         if (patch.document.root)
-            check_way_back(hazard->name, &patch);
+            check_undo(hazard->name, &patch);
         patch_clear(&patch);
     }
 }
@@ -235,7 +235,7 @@ static void test_hazards_with_zero_bytes_are_not_edited(void **state)
         struct patch patch;
 
         check("zero bytes", texts[i].data, texts[i].len, &patch);
-        assert_true(is_told(&patch, "TS001"));
+        assert_true(is_reported(&patch, "TS001"));
         assert_int_equal(patch.len, texts[i].len);
         assert_memory_equal(patch.text, texts[i].data, patch.len);
         patch_clear(&patch);
@@ -261,7 +261,7 @@ static void fill(struct text *out, const char *head, const char *part, size_t co
 /* A job of the maximum size: the last line is edited, and no other byte. */
 static void test_hazards_largest_file_is_edited_at_its_end(void **state)
 {
-    static const char tail[] = "bf16: true\n", wanted[] = MADE;
+    static const char tail[] = "bf16: true\n", expected[] = MADE;
     const char line[] = "# \303\244\360\237\224\245 no key: value at all\n";
     struct patch patch;
     struct text text;
@@ -269,9 +269,9 @@ static void test_hazards_largest_file_is_edited_at_its_end(void **state)
     (void)state;
     fill(&text, "", line, (DOCUMENT_MAX_BYTES - 64) / (sizeof(line) - 1), tail);
     check("1 MiB", text.data, text.len, &patch);
-    assert_int_equal(patch.len, text.len + strlen(wanted) - strlen(tail));
+    assert_int_equal(patch.len, text.len + strlen(expected) - strlen(tail));
     assert_memory_equal(patch.text, text.data, text.len - strlen(tail));
-    assert_string_equal(patch.text + text.len - strlen(tail), wanted);
+    assert_string_equal(patch.text + text.len - strlen(tail), expected);
     patch_clear(&patch);
     text_clear(&text);
 }
@@ -319,7 +319,7 @@ static void test_hazards_beyond_a_limit_are_not_edited(void **state)
 
         fill(&text, rows[i].head, rows[i].part, rows[i].count, rows[i].tail);
         check(rows[i].name, text.data, text.len, &patch);
-        if (patch.changed || !is_told(&patch, "TS009") || !patch_rejected(&patch))
+        if (patch.changed || !is_reported(&patch, "TS009") || !patch_rejected(&patch))
             fail_msg("%s is not rejected", rows[i].name);
         assert_int_equal(patch.len, text.len);
         assert_memory_equal(patch.text, text.data, text.len);
@@ -342,7 +342,7 @@ static void test_hazards_of_many_keys_converge(void **state)
     assert_true(patch.changed);
     assert_int_equal(patch.len, text.len + strlen(MADE) - strlen("bf16: true\n"));
     assert_non_null(strstr(patch.text, "\n  key2999: 1\n" MADE "y:\n  other0: 1 # c\n"));
-    check_way_back("6,001 keys", &patch);
+    check_undo("6,001 keys", &patch);
     patch_clear(&patch);
     text_clear(&text);
 }

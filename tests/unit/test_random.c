@@ -95,7 +95,7 @@ static void test_random_uniform_has_the_right_moments(void **state)
 
 static void test_random_normal_has_the_right_moments(void **state)
 {
-    double moment[5] = { 0 }, neighbours = 0, before = 0;
+    double moment[5] = { 0 }, covariance = 0, before = 0;
 
     (void)state;
     for (uint64_t i = 0; i < DRAWS; i++) {
@@ -104,14 +104,14 @@ static void test_random_normal_has_the_right_moments(void **state)
         assert_true(isfinite(value));
         for (int k = 1; k <= 4; k++)
             moment[k] += pow(value, k) / DRAWS;
-        neighbours += value * before / DRAWS;
+        covariance += value * before / DRAWS;
         before = value;
     }
     assert_true(fabs(moment[1]) < 5 * sqrt(1.0 / DRAWS));
     assert_true(fabs(moment[2] - 1) < 5 * sqrt(2.0 / DRAWS));
     assert_true(fabs(moment[3]) < 5 * sqrt(15.0 / DRAWS));
     assert_true(fabs(moment[4] - 3) < 5 * sqrt(96.0 / DRAWS));
-    assert_true(fabs(neighbours) < 5 * sqrt(1.0 / DRAWS));
+    assert_true(fabs(covariance) < 5 * sqrt(1.0 / DRAWS));
 }
 
 static void test_random_permutation_is_a_permutation(void **state)

@@ -1,5 +1,5 @@
-/* tests/unit/test_template.c - each template writes LLaMA-Factory's text and learns only
- * the answers; turns are truncated as in LLaMA-Factory. */
+/* tests/unit/test_template.c - each template writes LLaMA-Factory's text and trains only
+ * on the answers; turns are truncated as in LLaMA-Factory. */
 #include "config.h"
 
 #include "train/chat/template.h"
@@ -30,11 +30,11 @@ static const struct message talk[] = {
     { ROLE_ASSISTANT, "Yes.", 4, 1 },
 };
 
-/* The encoded conversation: all of it, and the learned part, as texts. */
+/* The encoded conversation: all of it, and the trained part, as texts. */
 struct encoded {
     struct token_list ids;
     float *weights;
-    struct text all, learnt;
+    struct text all, trained;
 };
 
 static void encode(struct encoded *out, const char *name, const struct message *messages,
@@ -46,13 +46,13 @@ static void encode(struct encoded *out, const char *name, const struct message *
 
     *out = (struct encoded) { .weights = NULL };
     text_init(&out->all, 0);
-    text_init(&out->learnt, 0);
+    text_init(&out->trained, 0);
     if (!template_encode(&request, &out->ids, &out->weights, &err))
         fail_msg("%s", err.text);
     tokenizer_decode(tokenizer, out->ids.ids, out->ids.count, false, &out->all);
     for (size_t i = 0; i < out->ids.count; i++) {
         if (out->weights[i] > 0)
-            tokenizer_decode(tokenizer, &out->ids.ids[i], 1, false, &out->learnt);
+            tokenizer_decode(tokenizer, &out->ids.ids[i], 1, false, &out->trained);
     }
 }
 
@@ -61,11 +61,11 @@ static void encoded_clear(struct encoded *encoded)
     token_list_clear(&encoded->ids);
     free(encoded->weights);
     text_clear(&encoded->all);
-    text_clear(&encoded->learnt);
+    text_clear(&encoded->trained);
 }
 
 static const struct {
-    const char *name, *all, *learnt;
+    const char *name, *all, *trained;
 } golden[] = {
     { "default",
       "System: Be brief.</s>\nHuman: 2+2?</s>\nAssistant:4</s>\nHuman: Sure?</s>\n"
@@ -140,7 +140,7 @@ static const struct {
       "4</s>Yes.</s>" },
 };
 
-static void test_template_writes_and_learns(void **state)
+static void test_template_matches_llama_factory_texts(void **state)
 {
     const struct template_options options = { 0 };
 
@@ -150,7 +150,7 @@ static void test_template_writes_and_learns(void **state)
 
         encode(&got, golden[i].name, talk, TS_COUNT(talk), &options);
         assert_string_equal(got.all.data, golden[i].all);
-        assert_string_equal(got.learnt.data, golden[i].learnt);
+        assert_string_equal(got.trained.data, golden[i].trained);
         encoded_clear(&got);
     }
 }
@@ -237,7 +237,7 @@ static void test_template_picks_the_right_system_message(void **state)
     encoded_clear(&got);
 }
 
-static void test_template_learns_as_configured(void **state)
+static void test_template_trains_as_configured(void **state)
 {
     const struct template_options prompt = { .train_on_prompt = true };
     const struct template_options last = { .mask_history = true };
@@ -246,16 +246,16 @@ static void test_template_learns_as_configured(void **state)
 
     (void)state;
     encode(&got, "default", talk + 1, 4, &prompt);
-    assert_string_equal(got.learnt.data, got.all.data);
+    assert_string_equal(got.trained.data, got.all.data);
     encoded_clear(&got);
     encode(&got, "default", talk + 1, 4, &last);
-    assert_string_equal(got.learnt.data, "Yes.</s>\n");
+    assert_string_equal(got.trained.data, "Yes.</s>\n");
     encoded_clear(&got);
     memcpy(masked, talk + 1, sizeof(masked));
     masked[3].weight = 0;
     masked[1].weight = 0.25f;
     encode(&got, "default", masked, 4, &(struct template_options) { 0 });
-    assert_string_equal(got.learnt.data, "4</s>\n");
+    assert_string_equal(got.trained.data, "4</s>\n");
     for (size_t i = 0; i < got.ids.count; i++)
         assert_true(got.weights[i] == 0 || got.weights[i] == 0.25f);
     encoded_clear(&got);
@@ -294,14 +294,14 @@ static void expect_cut(size_t source, size_t target, size_t cutoff, size_t want_
     memset(text + source, 'a', target);
     encode(&got, "empty", turn, 2, &options);
     assert_int_equal(got.ids.count, want_source + want_target);
-    assert_int_equal(got.learnt.len, want_target);
+    assert_int_equal(got.trained.len, want_target);
     for (size_t i = 0; i < got.ids.count; i++)
         assert_int_equal(got.ids.ids[i], i < want_source ? 'q' : 'a');
     encoded_clear(&got);
     free(text);
 }
 
-/* Expected numbers: infer_seqlen of LLaMA-Factory, by hand. */
+/* Expected lengths: computed by hand from infer_seqlen of LLaMA-Factory. */
 static void test_template_truncates_in_proportion(void **state)
 {
     (void)state;
@@ -335,12 +335,12 @@ static void test_template_truncates_later_turns_first(void **state)
     encode(&got, "empty", turns, 6, &options);
     assert_string_equal(got.all.data, "11111aaaaa");
     encoded_clear(&got);
-    /* if only the last answer is learned, the last turns are kept */
+    /* if only the last answer is trained, the last turns are kept */
     options.mask_history = true;
     options.cutoff_len = 16;
     encode(&got, "empty", turns, 6, &options);
     assert_string_equal(got.all.data, "222bbb33333ccccc");
-    assert_string_equal(got.learnt.data, "ccccc");
+    assert_string_equal(got.trained.data, "ccccc");
     encoded_clear(&got);
 }
 
@@ -421,11 +421,11 @@ static void test_template_finds_its_tokens(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_template_writes_and_learns),
+        cmocka_unit_test(test_template_matches_llama_factory_texts),
         cmocka_unit_test(test_template_is_found_by_name),
         cmocka_unit_test(test_template_rows_are_in_the_manual),
         cmocka_unit_test(test_template_picks_the_right_system_message),
-        cmocka_unit_test(test_template_learns_as_configured),
+        cmocka_unit_test(test_template_trains_as_configured),
         cmocka_unit_test(test_template_keeps_messages_literally),
         cmocka_unit_test(test_template_truncates_in_proportion),
         cmocka_unit_test(test_template_truncates_later_turns_first),

@@ -1,5 +1,5 @@
 /*
- * tests/unit/test_template_golden.c - named templates write and learn the same text as
+ * tests/unit/test_template_golden.c - named templates write and train on the same text as
  * LLaMA-Factory's (tests/golden/named.json, made by named.py).
  */
 #include "config.h"
@@ -63,12 +63,12 @@ static void expect_row(const struct tokenizer *tokenizer, const json_t *row,
                                               messages, count };
     struct token_list ids = { 0 };
     struct error err = { 0 };
-    struct text all, learnt;
+    struct text all, trained;
     float *weights = NULL;
     size_t kept = 0;
 
     text_init(&all, 0);
-    text_init(&learnt, 0);
+    text_init(&trained, 0);
     assert_non_null(request.chat);
     if (!template_encode(&request, &ids, &weights, &err))
         fail_msg("%s: %s", name, err.text);
@@ -77,11 +77,11 @@ static void expect_row(const struct tokenizer *tokenizer, const json_t *row,
         if (weights[i] != 0)
             ids.ids[kept++] =
                 weights[i] > 0 ? ids.ids[i] : (uint32_t)tokenizer_eos(tokenizer);
-    tokenizer_decode(tokenizer, ids.ids, kept, false, &learnt);
+    tokenizer_decode(tokenizer, ids.ids, kept, false, &trained);
     assert_string_equal(all.data, json_string_value(json_object_get(row, "all")));
-    assert_string_equal(learnt.data, json_string_value(json_object_get(row, "learnt")));
+    assert_string_equal(trained.data, json_string_value(json_object_get(row, "trained")));
     text_clear(&all);
-    text_clear(&learnt);
+    text_clear(&trained);
     token_list_clear(&ids);
     free(weights);
 }
