@@ -84,7 +84,7 @@ else
     expect "the ranks use NCCL" grep -q 'rank 0 of 2 by .*NCCL' gpus.run/train.log
     small 5 1 "device: cuda, ranks: 9" >nine.yaml
     expect_status "nine ranks on GPUs give 1" 1 "$run" check nine.yaml
-    expect_output "the message has the number of GPUs" 'ranks: 9 wants as many GPUs of one kind'
+    expect_output "the message has the number of GPUs" 'ranks: 9 requires that many GPUs of one kind'
     small 100000 1 "device: cuda, ranks: 2" >lost.yaml
     background "$run" run -q lost.yaml
     wait_until 60 has_reached lost.yaml 3
