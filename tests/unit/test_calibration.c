@@ -80,10 +80,10 @@ static void test_calibration_refuses_invalid_texts(void **state)
     assert_false(read_back(json_null(), &is));
 }
 
-static void assert_rate(double is, double wanted)
+static void assert_rate(double is, double expected)
 {
-    if (!(fabs(is - wanted) <= 1e-9 * wanted))
-        fail_msg("%g, expected %g", is, wanted);
+    if (!(fabs(is - expected) <= 1e-9 * expected))
+        fail_msg("%g, expected %g", is, expected);
 }
 
 static void test_calibration_interpolates_between_measurements(void **state)

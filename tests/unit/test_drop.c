@@ -11,46 +11,46 @@
 #include "base/size.h"
 #include "runner/spool/drop.h"
 
-struct spot {
+struct fixture {
     char *path;
     int dir;
 };
 
 static int set_up(void **state)
 {
-    struct spot *spot = memory_alloc(sizeof(*spot));
+    struct fixture *fixture = memory_alloc(sizeof(*fixture));
 
-    spot->path = unit_dir_new();
-    spot->dir = open(spot->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    *state = spot;
-    return spot->dir < 0;
+    fixture->path = unit_dir_new();
+    fixture->dir = open(fixture->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    *state = fixture;
+    return fixture->dir < 0;
 }
 
 static int tear_down(void **state)
 {
-    struct spot *spot = *state;
+    struct fixture *fixture = *state;
 
-    close(spot->dir);
-    unit_dir_free(spot->path);
-    free(spot);
+    close(fixture->dir);
+    unit_dir_free(fixture->path);
+    free(fixture);
     return 0;
 }
 
-static int put(struct spot *spot, const char *name, const char *data)
+static int create_file(struct fixture *fixture, const char *name, const char *data)
 {
-    int fd = openat(spot->dir, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    int fd = openat(fixture->dir, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
 
     assert_true(fd >= 0);
     assert_true(write(fd, data, strlen(data)) == (ssize_t)strlen(data));
     return fd;
 }
 
-static enum drop_verdict look(struct spot *spot, const char *name, enum watch_hint hint,
-                              struct drop *drop)
+static enum drop_verdict inspect(struct fixture *fixture, const char *name,
+                                 enum watch_hint hint, struct drop *drop)
 {
     struct drop_history history = { .hint = hint };
 
-    return drop_inspect(spot->dir, name, 0, &history, drop);
+    return drop_inspect(fixture->dir, name, 0, &history, drop);
 }
 
 static void test_drop_accepts_names_of_finished_files(void **state)
@@ -80,16 +80,16 @@ static void test_drop_renamed_is_complete_at_once(void **state)
 {
     struct drop drop;
 
-    close(put(*state, "a.yaml", "stage: sft"));
-    assert_int_equal(look(*state, "a.yaml", WATCH_RENAMED, &drop), DROP_COMPLETE);
+    close(create_file(*state, "a.yaml", "stage: sft"));
+    assert_int_equal(inspect(*state, "a.yaml", WATCH_RENAMED, &drop), DROP_COMPLETE);
 }
 
 static void test_drop_written_file_must_stop_changing(void **state)
 {
     struct drop drop;
 
-    close(put(*state, "a.yaml", "stage: sft\n"));
-    assert_int_equal(look(*state, "a.yaml", WATCH_WRITTEN, &drop), DROP_WAIT);
+    close(create_file(*state, "a.yaml", "stage: sft\n"));
+    assert_int_equal(inspect(*state, "a.yaml", WATCH_WRITTEN, &drop), DROP_WAIT);
     assert_true(drop.again > 0 && drop.again <= 0.2);
 }
 
@@ -97,8 +97,8 @@ static void test_drop_without_a_final_newline_waits_longer(void **state)
 {
     struct drop drop;
 
-    close(put(*state, "a.yaml", "stage: sft"));
-    assert_int_equal(look(*state, "a.yaml", WATCH_WRITTEN, &drop), DROP_WAIT);
+    close(create_file(*state, "a.yaml", "stage: sft"));
+    assert_int_equal(inspect(*state, "a.yaml", WATCH_WRITTEN, &drop), DROP_WAIT);
     assert_true(drop.again > 0.2);
 }
 
@@ -106,110 +106,112 @@ static void test_drop_with_an_end_marker_is_complete(void **state)
 {
     struct drop drop;
 
-    close(put(*state, "a.yaml", "stage: sft\n...\n"));
-    close(put(*state, "b.yaml", "stage: sft\n..."));
-    close(put(*state, "c.yaml", "stage: a...\n"));
-    assert_int_equal(look(*state, "a.yaml", WATCH_SEEN, &drop), DROP_COMPLETE);
-    assert_int_equal(look(*state, "b.yaml", WATCH_SEEN, &drop), DROP_COMPLETE);
-    assert_int_equal(look(*state, "c.yaml", WATCH_SEEN, &drop), DROP_WAIT);
+    close(create_file(*state, "a.yaml", "stage: sft\n...\n"));
+    close(create_file(*state, "b.yaml", "stage: sft\n..."));
+    close(create_file(*state, "c.yaml", "stage: a...\n"));
+    assert_int_equal(inspect(*state, "a.yaml", WATCH_SEEN, &drop), DROP_COMPLETE);
+    assert_int_equal(inspect(*state, "b.yaml", WATCH_SEEN, &drop), DROP_COMPLETE);
+    assert_int_equal(inspect(*state, "c.yaml", WATCH_SEEN, &drop), DROP_WAIT);
 }
 
 static void test_drop_is_never_complete_while_open_for_writing(void **state)
 {
     struct drop drop;
-    int fd = put(*state, "a.yaml", "stage: sft\n...\n");
+    int fd = create_file(*state, "a.yaml", "stage: sft\n...\n");
 
-    assert_int_equal(look(*state, "a.yaml", WATCH_RENAMED, &drop), DROP_WAIT);
+    assert_int_equal(inspect(*state, "a.yaml", WATCH_RENAMED, &drop), DROP_WAIT);
     close(fd);
-    assert_int_equal(look(*state, "a.yaml", WATCH_RENAMED, &drop), DROP_COMPLETE);
+    assert_int_equal(inspect(*state, "a.yaml", WATCH_RENAMED, &drop), DROP_COMPLETE);
 }
 
 static void test_drop_refuses_special_files(void **state)
 {
-    struct spot *spot = *state;
+    struct fixture *fixture = *state;
     struct drop drop;
 
-    close(put(spot, "real", "stage: sft\n"));
-    assert_int_equal(symlinkat("real", spot->dir, "link.yaml"), 0);
-    assert_int_equal(symlinkat("/nowhere", spot->dir, "dangling.yaml"), 0);
-    assert_int_equal(mkdirat(spot->dir, "dir.yaml", 0700), 0);
-    assert_int_equal(mkfifoat(spot->dir, "fifo.yaml", 0600), 0);
-    assert_int_equal(look(spot, "link.yaml", WATCH_RENAMED, &drop), DROP_REFUSED);
+    close(create_file(fixture, "real", "stage: sft\n"));
+    assert_int_equal(symlinkat("real", fixture->dir, "link.yaml"), 0);
+    assert_int_equal(symlinkat("/nowhere", fixture->dir, "dangling.yaml"), 0);
+    assert_int_equal(mkdirat(fixture->dir, "dir.yaml", 0700), 0);
+    assert_int_equal(mkfifoat(fixture->dir, "fifo.yaml", 0600), 0);
+    assert_int_equal(inspect(fixture, "link.yaml", WATCH_RENAMED, &drop), DROP_REFUSED);
     assert_non_null(strstr(drop.reason, "symbolic link"));
-    assert_int_equal(look(spot, "dangling.yaml", WATCH_RENAMED, &drop), DROP_REFUSED);
-    assert_int_equal(look(spot, "dir.yaml", WATCH_RENAMED, &drop), DROP_REFUSED);
-    assert_int_equal(look(spot, "fifo.yaml", WATCH_RENAMED, &drop), DROP_REFUSED);
-    assert_int_equal(look(spot, "gone.yaml", WATCH_RENAMED, &drop), DROP_GONE);
+    assert_int_equal(inspect(fixture, "dangling.yaml", WATCH_RENAMED, &drop),
+                     DROP_REFUSED);
+    assert_int_equal(inspect(fixture, "dir.yaml", WATCH_RENAMED, &drop), DROP_REFUSED);
+    assert_int_equal(inspect(fixture, "fifo.yaml", WATCH_RENAMED, &drop), DROP_REFUSED);
+    assert_int_equal(inspect(fixture, "gone.yaml", WATCH_RENAMED, &drop), DROP_GONE);
 }
 
 static void test_drop_refuses_a_file_others_may_write(void **state)
 {
-    struct spot *spot = *state;
+    struct fixture *fixture = *state;
     struct drop drop;
 
-    close(put(spot, "a.yaml", "stage: sft\n"));
-    assert_int_equal(fchmodat(spot->dir, "a.yaml", 0666, 0), 0);
-    assert_int_equal(look(spot, "a.yaml", WATCH_RENAMED, &drop), DROP_REFUSED);
+    close(create_file(fixture, "a.yaml", "stage: sft\n"));
+    assert_int_equal(fchmodat(fixture->dir, "a.yaml", 0666, 0), 0);
+    assert_int_equal(inspect(fixture, "a.yaml", WATCH_RENAMED, &drop), DROP_REFUSED);
 }
 
 static void test_drop_refuses_a_large_file_without_reading_it(void **state)
 {
-    struct spot *spot = *state;
+    struct fixture *fixture = *state;
     struct drop drop;
-    int fd = put(spot, "a.yaml", "");
+    int fd = create_file(fixture, "a.yaml", "");
 
     assert_int_equal(ftruncate(fd, (off_t)1 << 40), 0);
     close(fd);
-    assert_int_equal(look(spot, "a.yaml", WATCH_RENAMED, &drop), DROP_REFUSED);
+    assert_int_equal(inspect(fixture, "a.yaml", WATCH_RENAMED, &drop), DROP_REFUSED);
 }
 
 static void test_drop_tolerates_a_second_link_briefly(void **state)
 {
-    struct spot *spot = *state;
+    struct fixture *fixture = *state;
     struct drop_history history = { .hint = WATCH_RENAMED, .first = 10 };
     struct drop drop;
 
-    close(put(spot, "a.yaml", "stage: sft\n"));
-    assert_int_equal(linkat(spot->dir, "a.yaml", spot->dir, "b.yaml", 0), 0);
-    assert_int_equal(drop_inspect(spot->dir, "b.yaml", 20, &history, &drop), DROP_WAIT);
-    assert_int_equal(drop_inspect(spot->dir, "b.yaml", 80, &history, &drop),
+    close(create_file(fixture, "a.yaml", "stage: sft\n"));
+    assert_int_equal(linkat(fixture->dir, "a.yaml", fixture->dir, "b.yaml", 0), 0);
+    assert_int_equal(drop_inspect(fixture->dir, "b.yaml", 20, &history, &drop),
+                     DROP_WAIT);
+    assert_int_equal(drop_inspect(fixture->dir, "b.yaml", 80, &history, &drop),
                      DROP_REFUSED);
-    assert_int_equal(unlinkat(spot->dir, "a.yaml", 0), 0);
-    assert_int_equal(drop_inspect(spot->dir, "b.yaml", 90, &history, &drop),
+    assert_int_equal(unlinkat(fixture->dir, "a.yaml", 0), 0);
+    assert_int_equal(drop_inspect(fixture->dir, "b.yaml", 90, &history, &drop),
                      DROP_COMPLETE);
 }
 
 static void test_drop_digest_notices_a_change(void **state)
 {
-    struct spot *spot = *state;
-    char digest[65], wanted[65];
+    struct fixture *fixture = *state;
+    char digest[65], expected[65];
     struct drop drop;
 
-    close(put(spot, "a.yaml", "stage: sft\n"));
-    assert_int_equal(look(spot, "a.yaml", WATCH_RENAMED, &drop), DROP_COMPLETE);
-    assert_true(drop_digest(spot->dir, "a.yaml", &drop, digest));
-    digest_bytes("stage: sft\n", 11, wanted);
-    assert_string_equal(digest, wanted);
-    close(put(spot, "a.yaml", "stage: pt and more\n"));
-    assert_false(drop_digest(spot->dir, "a.yaml", &drop, digest));
+    close(create_file(fixture, "a.yaml", "stage: sft\n"));
+    assert_int_equal(inspect(fixture, "a.yaml", WATCH_RENAMED, &drop), DROP_COMPLETE);
+    assert_true(drop_digest(fixture->dir, "a.yaml", &drop, digest));
+    digest_bytes("stage: sft\n", 11, expected);
+    assert_string_equal(digest, expected);
+    close(create_file(fixture, "a.yaml", "stage: pt and more\n"));
+    assert_false(drop_digest(fixture->dir, "a.yaml", &drop, digest));
 }
 
-#define SPOT(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_drop_accepts_names_of_finished_files),
-        SPOT(test_drop_renamed_is_complete_at_once),
-        SPOT(test_drop_written_file_must_stop_changing),
-        SPOT(test_drop_without_a_final_newline_waits_longer),
-        SPOT(test_drop_with_an_end_marker_is_complete),
-        SPOT(test_drop_is_never_complete_while_open_for_writing),
-        SPOT(test_drop_refuses_special_files),
-        SPOT(test_drop_refuses_a_file_others_may_write),
-        SPOT(test_drop_refuses_a_large_file_without_reading_it),
-        SPOT(test_drop_tolerates_a_second_link_briefly),
-        SPOT(test_drop_digest_notices_a_change),
+        IN_FOLDER(test_drop_renamed_is_complete_at_once),
+        IN_FOLDER(test_drop_written_file_must_stop_changing),
+        IN_FOLDER(test_drop_without_a_final_newline_waits_longer),
+        IN_FOLDER(test_drop_with_an_end_marker_is_complete),
+        IN_FOLDER(test_drop_is_never_complete_while_open_for_writing),
+        IN_FOLDER(test_drop_refuses_special_files),
+        IN_FOLDER(test_drop_refuses_a_file_others_may_write),
+        IN_FOLDER(test_drop_refuses_a_large_file_without_reading_it),
+        IN_FOLDER(test_drop_tolerates_a_second_link_briefly),
+        IN_FOLDER(test_drop_digest_notices_a_change),
     };
 
     return cmocka_run_group_tests_name("drop", tests, NULL, NULL);

@@ -40,12 +40,12 @@ static void test_html_shows_hidden_characters(void **state)
     check_text("\xc0\x80\xed\xa0\x80", 5, "\\xc0\\x80\\xed\\xa0\\x80");
 }
 
-static void check_number(double value, enum html_number how, const char *wanted)
+static void check_number(double value, enum html_number how, const char *expected)
 {
     char shown[32];
 
     html_number(value, how, shown);
-    assert_string_equal(shown, wanted);
+    assert_string_equal(shown, expected);
 }
 
 static void test_html_number(void **state)

@@ -276,7 +276,7 @@ static void test_job_source_changes_with_the_file(void **state)
     assert_string_equal(one, two);
 }
 
-#define BESIDE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
 {
@@ -286,15 +286,15 @@ int main(void)
         cmocka_unit_test(test_job_table_has_no_dead_ends),
         cmocka_unit_test(test_job_files_are_next_to_it),
         cmocka_unit_test(test_job_source_changes_with_the_file),
-        BESIDE(test_job_record_round_trips),
-        BESIDE(test_job_without_a_readable_state_is_new),
-        BESIDE(test_job_event_refuses_transitions_not_in_the_table),
-        BESIDE(test_job_event_counts_attempts_and_crashes),
-        BESIDE(test_job_reason_stays_utf8),
-        BESIDE(test_job_lock_shows_which_job_is_alive),
-        BESIDE(test_job_requests_stay_until_forgotten),
-        BESIDE(test_job_does_not_write_through_links),
-        BESIDE(test_job_folder_is_never_a_link),
+        IN_FOLDER(test_job_record_round_trips),
+        IN_FOLDER(test_job_without_a_readable_state_is_new),
+        IN_FOLDER(test_job_event_refuses_transitions_not_in_the_table),
+        IN_FOLDER(test_job_event_counts_attempts_and_crashes),
+        IN_FOLDER(test_job_reason_stays_utf8),
+        IN_FOLDER(test_job_lock_shows_which_job_is_alive),
+        IN_FOLDER(test_job_requests_stay_until_forgotten),
+        IN_FOLDER(test_job_does_not_write_through_links),
+        IN_FOLDER(test_job_folder_is_never_a_link),
     };
 
     return cmocka_run_group_tests_name("job", tests, NULL, NULL);

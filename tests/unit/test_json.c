@@ -169,7 +169,7 @@ static void test_json_visible_accepts_any_bytes(void **state)
     static const struct {
         const char *text;
         size_t len;
-        const char *wanted;
+        const char *expected;
     } cases[] = {
         { "a\"\xc3\xa9\n", 5, "\"a\\\"\xc3\xa9\\n\"" },
         { "a\0b", 3, "\"a\\u0000b\"" },
@@ -184,7 +184,7 @@ static void test_json_visible_accepts_any_bytes(void **state)
 
         text_init(&out, 0);
         assert_true(json_write(value, &out));
-        assert_string_equal(out.data, cases[i].wanted);
+        assert_string_equal(out.data, cases[i].expected);
         text_clear(&out);
         json_decref(value);
     }

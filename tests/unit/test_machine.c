@@ -87,7 +87,7 @@ static void test_machine_takes_the_least_free_memory_of_several(void **state)
 static void test_machine_reads_the_device_of_a_job(void **state)
 {
     static const struct {
-        const char *job, *wanted;
+        const char *job, *requested;
     } cases[] = {
         { "stage: sft\n", "auto" },
         { "use_cpu: true\n", "cpu" },
@@ -100,10 +100,10 @@ static void test_machine_reads_the_device_of_a_job(void **state)
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(cases); i++) {
-        char *wanted = machine_requested(cases[i].job, strlen(cases[i].job));
+        char *requested = machine_requested(cases[i].job, strlen(cases[i].job));
 
-        assert_string_equal(wanted, cases[i].wanted);
-        free(wanted);
+        assert_string_equal(requested, cases[i].requested);
+        free(requested);
     }
 }
 

@@ -8,14 +8,14 @@
 #include "runner/output/meter.h"
 
 static void expect(const struct trainer_progress *progress, int64_t made, double seconds,
-                   const char *wanted)
+                   const char *expected)
 {
     struct meter_reading reading = { progress, made, seconds };
     struct text out;
 
     text_init(&out, 0);
     meter_text(&reading, 0, &out);
-    assert_string_equal(out.data, wanted);
+    assert_string_equal(out.data, expected);
     text_clear(&out);
 }
 

@@ -27,7 +27,7 @@ static void find_all(const struct pattern *pattern, const char *text, struct tex
 static void test_pattern_finds_the_matches_of_oniguruma(void **state)
 {
     static const struct {
-        const char *regex, *text, *wanted;
+        const char *regex, *text, *expected;
     } cases[] = {
         { "a+", "caab a", "[aa][a]" },
         { "(?i:'s|'t)", "'S't'x", "['S]['t]" },
@@ -56,9 +56,9 @@ static void test_pattern_finds_the_matches_of_oniguruma(void **state)
         struct pattern *pattern = pattern_compile(cases[i].regex);
 
         find_all(pattern, cases[i].text, &got);
-        if (strcmp(got.data, cases[i].wanted) != 0)
+        if (strcmp(got.data, cases[i].expected) != 0)
             fail_msg("%s in \"%s\" gives %s, not %s", cases[i].regex, cases[i].text,
-                     got.data, cases[i].wanted);
+                     got.data, cases[i].expected);
         pattern_free(pattern);
     }
     text_clear(&got);

@@ -18,7 +18,7 @@ static struct finding finding_at(const struct document *document, const char *wh
                           .cut = strlen(what) };
 }
 
-static void shows(const char *text, const char *what, size_t width, const char *wanted)
+static void shows(const char *text, const char *what, size_t width, const char *expected)
 {
     struct arena *arena = arena_new();
     struct document document;
@@ -32,7 +32,7 @@ static void shows(const char *text, const char *what, size_t width, const char *
     excerpt = excerpt_new(&document, width, false);
     text_init(&out, 0);
     assert_true(excerpt_add(excerpt, &findings, 0, &out));
-    assert_string_equal(out.data, wanted);
+    assert_string_equal(out.data, expected);
     text_clear(&out);
     excerpt_free(excerpt);
     arena_free(arena);
@@ -116,38 +116,38 @@ static void test_excerpt_hides_secrets(void **state)
 
 static void test_excerpt_cuts_long_lines_around_the_span(void **state)
 {
-    char text[4096], wanted[512];
+    char text[4096], expected[512];
 
     (void)state;
     memset(text, 'x', sizeof(text));
     memcpy(text + 2000, "here", 4);
     text[sizeof(text) - 1] = 0;
     /* 50 columns: 6 of the gutter, 2 * 3 of dots, 12 kept after the span */
-    snprintf(wanted, sizeof(wanted), "  1 | ...%.22shere%.12s...\n    |    %22s^^^^\n",
-             text, text, "");
-    shows(text, "here", 50, wanted);
+    snprintf(expected, sizeof(expected),
+             "  1 | ...%.22shere%.12s...\n    |    %22s^^^^\n", text, text, "");
+    shows(text, "here", 50, expected);
     memcpy(text, "here", 4);
-    snprintf(wanted, sizeof(wanted), "  1 | %.38s...\n    | ^^^^\n", text);
-    shows(text, "here", 50, wanted);
+    snprintf(expected, sizeof(expected), "  1 | %.38s...\n    | ^^^^\n", text);
+    shows(text, "here", 50, expected);
     memset(text, 'x', 2004);
     memcpy(text + sizeof(text) - 5, "here", 4);
-    snprintf(wanted, sizeof(wanted), "  1 | ...%.22shere\n    |    %22s^^^^\n", text + 5,
-             "");
-    shows(text, "here", 50, wanted);
+    snprintf(expected, sizeof(expected), "  1 | ...%.22shere\n    |    %22s^^^^\n",
+             text + 5, "");
+    shows(text, "here", 50, expected);
 }
 
 /* A value longer than the terminal is shown from its start, with its key. */
 static void test_excerpt_of_a_long_span_keeps_its_key(void **state)
 {
-    char text[256], wanted[256];
+    char text[256], expected[256];
 
     (void)state;
     memset(text, 'x', sizeof(text));
     memcpy(text, "seed: ", 6);
     text[sizeof(text) - 1] = 0;
-    snprintf(wanted, sizeof(wanted), "  1 | %.38s...\n    |       %.32s\n", text,
+    snprintf(expected, sizeof(expected), "  1 | %.38s...\n    |       %.32s\n", text,
              "^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^");
-    shows(text, text + 6, 50, wanted);
+    shows(text, text + 6, 50, expected);
 }
 
 static void test_excerpt_of_a_new_line_is_the_line_before(void **state)

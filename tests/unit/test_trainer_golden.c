@@ -493,16 +493,16 @@ static void check_variants(const char *name)
 }
 
 /* One test per model, so that an absent model skips only its own test. */
-#define MODEL(name)                                                       \
-    static void test_trainer_is_that_of_transformers_##name(void **state) \
-    {                                                                     \
-        (void)state;                                                      \
-        check_model(#name);                                               \
-    }                                                                     \
-    static void test_trainer_variants_of_##name(void **state)             \
-    {                                                                     \
-        (void)state;                                                      \
-        check_variants(#name);                                            \
+#define MODEL(name)                                                    \
+    static void test_trainer_matches_transformers_##name(void **state) \
+    {                                                                  \
+        (void)state;                                                   \
+        check_model(#name);                                            \
+    }                                                                  \
+    static void test_trainer_variants_match_##name(void **state)       \
+    {                                                                  \
+        (void)state;                                                   \
+        check_variants(#name);                                         \
     }
 MODEL(adapter)
 MODEL(answers)
@@ -515,9 +515,9 @@ MODEL(mistral)
 MODEL(qwen2)
 MODEL(qwen3)
 
-#define TESTS(name)                                                \
-    cmocka_unit_test(test_trainer_is_that_of_transformers_##name), \
-        cmocka_unit_test(test_trainer_variants_of_##name)
+#define TESTS(name)                                             \
+    cmocka_unit_test(test_trainer_matches_transformers_##name), \
+        cmocka_unit_test(test_trainer_variants_match_##name)
 
 int main(void)
 {

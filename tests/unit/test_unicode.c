@@ -63,17 +63,17 @@ static void test_unicode_lossy_marks_malformed_sequences(void **state)
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(cases); i++) {
-        struct text got, wanted;
+        struct text got, expected;
 
         text_init(&got, 0);
-        text_init(&wanted, 0);
+        text_init(&expected, 0);
         unicode_add_lossy(&got, cases[i][0], strlen(cases[i][0]));
         for (const char *at = cases[i][1]; *at; at++)
-            text_addf(&wanted, "%s%.1s", *at == '?' ? "\xef\xbf\xbd" : "",
+            text_addf(&expected, "%s%.1s", *at == '?' ? "\xef\xbf\xbd" : "",
                       *at == '?' ? "" : at);
-        assert_string_equal(got.data, wanted.data);
+        assert_string_equal(got.data, expected.data);
         text_clear(&got);
-        text_clear(&wanted);
+        text_clear(&expected);
     }
 }
 
