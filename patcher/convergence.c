@@ -56,7 +56,7 @@ static bool may_edit(const struct analyzer *analyzer, const struct analysis *ana
 static const char *new_key(const struct document *document, const struct finding *finding,
                            size_t *len)
 {
-    const char *now = finding->now;
+    const char *name = finding->now;
 
     *len = 0;
     if (finding->cut == 0 && finding->key) {
@@ -68,10 +68,10 @@ static const char *new_key(const struct document *document, const struct finding
 
         if (key->at.byte != finding->at.byte || key->bytes != finding->cut)
             continue;
-        now += *now == '"' || *now == '\'';
-        *len = strcspn(now, "\"'");
+        name += *name == '"' || *name == '\'';
+        *len = strcspn(name, "\"'");
     }
-    return now;
+    return name;
 }
 
 /* Two rules may add the same line, or one may add a line and the other rename a key to
@@ -245,12 +245,12 @@ static bool concerns_edit(const struct convergence *convergence,
 }
 
 /* A finding that remains after the edits is reported with the values from then. */
-static void update_report(struct finding *reported, const struct finding *now)
+static void update_report(struct finding *reported, const struct finding *current)
 {
-    reported->severity = now->severity;
-    reported->message = now->message;
-    reported->because = now->because;
-    reported->note = now->note;
+    reported->severity = current->severity;
+    reported->message = current->message;
+    reported->because = current->because;
+    reported->note = current->note;
 }
 
 /* Merge the findings of the last analysis, from the first `family_count` families;
@@ -407,10 +407,10 @@ static void add_names(struct names *names, const struct document *document, size
 /* Return the keys that the accepted edits concern, in both texts. */
 static struct names expected_keys(const struct convergence *convergence,
                                   const struct choice_list *list,
-                                  const struct document *now)
+                                  const struct document *current)
 {
-    const struct document *was = &convergence->last->document;
-    size_t rows = was->root->count + (now->root ? now->root->count : 0);
+    const struct document *previous = &convergence->last->document;
+    size_t rows = previous->root->count + (current->root ? current->root->count : 0);
     struct names names = { .count = 0 };
     size_t shift = 0; /* modulo SIZE_MAX + 1, because it may be negative */
 
@@ -420,8 +420,8 @@ static struct names expected_keys(const struct convergence *convergence,
         const struct finding *finding = &list->findings->list[list->made[i]];
         size_t at = finding->at.byte, len = strlen(finding->now);
 
-        add_names(&names, was, at, at + finding->cut);
-        add_names(&names, now, at + shift, at + shift + len);
+        add_names(&names, previous, at, at + finding->cut);
+        add_names(&names, current, at + shift, at + shift + len);
         shift += len - finding->cut;
     }
     return names;
@@ -431,18 +431,20 @@ static struct names expected_keys(const struct convergence *convergence,
 static bool verify(const struct convergence *convergence, const struct choice_list *list,
                    const struct analysis *next, struct error *err)
 {
-    const struct document *was = &convergence->last->document, *now = &next->document;
+    const struct document *previous = &convergence->last->document,
+                          *current = &next->document;
     const struct finding *first = &list->findings->list[list->made[0]];
-    struct names names = expected_keys(convergence, list, now);
+    struct names names = expected_keys(convergence, list, current);
 
-    if (now->remark_count <= was->remark_count && document_same_but(was, now, names.list))
+    if (current->remark_count <= previous->remark_count &&
+        document_same_but(previous, current, names.list))
         return true;
-    if (now->remark_count > 0 && now->remarks[0].fault == DOCUMENT_LIMIT)
+    if (current->remark_count > 0 && current->remarks[0].fault == DOCUMENT_LIMIT)
         return error_set(
             err, ERROR_JOB,
             "the edits would exceed a limit: %s; shorten the file first (it was not "
             "changed)",
-            now->remarks[0].text);
+            current->remarks[0].text);
     return error_set(
         err, ERROR_SYSTEM,
         "internal error: the edit of %s (%s) and those with it would change more than "

@@ -14,7 +14,7 @@
 #include "base/size.h"
 #include "patcher/schema/scalar.h"
 
-#define NOT_HERE \
+#define UNSUPPORTED \
     "is not supported; supported stages are sft, pt, distill and dpo, all on text"
 
 /* Keys with the same meaning under another name or the same name. */
@@ -73,7 +73,7 @@ static bool refuse_where_on(struct importing *im, const char *key, const char *w
 
     if (!entry || import_is_off(entry->value))
         return true;
-    return import_refuse(im, ERROR_JOB, entry->value, "%s: %s " NOT_HERE, key, what);
+    return import_refuse(im, ERROR_JOB, entry->value, "%s: %s " UNSUPPORTED, key, what);
 }
 
 static bool refuse_kinds(struct importing *im)
@@ -91,10 +91,10 @@ static bool refuse_kinds(struct importing *im)
             return false;
     if (type && strstr(type->value->text, "SequenceClassification"))
         return import_refuse(im, ERROR_JOB, type->value,
-                             "model_type: training a classifier " NOT_HERE);
+                             "model_type: training a classifier " UNSUPPORTED);
     if (processor)
         return import_refuse(im, ERROR_JOB, processor->value,
-                             "processor_type: training on images or audio " NOT_HERE);
+                             "processor_type: training on images or audio " UNSUPPORTED);
     return true;
 }
 
@@ -160,7 +160,7 @@ static void import_targets(struct importing *im)
 
 /* Axolotl's BitsAndBytesConfig has nf4 and double quantization, which are also the
  * defaults of a job. */
-static void import_quantised(struct importing *im, bool is_lora)
+static void import_quantization(struct importing *im, bool is_lora)
 {
     if (is_lora && import_is_true(im, "load_in_4bit")) {
         import_set(im, "quantization_bit", "4", NULL);
@@ -196,7 +196,7 @@ static bool import_method(struct importing *im)
             "adapter: %s is not supported; use lora, qlora, or no adapter", adapter);
     import_set(im, "finetuning_type", is_lora ? "lora" : "full", NULL);
     import_took(im, "adapter", "finetuning_type");
-    import_quantised(im, is_lora);
+    import_quantization(im, is_lora);
     if (is_lora) {
         import_copies(im, lora_copies, TS_COUNT(lora_copies));
         import_targets(im);
@@ -211,8 +211,8 @@ static bool import_method(struct importing *im)
 
 /* ---- precision and memory ---- */
 
-static void import_half(struct importing *im, const char *key, const char *to,
-                        const char *note)
+static void import_16_bit(struct importing *im, const char *key, const char *to,
+                          const char *note)
 {
     import_set(im, to, "true", note);
     import_took(im, key, to);
@@ -244,17 +244,18 @@ static void report_fallback(struct importing *im)
 
 static const char *import_auto(struct importing *im)
 {
-    bool is_said = import_written(im, "bf16");
+    bool is_given = import_written(im, "bf16");
     bool is_other = import_find(im, "fp16") || import_is_true(im, "float16");
 
     import_set(im, "bf16", "auto",
-               is_other  ? "bf16 if the device supports it, as in Axolotl"
-               : is_said ? "bf16 if the device supports it, otherwise fp16, as in Axolotl"
-                         : "Axolotl's default");
+               is_other ? "bf16 if the device supports it, as in Axolotl"
+               : is_given
+                   ? "bf16 if the device supports it, otherwise fp16, as in Axolotl"
+                   : "Axolotl's default");
     if (is_other)
         report_fallback(im);
     import_took(im, "bf16", "bf16");
-    return is_said ? "bf16" : "bf16 (auto by default)";
+    return is_given ? "bf16" : "bf16 (auto by default)";
 }
 
 /* Choose in the same order as Axolotl: utils/config, resolve_dtype.  Return the key that
@@ -264,17 +265,17 @@ static const char *choose_precision(struct importing *im)
     const char *requested = import_get(im, "bf16");
 
     if (import_is_true(im, "bf16") || (requested && strcmp(requested, "full") == 0)) {
-        import_half(im, "bf16", "bf16", NULL);
+        import_16_bit(im, "bf16", "bf16", NULL);
         return "bf16";
     }
     if (import_is_true(im, "bfloat16")) {
-        import_half(
+        import_16_bit(
             im, "bfloat16", "bf16",
             "bfloat16 in Axolotl means bf16: true; trained weights stay in float32");
         return "bfloat16";
     }
     if (import_is_true(im, "fp16")) {
-        import_half(
+        import_16_bit(
             im, "fp16", "fp16",
             device_chooses_bf16(im)
                 ? "on all devices, as in Axolotl 0.9.1 and later; earlier versions used "
@@ -285,8 +286,8 @@ static const char *choose_precision(struct importing *im)
     if (device_chooses_bf16(im))
         return import_auto(im);
     if (import_is_true(im, "float16")) {
-        import_half(im, "float16", "fp16",
-                    "float16 in Axolotl: without a float32 copy and a loss scale");
+        import_16_bit(im, "float16", "fp16",
+                      "float16 in Axolotl: without a float32 copy and a loss scale");
         return "float16";
     }
     return NULL;

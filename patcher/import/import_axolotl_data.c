@@ -41,7 +41,7 @@ static const struct type pair_types[] = {
 
 /* Axolotl's templates that a job has, and similar ones, with a note on the difference. */
 static const struct chat {
-    const char *axolotl, *here, *note;
+    const char *axolotl, *template_name, *note;
 } chats[] = {
     { "alpaca", "alpaca", NULL },
     { "chatml", "chatml", NULL },
@@ -233,7 +233,7 @@ static void read_chat(struct importing *im, struct template_request *template_re
                                  ? import_text(im, template_request->source->value)
                                  : "tokenizer_default";
     template_request->template_name = chat_of(template_request->chat)
-                                          ? chat_of(template_request->chat)->here
+                                          ? chat_of(template_request->chat)->template_name
                                           : template_request->chat;
 }
 
@@ -365,10 +365,10 @@ static void read_list(struct reading *reading, const char *from)
 
 static void set_chat(struct importing *im, const char *chat)
 {
-    const struct chat *here = chat_of(chat);
+    const struct chat *known_chat = chat_of(chat);
 
-    if (here)
-        import_set(im, "template", here->here, here->note);
+    if (known_chat)
+        import_set(im, "template", known_chat->template_name, known_chat->note);
     else if (strcmp(chat, "tokenizer_default") == 0)
         import_remark(
             im, "dataset",

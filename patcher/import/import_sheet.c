@@ -17,7 +17,7 @@
 #define WIDTH 90
 
 /* Every key that an import writes, with the heading before it. */
-static const struct place {
+static const struct line_key {
     const char *key, *section;
 } order[] = {
     { "model_name_or_path", "model" },
@@ -94,7 +94,7 @@ static const struct place {
 };
 _Static_assert(TS_COUNT(order) <= IMPORT_LINES, "a line for every key");
 
-static size_t place_of(const char *key)
+static size_t line_index(const char *key)
 {
     for (size_t i = 0; i < TS_COUNT(order); i++)
         if (strcmp(order[i].key, key) == 0)
@@ -211,7 +211,7 @@ const char *import_yaml_inside(struct arena *arena, const char *text)
 void import_set_yaml(struct importing *im, const char *key, const char *yaml,
                      const char *note)
 {
-    struct import_line *line = &im->lines[place_of(key)];
+    struct import_line *line = &im->lines[line_index(key)];
 
     line->value = yaml;
     line->note = note;
@@ -244,7 +244,7 @@ void import_preset(struct importing *im, const char *key, const char *value,
 
 void import_remark(struct importing *im, const char *key, const char *fmt, ...)
 {
-    struct import_line *line = &im->lines[place_of(key)];
+    struct import_line *line = &im->lines[line_index(key)];
     char text[8192];
     va_list args;
 
@@ -257,7 +257,7 @@ void import_remark(struct importing *im, const char *key, const char *fmt, ...)
 
 const char *import_said(const struct importing *im, const char *key)
 {
-    return im->lines[place_of(key)].value;
+    return im->lines[line_index(key)].value;
 }
 
 /* ---- the text ---- */

@@ -63,7 +63,7 @@ const struct entry *import_find(const struct importing *im, const char *path)
 struct resolving {
     const struct importing *im;
     struct text out;
-    size_t left; /* remaining references */
+    size_t remaining; /* references that may still be resolved */
 };
 
 /* Append a text with its ${...} resolved.  Return false if one cannot be found, if they
@@ -82,7 +82,7 @@ static bool add_resolved(struct resolving *to, const char *from, size_t depth)
             snprintf(path, sizeof(path), "%.*s", (int)(close - open - 2), open + 2);
             entry = import_find(to->im, path);
         }
-        if (!entry || depth == 0 || to->left-- == 0 ||
+        if (!entry || depth == 0 || to->remaining-- == 0 ||
             node_value(entry->value)->kind != NODE_SCALAR ||
             !add_resolved(to, node_value(entry->value)->text, depth - 1))
             return false;
@@ -94,7 +94,7 @@ static bool add_resolved(struct resolving *to, const char *from, size_t depth)
 const char *import_text(struct importing *im, const struct node *node)
 {
     const struct node *value = node_value(node);
-    struct resolving to = { .im = im, .left = REFERENCES_ALL };
+    struct resolving to = { .im = im, .remaining = REFERENCES_ALL };
     const char *resolved = NULL;
 
     if (value->kind != NODE_SCALAR || strlen(value->text) != value->len) {
@@ -278,11 +278,11 @@ static void leave(struct importing *im, const struct import_group *row,
                   const struct entry *entry)
 {
     const char *why = import_idle_why(entry->value, row->why);
-    bool says = why == row->why;
+    bool is_reason = why == row->why;
 
     import_note(im, entry,
                 &(struct import_key) { .name = entry->key->text,
-                                       .fate = says ? row->fate : IMPORT_IDLE,
+                                       .fate = is_reason ? row->fate : IMPORT_IDLE,
                                        .why = why });
 }
 

@@ -14,7 +14,7 @@
 #include "base/size.h"
 #include "patcher/schema/scalar.h"
 
-#define NOT_HERE \
+#define UNSUPPORTED \
     "is not supported; supported stages are sft, pt, distill and dpo, all on text"
 
 static const struct import_copy copies[] = {
@@ -108,7 +108,7 @@ static bool refuse_any(struct importing *im, const struct kind *kinds, size_t co
         if (entry && (!kinds[i].word[0] || has_word(im, kinds[i].key, kinds[i].word)))
             return import_refuse(im, kinds[i].code, entry->key, "%s: %s%s", kinds[i].key,
                                  kinds[i].what,
-                                 kinds[i].code == ERROR_JOB ? " " NOT_HERE : "");
+                                 kinds[i].code == ERROR_JOB ? " " UNSUPPORTED : "");
     }
     return true;
 }

@@ -28,7 +28,7 @@ static const struct family {
 
 /* Limit on the length taken from a family: longer samples are rare, but the memory is
  * reserved in any case. */
-#define LONGEST_TAKEN 4096
+#define LENGTH_LIMIT 4096
 
 static const struct family *family_of(struct importing *im)
 {
@@ -221,10 +221,10 @@ static void import_targets(struct importing *im)
         report_fused(im, requested, names);
 }
 
-static void import_lora(struct importing *im, bool is_quantised)
+static void import_lora(struct importing *im, bool is_quantized)
 {
     import_set(im, "finetuning_type", "lora", NULL);
-    if (is_quantised)
+    if (is_quantized)
         import_set(
             im, "quantization_bit", "4",
             "torchao's NF4 in torchtune: 4 bits too, with different rounding of scales");
@@ -241,7 +241,7 @@ static void import_lora(struct importing *im, bool is_quantised)
 static void import_model(struct importing *im)
 {
     const char *model = import_torchtune_component(im, "model");
-    bool is_quantised =
+    bool is_quantized =
         strncmp(model, "qlora_", 6) == 0 || import_is_true(im, "model.quantize_base");
     bool is_lora = strncmp(model, "lora_", 5) == 0 || strncmp(model, "qlora_", 6) == 0 ||
                    import_find(im, "model.lora_attn_modules");
@@ -252,7 +252,7 @@ static void import_model(struct importing *im)
     if (import_failed(im))
         return;
     if (is_lora)
-        import_lora(im, is_quantised);
+        import_lora(im, is_quantized);
     else
         import_set(im, "finetuning_type", "full", NULL);
     import_took(im, "model._component_", "finetuning_type");
@@ -343,11 +343,11 @@ void import_torchtune_length(struct importing *im)
     if (import_failed(im))
         return;
     import_set(im, "cutoff_len",
-               longest > 0 && longest < LONGEST_TAKEN
+               longest > 0 && longest < LENGTH_LIMIT
                    ? arena_printf(im->arena, "%ld", longest)
-                   : arena_printf(im->arena, "%d", LONGEST_TAKEN),
+                   : arena_printf(im->arena, "%d", LENGTH_LIMIT),
                NULL);
-    if (longest == 0 || longest > LONGEST_TAKEN)
+    if (longest == 0 || longest > LENGTH_LIMIT)
         import_remark(
             im, "cutoff_len",
             "torchtune does not truncate here (tokenizer.max_seq_len is empty); raise "

@@ -19,7 +19,7 @@
 /* ---- optimizer and schedule ---- */
 
 static const struct optimizer {
-    const char *component, *here;
+    const char *component, *optim;
     const char *decay; /* default of weight_decay */
 } optimizers[] = {
     { "AdamW", "adamw_torch", "0.01" },
@@ -56,7 +56,7 @@ static void import_optimizer(struct importing *im)
     const struct optimizer *known = optimizer_of(name);
 
     if (known) {
-        import_set(im, "optim", known->here, NULL);
+        import_set(im, "optim", known->optim, NULL);
         import_took(im, "optimizer._component_", "optim");
     } else {
         import_set(im, "optim", "adamw_torch",
