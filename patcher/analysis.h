@@ -1,5 +1,5 @@
 /* patcher/analysis.h - analysis of one text: its contents, its findings, and what would
- * run. It changes nothing. */
+ * run.  It changes nothing. */
 #ifndef PATCHER_ANALYSIS_H
 #define PATCHER_ANALYSIS_H
 

@@ -1,6 +1,6 @@
 /*
  * patcher/document/document.c - build a tree of nodes with positions from libyaml's
- * events. The event loop enforces the limits before it requests the next token, because
+ * events.  The event loop enforces the limits before it requests the next token, because
  * libyaml has no limits.
  */
 #include "config.h"

@@ -1,5 +1,5 @@
 /* patcher/document/document.h - a job's text with byte, line and column of every key and
- * value. Only this room knows YAML (libyaml events; character offsets become byte
+ * value.  Only this room knows YAML (libyaml events; character offsets become byte
  * offsets). */
 #ifndef PATCHER_DOCUMENT_DOCUMENT_H
 #define PATCHER_DOCUMENT_DOCUMENT_H
@@ -52,7 +52,7 @@ struct document {
 /*
  * Read a text.  This never fails: faults are in `remarks`.  The root has the written
  * entries in order, followed by the entries that `<<: *name` adds and that are not
- * written (from_merge). A `<<` that merges no map stays as a key of that name.
+ * written (from_merge).  A `<<` that merges no map stays as a key of that name.
  */
 void document_read(const char *data, size_t len, struct arena *arena,
                    struct document *out);
@@ -77,7 +77,7 @@ bool document_same_but(const struct document *a, const struct document *b,
                        const char *const *but);
 
 /* Find the `#` of the comment after byte `from` on its line, where `from` is outside
- * quotes. Return false if there is none. */
+ * quotes.  Return false if there is none. */
 bool document_comment(const struct document *document, size_t from, size_t *at);
 /* Return whether `# trainspool: keep` follows a key or value on its line: it must not be
  * edited. */

@@ -2,8 +2,8 @@
  * patcher/findings/propose.h - findings with an edit, where the job allows it.
  *
  * Keys in trainspool.keep or on a line with `# trainspool: keep` are never edited, nor is
- * anything that comes from an anchor (TS007) or contains `${...}` (TS008).  Such a finding
- * is still reported, for a person to act on.  Ignored findings are removed later
+ * anything that comes from an anchor (TS007) or contains `${...}` (TS008).  Such a
+ * finding is still reported, for a person to act on.  Ignored findings are removed later
  * (suppress.h).
  */
 #ifndef PATCHER_FINDINGS_PROPOSE_H

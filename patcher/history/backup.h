@@ -24,11 +24,11 @@ bool backup_run_dir(const char *job, char **path, struct error *err);
 bool backup_write(const char *job, const char *data, size_t len, char **path,
                   struct error *err);
 /* List the backups, newest first, without those truncated by a crash; none if there is no
- * folder. The list is malloc'ed and freed with backup_free. */
+ * folder.  The list is malloc'ed and freed with backup_free. */
 bool backup_list(const char *job, struct backup **out, size_t *count, struct error *err);
 void backup_free(struct backup *list, size_t count);
 /* Find the backup whose id, base name or path is `id`, or the only one that starts with
- * it. ERROR_USAGE if none or several match. */
+ * it.  ERROR_USAGE if none or several match. */
 const struct backup *backup_find(const struct backup *list, size_t count, const char *id,
                                  struct error *err);
 

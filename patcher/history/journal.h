@@ -22,7 +22,7 @@ struct journal_entry {
 
 bool journal_add(const char *job, const struct journal_entry *entry, struct error *err);
 /* Return a JSON array, oldest first, without malformed lines (from a crash during a
- * write). The caller json_decrefs it. */
+ * write).  The caller json_decrefs it. */
 json_t *journal_read(const char *job, struct error *err);
 
 /* The same, for a text. */

@@ -1,5 +1,5 @@
-/* patcher/import/import_torchtune_model.c - model, method, teacher, reference and length of a
- * torchtune recipe. */
+/* patcher/import/import_torchtune_model.c - model, method, teacher, reference and length
+ * of a torchtune recipe. */
 #include "config.h"
 
 #include "patcher/import/import_parts.h"

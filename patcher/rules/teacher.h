@@ -1,7 +1,7 @@
 /*
  * patcher/rules/teacher.h - facts from the folder of the second model of a job: a
  * distillation's teacher, or the reference of preference training.  Formats, bytes,
- * vocabularies. Nothing in it is trusted; every file has a size limit.
+ * vocabularies.  Nothing in it is trusted; every file has a size limit.
  */
 #ifndef PATCHER_RULES_TEACHER_H
 #define PATCHER_RULES_TEACHER_H
