@@ -500,14 +500,14 @@ static void rule_with_remark(struct rule_context *context)
 static void test_convergence_keeps_the_span_of_findings_settled_by_others(void **state)
 {
     struct patch patch;
-    const struct finding *gone;
+    const struct finding *settled;
 
     (void)state;
     assert_true(convergence("bf16: true\nmodel_dtype: float16\n", &plain,
                             rule_with_remark, &patch, NULL));
-    gone = find(&patch, "TS106", "model_dtype");
-    assert_true(gone->settled);
-    assert_int_equal(gone->cut, strlen("float16"));
+    settled = find(&patch, "TS106", "model_dtype");
+    assert_true(settled->settled);
+    assert_int_equal(settled->cut, strlen("float16"));
     arena_free(patch.arena);
 }
 

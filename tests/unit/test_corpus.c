@@ -158,19 +158,19 @@ static void check_foreign(const char *path)
 {
     struct patch patch;
     struct text text;
-    size_t told = 0;
+    size_t reported = 0;
 
     load(path, &text);
     check(path, &text, "sm_75", NULL, &patch);
     for (size_t i = 0; i < patch.findings.count; i++) {
         const struct finding *finding = &patch.findings.list[i];
 
-        told += strcmp(finding->rule, "TS706") == 0;
+        reported += strcmp(finding->rule, "TS706") == 0;
         if (strcmp(finding->rule, "TS706") != 0 && finding->severity != SEVERITY_INFO)
             fail_msg("%s: %s %s", path, finding->rule, finding->message);
     }
-    if (told != 1)
-        fail_msg("%s: %zu findings of TS706", path, told);
+    if (reported != 1)
+        fail_msg("%s: %zu findings of TS706", path, reported);
     assert_false(patch.changed);
     assert_true(patch_rejected(&patch));
     patch_clear(&patch);
@@ -202,15 +202,16 @@ static bool is_of_names(const struct finding *finding)
 static size_t check_names(const char *path, const struct text *text)
 {
     struct patch patch;
-    size_t told = 0;
+    size_t reported = 0;
 
     check(path, text, "sm_80", NULL, &patch);
     for (size_t i = 0; i < patch.findings.count; i++)
-        told += is_of_names(&patch.findings.list[i]);
-    if (told > 1 || (told == 1 && strcmp(patch.findings.list[0].rule, "TS706") != 0))
-        fail_msg("%s: %zu findings of names", path, told);
+        reported += is_of_names(&patch.findings.list[i]);
+    if (reported > 1 ||
+        (reported == 1 && strcmp(patch.findings.list[0].rule, "TS706") != 0))
+        fail_msg("%s: %zu findings of names", path, reported);
     patch_clear(&patch);
-    return told;
+    return reported;
 }
 
 /* Check each file for this program and for a script; a text that is not a job is reported
@@ -385,12 +386,12 @@ static void check_as_pyyaml_reads(struct fixing *fixing)
 static void check_unchanged(const char *path, const struct text *text)
 {
     struct patch patch;
-    bool told = false;
+    bool reported = false;
 
     check(path, text, "sm_75", NULL, &patch);
     for (size_t i = 0; i < patch.findings.count; i++)
-        told |= strcmp(patch.findings.list[i].rule, "TS102") == 0;
-    assert_true(told);
+        reported |= strcmp(patch.findings.list[i].rule, "TS102") == 0;
+    assert_true(reported);
     assert_false(patch.changed);
     patch_clear(&patch);
 }

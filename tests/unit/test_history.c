@@ -110,13 +110,13 @@ static void test_history_counts_patches_it_cannot_replay(void **state)
 
 static void assert_text_after(const struct fixture *fixture, const char *expected)
 {
-    struct text left;
+    struct text text;
 
-    text_init(&left, 0);
-    assert_int_equal(history_left(fixture->job, &left), expected != NULL);
+    text_init(&text, 0);
+    assert_int_equal(history_left(fixture->job, &text), expected != NULL);
     if (expected)
-        assert_string_equal(left.data, expected);
-    text_clear(&left);
+        assert_string_equal(text.data, expected);
+    text_clear(&text);
 }
 
 static void test_history_knows_the_text_after_a_patch_or_undo(void **state)

@@ -4,9 +4,9 @@
  *
  *   job.yaml        the job
  *   device          as in --device; "none": unknown; followed by ", no code": found in
- *   this
- *                   machine, but this build has no code for it; "cpu, no code for NAME";
- *                   ", here": found in this machine; ", next to NAME": with another kind
+ *                   this machine, but this build has no code for it; "cpu, no code for
+ *                   NAME"; ", here": found in this machine; ", next to NAME": with
+ *                   another kind
  *   free            bytes free on it, which is then in this machine ("18GiB")
  *   host            bytes free on the host ("8GiB")
  *   want.yaml       the text after the safe edits

@@ -62,7 +62,7 @@ static void broken(const struct combination *c, const char *what)
              c->unsafe ? ", unsafe" : "", what);
 }
 
-#define HOLDS(c, promise) ((promise) ? (void)0 : broken(c, #promise))
+#define CHECK(c, promise) ((promise) ? (void)0 : broken(c, #promise))
 
 static bool is_made(const struct finding *finding)
 {
@@ -71,7 +71,7 @@ static bool is_made(const struct finding *finding)
 
 static void check_spans(const struct combination *c, const struct patch *patch)
 {
-    struct edits *there = edits_new(), *back = edits_new();
+    struct edits *forward = edits_new(), *back = edits_new();
     size_t grown = 0;
     struct text out;
 
@@ -79,25 +79,25 @@ static void check_spans(const struct combination *c, const struct patch *patch)
     for (size_t i = 0; i < patch->findings.count; i++) {
         const struct finding *finding = &patch->findings.list[i];
 
-        HOLDS(c, finding->at.byte + finding->cut <= patch->document.len);
-        HOLDS(c, !finding->now || strlen(finding->was) == finding->cut);
+        CHECK(c, finding->at.byte + finding->cut <= patch->document.len);
+        CHECK(c, !finding->now || strlen(finding->was) == finding->cut);
         if (!is_made(finding))
             continue;
-        HOLDS(c, finding->apply != APPLY_MANUAL);
-        HOLDS(c,
-              edits_replace(there, finding->at.byte, finding->cut, finding->now, NULL));
-        HOLDS(c, edits_replace(back, finding->at.byte + grown, strlen(finding->now),
+        CHECK(c, finding->apply != APPLY_MANUAL);
+        CHECK(c,
+              edits_replace(forward, finding->at.byte, finding->cut, finding->now, NULL));
+        CHECK(c, edits_replace(back, finding->at.byte + grown, strlen(finding->now),
                                finding->was, NULL));
         grown += strlen(finding->now) - finding->cut;
     }
-    HOLDS(c, edits_apply(there, patch->document.data, patch->document.len, &out, NULL));
-    HOLDS(c, out.len == patch->len && memcmp(out.data, patch->text, out.len) == 0);
+    CHECK(c, edits_apply(forward, patch->document.data, patch->document.len, &out, NULL));
+    CHECK(c, out.len == patch->len && memcmp(out.data, patch->text, out.len) == 0);
     text_reset(&out);
-    HOLDS(c, edits_apply(back, patch->text, patch->len, &out, NULL));
-    HOLDS(c, out.len == patch->document.len &&
+    CHECK(c, edits_apply(back, patch->text, patch->len, &out, NULL));
+    CHECK(c, out.len == patch->document.len &&
                  memcmp(out.data, patch->document.data, out.len) == 0);
     text_clear(&out);
-    edits_free(there);
+    edits_free(forward);
     edits_free(back);
 }
 
@@ -207,15 +207,15 @@ static void check_second(const struct combination *c, const struct patch_options
     struct patch again;
 
     how.set = NULL; /* it is in the text now */
-    HOLDS(c, patcher_check(patch->text, patch->len, &how, &again, NULL));
-    HOLDS(c, !again.changed);
-    HOLDS(c, patch_rejected(&again) == patch_rejected(patch));
+    CHECK(c, patcher_check(patch->text, patch->len, &how, &again, NULL));
+    CHECK(c, !again.changed);
+    CHECK(c, patch_rejected(&again) == patch_rejected(patch));
     for (size_t i = 0; i < patch->findings.count; i++) {
         const struct finding *finding = &patch->findings.list[i];
 
         if (finding->settled && finding->severity == SEVERITY_ERROR &&
             !is_left(patch, finding))
-            HOLDS(c, !is_left(&again, finding));
+            CHECK(c, !is_left(&again, finding));
     }
     patch_clear(&again);
 }
@@ -246,7 +246,7 @@ static void check(struct walk *walk, const struct combination *c, const struct t
         document_read(patch.text, patch.len, patch.arena, &after);
         keys = announced(&patch);
         check_comments(c, &patch);
-        HOLDS(c, document_same_but(&patch.document, &after, keys));
+        CHECK(c, document_same_but(&patch.document, &after, keys));
         note_for_python(walk, &patch, keys);
         for (size_t i = 0; i < patch.findings.count; i++)
             walk->edits += is_made(&patch.findings.list[i]);

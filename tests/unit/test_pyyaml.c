@@ -71,7 +71,7 @@ static void test_document_agrees_with_pyyaml(void **state)
     struct walk *walk;
     struct error err = { 0 };
     struct spawn_result result;
-    struct text theirs;
+    struct text python;
 
     (void)state;
     unit_need_shared("corpus/MANIFEST.tsv");
@@ -80,21 +80,21 @@ static void test_document_agrees_with_pyyaml(void **state)
         skip();
     }
     walk = memory_alloc(sizeof(*walk));
-    text_init(&theirs, 0);
+    text_init(&python, 0);
     text_init(&walk->ours, 0);
     walk->argv[0] = memory_strdup("python3");
     walk->argv[1] = unit_source("tests/unit/pyyaml_marks.py");
     walk->count = 2;
     corpus_walk(take, walk);
-    if (!spawn_capture(walk->argv, TIMEOUT_MS, &theirs, NULL, &result, &err))
+    if (!spawn_capture(walk->argv, TIMEOUT_MS, &python, NULL, &result, &err))
         fail_msg("%s", err.text);
     assert_int_equal(result.status, 0);
-    assert_true(theirs.len > 1 << 16);
-    assert_string_equal(walk->ours.data, theirs.data);
+    assert_true(python.len > 1 << 16);
+    assert_string_equal(walk->ours.data, python.data);
     for (size_t i = 0; i < walk->count; i++)
         free(walk->argv[i]);
     text_clear(&walk->ours);
-    text_clear(&theirs);
+    text_clear(&python);
     free(walk);
 }
 

@@ -43,7 +43,7 @@ static void put(const char *dir, const char *name, const char *text)
     free(path);
 }
 
-static struct teacher look(const struct pair *pair)
+static struct teacher read_pair(const struct pair *pair)
 {
     struct teacher teacher;
 
@@ -72,13 +72,13 @@ static void test_teacher_reads_all_forms_of_a_vocabulary(void **state)
     for (size_t i = 0; i < TS_COUNT(forms) * TS_COUNT(forms); i++) {
         put(pair.student, "tokenizer.json", forms[i / TS_COUNT(forms)]);
         put(pair.teacher, "tokenizer.json", forms[i % TS_COUNT(forms)]);
-        assert_int_equal(look(&pair).vocabularies, VOCABULARIES_SAME);
-        assert_null(look(&pair).difference);
+        assert_int_equal(read_pair(&pair).vocabularies, VOCABULARIES_SAME);
+        assert_null(read_pair(&pair).difference);
     }
     put(pair.teacher, "tokenizer.json",
         "{\"model\": {\"vocab\": {\"a\": 0, \"b\": 2, \"c\": 1}}}");
-    assert_int_equal(look(&pair).vocabularies, VOCABULARIES_DIFFER);
-    assert_string_equal(look(&pair).difference,
+    assert_int_equal(read_pair(&pair).vocabularies, VOCABULARIES_DIFFER);
+    assert_string_equal(read_pair(&pair).difference,
                         "'b' is token 1 of the student and 2 of the teacher");
     tear_down(&pair);
 }
@@ -103,14 +103,14 @@ static void test_teacher_broken_folders_are_unknown(void **state)
         put(pair.teacher, "tokenizer.json", texts[i]);
         put(pair.teacher, "model.safetensors", texts[i]);
         put(pair.student, "tokenizer.json", texts[(i + 1) % TS_COUNT(texts)]);
-        assert_int_equal(look(&pair).vocabularies, VOCABULARIES_UNKNOWN);
-        assert_int_equal(look(&pair).format, FORMAT_COUNT);
-        assert_int_equal(look(&pair).bytes, 0);
+        assert_int_equal(read_pair(&pair).vocabularies, VOCABULARIES_UNKNOWN);
+        assert_int_equal(read_pair(&pair).format, FORMAT_COUNT);
+        assert_int_equal(read_pair(&pair).bytes, 0);
     }
     path = path_join(pair.teacher, "tokenizer.json");
     assert_int_equal(unlink(path), 0);
     assert_int_equal(symlink("tokenizer.json", path), 0); /* to itself */
-    assert_int_equal(look(&pair).vocabularies, VOCABULARIES_UNKNOWN);
+    assert_int_equal(read_pair(&pair).vocabularies, VOCABULARIES_UNKNOWN);
     free(path);
     tear_down(&pair);
 }
@@ -276,7 +276,7 @@ static void test_teacher_may_run_before_its_student(void **state)
     device.memory = device.available = (uint64_t)1 << 30;
     for (int i = 0; i < 2; i++) { /* with memory for one of them, and for none */
         struct patch_options how = { .job = "job.yaml", .device = &device };
-        const char *told = NULL;
+        const char *note = NULL;
         struct patch patch;
         struct text text;
 
@@ -290,9 +290,9 @@ static void test_teacher_may_run_before_its_student(void **state)
         assert_true(patcher_check(text.data, text.len, &how, &patch, NULL));
         for (size_t k = 0; k < patch.findings.count; k++)
             if (strcmp(patch.findings.list[k].rule, "TS301") == 0)
-                told = patch.findings.list[k].note;
-        assert_non_null(told);
-        assert_int_equal(strstr(told, "teacher_logits") != NULL, i == 0);
+                note = patch.findings.list[k].note;
+        assert_non_null(note);
+        assert_int_equal(strstr(note, "teacher_logits") != NULL, i == 0);
         patch_clear(&patch);
         text_clear(&text);
     }
