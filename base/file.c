@@ -84,7 +84,7 @@ char *path_run_owner(const char *job)
     return NULL;
 }
 
-bool path_run_free(const char *job, struct error *err)
+bool path_run_is_free(const char *job, struct error *err)
 {
     char *owner = path_run_owner(job), *run;
 
@@ -498,7 +498,7 @@ static bool is_still_there(int fd, const char *name)
 
 int file_lock(const char *name, bool *busy, struct error *err)
 {
-    /* file_locked() takes a shared lock briefly: retry before reporting the lock as
+    /* file_is_locked() takes a shared lock briefly: retry before reporting the lock as
      * busy */
     static const struct timespec moment = { .tv_nsec = 5000000 };
     enum { TRIES = 5 };
@@ -527,7 +527,7 @@ int file_lock(const char *name, bool *busy, struct error *err)
     return -1;
 }
 
-bool file_locked(const char *name)
+bool file_is_locked(const char *name)
 {
     int fd = open(name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC);
     bool held;

@@ -66,7 +66,7 @@ bool file_is_dir(const char *name);
  */
 int file_lock(const char *name, bool *busy, struct error *err);
 /* Return whether any process holds the lock.  Never waits, never creates the file. */
-bool file_locked(const char *name);
+bool file_is_locked(const char *name);
 
 /* Names.  The results are malloc'ed; the caller frees them. */
 /* An absolute name is unchanged, and so is any name in ".". */
@@ -80,6 +80,6 @@ char *path_run_dir(const char *job);
  * return that name, or NULL if no other job owns the folder.  The caller frees it. */
 char *path_run_owner(const char *job);
 /* Return whether no other job owns the folder; otherwise ERROR_USAGE, with the remedy. */
-bool path_run_free(const char *job, struct error *err);
+bool path_run_is_free(const char *job, struct error *err);
 
 #endif

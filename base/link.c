@@ -149,7 +149,7 @@ int link_receive_file(int end, double seconds, struct error *err)
     return file;
 }
 
-bool link_alive(int end)
+bool link_is_alive(int end)
 {
     struct pollfd poll_of = { .fd = end, .events = POLLRDHUP };
 

@@ -22,6 +22,6 @@ bool link_send_file(int end, int file, double seconds, struct error *err);
 int link_receive_file(int end, double seconds, struct error *err);
 
 /* false: the other side has ended (data it sent earlier can still be read). */
-bool link_alive(int end);
+bool link_is_alive(int end);
 
 #endif

@@ -69,7 +69,7 @@ size_t nearest_distance(const char *left, const char *right, size_t limit)
     return min(last[b_len], limit + 1);
 }
 
-bool nearest_folded(const char *a, const char *b)
+bool nearest_is_same_name(const char *a, const char *b)
 {
     for (;; a++, b++) {
         while (is_separator(*a))

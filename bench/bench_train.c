@@ -87,11 +87,11 @@ static void run(const struct bench_row *row)
     int count = 0;
 
     first = model_steps_open(&bench);
-    model_steps_make(&bench, 1);
+    model_steps_run(&bench, 1);
     first = clock_seconds() - start - first;
     stopwatch_start(&matmuls, bench.be);
     while (count < MOST && (count < 3 || total < row->seconds)) {
-        seconds[count] = model_steps_make(&bench, count + 2);
+        seconds[count] = model_steps_run(&bench, count + 2);
         total += seconds[count++];
     }
     stopwatch_stop(&matmuls, bench.be);
@@ -99,7 +99,7 @@ static void run(const struct bench_row *row)
         snprintf(share, sizeof(share), "%.0f %%", 100 * matmuls.seconds / total);
     qsort(seconds, (size_t)count, sizeof(*seconds), compare);
     memory = model_steps_memory(&bench);
-    rate = rate_machine(bench.be, row->format, row->seconds / 6);
+    rate = rate_reference(bench.be, row->format, row->seconds / 6);
     printf("| %s, B%zu T%zu | %s%s | %s | %.1f | %.1f | %.0f | %.0f | %.0f | %.0f %% | "
            "%.2f | %.1f | %.2f | %s |\n",
            row->model->name, row->model->sequences, row->model->length,

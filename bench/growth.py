@@ -225,7 +225,7 @@ def plot(what, values, found, notes):
     right = Panel(PANEL_LEFT[1], reach(values, peak, planned))
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-        f'width="{WIDTH}" height="{HEIGHT}" role="img" aria-labelledby="title about">',
+        f'width="{WIDTH}" height="{HEIGHT}" role="img" aria-labeledby="title about">',
         f'<title id="title">Time and memory of a training step by {what}</title>',
         f'<desc id="about">{escape(" ".join(notes))}</desc>',
         f"<style>{STYLE}\n  </style>",

@@ -1,13 +1,13 @@
 # make bench: tables of matmuls, other operations, training steps, and the time from drop to start.
 # make bench: tables of matmuls, other operations, training steps, and drop to start.
 
-bench_programs = %D%/bench_check %D%/bench_cuda_attention %D%/bench_ops %D%/bench_products \
+bench_programs = %D%/bench_check %D%/bench_cuda_attention %D%/bench_ops %D%/bench_matmul \
 	%D%/bench_start %D%/bench_tokenizer %D%/bench_train
 if HAVE_CUDA
 bench_programs += %D%/bench_cuda_ops
 endif
 EXTRA_PROGRAMS += $(bench_programs)
-EXTRA_DIST += %D%/beside_torch.py
+EXTRA_DIST += %D%/compare_torch.py
 EXTRA_DIST += %D%/attention_order.py
 EXTRA_DIST += %D%/gpu_floors.py
 EXTRA_DIST += %D%/growth.py
@@ -34,8 +34,8 @@ bench_bench_cuda_ops_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 bench_bench_cuda_ops_LDADD = $(BENCH_LIBS)
 bench_bench_ops_SOURCES = %D%/bench_ops.c
 bench_bench_ops_LDADD = $(BENCH_LIBS)
-bench_bench_products_SOURCES = %D%/bench_products.c %D%/rate.c %D%/rate.h %D%/target.c %D%/target.h
-bench_bench_products_LDADD = $(BENCH_LIBS)
+bench_bench_matmul_SOURCES = %D%/bench_matmul.c %D%/rate.c %D%/rate.h %D%/target.c %D%/target.h
+bench_bench_matmul_LDADD = $(BENCH_LIBS)
 bench_bench_start_SOURCES = %D%/bench_start.c
 bench_bench_start_LDADD = $(BENCH_LIBS)
 bench_bench_tokenizer_SOURCES = %D%/bench_tokenizer.c
@@ -46,13 +46,13 @@ bench_bench_train_LDADD = $(BENCH_LIBS)
 
 .PHONY: bench
 bench: $(bin_PROGRAMS) $(bench_programs)
-	%D%/bench_products
+	%D%/bench_matmul
 	@echo
 	%D%/bench_ops
 	@echo
 	%D%/bench_train
 	@echo
-	$${PYTHON:-python3} $(srcdir)/%D%/beside_torch.py %D%/bench_train $(PEER_TORCH)
+	$${PYTHON:-python3} $(srcdir)/%D%/compare_torch.py %D%/bench_train $(PEER_TORCH)
 	@echo
 	%D%/bench_start $(top_builddir) $(top_srcdir)
 	@echo

@@ -146,10 +146,10 @@ void model_steps_close(struct bench *bench)
     arena_free(bench->arena);
 }
 
-double model_steps_make(struct bench *bench, int64_t number)
+double model_steps_run(struct bench *bench, int64_t number)
 {
     double start = clock_seconds(), sum;
-    struct step_numbers numbers = {
+    struct step_scalars numbers = {
         .learning_rate = bench->plan.learning_rate,
         .max_grad_norm = bench->plan.precision.max_grad_norm,
         .step = number,
@@ -180,7 +180,7 @@ double model_steps_flops(const struct bench *bench)
     double base = (double)c->layers * block + hidden * (double)c->vocab_size;
     double attention = 6 * (double)c->layers * (double)bench->row.model->length * width;
     double token = bench->row.method == METHOD_LORA
-                       ? 4 * base + 6 * (double)model_trainable(bench->model)
+                       ? 4 * base + 6 * (double)model_trainable_elements(bench->model)
                        : 6 * base;
 
     return (token + attention) * (double)bench->batch.rows;

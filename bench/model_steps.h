@@ -37,7 +37,7 @@ struct plan model_steps_plan(const struct bench_row *row);
 double model_steps_open(struct bench *bench);
 void model_steps_close(struct bench *bench);
 /* Run a whole step, forward to weights, numbered from 1; returns its seconds. */
-double model_steps_make(struct bench *bench, int64_t number);
+double model_steps_run(struct bench *bench, int64_t number);
 
 /*
  * Return the model FLOPs of a step without recomputation: a token costs 6 for each weight

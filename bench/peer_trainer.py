@@ -104,8 +104,8 @@ def peer_packing(data):
             filled += int(mask.sum())
             rows += mask.numel()
     every = sum(len(ids) for ids, _ in samples)
-    learnt = sum(sum(n >= 0 for n in labels) for _, labels in samples)
-    return trained / seconds, learnt / every, 1 - filled / rows
+    learned = sum(sum(n >= 0 for n in labels) for _, labels in samples)
+    return trained / seconds, learned / every, 1 - filled / rows
 
 
 def our_packing(build, data, share, packing):

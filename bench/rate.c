@@ -123,7 +123,7 @@ double rate_measure(struct backend *be, const struct rate_shape *shape,
     return best / 1e9;
 }
 
-double rate_machine(struct backend *be, enum format format, double seconds)
+double rate_reference(struct backend *be, enum format format, double seconds)
 {
     static const struct rate_shape cpu = { "", 1536, 1024, 1152, 0 };
     static const struct rate_shape gpu = { "", 8192, 8192, 8192, 0 };

@@ -25,6 +25,6 @@ double rate_measure(struct backend *be, const struct rate_shape *shape,
 
 /* Return the rate of a matmul that suits the machine, measured for about this many
  * seconds. It is the reference for shares. */
-double rate_machine(struct backend *be, enum format format, double seconds);
+double rate_reference(struct backend *be, enum format format, double seconds);
 
 #endif

@@ -117,7 +117,7 @@ void backend_close(struct backend *be); /* NULL is allowed */
  * List the GPUs of this machine as the CUDA backend sees them; returns 0 and a note
  * without CUDA or a driver.  To read the free memory and to check for code takes a
  * context of about 400 MB on the GPU, so only the GPUs that `wanted` selects
- * (probe_means) are queried.  For the others `available` is 0, and they count as
+ * (probe_name_matches) are queried.  For the others `available` is 0, and they count as
  * runnable.
  */
 size_t backend_devices(const char *wanted, struct device *out, size_t room, char *note,

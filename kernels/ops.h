@@ -23,7 +23,7 @@
  * and no step waits for the host.  The host writes the struct before a step and reads it
  * after.
  */
-struct step_numbers {
+struct step_scalars {
     /* from the host */
     double learning_rate;
     double max_grad_norm; /* 0: no clipping */
@@ -46,7 +46,7 @@ struct step_numbers {
  * diagnosis.
  */
 struct op_decide {
-    struct step_numbers *numbers;
+    struct step_scalars *numbers;
 };
 
 /*
@@ -322,7 +322,7 @@ struct op_swiglu_backward {
  *   on multiples of 16 bytes; it sums dx over as many tokens as make tiles of 64 and, if
  *   V is not a multiple of 8, over the rest, which is rounded to compute first.
  *   gathered, dgathered (R, C) compute: scratch for the rows that have a target
- *   rows (N) scratch: their positions.  labelled: upper bound of their count; 0: unknown.
+ *   rows (N) scratch: their positions.  labeled: upper bound of their count; 0: unknown.
  *   scale: one more factor of grad_scale, in the backend's memory; NULL: 1
  * dx absent: loss only.  label smoothing e: target (1 - e) onehot + e / V.
  * softcap c > 0: c tanh(l / c) in place of each logit l (Gemma Team, "Gemma 2", 2024);
@@ -336,7 +336,7 @@ struct op_classifier {
     const float *weights;
     float *hits;
     int32_t *rows; /* scratch; NULL if the backend needs none */
-    size_t labelled;
+    size_t labeled;
     const float *scale;
     float grad_scale, smoothing, softcap;
 };
@@ -354,7 +354,7 @@ struct op_topk {
     int32_t *ids;
     const int32_t *targets;
     int32_t *rows; /* scratch; NULL if the backend needs none */
-    size_t labelled;
+    size_t labeled;
     float softcap;
 };
 
@@ -409,7 +409,7 @@ struct op_distill {
  * As LLaMA-Factory (train/dpo/trainer.py) and TRL's dpo_loss; IPO: Azar et al., 2023,
  * ORPO: Hong et al., 2024, SimPO: Meng et al., 2024, e: Mitchell, "A note on DPO with
  * noisy preferences", 2023.
- *   pairs (P, PREFERENCE_NUMBERS) fp32: enum preference_number of each;  P >= 1
+ *   pairs (P, PREFERENCE_VALUES) fp32: enum preference_value of each;  P >= 1
  *   losses (1, N) fp32: from op_classifier with weights NULL, read for rows with a target
  *   reference (1, N) fp32: the same from the reference model; absent for ORPO and SimPO
  *   weights (N) fp32: d loss[p] / d losses[n], of any sign, one value for all rows of a
@@ -430,14 +430,14 @@ enum preference_loss {
     PREFERENCE_ORPO,
     PREFERENCE_SIMPO
 };
-enum preference_number {
+enum preference_value {
     PREFERENCE_LOSS,
     /* the reward: beta (l[C] - r[C]), for ORPO and SimPO beta l[C] */
     PREFERENCE_CHOSEN,
     PREFERENCE_REJECTED,
     PREFERENCE_LOGP_CHOSEN, /* l[C] */
     PREFERENCE_LOGP_REJECTED,
-    PREFERENCE_NUMBERS
+    PREFERENCE_VALUES
 };
 struct op_preference {
     struct tensor pairs, losses, reference;
@@ -475,7 +475,7 @@ struct quantized {
  * out (rows, cols) any format = the elements of x, first rounded to `through` (FP32, FP16
  * or BF16), as in the 4-bit layers of a model loaded in that format.
  *   heads  0, or those of a fused q, k, v: row (3 h + part) D + d of x is row
- *          (part H + h) D + d of out (train/model/stored.h)
+ *          (part H + h) D + d of out (train/model/matrix_layout.h)
  */
 struct op_dequantize {
     struct tensor out;
@@ -537,7 +537,7 @@ struct op_adamw {
     struct tensor w, grad, m, v, copy;
     double lr, beta1, beta2, eps, decay, grad_scale;
     int64_t step;
-    const struct step_numbers *numbers;
+    const struct step_scalars *numbers;
     bool stochastic;
     uint64_t seed, first;
 };
@@ -551,7 +551,7 @@ struct op_sgd {
     struct tensor w, grad, copy;
     double lr, decay, grad_scale;
     int64_t step;
-    const struct step_numbers *numbers;
+    const struct step_scalars *numbers;
     bool stochastic;
     uint64_t seed, first;
 };

@@ -13,7 +13,7 @@
 /* torch/nn/utils/clip_grad.py */
 #define CLIP_EPSILON 1e-6
 
-SCALER_CALL void step_decide(struct step_numbers *numbers)
+SCALER_CALL void step_decide(struct step_scalars *numbers)
 {
     double scale = numbers->scaler.scale, clip = 1;
     double norm = sqrt(numbers->square_sum) / scale;

@@ -115,8 +115,9 @@ static void read_model(struct analyzer *analyzer, const char *path)
     error_clear(&ignored);
     set = safetensors_open(path, "model", true, &ignored);
     if (set)
-        analyzer->checkpoint = analyzer->model ? model_config_stored(analyzer->model, set)
-                                               : safetensors_format(set);
+        analyzer->checkpoint = analyzer->model
+                                   ? model_config_weight_format(analyzer->model, set)
+                                   : safetensors_format(set);
     else
         analyzer->weights_error = arena_strdup(analyzer->arena, ignored.text);
     safetensors_close(set);
@@ -169,10 +170,10 @@ static void read_versions(struct analyzer *analyzer, struct analysis *analysis)
 /* The config.json of a 4-bit base model decides, as in transformers. */
 static void apply_base_quantization(const struct analyzer *analyzer, struct plan *plan)
 {
-    if (!analyzer->model || !analyzer->model->quantised.on || plan->method != METHOD_LORA)
+    if (!analyzer->model || !analyzer->model->quantized.on || plan->method != METHOD_LORA)
         return;
     plan->quantization_bit = 4;
-    plan->double_quantization = analyzer->model->quantised.twice;
+    plan->double_quantization = analyzer->model->quantized.twice;
 }
 
 static void apply_torch_base_quantization(const struct analyzer *analyzer,
@@ -180,7 +181,7 @@ static void apply_torch_base_quantization(const struct analyzer *analyzer,
 {
     struct torch_setup *setup;
 
-    if (!plan->torch || !analyzer->model || !analyzer->model->quantised.on)
+    if (!plan->torch || !analyzer->model || !analyzer->model->quantized.on)
         return;
     setup = arena_alloc(analyzer->arena, sizeof(*setup));
     *setup = *plan->torch;
@@ -206,8 +207,8 @@ static void bind(const struct analyzer *analyzer, struct analysis *analysis)
         torch_setup_read(&analysis->document, analysis->plan.dir, analyzer->arena, setup);
         analysis->plan.torch = setup;
     }
-    if (analysis->plan.ranks == 1 && probe_named(analysis->plan.device_wanted) > 1)
-        analysis->plan.ranks = (int64_t)probe_named(analysis->plan.device_wanted);
+    if (analysis->plan.ranks == 1 && probe_count_named(analysis->plan.device_wanted) > 1)
+        analysis->plan.ranks = (int64_t)probe_count_named(analysis->plan.device_wanted);
     analysis->has_plan = true;
 }
 
@@ -296,14 +297,14 @@ void analyze_text(struct analyzer *analyzer, const char *data, size_t len,
     out->plan.request.checkpoint = analyzer->checkpoint;
     read_versions(analyzer, out);
     read_teacher(analyzer, out);
-    if (!analyzer->previous || !previous_is_of(analyzer->previous, &out->plan))
+    if (!analyzer->previous || !previous_belongs_to(analyzer->previous, &out->plan))
         analyzer->previous = previous_new(&out->plan, analyzer->arena);
     context = context_of(analyzer, out);
     if (out->plan.external)
         external_defaults(&context, &out->plan);
     rules_run(&context);
     suppress(&out->document, analyzer->options, &out->findings, &out->ignored);
-    propose_settle_groups(&out->findings);
+    propose_resolve_groups(&out->findings);
 }
 
 void analysis_decide(const struct analyzer *analyzer, struct analysis *analysis,

@@ -1,7 +1,7 @@
 /* patcher/convergence.c - apply edits until a text requires no further edit. */
 #include "config.h"
 
-#include "patcher/convergence_parts.h"
+#include "patcher/convergence_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -222,7 +222,7 @@ static bool is_in_first(const struct convergence *convergence,
 {
     const struct document *first = &convergence->first->document;
     const struct document *last = &convergence->last->document;
-    size_t origin = ledger_origin(convergence->ledger, finding->at.byte);
+    size_t origin = edit_log_origin(convergence->ledger, finding->at.byte);
 
     return origin + finding->cut <= first->len &&
            memcmp(first->data + origin, last->data + finding->at.byte, finding->cut) == 0;
@@ -265,7 +265,7 @@ static void merge(struct convergence *convergence, const enum edit_outcome *outc
 
     for (size_t i = 0; i < findings->count; i++) {
         struct finding finding = findings->list[i];
-        size_t origin = ledger_origin(convergence->ledger, finding.at.byte), at;
+        size_t origin = edit_log_origin(convergence->ledger, finding.at.byte), at;
         bool edited = concerns_edit(convergence, &finding);
 
         if (family(&finding) >= family_count)
@@ -353,8 +353,8 @@ static const char *as_written(const struct convergence *convergence,
     if (!tail || strchr(tail, '\n'))
         return finding->now;
     tail += sizeof(mark) - 1;
-    from = ledger_origin(convergence->ledger, finding->at.byte);
-    to = ledger_origin_end(convergence->ledger, finding->at.byte + finding->cut);
+    from = edit_log_origin(convergence->ledger, finding->at.byte);
+    to = edit_log_origin_end(convergence->ledger, finding->at.byte + finding->cut);
     line = arena_copy(convergence->arena, convergence->first->document.data + from,
                       to - from);
     if (strpbrk(line, "\r\n"))
@@ -377,11 +377,11 @@ static void record(struct convergence *convergence, struct choice_list *list,
     for (size_t i = list->count; i-- > 0;) {
         const struct finding *finding = &list->findings->list[list->made[i]];
 
-        ledger_replace(convergence->ledger,
-                       &(struct ledger_edit) { finding->at.byte, finding->cut,
-                                               finding->now, owners[list->made[i]] });
+        edit_log_replace(convergence->ledger, &(struct edit_log_entry) {
+                                                  finding->at.byte, finding->cut,
+                                                  finding->now, owners[list->made[i]] });
     }
-    convergence->text = ledger_text(convergence->ledger, &convergence->len);
+    convergence->text = edit_log_text(convergence->ledger, &convergence->len);
 }
 
 struct names {
@@ -517,7 +517,7 @@ bool converge_text(struct analyzer *analyzer, const char *data, size_t len, bool
     convergence.text = arena_copy(analyzer->arena, data, len);
     convergence.first = convergence.last =
         arena_alloc(analyzer->arena, sizeof(*convergence.first));
-    convergence.ledger = ledger_new(convergence.text, len, analyzer->arena);
+    convergence.ledger = edit_log_new(convergence.text, len, analyzer->arena);
     findings_init(&convergence.merged, analyzer->arena);
     digest_bytes(data, len, out->before);
     analyze_text(analyzer, data, len, convergence.first);

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "patcher/document/ledger.h"
+#include "patcher/document/edit_log.h"
 #include "patcher/findings/rewrite.h"
 #include "patcher/schema/schema.h"
 
@@ -118,7 +118,7 @@ static bool apply_one(const struct setting *setting, const char **data, size_t *
                       struct error *err)
 {
     struct finding finding = { .rule = "" };
-    struct ledger *ledger = ledger_new(*data, *len, setting->arena);
+    struct ledger *ledger = edit_log_new(*data, *len, setting->arena);
     struct document document;
 
     document_read(*data, *len, setting->arena, &document);
@@ -130,9 +130,9 @@ static bool apply_one(const struct setting *setting, const char **data, size_t *
             err, ERROR_USAGE,
             "cannot set %s: the layout of its value in the job does not allow an edit",
             setting->key);
-    ledger_replace(
-        ledger, &(struct ledger_edit) { finding.at.byte, finding.cut, finding.now, 0 });
-    *data = ledger_text(ledger, len);
+    edit_log_replace(ledger, &(struct edit_log_entry) { finding.at.byte, finding.cut,
+                                                        finding.now, 0 });
+    *data = edit_log_text(ledger, len);
     return true;
 }
 

@@ -11,7 +11,7 @@
 #include "base/size.h"
 #include "base/text.h"
 
-void device_fold(const char *text, char *out, size_t room)
+void device_normalize_name(const char *text, char *out, size_t room)
 {
     size_t len = 0;
 
@@ -40,14 +40,14 @@ const struct capability_row *device_capability(const struct device *device)
     return found;
 }
 
-void device_recognise(struct device *device)
+void device_recognize(struct device *device)
 {
     /* chips TU116 and TU117, by their product names */
     static const char *const without[] = { "gtx16", "t400",  "t500",  "t550",  "t600",
                                            "t1000", "t1200", "t2000", "mx450", "mx550" };
     char name[96];
 
-    device_fold(device->name, name, sizeof name);
+    device_normalize_name(device->name, name, sizeof name);
     device->no_tensor_cores = false;
     for (size_t i = 0; i < TS_COUNT(without); i++)
         if (device->kind == DEVICE_CUDA && device->major == 7 && device->minor == 5 &&
@@ -110,7 +110,7 @@ bool device_parse_bytes(const char *text, uint64_t *out)
     value = strtod(text, &end);
     while (*end == ' ')
         end++;
-    device_fold(end, unit, sizeof unit);
+    device_normalize_name(end, unit, sizeof unit);
     if (strlen(unit) != strlen(end))
         return false;
     for (size_t i = 0; i < TS_COUNT(units); i++)

@@ -72,9 +72,9 @@ const struct capability_row *device_capability(const struct device *device);
 bool device_find(const char *text, struct device *out, struct error *err);
 /* Keep only letters and digits, in lower case: "V100 32GB" and "v100-32gb" are the same
  * name. */
-void device_fold(const char *text, char *out, size_t room);
+void device_normalize_name(const char *text, char *out, size_t room);
 /* Set no_tensor_cores from the name a driver reports ("NVIDIA GeForce GTX 1650"). */
-void device_recognise(struct device *device);
+void device_recognize(struct device *device);
 
 /* True for a CPU and for a GPU from 8.0 on. */
 bool device_has_bf16(const struct device *device);

@@ -104,7 +104,7 @@ static bool is_row(const struct device_row *row, const char *prefix, const char 
     char name[64], asked[80];
     size_t len;
 
-    device_fold(row->name, name, sizeof name);
+    device_normalize_name(row->name, name, sizeof name);
     snprintf(asked, sizeof asked, "%s%s", prefix, folded);
     len = strlen(name);
     if (strncmp(asked, name, len) != 0)
@@ -152,9 +152,9 @@ static bool is_near(const struct device_row *row, const char *folded, enum nearn
     char name[64], whole[96];
     size_t len;
 
-    device_fold(row->name, name, sizeof name);
+    device_normalize_name(row->name, name, sizeof name);
     snprintf(whole, sizeof whole, "%s%s", name, row->size);
-    device_fold(whole, whole, sizeof whole);
+    device_normalize_name(whole, whole, sizeof whole);
     len = strlen(name);
     if (how == NEAR_SIZE) /* the name with a size it was not sold with */
         return strncmp(folded, name, len) == 0 && read_size(folded + len) > 0;
@@ -239,7 +239,7 @@ bool device_find(const char *text, struct device *out, struct error *err)
 
     if (names_capability(text))
         return find_capability(text, out, err);
-    device_fold(text, folded, sizeof folded);
+    device_normalize_name(text, folded, sizeof folded);
     if (strcmp(folded, "cpu") == 0) {
         *out = (struct device) { .kind = DEVICE_CPU, .ordinal = -1, .runnable = true };
         snprintf(out->name, sizeof out->name, "cpu");

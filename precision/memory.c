@@ -56,13 +56,13 @@ static struct memory_range used_by_threads(int threads)
                                                MEMORY_CPU_THREAD };
 }
 
-struct memory_range memory_held(const struct device *device, int threads)
+struct memory_range memory_overhead(const struct device *device, int threads)
 {
     const uint64_t context = device->here ? 0 : MEMORY_CUDA_CONTEXT;
     const uint64_t spread =
         (device->here ? 0 : MEMORY_CUDA_CONTEXT_SPREAD) + MEMORY_CUDA_CODE_SPREAD;
     const uint64_t sure =
-        context + MEMORY_CUDA_CODE + MEMORY_CUDA_PRODUCTS + MEMORY_CUDA_SCRATCH;
+        context + MEMORY_CUDA_CODE + MEMORY_CUDA_MATMULS + MEMORY_CUDA_SCRATCH;
 
     if (device->kind == DEVICE_CPU)
         return used_by_threads(threads > 0 ? threads : device->threads);
@@ -77,11 +77,11 @@ static uint64_t used_by_nccl(uint64_t ranks, uint64_t neighbors, uint64_t channe
     const uint64_t others = ranks - 1;
 
     return MEMORY_NCCL_CODE + MEMORY_NCCL_TABLES +
-           channels * (neighbors < others ? neighbors : others) * MEMORY_NCCL_NEIGHBOUR +
+           channels * (neighbors < others ? neighbors : others) * MEMORY_NCCL_NEIGHBOR +
            shared * (ranks + 1) * MEMORY_NCCL_SHARED;
 }
 
-struct memory_range memory_group(const struct device *device, size_t ranks)
+struct memory_range memory_group_overhead(const struct device *device, size_t ranks)
 {
     if (device->kind == DEVICE_CPU || ranks < 2)
         return memory_range_exact(0);

@@ -27,7 +27,7 @@ bool memory_limit(const char *wanted, const struct device *device, uint64_t *out
  *                            device of this machine: a process that queries its free
  *                            memory already has a context
  *     MEMORY_CUDA_CODE       kernels as they are loaded, recorded steps
- *     MEMORY_CUDA_PRODUCTS   cuBLASLt workspace, as NVIDIA advises for 9.0 (cuBLAS
+ *     MEMORY_CUDA_MATMULS   cuBLASLt workspace, as NVIDIA advises for 9.0 (cuBLAS
  *                            documentation, cublasSetWorkspace), and 4 MiB before 9.0
  *     MEMORY_CUDA_SCRATCH    scratch of our kernels, and small allocations
  * The uncertainty is _SPREAD either way: 100 MiB of the context, half of the code.  On a
@@ -39,7 +39,7 @@ bool memory_limit(const char *wanted, const struct device *device, uint64_t *out
 #define MEMORY_CUDA_CONTEXT_SPREAD ((uint64_t)100 << 20)
 #define MEMORY_CUDA_CODE           ((uint64_t)256 << 20)
 #define MEMORY_CUDA_CODE_SPREAD    ((uint64_t)128 << 20)
-#define MEMORY_CUDA_PRODUCTS       ((uint64_t)32 << 20)
+#define MEMORY_CUDA_MATMULS        ((uint64_t)32 << 20)
 #define MEMORY_CUDA_SCRATCH        ((uint64_t)65 << 20)
 #define MEMORY_CPU_SUMS            ((uint64_t)16 << 20)
 #define MEMORY_CPU_THREAD          ((uint64_t)4 << 20)
@@ -49,7 +49,7 @@ bool memory_limit(const char *wanted, const struct device *device, uint64_t *out
  * of kernels/cuda/cuda_group.c: computed from the source of NCCL 2.30.7, whose buffers
  * are those of 2.14, and not measured.  With R ranks
  *
- *     CODE + TABLES + channels * neighbors * NEIGHBOUR + shared * (R + 1) * SHARED
+ *     CODE + TABLES + channels * neighbors * NEIGHBOR + shared * (R + 1) * SHARED
  *
  *     CODE        kernels, all loaded by ncclInitKernelsForDevice (enqueue.cc): in
  *                 libnccl 2.28.9 for CUDA 13, 101 MiB for 9.0, 128 for 10.0
@@ -57,7 +57,7 @@ bool memory_limit(const char *wanted, const struct device *device, uint64_t *out
  *                 rounded up by ncclTopoComputeP2pChannels, graph/paths.cc), allocated in
  *                 pieces of 2 MiB by ncclCuMemAlloc (include/alloc.h); and small ones of
  *                 devCommSetup
- *     NEIGHBOUR   p2pRecvSetup (transport/p2p.cc): 0.5 MiB for LL, 4.7 for LL128 and 4
+ *     NEIGHBOR   p2pRecvSetup (transport/p2p.cc): 0.5 MiB for LL, 4.7 for LL128 and 4
  *                 for Simple (DEFAULT_LL_BUFFSIZE and below, init.cc), rounded up to
  *                 2 MiB; p2pSendSetup: 2 MiB.  On 8.0 the sender holds the Simple buffer,
  *                 6 MiB each
@@ -77,10 +77,10 @@ bool memory_limit(const char *wanted, const struct device *device, uint64_t *out
  * is 10.0 and a tree in another order; the lower bound is half of the code, with all
  * buffers in host memory (transport/shm.cc), as between cards without peer access.
  */
-#define MEMORY_NCCL_CODE      ((uint64_t)128 << 20)
-#define MEMORY_NCCL_TABLES    ((uint64_t)(32 * 6 + 8) << 20)
-#define MEMORY_NCCL_NEIGHBOUR ((uint64_t)12 << 20)
-#define MEMORY_NCCL_SHARED    ((uint64_t)2 << 20)
+#define MEMORY_NCCL_CODE     ((uint64_t)128 << 20)
+#define MEMORY_NCCL_TABLES   ((uint64_t)(32 * 6 + 8) << 20)
+#define MEMORY_NCCL_NEIGHBOR ((uint64_t)12 << 20)
+#define MEMORY_NCCL_SHARED   ((uint64_t)2 << 20)
 
 /* A byte count known only within bounds. */
 struct memory_range {
@@ -90,9 +90,9 @@ struct memory_range memory_range_sum(struct memory_range a, struct memory_range 
 struct memory_range memory_range_exact(uint64_t bytes);
 
 /* Memory used with this many threads on a CPU; 0 threads: the device's count. */
-struct memory_range memory_held(const struct device *device, int threads);
+struct memory_range memory_overhead(const struct device *device, int threads);
 /* Memory used on each device by a run of this many ranks; 0 on a CPU or for one rank. */
-struct memory_range memory_group(const struct device *device, size_t ranks);
+struct memory_range memory_group_overhead(const struct device *device, size_t ranks);
 /* Sum and compare with the limit; low and high are widened to enclose the total. */
 void memory_finish(struct memory_use *use, uint64_t limit);
 /* Return whether memory may run out although the total fits: limit is below high. */

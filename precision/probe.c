@@ -198,7 +198,7 @@ static bool read_cuda(char *fields[], struct device *out)
     if (sscanf(fields[3], "%d.%d%n", &out->major, &out->minor, &used) != 2 ||
         fields[3][used] != '\0' || out->ordinal < 0)
         return false;
-    device_recognise(out);
+    device_recognize(out);
     return read_bytes(fields[4], &out->memory) && read_bytes(fields[5], &out->available);
 }
 
@@ -319,14 +319,14 @@ static size_t read_ordinals(const char *wanted, int out[DEVICE_RANKS_MAX])
     return 0;
 }
 
-size_t probe_named(const char *wanted)
+size_t probe_count_named(const char *wanted)
 {
     int ordinals[DEVICE_RANKS_MAX];
 
     return read_ordinals(wanted, ordinals);
 }
 
-bool probe_means(const char *wanted, int ordinal)
+bool probe_name_matches(const char *wanted, int ordinal)
 {
     int ordinals[DEVICE_RANKS_MAX];
     size_t count = read_ordinals(wanted, ordinals);
@@ -398,14 +398,14 @@ static size_t take_best(const struct probe *probe, size_t ranks,
     return count;
 }
 
-size_t probe_take(const struct probe *probe, const char *wanted, size_t ranks,
-                  const struct device *out[DEVICE_RANKS_MAX], struct error *err)
+size_t probe_select(const struct probe *probe, const char *wanted, size_t ranks,
+                    const struct device *out[DEVICE_RANKS_MAX], struct error *err)
 {
     bool automatic = strcmp(wanted, "auto") == 0;
     size_t count;
 
     ranks = ranks < 1 ? 1 : ranks > DEVICE_RANKS_MAX ? DEVICE_RANKS_MAX : ranks;
-    if (probe_named(wanted) > 0)
+    if (probe_count_named(wanted) > 0)
         return take_named(probe, wanted, out, err);
     if (!automatic && strcmp(wanted, "cuda") != 0 && strcmp(wanted, "cpu") != 0) {
         error_set(err, ERROR_JOB,
@@ -421,20 +421,21 @@ size_t probe_take(const struct probe *probe, const char *wanted, size_t ranks,
     return count;
 }
 
-const struct device *probe_pick(const struct probe *probe, const char *wanted,
-                                struct error *err)
+const struct device *probe_select_one(const struct probe *probe, const char *wanted,
+                                      struct error *err)
 {
     const struct device *taken[DEVICE_RANKS_MAX];
 
-    return probe_take(probe, wanted, 1, taken, err) > 0 ? taken[0] : NULL;
+    return probe_select(probe, wanted, 1, taken, err) > 0 ? taken[0] : NULL;
 }
 
 const struct device *probe_without_code(const struct probe *probe, const char *wanted)
 {
-    if (probe_named(wanted) == 0 && next_best(probe, NULL, 0) != NULL)
+    if (probe_count_named(wanted) == 0 && next_best(probe, NULL, 0) != NULL)
         return NULL;
     for (size_t i = 1; i < probe->count; i++)
-        if (probe_means(wanted, probe->devices[i].ordinal) && !probe->devices[i].runnable)
+        if (probe_name_matches(wanted, probe->devices[i].ordinal) &&
+            !probe->devices[i].runnable)
             return &probe->devices[i];
     return NULL;
 }

@@ -39,19 +39,19 @@ void probe_devices(struct probe *out);
  *   auto         the same, or the CPU if there are none
  *   cuda:N,M,..  these, even if `ranks` is 1
  */
-size_t probe_take(const struct probe *probe, const char *wanted, size_t ranks,
-                  const struct device *out[DEVICE_RANKS_MAX], struct error *err);
+size_t probe_select(const struct probe *probe, const char *wanted, size_t ranks,
+                    const struct device *out[DEVICE_RANKS_MAX], struct error *err);
 /* Return a GPU that `wanted` (cuda, cuda:N, or auto) would select if this build had code
- * for it, when probe_take finds no other; NULL. */
+ * for it, when probe_select finds no other; NULL. */
 const struct device *probe_without_code(const struct probe *probe, const char *wanted);
 /* Count the GPUs that `wanted` lists explicitly; 0 for auto, cpu, cuda, and for invalid
  * text. */
-size_t probe_named(const char *wanted);
+size_t probe_count_named(const char *wanted);
 /* Return whether `wanted` names this GPU or may select it.  Any GPU for auto and cuda. */
-bool probe_means(const char *wanted, int ordinal);
+bool probe_name_matches(const char *wanted, int ordinal);
 /* Choose the device of a single process. */
-const struct device *probe_pick(const struct probe *probe, const char *wanted,
-                                struct error *err);
+const struct device *probe_select_one(const struct probe *probe, const char *wanted,
+                                      struct error *err);
 /* Count the GPUs that could run together with this one: the runnable ones of its
  * capability, including itself. */
 int probe_peers(const struct probe *probe, const struct device *device);

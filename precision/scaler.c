@@ -17,7 +17,7 @@ void scaler_init(struct scaler *scaler, const struct precision *precision)
     };
 }
 
-void scaler_note(struct scaler *scaler, bool finite)
+void scaler_record(struct scaler *scaler, bool finite)
 {
     scaler_rule(scaler, finite);
 }
@@ -46,7 +46,7 @@ bool scaler_diagnose(const struct scaler *scaler, struct error *err)
 
 bool scaler_update(struct scaler *scaler, bool finite, struct error *err)
 {
-    scaler_note(scaler, finite);
+    scaler_record(scaler, finite);
     if (!finite)
         scaler_diagnose(scaler, err);
     return finite;

@@ -29,7 +29,7 @@ void scaler_init(struct scaler *scaler, const struct precision *precision);
  * Update the scale after a backward pass; `finite` says whether every gradient was finite.
  * precision/scaler_rule.h has the rule, which also runs on a GPU.
  */
-void scaler_note(struct scaler *scaler, bool finite);
+void scaler_record(struct scaler *scaler, bool finite);
 /* Return false with *err set (ERROR_DIVERGED, and what to do) if SCALER_MAX_SKIPPED or
  * more steps in a row were skipped. */
 bool scaler_diagnose(const struct scaler *scaler, struct error *err);

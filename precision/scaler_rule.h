@@ -1,6 +1,6 @@
 /*
  * precision/scaler_rule.h - the update rule of the loss scale, for host and device
- * (scaler_note, kernels/step_decision.h).
+ * (scaler_record, kernels/step_decision.h).
  */
 #ifndef PRECISION_SCALER_RULE_H
 #define PRECISION_SCALER_RULE_H

@@ -142,7 +142,7 @@ static void note_progress(struct attempt *attempt,
     record->step = progress->step;
     record->total = progress->total;
     record->loss = progress->loss;
-    record->seconds_left = meter_left(&reading);
+    record->seconds_left = meter_seconds_left(&reading);
     if (now - attempt->written < state_seconds)
         return;
     attempt->written = now;
@@ -318,7 +318,7 @@ static void stopped_ending(const struct attempt *attempt, const struct error *er
     out->status = 128 + number;
     if (attempt->request == REQUEST_CANCEL) {
         out->event = EVENT_CANCELLED;
-        snprintf(out->reason, sizeof(out->reason), "cancelled at step %" PRId64, step);
+        snprintf(out->reason, sizeof(out->reason), "canceled at step %" PRId64, step);
     } else if (!number) {
         out->event = EVENT_EXIT_BAD;
         out->status = EXIT_FINDINGS;

@@ -17,7 +17,7 @@
 #include "patcher/document/document.h"
 #include "runner/attempt.h"
 #include "runner/calibrate.h"
-#include "runner/count.h"
+#include "runner/count_steps.h"
 #include "runner/generation/generation.h"
 #include "runner/job/ranks.h"
 #include "runner/output/report.h"
@@ -128,7 +128,7 @@ static bool open_machine(const struct options *options, struct machine *machine,
     free(requested);
     if (!named)
         return true;
-    device = probe_pick(&machine->probe, options->device, err);
+    device = probe_select_one(&machine->probe, options->device, err);
     if (!device)
         return false;
     machine->named = true;

@@ -34,11 +34,11 @@ struct autopsy {
     double loss;
     const struct dataset *data;
     size_t size; /* samples in a batch of it */
-    struct run_place place;
+    struct run_step_batches place;
     struct watch watch;
-    struct watch_look weight; /* the one with the largest value */
-    bool in_batch;            /* found in a micro-batch, not in the weights */
-    size_t index;             /* of that micro-batch */
+    struct watch_result weight; /* the one with the largest value */
+    bool in_batch;              /* found in a micro-batch, not in the weights */
+    size_t index;               /* of that micro-batch */
     uint32_t samples[SAMPLES];
     size_t sample_count;
     int64_t sample, position, token; /* of the first bad row; -1: unknown */
@@ -46,11 +46,11 @@ struct autopsy {
 
 /* ---- Search ---- */
 
-static struct step_numbers numbers_of(const struct autopsy *a, size_t index)
+static struct step_scalars numbers_of(const struct autopsy *a, size_t index)
 {
     const struct progress *progress = &a->run->progress;
 
-    return (struct step_numbers) {
+    return (struct step_scalars) {
         .draw = (uint64_t)a->step * run_window_size(a->run) + index,
         .grad_scale = (float)(progress->scaler.scale / a->place.weight),
         .scaler = progress->scaler,
@@ -97,7 +97,7 @@ static bool watch_evaluation(struct autopsy *a, struct error *err)
 static bool watch_step(struct autopsy *a, size_t index, struct error *err)
 {
     struct run *run = a->run;
-    struct step_numbers numbers = numbers_of(a, index);
+    struct step_scalars numbers = numbers_of(a, index);
 
     if (run->teaching != NULL &&
         !distillation_batch(run->teaching, run->model, &run->batch, err))
@@ -145,14 +145,14 @@ static int64_t number_of_step(const struct autopsy *a)
     return a->occasion == OCCASION_EVALUATION ? a->step : a->step + 1;
 }
 
-static void add_tensor_name(const struct watch_look *look, struct text *out)
+static void add_tensor_name(const struct watch_result *look, struct text *out)
 {
     text_adds(out, look->tensor);
     if (look->layer >= 0 && strstr(look->tensor, ".") == NULL)
         text_addf(out, " of layer %" PRId64, look->layer);
 }
 
-static void add_count(const struct watch_look *look, struct text *out)
+static void add_count(const struct watch_result *look, struct text *out)
 {
     if (look->nans > 0)
         text_addf(out, "%zu NaN", look->nans);
@@ -163,7 +163,7 @@ static void add_count(const struct watch_look *look, struct text *out)
 /* "the activation q, k, v of layer 3 (fp16) has 12 inf" */
 static void add_short(const struct autopsy *a, struct text *out)
 {
-    const struct watch_look *found = &a->watch.found;
+    const struct watch_result *found = &a->watch.found;
 
     if (a->watch.kind == WATCH_NOTHING) {
         text_adds(out, "each micro-batch alone is finite, only their sum is not");
@@ -181,7 +181,7 @@ static void add_short(const struct autopsy *a, struct text *out)
 
 static void add_sentence(const struct autopsy *a, struct text *out)
 {
-    const struct watch_look *found = &a->watch.found, *most = &a->watch.most;
+    const struct watch_result *found = &a->watch.found, *most = &a->watch.most;
 
     add_short(a, out);
     if (a->watch.kind == WATCH_NOTHING)
@@ -247,7 +247,7 @@ static json_t *integer_or_null(int64_t value)
     return value >= 0 ? json_integer(value) : json_null();
 }
 
-static json_t *look_object(const struct watch_look *look)
+static json_t *look_object(const struct watch_result *look)
 {
     json_t *object = json_object();
 
@@ -262,7 +262,7 @@ static json_t *look_object(const struct watch_look *look)
 
 static json_t *found_object(const struct autopsy *a)
 {
-    const struct watch_look *found = &a->watch.found;
+    const struct watch_result *found = &a->watch.found;
     json_t *object;
 
     if (a->watch.kind == WATCH_NOTHING)
@@ -392,7 +392,7 @@ void autopsy_make(struct run *run, int64_t step, double loss)
                          .loss = loss,
                          .data = run->train,
                          .size = (size_t)run->plan->per_device_train_batch_size,
-                         .place = run_place(run, step) };
+                         .place = run_step_batches(run, step) };
 
     if (parallel_rank(run->options->group) == 0 && a.place.weight > 0)
         search_and_report(&a);
@@ -413,7 +413,7 @@ void autopsy_evaluation(struct run *run, double loss)
     search_and_report(&a);
 }
 
-bool autopsy_wonders(const struct scaler *scaler, double loss)
+bool autopsy_is_warranted(const struct scaler *scaler, double loss)
 {
     return scaler->scaling != SCALING_DYNAMIC || scaler->scale <= 1 || !isfinite(loss) ||
            scaler->skipped_in_row + 1 >= SCALER_MAX_SKIPPED;
@@ -421,7 +421,8 @@ bool autopsy_wonders(const struct scaler *scaler, double loss)
 
 void autopsy_consider(struct run *run, double loss)
 {
-    if (!run->trial && !run->finding[0] && autopsy_wonders(&run->progress.scaler, loss))
+    if (!run->trial && !run->finding[0] &&
+        autopsy_is_warranted(&run->progress.scaler, loss))
         autopsy_make(run, run->progress.step, loss);
 }
 

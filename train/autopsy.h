@@ -45,7 +45,7 @@ void autopsy_evaluation(struct run *run, double loss);
 void autopsy_make(struct run *run, int64_t step, double loss);
 /* Return whether a step skipped at this scale and loss has another cause than the loss
  * scale. */
-bool autopsy_wonders(const struct scaler *scaler, double loss);
+bool autopsy_is_warranted(const struct scaler *scaler, double loss);
 /* Remove the autopsy.json of an earlier run, if this run starts from scratch. */
 void autopsy_forget(const struct run *run);
 /* Append the finding to the text of an error. */

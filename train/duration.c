@@ -70,11 +70,11 @@ static double attention(const struct work *w)
 static double classifier(const struct work *w)
 {
     double rows = (double)w->config->vocab_size, cols = (double)w->config->hidden_size;
-    double operations = 2 * rows * cols * w->step->learnt;
+    double operations = 2 * rows * cols * w->step->learned;
     int times = w->plan->method == METHOD_FULL ? 3 : 2;
 
     return times * operations / rate(w, sqrt(rows * cols)) +
-           8 * rows * w->step->learnt / w->calibration->bytes_per_second;
+           8 * rows * w->step->learned / w->calibration->bytes_per_second;
 }
 
 static double traffic(const struct work *w)
@@ -118,7 +118,7 @@ static double forward(const struct work *w)
     for (size_t i = 0; i < w->shapes.count; i++)
         if (is_matmul(&w->shapes.parameters[i]))
             seconds += matmul_seconds(w, &w->shapes.parameters[i]) / 2;
-    return seconds + 2 * vocab * cols * w->step->learnt / rate(w, sqrt(vocab * cols)) +
+    return seconds + 2 * vocab * cols * w->step->learned / rate(w, sqrt(vocab * cols)) +
            FORWARD_OPS * (double)w->plan->gradient_accumulation_steps *
                (double)w->config->layers * w->calibration->seconds_per_operation;
 }
@@ -146,7 +146,7 @@ static double preferences(const struct work *w)
 {
     struct work once = *w;
     double vocab = (double)w->config->vocab_size, cols = (double)w->config->hidden_size;
-    double losses = 2 * vocab * cols * w->step->learnt / rate(w, sqrt(vocab * cols));
+    double losses = 2 * vocab * cols * w->step->learned / rate(w, sqrt(vocab * cols));
 
     if (w->plan->stage != STAGE_DPO)
         return 0;

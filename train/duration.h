@@ -26,8 +26,8 @@
 
 /* An optimizer step of one rank. */
 struct duration_step {
-    double tokens, learnt; /* rows, and rows with a target */
-    double length;         /* mean length of a sample */
+    double tokens, learned; /* rows, and rows with a target */
+    double length;          /* mean length of a sample */
 };
 
 struct duration {

@@ -17,7 +17,7 @@ static const uint64_t sundries = (uint64_t)4 << 20;
 static bool set_low(const struct plan *plan, const struct model_config *config,
                     struct memory_use *out, struct error *err)
 {
-    size_t batch = plan_batch_runs(plan);
+    size_t batch = plan_batch_sequences(plan);
     struct memory_use least;
 
     if (dataset_is_packed(plan))
@@ -73,7 +73,7 @@ static void add_teacher(const struct plan *plan, const struct estimate_data *dat
 {
     bool known = data && data->rows > 0,
          filed = !plan->external && plan_teacher_logits(plan);
-    size_t batch = plan_batch_runs(plan);
+    size_t batch = plan_batch_sequences(plan);
     struct memory_use use = { .weights = plan->teacher_bytes,
                               .total = plan->teacher_bytes };
     struct arena *arena = arena_new();
@@ -171,7 +171,7 @@ bool estimate_resident(const struct plan *asked, const struct model_config *conf
         shapes_make(plan, config, data->rows, data->sequences, arena, &shapes, &ignored);
 
     if (ok) {
-        struct memory_range held = memory_held(&plan->device, (int)plan->threads);
+        struct memory_range held = memory_overhead(&plan->device, (int)plan->threads);
         uint64_t sure, buffers;
 
         count_resident(plan, data, &shapes, arena, &sure, &buffers);

@@ -152,7 +152,7 @@ bool eval_prompts_read(struct eval_prompts *questions, const struct plan *plan,
                        const char *names, struct error *err)
 {
     const char *dir = plan->dataset_dir ? plan->dataset_dir : "data";
-    char *quoted = dataset_tokens_names(plan, names);
+    char *quoted = dataset_tokens_paths(plan, names);
     struct dataset_sources sources;
     bool ok = dataset_sources_find(quoted, dir, questions->arena, &sources, err);
 

@@ -54,7 +54,7 @@ static void update_best(struct run *run, const struct evaluation *evaluation)
     progress->best_step = progress->step;
 }
 
-bool evaluation_is_made(const struct run *run)
+bool evaluation_is_done(const struct run *run)
 {
     for (size_t i = 0; i < run->history.count; i++)
         if (run->history.list[i].evaluation &&
@@ -63,7 +63,7 @@ bool evaluation_is_made(const struct run *run)
     return false;
 }
 
-bool evaluation_ends(const struct run *run)
+bool evaluation_stops_early(const struct run *run)
 {
     const struct progress_history *history = &run->history;
     int64_t without = 0;
@@ -147,7 +147,7 @@ static void log_evaluation(const struct run *run, const struct evaluation *evalu
     if (evaluation->prefers)
         run_rewards_text(&evaluation->rewards, "eval_", &line);
     text_addf(&line, "'epoch': %.2f}", run->progress.epoch);
-    run_say(run, line.data);
+    run_log_line(run, line.data);
     text_clear(&line);
 }
 
@@ -157,7 +157,7 @@ bool evaluation_run(struct run *run, struct error *err)
     struct evaluation evaluation = { 0 };
     double sums[SUMS] = { 0 };
 
-    if (!parallel_tell(run->options->group, PARALLEL_EVALUATE, err) ||
+    if (!parallel_send_order(run->options->group, PARALLEL_EVALUATE, err) ||
         !compute_sums(run, sums, err))
         return false;
     if (sums[SUM_CUT] > 0)

@@ -15,8 +15,8 @@ bool evaluation_run(struct run *run, struct error *err);
 bool evaluation_follow(struct run *run, struct error *err);
 
 /* Return whether the history has an evaluation of this step. */
-bool evaluation_is_made(const struct run *run);
+bool evaluation_is_done(const struct run *run);
 /* Return whether early_stopping_steps evaluations in a row brought no improvement. */
-bool evaluation_ends(const struct run *run);
+bool evaluation_stops_early(const struct run *run);
 
 #endif

@@ -37,7 +37,7 @@ static bool open_model(struct merge *merge, struct error *err)
     merge->arena = arena_new();
     if (!model_config_read(plan->model_name_or_path, merge->arena, &merge->config, err))
         return false;
-    with.rounded_bytes = shapes_rounded(plan, &merge->config, options.rows_max);
+    with.rounded_bytes = shapes_fp8_bytes(plan, &merge->config, options.rows_max);
     options.backend = merge->be = backend_open(&with, err);
     if (merge->be == NULL)
         return false;
@@ -51,7 +51,7 @@ static void describe(const struct merge *merge)
     const struct run_info facts = {
         .backend = merge->be->ops->describe(merge->be),
         .threads = (int)merge->plan.threads,
-        .parameters = model_total(merge->model),
+        .parameters = model_total_elements(merge->model),
         .loss = NAN,
         .memory = *model_memory(merge->model),
     };

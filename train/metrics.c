@@ -96,8 +96,8 @@ static void report_board(struct metrics *metrics, const struct error *err)
     metrics->board_lost = true;
 }
 
-void metrics_board(struct metrics *metrics, const char *dir, int64_t first,
-                   const char *about)
+void metrics_open_tensorboard(struct metrics *metrics, const char *dir, int64_t first,
+                              const char *about)
 {
     struct error err = { 0 };
 

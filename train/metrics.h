@@ -35,8 +35,8 @@ void metrics_close(struct metrics *metrics);
  * The file starts with `about`, a description of the job in Markdown, or NULL.  The first
  * write failure is logged, and the run continues.
  */
-void metrics_board(struct metrics *metrics, const char *dir, int64_t first,
-                   const char *about);
+void metrics_open_tensorboard(struct metrics *metrics, const char *dir, int64_t first,
+                              const char *about);
 void metrics_step(struct metrics *metrics, const struct metric *metric);
 /* {"step":..,"epoch":..,"eval_loss":..,"eval_perplexity":..}, and other metrics that the
  * evaluation measured */

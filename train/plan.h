@@ -217,7 +217,7 @@ static inline bool plan_merges(const struct plan *plan)
 }
 
 /* Return whether the frozen linear layers of the blocks are stored in 4 bits. */
-static inline bool plan_is_quantised(const struct plan *plan)
+static inline bool plan_is_quantized(const struct plan *plan)
 {
     return plan->quantization_bit == 4 && plan->method == METHOD_LORA && !plan->external;
 }
@@ -245,7 +245,7 @@ static inline const char *plan_teacher_logits(const struct plan *plan)
 }
 
 /* Return the sequences in a micro-batch of unpacked samples: a preference pair has 2. */
-static inline size_t plan_batch_runs(const struct plan *plan)
+static inline size_t plan_batch_sequences(const struct plan *plan)
 {
     return (size_t)plan->per_device_train_batch_size * (plan->stage == STAGE_DPO ? 2 : 1);
 }

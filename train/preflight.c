@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "train/autopsy.h"
-#include "train/model/model_aside.h"
+#include "train/model/model_snapshot.h"
 #include "train/model/model_watch.h"
 #include "train/model/parallel.h"
 
@@ -47,12 +47,12 @@ bool preflight_wanted(const struct run *run)
 
 /* ---- Saving and restoring the run ---- */
 
-bool preflight_keep(struct run *run, struct error *err)
+bool preflight_save_state(struct run *run, struct error *err)
 {
     struct preflight_kept *kept = memory_alloc(sizeof(*kept));
 
-    *kept = (struct preflight_kept) { .model = model_set_aside(run->model,
-                                                               run->plan->run_dir, err),
+    *kept = (struct preflight_kept) { .model = model_snapshot_take(
+                                          run->model, run->plan->run_dir, err),
                                       .progress = run->progress,
                                       .options = run->options,
                                       .quiet = *run->options };
@@ -67,10 +67,10 @@ bool preflight_keep(struct run *run, struct error *err)
     return true;
 }
 
-bool preflight_put_back(struct run *run, struct error *err)
+bool preflight_restore_state(struct run *run, struct error *err)
 {
     struct preflight_kept *kept = run->kept;
-    bool ok = model_put_back(run->model, kept->model, err);
+    bool ok = model_snapshot_restore(run->model, kept->model, err);
 
     run->progress = kept->progress;
     run->options = kept->options;
@@ -91,7 +91,7 @@ static bool try_step(struct run *run, preflight_step *step, struct seen *seen,
     double sum = run->progress.window_loss;
     int64_t updates = run->progress.updates, steps = run->progress.window_steps;
 
-    if (!parallel_tell(run->options->group, PARALLEL_STEP, err) || !step(run, err))
+    if (!parallel_send_order(run->options->group, PARALLEL_STEP, err) || !step(run, err))
         return false;
     if (run->progress.window_steps == steps) /* its samples have no trained token */
         return true;
@@ -100,7 +100,8 @@ static bool try_step(struct run *run, preflight_step *step, struct seen *seen,
     run->progress.window_loss = 0; /* or one NaN would be in all later sums */
     if (run->progress.updates == updates) {
         seen->skipped++;
-        seen->hopeless = autopsy_wonders(&before, seen->loss) ? seen->hopeless + 1 : 0;
+        seen->hopeless =
+            autopsy_is_warranted(&before, seen->loss) ? seen->hopeless + 1 : 0;
         return true;
     }
     seen->first = seen->made++ == 0 ? seen->loss : seen->first;
@@ -121,7 +122,7 @@ static bool is_over(const struct run *run, const struct seen *seen)
 
     if (options->waiting != NULL)
         options->waiting(options->context);
-    return seen->made == PREFLIGHT_STEPS || seen->hopeless == PREFLIGHT_HOPELESS ||
+    return seen->made == PREFLIGHT_STEPS || seen->hopeless == PREFLIGHT_FAILURES_MAX ||
            run->progress.step == run->steps.total || stop_requested(run);
 }
 
@@ -130,7 +131,7 @@ static bool try_steps(struct run *run, preflight_step *step, struct seen *seen,
 {
     bool ok = true;
 
-    for (int i = 0; ok && i < PREFLIGHT_MOST && !is_over(run, seen); i++)
+    for (int i = 0; ok && i < PREFLIGHT_STEPS_MAX && !is_over(run, seen); i++)
         ok = try_step(run, step, seen, err);
     return ok;
 }
@@ -140,7 +141,7 @@ static bool try_steps(struct run *run, preflight_step *step, struct seen *seen,
 static bool check_gradients(struct run *run, struct seen *seen, struct error *err)
 {
     size_t count = model_trained_parameters(run->model);
-    struct watch_look *looks;
+    struct watch_result *looks;
     bool ok;
 
     if (model_ranks(run->model) > 1)
@@ -247,7 +248,7 @@ static void report(struct run *run, const struct seen *seen, double scale)
  * another reason than a loss scale that is still coming down. */
 static bool is_hopeless(const struct run *run, const struct seen *seen)
 {
-    return seen->hopeless >= PREFLIGHT_HOPELESS ||
+    return seen->hopeless >= PREFLIGHT_FAILURES_MAX ||
            (seen->hopeless > 0 && seen->made == 0 &&
             run->progress.step == run->steps.total);
 }
@@ -275,19 +276,21 @@ bool preflight_run(struct run *run, preflight_step *step, struct error *err)
     struct error lost = { 0 };
     double scale;
 
-    if (!preflight_keep(run, &lost)) {
+    if (!preflight_save_state(run, &lost)) {
         log_line(run->options->log, LOG_WARN, "preflight: skipped: %s", lost.text);
         return true;
     }
     log_line(run->kept->options->log, LOG_INFO,
              "preflight: trying up to %d steps of the run; the state is restored after",
              PREFLIGHT_STEPS);
-    if (!parallel_tell(group, PARALLEL_KEEP, err) || !run_trial(run, step, &seen, err)) {
-        preflight_put_back(run, &lost);
+    if (!parallel_send_order(group, PARALLEL_SAVE_STATE, err) ||
+        !run_trial(run, step, &seen, err)) {
+        preflight_restore_state(run, &lost);
         return false;
     }
     scale = run->progress.scaler.scale;
-    if (!parallel_tell(group, PARALLEL_PUT_BACK, err) || !preflight_put_back(run, err))
+    if (!parallel_send_order(group, PARALLEL_RESTORE_STATE, err) ||
+        !preflight_restore_state(run, err))
         return false;
     report(run, &seen, scale);
     return true;

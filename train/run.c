@@ -34,7 +34,7 @@ static bool check_data(const struct run *run, const struct dataset *data,
 {
     return data == NULL ||
            (check_tokens(run, data, err) &&
-            model_config_check_places(&run->config, dataset_places(data), err));
+            model_config_check_positions(&run->config, dataset_positions_max(data), err));
 }
 
 const struct dataset *run_questions(const struct run *run)
@@ -52,7 +52,7 @@ static bool measure_questions(struct run *run, struct error *err)
     if (!dataset_open_whole(run->plan, run->eval, run->tokenizer, &run->whole, err))
         return false;
     longest =
-        dataset_asked_max(run_questions(run), (size_t)run->plan->cutoff_len, &longer);
+        dataset_question_max(run_questions(run), (size_t)run->plan->cutoff_len, &longer);
     if (longer > 0)
         log_line(run->options->log, LOG_WARN,
                  "evaluation: skipping %zu of %zu prompts, which are longer than "
@@ -67,7 +67,7 @@ static bool measure_questions(struct run *run, struct error *err)
         return error_set(err, ERROR_DATA,
                          "predict_with_generate: the evaluation data have no prompt "
                          "before an answer (train_on_prompt: true hides where it ends)");
-    if (!model_config_check_places(&run->config, longest + 1, NULL))
+    if (!model_config_check_positions(&run->config, longest + 1, NULL))
         return error_set(err, ERROR_JOB,
                          "predict_with_generate: a prompt of %zu tokens leaves no room "
                          "for an answer in the %zu positions that this model has "
@@ -85,7 +85,7 @@ static bool open_data(struct run *run, struct error *err)
     bool first = parallel_rank(run->options->group) == 0;
     struct dataset *(*open)(const struct plan *plan, enum split split,
                             const struct tokenizer *tokenizer, struct error *err) =
-        first ? dataset_open : dataset_peek;
+        first ? dataset_open : dataset_open_readonly;
 
     run->tokenizer = chat_tokenizer_open(plan->model_name_or_path, err);
     if (run->tokenizer == NULL)
@@ -186,7 +186,7 @@ static bool open_model(struct run *run, struct error *err)
         .threads = thread_count(plan),
         .no_onednn = run->options->no_onednn,
         .tf32 = plan->precision.compute == FORMAT_TF32,
-        .rounded_bytes = shapes_rounded(plan, &run->config, options.rows_max),
+        .rounded_bytes = shapes_fp8_bytes(plan, &run->config, options.rows_max),
         .log = run->options->log,
     };
 
@@ -201,8 +201,8 @@ static bool open_model(struct run *run, struct error *err)
     if (run->model == NULL)
         return false;
     if (run->teaching != NULL)
-        distillation_begin(run->teaching, run->model);
-    model_fetch_by(run->model, parallel_fetch, run->options->group);
+        distillation_attach(run->teaching, run->model);
+    model_set_fetch(run->model, parallel_fetch, run->options->group);
     return model_load(run->model, err);
 }
 
@@ -289,9 +289,9 @@ static bool open_metrics(struct run *run, struct error *err)
     free(name);
     if (run->metrics == NULL)
         return false;
-    metrics_board(run->metrics, run->plan->run_dir,
-                  run->progress.step > 0 ? run->progress.step + 1 : 0,
-                  run->options->about);
+    metrics_open_tensorboard(run->metrics, run->plan->run_dir,
+                             run->progress.step > 0 ? run->progress.step + 1 : 0,
+                             run->options->about);
     return true;
 }
 
@@ -340,7 +340,8 @@ static void describe(struct run *run)
     log_line(run->options->log, LOG_INFO, "precision: %s", plan->precision.message);
     log_line(run->options->log, LOG_INFO,
              "model: %" PRIu64 " parameters, %" PRIu64 " trainable, %s in memory",
-             model_total(run->model), model_trainable(run->model), bytes);
+             model_total_elements(run->model), model_trainable_elements(run->model),
+             bytes);
     describe_second_model(run);
     log_line(run->options->log, LOG_INFO,
              "data: %zu %s, %" PRIu64 " tokens, longest %s %zu",
@@ -362,8 +363,8 @@ static void report_opened(const struct run *run)
     const struct run_info facts = {
         .backend = run->be->ops->describe(run->be),
         .threads = thread_count(run->plan),
-        .parameters = model_total(run->model),
-        .trainable = model_trainable(run->model),
+        .parameters = model_total_elements(run->model),
+        .trainable = model_trainable_elements(run->model),
         .samples = dataset_samples(run->train),
         .eval_samples = run->eval != NULL ? dataset_samples(run->eval) : 0,
         .longest = dataset_longest(run->train),
@@ -387,14 +388,14 @@ static bool open_files(struct run *run, struct error *err)
     if (parallel_rank(run->options->group) > 0)
         return true;
     if (!open_metrics(run, err) || !open_samples(run, err) ||
-        !file_make_dirs(dir, 0755, err) || !checkpoint_tidy(dir, err))
+        !file_make_dirs(dir, 0755, err) || !checkpoint_remove_temporary(dir, err))
         return false;
     describe(run);
     report_opened(run);
     return true;
 }
 
-void run_say(const struct run *run, const char *line)
+void run_log_line(const struct run *run, const char *line)
 {
     log_line(run->options->log, LOG_INFO, "%s", line);
     if (run->options->logged != NULL)
@@ -427,11 +428,11 @@ size_t run_window_size(const struct run *run)
     return (size_t)run->plan->gradient_accumulation_steps * plan_ranks(run->plan);
 }
 
-struct run_place run_place(const struct run *run, int64_t step)
+struct run_step_batches run_step_batches(const struct run *run, int64_t step)
 {
     size_t size = (size_t)run->plan->per_device_train_batch_size;
     size_t all = dataset_batches(run->train, size), window = run_window_size(run);
-    struct run_place place = {
+    struct run_step_batches place = {
         .epoch = step / run->steps.per_epoch,
         .first = (uint64_t)(step % run->steps.per_epoch) * window,
     };

@@ -44,13 +44,13 @@ struct run {
 };
 
 /* The micro-batches of an optimizer step, which counts from 0. */
-struct run_place {
+struct run_step_batches {
     int64_t epoch;
     uint64_t first; /* micro-batch of the epoch */
     size_t batches; /* of all ranks */
     double weight;  /* of its targets: divisor of the sum of losses */
 };
-struct run_place run_place(const struct run *run, int64_t step);
+struct run_step_batches run_step_batches(const struct run *run, int64_t step);
 /* Return the data that the evaluation prompts come from.  Prompts longer than
  * plan->cutoff_len tokens are not used. */
 const struct dataset *run_questions(const struct run *run);
@@ -68,7 +68,7 @@ struct run_sizes run_measure(const struct plan *plan, const struct dataset *trai
 
 /* Write a line in the format of transformers' Trainer to the log and to the `logged`
  * callback. */
-void run_say(const struct run *run, const char *line);
+void run_log_line(const struct run *run, const char *line);
 /* Format a number as Python does in such a line: nan, inf, 0.0002. */
 void run_number_text(double value, char out[32]);
 /* Append "'rewards/chosen': 0.1, " and so on; prefix is "" or "eval_". */

@@ -9,7 +9,7 @@
 
 #include "base/size.h"
 #include "train/model/shapes.h"
-#include "train/torch_row.h"
+#include "train/torch_activations.h"
 
 /* bitsandbytes: 8-bit moments and a float32 scale per 256 of them; the foreach AdamW of
  * torch computes in a copy of the weights (torch.optim documentation, "foreach"). */
@@ -131,7 +131,7 @@ static bool run_init(const struct plan *plan, const struct model_config *config,
                                 .trained = bytes_of(plan->precision.trainable),
                                 .frozen = bytes_of(plan->precision.frozen) };
     run->rows = (double)plan->per_device_train_batch_size * run->tokens;
-    run->row = torch_row_of(config, mode, run->lora);
+    run->row = torch_activations_of(config, mode, run->lora);
     return count(plan, config, &run->n, err);
 }
 
@@ -331,7 +331,7 @@ static struct memory_range held(const struct plan *plan)
     if (plan->device.kind == DEVICE_CPU)
         return (struct memory_range) { 0 };
     return memory_range_sum(memory_range_sum(memory_range_exact(products), context),
-                            memory_group(&plan->device, plan_ranks(plan)));
+                            memory_group_overhead(&plan->device, plan_ranks(plan)));
 }
 
 /* An absurd batch size or length may exceed 64 bits. */

@@ -45,11 +45,11 @@ static uint64_t memory_in_use(const struct run *run)
 }
 
 /* Return the inputs that the device requires for a step. */
-static struct step_numbers start_numbers(const struct run *run, double weight)
+static struct step_scalars start_numbers(const struct run *run, double weight)
 {
     const struct progress *progress = &run->progress;
 
-    return (struct step_numbers) {
+    return (struct step_scalars) {
         .learning_rate = run->plan->learning_rate *
                          schedule_factor(run->plan, progress->updates, run->steps.total),
         .max_grad_norm = run->plan->precision.max_grad_norm,
@@ -60,7 +60,7 @@ static struct step_numbers start_numbers(const struct run *run, double weight)
 }
 
 /* Take over the results of a step.  False, with an error, if the run has diverged. */
-static bool finish_numbers(struct run *run, const struct step_numbers *numbers,
+static bool finish_numbers(struct run *run, const struct step_scalars *numbers,
                            struct error *err)
 {
     struct progress *progress = &run->progress;
@@ -83,18 +83,20 @@ static bool finish_numbers(struct run *run, const struct step_numbers *numbers,
 
 /* Run forward and backward over this rank's micro-batches of one optimizer step, then
  * the step itself.  This waits for the device once. */
-static bool run_window(struct run *run, const struct run_place *place, struct error *err)
+static bool run_window(struct run *run, const struct run_step_batches *place,
+                       struct error *err)
 {
     size_t size = (size_t)run->plan->per_device_train_batch_size;
     size_t ranks = parallel_ranks(run->options->group);
-    struct step_numbers numbers = start_numbers(run, place->weight);
+    struct step_scalars numbers = start_numbers(run, place->weight);
     /* losses, tokens, both parts of the losses, rewards */
     double sums[4 + REWARDS] = { 0 };
     struct model_losses parts;
     struct rewards rewards;
 
     model_begin(run->model, &numbers);
-    model_expect(run->model, parallel_share(run->options->group, place->batches));
+    model_expect_batches(run->model,
+                         parallel_share_count(run->options->group, place->batches));
     for (size_t i = parallel_rank(run->options->group); i < place->batches; i += ranks) {
         uint64_t draw = (uint64_t)run->progress.step * run_window_size(run) + i;
 
@@ -132,7 +134,7 @@ static bool run_window(struct run *run, const struct run_place *place, struct er
 static bool step(struct run *run, struct error *err)
 {
     struct progress *progress = &run->progress;
-    const struct run_place place = run_place(run, progress->step);
+    const struct run_step_batches place = run_step_batches(run, progress->step);
     double started = clock_seconds();
     uint64_t tokens = progress->tokens;
 
@@ -205,7 +207,7 @@ static void log_step(struct run *run)
     add_parts(&metric, &line);
     text_addf(&line, "'grad_norm': %s, 'learning_rate': %s, 'epoch': %.2f}", number[1],
               number[2], metric.epoch);
-    run_say(run, line.data);
+    run_log_line(run, line.data);
     text_clear(&line);
     progress_history_add(&run->history,
                          &(struct logged) { .step = metric.step,
@@ -371,11 +373,11 @@ static bool train(struct run *run, struct error *err)
     run->started = run->logged_at = clock_seconds();
     run->logged_tokens = run->progress.tokens;
     if ((run->progress.step == 0 ? eval_due_at_start(run)
-                                 : eval_due(run) && !evaluation_is_made(run)) &&
+                                 : eval_due(run) && !evaluation_is_done(run)) &&
         !evaluation_run(run, err))
         return false;
     while (run->progress.step < run->steps.total) {
-        if (evaluation_ends(run)) {
+        if (evaluation_stops_early(run)) {
             end_early(run);
             break;
         }
@@ -383,8 +385,8 @@ static bool train(struct run *run, struct error *err)
             return stop_with_checkpoint(run, "stopped", err);
         if (timed_out(run))
             return stop_with_checkpoint(run, "timeout reached", err);
-        if (!parallel_tell(run->options->group, PARALLEL_STEP, err) || !step(run, err) ||
-            !after_step(run, err))
+        if (!parallel_send_order(run->options->group, PARALLEL_STEP, err) ||
+            !step(run, err) || !after_step(run, err))
             return false;
     }
     return true;
@@ -397,7 +399,7 @@ static bool follow_orders(struct run *run, struct error *err)
     struct parallel_order order = { 0 };
     bool ok = true;
 
-    while (ok && parallel_hear(group, &order, err)) {
+    while (ok && parallel_receive_order(group, &order, err)) {
         switch (order.work) {
         case PARALLEL_STEP:
             ok = step(run, err);
@@ -406,13 +408,13 @@ static bool follow_orders(struct run *run, struct error *err)
             ok = evaluation_follow(run, err);
             break;
         case PARALLEL_FETCH:
-            ok = parallel_answer(group, run->model, &order.span, err);
+            ok = parallel_serve_fetch(group, run->model, &order.span, err);
             break;
-        case PARALLEL_KEEP:
-            ok = preflight_keep(run, err);
+        case PARALLEL_SAVE_STATE:
+            ok = preflight_save_state(run, err);
             break;
-        case PARALLEL_PUT_BACK:
-            ok = preflight_put_back(run, err);
+        case PARALLEL_RESTORE_STATE:
+            ok = preflight_restore_state(run, err);
             break;
         case PARALLEL_END:
             return true;
@@ -505,7 +507,7 @@ static bool run_rank_0(struct run *run, struct error *err)
     if (preflight_wanted(run) && !preflight_run(run, step, err))
         return false;
     return train(run, err) && check_updates(run, err) && finish(run, err) &&
-           parallel_tell(run->options->group, PARALLEL_END, err);
+           parallel_send_order(run->options->group, PARALLEL_END, err);
 }
 
 bool trainer_run(const struct plan *plan, const struct trainer_options *options,

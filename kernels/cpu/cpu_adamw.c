@@ -51,8 +51,8 @@ typedef void target_range(const void *context, size_t first, size_t last,
 static void target_draw(const struct target *target, size_t task, target_range *range,
                         const void *context)
 {
-    size_t first = task * CPU_TASK_NUMBERS;
-    size_t last = size_min(first + CPU_TASK_NUMBERS, target->w.cols);
+    size_t first = task * CPU_TASK_ELEMENTS;
+    size_t last = size_min(first + CPU_TASK_ELEMENTS, target->w.cols);
     uint32_t bits[RANDOM_ROOM] = { 0 };
 
     while (first < last) {
@@ -102,18 +102,19 @@ static void adamw_drawn(const void *context, size_t first, size_t last,
 static void adamw_task(void *context, size_t task, struct pool_worker *worker)
 {
     const struct adamw *a = context;
-    size_t first = task * CPU_TASK_NUMBERS;
+    size_t first = task * CPU_TASK_ELEMENTS;
 
     (void)worker;
     if (a->target.stochastic)
         target_draw(&a->target, task, adamw_drawn, a);
     else
-        adamw_range(a, first, size_min(first + CPU_TASK_NUMBERS, a->target.w.cols), NULL);
+        adamw_range(a, first, size_min(first + CPU_TASK_ELEMENTS, a->target.w.cols),
+                    NULL);
 }
 
 void CPU_OP(adamw)(struct backend *be, const struct op_adamw *op)
 {
-    const struct step_numbers *n = op->numbers;
+    const struct step_scalars *n = op->numbers;
     double lr = op->lr * (n ? n->learning_rate : 1);
     int64_t step = n ? n->step : op->step;
     struct adamw adamw = {
@@ -136,8 +137,8 @@ void CPU_OP(adamw)(struct backend *be, const struct op_adamw *op)
         return;
     if (op->stochastic)
         target_rounds(&adamw.target, op->seed, step, op->first);
-    cpu_backend_run(be, size_divide_up(adamw.target.w.cols, CPU_TASK_NUMBERS), adamw_task,
-                    &adamw);
+    cpu_backend_run(be, size_divide_up(adamw.target.w.cols, CPU_TASK_ELEMENTS),
+                    adamw_task, &adamw);
 }
 
 struct sgd {
@@ -170,18 +171,18 @@ static void sgd_drawn(const void *context, size_t first, size_t last,
 static void sgd_task(void *context, size_t task, struct pool_worker *worker)
 {
     const struct sgd *s = context;
-    size_t first = task * CPU_TASK_NUMBERS;
+    size_t first = task * CPU_TASK_ELEMENTS;
 
     (void)worker;
     if (s->target.stochastic)
         target_draw(&s->target, task, sgd_drawn, s);
     else
-        sgd_range(s, first, size_min(first + CPU_TASK_NUMBERS, s->target.w.cols), NULL);
+        sgd_range(s, first, size_min(first + CPU_TASK_ELEMENTS, s->target.w.cols), NULL);
 }
 
 void CPU_OP(sgd)(struct backend *be, const struct op_sgd *op)
 {
-    const struct step_numbers *n = op->numbers;
+    const struct step_scalars *n = op->numbers;
     struct sgd sgd = {
         .target = target_of(op->w, op->copy),
         .grad = cpu_flat(op->grad),
@@ -194,6 +195,6 @@ void CPU_OP(sgd)(struct backend *be, const struct op_sgd *op)
         return;
     if (op->stochastic)
         target_rounds(&sgd.target, op->seed, n ? n->step : op->step, op->first);
-    cpu_backend_run(be, size_divide_up(sgd.target.w.cols, CPU_TASK_NUMBERS), sgd_task,
+    cpu_backend_run(be, size_divide_up(sgd.target.w.cols, CPU_TASK_ELEMENTS), sgd_task,
                     &sgd);
 }

@@ -24,7 +24,7 @@ struct attention {
     float *scores; /* (keys, ATTENTION_ROWS), then e^(score - max), words along keys */
     float *out;    /* (width, ATTENTION_ROWS) */
     vec max[ATTENTION_VECS], sum[ATTENTION_VECS];
-    struct attention_kept kept; /* with dropout */
+    struct attention_keep_bits kept; /* with dropout */
 };
 
 static void attention_scratch(struct attention *a, struct pool_worker *worker)

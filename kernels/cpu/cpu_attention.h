@@ -174,7 +174,7 @@ CPU_INLINE ivec attention_sees(ivec queries, ivec keys, size_t window)
  * readers load two words even if one would do.
  */
 enum { ATTENTION_WORD = 32, ATTENTION_WORDS = ATTENTION_ROWS / ATTENTION_WORD + 2 };
-struct attention_kept {
+struct attention_keep_bits {
     size_t skip;
     int32_t words[ATTENTION_WORDS][ATTENTION_ROWS];
 };
@@ -203,7 +203,7 @@ CPU_INLINE void attention_bits(struct random_head head, size_t query, size_t blo
     }
 }
 
-/* The same as one word of attention_kept. */
+/* The same as one word of attention_keep_bits. */
 CPU_INLINE ivec attention_draw_word(struct random_head head, size_t query, size_t word,
                                     int32_t threshold)
 {
@@ -226,7 +226,7 @@ CPU_INLINE ivec attention_draw_word(struct random_head head, size_t query, size_
 
 /* Generate the mask for `queries` rows of the batch from `query` on and `keys` rows of
  * their sequence from `key` on. */
-static inline void attention_draw(struct attention_kept *kept,
+static inline void attention_draw(struct attention_keep_bits *kept,
                                   const struct op_attention *op, size_t head,
                                   size_t query, size_t queries, size_t key, size_t keys)
 {
@@ -251,7 +251,7 @@ static inline void attention_draw(struct attention_kept *kept,
 
 /* Return -1 where weights are kept, 0 where not: for LANES queries and one key, given as
  * rows of the tile, or for one query and LANES keys. */
-CPU_INLINE ivec attention_keeps(const struct attention_kept *kept, size_t query,
+CPU_INLINE ivec attention_keeps(const struct attention_keep_bits *kept, size_t query,
                                 size_t key, bool lanes_are_keys)
 {
     size_t at = kept->skip + key, word = at / ATTENTION_WORD;
@@ -271,8 +271,8 @@ CPU_INLINE ivec attention_keeps(const struct attention_kept *kept, size_t query,
 /* Zero the dropped weights (or words of two weights) of rows first .. end of a tile; `at`
  * is the address of vector v of the first row. */
 CPU_INLINE void attention_drop(float *at, size_t first, size_t end, size_t v,
-                               const struct attention_kept *kept, bool lanes_are_keys,
-                               bool pairs)
+                               const struct attention_keep_bits *kept,
+                               bool lanes_are_keys, bool pairs)
 {
     for (size_t row = first; row < end; row += pairs ? 2 : 1, at += ATTENTION_ROWS) {
         size_t lane = v * LANES;

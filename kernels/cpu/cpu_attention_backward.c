@@ -30,7 +30,7 @@ struct gradient {
     float *across_left, *across_right; /* the same, words across rows */
     float *p, *ds; /* (other side, fixed side), then words along the first */
     float lse[ATTENTION_ROWS], delta[ATTENTION_ROWS]; /* of the current queries */
-    struct attention_kept kept; /* of the current tile, with dropout */
+    struct attention_keep_bits kept; /* of the current tile, with dropout */
 };
 
 static void gradient_scratch(struct gradient *g, struct pool_worker *worker)

@@ -5,7 +5,7 @@
 
 #include "base/size.h"
 #include "kernels/cpu/cpu_matmul.h"
-#include "kernels/cpu/cpu_meeting.h"
+#include "kernels/cpu/cpu_rendezvous.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,7 +122,7 @@ static void cpu_close(struct backend *be)
 
     while (cpu->blocks)
         cpu_free(be, cpu->blocks->data);
-    meeting_close(cpu->meeting);
+    rendezvous_close(cpu->rendezvous);
     matmul_free(cpu->matmul);
     pool_free(cpu->pool);
     free(cpu);

@@ -13,16 +13,16 @@
 
 struct block;
 struct matmul;
-struct meeting;
+struct rendezvous;
 
 struct cpu_backend {
     struct backend base;
     struct pool *pool;
     enum cpu_isa isa;
-    struct matmul *matmul;   /* state of the matmuls */
-    struct error failed;     /* the first failure since the last sync; ERROR_NONE: none */
-    struct block *blocks;    /* allocated by alloc */
-    struct meeting *meeting; /* the other ranks; NULL: none */
+    struct matmul *matmul; /* state of the matmuls */
+    struct error failed;   /* the first failure since the last sync; ERROR_NONE: none */
+    struct block *blocks;  /* allocated by alloc */
+    struct rendezvous *rendezvous; /* the other ranks; NULL: none */
     char description[96];
 };
 

@@ -11,7 +11,7 @@
  * rows. */
 enum { SUM_COLUMNS = 64, SUM_ROWS = 64 };
 
-/* A matrix split into tasks: pieces of CPU_TASK_NUMBERS elements of a row, or several
+/* A matrix split into tasks: pieces of CPU_TASK_ELEMENTS elements of a row, or several
  * rows. */
 struct cells {
     size_t rows, cols, rows_a_task, pieces_a_row, tasks;
@@ -22,7 +22,7 @@ static struct cells cells_of(size_t rows, size_t cols)
     struct cells cells = { .rows = rows, .cols = cols };
 
     cells.rows_a_task = cpu_task_rows(cols);
-    cells.pieces_a_row = size_divide_up(cols, CPU_TASK_NUMBERS);
+    cells.pieces_a_row = size_divide_up(cols, CPU_TASK_ELEMENTS);
     cells.tasks = size_divide_up(rows, cells.rows_a_task) * cells.pieces_a_row;
     return cells;
 }
@@ -36,16 +36,16 @@ static struct cell cell_of(const struct cells *cells, size_t task)
 {
     struct cell cell = {
         .row = task / cells->pieces_a_row * cells->rows_a_task,
-        .first = task % cells->pieces_a_row * CPU_TASK_NUMBERS,
+        .first = task % cells->pieces_a_row * CPU_TASK_ELEMENTS,
     };
 
     cell.last_row = size_min(cell.row + cells->rows_a_task, cells->rows);
-    cell.last = size_min(cell.first + CPU_TASK_NUMBERS, cells->cols);
+    cell.last = size_min(cell.first + CPU_TASK_ELEMENTS, cells->cols);
     return cell;
 }
 
 /* View both as one long row, if neither has gaps. */
-static void cells_flatten(struct tensor *x, struct tensor *y)
+static void elementwise_flatten(struct tensor *x, struct tensor *y)
 {
     if (x->stride == x->cols && y->stride == y->cols) {
         *x = cpu_flat(*x);
@@ -127,7 +127,7 @@ void CPU_OP(convert)(struct backend *be, const struct op_convert *op)
 
     if (op->out.format == op->x.format)
         convert.copy = format_info(op->x.format)->bytes;
-    cells_flatten(&convert.out, &convert.x);
+    elementwise_flatten(&convert.out, &convert.x);
     convert.cells = cells_of(convert.out.rows, convert.out.cols);
     cpu_backend_run(be, convert.cells.tasks, convert_task, &convert);
 }
@@ -217,7 +217,7 @@ void CPU_OP(dropout)(struct backend *be, const struct op_dropout *op)
     };
 
     assert(op->p >= 0 && op->p < 1);
-    cells_flatten(&dropout.out, &dropout.x);
+    elementwise_flatten(&dropout.out, &dropout.x);
     dropout.cells = cells_of(dropout.out.rows, dropout.out.cols);
     cpu_backend_run(be, dropout.cells.tasks, dropout_task, &dropout);
 }

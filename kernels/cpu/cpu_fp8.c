@@ -50,14 +50,14 @@ static void round_task(void *context, size_t task, struct pool_worker *worker)
                    FORMAT_FP32, r->x.cols);
 }
 
-void fp8_room_clear(struct fp8_room *room)
+void fp8_room_clear(struct fp8_buffer *room)
 {
     free(room->data);
     free(room->largest);
-    *room = (struct fp8_room) { 0 };
+    *room = (struct fp8_buffer) { 0 };
 }
 
-static bool room_grow(struct fp8_room *room, size_t bytes, size_t rows)
+static bool room_grow(struct fp8_buffer *room, size_t bytes, size_t rows)
 {
     if (bytes <= room->bytes && rows <= room->rows)
         return true;
@@ -74,7 +74,7 @@ static bool room_grow(struct fp8_room *room, size_t bytes, size_t rows)
 }
 
 bool fp8_round(struct pool *pool, struct tensor x, enum format format,
-               struct fp8_room *room, struct tensor *out, float *scale)
+               struct fp8_buffer *room, struct tensor *out, float *scale)
 {
     struct rounding r = { .x = x, .format = format };
     float largest = 0;

@@ -6,13 +6,13 @@
 #include "kernels/tensor.h"
 
 /* Storage that grows on demand; {0} is empty. */
-struct fp8_room {
+struct fp8_buffer {
     void *data;
     float *largest; /* one for each row */
     size_t bytes, rows;
 };
 
-void fp8_room_clear(struct fp8_room *room);
+void fp8_room_clear(struct fp8_buffer *room);
 
 /*
  * *out = factor * x rounded to an 8-bit format, stored in `room` in x's format, which
@@ -21,6 +21,6 @@ void fp8_room_clear(struct fp8_room *room);
  * if memory runs out.
  */
 bool fp8_round(struct pool *pool, struct tensor x, enum format format,
-               struct fp8_room *room, struct tensor *out, float *scale);
+               struct fp8_buffer *room, struct tensor *out, float *scale);
 
 #endif

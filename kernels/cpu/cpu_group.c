@@ -7,16 +7,16 @@
 #include <unistd.h>
 
 #include "base/link.h"
-#include "kernels/cpu/cpu_meeting.h"
+#include "kernels/cpu/cpu_rendezvous.h"
 
 /* Rank 0 creates the shared memory and sends it to the others. */
-static int meeting_place(const struct backend_group *group, struct error *err)
+static int group_rendezvous_file(const struct backend_group *group, struct error *err)
 {
     int file;
 
     if (group->rank > 0)
         return link_receive_file(group->links[0], 0, err);
-    file = meeting_file(group->ranks, err);
+    file = rendezvous_file(group->ranks, err);
     for (int i = 0; file >= 0 && i < group->ranks - 1; i++)
         if (!link_send_file(group->links[i], file, 0, err)) {
             close(file);
@@ -28,13 +28,13 @@ static int meeting_place(const struct backend_group *group, struct error *err)
 bool cpu_join(struct backend *be, const struct backend_group *group, struct error *err)
 {
     struct cpu_backend *cpu = cpu_backend_of(be);
-    int file = meeting_place(group, err);
+    int file = group_rendezvous_file(group, err);
 
     if (file < 0)
         return false;
-    cpu->meeting = meeting_open(file, group->rank, group->ranks, group->links, err);
+    cpu->rendezvous = rendezvous_open(file, group->rank, group->ranks, group->links, err);
     close(file);
-    return cpu->meeting != NULL;
+    return cpu->rendezvous != NULL;
 }
 
 static bool well(const struct cpu_backend *cpu)
@@ -53,7 +53,7 @@ void cpu_reduce(struct backend *be, float *data, size_t count, int root)
     struct cpu_backend *cpu = cpu_backend_of(be);
 
     if (well(cpu))
-        keep(cpu, meeting_reduce(cpu->meeting, data, count, root));
+        keep(cpu, rendezvous_reduce(cpu->rendezvous, data, count, root));
 }
 
 void cpu_all_reduce(struct backend *be, double *data, size_t count)
@@ -61,7 +61,7 @@ void cpu_all_reduce(struct backend *be, double *data, size_t count)
     struct cpu_backend *cpu = cpu_backend_of(be);
 
     if (well(cpu))
-        keep(cpu, meeting_all_reduce(cpu->meeting, data, count));
+        keep(cpu, rendezvous_all_reduce(cpu->rendezvous, data, count));
 }
 
 void cpu_all_gather(struct backend *be, void *data, size_t bytes)
@@ -69,7 +69,7 @@ void cpu_all_gather(struct backend *be, void *data, size_t bytes)
     struct cpu_backend *cpu = cpu_backend_of(be);
 
     if (well(cpu))
-        keep(cpu, meeting_all_gather(cpu->meeting, data, bytes));
+        keep(cpu, rendezvous_all_gather(cpu->rendezvous, data, bytes));
 }
 
 void cpu_meet(struct backend *be)

@@ -2,7 +2,7 @@
 #include "config.h"
 
 #include "kernels/cpu/cpu_ops.h"
-#include "kernels/cpu/cpu_rows.h"
+#include "kernels/cpu/cpu_row_norm.h"
 
 #include <assert.h>
 

@@ -2,7 +2,7 @@
 #include "config.h"
 
 #include "kernels/cpu/cpu_ops.h"
-#include "kernels/cpu/cpu_rows.h"
+#include "kernels/cpu/cpu_row_norm.h"
 
 static float layernorm_mean(const float *x, const void *delta, enum format format,
                             float *sum, size_t cols)

@@ -15,7 +15,7 @@
 struct matmul {
     struct onednn *onednn; /* or NULL */
     struct tiles *tiles;
-    struct fp8_room rooms[2]; /* operands rounded to 8 bits */
+    struct fp8_buffer rooms[2]; /* operands rounded to 8 bits */
 };
 
 static bool is_16_bit(enum format format)
@@ -48,7 +48,7 @@ static bool is_sound(const struct op_matmul *op)
 /* Round the operands to 8 bits and fold their scales into alpha. */
 static bool round_operands(struct cpu_backend *cpu, struct op_matmul *op)
 {
-    struct fp8_room *rooms = cpu->matmul->rooms;
+    struct fp8_buffer *rooms = cpu->matmul->rooms;
     float scale_a, scale_b;
 
     if (!fp8_round(cpu->pool, op->a, op->round_a, &rooms[0], &op->a, &scale_a) ||

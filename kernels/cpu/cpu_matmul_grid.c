@@ -25,7 +25,7 @@ size_t grid_tasks(const struct grid *grid)
     return grid->rows * grid->cols * grid->parts;
 }
 
-static void set_tile(struct grid *grid, const struct grid_wish *wish, size_t rows,
+static void set_tile(struct grid *grid, const struct grid_request *wish, size_t rows,
                      size_t cols)
 {
     grid->tile_rows = grid_piece(wish->rows, rows, wish->row_unit);
@@ -34,7 +34,7 @@ static void set_tile(struct grid *grid, const struct grid_wish *wish, size_t row
     grid->cols = size_divide_up(wish->cols, grid->tile_cols);
 }
 
-static void cut_depth(struct grid *grid, const struct grid_wish *wish)
+static void cut_depth(struct grid *grid, const struct grid_request *wish)
 {
     size_t sums = wish->rows * wish->cols * sizeof(float);
     size_t parts = size_divide_up(FEWEST_TASKS, grid->rows * grid->cols);
@@ -48,7 +48,7 @@ static void cut_depth(struct grid *grid, const struct grid_wish *wish)
     grid->parts = size_divide_up(wish->depth, grid->part_depth);
 }
 
-static void narrow_tiles(struct grid *grid, const struct grid_wish *wish, size_t units)
+static void narrow_tiles(struct grid *grid, const struct grid_request *wish, size_t units)
 {
     while (grid_tasks(grid) < FEWEST_TASKS &&
            grid->tile_cols >= 2 * units * wish->col_unit)
@@ -57,7 +57,7 @@ static void narrow_tiles(struct grid *grid, const struct grid_wish *wish, size_t
 
 /* Narrow the tiles first: packed columns of b are used for all rows of a tile, while a,
  * which is read again for each tile, is mostly read in place. */
-static void cut_tiles(struct grid *grid, const struct grid_wish *wish)
+static void cut_tiles(struct grid *grid, const struct grid_request *wish)
 {
     narrow_tiles(grid, wish, 2);
     while (grid_tasks(grid) < FEWEST_TASKS && grid->tile_rows >= 2 * LEAST_ROWS)
@@ -65,7 +65,7 @@ static void cut_tiles(struct grid *grid, const struct grid_wish *wish)
     narrow_tiles(grid, wish, 1);
 }
 
-struct grid grid_of(const struct grid_wish *wish)
+struct grid grid_of(const struct grid_request *wish)
 {
     struct grid grid = { .parts = 1, .part_depth = wish->depth };
 
@@ -76,10 +76,10 @@ struct grid grid_of(const struct grid_wish *wish)
     return grid;
 }
 
-struct grid_place grid_place(const struct grid *grid, const struct grid_wish *wish,
+struct grid_range grid_range(const struct grid *grid, const struct grid_request *wish,
                              size_t task)
 {
-    struct grid_place place = {
+    struct grid_range place = {
         .row = task % grid->rows * grid->tile_rows,
         .col = task / grid->rows % grid->cols * grid->tile_cols,
         .part = task / grid->rows / grid->cols,

@@ -8,7 +8,7 @@
 enum { GRID_PARTS_BYTES = 16 << 20 }; /* maximum size of the sums of all parts */
 
 /* The shape of the matmul, and the sizes its kernel prefers. */
-struct grid_wish {
+struct grid_request {
     size_t rows, cols, depth;
     size_t tile_rows, tile_cols; /* maximum */
     size_t row_unit, col_unit;   /* tiles are multiples of these */
@@ -21,16 +21,16 @@ struct grid {
 };
 
 /* First and count of rows, columns and k. */
-struct grid_place {
+struct grid_range {
     size_t row, rows, col, cols, k, depth;
     size_t part;
 };
 
 /* All members of the wish must be positive. */
-struct grid grid_of(const struct grid_wish *wish);
+struct grid grid_of(const struct grid_request *wish);
 size_t grid_tasks(const struct grid *grid);
 /* Tasks with the same columns and k are consecutive. */
-struct grid_place grid_place(const struct grid *grid, const struct grid_wish *wish,
+struct grid_range grid_range(const struct grid *grid, const struct grid_request *wish,
                              size_t task);
 
 /* Divide `whole` into equal pieces of at most `most` (a multiple of unit), rounded up to

@@ -30,7 +30,7 @@ struct matmul_part {
 };
 
 /* Memory to prefetch while a block is multiplied: rows of bytes. */
-struct matmul_ahead {
+struct matmul_prefetch {
     const char *data; /* or NULL */
     size_t rows, bytes, stride;
 };
@@ -46,7 +46,7 @@ struct matmul_block {
     const float *bias; /* one per column, or NULL */
     float alpha;
     bool add; /* to the contents of out */
-    struct matmul_ahead ahead;
+    struct matmul_prefetch ahead;
 };
 
 struct matmul_kernels {

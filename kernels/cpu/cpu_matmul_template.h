@@ -202,7 +202,7 @@ static void multiply_rows(const struct matmul_block *block, size_t row, bool pai
 }
 
 /* To the L2 cache. */
-static void fetch(const struct matmul_ahead *ahead, size_t first, size_t end)
+static void fetch(const struct matmul_prefetch *ahead, size_t first, size_t end)
 {
     for (size_t i = first; i < end; i++) {
         const char *row = ahead->data + i * ahead->stride;
@@ -229,7 +229,7 @@ static inline void check(const struct matmul_block *block, bool pairs)
  * same time. */
 static void multiply(const struct matmul_block *block, bool pairs)
 {
-    const struct matmul_ahead *ahead = &block->ahead;
+    const struct matmul_prefetch *ahead = &block->ahead;
     size_t fetched = 0;
 
     check(block, pairs);

@@ -60,7 +60,7 @@ struct product {
     const struct op_matmul *op;
     struct matmul_side a, b;
     bool pairs;
-    struct grid_wish wish;
+    struct grid_request wish;
     struct grid grid;
     size_t block_depth; /* the block multiplied at once */
     /* oneDNN's plans, for tiles whose rows, columns and depth are or are not those of the
@@ -157,12 +157,12 @@ static bool has_b(const struct product *product, const struct matmul_part *part,
 }
 
 /* Describe the memory of a part of a side, for prefetching. */
-static struct matmul_ahead ahead_of(const struct matmul_side *side,
-                                    const struct matmul_part *part)
+static struct matmul_prefetch ahead_of(const struct matmul_side *side,
+                                       const struct matmul_part *part)
 {
     size_t bytes = side->format == FORMAT_FP32 ? 4 : 2;
 
-    return (struct matmul_ahead) {
+    return (struct matmul_prefetch) {
         .data = part->count ? side_at(side, part->first, part->k) : NULL,
         .rows = side->deep ? part->count : part->depth,
         .bytes = (side->deep ? part->depth : part->count) * bytes,
@@ -199,7 +199,7 @@ static void multiply_panels(const struct product *product, const struct matmul_p
 
 /* Compute block->out for a tile, block after block of k. The panels of b stay packed if
  * they cover all of b that the task needs. */
-static void multiply_own(const struct product *product, const struct grid_place *place,
+static void multiply_own(const struct product *product, const struct grid_range *place,
                          struct pool_worker *worker, struct matmul_block *block)
 {
     const struct matmul_kernels *kernels = product->tiles->kernels;
@@ -227,7 +227,7 @@ static void multiply_own(const struct product *product, const struct grid_place 
 
 /* Return b's part of a tile in the form oneDNN reads: in place, or rounded if our own
  * kernels use panels. */
-static const void *onednn_b(const struct product *product, const struct grid_place *place,
+static const void *onednn_b(const struct product *product, const struct grid_range *place,
                             struct pool_worker *worker)
 {
     struct panels *panels = &product->tiles->panels[pool_worker_number(worker)];
@@ -240,7 +240,7 @@ static const void *onednn_b(const struct product *product, const struct grid_pla
     return panels->data;
 }
 
-static void multiply_tile(struct product *product, const struct grid_place *place,
+static void multiply_tile(struct product *product, const struct grid_range *place,
                           struct pool_worker *worker, struct matmul_block *block)
 {
     const struct grid *grid = &product->grid;
@@ -258,7 +258,7 @@ static void multiply_tile(struct product *product, const struct grid_place *plac
 
 /* Fill in the operands of the rows and columns of a tile. */
 static struct matmul_block block_of(const struct product *product,
-                                    const struct grid_place *place)
+                                    const struct grid_range *place)
 {
     const struct op_matmul *op = product->op;
     struct tensor rows = tensor_rows(op->out, place->row, place->rows);
@@ -290,7 +290,7 @@ static void tile_task(void *context, size_t task, struct pool_worker *worker)
 {
     struct product *product = context;
     const struct matmul_kernels *kernels = product->tiles->kernels;
-    struct grid_place place = grid_place(&product->grid, &product->wish, task);
+    struct grid_range place = grid_range(&product->grid, &product->wish, task);
     struct matmul_block block = block_of(product, &place), sum;
     float *sums;
 
@@ -314,7 +314,7 @@ static void part_task(void *context, size_t task, struct pool_worker *worker)
 {
     struct product *product = context;
     size_t cols = product->wish.cols;
-    struct grid_place place = grid_place(&product->grid, &product->wish, task);
+    struct grid_range place = grid_range(&product->grid, &product->wish, task);
     struct matmul_block block = block_of(product, &place);
     float *sums = sums_of_part(product, place.part);
     struct matmul_block sum = sum_of(&block, sums + place.row * cols + place.col, cols);
@@ -327,7 +327,7 @@ static void add_task(void *context, size_t task, struct pool_worker *worker)
 {
     const struct product *product = context;
     size_t first = task * ADD_ROWS, cols = product->wish.cols;
-    struct grid_place place = { .row = first,
+    struct grid_range place = { .row = first,
                                 .rows = size_min(ADD_ROWS, product->wish.rows - first),
                                 .cols = cols };
     struct matmul_block block = block_of(product, &place);

@@ -3,7 +3,7 @@
 #include "config.h"
 
 #include "kernels/cpu/cpu_ops.h"
-#include "kernels/cpu/cpu_rows.h"
+#include "kernels/cpu/cpu_row_norm.h"
 
 /* The sum of squares of a row of x + delta. */
 static float norm_squares(const float *x, const void *delta, enum format format,

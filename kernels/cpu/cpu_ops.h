@@ -32,12 +32,12 @@
 OPERATIONS(CPU_VARIANTS)
 
 /* Elements of one task: 64 KiB of fp32, a few microseconds of work. */
-enum { CPU_TASK_NUMBERS = 1 << 14 };
+enum { CPU_TASK_ELEMENTS = 1 << 14 };
 
 /* Rows of one task, for an operation over rows of `cols` elements. */
 static inline size_t cpu_task_rows(size_t cols)
 {
-    return cols && cols < CPU_TASK_NUMBERS ? CPU_TASK_NUMBERS / cols : 1;
+    return cols && cols < CPU_TASK_ELEMENTS ? CPU_TASK_ELEMENTS / cols : 1;
 }
 
 /* Address of a row; NULL for an absent tensor. */

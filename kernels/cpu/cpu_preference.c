@@ -3,7 +3,7 @@
 #include "config.h"
 
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/pair.h"
+#include "kernels/preference_math.h"
 
 static struct pair_answer answer_of(const struct op_preference *op, size_t run)
 {
@@ -40,7 +40,7 @@ static void pair_task(void *context, size_t task, struct pool_worker *worker)
         return;
     }
     pair = pair_of(op, answer_of(op, 2 * task), answer_of(op, 2 * task + 1));
-    for (size_t i = 0; i < PREFERENCE_NUMBERS; i++)
+    for (size_t i = 0; i < PREFERENCE_VALUES; i++)
         ((float *)op->pairs.data)[task * op->pairs.stride + i] = (float)pair.numbers[i];
     weigh(op, 2 * task, pair.chosen);
     weigh(op, 2 * task + 1, pair.rejected);

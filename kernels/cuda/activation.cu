@@ -67,9 +67,9 @@ static cudaError_t forward_typed(const struct cuda_launch *to,
     constexpr int n = 16 / sizeof(T);
     activation_cells<kind, T> cells = { view_of<T>(op->out), view_of<T>(op->x) };
 
-    if (cells_aligned(op->out, n) && cells_aligned(op->x, n))
-        return cells_launch<n, 2>(to, cells, op->out.rows, op->out.cols);
-    return cells_launch<1, 1>(to, cells, op->out.rows, op->out.cols);
+    if (elementwise_is_aligned(op->out, n) && elementwise_is_aligned(op->x, n))
+        return elementwise_launch<n, 2>(to, cells, op->out.rows, op->out.cols);
+    return elementwise_launch<1, 1>(to, cells, op->out.rows, op->out.cols);
 }
 
 cudaError_t launch_activation(const struct cuda_launch *to,
@@ -77,8 +77,8 @@ cudaError_t launch_activation(const struct cuda_launch *to,
 {
     struct op_activation flat = *op;
 
-    if (cells_whole(op->out) && cells_whole(op->x))
-        flat = { cells_flat(op->out), cells_flat(op->x), op->kind };
+    if (elementwise_is_contiguous(op->out) && elementwise_is_contiguous(op->x))
+        flat = { elementwise_flat_view(op->out), elementwise_flat_view(op->x), op->kind };
     return BY_FORMAT(op->out.format, T,
                      BY_KIND(op->kind, K, forward_typed<K, T>(to, &flat)));
 }
@@ -93,9 +93,10 @@ static cudaError_t backward_typed(const struct cuda_launch *to,
     activation_backward_cells<kind, T> cells = { view_of<T>(op->dx), view_of<T>(op->dout),
                                                  view_of<T>(op->x) };
 
-    if (cells_aligned(op->dx, n) && cells_aligned(op->dout, n) && cells_aligned(op->x, n))
-        return cells_launch<n, at_once>(to, cells, op->dout.rows, op->dout.cols);
-    return cells_launch<1, 1>(to, cells, op->dout.rows, op->dout.cols);
+    if (elementwise_is_aligned(op->dx, n) && elementwise_is_aligned(op->dout, n) &&
+        elementwise_is_aligned(op->x, n))
+        return elementwise_launch<n, at_once>(to, cells, op->dout.rows, op->dout.cols);
+    return elementwise_launch<1, 1>(to, cells, op->dout.rows, op->dout.cols);
 }
 
 cudaError_t launch_activation_backward(const struct cuda_launch *to,
@@ -103,8 +104,10 @@ cudaError_t launch_activation_backward(const struct cuda_launch *to,
 {
     struct op_activation_backward flat = *op;
 
-    if (cells_whole(op->dx) && cells_whole(op->dout) && cells_whole(op->x))
-        flat = { cells_flat(op->dx), cells_flat(op->dout), cells_flat(op->x), op->kind };
+    if (elementwise_is_contiguous(op->dx) && elementwise_is_contiguous(op->dout) &&
+        elementwise_is_contiguous(op->x))
+        flat = { elementwise_flat_view(op->dx), elementwise_flat_view(op->dout),
+                 elementwise_flat_view(op->x), op->kind };
     return BY_FORMAT(op->dout.format, T,
                      BY_KIND(op->kind, K, backward_typed<K, T>(to, &flat)));
 }

@@ -8,7 +8,7 @@
 #ifndef KERNELS_CUDA_ACTIVATION_CUH
 #define KERNELS_CUDA_ACTIVATION_CUH
 
-#include "kernels/cuda/cells.cuh"
+#include "kernels/cuda/elementwise_kernel.cuh"
 
 #include "kernels/gelu.h"
 

@@ -104,7 +104,7 @@ template <typename W> struct weights {
 struct settings {
     double lr, beta1, beta2, eps, decay, grad_scale;
     int64_t step;
-    const struct step_numbers *numbers;
+    const struct step_scalars *numbers;
 };
 
 /* The form the loop uses. */
@@ -130,7 +130,7 @@ __device__ static rates begin_step(const settings &s)
     rates *shared = (rates *)shared_memory();
 
     if (threadIdx.x == 0) {
-        const struct step_numbers *numbers = s.numbers;
+        const struct step_scalars *numbers = s.numbers;
         double lr = s.lr * (numbers ? numbers->learning_rate : 1);
         double grad_scale = s.grad_scale * (numbers ? numbers->factor : 1);
         int64_t step = numbers ? numbers->step : s.step;

@@ -69,8 +69,8 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R,
           *staged = weights + PLAIN_TILE * PLAIN_TILE;
     int heads = (int)op.heads, head = (int)(blockIdx.x % heads);
     int shared_head = head / (heads / (int)op.kv_heads), size = (int)op.head_size;
-    struct plain_where at = plain_find(op.offsets, (int)op.sequences,
-                                       (int)((gridDim.x - 1 - blockIdx.x) / heads));
+    struct plain_tile at = plain_find(op.offsets, (int)op.sequences,
+                                      (int)((gridDim.x - 1 - blockIdx.x) / heads));
     int y = threadIdx.x / PLAIN_ACROSS * R, x = threadIdx.x % PLAIN_ACROSS;
     struct plain_rows q = plain_rows_of(at, op.q, head, size);
     struct plain_rows k = plain_rows_of(at, op.k, shared_head, size);
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R,
     struct plain_head out = plain_head_of(op.out, head, size);
     struct plain_softmax<R> soft;
     float sums[R][N] = { 0 };
-    uint32_t site = drops_site(drops);
+    uint32_t site = dropout_bits_site(drops);
     int key = 0;
 
     if (at.first >= at.length)
@@ -91,13 +91,13 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R,
         soft.total[i] = 0;
     }
     for (; key <= at.first; key += PLAIN_TILE) {
-        struct plain_sight sight = { 1, window };
+        struct plain_visibility sight = { 1, window };
         int lag = at.first - key;
         uint32_t kept = 0;
         float scores[R][4];
 
         if (drops.threshold > 0)
-            kept = plain_kept<R, false>(weights, drops_head_of(drops, site, head),
+            kept = plain_kept<R, false>(weights, dropout_bits_head_of(drops, site, head),
                                         (int)at.start + at.first, key);
         plain_across<R>(scores, q, at.first, k, key, staged);
         plain_soften<R, N>(soft, scores, sums, op.scale, op.softcap, lag + y - 4 * x,
@@ -135,7 +135,7 @@ static cudaError_t launch_size(const struct cuda_launch *to,
     return launch(to->stream, attention_plain<R, D>,
                   dim3(plain_slots(op) * (unsigned)op->heads),
                   dim3(PLAIN_ACROSS * PLAIN_TILE / R), PLAIN_SHARED, *op,
-                  plain_window(op), drops_of(&op->dropout));
+                  plain_window(op), dropout_bits_of(&op->dropout));
 }
 
 cudaError_t launch_attention_plain(const struct cuda_launch *to,

@@ -5,7 +5,7 @@
  * A block of 16 x 64 / R threads holds a tile of 64 rows by 64 others (queries by keys,
  * or keys by queries): thread (y, x) has the rows R y .. R y + R - 1 and the others 4 x
  * .. 4 x + 3 of it, and of the sums that belong to its rows the columns 4 x .. 4 x + 3 of
- * each 64.  A row's numbers lie in 16 neighbouring lanes.
+ * each 64.  A row's numbers lie in 16 neighboring lanes.
  *
  * Two products make everything:
  *
@@ -22,7 +22,7 @@
 
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/cuda_launch.h"
-#include "kernels/cuda/drops.cuh"
+#include "kernels/cuda/dropout_bits.cuh"
 
 enum {
     PLAIN_TILE = 64,
@@ -32,7 +32,7 @@ enum {
     PLAIN_SHARED = (PLAIN_TILE * PLAIN_TILE + PLAIN_STAGED) * (int)sizeof(float)
 };
 
-/* One head of a matrix.  aligned: four neighbours are one access. */
+/* One head of a matrix.  aligned: four neighbors are one access. */
 struct plain_head {
     char *data;
     size_t stride;
@@ -103,7 +103,7 @@ struct plain_rows {
     int end;
 };
 
-/* Four neighbours as they lie in memory; 0 behind the last row and the last column. */
+/* Four neighbors as they lie in memory; 0 behind the last row and the last column. */
 __device__ inline uint4 plain_fetch(const struct plain_rows &of, int row, int column)
 {
     size_t at = row * of.x.stride + column;
@@ -245,7 +245,7 @@ __device__ inline void plain_share(float *shared, const float weights[R][4])
 
 /* What the two kinds of tiles see of each other: row r sees other o where
  * 0 <= sign (r - o) < window. */
-struct plain_sight {
+struct plain_visibility {
     int sign; /* 1: rows are queries; -1: rows are keys */
     unsigned window;
 };
@@ -254,7 +254,7 @@ template <int R, int D, bool masked>
 __device__ inline void plain_along_staged(float sums[R][D / PLAIN_ACROSS],
                                           const float *weights, const float *staged,
                                           int from, int count, int lag,
-                                          struct plain_sight sight)
+                                          struct plain_visibility sight)
 {
     enum { N = D / PLAIN_ACROSS };
     int y = threadIdx.x / PLAIN_ACROSS * R, x = threadIdx.x % PLAIN_ACROSS * 4;
@@ -288,7 +288,8 @@ __device__ inline void plain_along_staged(float sums[R][D / PLAIN_ACROSS],
 template <int R, int D>
 __device__ inline void plain_along(float sums[R][D / PLAIN_ACROSS], const float *weights,
                                    const struct plain_rows &b, int first, int b_first,
-                                   struct plain_sight sight, bool masked, float *staged)
+                                   struct plain_visibility sight, bool masked,
+                                   float *staged)
 {
     enum { AT_ONCE = PLAIN_STAGED / D, HALF = PLAIN_STAGED / 2 };
     int lag = first + (int)threadIdx.x / PLAIN_ACROSS * R - b_first;
@@ -313,18 +314,18 @@ __device__ inline void plain_along(float sums[R][D / PLAIN_ACROSS], const float 
  * query: first of the tile in the batch; key: in the run, a multiple of the tile.
  */
 template <int R>
-__device__ inline void plain_draw(uint32_t *kept, const struct drops_head &drops,
+__device__ inline void plain_draw(uint32_t *kept, const struct dropout_bits_head &drops,
                                   int query, int key)
 {
     enum { THREADS = PLAIN_ACROSS * PLAIN_TILE / R, BLOCKS = PLAIN_TILE / 8 };
 
 #pragma unroll 1
     for (int i = threadIdx.x; i < PLAIN_TILE * BLOCKS; i += THREADS) {
-        uint32_t word = drops_bits(drops, query + i / BLOCKS, key / 8 + i % BLOCKS)
+        uint32_t word = dropout_bits_mask(drops, query + i / BLOCKS, key / 8 + i % BLOCKS)
                         << i % 4 * 2;
 
-        word |= __shfl_xor_sync(WHOLE_WARP, word, 1);
-        word |= __shfl_xor_sync(WHOLE_WARP, word, 2);
+        word |= __shfl_xor_sync(FULL_WARP_MASK, word, 1);
+        word |= __shfl_xor_sync(FULL_WARP_MASK, word, 2);
         if (i % 4 == 0)
             kept[i / 4] = word;
     }
@@ -334,8 +335,8 @@ __device__ inline void plain_draw(uint32_t *kept, const struct drops_head &drops
  * into `shared`, where the weights will be; barriers stand before it is read, and
  * behind. */
 template <int R, bool rows_are_keys>
-__device__ inline uint32_t plain_kept(float *shared, const struct drops_head &drops,
-                                      int query, int key)
+__device__ inline uint32_t
+plain_kept(float *shared, const struct dropout_bits_head &drops, int query, int key)
 {
     int y = threadIdx.x / PLAIN_ACROSS * R, x = threadIdx.x % PLAIN_ACROSS * 4;
     uint32_t *tile = (uint32_t *)shared, kept = 0;
@@ -400,7 +401,7 @@ __device__ inline float plain_slope(float weight, float cap, float lse)
 }
 
 /* A tile of a run. */
-struct plain_where {
+struct plain_tile {
     int first, length; /* first row of the tile in the run; rows of the run */
     size_t start;      /* first row of the run */
 };
@@ -410,8 +411,8 @@ struct plain_where {
  * s, at least as many as it has tiles; N / 64 + sequences slots are all.  first >=
  * length: none.
  */
-__device__ inline struct plain_where plain_find(const int32_t *offsets, int sequences,
-                                                int slot)
+__device__ inline struct plain_tile plain_find(const int32_t *offsets, int sequences,
+                                               int slot)
 {
     int low = 0, high = sequences - 1;
 
@@ -427,7 +428,7 @@ __device__ inline struct plain_where plain_find(const int32_t *offsets, int sequ
              offsets[low + 1] - offsets[low], (size_t)offsets[low] };
 }
 
-__device__ inline struct plain_rows plain_rows_of(const struct plain_where &at,
+__device__ inline struct plain_rows plain_rows_of(const struct plain_tile &at,
                                                   struct tensor x, int head, int columns)
 {
     struct plain_head of = plain_head_of(x, head, columns);

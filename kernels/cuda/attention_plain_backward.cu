@@ -43,7 +43,7 @@ static __global__ void attention_plain_delta(struct op_attention_backward op)
 
 template <int R, int D>
 __device__ inline void plain_store(const struct plain_head &to,
-                                   const struct plain_where &at,
+                                   const struct plain_tile &at,
                                    float sums[R][D / PLAIN_ACROSS], float factor)
 {
     enum { N = D / PLAIN_ACROSS };
@@ -67,7 +67,7 @@ __device__ inline void plain_store(const struct plain_head &to,
 template <int R, int D>
 __device__ inline void plain_add(float sums[R][D / PLAIN_ACROSS],
                                  const float weights[R][4], const struct plain_rows &b,
-                                 int first, int other, struct plain_sight sight,
+                                 int first, int other, struct plain_visibility sight,
                                  bool masked, float *shared)
 {
     plain_share<R>(shared, weights);
@@ -86,13 +86,13 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
     int shared_heads = (int)forward->kv_heads,
         shared_head = (int)(blockIdx.x % shared_heads);
     int group = (int)forward->heads / shared_heads, size = (int)forward->head_size;
-    struct plain_where at = plain_find(forward->offsets, (int)forward->sequences,
-                                       (int)(blockIdx.x / shared_heads));
+    struct plain_tile at = plain_find(forward->offsets, (int)forward->sequences,
+                                      (int)(blockIdx.x / shared_heads));
     int y = threadIdx.x / PLAIN_ACROSS * R, x = threadIdx.x % PLAIN_ACROSS * 4;
     struct plain_rows k = plain_rows_of(at, forward->k, shared_head, size);
     struct plain_rows v = plain_rows_of(at, forward->v, shared_head, size);
-    struct plain_sight sight = { -1, window };
-    uint32_t site = drops_site(drops);
+    struct plain_visibility sight = { -1, window };
+    uint32_t site = dropout_bits_site(drops);
     float dk[R][N] = { 0 }, dv[R][N] = { 0 };
 
     if (at.first >= at.length)
@@ -115,8 +115,9 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
             float p[R][4], ds[R][4];
 
             if (drops.threshold > 0)
-                kept = plain_kept<R, true>(shared, drops_head_of(drops, site, head),
-                                           (int)at.start + query, at.first);
+                kept =
+                    plain_kept<R, true>(shared, dropout_bits_head_of(drops, site, head),
+                                        (int)at.start + query, at.first);
             plain_across<R>(p, k, at.first, q, query, staged);
 #pragma unroll
             for (int j = 0; j < 4; j++) {
@@ -170,8 +171,8 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
     int heads = (int)forward->heads, head = (int)(blockIdx.x % heads);
     int shared_head = head / (heads / (int)forward->kv_heads),
         size = (int)forward->head_size;
-    struct plain_where at = plain_find(forward->offsets, (int)forward->sequences,
-                                       (int)((gridDim.x - 1 - blockIdx.x) / heads));
+    struct plain_tile at = plain_find(forward->offsets, (int)forward->sequences,
+                                      (int)((gridDim.x - 1 - blockIdx.x) / heads));
     int y = threadIdx.x / PLAIN_ACROSS * R, x = threadIdx.x % PLAIN_ACROSS * 4;
     struct plain_rows q = plain_rows_of(at, forward->q, head, size);
     struct plain_rows k = plain_rows_of(at, forward->k, shared_head, size);
@@ -180,9 +181,9 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
     const float *lse =
         (const float *)forward->lse.data + head * forward->lse.stride + at.start;
     const float *delta = (const float *)op.delta.data + head * op.delta.stride + at.start;
-    struct plain_sight sight = { 1, window };
+    struct plain_visibility sight = { 1, window };
     float dq[R][N] = { 0 };
-    uint32_t site = drops_site(drops);
+    uint32_t site = dropout_bits_site(drops);
     int key = 0;
 
     if (at.first >= at.length)
@@ -196,7 +197,7 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
         float p[R][4], ds[R][4];
 
         if (drops.threshold > 0)
-            kept = plain_kept<R, false>(shared, drops_head_of(drops, site, head),
+            kept = plain_kept<R, false>(shared, dropout_bits_head_of(drops, site, head),
                                         (int)at.start + at.first, key);
         plain_across<R>(p, q, at.first, k, key, staged);
         plain_across<R>(ds, dout, at.first, v, key, staged);
@@ -243,7 +244,7 @@ static cudaError_t launch_size(const struct cuda_launch *to,
 {
     const struct op_attention *forward = &op->forward;
     unsigned slots = plain_slots(forward), window = plain_window(forward);
-    struct drops drops = drops_of(&forward->dropout);
+    struct drops drops = dropout_bits_of(&forward->dropout);
     cudaError_t status = launch_delta(to, op);
 
     if (status == cudaSuccess)

@@ -12,7 +12,7 @@
 #include "precision/format.h"
 
 enum { WARP = 32 };
-#define WHOLE_WARP 0xffffffffu
+#define FULL_WARP_MASK 0xffffffffu
 
 /* Return the number of blocks of a kernel with a grid-stride loop: one per unit of work,
  * at most `each` per multiprocessor; 1 if there is no work. */
@@ -88,7 +88,7 @@ template <int lanes, typename T> __device__ inline T lanes_sum(T x)
 {
 #pragma unroll
     for (int i = lanes / 2; i > 0; i /= 2)
-        x += __shfl_xor_sync(WHOLE_WARP, x, i);
+        x += __shfl_xor_sync(FULL_WARP_MASK, x, i);
     return x;
 }
 
@@ -96,7 +96,7 @@ template <int lanes> __device__ inline float lanes_largest(float x)
 {
 #pragma unroll
     for (int i = lanes / 2; i > 0; i /= 2)
-        x = fmaxf(x, __shfl_xor_sync(WHOLE_WARP, x, i));
+        x = fmaxf(x, __shfl_xor_sync(FULL_WARP_MASK, x, i));
     return x;
 }
 

@@ -219,16 +219,17 @@ static void *take(struct cuda_launch *left, size_t bytes)
 
 /* False: not enough scratch. */
 static bool lay_out(struct cuda_launch left, const struct op_attention *op,
-                    const struct cuda_sdpa_plan *plan, struct cuda_runs *runs,
+                    const struct cuda_sdpa_plan *plan, struct cuda_sequences *runs,
                     float **stats, void **workspace)
 {
-    const size_t strides[CUDA_RUNS_STARTS] = { op->q.stride, op->k.stride, op->v.stride,
-                                               op->out.stride, op->heads };
+    const size_t strides[CUDA_SEQUENCES_STARTS] = { op->q.stride, op->k.stride,
+                                                    op->v.stride, op->out.stride,
+                                                    op->heads };
 
-    *runs =
-        (struct cuda_runs) { .offsets = op->offsets, .sequences = (int)op->sequences };
+    *runs = (struct cuda_sequences) { .offsets = op->offsets,
+                                      .sequences = (int)op->sequences };
     runs->lengths = take(&left, op->sequences * sizeof(int32_t));
-    for (size_t i = 0; i < CUDA_RUNS_STARTS; i++) {
+    for (size_t i = 0; i < CUDA_SEQUENCES_STARTS; i++) {
         runs->strides[i] = (int32_t)strides[i];
         runs->starts[i] = take(&left, (op->sequences + 1) * sizeof(int32_t));
     }
@@ -238,8 +239,9 @@ static bool lay_out(struct cuda_launch left, const struct op_attention *op,
 }
 
 static cudaError_t attend(struct cuda_backend *cuda, const struct op_attention *op,
-                          const struct cuda_sdpa_plan *plan, const struct cuda_runs *runs,
-                          float *stats, void *workspace)
+                          const struct cuda_sdpa_plan *plan,
+                          const struct cuda_sequences *runs, float *stats,
+                          void *workspace)
 {
     float scale = op->scale, hidden = -INFINITY, window = (float)op->window;
     void *tensors[SDPA_IDS] = {
@@ -258,7 +260,7 @@ static cudaError_t attend(struct cuda_backend *cuda, const struct op_attention *
         [SDPA_HIDDEN] = &hidden,
         [SDPA_WINDOW] = &window,
     };
-    cudaError_t status = launch_runs(&cuda->launch, runs);
+    cudaError_t status = launch_sequences(&cuda->launch, runs);
     struct error err = { 0 };
 
     if (status == cudaSuccess && !cuda_sdpa_run(plan, tensors, workspace, &err)) {
@@ -279,13 +281,13 @@ cudaError_t cuda_attention_put(struct cuda_backend *cuda, const void *operands)
 {
     const struct op_attention *op = operands;
     const struct cuda_sdpa_plan *plan = NULL;
-    struct cuda_runs runs;
+    struct cuda_sequences runs;
     void *workspace;
     float *stats;
 
     if (cuda->attention && fits(cuda, op))
         plan = plan_for(cuda, op);
-    if (!cuda_well(cuda))
+    if (!cuda_ok(cuda))
         return cudaSuccess;
     if (!plan || !lay_out(cuda->launch, op, plan, &runs, &stats, &workspace))
         return launch_attention(&cuda->launch, op);

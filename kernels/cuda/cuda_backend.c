@@ -115,7 +115,7 @@ static bool cuda_sync(struct backend *be, struct error *err)
     struct error failed = cuda->failed;
 
     if (done)
-        cuda_deliver(cuda, cuda_well(cuda));
+        cuda_deliver(cuda, cuda_ok(cuda));
     if (!cuda->dead)
         error_clear(&cuda->failed);
     return failed.code == ERROR_NONE || error_set(err, failed.code, "%s", failed.text);
@@ -162,7 +162,7 @@ static bool open_card(struct cuda_backend *cuda, struct error *err)
     if (status == cudaSuccess)
         status = cudaGetDeviceProperties(&properties, device->ordinal);
     if (status == cudaSuccess)
-        status = launch_has_code();
+        status = launch_kernel_image();
     cudaGetLastError();
     if (cuda_lacks_code(status))
         return error_set(

@@ -77,7 +77,7 @@ static inline bool cuda_is_set(const char *variable)
 }
 
 /* Return whether nothing has failed; otherwise the caller returns. */
-static inline bool cuda_well(const struct cuda_backend *cuda)
+static inline bool cuda_ok(const struct cuda_backend *cuda)
 {
     return cuda->failed.code == ERROR_NONE;
 }
@@ -135,7 +135,7 @@ void cuda_deliver(struct cuda_backend *cuda, bool well);
 /* ---- cuda_ops.c: operations ---- */
 
 /* A kind of operation. Its struct can be copied and begins with its tensors. */
-struct cuda_kind {
+struct cuda_operation {
     const char *name;
     size_t bytes;   /* of the struct */
     size_t tensors; /* that the struct begins with */
@@ -146,9 +146,11 @@ struct cuda_kind {
 
 /* Run an operation; while a recording is being made, add it to the recording, which runs
  * at its end. */
-void cuda_do(struct cuda_backend *cuda, const struct cuda_kind *kind, const void *op);
+void cuda_issue(struct cuda_backend *cuda, const struct cuda_operation *kind,
+                const void *op);
 /* Put an operation into the stream immediately. */
-void cuda_put(struct cuda_backend *cuda, const struct cuda_kind *kind, const void *op);
+void cuda_enqueue(struct cuda_backend *cuda, const struct cuda_operation *kind,
+                  const void *op);
 
 /* Each operation, for the table of cuda_backend.c. */
 #define CUDA_OPERATION(name, ...) \
@@ -189,7 +191,8 @@ void cuda_graphs_free(struct cuda_graphs *graphs, bool dead);
 bool cuda_begin(struct backend *be, const void *key, size_t bytes);
 void cuda_end(struct backend *be);
 /* If a recording is being made, add the operation to it and return true. */
-bool cuda_note(struct cuda_backend *cuda, const struct cuda_kind *kind, const void *op);
+bool cuda_record(struct cuda_backend *cuda, const struct cuda_operation *kind,
+                 const void *op);
 
 /* ---- cuda_device.c: the GPUs of this machine ---- */
 

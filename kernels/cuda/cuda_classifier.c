@@ -45,7 +45,7 @@ static cudaError_t put_dx(struct cuda_backend *cuda, const struct op_classifier 
     size_t count = parts_of(op->w.rows, parts);
     cudaError_t status = cudaSuccess;
 
-    for (size_t i = 0; i < count && status == cudaSuccess && cuda_well(cuda); i++) {
+    for (size_t i = 0; i < count && status == cudaSuccess && cuda_ok(cuda); i++) {
         struct part p = parts[i];
 
         status = cuda_matmul_put(
@@ -66,7 +66,7 @@ static cudaError_t put_dw(struct cuda_backend *cuda, const struct op_classifier 
     size_t count = parts_of(op->w.rows, parts);
     cudaError_t status = cudaSuccess;
 
-    for (size_t i = 0; i < count && status == cudaSuccess && cuda_well(cuda); i++) {
+    for (size_t i = 0; i < count && status == cudaSuccess && cuda_ok(cuda); i++) {
         struct part p = parts[i];
 
         status = cuda_matmul_put(
@@ -89,10 +89,10 @@ cudaError_t cuda_classifier_gradients(struct cuda_backend *cuda,
 
     if (op->dx.data) {
         status = put_dx(cuda, op, dlogits);
-        if (status == cudaSuccess && cuda_well(cuda))
+        if (status == cudaSuccess && cuda_ok(cuda))
             status = launch_classifier_scatter(&cuda->launch, op, first, count);
     }
-    if (op->dw.data && status == cudaSuccess && cuda_well(cuda))
+    if (op->dw.data && status == cudaSuccess && cuda_ok(cuda))
         status = put_dw(cuda, op, dlogits);
     return status;
 }
@@ -107,7 +107,7 @@ cudaError_t cuda_classifier_logits(struct cuda_backend *cuda,
     size_t n = parts_of(op->w.rows, parts);
     cudaError_t status = launch_classifier_gather(&cuda->launch, op, first, count);
 
-    for (size_t i = 0; i < n && status == cudaSuccess && cuda_well(cuda); i++) {
+    for (size_t i = 0; i < n && status == cudaSuccess && cuda_ok(cuda); i++) {
         struct part p = parts[i];
 
         status = cuda_matmul_put(
@@ -125,9 +125,9 @@ static cudaError_t put_chunk(struct cuda_backend *cuda, const struct op_classifi
 {
     cudaError_t status = cuda_classifier_logits(cuda, op, first, count);
 
-    if (status == cudaSuccess && cuda_well(cuda))
+    if (status == cudaSuccess && cuda_ok(cuda))
         status = launch_classifier_loss(&cuda->launch, op, first, count);
-    if (status == cudaSuccess && cuda_well(cuda))
+    if (status == cudaSuccess && cuda_ok(cuda))
         status = cuda_classifier_gradients(cuda, op, first, count);
     return status;
 }
@@ -135,11 +135,11 @@ static cudaError_t put_chunk(struct cuda_backend *cuda, const struct op_classifi
 cudaError_t cuda_classifier_put(struct cuda_backend *cuda, const void *operands)
 {
     const struct op_classifier *op = operands;
-    size_t rows = op->labelled ? op->labelled : op->x.rows;
+    size_t rows = op->labeled ? op->labeled : op->x.rows;
     cudaError_t status = launch_classifier_order(&cuda->launch, op);
 
     assert(op->rows && op->logits.rows > 0);
-    for (size_t first = 0; first < rows && status == cudaSuccess && cuda_well(cuda);) {
+    for (size_t first = 0; first < rows && status == cudaSuccess && cuda_ok(cuda);) {
         size_t count = size_min(rows - first, op->logits.rows);
 
         status = put_chunk(cuda, op, first, count);

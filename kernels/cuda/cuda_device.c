@@ -39,7 +39,7 @@ static cudaError_t ask(int ordinal, bool alone, size_t *available, bool *runnabl
         status = cudaMemGetInfo(available, &memory);
     if (status != cudaSuccess)
         return status;
-    status = launch_has_code();
+    status = launch_kernel_image();
     *runnable = status == cudaSuccess;
     if (cuda_lacks_code(status))
         status = cudaSuccess;
@@ -79,7 +79,7 @@ static bool device_read(int ordinal, bool asked, bool alone, struct device *out,
     };
     snprintf(out->name, sizeof(out->name), "%.*s", (int)sizeof(out->name) - 1,
              properties.name);
-    device_recognise(out);
+    device_recognize(out);
     if (!runnable)
         snprintf(note, note_room,
                  "this build has code for compute capabilities %s (in tenths); "
@@ -105,9 +105,9 @@ static size_t look(const char *wanted, struct device *out, size_t room, char *no
         return 0;
     }
     for (int i = 0; i < count; i++)
-        asked += probe_means(wanted, i);
+        asked += probe_name_matches(wanted, i);
     for (int i = 0; i < count && found < room; i++)
-        if (device_read(i, probe_means(wanted, i), asked == 1, &out[found], note,
+        if (device_read(i, probe_name_matches(wanted, i), asked == 1, &out[found], note,
                         note_room))
             found++;
     return found;

@@ -33,7 +33,7 @@ enum { GRAPHS = 64 * 64, OPERATIONS = 64 * 2048, SLOTS = 1024 };
 enum { LEFT_ALONE = 128 << 20, BYTES_OF_AN_OPERATION = 16 << 10 };
 
 struct note {
-    const struct cuda_kind *kind;
+    const struct cuda_operation *kind;
     size_t at; /* of its operands in `operands` */
 };
 
@@ -167,7 +167,8 @@ static bool grow(void **data, size_t *room, size_t wanted, size_t each)
     return true;
 }
 
-bool cuda_note(struct cuda_backend *cuda, const struct cuda_kind *kind, const void *op)
+bool cuda_record(struct cuda_backend *cuda, const struct cuda_operation *kind,
+                 const void *op)
 {
     struct cuda_graphs *graphs = cuda->graphs;
     size_t at = size_round(graphs->operand_bytes, 16);
@@ -190,8 +191,8 @@ static void put_notes(struct cuda_backend *cuda, bool beats)
 {
     struct cuda_graphs *graphs = cuda->graphs;
 
-    for (size_t i = 0; i < graphs->note_count && cuda_well(cuda); i++) {
-        cuda_put(cuda, graphs->notes[i].kind, graphs->operands + graphs->notes[i].at);
+    for (size_t i = 0; i < graphs->note_count && cuda_ok(cuda); i++) {
+        cuda_enqueue(cuda, graphs->notes[i].kind, graphs->operands + graphs->notes[i].at);
         if (beats)
             cuda_beat(cuda, 1);
     }
@@ -218,7 +219,7 @@ static cudaError_t capture(struct cuda_backend *cuda, cudaGraph_t *out)
         return status;
     put_notes(cuda, false);
     ended = cudaStreamEndCapture(cuda->launch.stream, out);
-    return cuda_well(cuda) ? ended : cudaErrorStreamCaptureInvalidated;
+    return cuda_ok(cuda) ? ended : cudaErrorStreamCaptureInvalidated;
 }
 
 /* Device memory is allocated here: at replay there is no alternative path left. */
@@ -280,7 +281,7 @@ static bool record(struct cuda_backend *cuda, struct graph *graph)
     log_line(cuda->log, LOG_INFO,
              "device: steps of one shape are not recorded, but done one operation at a "
              "time (%s)",
-             cuda_well(cuda) ? cudaGetErrorString(status) : cuda->failed.text);
+             cuda_ok(cuda) ? cudaGetErrorString(status) : cuda->failed.text);
     if (!cuda->dead)
         error_clear(&cuda->failed);
     return false;
@@ -292,7 +293,7 @@ bool cuda_begin(struct backend *be, const void *key, size_t bytes)
     struct cuda_graphs *graphs = cuda->graphs;
     struct graph *graph;
 
-    if (graphs->off || cuda->named || !cuda_well(cuda))
+    if (graphs->off || cuda->named || !cuda_ok(cuda))
         return true;
     graph = *find(graphs, key, bytes);
     if (!graph) {
@@ -318,7 +319,7 @@ void cuda_end(struct backend *be)
     struct graph *graph = cuda->graphs->recording;
 
     cuda->graphs->recording = NULL;
-    if (!graph || !cuda_well(cuda))
+    if (!graph || !cuda_ok(cuda))
         return;
     make_room(cuda->graphs);
     if (has_room(cuda) && record(cuda, graph))

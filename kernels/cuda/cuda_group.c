@@ -39,7 +39,7 @@ struct cuda_group {
 static bool all_alive(const struct cuda_group *group)
 {
     for (int i = 0; i < group->link_count; i++)
-        if (!link_alive(group->links[i]))
+        if (!link_is_alive(group->links[i]))
             return false;
     return true;
 }
@@ -200,7 +200,7 @@ static bool begin(struct cuda_backend *cuda)
     struct cuda_group *group = cuda->group;
     cudaError_t status;
 
-    if (!cuda_well(cuda) || !cuda_group_well(cuda))
+    if (!cuda_ok(cuda) || !cuda_group_well(cuda))
         return false;
     status = cudaEventRecord(group->issued, cuda->launch.stream);
     if (status == cudaSuccess)
@@ -253,7 +253,7 @@ void cuda_meet(struct backend *be)
     struct cuda_group *group = cuda->group;
     cudaError_t status;
 
-    if (!group->pending || !cuda_well(cuda))
+    if (!group->pending || !cuda_ok(cuda))
         return;
     group->pending = false;
     status = cudaEventRecord(group->done, group->stream);

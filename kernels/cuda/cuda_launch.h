@@ -45,8 +45,8 @@ OPERATIONS(CUDA_LAUNCHER)
 #undef CUDA_LAUNCHER_LAUNCH
 #undef CUDA_LAUNCHER_STEPS
 
-/* has_code.cu: cudaSuccess if this program has code for the current device */
-cudaError_t launch_has_code(void);
+/* kernel_image.cu: cudaSuccess if this program has code for the current device */
+cudaError_t launch_kernel_image(void);
 
 /*
  * sum_rows.cu: out (N, C) any format = x (N, C) + bias (1, C) fp32, for matmuls whose
@@ -65,17 +65,18 @@ cudaError_t launch_attention_backward_plain(const struct cuda_launch *to,
                                             const struct op_attention_backward *op);
 
 /*
- * runs.cu: sequences of rows for cuDNN.  lengths (sequences): the rows of each;
+ * cudnn_sequences.cu: sequences of rows for cuDNN.  lengths (sequences): the rows of each;
  * starts[i] (sequences + 1) = offsets * strides[i]: the index of the first element of
  * each in a matrix whose rows are strides[i] apart; each index is below 2^31.
  */
-enum { CUDA_RUNS_STARTS = 5 };
-struct cuda_runs {
+enum { CUDA_SEQUENCES_STARTS = 5 };
+struct cuda_sequences {
     const int32_t *offsets;
     int sequences;
-    int32_t *lengths, *starts[CUDA_RUNS_STARTS], strides[CUDA_RUNS_STARTS];
+    int32_t *lengths, *starts[CUDA_SEQUENCES_STARTS], strides[CUDA_SEQUENCES_STARTS];
 };
-cudaError_t launch_runs(const struct cuda_launch *to, const struct cuda_runs *runs);
+cudaError_t launch_sequences(const struct cuda_launch *to,
+                             const struct cuda_sequences *runs);
 /* out (C, N) = x (N, C) transposed, fp32 */
 cudaError_t launch_transpose(const struct cuda_launch *to, struct tensor out,
                              struct tensor x);

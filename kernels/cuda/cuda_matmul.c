@@ -388,7 +388,7 @@ static cudaError_t put(struct cuda_backend *cuda, const struct op_matmul *op)
         }
         if (fits_fp8(op))
             status = multiply_rounded(cuda, op, &done);
-        if (done || status != cudaSuccess || !cuda_well(cuda))
+        if (done || status != cudaSuccess || !cuda_ok(cuda))
             return status;
         tell(cuda, op);
     }
@@ -415,7 +415,7 @@ static cudaError_t put_wide(struct cuda_backend *cuda, const struct op_matmul *o
     part.bias.data = NULL;
     part.beta = 0;
     status = put(cuda, &part);
-    if (status != cudaSuccess || !cuda_well(cuda))
+    if (status != cudaSuccess || !cuda_ok(cuda))
         return status;
     if (op->beta == 0)
         return launch_add_bias(to, out, wide, op->bias);

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 /* " of (2048, 576) bf16, (576, 576) bf16": the tensors that are present. */
-static void shapes_text(char *out, size_t room, const struct cuda_kind *kind,
+static void shapes_text(char *out, size_t room, const struct cuda_operation *kind,
                         const void *op)
 {
     const struct tensor *tensors = op;
@@ -20,7 +20,7 @@ static void shapes_text(char *out, size_t room, const struct cuda_kind *kind,
 }
 
 /* An empty matrix needs no work, and a grid without blocks is an error. */
-static bool is_empty(const struct cuda_kind *kind, const void *op)
+static bool is_empty(const struct cuda_operation *kind, const void *op)
 {
     const struct tensor *tensors = op;
 
@@ -30,7 +30,8 @@ static bool is_empty(const struct cuda_kind *kind, const void *op)
     return false;
 }
 
-void cuda_put(struct cuda_backend *cuda, const struct cuda_kind *kind, const void *op)
+void cuda_enqueue(struct cuda_backend *cuda, const struct cuda_operation *kind,
+                  const void *op)
 {
     char shapes[160];
     cudaError_t status;
@@ -43,7 +44,7 @@ void cuda_put(struct cuda_backend *cuda, const struct cuda_kind *kind, const voi
     }
     cudaSetDevice(cuda->device.ordinal);
     status = kind->put(cuda, op);
-    if (status == cudaSuccess && cuda->named && cuda_well(cuda))
+    if (status == cudaSuccess && cuda->named && cuda_ok(cuda))
         cuda_wait_all(cuda);
     if (status == cudaSuccess)
         return;
@@ -51,29 +52,30 @@ void cuda_put(struct cuda_backend *cuda, const struct cuda_kind *kind, const voi
     cuda_check(cuda, status, "%s%s", kind->name, shapes);
 }
 
-void cuda_do(struct cuda_backend *cuda, const struct cuda_kind *kind, const void *op)
+void cuda_issue(struct cuda_backend *cuda, const struct cuda_operation *kind,
+                const void *op)
 {
-    if (!cuda_well(cuda) || is_empty(kind, op) || cuda_note(cuda, kind, op))
+    if (!cuda_ok(cuda) || is_empty(kind, op) || cuda_record(cuda, kind, op))
         return;
-    cuda_put(cuda, kind, op);
+    cuda_enqueue(cuda, kind, op);
     cuda_beat(cuda, 1);
 }
 
 #define CUDA_PUT_LAUNCH(name) launch_##name(&cuda->launch, op)
 #define CUDA_PUT_STEPS(name)  cuda_##name##_put(cuda, op)
 
-#define CUDA_OPERATION(name, tensors, cpu, call, ...)                              \
-    static cudaError_t put_##name(struct cuda_backend *cuda, const void *op)       \
-    {                                                                              \
-        return CUDA_PUT_##call(name);                                              \
-    }                                                                              \
-                                                                                   \
-    static const struct cuda_kind kind_##name = { #name, sizeof(struct op_##name), \
-                                                  tensors, put_##name };           \
-                                                                                   \
-    void cuda_##name(struct backend *be, const struct op_##name *op)               \
-    {                                                                              \
-        cuda_do(cuda_backend_of(be), &kind_##name, op);                            \
+#define CUDA_OPERATION(name, tensors, cpu, call, ...)                                   \
+    static cudaError_t put_##name(struct cuda_backend *cuda, const void *op)            \
+    {                                                                                   \
+        return CUDA_PUT_##call(name);                                                   \
+    }                                                                                   \
+                                                                                        \
+    static const struct cuda_operation kind_##name = { #name, sizeof(struct op_##name), \
+                                                       tensors, put_##name };           \
+                                                                                        \
+    void cuda_##name(struct backend *be, const struct op_##name *op)                    \
+    {                                                                                   \
+        cuda_issue(cuda_backend_of(be), &kind_##name, op);                              \
     }
 
 OPERATIONS(CUDA_OPERATION)

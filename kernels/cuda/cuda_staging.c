@@ -118,7 +118,7 @@ static struct piece *piece_with_room(struct cuda_backend *cuda, struct ring *rin
     piece->away = true;
     ring->now = (ring->now + 1) % PIECES;
     piece = &ring->pieces[ring->now];
-    if (!cuda_well(cuda) || (piece->away && !cuda_wait(cuda, piece->done)))
+    if (!cuda_ok(cuda) || (piece->away && !cuda_wait(cuda, piece->done)))
         return NULL;
     deliver(piece, true);
     return piece;
@@ -130,7 +130,7 @@ void cuda_upload(struct backend *be, void *to, const void *from, size_t bytes)
 
     cuda->doing = "upload";
     cudaSetDevice(cuda->device.ordinal);
-    for (size_t at = 0; at < bytes && cuda_well(cuda);) {
+    for (size_t at = 0; at < bytes && cuda_ok(cuda);) {
         struct piece *piece = piece_with_room(cuda, &cuda->staging->up);
         size_t part = piece ? size_min(bytes - at, PIECE_BYTES - piece->used) : 0;
 
@@ -152,7 +152,7 @@ void cuda_download(struct backend *be, void *to, const void *from, size_t bytes)
 
     cuda->doing = "download";
     cudaSetDevice(cuda->device.ordinal);
-    for (size_t at = 0; at < bytes && cuda_well(cuda);) {
+    for (size_t at = 0; at < bytes && cuda_ok(cuda);) {
         struct piece *piece = piece_with_room(cuda, &cuda->staging->down);
         size_t part = piece ? size_min(bytes - at, PIECE_BYTES - piece->used) : 0;
 

@@ -116,7 +116,7 @@ extern "C" cudaError_t launch_square_sum(const struct cuda_launch *to,
     return BY_FORMAT(op->x.format, T, launch_squares<T>(to, x, op->sum));
 }
 
-static __global__ void decide_kernel(struct step_numbers *numbers)
+static __global__ void decide_kernel(struct step_scalars *numbers)
 {
     if (threadIdx.x == 0)
         step_decide(numbers);

@@ -8,7 +8,7 @@
  *
  * Floor: keys and values once from memory, 2 (length) D elements for each key/value head.
  */
-#include "kernels/cuda/cells.cuh"
+#include "kernels/cuda/elementwise_kernel.cuh"
 
 enum { DECODE_WARPS = 4 };
 

@@ -4,7 +4,7 @@
  * Bytes moved per element: half a byte, and the output; for its block's factor 1/64 or
  * 1/16 of a byte, which neighbors read together.
  */
-#include "kernels/cuda/cells.cuh"
+#include "kernels/cuda/elementwise_kernel.cuh"
 
 #include "precision/nf4.h"
 
@@ -89,9 +89,9 @@ static cudaError_t dequantize_typed(const struct cuda_launch *to,
         view_of<O>(op->out), op->x, op->through, rows, cols, op->heads
     };
 
-    if (cells_aligned(op->out, n) && cols % n == 0)
-        return cells_launch<n, AT_ONCE>(to, cells, rows, cols);
-    return cells_launch<1, AT_ONCE>(to, cells, rows, cols);
+    if (elementwise_is_aligned(op->out, n) && cols % n == 0)
+        return elementwise_launch<n, AT_ONCE>(to, cells, rows, cols);
+    return elementwise_launch<1, AT_ONCE>(to, cells, rows, cols);
 }
 
 cudaError_t launch_dequantize(const struct cuda_launch *to,

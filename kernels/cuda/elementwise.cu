@@ -7,7 +7,7 @@
  * also computes ten rounds of Philox for four elements, about 15 instructions per
  * element: in 16 bits about half of what the multiprocessors can issue in that time.
  */
-#include "kernels/cuda/cells.cuh"
+#include "kernels/cuda/elementwise_kernel.cuh"
 
 #include "base/random.h"
 
@@ -69,7 +69,7 @@ struct add_any {
 template <typename O, typename A, typename B>
 static cudaError_t add_wide(const struct cuda_launch *to, const struct op_add *op)
 {
-    return cells_launch<wide<O, A, B>::n, AT_ONCE>(
+    return elementwise_launch<wide<O, A, B>::n, AT_ONCE>(
         to,
         add_cells<O, A, B> { view_of<O>(op->out), view_of<A>(op->a), view_of<B>(op->b) },
         op->out.rows, op->out.cols);
@@ -78,7 +78,10 @@ static cudaError_t add_wide(const struct cuda_launch *to, const struct op_add *o
 /* Elements in 16 bytes of the widest of three. */
 static int wide_of(struct tensor a, struct tensor b, struct tensor c)
 {
-    return cells_bytes(a) == 4 || cells_bytes(b) == 4 || cells_bytes(c) == 4 ? 4 : 8;
+    return elementwise_bytes(a) == 4 || elementwise_bytes(b) == 4 ||
+                   elementwise_bytes(c) == 4
+               ? 4
+               : 8;
 }
 
 cudaError_t launch_add(const struct cuda_launch *to, const struct op_add *op)
@@ -86,11 +89,13 @@ cudaError_t launch_add(const struct cuda_launch *to, const struct op_add *op)
     struct op_add flat = *op;
     size_t n = wide_of(op->out, op->a, op->b);
 
-    if (cells_whole(op->out) && cells_whole(op->a) && cells_whole(op->b))
-        flat = { cells_flat(op->out), cells_flat(op->a), cells_flat(op->b) };
-    if (!cells_aligned(flat.out, n) || !cells_aligned(flat.a, n) ||
-        !cells_aligned(flat.b, n))
-        return cells_launch<1, AT_ONCE>(
+    if (elementwise_is_contiguous(op->out) && elementwise_is_contiguous(op->a) &&
+        elementwise_is_contiguous(op->b))
+        flat = { elementwise_flat_view(op->out), elementwise_flat_view(op->a),
+                 elementwise_flat_view(op->b) };
+    if (!elementwise_is_aligned(flat.out, n) || !elementwise_is_aligned(flat.a, n) ||
+        !elementwise_is_aligned(flat.b, n))
+        return elementwise_launch<1, AT_ONCE>(
             to,
             add_any { any_view_of(flat.out), any_view_of(flat.a), any_view_of(flat.b) },
             flat.out.rows, flat.out.cols);
@@ -142,19 +147,20 @@ static cudaError_t convert_typed(const struct cuda_launch *to,
     constexpr int n = wide<O, X>::n;
     convert_cells<O, X> cells = { view_of<O>(op->out), view_of<X>(op->x) };
 
-    if (cells_aligned(op->out, n) && cells_aligned(op->x, n))
-        return cells_launch<n, AT_ONCE>(to, cells, op->out.rows, op->out.cols);
-    return cells_launch<1, AT_ONCE>(to, cells, op->out.rows, op->out.cols);
+    if (elementwise_is_aligned(op->out, n) && elementwise_is_aligned(op->x, n))
+        return elementwise_launch<n, AT_ONCE>(to, cells, op->out.rows, op->out.cols);
+    return elementwise_launch<1, AT_ONCE>(to, cells, op->out.rows, op->out.cols);
 }
 
 cudaError_t launch_convert(const struct cuda_launch *to, const struct op_convert *op)
 {
     struct op_convert flat = *op;
 
-    if (cells_whole(op->out) && cells_whole(op->x))
-        flat = { cells_flat(op->out), cells_flat(op->x) };
+    if (elementwise_is_contiguous(op->out) && elementwise_is_contiguous(op->x))
+        flat = { elementwise_flat_view(op->out), elementwise_flat_view(op->x) };
     if (flat.out.rows == 1 && op->out.format == op->x.format)
-        return cudaMemcpyAsync(op->out.data, op->x.data, flat.x.cols * cells_bytes(op->x),
+        return cudaMemcpyAsync(op->out.data, op->x.data,
+                               flat.x.cols * elementwise_bytes(op->x),
                                cudaMemcpyDeviceToDevice, to->stream);
     return BY_FORMAT(op->out.format, O,
                      BY_FORMAT(op->x.format, X, convert_typed<O, X>(to, &flat)));
@@ -183,20 +189,20 @@ static cudaError_t zero_typed(const struct cuda_launch *to, struct tensor out)
     constexpr int n = 16 / sizeof(T);
     zero_cells<T> cells = { view_of<T>(out) };
 
-    if (cells_aligned(out, n))
-        return cells_launch<n, AT_ONCE>(to, cells, out.rows, out.cols);
-    return cells_launch<1, AT_ONCE>(to, cells, out.rows, out.cols);
+    if (elementwise_is_aligned(out, n))
+        return elementwise_launch<n, AT_ONCE>(to, cells, out.rows, out.cols);
+    return elementwise_launch<1, AT_ONCE>(to, cells, out.rows, out.cols);
 }
 
 cudaError_t launch_zero(const struct cuda_launch *to, const struct op_zero *op)
 {
-    size_t bytes = op->out.rows * op->out.cols * cells_bytes(op->out);
+    size_t bytes = op->out.rows * op->out.cols * elementwise_bytes(op->out);
 
     /* Gradients of a whole model may have more elements than a row of cells. */
-    if (cells_whole(op->out))
+    if (elementwise_is_contiguous(op->out))
         return bytes ? cudaMemsetAsync(op->out.data, 0, bytes, to->stream) : cudaSuccess;
-    return cells_bytes(op->out) == 4 ? zero_typed<uint32_t>(to, op->out)
-                                     : zero_typed<uint16_t>(to, op->out);
+    return elementwise_bytes(op->out) == 4 ? zero_typed<uint32_t>(to, op->out)
+                                           : zero_typed<uint16_t>(to, op->out);
 }
 
 /* Which elements are kept: those whose draw of base/random.h, by their index in the
@@ -288,9 +294,9 @@ static cudaError_t dropout_typed(const struct cuda_launch *to, struct tensor out
     constexpr int n = wide<O, X>::n;
     dropout_cells<O, X> cells = { view_of<O>(out), view_of<X>(x), mask };
 
-    if (cells_aligned(out, n) && cells_aligned(x, n))
-        return cells_launch<n, 1>(to, cells, out.rows, out.cols);
-    return cells_launch<1, 1>(to, cells, out.rows, out.cols);
+    if (elementwise_is_aligned(out, n) && elementwise_is_aligned(x, n))
+        return elementwise_launch<n, 1>(to, cells, out.rows, out.cols);
+    return elementwise_launch<1, 1>(to, cells, out.rows, out.cols);
 }
 
 cudaError_t launch_dropout(const struct cuda_launch *to, const struct op_dropout *op)
@@ -307,9 +313,9 @@ cudaError_t launch_dropout(const struct cuda_launch *to, const struct op_dropout
     mask.stream = op->stream;
     mask.threshold = (uint32_t)ceil((double)op->p * 0x1p32);
     mask.factor = 1 / (1 - op->p);
-    if (cells_whole(out) && cells_whole(x)) {
-        out = cells_flat(out);
-        x = cells_flat(x);
+    if (elementwise_is_contiguous(out) && elementwise_is_contiguous(x)) {
+        out = elementwise_flat_view(out);
+        x = elementwise_flat_view(x);
     }
     return BY_FORMAT(out.format, O,
                      BY_FORMAT(x.format, X, dropout_typed<O, X>(to, out, x, mask)));

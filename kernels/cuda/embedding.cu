@@ -13,7 +13,7 @@
  * two waits for memory where the token is rare, the places and then all else; of a
  * frequent one a wait for each SUM_ROWS.
  */
-#include "kernels/cuda/cells.cuh"
+#include "kernels/cuda/elementwise_kernel.cuh"
 
 enum {
     DIGIT_BITS = 9,
@@ -33,7 +33,7 @@ static float scale_of(float scale)
     return scale != 0 ? scale : 1;
 }
 
-struct embedding_place {
+struct embedding_position {
     int32_t token;
     uint32_t row;
 };
@@ -41,15 +41,15 @@ struct embedding_place {
 /* One pass over the places by one digit of their token. */
 struct embedding_order {
     const int32_t *tokens; /* of the rows, where `from` is NULL */
-    const struct embedding_place *from;
-    struct embedding_place *to;
+    const struct embedding_position *from;
+    struct embedding_position *to;
     uint32_t *counts; /* (tiles, DIGITS) */
     uint32_t count, tiles;
     int shift, mask;
 
-    __device__ struct embedding_place at(uint32_t i) const
+    __device__ struct embedding_position at(uint32_t i) const
     {
-        struct embedding_place first;
+        struct embedding_position first;
 
         if (from)
             return from[i];
@@ -58,7 +58,7 @@ struct embedding_order {
         return first;
     }
 
-    __device__ uint32_t digit(struct embedding_place place) const
+    __device__ uint32_t digit(struct embedding_position place) const
     {
         return (uint32_t)(place.token >> shift & mask);
     }
@@ -88,7 +88,7 @@ __device__ static inline uint32_t sum_before(uint32_t x, uint32_t *room)
 
 #pragma unroll
     for (int i = 1; i < WARP; i *= 2) {
-        uint32_t other = __shfl_up_sync(WHOLE_WARP, sum, i);
+        uint32_t other = __shfl_up_sync(FULL_WARP_MASK, sum, i);
 
         if (lane >= i)
             sum += other;
@@ -120,12 +120,12 @@ __device__ static inline uint32_t digit_begin(const struct embedding_order &o,
 /* The lanes that have this lane's digit; none where it has no place. */
 __device__ static inline uint32_t lanes_alike(uint32_t digit, bool there)
 {
-    uint32_t alike = __ballot_sync(WHOLE_WARP, there);
+    uint32_t alike = __ballot_sync(FULL_WARP_MASK, there);
 
 #pragma unroll
     for (int bit = 0; bit < DIGIT_BITS; bit++) {
         bool set = digit >> bit & 1;
-        uint32_t lanes = __ballot_sync(WHOLE_WARP, set);
+        uint32_t lanes = __ballot_sync(FULL_WARP_MASK, set);
 
         alike &= set ? lanes : ~lanes;
     }
@@ -142,7 +142,7 @@ static __global__ void __launch_bounds__(DIGITS) order_place(struct embedding_or
     uint32_t first = blockIdx.x * TILE + warp * TILE_ROUNDS * WARP + lane;
     uint32_t *mine = next + warp * DIGITS, begin = digit_begin(o, room);
     uint32_t alike[TILE_ROUNDS], lower = ((uint32_t)1 << lane) - 1;
-    struct embedding_place place[TILE_ROUNDS] = {};
+    struct embedding_position place[TILE_ROUNDS] = {};
 
     for (int w = 0; w < TILE_WARPS; w++)
         next[w * DIGITS + threadIdx.x] = 0;
@@ -183,26 +183,26 @@ struct embedding_sum {
     view<float> dtable;
     view<const float> dout;
     float scale;
-    const struct embedding_place *places;
+    const struct embedding_position *places;
     uint32_t count, cols, pieces; /* of columns, each a warp's */
     int32_t padding;              /* the token that is left out; -1: none */
 };
 
 /* Place `at` of a lane; no token has it where there is none. */
-__device__ static inline struct embedding_place place_at(const struct embedding_sum &s,
-                                                         uint32_t at)
+__device__ static inline struct embedding_position place_at(const struct embedding_sum &s,
+                                                            uint32_t at)
 {
-    return at < s.count ? s.places[at] : embedding_place { -1, 0 };
+    return at < s.count ? s.places[at] : embedding_position { -1, 0 };
 }
 
 /*
  * Add the rows of one token to n columns a lane, from `col` on.  `place` is place `at` of
- * the lane; that of lane 1 is the token's first.  Places of a token are neighbours: the
+ * the lane; that of lane 1 is the token's first.  Places of a token are neighbors: the
  * next 32 are fetched while rows of these are added.
  */
 template <int n>
 __device__ static inline void sum_token(const struct embedding_sum &s,
-                                        struct embedding_place place, uint32_t at,
+                                        struct embedding_position place, uint32_t at,
                                         int32_t token, uint32_t col)
 {
     bool there = col < s.cols;
@@ -212,9 +212,9 @@ __device__ static inline void sum_token(const struct embedding_sum &s,
     if (there)
         load<n>(total, s.dtable.at((size_t)token, col));
     do {
-        struct embedding_place next = { -1, 0 };
+        struct embedding_position next = { -1, 0 };
 
-        end = from + __popc(__ballot_sync(WHOLE_WARP, place.token == token));
+        end = from + __popc(__ballot_sync(FULL_WARP_MASK, place.token == token));
         at += WARP;
         if (end == WARP)
             next = place_at(s, at);
@@ -225,7 +225,7 @@ __device__ static inline void sum_token(const struct embedding_sum &s,
 
 #pragma unroll
             for (int i = 0; i < SUM_ROWS; i++)
-                row[i] = __shfl_sync(WHOLE_WARP, place.row, from + i);
+                row[i] = __shfl_sync(FULL_WARP_MASK, place.row, from + i);
 #pragma unroll
             for (int i = 0; i < SUM_ROWS; i++)
                 if (from + i < end && there)
@@ -256,9 +256,9 @@ __global__ void __launch_bounds__(SUM_THREADS, 4) embedding_sums(struct embeddin
 
     while (first < s.count) {
         uint32_t at = first + lane - 1; /* of lane 0 beyond all, where none is before */
-        struct embedding_place place = place_at(s, at);
-        int32_t before = __shfl_sync(WHOLE_WARP, place.token, 0);
-        int32_t token = __shfl_sync(WHOLE_WARP, place.token, 1);
+        struct embedding_position place = place_at(s, at);
+        int32_t before = __shfl_sync(FULL_WARP_MASK, place.token, 0);
+        int32_t token = __shfl_sync(FULL_WARP_MASK, place.token, 1);
 
         if (token != s.padding && token != before)
             sum_token<n>(s, place, at, token, (piece * WARP + lane) * n);
@@ -286,10 +286,10 @@ static cudaError_t sum_launch(const struct cuda_launch *to, struct embedding_sum
  * the scratch. */
 static cudaError_t order_launch(const struct cuda_launch *to, const int32_t *tokens,
                                 size_t count, size_t vocabulary,
-                                const struct embedding_place **sorted)
+                                const struct embedding_position **sorted)
 {
     struct embedding_order o = {};
-    struct embedding_place *places = (struct embedding_place *)to->scratch;
+    struct embedding_position *places = (struct embedding_position *)to->scratch;
     int bits = 1, digits;
     cudaError_t status = cudaSuccess;
 
@@ -321,7 +321,7 @@ static size_t rows_at_once(const struct cuda_launch *to)
 {
     size_t most = TILES_MOST;
     size_t tiles = to->scratch_bytes /
-                   (2 * TILE * sizeof(struct embedding_place) + DIGITS * sizeof(int));
+                   (2 * TILE * sizeof(struct embedding_position) + DIGITS * sizeof(int));
 
     return (tiles < most ? tiles : most) * TILE;
 }
@@ -330,8 +330,8 @@ cudaError_t launch_embedding_backward(const struct cuda_launch *to,
                                       const struct op_embedding_backward *op)
 {
     size_t rows = op->dout.rows, cols = op->dout.cols, most = rows_at_once(to);
-    bool wide =
-        cells_aligned(op->dout, 4) && cells_aligned(op->dtable, 4) && cols % 4 == 0;
+    bool wide = elementwise_is_aligned(op->dout, 4) &&
+                elementwise_is_aligned(op->dtable, 4) && cols % 4 == 0;
     cudaError_t status = cudaSuccess;
 
     if (cols == 0)
@@ -390,9 +390,9 @@ static cudaError_t embedding_typed(const struct cuda_launch *to,
     embedding_cells<T> cells = { view_of<float>(op->out), view_of<const T>(op->table),
                                  op->tokens, scale_of(op->scale) };
 
-    if (cells_aligned(op->out, 4) && cells_aligned(op->table, 4))
-        return cells_launch<4, 2>(to, cells, op->out.rows, op->out.cols);
-    return cells_launch<1, 2>(to, cells, op->out.rows, op->out.cols);
+    if (elementwise_is_aligned(op->out, 4) && elementwise_is_aligned(op->table, 4))
+        return elementwise_launch<4, 2>(to, cells, op->out.rows, op->out.cols);
+    return elementwise_launch<1, 2>(to, cells, op->out.rows, op->out.cols);
 }
 
 cudaError_t launch_embedding(const struct cuda_launch *to, const struct op_embedding *op)

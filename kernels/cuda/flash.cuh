@@ -310,7 +310,7 @@ __device__ inline void flash_store(flash_rows<T> to, int first, int end, T *room
 
 /* Where a block's rows are: `row` of the matrix is the first; `before` it and `left` from
  * it on are rows of the run.  Kernels count rows from that first one. */
-struct flash_place {
+struct flash_position {
     int row, before, left;
 };
 
@@ -366,7 +366,7 @@ static inline struct flash_order flash_order_of_queries(const struct cuda_launch
  * tiles of each, and at most one too many; there are N / rows + sequences in all.
  */
 template <int rows>
-__device__ inline void flash_find_by_run(struct flash_place *place,
+__device__ inline void flash_find_by_run(struct flash_position *place,
                                          const struct flash_order &order, int slot)
 {
     int low = 0, left = order.sequences, lane = threadIdx.x % WARP;
@@ -379,7 +379,7 @@ __device__ inline void flash_find_by_run(struct flash_place *place,
         mine = before ? mine : 0;
 #pragma unroll
         for (int i = WARP / 2; i > 0; i /= 2) {
-            int other = __shfl_xor_sync(WHOLE_WARP, mine, i);
+            int other = __shfl_xor_sync(FULL_WARP_MASK, mine, i);
 
             mine = other > mine ? other : mine;
         }
@@ -392,7 +392,7 @@ __device__ inline void flash_find_by_run(struct flash_place *place,
 }
 
 template <int rows, bool keys>
-__device__ inline void flash_find_by_weight(struct flash_place *place,
+__device__ inline void flash_find_by_weight(struct flash_position *place,
                                             const struct flash_order &order, int slot)
 {
     int first = slot / (order.tiles * order.section) * order.section;
@@ -412,7 +412,7 @@ __device__ inline void flash_find_by_weight(struct flash_place *place,
 /* Which rows has place `slot`, if each block takes `rows` of a run?  false: nothing to do
  * here.  All lanes take part. */
 template <int rows, bool keys>
-__device__ inline bool flash_find(struct flash_place *place,
+__device__ inline bool flash_find(struct flash_position *place,
                                   const struct flash_order &order, int slot)
 {
     if (order.tiles > 0)

@@ -26,7 +26,7 @@
 
 #include "kernels/cuda/flash_backward.cuh"
 
-/* delta: `lanes` neighbours, a power of two, have the chunks of one row of one head. */
+/* delta: `lanes` neighbors, a power of two, have the chunks of one row of one head. */
 enum { FLASH_DELTA_THREADS = 256 };
 
 template <typename T>
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(FLASH_DELTA_THREADS)
             sum = fmaf(x[i], y[i], sum);
     }
     for (int i = lanes / 2; i > 0; i /= 2)
-        sum += __shfl_xor_sync(WHOLE_WARP, sum, i);
+        sum += __shfl_xor_sync(FULL_WARP_MASK, sum, i);
     if (there && chunk == 0)
         job.delta[head * job.delta_stride + row] = sum;
 }
@@ -74,8 +74,8 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
     int part = blockIdx.x % PARTS * PART, kv_head = blockIdx.x / PARTS % job.kv_heads;
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     T *shared = (T *)shared_memory();
-    struct flash_place place;
-    uint32_t site = drops ? drops_site(job.drops) : 0;
+    struct flash_position place;
+    uint32_t site = drops ? dropout_bits_site(job.drops) : 0;
 
     static_assert(!drops || (M == 2 && N == 4), "a warp has 32 keys, a step 32 queries");
     if (!flash_find<room::rows, true>(&place, job.order,
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
             uint32_t rounded[M][N][2], kept = 0;
 
             if (drops)
-                kept = flash_drops_kept(drops_head_of(job.drops, site, head),
+                kept = flash_drops_kept(dropout_bits_head_of(job.drops, site, head),
                                         place.row + query, place.before + mine);
             flash_zero(p);
             flash_scores(p, own.a, flash_view<T, D>(q_tile, false));
@@ -180,8 +180,8 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
     int head = blockIdx.x % job.heads, kv_head = head / job.group;
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     T *shared = (T *)shared_memory();
-    struct flash_place place;
-    uint32_t site = drops ? drops_site(job.drops) : 0;
+    struct flash_position place;
+    uint32_t site = drops ? dropout_bits_site(job.drops) : 0;
 
     static_assert(!drops || STEP % 32 == 0, "steps have all keys of a block of bits");
     if (!flash_find<room::rows, false>(&place, job.order, (int)(blockIdx.x / job.heads)))
@@ -240,7 +240,7 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
             flash_backward_mask<1>(p, mine + lane / 4 - (key + lane % 4 * 2), job.window);
         flash_scores(ds, own.b, flash_view<T, D>(v_tile, false));
         if (drops)
-            flash_drops_gradients(ds, delta, drops_head_of(job.drops, site, head),
+            flash_drops_gradients(ds, delta, dropout_bits_head_of(job.drops, site, head),
                                   place.row + mine + lane / 4, place.before + key);
 #pragma unroll
         for (int i = 0; i < M * N * 4; i++)
@@ -292,7 +292,7 @@ flash_backward_describe(const struct op_attention_backward *op)
     job.scale_log2 = flash_exponent(forward->scale, forward->softcap);
     job.cap = flash_cap_factor(forward->scale, forward->softcap);
     job.shrink = 1 / job.scale_log2;
-    job.drops = drops_of(&forward->dropout);
+    job.drops = dropout_bits_of(&forward->dropout);
     return job;
 }
 

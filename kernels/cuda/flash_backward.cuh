@@ -7,7 +7,7 @@
 #define KERNELS_CUDA_FLASH_BACKWARD_CUH
 
 #include "kernels/cuda/flash.cuh"
-#include "kernels/cuda/flash_drops.cuh"
+#include "kernels/cuda/flash_dropout.cuh"
 
 template <typename T> struct flash_backward_job {
     flash_rows<const T> q, k, v, out, dout;
@@ -92,7 +92,7 @@ template <int D, int M, int WARPS, int STEP, bool held> struct flash_backward_ro
 
 /*
  * lse and delta of a step of queries lie behind the rows of their tile: both lse of two
- * neighbours behind the first, both delta behind the second, as a lane wants them.
+ * neighbors behind the first, both delta behind the second, as a lane wants them.
  */
 template <int D, typename T>
 __device__ inline float2 *flash_backward_behind(T *tile, int row)
@@ -101,7 +101,7 @@ __device__ inline float2 *flash_backward_behind(T *tile, int row)
 }
 
 /* A step of queries of one head.  What is returned goes to flash_backward_keep when there
- * is time: two neighbours each have one number of one query. */
+ * is time: two neighbors each have one number of one query. */
 template <int D, int STEP, int THREADS, typename T>
 __device__ inline float
 flash_backward_fetch_queries(T *stage, const flash_backward_job<T> &job, int begin,

@@ -20,7 +20,7 @@
 #include <limits.h>
 
 #include "kernels/cuda/flash.cuh"
-#include "kernels/cuda/flash_drops.cuh"
+#include "kernels/cuda/flash_dropout.cuh"
 
 template <typename T> struct flash_forward_job {
     flash_rows<const T> q, k, v;
@@ -138,8 +138,8 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     T *q_tile = (T *)shared_memory(), *k_tile = q_tile + ROWS * pitch,
       *v_tile = k_tile + KEYS * pitch;
-    struct flash_place place;
-    uint32_t site = drops ? drops_site(job.drops) : 0;
+    struct flash_position place;
+    uint32_t site = drops ? dropout_bits_site(job.drops) : 0;
 
     if (!flash_find<ROWS, false>(&place, job.order, (int)(blockIdx.x / job.heads)))
         return;
@@ -194,7 +194,7 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
                 flash_forward_mask(s, mine + lane / 4, key + lane % 4 * 2, job.window);
             flash_forward_weigh<T>(weights, sum, softmax, s, job.scale);
             if (drops)
-                flash_drops_weights(weights, drops_head_of(job.drops, site, head),
+                flash_drops_weights(weights, dropout_bits_head_of(job.drops, site, head),
                                     place.row + mine + lane / 4, place.before + key);
         }
         copies_wait<0>();
@@ -235,7 +235,7 @@ static cudaError_t flash_forward_put(const struct cuda_launch *to,
     job.order = flash_order_of_queries(to, op, rows, blocks);
     job.scale = flash_exponent(op->scale, op->softcap);
     job.cap = flash_cap_factor(op->scale, op->softcap);
-    job.drops = drops_of(&op->dropout);
+    job.drops = dropout_bits_of(&op->dropout);
     return launch(to->stream, flash_forward<T, drops, D, M, WARPS, KEYS, held, blocks>,
                   dim3((unsigned)job.order.slots * (unsigned)op->heads),
                   dim3(WARPS * WARP),

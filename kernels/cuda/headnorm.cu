@@ -5,8 +5,8 @@
  * weight are small. A warp processes a head: its second read hits the cache of its
  * multiprocessor. q of (8192, 2048) in bf16 at 4.2 TB/s: forward 16 us, backward 24 us.
  */
-#include "kernels/cuda/cells.cuh"
-#include "kernels/cuda/slices.cuh"
+#include "kernels/cuda/elementwise_kernel.cuh"
+#include "kernels/cuda/column_sums.cuh"
 
 enum {
     HEADNORM_THREADS = 256,
@@ -117,8 +117,8 @@ static cudaError_t forward_typed(const struct cuda_launch *to,
 static int numbers_at_once(size_t size, struct tensor a, struct tensor b, struct tensor c)
 {
     for (int n = 4; n > 1; n /= 2)
-        if (size % n == 0 && size >= (size_t)n * WARP && cells_aligned(a, n) &&
-            cells_aligned(b, n) && cells_aligned(c, n))
+        if (size % n == 0 && size >= (size_t)n * WARP && elementwise_is_aligned(a, n) &&
+            elementwise_is_aligned(b, n) && elementwise_is_aligned(c, n))
             return n;
     return 1;
 }
@@ -293,7 +293,7 @@ cudaError_t launch_headnorm_backward(const struct cuda_launch *to,
                                      const struct op_headnorm_backward *op)
 {
     struct slices slices =
-        slices_of(to, op->x.rows * op->heads, op->weight.cols, SLICE_HEADS);
+        column_sums_slices(to, op->x.rows * op->heads, op->weight.cols, SLICE_HEADS);
     cudaError_t status;
 
     if (slices.count == 0)
@@ -301,5 +301,5 @@ cudaError_t launch_headnorm_backward(const struct cuda_launch *to,
     status = backward_launch(to, op, slices);
     return status != cudaSuccess || !op->dweight.data
                ? status
-               : slices_launch(to, op->dweight, slices);
+               : column_sums_launch(to, op->dweight, slices);
 }

@@ -40,7 +40,7 @@ static __global__ void order_rows(int32_t *rows, const int32_t *targets, int cou
         mine += targets[i] >= 0;
 #pragma unroll
     for (int i = WARP / 2; i > 0; i /= 2)
-        mine += __shfl_xor_sync(WHOLE_WARP, mine, i);
+        mine += __shfl_xor_sync(FULL_WARP_MASK, mine, i);
     if (lane == 0)
         found[warp] = mine;
     __syncthreads();
@@ -52,7 +52,7 @@ static __global__ void order_rows(int32_t *rows, const int32_t *targets, int cou
     for (int base = first; base < last; base += WARP) {
         int i = base + lane;
         bool there = i < last && targets[i] >= 0;
-        unsigned mask = __ballot_sync(WHOLE_WARP, there);
+        unsigned mask = __ballot_sync(FULL_WARP_MASK, there);
 
         if (there)
             rows[at + __popc(mask & ((1u << lane) - 1))] = i;

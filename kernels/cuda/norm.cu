@@ -8,9 +8,9 @@
  * weight, rstd and data that rows share come from caches.  (8192, 2048) in bf16 at 4.2
  * TB/s: forward 48 us, backward 64 us.
  *
- * A row of usual length is held in registers, so x is read once (rows.cuh).
+ * A row of usual length is held in registers, so x is read once (row_norm.cuh).
  */
-#include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/row_norm.cuh"
 
 struct norm_rows : forward_rows {
     float offset;
@@ -294,7 +294,7 @@ cudaError_t launch_rmsnorm_backward(const struct cuda_launch *to,
 
     if (op->x.rows == 0 || op->x.cols == 0)
         return cudaSuccess;
-    slices = slices_of(to, op->x.rows, op->x.cols, SLICE_ROWS);
+    slices = column_sums_slices(to, op->x.rows, op->x.cols, SLICE_ROWS);
     if (slices.count == 0)
         return cudaErrorNotSupported;
     if (backward_fits(op))
@@ -302,5 +302,5 @@ cudaError_t launch_rmsnorm_backward(const struct cuda_launch *to,
     else
         status = backward_any_launch(to, op, sums, slices);
     return status != cudaSuccess || !sums ? status
-                                          : slices_launch(to, op->dweight, slices);
+                                          : column_sums_launch(to, op->dweight, slices);
 }

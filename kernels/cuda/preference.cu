@@ -7,7 +7,7 @@
  */
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/cuda_launch.h"
-#include "kernels/pair.h"
+#include "kernels/preference_math.h"
 
 enum { PAIR_THREADS = 256 };
 
@@ -53,7 +53,7 @@ static __global__ void __launch_bounds__(PAIR_THREADS)
         float *out = (float *)op.pairs.data + blockIdx.x * op.pairs.stride;
 
 #pragma unroll
-        for (int i = 0; i < PREFERENCE_NUMBERS; i++)
+        for (int i = 0; i < PREFERENCE_VALUES; i++)
             out[i] = (float)found.numbers[i];
         weights[0] = (float)found.chosen;
         weights[1] = (float)found.rejected;

@@ -6,7 +6,7 @@
  * each of a head's columns, comes from caches: the heads of a row read it together. q of
  * (8192, 2048) in bf16 at 4.2 TB/s: 16 us.
  */
-#include "kernels/cuda/cells.cuh"
+#include "kernels/cuda/elementwise_kernel.cuh"
 
 /* The columns are those of the left halves, head by head. */
 template <typename T> struct rope_cells {
@@ -60,10 +60,10 @@ static cudaError_t rope_typed(const struct cuda_launch *to, const struct op_rope
                             op->positions,     (uint32_t)half,
                             (uint32_t)size,    op->inverse ? -1.0f : 1.0f };
 
-    if (half % n == 0 && size % n == 0 && cells_aligned(op->x, n) &&
-        cells_aligned(op->table, n))
-        return cells_launch<n, 1>(to, cells, op->x.rows, op->heads * half);
-    return cells_launch<1, 2>(to, cells, op->x.rows, op->heads * half);
+    if (half % n == 0 && size % n == 0 && elementwise_is_aligned(op->x, n) &&
+        elementwise_is_aligned(op->table, n))
+        return elementwise_launch<n, 1>(to, cells, op->x.rows, op->heads * half);
+    return elementwise_launch<1, 2>(to, cells, op->x.rows, op->heads * half);
 }
 
 cudaError_t launch_rope(const struct cuda_launch *to, const struct op_rope *op)

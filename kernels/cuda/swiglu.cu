@@ -74,19 +74,20 @@ static cudaError_t swiglu_typed(const struct cuda_launch *to, const struct op_sw
     swiglu_cells<kind, T> cells = { view_of<T>(op->out), view_of<T>(op->gate),
                                     view_of<T>(op->up) };
 
-    if (cells_aligned(op->out, n) && cells_aligned(op->gate, n) &&
-        cells_aligned(op->up, n))
-        return cells_launch<n, 2>(to, cells, op->out.rows, op->out.cols);
-    return cells_launch<1, 1>(to, cells, op->out.rows, op->out.cols);
+    if (elementwise_is_aligned(op->out, n) && elementwise_is_aligned(op->gate, n) &&
+        elementwise_is_aligned(op->up, n))
+        return elementwise_launch<n, 2>(to, cells, op->out.rows, op->out.cols);
+    return elementwise_launch<1, 1>(to, cells, op->out.rows, op->out.cols);
 }
 
 cudaError_t launch_swiglu(const struct cuda_launch *to, const struct op_swiglu *op)
 {
     struct op_swiglu flat = *op;
 
-    if (cells_whole(op->out) && cells_whole(op->gate) && cells_whole(op->up))
-        flat = { cells_flat(op->out), cells_flat(op->gate), cells_flat(op->up),
-                 op->kind };
+    if (elementwise_is_contiguous(op->out) && elementwise_is_contiguous(op->gate) &&
+        elementwise_is_contiguous(op->up))
+        flat = { elementwise_flat_view(op->out), elementwise_flat_view(op->gate),
+                 elementwise_flat_view(op->up), op->kind };
     return BY_FORMAT(op->out.format, T,
                      BY_KIND(op->kind, K, swiglu_typed<K, T>(to, &flat)));
 }
@@ -100,11 +101,11 @@ static cudaError_t backward_typed(const struct cuda_launch *to,
                                              view_of<T>(op->dout), view_of<T>(op->gate),
                                              view_of<T>(op->up) };
 
-    if (cells_aligned(op->dgate, n) && cells_aligned(op->dup, n) &&
-        cells_aligned(op->dout, n) && cells_aligned(op->gate, n) &&
-        cells_aligned(op->up, n))
-        return cells_launch<n, 2>(to, cells, op->dout.rows, op->dout.cols);
-    return cells_launch<1, 1>(to, cells, op->dout.rows, op->dout.cols);
+    if (elementwise_is_aligned(op->dgate, n) && elementwise_is_aligned(op->dup, n) &&
+        elementwise_is_aligned(op->dout, n) && elementwise_is_aligned(op->gate, n) &&
+        elementwise_is_aligned(op->up, n))
+        return elementwise_launch<n, 2>(to, cells, op->dout.rows, op->dout.cols);
+    return elementwise_launch<1, 1>(to, cells, op->dout.rows, op->dout.cols);
 }
 
 cudaError_t launch_swiglu_backward(const struct cuda_launch *to,
@@ -112,10 +113,12 @@ cudaError_t launch_swiglu_backward(const struct cuda_launch *to,
 {
     struct op_swiglu_backward flat = *op;
 
-    if (cells_whole(op->dgate) && cells_whole(op->dup) && cells_whole(op->dout) &&
-        cells_whole(op->gate) && cells_whole(op->up))
-        flat = { cells_flat(op->dgate), cells_flat(op->dup), cells_flat(op->dout),
-                 cells_flat(op->gate),  cells_flat(op->up),  op->kind };
+    if (elementwise_is_contiguous(op->dgate) && elementwise_is_contiguous(op->dup) &&
+        elementwise_is_contiguous(op->dout) && elementwise_is_contiguous(op->gate) &&
+        elementwise_is_contiguous(op->up))
+        flat = { elementwise_flat_view(op->dgate), elementwise_flat_view(op->dup),
+                 elementwise_flat_view(op->dout),  elementwise_flat_view(op->gate),
+                 elementwise_flat_view(op->up),    op->kind };
     return BY_FORMAT(op->dout.format, T,
                      BY_KIND(op->kind, K, backward_typed<K, T>(to, &flat)));
 }

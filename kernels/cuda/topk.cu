@@ -70,7 +70,7 @@ __device__ static unsigned find_digit(topk_shared *s, const float *logits, size_
 __device__ static unsigned count_before(unsigned *warps, bool yes, unsigned *all)
 {
     int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    unsigned votes = __ballot_sync(WHOLE_WARP, yes);
+    unsigned votes = __ballot_sync(FULL_WARP_MASK, yes);
     unsigned before = (unsigned)__popc(votes & ((1u << lane) - 1));
 
     if (lane == 0)

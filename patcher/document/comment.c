@@ -53,7 +53,7 @@ static bool find_kind(const char *data, size_t len, struct comment_word *out)
             return true;
     }
     for (size_t i = 0; i < TS_COUNT(names); i++) {
-        out->kind = COMMENT_MISSPELT;
+        out->kind = COMMENT_MISSPELLED;
         out->meant = names[i];
         if (nearest_distance(word, names[i], NEAR) <= NEAR)
             return true;

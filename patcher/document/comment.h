@@ -18,7 +18,7 @@
 enum comment_kind {
     COMMENT_IGNORE,
     COMMENT_KEEP,
-    COMMENT_MISSPELT /* a word similar to one of these: `ignroe[TS102]`, `Keep` */
+    COMMENT_MISSPELLED /* a word similar to one of these: `ignroe[TS102]`, `Keep` */
 };
 
 struct comment_word {

@@ -159,7 +159,7 @@ static const char *const colors[] = {
 
 static void add_line(const struct differ *differ, char kind, const char *data, size_t len)
 {
-    const char *color = differ->options->colour ? colors[(unsigned char)kind] : "";
+    const char *color = differ->options->use_color ? colors[(unsigned char)kind] : "";
     bool ended = len > 0 && data[len - 1] == '\n';
 
     text_adds(differ->out, color);

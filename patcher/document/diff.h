@@ -17,7 +17,7 @@ struct diff_hunk {
 struct diff_options {
     const char *from, *to; /* names in the header */
     size_t context;        /* lines around a change, usually 3 */
-    bool colour;
+    bool use_color;
     /* show control characters as \xNN: on a terminal, a file could forge lines with
      * them */
     bool visible;

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "patcher/document/document_parts.h"
+#include "patcher/document/document_internal.h"
 
 enum { WORDS_MAX = 64 };
 
@@ -187,8 +187,8 @@ static const struct entry *row_of(const struct document *document, size_t byte)
     return NULL;
 }
 
-bool directive_is_beside(const struct directive *directive,
-                         const struct document *document, const struct entry *entry)
+bool directive_applies_to(const struct directive *directive,
+                          const struct document *document, const struct entry *entry)
 {
     uint32_t line = directive->at.line;
     const struct entry *row;

@@ -34,8 +34,8 @@ size_t directives_read(const struct document *document, struct arena *arena,
 
 /* Return whether the directive follows the row's key, or is on a line where its value
  * starts or ends. */
-bool directive_is_beside(const struct directive *directive,
-                         const struct document *document, const struct entry *entry);
+bool directive_applies_to(const struct directive *directive,
+                          const struct document *document, const struct entry *entry);
 /* Return whether the directive is `ignore` with this rule. */
 bool directive_ignores(const struct directive *directive, const char *rule);
 

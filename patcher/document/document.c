@@ -7,7 +7,7 @@
 
 #include "patcher/document/document.h"
 
-#include "patcher/document/document_parts.h"
+#include "patcher/document/document_internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -38,8 +38,8 @@ struct builder {
     struct node *top;
 };
 
-void document_tell(struct document *document, enum document_fault fault, size_t byte,
-                   size_t bytes, const char *fmt, ...)
+void document_report(struct document *document, enum document_fault fault, size_t byte,
+                     size_t bytes, const char *fmt, ...)
 {
     struct document_remark *it = &document->remarks[document->remark_count];
     va_list args;
@@ -125,9 +125,9 @@ static bool add_scalar(struct builder *builder, const yaml_event_t *event)
     struct node *node;
 
     if (len > DOCUMENT_MAX_SCALAR) {
-        document_tell(builder->document, DOCUMENT_LIMIT,
-                      byte_of(builder, event->start_mark), 0,
-                      "a value is longer than %d bytes", DOCUMENT_MAX_SCALAR);
+        document_report(builder->document, DOCUMENT_LIMIT,
+                        byte_of(builder, event->start_mark), 0,
+                        "a value is longer than %d bytes", DOCUMENT_MAX_SCALAR);
         return false;
     }
     node = node_new(builder, NODE_SCALAR, event, event->data.scalar.anchor,
@@ -147,9 +147,9 @@ static bool begin_collection(struct builder *builder, enum node_kind kind,
     struct node *node;
 
     if (builder->depth == DOCUMENT_MAX_DEPTH) {
-        document_tell(builder->document, DOCUMENT_LIMIT,
-                      byte_of(builder, event->start_mark), 0,
-                      "nested deeper than %d levels", DOCUMENT_MAX_DEPTH);
+        document_report(builder->document, DOCUMENT_LIMIT,
+                        byte_of(builder, event->start_mark), 0,
+                        "nested deeper than %d levels", DOCUMENT_MAX_DEPTH);
         return false;
     }
     node = node_new(builder, kind, event,
@@ -235,17 +235,17 @@ static bool add_alias(struct builder *builder, const yaml_event_t *event)
     size_t i = builder->anchors.count;
 
     if (++document->aliases > DOCUMENT_MAX_ALIASES) {
-        document_tell(document, DOCUMENT_LIMIT, node->at.byte, node->bytes,
-                      "more than %d aliases", DOCUMENT_MAX_ALIASES);
+        document_report(document, DOCUMENT_LIMIT, node->at.byte, node->bytes,
+                        "more than %d aliases", DOCUMENT_MAX_ALIASES);
         return false;
     }
     while (i > 0 && strcmp(builder->anchors.list[i - 1]->anchor, node->anchor) != 0)
         i--;
     if (i == 0 || is_open(builder, builder->anchors.list[i - 1])) {
-        document_tell(document, DOCUMENT_LIMIT, node->at.byte, node->bytes,
-                      i == 0 ? "the alias *%.64s has no anchor before it"
-                             : "the alias *%.64s is inside its own anchor",
-                      node->anchor);
+        document_report(document, DOCUMENT_LIMIT, node->at.byte, node->bytes,
+                        i == 0 ? "the alias *%.64s has no anchor before it"
+                               : "the alias *%.64s is inside its own anchor",
+                        node->anchor);
         return false;
     }
     node->target = builder->anchors.list[i - 1];
@@ -262,7 +262,7 @@ static bool add_event(struct builder *builder, const yaml_event_t *event)
     case YAML_DOCUMENT_START_EVENT:
         if (builder->documents++ == 0)
             return true;
-        document_tell(
+        document_report(
             builder->document, DOCUMENT_SEVERAL, byte_of(builder, event->start_mark), 0,
             "a second document starts here; a job file must contain exactly one");
         return false;
@@ -342,28 +342,28 @@ static void report_syntax(struct builder *builder)
 
     if (parser->error == YAML_READER_ERROR) {
         byte = document->positions.origin + parser->problem_offset;
-        document_tell(document, DOCUMENT_SYNTAX, byte, 1, "not valid YAML: %s (U+%04X)",
-                      problem, (unsigned)parser->problem_value);
+        document_report(document, DOCUMENT_SYNTAX, byte, 1, "not valid YAML: %s (U+%04X)",
+                        problem, (unsigned)parser->problem_value);
         return;
     }
     if (builder->top) {
-        document_tell(document, DOCUMENT_SEVERAL, byte, 0,
-                      "text follows the end of the document; a job file must contain "
-                      "exactly one document");
+        document_report(document, DOCUMENT_SEVERAL, byte, 0,
+                        "text follows the end of the document; a job file must contain "
+                        "exactly one document");
         return;
     }
     if (find_tab(document, byte, &tab) && tab <= byte) {
-        document_tell(document, DOCUMENT_TAB, tab, 1,
-                      "tab in the indentation, which YAML forbids; use spaces");
+        document_report(document, DOCUMENT_TAB, tab, 1,
+                        "tab in the indentation, which YAML forbids; use spaces");
         return;
     }
     hint = find_hint(problem);
     if (hint->at_context && parser->context)
         byte = byte_of(builder, parser->context_mark);
-    document_tell(document, DOCUMENT_SYNTAX, byte, 0, "not valid YAML: %s%s%s%s%s",
-                  problem, parser->context ? " " : "",
-                  parser->context ? parser->context : "", hint->advice ? "; " : "",
-                  hint->advice ? hint->advice : "");
+    document_report(document, DOCUMENT_SYNTAX, byte, 0, "not valid YAML: %s%s%s%s%s",
+                    problem, parser->context ? " " : "",
+                    parser->context ? parser->context : "", hint->advice ? "; " : "",
+                    hint->advice ? hint->advice : "");
 }
 
 static bool read_events(struct builder *builder)
@@ -381,9 +381,9 @@ static bool read_events(struct builder *builder)
         type = event.type;
         ok = add_event(builder, &event);
         if (ok && ++builder->events > DOCUMENT_MAX_EVENTS) {
-            document_tell(builder->document, DOCUMENT_LIMIT,
-                          byte_of(builder, event.start_mark), 0,
-                          "more than %d keys, values and brackets", DOCUMENT_MAX_EVENTS);
+            document_report(
+                builder->document, DOCUMENT_LIMIT, byte_of(builder, event.start_mark), 0,
+                "more than %d keys, values and brackets", DOCUMENT_MAX_EVENTS);
             ok = false;
         }
         yaml_event_delete(&event);
@@ -402,14 +402,15 @@ static bool check_encoding(struct document *document)
 
     if (document->len >= 2 && (memcmp(document->data, "\xff\xfe", 2) == 0 ||
                                memcmp(document->data, "\xfe\xff", 2) == 0)) {
-        document_tell(document, DOCUMENT_ENCODING, 0, 2,
-                      "the file is UTF-16; save it as UTF-8 (trainspool does not convert "
-                      "it)");
+        document_report(
+            document, DOCUMENT_ENCODING, 0, 2,
+            "the file is UTF-16; save it as UTF-8 (trainspool does not convert "
+            "it)");
         return false;
     }
     if (!text_is_utf8(document->data, document->len, &bad) &&
         !(nul && (size_t)(nul - document->data) < bad)) {
-        document_tell(
+        document_report(
             document, DOCUMENT_ENCODING, bad, 1,
             "byte 0x%02x is not UTF-8; save the file as UTF-8 (trainspool does not "
             "convert it)",
@@ -417,8 +418,8 @@ static bool check_encoding(struct document *document)
         return false;
     }
     if (nul)
-        document_tell(document, DOCUMENT_ENCODING, (size_t)(nul - document->data), 1,
-                      "NUL byte; the file is not text, or is UTF-16");
+        document_report(document, DOCUMENT_ENCODING, (size_t)(nul - document->data), 1,
+                        "NUL byte; the file is not text, or is UTF-16");
     return !nul;
 }
 
@@ -437,9 +438,9 @@ static void detect_line_ends(struct document *document)
             cr += before;
     }
     cr += document->len > 0 && document->data[document->len - 1] == '\r';
-    document->odd_breaks = strstr(document->data, "\xc2\x85") ||
-                           strstr(document->data, "\xe2\x80\xa8") ||
-                           strstr(document->data, "\xe2\x80\xa9");
+    document->unicode_breaks = strstr(document->data, "\xc2\x85") ||
+                               strstr(document->data, "\xe2\x80\xa8") ||
+                               strstr(document->data, "\xe2\x80\xa9");
     document->crlf = crlf > 0 && lf == 0 && cr == 0;
     document->mixed_ends = (lf > 0) + (crlf > 0) + (cr > 0) > 1;
 }
@@ -450,8 +451,8 @@ static void read_tree(struct document *document, struct arena *arena)
     size_t origin = document->positions.origin;
 
     if (!yaml_parser_initialize(&builder.parser)) {
-        document_tell(document, DOCUMENT_LIMIT, 0, 0,
-                      "cannot read the file: out of memory");
+        document_report(document, DOCUMENT_LIMIT, 0, 0,
+                        "cannot read the file: out of memory");
         return;
     }
     yaml_parser_set_encoding(&builder.parser, YAML_UTF8_ENCODING);
@@ -460,9 +461,9 @@ static void read_tree(struct document *document, struct arena *arena)
                                  document->len - origin);
     if (read_events(&builder)) {
         if (!builder.top) {
-            document_tell(document, DOCUMENT_LIMIT, origin, 0, "the file is empty");
+            document_report(document, DOCUMENT_LIMIT, origin, 0, "the file is empty");
         } else if (builder.top->kind != NODE_MAP) {
-            document_tell(
+            document_report(
                 document, DOCUMENT_LIMIT, builder.top->at.byte, builder.top->bytes,
                 "a job must be a mapping of keys to values, one `key: value` per line");
         } else {
@@ -482,9 +483,9 @@ void document_read(const char *data, size_t len, struct arena *arena,
     *out = (struct document) { .data = "" };
     if (len > DOCUMENT_MAX_BYTES) {
         text_positions_build(&out->positions, out->data, 0, 0, arena);
-        document_tell(out, DOCUMENT_LIMIT, 0, 0,
-                      "the file has %zu bytes; a job may have at most %zu", len,
-                      DOCUMENT_MAX_BYTES);
+        document_report(out, DOCUMENT_LIMIT, 0, 0,
+                        "the file has %zu bytes; a job may have at most %zu", len,
+                        DOCUMENT_MAX_BYTES);
         return;
     }
     out->data = arena_copy(arena, data, len);

@@ -44,7 +44,7 @@ struct document {
     bool bom;              /* TS002; bytes of marks count it, columns do not */
     bool crlf, mixed_ends; /* TS003: all lines end in CRLF; lines end in different ways */
     /* has NEL, LS or PS: line ends in YAML 1.1, but not in YAML 1.2 and editors */
-    bool odd_breaks;
+    bool unicode_breaks;
     size_t aliases;
     struct text_positions positions;
 };

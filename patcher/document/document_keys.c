@@ -2,7 +2,7 @@
  * documents. */
 #include "config.h"
 
-#include "patcher/document/document_parts.h"
+#include "patcher/document/document_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static void report_duplicates(struct document *document, struct arena *arena,
             first = i;
             continue;
         }
-        document_tell(
+        document_report(
             document, DOCUMENT_DUPLICATE, key->at.byte, key->bytes,
             "the key %.64s is given twice, in lines %u and %u; keep one of them",
             key->text, (unsigned)ranked[first].entry->key->at.line,

@@ -2,7 +2,7 @@
  * them. */
 #include "config.h"
 
-#include "patcher/document/document_parts.h"
+#include "patcher/document/document_internal.h"
 
 #include <string.h>
 

@@ -114,7 +114,7 @@ static struct finding *without_edit(const struct proposal *to, const struct find
         finding.note = why;
     added = propose_remark(to, &finding, entry);
     if (added && base->group) {
-        added->group = base->group; /* propose_settle_groups withdraws the others */
+        added->group = base->group; /* propose_resolve_groups withdraws the others */
         added->was = NULL;
     }
     return added;
@@ -250,7 +250,7 @@ struct finding *propose_line(const struct proposal *to, const struct finding *ba
     return findings_add(to->findings, &finding);
 }
 
-void propose_settle_groups(struct findings *findings)
+void propose_resolve_groups(struct findings *findings)
 {
     for (size_t i = 0; i < findings->count; i++) {
         int group = findings->list[i].group;

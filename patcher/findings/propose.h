@@ -49,7 +49,7 @@ void propose_word(const struct document *document, const struct node *node, size
 bool propose_keeps(const struct document *document, const char *key,
                    const struct entry *entry);
 /* Withdraw all edits of each group in which one edit cannot be made. */
-void propose_settle_groups(struct findings *findings);
+void propose_resolve_groups(struct findings *findings);
 /* Remove the edit from a finding. */
 void propose_withdraw(struct finding *finding);
 

@@ -174,7 +174,8 @@ static enum rewrite_fault check_value(const struct rewrite *rewrite,
         return REWRITE_ANCHOR;
     if (strstr(entry->value->text, "${"))
         return REWRITE_INTERPOLATION;
-    if (rewrite->document->odd_breaks && !is_on_one_line(rewrite->document, entry->value))
+    if (rewrite->document->unicode_breaks &&
+        !is_on_one_line(rewrite->document, entry->value))
         return REWRITE_SHAPE;
     return has_comment_inside(rewrite->document, entry->value) ? REWRITE_SHAPE
                                                                : REWRITE_OK;
@@ -406,7 +407,7 @@ enum rewrite_fault rewrite_insert(const struct rewrite *rewrite,
             after = &root->entries[root->count - 1 - i];
     if (!after || after->from_merge)
         return REWRITE_ANCHOR;
-    if (!is_named(document, after) || document->odd_breaks)
+    if (!is_named(document, after) || document->unicode_breaks)
         return REWRITE_SHAPE;
     if (map_of(document, after)->flow)
         return insert_flow(rewrite, after, key, value);
@@ -463,7 +464,7 @@ enum rewrite_fault rewrite_remove(const struct rewrite *rewrite,
         return fault;
     if (has_anchor(entry->value))
         return REWRITE_ANCHOR;
-    if (document->root->flow || document->root->count == 1 || document->odd_breaks ||
+    if (document->root->flow || document->root->count == 1 || document->unicode_breaks ||
         !find_indent(document, entry, &start, &indent))
         return REWRITE_SHAPE;
     if (tab_follows(document, end))

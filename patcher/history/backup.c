@@ -43,7 +43,7 @@ static bool make_own_dir(const char *path, struct error *err)
 bool backup_run_dir(const char *job, char **path, struct error *err)
 {
     *path = path_run_dir(job);
-    if (path_run_free(job, err) && make_own_dir(*path, err))
+    if (path_run_is_free(job, err) && make_own_dir(*path, err))
         return true;
     free(*path);
     *path = NULL;

@@ -123,7 +123,7 @@ static void replay_entry(struct replay *replay, const json_t *entry)
         apply_edits(entry, &before, &after))
         map_edits(replay, entry, &after);
     else
-        replay->out->blind++;
+        replay->out->unknown_patches++;
     text_clear(&before);
     text_clear(&after);
 }
@@ -184,12 +184,12 @@ static bool read_last(const char *job,
     return ok;
 }
 
-bool history_left(const char *job, struct text *out)
+bool history_text_after(const char *job, struct text *out)
 {
     return read_last(job, read_after, out);
 }
 
-bool history_found(const char *job, struct text *out)
+bool history_text_before(const char *job, struct text *out)
 {
     return read_last(job, read_before, out);
 }

@@ -16,7 +16,7 @@ struct history {
     struct history_change *list; /* by patch, then by position */
     size_t count;
     /* patches whose edits are unknown: no backup, or an old journal */
-    size_t blind;
+    size_t unknown_patches;
 };
 
 /* Read the history; `now` is the current text of the job.  Call history_clear in any
@@ -27,8 +27,8 @@ void history_clear(struct history *history);
 
 /* Append the text that the last patch or undo wrote to *out.  Return false if there was
  * none, or if its text is no longer known. */
-bool history_left(const char *job, struct text *out);
+bool history_text_after(const char *job, struct text *out);
 /* Append the text from before the last patch or undo, which an undo would restore. */
-bool history_found(const char *job, struct text *out);
+bool history_text_before(const char *job, struct text *out);
 
 #endif

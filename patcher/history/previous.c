@@ -2,7 +2,7 @@
  * folder. */
 #include "config.h"
 
-#include "patcher/history/previous_parts.h"
+#include "patcher/history/previous_internal.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -65,7 +65,7 @@ static bool same(const char *a, const char *b)
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-bool previous_is_of(const struct previous *previous, const struct plan *plan)
+bool previous_belongs_to(const struct previous *previous, const struct plan *plan)
 {
     return same(previous->now.run_dir, plan->run_dir) &&
            same(previous->now.output_dir, plan->output_dir) &&
@@ -118,7 +118,7 @@ static bool is_running(const struct previous *previous)
     if (!same(previous->state.name, "running"))
         return false;
     lock = path_join(previous->now.run_dir, "lock");
-    locked = file_locked(lock);
+    locked = file_is_locked(lock);
     free(lock);
     return locked;
 }

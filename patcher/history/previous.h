@@ -17,7 +17,7 @@ struct previous;
 /* Create a reader for the job of a plan.  Nothing is read yet. */
 struct previous *previous_new(const struct plan *plan, struct arena *arena);
 /* Return whether the reader uses the folders and the kind of run of this plan. */
-bool previous_is_of(const struct previous *previous, const struct plan *plan);
+bool previous_belongs_to(const struct previous *previous, const struct plan *plan);
 
 /* NAME.run/state.json */
 struct previous_state {

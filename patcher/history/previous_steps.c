@@ -2,7 +2,7 @@
  * them. */
 #include "config.h"
 
-#include "patcher/history/previous_parts.h"
+#include "patcher/history/previous_internal.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -76,7 +76,7 @@ bool import_read(const char *file, const char *data, size_t len, struct arena *a
     im.tool = out->tool = tool->name;
     if (!tool->read(&im) || import_failed(&im))
         return false;
-    import_note_rest(&im, tool->unknown);
+    import_mark_rest_unknown(&im, tool->unknown);
     import_write(&im, &out->text);
     out->key_count = import_keys(&im, &out->keys);
     return true;

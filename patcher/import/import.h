@@ -12,19 +12,19 @@
 #include "base/text.h"
 #include "patcher/schema/dialect.h"
 
-enum import_fate {
+enum import_outcome {
     IMPORT_CARRIED, /* in the job, under `into` */
     IMPORT_DIFFERS, /* not in the job, and the result may differ */
     IMPORT_IDLE,    /* not in the job, without effect on the result */
-    IMPORT_FATES
+    IMPORT_OUTCOMES
 };
-extern const char *const import_fate_names[IMPORT_FATES]; /* as in --json */
+extern const char *const import_outcome_names[IMPORT_OUTCOMES]; /* as in --json */
 
 /* The outcome for one key of the source. */
 struct import_key {
     const char *name; /* "optimizer.lr", "datasets[0].type" */
     struct mark at;
-    enum import_fate fate;
+    enum import_outcome key_outcome;
     const char *into; /* the job's key; NULL: not IMPORT_CARRIED */
     const char *why;  /* NULL: IMPORT_CARRIED */
 };

@@ -114,15 +114,15 @@ static void import_model(struct importing *im)
             "trainspool downloads nothing: this must be a folder next to the job with "
             "the model's config.json, *.safetensors and tokenizer.json%s%s",
             revision ? " of revision " : "", revision ? revision : "");
-    import_took(im, "revision_of_model", "model_name_or_path");
+    import_mark_carried(im, "revision_of_model", "model_name_or_path");
     for (size_t i = 0; i < TS_COUNT(others); i++) {
         const char *other = import_get(im, others[i]);
 
         if (other && strcmp(other, model) == 0)
-            import_left(im, others[i], IMPORT_IDLE, "same as the model's folder");
+            import_mark_dropped(im, others[i], IMPORT_IDLE, "same as the model's folder");
         else if (other)
-            import_left(im, others[i], IMPORT_DIFFERS,
-                        "config and tokenizer are read from the model's folder");
+            import_mark_dropped(im, others[i], IMPORT_DIFFERS,
+                                "config and tokenizer are read from the model's folder");
     }
 }
 
@@ -138,18 +138,18 @@ static void import_targets(struct importing *im)
     if (is_all) {
         import_set(im, "lora_target", "all", NULL);
         if (import_is_true(im, "lora_target_linear"))
-            import_took(im, "lora_target_linear", "lora_target");
+            import_mark_carried(im, "lora_target_linear", "lora_target");
         else
-            import_took(im, "lora_target_modules", "lora_target");
-        import_left(im, "lora_target_modules", IMPORT_IDLE,
-                    "all linear layers are trained anyway");
+            import_mark_carried(im, "lora_target_modules", "lora_target");
+        import_mark_dropped(im, "lora_target_modules", IMPORT_IDLE,
+                            "all linear layers are trained anyway");
     } else if (names && !is_pattern) {
         import_copy(im, "lora_target_modules", "lora_target", NULL);
     } else {
         import_set(im, "lora_target", "all",
                    modules ? "Axolotl's file has a pattern here"
                            : "Axolotl's file does not name layers");
-        import_left(
+        import_mark_dropped(
             im, "lora_target_modules", modules ? IMPORT_DIFFERS : IMPORT_IDLE,
             modules
                 ? "layers are selected by name (q_proj, v_proj ...), not by a pattern: "
@@ -164,24 +164,26 @@ static void import_quantization(struct importing *im, bool is_lora)
 {
     if (is_lora && import_is_true(im, "load_in_4bit")) {
         import_set(im, "quantization_bit", "4", NULL);
-        import_took(im, "load_in_4bit", "quantization_bit");
-        import_left(
+        import_mark_carried(im, "load_in_4bit", "quantization_bit");
+        import_mark_dropped(
             im, "bnb_config_kwargs", IMPORT_DIFFERS,
             "4-bit weights are nf4 with double quantization, the default in Axolotl too; "
             "double_quantization: false turns that off");
     } else if (import_is_true(im, "load_in_4bit")) {
-        import_left(im, "load_in_4bit", IMPORT_DIFFERS,
-                    "quantized weights cannot be trained: 4 bits require adapter: qlora");
+        import_mark_dropped(
+            im, "load_in_4bit", IMPORT_DIFFERS,
+            "quantized weights cannot be trained: 4 bits require adapter: qlora");
     }
     if (import_is_true(im, "load_in_8bit"))
-        import_left(
+        import_mark_dropped(
             im, "load_in_8bit", IMPORT_DIFFERS,
             "frozen weights take 16 bits, or 4 with quantization_bit; 8 bits are not "
             "supported; run trainspool plan to see whether they fit");
-    if (!import_written(im, "load_in_8bit") && !import_written(im, "load_in_4bit"))
+    if (!import_find_written(im, "load_in_8bit") &&
+        !import_find_written(im, "load_in_4bit"))
         return;
-    import_left(im, "load_in_8bit", IMPORT_IDLE, "off");
-    import_left(im, "load_in_4bit", IMPORT_IDLE, "off");
+    import_mark_dropped(im, "load_in_8bit", IMPORT_IDLE, "off");
+    import_mark_dropped(im, "load_in_4bit", IMPORT_IDLE, "off");
 }
 
 static bool import_method(struct importing *im)
@@ -195,17 +197,18 @@ static bool import_method(struct importing *im)
             im, ERROR_JOB, import_find(im, "adapter")->value,
             "adapter: %s is not supported; use lora, qlora, or no adapter", adapter);
     import_set(im, "finetuning_type", is_lora ? "lora" : "full", NULL);
-    import_took(im, "adapter", "finetuning_type");
+    import_mark_carried(im, "adapter", "finetuning_type");
     import_quantization(im, is_lora);
     if (is_lora) {
         import_copies(im, lora_copies, TS_COUNT(lora_copies));
         import_targets(im);
     }
     for (size_t i = 0; !is_lora && i < TS_COUNT(lora_copies); i++)
-        import_left(im, lora_copies[i].from, IMPORT_IDLE, "no adapter is trained");
-    import_left(im, "lora_target_modules", IMPORT_IDLE, "no adapter is trained");
-    import_left(im, "lora_target_linear", IMPORT_IDLE,
-                is_lora ? "off" : "no adapter is trained");
+        import_mark_dropped(im, lora_copies[i].from, IMPORT_IDLE,
+                            "no adapter is trained");
+    import_mark_dropped(im, "lora_target_modules", IMPORT_IDLE, "no adapter is trained");
+    import_mark_dropped(im, "lora_target_linear", IMPORT_IDLE,
+                        is_lora ? "off" : "no adapter is trained");
     return !import_failed(im);
 }
 
@@ -215,7 +218,7 @@ static void import_16_bit(struct importing *im, const char *key, const char *to,
                           const char *note)
 {
     import_set(im, to, "true", note);
-    import_took(im, key, to);
+    import_mark_carried(im, key, to);
 }
 
 /* Return whether the device decides on bf16, which is also Axolotl's default. */
@@ -223,7 +226,8 @@ static bool device_chooses_bf16(struct importing *im)
 {
     const char *requested = import_get(im, "bf16");
 
-    return !import_written(im, "bf16") || (requested && strcmp(requested, "auto") == 0);
+    return !import_find_written(im, "bf16") ||
+           (requested && strcmp(requested, "auto") == 0);
 }
 
 /* Without bf16, a job falls back to fp16, and so does Axolotl unless float16 is true or
@@ -239,12 +243,12 @@ static void report_fallback(struct importing *im)
               "job uses fp16 there, unless you set bf16: false";
 
     import_remark(im, "bf16", "%s", why);
-    import_left(im, is_float16 ? "float16" : "fp16", IMPORT_DIFFERS, "%s", why);
+    import_mark_dropped(im, is_float16 ? "float16" : "fp16", IMPORT_DIFFERS, "%s", why);
 }
 
 static const char *import_auto(struct importing *im)
 {
-    bool is_given = import_written(im, "bf16");
+    bool is_given = import_find_written(im, "bf16");
     bool is_other = import_find(im, "fp16") || import_is_true(im, "float16");
 
     import_set(im, "bf16", "auto",
@@ -254,7 +258,7 @@ static const char *import_auto(struct importing *im)
                    : "Axolotl's default");
     if (is_other)
         report_fallback(im);
-    import_took(im, "bf16", "bf16");
+    import_mark_carried(im, "bf16", "bf16");
     return is_given ? "bf16" : "bf16 (auto by default)";
 }
 
@@ -303,8 +307,8 @@ static void import_precision(struct importing *im)
     bool is_full = !import_find(im, "adapter");
 
     for (size_t i = 0; i < TS_COUNT(keys); i++)
-        import_idle(im, keys[i], why);
-    if (is_full && import_said(im, "bf16"))
+        import_mark_idle(im, keys[i], why);
+    if (is_full && import_value(im, "bf16"))
         import_remark(
             im, "bf16",
             "trained weights and moments are in float32; on one GPU, Axolotl keeps them "
@@ -335,7 +339,7 @@ static void import_checkpointing(struct importing *im)
                 im->arena,
                 "%s in Axolotl; a job keeps checkpointed activations on the device",
                 requested));
-        import_took(im, "gradient_checkpointing", "gradient_checkpointing");
+        import_mark_carried(im, "gradient_checkpointing", "gradient_checkpointing");
     } else if (requested) {
         import_copy(im, "gradient_checkpointing", "gradient_checkpointing", NULL);
     }
@@ -355,9 +359,9 @@ static void import_batch(struct importing *im)
     if (import_find(im, "gradient_accumulation_steps")) {
         import_copy(im, "gradient_accumulation_steps", "gradient_accumulation_steps",
                     NULL);
-        import_left(im, "batch_size", IMPORT_IDLE,
-                    "the batch of a step follows from micro_batch_size and "
-                    "gradient_accumulation_steps");
+        import_mark_dropped(im, "batch_size", IMPORT_IDLE,
+                            "the batch of a step follows from micro_batch_size and "
+                            "gradient_accumulation_steps");
     } else if (total >= 1 && micro >= 1 && total <= 1e6 && micro <= 1e6) {
         long steps = (long)total / (long)micro;
 
@@ -366,10 +370,10 @@ static void import_batch(struct importing *im)
                    arena_printf(im->arena,
                                 "batch_size %.0f is the total per step: %.0f / %.0f",
                                 total, total, micro));
-        import_took(im, "batch_size", "gradient_accumulation_steps");
+        import_mark_carried(im, "batch_size", "gradient_accumulation_steps");
     } else {
-        import_idle(im, "batch_size", "not a number of samples from 1 to 1000000");
-        import_preset(im, "gradient_accumulation_steps", "1", NULL);
+        import_mark_idle(im, "batch_size", "not a number of samples from 1 to 1000000");
+        import_set_default(im, "gradient_accumulation_steps", "1", NULL);
     }
     if (import_find(im, "deepspeed") || import_find(im, "fsdp") ||
         import_find(im, "fsdp_config"))
@@ -387,22 +391,22 @@ static void import_optimizer(struct importing *im)
 
     if (!name)
         return;
-    if (import_can_be(im, "optim", name)) {
+    if (import_is_valid(im, "optim", name)) {
         import_copy(im, "optimizer", "optim", NULL);
         return;
     }
     import_set(im, "optim", "adamw_torch",
                "Axolotl's file has another optimizer: see below");
-    import_left(im, "optimizer", IMPORT_DIFFERS,
-                "%s is not supported, and AdamW requires a different learning rate",
-                name);
+    import_mark_dropped(
+        im, "optimizer", IMPORT_DIFFERS,
+        "%s is not supported, and AdamW requires a different learning rate", name);
 }
 
 /* Axolotl's cosine schedule with a minimum: core/trainers/mixins/scheduler.py. */
 static void import_floor(struct importing *im)
 {
     double floor = import_number(im, "cosine_min_lr_ratio", 0);
-    const char *kind = import_said(im, "lr_scheduler_type");
+    const char *kind = import_value(im, "lr_scheduler_type");
     bool is_cosine = !kind || strcmp(kind, "cosine") == 0;
 
     if (floor > 0 && is_cosine) {
@@ -411,16 +415,16 @@ static void import_floor(struct importing *im)
             im, "lr_scheduler_kwargs",
             arena_printf(im->arena, "{min_lr_rate: %s}", scalar_print(floor, im->arena)),
             "cosine_min_lr_ratio");
-        import_took(im, "cosine_min_lr_ratio", "lr_scheduler_kwargs");
+        import_mark_carried(im, "cosine_min_lr_ratio", "lr_scheduler_kwargs");
     } else {
-        import_left(im, "cosine_min_lr_ratio", IMPORT_IDLE,
-                    floor > 0 ? "only for the cosine schedule" : "off");
+        import_mark_dropped(im, "cosine_min_lr_ratio", IMPORT_IDLE,
+                            floor > 0 ? "only for the cosine schedule" : "off");
     }
     if (import_number(im, "cosine_constant_lr_ratio", 0) > 0)
-        import_left(im, "cosine_constant_lr_ratio", IMPORT_DIFFERS,
-                    "the learning rate decays until the last step");
+        import_mark_dropped(im, "cosine_constant_lr_ratio", IMPORT_DIFFERS,
+                            "the learning rate decays until the last step");
     else
-        import_left(im, "cosine_constant_lr_ratio", IMPORT_IDLE, "off");
+        import_mark_dropped(im, "cosine_constant_lr_ratio", IMPORT_IDLE, "off");
 }
 
 static const char *member(struct importing *im, const struct node *map, size_t at)
@@ -441,9 +445,10 @@ static void import_schedule_kwargs(struct importing *im)
     const struct node *map = entry ? node_value(entry->value) : NULL;
     const char *yaml = "";
 
-    if (import_said(im, "lr_scheduler_kwargs"))
-        import_left(im, "lr_scheduler_kwargs", IMPORT_IDLE, "cosine_min_lr_ratio wins");
-    if (!map || import_is_noted(im, entry))
+    if (import_value(im, "lr_scheduler_kwargs"))
+        import_mark_dropped(im, "lr_scheduler_kwargs", IMPORT_IDLE,
+                            "cosine_min_lr_ratio wins");
+    if (!map || import_has_outcome(im, entry))
         return;
     if (map->kind != NODE_MAP) {
         import_refuse(im, ERROR_DATA, map, "lr_scheduler_kwargs must be a map");
@@ -454,7 +459,7 @@ static void import_schedule_kwargs(struct importing *im)
     if (map->count > 0)
         import_set_yaml(im, "lr_scheduler_kwargs", arena_printf(im->arena, "{%s}", yaml),
                         NULL);
-    import_took(im, "lr_scheduler_kwargs", "lr_scheduler_kwargs");
+    import_mark_carried(im, "lr_scheduler_kwargs", "lr_scheduler_kwargs");
 }
 
 static void import_warmup(struct importing *im)
@@ -464,15 +469,15 @@ static void import_warmup(struct importing *im)
     if (steps > 0 && steps < 1) {
         import_set(im, "warmup_ratio", scalar_print(steps, im->arena),
                    "warmup_steps in the file: a value below 1 is a ratio");
-        import_took(im, "warmup_steps", "warmup_ratio");
+        import_mark_carried(im, "warmup_steps", "warmup_ratio");
     } else if (steps >= 0) {
         import_copy(im, "warmup_steps", "warmup_steps", NULL);
     } else if (import_find(im, "warmup_ratio")) {
         import_copy(im, "warmup_ratio", "warmup_ratio", NULL);
     }
     if (steps >= 0)
-        import_left(im, "warmup_ratio", IMPORT_IDLE, "warmup_steps wins");
-    if (!import_said(im, "warmup_steps") && !import_said(im, "warmup_ratio"))
+        import_mark_dropped(im, "warmup_ratio", IMPORT_IDLE, "warmup_steps wins");
+    if (!import_value(im, "warmup_steps") && !import_value(im, "warmup_ratio"))
         import_set(im, "warmup_ratio", "0.03",
                    "Axolotl's default, which is at most 100 steps");
 }
@@ -481,23 +486,24 @@ static void import_schedule(struct importing *im)
 {
     const char *name = import_get(im, "lr_scheduler");
 
-    if (name && import_can_be(im, "lr_scheduler_type", name)) {
+    if (name && import_is_valid(im, "lr_scheduler_type", name)) {
         import_copy(im, "lr_scheduler", "lr_scheduler_type", NULL);
     } else if (name) {
         import_set(im, "lr_scheduler_type", "cosine",
                    "Axolotl's file has another schedule: see below");
-        import_left(im, "lr_scheduler", IMPORT_DIFFERS, "%s is not supported", name);
+        import_mark_dropped(im, "lr_scheduler", IMPORT_DIFFERS, "%s is not supported",
+                            name);
     }
     import_floor(im);
     import_schedule_kwargs(im);
     import_warmup(im);
-    if (import_written(im, "max_grad_norm") && !import_find(im, "max_grad_norm")) {
+    if (import_find_written(im, "max_grad_norm") && !import_find(im, "max_grad_norm")) {
         import_set(im, "max_grad_norm", "1.0", "empty in Axolotl means 1.0");
-        import_took(im, "max_grad_norm", "max_grad_norm");
+        import_mark_carried(im, "max_grad_norm", "max_grad_norm");
     }
     if (import_find(im, "adam_eps"))
-        import_left(im, "adam_eps", IMPORT_DIFFERS,
-                    "not a key of Axolotl; its name is adam_epsilon");
+        import_mark_dropped(im, "adam_eps", IMPORT_DIFFERS,
+                            "not a key of Axolotl; its name is adam_epsilon");
 }
 
 static void import_specials(struct importing *im)
@@ -509,11 +515,11 @@ static void import_specials(struct importing *im)
         const char *name = map->entries[i].key->text;
         bool pads = strcmp(name, "pad_token") == 0;
 
-        import_note(
+        import_add_outcome(
             im, &map->entries[i],
             &(struct import_key) {
                 .name = arena_printf(im->arena, "special_tokens.%s", name),
-                .fate = pads ? IMPORT_IDLE : IMPORT_DIFFERS,
+                .key_outcome = pads ? IMPORT_IDLE : IMPORT_DIFFERS,
                 .why =
                     pads ? "no padding: samples are packed without gaps"
                          : "the model's own tokens are used; if this one differs, change "
@@ -542,8 +548,8 @@ bool import_axolotl(struct importing *im)
     import_specials(im);
     import_copies(im, copies, TS_COUNT(copies));
     for (size_t i = 0; i < TS_COUNT(default_values); i++)
-        import_preset(im, default_values[i].to, default_values[i].from,
-                      default_values[i].note);
+        import_set_default(im, default_values[i].to, default_values[i].from,
+                           default_values[i].note);
     import_groups(im, import_axolotl_groups, import_axolotl_group_count);
     return !import_failed(im);
 }

@@ -100,7 +100,7 @@ static const char *files_of(struct importing *im, const struct node *map)
 
 static bool is_local(const char *path)
 {
-    return path[0] == '.' || path[0] == '/' || dataset_reader_knows(path);
+    return path[0] == '.' || path[0] == '/' || dataset_reader_supports(path);
 }
 
 /* Return the name of a conversation's field, such as `role` and `value`. */
@@ -126,7 +126,7 @@ static bool is_one_of(const char *word, const char *a, const char *b)
 static const char *role_of(struct importing *im, const struct node *map, const char *role,
                            const char *default_value)
 {
-    const struct entry *roles = import_is_of_pairs(im) ? node_find(map, "roles") : NULL;
+    const struct entry *roles = import_is_preference(im) ? node_find(map, "roles") : NULL;
     const struct entry *entry = roles ? node_find(node_value(roles->value), role) : NULL;
     const struct node *list = entry ? node_value(entry->value) : NULL;
 
@@ -143,26 +143,26 @@ static void read_columns(struct importing *im, const struct node *map,
     const char *field = import_text_of(im, map, "field_messages");
     const char *role = part_of(im, map, "role", "message_field_role", "role");
     const char *content = part_of(im, map, "content", "message_field_content", "content");
-    bool is_share = strcmp(role, "from") == 0, pairs = import_is_of_pairs(im);
+    bool is_share = strcmp(role, "from") == 0, pairs = import_is_preference(im);
     const char *answers = NULL;
-    bool renamed = pairs && import_axolotl_answers(im, map, &answers);
+    bool renamed = pairs && import_axolotl_answer_columns(im, map, &answers);
 
     field = field ? field : "messages";
     if (is_one_of(field, "messages", "conversations") &&
         is_one_of(role, "role", "from") && is_one_of(content, "content", "value") &&
-        !import_takes_part(set) && !renamed)
+        !import_data_is_part(set) && !renamed)
         return;
     set->form = "sharegpt";
     set->columns =
-        arena_printf(im->arena, "{\"messages\": \"%s\"%s%s}", import_json_word(im, field),
+        arena_printf(im->arena, "{\"messages\": \"%s\"%s%s}", import_json_name(im, field),
                      pairs ? ", " : "", pairs ? answers : "");
     set->tags = arena_printf(
         im->arena,
         "{\"role_tag\": \"%s\", \"content_tag\": \"%s\", \"user_tag\": \"%s\", "
         "\"assistant_tag\": \"%s\", \"system_tag\": \"system\"}",
-        import_json_word(im, role), import_json_word(im, content),
-        import_json_word(im, role_of(im, map, "user", is_share ? "human" : "user")),
-        import_json_word(im,
+        import_json_name(im, role), import_json_name(im, content),
+        import_json_name(im, role_of(im, map, "user", is_share ? "human" : "user")),
+        import_json_name(im,
                          role_of(im, map, "assistant", is_share ? "gpt" : "assistant")));
 }
 
@@ -177,9 +177,9 @@ static void read_custom(struct importing *im, const struct node *type,
     set->form = "alpaca";
     set->columns = arena_printf(
         im->arena, "{\"prompt\": \"%s\", %s%s%s\"response\": \"%s\"}",
-        import_json_word(im, prompt ? prompt : "instruction"),
-        query ? "\"query\": \"" : "", query ? import_json_word(im, query) : "",
-        query ? "\", " : "", import_json_word(im, answer ? answer : "output"));
+        import_json_name(im, prompt ? prompt : "instruction"),
+        query ? "\"query\": \"" : "", query ? import_json_name(im, query) : "",
+        query ? "\", " : "", import_json_name(im, answer ? answer : "output"));
 }
 
 /* The template that one data set requires; a job has only one. */
@@ -244,10 +244,10 @@ static void report_type(struct reading *reading, const struct entry *type,
     struct importing *im = reading->im;
 
     import_remark(im, reading->key, "%s: %s", reading->path, why);
-    import_note(
+    import_add_outcome(
         im, type,
         &(struct import_key) { .name = arena_printf(im->arena, "%s.type", reading->path),
-                               .fate = IMPORT_DIFFERS,
+                               .key_outcome = IMPORT_DIFFERS,
                                .why = why });
 }
 
@@ -258,7 +258,7 @@ static void read_type(struct reading *reading, const struct node *map,
     const struct entry *entry = node_find(map, "type");
     const struct node *value = entry ? node_value(entry->value) : NULL;
     const char *name = value && value->kind == NODE_SCALAR ? value->text : NULL;
-    const bool pairs = import_is_of_pairs(im);
+    const bool pairs = import_is_preference(im);
     const struct type *type = type_of(name, pairs);
     struct template_request *template_request =
         &reading->requests[reading->request_count++];
@@ -303,11 +303,11 @@ static void read_type(struct reading *reading, const struct node *map,
         const char *field = import_text_of(im, map, "field");
 
         field = field ? field : "text";
-        if (strcmp(field, "text") == 0 && !import_takes_part(set))
+        if (strcmp(field, "text") == 0 && !import_data_is_part(set))
             return;
         set->form = "alpaca";
         set->columns =
-            arena_printf(im->arena, "{\"prompt\": \"%s\"}", import_json_word(im, field));
+            arena_printf(im->arena, "{\"prompt\": \"%s\"}", import_json_name(im, field));
     }
 }
 
@@ -405,13 +405,13 @@ static void record_chat(struct importing *im,
     if (chat_of(template_request->chat)) {
         key.into = "template";
     } else if (strcmp(template_request->chat, "tokenizer_default") == 0) {
-        key.fate = IMPORT_IDLE;
+        key.key_outcome = IMPORT_IDLE;
         key.why = "without a template, the model's own is used";
     } else {
-        key.fate = IMPORT_DIFFERS;
+        key.key_outcome = IMPORT_DIFFERS;
         key.why = "there is no such template in trainspool; set template to choose one";
     }
-    import_note(im, template_request->source, &key);
+    import_add_outcome(im, template_request->source, &key);
 }
 
 /* Report a data set that requires a different template. */
@@ -419,7 +419,7 @@ static void report_other_template(struct reading *reading,
                                   const struct template_request *template_request)
 {
     struct importing *im = reading->im;
-    const char *job_template = import_said(im, "template");
+    const char *job_template = import_value(im, "template");
     bool is_own = template_request->chat &&
                   strcmp(template_request->chat, "tokenizer_default") == 0;
     const char *why = arena_printf(
@@ -435,16 +435,16 @@ static void report_other_template(struct reading *reading,
 
     reading->path = template_request->path;
     report_type(reading, node_find(template_request->map, "type"), why);
-    import_note(im, template_request->source,
-                &(struct import_key) { .name = template_request->source_name,
-                                       .fate = IMPORT_DIFFERS,
-                                       .why = why });
+    import_add_outcome(im, template_request->source,
+                       &(struct import_key) { .name = template_request->source_name,
+                                              .key_outcome = IMPORT_DIFFERS,
+                                              .why = why });
 }
 
 static void report_templates(struct reading *reading,
                              const struct template_request *chosen)
 {
-    bool is_plain = strcmp(import_said(reading->im, "stage"), "pt") == 0;
+    bool is_plain = strcmp(import_value(reading->im, "stage"), "pt") == 0;
 
     for (size_t i = 0; i < reading->request_count; i++) {
         const struct template_request *template_request = &reading->requests[i];
@@ -480,9 +480,9 @@ static void choose_template(struct reading *train, struct reading *test)
         set_template(im, chosen);
     report_templates(train, chosen);
     report_templates(test, chosen);
-    import_left(im, "chat_template", IMPORT_IDLE,
-                any_chat ? "each conversation data set has its own"
-                         : "the file has no conversation data set");
+    import_mark_dropped(im, "chat_template", IMPORT_IDLE,
+                        any_chat ? "each conversation data set has its own"
+                                 : "the file has no conversation data set");
 }
 
 /* ---- outcome for the keys of a data set ---- */
@@ -503,7 +503,7 @@ static const char *target_of(const struct reading *reading,
 /* Return why a key of a data set is not in the job; NULL: it is. */
 static const char *reason_dropped(const struct template_request *template_request,
                                   const struct entry *entry, bool pairs,
-                                  enum import_fate *fate)
+                                  enum import_outcome *key_outcome)
 {
     const char *name = entry->key->text, *why = NULL;
     bool is_known = false;
@@ -512,16 +512,16 @@ static const char *reason_dropped(const struct template_request *template_reques
         is_known |= strcmp(known[i], name) == 0;
     for (size_t i = 0; pairs && i < TS_COUNT(known_of_pairs); i++)
         is_known |= strcmp(known_of_pairs[i], name) == 0;
-    *fate = IMPORT_IDLE;
+    *key_outcome = IMPORT_IDLE;
     if (strcmp(name, "trust_remote_code") == 0)
         why = "no third-party code is run";
     else if (template_request->is_local && is_one_of(name, "name", "revision"))
         why = "applies to hubs; this data set is a file";
     else if (strcmp(name, "chat_template") == 0 && !template_request->chat)
         why = "this is not a conversation data set";
-    if (import_idle_why(entry->value, why) || is_known)
-        return import_idle_why(entry->value, why);
-    *fate = IMPORT_DIFFERS;
+    if (import_idle_reason(entry->value, why) || is_known)
+        return import_idle_reason(entry->value, why);
+    *key_outcome = IMPORT_DIFFERS;
     return "not supported for this data set";
 }
 
@@ -539,12 +539,12 @@ static void record_keys(const struct reading *reading)
                                                            entry->key->text) };
 
             key.why = reason_dropped(template_request, entry,
-                                     import_is_of_pairs(reading->im), &key.fate);
+                                     import_is_preference(reading->im), &key.key_outcome);
             if (!key.why) {
-                key.fate = IMPORT_CARRIED;
+                key.key_outcome = IMPORT_CARRIED;
                 key.into = target_of(reading, template_request, entry->key->text);
             }
-            import_note(reading->im, entry, &key);
+            import_add_outcome(reading->im, entry, &key);
         }
     }
 }
@@ -563,7 +563,7 @@ static void remove_duplicates(struct reading *reading)
             reading->sets[kept++] = reading->sets[i];
     }
     reading->count = kept;
-    import_left(
+    import_mark_dropped(
         reading->im, "dataset_exact_deduplication", IMPORT_DIFFERS,
         "a data set that is listed twice is used once; duplicate samples within it stay");
 }
@@ -582,7 +582,7 @@ void import_axolotl_data(struct importing *im)
         remove_duplicates(&train);
     import_data(im, "dataset", train.sets, train.count);
     import_data(im, "eval_dataset", test.sets, test.count);
-    import_preset(
+    import_set_default(
         im, "stage", train.count > 0 && train.texts == train.count ? "pt" : "sft",
         train.texts == train.count || train.texts == 0
             ? NULL

@@ -63,13 +63,13 @@ static void import_attention(struct importing *im)
     const struct entry *entry = import_find(im, "pretrain_multipack_attn");
 
     if (entry && import_is_off(entry->value)) {
-        import_took(im, "pretrain_multipack_attn", "packing");
+        import_mark_carried(im, "pretrain_multipack_attn", "packing");
         return;
     }
     import_remark(im, "packing", "%s", attention_remark);
     if (entry)
-        import_left(im, "pretrain_multipack_attn", IMPORT_DIFFERS, "%s",
-                    attention_remark);
+        import_mark_dropped(im, "pretrain_multipack_attn", IMPORT_DIFFERS, "%s",
+                            attention_remark);
 }
 
 static void pack_texts(struct importing *im)
@@ -84,15 +84,15 @@ static void pack_texts(struct importing *im)
         import_attention(im);
     import_remark(im, "packing", "%s", flow_remarks[flow]);
     if (flow == FLOW_PACKED || flow == FLOW_WINDOWS || is_cut)
-        import_took(im, "sample_packing", "packing");
+        import_mark_carried(im, "sample_packing", "packing");
     else if (flow == FLOW_PIECES && import_find(im, "sample_packing"))
-        import_left(
+        import_mark_dropped(
             im, "sample_packing", IMPORT_DIFFERS,
             "off, but without packing, texts longer than cutoff_len would be truncated");
     if (flow == FLOW_JOINED || is_cut)
-        import_took(im, "pretraining_sample_concatenation", "packing");
-    import_left(im, "excess_length_strategy", IMPORT_IDLE,
-                "no piece of a text is longer than sequence_len");
+        import_mark_carried(im, "pretraining_sample_concatenation", "packing");
+    import_mark_dropped(im, "excess_length_strategy", IMPORT_IDLE,
+                        "no piece of a text is longer than sequence_len");
 }
 
 /* ---- conversations ---- */
@@ -101,22 +101,22 @@ static void pack_samples(struct importing *im)
 {
     const char *strategy = import_get(im, "excess_length_strategy");
 
-    if (import_is_of_pairs(im)) {
-        import_idle(im, "sample_packing", "pairs are not packed");
+    if (import_is_preference(im)) {
+        import_mark_idle(im, "sample_packing", "pairs are not packed");
     } else if (import_is_true(im, "sample_packing")) {
         import_set(im, "packing", "true", NULL);
         import_set(im, "neat_packing", "true",
                    "packed samples cannot attend to each other");
-        import_took(im, "sample_packing", "neat_packing");
+        import_mark_carried(im, "sample_packing", "neat_packing");
     }
     if (!strategy || strcmp(strategy, "drop") == 0)
         import_remark(im, "cutoff_len",
                       "Axolotl drops longer samples; this job truncates them");
     if (strategy && strcmp(strategy, "truncate") == 0)
-        import_took(im, "excess_length_strategy", "cutoff_len");
+        import_mark_carried(im, "excess_length_strategy", "cutoff_len");
     else
-        import_left(im, "excess_length_strategy", IMPORT_DIFFERS,
-                    "longer samples are truncated");
+        import_mark_dropped(im, "excess_length_strategy", IMPORT_DIFFERS,
+                            "longer samples are truncated");
 }
 
 void import_axolotl_packing(struct importing *im, bool is_text)
@@ -130,5 +130,5 @@ void import_axolotl_packing(struct importing *im, bool is_text)
         !import_find(im, "dataloader_drop_last"))
         import_set(im, "dataloader_drop_last", "true",
                    "as in Axolotl with eval_sample_packing: false");
-    import_left(im, "sample_packing", IMPORT_IDLE, "off");
+    import_mark_dropped(im, "sample_packing", IMPORT_IDLE, "off");
 }

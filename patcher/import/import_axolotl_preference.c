@@ -52,7 +52,7 @@ static const char *read_loss(struct importing *im, const char *loss)
         return loss;
     for (size_t i = 0; requested && i < TS_COUNT(known); i++)
         if (strcmp(known[i], requested) == 0) {
-            import_took(im, "dpo_loss_type", "pref_loss");
+            import_mark_carried(im, "dpo_loss_type", "pref_loss");
             return known[i];
         }
     import_refuse(
@@ -71,7 +71,7 @@ static void import_beta(struct importing *im)
         if (!import_find(im, keys[i]))
             continue;
         if (winner)
-            import_left(im, keys[i], IMPORT_IDLE, "%s wins", winner);
+            import_mark_dropped(im, keys[i], IMPORT_IDLE, "%s wins", winner);
         else if (import_copy(im, keys[i], "pref_beta", NULL))
             winner = keys[i];
     }
@@ -84,15 +84,15 @@ static void import_smoothing(struct importing *im, const char *loss)
     if (of_dpo && import_number(im, "dpo_label_smoothing", 0) > 0)
         import_copy(im, "dpo_label_smoothing", "dpo_label_smoothing", NULL);
     else
-        import_idle(im, "dpo_label_smoothing", "only for the loss sigmoid");
+        import_mark_idle(im, "dpo_label_smoothing", "only for the loss sigmoid");
 }
 
 /* Axolotl uses TRL's CPOTrainer for SimPO. */
 static void import_simpo(struct importing *im, const char *loss)
 {
     if (strcmp(loss, "simpo") != 0) {
-        import_idle(im, "simpo_gamma", "only for rl: simpo");
-        import_idle(im, "cpo_alpha", "only for rl: simpo");
+        import_mark_idle(im, "simpo_gamma", "only for rl: simpo");
+        import_mark_idle(im, "cpo_alpha", "only for rl: simpo");
         return;
     }
     if (import_find(im, "simpo_gamma"))
@@ -126,7 +126,7 @@ void import_axolotl_preference(struct importing *im)
         loss = read_loss(im, loss);
     import_set(im, "stage", "dpo", NULL);
     import_set(im, "pref_loss", loss, strcmp(rl, loss) == 0 ? NULL : "rl: dpo");
-    import_took(im, "rl", "pref_loss");
+    import_mark_carried(im, "rl", "pref_loss");
     import_beta(im);
     import_smoothing(im, loss);
     import_simpo(im, loss);
@@ -145,15 +145,15 @@ void import_axolotl_preference(struct importing *im)
 
 /* ---- data sets ---- */
 
-bool import_axolotl_answers(struct importing *im, const struct node *map,
-                            const char **columns)
+bool import_axolotl_answer_columns(struct importing *im, const struct node *map,
+                                   const char **columns)
 {
     const char *one = import_text_of(im, map, "field_chosen"),
                *other = import_text_of(im, map, "field_rejected");
     const char *chosen = one ? one : "chosen", *rejected = other ? other : "rejected";
 
     *columns = arena_printf(im->arena, "\"chosen\": \"%s\", \"rejected\": \"%s\"",
-                            import_json_word(im, chosen), import_json_word(im, rejected));
+                            import_json_name(im, chosen), import_json_name(im, rejected));
     return strcmp(chosen, "chosen") != 0 || strcmp(rejected, "rejected") != 0;
 }
 
@@ -171,7 +171,7 @@ static const char *find_question(struct importing *im, const struct node *map,
     if (!type) /* user_defined */
         return own ? own : "prompt";
     for (size_t i = 0; dot && i < TS_COUNT(questions); i++)
-        if (strcmp(questions[i][0], dot) == 0 && (i == 0 || import_takes_part(set)))
+        if (strcmp(questions[i][0], dot) == 0 && (i == 0 || import_data_is_part(set)))
             return questions[i][1];
     return NULL;
 }
@@ -182,11 +182,12 @@ void import_axolotl_pair(struct importing *im, const struct node *map, const cha
     const char *prompt = find_question(im, map, type, set);
     const char *system = type ? NULL : import_text_of(im, map, "field_system"), *answers;
 
-    if (!import_axolotl_answers(im, map, &answers) && !prompt && !import_takes_part(set))
+    if (!import_axolotl_answer_columns(im, map, &answers) && !prompt &&
+        !import_data_is_part(set))
         return;
     set->form = "alpaca";
     set->columns = arena_printf(
         im->arena, "{%s%s%s%s, \"system\": \"%s\"}", prompt ? "\"prompt\": \"" : "",
-        prompt ? import_json_word(im, prompt) : "", prompt ? "\", " : "", answers,
-        import_json_word(im, system ? system : "system"));
+        prompt ? import_json_name(im, prompt) : "", prompt ? "\", " : "", answers,
+        import_json_name(im, system ? system : "system"));
 }

@@ -30,14 +30,14 @@ static void import_times(struct importing *im, const char *from, const char *str
 
     if (!every || (times == 1 && !import_find(im, "max_steps"))) {
         import_set(im, strategy, "epoch", NULL);
-        import_took(im, from, strategy);
+        import_mark_carried(im, from, strategy);
         return;
     }
     import_set(im, strategy, "steps", NULL);
     import_set(im, steps, every,
                arena_printf(im->arena, "%s %s: as a share of all steps", from,
                             scalar_print(times, im->arena)));
-    import_took(im, from, steps);
+    import_mark_carried(im, from, steps);
 }
 
 static void import_saving(struct importing *im)
@@ -47,25 +47,26 @@ static void import_saving(struct importing *im)
     if (import_number(im, "save_steps", 0) > 0) {
         import_set(im, "save_strategy", "steps", NULL);
         import_copy(im, "save_steps", "save_steps", NULL);
-        import_left(im, "save_strategy", IMPORT_IDLE, "save_steps wins");
+        import_mark_dropped(im, "save_strategy", IMPORT_IDLE, "save_steps wins");
     } else if (import_number(im, "saves_per_epoch", 0) > 0) {
         import_times(im, "saves_per_epoch", "save_strategy", "save_steps");
-    } else if (strategy && import_can_be(im, "save_strategy", strategy)) {
+    } else if (strategy && import_is_valid(im, "save_strategy", strategy)) {
         import_copy(im, "save_strategy", "save_strategy", NULL);
     } else {
         import_set(im, "save_strategy", "epoch", strategy ? NULL : "Axolotl's default");
         if (strategy)
-            import_left(im, "save_strategy", IMPORT_DIFFERS,
-                        "a checkpoint is saved after each epoch, not only the best one");
+            import_mark_dropped(
+                im, "save_strategy", IMPORT_DIFFERS,
+                "a checkpoint is saved after each epoch, not only the best one");
     }
-    import_idle(im, "save_steps", "not a number of steps");
-    import_idle(im, "saves_per_epoch", "save_steps wins");
-    import_left(im, "save_strategy", IMPORT_IDLE,
-                strategy ? "saves_per_epoch wins" : "empty");
+    import_mark_idle(im, "save_steps", "not a number of steps");
+    import_mark_idle(im, "saves_per_epoch", "save_steps wins");
+    import_mark_dropped(im, "save_strategy", IMPORT_IDLE,
+                        strategy ? "saves_per_epoch wins" : "empty");
     if (import_is_true(im, "auto_resume_from_checkpoints") &&
         !import_find(im, "resume_from_checkpoint"))
         import_copy(im, "auto_resume_from_checkpoints", "resume_from_checkpoint", NULL);
-    import_idle(im, "auto_resume_from_checkpoints", "resume_from_checkpoint wins");
+    import_mark_idle(im, "auto_resume_from_checkpoints", "resume_from_checkpoint wins");
 }
 
 static void import_metric(struct importing *im)
@@ -77,10 +78,10 @@ static void import_metric(struct importing *im)
         import_copy(im, "greater_is_better", "greater_is_better", NULL);
         return;
     }
-    import_left(im, "metric_for_best_model", IMPORT_DIFFERS,
-                "the best model is the one with the lowest loss");
-    import_idle(im, "greater_is_better",
-                "for metric_for_best_model; a lower loss is better");
+    import_mark_dropped(im, "metric_for_best_model", IMPORT_DIFFERS,
+                        "the best model is the one with the lowest loss");
+    import_mark_idle(im, "greater_is_better",
+                     "for metric_for_best_model; a lower loss is better");
 }
 
 static void import_best(struct importing *im, bool evaluates)
@@ -96,8 +97,9 @@ static void import_best(struct importing *im, bool evaluates)
         import_metric(im);
     }
     for (size_t i = 0; i < TS_COUNT(keys); i++)
-        import_idle(im, keys[i],
-                    evaluates ? "not a number of evaluations" : "there is no evaluation");
+        import_mark_idle(im, keys[i],
+                         evaluates ? "not a number of evaluations"
+                                   : "there is no evaluation");
 }
 
 /* Import the evaluation interval.  Return the key that sets it; NULL: never. */
@@ -133,16 +135,16 @@ static void import_evaluation(struct importing *im)
     if (share_kept > 0)
         import_copy(im, "val_set_size", "val_size", NULL);
     else
-        import_left(im, "val_set_size", IMPORT_IDLE, "off");
+        import_mark_dropped(im, "val_set_size", IMPORT_IDLE, "off");
     if (share_kept <= 0 && (!sets || import_is_off(sets->value))) {
         for (size_t i = 0; i < TS_COUNT(keys); i++)
-            import_left(im, keys[i], IMPORT_IDLE,
-                        "there is no evaluation data: val_set_size is 0");
+            import_mark_dropped(im, keys[i], IMPORT_IDLE,
+                                "there is no evaluation data: val_set_size is 0");
         import_best(im, false);
         return;
     }
     winner = import_eval_times(im);
-    strategy = import_said(im, "eval_strategy");
+    strategy = import_value(im, "eval_strategy");
     evaluates = strategy && strcmp(strategy, "no") != 0;
     if (evaluates) {
         import_set(im, "eval_on_start", "true",
@@ -154,11 +156,11 @@ static void import_evaluation(struct importing *im)
     }
     import_best(im, evaluates);
     if (!evaluates)
-        import_idle(im, "eval_batch_size", "no evaluation interval is set");
+        import_mark_idle(im, "eval_batch_size", "no evaluation interval is set");
     for (size_t i = 0; i < TS_COUNT(keys); i++)
-        import_idle(im, keys[i],
-                    winner ? arena_printf(im->arena, "%s wins", winner)
-                           : "not a number of times");
+        import_mark_idle(im, keys[i],
+                         winner ? arena_printf(im->arena, "%s wins", winner)
+                                : "not a number of times");
 }
 
 void import_axolotl_saving(struct importing *im)

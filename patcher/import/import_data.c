@@ -59,7 +59,7 @@ static bool same_text(const char *a, const char *b)
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-const char *import_json_word(struct importing *im, const char *word)
+const char *import_json_name(struct importing *im, const char *word)
 {
     char *copy = arena_strdup(im->arena, word ? word : "");
 
@@ -158,7 +158,7 @@ static const char *member(struct arena *arena, const char *key, const char *json
 
 static const char *quoted(struct importing *im, const char *word)
 {
-    return word ? arena_printf(im->arena, "\"%s\"", import_json_word(im, word)) : NULL;
+    return word ? arena_printf(im->arena, "\"%s\"", import_json_name(im, word)) : NULL;
 }
 
 static void report_entry(struct importing *im, const char *key,
@@ -168,15 +168,15 @@ static void report_entry(struct importing *im, const char *key,
     struct arena *arena = im->arena;
 
     import_remark(im, key, "%s: data/dataset_info.json must have",
-                  !import_takes_part(set) ? "its columns have other names"
-                                          : "only a part of the file is used");
+                  !import_data_is_part(set) ? "its columns have other names"
+                                            : "only a part of the file is used");
     import_remark(
         im, key, "  {\"%s\": {\"file_name\": %s%s%s%s%s%s}}", name,
         quoted(im, set->is_local ? file_name(arena, file) : file),
         member(arena, "formatting", quoted(im, set->form)),
         member(arena, "ranking", set->ranking ? "true" : NULL),
         member(arena, "columns", set->columns), member(arena, "tags", set->tags),
-        member(arena, "split", import_takes_part(set) ? quoted(im, set->split) : NULL));
+        member(arena, "split", import_data_is_part(set) ? quoted(im, set->split) : NULL));
 }
 
 /* Return the name of one data set in the job. */
@@ -184,7 +184,7 @@ static const char *name_in_job(struct importing *im, const char *key,
                                const struct import_data *sets, size_t at)
 {
     const struct import_data *set = &sets[at];
-    bool has_entry = set->columns || import_takes_part(set);
+    bool has_entry = set->columns || import_data_is_part(set);
     const char *name, *file;
 
     if (set->is_local && !has_entry)
@@ -202,14 +202,14 @@ static const char *name_in_job(struct importing *im, const char *key,
     return has_entry ? name : file;
 }
 
-bool import_is_of_pairs(const struct importing *im)
+bool import_is_preference(const struct importing *im)
 {
-    const char *stage = import_said(im, "stage");
+    const char *stage = import_value(im, "stage");
 
     return stage && strcmp(stage, "dpo") == 0;
 }
 
-bool import_takes_part(const struct import_data *set)
+bool import_data_is_part(const struct import_data *set)
 {
     return set->is_local && set->split && strcmp(set->split, "train") != 0;
 }
@@ -229,15 +229,16 @@ static const char *reason_no_split(const struct import_data *set)
 void import_split(struct importing *im, const char *key, struct import_data *set,
                   const struct entry *entry, const char *path)
 {
-    const char *why = import_takes_part(set) ? reason_no_split(set) : NULL;
+    const char *why = import_data_is_part(set) ? reason_no_split(set) : NULL;
 
     if (!why)
         return;
     import_remark(im, key, "%s: split %s: %s", path, set->split, why);
-    import_note(im, entry,
-                &(struct import_key) { .name = arena_printf(im->arena, "%s.split", path),
-                                       .fate = IMPORT_DIFFERS,
-                                       .why = why });
+    import_add_outcome(
+        im, entry,
+        &(struct import_key) { .name = arena_printf(im->arena, "%s.split", path),
+                               .key_outcome = IMPORT_DIFFERS,
+                               .why = why });
     set->split = NULL;
 }
 

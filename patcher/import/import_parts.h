@@ -34,13 +34,13 @@ void import_set(struct importing *im, const char *key, const char *value,
 void import_set_yaml(struct importing *im, const char *key, const char *yaml,
                      const char *note);
 /* Set the value only if the job does not have the key yet. */
-void import_preset(struct importing *im, const char *key, const char *value,
-                   const char *note);
+void import_set_default(struct importing *im, const char *key, const char *value,
+                        const char *note);
 /* Add a comment above a line; it is written only if the line is. */
 void import_remark(struct importing *im, const char *key, const char *fmt, ...)
     TS_PRINTF(3, 4);
 /* Return the job's value as YAML; NULL: not set. */
-const char *import_said(const struct importing *im, const char *key);
+const char *import_value(const struct importing *im, const char *key);
 /* Return a scalar as YAML that reads back as the same text. */
 const char *import_yaml(struct arena *arena, const char *text);
 /* The same, for use inside braces or brackets. */
@@ -53,7 +53,7 @@ void import_write(const struct importing *im, struct text *out);
 /* Find an entry with a value, as in "optimizer.lr"; NULL if it is missing or empty. */
 const struct entry *import_find(const struct importing *im, const char *path);
 /* Find an entry, empty or not. */
-const struct entry *import_written(const struct importing *im, const char *path);
+const struct entry *import_find_written(const struct importing *im, const char *path);
 /* Return the text of a scalar, with torchtune's ${...} resolved.  NULL, and an error with
  * its position, for a list or a map. */
 const char *import_text(struct importing *im, const struct node *node);
@@ -81,20 +81,21 @@ static inline bool import_failed(const struct importing *im)
 
 /* ---- outcomes of keys ---- */
 
-void import_took(struct importing *im, const char *path, const char *into);
-void import_left(struct importing *im, const char *path, enum import_fate fate,
-                 const char *fmt, ...) TS_PRINTF(4, 5);
+void import_mark_carried(struct importing *im, const char *path, const char *into);
+void import_mark_dropped(struct importing *im, const char *path,
+                         enum import_outcome key_outcome, const char *fmt, ...)
+    TS_PRINTF(4, 5);
 /* Return "empty" or "off" if the value is, otherwise `why`. */
-const char *import_idle_why(const struct node *value, const char *why);
-/* Record IMPORT_IDLE with import_idle_why. */
-void import_idle(struct importing *im, const char *path, const char *why);
+const char *import_idle_reason(const struct node *value, const char *why);
+/* Record IMPORT_IDLE with import_idle_reason. */
+void import_mark_idle(struct importing *im, const char *path, const char *why);
 /* Record the outcome of an entry below the top level, named by its path. */
-void import_note(struct importing *im, const struct entry *entry,
-                 const struct import_key *key);
-bool import_is_noted(const struct importing *im, const struct entry *entry);
+void import_add_outcome(struct importing *im, const struct entry *entry,
+                        const struct import_key *key);
+bool import_has_outcome(const struct importing *im, const struct entry *entry);
 size_t import_keys(const struct importing *im, const struct import_key **out);
 /* Record all remaining keys of the source as unknown. */
-void import_note_rest(struct importing *im, const char *why);
+void import_mark_rest_unknown(struct importing *im, const char *why);
 
 /* ---- tables ---- */
 
@@ -106,13 +107,13 @@ struct import_copy {
 /* Keys that are not carried over for one reason, separated by blanks; `liger_*` matches
  * the prefix, `profiler` everything below it. */
 struct import_group {
-    enum import_fate fate;
+    enum import_outcome key_outcome;
     const char *why;
     const char *keys;
 };
 
 /* Return whether a job that runs natively may have this value. */
-bool import_can_be(struct importing *im, const char *key, const char *value);
+bool import_is_valid(struct importing *im, const char *key, const char *value);
 /* Copy the value of `from`, converted to the type of the job's key; an error if it is not
  * valid.  Return whether the job has it. */
 bool import_copy(struct importing *im, const char *from, const char *to,
@@ -137,9 +138,9 @@ struct import_data {
 };
 /* Return whether only a part of a local file is used, which dataset_info.json must
  * say. */
-bool import_takes_part(const struct import_data *set);
+bool import_data_is_part(const struct import_data *set);
 /* Return whether the job is of stage dpo, whose records are pairs of answers. */
-bool import_is_of_pairs(const struct importing *im);
+bool import_is_preference(const struct importing *im);
 /*
  * If dataset_info.json cannot name the part of a local file, use the whole file and
  * report it where the data is named (`key`) and in the outcomes.  `entry` is its split,
@@ -149,7 +150,7 @@ void import_split(struct importing *im, const char *key, struct import_data *set
                   const struct entry *entry, const char *path);
 /* Return a name for dataset_info.json, without characters that JSON would have to
  * escape. */
-const char *import_json_word(struct importing *im, const char *word);
+const char *import_json_name(struct importing *im, const char *word);
 bool import_same_data(const struct import_data *a, const struct import_data *b);
 /* Set `dataset` or `eval_dataset`, with comments on how to get the files. */
 void import_data(struct importing *im, const char *key, const struct import_data *sets,
@@ -162,8 +163,8 @@ bool import_axolotl(struct importing *im);
 void import_axolotl_preference(struct importing *im);
 /* Return the columns of a data set's two answers as JSON in *columns, and whether their
  * names differ from the usual ones. */
-bool import_axolotl_answers(struct importing *im, const struct node *map,
-                            const char **columns);
+bool import_axolotl_answer_columns(struct importing *im, const struct node *map,
+                                   const char **columns);
 /* Set the columns of a data set whose `type` is a name, or is itself the map (type
  * NULL). */
 void import_axolotl_pair(struct importing *im, const struct node *map, const char *type,

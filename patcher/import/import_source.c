@@ -32,7 +32,7 @@ bool import_refuse(struct importing *im, enum error_code code, const struct node
                     text);
 }
 
-const struct entry *import_written(const struct importing *im, const char *path)
+const struct entry *import_find_written(const struct importing *im, const char *path)
 {
     const struct node *node = im->source->root;
 
@@ -55,7 +55,7 @@ const struct entry *import_written(const struct importing *im, const char *path)
 
 const struct entry *import_find(const struct importing *im, const char *path)
 {
-    const struct entry *entry = import_written(im, path);
+    const struct entry *entry = import_find_written(im, path);
 
     return entry && !node_is_null(entry->value) ? entry : NULL;
 }
@@ -181,7 +181,8 @@ bool import_is_off(const struct node *node)
     if (node->kind != NODE_SCALAR)
         return node->count == 0;
     for (size_t i = 0; i < TS_COUNT(offs); i++)
-        if (strlen(node->text) == strlen(offs[i]) && nearest_folded(node->text, offs[i]))
+        if (strlen(node->text) == strlen(offs[i]) &&
+            nearest_is_same_name(node->text, offs[i]))
             return true;
     return node_is_null(node);
 }
@@ -236,7 +237,7 @@ static bool fits(struct importing *im, const struct entry *entry, const char *fr
                          key->name, why.text);
 }
 
-bool import_can_be(struct importing *im, const char *key, const char *value)
+bool import_is_valid(struct importing *im, const char *key, const char *value)
 {
     struct plan scratch = { 0 };
 
@@ -250,7 +251,7 @@ bool import_copy(struct importing *im, const char *from, const char *to, const c
     const char *text;
 
     if (!entry) {
-        import_left(im, from, IMPORT_IDLE, "empty");
+        import_mark_dropped(im, from, IMPORT_IDLE, "empty");
         return false;
     }
     text = key->type == KEY_LIST ? import_joined(im, entry->value)
@@ -262,28 +263,29 @@ bool import_copy(struct importing *im, const char *from, const char *to, const c
     if (!fits(im, entry, from, key, text))
         return false;
     import_set(im, to, text, note ? note : comment_of(im, entry));
-    import_took(im, from, to);
+    import_mark_carried(im, from, to);
     return true;
 }
 
 void import_copies(struct importing *im, const struct import_copy *rows, size_t count)
 {
     for (size_t i = 0; i < count && !import_failed(im); i++)
-        if (import_written(im, rows[i].from) &&
-            !import_is_noted(im, import_written(im, rows[i].from)))
+        if (import_find_written(im, rows[i].from) &&
+            !import_has_outcome(im, import_find_written(im, rows[i].from)))
             import_copy(im, rows[i].from, rows[i].to, rows[i].note);
 }
 
 static void leave(struct importing *im, const struct import_group *row,
                   const struct entry *entry)
 {
-    const char *why = import_idle_why(entry->value, row->why);
+    const char *why = import_idle_reason(entry->value, row->why);
     bool is_reason = why == row->why;
 
-    import_note(im, entry,
-                &(struct import_key) { .name = entry->key->text,
-                                       .fate = is_reason ? row->fate : IMPORT_IDLE,
-                                       .why = why });
+    import_add_outcome(
+        im, entry,
+        &(struct import_key) { .name = entry->key->text,
+                               .key_outcome = is_reason ? row->key_outcome : IMPORT_IDLE,
+                               .why = why });
 }
 
 /* Return whether a word of a table matches the key.  `liger_*` matches the prefix. */

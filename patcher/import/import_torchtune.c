@@ -162,19 +162,19 @@ static void import_precision(struct importing *im)
             "dtype: bf16 in torchtune is also the format of trained weights and moments; "
             "bf16: true would keep those in float32, which is more accurate and takes 8 "
             "more bytes per weight");
-        import_took(im, "dtype", "pure_bf16");
+        import_mark_carried(im, "dtype", "pure_bf16");
     } else if (dtype && (strcmp(dtype, "fp32") == 0 || strcmp(dtype, "float32") == 0)) {
         import_set(im, "bf16", "false", "dtype: fp32");
-        import_took(im, "dtype", "bf16");
+        import_mark_carried(im, "dtype", "bf16");
     } else if (dtype) {
         import_refuse(im, ERROR_JOB, import_find(im, "dtype")->value,
                       "dtype must be bf16 or fp32, not %s", dtype);
     }
     if (has_word(im, "device", "cpu")) {
         import_set(im, "use_cpu", "true", NULL);
-        import_took(im, "device", "use_cpu");
+        import_mark_carried(im, "device", "use_cpu");
     }
-    import_left(im, "device", IMPORT_IDLE, "a GPU is used if there is one");
+    import_mark_dropped(im, "device", IMPORT_IDLE, "a GPU is used if there is one");
 }
 
 static void import_several(struct importing *im)
@@ -184,7 +184,7 @@ static void import_several(struct importing *im)
                                          "fsdp" };
 
     for (size_t i = 0; i < TS_COUNT(marks); i++)
-        if (import_written(im, marks[i])) {
+        if (import_find_written(im, marks[i])) {
             import_remark(
                 im, "per_device_train_batch_size",
                 "per GPU: for N GPUs, add trainspool: {ranks: N}; a step then has N "
@@ -216,18 +216,18 @@ static void record_arguments(struct importing *im, const char *path)
     const struct node *map = entry ? node_value(entry->value) : NULL;
     const char *component = import_torchtune_component(im, path);
 
-    if (!map || map->kind != NODE_MAP || import_is_noted(im, entry))
+    if (!map || map->kind != NODE_MAP || import_has_outcome(im, entry))
         return;
     for (size_t i = 0; i < map->count; i++) {
         const char *key = map->entries[i].key->text;
         const char *name = arena_printf(im->arena, "%s.%s", path, key);
 
         if (node_is_null(map->entries[i].value))
-            import_left(im, name, IMPORT_IDLE, "empty");
+            import_mark_dropped(im, name, IMPORT_IDLE, "empty");
         else if (strcmp(key, "_component_") != 0)
-            import_left(im, name, IMPORT_DIFFERS,
-                        "torchtune passes it to %s; a job has no such setting",
-                        *component ? component : path);
+            import_mark_dropped(im, name, IMPORT_DIFFERS,
+                                "torchtune passes it to %s; a job has no such setting",
+                                *component ? component : path);
     }
 }
 
@@ -239,7 +239,7 @@ static void import_arguments(struct importing *im)
     };
 
     for (size_t i = 0; i < TS_COUNT(idle_arguments); i++)
-        import_idle(im, idle_arguments[i].path, idle_arguments[i].why);
+        import_mark_idle(im, idle_arguments[i].path, idle_arguments[i].why);
     for (size_t i = 0; i < TS_COUNT(components); i++)
         record_arguments(im, components[i]);
 }
@@ -259,8 +259,8 @@ bool import_torchtune(struct importing *im)
     import_several(im);
     import_copies(im, copies, TS_COUNT(copies));
     for (size_t i = 0; i < TS_COUNT(default_values); i++)
-        import_preset(im, default_values[i].to, default_values[i].from,
-                      default_values[i].note);
+        import_set_default(im, default_values[i].to, default_values[i].from,
+                           default_values[i].note);
     import_arguments(im);
     import_groups(im, groups, TS_COUNT(groups));
     return !import_failed(im);

@@ -111,12 +111,12 @@ static void set_chat_columns(const struct given *given, struct import_data *set)
     bool is_openai = style && strcmp(style, "openai") == 0;
 
     column = column ? column : is_openai ? "messages" : "conversations";
-    if (!import_takes_part(set) &&
+    if (!import_data_is_part(set) &&
         (strcmp(column, "messages") == 0 || strcmp(column, "conversations") == 0))
         return;
     set->form = "sharegpt";
     set->columns = arena_printf(given->im->arena, "{\"messages\": \"%s\"}",
-                                import_json_word(given->im, column));
+                                import_json_name(given->im, column));
     if (is_openai)
         set->tags = "{\"role_tag\": \"role\", \"content_tag\": \"content\", "
                     "\"user_tag\": \"user\", \"assistant_tag\": \"assistant\"}";
@@ -138,12 +138,12 @@ static void set_ranked_columns(const struct given *given, const struct builder *
     set->ranking = true;
     if (asks && !entry_of(given, "source"))
         set->folder = REJECTED_FOLDER;
-    if (!mapped && !asks && !import_takes_part(set))
+    if (!mapped && !asks && !import_data_is_part(set))
         return;
     set->columns = arena_printf(
         im->arena, "{%s%s%s\"chosen\": \"%s\", \"rejected\": \"%s\"}",
-        asks ? "\"prompt\": \"" : "", asks ? import_json_word(im, prompt) : "",
-        asks ? "\", " : "", import_json_word(im, chosen), import_json_word(im, rejected));
+        asks ? "\"prompt\": \"" : "", asks ? import_json_name(im, prompt) : "",
+        asks ? "\", " : "", import_json_name(im, chosen), import_json_name(im, rejected));
 }
 
 static void set_columns(const struct given *given, const struct builder *builder,
@@ -155,20 +155,20 @@ static void set_columns(const struct given *given, const struct builder *builder
     set->form = "alpaca";
     column = column ? column : "text";
     if (builder->kind == KIND_TEXT &&
-        (strcmp(column, "text") != 0 || import_takes_part(set)))
+        (strcmp(column, "text") != 0 || import_data_is_part(set)))
         set->columns =
-            arena_printf(im->arena, "{\"prompt\": \"%s\"}", import_json_word(im, column));
+            arena_printf(im->arena, "{\"prompt\": \"%s\"}", import_json_name(im, column));
     if (builder->kind == KIND_PAIRS)
         set->columns = arena_printf(
             im->arena, "{\"prompt\": \"%s\", \"response\": \"%s\"}",
-            import_json_word(im, column_of(given, "input", builder->question)),
-            import_json_word(im, column_of(given, "output", builder->answer)));
+            import_json_name(im, column_of(given, "input", builder->question)),
+            import_json_name(im, column_of(given, "output", builder->answer)));
     if (builder->kind == KIND_ALPACA && entry_of(given, "column_map"))
         set->columns = arena_printf(
             im->arena, "{\"prompt\": \"%s\", \"query\": \"%s\", \"response\": \"%s\"}",
-            import_json_word(im, column_of(given, "instruction", "instruction")),
-            import_json_word(im, column_of(given, "input", "input")),
-            import_json_word(im, column_of(given, "output", "output")));
+            import_json_name(im, column_of(given, "instruction", "instruction")),
+            import_json_name(im, column_of(given, "input", "input")),
+            import_json_name(im, column_of(given, "output", "output")));
     if (builder->kind == KIND_CHAT)
         set_chat_columns(given, set);
     if (builder->kind == KIND_RANKED)
@@ -197,29 +197,29 @@ static void set_source(const struct given *given, const struct builder *builder,
             return;
         }
     set->files = files;
-    set->is_local = set->path && dataset_reader_knows(set->path);
+    set->is_local = set->path && dataset_reader_supports(set->path);
 }
 
 static void record_keys(const struct given *given, const char *into)
 {
     for (size_t i = 0; i < given->map->count; i++) {
         const struct entry *entry = &given->map->entries[i];
-        struct import_key key = { .fate = IMPORT_DIFFERS };
+        struct import_key key = { .key_outcome = IMPORT_DIFFERS };
         bool is_known = false;
 
         key.name = arena_printf(given->im->arena, "%s.%s", given->path, entry->key->text);
         for (size_t k = 0; k < TS_COUNT(known); k++)
             is_known |= strcmp(known[k], entry->key->text) == 0;
-        key.why = import_idle_why(entry->value, NULL);
+        key.why = import_idle_reason(entry->value, NULL);
         if (key.why) {
-            key.fate = IMPORT_IDLE;
+            key.key_outcome = IMPORT_IDLE;
         } else if (is_known) {
-            key.fate = IMPORT_CARRIED;
+            key.key_outcome = IMPORT_CARRIED;
             key.into = into;
         } else {
             key.why = "not supported for this data set";
         }
-        import_note(given->im, entry, &key);
+        import_add_outcome(given->im, entry, &key);
     }
 }
 
@@ -244,11 +244,11 @@ static void report_template(const struct given *given, const struct builder *bui
         found = "empty"; /* torchtune's Gemma tokenizer adds no text */
     if (found)
         import_set(im, "template", found, NULL);
-    import_left(im, "tokenizer._component_", found ? IMPORT_IDLE : IMPORT_DIFFERS,
-                found
-                    ? "template determines the format of a conversation"
-                    : "there is no such template in trainspool; without one, the model's "
-                      "tokenizer decides between llama3, gemma and chatml");
+    import_mark_dropped(
+        im, "tokenizer._component_", found ? IMPORT_IDLE : IMPORT_DIFFERS,
+        found ? "template determines the format of a conversation"
+              : "there is no such template in trainspool; without one, the model's "
+                "tokenizer decides between llama3, gemma and chatml");
     if (builder && builder->kind == KIND_ALPACA && found && strcmp(found, "alpaca") != 0)
         import_remark(
             im, "template",
@@ -262,8 +262,8 @@ static void report_template(const struct given *given, const struct builder *bui
     if (entry_of(given, "new_system_prompt"))
         import_set(im, "default_system", text_of(given, "new_system_prompt"), NULL);
     if (import_find(im, "tokenizer.prompt_template"))
-        import_left(im, "tokenizer.prompt_template", IMPORT_DIFFERS,
-                    "a custom prompt; this job uses the template instead");
+        import_mark_dropped(im, "tokenizer.prompt_template", IMPORT_DIFFERS,
+                            "a custom prompt; this job uses the template instead");
 }
 
 static bool learns_prompt(const struct given *given)
@@ -278,7 +278,7 @@ static void import_masking(const struct given *given)
 {
     const struct entry *entry = entry_of(given, "train_on_input");
 
-    if (learns_prompt(given) && !import_is_of_pairs(given->im))
+    if (learns_prompt(given) && !import_is_preference(given->im))
         import_set(given->im, "train_on_prompt", "true",
                    entry ? "train_on_input"
                          : "torchtune's Alpaca also trains on the questions by default");
@@ -288,10 +288,10 @@ static void import_masking(const struct given *given)
 static void import_packing(const struct given *given)
 {
     const struct entry *packed = entry_of(given, "packed");
-    bool is_text = strcmp(import_said(given->im, "stage"), "pt") == 0;
+    bool is_text = strcmp(import_value(given->im, "stage"), "pt") == 0;
     bool packs = packed && !import_is_off(packed->value);
 
-    if (import_is_of_pairs(given->im))
+    if (import_is_preference(given->im))
         return;
     if (packs)
         import_set(
@@ -315,9 +315,9 @@ static void report_key(const struct given *given, const char *name, const char *
         name = "_component_"; /* which sets the default */
     path = arena_printf(im->arena, "%s.%s", given->path, name);
     import_remark(im, "dataset", "%s: %s", path, why);
-    import_note(
+    import_add_outcome(
         im, node_find(given->map, name),
-        &(struct import_key) { .name = path, .fate = IMPORT_DIFFERS, .why = why });
+        &(struct import_key) { .name = path, .key_outcome = IMPORT_DIFFERS, .why = why });
 }
 
 /* Report settings for the whole job in which a data set differs from the first one. */
@@ -351,7 +351,7 @@ static void report_code(const struct given *given, const char *key,
 {
     struct importing *im = given->im;
     const char *why =
-        import_is_of_pairs(im)
+        import_is_preference(im)
             ? "torchtune produces these records with code: write them to the file named "
               "in dataset, as prompt, chosen and rejected"
             : "torchtune produces these records with code: write them to the file named "
@@ -360,11 +360,11 @@ static void report_code(const struct given *given, const char *key,
     const char *dot = component ? strrchr(component, '.') : NULL;
 
     import_remark(im, key, "%s: %s", given->path, why);
-    import_note(im, node_find(given->map, "_component_"),
-                &(struct import_key) {
-                    .name = arena_printf(im->arena, "%s._component_", given->path),
-                    .fate = IMPORT_DIFFERS,
-                    .why = why });
+    import_add_outcome(im, node_find(given->map, "_component_"),
+                       &(struct import_key) {
+                           .name = arena_printf(im->arena, "%s._component_", given->path),
+                           .key_outcome = IMPORT_DIFFERS,
+                           .why = why });
     if (set->path)
         return;
     set->path = arena_printf(im->arena, "%s.jsonl", dot ? dot + 1 : "data");
@@ -384,7 +384,7 @@ static void read_one(const struct given *given, const char *key, struct import_d
         return;
     }
     builder = builder_of(given);
-    if (builder && (builder->kind == KIND_RANKED) != import_is_of_pairs(im))
+    if (builder && (builder->kind == KIND_RANKED) != import_is_preference(im))
         builder = NULL; /* its records do not match the stage */
     *set = (struct import_data) { 0 };
     set_source(given, builder, set);
@@ -437,7 +437,7 @@ void import_torchtune_data(struct importing *im)
         return;
     }
     builder = first.map->kind == NODE_MAP ? builder_of(&first) : NULL;
-    if (!import_said(im, "stage"))
+    if (!import_value(im, "stage"))
         import_set(im, "stage", builder && builder->kind == KIND_TEXT ? "pt" : "sft",
                    NULL);
     for (size_t i = 1; value->kind == NODE_LIST && i < value->count; i++) {

@@ -80,12 +80,13 @@ static void import_files(struct importing *im, const char *checkpointer)
         list && list->kind == NODE_LIST && list->count > 0 ? list->items[0] : NULL;
 
     if (first && !strstr(node_value(first)->text, ".safetensors"))
-        import_left(
+        import_mark_dropped(
             im, key, IMPORT_DIFFERS,
             "only *.safetensors are read; convert other files with save_pretrained of "
             "transformers");
     else
-        import_left(im, key, IMPORT_IDLE, "all *.safetensors of the folder are read");
+        import_mark_dropped(im, key, IMPORT_IDLE,
+                            "all *.safetensors of the folder are read");
 }
 
 static void import_checkpointer(struct importing *im, const char *checkpointer,
@@ -106,12 +107,12 @@ static void import_checkpointer(struct importing *im, const char *checkpointer,
         return;
     }
     import_set(im, to, without_slash(im->arena, folder), NULL);
-    import_took(im, path, to);
+    import_mark_carried(im, path, to);
     import_files(im, checkpointer);
     for (size_t i = 0; i < TS_COUNT(idle); i++)
-        import_left(im, arena_printf(im->arena, "%s.%s", checkpointer, idle[i]),
-                    IMPORT_IDLE,
-                    "set by the model's folder, output_dir and resume_from_checkpoint");
+        import_mark_dropped(
+            im, arena_printf(im->arena, "%s.%s", checkpointer, idle[i]), IMPORT_IDLE,
+            "set by the model's folder, output_dir and resume_from_checkpoint");
 }
 
 /* torchtune's names of layers, and those in Hugging Face's files. */
@@ -204,17 +205,17 @@ static void import_targets(struct importing *im)
         requested = and_layer(im->arena, requested, name);
         names = and_layer(im->arena, names, hub_layer(name, fused));
     }
-    import_took(im, "model.lora_attn_modules", "lora_target");
+    import_mark_carried(im, "model.lora_attn_modules", "lora_target");
     for (size_t i = 0; i < TS_COUNT(layers); i++)
         if (layers[i].is_mlp && import_is_true(im, "model.apply_lora_to_mlp"))
             names = and_layer(im->arena, names, hub_layer(layers[i].name, fused));
-    import_took(im, "model.apply_lora_to_mlp", "lora_target");
+    import_mark_carried(im, "model.apply_lora_to_mlp", "lora_target");
     if (import_is_true(im, "model.apply_lora_to_output"))
-        import_left(
+        import_mark_dropped(
             im, "model.apply_lora_to_output", IMPORT_DIFFERS,
             "the output layer cannot have an adapter; additional_target: lm_head trains "
             "it completely");
-    import_left(im, "model.apply_lora_to_output", IMPORT_IDLE, "off");
+    import_mark_dropped(im, "model.apply_lora_to_output", IMPORT_IDLE, "off");
     import_set(im, "lora_target", *names ? names : "all",
                *names ? NULL : "torchtune's file does not name layers");
     if (fused)
@@ -229,13 +230,14 @@ static void import_lora(struct importing *im, bool is_quantized)
             im, "quantization_bit", "4",
             "torchao's NF4 in torchtune: 4 bits too, with different rounding of scales");
     import_copies(im, lora_copies, TS_COUNT(lora_copies));
-    import_preset(im, "lora_rank", "8", NULL);
-    import_preset(im, "lora_alpha", "16", "torchtune's default for any rank");
+    import_set_default(im, "lora_rank", "8", NULL);
+    import_set_default(im, "lora_alpha", "16", "torchtune's default for any rank");
     import_targets(im);
     if (import_is_true(im, "model.use_dora"))
-        import_left(im, "model.use_dora", IMPORT_DIFFERS, "plain LoRA is trained");
+        import_mark_dropped(im, "model.use_dora", IMPORT_DIFFERS,
+                            "plain LoRA is trained");
     if (import_is_true(im, "model.quantize_base"))
-        import_took(im, "model.quantize_base", "quantization_bit");
+        import_mark_carried(im, "model.quantize_base", "quantization_bit");
 }
 
 static void import_model(struct importing *im)
@@ -255,13 +257,13 @@ static void import_model(struct importing *im)
         import_lora(im, is_quantized);
     else
         import_set(im, "finetuning_type", "full", NULL);
-    import_took(im, "model._component_", "finetuning_type");
+    import_mark_carried(im, "model._component_", "finetuning_type");
     for (size_t i = 0; map && map->kind == NODE_MAP && i < map->count; i++)
-        import_note(
+        import_add_outcome(
             im, &map->entries[i],
             &(struct import_key) {
                 .name = arena_printf(im->arena, "model.%s", map->entries[i].key->text),
-                .fate = IMPORT_IDLE,
+                .key_outcome = IMPORT_IDLE,
                 .why = import_is_off(map->entries[i].value)
                            ? "off"
                            : "read from the model's config.json and tokenizer.json" });
@@ -276,16 +278,17 @@ static void import_teacher(struct importing *im)
 
     import_set(im, "stage", "distill", NULL);
     import_checkpointer(im, "teacher_checkpointer", "teacher_model_name_or_path");
-    import_preset(im, "kd_ratio", "0.5", "torchtune's default");
+    import_set_default(im, "kd_ratio", "0.5", "torchtune's default");
     for (size_t i = 0; i < TS_COUNT(losses); i++)
         if (strncmp(kd, losses[i].word, strlen(losses[i].word)) == 0) {
             import_set(im, "kd_beta", losses[i].beta, kd);
-            import_took(im, "kd_loss", "kd_beta");
+            import_mark_carried(im, "kd_loss", "kd_beta");
         }
-    import_left(im, "kd_loss", IMPORT_DIFFERS,
-                "see kd_beta: 0 is forward KL, 1 is reverse KL, values between are JSD");
-    import_left(im, "teacher_model", IMPORT_IDLE,
-                "read from the model's config.json and tokenizer.json");
+    import_mark_dropped(
+        im, "kd_loss", IMPORT_DIFFERS,
+        "see kd_beta: 0 is forward KL, 1 is reverse KL, values between are JSD");
+    import_mark_dropped(im, "teacher_model", IMPORT_IDLE,
+                        "read from the model's config.json and tokenizer.json");
 }
 
 /* A job without ref_model takes the initial state of the trained model. */
@@ -300,8 +303,8 @@ static void import_reference(struct importing *im)
     if (!import_find(im, "ref_checkpointer"))
         return;
     if (is_same)
-        import_left(im, "ref_checkpointer.checkpoint_dir", IMPORT_IDLE,
-                    "the model itself is the default reference");
+        import_mark_dropped(im, "ref_checkpointer.checkpoint_dir", IMPORT_IDLE,
+                            "the model itself is the default reference");
     import_checkpointer(im, "ref_checkpointer", "ref_model");
     if (is_same)
         import_set_yaml(im, "ref_model", NULL, NULL);
@@ -312,8 +315,8 @@ static void report_dropout(struct importing *im)
 {
     bool is_on = import_number(im, "model.lora_dropout", 0) > 0;
 
-    import_left(im, "model.lora_dropout", is_on ? IMPORT_DIFFERS : IMPORT_IDLE,
-                is_on ? "dropout is off in preference training" : "off");
+    import_mark_dropped(im, "model.lora_dropout", is_on ? IMPORT_DIFFERS : IMPORT_IDLE,
+                        is_on ? "dropout is off in preference training" : "off");
 }
 
 /* beta defaults to 0.1 in torchtune and in a job. */
@@ -321,13 +324,13 @@ static void import_preference(struct importing *im, const struct pair_loss *loss
 {
     import_set(im, "stage", "dpo", NULL);
     import_set(im, "pref_loss", loss->pref_loss, loss->component);
-    import_took(im, "loss._component_", "pref_loss");
+    import_mark_carried(im, "loss._component_", "pref_loss");
     if (import_find(im, loss->beta))
         import_copy(im, loss->beta, "pref_beta", NULL);
     if (import_number(im, "loss.label_smoothing", 0) > 0)
         import_copy(im, "loss.label_smoothing", "dpo_label_smoothing", NULL);
-    import_idle(im, "loss.label_smoothing", "off");
-    import_took(im, "loss", "pref_loss");
+    import_mark_idle(im, "loss.label_smoothing", "off");
+    import_mark_carried(im, "loss", "pref_loss");
     import_reference(im);
 }
 

@@ -47,7 +47,7 @@ static void import_betas(struct importing *im)
         return;
     import_set(im, "adam_beta1", import_text(im, list->items[0]), NULL);
     import_set(im, "adam_beta2", import_text(im, list->items[1]), NULL);
-    import_took(im, "optimizer.betas", "adam_beta1");
+    import_mark_carried(im, "optimizer.betas", "adam_beta1");
 }
 
 static void import_optimizer(struct importing *im)
@@ -57,27 +57,28 @@ static void import_optimizer(struct importing *im)
 
     if (known) {
         import_set(im, "optim", known->optim, NULL);
-        import_took(im, "optimizer._component_", "optim");
+        import_mark_carried(im, "optimizer._component_", "optim");
     } else {
         import_set(im, "optim", "adamw_torch",
                    "torchtune's file has another optimizer: see below");
-        import_left(im, "optimizer._component_", IMPORT_DIFFERS,
-                    "%s is not supported, and AdamW requires a different learning rate",
-                    *name ? name : "no name");
+        import_mark_dropped(
+            im, "optimizer._component_", IMPORT_DIFFERS,
+            "%s is not supported, and AdamW requires a different learning rate",
+            *name ? name : "no name");
     }
     import_betas(im);
     if (!import_copy(im, "optimizer.weight_decay", "weight_decay", NULL))
-        import_preset(im, "weight_decay", known ? known->decay : "0.01",
-                      "PyTorch's default");
-    if (strcmp(import_said(im, "finetuning_type"), "full") == 0 &&
+        import_set_default(im, "weight_decay", known ? known->decay : "0.01",
+                           "PyTorch's default");
+    if (strcmp(import_value(im, "finetuning_type"), "full") == 0 &&
         import_number(im, "optimizer.weight_decay", 0.01) > 0)
         import_remark(
             im, "weight_decay",
             "weight decay does not apply to norms and biases; in torchtune it does");
-    import_left(im, "optimizer.fused", IMPORT_IDLE,
-                "trainspool's kernel is always fused");
+    import_mark_dropped(im, "optimizer.fused", IMPORT_IDLE,
+                        "trainspool's kernel is always fused");
     if (!import_find(im, "optimizer.lr"))
-        import_preset(im, "learning_rate", "1e-3", "PyTorch's default");
+        import_set_default(im, "learning_rate", "1e-3", "PyTorch's default");
 }
 
 static void import_schedule(struct importing *im)
@@ -87,14 +88,14 @@ static void import_schedule(struct importing *im)
 
     if (is_cosine && import_number(im, "lr_scheduler.num_cycles", 0.5) == 0.5) {
         import_set(im, "lr_scheduler_type", "cosine", NULL);
-        import_took(im, "lr_scheduler._component_", "lr_scheduler_type");
-        import_took(im, "lr_scheduler.num_cycles", "lr_scheduler_type");
+        import_mark_carried(im, "lr_scheduler._component_", "lr_scheduler_type");
+        import_mark_carried(im, "lr_scheduler.num_cycles", "lr_scheduler_type");
         import_copy(im, "lr_scheduler.num_warmup_steps", "warmup_steps", NULL);
     } else if (*name) {
         import_set(im, "lr_scheduler_type", "constant",
                    "torchtune's file has another schedule: see below");
-        import_left(im, "lr_scheduler", IMPORT_DIFFERS, "%s%s is not supported", name,
-                    is_cosine ? " with num_cycles other than 0.5" : "");
+        import_mark_dropped(im, "lr_scheduler", IMPORT_DIFFERS, "%s%s is not supported",
+                            name, is_cosine ? " with num_cycles other than 0.5" : "");
     } else {
         import_set(im, "lr_scheduler_type", "constant", "the file has no lr_scheduler");
     }
@@ -130,7 +131,7 @@ static void import_clipping(struct importing *im)
         return;
     }
     if (text && !logs)
-        import_left(
+        import_mark_dropped(
             im, "clip_grad_norm", IMPORT_DIFFERS,
             "with 0, torchtune sets every gradient to 0 and learns nothing; this job "
             "does not clip");
@@ -138,7 +139,7 @@ static void import_clipping(struct importing *im)
                logs   ? "inf in torchtune: the norm is logged but not clipped"
                : text ? "no clipping; torchtune treats 0 differently: see below"
                       : "no clipping: clip_grad_norm is empty; a job's default is 1.0");
-    import_took(im, "clip_grad_norm", "max_grad_norm");
+    import_mark_carried(im, "clip_grad_norm", "max_grad_norm");
 }
 
 static void import_steps(struct importing *im)
@@ -153,9 +154,9 @@ static void import_steps(struct importing *im)
                        "max_steps_per_epoch %.0f in each of %.0f epochs; in torchtune, a "
                        "shorter epoch ends with its data",
                        each, epochs));
-        import_took(im, "max_steps_per_epoch", "max_steps");
+        import_mark_carried(im, "max_steps_per_epoch", "max_steps");
     }
-    import_idle(im, "max_steps_per_epoch", "not a number of steps");
+    import_mark_idle(im, "max_steps_per_epoch", "not a number of steps");
 }
 
 /* ---- saving and evaluating ---- */
@@ -166,16 +167,16 @@ static void import_saving(struct importing *im)
         import_set(im, "save_strategy", "steps", NULL);
         import_copy(im, "save_every_n_steps", "save_steps", NULL);
     }
-    import_idle(im, "save_every_n_steps", "not a number of steps");
+    import_mark_idle(im, "save_every_n_steps", "not a number of steps");
     if (import_number(im, "save_every_n_epochs", 1) == 1)
-        import_took(im, "save_every_n_epochs", "save_strategy");
+        import_mark_carried(im, "save_every_n_epochs", "save_strategy");
     else
-        import_left(im, "save_every_n_epochs", IMPORT_DIFFERS,
-                    "a checkpoint is saved after each epoch");
+        import_mark_dropped(im, "save_every_n_epochs", IMPORT_DIFFERS,
+                            "a checkpoint is saved after each epoch");
     if (import_is_true(im, "resume_from_checkpoint"))
         import_copy(im, "resume_from_checkpoint", "resume_from_checkpoint",
                     "from trainspool's checkpoints, not torchtune's");
-    import_left(im, "resume_from_checkpoint", IMPORT_IDLE, "off");
+    import_mark_dropped(im, "resume_from_checkpoint", IMPORT_IDLE, "off");
 }
 
 static void import_evaluation(struct importing *im)
@@ -191,9 +192,9 @@ static void import_evaluation(struct importing *im)
             import_copy(im, "batch_size", "per_device_eval_batch_size", NULL);
         return;
     }
-    import_idle(im, "run_val_every_n_steps", "there is no dataset_val to evaluate");
-    import_idle(im, "batch_size_val", why);
-    import_left(im, "dataset_val", IMPORT_IDLE, "%s", why);
+    import_mark_idle(im, "run_val_every_n_steps", "there is no dataset_val to evaluate");
+    import_mark_idle(im, "batch_size_val", why);
+    import_mark_dropped(im, "dataset_val", IMPORT_IDLE, "%s", why);
 }
 
 static void import_order(struct importing *im)
@@ -204,11 +205,12 @@ static void import_order(struct importing *im)
         import_copy(im, "seed", "seed", NULL);
     if (shuffle && !import_is_true(im, "shuffle")) {
         import_set(im, "disable_shuffling", "true", "shuffle: false");
-        import_took(im, "shuffle", "disable_shuffling");
+        import_mark_carried(im, "shuffle", "disable_shuffling");
     }
-    import_left(im, "shuffle", IMPORT_IDLE, "samples are shuffled anyway");
-    import_left(im, "seed", import_find(im, "seed") ? IMPORT_DIFFERS : IMPORT_IDLE,
-                "random in each run; a job's default is 42");
+    import_mark_dropped(im, "shuffle", IMPORT_IDLE, "samples are shuffled anyway");
+    import_mark_dropped(im, "seed",
+                        import_find(im, "seed") ? IMPORT_DIFFERS : IMPORT_IDLE,
+                        "random in each run; a job's default is 42");
 }
 
 void import_torchtune_training(struct importing *im)

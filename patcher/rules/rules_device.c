@@ -92,16 +92,16 @@ static void refused_device_map(struct rule_context *context, const char *key,
 /* A native run places the model; another program may refuse to start. */
 static void rule_device_map(struct rule_context *context)
 {
-    bool distributed = is_distributed(context), quantised = rule_is_quantized(context);
+    bool distributed = is_distributed(context), quantized = rule_is_quantized(context);
 
     if (!context->plan->external) {
         if (rule_entry(context, "device_map"))
             unused_device_map(context);
         return;
     }
-    if ((distributed || quantised) && rule_entry(context, "device_map"))
+    if ((distributed || quantized) && rule_entry(context, "device_map"))
         refused_device_map(context, "device_map", distributed);
-    if (quantised && rule_entry(context, "quantization_device_map"))
+    if (quantized && rule_entry(context, "quantization_device_map"))
         refused_device_map(context, "quantization_device_map", false);
 }
 
@@ -152,7 +152,7 @@ static const char *ranks_error(const struct rule_context *context)
 {
     const struct plan *plan = context->plan;
     long long ranks = plan->ranks;
-    size_t named = probe_named(plan->device_wanted);
+    size_t named = probe_count_named(plan->device_wanted);
 
     if (named > 0 && (int64_t)named != plan->ranks)
         return arena_printf(context->arena, "ranks: %lld, but device: %s names %zu",

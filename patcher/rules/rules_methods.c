@@ -191,7 +191,7 @@ static void unused_arguments(struct rule_context *context)
         return;
     for (size_t i = 0; i < TS_COUNT(arguments); i++)
         if ((entry = node_find(map, arguments[i].name)) && !node_is_null(entry->value) &&
-            !value_listed(arguments[i].schedules, schedule))
+            !value_is_listed(arguments[i].schedules, schedule))
             report_argument(context, &arguments[i], entry, schedule);
 }
 
@@ -219,7 +219,7 @@ static void rule_unused_method_keys(struct rule_context *context)
 {
     for (size_t i = 0; i < TS_COUNT(groups); i++)
         if (!is_used(context, &groups[i]) && is_known(context, groups[i].key) &&
-            !value_listed(groups[i].others, selected_value(context, groups[i].key)))
+            !value_is_listed(groups[i].others, selected_value(context, groups[i].key)))
             report_group(context, &groups[i]);
     unused_arguments(context);
     unused_logits(context);

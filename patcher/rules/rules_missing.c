@@ -36,7 +36,7 @@ static bool has_foreign_alias(const struct rule_context *context, const char *ke
                                     ? schema_find(root->entries[i].key->text)
                                     : NULL;
 
-        if (row && row->use == KEY_FOREIGN && row->now && strcmp(row->now, key) == 0)
+        if (row && row->use == KEY_OTHER_TOOL && row->now && strcmp(row->now, key) == 0)
             return true;
     }
     return false;
@@ -207,7 +207,7 @@ static void check_model(struct rule_context *context)
 static void check_teacher(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
-    const struct teaching_words *words = context->teacher->words;
+    const struct second_model_names *words = context->teacher->words;
     const char *logits = plan->stage == STAGE_DISTILL ? plan->kd.logits : NULL;
     const char *folder = teacher_folder(plan), *adapter = teacher_adapter(plan);
 
@@ -316,7 +316,7 @@ static void check_dataset(struct rule_context *context, const char *key,
     while (*(at += strspn(at, ", "))) {
         size_t len = strcspn(at, ",");
         const char *name = arena_copy(context->arena, at, len);
-        struct finding *finding = dataset_names_path(name)
+        struct finding *finding = dataset_name_is_path(name)
                                       ? check_file(context, key, name)
                                       : check_entry(context, key, lookup, name);
 

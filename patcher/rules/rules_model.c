@@ -156,7 +156,7 @@ static void check_adapter_base(struct rule_context *context, const char *key,
 
 static void rule_unsupported_model(struct rule_context *context)
 {
-    const struct teaching_words *words = context->teacher->words;
+    const struct second_model_names *words = context->teacher->words;
     const struct plan *plan = context->plan;
 
     check_config(context);

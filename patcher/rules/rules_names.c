@@ -36,7 +36,7 @@ static const char *corrected_device(struct rule_context *context, const char *wa
     if (*number && number[strspn(number, "0123456789,")] == 0) {
         const char *device = arena_printf(context->arena, "cuda:%s", number);
 
-        return probe_named(device) > 0 ? device : NULL;
+        return probe_count_named(device) > 0 ? device : NULL;
     }
     for (size_t i = 0; i < TS_COUNT(words); i++)
         if (nearest_distance(wanted, words[i], 1) <= 1)
@@ -53,7 +53,7 @@ static void check_device(struct rule_context *context)
     const char *wanted = entry ? node_value(entry->value)->text : "", *meant;
 
     if (!entry || context->plan->external || node_is_null(entry->value) ||
-        probe_named(wanted) > 0 || strcmp(wanted, "auto") == 0 ||
+        probe_count_named(wanted) > 0 || strcmp(wanted, "auto") == 0 ||
         strcmp(wanted, "cpu") == 0 || strcmp(wanted, "cuda") == 0)
         return;
     meant = corrected_device(context, wanted);

@@ -70,7 +70,7 @@ static void report_ignored(struct rule_context *context, const char *key,
 static void report_differences(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
-    bool twice = context->model->quantised.twice;
+    bool twice = context->model->quantized.twice;
     const char *method = value_of(context, "quantization_method");
 
     if (plan->quantization_bit != 4)
@@ -229,7 +229,7 @@ static bool is_similar(const char *written, const char *name)
     const char *a = written + strcspn(written, digits);
     const char *b = name + strcspn(name, digits);
 
-    return nearest_folded(written, name) ||
+    return nearest_is_same_name(written, name) ||
            (nearest_distance(written, name, 1) <= 1 && strcmp(a, b) == 0);
 }
 

@@ -103,7 +103,8 @@ bool suppress_matches_line(const struct suppress_state *all,
                            const struct suppression *suppression)
 {
     if (finding->entry)
-        return directive_is_beside(suppression->directive, all->document, finding->entry);
+        return directive_applies_to(suppression->directive, all->document,
+                                    finding->entry);
     return !suppression->directive->alone &&
            finding->at.line == suppression->directive->at.line;
 }

@@ -32,6 +32,6 @@ bool suppress_selects(const char *const *select, const char *const *ignore,
 
 /* Return the rule that a misspelled ID may mean: TS1O4, 104 and ts-104 mean TS104; or
  * NULL. */
-const char *suppress_meant(const char *text);
+const char *suppress_suggest_rule(const char *text);
 
 #endif

@@ -34,7 +34,7 @@ static bool is_known(const char *id, bool family)
 }
 
 /* "TS1O4", "104" and "ts-104" mean TS104. */
-const char *suppress_meant(const char *text)
+const char *suppress_suggest_rule(const char *text)
 {
     static const char digits[] = "OoIlLSsBZz", meant[] = "0011155822";
     char id[6] = "TS";
@@ -59,7 +59,7 @@ const char *suppress_meant(const char *text)
 static const char *find_meant(const struct suppress_state *all,
                               const struct suppression *suppression)
 {
-    const char *meant = suppress_meant(suppression->text);
+    const char *meant = suppress_suggest_rule(suppression->text);
 
     for (size_t i = 0; !meant && i < all->findings->count; i++) {
         const struct finding *finding = &all->findings->list[i];
@@ -197,7 +197,7 @@ static void report_directive(const struct suppress_state *all,
 static const char *why_ineffective(const struct suppress_state *all,
                                    const struct directive *directive)
 {
-    if (directive->kind == COMMENT_MISSPELT)
+    if (directive->kind == COMMENT_MISSPELLED)
         return arena_printf(all->arena, "this has no effect: did you mean %s%s?",
                             directive->meant,
                             strcmp(directive->meant, "ignore") == 0 ? "[...]" : "");

@@ -56,7 +56,8 @@ static void read_tensors(struct teacher *teacher)
     enum format format = FORMAT_COUNT;
 
     if (set)
-        format = config ? model_config_stored(config, set) : safetensors_format(set);
+        format =
+            config ? model_config_weight_format(config, set) : safetensors_format(set);
     for (size_t i = 0; set && i < safetensors_count(set); i++)
         teacher->bytes += safetensors_at(set, i)->bytes;
     if (format != FORMAT_COUNT)
@@ -142,7 +143,7 @@ static void read_tokens(const char *dir, const json_t *config, struct tokens *ou
 
 /* Find the token with the smallest id that the two do not share, or NULL. */
 static const char *first_difference(const struct tokens *a, const struct tokens *b,
-                                    const struct teaching_words *words,
+                                    const struct second_model_names *words,
                                     struct arena *arena)
 {
     const char *token, *found = NULL;
@@ -242,7 +243,7 @@ static const struct model_config *read_config(const char *path, struct arena *ar
 
 /* ---- Which model it is ---- */
 
-static const struct teaching_words words_of[] = {
+static const struct second_model_names words_of[] = {
     [STAGE_DISTILL] = { "teacher_model_name_or_path", "teacher_adapter_name_or_path",
                         "student", "teacher" },
     [STAGE_DPO] = { "ref_model", "ref_model_adapters", "model", "reference" },

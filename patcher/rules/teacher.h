@@ -18,13 +18,13 @@ enum vocabularies {
 };
 
 /* The names of the two models of a stage, and the keys of the second. */
-struct teaching_words {
+struct second_model_names {
     const char *key, *adapter;
     const char *student, *teacher;
 };
 
 struct teacher {
-    const struct teaching_words *words; /* NULL: the stage has no second model */
+    const struct second_model_names *words; /* NULL: the stage has no second model */
     const char *path;   /* its folder; NULL: not named, or not on this machine */
     enum format format; /* of most of its bytes; FORMAT_COUNT: unknown */
     uint64_t bytes;     /* of its tensors; 0: unknown */

@@ -172,7 +172,7 @@ static enum belonging belongs(const struct node *key)
         return schema_nearest(key->text, &near, 1, &exact) > 0 ? OF_A_JOB : OF_NO_JOB;
     if (is_of_generation(known))
         return OF_ANY;
-    return known->use == KEY_FOREIGN                             ? OF_NO_JOB
+    return known->use == KEY_OTHER_TOOL                          ? OF_NO_JOB
            : known->use == KEY_USED || known->use == KEY_RENAMED ? OF_A_JOB
                                                                  : OF_ANY;
 }

@@ -1,6 +1,6 @@
 /*
  * patcher/schema/redact.h - a job's text as it may be shown: without the values of secret keys,
- * however they are misspelt, commented out or named by an alias.
+ * however they are misspelled, commented out or named by an alias.
  */
 #ifndef PATCHER_SCHEMA_REDACT_H
 #define PATCHER_SCHEMA_REDACT_H

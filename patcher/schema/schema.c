@@ -53,7 +53,7 @@ static const char *find_folded(const struct vocabulary *of, const char *name)
     const struct key *key;
 
     for (size_t i = 0; (key = schema_at(of, i)); i++)
-        if (key->use != KEY_FOREIGN && nearest_folded(name, key->name))
+        if (key->use != KEY_OTHER_TOOL && nearest_is_same_name(name, key->name))
             return key->name;
     return NULL;
 }
@@ -74,7 +74,7 @@ size_t schema_nearest_in(const struct vocabulary *of, const char *name, const ch
     for (size_t i = 0; (key = schema_at(of, i)); i++) {
         size_t distance;
 
-        if (key->use == KEY_FOREIGN || is_too_short(key))
+        if (key->use == KEY_OTHER_TOOL || is_too_short(key))
             continue;
         distance = nearest_distance(name, key->name, least);
         if (distance > least)
@@ -116,7 +116,7 @@ static bool is_like_a_secret(const char *name)
     const struct key *key;
 
     for (size_t i = 0; (key = schema_at(&schema_job, i)); i++)
-        if (key->secret && (nearest_folded(name, key->name) ||
+        if (key->secret && (nearest_is_same_name(name, key->name) ||
                             nearest_distance(name, key->name, limit) <= limit))
             return true;
     return false;

@@ -29,10 +29,10 @@ enum key_type {
 
 enum key_use {
     KEY_USED,
-    KEY_IGNORED,  /* accepted without effect: TS708 */
-    KEY_REJECTED, /* TS707 if switched on */
-    KEY_RENAMED,  /* an alias of the key `now` */
-    KEY_FOREIGN   /* belongs to another tool: TS706, or import */
+    KEY_IGNORED,   /* accepted without effect: TS708 */
+    KEY_REJECTED,  /* TS707 if switched on */
+    KEY_RENAMED,   /* an alias of the key `now` */
+    KEY_OTHER_TOOL /* belongs to another tool: TS706, or import */
 };
 
 struct vocabulary;
@@ -60,14 +60,14 @@ struct key {
     /* KEY_REJECTED, KEY_IGNORED: values that change nothing, besides the default, null
      * and false; separated by blanks */
     const char *harmless;
-    const char *now; /* KEY_RENAMED, KEY_FOREIGN: the key to use, or NULL */
+    const char *now; /* KEY_RENAMED, KEY_OTHER_TOOL: the key to use, or NULL */
     /* KEY_RENAMED: the rule that renames the key; NULL: an alias.  KEY_USED: the rule
      * that reports a number out of range instead of TS705.  Others: the rule that reports
      * the key instead of TS708. */
     const char *rule;
     const struct vocabulary *members; /* KEY_MAP, KEY_ANY: keys of the map; NULL: any */
-    const char *tools;                /* KEY_FOREIGN: its owners, "Axolotl and TRL" */
-    /* KEY_REJECTED, KEY_FOREIGN: what to do instead.  KEY_IGNORED: what trainspool does,
+    const char *tools;                /* KEY_OTHER_TOOL: its owners, "Axolotl and TRL" */
+    /* KEY_REJECTED, KEY_OTHER_TOOL: what to do instead.  KEY_IGNORED: what trainspool does,
      * if that changes results; TS708 is then a warning.  Or NULL. */
     const char *instead;
     bool secret; /* never printed */

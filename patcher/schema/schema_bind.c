@@ -158,7 +158,7 @@ static void bind_node(const struct binding *binding, const struct key *key,
         null.len = strlen(key->null);
         value = value_read(key, &null, binding->arena);
     }
-    if (value.state != VALUE_GOOD && value.state != VALUE_IDLE)
+    if (value.state != VALUE_GOOD && value.state != VALUE_NO_EFFECT)
         return;
     if (key->members)
         bind_members(binding, key->members, value_map(node, binding->arena));
@@ -305,7 +305,8 @@ bool schema_set(const char *key, const char *value, struct arena *arena,
         return error_set(err, ERROR_USAGE, "cannot set %s: it has no effect here", key);
     node.len = strlen(value);
     read = value_read(row, &node, arena);
-    if (read.state != VALUE_GOOD && read.state != VALUE_NULL && read.state != VALUE_IDLE)
+    if (read.state != VALUE_GOOD && read.state != VALUE_NULL &&
+        read.state != VALUE_NO_EFFECT)
         return error_set(err, ERROR_USAGE, "%s must be %s, not '%s'", key,
                          value_expected_with_bound(row, &node, arena),
                          row->secret ? "..." : value);

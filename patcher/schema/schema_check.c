@@ -1,7 +1,7 @@
 /* patcher/schema/schema_check.c - checks the keys and values of a job against the key table. */
 #include "config.h"
 
-#include "patcher/schema/schema_parts.h"
+#include "patcher/schema/schema_internal.h"
 #include "patcher/schema/schema_value.h"
 
 #include "base/size.h"
@@ -99,7 +99,7 @@ static void check_type(const struct check *check, const struct key *key,
 {
     const struct node *node = node_value(entry->value);
     const char *near = node->kind == NODE_SCALAR ? value_nearest(key, node->text) : NULL;
-    bool range = value->state == VALUE_OUTSIDE;
+    bool range = value->state == VALUE_OUT_OF_RANGE;
     const char *message = arena_printf(check->arena, "%s must be %s, not %s", key->name,
                                        value_expected_with_bound(key, node, check->arena),
                                        shown(check, key, node));
@@ -202,15 +202,15 @@ static void check_value(struct check *check, const struct key *key,
 {
     struct value value = value_read(key, entry->value, check->arena);
 
-    if (value.state == VALUE_WRONG || value.state == VALUE_OUTSIDE)
+    if (value.state == VALUE_WRONG || value.state == VALUE_OUT_OF_RANGE)
         check_type(check, key, entry, &value);
     else if (value.state == VALUE_REFUSED)
         check_refused(check, key, entry);
     else if (value.state == VALUE_INTERPOLATED)
         check_interpolated(check, key, entry);
-    else if (value.state == VALUE_IDLE)
-        check_note_idle(check, key, entry);
-    if (value.state != VALUE_GOOD && value.state != VALUE_OUTSIDE)
+    else if (value.state == VALUE_NO_EFFECT)
+        check_note_no_effect(check, key, entry);
+    if (value.state != VALUE_GOOD && value.state != VALUE_OUT_OF_RANGE)
         return;
     check_members(check, key, entry);
     if (value.kind == SCALAR_YAML11)
@@ -281,7 +281,7 @@ static void check_without_effect(struct check *check, const struct key *key,
         check_value(check, key, entry);
     else if (value_is_off(key, entry->value, check->arena))
         return;
-    else if (value.state == VALUE_WRONG || value.state == VALUE_OUTSIDE)
+    else if (value.state == VALUE_WRONG || value.state == VALUE_OUT_OF_RANGE)
         check_type(check, key, entry, &value);
     else if (key->instead)
         check_remark(check, "TS708", SEVERITY_WARNING, entry,
@@ -289,7 +289,7 @@ static void check_without_effect(struct check *check, const struct key *key,
                                   check->path, key->name, key->instead),
                      NULL);
     else if (!key->rule)
-        check_note_idle(check, key, entry);
+        check_note_no_effect(check, key, entry);
 }
 
 /* ---- Maps and the document ---- */
@@ -336,8 +336,8 @@ static void check_known(struct check *check, const struct key *key,
         check_renamed(check, key, entry);
         check_under(check, schema_find(key->now), entry);
         break;
-    case KEY_FOREIGN:
-        check_foreign(check, key, entry);
+    case KEY_OTHER_TOOL:
+        check_other_tool(check, key, entry);
         break;
     }
 }
@@ -423,7 +423,7 @@ static void check_json(const struct check *check, const struct key *key,
                          arena_printf(check->arena, "%s is not a key %s",
                                       check_visible(check, name), key->members->of),
                          NULL);
-        if (value.state == VALUE_WRONG || value.state == VALUE_OUTSIDE)
+        if (value.state == VALUE_WRONG || value.state == VALUE_OUT_OF_RANGE)
             check_remark(check, value.state == VALUE_WRONG ? "TS704" : "TS705",
                          SEVERITY_ERROR, entry,
                          arena_printf(check->arena, "%s.%s must be %s", key->name, name,
@@ -542,5 +542,5 @@ void schema_check(const struct document *document, struct findings *findings)
     check.lenient = check.external && !dialect_is_llama_factory(document);
     check_map(&check);
     check_block(&check);
-    check_report_idle(&check);
+    check_report_no_effect(&check);
 }

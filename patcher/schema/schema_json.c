@@ -244,7 +244,7 @@ static void add_properties(json_t *properties, const struct keys *section, bool 
         const struct key *key = &section->list[i];
         json_t *schema;
 
-        if (key->use == KEY_FOREIGN && !key->rule)
+        if (key->use == KEY_OTHER_TOOL && !key->rule)
             continue;
         schema = key->use == KEY_RENAMED ? alias_schema(key) : key_schema(key, refused);
         set_help(schema, section, key);

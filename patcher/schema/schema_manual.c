@@ -206,7 +206,7 @@ static void add_item(struct text *out, const struct keys *keys, const struct key
     if (key->tools)
         text_addf(out, "\n(%s)", key->tools);
     text_adds(out, ":\n");
-    if (key->use == KEY_FOREIGN)
+    if (key->use == KEY_OTHER_TOOL)
         add_sentences(out, key->instead);
     else
         add_reason(out, key);
@@ -221,7 +221,7 @@ static void add_list(struct text *out, const struct keys *keys, enum key_use use
         const struct key *key = &keys->list[i];
 
         if (key->use != use || !is_first(keys, i) ||
-            (use == KEY_FOREIGN && !key->instead))
+            (use == KEY_OTHER_TOOL && !key->instead))
             continue;
         if (!any)
             text_addf(out, ".PP\n%s\n", title);
@@ -260,10 +260,10 @@ static void add_rows(struct text *out, const struct keys *keys)
         if (keys->list[i].use == KEY_USED)
             add_used(out, &keys->list[i]);
     add_renamed(out, keys, KEY_RENAMED, "Other names:");
-    add_renamed(out, keys, KEY_FOREIGN, "Names in other tools, and the key to use:");
+    add_renamed(out, keys, KEY_OTHER_TOOL, "Names in other tools, and the key to use:");
     add_list(out, keys, KEY_IGNORED, "No effect:");
     add_list(out, keys, KEY_REJECTED, "Not supported, an error if switched on:");
-    add_list(out, keys, KEY_FOREIGN,
+    add_list(out, keys, KEY_OTHER_TOOL,
              "No key has the same meaning, or the value differs:");
 }
 

@@ -2,7 +2,7 @@
  * or an old name. */
 #include "config.h"
 
-#include "patcher/schema/schema_parts.h"
+#include "patcher/schema/schema_internal.h"
 #include "patcher/schema/schema_value.h"
 
 #include "base/nearest.h"
@@ -106,7 +106,7 @@ void check_unknown(const struct check *check, const struct entry *entry)
                      "<< has no value that can be merged", NULL);
     } else if (!check->nested && entry->value->kind == NODE_MAP &&
                nearest_distance(name, BLOCK_NAME, 2) <= 2) {
-        rename_to(check, entry, BLOCK_NAME, nearest_folded(name, BLOCK_NAME));
+        rename_to(check, entry, BLOCK_NAME, nearest_is_same_name(name, BLOCK_NAME));
     } else if (count == 1) {
         rename_to(check, entry, near[0], exact);
     } else if (count > 1 || longer > 0) {
@@ -142,14 +142,15 @@ static enum severity foreign_severity(const struct check *check, const struct ke
 }
 
 /* TS706, or the rule of the row.  Arguments of TRL are valid if a script of it runs. */
-void check_foreign(struct check *check, const struct key *key, const struct entry *entry)
+void check_other_tool(struct check *check, const struct key *key,
+                      const struct entry *entry)
 {
     bool same = key->now && !key->instead;
 
     if (check->lenient && strstr(key->tools, "TRL"))
         return;
     if (key->rule && value_is_off(key, entry->value, check->arena)) {
-        check_note_idle(check, key, entry);
+        check_note_no_effect(check, key, entry);
         return;
     }
     propose_key_remark(

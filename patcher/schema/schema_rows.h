@@ -73,10 +73,10 @@
         .name = key, .use = KEY_RENAMED, .now = to, .rule = id, .help = "alias of " to \
     }
 /* A key of another tool. */
-#define TS_FOREIGN(key, whose, to, advice)                                             \
-    {                                                                                  \
-        .name = key, .use = KEY_FOREIGN, .tools = whose, .now = to, .instead = advice, \
-        .help = "key of another tool"                                                  \
+#define TS_FOREIGN(key, whose, to, advice)                             \
+    {                                                                  \
+        .name = key, .use = KEY_OTHER_TOOL, .tools = whose, .now = to, \
+        .instead = advice, .help = "key of another tool"               \
     }
 
 #define ONE_DEVICE "to train on several GPUs of this machine, use trainspool: {ranks: N}"

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
-bool value_listed(const char *words, const char *word)
+bool value_is_listed(const char *words, const char *word)
 {
     size_t len = strlen(word);
 
@@ -70,9 +70,9 @@ static struct value read_number(const struct key *key, const struct node *node)
         (number != floor(number) || fabs(number) > 9007199254740992.0))
         value.state = VALUE_WRONG;
     else if (is_bounded(key) && !(number >= key->min && number <= key->max))
-        value.state = VALUE_OUTSIDE;
+        value.state = VALUE_OUT_OF_RANGE;
     else if (key->positive && !(number > 0))
-        value.state = VALUE_OUTSIDE;
+        value.state = VALUE_OUT_OF_RANGE;
     return value;
 }
 
@@ -94,12 +94,12 @@ static struct value read_enum(const struct key *key, const struct node *node)
             value.index = i;
     if (value.state != VALUE_GOOD)
         return value;
-    if (value_listed(key->rejects, value.text))
+    if (value_is_listed(key->rejects, value.text))
         value.state = VALUE_REFUSED;
-    else if (value_listed(key->idle, value.text))
-        value.state = VALUE_IDLE;
+    else if (value_is_listed(key->idle, value.text))
+        value.state = VALUE_NO_EFFECT;
     else if (value.index < 0)
-        value.state = VALUE_OUTSIDE;
+        value.state = VALUE_OUT_OF_RANGE;
     return value;
 }
 
@@ -113,7 +113,7 @@ static struct value read_scale(const struct key *key, const struct node *node)
         return (struct value) { .kind = SCALAR_GOOD, .text = "none" };
     value = read_number(key, node);
     if (value.state == VALUE_GOOD && !isfinite(value.number))
-        value.state = VALUE_OUTSIDE;
+        value.state = VALUE_OUT_OF_RANGE;
     return value;
 }
 
@@ -344,7 +344,7 @@ const char *value_nearest(const struct key *key, const char *word)
     if (best)
         return best;
     for (size_t i = 0; key->values && key->values[i]; i++) {
-        size_t distance = nearest_folded(word, key->values[i])
+        size_t distance = nearest_is_same_name(word, key->values[i])
                               ? 0
                               : nearest_distance(word, key->values[i], 2);
 
@@ -389,7 +389,7 @@ bool value_is_off(const struct key *key, const struct node *node, struct arena *
     if (key->type == KEY_BOOL && value.state == VALUE_GOOD && value.number == 0 &&
         key->use == KEY_REJECTED)
         return true;
-    if (node->len == 0 || value_listed(key->harmless, node->text))
+    if (node->len == 0 || value_is_listed(key->harmless, node->text))
         return true;
     if (!key->default_value)
         return false;

@@ -9,9 +9,9 @@ enum value_state {
     VALUE_GOOD,
     VALUE_NULL,         /* empty: the default, or key->null */
     VALUE_WRONG,        /* TS704 */
-    VALUE_OUTSIDE,      /* TS705: out of range, or not in the enum */
+    VALUE_OUT_OF_RANGE, /* TS705: out of range, or not in the enum */
     VALUE_REFUSED,      /* TS707: in key->rejects */
-    VALUE_IDLE,         /* TS708: in key->idle */
+    VALUE_NO_EFFECT,    /* TS708: in key->idle */
     VALUE_INTERPOLATED, /* TS008: `${...}`, which is not expanded */
 };
 
@@ -34,7 +34,7 @@ const char *value_expected_with_bound(const struct key *key, const struct node *
  * ('{"min_lr": 1e-6}'); or NULL. */
 const struct node *value_map(const struct node *node, struct arena *arena);
 /* Return whether `word` is one of the blank-separated words; NULL has none. */
-bool value_listed(const char *words, const char *word);
+bool value_is_listed(const char *words, const char *word);
 /* Return the value of the key that is closest to `word`, or NULL. */
 const char *value_nearest(const struct key *key, const char *word);
 /* Return whether the value changes nothing: null, false, the default, or harmless. */

@@ -22,7 +22,7 @@ const struct command command_cancel = {
     .run = cmd_cancel,
 };
 
-/* Record the text that is cancelled: a watch that has not read it yet must not take it
+/* Record the text that is canceled: a watch that has not read it yet must not take it
  * for a new job. */
 static bool note_text(const struct job *job, struct job_record *record, struct error *err)
 {
@@ -43,15 +43,15 @@ static bool note_text(const struct job *job, struct job_record *record, struct e
 static bool cancel(const struct job *job, struct job_record *record,
                    struct text *sentence, struct error *err)
 {
-    if (job_next(record->state, EVENT_CANCELLED) == JOB_NOWHERE) {
+    if (job_next(record->state, EVENT_CANCELLED) == JOB_INVALID) {
         text_addf(sentence, "is %s, there is nothing to cancel",
                   job_state_names[record->state]);
         return true;
     }
-    text_adds(sentence, "cancelled");
+    text_adds(sentence, "canceled");
     if (record->state == JOB_NEW && !note_text(job, record, err))
         return false;
-    return job_event(job, record, EVENT_CANCELLED, "cancelled before it ran", err);
+    return job_event(job, record, EVENT_CANCELLED, "canceled before it ran", err);
 }
 
 static bool cancel_running(const struct job *job, struct text *sentence,

@@ -199,12 +199,12 @@ static void add_bash_pattern(struct text *out, enum option_id id)
     const struct command *command;
     const char *between = "    ";
 
-    if (option_accepted(NULL, id)) {
+    if (option_is_accepted(NULL, id)) {
         text_addf(out, "    *:--%s", option_row(id)->name);
         return;
     }
     for (size_t i = 0; (command = commands_at(i)); i++)
-        if (option_accepted(command, id)) {
+        if (option_is_accepted(command, id)) {
             text_addf(out, "%s%s:--%s", between, command->name, option_row(id)->name);
             between = " | ";
         }
@@ -214,10 +214,10 @@ static bool is_for_people(enum option_id id)
 {
     const struct command *command;
 
-    if (option_accepted(NULL, id))
+    if (option_is_accepted(NULL, id))
         return true;
     for (size_t i = 0; (command = commands_at(i)); i++)
-        if (option_accepted(command, id))
+        if (option_is_accepted(command, id))
             return true;
     return false;
 }
@@ -264,7 +264,7 @@ static void add_bash_options(struct text *out, const struct command *command)
 
     text_addf(out, "    %s:-*) _trainspool_words $'", command->name);
     for (int id = 0; id < OPTION_IDS; id++)
-        if (option_accepted(command, (enum option_id)id)) {
+        if (option_is_accepted(command, (enum option_id)id)) {
             text_addf(out, "%s--%s", first ? "" : "\\n",
                       option_row((enum option_id)id)->name);
             first = false;
@@ -362,7 +362,7 @@ static void add_zsh_command(struct text *out, const struct command *command)
 {
     text_addf(out, "    %s)\n        _arguments -S", command->name);
     for (int id = 0; id < OPTION_IDS; id++)
-        if (option_accepted(command, (enum option_id)id))
+        if (option_is_accepted(command, (enum option_id)id))
             add_zsh_option(out, option_row((enum option_id)id));
     add_zsh_operands(out, command);
     text_adds(out, "\n        ;;\n");

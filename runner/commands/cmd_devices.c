@@ -201,7 +201,7 @@ static void calibrate(struct report *report, const struct options *options,
             continue;
         address(&probe.devices[i], device);
         if (!calibrations_measure(device, &calibration, err) ||
-            !calibrations_keep(&calibration, err))
+            !calibrations_save(&calibration, err))
             return;
         if (options->json)
             report_json(report, calibration_object(&calibration), err);

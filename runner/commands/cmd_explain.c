@@ -107,7 +107,7 @@ static int cmd_explain(const struct options *options)
         id[i] = (char)toupper((unsigned char)options->operands[0][i]);
     rule = rules_find(id);
     if (!rule) {
-        const char *meant = suppress_meant(options->operands[0]);
+        const char *meant = suppress_suggest_rule(options->operands[0]);
 
         error_set(&err, ERROR_USAGE, "there is no rule %s; %s%s%s", options->operands[0],
                   meant ? "did you mean " : "trainspool explain lists them",

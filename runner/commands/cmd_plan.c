@@ -134,7 +134,7 @@ static void add_precision(struct text *out, const struct plan *plan)
               dtype(precision->compute), dtype(precision->trainable));
     if (precision->has_frozen)
         text_addf(out, ", frozen weights %s", dtype(precision->frozen));
-    if (plan_is_quantised(plan))
+    if (plan_is_quantized(plan))
         text_addf(out, ", linear layers in 4 bits (nf4%s)",
                   plan->double_quantization ? ", scales in 8" : "");
     text_addf(out, "\n  loss scale  %s", scaling_names[precision->scaling]);
@@ -412,7 +412,7 @@ static void add_dropout(struct text *out, const struct forecast *forecast)
         double share;
         const char *of;
     } dropouts[] = { { forecast->embed_dropout, "the embeddings" },
-                     { forecast->added_dropout, "the output of each sublayer" },
+                     { forecast->residual_dropout, "the output of each sublayer" },
                      { forecast->attention_dropout, "attention weights" } };
     const char *before = "  dropout     ";
 

@@ -38,7 +38,7 @@ static bool retry(const struct job *job, struct job_record *record, struct text 
 {
     /* a finished job starts from scratch, any other resumes */
     record->resume = record->state != JOB_DONE;
-    if (job_next(record->state, EVENT_RETRIED) == JOB_NOWHERE) {
+    if (job_next(record->state, EVENT_RETRIED) == JOB_INVALID) {
         text_addf(sentence, "is already %s", job_state_names[record->state]);
         return true;
     }

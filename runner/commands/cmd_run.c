@@ -152,8 +152,9 @@ static bool claim(const struct job *job, const struct options *options, int *loc
     if (file_is_dir(job->path))
         return error_set(err, ERROR_DATA, "%s is a directory; name a file in it",
                          job->path);
-    return machine_open(NULL, &machine, err) && admit_settings_fit(job, &how, err) &&
-           lock_job(job, lock, err) && admit_job(job, &how, record, inspection, err);
+    return machine_open(NULL, &machine, err) &&
+           admit_settings_are_valid(job, &how, err) && lock_job(job, lock, err) &&
+           admit_job(job, &how, record, inspection, err);
 }
 
 static int run(const struct job *job, const struct options *options)

@@ -67,14 +67,14 @@ static bool table_add(struct table *table, const char *path, struct error *err)
     line = &table->lines[table->count++];
     *line = (struct line) { 0 };
     job_init(&line->job, path);
-    if (!path_run_free(path, &taken)) {
+    if (!path_run_is_free(path, &taken)) {
         line->record = (struct job_record) { .state = JOB_REJECTED, .loss = NAN };
         snprintf(line->record.reason, sizeof(line->record.reason), "%s", taken.text);
         return true;
     }
     if (!job_read(&line->job, &line->record, err))
         return false;
-    line->running = line->record.state == JOB_RUNNING && job_locked(&line->job);
+    line->running = line->record.state == JOB_RUNNING && job_is_locked(&line->job);
     return true;
 }
 
@@ -123,7 +123,7 @@ static int by_turn(const void *a, const void *b)
     struct queued one = queued_of(*(struct line *const *)a);
     struct queued two = queued_of(*(struct line *const *)b);
 
-    return queue_goes_before(&two, &one) - queue_goes_before(&one, &two);
+    return queue_precedes(&two, &one) - queue_precedes(&one, &two);
 }
 
 /* Number the jobs in the order in which a watch takes them. */

@@ -35,7 +35,7 @@ static bool submit(const struct options *options, const char *dir, const char *j
     bool ok;
 
     text_init(&text, DOCUMENT_MAX_BYTES);
-    if (!drop_name_fits(path_base(job)))
+    if (!drop_name_is_valid(path_base(job)))
         ok = error_set(err, ERROR_USAGE,
                        "%s: the name of a job must end in .yaml or .yml", job);
     else if (!options->force && file_exists(target))

@@ -38,9 +38,10 @@ static void show_changes(struct report *report, const char *job, const char *to)
     text_init(&was, DOCUMENT_MAX_BYTES);
     text_init(&now, DOCUMENT_MAX_BYTES);
     text_init(&before, DOCUMENT_MAX_BYTES);
-    if (history_left(job, &was) && file_read(job, DOCUMENT_MAX_BYTES, &now, NULL, NULL)) {
+    if (history_text_after(job, &was) &&
+        file_read(job, DOCUMENT_MAX_BYTES, &now, NULL, NULL)) {
         report_diff(report, &was, &now, &how, NULL);
-        if (!to && history_found(job, &before))
+        if (!to && history_text_before(job, &before))
             report_diff(report, &was, &before, &back, NULL);
     }
     text_clear(&was);

@@ -111,7 +111,7 @@ static void reap(struct daemon *daemon)
         asprintf(&path, "%s", daemon->worker.job.path) < 0)
         abort();
     if (worker_poll(&daemon->worker, &record)) {
-        if (record.state != JOB_NOWHERE)
+        if (record.state != JOB_INVALID)
             log_end(daemon, name, &record);
         spool_job_ended(daemon->spool, path, &record);
     }

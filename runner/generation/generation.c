@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "runner/generation/generation_parts.h"
+#include "runner/generation/generation_internal.h"
 #include "train/chat/chat.h"
 #include "train/generation/prompt.h"
 #include "train/model/shapes.h"
@@ -180,7 +180,7 @@ static bool encode(struct generator *g, struct error *err)
     const struct plan *plan = &g->target.plan;
     const struct template_options options = {
         .default_system = g->options->system ? g->options->system : plan->default_system,
-        .thinking = plan->enable_thinking ? CHAT_THINKING_UNSAID : CHAT_THINKING_OFF,
+        .thinking = plan->enable_thinking ? CHAT_THINKING_DEFAULT : CHAT_THINKING_OFF,
     };
     const struct template_request how = { .chat = g->chat,
                                           .tokenizer = g->tokenizer,
@@ -236,7 +236,7 @@ static bool open_model(struct generator *g, struct error *err)
     plan->cutoff_len = (int64_t)g->longest;
     model.rows_max = g->longest;
     model.sequences_max = 1;
-    with.rounded_bytes = shapes_rounded(plan, &g->config, g->longest);
+    with.rounded_bytes = shapes_fp8_bytes(plan, &g->config, g->longest);
     model.backend = g->be = backend_open(&with, err);
     if (!g->be)
         return false;

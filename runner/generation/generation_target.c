@@ -76,7 +76,7 @@ static void generate_alone(struct plan *plan, const char *model, const char *ada
     plan->per_device_train_batch_size = 1;
     plan->ranks = 1;
     plan->precision.has_frozen = true;
-    if (!plan_is_quantised(plan))
+    if (!plan_is_quantized(plan))
         plan->precision.frozen =
             FORMAT_FP32; /* keep matrices in the compute format anyway */
     plan->precision.trainable = FORMAT_FP32;

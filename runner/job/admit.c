@@ -137,8 +137,8 @@ static bool is_rejected(const struct patch *patch, const struct admit_options *o
            (patch_rejected(patch) && !(options->waits && is_only_missing(patch)));
 }
 
-bool admit_settings_fit(const struct job *job, const struct admit_options *options,
-                        struct error *err)
+bool admit_settings_are_valid(const struct job *job, const struct admit_options *options,
+                              struct error *err)
 {
     struct inspect_options how = { .machine = options->machine,
                                    .job = job->path,

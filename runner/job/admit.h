@@ -23,8 +23,8 @@ struct admit_options {
  * produce. This only reads, so that mistyped settings are refused before anything is
  * written. If the text is not a job, which admit_job reports, keys and values are checked
  * anyway. ERROR_USAGE. */
-bool admit_settings_fit(const struct job *job, const struct admit_options *options,
-                        struct error *err);
+bool admit_settings_are_valid(const struct job *job, const struct admit_options *options,
+                              struct error *err);
 
 /* Admit a job whose lock the caller holds. *record must be JOB_NEW; it becomes JOB_READY,
  * with NAME.run/job.yaml written, or JOB_REJECTED, with the findings in train.log. *look

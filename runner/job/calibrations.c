@@ -117,7 +117,7 @@ static bool write_file(const char *dir, const char *name, json_t *list, struct e
     return ok;
 }
 
-bool calibrations_keep(const struct calibration *calibration, struct error *err)
+bool calibrations_save(const struct calibration *calibration, struct error *err)
 {
     char *dir = state_dir(), *name;
     struct error ignored = { 0 };

@@ -14,7 +14,7 @@ bool calibrations_measure(const char *device, struct calibration *out, struct er
 
 /* Store a calibration, replacing an older one of the same device, threads and version. A
  * file that is not a list of calibrations is replaced. */
-bool calibrations_keep(const struct calibration *calibration, struct error *err);
+bool calibrations_save(const struct calibration *calibration, struct error *err);
 
 /* Find the calibration of the device by this version. Return false if there is none; *err
  * is set only if the file cannot be read. */

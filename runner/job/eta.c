@@ -126,7 +126,7 @@ static bool by_calibration(const struct plan *plan, const struct device *device,
     const double per_rank = (double)steps->per_epoch * (double)plan_ranks(plan);
     const struct duration_step step = {
         .tokens = (double)steps->tokens / per_rank,
-        .learnt = (double)steps->learnt / per_rank,
+        .learned = (double)steps->learned / per_rank,
         .length = (double)steps->tokens / (double)steps->samples,
     };
     struct calibration calibration;

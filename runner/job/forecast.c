@@ -29,11 +29,11 @@ static void count_parameters(const struct plan *plan, const struct model_config 
 
     out->has_model = shapes_make(plan, config, 0, 0, arena, &shapes, &ignored);
     out->parameters = out->has_model ? shapes.numbers : 0;
-    out->trainable = out->has_model ? shapes.trainable_numbers : 0;
+    out->trainable = out->has_model ? shapes.trainable_elements : 0;
     if (!out->has_model || plan->external || plan->disable_dropout)
         return;
     out->embed_dropout = config->embed_dropout;
-    out->added_dropout = config->added_dropout;
+    out->residual_dropout = config->residual_dropout;
     out->attention_dropout = config->attention_dropout;
 }
 
@@ -88,6 +88,6 @@ void forecast_make(const struct inspection *inspection, struct forecast *out)
         error_set(&out->why_no_steps, ERROR_DATA, "nothing is trained");
     else
         out->has_steps =
-            steps_ask(inspection->patch.job, &out->steps, &out->why_no_steps);
+            steps_query(inspection->patch.job, &out->steps, &out->why_no_steps);
     make_numbers(inspection, out);
 }

@@ -29,7 +29,7 @@ struct forecast {
     bool has_model;
     uint64_t parameters, trainable;
     /* the model's dropout, as applied */
-    double embed_dropout, added_dropout, attention_dropout;
+    double embed_dropout, residual_dropout, attention_dropout;
 };
 
 /* Forecast a job that has a plan.  Asks trainspool-train for the steps. */

@@ -27,17 +27,17 @@ enum {
 };
 
 const char *const job_state_names[JOB_STATES] = {
-    [JOB_NOWHERE] = "nowhere", [JOB_NEW] = "new",           [JOB_READY] = "ready",
+    [JOB_INVALID] = "nowhere", [JOB_NEW] = "new",           [JOB_READY] = "ready",
     [JOB_RUNNING] = "running", [JOB_DONE] = "done",         [JOB_FAILED] = "failed",
     [JOB_STOPPED] = "stopped", [JOB_REJECTED] = "rejected",
 };
 
 const char *const job_event_names[JOB_EVENTS] = {
-    [EVENT_ACCEPTED] = "accepted",   [EVENT_REJECTED] = "rejected",
-    [EVENT_STARTED] = "started",     [EVENT_EXIT_OK] = "done",
-    [EVENT_EXIT_BAD] = "failed",     [EVENT_PAUSED] = "paused",
-    [EVENT_CANCELLED] = "cancelled", [EVENT_CRASHED] = "crashed",
-    [EVENT_GAVE_UP] = "given up",    [EVENT_RETRIED] = "retried",
+    [EVENT_ACCEPTED] = "accepted",  [EVENT_REJECTED] = "rejected",
+    [EVENT_STARTED] = "started",    [EVENT_EXIT_OK] = "done",
+    [EVENT_EXIT_BAD] = "failed",    [EVENT_PAUSED] = "paused",
+    [EVENT_CANCELLED] = "canceled", [EVENT_CRASHED] = "crashed",
+    [EVENT_GAVE_UP] = "given up",   [EVENT_RETRIED] = "retried",
     [EVENT_CHANGED] = "changed",
 };
 
@@ -108,7 +108,7 @@ bool job_make_dir(const struct job *job, struct error *err)
 {
     struct stat st;
 
-    if (!path_run_free(job->path, err))
+    if (!path_run_is_free(job->path, err))
         return false;
     if (mkdir(job->run_dir, RUN_DIR_MODE) == 0)
         return true;
@@ -329,7 +329,7 @@ bool job_event(const struct job *job, struct job_record *record, enum job_event 
     struct job_record after = *record;
 
     after.state = job_next(record->state, event);
-    if (after.state == JOB_NOWHERE)
+    if (after.state == JOB_INVALID)
         return error_set(err, ERROR_SYSTEM, "job %s is %s and cannot become %s",
                          job->name, job_state_names[record->state],
                          job_event_names[event]);
@@ -365,9 +365,9 @@ int job_lock(const struct job *job, bool *busy, struct error *err)
     return file_lock(job->lock, busy, err);
 }
 
-bool job_locked(const struct job *job)
+bool job_is_locked(const struct job *job)
 {
-    return file_locked(job->lock);
+    return file_is_locked(job->lock);
 }
 
 static const char *const request_texts[] = {

@@ -18,7 +18,7 @@
 #include "base/text.h"
 
 enum job_state {
-    JOB_NOWHERE, /* no transition leads here: what is not in the table must not happen */
+    JOB_INVALID, /* no transition leads here: what is not in the table must not happen */
     JOB_NEW,     /* dropped, not looked at; also if there is no state.json */
     JOB_READY,   /* patched and frozen, waits for its turn */
     JOB_RUNNING,
@@ -109,7 +109,7 @@ bool job_flush(const struct job *job, struct error *err);
 /* Lock the job. Return the descriptor, or -1 with *busy (another process holds the lock)
  * or *err. */
 int job_lock(const struct job *job, bool *busy, struct error *err);
-bool job_locked(const struct job *job);
+bool job_is_locked(const struct job *job);
 
 /* Requests to a running job through the file `cancel`, whose text is the request. */
 enum job_request_kind {

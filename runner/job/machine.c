@@ -123,7 +123,7 @@ static bool take_scarcest(const struct probe *probe, const struct request *reque
         *out = *without; /* which a rule rejects by its name */
         return true;
     }
-    count = probe_take(probe, request->device, request->ranks, taken, err);
+    count = probe_select(probe, request->device, request->ranks, taken, err);
     if (count == 0)
         return false;
     take_least(taken, count, out);
@@ -141,7 +141,7 @@ static bool take_scarcest(const struct probe *probe, const struct request *reque
 static bool selects_local(const char *requested)
 {
     return strcmp(requested, "auto") == 0 || strcmp(requested, "cpu") == 0 ||
-           strcmp(requested, "cuda") == 0 || probe_named(requested) > 0;
+           strcmp(requested, "cuda") == 0 || probe_count_named(requested) > 0;
 }
 
 /* Like torchrun: all GPUs, whether or not this build has code for them. */
@@ -154,7 +154,7 @@ static bool take_for_another(const struct probe *probe, const struct request *re
     if (!selects_local(request->device))
         return device_find(request->device, out, err);
     for (size_t i = 1; i < probe->count; i++)
-        if (probe_means(request->device, probe->devices[i].ordinal))
+        if (probe_name_matches(request->device, probe->devices[i].ordinal))
             taken[count++] = &probe->devices[i];
     if (count == 0)
         return take_scarcest(probe, request, out, err);
@@ -193,7 +193,7 @@ char *machine_requested(const char *data, size_t len)
     document_read(data, len, arena, &document);
     device = read_request(&document).device;
     requested = memory_strdup(device);
-    if (probe_named(device) > 0)
+    if (probe_count_named(device) > 0)
         requested[strcspn(requested, ",")] = '\0';
     arena_free(arena);
     return requested;
@@ -209,7 +209,7 @@ bool machine_devices(const struct machine *machine, const char *requested, size_
         while (count < ranks && (machine->device.kind == DEVICE_CPU || count == 0))
             taken[count++] = &machine->device;
     else
-        count = probe_take(&machine->probe, requested, ranks, taken, err);
+        count = probe_select(&machine->probe, requested, ranks, taken, err);
     if (count < ranks)
         return error_set(err, ERROR_DEVICE,
                          "ranks: %zu requires that many GPUs; device: %s selects %zu "

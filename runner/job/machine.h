@@ -32,10 +32,10 @@ bool machine_open(const char *requested, struct machine *machine, struct error *
  */
 bool machine_device(const struct machine *machine, const char *data, size_t len,
                     struct device *out, struct error *err);
-/* Return what a job's text requests, as probe_means; of the GPUs that it names, the
+/* Return what a job's text requests, as probe_name_matches; of the GPUs that it names, the
  * first, which is rank 0's. The text need not be a valid job. malloc'ed. */
 char *machine_requested(const char *data, size_t len);
-/* Return the devices of a plan's ranks, as probe_take. ERROR_DEVICE if there are not
+/* Return the devices of a plan's ranks, as probe_select. ERROR_DEVICE if there are not
  * enough. */
 bool machine_devices(const struct machine *machine, const char *requested, size_t ranks,
                      struct device out[DEVICE_RANKS_MAX], struct error *err);

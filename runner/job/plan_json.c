@@ -40,7 +40,7 @@ json_t *plan_json_precision(const struct plan *plan)
                         precision->has_frozen ? json_string(dtype(precision->frozen))
                                               : json_null());
     json_object_set_new(object, "quantization_bit",
-                        plan_is_quantised(plan) ? json_integer(plan->quantization_bit)
+                        plan_is_quantized(plan) ? json_integer(plan->quantization_bit)
                                                 : json_null());
     json_object_set_new(object, "loss_scaling",
                         json_string(scaling_names[precision->scaling]));

@@ -19,9 +19,9 @@ enum { PATIENCE_MS = 120000, LONGEST_ANSWER = 4096 };
 
 void steps_write(const struct steps *steps, struct text *out)
 {
-    const int64_t numbers[] = { steps->per_epoch, steps->total,  steps->tokens,
-                                steps->samples,   steps->rows,   steps->sequences,
-                                steps->resident,  steps->learnt, steps->asked };
+    const int64_t numbers[] = { steps->per_epoch, steps->total,   steps->tokens,
+                                steps->samples,   steps->rows,    steps->sequences,
+                                steps->resident,  steps->learned, steps->asked };
 
     text_adds(out, "steps");
     for (size_t i = 0; i < TS_COUNT(numbers); i++)
@@ -35,7 +35,7 @@ bool steps_read(const char *text, struct steps *out)
                   "steps\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64
                   "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64,
                   &out->per_epoch, &out->total, &out->tokens, &out->samples, &out->rows,
-                  &out->sequences, &out->resident, &out->learnt, &out->asked) == 9;
+                  &out->sequences, &out->resident, &out->learned, &out->asked) == 9;
 }
 
 static bool fail_with_message(const struct text *errors,
@@ -50,7 +50,7 @@ static bool fail_with_message(const struct text *errors,
     return error_set(err, ERROR_DATA, "%.*s", (int)strcspn(said, "\n"), said);
 }
 
-bool steps_ask(const char *job, struct steps *out, struct error *err)
+bool steps_query(const char *job, struct steps *out, struct error *err)
 {
     char *program = spawn_sibling("trainspool-train");
     char *argv[] = { program, "--steps", "--", (char *)job, NULL };

@@ -15,7 +15,7 @@
 struct steps {
     int64_t per_epoch, total, tokens, samples;
     int64_t rows, sequences;
-    int64_t learnt;   /* tokens that have a target */
+    int64_t learned;  /* tokens that have a target */
     int64_t asked;    /* 0: no answers are generated */
     int64_t resident; /* bytes: program, tokenizer and data, as in a run */
 };
@@ -24,6 +24,6 @@ void steps_write(const struct steps *steps, struct text *out);
 bool steps_read(const char *text, struct steps *out);
 /* Ask trainspool-train next to this program. Return false with its message if the model
  * or the data do not exist. */
-bool steps_ask(const char *job, struct steps *out, struct error *err);
+bool steps_query(const char *job, struct steps *out, struct error *err);
 
 #endif

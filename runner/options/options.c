@@ -163,7 +163,7 @@ const struct option_row *option_row(enum option_id id)
     return &rows[id];
 }
 
-bool option_accepted(const struct command *command, enum option_id id)
+bool option_is_accepted(const struct command *command, enum option_id id)
 {
     if (id >= OPTION_COLOR)
         return true;
@@ -294,7 +294,7 @@ static void getopt_fill(const struct command *command, struct getopt_tables *tab
         const struct option_row *row = &rows[id];
         bool takes_value = row->kind != OPTION_IS_SWITCH;
 
-        if (!option_accepted(command, (enum option_id)id))
+        if (!option_is_accepted(command, (enum option_id)id))
             continue;
         table->longs[longs++] =
             (struct option) { row->name, takes_value ? required_argument : no_argument,
@@ -352,7 +352,7 @@ static const char *nearest_option(const struct command *command, const char *giv
     memcpy(word, given, len);
     word[len] = 0;
     for (int id = 0; id < OPTION_IDS; id++)
-        if (option_accepted(command, (enum option_id)id))
+        if (option_is_accepted(command, (enum option_id)id))
             names[count++] = rows[id].name;
     names[count] = NULL;
     return options_nearest(word + 2, names);
@@ -507,7 +507,7 @@ char **options_argv(const struct options *options, const struct command *command
     if (first)
         args_add(&args, first);
     for (int id = 0; id < OPTION_IDS; id++)
-        if (option_accepted(command, (enum option_id)id))
+        if (option_is_accepted(command, (enum option_id)id))
             args_option(&args, &rows[id], options);
     args_add(&args, "--");
     for (size_t i = 0; i < options->operand_count; i++)
@@ -589,6 +589,6 @@ void options_help(const char *program, const struct command *command, struct tex
     }
     text_adds(out, "\noptions:\n");
     for (int id = 0; id < OPTION_IDS; id++)
-        if (option_accepted(command, (enum option_id)id))
+        if (option_is_accepted(command, (enum option_id)id))
             help_row(&rows[id], out);
 }

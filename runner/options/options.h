@@ -132,7 +132,7 @@ struct options {
 
 const struct option_row *option_row(enum option_id id);
 /* Return whether a command accepts an option, including those of every command. */
-bool option_accepted(const struct command *command, enum option_id id);
+bool option_is_accepted(const struct command *command, enum option_id id);
 
 /* Read argv for one command, skipping argv[0]. The lists in *out are malloc'ed: free them
  * with options_clear. ERROR_USAGE suggests the nearest valid spelling. --help and

@@ -35,7 +35,7 @@ static bool add_word(struct reading *reading, const char *given, size_t len,
     if (strcmp(word, "ALL") == 0)
         word[0] = 0;
     if (!names_some(word)) {
-        meant = suppress_meant(word);
+        meant = suppress_suggest_rule(word);
         return error_set(err, ERROR_USAGE, "--%s: there is no rule %.*s; %s%s%s",
                          reading->option, (int)(len < 40 ? len : 40), given,
                          meant ? "did you mean " : "trainspool explain lists them",

@@ -46,7 +46,7 @@ void meter_clock(double seconds, struct text *out)
     text_addf(out, "%02lld:%02lld", whole / 60 % 60, whole % 60);
 }
 
-double meter_left(const struct meter_reading *reading)
+double meter_seconds_left(const struct meter_reading *reading)
 {
     int64_t left = reading->progress->total - reading->progress->step;
 
@@ -104,7 +104,7 @@ void meter_text(const struct meter_reading *reading, size_t width, struct text *
     text_addf(out, "| %" PRId64 "/%" PRId64 " [", progress->step, progress->total);
     meter_clock(reading->seconds, out);
     text_addc(out, '<');
-    meter_clock(meter_left(reading), out);
+    meter_clock(meter_seconds_left(reading), out);
     text_adds(out, ", ");
     add_speed(out, reading->seconds, reading->made);
     text_addf(out, ", loss=%.3g, grad_norm=%.3g", progress->loss, progress->grad_norm);

@@ -40,7 +40,7 @@ struct meter_reading meter_read(const struct meter *meter,
                                 const struct trainer_progress *progress);
 void meter_text(const struct meter_reading *reading, size_t width, struct text *out);
 /* Return the seconds that the rest will take at the speed so far; NaN: unknown. */
-double meter_left(const struct meter_reading *reading);
+double meter_seconds_left(const struct meter_reading *reading);
 /* Format "03:54", "1:02:03"; "?" if it is not a time. */
 void meter_clock(double seconds, struct text *out);
 

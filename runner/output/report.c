@@ -119,7 +119,7 @@ bool report_diff(struct report *report, const struct text *was, const struct tex
     bool ok;
 
     options.visible = report->terminal;
-    options.colour = report->color;
+    options.use_color = report->color;
     text_init(&shown[0], 0);
     text_init(&shown[1], 0);
     text_init(&out, 0);

@@ -25,7 +25,7 @@ enum {
 static const char blue[] = "\033[1;34m", plain[] = "\033[0m";
 static const char dots[] = "...";
 
-static const char *const caret_colours[] = {
+static const char *const caret_colors[] = {
     [SEVERITY_INFO] = "\033[1;36m",
     [SEVERITY_WARNING] = "\033[1;33m",
     [SEVERITY_ERROR] = "\033[1;31m",
@@ -297,7 +297,7 @@ static void add_under(const struct excerpt *excerpt, const struct line *line,
         }
         text_addf(out, "%*s", (int)blanks, "");
         blanks = 0;
-        add_color(excerpt, any ? "" : caret_colours[finding->severity], out);
+        add_color(excerpt, any ? "" : caret_colors[finding->severity], out);
         any = true;
         while (count-- > 0)
             text_addc(out, cell->under);

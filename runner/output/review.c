@@ -75,7 +75,7 @@ static bool add_line_reasons(const struct review *review, size_t line, struct te
 static void add_reasons(void *context, const struct diff_hunk *hunk, struct text *out)
 {
     const struct review *review = context;
-    const char *hand = review->history.blind > 0
+    const char *hand = review->history.unknown_patches > 0
                            ? "# by hand, or by a patch whose reasons are lost"
                            : "# by hand";
     size_t added = 0, others = 0;
@@ -149,7 +149,7 @@ bool review_read(const char *job, const char *name, struct review *out, struct e
     if (!read_texts(out, name, &kept, err) ||
         !history_read(job, &out->now, &out->history, err))
         return false;
-    out->lost = !kept && out->history.count + out->history.blind > 0;
+    out->lost = !kept && out->history.count + out->history.unknown_patches > 0;
     return true;
 }
 

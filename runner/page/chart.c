@@ -62,8 +62,8 @@ static size_t keep_column(const struct chart_series *series, size_t first, size_
     return count;
 }
 
-size_t *chart_thin(const struct chart_series *series, double x_low, double x_high,
-                   size_t *count)
+size_t *chart_downsample(const struct chart_series *series, double x_low, double x_high,
+                         size_t *count)
 {
     size_t *kept = memory_resize(NULL, series->count + 1, sizeof *kept);
 
@@ -90,12 +90,12 @@ struct drawing {
 
 static double x_of(const struct drawing *d, double value)
 {
-    return UNITS * chart_place(&d->x, value);
+    return UNITS * chart_position(&d->x, value);
 }
 
 static double y_of(const struct drawing *d, double value)
 {
-    return UNITS * (1 - chart_place(&d->y, value));
+    return UNITS * (1 - chart_position(&d->y, value));
 }
 
 /* Add a line through the finite points, broken at points that are not finite. */
@@ -105,7 +105,7 @@ static void add_line(const struct drawing *d, const struct chart_series *series,
     size_t count, *kept;
     bool pen = false;
 
-    kept = chart_thin(series, d->chart->x_low, d->chart->x_high, &count);
+    kept = chart_downsample(series, d->chart->x_low, d->chart->x_high, &count);
     text_addf(d->out, "<path class=\"line %s %s\" data-name=\"%s\" d=\"",
               series->inspection, inspection, series->name);
     for (size_t i = 0; i < count; i++) {
@@ -129,7 +129,7 @@ static void add_dots(const struct drawing *d, const struct chart_series *series,
     struct text path;
 
     text_init(&path, 0);
-    kept = chart_thin(series, d->chart->x_low, d->chart->x_high, &count);
+    kept = chart_downsample(series, d->chart->x_low, d->chart->x_high, &count);
     for (size_t i = 0; i < count; i++) {
         double value = series->y[kept[i]];
 
@@ -366,7 +366,7 @@ static void add_svg(const struct drawing *d)
 
     text_addf(d->out,
               "<div class=\"area\"><svg viewBox=\"0 0 1000 1000\" "
-              "preserveAspectRatio=\"none\" role=\"img\" aria-labelledby=\"%s-t %s-d\" "
+              "preserveAspectRatio=\"none\" role=\"img\" aria-labeledby=\"%s-t %s-d\" "
               "data-x=\"%.17g %.17g\" data-y=\"%.17g %.17g %d\">\n"
               "<title id=\"%s-t\">%s</title>\n"
               "<desc id=\"%s-d\">",

@@ -49,7 +49,7 @@ bool chart_add(const struct chart *chart, struct text *out);
 
 /* Return the points of a series that are drawn, by increasing index; malloc'ed. For
  * tests. */
-size_t *chart_thin(const struct chart_series *series, double x_low, double x_high,
-                   size_t *count);
+size_t *chart_downsample(const struct chart_series *series, double x_low, double x_high,
+                         size_t *count);
 
 #endif

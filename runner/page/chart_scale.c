@@ -179,7 +179,7 @@ void chart_scale(struct chart_scale *out, enum chart_kind kind, double low, doub
     make_linear(out);
 }
 
-double chart_place(const struct chart_scale *scale, double value)
+double chart_position(const struct chart_scale *scale, double value)
 {
     double place = scale->logarithmic
                        ? log(value / scale->low) / log(scale->high / scale->low)

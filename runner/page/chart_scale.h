@@ -29,6 +29,6 @@ enum chart_kind {
 void chart_scale(struct chart_scale *out, enum chart_kind kind, double low, double high);
 /* Return the position of a value: 0 at the low end, 1 at the high one, clamped to this
  * range. */
-double chart_place(const struct chart_scale *scale, double value);
+double chart_position(const struct chart_scale *scale, double value);
 
 #endif

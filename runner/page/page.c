@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/size.h"
-#include "runner/page/page_parts.h"
+#include "runner/page/page_sections.h"
 
 static const size_t page_max = (size_t)64 << 20;
 
@@ -97,7 +97,7 @@ static void add_sections(const struct page_data *data, struct text *links,
             continue;
         text_addf(links, "<a href=\"#%s\">%s</a>\n", sections[i].id, sections[i].title);
         text_addf(body,
-                  "<section id=\"%s\" aria-labelledby=\"%s-h\">\n"
+                  "<section id=\"%s\" aria-labeledby=\"%s-h\">\n"
                   "<h2 id=\"%s-h\">%s</h2>\n",
                   sections[i].id, sections[i].id, sections[i].id, sections[i].title);
         text_add(body, part.data, part.len);

@@ -1,7 +1,7 @@
 /* runner/page/page_charts.c - the curves, and their values as tables. */
 #include "config.h"
 
-#include "runner/page/page_parts.h"
+#include "runner/page/page_sections.h"
 
 #include <math.h>
 #include <stdio.h>

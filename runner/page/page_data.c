@@ -271,7 +271,7 @@ bool page_data_read(const struct job *job, struct page_data *out, struct error *
                          job->path);
     if (!job_read(job, &out->record, err))
         return false;
-    out->running = out->record.state == JOB_RUNNING && job_locked(job);
+    out->running = out->record.state == JOB_RUNNING && job_is_locked(job);
     out->facts = read_object(job, "run.json");
     out->autopsy = read_object(job, "autopsy.json");
     each_object(job->run_dir, "metrics.jsonl", metrics_max, take_metrics, out);

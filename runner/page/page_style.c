@@ -4,7 +4,7 @@
  */
 #include "config.h"
 
-#include "runner/page/page_parts.h"
+#include "runner/page/page_sections.h"
 
 /* Text colors have a contrast of at least 4.5 : 1 with their background, in light and
  * dark mode. */

@@ -41,7 +41,7 @@ static bool is_printable(const char *name)
     return text_is_utf8(name, strlen(name), NULL);
 }
 
-bool drop_name_fits(const char *name)
+bool drop_name_is_valid(const char *name)
 {
     static const char *const unfinished[] = { ".tmp.yaml", ".tmp.yml", ".part.yaml",
                                               ".part.yml" };

@@ -13,7 +13,7 @@
 
 /* Accept *.yaml or *.yml, printable UTF-8, at most 200 bytes, and none of the names that
  * editors and copying programs use for unfinished files. */
-bool drop_name_fits(const char *name);
+bool drop_name_is_valid(const char *name);
 
 enum drop_verdict {
     DROP_COMPLETE,

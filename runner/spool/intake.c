@@ -18,7 +18,7 @@
 #include "runner/spool/worker.h"
 
 /* Seconds. */
-static const double again_after_fault = INTAKE_AGAIN, again_while_held = 1,
+static const double again_after_fault = INTAKE_RETRY_SECONDS, again_while_held = 1,
                     patience = 600;
 
 static void state_source(const struct job *job, char out[64])
@@ -90,7 +90,7 @@ static void follow(struct intake *intake, const struct job *job,
 {
     struct error err = { 0 };
 
-    if (record->state == JOB_RUNNING && !job_locked(job)) {
+    if (record->state == JOB_RUNNING && !job_is_locked(job)) {
         if (!worker_record_end(job, -1, true, record, &err))
             log_line(intake->log, LOG_ERROR, "job %s: %s", job->name, err.text);
         else if (record->state != JOB_RUNNING)
@@ -270,7 +270,7 @@ static bool is_twin(struct intake *intake, struct item *item)
 {
     struct error err = { 0 };
 
-    if (path_run_free(item->name, &err))
+    if (path_run_is_free(item->name, &err))
         return false;
     if (!item->reported)
         log_line(intake->log, LOG_WARN, "%s", err.text);

@@ -11,7 +11,8 @@
 #include "runner/job/machine.h"
 #include "runner/spool/queue.h"
 
-#define INTAKE_AGAIN 5 /* seconds until the next try after a fault of the machine */
+#define INTAKE_RETRY_SECONDS \
+    5 /* seconds until the next try after a fault of the machine */
 
 /* What is remembered about a name; zeroed at first except for the name. */
 struct item {

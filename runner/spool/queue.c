@@ -55,7 +55,7 @@ static void make_room(struct queue *queue)
     queue->list = memory_resize(queue->list, queue->room, sizeof(*queue->list));
 }
 
-bool queue_goes_before(const struct queued *a, const struct queued *b)
+bool queue_precedes(const struct queued *a, const struct queued *b)
 {
     return a->priority != b->priority ? a->priority > b->priority
                                       : a->arrived < b->arrived;
@@ -68,7 +68,7 @@ void queue_add(struct queue *queue, const struct queued *job)
     queue_remove(queue, job->name);
     make_room(queue);
     at = queue->head + queue->count;
-    while (at > queue->head && queue_goes_before(job, &queue->list[at - 1])) {
+    while (at > queue->head && queue_precedes(job, &queue->list[at - 1])) {
         queue->list[at] = queue->list[at - 1];
         at--;
     }

@@ -22,7 +22,7 @@ struct queue {
 };
 
 /* Return whether `a` goes before `b` if both may start. */
-bool queue_goes_before(const struct queued *a, const struct queued *b);
+bool queue_precedes(const struct queued *a, const struct queued *b);
 
 void queue_clear(struct queue *queue);
 /* Add a job.  The name is copied.  A job that is already queued is moved. */

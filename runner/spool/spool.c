@@ -88,7 +88,7 @@ static void on_name(void *context, const char *name, enum watch_hint hint)
     struct spool *spool = context;
     struct item *item;
 
-    if (!drop_name_fits(name))
+    if (!drop_name_is_valid(name))
         return;
     item = find_item(spool, name);
     if (hint != WATCH_SEEN)
@@ -140,7 +140,7 @@ static void look_at_all(struct spool *spool, DIR *dir)
     struct stat st;
 
     while ((entry = readdir(dir))) {
-        if (!drop_name_fits(entry->d_name) ||
+        if (!drop_name_is_valid(entry->d_name) ||
             fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
             continue;
         if (count == room) {
@@ -187,7 +187,7 @@ static void find_running(struct spool *spool)
         struct job job;
 
         job_init(&job, item->name);
-        if (job_locked(&job))
+        if (job_is_locked(&job))
             spool->intake.running = memory_strdup(item->name);
         job_clear(&job);
     }
@@ -359,7 +359,7 @@ static void lose(struct spool *spool)
 
 void spool_read(struct spool *spool)
 {
-    struct watch_news news;
+    struct watch_changes news;
 
     if (!spool->watch)
         return;
@@ -463,7 +463,7 @@ void spool_retry_later(struct spool *spool, const char *name)
     free(spool->intake.current);
     spool->intake.current = NULL;
     item->known[0] = 0;
-    want_look(spool, item, clock_seconds() + INTAKE_AGAIN);
+    want_look(spool, item, clock_seconds() + INTAKE_RETRY_SECONDS);
 }
 
 size_t spool_failures(const struct spool *spool)
@@ -474,7 +474,7 @@ size_t spool_failures(const struct spool *spool)
 bool spool_is_watched(const char *path)
 {
     char *lock = path_join(path, SPOOL_INNER "/lock");
-    bool locked = file_locked(lock);
+    bool locked = file_is_locked(lock);
 
     free(lock);
     return locked;

@@ -118,7 +118,7 @@ static enum watch_hint hint_of(uint32_t mask)
 
 static void sort(struct watch *watch, const struct inotify_event *event,
                  void (*name)(void *context, const char *name, enum watch_hint hint),
-                 void *context, struct watch_news *news)
+                 void *context, struct watch_changes *news)
 {
     if (event->mask & IN_Q_OVERFLOW)
         news->overflow = true;
@@ -134,12 +134,12 @@ static void sort(struct watch *watch, const struct inotify_event *event,
 
 void watch_read(struct watch *watch,
                 void (*name)(void *context, const char *name, enum watch_hint hint),
-                void *context, struct watch_news *news)
+                void *context, struct watch_changes *news)
 {
     char buffer[64 << 10] __attribute__((aligned(__alignof__(struct inotify_event))));
     ssize_t got;
 
-    *news = (struct watch_news) { 0 };
+    *news = (struct watch_changes) { 0 };
     while ((got = read(watch->fd, buffer, sizeof(buffer))) > 0 ||
            (got < 0 && errno == EINTR)) {
         for (ssize_t at = 0; at < got;) {

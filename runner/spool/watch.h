@@ -14,7 +14,7 @@ enum watch_hint {
     WATCH_RENAMED  /* it came by rename: complete */
 };
 
-struct watch_news {
+struct watch_changes {
     bool overflow; /* events were lost: scan */
     bool gone;     /* the folder was moved, removed or unmounted */
     bool doubt;    /* its name in its parent may now mean another folder */
@@ -39,7 +39,7 @@ int watch_fd(const struct watch *watch); /* readable when there are events; -1 f
 /* Read all events; call `name` for each hint. */
 void watch_read(struct watch *watch,
                 void (*name)(void *context, const char *name, enum watch_hint hint),
-                void *context, struct watch_news *news);
+                void *context, struct watch_changes *news);
 
 /* From another process: make the watch of `inner` (a path) scan at once. */
 void watch_wake(const char *inner);

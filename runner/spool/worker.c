@@ -134,7 +134,7 @@ static bool still_ready(struct worker *worker, struct job_record *record,
     if (!job_read(&worker->job, record, err) || record->state != JOB_READY)
         return false;
     if (job_requested(&worker->job) == REQUEST_CANCEL) {
-        job_event(&worker->job, record, EVENT_CANCELLED, "cancelled", err);
+        job_event(&worker->job, record, EVENT_CANCELLED, "canceled", err);
         job_forget(&worker->job);
         return false;
     }
@@ -210,7 +210,7 @@ static bool ended(struct worker *worker, int *status)
 {
     *status = -1;
     if (worker->adopted)
-        return !job_locked(&worker->job);
+        return !job_is_locked(&worker->job);
     return child_reap(&worker->child, false, status);
 }
 
@@ -223,7 +223,7 @@ bool worker_poll(struct worker *worker, struct job_record *record)
         return false;
     if (!worker_record_end(&worker->job, status, true, record, &err)) {
         log_line(worker->log, LOG_ERROR, "job %s: %s", worker->job.name, err.text);
-        record->state = JOB_NOWHERE;
+        record->state = JOB_INVALID;
     }
     release(worker);
     return true;

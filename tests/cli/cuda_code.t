@@ -21,7 +21,7 @@ spills='112 ^sm_75 .*flash_(forward|backward)
 16 ^sm_.* .*flash_(forward|backward)'
 [ "$release" = 12 ] && spills="$spills
 64 ^sm_.* .*(attention_plain|flash_backward_keys)
-32 ^sm_.* .*cells_kernel.*(swiglu|activation)_
+32 ^sm_.* .*elementwise_kernel.*(swiglu|activation)_
 16 ^sm_(60|61|70) .*norm_forward"
 
 none() { # NAME: check that $T/out is empty

@@ -24,7 +24,7 @@ class Page(html.parser.HTMLParser):
                 if value in self.ids:
                     self.errors.append(f"duplicate id {value}")
                 self.ids.add(value)
-            if name.startswith("aria-labelledby"):
+            if name.startswith("aria-labeledby"):
                 self.references.update(value.split())
             if name in LOADING or name.startswith("on"):
                 self.errors.append(f"<{tag} {name}={value}>")

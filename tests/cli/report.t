@@ -46,7 +46,7 @@ expect_colors() {
         skip "$1" "no $python"
         return
     fi
-    if ! "$python" "$source/tests/cli/page_colours.py" "$2" probe.html >colors 2>"$T/err"; then
+    if ! "$python" "$source/tests/cli/page_colors.py" "$2" probe.html >colors 2>"$T/err"; then
         ok 1 "$1"
         return
     fi

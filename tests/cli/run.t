@@ -73,7 +73,7 @@ background "$trainspool" run -q tried.yaml
 wait_until 20 grep -qs 'preflight: up to' tried.run/train.log
 expect_status "cancel during preflight succeeds" 0 "$trainspool" cancel tried.yaml
 expect "cancel ends the preflight" exited_with "$daemon" 143
-expect "the job is canceled at step 0" grep -q 'cancelled at step 0' tried.run/state.json
+expect "the job is canceled at step 0" grep -q 'canceled at step 0' tried.run/state.json
 job 30 >pipe.yaml
 "$trainspool" run pipe.yaml | head -n 1 >"$T/out"
 expect "a run finishes if its output pipe is closed" state_is pipe.yaml done
@@ -132,7 +132,7 @@ wait_until 60 has_reached long.yaml 3
 expect_status "cancel of a running job succeeds" 0 "$trainspool" cancel long.yaml
 wait_until 30 has_exited "$daemon"
 expect "the canceled job is stopped" state_is long.yaml stopped
-expect "the reason is cancelled" test "$(reason long.yaml | cut -d' ' -f1)" = cancelled
+expect "the reason is canceled" test "$(reason long.yaml | cut -d' ' -f1)" = canceled
 
 job 10 "dataset_dir: ." | sed 's/text.txt/bad.jsonl/; s/stage: pt/stage: sft/' >bad.yaml
 printf '{"instruction": "a", "output": "b"}\n{"instruction": \n' >bad.jsonl

@@ -66,7 +66,7 @@ static json_t *norms_json(struct model *model)
 
 static json_t *train(struct model *model, const struct batch *batch, struct error *err)
 {
-    struct step_numbers numbers = { .step = 1,
+    struct step_scalars numbers = { .step = 1,
                                     .grad_scale = 1 / (float)batch->trained,
                                     .scaler = { .scale = 1 } };
     double loss = 0;

@@ -78,13 +78,13 @@ void emulation_break_graph(cudaError_t status);
 /* Stop executing work in streams; a call that waits for it ends the test. */
 void emulation_hang(bool hangs);
 /* Make cudaMalloc block forever from now on. */
-void emulation_stick(void);
+void emulation_block_malloc(void);
 /* Make cuda_library_open fail. */
 void emulation_break_library(bool missing);
 /* Where sums may be split, offer only algorithms that split them in three. */
-void emulation_only_split(bool only);
+void emulation_offer_only_split(bool only);
 /* Find no algorithm because the library is out of memory. */
-void emulation_busy_library(bool is_busy);
+void emulation_exhaust_library(bool is_busy);
 /* Return the number of kernels run (not only launched) since the reset, including
  * graphs. */
 size_t emulation_kernels_run(void);
@@ -92,7 +92,7 @@ size_t emulation_kernels_run(void);
 size_t emulation_bytes_held(void);
 /* Return the collectives of this process, one letter each: r reduce, a all_reduce, g
  * all_gather; a capital letter if the data is a MiB or more. */
-const char *emulation_together(void);
+const char *emulation_collectives(void);
 /* Return the number of devices with a context since the reset. */
 size_t emulation_contexts(void);
 

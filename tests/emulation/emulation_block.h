@@ -4,7 +4,7 @@
 #ifndef TESTS_EMULATION_EMULATION_BLOCK_H
 #define TESTS_EMULATION_EMULATION_BLOCK_H
 
-#include "tests/emulation/emulation_fibre.h"
+#include "tests/emulation/emulation_fiber.h"
 #include "tests/emulation/emulation_machine.h"
 
 enum {

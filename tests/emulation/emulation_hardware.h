@@ -25,7 +25,7 @@ static inline void *shared_memory()
 }
 
 /* Fragments are read and written here, where the sanitizers of a kernel see it. */
-static inline void emulation_mma(emulation_meeting kind, float *d, const uint32_t *a,
+static inline void emulation_mma(emulation_rendezvous kind, float *d, const uint32_t *a,
                                  const uint32_t *b)
 {
     const uint32_t a_parts[4] = { a[0], a[1], a[2], a[3] }, b_parts[2] = { b[0], b[1] };
@@ -52,7 +52,8 @@ static inline void mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2]
     emulation_mma(MEET_MMA_BF16, d, a, b);
 }
 
-static inline void emulation_load(emulation_meeting kind, uint32_t *out, const void *row)
+static inline void emulation_load(emulation_rendezvous kind, uint32_t *out,
+                                  const void *row)
 {
     emulation_offer offer = {};
 

@@ -237,12 +237,12 @@ static bool is_one(const cublasLtMatrixLayoutOpaque_t *d)
 
 static bool only_split, busy;
 
-extern "C" void emulation_only_split(bool only)
+extern "C" void emulation_offer_only_split(bool only)
 {
     only_split = only;
 }
 
-extern "C" void emulation_busy_library(bool is_busy)
+extern "C" void emulation_exhaust_library(bool is_busy)
 {
     busy = is_busy;
 }

@@ -55,7 +55,7 @@ enum emulation_barrier_kind { BARRIER_PLAIN, BARRIER_COUNT, BARRIER_AND, BARRIER
 int emulation_barrier(emulation_location location, emulation_barrier_kind kind,
                       int predicate);
 
-enum emulation_meeting {
+enum emulation_rendezvous {
     MEET_NOTHING,
     MEET_SYNC, /* the only one that orders memory */
     MEET_SHUFFLE,
@@ -72,7 +72,7 @@ enum emulation_meeting {
 
 /* Arguments and result of a lane in a collective. */
 struct emulation_offer {
-    emulation_meeting kind;
+    emulation_rendezvous kind;
     emulation_location location;
     unsigned mask;
     uint64_t value, result;

@@ -1,7 +1,7 @@
 /*
  * tests/emulation/emulation_nccl.cc - NCCL's interface, in place of
  * kernels/cuda/cuda_nccl.c: sums over processes in shared memory
- * (kernels/cpu/cpu_meeting.h), executed when the stream reaches them.
+ * (kernels/cpu/cpu_rendezvous.h), executed when the stream reaches them.
  *
  * As in the real library, a communicator refuses calls while an earlier call is in
  * progress. A call reports that once and is complete when the state is queried.
@@ -15,12 +15,12 @@
 #include <unistd.h>
 
 extern "C" {
-#include "kernels/cpu/cpu_meeting.h"
+#include "kernels/cpu/cpu_rendezvous.h"
 #include "kernels/cuda/cuda_nccl.h"
 }
 
 struct ncclComm {
-    struct meeting *meeting;
+    struct rendezvous *rendezvous;
     int rank, ranks;
     bool blocking, busy;
 };
@@ -29,7 +29,7 @@ enum call_kind { CALL_REDUCE, CALL_ALL_REDUCE, CALL_ALL_GATHER };
 
 struct call {
     enum call_kind kind;
-    struct meeting *meeting;
+    struct rendezvous *rendezvous;
     void *data;
     size_t count;
     int root;
@@ -37,7 +37,7 @@ struct call {
 
 static char together[256];
 
-const char *emulation_together(void)
+const char *emulation_collectives(void)
 {
     return together;
 }
@@ -60,13 +60,14 @@ static void run(const void *argument)
     note(call);
     switch (call->kind) {
     case CALL_REDUCE:
-        ok = meeting_reduce(call->meeting, (float *)call->data, call->count, call->root);
+        ok = rendezvous_reduce(call->rendezvous, (float *)call->data, call->count,
+                               call->root);
         break;
     case CALL_ALL_REDUCE:
-        ok = meeting_all_reduce(call->meeting, (double *)call->data, call->count);
+        ok = rendezvous_all_reduce(call->rendezvous, (double *)call->data, call->count);
         break;
     case CALL_ALL_GATHER:
-        ok = meeting_all_gather(call->meeting, call->data, call->count);
+        ok = rendezvous_all_gather(call->rendezvous, call->data, call->count);
         break;
     }
     if (!ok)
@@ -94,7 +95,7 @@ static ncclResult_t version(int *out)
  * open. */
 static ncclResult_t unique_id(ncclUniqueId *id)
 {
-    int file = meeting_file(DEVICE_RANKS_MAX, NULL);
+    int file = rendezvous_file(DEVICE_RANKS_MAX, NULL);
 
     if (file < 0)
         return ncclSystemError;
@@ -106,15 +107,15 @@ static ncclResult_t init(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
                          ncclConfig_t *config)
 {
     int file = open(id.internal, O_RDWR | O_CLOEXEC);
-    struct meeting *meeting =
-        file < 0 ? NULL : meeting_open(file, rank, ranks, NULL, NULL);
+    struct rendezvous *rendezvous =
+        file < 0 ? NULL : rendezvous_open(file, rank, ranks, NULL, NULL);
 
     if (file >= 0)
         close(file);
-    if (!meeting)
+    if (!rendezvous)
         return ncclSystemError;
     *comm = (ncclComm_t)calloc(1, sizeof(**comm));
-    (*comm)->meeting = meeting;
+    (*comm)->rendezvous = rendezvous;
     (*comm)->rank = rank;
     (*comm)->ranks = ranks;
     (*comm)->blocking = config->blocking != 0;
@@ -124,7 +125,7 @@ static ncclResult_t init(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
 
 static ncclResult_t comm_abort(ncclComm_t comm)
 {
-    meeting_close(comm->meeting);
+    rendezvous_close(comm->rendezvous);
     free(comm);
     return ncclSuccess;
 }
@@ -150,7 +151,7 @@ static const char *last_error(ncclComm_t comm)
 static ncclResult_t reduce(const void *from, void *to, size_t count, ncclDataType_t type,
                            ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream)
 {
-    const struct call call = { CALL_REDUCE, comm->meeting, to, count, root };
+    const struct call call = { CALL_REDUCE, comm->rendezvous, to, count, root };
 
     if (from != to || type != ncclFloat32 || op != ncclSum || root < 0 ||
         root >= comm->ranks)
@@ -162,7 +163,7 @@ static ncclResult_t all_reduce(const void *from, void *to, size_t count,
                                ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
                                cudaStream_t stream)
 {
-    const struct call call = { CALL_ALL_REDUCE, comm->meeting, to, count, 0 };
+    const struct call call = { CALL_ALL_REDUCE, comm->rendezvous, to, count, 0 };
 
     if (from != to || type != ncclFloat64 || op != ncclSum)
         return ncclInvalidArgument;
@@ -172,7 +173,7 @@ static ncclResult_t all_reduce(const void *from, void *to, size_t count,
 static ncclResult_t all_gather(const void *from, void *to, size_t count,
                                ncclDataType_t type, ncclComm_t comm, cudaStream_t stream)
 {
-    const struct call call = { CALL_ALL_GATHER, comm->meeting, to, count, 0 };
+    const struct call call = { CALL_ALL_GATHER, comm->rendezvous, to, count, 0 };
 
     if (type != ncclInt8 || from != (char *)to + (size_t)comm->rank * count)
         return ncclInvalidArgument;

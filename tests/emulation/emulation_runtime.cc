@@ -163,7 +163,7 @@ void emulation_hang(bool hangs)
     machine.hangs = hangs;
 }
 
-void emulation_stick(void)
+void emulation_block_malloc(void)
 {
     open_once();
     machine.blocks = true;

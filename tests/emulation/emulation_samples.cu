@@ -9,10 +9,10 @@ static __global__ void shuffles(float *a, const float *)
     int lane = threadIdx.x % WARP;
     float x = (float)lane;
 
-    a[5 * lane] = __shfl_sync(WHOLE_WARP, x, 3);
-    a[5 * lane + 1] = __shfl_up_sync(WHOLE_WARP, x, 2, 8);
-    a[5 * lane + 2] = __shfl_down_sync(WHOLE_WARP, x, 3);
-    a[5 * lane + 3] = __shfl_xor_sync(WHOLE_WARP, x, 5);
+    a[5 * lane] = __shfl_sync(FULL_WARP_MASK, x, 3);
+    a[5 * lane + 1] = __shfl_up_sync(FULL_WARP_MASK, x, 2, 8);
+    a[5 * lane + 2] = __shfl_down_sync(FULL_WARP_MASK, x, 3);
+    a[5 * lane + 3] = __shfl_xor_sync(FULL_WARP_MASK, x, 5);
     if (lane < 16)
         a[5 * lane + 4] = __shfl_xor_sync(0xffffu, x, 1);
     else
@@ -23,9 +23,9 @@ static __global__ void votes(unsigned *a, const float *)
 {
     int lane = threadIdx.x % WARP;
 
-    a[3 * lane] = __ballot_sync(WHOLE_WARP, lane % 3 == 0);
-    a[3 * lane + 1] = __any_sync(WHOLE_WARP, lane == 7);
-    a[3 * lane + 2] = __all_sync(WHOLE_WARP, lane < 31);
+    a[3 * lane] = __ballot_sync(FULL_WARP_MASK, lane % 3 == 0);
+    a[3 * lane + 1] = __any_sync(FULL_WARP_MASK, lane == 7);
+    a[3 * lane + 2] = __all_sync(FULL_WARP_MASK, lane < 31);
 }
 
 /* a: d of 32 lanes; b: their a and b in fragment order */
@@ -190,9 +190,9 @@ static __global__ void lane_left(float *a, const float *)
 static __global__ void two_collectives(float *a, const float *)
 {
     if (threadIdx.x < 8)
-        a[threadIdx.x] = __shfl_xor_sync(WHOLE_WARP, 1.0f, 1);
+        a[threadIdx.x] = __shfl_xor_sync(FULL_WARP_MASK, 1.0f, 1);
     else
-        a[threadIdx.x] = __shfl_down_sync(WHOLE_WARP, 1.0f, 1);
+        a[threadIdx.x] = __shfl_down_sync(FULL_WARP_MASK, 1.0f, 1);
 }
 
 static __global__ void outside_mask(float *a, const float *)
@@ -317,10 +317,10 @@ cudaError_t sample_launch(enum sample sample, struct sample_size size,
         IS(SAMPLE_SUM, sum)
         IS(SAMPLE_ATOMIC, count)
         IS(SAMPLE_BYTES, bytes)
-        IS(SAMPLE_NEIGHBOUR, neighbor<true>)
-        IS(SAMPLE_NEIGHBOUR_RACE, neighbor<false>)
-        IS(SAMPLE_WARP_NEIGHBOUR, warp_neighbor<true>)
-        IS(SAMPLE_WARP_NEIGHBOUR_RACE, warp_neighbor<false>)
+        IS(SAMPLE_NEIGHBOR, neighbor<true>)
+        IS(SAMPLE_NEIGHBOR_RACE, neighbor<false>)
+        IS(SAMPLE_WARP_NEIGHBOR, warp_neighbor<true>)
+        IS(SAMPLE_WARP_NEIGHBOR_RACE, warp_neighbor<false>)
         IS(SAMPLE_SHUFFLE_IS_NO_BARRIER, shuffle_between)
         IS(SAMPLE_READ_THEN_WRITE_RACE, read_then_write)
         IS(SAMPLE_BLOCKS_RACE, blocks_write)

@@ -92,14 +92,14 @@ static void match(int warp, unsigned mask)
                 block_offer(warp, lane)->result |= (uint64_t)1 << other;
 }
 
-static void require_capability(emulation_meeting kind, int capability)
+static void require_capability(emulation_rendezvous kind, int capability)
 {
     if (emulation_capability() < capability)
         emulation_fail("%s requires compute capability %d.%d", names[kind],
                        capability / 10, capability % 10);
 }
 
-static double element_of(emulation_meeting kind, uint32_t pair, int which)
+static double element_of(emulation_rendezvous kind, uint32_t pair, int which)
 {
     unsigned short bits = (unsigned short)(pair >> 16 * which);
 
@@ -111,7 +111,7 @@ static double element_of(emulation_meeting kind, uint32_t pair, int which)
 typedef double pair __attribute__((vector_size(2 * sizeof(double))));
 
 /* PTX ISA 9, "Matrix fragments for mma.m16n8k16": lane = 4 g + t. */
-static void multiply(int warp, emulation_meeting kind)
+static void multiply(int warp, emulation_rendezvous kind)
 {
     double a[16][16];
     pair b[16][4];
@@ -151,7 +151,7 @@ static void multiply(int warp, emulation_meeting kind)
     }
 }
 
-static void complete(int warp, emulation_meeting kind, unsigned mask)
+static void complete(int warp, emulation_rendezvous kind, unsigned mask)
 {
     switch (kind) {
     case MEET_SYNC:

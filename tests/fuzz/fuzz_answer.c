@@ -24,7 +24,7 @@ static void check(const struct answer_rule *rule, const char *text, size_t len,
     }
     FUZZ_HOLDS(verdict.found && found.len > 0);
     FUZZ_HOLDS(found.text >= text && found.text + found.len <= text + len);
-    FUZZ_HOLDS(answer_right(rule, found, found));
+    FUZZ_HOLDS(answer_is_correct(rule, found, found));
     if (answer_number(found, &number))
         FUZZ_HOLDS(isfinite(number));
     FUZZ_HOLDS(answer_judge(rule, text, len, text, len).right);

@@ -91,7 +91,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
             FUZZ_HOLDS(same((struct fuzz_part) { out.data, out.len }, b));
         }
     }
-    options.visible = options.colour = true;
+    options.visible = options.use_color = true;
     text_reset(&diff);
     FUZZ_HOLDS(diff_unified(a.data, a.len, b.data, b.len, &options, &diff));
     text_clear(&diff);

@@ -12,7 +12,7 @@
 
 #include "base/arena.h"
 #include "patcher/document/edits.h"
-#include "patcher/document/ledger.h"
+#include "patcher/document/edit_log.h"
 
 enum { EDITS_MAX = 16 };
 
@@ -83,8 +83,8 @@ static void check_ledger(const struct fuzz_part *first, const struct change *lis
                          size_t count)
 {
     struct arena *arena = arena_new();
-    struct ledger *ledger = ledger_new(first->data, first->len, arena);
-    const struct ledger_edit *kept;
+    struct ledger *ledger = edit_log_new(first->data, first->len, arena);
+    const struct edit_log_entry *kept;
     struct edits *edits = edits_new();
     struct text expected, out;
     const char *now;
@@ -98,15 +98,15 @@ static void check_ledger(const struct fuzz_part *first, const struct change *lis
 
         change.at %= expected.len + 1;
         change.cut %= expected.len - change.at + 1;
-        ledger_replace(ledger,
-                       &(struct ledger_edit) { change.at, change.cut, change.with, i });
+        edit_log_replace(
+            ledger, &(struct edit_log_entry) { change.at, change.cut, change.with, i });
         splice(&expected, &change);
-        now = ledger_text(ledger, &len);
+        now = edit_log_text(ledger, &len);
         FUZZ_HOLDS(len == expected.len && memcmp(now, expected.data, len) == 0 &&
                    !now[len]);
-        FUZZ_HOLDS(ledger_origin(ledger, change.at) <= first->len);
+        FUZZ_HOLDS(edit_log_origin(ledger, change.at) <= first->len);
     }
-    count = ledger_edits(ledger, &kept);
+    count = edit_log_entries(ledger, &kept);
     for (size_t i = 0; i < count; i++) {
         FUZZ_HOLDS(kept[i].at + kept[i].cut <= first->len);
         FUZZ_HOLDS(i == 0 || kept[i].at >= kept[i - 1].at + kept[i - 1].cut);

@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     text = previous_text(previous);
     FUZZ_HOLDS(!text || (text->plan->output_dir && strlen(text->digest) == 64));
     plan.external = true;
-    FUZZ_HOLDS(!previous_is_of(previous, &plan));
+    FUZZ_HOLDS(!previous_belongs_to(previous, &plan));
     check_steps(previous_steps(previous_new(&plan, arena)));
     arena_free(arena);
     return 0;

@@ -17,7 +17,7 @@ static void take(const struct probe *probe, const char *requested)
 
     for (size_t ranks = 1; ranks <= DEVICE_RANKS_MAX; ranks += 5) {
         struct error err = { 0 };
-        size_t count = probe_take(probe, requested, ranks, devices, &err);
+        size_t count = probe_select(probe, requested, ranks, devices, &err);
 
         FUZZ_HOLDS(count > 0 ? count <= DEVICE_RANKS_MAX : err.text[0]);
         for (size_t i = 0; i < count; i++)

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "train/model/quant_state.h"
-#include "train/model/quantised_config.h"
+#include "train/model/quantized_config.h"
 
 static void read_state(const char *text, size_t len)
 {
@@ -34,15 +34,15 @@ static void read_config(const char *text, size_t len)
 {
     struct arena *arena = arena_new();
     json_t *root = json_read_text(text, len, "config.json", 1, NULL);
-    struct quantised_config is;
+    struct quantized_config is;
     struct error err = { 0 };
 
-    if (!root || !quantised_config_read(root, "config.json", arena, &is, &err)) {
+    if (!root || !quantized_config_read(root, "config.json", arena, &is, &err)) {
         FUZZ_HOLDS(!root || (err.code == ERROR_DATA && err.text[0]));
     } else {
         FUZZ_HOLDS(is.on || is.plains == 0);
         for (size_t i = 0; i < is.plains; i++)
-            FUZZ_HOLDS(quantised_config_is_plain(&is, is.plain[i]));
+            FUZZ_HOLDS(quantized_config_is_plain(&is, is.plain[i]));
     }
     json_decref(root);
     arena_free(arena);

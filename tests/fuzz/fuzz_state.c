@@ -40,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     fuzz_file("job.run/state.json", text.data, text.len);
     fuzz_file("job.run/cancel", cancel.data, cancel.len);
     if (job_read(&job, &record, &err)) {
-        FUZZ_HOLDS(record.state > JOB_NOWHERE && record.state < JOB_STATES);
+        FUZZ_HOLDS(record.state > JOB_INVALID && record.state < JOB_STATES);
         FUZZ_HOLDS(job_write(&job, &record, false, &err));
         FUZZ_HOLDS(job_read(&job, &again, &err));
         check_texts(&record, &again);

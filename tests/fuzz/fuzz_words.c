@@ -46,11 +46,11 @@ static void read_device(const char *word)
         FUZZ_HOLDS(err.code == ERROR_USAGE && err.text[0]);
         snprintf(device.name, sizeof(device.name), "%s", word);
     }
-    device_recognise(&device);
+    device_recognize(&device);
     device_capability_text(&device, capability);
     FUZZ_HOLDS(!device_has_fp8(&device) || device_has_bf16(&device));
     FUZZ_HOLDS(device.available <= device.memory);
-    FUZZ_HOLDS(probe_named(word) <= DEVICE_RANKS_MAX);
+    FUZZ_HOLDS(probe_count_named(word) <= DEVICE_RANKS_MAX);
 }
 
 /* Parse the word as a plain and as a quoted scalar. */
@@ -91,7 +91,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         read_scalar(word);
         if (device_parse_bytes(word, &bytes))
             FUZZ_HOLDS(bytes < UINT64_C(1) << 63);
-        if (drop_name_fits(word))
+        if (drop_name_is_valid(word))
             FUZZ_HOLDS(text_is_utf8(word, strlen(word), NULL));
         free(word);
     }

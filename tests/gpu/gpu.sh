@@ -294,7 +294,7 @@ END
         bench/model_steps.c bench/rate.c bench/stopwatch.c bench/target.c; do
         case $X86$file in *_avx*) [ -n "$X86" ] || continue ;; esac
         case ${NO_NCCL:-no}$file in
-        yes*/cuda_group.c | yes*/cuda_nccl.c | no*/cuda_alone.c) continue ;;
+        yes*/cuda_group.c | yes*/cuda_nccl.c | no*/cuda_group_none.c) continue ;;
         esac
         object=$BUILD/objects/${file%.c*}.o
         for than in "$file" "$newest" "$BUILD/config.h"; do

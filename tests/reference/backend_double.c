@@ -28,7 +28,7 @@ static struct double_block *find_block(struct backend *be, const void *data)
     return NULL;
 }
 
-double *double_numbers(struct backend *be, const void *data)
+double *double_values(struct backend *be, const void *data)
 {
     struct double_block *b = find_block(be, data);
     size_t at;
@@ -89,7 +89,7 @@ static void double_free(struct backend *be, void *data)
 
 static void double_upload(struct backend *be, void *to, const void *from, size_t bytes)
 {
-    double *numbers = bytes ? double_numbers(be, to) : NULL;
+    double *numbers = bytes ? double_values(be, to) : NULL;
 
     if (bytes)
         memcpy(to, from, bytes);

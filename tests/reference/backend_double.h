@@ -17,7 +17,7 @@
 extern const struct backend_ops backend_double;
 
 /* Return the doubles at an address inside a block; writes to them take effect. */
-double *double_numbers(struct backend *be, const void *data);
+double *double_values(struct backend *be, const void *data);
 
 /* Return the unrounded result of op_classifier and op_distill since the last call: the
  * sum over rows of the value the gradients belong to, without grad_scale. */

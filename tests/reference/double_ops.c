@@ -27,7 +27,7 @@ static double *take(struct backend *be, struct tensor t)
         return NULL;
     assert(t.format == FORMAT_FP32);
     out = room(be, t.rows * t.cols);
-    from = double_numbers(be, t.data);
+    from = double_values(be, t.data);
     for (size_t r = 0; r < t.rows; r++)
         memcpy(out + r * t.cols, from + r * t.stride, t.cols * sizeof(*out));
     return out;
@@ -40,7 +40,7 @@ static void put(struct backend *be, struct tensor t, const double *values)
     if (!t.data)
         return;
     assert(t.format == FORMAT_FP32);
-    to = double_numbers(be, t.data);
+    to = double_values(be, t.data);
     for (size_t r = 0; r < t.rows; r++)
         for (size_t c = 0; c < t.cols; c++) {
             to[r * t.stride + c] = values[r * t.cols + c];
@@ -482,7 +482,7 @@ void double_preference(struct backend *be, const struct op_preference *op)
     put(be, op->pairs, r.out);
     put(be, row_of(op->weights, r.rows), r.weights);
     for (size_t p = 0; p < r.pairs; p++)
-        double_of(be)->preference += r.out[p * PREFERENCE_NUMBERS + PREFERENCE_LOSS];
+        double_of(be)->preference += r.out[p * PREFERENCE_VALUES + PREFERENCE_LOSS];
     done(be);
 }
 

@@ -144,7 +144,7 @@ struct reference_distill {
 };
 void reference_distill(const struct reference_distill *r);
 
-/* out (pairs, PREFERENCE_NUMBERS); weights (rows).  reference NULL: r is 0. */
+/* out (pairs, PREFERENCE_VALUES); weights (rows).  reference NULL: r is 0. */
 struct reference_preference {
     size_t pairs, rows;
     const double *losses, *reference;

@@ -77,7 +77,7 @@ static void refer_pair(const struct reference_preference *r, size_t pair)
 {
     bool average = r->kind == PREFERENCE_IPO || r->kind == PREFERENCE_ORPO ||
                    r->kind == PREFERENCE_SIMPO;
-    double *out = r->out + pair * PREFERENCE_NUMBERS;
+    double *out = r->out + pair * PREFERENCE_VALUES;
     double l[2], reward[2], d[2], slopes[2], count[2], loss;
 
     for (size_t i = 0; i < 2; i++) {

@@ -39,7 +39,7 @@ static void check_gradients(struct unit_model *u, const json_t *one)
             continue;
         if (!expected)
             fail_msg("%s has no reference gradient", p->name);
-        unit_near(p->name, norm_of(p->grad), json_number_value(expected), 5e-5);
+        unit_assert_near(p->name, norm_of(p->grad), json_number_value(expected), 5e-5);
         trained++;
     }
     assert_int_equal(trained, json_object_size(norms));
@@ -53,8 +53,8 @@ static void check_steps(struct unit_model *u, const json_t *one)
     for (size_t i = 0; i < json_array_size(losses); i++) {
         double expected = json_number_value(json_array_get(losses, i));
 
-        unit_near(json_string_value(json_object_get(one, "name")), unit_train(u, &batch),
-                  expected, i == 0 ? 2e-6 : 2e-4);
+        unit_assert_near(json_string_value(json_object_get(one, "name")),
+                         unit_train(u, &batch), expected, i == 0 ? 2e-6 : 2e-4);
         if (i == 0)
             check_gradients(u, one);
         unit_step(u, (int64_t)i + 1);

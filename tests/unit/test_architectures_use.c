@@ -34,8 +34,8 @@ static void check_initial(const json_t *one)
             assert_true(w[j] == (text_ends(p->name, ".bias") ? 0 : middle));
         /* the deviation of n values is known to 1 / sqrt(2 n); allow 4 of that */
         if (p->rank == 2)
-            unit_near(p->name, deviation(p), small && adds ? range / 2 : range,
-                      4 / sqrt(2 * (double)(p->rows * p->cols)));
+            unit_assert_near(p->name, deviation(p), small && adds ? range / 2 : range,
+                             4 / sqrt(2 * (double)(p->rows * p->cols)));
     }
     unit_model_stop(&u);
     free(text);
@@ -74,10 +74,10 @@ static void check_16_bits(const json_t *one, enum format compute)
     norm = unit_norm(&u);
     assert_int_equal(model_memory(u.model)->low, estimate.total);
     name = json_string_value(json_object_get(one, "name"));
-    unit_near(name, loss,
-              json_number_value(json_array_get(json_object_get(one, "losses"), 0)),
-              2 * epsilon);
-    unit_near(name, norm, sqrt(expected), 4 * epsilon);
+    unit_assert_near(name, loss,
+                     json_number_value(json_array_get(json_object_get(one, "losses"), 0)),
+                     2 * epsilon);
+    unit_assert_near(name, norm, sqrt(expected), 4 * epsilon);
     for (int64_t i = 1; i <= 5; i++) {
         unit_train(&u, &batch);
         unit_step(&u, i);
@@ -87,7 +87,7 @@ static void check_16_bits(const json_t *one, enum format compute)
     unit_dir_free(dir);
 }
 
-/* Matmuls of blocks in 8 bits, as in test_model_equal.c. */
+/* Matmuls of blocks in 8 bits, as in test_model_determinism.c. */
 static void check_in_8_bits(const json_t *one)
 {
     char *dir = folder_of(one, NULL);
@@ -101,7 +101,7 @@ static void check_in_8_bits(const json_t *one)
     start(&u);
     is = unit_train(&u, &batch);
     assert_true(is != loss);
-    unit_near(json_string_value(json_object_get(one, "name")), is, loss, 0x1p-4);
+    unit_assert_near(json_string_value(json_object_get(one, "name")), is, loss, 0x1p-4);
     for (int64_t i = 1; i <= 5; i++) {
         unit_step(&u, i);
         unit_train(&u, &batch);
@@ -233,7 +233,7 @@ static void test_architectures_generate_up_to_the_last_position(void **state)
         .on = true, .slots = 1, .prompt_max = 3, .max_new_tokens = 100
     };
     start(&u);
-    assert_int_equal(model_room(u.model), places);
+    assert_int_equal(model_slot_rows(u.model), places);
     unit_must(model_prefill(u.model, 0, batch.tokens, 3, logits, &err), &err);
     for (int32_t i = 3; i < places; i++)
         unit_must(model_decode_step(u.model, &token, &i, logits, &err), &err);
@@ -299,8 +299,8 @@ static void check_own_teacher(const json_t *one, size_t kept)
     model_set_teacher(u.model, other);
     is = unit_train(&u, &batch);
     name = json_string_value(json_object_get(one, "name"));
-    unit_near(name, is, loss / 2, 1e-5);
-    unit_near(name, unit_norm(&u), sqrt(expected) / 2, 1e-4);
+    unit_assert_near(name, is, loss / 2, 1e-5);
+    unit_assert_near(name, unit_norm(&u), sqrt(expected) / 2, 1e-4);
     model_free(other);
     unit_model_stop(&u);
     unit_dir_free(dir);

@@ -60,7 +60,7 @@ static void test_chart_axes_of_any_values(void **state)
         for (size_t t = 0; t < scale.tick_count; t++)
             assert_true(isfinite(scale.ticks[t]) && strlen(scale.labels[t]) > 0);
         for (double value = low; value <= high; value = value < high ? high : INFINITY) {
-            double place = chart_place(&scale, value);
+            double place = chart_position(&scale, value);
 
             assert_true(place >= 0 && place <= 1);
         }
@@ -84,7 +84,7 @@ static void test_chart_thinned_keeps_every_spike(void **state)
     y[5000] = -3;
     y[31337] = NAN;
     y[99999] = INFINITY;
-    kept = chart_thin(&series, 0, MANY, &count);
+    kept = chart_downsample(&series, 0, MANY, &count);
     assert_true(count <= 3 * CHART_COLUMNS);
     for (size_t i = 0; i < count; i++) {
         if (i > 0)
@@ -127,7 +127,7 @@ static void test_chart_describes_itself(void **state)
     assert_non_null(strstr(
         drawn, "<desc id=\"loss-d\">training: 4 at step 1, 2.5 at step 10, lowest 1 "
                "at step 2, highest 4 at step 1, not finite at 1 of 4 points. </desc>"));
-    assert_non_null(strstr(drawn, "role=\"img\" aria-labelledby=\"loss-t loss-d\""));
+    assert_non_null(strstr(drawn, "role=\"img\" aria-labeledby=\"loss-t loss-d\""));
     assert_non_null(strstr(drawn, "not finite</span>"));
     /* the line is broken at the NaN, which has a mark at its position */
     assert_non_null(strstr(drawn, "M300.00 0.00h0"));

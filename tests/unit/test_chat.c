@@ -48,7 +48,7 @@ static struct tokenizer *open_with(const char *template, struct error *err)
 }
 
 struct written {
-    struct text all, learnt;
+    struct text all, learned;
     struct error err;
     bool ok;
 };
@@ -66,16 +66,16 @@ static void write_talk(struct written *out, const char *template,
 
     *out = (struct written) { .err = out->err };
     text_init(&out->all, 0);
-    text_init(&out->learnt, 0);
+    text_init(&out->learned, 0);
     if (!tokenizer)
         fail_msg("%s", out->err.text);
-    assert_non_null(template_own(chat));
+    assert_non_null(template_model_chat(chat));
     out->ok = template_encode(&request, &ids, &weights, &out->err);
     tokenizer_decode(tokenizer, ids.ids, ids.count, false, &out->all);
     for (size_t i = 0; i < ids.count; i++)
         if (weights[i] > 0)
             ids.ids[kept++] = ids.ids[i];
-    tokenizer_decode(tokenizer, ids.ids, kept, false, &out->learnt);
+    tokenizer_decode(tokenizer, ids.ids, kept, false, &out->learned);
     token_list_clear(&ids);
     free(weights);
     tokenizer_close(tokenizer);
@@ -83,7 +83,7 @@ static void write_talk(struct written *out, const char *template,
 
 static void expect(const char *template, const struct message *messages, size_t count,
                    const struct template_options *options, const char *all,
-                   const char *learnt)
+                   const char *learned)
 {
     struct written got = { .ok = false };
 
@@ -91,9 +91,9 @@ static void expect(const char *template, const struct message *messages, size_t 
     if (!got.ok)
         fail_msg("%s", got.err.text);
     assert_string_equal(got.all.data, all);
-    assert_string_equal(got.learnt.data, learnt);
+    assert_string_equal(got.learned.data, learned);
     text_clear(&got.all);
-    text_clear(&got.learnt);
+    text_clear(&got.learned);
 }
 
 static const struct template_options plain = { .cutoff_len = 0 };
@@ -236,7 +236,7 @@ static void expect_error(const char *template, const char *part)
     if (!strstr(got.err.text, part))
         fail_msg("%s", got.err.text);
     text_clear(&got.all);
-    text_clear(&got.learnt);
+    text_clear(&got.learned);
 }
 
 static void test_chat_reports_errors_of_the_template(void **state)
@@ -360,7 +360,7 @@ static void test_chat_may_be_absent(void **state)
     (void)state;
     assert_non_null(tokenizer);
     assert_null(tokenizer_attached(tokenizer));
-    assert_null(template_own(template_guess(tokenizer)));
+    assert_null(template_model_chat(template_guess(tokenizer)));
     tokenizer_close(tokenizer);
 }
 

@@ -366,7 +366,7 @@ static void test_loss_scale_follows_torch(void **state)
                 (int64_t)member(json_object_get(golden, "defaults"), "interval"));
     scaler.interval = 4;
     for (size_t i = 0; finite[i]; i++) {
-        scaler_note(&scaler, finite[i] == '1');
+        scaler_record(&scaler, finite[i] == '1');
         assert_true(scaler.scale ==
                     number(json_array_get(json_object_get(mixed, "scales"), i)));
     }
@@ -390,7 +390,7 @@ static void test_loss_scale_has_a_floor_unlike_torch(void **state)
     for (size_t i = 0; i < steps; i++) {
         double torch = number(json_array_get(scales, i));
 
-        scaler_note(&scaler, false);
+        scaler_record(&scaler, false);
         assert_true(scaler.scale == (torch > 1 ? torch : 1));
         if (!given_up && !scaler_diagnose(&scaler, &err))
             given_up = i + 1;

@@ -154,7 +154,7 @@ static void test_corpus_converges_under_each_policy(void **state)
 
 /* There is one error, that the file belongs to another tool, and no finding about its
  * keys. */
-static void check_foreign(const char *path)
+static void check_other_tool(const char *path)
 {
     struct patch patch;
     struct text text;
@@ -186,7 +186,7 @@ static void test_corpus_recognizes_other_tools(void **state)
         struct corpus *corpus = corpus_new(folders[k]);
 
         for (size_t i = 0; i < corpus->count; i++)
-            check_foreign(corpus->paths[i]);
+            check_other_tool(corpus->paths[i]);
         corpus_free(corpus);
     }
 }

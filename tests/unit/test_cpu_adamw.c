@@ -181,9 +181,9 @@ static void test_sgd_follows_the_formula(void **state)
 static void test_adamw_reads_the_values_of_its_step(void **state)
 {
     struct adamw_case c, told;
-    struct step_numbers *numbers = machines_memory(sizeof(*numbers));
+    struct step_scalars *numbers = machines_memory(sizeof(*numbers));
 
-    *numbers = (struct step_numbers) {
+    *numbers = (struct step_scalars) {
         .learning_rate = 0.25, .factor = 0.125, .step = 3, .finite = 1
     };
     case_open(&c, FORMAT_FP32, 40003);
@@ -228,7 +228,7 @@ static void test_adamw_reads_the_values_of_its_step(void **state)
 struct rounding_case {
     struct operand w, grad;
     struct op_sgd op;
-    struct step_numbers *numbers;
+    struct step_scalars *numbers;
 };
 
 static void rounding_open(struct rounding_case *c, enum format format, size_t numbers)
@@ -301,7 +301,7 @@ static void test_stochastic_rounding_follows_its_definition(void **state)
                 rounding_open(&c, formats[f], sizes[i]);
                 rounding_fill(&c.grad);
                 c.op.step = told ? 1 : step;
-                *c.numbers = (struct step_numbers) {
+                *c.numbers = (struct step_scalars) {
                     .learning_rate = 1, .factor = 1, .finite = 1, .step = step
                 };
                 c.op.numbers = told ? c.numbers : NULL;

@@ -12,12 +12,12 @@
 
 OPERATION(decide)
 
-static struct step_numbers *numbers_new(enum scaling scaling, double scale, double most)
+static struct step_scalars *numbers_new(enum scaling scaling, double scale, double most)
 {
     struct precision precision = { .scaling = scaling, .loss_scale = scale };
-    struct step_numbers *numbers = machines_memory(sizeof(*numbers));
+    struct step_scalars *numbers = machines_memory(sizeof(*numbers));
 
-    *numbers = (struct step_numbers) { .max_grad_norm = most, .step = 1 };
+    *numbers = (struct step_scalars) { .max_grad_norm = most, .step = 1 };
     scaler_init(&numbers->scaler, &precision);
     return numbers;
 }
@@ -40,7 +40,7 @@ static void test_decide_clips_the_unscaled_norm(void **state)
     for (size_t m = 0; m < machines->count; m++)
         for (size_t i = 0; i < TS_COUNT(cases); i++) {
             struct backend *be = machines->backends[m];
-            struct step_numbers *n =
+            struct step_scalars *n =
                 numbers_new(SCALING_STATIC, cases[i].scale, cases[i].most);
 
             n->square_sum = cases[i].square_sum;
@@ -64,7 +64,7 @@ static void test_decide_updates_the_scaler_as_documented(void **state)
     for (size_t m = 0; m < machines->count; m++)
         for (size_t s = 0; s < TS_COUNT(scalings); s++) {
             struct backend *be = machines->backends[m];
-            struct step_numbers *n = numbers_new(scalings[s], SCALER_START, 1);
+            struct step_scalars *n = numbers_new(scalings[s], SCALER_START, 1);
             struct scaler wanted;
 
             n->scaler.interval = 7;
@@ -74,7 +74,7 @@ static void test_decide_updates_the_scaler_as_documented(void **state)
 
                 n->square_sum = finite ? 4 : bad[i % 3];
                 machine_run(be, run_decide, &(struct op_decide) { n });
-                scaler_note(&wanted, finite);
+                scaler_record(&wanted, finite);
                 assert_int_equal(n->finite, finite);
                 assert_int_equal(isfinite(n->norm) != 0, finite);
                 assert_memory_equal(&n->scaler, &wanted, sizeof(wanted));
@@ -90,7 +90,7 @@ static void test_decide_keeps_the_scale_in_bounds(void **state)
 
     for (size_t m = 0; m < machines->count; m++) {
         struct backend *be = machines->backends[m];
-        struct step_numbers *n = numbers_new(SCALING_DYNAMIC, SCALER_START, 1);
+        struct step_scalars *n = numbers_new(SCALING_DYNAMIC, SCALER_START, 1);
 
         n->scaler.interval = 1;
         n->square_sum = 1;

@@ -249,7 +249,7 @@ static void test_distill_reads_factor_and_count_from_memory(void **state)
         *scale = 0.5f;
         c.op.student.scale = scale;
         for (size_t k = 0; k < shapes[i].rows; k++)
-            c.op.student.labelled += c.targets[k] >= 0;
+            c.op.student.labeled += c.targets[k] >= 0;
         try_case(machines, &c, shapes[i].format, 4);
         machines_memory_free(scale);
         case_close(&c);

@@ -238,7 +238,7 @@ static void test_classifier_reads_factor_and_count_from_memory(void **state)
         *scale = 0.5f;
         c.op.scale = scale;
         for (size_t k = 0; k < shapes[i].rows; k++)
-            c.op.labelled += c.targets[k] >= 0;
+            c.op.labeled += c.targets[k] >= 0;
         machines_try(*state, run_classifier, &c.op,
                      (struct outcome[]) { { &c.losses, c.real[0], 8, 1 },
                                           { &c.dx, c.real[1], units, 0.25 },

@@ -7,13 +7,13 @@
 #include "base/size.h"
 #include "tests/unit/unit.h"
 
-static const struct grid_wish kernel = {
+static const struct grid_request kernel = {
     .tile_rows = 512, .tile_cols = 144, .row_unit = 8, .col_unit = 48
 };
 
-static struct grid_wish wish_of(size_t rows, size_t cols, size_t depth)
+static struct grid_request wish_of(size_t rows, size_t cols, size_t depth)
 {
-    struct grid_wish wish = kernel;
+    struct grid_request wish = kernel;
 
     wish.rows = rows;
     wish.cols = cols;
@@ -22,14 +22,14 @@ static struct grid_wish wish_of(size_t rows, size_t cols, size_t depth)
 }
 
 /* Count how often each row, column and k occurs in the tasks. */
-static void check_covers(const struct grid_wish *wish)
+static void check_covers(const struct grid_request *wish)
 {
     struct grid grid = grid_of(wish);
     size_t tasks = grid_tasks(&grid), area = 0;
     unsigned *times = calloc(wish->depth, sizeof(*times));
 
     for (size_t i = 0; i < tasks; i++) {
-        struct grid_place place = grid_place(&grid, wish, i);
+        struct grid_range place = grid_range(&grid, wish, i);
 
         assert_true(place.rows > 0 && place.rows <= grid.tile_rows);
         assert_true(place.cols > 0 && place.cols <= grid.tile_cols);
@@ -61,7 +61,7 @@ static void test_grid_covers_the_matmul_once(void **state)
     for (size_t i = 0; i < TS_COUNT(sizes); i++)
         for (size_t j = 0; j < TS_COUNT(sizes); j++)
             for (size_t k = 0; k < TS_COUNT(depths); k++) {
-                struct grid_wish wish = wish_of(sizes[i], sizes[j], depths[k]);
+                struct grid_request wish = wish_of(sizes[i], sizes[j], depths[k]);
 
                 check_covers(&wish);
             }
@@ -74,7 +74,7 @@ static void test_grid_of_large_tiles_limits_memory_for_parts(void **state)
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(rows); i++) {
-        struct grid_wish wish = wish_of(rows[i], 2000, 8000);
+        struct grid_request wish = wish_of(rows[i], 2000, 8000);
 
         wish.tile_rows = 1024;
         wish.tile_cols = 1008;
@@ -85,7 +85,8 @@ static void test_grid_of_large_tiles_limits_memory_for_parts(void **state)
 /* The gradient of an adapter: one tile, with a large depth. */
 static void test_grid_splits_k_if_there_are_few_tiles(void **state)
 {
-    struct grid_wish adapter = wish_of(16, 768, 2048), layer = wish_of(2048, 2304, 2048);
+    struct grid_request adapter = wish_of(16, 768, 2048),
+                        layer = wish_of(2048, 2304, 2048);
     struct grid grid = grid_of(&adapter);
 
     (void)state;
@@ -98,10 +99,10 @@ static void test_grid_splits_k_if_there_are_few_tiles(void **state)
 
 static void test_grid_consecutive_tasks_share_columns(void **state)
 {
-    struct grid_wish wish = wish_of(2048, 2304, 768);
+    struct grid_request wish = wish_of(2048, 2304, 768);
     struct grid grid = grid_of(&wish);
-    struct grid_place first = grid_place(&grid, &wish, 0),
-                      second = grid_place(&grid, &wish, 1);
+    struct grid_range first = grid_range(&grid, &wish, 0),
+                      second = grid_range(&grid, &wish, 1);
 
     (void)state;
     assert_int_equal(first.col, second.col);

@@ -123,7 +123,7 @@ static void case_open(struct preference_case *c, const struct setting *s,
     *c = (struct preference_case) { 0 };
     put_rows(c, runs);
     rows = (size_t)c->offsets[2 * runs->pairs] + runs->behind;
-    c->pairs = operand_filled(FORMAT_FP32, runs->pairs, PREFERENCE_NUMBERS, 7);
+    c->pairs = operand_filled(FORMAT_FP32, runs->pairs, PREFERENCE_VALUES, 7);
     c->losses = losses_new(c->targets, rows, 1);
     if (has_reference(s->kind))
         c->reference = losses_new(c->targets, rows, 2);
@@ -214,7 +214,7 @@ static void test_preference_ignores_other_sequences(void **state)
 
         case_open(&c, &settings[k], &four);
         all = c.pairs;
-        c.pairs = operand_filled(FORMAT_FP32, 3, PREFERENCE_NUMBERS, 7);
+        c.pairs = operand_filled(FORMAT_FP32, 3, PREFERENCE_VALUES, 7);
         c.op.pairs = c.pairs.tensor;
         case_refer(&c, &settings[k]);
         try_case(*state, &c);
@@ -229,11 +229,11 @@ static double loss(void *context)
     struct reference_preference r = *(struct reference_preference *)context;
     double sum = 0;
 
-    r.out = calloc(r.pairs * PREFERENCE_NUMBERS, sizeof(double));
+    r.out = calloc(r.pairs * PREFERENCE_VALUES, sizeof(double));
     r.weights = calloc(r.rows, sizeof(double));
     reference_preference(&r);
     for (size_t p = 0; p < r.pairs; p++)
-        sum += r.out[p * PREFERENCE_NUMBERS + PREFERENCE_LOSS];
+        sum += r.out[p * PREFERENCE_VALUES + PREFERENCE_LOSS];
     free(r.out);
     free(r.weights);
     return sum;
@@ -345,7 +345,7 @@ static void check_broken(const struct preference_case *c,
 {
     const float *pairs = c->pairs.tensor.data, *weights = c->weights.tensor.data;
     const float *good = whole->pairs.tensor.data, *even = whole->weights.tensor.data;
-    size_t stride = c->pairs.tensor.stride, row = PREFERENCE_NUMBERS * sizeof(*pairs);
+    size_t stride = c->pairs.tensor.stride, row = PREFERENCE_VALUES * sizeof(*pairs);
 
     assert_true(isnan(pairs[broken * stride + PREFERENCE_LOSS]));
     for (size_t p = 0; p < c->pairs.tensor.rows; p++)
@@ -515,7 +515,7 @@ static void whole_open(struct whole *w, const struct setting *s)
                         .w = uploaded(be, WORDS, COLS, 3),
                         .targets = upload(be, targets, ROWS),
                         .grad_scale = 1 },
-        .preference = { .pairs = uploaded(be, PAIRS, PREFERENCE_NUMBERS, 4),
+        .preference = { .pairs = uploaded(be, PAIRS, PREFERENCE_VALUES, 4),
                         .losses = losses,
                         .weights = uploaded(be, 1, ROWS, 5).data,
                         .offsets = upload(be, offsets, TS_COUNT(offsets)),
@@ -556,8 +556,8 @@ static void test_preference_weights_give_the_classifier_gradient(void **state)
         backward.dx = uploaded(w.be, ROWS, COLS, 7);
         backward.weights = w.preference.weights;
         w.be->ops->classifier(w.be, &backward);
-        x = double_numbers(w.be, w.classifier.x.data);
-        dx = double_numbers(w.be, backward.dx.data);
+        x = double_values(w.be, w.classifier.x.data);
+        dx = double_values(w.be, backward.dx.data);
         assert_true(reference_slope_error(whole_loss, &w, x, (size_t)ROWS * COLS, dx) <
                     1e-8);
         w.be->ops->close(w.be);

@@ -115,7 +115,7 @@ static void test_topk_finds_the_largest(void **state)
                 c.op.logits = c.logits.tensor;
             }
             for (size_t n = 0; i % 2 && n < s->rows; n++)
-                c.op.labelled += c.targets[n] >= 0;
+                c.op.labeled += c.targets[n] >= 0;
             machine_run(machines->backends[m], run_topk, &c.op);
             operand_read(&c.values);
             for (size_t n = 0; n < s->rows; n++) {

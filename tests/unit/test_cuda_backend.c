@@ -131,7 +131,8 @@ static void test_cuda_backend_touches_only_the_requested_cards(void **state)
                          5);
         assert_int_equal(emulation_contexts(), cases[i].contexts);
         for (int j = 0; j < 5; j++) {
-            assert_int_equal(devices[j].available > 0, probe_means(cases[i].wanted, j));
+            assert_int_equal(devices[j].available > 0,
+                             probe_name_matches(cases[i].wanted, j));
             assert_true(devices[j].runnable && devices[j].memory > 0);
         }
     }
@@ -357,7 +358,7 @@ static void test_cuda_backend_ends_the_process_if_the_driver_is_stuck(void **sta
     if (child == 0) {
         be = unit_cuda_alone(80, 2 * gib);
         cuda_backend_of(be)->patience = 0.1;
-        emulation_stick();
+        emulation_block_malloc();
         be->ops->alloc(be, mib, &err);
         _exit(0);
     }

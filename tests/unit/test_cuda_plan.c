@@ -117,11 +117,11 @@ static void test_cuda_plan_splits_sums_evenly(void **state)
     p.plans = cuda_plans_new(&p.library, p.handle, 1 << 20);
     assert_non_null(p.plans);
     for (int only = 0; only < 2; only++) {
-        emulation_only_split(only);
+        emulation_offer_only_split(only);
         assert_int_equal(parts_of(&p, find_key(&p, key_of(16, 16 + only, 48))), 3);
         assert_int_equal(parts_of(&p, find_key(&p, key_of(16, 16 + only, 64))), 1);
     }
-    emulation_only_split(false);
+    emulation_offer_only_split(false);
     plans_close(&p);
 }
 
@@ -180,9 +180,9 @@ static void test_cuda_plan_retries_after_lack_of_memory(void **state)
     (void)state;
     p.plans = cuda_plans_new(&p.library, p.handle, 1 << 20);
     assert_non_null(p.plans);
-    emulation_busy_library(true);
+    emulation_exhaust_library(true);
     assert_int_equal(find(&p, 2)->status, CUBLAS_STATUS_ALLOC_FAILED);
-    emulation_busy_library(false);
+    emulation_exhaust_library(false);
     assert_int_equal(find(&p, 2)->status, CUBLAS_STATUS_SUCCESS);
     assert_int_equal(cuda_plans_count(p.plans), 1);
     plans_close(&p);

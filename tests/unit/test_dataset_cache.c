@@ -253,7 +253,7 @@ static void test_dataset_cache_detects_damage(void **state)
         if (i < whole.len)
             broken.data[i] ^= 1;
         assert_true(file_replace(kept, broken.data, broken.len, 0644, &err));
-        dataset = dataset_peek(&plan, SPLIT_TRAIN, tokenizer, &err);
+        dataset = dataset_open_readonly(&plan, SPLIT_TRAIN, tokenizer, &err);
         assert_non_null(dataset);
         if (is_kept(dataset))
             fail_msg("byte %zu of %zu is not missed", i, whole.len);
@@ -290,7 +290,7 @@ static void test_dataset_cache_refuses_indexes_outside_the_file(void **state)
     memcpy(&header, whole.data + 8, sizeof(header));
     sample = 16 + (size_t)header;
     run = sample + 3 * sizeof(struct sample);
-    for (size_t i = 0; i < sizeof(struct sample) + sizeof(struct label_run); i += 4) {
+    for (size_t i = 0; i < sizeof(struct sample) + sizeof(struct label_span); i += 4) {
         size_t place =
             i < sizeof(struct sample) ? sample + i : run + i - sizeof(struct sample);
         bool unused = i == offsetof(struct sample, unused);
@@ -304,7 +304,7 @@ static void test_dataset_cache_refuses_indexes_outside_the_file(void **state)
         digest_bytes(odd.data, odd.len, digest);
         text_adds(&odd, digest);
         assert_true(file_replace(kept, odd.data, odd.len, 0644, &err));
-        dataset = dataset_peek(&plan, SPLIT_TRAIN, tokenizer, &err);
+        dataset = dataset_open_readonly(&plan, SPLIT_TRAIN, tokenizer, &err);
         assert_non_null(dataset);
         /* half a weight is still a weight, and unused fields do not matter */
         if (is_kept(dataset) && !unused && i != offsetof(struct sample, weight))
@@ -353,7 +353,7 @@ static void test_dataset_cache_is_not_used_by_a_peek(void **state)
 
     (void)state;
     begin();
-    dataset = dataset_peek(&plan, SPLIT_TRAIN, tokenizer, &err);
+    dataset = dataset_open_readonly(&plan, SPLIT_TRAIN, tokenizer, &err);
     assert_non_null(dataset);
     dataset_close(dataset);
     assert_false(file_exists(kept_dir));

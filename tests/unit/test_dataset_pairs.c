@@ -94,7 +94,7 @@ static void test_dataset_pairs_are_two_sequences_each(void **state)
     dataset = unit_dataset_open(&plan, SPLIT_TRAIN);
     assert_int_equal(dataset_samples(dataset), 3);
     assert_int_equal(dataset_longest(dataset), 6);
-    assert_int_equal(dataset_places(dataset), 6);
+    assert_int_equal(dataset_positions_max(dataset), 6);
     assert_int_equal(dataset_tokens(dataset), 2 + 3 + 4 + 4 + 6 + 5);
     assert_int_equal(dataset_batches(dataset, 2), 2);
     assert_int_equal(dataset_rows_max(dataset, 2), 8 + 11);
@@ -137,7 +137,7 @@ static void test_dataset_pairs_have_no_questions(void **state)
     plan.cutoff_len = 3;
     dataset = unit_dataset_open(&plan, SPLIT_EVAL);
     assert_int_equal(dataset_questions(dataset), 0);
-    assert_int_equal(dataset_asked_max(dataset, 10, &longer), 0);
+    assert_int_equal(dataset_question_max(dataset, 10, &longer), 0);
     assert_int_equal(longer, 0);
     assert_true(dataset_open_whole(&plan, dataset, tokenizer, &whole, &err));
     assert_null(whole);

@@ -268,11 +268,11 @@ static void test_dataset_reader_accepts_known_files(void **state)
     struct error err = { 0 };
 
     (void)state;
-    assert_true(dataset_reader_knows("a/b.json"));
-    assert_true(dataset_reader_knows("b.txt.gz"));
-    assert_false(dataset_reader_knows("alpaca_en_demo"));
-    assert_false(dataset_reader_knows("b.parquet"));
-    assert_false(dataset_reader_knows("b.gz"));
+    assert_true(dataset_reader_supports("a/b.json"));
+    assert_true(dataset_reader_supports("b.txt.gz"));
+    assert_false(dataset_reader_supports("alpaca_en_demo"));
+    assert_false(dataset_reader_supports("b.parquet"));
+    assert_false(dataset_reader_supports("b.gz"));
     assert_null(dataset_reader_open("b.parquet", false, &err));
     assert_int_equal(err.code, ERROR_DATA);
     error_clear(&err);

@@ -47,7 +47,7 @@ static struct dataset *open_records(const char *dir, const struct tokenizer *tok
 /* The weighted mean, and its gradients. */
 static double train(struct unit_model *u, const struct batch *batch)
 {
-    struct step_numbers numbers = unit_numbers(u, 1, 1);
+    struct step_scalars numbers = unit_numbers(u, 1, 1);
     struct error err = { 0 };
     double sum = 0;
 
@@ -77,12 +77,12 @@ static void test_dataset_weights_match_pytorch(void **state)
 
         assert_true(dataset_batch(dataset, 0, 0, 2, &batch));
         assert_int_equal(batch.sequences, 2);
-        unit_near("weight", batch.weight,
-                  json_real_value(json_object_get(golden, "weight")), 1e-12);
+        unit_assert_near("weight", batch.weight,
+                         json_real_value(json_object_get(golden, "weight")), 1e-12);
         loss = train(&u, &batch);
-        unit_near("loss", loss, wanted, 1e-5);
-        unit_near("norm", unit_norm(&u),
-                  json_real_value(json_object_get(golden, "grad_norm")), 1e-4);
+        unit_assert_near("loss", loss, wanted, 1e-5);
+        unit_assert_near("norm", unit_norm(&u),
+                         json_real_value(json_object_get(golden, "grad_norm")), 1e-4);
         dataset_close(dataset);
     }
     batch_clear(&batch);

@@ -200,16 +200,16 @@ static void test_device_recognizes_gtx16(void **state)
 
     (void)state;
     snprintf(device.name, sizeof device.name, "NVIDIA GeForce GTX 1660 Ti");
-    device_recognise(&device);
+    device_recognize(&device);
     assert_true(device.no_tensor_cores);
     snprintf(device.name, sizeof device.name, "Quadro T1000");
-    device_recognise(&device);
+    device_recognize(&device);
     assert_true(device.no_tensor_cores);
     snprintf(device.name, sizeof device.name, "Tesla T4");
-    device_recognise(&device);
+    device_recognize(&device);
     assert_false(device.no_tensor_cores);
     snprintf(device.name, sizeof device.name, "NVIDIA GeForce RTX 2060");
-    device_recognise(&device);
+    device_recognize(&device);
     assert_false(device.no_tensor_cores);
 }
 

@@ -62,11 +62,11 @@ static void test_diff_shows_control_characters_on_a_terminal(void **state)
 
 static void test_diff_has_the_colors_of_git(void **state)
 {
-    const struct diff_options colour = { .from = "a", .to = "b", .colour = true };
+    const struct diff_options use_color = { .from = "a", .to = "b", .use_color = true };
 
     (void)state;
     assert_diff(
-        "a\n", "b\n", &colour,
+        "a\n", "b\n", &use_color,
         "\33[1m--- a\33[m\n\33[1m+++ b\33[m\n\33[36m@@ -1 +1 @@\33[m\n\33[31m-a\33[m\n"
         "\33[32m+b\33[m\n");
 }

@@ -67,13 +67,13 @@ static void test_drop_accepts_names_of_finished_files(void **state)
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(good); i++)
-        assert_true(drop_name_fits(good[i]));
+        assert_true(drop_name_is_valid(good[i]));
     for (size_t i = 0; i < TS_COUNT(bad); i++)
-        assert_false(drop_name_fits(bad[i]));
+        assert_false(drop_name_is_valid(bad[i]));
     memset(long_name, 'a', sizeof(long_name));
     memcpy(long_name + 196, ".yaml", 6);
-    assert_false(drop_name_fits(long_name));
-    assert_true(drop_name_fits(long_name + 1));
+    assert_false(drop_name_is_valid(long_name));
+    assert_true(drop_name_is_valid(long_name + 1));
 }
 
 static void test_drop_renamed_is_complete_at_once(void **state)

@@ -407,8 +407,8 @@ static void test_races_are_detected(void **state)
     (void)state;
     if (!samples_checked())
         skip();
-    assert_detected(SAMPLE_NEIGHBOUR_RACE, block, "race");
-    assert_detected(SAMPLE_WARP_NEIGHBOUR_RACE, block, "race");
+    assert_detected(SAMPLE_NEIGHBOR_RACE, block, "race");
+    assert_detected(SAMPLE_WARP_NEIGHBOR_RACE, block, "race");
     assert_detected(SAMPLE_SHUFFLE_IS_NO_BARRIER, block, "race");
     assert_detected(SAMPLE_READ_THEN_WRITE_RACE, block, "race");
     assert_detected(SAMPLE_BLOCKS_RACE, blocks, "race");
@@ -422,8 +422,8 @@ static void test_ordered_accesses_are_not_races(void **state)
     static const struct sample_size blocks = { 3, 1, 32, 4096 };
 
     (void)state;
-    passes(SAMPLE_NEIGHBOUR, block);
-    passes(SAMPLE_WARP_NEIGHBOUR, block);
+    passes(SAMPLE_NEIGHBOR, block);
+    passes(SAMPLE_WARP_NEIGHBOR, block);
     passes(SAMPLE_BYTES, blocks);
     passes(SAMPLE_ATOMIC, blocks);
     passes(SAMPLE_SUM, blocks);

@@ -79,7 +79,7 @@ static void check_table(const struct run *run, const struct memory_use *use)
     /* padding: less than SHAPES_ALIGNMENT for each piece of three kinds */
     assert_true(use->weights - (trained + frozen + copies) <=
                 3 * 256 * model_parameters(run->model));
-    assert_true(use->gradients >= model_trainable(run->model) * sizeof(float));
+    assert_true(use->gradients >= model_trainable_elements(run->model) * sizeof(float));
 }
 
 static void check_bytes(const struct memory_use *is, const struct memory_use *estimate)
@@ -174,7 +174,7 @@ static void test_estimate_counts_nccl(void **state)
 {
     char *dir, *job;
     struct device gpu = { .kind = DEVICE_CUDA, .major = 9 };
-    const struct memory_range group = memory_group(&gpu, 2);
+    const struct memory_range group = memory_group_overhead(&gpu, 2);
     struct model_config config;
     struct error err = { 0 };
     struct memory_use use[2];

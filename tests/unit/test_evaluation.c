@@ -22,12 +22,12 @@ static void test_evaluation_counts_from_the_best(void **state)
                              &(struct logged) { .evaluation = true, .step = steps[i] });
         progress_history_add(&run.history, &(struct logged) { .step = steps[i] + 5 });
         run.progress.best_step = steps[i] < 20 ? steps[i] : 20;
-        assert_int_equal(evaluation_ends(&run), steps[i] == 40);
+        assert_int_equal(evaluation_stops_early(&run), steps[i] == 40);
     }
     run.progress.best_step = 0; /* all metrics were NaN */
-    assert_true(evaluation_ends(&run));
+    assert_true(evaluation_stops_early(&run));
     plan.early_stopping_steps = 0;
-    assert_false(evaluation_ends(&run));
+    assert_false(evaluation_stops_early(&run));
     progress_history_clear(&run.history);
 }
 

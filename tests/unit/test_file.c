@@ -306,17 +306,17 @@ static void test_file_lock_has_one_holder(void **state)
     int fd, second;
 
     (void)state;
-    assert_false(file_locked(name));
+    assert_false(file_is_locked(name));
     assert_int_equal(count_entries(dir), 0);
     fd = file_lock(name, &busy, &err);
     assert_true(fd >= 0);
-    assert_true(file_locked(name));
+    assert_true(file_is_locked(name));
     second = file_lock(name, &busy, &err);
     assert_int_equal(second, -1);
     assert_true(busy);
     assert_int_equal(err.code, ERROR_NONE);
     close(fd);
-    assert_false(file_locked(name));
+    assert_false(file_is_locked(name));
     fd = file_lock(name, &busy, &err);
     assert_true(fd >= 0);
     assert_false(busy);
@@ -358,11 +358,11 @@ static void test_file_lock_is_inherited(void **state)
         _exit(127);
     }
     close(fd);
-    assert_true(file_locked(name));
+    assert_true(file_is_locked(name));
     kill(pid, SIGKILL);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(WTERMSIG(status), SIGKILL);
-    assert_false(file_locked(name));
+    assert_false(file_is_locked(name));
     close(ends[0]);
     close(ends[1]);
     free(name);

@@ -238,7 +238,7 @@ static void test_completions_end_at_stop_strings_and_the_context(void **state)
                                               .repetition_penalty = 1 };
     unit_model_start(&u, 16, 1, 1);
     options.model = u.model;
-    assert_int_equal(model_room(u.model), 60);
+    assert_int_equal(model_slot_rows(u.model), 60);
     unit_must(generate_run(&options, &prompt, 1, &err), &err);
     assert_int_equal(results.ends[0], END_STOP);
     assert_int_equal(results.lens[0], strlen(results.texts[0]));

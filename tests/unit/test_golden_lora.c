@@ -7,9 +7,9 @@
 
 #include "train/model/lora.h"
 
-#include "tests/unit/unit_formula.h"
+#include "tests/unit/unit_formula_adapter.h"
 #include "tests/unit/unit_model.h"
-#include "tests/unit/unit_prequantised.h"
+#include "tests/unit/unit_prequantized.h"
 
 enum { LOGITS_KEPT = 32 };
 
@@ -30,7 +30,7 @@ static int read_golden(void **state)
 
     json_array_append_new(both, read_file("tests/golden/lora.json"));
     json_array_append_new(both, read_file("tests/golden/qlora.json"));
-    json_array_append_new(both, read_file("tests/golden/prequantised.json"));
+    json_array_append_new(both, read_file("tests/golden/prequantized.json"));
     *state = both;
     return 0;
 }
@@ -68,7 +68,7 @@ static void check_gradients(struct unit_model *u, const json_t *gradients)
 
         if (p == NULL)
             fail_msg("%s is missing", name);
-        unit_near(name, norm_of(p->grad), json_number_value(wanted), 1e-4);
+        unit_assert_near(name, norm_of(p->grad), json_number_value(wanted), 1e-4);
     }
 }
 
@@ -79,8 +79,8 @@ static void check_training(struct unit_model *u, const json_t *run,
 
     assert_int_equal(json_array_size(losses), 20);
     for (size_t i = 0; i < json_array_size(losses); i++) {
-        unit_near("loss before a step", unit_train(u, batch),
-                  json_number_value(json_array_get(losses, i)), 1e-4);
+        unit_assert_near("loss before a step", unit_train(u, batch),
+                         json_number_value(json_array_get(losses, i)), 1e-4);
         if (i == 0)
             check_gradients(u, json_object_get(run, "gradients"));
         unit_step(u, (int64_t)i + 1);
@@ -238,7 +238,7 @@ static void check_saved_run(const json_t *golden, const char *name)
 
     assert_true(
         format_find(json_string_value(json_object_get(run, "dtype")), &how.dtype));
-    dir = unit_prequantised(base.plan.model_name_or_path, &how);
+    dir = unit_prequantized(base.plan.model_name_or_path, &how);
     u.plan = base.plan;
     u.plan.model_name_or_path = dir;
     unit_must(model_config_read(dir, u.arena, &u.config, &err), &err);
@@ -280,7 +280,7 @@ static void test_qlora_on_qwen2_matches_bitsandbytes(void **state)
     check_run(json_array_get(*state, 1), "qwen2 twice");
 }
 
-/* tests/golden/prequantised.py: the base as saved by transformers. */
+/* tests/golden/prequantized.py: the base as saved by transformers. */
 static void test_lora_over_a_4_bit_file_matches_bitsandbytes(void **state)
 {
     check_saved_run(json_array_get(*state, 2), "llama");

@@ -5,7 +5,7 @@
  */
 #include "config.h"
 
-#include "tests/unit/unit_formula.h"
+#include "tests/unit/unit_formula_adapter.h"
 #include "tests/unit/unit_model.h"
 
 #include "train/teacher/teacher_plan.h"
@@ -167,7 +167,8 @@ static void check_gradient(const struct parameter *p, const json_t *wanted, bool
         norm += (double)g[i] * g[i];
     norm = sqrt(norm);
     if (some)
-        unit_near(p->name, norm, json_number_value(json_array_get(wanted, 0)), 2e-4);
+        unit_assert_near(p->name, norm, json_number_value(json_array_get(wanted, 0)),
+                         2e-4);
     else
         assert_int_equal(kept, count);
     room = 2e-4 * norm / sqrt((double)count) + 2e-6 * norm;
@@ -196,21 +197,21 @@ static void check_run(struct unit_model *u, const struct batch *batch, const jso
                       bool some)
 {
     double pairs = (double)batch->sequences / 2, sum = 0;
-    struct step_numbers numbers = unit_numbers(u, batch->sequences / 2, 1);
+    struct step_scalars numbers = unit_numbers(u, batch->sequences / 2, 1);
     struct error err = { 0 };
     struct rewards rewards;
 
     unit_must(model_evaluate(u->model, batch, &sum, &err), &err);
     rewards = model_rewards(u->model);
-    unit_near("evaluated", sum / pairs, member(run, "loss"), 2e-5);
+    unit_assert_near("evaluated", sum / pairs, member(run, "loss"), 2e-5);
     check_rewards(&rewards, run, pairs);
     model_begin(u->model, &numbers);
     unit_must(model_train(u->model, batch, 0, &err), &err);
     unit_must(model_end(u->model, &numbers, &sum, &err), &err);
     rewards = model_rewards(u->model);
-    unit_near("loss", sum / pairs, member(run, "loss"), 2e-5);
+    unit_assert_near("loss", sum / pairs, member(run, "loss"), 2e-5);
     check_rewards(&rewards, run, pairs);
-    unit_near("norm", unit_norm(u), member(run, "grad_norm"), 1e-4);
+    unit_assert_near("norm", unit_norm(u), member(run, "grad_norm"), 1e-4);
     check_gradients(u, json_object_get(run, "gradients"), some);
 }
 
@@ -245,7 +246,7 @@ static void check_operation(struct backend *be, const json_t *given)
     float *reference = numbers_of(json_object_get(given, "reference"), rows);
     int32_t *targets = whole_numbers_of(json_object_get(given, "targets"), rows);
     int32_t *offsets = whole_numbers_of(json_object_get(given, "offsets"), 2 * pairs + 1);
-    float *told = memory_alloc(pairs * PREFERENCE_NUMBERS * sizeof(*told));
+    float *told = memory_alloc(pairs * PREFERENCE_VALUES * sizeof(*told));
     float *slopes = memory_alloc(rows * sizeof(*slopes));
     struct plan plan = { 0 };
     struct error err = { 0 };
@@ -253,7 +254,7 @@ static void check_operation(struct backend *be, const json_t *given)
     take_settings(&plan, given);
     be->ops->preference(
         be, &(struct op_preference) {
-                .pairs = tensor_of(told, FORMAT_FP32, pairs, PREFERENCE_NUMBERS),
+                .pairs = tensor_of(told, FORMAT_FP32, pairs, PREFERENCE_VALUES),
                 .losses = tensor_of(lost, FORMAT_FP32, 1, rows),
                 .reference = plan_has_reference(&plan)
                                  ? tensor_of(reference, FORMAT_FP32, 1, rows)
@@ -268,9 +269,9 @@ static void check_operation(struct backend *be, const json_t *given)
                 .margin = (float)plan.preference.simpo_gamma,
             });
     unit_must(be->ops->sync(be, &err), &err);
-    for (size_t i = 0; i < pairs * PREFERENCE_NUMBERS; i++) {
+    for (size_t i = 0; i < pairs * PREFERENCE_VALUES; i++) {
         double is = json_number_value(json_array_get(
-            json_array_get(wanted, i / PREFERENCE_NUMBERS), i % PREFERENCE_NUMBERS));
+            json_array_get(wanted, i / PREFERENCE_VALUES), i % PREFERENCE_VALUES));
 
         assert_near("a number of a pair", told[i], is, 1e-6 * (1e-6 + fabs(is)) + 1e-7);
     }

@@ -152,7 +152,7 @@ static void test_group_does_not_wait_for_a_rank_that_ended(void **state)
     be = join(&ranks);
     if (be && ranks.group.rank == 1)
         kill(getpid(), SIGKILL);
-    while (unit_ranks_emulated && ranks.group.rank == 0 && link_alive(ranks.links[0]))
+    while (unit_ranks_emulated && ranks.group.rank == 0 && link_is_alive(ranks.links[0]))
         ; /* an emulated GPU does not abandon work in progress */
     if (be) {
         data = unit_ranks_put(be, &one, sizeof one);

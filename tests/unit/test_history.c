@@ -69,7 +69,7 @@ static void test_history_follows_edits_and_new_lines(void **state)
     patch_job(fixture); /* bf16: false, followed by fp16: true */
     read_history(fixture, &history);
     assert_int_equal(history.count, 2);
-    assert_int_equal(history.blind, 0);
+    assert_int_equal(history.unknown_patches, 0);
     assert_int_equal(history.list[0].line, 3);
     assert_int_equal(history.list[1].line, 4);
     history_clear(&history);
@@ -88,7 +88,7 @@ static void test_history_without_patches_is_empty(void **state)
     write_job(fixture, "seed: 1\n");
     read_history(fixture, &history);
     assert_int_equal(history.count, 0);
-    assert_int_equal(history.blind, 0);
+    assert_int_equal(history.unknown_patches, 0);
     history_clear(&history);
 }
 
@@ -103,7 +103,7 @@ static void test_history_counts_patches_it_cannot_replay(void **state)
     assert_true(file_remove_tree(backups, NULL));
     read_history(fixture, &history);
     assert_int_equal(history.count, 0);
-    assert_int_equal(history.blind, 1);
+    assert_int_equal(history.unknown_patches, 1);
     history_clear(&history);
     free(backups);
 }
@@ -113,7 +113,7 @@ static void assert_text_after(const struct fixture *fixture, const char *expecte
     struct text text;
 
     text_init(&text, 0);
-    assert_int_equal(history_left(fixture->job, &text), expected != NULL);
+    assert_int_equal(history_text_after(fixture->job, &text), expected != NULL);
     if (expected)
         assert_string_equal(text.data, expected);
     text_clear(&text);

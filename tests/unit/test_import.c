@@ -15,16 +15,17 @@ static const struct import_key *fate_of(const struct trial *trial, const char *n
 }
 
 /* Check the outcome of a key, and words of its reason or of the key it went into. */
-static void check_outcome(const char *source, const char *name, enum import_fate fate,
-                          const char *word)
+static void check_outcome(const char *source, const char *name,
+                          enum import_outcome key_outcome, const char *word)
 {
     struct trial trial = trial_new("f.yml", source, strlen(source));
     const struct import_key *key = trial.good ? fate_of(&trial, name) : NULL;
-    const char *detail = key ? key->fate == IMPORT_CARRIED ? key->into : key->why : NULL;
+    const char *detail =
+        key ? key->key_outcome == IMPORT_CARRIED ? key->into : key->why : NULL;
 
-    if (!key || key->fate != fate || !strstr(detail, word))
+    if (!key || key->key_outcome != key_outcome || !strstr(detail, word))
         fail_msg("%s: %s is %s: %s", source, name,
-                 key ? import_fate_names[key->fate] : "dropped",
+                 key ? import_outcome_names[key->key_outcome] : "dropped",
                  detail ? detail : trial.err.text);
     trial_end(&trial);
 }
@@ -200,7 +201,7 @@ static void test_import_reports_every_key(void **state)
 {
     static const struct {
         const char *key;
-        enum import_fate fate;
+        enum import_outcome key_outcome;
     } expected[] = {
         { "base_model", IMPORT_CARRIED },
         { "datasets[0].type", IMPORT_CARRIED },
@@ -226,10 +227,11 @@ static void test_import_reports_every_key(void **state)
         const struct import_key *key =
             fate_of(&trial, strcmp(name, "unheard_of") == 0 ? "unheard_of.a" : name);
 
-        if (!key || key->fate != expected[i].fate)
-            fail_msg("%s: %s", name, key ? import_fate_names[key->fate] : "dropped");
-        assert_true(key->fate == IMPORT_CARRIED ? key->into && !key->why
-                                                : key->why && !key->into);
+        if (!key || key->key_outcome != expected[i].key_outcome)
+            fail_msg("%s: %s", name,
+                     key ? import_outcome_names[key->key_outcome] : "dropped");
+        assert_true(key->key_outcome == IMPORT_CARRIED ? key->into && !key->why
+                                                       : key->why && !key->into);
     }
     trial_end(&trial);
 }
@@ -241,7 +243,7 @@ static void test_import_reports_data_with_another_template(void **state)
 #define CHAT   "- {path: b.jsonl, type: chat_template}\n"
     static const struct {
         const char *source, *key;
-        enum import_fate fate;
+        enum import_outcome key_outcome;
         const char *word; /* in the reason, or the target key */
     } cases[] = {
         { AXOLOTL_DATA(ALPACA CHAT), "datasets[0].type", IMPORT_CARRIED, "template" },
@@ -284,7 +286,7 @@ static void test_import_reports_data_with_another_template(void **state)
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(cases); i++)
-        check_outcome(cases[i].source, cases[i].key, cases[i].fate, cases[i].word);
+        check_outcome(cases[i].source, cases[i].key, cases[i].key_outcome, cases[i].word);
 }
 
 /* The entry for dataset_info.json has the part of a file. */
@@ -341,7 +343,7 @@ static void test_import_carries_a_base_in_4_bits(void **state)
     const struct import_key *key = fate_of(&trial, "model.quantize_base");
 
     (void)state;
-    assert_true(trial.good && key && key->fate == IMPORT_CARRIED);
+    assert_true(trial.good && key && key->key_outcome == IMPORT_CARRIED);
     assert_string_equal(key->into, "quantization_bit");
     trial_end(&trial);
 }
@@ -406,9 +408,9 @@ static void test_import_reports_what_may_change_the_result(void **state)
         struct trial trial = trial_new("f.yml", cases[i].source, strlen(cases[i].source));
         const struct import_key *key = trial.good ? fate_of(&trial, cases[i].key) : NULL;
 
-        if (!key || key->fate != IMPORT_DIFFERS)
+        if (!key || key->key_outcome != IMPORT_DIFFERS)
             fail_msg("%s: %s is %s", cases[i].source, cases[i].key,
-                     key ? import_fate_names[key->fate] : trial.err.text);
+                     key ? import_outcome_names[key->key_outcome] : trial.err.text);
         trial_end(&trial);
     }
 }
@@ -418,7 +420,7 @@ static void test_import_reports_which_key_wins(void **state)
 {
     static const struct {
         const char *source, *key;
-        enum import_fate fate;
+        enum import_outcome key_outcome;
         const char *word; /* in the reason, or the target key */
     } cases[] = {
         { AXOLOTL "warmup_steps: 10\nwarmup_ratio: 0.1\n", "warmup_ratio", IMPORT_IDLE,
@@ -512,7 +514,7 @@ static void test_import_reports_which_key_wins(void **state)
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(cases); i++)
-        check_outcome(cases[i].source, cases[i].key, cases[i].fate, cases[i].word);
+        check_outcome(cases[i].source, cases[i].key, cases[i].key_outcome, cases[i].word);
 }
 
 /* Return the job with each comment on one line. */

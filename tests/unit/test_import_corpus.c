@@ -49,12 +49,13 @@ static void check_account(const struct trial *trial, const char *path,
     for (size_t i = 0; i < trial->import.key_count; i++) {
         const struct import_key *key = &trial->import.keys[i];
 
-        if ((key->fate == IMPORT_CARRIED) == (key->into == NULL) ||
-            (key->fate == IMPORT_CARRIED) != (key->why == NULL))
+        if ((key->key_outcome == IMPORT_CARRIED) == (key->into == NULL) ||
+            (key->key_outcome == IMPORT_CARRIED) != (key->why == NULL))
             fail_msg("%s: %s is %s, into %s, because %s", path, key->name,
-                     import_fate_names[key->fate], key->into ? key->into : "(nothing)",
+                     import_outcome_names[key->key_outcome],
+                     key->into ? key->into : "(nothing)",
                      key->why ? key->why : "(nothing)");
-        if (key->fate == IMPORT_CARRIED)
+        if (key->key_outcome == IMPORT_CARRIED)
             continue;
         if (!strstr(flat.data, key->name))
             fail_msg("%s: no comment names %s", path, key->name);

@@ -49,9 +49,9 @@ static void test_job_table_leads_from_new_to_an_end_and_back(void **state)
     assert_int_equal(job_next(JOB_RUNNING, EVENT_PAUSED), JOB_READY);
     assert_int_equal(job_next(JOB_RUNNING, EVENT_CRASHED), JOB_READY);
     assert_int_equal(job_next(JOB_DONE, EVENT_RETRIED), JOB_NEW);
-    assert_int_equal(job_next(JOB_DONE, EVENT_STARTED), JOB_NOWHERE);
-    assert_int_equal(job_next(JOB_RUNNING, EVENT_STARTED), JOB_NOWHERE);
-    assert_int_equal(job_next(JOB_RUNNING, EVENT_CHANGED), JOB_NOWHERE);
+    assert_int_equal(job_next(JOB_DONE, EVENT_STARTED), JOB_INVALID);
+    assert_int_equal(job_next(JOB_RUNNING, EVENT_STARTED), JOB_INVALID);
+    assert_int_equal(job_next(JOB_RUNNING, EVENT_CHANGED), JOB_INVALID);
 }
 
 static void test_job_can_be_cancelled_until_it_ends_and_retried_after(void **state)
@@ -61,9 +61,9 @@ static void test_job_can_be_cancelled_until_it_ends_and_retried_after(void **sta
         bool waits = from == JOB_NEW || from == JOB_READY || from == JOB_RUNNING;
 
         assert_int_equal(job_next((enum job_state)from, EVENT_CANCELLED),
-                         waits ? JOB_STOPPED : JOB_NOWHERE);
+                         waits ? JOB_STOPPED : JOB_INVALID);
         assert_int_equal(job_next((enum job_state)from, EVENT_RETRIED),
-                         waits && from != JOB_NEW ? JOB_NOWHERE : JOB_NEW);
+                         waits && from != JOB_NEW ? JOB_INVALID : JOB_NEW);
     }
 }
 
@@ -74,7 +74,7 @@ static void test_job_table_has_no_dead_ends(void **state)
         int ways = 0;
 
         for (int event = 0; event < JOB_EVENTS; event++)
-            ways += job_next((enum job_state)from, (enum job_event)event) != JOB_NOWHERE;
+            ways += job_next((enum job_state)from, (enum job_event)event) != JOB_INVALID;
         assert_true(ways > 0);
         assert_non_null(job_state_names[from]);
     }
@@ -210,11 +210,11 @@ static void test_job_lock_shows_which_job_is_alive(void **state)
     int lock = job_lock(&beside->job, &busy, &err);
 
     assert_true(lock >= 0);
-    assert_true(job_locked(&beside->job));
+    assert_true(job_is_locked(&beside->job));
     assert_int_equal(job_lock(&beside->job, &busy, &err), -1);
     assert_true(busy);
     close(lock);
-    assert_false(job_locked(&beside->job));
+    assert_false(job_is_locked(&beside->job));
 }
 
 static void test_job_requests_stay_until_forgotten(void **state)

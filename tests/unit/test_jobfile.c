@@ -193,9 +193,9 @@ static void test_jobfile_lock_creates_its_folder(void **state)
     int fd = jobfile_lock(fixture->job, NULL);
 
     assert_true(fd >= 0);
-    assert_true(file_locked(lock));
+    assert_true(file_is_locked(lock));
     close(fd);
-    assert_false(file_locked(lock));
+    assert_false(file_is_locked(lock));
     free(lock);
 }
 

@@ -71,7 +71,7 @@ static void test_link_reports_the_end_after_pending_data(void **state)
     }
     close(ends[1]);
     assert_int_equal(waitpid(child, NULL, 0), child);
-    assert_false(link_alive(ends[0]));
+    assert_false(link_is_alive(ends[0]));
     assert_true(link_receive(ends[0], &number, sizeof number, 0, &err));
     assert_int_equal(number, 41);
     assert_false(link_receive(ends[0], &number, sizeof number, 0, &err));
@@ -90,7 +90,7 @@ static void test_link_times_out(void **state)
 
     (void)state;
     open_pair(ends);
-    assert_true(link_alive(ends[0]));
+    assert_true(link_is_alive(ends[0]));
     assert_false(link_receive(ends[0], &number, sizeof number, 0.01, &err));
     assert_non_null(strstr(err.text, "does not answer"));
     error_clear(&err);

@@ -25,8 +25,8 @@ static void test_manifest_of_a_complete_folder(void **state)
 
     (void)state;
     assert_true(manifest_check(dir, true, &err));
-    assert_true(manifest_is_of(dir, "abc"));
-    assert_false(manifest_is_of(dir, "abd"));
+    assert_true(manifest_has_job(dir, "abc"));
+    assert_false(manifest_has_job(dir, "abd"));
     unit_dir_free(dir);
 }
 

@@ -11,17 +11,18 @@ static void test_memory_held_by_a_gpu(void **state)
     struct device cpu = { .kind = DEVICE_CPU }, gpu = { .kind = DEVICE_CUDA };
 
     (void)state;
-    assert_int_equal(memory_held(&cpu, 2).expected, 0);
-    assert_int_equal(memory_held(&cpu, 2).high, (uint64_t)(16 + 2 * 4) << 20);
+    assert_int_equal(memory_overhead(&cpu, 2).expected, 0);
+    assert_int_equal(memory_overhead(&cpu, 2).high, (uint64_t)(16 + 2 * 4) << 20);
     cpu.threads = 8;
-    assert_int_equal(memory_held(&cpu, 0).high, (uint64_t)(16 + 8 * 4) << 20);
-    assert_int_equal(memory_held(&gpu, 0).expected, (uint64_t)(400 + 256 + 32 + 65)
+    assert_int_equal(memory_overhead(&cpu, 0).high, (uint64_t)(16 + 8 * 4) << 20);
+    assert_int_equal(memory_overhead(&gpu, 0).expected, (uint64_t)(400 + 256 + 32 + 65)
+                                                            << 20);
+    assert_int_equal(memory_overhead(&gpu, 0).low, (uint64_t)(300 + 128 + 32 + 65) << 20);
+    assert_int_equal(memory_overhead(&gpu, 0).high, (uint64_t)(500 + 384 + 32 + 65)
                                                         << 20);
-    assert_int_equal(memory_held(&gpu, 0).low, (uint64_t)(300 + 128 + 32 + 65) << 20);
-    assert_int_equal(memory_held(&gpu, 0).high, (uint64_t)(500 + 384 + 32 + 65) << 20);
     gpu.here = true;
-    assert_int_equal(memory_held(&gpu, 0).expected, (uint64_t)(256 + 32 + 65) << 20);
-    assert_int_equal(memory_held(&gpu, 0).high, (uint64_t)(384 + 32 + 65) << 20);
+    assert_int_equal(memory_overhead(&gpu, 0).expected, (uint64_t)(256 + 32 + 65) << 20);
+    assert_int_equal(memory_overhead(&gpu, 0).high, (uint64_t)(384 + 32 + 65) << 20);
 }
 
 /* NCCL's memory in MiB, term by term as in memory.h; it grows with the number of
@@ -29,20 +30,21 @@ static void test_memory_held_by_a_gpu(void **state)
 static void test_memory_held_for_a_group(void **state)
 {
     const struct device cpu = { .kind = DEVICE_CPU }, gpu = { .kind = DEVICE_CUDA };
-    const struct memory_range two = memory_group(&gpu, 2), eight = memory_group(&gpu, 8);
+    const struct memory_range two = memory_group_overhead(&gpu, 2),
+                              eight = memory_group_overhead(&gpu, 8);
     struct memory_range before = { 0 };
 
     (void)state;
-    assert_int_equal(memory_group(&gpu, 1).high, 0);
-    assert_int_equal(memory_group(&gpu, 0).high, 0);
-    assert_int_equal(memory_group(&cpu, 8).high, 0);
+    assert_int_equal(memory_group_overhead(&gpu, 1).high, 0);
+    assert_int_equal(memory_group_overhead(&gpu, 0).high, 0);
+    assert_int_equal(memory_group_overhead(&cpu, 8).high, 0);
     assert_int_equal(two.low, (uint64_t)64 << 20);
     assert_int_equal(two.expected, (uint64_t)(128 + 200 + 24 * 12 + 16 * 2 * 3) << 20);
     assert_int_equal(two.high, (uint64_t)(128 + 200 + 32 * 12 + 24 * 2 * 3) << 20);
     assert_int_equal(eight.expected, (uint64_t)(128 + 200 + 24 * 24 + 16 * 2 * 9) << 20);
     assert_int_equal(eight.high, (uint64_t)(128 + 200 + 32 * 36 + 24 * 2 * 9) << 20);
     for (size_t ranks = 1; ranks <= DEVICE_RANKS_MAX; ranks++) {
-        struct memory_range is = memory_group(&gpu, ranks);
+        struct memory_range is = memory_group_overhead(&gpu, ranks);
 
         assert_true(is.low <= is.expected && is.expected <= is.high);
         assert_true(ranks == 1 || is.expected > before.expected);

@@ -55,9 +55,9 @@ static void test_meter_counts_speed_from_where_it_resumed(void **state)
     struct meter_reading reading = { &progress, 1, 3 };
 
     (void)state;
-    assert_true(meter_left(&reading) == 30);
+    assert_true(meter_seconds_left(&reading) == 30);
     reading.made = 0;
-    assert_true(isnan(meter_left(&reading)));
+    assert_true(isnan(meter_seconds_left(&reading)));
 }
 
 static void test_meter_is_cut_between_characters(void **state)

@@ -68,14 +68,14 @@ static void check_gradients(struct unit_model *u, const json_t *root,
     const char *name;
     json_t *expected;
 
-    unit_near("loss", unit_train(u, batch), real(root, "loss"), 1e-4);
-    unit_near("gradient norm", unit_norm(u), real(root, "grad_norm"), 1e-3);
+    unit_assert_near("loss", unit_train(u, batch), real(root, "loss"), 1e-4);
+    unit_assert_near("gradient norm", unit_norm(u), real(root, "grad_norm"), 1e-3);
     json_object_foreach((json_t *)norms, name, expected)
     {
         const struct parameter *p = unit_parameter(u, name);
 
         assert_non_null(p);
-        unit_near(name, tensor_norm(p->grad), json_number_value(expected), 1e-3);
+        unit_assert_near(name, tensor_norm(p->grad), json_number_value(expected), 1e-3);
     }
 }
 
@@ -92,8 +92,8 @@ static void check_steps(struct unit_model *u, const json_t *root,
         model_parameter(u->model, i)->decays = true;
     assert_int_equal(json_array_size(losses), 10);
     for (size_t i = 0; i < 10; i++) {
-        unit_near("loss before a step", unit_train(u, batch),
-                  json_number_value(json_array_get(losses, i)), 1e-3);
+        unit_assert_near("loss before a step", unit_train(u, batch),
+                         json_number_value(json_array_get(losses, i)), 1e-3);
         unit_step(u, (int64_t)i + 1);
     }
 }
@@ -242,8 +242,9 @@ static void check_mixed(enum format compute)
     u.plan.precision.compute = compute;
     unit_model_start(&u, 256, 8, 2);
     torch_batch(root, &batch);
-    unit_near("loss", unit_train(&u, &batch), real(root, "loss"), epsilon);
-    unit_near("gradient norm", unit_norm(&u), real(root, "grad_norm"), 4 * epsilon);
+    unit_assert_near("loss", unit_train(&u, &batch), real(root, "loss"), epsilon);
+    unit_assert_near("gradient norm", unit_norm(&u), real(root, "grad_norm"),
+                     4 * epsilon);
     for (int64_t i = 1; i <= 5; i++) {
         unit_train(&u, &batch);
         unit_step(&u, i);

@@ -230,7 +230,7 @@ static void test_model_config_gpt2(void **state)
     assert_int_equal(c.activation, ACTIVATION_GELU_TANH); /* gelu_new */
     assert_true(c.tied && c.qkv_bias && c.output_bias && c.mlp_bias);
     assert_true(c.norm_eps == 1e-5 && c.score_scale == 0.25 && !c.score_by_layer);
-    assert_true(c.embed_dropout == 0.1 && c.added_dropout == 0.1);
+    assert_true(c.embed_dropout == 0.1 && c.residual_dropout == 0.1);
     assert_true(c.attention_dropout == 0.1);
     c = parsed("{\"model_type\": \"gpt2\", " GPT2
                ", \"n_positions\": 32, \"n_inner\": 80, \"activation_function\": "
@@ -242,7 +242,7 @@ static void test_model_config_gpt2(void **state)
     c = parsed("{\"model_type\": \"gpt2\", " GPT2
                ", \"n_positions\": 32, \"resid_pdrop\": 0, \"embd_pdrop\": "
                "0.0,\"attn_pdrop\": 0.2}");
-    assert_true(c.embed_dropout == 0 && c.added_dropout == 0);
+    assert_true(c.embed_dropout == 0 && c.residual_dropout == 0);
     assert_true(c.attention_dropout == 0.2);
 }
 
@@ -251,17 +251,18 @@ static void test_model_config_dropout(void **state)
     struct model_config c = parsed("{\"model_type\": \"llama\", " SIZES "}");
 
     (void)state;
-    assert_true(c.embed_dropout == 0 && c.added_dropout == 0 && c.attention_dropout == 0);
+    assert_true(c.embed_dropout == 0 && c.residual_dropout == 0 &&
+                c.attention_dropout == 0);
     /* a key that Llama does not have */
     c = parsed("{\"model_type\": \"llama\", " SIZES ", \"attention_dropout\": "
                "0.25,\"resid_pdrop\": 0.1}");
-    assert_true(c.added_dropout == 0 && c.attention_dropout == 0.25);
+    assert_true(c.residual_dropout == 0 && c.attention_dropout == 0.25);
     /* a key that Phi-3 does not have */
     c = parsed("{\"model_type\": \"phi3\", " SIZES ", \"resid_pdrop\": "
                "0.125,\"embd_pdrop\": 0.1}");
-    assert_true(c.embed_dropout == 0 && c.added_dropout == 0.125);
+    assert_true(c.embed_dropout == 0 && c.residual_dropout == 0.125);
     c = parsed("{\"model_type\": \"gpt_neox\", " SIZES ", \"hidden_dropout\": 0.5}");
-    assert_true(c.embed_dropout == 0.5 && c.added_dropout == 0.5);
+    assert_true(c.embed_dropout == 0.5 && c.residual_dropout == 0.5);
     assert_true(c.attention_dropout == 0);
 }
 

@@ -49,7 +49,7 @@ static void fetch(struct unit_model *u, void *to, struct tensor from)
 /* An optimizer step, as the trainer runs it. */
 static void run_window(struct unit_model *u, struct run *run)
 {
-    struct step_numbers numbers = unit_numbers(u, trained, run->updates + 1);
+    struct step_scalars numbers = unit_numbers(u, trained, run->updates + 1);
     uint64_t draw = (uint64_t)run->step * BATCHES;
     size_t at = (size_t)run->step % WINDOWS;
     struct error err = { 0 };

@@ -26,7 +26,7 @@ static void test_model_cuda_evaluates_like_the_cpu(void **state)
         unit_must(model_logits(u.model, &batches[0], logits + d * count, &err), &err);
         unit_model_stop(&u);
     }
-    unit_near("loss", losses[1], losses[0], NEAR_FP32);
+    unit_assert_near("loss", losses[1], losses[0], NEAR_FP32);
     for (size_t i = 0; i < count; i++)
         if (!(fabsf(logits[count + i] - logits[i]) <= 1e-4f))
             fail_msg("logit %zu is %g, but %g on the CPU", i, logits[count + i],

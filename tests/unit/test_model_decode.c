@@ -313,7 +313,7 @@ static void test_generation_alone_is_the_same(void **state)
     left = generated(&trains, tokens_fed, 0, false);
     right = generated(&alone, tokens_fed, 0, false);
     assert_memory_equal(left, right, (TOKENS - PROMPT + 1) * 97 * sizeof(float));
-    assert_int_equal(model_trainable(alone.model), 0);
+    assert_int_equal(model_trainable_elements(alone.model), 0);
     assert_true(model_memory(alone.model)->low * 3 < model_memory(trains.model)->low);
     free(left);
     free(right);

@@ -141,7 +141,7 @@ struct outcome_of {
 static struct outcome_of step(struct pair *pair, const json_t *window, int64_t number)
 {
     struct unit_model *u = &pair->student;
-    struct step_numbers numbers;
+    struct step_scalars numbers;
     struct outcome_of out = { 0 };
     struct batch batches[2] = { 0 };
     struct error err = { 0 };
@@ -188,10 +188,10 @@ static void check_windows(struct pair *pair, const json_t *part, size_t run, dou
         struct outcome_of is = step(
             pair, json_array_get(windows, i % json_array_size(windows)), (int64_t)i + 1);
 
-        unit_near("loss", is.loss, member(expected, "loss"), near);
-        unit_near("ce_loss", is.parts.data, member(expected, "ce_loss"), near);
-        unit_near("kd_loss", is.parts.teacher, member(expected, "kd_loss"), near);
-        unit_near("grad_norm", is.norm, member(expected, "grad_norm"), 5 * near);
+        unit_assert_near("loss", is.loss, member(expected, "loss"), near);
+        unit_assert_near("ce_loss", is.parts.data, member(expected, "ce_loss"), near);
+        unit_assert_near("kd_loss", is.parts.teacher, member(expected, "kd_loss"), near);
+        unit_assert_near("grad_norm", is.norm, member(expected, "grad_norm"), 5 * near);
     }
 }
 
@@ -419,7 +419,7 @@ static void test_distill_in_16_bits_is_close_to_fp32(void **state)
         for (size_t i = 0; i < TS_COUNT(formats) * TS_COUNT(formats); i++) {
             plan.precision.compute = formats[i % TS_COUNT(formats)];
             train_student(&plan, formats[i / TS_COUNT(formats)], 2, bits, BITS, &loss);
-            unit_near("loss", loss, expected, i == 0 ? 0 : 0.03);
+            unit_assert_near("loss", loss, expected, i == 0 ? 0 : 0.03);
         }
     }
     json_decref(golden);
@@ -430,16 +430,16 @@ static void test_distill_in_16_bits_is_close_to_fp32(void **state)
 static double train_kept(struct pair *pair, const struct batch *batch)
 {
     struct unit_model *u = &pair->student;
-    struct step_numbers numbers = unit_numbers(u, batch->trained, 1);
+    struct step_scalars numbers = unit_numbers(u, batch->trained, 1);
     size_t kept = (size_t)u->plan.kd.topk, words = u->config.vocab_size;
     float *values = memory_alloc(ROWS * kept * sizeof(*values));
     int32_t *ids = memory_alloc(ROWS * kept * sizeof(*ids));
     struct error err = { 0 };
     double sum = 0;
 
-    unit_must(model_keep(pair->teacher, batch, words, ids, values, &err), &err);
+    unit_must(model_top_logits(pair->teacher, batch, words, ids, values, &err), &err);
     model_begin(u->model, &numbers);
-    model_teach_kept(u->model, batch->rows, ids, values, words);
+    model_set_teacher_logits(u->model, batch->rows, ids, values, words);
     unit_must(model_train(u->model, batch, 0, &err), &err);
     unit_must(model_end(u->model, &numbers, &sum, &err), &err);
     free(values);

@@ -137,7 +137,7 @@ static void test_model_seed_decides_the_initial_weights(void **state)
     }
     /* 1536 values: mean within 4 of its deviations, deviation within 7 % */
     assert_true(fabs(sum / 1536) < 4 * 0.2 / sqrt(1536));
-    unit_near("deviation", sqrt(square / 1536), 0.2, 0.07);
+    unit_assert_near("deviation", sqrt(square / 1536), 0.2, 0.07);
     a = unit_parameter(&u, "model.norm.weight")->weight.data;
     assert_true(a[0] == 1 && a[31] == 1);
     unit_model_stop(&u);

@@ -121,7 +121,7 @@ static void check_near(const struct found *is, const struct found *expected,
 {
     double away = 0, norm = 0;
 
-    unit_near("loss", is->loss, expected->loss, rounding);
+    unit_assert_near("loss", is->loss, expected->loss, rounding);
     assert_string_equal(is->names.data, expected->names.data);
     for (size_t i = 0; i < expected->count; i++) {
         double by = (double)is->gradients[i] - expected->gradients[i];

@@ -132,7 +132,7 @@ static void set_teacher_logits(struct unit_model *u)
         ids[i] = (int32_t)(i % KEPT * 13 + i % 7);
         values[i] = (float)random_normal(9, RANDOM_INIT, 0, i);
     }
-    model_teach_kept(u->model, batch.rows, ids, values, VOCABULARY);
+    model_set_teacher_logits(u->model, batch.rows, ids, values, VOCABULARY);
     free(ids);
     free(values);
 }
@@ -150,7 +150,7 @@ static bool differs(const struct unit_model *u)
 {
     return u->plan.lora_dropout > 0 || u->plan.label_smoothing > 0 ||
            u->plan.stage == STAGE_DISTILL || u->config.embed_dropout > 0 ||
-           u->config.added_dropout > 0 || u->config.attention_dropout > 0;
+           u->config.residual_dropout > 0 || u->config.attention_dropout > 0;
 }
 
 /* Return the loss that gradients belong to, in double. */
@@ -223,11 +223,11 @@ static void check(struct unit_model *u, struct parameter *p)
 {
     size_t count = p->rows * p->cols, bytes = count * sizeof(double);
     double *room = memory_alloc(3 * bytes), *g = room + 2 * count, norm;
-    struct line line = { u,    p,           count, double_numbers(u->be, p->weight.data),
+    struct line line = { u,    p,           count, double_values(u->be, p->weight.data),
                          room, room + count };
 
     memcpy(line.was, line.numbers, bytes);
-    memcpy(g, double_numbers(u->be, p->grad.data), bytes);
+    memcpy(g, double_values(u->be, p->grad.data), bytes);
     memcpy(line.along, g, bytes);
     norm = sqrt(dot(g, g, count));
     assert_true(norm > 1e-4);
@@ -245,7 +245,7 @@ static void check_fp32(struct unit_model *exact, struct unit_model *fp32)
         const struct parameter *p = model_parameter(exact->model, i);
         const struct parameter *q = model_parameter(fp32->model, i);
         const double *expected =
-            p->trainable ? double_numbers(exact->be, p->grad.data) : NULL;
+            p->trainable ? double_values(exact->be, p->grad.data) : NULL;
         const float *is = q->grad.data;
         double off = 0, square = 0;
 

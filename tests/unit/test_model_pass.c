@@ -110,7 +110,7 @@ static struct result result_of(const struct trial *trial, struct plan plan, bool
     struct unit_model u;
     struct result r = { 0 };
     struct tensor gradients;
-    struct step_numbers numbers;
+    struct step_scalars numbers;
     struct error err = { 0 };
 
     plan.compute_accuracy = true;
@@ -248,7 +248,8 @@ static void test_model_pass_bounds_sequence_lengths(void **state)
         size_t ours, theirs;
         double loss = run_attention(trial, &batch, false, &ours);
 
-        unit_near("loss", run_attention(trial, &batch, true, &theirs), loss, NEAR_BF16);
+        unit_assert_near("loss", run_attention(trial, &batch, true, &theirs), loss,
+                         NEAR_BF16);
         assert_int_equal(longest_seen, cases[i].longest);
         assert_int_equal(ours, 0);
         assert_true(theirs > 0);

@@ -144,7 +144,7 @@ static struct outcome learn(struct unit_model *u, const struct batch *window,
                             size_t count)
 {
     struct outcome out = { 0 };
-    struct step_numbers numbers;
+    struct step_scalars numbers;
     struct error err = { 0 };
     size_t pairs = 0;
 
@@ -200,7 +200,7 @@ static void test_preference_starts_without_reward(void **state)
         plan.precision.compute = formats[i / 2 / TS_COUNT(referred)];
         models_open(&model_pair, &plan, true, 2);
         is = learn(&model_pair.u, &b, 1);
-        unit_near("loss", is.loss, expected[loss], 1e-6);
+        unit_assert_near("loss", is.loss, expected[loss], 1e-6);
         for (int r = 0; r <= REWARD_MARGIN; r++)
             assert_true(is.rewards.of[r] == 0);
         assert_true(is.rewards.of[REWARD_LOGP_CHOSEN] < 0);
@@ -215,7 +215,7 @@ static void test_preference_of_adapters_uses_their_base(void **state)
 {
     struct plan plan = plan_for(METHOD_LORA, PREFERENCE_SIGMOID);
     struct batch b = three_pairs();
-    struct outcome before, after, learnt;
+    struct outcome before, after, learned;
     struct model_pair model_pair;
 
     (void)state;
@@ -223,19 +223,22 @@ static void test_preference_of_adapters_uses_their_base(void **state)
     before = evaluate(&model_pair.u, &b);
     fill_adapters(&model_pair.u);
     after = evaluate(&model_pair.u, &b);
-    learnt = learn(&model_pair.u, &b, 1);
+    learned = learn(&model_pair.u, &b, 1);
     for (int i = 0; i < 2; i++) {
         double added = after.rewards.of[REWARD_LOGP_CHOSEN + i] -
                        before.rewards.of[REWARD_LOGP_CHOSEN + i];
 
         assert_true(fabs(added) > 0.05);
-        unit_near("reward", after.rewards.of[REWARD_CHOSEN + i], 0.3 * added, 1e-4);
+        unit_assert_near("reward", after.rewards.of[REWARD_CHOSEN + i], 0.3 * added,
+                         1e-4);
     }
-    unit_near("margin", after.rewards.of[REWARD_MARGIN],
-              after.rewards.of[REWARD_CHOSEN] - after.rewards.of[REWARD_REJECTED], 1e-5);
-    unit_near("loss", learnt.loss, after.loss, 1e-6); /* no dropout, so it is the same */
+    unit_assert_near("margin", after.rewards.of[REWARD_MARGIN],
+                     after.rewards.of[REWARD_CHOSEN] - after.rewards.of[REWARD_REJECTED],
+                     1e-5);
+    unit_assert_near("loss", learned.loss, after.loss,
+                     1e-6); /* no dropout, so it is the same */
     for (int r = 0; r < REWARDS; r++)
-        unit_near("reward", learnt.rewards.of[r], after.rewards.of[r], 1e-5);
+        unit_assert_near("reward", learned.rewards.of[r], after.rewards.of[r], 1e-5);
     models_close(&model_pair);
     unit_batch_free(&b);
 }
@@ -285,10 +288,11 @@ static void test_preference_windows_add_up(void **state)
         fill_adapters(&model_pair.u);
         one = learn(&model_pair.u, &whole, 1);
         three = learn(&model_pair.u, parts, 3);
-        unit_near("loss", three.loss, one.loss, 1e-6);
-        unit_near("norm", three.norm, one.norm, 1e-5);
+        unit_assert_near("loss", three.loss, one.loss, 1e-6);
+        unit_assert_near("norm", three.norm, one.norm, 1e-5);
         for (int r = 0; r < REWARDS; r++)
-            unit_near(reward_names[r], three.rewards.of[r], one.rewards.of[r], 1e-5);
+            unit_assert_near(reward_names[r], three.rewards.of[r], one.rewards.of[r],
+                             1e-5);
         models_close(&model_pair);
         unit_batch_free(&whole);
         for (size_t k = 0; k < 3; k++)
@@ -364,8 +368,8 @@ static void check_on(const struct device *gpu, size_t i)
     plan.device = *gpu;
     run_steps(&plan, other_way, STEPS);
     for (size_t k = 0; k < 2 * STEPS; k++) {
-        unit_near("loss", other_way[k].loss, cpu[k].loss, 1e-4);
-        unit_near("norm", other_way[k].norm, cpu[k].norm, 1e-3);
+        unit_assert_near("loss", other_way[k].loss, cpu[k].loss, 1e-4);
+        unit_assert_near("norm", other_way[k].norm, cpu[k].norm, 1e-3);
         for (int r = 0; r < REWARDS; r++)
             assert_true(fabs(other_way[k].rewards.of[r] - cpu[k].rewards.of[r]) <
                         1e-4 * (1 + fabs(cpu[k].rewards.of[r])));

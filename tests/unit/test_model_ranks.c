@@ -75,11 +75,11 @@ static bool is_mine(size_t batch, const struct unit_ranks *ranks)
     return batch % (size_t)ranks->group.ranks == (size_t)ranks->group.rank;
 }
 
-static struct step_numbers train_window(struct unit_model *u,
+static struct step_scalars train_window(struct unit_model *u,
                                         const struct unit_ranks *ranks, int64_t step,
                                         size_t window)
 {
-    struct step_numbers numbers = unit_numbers(u, window * (ROWS - 1), step);
+    struct step_scalars numbers = unit_numbers(u, window * (ROWS - 1), step);
     struct error err = { 0 };
     size_t mine = 0;
     double sum;
@@ -87,7 +87,7 @@ static struct step_numbers train_window(struct unit_model *u,
     for (size_t i = 0; i < window; i++)
         mine += is_mine(i, ranks);
     model_begin(u->model, &numbers);
-    model_expect(u->model, mine);
+    model_expect_batches(u->model, mine);
     for (size_t i = 0; i < window; i++) {
         struct batch batch = { 0 };
 
@@ -245,7 +245,7 @@ static void check_like_one(const struct kind *kind, double most)
     start(&one, kind, &alone);
     norm_alone = train_steps(&one, &alone);
     if (strcmp(kind->optimizer, "sgd") == 0)
-        unit_near("norm", norm, norm_alone, 32 * FLT_EPSILON);
+        unit_assert_near("norm", norm, norm_alone, 32 * FLT_EPSILON);
     same_weights(&u, &one, most);
     unit_model_stop(&u);
     unit_model_stop(&one);
@@ -339,7 +339,7 @@ static void test_model_ranks_assemble_the_moments(void **state)
         serve(&u, &ranks);
     start(&one, &kind, &alone);
     train_window(&one, &alone, 1, WINDOW);
-    model_fetch_by(u.model, fetch_moments, &ranks);
+    model_set_fetch(u.model, fetch_moments, &ranks);
     for (size_t i = 0; i < model_parameters(u.model); i++) {
         const struct parameter *p = model_parameter(u.model, i);
 

@@ -61,7 +61,7 @@ static void plant(struct trial *t, const char *name, size_t at, float value)
 
 static struct watch look(struct trial *t, double scale)
 {
-    struct step_numbers numbers = unit_numbers(&t->u, t->batch.trained, 1);
+    struct step_scalars numbers = unit_numbers(&t->u, t->batch.trained, 1);
     const struct backend_ops *ops = t->u.be->ops;
     struct error err = { 0 };
     struct watch watch;
@@ -170,7 +170,7 @@ static void test_model_watch_finds_a_gradient(void **state)
 {
     struct trial t;
     struct watch watch;
-    struct watch_look *looks;
+    struct watch_result *looks;
     size_t broken, count;
     struct error err = { 0 };
 

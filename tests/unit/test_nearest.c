@@ -47,11 +47,11 @@ static void test_nearest_stops_at_long_words(void **state)
 static void test_nearest_folds_spelling(void **state)
 {
     (void)state;
-    assert_true(nearest_folded("--learning-rate", "learning_rate"));
-    assert_true(nearest_folded("Num Train Epochs", "num_train_epochs"));
-    assert_true(nearest_folded("loraRank", "lora_rank"));
-    assert_false(nearest_folded("lora_ranks", "lora_rank"));
-    assert_false(nearest_folded("", "lora_rank"));
+    assert_true(nearest_is_same_name("--learning-rate", "learning_rate"));
+    assert_true(nearest_is_same_name("Num Train Epochs", "num_train_epochs"));
+    assert_true(nearest_is_same_name("loraRank", "lora_rank"));
+    assert_false(nearest_is_same_name("lora_ranks", "lora_rank"));
+    assert_false(nearest_is_same_name("", "lora_rank"));
 }
 
 int main(void)

@@ -51,9 +51,9 @@ static size_t fill(float value)
 }
 
 /* Run a step with learning rate 0.5 and return its results. */
-static struct step_numbers step(double scale)
+static struct step_scalars step(double scale)
 {
-    struct step_numbers numbers = unit_numbers(&u, 1, 1);
+    struct step_scalars numbers = unit_numbers(&u, 1, 1);
     struct error err = { 0 };
     double sum;
 
@@ -68,10 +68,10 @@ static struct step_numbers step(double scale)
 static void test_optimizer_norm_covers_all_unscaled_gradients(void **state)
 {
     size_t count = fill(8);
-    struct step_numbers numbers = step(4);
+    struct step_scalars numbers = step(4);
 
     (void)state;
-    unit_near("norm", numbers.norm, 2 * sqrt((double)count), 1e-6);
+    unit_assert_near("norm", numbers.norm, 2 * sqrt((double)count), 1e-6);
     assert_true(numbers.finite);
     floats(model_parameter(u.model, 3)->grad)[1] = INFINITY;
     assert_false(isfinite(step(4).norm));
@@ -106,15 +106,15 @@ static void test_optimizer_clips_to_the_norm(void **state)
     u.plan.optimizer = optimizer_find("sgd");
     u.plan.precision.max_grad_norm = 2 * norm;
     step(4); /* below the limit: not clipped */
-    unit_near("step", was - floats(p->weight)[5], 0.5 * 2, 1e-5);
+    unit_assert_near("step", was - floats(p->weight)[5], 0.5 * 2, 1e-5);
     was = floats(p->weight)[5];
     u.plan.precision.max_grad_norm = norm / 10;
     step(4); /* clipped to a tenth */
-    unit_near("step", was - floats(p->weight)[5], 0.5 * 2 / 10, 1e-5);
+    unit_assert_near("step", was - floats(p->weight)[5], 0.5 * 2 / 10, 1e-5);
     was = floats(p->weight)[5];
     u.plan.precision.max_grad_norm = 0;
     step(4);
-    unit_near("step", was - floats(p->weight)[5], 0.5 * 2, 1e-5);
+    unit_assert_near("step", was - floats(p->weight)[5], 0.5 * 2, 1e-5);
 }
 
 static void test_optimizer_decays_only_matrices(void **state)
@@ -127,7 +127,8 @@ static void test_optimizer_decays_only_matrices(void **state)
         float was = floats(p->weight)[7];
 
         step(1);
-        unit_near(p->name, floats(p->weight)[7], p->rank == 2 ? was * 0.9 : was, 1e-6);
+        unit_assert_near(p->name, floats(p->weight)[7], p->rank == 2 ? was * 0.9 : was,
+                         1e-6);
         for (size_t j = 0; j < model_parameters(u.model); j++)
             floats(model_parameter(u.model, j)->weight)[7] = was;
     }
@@ -143,8 +144,8 @@ static void test_optimizer_has_rates_per_parameter(void **state)
     p->lr_factor = 4;
     fill(3);
     step(1);
-    unit_near("step", was - floats(p->weight)[0], 2, 1e-5);
-    unit_near("step", other - floats((p + 1)->weight)[0], 0.5, 1e-5);
+    unit_assert_near("step", was - floats(p->weight)[0], 2, 1e-5);
+    unit_assert_near("step", other - floats((p + 1)->weight)[0], 0.5, 1e-5);
 }
 
 /* Open the model in `dir` with trained adapters and a trained norm. */
@@ -183,8 +184,8 @@ static void check_loraplus(const char *dir, double ratio)
             continue;
         fast += is_fast;
         plain += !is_fast;
-        unit_near(p->name, 1 - floats(p->weight)[3],
-                  is_fast && ratio > 0 ? 0.5 * ratio : 0.5, 1e-5);
+        unit_assert_near(p->name, 1 - floats(p->weight)[3],
+                         is_fast && ratio > 0 ? 0.5 * ratio : 0.5, 1e-5);
     }
     assert_int_equal(fast, 7 + 1);
     assert_int_equal(plain, 7 + 1);

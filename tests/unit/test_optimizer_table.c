@@ -58,7 +58,7 @@ static void check_step(struct unit_model *u)
 {
     const struct optimizer *optimizer = optimizer_of(&u->plan);
     const struct parameter *p = model_parameter(u->model, 2);
-    struct step_numbers numbers = unit_numbers(u, 1, 1);
+    struct step_scalars numbers = unit_numbers(u, 1, 1);
     struct error err = { 0 };
     float *weights = p->weight.data, *gradients = p->grad.data, was = weights[5];
     double sum;

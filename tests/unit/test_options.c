@@ -120,7 +120,7 @@ static void test_options_help_lists_only_the_options_of_a_command(void **state)
 
         snprintf(name, sizeof(name), "--%s", option_row((enum option_id)id)->name);
         assert_int_equal(strstr(page.data, name) != NULL,
-                         option_accepted(&command, (enum option_id)id));
+                         option_is_accepted(&command, (enum option_id)id));
     }
     text_clear(&page);
 }

@@ -29,9 +29,9 @@ static void test_parallel_alone_does_nothing(void **state)
     (void)state;
     assert_int_equal(parallel_rank(NULL), 0);
     assert_int_equal(parallel_ranks(NULL), 1);
-    assert_int_equal(parallel_share(NULL, 7), 7);
+    assert_int_equal(parallel_share_count(NULL, 7), 7);
     assert_true(parallel_ready(NULL, &err));
-    assert_true(parallel_tell(NULL, PARALLEL_STEP, &err));
+    assert_true(parallel_send_order(NULL, PARALLEL_STEP, &err));
     assert_true(parallel_sum(NULL, numbers, 2, &err));
     assert_true(numbers[0] == 3 && numbers[1] == 4);
     assert_true(parallel_share_text(NULL, &shared, &err));
@@ -49,8 +49,8 @@ static void test_parallel_shares_add_up(void **state)
         for (int r = 0; r < 4; r++) {
             struct backend_group group = { .rank = r, .ranks = 4 };
 
-            assert_int_equal(parallel_share(&group, count), dealt[r]);
-            all += parallel_share(&group, count);
+            assert_int_equal(parallel_share_count(&group, count), dealt[r]);
+            all += parallel_share_count(&group, count);
         }
         assert_int_equal(all, count);
     }
@@ -70,14 +70,15 @@ static void test_parallel_orders_sums_and_texts(void **state)
     numbers[0] = group->rank == 0 ? 1e16 : 1; /* added in the order of ranks */
     numbers[1] = group->rank;
     if (group->rank > 0) {
-        bool ok = parallel_hear(group, &order, &err) && order.work == PARALLEL_EVALUATE &&
+        bool ok = parallel_receive_order(group, &order, &err) &&
+                  order.work == PARALLEL_EVALUATE &&
                   parallel_sum(group, numbers, 2, &err) &&
                   parallel_share_text(group, &text, &err) && strcmp(text, word) == 0 &&
                   parallel_share_text(group, &text, &err) && text == NULL;
 
         _exit(!ok);
     }
-    assert_true(parallel_tell(group, PARALLEL_EVALUATE, &err));
+    assert_true(parallel_send_order(group, PARALLEL_EVALUATE, &err));
     assert_true(parallel_sum(group, numbers, 2, &err));
     assert_true(numbers[0] == 1e16 && numbers[1] == 3);
     assert_true(parallel_share_text(group, &text, &err));
@@ -131,7 +132,7 @@ static void test_parallel_rank_0_learns_why(void **state)
         }
         if (group->rank == 1) {
             parallel_sum(group, &number, 1, NULL);
-            while (link_alive(ranks.links[0]))
+            while (link_is_alive(ranks.links[0]))
                 ;
             _exit(0);
         }

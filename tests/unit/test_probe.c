@@ -43,20 +43,21 @@ static void test_probe_picks_the_gpu_with_the_most_free_memory(void **state)
 
     (void)state;
     read_machine(&probe);
-    assert_int_equal(probe_pick(&probe, "auto", &err)->ordinal, 1); /* most free memory */
-    assert_int_equal(probe_pick(&probe, "cuda", &err)->ordinal, 1);
-    assert_int_equal(probe_pick(&probe, "cuda:0", &err)->ordinal, 0);
-    assert_int_equal(probe_pick(&probe, "cpu", &err)->kind, DEVICE_CPU);
-    assert_null(probe_pick(&probe, "cuda:2", &err)); /* no code for it */
+    assert_int_equal(probe_select_one(&probe, "auto", &err)->ordinal,
+                     1); /* most free memory */
+    assert_int_equal(probe_select_one(&probe, "cuda", &err)->ordinal, 1);
+    assert_int_equal(probe_select_one(&probe, "cuda:0", &err)->ordinal, 0);
+    assert_int_equal(probe_select_one(&probe, "cpu", &err)->kind, DEVICE_CPU);
+    assert_null(probe_select_one(&probe, "cuda:2", &err)); /* no code for it */
     assert_int_equal(err.code, ERROR_DEVICE);
     assert_non_null(strstr(err.text, "no code"));
     error_clear(&err);
-    assert_null(probe_pick(&probe, "tpu", &err));
+    assert_null(probe_select_one(&probe, "tpu", &err));
     assert_int_equal(err.code, ERROR_JOB);
     probe.count = 1;
     error_clear(&err);
-    assert_int_equal(probe_pick(&probe, "auto", &err)->kind, DEVICE_CPU);
-    assert_null(probe_pick(&probe, "cuda", &err));
+    assert_int_equal(probe_select_one(&probe, "auto", &err)->kind, DEVICE_CPU);
+    assert_null(probe_select_one(&probe, "cuda", &err));
 }
 
 /* GPUs that train together: of one kind, the most free memory first, or those named. */
@@ -68,30 +69,30 @@ static void test_probe_takes_several_gpus_of_one_capability(void **state)
 
     (void)state;
     read_machine(&probe);
-    assert_int_equal(probe_take(&probe, "auto", 2, taken, &err), 2);
+    assert_int_equal(probe_select(&probe, "auto", 2, taken, &err), 2);
     assert_int_equal(taken[0]->ordinal, 1);
     assert_int_equal(taken[1]->ordinal, 0);
-    assert_int_equal(probe_take(&probe, "cuda", 3, taken, &err), 2); /* V100: no code */
-    assert_int_equal(probe_take(&probe, "cuda:0,1", 1, taken, &err), 2);
+    assert_int_equal(probe_select(&probe, "cuda", 3, taken, &err), 2); /* V100: no code */
+    assert_int_equal(probe_select(&probe, "cuda:0,1", 1, taken, &err), 2);
     assert_int_equal(taken[0]->ordinal, 0);
-    assert_int_equal(probe_take(&probe, "cpu", 3, taken, &err), 3);
+    assert_int_equal(probe_select(&probe, "cpu", 3, taken, &err), 3);
     assert_int_equal(taken[2]->kind, DEVICE_CPU);
     assert_int_equal(probe_peers(&probe, taken[0]), 0);
     probe.devices[3].runnable = true;
-    assert_int_equal(probe_take(&probe, "cuda", 2, taken, &err), 1); /* the only 7.0 */
+    assert_int_equal(probe_select(&probe, "cuda", 2, taken, &err), 1); /* the only 7.0 */
     assert_int_equal(probe_peers(&probe, &probe.devices[1]), 2);
-    assert_int_equal(probe_take(&probe, "cuda:0,2", 1, taken, &err), 0);
+    assert_int_equal(probe_select(&probe, "cuda:0,2", 1, taken, &err), 0);
     assert_non_null(strstr(err.text, "same compute capability"));
     error_clear(&err);
-    assert_int_equal(probe_take(&probe, "cuda:0,7", 1, taken, &err), 0);
+    assert_int_equal(probe_select(&probe, "cuda:0,7", 1, taken, &err), 0);
     assert_int_equal(err.code, ERROR_DEVICE);
     probe.count = 1;
-    assert_int_equal(probe_take(&probe, "auto", 2, taken, &err), 2);
+    assert_int_equal(probe_select(&probe, "auto", 2, taken, &err), 2);
     assert_int_equal(taken[1]->kind, DEVICE_CPU);
-    assert_int_equal(probe_named("cuda:0,1,5"), 3);
-    assert_int_equal(probe_named("cuda"), 0);
-    assert_int_equal(probe_named("cuda:0,"), 0);
-    assert_int_equal(probe_named("cuda:-1"), 0);
+    assert_int_equal(probe_count_named("cuda:0,1,5"), 3);
+    assert_int_equal(probe_count_named("cuda"), 0);
+    assert_int_equal(probe_count_named("cuda:0,"), 0);
+    assert_int_equal(probe_count_named("cuda:-1"), 0);
 }
 
 static void test_probe_refuses_other_text(void **state)

@@ -1,5 +1,5 @@
 /* tests/unit/test_quant_state.c - tests the description of a 4-bit matrix: as
- * bitsandbytes writes it (tests/golden/prequantised.py), and rejected ones, by the
+ * bitsandbytes writes it (tests/golden/prequantized.py), and rejected ones, by the
  * key. */
 #include "config.h"
 
@@ -17,7 +17,7 @@ static bool parse(const char *text, struct quant_state *out, struct error *err)
 
 static void test_quant_state_reads_what_bitsandbytes_writes(void **state)
 {
-    char *name = unit_source("tests/golden/prequantised.json");
+    char *name = unit_source("tests/golden/prequantized.json");
     struct error err = { 0 };
     json_t *golden = json_read_file(name, (size_t)1 << 20, &err);
     const json_t *runs = json_object_get(golden, "runs");

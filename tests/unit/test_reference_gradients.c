@@ -52,7 +52,7 @@ static struct tensor matrix(struct trial *t, size_t rows, size_t cols)
 static struct tensor drawn(struct trial *t, size_t rows, size_t cols)
 {
     struct tensor m = matrix(t, rows, cols);
-    double *numbers = double_numbers(t->be, m.data);
+    double *numbers = double_values(t->be, m.data);
 
     for (size_t i = 0; i < rows * cols; i++)
         numbers[i] = random_normal(1, RANDOM_INIT, (uint32_t)t->used, i);
@@ -74,8 +74,8 @@ static void set_output(struct trial *t, size_t rows, size_t cols)
 static double trial_loss(void *context)
 {
     struct trial *t = context;
-    const double *out = double_numbers(t->be, t->out.data);
-    const double *dout = double_numbers(t->be, t->dout.data);
+    const double *out = double_values(t->be, t->out.data);
+    const double *dout = double_values(t->be, t->dout.data);
     double sum = 0;
 
     t->forward(t);
@@ -90,8 +90,8 @@ static void trial_close(struct trial *t, const char *what)
     t->backward(t);
     for (size_t i = 0; i < t->inputs; i++) {
         double error = reference_slope_error(
-            trial_loss, t, double_numbers(t->be, t->in[i].data),
-            t->in[i].rows * t->in[i].cols, double_numbers(t->be, t->grad[i].data));
+            trial_loss, t, double_values(t->be, t->in[i].data),
+            t->in[i].rows * t->in[i].cols, double_values(t->be, t->grad[i].data));
 
         if (!(error <= 1e-6))
             fail_msg("%s: the gradient by input %zu is off by %.2g", what, i, error);
@@ -227,7 +227,7 @@ static void test_rope(void **state)
         add_input(&t, ROWS, 24);
         set_output(&t, ROWS, 24);
         t.in[1] = matrix(&t, 4, rotary[i]); /* no input: t.inputs is 1 */
-        table = double_numbers(t.be, t.in[1].data);
+        table = double_values(t.be, t.in[1].data);
         for (size_t p = 0; p < 4; p++)
             for (size_t d = 0; d < rotary[i] / 2; d++) {
                 table[p * rotary[i] + d] = cos((double)(p * (d + 1)));

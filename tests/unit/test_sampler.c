@@ -47,7 +47,7 @@ static void check_case(const json_t *one, const int32_t *before, size_t count)
                               .top_k = (int64_t)real(one, "top_k"),
                               .top_p = real(one, "top_p"),
                               .repetition_penalty = real(one, "repetition_penalty") };
-    struct sampler_place place = { .before = before, .count = count, .seed = 42 };
+    struct sampler_position place = { .before = before, .count = count, .seed = 42 };
     int seen[VOCABULARY] = { 0 };
     float logits[VOCABULARY];
 
@@ -100,7 +100,7 @@ static void test_sampler_depends_on_seed_sequence_and_position(void **state)
 
     (void)state;
     for (uint32_t i = 0; i < 300; i++) {
-        struct sampler_place place = { .seed = 1, .sequence = i % 7, .index = i / 7 };
+        struct sampler_position place = { .seed = 1, .sequence = i % 7, .index = i / 7 };
         int64_t first, again, other;
 
         fill(logits, 0);
@@ -122,7 +122,7 @@ static void test_sampler_skips_nonfinite_logits(void **state)
 {
     struct sampler *sampler = sampler_new(4);
     struct generation greedy = { .repetition_penalty = 1 };
-    struct sampler_place place = { .seed = 1 };
+    struct sampler_position place = { .seed = 1 };
     float some[4], none[4] = { NAN, INFINITY, -INFINITY, NAN };
 
     (void)state;
@@ -145,7 +145,7 @@ static void test_sampler_penalizes_a_repeated_token_once(void **state)
     static const float expected[] = { 1, -4, 1.5f, 0.5f };
     struct sampler *sampler = sampler_new(TS_COUNT(expected));
     struct generation greedy = { .repetition_penalty = 2 };
-    struct sampler_place place = { .before = before, .count = TS_COUNT(before) };
+    struct sampler_position place = { .before = before, .count = TS_COUNT(before) };
 
     (void)state;
     for (int i = 0; i < 2; i++) {

@@ -99,13 +99,13 @@ static void test_scaler_reports_noted_steps_later(void **state)
     (void)state;
     for (int i = 0; i < SCALER_MAX_SKIPPED + 3; i++) {
         scaler_update(&now, false, &err);
-        scaler_note(&late, false);
+        scaler_record(&late, false);
         assert_memory_equal(&now, &late, sizeof(now));
         assert_int_equal(scaler_diagnose(&late, &told), i + 1 < SCALER_MAX_SKIPPED);
     }
     assert_string_equal(err.text, told.text);
     assert_int_equal(told.code, ERROR_DIVERGED);
-    scaler_note(&late, true);
+    scaler_record(&late, true);
     assert_true(scaler_diagnose(&late, &told));
 }
 

@@ -22,9 +22,9 @@ static void test_schema_names_are_unique_and_have_help(void **state)
         assert_true(strlen(key->name) < 64);
         if (key->use == KEY_RENAMED)
             assert_non_null(schema_find(key->now));
-        if (key->use == KEY_FOREIGN)
+        if (key->use == KEY_OTHER_TOOL)
             assert_true((key->now || key->instead) && key->tools);
-        if (key->use == KEY_FOREIGN && key->now)
+        if (key->use == KEY_OTHER_TOOL && key->now)
             assert_non_null(schema_find(key->now));
     }
     assert_true(count > 400);

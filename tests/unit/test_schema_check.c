@@ -105,8 +105,7 @@ static void test_schema_suggests_the_nearest_key(void **state)
         { "lerning_rate: 1e-4\n", "TS702", "learning_rate" },
         { "max_stpes: 3\n", "TS702", "max_steps" },
         { "learning_rat: 1e-4\n", "TS702", "learning_rate" },
-        { "laerning_rate: 1e-4\n", "TS702",
-          "learning_rate" }, /* a swap is one change */
+        { "laerning_rate: 1e-4\n", "TS702", "learning_rate" }, /* a swap is one change */
         { "learningRate: 1e-4\n", "TS701", "learning_rate" },
         { "LORA-RANK: 8\n", "TS701", "lora_rank" },
         { "Trainspool: {priority: 1}\n", "TS701", "trainspool" },

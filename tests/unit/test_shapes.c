@@ -69,7 +69,7 @@ static void test_shapes_count_matches_the_authors(void **state)
 
     (void)state;
     assert_int_equal(s.numbers, 260032);
-    assert_int_equal(s.trainable_numbers, 260032);
+    assert_int_equal(s.trainable_elements, 260032);
     assert_int_equal(s.count, 1 + 5 * 9 + 1);
     assert_int_equal(s.rows, 128);
     assert_int_equal(s.frozen_bytes, 0);
@@ -190,7 +190,7 @@ static void test_shapes_of_frozen_weights(void **state)
     plan.precision.frozen = FORMAT_FP32;
     s = made();
     /* r times the sum of inputs and outputs: q 64 to 64, v 64 to 32 */
-    assert_int_equal(s.trainable_numbers, 5 * 8 * (64 + 64 + 64 + 32));
+    assert_int_equal(s.trainable_elements, 5 * 8 * (64 + 64 + 64 + 32));
     assert_int_equal(find(&s, "model.layers.0.mlp.up_proj.weight")->format, FORMAT_BF16);
     assert_int_equal(find(&s, "model.embed_tokens.weight")->format, FORMAT_FP32);
     assert_int_equal(find(&s, "model.embed_tokens.weight")->copy, FORMAT_BF16);
@@ -223,7 +223,7 @@ static void test_shapes_of_frozen_layers(void **state)
     plan.freeze_trainable_layers = 2;
     plan.freeze_trainable_modules = "mlp";
     s = made();
-    assert_int_equal(s.trainable_numbers, 2 * 3 * 64 * 172);
+    assert_int_equal(s.trainable_elements, 2 * 3 * 64 * 172);
     assert_true(find(&s, "model.layers.3.mlp.up_proj.weight")->trainable);
     assert_false(find(&s, "model.layers.2.mlp.up_proj.weight")->trainable);
     plan.freeze_trainable_layers = -1;
@@ -475,7 +475,7 @@ static void test_shapes_of_generation_alone(void **state)
     plan.generation = (struct generation) { .on = true, .alone = true, .slots = 1 };
     s = made();
     shapes_use(&s, &use);
-    assert_int_equal(s.trainable_numbers, 0);
+    assert_int_equal(s.trainable_elements, 0);
     assert_int_equal(use.gradients + use.optimizer, 0);
     assert_int_equal(s.buffers[BUFFER_DQKV].step, 0);
     assert_int_equal(s.buffers[BUFFER_X_IN].count, 1);

@@ -33,12 +33,12 @@ static void test_suppress_suggests_a_rule(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(like) / sizeof(like[0]); i++)
-        assert_string_equal(suppress_meant(like[i]), "TS104");
-    assert_null(suppress_meant("TS"));
-    assert_null(suppress_meant("TS999"));
-    assert_null(suppress_meant("TS1044"));
-    assert_null(suppress_meant("E501"));
-    assert_null(suppress_meant(""));
+        assert_string_equal(suppress_suggest_rule(like[i]), "TS104");
+    assert_null(suppress_suggest_rule("TS"));
+    assert_null(suppress_suggest_rule("TS999"));
+    assert_null(suppress_suggest_rule("TS1044"));
+    assert_null(suppress_suggest_rule("E501"));
+    assert_null(suppress_suggest_rule(""));
 }
 
 static void test_directives_are_in_comments_only(void **state)
@@ -62,7 +62,7 @@ static void test_directives_are_in_comments_only(void **state)
                    { 4, 6, COMMENT_KEEP, 0 },
                    { 7, 8, COMMENT_IGNORE, 2 },
                    { 8, 13, COMMENT_IGNORE, 2 },
-                   { 12, 5, COMMENT_MISSPELT, 0 } };
+                   { 12, 5, COMMENT_MISSPELLED, 0 } };
     struct arena *arena = arena_new();
     struct document document;
     struct directive *list;
@@ -80,10 +80,12 @@ static void test_directives_are_in_comments_only(void **state)
     assert_false(list[1].alone);
     assert_true(directive_ignores(&list[3], "TS107"));
     assert_false(directive_ignores(&list[3], "TS10"));
-    assert_true(directive_is_beside(&list[2], &document, document_find(&document, "d")));
-    assert_true(directive_is_beside(&list[3], &document, document_find(&document, "d")));
-    assert_false(directive_is_beside(&list[3], &document, document_find(&document, "e")));
-    assert_false(directive_is_beside(&list[0], &document, document_find(&document, "a")));
+    assert_true(directive_applies_to(&list[2], &document, document_find(&document, "d")));
+    assert_true(directive_applies_to(&list[3], &document, document_find(&document, "d")));
+    assert_false(
+        directive_applies_to(&list[3], &document, document_find(&document, "e")));
+    assert_false(
+        directive_applies_to(&list[0], &document, document_find(&document, "a")));
     arena_free(arena);
 }
 

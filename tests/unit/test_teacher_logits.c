@@ -37,7 +37,7 @@ static void fill(const struct batch *batch, int32_t *ids, float *values)
         }
 }
 
-static size_t labelled(const struct batch *batch)
+static size_t labeled(const struct batch *batch)
 {
     size_t count = 0;
 
@@ -71,7 +71,7 @@ static void write_file(const char *name)
         unit_batch_free(&batch);
     }
     assert_false(file_exists(name));
-    unit_must(teacher_writer_end(writer, &err), &err);
+    unit_must(teacher_writer_finish(writer, &err), &err);
     teacher_writer_free(writer);
     assert_true(file_exists(name));
 }
@@ -99,7 +99,7 @@ static void test_teacher_logits_are_found_in_any_order(void **state)
             add_sequence(&batch, orders[i][k]);
         fill(&batch, expected, logits);
         unit_must(teacher_logits_find(file, &batch, ids, values, &err), &err);
-        assert_true(labelled(&batch) > 5);
+        assert_true(labeled(&batch) > 5);
         for (size_t n = 0; n < batch.rows * KEPT; n++)
             if (batch.targets[n / KEPT] >= 0) {
                 assert_int_equal(ids[n], expected[n]);
@@ -158,7 +158,7 @@ static void test_teacher_writer_removes_unfinished_files(void **state)
     (void)state;
     writer = teacher_writer_new(name, &kind, 2, 9, &err);
     unit_must(writer != NULL, &err);
-    assert_false(teacher_writer_end(writer, &err));
+    assert_false(teacher_writer_finish(writer, &err));
     assert_non_null(strstr(err.text, "lacks samples"));
     teacher_writer_free(writer);
     assert_int_equal(rmdir(dir), 0); /* it is empty */
@@ -175,7 +175,7 @@ struct part {
 static bool read_part(const void *context, size_t index, void *to, struct error *err)
 {
     const struct part *part = (const struct part *)context + index;
-    size_t bytes = safetensors_item(part->dtype) * part->shape[0];
+    size_t bytes = safetensors_dtype_bytes(part->dtype) * part->shape[0];
 
     (void)err;
     memcpy(to, part->data, part->rank == 2 ? bytes * part->shape[1] : bytes);
@@ -278,9 +278,9 @@ static void test_teacher_logits_token_ids_are_checked(void **state)
         add_sequence(&batch, 0);
         fill(&batch, ids, values);
         memcpy(ids + 2 * KEPT, wrong[i], sizeof(wrong[i]));
-        writer = teacher_writer_new(name, &kind, 1, labelled(&batch), &err);
+        writer = teacher_writer_new(name, &kind, 1, labeled(&batch), &err);
         unit_must(writer && teacher_writer_add(writer, &batch, ids, values, &err) &&
-                      teacher_writer_end(writer, &err),
+                      teacher_writer_finish(writer, &err),
                   &err);
         teacher_writer_free(writer);
         file = teacher_logits_open(name, &err);

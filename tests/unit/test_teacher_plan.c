@@ -13,12 +13,12 @@ static void test_teacher_plan_tokens_are_those_of_both(void **state)
     size_t shared;
 
     (void)state;
-    assert_true(teacher_plan_words(&b, &a, 151665, &shared, &err));
+    assert_true(teacher_plan_shared_tokens(&b, &a, 151665, &shared, &err));
     assert_int_equal(shared, 151936);
-    assert_true(teacher_plan_words(&a, &b, 151665, &shared, &err));
+    assert_true(teacher_plan_shared_tokens(&a, &b, 151665, &shared, &err));
     assert_int_equal(shared, 151936);
     b.vocab_size = 32000;
-    assert_false(teacher_plan_words(&b, &a, 151665, &shared, &err));
+    assert_false(teacher_plan_shared_tokens(&b, &a, 151665, &shared, &err));
     assert_int_equal(err.code, ERROR_DATA);
     assert_non_null(strstr(err.text, "32000"));
     assert_non_null(strstr(err.text, "151936"));

@@ -55,7 +55,7 @@ static void expect_row(const struct tokenizer *tokenizer, const json_t *row,
     const json_t *thinking = json_object_get(given, "thinking");
     const struct template_options options = {
         .mask_history = json_is_true(json_object_get(given, "mask_history")),
-        .thinking = thinking ? CHAT_THINKING_OFF : CHAT_THINKING_UNSAID,
+        .thinking = thinking ? CHAT_THINKING_OFF : CHAT_THINKING_DEFAULT,
     };
     struct message messages[MESSAGES];
     size_t count = read_messages(given, messages);

@@ -228,7 +228,7 @@ static struct metrics *open_run(const char *dir, int64_t step)
     struct metrics *metrics = metrics_open(name, step > 0 ? step : -1, NULL, &err);
 
     assert_non_null(metrics);
-    metrics_board(metrics, dir, step > 0 ? step + 1 : 0, "of **this**");
+    metrics_open_tensorboard(metrics, dir, step > 0 ? step + 1 : 0, "of **this**");
     free(name);
     return metrics;
 }

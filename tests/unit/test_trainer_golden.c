@@ -7,7 +7,7 @@
 #include "config.h"
 
 #include "tests/unit/training.h"
-#include "tests/unit/unit_made.h"
+#include "tests/unit/unit_hashed_model.h"
 
 #include <math.h>
 

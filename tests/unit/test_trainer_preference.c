@@ -189,8 +189,8 @@ static void test_trainer_preference_uses_a_named_reference(void **state)
     text_addf(&more, LORA "ref_model: %s\n", model ? model : "");
     learn(&named, dir, more.data);
     same(&own, &named, 1e-3);
-    learn(&later, dir, FULL "output_dir: learnt\n");
-    learn(&later, dir, LORA "ref_model: learnt\n");
+    learn(&later, dir, FULL "output_dir: learned\n");
+    learn(&later, dir, LORA "ref_model: learned\n");
     assert_true(last(&later, "'rewards/margins'") < last(&own, "'rewards/margins'"));
     text_clear(&more);
     free(model);

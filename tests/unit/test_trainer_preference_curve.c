@@ -6,7 +6,7 @@
 #include "config.h"
 
 #include "tests/unit/training.h"
-#include "tests/unit/unit_formula.h"
+#include "tests/unit/unit_formula_adapter.h"
 
 #include <math.h>
 

@@ -66,9 +66,9 @@ static void on_name(void *context, const char *name, enum watch_hint hint)
     spot->count++;
 }
 
-static struct watch_news read_news(struct spot *spot)
+static struct watch_changes read_news(struct spot *spot)
 {
-    struct watch_news news;
+    struct watch_changes news;
 
     spot->names[0] = 0;
     spot->count = 0;
@@ -105,7 +105,7 @@ static void test_watch_distinguishes_writing_from_renaming(void **state)
 static void test_watch_follows_the_folder_and_reports_its_move(void **state)
 {
     struct spot *spot = *state;
-    struct watch_news news;
+    struct watch_changes news;
     char moved[300];
 
     if (!spot->watch)
@@ -153,7 +153,7 @@ static void test_watch_reports_lost_events(void **state)
     struct spot *spot = *state;
     struct text limit;
     struct error err = { 0 };
-    struct watch_news news;
+    struct watch_changes news;
     long most;
 
     if (!spot->watch)

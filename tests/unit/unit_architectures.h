@@ -5,7 +5,7 @@
 #ifndef TESTS_UNIT_UNIT_ARCHITECTURES_H
 #define TESTS_UNIT_UNIT_ARCHITECTURES_H
 
-#include "tests/unit/unit_made.h"
+#include "tests/unit/unit_hashed_model.h"
 #include "tests/unit/unit_model.h"
 
 /* The script's output and its batch: valid between setup and teardown. */

@@ -209,10 +209,10 @@ static inline double unit_loss(struct unit_model *u, const struct batch *b)
 
 /* The values a step (counted from 1) starts with, for the mean over this many tokens; no
  * loss scale. */
-static inline struct step_numbers unit_numbers(const struct unit_model *u, size_t trained,
+static inline struct step_scalars unit_numbers(const struct unit_model *u, size_t trained,
                                                int64_t step)
 {
-    return (struct step_numbers) { .learning_rate = u->plan.learning_rate,
+    return (struct step_scalars) { .learning_rate = u->plan.learning_rate,
                                    .max_grad_norm = u->plan.precision.max_grad_norm,
                                    .step = step,
                                    .grad_scale = 1 / (float)trained,
@@ -222,7 +222,7 @@ static inline struct step_numbers unit_numbers(const struct unit_model *u, size_
 /* The same, with gradients of the mean. */
 static inline double unit_train(struct unit_model *u, const struct batch *b)
 {
-    struct step_numbers numbers = unit_numbers(u, b->trained, 1);
+    struct step_scalars numbers = unit_numbers(u, b->trained, 1);
     struct error err = { 0 };
     double sum = 0;
 
@@ -236,7 +236,7 @@ static inline double unit_train(struct unit_model *u, const struct batch *b)
  * norm. */
 static inline double unit_step(struct unit_model *u, int64_t step)
 {
-    struct step_numbers numbers = unit_numbers(u, 1, step);
+    struct step_scalars numbers = unit_numbers(u, 1, step);
     struct error err = { 0 };
     double sum;
 
@@ -249,7 +249,7 @@ static inline double unit_step(struct unit_model *u, int64_t step)
 /* Return the norm of all gradients without changing anything. */
 static inline double unit_norm(struct unit_model *u)
 {
-    struct step_numbers *numbers = model_numbers(u->model);
+    struct step_scalars *numbers = model_step_numbers(u->model);
     struct error err = { 0 };
     double sum;
 
@@ -301,7 +301,8 @@ static inline void unit_put_weights(struct model *model, const json_t *weights)
     assert_int_equal(put, json_object_size(weights));
 }
 
-static inline void unit_near(const char *what, double is, double wanted, double relative)
+static inline void unit_assert_near(const char *what, double is, double wanted,
+                                    double relative)
 {
     if (!(fabs(is - wanted) <= relative * fabs(wanted)))
         fail_msg("%s is %.8g, expected %.8g within %.1g", what, is, wanted, relative);

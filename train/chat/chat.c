@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "base/size.h"
 #include "train/jinja/jinja.h"
-#include "train/chat/template_parts.h"
+#include "train/chat/template_internal.h"
 
 #define FILE_MAX ((size_t)64 << 20)
 
@@ -272,7 +272,7 @@ static bool begin(struct writing *writing, const struct template_options *option
 
     jinja_output_init(&writing->output);
     writing->messages = json_array();
-    if (options->thinking != CHAT_THINKING_UNSAID)
+    if (options->thinking != CHAT_THINKING_DEFAULT)
         writing->thinking = json_boolean(options->thinking == CHAT_THINKING_ON);
     if (system && system[0] && !has_system(messages, count))
         json_array_append_new(writing->messages, json_pack("{s s, s s}", "role", "system",
@@ -470,7 +470,7 @@ bool chat_turns(const struct template_request *request, struct turn **turns,
 {
     const struct message *messages = request->messages;
     size_t count = request->count;
-    struct writing writing = { .chat = template_own(request->chat),
+    struct writing writing = { .chat = template_model_chat(request->chat),
                                .tokenizer = request->tokenizer,
                                .err = err };
     struct answer_spans spans = { .list =
@@ -499,7 +499,7 @@ bool chat_turns(const struct template_request *request, struct turn **turns,
 bool chat_prompt(const struct template_request *request, struct token_list *ids,
                  size_t *answer, struct error *err)
 {
-    struct writing writing = { .chat = template_own(request->chat),
+    struct writing writing = { .chat = template_model_chat(request->chat),
                                .tokenizer = request->tokenizer,
                                .err = err };
     struct token_list prompt = { 0 }, whole = { 0 };

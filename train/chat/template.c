@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "train/chat/template_parts.h"
+#include "train/chat/template_internal.h"
 
 #define SAID SLOT_SAID
 #define BOS  SLOT_BOS
@@ -281,7 +281,7 @@ const struct chat_template *template_guess(const struct tokenizer *tokenizer)
     return template_find("default");
 }
 
-const struct chat *template_own(const struct chat_template *chat)
+const struct chat *template_model_chat(const struct chat_template *chat)
 {
     return chat->own;
 }

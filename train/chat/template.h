@@ -17,7 +17,7 @@ enum role {
 };
 
 /* Whether answers start with thoughts: enable_thinking of a job. */
-enum chat_thinking { CHAT_THINKING_UNSAID, CHAT_THINKING_ON, CHAT_THINKING_OFF };
+enum chat_thinking { CHAT_THINKING_DEFAULT, CHAT_THINKING_ON, CHAT_THINKING_OFF };
 
 struct message {
     enum role role;
@@ -34,7 +34,7 @@ const struct chat_template *template_find(const char *name); /* NULL: none */
  * tokens the tokenizer has, or else "default". */
 const struct chat_template *template_guess(const struct tokenizer *tokenizer);
 /* The model's own template of a row; NULL for a named one. */
-const struct chat *template_own(const struct chat_template *chat);
+const struct chat *template_model_chat(const struct chat_template *chat);
 /* The names, for a message; index from 0, NULL at the end. */
 const char *template_name(size_t index);
 const char *template_row_name(const struct chat_template *chat);
@@ -60,7 +60,7 @@ struct template_options {
 /* Return whether the turns are valid: an optional tools message and system message, then
  * alternately input (user, or one or more of tool) and output (assistant, function),
  * ending in an output. */
-bool template_turns_are_fine(const struct message *messages, size_t count);
+bool template_turns_are_valid(const struct message *messages, size_t count);
 
 /* Decide how many tokens of a question and of its answer to keep if there is room for
  * `room`: the shorter one is kept whole if it has less than half of `room`, otherwise

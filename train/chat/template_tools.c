@@ -8,7 +8,7 @@
 
 #include "base/size.h"
 #include "train/jinja/jinja.h"
-#include "train/chat/template_parts.h"
+#include "train/chat/template_internal.h"
 
 #define ACTIONS                                                         \
     "{% for f in calls %}{{ 'Action: ' ~ f.name ~ '\\nAction Input: ' " \

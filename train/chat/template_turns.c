@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "train/chat/template_parts.h"
+#include "train/chat/template_internal.h"
 
 /* A text that is encoded at once, up to the next special token of the tokenizer. */
 struct writer {
@@ -285,7 +285,7 @@ static void add_weighted(struct token_list *ids, float **weights,
     }
 }
 
-bool template_turns_are_fine(const struct message *messages, size_t count)
+bool template_turns_are_valid(const struct message *messages, size_t count)
 {
     bool answered = true, head = true;
 
@@ -349,7 +349,7 @@ bool template_encode(const struct template_request *request, struct token_list *
     size_t turn_count = 0;
     bool ok;
 
-    if (!template_turns_are_fine(request->messages, request->count))
+    if (!template_turns_are_valid(request->messages, request->count))
         return error_set(
             err, ERROR_DATA,
             "a conversation must be user and assistant in turn, and end in an answer");

@@ -152,7 +152,7 @@ bool checkpoint_save(struct model *model, const struct plan *plan,
     text_addf(&text, "%s/." CHECKPOINT_PREFIX "%" PRId64 ".tmp", plan->output_dir,
               progress->step);
     temporary = text_detach(&text, NULL);
-    if (file_exists(name) && checkpoint_is_of(name, plan->job_digest)) {
+    if (file_exists(name) && checkpoint_belongs_to(name, plan->job_digest)) {
         ok = true;
         goto out;
     }
@@ -204,7 +204,7 @@ static bool load_weight(struct model *model, struct parameter *parameter,
     if (stored == NULL) {
         stored = find_stored(weights, parameter, "");
         return check_stored(stored, parameter->weight, parameter->name, err) &&
-               model_put(model, parameter, stored, err);
+               model_load_tensor(model, parameter, stored, err);
     }
     if (!check_stored(stored, parameter->weight, parameter->name, err))
         return false;
@@ -308,7 +308,7 @@ bool checkpoint_begin(const char *dir, const char *digest, int64_t after,
     return ok && (count == 0 || file_sync_dir(dir, err));
 }
 
-bool checkpoint_tidy(const char *dir, struct error *err)
+bool checkpoint_remove_temporary(const char *dir, struct error *err)
 {
     DIR *folder = opendir(dir);
     struct dirent *entry;
@@ -348,7 +348,7 @@ static bool move_file(const char *old, const char *new, bool ours, struct error 
 static bool move_files(const char *from, const char *to, const char *job,
                        struct error *err)
 {
-    bool ours = job != NULL && manifest_is_of(to, job);
+    bool ours = job != NULL && manifest_has_job(to, job);
     DIR *folder = opendir(from);
     struct dirent *entry;
     bool ok = folder != NULL || error_errno(err, "cannot read the folder %s", from);

@@ -41,7 +41,7 @@ bool checkpoint_prune(const char *dir, const char *digest, int64_t keep,
 bool checkpoint_begin(const char *dir, const char *digest, int64_t after,
                       struct error *err);
 /* Remove `.checkpoint-N.tmp` folders that killed saves left. */
-bool checkpoint_tidy(const char *dir, struct error *err);
+bool checkpoint_remove_temporary(const char *dir, struct error *err);
 
 /* Write the trained model to plan->output_dir: first into a temporary folder there, then
  * rename each file. */

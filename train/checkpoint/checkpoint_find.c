@@ -33,10 +33,10 @@ int64_t checkpoint_step(const char *base)
     return *end == '\0' ? step : -1;
 }
 
-bool checkpoint_is_of(const char *name, const char *digest)
+bool checkpoint_belongs_to(const char *name, const char *digest)
 {
     return manifest_check(name, false, NULL) &&
-           (digest == NULL || manifest_is_of(name, digest));
+           (digest == NULL || manifest_has_job(name, digest));
 }
 
 static int by_step(const void *a, const void *b)
@@ -61,7 +61,7 @@ size_t checkpoint_list(const char *dir, const char *digest, struct checkpoint_fo
         if (step < 0)
             continue;
         name = path_join(dir, entry->d_name);
-        if (!checkpoint_is_of(name, digest)) {
+        if (!checkpoint_belongs_to(name, digest)) {
             free(name);
             continue;
         }

@@ -22,7 +22,7 @@ int64_t checkpoint_step(const char *base);
 
 /* Return whether the folder is complete and belongs to the job with this digest (NULL: to
  * any). */
-bool checkpoint_is_of(const char *name, const char *digest);
+bool checkpoint_belongs_to(const char *name, const char *digest);
 /* List the checkpoints of a job in a folder, newest first; list and names are malloc'ed.
  * All their files exist with the right size. */
 size_t checkpoint_list(const char *dir, const char *digest,

@@ -14,7 +14,7 @@
 #include "train/dataset/dataset_fetch.h"
 #include "train/dataset/dataset_mix.h"
 #include "train/dataset/dataset_pack.h"
-#include "train/dataset/dataset_rows.h"
+#include "train/dataset/dataset_internal.h"
 
 /* State while a dataset is opened. */
 struct opening {
@@ -62,8 +62,9 @@ static bool find_template(struct opening *open, struct error *err)
         reading->chat = template_guess(reading->tokenizer);
         snprintf(note, sizeof(note), "the job names no template: selected %s%s",
                  template_row_name(reading->chat),
-                 template_own(reading->chat) ? ""
-                                             : ", by the tokenizer's special tokens");
+                 template_model_chat(reading->chat)
+                     ? ""
+                     : ", by the tokenizer's special tokens");
         dataset_notes_add(&open->dataset->notes, note);
     }
     missing = reading->chat && !is_plain(open->plan)
@@ -104,7 +105,7 @@ static bool read_tokens(struct opening *open, bool own_eval, struct error *err)
                                        own_eval ? "eval.tokens" : "train.tokens",
                                        open->peeking };
     const char *dir = plan->dataset_dir ? plan->dataset_dir : "data";
-    char *paths = dataset_tokens_names(plan, names);
+    char *paths = dataset_tokens_paths(plan, names);
     struct dataset_reading *reading = &open->reading;
     struct dataset_tokens *tokens = &open->tokens;
     bool ok =
@@ -310,8 +311,9 @@ struct dataset *dataset_open(const struct plan *plan, enum split split,
                      err);
 }
 
-struct dataset *dataset_peek(const struct plan *plan, enum split split,
-                             const struct tokenizer *tokenizer, struct error *err)
+struct dataset *dataset_open_readonly(const struct plan *plan, enum split split,
+                                      const struct tokenizer *tokenizer,
+                                      struct error *err)
 {
     return open_data(
         (struct opening) { .plan = plan,

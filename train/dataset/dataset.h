@@ -27,8 +27,9 @@ struct dataset *dataset_open(const struct plan *plan, enum split split,
                              const struct tokenizer *tokenizer, struct error *err);
 /* Same as dataset_open, but writes nothing: for counting, and for ranks other than the
  * first. */
-struct dataset *dataset_peek(const struct plan *plan, enum split split,
-                             const struct tokenizer *tokenizer, struct error *err);
+struct dataset *dataset_open_readonly(const struct plan *plan, enum split split,
+                                      const struct tokenizer *tokenizer,
+                                      struct error *err);
 void dataset_close(struct dataset *dataset);
 
 /* Wherever samples of stage dpo are counted, a sample is a pair: two answers to one
@@ -38,7 +39,7 @@ size_t dataset_samples(const struct dataset *dataset); /* after packing */
 size_t dataset_longest(const struct dataset *dataset);
 /* Positions that the model must support: tokens of the longest sample before packing,
  * because positions start at 0 in each sample. */
-size_t dataset_places(const struct dataset *dataset);
+size_t dataset_positions_max(const struct dataset *dataset);
 uint64_t dataset_tokens(const struct dataset *dataset);
 /* The largest token id, to be compared with the model's vocabulary. */
 uint32_t dataset_token_max(const struct dataset *dataset);
@@ -89,7 +90,7 @@ bool dataset_question(const struct dataset *dataset, size_t index,
                       struct dataset_question *out);
 /* Return the tokens of the longest question that has at most `limit`, 0 if there is none.
  * *longer, unless NULL, is the number of questions with more. */
-size_t dataset_asked_max(const struct dataset *dataset, size_t limit, size_t *longer);
+size_t dataset_question_max(const struct dataset *dataset, size_t limit, size_t *longer);
 
 /* The most rows that a batch of this dataset can have. */
 size_t dataset_rows_max(const struct dataset *dataset, size_t batch_size);

@@ -1,7 +1,7 @@
 /* train/dataset/dataset_batch.c - rows in the order of an epoch, and batches of them. */
 #include "config.h"
 
-#include "train/dataset/dataset_rows.h"
+#include "train/dataset/dataset_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -56,7 +56,7 @@ size_t dataset_longest(const struct dataset *dataset)
     size_t longest = 0;
 
     if (dataset->pairs)
-        return dataset_places(dataset);
+        return dataset_positions_max(dataset);
     for (size_t row = 0; row < dataset->rows; row++) {
         size_t tokens = row_tokens(dataset, row);
 
@@ -65,7 +65,7 @@ size_t dataset_longest(const struct dataset *dataset)
     return longest;
 }
 
-size_t dataset_places(const struct dataset *dataset)
+size_t dataset_positions_max(const struct dataset *dataset)
 {
     size_t largest = 0;
 
@@ -243,7 +243,7 @@ static void add_sample(const struct dataset *dataset, const struct sample *sampl
     if (batch->weights)
         memset(batch->weights + at, 0, sample->len * sizeof(float));
     for (uint32_t r = 0; r < sample->runs; r++) {
-        const struct label_run *run = &store->runs[sample->run_at + r];
+        const struct label_span *run = &store->runs[sample->run_at + r];
 
         for (uint32_t i = run->start; i < run->start + run->len; i++)
             if (i > 0)

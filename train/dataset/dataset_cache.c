@@ -175,7 +175,7 @@ static bool publish(int fd, const char *temporary, const char *name, bool writte
     return ok;
 }
 
-bool dataset_cache_keep(const struct dataset_reading *reading, const char *name,
+bool dataset_cache_save(const struct dataset_reading *reading, const char *name,
                         const struct dataset_tokens *tokens, struct error *err)
 {
     json_t *key = dataset_key_options(reading, err);
@@ -279,7 +279,7 @@ static bool set_arrays(const struct input *input, struct dataset_store *out)
     out->weighted = json_is_true(json_object_get(input->header, "weighted"));
     out->samples = (struct sample *)(void *)at;
     at += out->count * sizeof(*out->samples);
-    out->runs = (struct label_run *)(void *)at;
+    out->runs = (struct label_span *)(void *)at;
     at += out->run_count * sizeof(*out->runs);
     out->ids = (uint32_t *)(void *)at;
     at += out->tokens * sizeof(*out->ids);
@@ -298,7 +298,7 @@ static bool is_valid(const struct dataset_store *store)
             s->targets > s->len || !(s->weight >= 0))
             return false;
         for (uint32_t r = 0; r < s->runs; r++) {
-            const struct label_run *run = &store->runs[s->run_at + r];
+            const struct label_span *run = &store->runs[s->run_at + r];
 
             if (run->start > s->len || run->len > s->len - run->start ||
                 !(run->weight != 0 && isfinite(run->weight)))
@@ -363,9 +363,9 @@ static bool matches(const struct dataset_reading *reading, const struct input *i
         explain_option(key, was, why);
         return false;
     }
-    return dataset_key_fresh(reading, json_object_get(input->header, "files"),
-                             json_integer_value(json_object_get(input->header, "kept")),
-                             why);
+    return dataset_key_matches(reading, json_object_get(input->header, "files"),
+                               json_integer_value(json_object_get(input->header, "kept")),
+                               why);
 }
 
 /* Do the cheap checks first: most files that do not fit are intact. */

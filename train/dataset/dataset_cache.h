@@ -34,7 +34,7 @@ bool dataset_cache_find(const struct dataset_reading *reading, const char *name,
                         struct error *err);
 
 /* Save the tokens. Do nothing if another process is saving the same file. */
-bool dataset_cache_keep(const struct dataset_reading *reading, const char *name,
+bool dataset_cache_save(const struct dataset_reading *reading, const char *name,
                         const struct dataset_tokens *tokens, struct error *err);
 
 #endif

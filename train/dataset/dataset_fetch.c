@@ -61,7 +61,7 @@ static bool save(const struct dataset_fetch *how, const char *path,
         return true;
     }
     return file_make_dirs(folder_of(plan), 0755, err) &&
-           dataset_cache_keep(how->reading, path, tokens, err);
+           dataset_cache_save(how->reading, path, tokens, err);
 }
 
 /* Replace the temporary file by the token file. */

@@ -39,7 +39,7 @@ static bool hash_probe(const struct dataset_reading *reading, char digest[DIGEST
                                               messages + 1, TS_COUNT(messages) - 1 };
     struct token_list ids = { 0 };
     float *weights = NULL;
-    bool ok = reading->chat && !template_own(reading->chat)
+    bool ok = reading->chat && !template_model_chat(reading->chat)
                   ? template_encode(&with, &ids, &weights, err) &&
                         template_encode(&without, &ids, &weights, err)
                   : tokenizer_encode(reading->tokenizer, question, sizeof(question) - 1,
@@ -92,7 +92,7 @@ static json_t *describe_source(const struct dataset_reading *reading,
         json_array_append_new(paths, json_string(files[i]));
     return json_pack("{s:o, s:i, s:b, s:I, s:o}", "files", paths, "form",
                      (int)source->form, "lines", source->lines, "most",
-                     (json_int_t)dataset_tokens_most(reading->plan, source), "columns",
+                     (json_int_t)dataset_tokens_limit(reading->plan, source), "columns",
                      list_columns(&source->columns));
 }
 
@@ -253,8 +253,8 @@ static bool is_same(const json_t *file, const char *path, int64_t kept)
     return digest_file(path, now, NULL) && strcmp(now, digest) == 0;
 }
 
-bool dataset_key_fresh(const struct dataset_reading *reading, const json_t *files,
-                       int64_t kept, struct text *why)
+bool dataset_key_matches(const struct dataset_reading *reading, const json_t *files,
+                         int64_t kept, struct text *why)
 {
     struct inputs inputs;
 

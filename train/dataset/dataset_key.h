@@ -15,7 +15,7 @@ json_t *dataset_key_files(const struct dataset_reading *reading, struct error *e
 
 /* Return whether a list of files, saved at time `kept` (seconds), describes the present
  * files. If not, *why names the first one that differs. */
-bool dataset_key_fresh(const struct dataset_reading *reading, const json_t *files,
-                       int64_t kept, struct text *why);
+bool dataset_key_matches(const struct dataset_reading *reading, const json_t *files,
+                         int64_t kept, struct text *why);
 
 #endif

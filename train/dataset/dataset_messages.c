@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "train/dataset/dataset_record_parts.h"
+#include "train/dataset/dataset_record_internal.h"
 
 /* Larger weights overflow fp16 gradients at any loss scale. */
 #define WEIGHT_MAX 1000
@@ -176,7 +176,7 @@ enum record_kind record_message(const struct reading *reading, const json_t *ite
 
 static bool turns_are_valid(const struct conversation *conversation)
 {
-    return template_turns_are_fine(conversation->messages, conversation->count);
+    return template_turns_are_valid(conversation->messages, conversation->count);
 }
 
 enum record_kind record_list(const struct reading *reading, const json_t *list,

@@ -16,7 +16,7 @@ static size_t max_size(size_t a, size_t b)
 }
 
 /* Tokens of the question: all before the learned tokens at the end. */
-static size_t question_tokens(const struct dataset_half *half)
+static size_t question_tokens(const struct dataset_pair_member *half)
 {
     size_t count = half->ids.count;
 
@@ -27,7 +27,7 @@ static size_t question_tokens(const struct dataset_half *half)
 
 /* Keep the first `question` of the question's `from` tokens, and the first `answer`
  * tokens of the answer. */
-static void keep_tokens(struct dataset_half *half, size_t from, size_t question,
+static void keep_tokens(struct dataset_pair_member *half, size_t from, size_t question,
                         size_t answer)
 {
     uint32_t *ids = half->ids.ids;
@@ -38,7 +38,7 @@ static void keep_tokens(struct dataset_half *half, size_t from, size_t question,
         half->weights[i] = i < question ? 0 : 1;
 }
 
-bool dataset_pair_cut(struct dataset_half halves[2], size_t cutoff_len)
+bool dataset_pair_cut(struct dataset_pair_member halves[2], size_t cutoff_len)
 {
     const size_t questions[2] = { question_tokens(&halves[0]),
                                   question_tokens(&halves[1]) };

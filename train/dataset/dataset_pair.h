@@ -6,7 +6,7 @@
 
 /* The question and one of its answers: tokens, and the weight of each in the loss
  * (malloc'ed, with the room of ids), as template_encode appends them. */
-struct dataset_half {
+struct dataset_pair_member {
     struct token_list ids;
     float *weights;
 };
@@ -17,6 +17,6 @@ struct dataset_half {
  * and to the answer, so that both keep the same part of the question (LLaMA-Factory's
  * processor/pairwise.py; an end token after the conversation is part of the answer).
  * Return false if one of them has nothing left to learn. */
-bool dataset_pair_cut(struct dataset_half halves[2], size_t cutoff_len);
+bool dataset_pair_cut(struct dataset_pair_member halves[2], size_t cutoff_len);
 
 #endif

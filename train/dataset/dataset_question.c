@@ -3,7 +3,7 @@
 
 #include "train/dataset/dataset.h"
 
-#include "train/dataset/dataset_rows.h"
+#include "train/dataset/dataset_internal.h"
 
 size_t dataset_questions(const struct dataset *dataset)
 {
@@ -19,7 +19,7 @@ bool dataset_question(const struct dataset *dataset, size_t index,
 
     *out = (struct dataset_question) { .ids = data->ids + sample->at };
     for (uint32_t r = 0; r < sample->runs; r++) {
-        const struct label_run *run = &data->runs[sample->run_at + r];
+        const struct label_span *run = &data->runs[sample->run_at + r];
 
         if (run->weight < 0)
             continue;
@@ -30,7 +30,7 @@ bool dataset_question(const struct dataset *dataset, size_t index,
     return out->asked > 0;
 }
 
-size_t dataset_asked_max(const struct dataset *dataset, size_t limit, size_t *longer)
+size_t dataset_question_max(const struct dataset *dataset, size_t limit, size_t *longer)
 {
     struct dataset_question question;
     size_t longest = 0, over = 0;

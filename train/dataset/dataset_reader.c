@@ -63,7 +63,7 @@ static int find_kind(const char *path)
     return -1;
 }
 
-bool dataset_reader_knows(const char *path)
+bool dataset_reader_supports(const char *path)
 {
     return find_kind(path) >= 0;
 }

@@ -31,7 +31,7 @@ bool dataset_reader_next(struct dataset_reader *reader, struct dataset_record *r
                          struct error *err);
 
 /* Return whether the name has the extension of a supported format. */
-bool dataset_reader_knows(const char *path);
+bool dataset_reader_supports(const char *path);
 /* Return whether the name has the extension of a table format, which is not supported. */
 bool dataset_reader_is_table(const char *path);
 /* Set ERROR_DATA for an unsupported file, and say how to convert it; return false. */

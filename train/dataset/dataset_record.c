@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "train/dataset/dataset_record_parts.h"
+#include "train/dataset/dataset_record_internal.h"
 
 void conversation_clear(struct conversation *conversation)
 {
@@ -214,7 +214,7 @@ static bool read_question(const struct reading *reading)
     return true;
 }
 
-bool record_asks(const struct reading *reading)
+bool record_has_question(const struct reading *reading)
 {
     const char *prompt = reading->columns->prompt;
 
@@ -237,7 +237,7 @@ static enum record_kind read_alpaca(const struct reading *reading, bool plain)
     const struct dataset_columns *columns = reading->columns;
     const json_t *answer = record_get(reading, columns->response);
 
-    if (!record_asks(reading))
+    if (!record_has_question(reading))
         return RECORD_BROKEN;
     if (plain)
         return read_question(reading) ? RECORD_TEXT : RECORD_BROKEN;
@@ -307,7 +307,7 @@ static const struct {
       { .prompt = "input", .response = "output", .system = "system" } },
 };
 
-void record_tags(struct dataset_columns *columns, const json_t *message)
+void record_detect_tags(struct dataset_columns *columns, const json_t *message)
 {
     if (json_object_get(message, "role"))
         columns->role_tag = "role";
@@ -383,7 +383,8 @@ static enum record_kind read_detected(struct reading *reading)
             (needs[1] && !record_get(reading, needs[1])))
             continue;
         /* ShareGPT's list with the role and content keys of the other form is common */
-        record_tags(&columns, json_array_get(record_get(reading, columns.messages), 0));
+        record_detect_tags(&columns,
+                           json_array_get(record_get(reading, columns.messages), 0));
         reading->columns = &columns;
         kind = columns.messages ? record_messages(reading) : read_alpaca(reading, false);
         if (kind == RECORD_SKIPPED && is_pair(reading) && ends_in_question(reading->out))

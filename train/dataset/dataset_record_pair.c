@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "train/dataset/dataset_record_parts.h"
+#include "train/dataset/dataset_record_internal.h"
 
 static const char no_answers[] = "without a chosen or a rejected answer";
 static const char empty_answer[] = "with an empty answer";
@@ -42,7 +42,7 @@ static enum record_kind read_question(const struct pair *pair, bool list)
 
     if (list)
         return record_list(&pair->reading, messages, json_array_size(messages));
-    return record_asks(&pair->reading) && record_question(&pair->reading)
+    return record_has_question(&pair->reading) && record_question(&pair->reading)
                ? RECORD_CONVERSATION
                : RECORD_BROKEN;
 }
@@ -102,7 +102,7 @@ static enum record_kind finish_pair(const struct pair *pair, struct message *rej
     if (chosen->role < ROLE_ASSISTANT || rejected->role < ROLE_ASSISTANT)
         return record_skipped(&pair->reading,
                               "of which one answer does not have the role assistant");
-    if (!template_turns_are_fine(out->messages, out->count))
+    if (!template_turns_are_valid(out->messages, out->count))
         return record_skipped(&pair->reading,
                               "whose messages are not user and assistant in turn, "
                               "ending in a question");
@@ -118,7 +118,7 @@ static enum record_kind read_pair(struct pair *pair, bool list, const json_t *li
 {
     enum record_kind kind = read_question(pair, list);
 
-    record_tags(&pair->columns, like);
+    record_detect_tags(&pair->columns, like);
     return kind == RECORD_CONVERSATION ? add_answers(pair) : kind;
 }
 
@@ -152,7 +152,7 @@ static bool find_question(struct pair *pair, bool *list)
     *list = json_is_array(value);
     if (*list) {
         pair->columns.messages = key;
-        record_tags(&pair->columns, json_array_get(value, 0));
+        record_detect_tags(&pair->columns, json_array_get(value, 0));
         return true;
     }
     pair->columns.prompt = key;
@@ -192,7 +192,7 @@ static enum record_kind read_whole(struct pair *pair)
     size_t count = json_array_size(pair->answers[0]);
     enum record_kind kind;
 
-    record_tags(&pair->columns, json_array_get(pair->answers[0], 0));
+    record_detect_tags(&pair->columns, json_array_get(pair->answers[0], 0));
     if (!start_the_same(pair))
         return record_skipped(&pair->reading,
                               "whose conversations differ in more than the last answer");

@@ -90,9 +90,9 @@ static bool is_folder_name(const char *name)
     return text_ends(name, "/");
 }
 
-bool dataset_names_path(const char *name)
+bool dataset_name_is_path(const char *name)
 {
-    return dataset_reader_knows(name) || is_folder_name(name);
+    return dataset_reader_supports(name) || is_folder_name(name);
 }
 
 /* A file or folder named in the job: next to it, or else in dataset_dir. */
@@ -122,8 +122,8 @@ bool dataset_lookup_find(struct dataset_lookup *lookup, const char *name,
     *out = (struct dataset_source) { .name = name };
     if (dataset_reader_is_table(name))
         return dataset_reader_refuse(name, err);
-    return dataset_names_path(name) ? find_path(lookup, name, out, err)
-                                    : find_named(lookup, name, out, err);
+    return dataset_name_is_path(name) ? find_path(lookup, name, out, err)
+                                      : find_named(lookup, name, out, err);
 }
 
 bool dataset_source_check(const struct dataset_source *source, bool pairs,
@@ -194,7 +194,7 @@ static bool check_entries(const char *path, struct dirent *const *entries, int c
                           struct error *err)
 {
     for (int i = 0; i < count; i++)
-        if (!dataset_reader_knows(entries[i]->d_name))
+        if (!dataset_reader_supports(entries[i]->d_name))
             return error_set(err, ERROR_DATA,
                              "the data folder %s has %s, which has an unsupported "
                              "format (supported are .json, .jsonl and .txt, each also "

@@ -68,7 +68,7 @@ bool dataset_source_check(const struct dataset_source *source, bool pairs,
 
 /* Return whether the name is a file or a folder, and not an entry of
  * dataset_info.json. */
-bool dataset_names_path(const char *name);
+bool dataset_name_is_path(const char *name);
 
 /* List the files of a source, sorted by name, in the arena: its path, or all files in
  * that folder except those whose names start with a dot. ERROR_DATA if there is none, or

@@ -39,8 +39,8 @@ static void add_run(struct dataset_store *store, struct sample *sample, uint32_t
     uint32_t targets = start > 0 ? len : len - 1; /* nothing predicts the first token */
 
     store->runs = grow(store->runs, store->run_count, &store->run_room, 1,
-                       sizeof(struct label_run));
-    store->runs[store->run_count++] = (struct label_run) { start, len, weight };
+                       sizeof(struct label_span));
+    store->runs[store->run_count++] = (struct label_span) { start, len, weight };
     sample->runs++;
     sample->targets += targets;
     sample->weight += (double)targets * fabs((double)weight);

@@ -7,7 +7,7 @@
 #include "train/dataset/dataset_spill.h"
 
 /* Tokens [start, start + len) of a sample are learned, with this weight. */
-struct label_run {
+struct label_span {
     uint32_t start, len;
     float weight; /* not 0; negative: the label is the end-of-text token */
 };
@@ -26,7 +26,7 @@ struct sample {
 struct dataset_store {
     uint32_t *ids;
     size_t tokens, room;
-    struct label_run *runs;
+    struct label_span *runs;
     size_t run_count, run_room;
     struct sample *samples;
     size_t count, sample_room;

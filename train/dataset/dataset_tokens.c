@@ -36,7 +36,7 @@ struct work {
     struct message rejected; /* stage dpo: the other answer to its question */
     struct token_list ids;
     float *weights;
-    struct dataset_half halves[2];
+    struct dataset_pair_member halves[2];
     struct skipped skipped[MAX_REASONS];
     size_t reasons;
     int64_t document_end;
@@ -196,7 +196,8 @@ static bool add_conversation(struct work *work, bool *added, struct error *err)
 }
 
 /* Encode without a cut, with the answer that the conversation ends in now. */
-static bool encode_half(struct work *work, struct dataset_half *half, struct error *err)
+static bool encode_half(struct work *work, struct dataset_pair_member *half,
+                        struct error *err)
 {
     const struct template_request request = request_of(work);
 
@@ -207,7 +208,7 @@ static bool encode_half(struct work *work, struct dataset_half *half, struct err
 /* Add both samples, or none. */
 static bool add_pair(struct work *work, bool *added, struct error *err)
 {
-    struct dataset_half *halves = work->halves;
+    struct dataset_pair_member *halves = work->halves;
 
     if (!encode_half(work, &halves[0], err))
         return false;
@@ -337,7 +338,7 @@ static bool read_file(struct work *work, int64_t *left, struct error *err)
 }
 
 /* A random draw or a slice requires reading the whole source. */
-int64_t dataset_tokens_most(const struct plan *plan, const struct dataset_source *source)
+int64_t dataset_tokens_limit(const struct plan *plan, const struct dataset_source *source)
 {
     bool chosen =
         source->num_samples > 0 || source->slice.has_from || source->slice.has_to;
@@ -353,7 +354,7 @@ static bool read_source(struct work *work, const struct dataset_source *source,
     int64_t left;
 
     work->source = source;
-    left = dataset_tokens_most(work->plan, source);
+    left = dataset_tokens_limit(work->plan, source);
     if (!dataset_source_files(source, work->how->arena, &files, &count, err))
         return false;
     for (size_t i = 0; i < count; i++) {
@@ -375,8 +376,8 @@ static struct work work_new(const struct dataset_reading *how, struct dataset_to
         .plan = plan,
         .out = out,
         .options = { .default_system = plan->default_system,
-                     .thinking =
-                         plan->enable_thinking ? CHAT_THINKING_UNSAID : CHAT_THINKING_OFF,
+                     .thinking = plan->enable_thinking ? CHAT_THINKING_DEFAULT
+                                                       : CHAT_THINKING_OFF,
                      .train_on_prompt = plan->train_on_prompt && !pairs,
                      .mask_history = plan->mask_history || pairs },
         .document_end = template_document_end(how->chat, how->tokenizer),
@@ -412,7 +413,7 @@ void dataset_tokens_clear(struct dataset_tokens *tokens)
     *tokens = (struct dataset_tokens) { 0 };
 }
 
-char *dataset_tokens_names(const struct plan *plan, const char *names)
+char *dataset_tokens_paths(const struct plan *plan, const char *names)
 {
     struct text out;
 
@@ -424,7 +425,7 @@ char *dataset_tokens_names(const struct plan *plan, const char *names)
         name[len] = 0;
         path = path_join(plan->dir ? plan->dir : ".", name);
         text_add(&out, names, blanks);
-        text_adds(&out, dataset_names_path(name) && file_exists(path) ? path : name);
+        text_adds(&out, dataset_name_is_path(name) && file_exists(path) ? path : name);
         names += blanks + len;
         free(path);
         free(name);

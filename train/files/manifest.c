@@ -130,7 +130,7 @@ bool manifest_check(const char *dir, bool deep, struct error *err)
     return ok;
 }
 
-bool manifest_is_of(const char *dir, const char *job)
+bool manifest_has_job(const char *dir, const char *job)
 {
     char *name = path_join(dir, MANIFEST_NAME);
     json_t *manifest = json_read_file(name, MANIFEST_MAX, NULL);

@@ -15,6 +15,6 @@ bool manifest_write(const char *dir, const char *job, struct error *err);
 /* Check that every file exists with its size; with `deep` also its digest. */
 bool manifest_check(const char *dir, bool deep, struct error *err);
 /* Return whether the job with this digest made the folder. */
-bool manifest_is_of(const char *dir, const char *job);
+bool manifest_has_job(const char *dir, const char *job);
 
 #endif

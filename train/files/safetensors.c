@@ -105,7 +105,7 @@ static const struct dtype_row *find_dtype(const char *name)
     return NULL;
 }
 
-size_t safetensors_item(const char *dtype)
+size_t safetensors_dtype_bytes(const char *dtype)
 {
     const struct dtype_row *row = find_dtype(dtype);
 
@@ -499,7 +499,7 @@ enum format safetensors_format(const struct safetensors *set)
     return most;
 }
 
-void safetensors_forget(const struct safetensors *set)
+void safetensors_release(const struct safetensors *set)
 {
     for (size_t i = 0; i < set->files; i++)
         if (set->maps[i].data)

@@ -35,7 +35,7 @@ const struct stored_tensor *safetensors_find(const struct safetensors *set,
 /* The format of most of the bytes; FORMAT_COUNT if it is not used in computations. */
 enum format safetensors_format(const struct safetensors *set);
 /* Release the memory of mapped data that was read; it stays mapped. */
-void safetensors_forget(const struct safetensors *set);
+void safetensors_release(const struct safetensors *set);
 
 /* A tensor to write: data is read one tensor at a time, so a model is never in memory
  * twice. */
@@ -62,6 +62,6 @@ bool safetensors_write(const char *name, const struct tensor_source *sources,
 bool safetensors_header(const struct tensor_source *sources, size_t count,
                         struct text *out, struct error *err);
 /* Bytes of one element of a dtype of the format; 0: unknown dtype. */
-size_t safetensors_item(const char *dtype);
+size_t safetensors_dtype_bytes(const char *dtype);
 
 #endif

@@ -21,7 +21,7 @@ static const char *dtype_of(const struct tensor_source *source)
 static bool source_bytes(const struct tensor_source *source, size_t *bytes,
                          struct error *err)
 {
-    *bytes = safetensors_item(dtype_of(source));
+    *bytes = safetensors_dtype_bytes(dtype_of(source));
     for (size_t i = 0; i < source->rank; i++)
         if (!size_mul(*bytes, source->shape[i], bytes))
             return error_set(err, ERROR_DATA, "the tensor %s is too large", source->name);

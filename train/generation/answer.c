@@ -143,8 +143,8 @@ bool answer_number(struct answer answer, double *out)
     return *end == 0 && end != digits && isfinite(*out);
 }
 
-bool answer_right(const struct answer_rule *rule, struct answer given,
-                  struct answer expected)
+bool answer_is_correct(const struct answer_rule *rule, struct answer given,
+                       struct answer expected)
 {
     double is, should;
 
@@ -161,6 +161,6 @@ struct verdict answer_judge(const struct answer_rule *rule, const char *text, si
 
     if (!answer_find(rule, expected, expected_len, &wanted))
         wanted = trim(expected, expected_len);
-    verdict.right = verdict.found && answer_right(rule, given, wanted);
+    verdict.right = verdict.found && answer_is_correct(rule, given, wanted);
     return verdict;
 }

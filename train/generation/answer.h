@@ -30,8 +30,8 @@ bool answer_find(const struct answer_rule *rule, const char *text, size_t len,
  * number may have a currency before it, commas between groups of three digits, and a
  * period or a percent sign after it.  Anything else must be the same, byte for byte.
  */
-bool answer_right(const struct answer_rule *rule, struct answer given,
-                  struct answer expected);
+bool answer_is_correct(const struct answer_rule *rule, struct answer given,
+                       struct answer expected);
 bool answer_number(struct answer answer, double *out);
 
 struct verdict {

@@ -101,7 +101,7 @@ static bool take_token(struct generation_run *run, struct slot *slot, float *log
                        struct error *err)
 {
     const struct generate_options *options = run->options;
-    const struct sampler_place position = {
+    const struct sampler_position position = {
         .before = slot->tokens,
         .count = slot->count,
         .seed = options->seed,
@@ -204,7 +204,7 @@ static void open_run(struct generation_run *run)
     struct model *model = run->options->model;
 
     run->slot_count = model_slots(model);
-    run->room = model_room(model);
+    run->room = model_slot_rows(model);
     run->vocabulary = model_vocabulary(model);
     run->sampler = sampler_new(run->vocabulary);
     run->slots = memory_alloc(run->slot_count * sizeof(*run->slots));

@@ -47,8 +47,8 @@ static bool named_open(const struct template_request *request, struct token_list
 static bool encode_open(const struct template_request *request, struct token_list *ids,
                         size_t *answer, struct error *err)
 {
-    return template_own(request->chat) ? chat_prompt(request, ids, answer, err)
-                                       : named_open(request, ids, answer, err);
+    return template_model_chat(request->chat) ? chat_prompt(request, ids, answer, err)
+                                              : named_open(request, ids, answer, err);
 }
 
 bool prompt_encode(const struct template_request *request, struct token_list *out,

@@ -45,7 +45,7 @@ void sampler_free(struct sampler *sampler)
 
 /* transformers' RepetitionPenaltyLogitsProcessor: each token that occurred, once. */
 static void penalize(struct sampler *s, double penalty,
-                     const struct sampler_place *position, float *logits)
+                     const struct sampler_position *position, float *logits)
 {
     if (penalty == 1)
         return;
@@ -157,7 +157,7 @@ static size_t nucleus(struct sampler *s, double top_p, size_t *taken, double *su
 }
 
 static int64_t draw_token(struct sampler *s, const struct generation *how,
-                          const struct sampler_place *position, const float *logits)
+                          const struct sampler_position *position, const float *logits)
 {
     double sum = make_heap(s, logits, how->temperature), left;
     size_t taken = 0, kept = s->count;
@@ -182,7 +182,7 @@ static int64_t draw_token(struct sampler *s, const struct generation *how,
 }
 
 int64_t sampler_take(struct sampler *sampler, const struct generation *how,
-                     const struct sampler_place *position, float *logits)
+                     const struct sampler_position *position, float *logits)
 {
     penalize(sampler, how->repetition_penalty, position, logits);
     if (!how->do_sample || !(how->temperature > 0))

@@ -12,7 +12,7 @@ struct sampler *sampler_new(size_t vocabulary);
 void sampler_free(struct sampler *sampler); /* NULL is allowed */
 
 /* The position of the next token. */
-struct sampler_place {
+struct sampler_position {
     const int32_t *before; /* prompt and generated tokens, which are penalized */
     size_t count;
     uint64_t seed;
@@ -25,6 +25,6 @@ struct sampler_place {
  * with the largest logit, the first of equals. Logits that are not finite are never
  * selected; -1: all are. */
 int64_t sampler_take(struct sampler *sampler, const struct generation *how,
-                     const struct sampler_place *position, float *logits);
+                     const struct sampler_position *position, float *logits);
 
 #endif

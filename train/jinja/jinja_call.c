@@ -7,8 +7,8 @@
 
 enum { ARGUMENTS_MAX = 1000 };
 
-const struct jinja_builtin *jinja_row(const struct jinja_builtin *table, const char *name,
-                                      size_t len)
+const struct jinja_builtin *jinja_builtin_find(const struct jinja_builtin *table,
+                                               const char *name, size_t len)
 {
     for (; table->name; table++)
         if (strlen(table->name) == len && memcmp(table->name, name, len) == 0)
@@ -16,8 +16,8 @@ const struct jinja_builtin *jinja_row(const struct jinja_builtin *table, const c
     return NULL;
 }
 
-static void add_argument(struct jinja_run *run, struct jinja_given *out, const char *name,
-                         struct jinja_value value)
+static void add_argument(struct jinja_run *run, struct jinja_arguments *out,
+                         const char *name, struct jinja_value value)
 {
     if (jinja_failed(run))
         return;
@@ -30,7 +30,7 @@ static void add_argument(struct jinja_run *run, struct jinja_given *out, const c
     out->positional += !name;
 }
 
-static void add_named_arguments(struct jinja_run *run, struct jinja_given *out,
+static void add_named_arguments(struct jinja_run *run, struct jinja_arguments *out,
                                 const struct jinja_value *names)
 {
     if (names->kind != JINJA_DICT) {
@@ -57,11 +57,11 @@ static size_t count_room(const struct jinja_node *node)
 }
 
 bool jinja_evaluate_arguments(struct jinja_run *run, const struct jinja_node *node,
-                              struct jinja_given *out)
+                              struct jinja_arguments *out)
 {
     size_t room = count_room(node);
 
-    *out = (struct jinja_given) { .count = 0 };
+    *out = (struct jinja_arguments) { .count = 0 };
     if (room == 0)
         return true;
     out->values = jinja_alloc(run, room, sizeof(*out->values));
@@ -73,7 +73,7 @@ bool jinja_evaluate_arguments(struct jinja_run *run, const struct jinja_node *no
 
         if (argument->spread == JINJA_SINGLE) {
             add_argument(run, out, argument->name, value);
-        } else if (argument->spread == JINJA_STARS) {
+        } else if (argument->spread == JINJA_DOUBLE_STAR) {
             add_named_arguments(run, out, &value);
         } else {
             items = jinja_items(run, &value);
@@ -103,7 +103,7 @@ static size_t count_parameters(const struct jinja_builtin *builtin)
 }
 
 static bool bind(struct jinja_run *run, const struct jinja_builtin *builtin,
-                 const struct jinja_given *given, struct jinja_call *call)
+                 const struct jinja_arguments *given, struct jinja_call *call)
 {
     size_t room = count_parameters(builtin), position = 0;
 
@@ -139,7 +139,7 @@ static bool bind(struct jinja_run *run, const struct jinja_builtin *builtin,
 struct jinja_value jinja_invoke(struct jinja_run *run,
                                 const struct jinja_builtin *builtin,
                                 const struct jinja_value *self,
-                                const struct jinja_given *given)
+                                const struct jinja_arguments *given)
 {
     struct jinja_call call = { .self = *self, .how = builtin->how, .given = given };
 
@@ -150,7 +150,7 @@ struct jinja_value jinja_invoke(struct jinja_run *run,
 
 /* Bind a macro's parameters: by position, by name, by default, or else undefined. */
 static void bind_macro(struct jinja_run *run, const struct jinja_node *macro,
-                       const struct jinja_given *given, bool *used)
+                       const struct jinja_arguments *given, bool *used)
 {
     size_t positional = given->positional;
 
@@ -183,7 +183,7 @@ static void bind_macro(struct jinja_run *run, const struct jinja_node *macro,
 
 /* Set varargs and kwargs to the remaining arguments. */
 static void bind_rest(struct jinja_run *run, const struct jinja_node *macro,
-                      const struct jinja_given *given, const bool *used)
+                      const struct jinja_arguments *given, const bool *used)
 {
     struct jinja_value rest = jinja_list_new(run, JINJA_TUPLE, given->count);
     struct jinja_value named = jinja_dict_new(run, JINJA_DICT);
@@ -226,7 +226,7 @@ static void bind_caller(struct jinja_run *run, const struct jinja_node *macro,
 
 static struct jinja_value call_macro(struct jinja_run *run,
                                      const struct jinja_function *function,
-                                     const struct jinja_given *given,
+                                     const struct jinja_arguments *given,
                                      const struct jinja_value *caller)
 {
     struct jinja_scope *outer = run->scope;
@@ -249,7 +249,7 @@ static struct jinja_value call_macro(struct jinja_run *run,
 }
 
 struct jinja_value jinja_call(struct jinja_run *run, const struct jinja_value *function,
-                              const struct jinja_given *given,
+                              const struct jinja_arguments *given,
                               const struct jinja_value *caller)
 {
     if (jinja_failed(run))

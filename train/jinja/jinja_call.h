@@ -10,7 +10,7 @@
 enum { JINJA_PARAMETERS = 5 };
 
 /* Arguments as given: names[i] is NULL for positional arguments. */
-struct jinja_given {
+struct jinja_arguments {
     struct jinja_value *values;
     const char **names; /* NULL: positional */
     size_t count, positional;
@@ -20,7 +20,7 @@ struct jinja_call {
     struct jinja_value self; /* the value that a filter, test or method is applied to */
     struct jinja_value args[JINJA_PARAMETERS]; /* ABSENT if not given */
     int how;                                   /* from the row */
-    const struct jinja_given *given;           /* for rows with `any` */
+    const struct jinja_arguments *given;       /* for rows with `any` */
 };
 
 typedef struct jinja_value jinja_code(struct jinja_run *run,
@@ -50,18 +50,18 @@ const struct jinja_builtin *jinja_method_find(const struct jinja_value *self,
                                               const char *name, size_t len);
 const struct jinja_builtin *jinja_global_find(const char *name, size_t len);
 /* Search a table, whose last name is NULL. */
-const struct jinja_builtin *jinja_row(const struct jinja_builtin *table, const char *name,
-                                      size_t len);
+const struct jinja_builtin *jinja_builtin_find(const struct jinja_builtin *table,
+                                               const char *name, size_t len);
 
 bool jinja_evaluate_arguments(struct jinja_run *run, const struct jinja_node *node,
-                              struct jinja_given *out);
+                              struct jinja_arguments *out);
 struct jinja_value jinja_invoke(struct jinja_run *run,
                                 const struct jinja_builtin *builtin,
                                 const struct jinja_value *self,
-                                const struct jinja_given *given);
+                                const struct jinja_arguments *given);
 /* caller: the macro of a {% call %} block, or NULL. */
 struct jinja_value jinja_call(struct jinja_run *run, const struct jinja_value *function,
-                              const struct jinja_given *given,
+                              const struct jinja_arguments *given,
                               const struct jinja_value *caller);
 struct jinja_value jinja_macro_new(struct jinja_run *run, const struct jinja_node *macro);
 

@@ -309,7 +309,7 @@ static struct jinja_value evaluate_call(struct jinja_run *run,
                                         const struct jinja_node *node)
 {
     struct jinja_value function = jinja_evaluate(run, node->kids[0]);
-    struct jinja_given given;
+    struct jinja_arguments given;
 
     if (!jinja_evaluate_arguments(run, node, &given))
         return jinja_none();
@@ -322,7 +322,7 @@ static struct jinja_value evaluate_builtin(struct jinja_run *run,
                                            const struct jinja_node *node)
 {
     struct jinja_value self = jinja_evaluate(run, node->kids[0]);
-    struct jinja_given given;
+    struct jinja_arguments given;
 
     if (!jinja_evaluate_arguments(run, node, &given))
         return jinja_none();

@@ -277,7 +277,7 @@ static enum jinja_flow execute_call(struct jinja_run *run, const struct jinja_no
     const struct jinja_node *call = node->kids[0];
     struct jinja_value caller = jinja_macro_new(run, node->kids[1]);
     struct jinja_value function = jinja_evaluate(run, call->kids[0]), value;
-    struct jinja_given given;
+    struct jinja_arguments given;
 
     if (!jinja_evaluate_arguments(run, call, &given))
         return FLOW_ON;

@@ -116,7 +116,7 @@ static struct jinja_node *parse_compare(struct jinja_parser *parser)
             first = NULL;
     }
     if (first && kids.count > 1)
-        return jinja_kids_give(parser, &kids, jinja_node_new(parser, OP_COMPARE, line));
+        return jinja_kids_move(parser, &kids, jinja_node_new(parser, OP_COMPARE, line));
     free(kids.list);
     return first;
 }
@@ -128,7 +128,7 @@ static struct jinja_node *parse_not(struct jinja_parser *parser)
 
     if (!jinja_skip_name(parser, "not"))
         return parse_compare(parser);
-    if (!jinja_deeper(parser))
+    if (!jinja_nest(parser))
         return NULL;
     node = parse_not(parser);
     parser->depth--;
@@ -162,7 +162,7 @@ struct jinja_node *jinja_parse_expression(struct jinja_parser *parser)
 {
     struct jinja_node *node = NULL;
 
-    if (!jinja_deeper(parser))
+    if (!jinja_nest(parser))
         return NULL;
     node = jinja_parse_condition(parser);
     while (node && jinja_is_name(parser->at, "if")) {
@@ -203,7 +203,7 @@ struct jinja_node *jinja_parse_tuple(struct jinja_parser *parser, bool choices)
         }
     } while (node && jinja_skip_operator(parser, ","));
     if (node)
-        return jinja_kids_give(parser, &kids, jinja_node_new(parser, OP_TUPLE, line));
+        return jinja_kids_move(parser, &kids, jinja_node_new(parser, OP_TUPLE, line));
     free(kids.list);
     return NULL;
 }
@@ -215,7 +215,7 @@ static struct jinja_node *parse_single_target(struct jinja_parser *parser, bool 
     struct jinja_node *node;
 
     if (jinja_is_operator(parser->at, "(")) {
-        if (!jinja_deeper(parser))
+        if (!jinja_nest(parser))
             return NULL;
         parser->at++;
         node = jinja_parse_target(parser, members);
@@ -252,7 +252,7 @@ struct jinja_node *jinja_parse_target(struct jinja_parser *parser, bool members)
         jinja_kids_add(&kids, node);
     }
     if (node)
-        return jinja_kids_give(parser, &kids, jinja_node_new(parser, OP_TUPLE, line));
+        return jinja_kids_move(parser, &kids, jinja_node_new(parser, OP_TUPLE, line));
     free(kids.list);
     return NULL;
 }
@@ -278,7 +278,7 @@ static struct jinja_node *parse_items(struct jinja_parser *parser, enum jinja_op
             item = NULL;
     }
     if (item && jinja_expect_operator(parser, close))
-        return jinja_kids_give(parser, &kids, node);
+        return jinja_kids_move(parser, &kids, node);
     free(kids.list);
     return NULL;
 }
@@ -413,7 +413,7 @@ static bool parse_argument(struct jinja_parser *parser, struct jinja_argument *o
     if (jinja_skip_operator(parser, "*")) {
         out->spread = JINJA_STAR;
     } else if (jinja_skip_operator(parser, "**")) {
-        out->spread = JINJA_STARS;
+        out->spread = JINJA_DOUBLE_STAR;
     } else if (parser->at->kind == TOKEN_NAME && jinja_is_operator(parser->at + 1, "=")) {
         out->name = jinja_expect_name(parser);
         parser->at++;
@@ -548,7 +548,7 @@ static struct jinja_node *parse_unary(struct jinja_parser *parser, bool filters)
     bool minus = jinja_is_operator(parser->at, "-");
     struct jinja_node *node = NULL;
 
-    if (!jinja_deeper(parser))
+    if (!jinja_nest(parser))
         return NULL;
     if (minus || jinja_is_operator(parser->at, "+")) {
         parser->at++;

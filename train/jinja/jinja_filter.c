@@ -283,7 +283,7 @@ static struct jinja_value filter_round(struct jinja_run *run,
 static struct jinja_value filter_format(struct jinja_run *run,
                                         const struct jinja_call *call)
 {
-    const struct jinja_given *given = call->given;
+    const struct jinja_arguments *given = call->given;
     struct jinja_value string = jinja_str(run, &call->self);
     struct jinja_value values = jinja_list_new(run, JINJA_TUPLE, given->positional);
     struct jinja_value named = jinja_dict_new(run, JINJA_DICT);
@@ -364,7 +364,7 @@ static const struct jinja_builtin filters[] = {
 
 const struct jinja_builtin *jinja_filter_find(const char *name, size_t len)
 {
-    const struct jinja_builtin *row = jinja_row(filters, name, len);
+    const struct jinja_builtin *row = jinja_builtin_find(filters, name, len);
 
     return row ? row : jinja_filter_list_find(name, len);
 }

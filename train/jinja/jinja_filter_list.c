@@ -371,7 +371,7 @@ static struct jinja_value filter_slice(struct jinja_run *run,
 }
 
 /* A named argument of map(attribute=..., default=...), or NULL. */
-static const struct jinja_value *named_argument(const struct jinja_given *given,
+static const struct jinja_value *named_argument(const struct jinja_arguments *given,
                                                 const char *name)
 {
     for (size_t i = 0; i < given->count; i++)
@@ -381,23 +381,24 @@ static const struct jinja_value *named_argument(const struct jinja_given *given,
 }
 
 /* The arguments after the first `from` positional ones. */
-static struct jinja_given skip_positional(const struct jinja_given *given, size_t from)
+static struct jinja_arguments skip_positional(const struct jinja_arguments *given,
+                                              size_t from)
 {
-    return (struct jinja_given) { .values = given->values + from,
-                                  .names = given->names + from,
-                                  .count = given->count - from,
-                                  .positional = given->positional - from };
+    return (struct jinja_arguments) { .values = given->values + from,
+                                      .names = given->names + from,
+                                      .count = given->count - from,
+                                      .positional = given->positional - from };
 }
 
 static struct jinja_value filter_map(struct jinja_run *run, const struct jinja_call *call)
 {
-    const struct jinja_given *given = call->given;
+    const struct jinja_arguments *given = call->given;
     const struct jinja_value *path = named_argument(given, "attribute"),
                              *name = given->values;
     struct jinja_list items = items_if_true(run, &call->self);
     struct jinja_value list = empty_list(run, JINJA_ITERATOR, items.count), item;
     const struct jinja_builtin *filter = NULL;
-    struct jinja_given rest = { 0 };
+    struct jinja_arguments rest = { 0 };
 
     if (given->positional > 0) {
         path = NULL;
@@ -421,11 +422,11 @@ static struct jinja_value select_items(struct jinja_run *run,
                                        const struct jinja_call *call, bool by_part,
                                        bool expected)
 {
-    const struct jinja_given *given = call->given;
+    const struct jinja_arguments *given = call->given;
     struct jinja_list items = items_if_true(run, &call->self);
     struct jinja_value list = empty_list(run, JINJA_ITERATOR, items.count);
     const struct jinja_builtin *test = NULL;
-    struct jinja_given rest = { 0 };
+    struct jinja_arguments rest = { 0 };
 
     if (by_part && given->positional == 0)
         return jinja_fail(run, "Missing parameter for attribute name");
@@ -516,5 +517,5 @@ static const struct jinja_builtin filters[] = {
 
 const struct jinja_builtin *jinja_filter_list_find(const char *name, size_t len)
 {
-    return jinja_row(filters, name, len);
+    return jinja_builtin_find(filters, name, len);
 }

@@ -335,7 +335,7 @@ struct jinja_value jinja_format_percent(struct jinja_run *run,
 
 /* The value for {}, {0} or {name}; fail if there is none. */
 static struct jinja_value find_field(struct jinja_run *run, const char *name, size_t len,
-                                     const struct jinja_given *given, size_t *used)
+                                     const struct jinja_arguments *given, size_t *used)
 {
     size_t position = len == 0 ? (*used)++ : 0;
 
@@ -355,7 +355,7 @@ static struct jinja_value find_field(struct jinja_run *run, const char *name, si
 
 static void format_braces(struct jinja_run *run, struct text *out,
                           const struct jinja_value *format,
-                          const struct jinja_given *given)
+                          const struct jinja_arguments *given)
 {
     size_t used = 0;
 
@@ -385,7 +385,7 @@ static void format_braces(struct jinja_run *run, struct text *out,
 
 struct jinja_value jinja_format_braces(struct jinja_run *run,
                                        const struct jinja_value *format,
-                                       const struct jinja_given *given)
+                                       const struct jinja_arguments *given)
 {
     struct jinja_value value;
     struct text text;

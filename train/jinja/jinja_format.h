@@ -16,6 +16,6 @@ struct jinja_value jinja_format_percent(struct jinja_run *run,
 /* "...".format(...), with names and positions but without attributes. */
 struct jinja_value jinja_format_braces(struct jinja_run *run,
                                        const struct jinja_value *format,
-                                       const struct jinja_given *given);
+                                       const struct jinja_arguments *given);
 
 #endif

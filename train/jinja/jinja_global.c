@@ -161,5 +161,5 @@ static const struct jinja_builtin globals[] = {
 
 const struct jinja_builtin *jinja_global_find(const char *name, size_t len)
 {
-    return jinja_row(globals, name, len);
+    return jinja_builtin_find(globals, name, len);
 }

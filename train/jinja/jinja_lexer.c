@@ -70,7 +70,7 @@ static bool is_one_of(char c, const char *set)
 
 static size_t skip_space(const struct lexer *lexer, size_t at)
 {
-    return at + jinja_space_before(lexer->source + at, lexer->len - at);
+    return at + jinja_leading_space(lexer->source + at, lexer->len - at);
 }
 
 /* The position after the end tag of a block and the white space that it removes; 0 if
@@ -95,7 +95,7 @@ static void add_data(struct lexer *lexer, size_t from, size_t end, char sign, bo
     struct jinja_token *token;
 
     if (sign == '-') {
-        kept -= jinja_space_behind(lexer->source + from, end - from);
+        kept -= jinja_trailing_space(lexer->source + from, end - from);
     } else if (sign != '+' && block) {
         while (line_start > from && lexer->source[line_start - 1] != '\n')
             line_start--;

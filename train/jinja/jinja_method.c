@@ -461,5 +461,5 @@ const struct jinja_builtin *jinja_method_find(const struct jinja_value *self,
         [JINJA_LOOP] = loop_methods,     [JINJA_RANGE] = tuple_methods,
     };
 
-    return tables[self->kind] ? jinja_row(tables[self->kind], name, len) : NULL;
+    return tables[self->kind] ? jinja_builtin_find(tables[self->kind], name, len) : NULL;
 }

@@ -60,7 +60,7 @@ enum jinja_op {
     OP_GENERATION, /* kids: body */
 };
 
-enum jinja_spread { JINJA_SINGLE, JINJA_STAR, JINJA_STARS };
+enum jinja_spread { JINJA_SINGLE, JINJA_STAR, JINJA_DOUBLE_STAR };
 
 /* An argument of a call, or a parameter of a macro with its default. */
 struct jinja_argument {

@@ -65,7 +65,7 @@ void jinja_kids_add(struct jinja_kids *kids, struct jinja_node *kid)
     kids->list[kids->count++] = kid;
 }
 
-struct jinja_node *jinja_kids_give(struct jinja_parser *parser, struct jinja_kids *kids,
+struct jinja_node *jinja_kids_move(struct jinja_parser *parser, struct jinja_kids *kids,
                                    struct jinja_node *node)
 {
     node->kids = arena_array(parser->arena, kids->count + 1, sizeof(*node->kids));
@@ -155,7 +155,7 @@ const char *jinja_expect_name(struct jinja_parser *parser)
     return jinja_intern(parser, token->text, token->len);
 }
 
-bool jinja_deeper(struct jinja_parser *parser)
+bool jinja_nest(struct jinja_parser *parser)
 {
     return ++parser->depth < PARSE_DEPTH_MAX ||
            jinja_parse_fail(parser, "the template is nested too deep");
@@ -180,7 +180,7 @@ static struct jinja_node *parse_body(struct jinja_parser *parser, const char *co
     struct jinja_node *body;
 
     jinja_skip_operator(parser, ":");
-    if (!expect_kind(parser, TOKEN_BLOCK_END) || !jinja_deeper(parser))
+    if (!expect_kind(parser, TOKEN_BLOCK_END) || !jinja_nest(parser))
         return NULL;
     body = parse_block(parser, ends);
     parser->depth--;
@@ -245,7 +245,7 @@ static struct jinja_node *parse_if(struct jinja_parser *parser, uint32_t line)
         jinja_kids_add(&kids, part);
     }
     if (part)
-        return jinja_kids_give(parser, &kids, jinja_node_new(parser, OP_IF, line));
+        return jinja_kids_move(parser, &kids, jinja_node_new(parser, OP_IF, line));
     free(kids.list);
     return NULL;
 }
@@ -376,7 +376,7 @@ static struct jinja_node *parse_with(struct jinja_parser *parser, uint32_t line)
     part = parse_simple_body(parser, "endwith");
     jinja_kids_add(&kids, part);
     if (part)
-        return jinja_kids_give(parser, &kids, jinja_node_new(parser, OP_WITH, line));
+        return jinja_kids_move(parser, &kids, jinja_node_new(parser, OP_WITH, line));
 fail:
     free(kids.list);
     return NULL;
@@ -498,7 +498,7 @@ static struct jinja_node *parse_block(struct jinja_parser *parser,
         }
         jinja_kids_add(&kids, part);
     }
-    return jinja_kids_give(parser, &kids, block);
+    return jinja_kids_move(parser, &kids, block);
 }
 
 /* Build the tree in the arena; false with *err. */

@@ -42,7 +42,7 @@ struct jinja_node *jinja_node_of(struct jinja_parser *parser, enum jinja_op op,
                                  size_t count);
 void jinja_kids_add(struct jinja_kids *kids, struct jinja_node *kid);
 /* Move the children to the node, in the arena, and free the list. */
-struct jinja_node *jinja_kids_give(struct jinja_parser *parser, struct jinja_kids *kids,
+struct jinja_node *jinja_kids_move(struct jinja_parser *parser, struct jinja_kids *kids,
                                    struct jinja_node *node);
 
 void *jinja_parse_fail(struct jinja_parser *parser, const char *fmt, ...) TS_PRINTF(2, 3);
@@ -55,7 +55,7 @@ bool jinja_skip_name(struct jinja_parser *parser, const char *name);
 bool jinja_skip_operator(struct jinja_parser *parser, const char *text);
 bool jinja_expect_operator(struct jinja_parser *parser, const char *text);
 const char *jinja_expect_name(struct jinja_parser *parser); /* any name; NULL: none */
-bool jinja_deeper(struct jinja_parser *parser);             /* leave: parser->depth-- */
+bool jinja_nest(struct jinja_parser *parser);               /* leave: parser->depth-- */
 
 /* jinja_expression.c */
 struct jinja_node *jinja_parse_expression(struct jinja_parser *parser);

@@ -221,5 +221,5 @@ static const struct jinja_builtin tests[] = {
 
 const struct jinja_builtin *jinja_test_find(const char *name, size_t len)
 {
-    return jinja_row(tests, name, len);
+    return jinja_builtin_find(tests, name, len);
 }

@@ -159,7 +159,7 @@ static void add_part(struct jinja_value *list, const char *from, const char *end
 static void split_space(struct jinja_value *list, const char *at, const char *end,
                         int64_t limit)
 {
-    at += jinja_space_before(at, (size_t)(end - at));
+    at += jinja_leading_space(at, (size_t)(end - at));
     while (at < end) {
         const char *word = at;
         size_t len = 0;
@@ -174,7 +174,7 @@ static void split_space(struct jinja_value *list, const char *at, const char *en
             len = at < end ? unicode_first(at, (size_t)(end - at), &point) : 0;
         } while (len > 0 && !jinja_is_space(point));
         add_part(list, word, at);
-        at += jinja_space_before(at, (size_t)(end - at));
+        at += jinja_leading_space(at, (size_t)(end - at));
     }
 }
 

@@ -40,7 +40,7 @@ bool jinja_is_space(int32_t point)
     return unicode_is_space(point) || (point >= 0x1c && point <= 0x1f);
 }
 
-size_t jinja_space_before(const char *text, size_t len)
+size_t jinja_leading_space(const char *text, size_t len)
 {
     size_t at = 0;
 
@@ -55,7 +55,7 @@ size_t jinja_space_before(const char *text, size_t len)
     return at;
 }
 
-size_t jinja_space_behind(const char *text, size_t len)
+size_t jinja_trailing_space(const char *text, size_t len)
 {
     size_t left = len;
 

@@ -13,8 +13,8 @@ bool jinja_is_digit(char c);
 bool jinja_is_hex(char c);
 bool jinja_is_space(int32_t point); /* str.isspace */
 /* Bytes of white space at the start or the end of a text. */
-size_t jinja_space_before(const char *text, size_t len);
-size_t jinja_space_behind(const char *text, size_t len);
+size_t jinja_leading_space(const char *text, size_t len);
+size_t jinja_trailing_space(const char *text, size_t len);
 
 /* Resolve the escapes of a string without its quotes; false for an invalid escape. */
 bool jinja_unescape(const char *text, size_t len, struct text *out);

@@ -2,7 +2,7 @@
  * train/model/architecture.h - a table of the differences between transformer
  * architectures.
  *
- * All are one decoder (train/model/model_parts.h has its formulas).  A row says which of
+ * All are one decoder (train/model/model_internal.h has its formulas).  A row says which of
  * its parts exist, their Hugging Face names, the keys of their sizes in config.json, and
  * the layout of their matrices in files.
  */

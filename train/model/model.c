@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "precision/nf4.h"
-#include "train/model/model_parts.h"
+#include "train/model/model_internal.h"
 #include "train/model/shapes.h"
 
 /* Start of each segment of the block, and of the buffer that weights are dequantized
@@ -502,12 +502,12 @@ struct parameter *model_trained(struct model *model, size_t index)
     return model->trained[index];
 }
 
-uint64_t model_trainable(const struct model *model)
+uint64_t model_trainable_elements(const struct model *model)
 {
-    return model->shapes.trainable_numbers;
+    return model->shapes.trainable_elements;
 }
 
-uint64_t model_total(const struct model *model)
+uint64_t model_total_elements(const struct model *model)
 {
     return model->shapes.numbers;
 }
@@ -530,8 +530,8 @@ struct tensor model_gradients(const struct model *model)
     return tensor_of(model->gradients, FORMAT_FP32, 1, model->shapes.segment);
 }
 
-struct step_numbers *model_numbers(struct model *model)
+struct step_scalars *model_step_numbers(struct model *model)
 {
-    return (struct step_numbers *)(void *)(model->buffers +
+    return (struct step_scalars *)(void *)(model->buffers +
                                            model->shapes.buffers[BUFFER_NUMBERS].at);
 }

@@ -58,8 +58,8 @@ bool model_load(struct model *model, struct error *err);
 
 /* Copy a whole tensor of a file, which has the weight's format and size, into a
  * parameter, and update its working copy. */
-bool model_put(struct model *model, const struct parameter *p,
-               const struct stored_tensor *from, struct error *err);
+bool model_load_tensor(struct model *model, const struct parameter *p,
+                       const struct stored_tensor *from, struct error *err);
 
 struct backend *model_backend(struct model *model); /* borrowed */
 size_t model_parameters(const struct model *model);
@@ -67,14 +67,14 @@ struct parameter *model_parameter(struct model *model, size_t index);
 /* Trained parameters, in the order of the segments. */
 size_t model_trained_parameters(const struct model *model);
 struct parameter *model_trained(struct model *model, size_t index);
-uint64_t model_trainable(const struct model *model); /* elements */
-uint64_t model_total(const struct model *model);
+uint64_t model_trainable_elements(const struct model *model); /* elements */
+uint64_t model_total_elements(const struct model *model);
 /* Memory in use: low is the block; total and high include what the backend holds. */
 const struct memory_use *model_memory(const struct model *model);
 /* All gradients as one row of fp32; the padding between them is zero. */
 struct tensor model_gradients(const struct model *model);
 /* The numbers of the current step, in the backend's memory. */
-struct step_numbers *model_numbers(struct model *model);
+struct step_scalars *model_step_numbers(struct model *model);
 
 /* Run one micro-batch forward: *loss_sum += sum of the losses in double. */
 bool model_evaluate(struct model *model, const struct batch *batch, double *loss_sum,
@@ -96,7 +96,7 @@ void model_accuracy(const struct model *model, const struct batch *batch, double
  *
  * Only model_end waits for the device and reports its errors.
  */
-void model_begin(struct model *model, const struct step_numbers *numbers);
+void model_begin(struct model *model, const struct step_scalars *numbers);
 /* Run forward and backward.  Gradients of the window's first micro-batch overwrite the
  * old ones, later ones are added.  `draw` is the index of the micro-batch in the whole
  * run and selects the dropout masks.  A window has at most gradient_accumulation_steps
@@ -104,7 +104,7 @@ void model_begin(struct model *model, const struct step_numbers *numbers);
 bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
                  struct error *err);
 /* *loss_sum = sum of the window's losses in double, in the order of its tokens. */
-bool model_end(struct model *model, struct step_numbers *numbers, double *loss_sum,
+bool model_end(struct model *model, struct step_scalars *numbers, double *loss_sum,
                struct error *err);
 
 /*
@@ -125,12 +125,12 @@ void model_set_teacher(struct model *student, struct model *teacher);
  * vocabulary of `vocabulary` tokens: for row n the logits values[n * k] .. and their
  * token ids ids[n * k] .., with k = kd.topk, or the whole vocabulary if it is smaller.
  * Rows without a target are not read. */
-void model_teach_kept(struct model *student, size_t rows, const int32_t *ids,
-                      const float *values, size_t vocabulary);
+void model_set_teacher_logits(struct model *student, size_t rows, const int32_t *ids,
+                              const float *values, size_t vocabulary);
 /* Run a teacher: write the k largest logits of rows with a target, among its first
  * `vocabulary` tokens, in the form above. */
-bool model_keep(struct model *teacher, const struct batch *batch, size_t vocabulary,
-                int32_t *ids, float *values, struct error *err);
+bool model_top_logits(struct model *teacher, const struct batch *batch, size_t vocabulary,
+                      int32_t *ids, float *values, struct error *err);
 /* After model_end: the two sums that make up the window's loss. */
 struct model_losses model_losses(const struct model *student);
 
@@ -192,9 +192,9 @@ struct tensor model_moment(const struct model *model, enum moment moment, size_t
 /* After model_begin: the number of micro-batches of the window that this rank runs.
  * During the last one, the gradients of all ranks are reduced to the shards.  0: this
  * rank has none to add. */
-void model_expect(struct model *model, size_t batches);
+void model_expect_batches(struct model *model, size_t batches);
 /* After the update: send every rank's new weights to all ranks. */
-void model_gather(struct model *model);
+void model_gather_weights(struct model *model);
 
 /* Read or write the moments of a whole parameter, as checkpoints have them.  `fetch`
  * reads moments that other ranks keep. */
@@ -204,7 +204,7 @@ struct moment_span {
 };
 typedef bool model_fetch(const void *context, const struct moment_span *span, void *to,
                          struct error *err);
-void model_fetch_by(struct model *model, model_fetch *fetch, const void *context);
+void model_set_fetch(struct model *model, model_fetch *fetch, const void *context);
 bool model_read_moment(struct model *model, enum moment moment, const struct parameter *p,
                        void *to, struct error *err);
 /* Read elements of this rank's own shard. */
@@ -233,7 +233,7 @@ bool model_logits(struct model *model, const struct batch *batch, float *out,
  * keys and values of the rows of its sequence so far.
  */
 size_t model_slots(const struct model *model);
-size_t model_room(const struct model *model); /* rows of a slot */
+size_t model_slot_rows(const struct model *model); /* rows of a slot */
 size_t model_vocabulary(const struct model *model);
 
 /* Start a sequence: run its tokens through the model as in an evaluation and write their
@@ -242,7 +242,7 @@ bool model_prefill(struct model *model, size_t slot, const int32_t *tokens, size
                    float *logits, struct error *err);
 /*
  * Append one token to every sequence: tokens[slot], after the lengths[slot] rows that are
- * in its slot (below model_room).  logits (slots, V).  A slot without a sequence takes
+ * in its slot (below model_slot_rows).  logits (slots, V).  A slot without a sequence takes
  * part with token 0 and length 0: all steps have the same shape, so the bits of a
  * sequence do not depend on the other slots.
  */

@@ -3,7 +3,7 @@
 
 #include "train/model/model.h"
 
-#include "train/model/model_parts.h"
+#include "train/model/model_internal.h"
 
 static void zero(const struct pass *pass, struct tensor out)
 {
@@ -203,7 +203,7 @@ static struct tensor gradient_through_dropout(const struct pass *pass, uint32_t 
     struct tensor dx = residual_columns(pass, BUFFER_DX);
     struct tensor whole = pass_buffer(pass, BUFFER_DROPPED, 0);
 
-    pass_dropout(pass, pass->model->config->added_dropout, stream, dx,
+    pass_dropout(pass, pass->model->config->residual_dropout, stream, dx,
                  tensor_columns(whole, 0, dx.cols));
     return whole;
 }
@@ -220,7 +220,7 @@ static struct tensor delta_gradient(const struct pass *pass, const struct norm *
                                       .x = x,
                                       .rstd = rstd };
 
-    if (pass_uses_dropout(pass, pass->model->config->added_dropout))
+    if (pass_uses_dropout(pass, pass->model->config->residual_dropout))
         return gradient_through_dropout(pass, stream);
     if (!post->weight)
         return residual_gradient(pass);

@@ -457,7 +457,7 @@ static void read_dropouts(const struct reader *r, struct model_config *out)
     const struct dropout_keys *keys = &out->architecture->dropouts;
 
     out->embed_dropout = read_dropout(r, keys->embed, keys->default_value);
-    out->added_dropout = read_dropout(r, keys->added, keys->default_value);
+    out->residual_dropout = read_dropout(r, keys->added, keys->default_value);
     out->attention_dropout = read_dropout(r, keys->attention, keys->default_value);
 }
 
@@ -494,7 +494,7 @@ static void read_all(struct reader *r, struct model_config *out)
     out->architecture = row;
     r->keys = row->keys;
     refuse_unsupported(r);
-    quantised_config_read(r->root, r->file, r->arena, &out->quantised, r->err);
+    quantized_config_read(r->root, r->file, r->arena, &out->quantized, r->err);
     read_sizes(r, out);
     read_activation(r, out);
     read_scores(r, out);
@@ -554,14 +554,14 @@ bool model_config_read(const char *dir, struct arena *arena, struct model_config
     return ok;
 }
 
-enum format model_config_stored(const struct model_config *config,
-                                const struct safetensors *files)
+enum format model_config_weight_format(const struct model_config *config,
+                                       const struct safetensors *files)
 {
-    return config->quantised.on ? config->dtype : safetensors_format(files);
+    return config->quantized.on ? config->dtype : safetensors_format(files);
 }
 
-bool model_config_check_places(const struct model_config *config, size_t places,
-                               struct error *err)
+bool model_config_check_positions(const struct model_config *config, size_t places,
+                                  struct error *err)
 {
     if (!config->architecture->paths[MODULE_POSITIONS] || places <= config->max_positions)
         return true;

@@ -12,7 +12,7 @@
 #include "kernels/ops.h"
 #include "precision/format.h"
 #include "train/model/architecture.h"
-#include "train/model/quantised_config.h"
+#include "train/model/quantized_config.h"
 #include "train/files/safetensors.h"
 
 enum rope_kind { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3 };
@@ -46,13 +46,13 @@ struct model_config {
     struct rope rope_local; /* for layers with a window, if has_local */
     bool has_local;
     /* 0 to below 1; dropout_keys */
-    double embed_dropout, added_dropout, attention_dropout;
+    double embed_dropout, residual_dropout, attention_dropout;
     bool tied; /* lm_head shares embed_tokens */
     bool qkv_bias, output_bias, mlp_bias;
     /* torch_dtype / dtype; FORMAT_COUNT if absent */
     enum format dtype;
     /* whether the files have linear layers of blocks in 4 bits */
-    struct quantised_config quantised;
+    struct quantized_config quantized;
     int64_t bos_token_id; /* -1: none */
     int64_t padding;      /* token whose embedding gets no gradient; -1: none */
     int64_t eos_token_ids[8];
@@ -71,12 +71,12 @@ bool model_config_parse(const char *data, size_t len, const char *file,
 /* Return the format that stored weights are computed in: that of most bytes of the files,
  * or, for a base in 4 bits, that of the model it was made from.  FORMAT_COUNT:
  * unknown. */
-enum format model_config_stored(const struct model_config *config,
-                                const struct safetensors *files);
+enum format model_config_weight_format(const struct model_config *config,
+                                       const struct safetensors *files);
 
 /* Return whether the model has learned embeddings for this many positions or needs none.
  * Otherwise ERROR_DATA with the remedy. */
-bool model_config_check_places(const struct model_config *config, size_t places,
-                               struct error *err);
+bool model_config_check_positions(const struct model_config *config, size_t places,
+                                  struct error *err);
 
 #endif

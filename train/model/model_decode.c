@@ -5,7 +5,7 @@
 
 #include "train/model/model.h"
 
-#include "train/model/model_parts.h"
+#include "train/model/model_internal.h"
 
 /* Copy the rows of the only sequence of a batch to its slot. */
 static void cache_rows(const struct pass *pass, enum buffer buffer, size_t layer,
@@ -62,7 +62,7 @@ size_t model_slots(const struct model *model)
     return model->shapes.slots;
 }
 
-size_t model_room(const struct model *model)
+size_t model_slot_rows(const struct model *model)
 {
     return model->shapes.slot_rows;
 }
@@ -79,7 +79,7 @@ static struct pass pass_of(struct model *m, size_t rows, size_t sequences)
                            .ops = m->be->ops,
                            .rows = rows,
                            .sequences = sequences,
-                           .numbers = model_numbers(m) };
+                           .numbers = model_step_numbers(m) };
 }
 
 static void upload_ids(const struct pass *pass, enum buffer buffer, const int32_t *from,
@@ -114,7 +114,7 @@ bool model_prefill(struct model *model, size_t slot, const int32_t *tokens, size
                          "a prompt of %zu tokens, but memory was planned for 1 to %zu",
                          count, model->shapes.rows);
     if (!check_tokens(model, tokens, count, err) ||
-        !model_config_check_places(model->config, count, err))
+        !model_config_check_positions(model->config, count, err))
         return false;
     pass.prefill = true;
     pass.slot = slot;
@@ -142,7 +142,8 @@ bool model_decode_step(struct model *model, const int32_t *tokens, const int32_t
             return error_set(err, ERROR_SYSTEM,
                              "position %d, but memory was planned for %zu", lengths[i],
                              model->shapes.slot_rows);
-        else if (!model_config_check_places(model->config, (size_t)lengths[i] + 1, err))
+        else if (!model_config_check_positions(model->config, (size_t)lengths[i] + 1,
+                                               err))
             return false;
     pass.decoding = true;
     upload_ids(&pass, BUFFER_TOKENS, tokens, slots);

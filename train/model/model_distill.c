@@ -3,7 +3,7 @@
 
 #include "train/model/model.h"
 
-#include "train/model/model_parts.h"
+#include "train/model/model_internal.h"
 
 static size_t least(size_t a, size_t b)
 {
@@ -24,8 +24,8 @@ void model_set_teacher(struct model *student, struct model *teacher)
     student->kept_logits = kept_per_row(student, student->shared_tokens);
 }
 
-void model_teach_kept(struct model *student, size_t rows, const int32_t *ids,
-                      const float *values, size_t vocabulary)
+void model_set_teacher_logits(struct model *student, size_t rows, const int32_t *ids,
+                              const float *values, size_t vocabulary)
 {
     const struct shape_buffer *b = student->shapes.buffers;
     struct backend *be = student->be;
@@ -71,7 +71,7 @@ static void keep_top_logits(const struct pass *teacher, const struct pass *to,
         .ids = kept_buffer(to, BUFFER_TEACHER_IDS, kept).data,
         .targets = pass_buffer(teacher, BUFFER_TARGETS, 0).data,
         .rows = pass_buffer(teacher, BUFFER_LABELLED, 0).data,
-        .labelled = teacher->labelled,
+        .labeled = teacher->labeled,
         .softcap = (float)teacher->model->config->logit_softcap,
     };
 
@@ -107,8 +107,8 @@ void model_distill_loss(const struct pass *pass)
     pass->ops->distill(pass->be, &op);
 }
 
-bool model_keep(struct model *teacher, const struct batch *batch, size_t vocabulary,
-                int32_t *ids, float *values, struct error *err)
+bool model_top_logits(struct model *teacher, const struct batch *batch, size_t vocabulary,
+                      int32_t *ids, float *values, struct error *err)
 {
     size_t kept = kept_per_row(teacher, vocabulary),
            bytes = batch->rows * kept * sizeof(float);

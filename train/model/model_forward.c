@@ -1,4 +1,4 @@
-/* train/model/model_forward.c - from tokens to losses; model_parts.h has the formulas. */
+/* train/model/model_forward.c - from tokens to losses; model_internal.h has the formulas. */
 #include "config.h"
 
 #include "train/model/model.h"
@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <math.h>
 
-#include "train/model/model_parts.h"
+#include "train/model/model_internal.h"
 
 struct tensor pass_buffer(const struct pass *pass, enum buffer buffer, size_t layer)
 {
@@ -305,7 +305,7 @@ static void add_with_dropout(const struct pass *pass, const struct linear_stack 
     if (beta > 0)
         to = tensor_columns(pass_buffer(pass, BUFFER_DROPPED, 0), 0, out.cols);
     stack_forward(pass, l, layer, x, to, 0);
-    pass_dropout(pass, c->added_dropout, stream, to, to);
+    pass_dropout(pass, c->residual_dropout, stream, to, to);
     if (beta > 0)
         pass->ops->add(pass->be, &(struct op_add) { .out = out, .a = out, .b = to });
 }
@@ -320,7 +320,7 @@ static void add_to_residual(const struct pass *pass, const struct linear_stack *
     struct tensor to = pass_buffer(pass, first ? BUFFER_POST1 : BUFFER_POST2, layer);
     struct op_rmsnorm norm = { .out = residual_delta(pass), .x = to };
 
-    if (pass_uses_dropout(pass, pass->model->config->added_dropout)) {
+    if (pass_uses_dropout(pass, pass->model->config->residual_dropout)) {
         assert(!to.data);
         add_with_dropout(pass, l, layer, x, norm.out, beta);
         return;
@@ -496,7 +496,7 @@ struct op_classifier model_classifier_op(const struct pass *pass)
         .targets = pass_ids(pass, BUFFER_TARGETS),
         .weights = pass->weighted ? pass_buffer(pass, BUFFER_WEIGHTS, 0).data : NULL,
         .rows = pass_buffer(pass, BUFFER_LABELLED, 0).data,
-        .labelled = pass->labelled,
+        .labeled = pass->labeled,
         .grad_scale = 1,
         .softcap = (float)m->config->logit_softcap,
         .smoothing = (float)m->plan->label_smoothing,

@@ -10,7 +10,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "precision/nf4.h"
-#include "train/model/model_parts.h"
+#include "train/model/model_internal.h"
 #include "train/model/weights.h"
 
 /* Room for a span in fp32 and in its storage format. */
@@ -269,8 +269,8 @@ static void update_copy(struct backend *be, const struct parameter *p)
         be->ops->convert(be, &(struct op_convert) { .out = p->copy, .x = p->weight });
 }
 
-bool model_put(struct model *model, const struct parameter *p,
-               const struct stored_tensor *from, struct error *err)
+bool model_load_tensor(struct model *model, const struct parameter *p,
+                       const struct stored_tensor *from, struct error *err)
 {
     struct matrix_layout layout =
         model_matrix_layout(model, p, format_info(from->format)->bytes);
@@ -350,7 +350,7 @@ static bool check_extra_tensors(const struct model *m, struct error *err)
     for (size_t i = 0; i < m->shapes.count; i++) {
         known += model_find_tensor(m, m->shapes.parameters[i].name) != NULL;
         known +=
-            m->config->quantised.on ? model_count_quant_tensors(m, &m->parameters[i]) : 0;
+            m->config->quantized.on ? model_count_quant_tensors(m, &m->parameters[i]) : 0;
     }
     for (size_t i = 0; i < stored; i++)
         known += is_ignored(m, safetensors_at(m->base_files, i)->name);
@@ -456,7 +456,7 @@ static bool load_parameter(const struct loader *l, size_t index, struct error *e
     size_t step = model_span_rows(p);
     const struct stored_tensor *t = NULL;
 
-    if (p->quantized.codes && m->config->quantised.on)
+    if (p->quantized.codes && m->config->quantized.on)
         return model_load_prequantized(m, p, err);
     if (p->quantized.codes)
         return model_quantize(m, p, l->values, l->packed, err);
@@ -487,7 +487,7 @@ static bool load_base(const struct loader *l, struct error *err)
         if (!load_parameter(l, i, err))
             return false;
         if (m->base_files)
-            safetensors_forget(m->base_files);
+            safetensors_release(m->base_files);
     }
     return true;
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "train/model/model_parts.h"
+#include "train/model/model_internal.h"
 #include "train/chat/template.h"
 
 /* Row counts are rounded up to one of sixteen values between a power of two and the next,
@@ -43,7 +43,8 @@ static bool check_batch(const struct model *m, const struct batch *batch,
         if (batch->positions[i] < 0 || (size_t)batch->positions[i] >= batch->rows)
             return error_set(err, ERROR_SYSTEM, "position %d is outside the batch",
                              batch->positions[i]);
-        if (!model_config_check_places(m->config, (size_t)batch->positions[i] + 1, err))
+        if (!model_config_check_positions(m->config, (size_t)batch->positions[i] + 1,
+                                          err))
             return false;
     }
     return true;
@@ -166,9 +167,9 @@ static struct pass pass_of(struct model *m, const struct batch *batch)
                            .rows = batch->rows,
                            .sequences = batch->sequences,
                            .longest = longest_sequence(m, batch),
-                           .labelled = count_labelled(batch),
+                           .labeled = count_labelled(batch),
                            .weighted = batch->weights != NULL,
-                           .numbers = model_numbers(m) };
+                           .numbers = model_step_numbers(m) };
 }
 
 bool pass_open(struct model *model, const struct batch *batch, struct pass *out,
@@ -230,7 +231,7 @@ static bool evaluate_pairs(const struct pass *pass, double *loss_sum, struct err
     }
     model_preference_loss(pass);
     pass->ops->download(pass->be, m->pairs, pass_buffer(pass, BUFFER_PAIRS, 0).data,
-                        pass->pairs * PREFERENCE_NUMBERS * sizeof(float));
+                        pass->pairs * PREFERENCE_VALUES * sizeof(float));
     m->rewards = (struct rewards) { 0 };
     if (!pass->ops->sync(pass->be, err))
         return false;
@@ -282,10 +283,11 @@ void model_accuracy(const struct model *model, const struct batch *batch, double
     }
 }
 
-void model_begin(struct model *model, const struct step_numbers *numbers)
+void model_begin(struct model *model, const struct step_scalars *numbers)
 {
     model->batch_count = 0;
-    model->be->ops->upload(model->be, model_numbers(model), numbers, sizeof(*numbers));
+    model->be->ops->upload(model->be, model_step_numbers(model), numbers,
+                           sizeof(*numbers));
 }
 
 /* Per micro-batch results of a window, on the device and on the host; data NULL: end of
@@ -348,7 +350,7 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
     pass.first = model->batch_count == 0;
     save_previous(&pass);
     upload_batch(&pass, batch);
-    pass.ops->upload(pass.be, &model_numbers(model)->draw, drawn, sizeof(drawn));
+    pass.ops->upload(pass.be, &model_step_numbers(model)->draw, drawn, sizeof(drawn));
     pass.reduces =
         model_ranks(model) > 1 && model->batch_count == model->expected_batches;
     if (model->teacher) {
@@ -400,7 +402,7 @@ static double sum_pairs(struct model *m, const struct window_results *results)
     return sum;
 }
 
-bool model_end(struct model *model, struct step_numbers *numbers, double *loss_sum,
+bool model_end(struct model *model, struct step_scalars *numbers, double *loss_sum,
                struct error *err)
 {
     const struct backend_ops *ops = model->be->ops;
@@ -413,7 +415,7 @@ bool model_end(struct model *model, struct step_numbers *numbers, double *loss_s
         ops->download(model->be, all[i]->data, result_row(model, all[i]->buffer, 0).data,
                       model->batch_count * model->shapes.buffers[all[i]->buffer].cols *
                           sizeof(float));
-    ops->download(model->be, numbers, model_numbers(model), sizeof(*numbers));
+    ops->download(model->be, numbers, model_step_numbers(model), sizeof(*numbers));
     if (!ops->sync(model->be, err))
         return false;
     *loss_sum = model->pairs ? sum_pairs(model, &first) : sum_window(model, &first);

@@ -4,7 +4,7 @@
 
 #include "train/model/model.h"
 
-#include "train/model/model_parts.h"
+#include "train/model/model_internal.h"
 
 const char *const reward_names[REWARDS] = {
     [REWARD_CHOSEN] = "rewards/chosen",       [REWARD_REJECTED] = "rewards/rejected",
@@ -75,7 +75,7 @@ static struct tensor newest_pairs(const struct pass *pass)
 {
     struct tensor all = pass_buffer(pass, BUFFER_PAIRS, 0);
 
-    return tensor_of(all.data, all.format, pass->pairs, PREFERENCE_NUMBERS);
+    return tensor_of(all.data, all.format, pass->pairs, PREFERENCE_VALUES);
 }
 
 void model_preference_loss(const struct pass *pass)
@@ -110,7 +110,7 @@ void model_sum_pairs(struct model *model, const float *pairs, size_t count,
 {
     double *of = model->rewards.of;
 
-    for (size_t i = 0; i < count; i++, pairs += PREFERENCE_NUMBERS) {
+    for (size_t i = 0; i < count; i++, pairs += PREFERENCE_VALUES) {
         *loss_sum += pairs[PREFERENCE_LOSS];
         of[REWARD_CHOSEN] += pairs[PREFERENCE_CHOSEN];
         of[REWARD_REJECTED] += pairs[PREFERENCE_REJECTED];

@@ -13,7 +13,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "train/model/model_parts.h"
+#include "train/model/model_internal.h"
 
 #define COPY_BYTES_MAX ((size_t)256 << 20)
 
@@ -243,7 +243,7 @@ static bool read_merged(const void *context, size_t index, void *to, struct erro
     free(values);
     free(packed);
     if (m->base_files)
-        safetensors_forget(m->base_files);
+        safetensors_release(m->base_files);
     return ok;
 }
 

@@ -15,7 +15,7 @@
 
 #include "train/model/model.h"
 
-#include "train/model/model_parts.h"
+#include "train/model/model_internal.h"
 
 /* Elements that are reduced at a time: enough to saturate a link, but at most this share
  * of all, so that most of the reduction is done before the backward pass ends. */
@@ -123,7 +123,7 @@ bool model_read_moment(struct model *model, enum moment moment, const struct par
     return true;
 }
 
-void model_fetch_by(struct model *model, model_fetch *fetch, const void *context)
+void model_set_fetch(struct model *model, model_fetch *fetch, const void *context)
 {
     model->fetch = fetch;
     model->fetch_context = context;
@@ -216,7 +216,7 @@ void model_reduce_remaining(struct model *m)
     m->be->ops->meet(m->be);
 }
 
-void model_expect(struct model *m, size_t batches)
+void model_expect_batches(struct model *m, size_t batches)
 {
     struct tensor all = model_gradients(m);
 
@@ -231,7 +231,7 @@ void model_expect(struct model *m, size_t batches)
 
 /* ---- Weights, after the update ---- */
 
-void model_gather(struct model *m)
+void model_gather_weights(struct model *m)
 {
     const struct backend_ops *ops = m->be->ops;
     size_t bytes = format_info(m->shapes.trainable)->bytes;

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "train/model/model_parts.h"
+#include "train/model/model_internal.h"
 
 const char *const watch_kind_names[WATCH_KINDS] = {
     [WATCH_NOTHING] = "nothing",       [WATCH_WEIGHT] = "weight",
@@ -55,7 +55,7 @@ static float element_at(const char *data, enum format format, size_t i)
     return single;
 }
 
-static void count_element(struct watch_look *look, float value, size_t row, size_t col)
+static void count_element(struct watch_result *look, float value, size_t row, size_t col)
 {
     if (isfinite(value)) {
         look->largest = fmax(look->largest, fabs((double)value));
@@ -70,7 +70,7 @@ static void count_element(struct watch_look *look, float value, size_t row, size
 }
 
 /* Download the tensor in spans of whole rows (or of parts of a long row) and count. */
-static bool scan(struct watcher *w, struct tensor t, struct watch_look *look)
+static bool scan(struct watcher *w, struct tensor t, struct watch_result *look)
 {
     size_t bytes = format_info(t.format)->bytes, across = MODEL_SPAN / t.stride;
     size_t down = across > 0 ? across : 1, wide = across > 0 ? t.cols : MODEL_SPAN;
@@ -186,7 +186,7 @@ static const char *buffer_name(const struct watcher *w, const struct shape_buffe
 }
 
 /* Name the tensor by its first non-finite element, or by its first. */
-static void set_name(const struct watcher *w, struct tensor t, struct watch_look *look)
+static void set_name(const struct watcher *w, struct tensor t, struct watch_result *look)
 {
     size_t place = look->nans + look->infs ? look->row * t.stride + look->col : 0;
     const char *at = (char *)t.data + place * format_info(t.format)->bytes;
@@ -220,7 +220,7 @@ static enum watch_kind kind_of(const struct watcher *w, struct tensor t)
     return w->backward ? WATCH_GRADIENT : WATCH_ACTIVATION;
 }
 
-static void remember(struct watch *watch, const struct watch_look *look)
+static void remember(struct watch *watch, const struct watch_result *look)
 {
     if (watch->before_count == WATCH_TRAIL) {
         memmove(watch->before, watch->before + 1,
@@ -234,9 +234,9 @@ static void remember(struct watch *watch, const struct watch_look *look)
 
 static void check_output(struct watcher *w, const char *operation, struct tensor t)
 {
-    struct watch_look look = { .operation = operation,
-                               .layer = -1,
-                               .batch_row = SIZE_MAX };
+    struct watch_result look = { .operation = operation,
+                                 .layer = -1,
+                                 .batch_row = SIZE_MAX };
 
     if (t.data == NULL || w->failed || w->watch->kind != WATCH_NOTHING)
         return;
@@ -434,7 +434,7 @@ static bool watcher_close(struct watcher *w, bool ok, struct error *err)
 }
 
 bool model_watch_batch(struct model *model, const struct batch *batch,
-                       const struct step_numbers *numbers, struct watch *out,
+                       const struct step_scalars *numbers, struct watch *out,
                        struct error *err)
 {
     struct watcher w;
@@ -462,10 +462,10 @@ bool model_watch_evaluation(struct model *model, const struct batch *batch,
 /* ---- Parameters and gradients ---- */
 
 static bool scan_tensor(struct watcher *w, const char *name, int64_t layer,
-                        struct tensor t, struct watch_look *look)
+                        struct tensor t, struct watch_result *look)
 {
     *look =
-        (struct watch_look) { .operation = "", .layer = layer, .batch_row = SIZE_MAX };
+        (struct watch_result) { .operation = "", .layer = layer, .batch_row = SIZE_MAX };
     snprintf(look->tensor, sizeof(look->tensor), "%s", name);
     return scan(w, t, look);
 }
@@ -479,7 +479,7 @@ static bool scan_parameter(struct watcher *w, size_t index, struct watch *out)
     if (p->quantized.codes)
         model_dequantize(w->model, p);
     for (size_t i = 0; i < 2 && out->kind == WATCH_NOTHING; i++) {
-        struct watch_look look;
+        struct watch_result look;
 
         if (both[i].data == NULL)
             continue;
@@ -510,13 +510,13 @@ bool model_watch_weights(struct model *model, struct watch *out, struct error *e
 
 static int non_finite_first(const void *a, const void *b)
 {
-    const struct watch_look *left = a, *right = b;
+    const struct watch_result *left = a, *right = b;
     bool l = left->nans + left->infs > 0, r = right->nans + right->infs > 0;
 
     return l != r ? r - l : strcmp(left->tensor, right->tensor);
 }
 
-bool model_watch_gradients(struct model *model, struct watch_look *out, size_t *broken,
+bool model_watch_gradients(struct model *model, struct watch_result *out, size_t *broken,
                            struct error *err)
 {
     struct watch ignored;

@@ -21,7 +21,7 @@ enum watch_kind {
 extern const char *const watch_kind_names[WATCH_KINDS]; /* "weight" ... */
 
 /* The output of an operation, or a parameter. */
-struct watch_look {
+struct watch_result {
     const char *operation; /* as in kernels/ops.h; "" for a parameter */
     char tensor[120];      /* a parameter's name, or "q, k, v" */
     int64_t layer;         /* from 0; -1: none */
@@ -38,10 +38,10 @@ enum { WATCH_TRAIL = 8 };
 
 struct watch {
     enum watch_kind kind;
-    struct watch_look found;               /* the first non-finite tensor */
-    struct watch_look before[WATCH_TRAIL]; /* outputs before it, the last one last */
+    struct watch_result found;               /* the first non-finite tensor */
+    struct watch_result before[WATCH_TRAIL]; /* outputs before it, the last one last */
     size_t before_count;
-    struct watch_look most; /* the output with the largest value before it */
+    struct watch_result most; /* the output with the largest value before it */
 };
 
 /* How many operations of a backend are watched. */
@@ -52,14 +52,14 @@ bool model_watch_weights(struct model *model, struct watch *out, struct error *e
 /* Run forward and backward as model_train with these numbers, alone in its window and
  * without other ranks. */
 bool model_watch_batch(struct model *model, const struct batch *batch,
-                       const struct step_numbers *numbers, struct watch *out,
+                       const struct step_scalars *numbers, struct watch *out,
                        struct error *err);
 /* Run forward as model_evaluate. */
 bool model_watch_evaluation(struct model *model, const struct batch *batch,
                             struct watch *out, struct error *err);
 /* Check the gradients of the last window.  `out` has room for one entry per trained
  * parameter; *broken is the number of those with a non-finite value, which come first. */
-bool model_watch_gradients(struct model *model, struct watch_look *out, size_t *broken,
+bool model_watch_gradients(struct model *model, struct watch_result *out, size_t *broken,
                            struct error *err);
 
 #endif

@@ -22,7 +22,7 @@ struct optimizer_update {
     struct tensor moments[MOMENTS_MAX]; /* those that the optimizer has */
     double lr_factor, decay;
     uint64_t first; /* index of the first weight in the segment, train/model/shapes.h */
-    struct step_numbers *numbers;
+    struct step_scalars *numbers;
 };
 
 struct optimizer {

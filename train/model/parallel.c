@@ -30,7 +30,7 @@ size_t parallel_ranks(const struct backend_group *group)
     return group ? (size_t)group->ranks : 1;
 }
 
-size_t parallel_share(const struct backend_group *group, size_t count)
+size_t parallel_share_count(const struct backend_group *group, size_t count)
 {
     size_t ranks = parallel_ranks(group);
 
@@ -54,8 +54,8 @@ bool parallel_join(const struct backend_group *group, struct backend *be,
     return be->ops->join(be, group, err);
 }
 
-bool parallel_tell(const struct backend_group *group, enum parallel_work work,
-                   struct error *err)
+bool parallel_send_order(const struct backend_group *group, enum parallel_work work,
+                         struct error *err)
 {
     const struct parallel_order order = { .work = work };
 
@@ -65,8 +65,8 @@ bool parallel_tell(const struct backend_group *group, enum parallel_work work,
     return true;
 }
 
-bool parallel_hear(const struct backend_group *group, struct parallel_order *out,
-                   struct error *err)
+bool parallel_receive_order(const struct backend_group *group, struct parallel_order *out,
+                            struct error *err)
 {
     return link_receive(group->links[0], out, sizeof(*out), 0, err);
 }
@@ -184,8 +184,8 @@ bool parallel_fetch(const void *context, const struct moment_span *span, void *t
 }
 
 /* Send in pieces: a span may be as long as an embedding. */
-bool parallel_answer(const struct backend_group *group, struct model *model,
-                     const struct moment_span *span, struct error *err)
+bool parallel_serve_fetch(const struct backend_group *group, struct model *model,
+                          const struct moment_span *span, struct error *err)
 {
     const struct head head = { MESSAGE_MOMENTS, span->bytes };
     size_t each = span->count > 0 ? span->bytes / span->count : 0;
@@ -238,12 +238,12 @@ void parallel_explain(const struct backend_group *group, struct error *err)
     struct error found = { 0 };
 
     for (int i = 0; i < other_ranks(group); i++)
-        if (!link_alive(group->links[i]) && read_last_error(group, i, &found)) {
+        if (!link_is_alive(group->links[i]) && read_last_error(group, i, &found)) {
             *err = found;
             return;
         }
     for (int i = 0; i < other_ranks(group); i++)
-        if (!link_alive(group->links[i])) {
+        if (!link_is_alive(group->links[i])) {
             error_clear(err);
             error_set(err, ERROR_SYSTEM, "rank %d exited without reporting an error",
                       i + 1);

@@ -17,8 +17,8 @@ enum parallel_work {
     PARALLEL_STEP,
     PARALLEL_EVALUATE,
     PARALLEL_FETCH,
-    PARALLEL_KEEP,     /* save the state before a preflight */
-    PARALLEL_PUT_BACK, /* restore it after the preflight */
+    PARALLEL_SAVE_STATE,    /* save the state before a preflight */
+    PARALLEL_RESTORE_STATE, /* restore it after the preflight */
     PARALLEL_END
 };
 
@@ -30,7 +30,7 @@ struct parallel_order {
 size_t parallel_rank(const struct backend_group *group);  /* 0 alone */
 size_t parallel_ranks(const struct backend_group *group); /* 1 alone */
 /* Return how many of `count` items come to this rank, if they are dealt out in turn. */
-size_t parallel_share(const struct backend_group *group, size_t count);
+size_t parallel_share_count(const struct backend_group *group, size_t count);
 
 /* Join the backends of the other ranks, once all ranks have opened theirs. */
 bool parallel_join(const struct backend_group *group, struct backend *be,
@@ -40,10 +40,10 @@ bool parallel_join(const struct backend_group *group, struct backend *be,
 bool parallel_ready(const struct backend_group *group, struct error *err);
 
 /* Rank 0: send the next order.  Other ranks: wait for it, without a time limit. */
-bool parallel_tell(const struct backend_group *group, enum parallel_work work,
-                   struct error *err);
-bool parallel_hear(const struct backend_group *group, struct parallel_order *out,
-                   struct error *err);
+bool parallel_send_order(const struct backend_group *group, enum parallel_work work,
+                         struct error *err);
+bool parallel_receive_order(const struct backend_group *group, struct parallel_order *out,
+                            struct error *err);
 
 /* Add up the numbers of all ranks, in the order of ranks.  Rank 0 gets the sums; other
  * ranks keep their values. */
@@ -58,8 +58,8 @@ bool parallel_share_text(const struct backend_group *group, char **text,
  * rank to the order. */
 bool parallel_fetch(const void *context, const struct moment_span *span, void *to,
                     struct error *err);
-bool parallel_answer(const struct backend_group *group, struct model *model,
-                     const struct moment_span *span, struct error *err);
+bool parallel_serve_fetch(const struct backend_group *group, struct model *model,
+                          const struct moment_span *span, struct error *err);
 
 /* A failing rank reports its error to rank 0.  Rank 0, which only sees that a link has
  * closed, finds the rank and its error and replaces *err with it. */

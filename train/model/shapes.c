@@ -7,7 +7,7 @@
 
 #include "base/size.h"
 #include "kernels/ops.h"
-#include "train/model/shapes_parts.h"
+#include "train/model/shapes_internal.h"
 
 /*
  * The logits of one chunk of rows, in fp32.  On a CPU a chunk should fit into a cache,
@@ -121,7 +121,7 @@ static void dims_model(struct shapes_builder *m, const struct model_config *c)
 
 bool shapes_is_quantized(const struct plan *plan, const struct model_config *config)
 {
-    return config->quantised.on || plan_is_quantised(plan);
+    return config->quantized.on || plan_is_quantized(plan);
 }
 
 /* Folding requires that the adapters have the same input as W (no dropout), that [W; A]
@@ -169,7 +169,8 @@ static void dims_lora(struct shapes_builder *m, const struct lora *lora)
     /* the output gradient that the matmuls of o and down read */
     dy = max(folded_columns(m, STACK_O, d[DIM_C]),
              folded_columns(m, STACK_DOWN, d[DIM_C]));
-    d[DIM_DROPPED] = m->config->added_dropout > 0 && !m->plan->disable_dropout ? dy : 0;
+    d[DIM_DROPPED] =
+        m->config->residual_dropout > 0 && !m->plan->disable_dropout ? dy : 0;
     d[DIM_DX] = d[DIM_POST] || d[DIM_DROPPED] ? d[DIM_C] : dy;
     d[DIM_POST_DX] = d[DIM_POST] ? dy : 0;
     for (enum module i = 0; lora->dropout > 0 && i < MODULES; i++)
@@ -234,7 +235,7 @@ static void dims_batch(struct shapes_builder *m, size_t rows, size_t sequences)
     if (m->out->compute != FORMAT_FP32 || m->plan->stage == STAGE_DISTILL)
         d[DIM_DCHUNK] = d[DIM_CHUNK];
     d[DIM_WINDOW] = max((size_t)m->plan->gradient_accumulation_steps, 1);
-    d[DIM_NUMBERS] = sizeof(struct step_numbers) / sizeof(float);
+    d[DIM_NUMBERS] = sizeof(struct step_scalars) / sizeof(float);
 }
 
 static void dims_cache(struct shapes_builder *m)
@@ -272,7 +273,7 @@ static void dims_preference(struct shapes_builder *m, size_t sequences)
     if (m->plan->stage != STAGE_DPO)
         return;
     m->dims[DIM_PAIR_WINDOW] = m->dims[DIM_WINDOW];
-    m->dims[DIM_PAIRS] = shapes_times(m, sequences / 2, PREFERENCE_NUMBERS);
+    m->dims[DIM_PAIRS] = shapes_times(m, sequences / 2, PREFERENCE_VALUES);
     m->dims[DIM_REFERENCE] = plan_has_reference(m->plan) ? m->dims[DIM_N] : 0;
 }
 
@@ -365,7 +366,7 @@ static bool check_base(const struct plan *plan, const struct model_config *confi
 {
     bool lora = plan->method == METHOD_LORA;
 
-    if (!config->quantised.on || plan->generation.alone || plan->external)
+    if (!config->quantized.on || plan->generation.alone || plan->external)
         return true;
     if (!lora)
         return error_set(err, ERROR_JOB,
@@ -387,7 +388,7 @@ static bool check_base(const struct plan *plan, const struct model_config *confi
 static bool check_saved(const struct model_config *config, const struct lora *lora,
                         struct error *err)
 {
-    for (enum module i = 0; config->quantised.on && i < MODULES; i++)
+    for (enum module i = 0; config->quantized.on && i < MODULES; i++)
         if (lora->saved[i] && module_in_block(i) && module_is_linear(i))
             return error_set(err, ERROR_JOB,
                              "additional_target %s: the model's files have it in 4 "
@@ -456,14 +457,14 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
     struct shapes_builder m = {
         .plan = plan, .config = config, .arena = arena, .out = out
     };
-    size_t batch = plan_batch_runs(plan);
+    size_t batch = plan_batch_sequences(plan);
 
     *out = (struct shapes) { .compute = shapes_stored(plan->precision.compute),
                              .trainable = shapes_stored(plan->precision.trainable),
                              .rounds_in_matmul = rounds_in_matmul(plan),
                              .quantized = shapes_is_quantized(plan, config),
-                             .double_quant = config->quantised.on
-                                                 ? config->quantised.twice
+                             .double_quant = config->quantized.on
+                                                 ? config->quantized.twice
                                                  : plan->double_quantization,
                              .checkpointing = plan->gradient_checkpointing };
     if (!shapes_check(plan, config, &out->lora, err))
@@ -490,13 +491,13 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
         return error_set(err, ERROR_DATA,
                          "the model or the batch is "
                          "too large: its size overflows");
-    if (out->trainable_numbers == 0 && !plan->generation.alone)
+    if (out->trainable_elements == 0 && !plan->generation.alone)
         return error_set(err, ERROR_JOB, "this job has nothing to train");
     return true;
 }
 
-size_t shapes_rounded(const struct plan *plan, const struct model_config *config,
-                      size_t rows)
+size_t shapes_fp8_bytes(const struct plan *plan, const struct model_config *config,
+                        size_t rows)
 {
     size_t c = config->hidden_size, i = config->intermediate_size;
     size_t q = config->heads * config->head_size,
@@ -524,9 +525,10 @@ static struct memory_range held_by_backend(const struct plan *plan,
 
     if (plan->device.kind == DEVICE_CPU)
         return memory_range_exact(0); /* no memory that is certainly touched */
-    held = memory_range_sum(memory_held(&plan->device, 0),
-                            memory_group(&plan->device, plan_ranks(plan)));
-    return memory_range_sum(held, memory_range_exact(shapes_rounded(plan, config, rows)));
+    held = memory_range_sum(memory_overhead(&plan->device, 0),
+                            memory_group_overhead(&plan->device, plan_ranks(plan)));
+    return memory_range_sum(held,
+                            memory_range_exact(shapes_fp8_bytes(plan, config, rows)));
 }
 
 bool shapes_memory(const struct plan *plan, const struct model_config *config,

@@ -135,12 +135,12 @@ enum buffer {
     BUFFER_KD_LOSSES,
     BUFFER_TEACHER_LOGITS, /* teacher logits that are kept (N, k) */
     BUFFER_TEACHER_IDS,    /* int32: their token ids */
-    /* preferences: (P, PREFERENCE_NUMBERS) for each micro-batch of a window, newest
+    /* preferences: (P, PREFERENCE_VALUES) for each micro-batch of a window, newest
      * first */
     BUFFER_PAIRS,
     BUFFER_REFERENCE, /* losses of the reference model (1, N) */
     BUFFER_LABELLED,  /* int32 (1, N), scratch of the classifier */
-    BUFFER_NUMBERS,   /* one struct step_numbers */
+    BUFFER_NUMBERS,   /* one struct step_scalars */
     BUFFER_CORRECT,   /* of an evaluation (1, N), if its accuracy is requested */
     BUFFER_KEYS,
     /* one per block, if the plan generates: keys and values of the previous rows of each
@@ -177,7 +177,7 @@ struct shapes {
     size_t rows, sequences;
     size_t slots, slot_rows; /* sequences of the cache, and rows per sequence; 0: none */
     /* elements of all parameters, and of the trainable ones */
-    uint64_t numbers, trainable_numbers;
+    uint64_t numbers, trainable_elements;
     size_t segment; /* elements of a trainable segment, with padding */
     size_t vectors_start,
         vector_elements; /* in a segment: start of the vectors, and their elements */
@@ -194,8 +194,8 @@ struct shapes {
 
 /* With precision.fp8: the elements (= bytes) of both operands of the largest matmul in 8
  * bits; otherwise 0. */
-size_t shapes_rounded(const struct plan *plan, const struct model_config *config,
-                      size_t rows);
+size_t shapes_fp8_bytes(const struct plan *plan, const struct model_config *config,
+                        size_t rows);
 
 /* Return whether method, targets and model are compatible; otherwise ERROR_JOB, which
  * starts with the key. */

@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "base/size.h"
-#include "train/model/shapes_parts.h"
+#include "train/model/shapes_internal.h"
 
 enum kind { KIND_FP32, KIND_COMPUTE };
 /* Lifetime of a buffer: one per block even with checkpointing, one per block unless
@@ -75,8 +75,8 @@ static const struct buffer_row {
     [BUFFER_LOGITS] = { "logits", KIND_FP32, DIM_CHUNK, DIM_V_ROW, LIFE_ONCE, false },
     [BUFFER_DLOGITS] = { "logits", KIND_COMPUTE, DIM_DCHUNK, DIM_V_ROW, LIFE_ONCE,
                          false },
-    [BUFFER_GATHERED] = { "labelled", KIND_COMPUTE, DIM_CHUNK, DIM_C, LIFE_ONCE, false },
-    [BUFFER_DGATHERED] = { "labelled", KIND_COMPUTE, DIM_CHUNK, DIM_C, LIFE_ONCE, false },
+    [BUFFER_GATHERED] = { "labeled", KIND_COMPUTE, DIM_CHUNK, DIM_C, LIFE_ONCE, false },
+    [BUFFER_DGATHERED] = { "labeled", KIND_COMPUTE, DIM_CHUNK, DIM_C, LIFE_ONCE, false },
     [BUFFER_LOSSES] = { "losses", KIND_FP32, DIM_WINDOW, DIM_N, LIFE_ONCE, false },
     [BUFFER_ROPE] = { "rotations", KIND_FP32, DIM_POSITIONS, DIM_ROTARY, LIFE_ONCE,
                       false },
@@ -96,7 +96,7 @@ static const struct buffer_row {
                        false },
     [BUFFER_REFERENCE] = { "preferences", KIND_FP32, DIM_ONE, DIM_REFERENCE, LIFE_ONCE,
                            false },
-    [BUFFER_LABELLED] = { "labelled", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
+    [BUFFER_LABELLED] = { "labeled", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
     [BUFFER_NUMBERS] = { "numbers", KIND_FP32, DIM_ONE, DIM_NUMBERS, LIFE_ONCE, false },
     [BUFFER_CORRECT] = { "hits", KIND_FP32, DIM_ONE, DIM_CORRECT, LIFE_ONCE, false },
     [BUFFER_KEYS] = { "cache", KIND_COMPUTE, DIM_CACHE, DIM_KV, LIFE_CACHE, true },

@@ -8,7 +8,7 @@
 #include "base/size.h"
 #include "precision/nf4.h"
 #include "train/model/optimizer_table.h"
-#include "train/model/shapes_parts.h"
+#include "train/model/shapes_internal.h"
 
 #define ALIGN_NUMBERS (SHAPES_ALIGNMENT / 2) /* aligned in every format */
 
@@ -281,7 +281,7 @@ static void place_parameter(struct shapes_builder *m, struct shape_parameter *p)
     if (p->trainable) {
         p->at = m->numbers;
         m->numbers += numbers;
-        m->out->trainable_numbers += numbers;
+        m->out->trainable_elements += numbers;
     } else {
         p->at = m->frozen;
         m->frozen += bytes;
@@ -333,7 +333,7 @@ static void add_parameter(struct shapes_builder *m, enum module module, enum par
     p->folded = part == PART_LORA_A && m->out->folded[shapes_stack(module)];
     p->quantized = m->out->quantized && part == PART_WEIGHT && module_is_linear(module) &&
                    !p->trainable && !m->out->lora.saved[module] &&
-                   !quantised_config_is_plain(&m->config->quantised, p->name);
+                   !quantized_config_is_plain(&m->config->quantized, p->name);
     p->decays =
         p->trainable && p->rank == 2; /* like transformers' get_decay_parameter_names */
     /* LoRA+: B matrices and vectors; LLaMA-Factory's _create_loraplus_optimizer */

@@ -48,12 +48,13 @@ static bool check_tokens(struct distillation *t, struct error *err)
 {
     const struct distillation_options *o = &t->options;
 
-    if (!model_config_check_places(&t->teacher.config, dataset_places(o->data), err))
+    if (!model_config_check_positions(&t->teacher.config, dataset_positions_max(o->data),
+                                      err))
         return false;
     if (o->plan->stage == STAGE_DPO)
         return check_reference(t, err);
-    if (!teacher_plan_words(&t->teacher.config, o->student, o->tokens, &t->shared_tokens,
-                            err))
+    if (!teacher_plan_shared_tokens(&t->teacher.config, o->student, o->tokens,
+                                    &t->shared_tokens, err))
         return false;
     return dataset_token_max(o->data) < t->shared_tokens ||
            error_set(err, ERROR_DATA,
@@ -108,7 +109,7 @@ static bool keep_batch(struct distillation *t, struct teacher_writer *writer,
                          "stopped while the teacher's logits "
                          "were computed; none of them are kept");
     make_room(t, batch->rows, kept_of(t));
-    return model_keep(t->model, batch, t->shared_tokens, t->ids, t->values, err) &&
+    return model_top_logits(t->model, batch, t->shared_tokens, t->ids, t->values, err) &&
            teacher_writer_add(writer, batch, t->ids, t->values, err);
 }
 
@@ -144,7 +145,7 @@ static bool write_file(struct distillation *t, struct error *err)
         return false;
     writer = teacher_writer_new(kd->logits, &kind, dataset_sequences_max(data, all),
                                 dataset_trained(data, 0, 0, all, 1), err);
-    ok = writer && keep_all(t, writer, err) && teacher_writer_end(writer, err);
+    ok = writer && keep_all(t, writer, err) && teacher_writer_finish(writer, err);
     teacher_writer_free(writer);
     return ok;
 }
@@ -248,7 +249,7 @@ void distillation_close(struct distillation *distillation)
     free(distillation);
 }
 
-void distillation_begin(struct distillation *distillation, struct model *student)
+void distillation_attach(struct distillation *distillation, struct model *student)
 {
     if (!distillation->model)
         return;
@@ -270,7 +271,7 @@ bool distillation_batch(struct distillation *distillation, struct model *student
     make_room(t, batch->rows, kind->kept);
     if (!teacher_logits_find(t->file, batch, t->ids, t->values, err))
         return false;
-    model_teach_kept(student, batch->rows, t->ids, t->values, kind->words);
+    model_set_teacher_logits(student, batch->rows, t->ids, t->values, kind->words);
     return true;
 }
 
@@ -295,5 +296,6 @@ void distillation_describe(const struct distillation *distillation, char *out,
     memory_text(distillation_bytes(distillation), bytes);
     snprintf(out, room, "%s, %" PRIu64 " parameters in %s, %s in memory",
              distillation->teacher.plan.model_name_or_path,
-             model_total(distillation->model), format_info(p->frozen)->name, bytes);
+             model_total_elements(distillation->model), format_info(p->frozen)->name,
+             bytes);
 }

@@ -43,7 +43,7 @@ struct distillation *distillation_open(const struct distillation_options *option
 void distillation_close(
     struct distillation *distillation); /* before its backend; accepts NULL */
 /* Set the teacher of the student. */
-void distillation_begin(struct distillation *distillation, struct model *student);
+void distillation_attach(struct distillation *distillation, struct model *student);
 /* Call before each model_train: loads the batch's logits from the file, if there is
  * one. */
 bool distillation_batch(struct distillation *distillation, struct model *student,

@@ -56,7 +56,7 @@ struct teacher_writer *teacher_writer_new(const char *name,
 bool teacher_writer_add(struct teacher_writer *writer, const struct batch *batch,
                         const int32_t *ids, const float *values, struct error *err);
 /* Finish the file: flush it and give it its name. */
-bool teacher_writer_end(struct teacher_writer *writer, struct error *err);
+bool teacher_writer_finish(struct teacher_writer *writer, struct error *err);
 /* also removes the file if it is not finished */
 void teacher_writer_free(struct teacher_writer *writer);
 

@@ -22,7 +22,7 @@ static bool read_files(const struct distillation_settings *kd, const char *folde
     set = safetensors_open(folder, "model", true, err);
     if (!set)
         return false;
-    *format = model_config_stored(&out->config, set);
+    *format = model_config_weight_format(&out->config, set);
     safetensors_close(set);
     return true;
 }
@@ -87,7 +87,7 @@ bool teacher_plan_make(const struct plan *student, bool keeps, struct arena *are
     plan->method = METHOD_LORA; /* an adapter is merged */
     plan->create_new_adapter = plan->train_from_scratch = false;
     plan->generation = (struct generation) { .alone = true };
-    plan->per_device_train_batch_size = (int64_t)plan_batch_runs(student);
+    plan->per_device_train_batch_size = (int64_t)plan_batch_sequences(student);
     plan->stage = keeps ? STAGE_DISTILL : STAGE_SFT;
     plan->ranks = plan->gradient_accumulation_steps = 1;
     plan->quantization_bit = 0;
@@ -97,9 +97,9 @@ bool teacher_plan_make(const struct plan *student, bool keeps, struct arena *are
     return true;
 }
 
-bool teacher_plan_words(const struct model_config *teacher,
-                        const struct model_config *student, size_t tokens, size_t *shared,
-                        struct error *err)
+bool teacher_plan_shared_tokens(const struct model_config *teacher,
+                                const struct model_config *student, size_t tokens,
+                                size_t *shared, struct error *err)
 {
     size_t a = teacher->vocab_size, b = student->vocab_size;
 

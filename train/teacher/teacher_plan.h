@@ -25,7 +25,7 @@ struct teacher_plan {
 
 /*
  * Derive the plan of the teacher or the reference from a student's plan.  keeps: the plan
- * has room to store its largest logits (model_keep).  Folders that cannot be read are an
+ * has room to store its largest logits (model_top_logits).  Folders that cannot be read are an
  * error that names them.
  */
 bool teacher_plan_make(const struct plan *student, bool keeps, struct arena *arena,
@@ -35,8 +35,8 @@ bool teacher_plan_make(const struct plan *student, bool keeps, struct arena *are
  * first ones of both, because the vocabularies of one tokenizer are padded to different
  * lengths.  `tokens`: tokens in the tokenizer.  ERROR_DATA with both sizes if a model
  * lacks some of them. */
-bool teacher_plan_words(const struct model_config *teacher,
-                        const struct model_config *student, size_t tokens, size_t *shared,
-                        struct error *err);
+bool teacher_plan_shared_tokens(const struct model_config *teacher,
+                                const struct model_config *student, size_t tokens,
+                                size_t *shared, struct error *err);
 
 #endif

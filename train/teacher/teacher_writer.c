@@ -100,7 +100,7 @@ static bool write_header(struct teacher_writer *w, struct error *err)
     ok = safetensors_header(fields, FIELDS, &header, err);
     w->offsets[0] = header.len;
     for (size_t i = 0; i + 1 < FIELDS; i++) {
-        size_t bytes = safetensors_item(fields[i].dtype) * fields[i].shape[0];
+        size_t bytes = safetensors_dtype_bytes(fields[i].dtype) * fields[i].shape[0];
 
         w->offsets[i + 1] =
             w->offsets[i] + bytes * (fields[i].rank == 2 ? fields[i].shape[1] : 1);
@@ -192,7 +192,7 @@ bool teacher_writer_add(struct teacher_writer *writer, const struct batch *batch
     return true;
 }
 
-bool teacher_writer_end(struct teacher_writer *writer, struct error *err)
+bool teacher_writer_finish(struct teacher_writer *writer, struct error *err)
 {
     struct teacher_writer *w = writer;
     int64_t words = (int64_t)w->kind.words;

@@ -450,7 +450,7 @@ static bool crosses_blank(const struct bpe *bpe)
     for (uint32_t rank = 0; rank < bpe_merges_count(bpe->merges); rank++) {
         size_t len;
         const char *name =
-            vocabulary_string(bpe->names, bpe_merges_product(bpe->merges, rank), &len);
+            vocabulary_string(bpe->names, bpe_merges_result(bpe->merges, rank), &len);
 
         if (word_length(name, len) < len)
             return true;

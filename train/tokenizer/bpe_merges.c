@@ -51,7 +51,7 @@ size_t bpe_merges_count(const struct bpe_merges *merges)
     return merges->count;
 }
 
-uint32_t bpe_merges_product(const struct bpe_merges *merges, uint32_t rank)
+uint32_t bpe_merges_result(const struct bpe_merges *merges, uint32_t rank)
 {
     return merges->products[rank];
 }

@@ -25,6 +25,6 @@ void bpe_merges_free(struct bpe_merges *merges); /* NULL is allowed */
 struct bpe_merge bpe_merges_find(const struct bpe_merges *merges, uint32_t left,
                                  uint32_t right);
 size_t bpe_merges_count(const struct bpe_merges *merges);
-uint32_t bpe_merges_product(const struct bpe_merges *merges, uint32_t rank);
+uint32_t bpe_merges_result(const struct bpe_merges *merges, uint32_t rank);
 
 #endif

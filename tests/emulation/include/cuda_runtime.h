@@ -78,7 +78,7 @@ static inline uint3 make_uint3(unsigned x, unsigned y, unsigned z)
 #define __syncthreads_or(x)    emulation_barrier(EMULATION_HERE, BARRIER_OR, (x) != 0)
 
 static inline uint64_t emulation_gather(emulation_location location,
-                                        emulation_meeting kind, unsigned mask,
+                                        emulation_rendezvous kind, unsigned mask,
                                         uint64_t value, int lane, int width)
 {
     emulation_offer offer = {};
@@ -94,7 +94,7 @@ static inline uint64_t emulation_gather(emulation_location location,
 }
 
 template <typename T>
-static inline T emulation_shuffle(emulation_location location, emulation_meeting kind,
+static inline T emulation_shuffle(emulation_location location, emulation_rendezvous kind,
                                   unsigned mask, T value, int lane, int width = 32)
 {
     uint64_t bits = 0;

@@ -1,0 +1,45 @@
+/* kernels/cuda/cuda_group_none.c - replaces cuda_group.c if configure found no NCCL: runs use
+ * one GPU. */
+#include "config.h"
+
+#include "kernels/cuda/cuda_group.h"
+
+bool cuda_join(struct backend *be, const struct backend_group *group, struct error *err)
+{
+    (void)be;
+    (void)group;
+    return error_set(err, ERROR_DEVICE,
+                     "this build has no NCCL, so several GPUs cannot work together; "
+                     "configure where nccl.h is found (libnccl-dev), or say ranks: 1");
+}
+
+/* No run has joined, so these are never called. */
+void cuda_reduce(struct backend *be, float *data, size_t count, int root)
+{
+    (void)be, (void)data, (void)count, (void)root;
+}
+
+void cuda_all_reduce(struct backend *be, double *data, size_t count)
+{
+    (void)be, (void)data, (void)count;
+}
+
+void cuda_all_gather(struct backend *be, void *data, size_t bytes)
+{
+    (void)be, (void)data, (void)bytes;
+}
+
+void cuda_meet(struct backend *be)
+{
+    (void)be;
+}
+
+bool cuda_group_well(struct cuda_backend *cuda)
+{
+    return cuda_ok(cuda);
+}
+
+void cuda_group_free(struct cuda_group *group)
+{
+    (void)group;
+}

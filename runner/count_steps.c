@@ -1,0 +1,100 @@
+/*
+ * runner/count_steps.c - counts a job's steps with the tokenizer, the data set and the
+ * trainer's arithmetic.
+ */
+#include "config.h"
+
+#include "runner/count_steps.h"
+
+#include "runner/job/inspect.h"
+#include "runner/output/report.h"
+#include "runner/job/steps.h"
+#include "train/chat/chat.h"
+#include "train/dataset/dataset.h"
+#include "train/run.h"
+
+#include <sys/resource.h>
+
+/* Return the peak resident size of this process. */
+static int64_t resident(void)
+{
+    struct rusage usage;
+
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? (int64_t)usage.ru_maxrss << 10 : 0;
+}
+
+static struct steps measured(const struct plan *plan, const struct dataset *train,
+                             const struct dataset *eval, const struct dataset *questions)
+{
+    size_t size = (size_t)plan->per_device_train_batch_size;
+    size_t batches = dataset_batches(train, size);
+    struct trainer_steps steps = trainer_steps(plan, batches);
+    struct run_sizes sizes = run_measure(plan, train, eval);
+
+    return (struct steps) {
+        .per_epoch = steps.per_epoch,
+        .total = steps.total,
+        .tokens = (int64_t)dataset_tokens(train),
+        .samples = (int64_t)dataset_samples(train),
+        .rows = (int64_t)sizes.rows,
+        .sequences = (int64_t)sizes.sequences,
+        .asked = questions ? (int64_t)dataset_question_max(questions,
+                                                           (size_t)plan->cutoff_len, NULL)
+                           : 0,
+        .resident = resident(),
+        .learned = (int64_t)dataset_trained(train, 0, 0, batches, size)
+    };
+}
+
+static bool count(const struct plan *plan, struct steps *out, struct error *err)
+{
+    struct tokenizer *tokenizer = chat_tokenizer_open(plan->model_name_or_path, err);
+    struct dataset *train = NULL, *eval = NULL, *whole = NULL;
+    bool ok;
+
+    if (tokenizer)
+        train = dataset_open_readonly(plan, SPLIT_TRAIN, tokenizer, err);
+    ok = train != NULL;
+    if (ok && plan_evaluates(plan)) {
+        eval = dataset_open_readonly(plan, SPLIT_EVAL, tokenizer, err);
+        ok = eval != NULL;
+    }
+    if (ok && eval && plan->generation.on)
+        ok = dataset_open_whole(plan, eval, tokenizer, &whole, err);
+    if (ok)
+        *out = measured(plan, train, eval,
+                        !plan->generation.on ? NULL
+                        : whole              ? whole
+                                             : eval);
+    dataset_close(whole);
+    dataset_close(eval);
+    dataset_close(train);
+    tokenizer_close(tokenizer);
+    return ok;
+}
+
+int count_steps(const struct options *options, const struct machine *machine)
+{
+    struct inspect_options how = { .machine = machine, .job = options->operands[0] };
+    struct inspection inspection = { 0 };
+    struct error err = { 0 };
+    struct steps steps;
+    struct text line;
+
+    if (inspect_job(&how, &inspection, &err)) {
+        if (!inspection.patch.has_plan)
+            error_set(&err, ERROR_JOB, "%s: the file is not a job", options->operands[0]);
+        else if (!inspection.patch.plan.model_name_or_path)
+            error_set(&err, ERROR_JOB, "no model_name_or_path");
+        else if (count(&inspection.patch.plan, &steps, &err)) {
+            text_init(&line, 0);
+            steps_write(&steps, &line);
+            fwrite(line.data, 1, line.len, stdout);
+            text_clear(&line);
+        }
+    }
+    if (err.code)
+        report_error(options->program, &err);
+    inspect_clear(&inspection);
+    return report_training_exit(err.code);
+}

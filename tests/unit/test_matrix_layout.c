@@ -1,0 +1,117 @@
+/* tests/unit/test_matrix_layout.c - copies rows of a matrix from a file and back, for every
+ * layout. */
+#include "config.h"
+
+#include "train/model/matrix_layout.h"
+
+#include "base/size.h"
+#include "tests/unit/unit.h"
+
+enum { ROWS = 12, COLS = 5, HEADS = 2 }; /* head size 2 */
+
+/* Fill a file with 100 i + j for row i, column j of the model, where the layout has
+ * it. */
+static void fill_file(enum storage storage, uint32_t *file)
+{
+    /* rows of the model by their position in the file: q, k, v of the first head, then of
+     * the second */
+    static const size_t by_head[ROWS] = { 0, 1, 4, 5, 8, 9, 2, 3, 6, 7, 10, 11 };
+
+    for (uint32_t i = 0; i < ROWS; i++)
+        for (uint32_t j = 0; j < COLS; j++)
+            if (storage == STORED_COLUMNS)
+                file[j * ROWS + i] = 100 * i + j;
+            else
+                file[i * COLS + j] =
+                    100 * (uint32_t)(storage == STORED_HEADS ? by_head[i] : i) + j;
+}
+
+static struct matrix_layout layout_of(enum storage storage, size_t item)
+{
+    return (struct matrix_layout) { storage, ROWS, COLS, HEADS, item };
+}
+
+static void test_stored_rows_are_in_the_model_s_order(void **state)
+{
+    (void)state;
+    for (enum storage s = STORED_ROWS; s <= STORED_HEADS; s++) {
+        struct matrix_layout layout = layout_of(s, sizeof(uint32_t));
+        uint32_t file[ROWS * COLS], rows[ROWS * COLS];
+
+        fill_file(s, file);
+        for (size_t first = 0; first < ROWS; first++)
+            for (size_t count = 1; first + count <= ROWS; count++) {
+                matrix_layout_gather(&layout, file, first, count, rows);
+                for (size_t i = 0; i < count; i++)
+                    for (size_t j = 0; j < COLS; j++)
+                        assert_int_equal(rows[i * COLS + j], 100 * (first + i) + j);
+            }
+    }
+}
+
+static void test_stored_scatter_restores_the_file(void **state)
+{
+    (void)state;
+    for (enum storage s = STORED_ROWS; s <= STORED_HEADS; s++) {
+        struct matrix_layout layout = layout_of(s, sizeof(uint32_t));
+        uint32_t file[ROWS * COLS], rows[ROWS * COLS], again[ROWS * COLS] = { 0 };
+
+        fill_file(s, file);
+        for (size_t first = 0; first < ROWS; first += 5) {
+            size_t count = ROWS - first < 5 ? ROWS - first : 5;
+
+            matrix_layout_gather(&layout, file, first, count, rows);
+            matrix_layout_scatter(&layout, rows, first, count, again);
+        }
+        assert_memory_equal(file, again, sizeof(file));
+    }
+}
+
+/* The header of a file need not be padded, and elements may have two bytes. */
+static void test_stored_at_odd_addresses(void **state)
+{
+    (void)state;
+    for (enum storage s = STORED_ROWS; s <= STORED_HEADS; s++) {
+        struct matrix_layout layout = layout_of(s, sizeof(uint16_t));
+        uint32_t wide[ROWS * COLS];
+        uint16_t narrow[ROWS * COLS], rows[ROWS * COLS];
+        char odd[sizeof(narrow) + 1];
+
+        fill_file(s, wide);
+        for (size_t i = 0; i < ROWS * COLS; i++)
+            narrow[i] = (uint16_t)wide[i];
+        memcpy(odd + 1, narrow, sizeof(narrow));
+        matrix_layout_gather(&layout, odd + 1, 0, ROWS, rows);
+        for (size_t i = 0; i < ROWS; i++)
+            for (size_t j = 0; j < COLS; j++)
+                assert_int_equal(rows[i * COLS + j], 100 * i + j);
+        memset(odd, 0, sizeof(odd));
+        matrix_layout_scatter(&layout, rows, 0, ROWS, odd + 1);
+        assert_memory_equal(odd + 1, narrow, sizeof(narrow));
+    }
+}
+
+/* A bias counts as a column: it is ordered by head like the rows of its matrix. */
+static void test_stored_biases_are_ordered_by_head(void **state)
+{
+    const struct matrix_layout layout = { STORED_HEADS, 6, 1, 2, sizeof(float) };
+    const float file[] = { 0, 2, 4, 1, 3, 5 }; /* q, k, v of two heads of size 1 */
+    float bias[6];
+
+    (void)state;
+    matrix_layout_gather(&layout, file, 0, 6, bias);
+    for (size_t i = 0; i < 6; i++)
+        assert_true(bias[i] == (float)i);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_stored_rows_are_in_the_model_s_order),
+        cmocka_unit_test(test_stored_scatter_restores_the_file),
+        cmocka_unit_test(test_stored_at_odd_addresses),
+        cmocka_unit_test(test_stored_biases_are_ordered_by_head),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,65 @@
+/* train/chat/template_internal.h - private to the templates: the rows of named templates, a
+ * model's own template, and the turns that both make of a conversation. */
+#ifndef TRAIN_CHAT_TEMPLATE_INTERNAL_H
+#define TRAIN_CHAT_TEMPLATE_INTERNAL_H
+
+#include "train/chat/chat.h"
+#include "train/chat/template.h"
+
+/* In a slot: the message's text, and special tokens of the tokenizer, which split the
+ * text around them. */
+#define SLOT_SAID "\001"
+#define SLOT_BOS  "\002"
+#define SLOT_EOS  "\003"
+
+enum { TEMPLATE_SPECIALS = 4 };
+
+struct chat_template {
+    const char *name;
+    const char *prefix, *system, *user, *assistant;
+    const char *function;    /* an answer that calls functions; NULL: same as assistant */
+    const char *observation; /* the results of functions; NULL: same as user */
+    const char *tools;       /* format of functions, in template_tools.c; NULL: default */
+    const char *default_system;
+    bool fused;   /* the system message is part of the first question */
+    bool reasons; /* answers start with their thoughts, which may be empty */
+    bool ends;    /* the end-of-text token follows the whole conversation */
+    const char *specials[TEMPLATE_SPECIALS]; /* tokens that the tokenizer should have */
+    const char *document_end;                /* NULL: the tokenizer's end-of-text token */
+    const struct chat *own; /* a model's own template: only name is set */
+};
+
+/* A question and its answer, encoded; the weight is that of the answer. */
+struct turn {
+    struct token_list source, target;
+    size_t source_len, target_len; /* tokens that are kept */
+    float weight;
+};
+
+/* How functions are described to the model, and how it calls them: Jinja, over `tools` (a
+ * list of {"type": "function", "function": {...}}) and `calls` ({"name",
+ * "arguments"}). */
+struct template_tools {
+    const char *name, *describe, *call;
+};
+
+const struct template_tools *template_tools_find(const char *name); /* NULL: none */
+/* Append the description of tools, given as JSON; or the calls of an answer. */
+bool template_tools_describe(const struct template_tools *tools,
+                             const struct message *json, struct text *out,
+                             struct error *err);
+bool template_tools_call(const struct template_tools *tools, const struct message *answer,
+                         struct text *out, struct error *err);
+/* Return the calls of an answer as JSON: [{"name", "arguments"}], a new reference; the
+ * text before them, if any, goes to `thought`. NULL, and *err, if the answer has no
+ * calls. */
+json_t *template_tools_calls(const struct message *answer, struct text *thought,
+                             struct error *err);
+/* Return the tools of a record as a list of {"type": "function", "function": ...}. */
+json_t *template_tools_list(const struct message *tools, struct error *err);
+
+/* Make the turns of a conversation with the model's own template; malloc'ed. */
+bool chat_turns(const struct template_request *request, struct turn **turns,
+                size_t *turn_count, struct error *err);
+
+#endif

@@ -1,0 +1,35 @@
+/* train/dataset/dataset_internal.h - internals that dataset.c fills and dataset_batch.c
+ * reads: samples, the rows that hold them, and the order of an epoch. */
+#ifndef TRAIN_DATASET_DATASET_INTERNAL_H
+#define TRAIN_DATASET_DATASET_INTERNAL_H
+
+#include "train/dataset/dataset.h"
+#include "train/dataset/dataset_tokens.h"
+
+/* The order of the most recently used epoch. */
+struct dataset_order {
+    uint32_t *rows;
+    uint64_t epoch;
+    bool known;
+};
+
+struct dataset {
+    struct dataset_store store;       /* samples that were read */
+    struct dataset_store blocks;      /* the same cut into blocks, if so */
+    const struct dataset_store *data; /* the store that rows are made of */
+    int32_t end;   /* end-of-text token, the label of spans with negative weight */
+    int64_t first; /* replaces the first token of each sample; -1: none */
+    /* samples of a row: members[starts[row]] .. members[starts[row + 1]] */
+    uint32_t *members;
+    size_t *starts;
+    size_t rows;
+    /* each row has two members: the chosen and the rejected answer to a question */
+    bool pairs;
+    struct dataset_order *order;
+    uint64_t seed;
+    bool shuffled, drop_last;
+    struct dataset_notes notes;
+    char origin[320];
+};
+
+#endif

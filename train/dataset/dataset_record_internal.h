@@ -1,0 +1,57 @@
+/* train/dataset/dataset_record_internal.h - private to the record readers: access to the
+ * columns of a record, and error messages for wrong types. */
+#ifndef TRAIN_DATASET_DATASET_RECORD_INTERNAL_H
+#define TRAIN_DATASET_DATASET_RECORD_INTERNAL_H
+
+#include "train/dataset/dataset_record.h"
+
+/* State while reading one record. Everything is borrowed. */
+struct reading {
+    const struct dataset_columns *columns;
+    const json_t *record;
+    struct conversation *out;
+    const char **why; /* the reason why it is left out */
+    struct error *err;
+};
+
+/* The value in `column`, NULL if there is no such column or key. */
+const json_t *record_get(const struct reading *reading, const char *column);
+/* Missing, or null. */
+bool record_is_absent(const json_t *value);
+/* Read a string, or "" if it is absent. False with *err for any other type. */
+bool record_text(const struct reading *reading, const char *column,
+                 struct message *message);
+
+/* Set ERROR_DATA: `key` must be `expected` ("a string", "a list"), not the type of `got`,
+ * with a remedy. Return RECORD_BROKEN. */
+enum record_kind record_broken(const struct reading *reading, const char *key,
+                               const char *expected, const json_t *got);
+/* `why` must be static. Return RECORD_SKIPPED. */
+enum record_kind record_skipped(const struct reading *reading, const char *why);
+
+/* Return false with *err if the record is not an object, or if it holds the records in a
+ * list ({"data": [...]}). */
+bool record_is_object(const struct reading *reading);
+bool record_is_flat(const struct reading *reading);
+
+/* Add the tool functions, if any: a list, or a string with a list. */
+bool record_tools(const struct reading *reading, const char *column);
+/* Add the system message, unless it is absent or empty. */
+bool record_system(const struct reading *reading, const char *column);
+
+/* Return whether the record has a question column. False with *err. */
+bool record_has_question(const struct reading *reading);
+/* Add everything before the answer: system message, tools, history and the question. */
+bool record_question(const struct reading *reading);
+/* Detect the keys that hold role and text of a message, because forms are often mixed. */
+void record_detect_tags(struct dataset_columns *columns, const json_t *message);
+
+/* dataset_messages.c: a complete record that is a list of messages; the first `count`
+ * messages of a list, with tools and system message of the record; and one message.
+ * RECORD_CONVERSATION: it was added. Only the first function checks the turns. */
+enum record_kind record_messages(const struct reading *reading);
+enum record_kind record_list(const struct reading *reading, const json_t *list,
+                             size_t count);
+enum record_kind record_message(const struct reading *reading, const json_t *item);
+
+#endif

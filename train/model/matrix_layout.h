@@ -1,0 +1,29 @@
+/*
+ * train/model/matrix_layout.h - the layout of matrices in files, and copies of their rows in the
+ * layout that matmuls use.
+ *
+ * A matrix of the model has `rows` outputs with `cols` elements each; a bias is a column
+ * of outputs here.  In a file it may be transposed, or its rows may be ordered by head:
+ * row (3 h + part) D + d there is row (part H + h) D + d here, part 0 to 2 for q, k, v.
+ */
+#ifndef TRAIN_MODEL_MATRIX_LAYOUT_H
+#define TRAIN_MODEL_MATRIX_LAYOUT_H
+
+#include "train/model/architecture.h"
+
+struct matrix_layout {
+    enum storage storage;
+    size_t rows, cols; /* of the whole matrix in the model */
+    size_t heads;      /* for STORED_HEADS: heads of each of q, k and v */
+    size_t item;       /* bytes per element */
+};
+
+/* Copy rows first .. first + count of the model from the bytes of a file, at any
+ * address. */
+void matrix_layout_gather(const struct matrix_layout *layout, const void *file,
+                          size_t first, size_t count, void *rows);
+/* Copy them back to their position in the file. */
+void matrix_layout_scatter(const struct matrix_layout *layout, const void *rows,
+                           size_t first, size_t count, void *file);
+
+#endif

@@ -1,0 +1,50 @@
+/* train/model/model_init.c - initializes the weights of models and adapters from a
+ * seed. */
+#include "config.h"
+
+#include "train/model/model.h"
+
+#include <math.h>
+
+#include "base/random.h"
+#include "train/model/model_internal.h"
+
+/* As transformers' _init_weights: matrices are normal, norms one (or what is equivalent),
+ * biases and the padding token's embedding zero.  GPT-2's outputs are smaller the more
+ * layers there are. */
+void model_init_weights(const struct model *m, size_t index, size_t first, size_t count,
+                        float *out)
+{
+    const struct shape_parameter *p = &m->shapes.parameters[index];
+    bool output = p->module == MODULE_O || p->module == MODULE_DOWN;
+    uint64_t seed = (uint64_t)m->plan->seed;
+    double range = m->config->initializer_range;
+    int64_t padding = -1;
+
+    if (p->module == MODULE_EMBED)
+        padding = m->config->padding;
+    if (output && m->config->architecture->small_outputs)
+        range /= sqrt(2 * (double)m->config->layers);
+    for (size_t i = 0; i < count; i++)
+        if (p->rank == 2)
+            out[i] = (int64_t)((first + i) / p->cols) == padding
+                         ? 0
+                         : (float)(range * random_normal(seed, RANDOM_INIT,
+                                                         (uint32_t)index, first + i));
+        else
+            out[i] = p->part == PART_BIAS ? 0 : 1 - model_norm_offset(m);
+}
+
+/* PEFT's kaiming_uniform(a = sqrt(5)) for A: uniform within 1 / sqrt(in); zero for B. */
+void model_init_adapter(const struct model *m, size_t index, size_t first, size_t count,
+                        float *out)
+{
+    const struct shape_parameter *p = &m->shapes.parameters[index];
+    uint64_t seed = (uint64_t)m->plan->seed;
+    double bound = 1 / sqrt((double)p->cols), uniform;
+
+    for (size_t i = 0; i < count; i++) {
+        uniform = random_uniform(seed, RANDOM_INIT, (uint32_t)index, first + i);
+        out[i] = p->part == PART_LORA_A ? (float)(bound * (2 * uniform - 1)) : 0;
+    }
+}

@@ -1,0 +1,354 @@
+/*
+ * train/model/model_internal.h - private declarations of the model, for model*.c only.
+ *
+ * A decoder block, with x the residual (fp32).  Parts in brackets exist only in some
+ * architectures (train/model/architecture.h):
+ *
+ *     h1 = norm1(x_in)         qkv = h1 Wqkv^T [+ b] [, q and k through head norms],
+ *                              [q and k rotated]
+ *     a = attention Wo^T [+ b] [, norm]      x_mid = x_in + a
+ *     h2 = norm2(x_mid)        gate, up = h2 Wgu^T [+ b], or up alone
+ *     act = f(gate) up or f(up)
+ *     d = act Wd^T [+ b] [, norm]            next x_in = x_mid + d
+ *
+ * In training, dropout applies to a, d, the embeddings and the attention weights, as the
+ * model configures it.  A parallel block has no x_mid: h2 = norm2(x_in), next x_in =
+ * x_in + a + d.
+ */
+#ifndef TRAIN_MODEL_MODEL_INTERNAL_H
+#define TRAIN_MODEL_MODEL_INTERNAL_H
+
+#include "train/model/model.h"
+#include "train/model/shapes.h"
+#include "train/model/matrix_layout.h"
+
+enum { LINEARS = 3, PARTS = PART_LORA_B + 1 };
+
+/* Dropout in a block.  Each value selects a random stream, DROPS per block.  Resumed runs
+ * depend on the values: do not renumber. */
+enum dropout_site {
+    DROP_EMBED = 0, /* of the embeddings; in the first block only */
+    DROP_LORA_QKV = 2,
+    DROP_ATTENTION = 4, /* of the attention weights */
+    DROP_LORA_O = 5,
+    DROP_RESIDUAL_O = 6,
+    DROP_LORA_GATE_UP = 7,
+    DROP_LORA_DOWN = 9,
+    DROP_RESIDUAL_DOWN = 10,
+    DROPS = 12
+};
+
+static inline uint32_t dropout_stream(size_t layer, enum dropout_site site)
+{
+    return (uint32_t)(layer * DROPS + site);
+}
+
+/*
+ * A linear layer y = x W^T + bias.  It reads columns in_first .. in_first + in_count of x
+ * and writes columns out_first .. out_first + out_count of y.  Neighboring layers whose
+ * weights are adjacent in memory are one struct linear, so one matmul.
+ */
+struct linear {
+    struct tensor weight; /* operand of the matmul: the working copy if there is one */
+    const struct parameter *quantized[LINEARS]; /* to dequantize into it first */
+    size_t quantized_count;
+    struct tensor grad; /* absent: frozen */
+    struct tensor bias, bias_grad;
+    size_t out_first, out_count, in_first, in_count;
+    bool fp8; /* operands are rounded to 8 bits: e4m3, gradients e5m2 */
+};
+
+/* Linear layers that read the same input x and write one output y, with their LoRA
+ * adapters. */
+struct linear_stack {
+    struct linear base[LINEARS];   /* W */
+    struct linear lora_a[LINEARS]; /* A: x to u */
+    struct linear lora_b[LINEARS]; /* B: u to y */
+    size_t base_count, lora_a_count, lora_b_count;
+    struct linear fused; /* [W; A], if folded: x to (y, u), and (dy, g) to dx */
+    bool folded;
+    bool u_after_y;        /* u follows y in the buffer of y */
+    size_t y_cols, u_cols; /* columns of y and of u */
+    enum buffer u;
+    uint32_t dropout_stream;
+    bool trained; /* some weight, bias or adapter is */
+};
+
+/* Both NULL: the architecture has no such norm. */
+struct norm {
+    struct parameter *weight, *bias;
+};
+
+struct block {
+    struct norm norm1, norm2;
+    struct norm q_norm, k_norm; /* per head */
+    struct norm post1, post2;   /* of a and d, before they are added to the residual */
+    struct linear_stack qkv, o, gate_up, down;
+    size_t window;
+    enum buffer rope;
+    float scale; /* of the attention scores */
+};
+
+/* Sublayers of a block in the order of the forward pass: the backward pass may stop at
+ * any of them. */
+enum sublayer {
+    SUBLAYER_NORM1,
+    SUBLAYER_QKV,
+    SUBLAYER_O,
+    SUBLAYER_NORM2,
+    SUBLAYER_GATE_UP,
+    SUBLAYER_DOWN,
+    SUBLAYERS
+};
+
+struct model {
+    const struct plan *plan;
+    const struct model_config *config;
+    struct backend *be;
+    struct arena *arena;
+    struct shapes shapes;
+    struct memory_use memory;
+
+    char *memory_block, *buffers;
+    char *moments[MOMENTS_MAX]; /* of this rank's shard */
+    float *gradients;
+    struct parameter *parameters; /* same order as shapes.parameters */
+    struct parameter **trained;   /* sorted by address */
+    size_t trained_count;
+    struct parameter **slots;       /* by layer, module and part; NULL: does not exist */
+    struct parameter *embed, *head; /* head is embed if they are tied */
+    struct parameter *positions;    /* NULL: no learned positions */
+    struct norm norm;               /* after the last block */
+    struct tensor head_weight, embed_weight; /* operands of the matmul and the lookup */
+    float embed_scale;                       /* factor of the embeddings; 0: none */
+    struct block *blocks;
+    size_t first_trained; /* sublayer_index of the first sublayer that is trained */
+
+    struct batch padded;   /* a batch padded for recorded passes: model_pass.c */
+    float *row_weights;    /* of the padded batch, if it has weights */
+    float *losses;         /* on the host, like BUFFER_LOSSES */
+    size_t *batch_items;   /* rows or pairs of each micro-batch since model_begin */
+    size_t batch_count;    /* micro-batches since model_begin */
+    float *correct;        /* on the host, of the last evaluated batch; or NULL */
+    int32_t *position_ids; /* on the host, of a prompt */
+
+    /* distillation: borrowed; NULL: the teacher's logits come from a file */
+    struct model *teacher;
+    size_t shared_tokens; /* tokens that both vocabularies have */
+    size_t kept_logits;   /* teacher logits kept per row; 0: all */
+    float *kd_losses;     /* on the host; NULL: no distillation */
+    struct model_losses loss_parts;
+
+    /* preferences: borrowed; NULL: the model without adapters */
+    struct model *reference;
+    float *pairs; /* on the host, like BUFFER_PAIRS; NULL: no preferences */
+    struct rewards rewards;
+
+    size_t rank;
+    size_t *starts;          /* model_find_level_starts */
+    size_t expected_batches; /* micro-batches of this window on this rank */
+    size_t reduced_from;     /* gradients from this index on are reduced */
+    size_t reduced_level;    /* levels from this one on have been checked for a bucket */
+    model_fetch *fetch;      /* of moments that other ranks keep */
+    const void *fetch_context;
+
+    /* files of the base, open as long as frozen weights may have to be saved */
+    struct safetensors *base_files;
+    bool bare;                  /* tensor names in base_files lack architecture->base */
+    struct safetensors *merged; /* adapter merged into the base: create_new_adapter */
+    struct lora merged_lora;
+};
+
+/* A pass of one micro-batch through the model. */
+struct pass {
+    struct model *model;
+    struct backend *be;
+    const struct backend_ops *ops;
+    size_t rows, sequences;
+    size_t longest; /* upper bound of the rows of a sequence; 0: unknown */
+    size_t labeled; /* upper bound of the rows that have a target; 0: none has */
+    size_t pairs;   /* preferences: the first 2 * pairs sequences */
+    bool training, first, weighted;
+    bool reduces;       /* last micro-batch of a window, and there are other ranks */
+    bool skip_adapters; /* compute the base model only */
+    bool decoding;      /* one new row for each sequence of the cache */
+    bool prefill;       /* write the rows of the only sequence into the cache of `slot` */
+    size_t slot;
+    const struct step_scalars *numbers; /* in the backend's memory */
+    const struct batch *batch;          /* as uploaded to the device */
+    const struct pass *teacher;         /* the same micro-batch; NULL: none */
+};
+
+/* Index of a sublayer in the order of the forward pass.  0 is the embedding; the last
+ * norm and the head follow the blocks. */
+static inline size_t sublayer_index(size_t layer, enum sublayer sublayer)
+{
+    return 1 + layer * SUBLAYERS + sublayer;
+}
+
+/* Levels of the backward pass, which counts down: the head, the last norm, then the
+ * blocks (block l is level l + 1), and the embeddings as level 0. */
+static inline size_t backward_level(size_t index)
+{
+    return (index + SUBLAYERS - 1) / SUBLAYERS;
+}
+
+static inline size_t model_head_level(const struct model *model)
+{
+    return model->config->layers + 2;
+}
+
+/* Return a buffer with the rows of this batch; data is NULL if the buffer does not
+ * exist. */
+struct tensor pass_buffer(const struct pass *pass, enum buffer buffer, size_t layer);
+/* Return the weight of a matmul in the compute format (or in fp32, if the matmul rounds
+ * it), and a bias in fp32.  Weights stored in another format are converted into scratch:
+ * the result is valid until the next call. */
+struct tensor pass_weight(const struct pass *pass, struct tensor weight);
+struct tensor pass_bias(const struct pass *pass, struct tensor bias);
+/* Like pass_weight, for a linear layer: dequantizes 4-bit weights first. */
+struct tensor pass_linear_weight(const struct pass *pass, const struct linear *linear);
+/* Return the input of the adapters: x, or x after dropout in scratch. */
+struct tensor pass_lora_input(const struct pass *pass, const struct linear_stack *stack,
+                              struct tensor x);
+/* Return u = x A^T of a stack. */
+struct tensor pass_u(const struct pass *pass, const struct linear_stack *stack,
+                     size_t layer);
+/* out = dropout(x), or the gradient of dropout for x = its output's gradient. */
+void pass_dropout(const struct pass *pass, double p, uint32_t stream, struct tensor x,
+                  struct tensor out);
+/* Return whether this pass applies dropout with probability p. */
+static inline bool pass_uses_dropout(const struct pass *pass, double p)
+{
+    return pass->training && p > 0 && !pass->model->plan->disable_dropout;
+}
+
+/* Check a micro-batch and upload it to the device. */
+bool pass_open(struct model *model, const struct batch *batch, struct pass *out,
+               struct error *err);
+/*
+ * Return true if the caller must issue the operations of the forward pass, or those of
+ * the backward pass from below level `from` down to level `to`; false if a recording of
+ * them was replayed.  The key of a recording holds everything that the operations depend
+ * on and that differs between passes.  Head and loss run between the two: they also
+ * depend on the number of labeled rows.
+ */
+bool pass_begin(const struct pass *pass);
+bool pass_begin_levels(const struct pass *pass, size_t from, size_t to);
+void pass_end(const struct pass *pass);
+/* Start to download the logits of rows h of the last norm's output.  After the last such
+ * call, pass_finish_logits waits for them and applies the model's soft cap. */
+void pass_logits(const struct pass *pass, struct tensor h, float *out);
+bool pass_finish_logits(const struct pass *pass, float *logits, size_t rows,
+                        struct error *err);
+/* Run the forward pass up to the last norm, without the head. */
+void model_forward(const struct pass *pass);
+/* Run the forward pass of one block.  recompute: start from its kept input and stop where
+ * the backward pass needs no more. */
+void model_forward_block(const struct pass *pass, size_t layer, bool recompute);
+/* Run the attention of a block over the batch or over the cache: model_decode.c. */
+void model_run_attention(const struct pass *pass, size_t layer);
+/* Return the operands of a block's attention. */
+struct op_attention model_attention_op(const struct pass *pass, size_t layer);
+/* Return the columns of q and k, or of their gradients, in a buffer that starts with
+ * them. */
+struct tensor model_queries(const struct pass *pass, struct tensor qkv);
+struct tensor model_keys(const struct pass *pass, struct tensor qkv);
+/* Rotate q and k of a block, the first columns of qkv; inverse: rotate their gradients
+ * back. */
+void model_rotate(const struct pass *pass, size_t layer, struct tensor qkv, bool inverse);
+/* Update the residual from x to sum = x + delta and write its norm, of either kind, to
+ * out; rstd keeps what the backward pass needs. */
+void model_norm(const struct pass *pass, const struct norm *norm, struct op_rmsnorm op);
+/* Return the offset added to RMSNorm weights: 1 in Gemma. */
+float model_norm_offset(const struct model *model);
+/* Return the operands of the activation in their buffer: gate (absent without one) and
+ * up. */
+struct tensor model_gate(const struct pass *pass, size_t layer);
+struct tensor model_up(const struct pass *pass, size_t layer);
+/* Apply the activation to them, into BUFFER_ACT. */
+struct tensor model_activate(const struct pass *pass, size_t layer);
+/* Run head and loss; in training, write dx to DH. */
+void model_classifier_loss(const struct pass *pass);
+/* Return the operands of head and loss. */
+struct op_classifier model_classifier_op(const struct pass *pass);
+/* The same for a distillation, after the teacher's forward pass: model_distill.c. */
+void model_distill_loss(const struct pass *pass);
+/* model_preference.c.  Before the model's forward pass: compute the losses of the
+ * reference, if there is one.  Overwrites the activations of the model's last pass. */
+bool model_run_reference(const struct pass *pass, struct error *err);
+/* After the forward pass: compute the loss of the pairs and, in training, write dx to
+ * DH. */
+void model_preference_loss(const struct pass *pass);
+/* On the host: add up the results of `count` pairs. */
+void model_sum_pairs(struct model *model, const float *pairs, size_t count,
+                     double *loss_sum);
+/* In training: zero the gradients where necessary, then compute the loss of the stage. */
+void model_compute_loss(const struct pass *pass);
+/* Run the backward pass from the classifier's dx down to the first trained sublayer, from
+ * recordings if there are any.  Reduces gradients across ranks on the way. */
+void model_backward(const struct pass *pass);
+
+/* model_shard.c: find where the gradients of each level start. */
+void model_find_level_starts(struct model *model);
+/* Reduce the gradients of `level` and above, as far as buckets are full. */
+void model_reduce_to_level(struct model *model, size_t level);
+/* Reduce all remaining gradients, before the next operation. */
+void model_reduce_remaining(struct model *model);
+/* Return the next level that fills a bucket; 0 if none does. */
+size_t model_next_reduction(const struct model *model);
+
+/* Return how files store a parameter, with `item` bytes per element.  A bias is a
+ * column. */
+struct matrix_layout model_matrix_layout(const struct model *model,
+                                         const struct parameter *p, size_t item);
+/* Return the tensor of a parameter in the base's files, or NULL. */
+const struct stored_tensor *model_find_tensor(const struct model *model,
+                                              const char *name);
+
+/* model_init.c: elements first .. first + count of a parameter, initialized from the
+ * plan's seed: of the base as transformers does, of an adapter as PEFT does. */
+void model_init_weights(const struct model *model, size_t index, size_t first,
+                        size_t count, float *out);
+void model_init_adapter(const struct model *model, size_t index, size_t first,
+                        size_t count, float *out);
+
+/* model_quantized.c: dequantize a 4-bit matrix into its copy. */
+void model_dequantize(const struct model *model, const struct parameter *p);
+/* Quantize a matrix of the base's files; values and packed have room for a span. */
+bool model_quantize(struct model *model, struct parameter *p, float *values, void *packed,
+                    struct error *err);
+
+/* model_prequantized.c: load a matrix that the files have in 4 bits, bit by bit. */
+bool model_load_prequantized(struct model *model, struct parameter *p, struct error *err);
+/* Return how many quantization tensors (absmax, map, ...) the files have for a parameter,
+ * and whether a tensor is one of them. */
+size_t model_count_quant_tensors(const struct model *model, const struct parameter *p);
+bool model_is_quant_tensor(const struct model *model, const struct parameter *p,
+                           const struct stored_tensor *t);
+/* For a tensor that is not part of the model: ERROR_DATA with the reason if it belongs to
+ * weights of 8 bits or less; otherwise true. */
+bool model_check_quant_tensor(const struct model *model, const struct stored_tensor *t,
+                              struct error *err);
+
+/* Elements that are converted at a time, so that memory never holds a tensor twice. */
+#define MODEL_SPAN ((size_t)1 << 20)
+/* Return how many rows of a parameter fit into a span, at least 1 (of a quantized one
+ * whole blocks), and the largest number of elements in a span. */
+size_t model_span_rows(const struct parameter *p);
+size_t model_span_elements(const struct model *model);
+/* Read rows `row` .. `row` + `rows` of a parameter of the base from its files, in
+ * fp32. */
+bool model_read(const struct model *model, const struct parameter *p, size_t row,
+                size_t rows, float *out, struct error *err);
+/* Round frozen weights as if the model had been loaded in precision.frozen. */
+void model_round_frozen(const struct model *model, float *values, void *packed,
+                        size_t count);
+/* Like model_read, with a merged adapter added; or initialized from the seed. */
+bool model_read_original(const struct model *model, size_t index, size_t row, size_t rows,
+                         float *out, struct error *err);
+/* out (rows, cols) += scale B A, B (rows, r), A (r, cols) */
+void model_merge(float *out, size_t rows, size_t cols, const float *b, const float *a,
+                 size_t rank, double scale);
+
+#endif

@@ -1,0 +1,97 @@
+/*
+ * train/model/shapes_internal.h - private declarations of shapes*.c: the dimensions in their
+ * tables, and the state while a layout is built.
+ */
+#ifndef TRAIN_MODEL_SHAPES_INTERNAL_H
+#define TRAIN_MODEL_SHAPES_INTERNAL_H
+
+#include "train/model/shapes.h"
+
+/* Dimensions of parameters and buffers. */
+enum dim {
+    DIM_NONE,
+    DIM_ONE,
+    DIM_N,       /* rows of the largest batch */
+    DIM_OFFSETS, /* sequences of the largest batch + 1 */
+    DIM_V,
+    DIM_V_ROW, /* elements from one row of logits to the next: V, or more */
+    DIM_C,
+    DIM_I,
+    DIM_GATE_UP,
+    DIM_H,
+    DIM_D,
+    DIM_Q,
+    DIM_KV,
+    DIM_QKV,
+    DIM_QK,     /* q and k in a buffer of their own; 0: they have none */
+    DIM_K,      /* key heads, if QK exists */
+    DIM_HEADS,  /* query heads, if QK exists */
+    DIM_P,      /* learned positions */
+    DIM_STATS,  /* values that a norm keeps per row: 1; layer norm 2 */
+    DIM_MID,    /* C; 0 in parallel blocks */
+    DIM_ROTARY, /* columns of a head that are rotated */
+    /* the same in layers with a window, if their rotation differs */
+    DIM_ROTARY_LOCAL,
+    DIM_WIDE,           /* max(C, H D) */
+    DIM_CHUNK,          /* rows of a classifier chunk */
+    DIM_DCHUNK,         /* rows of gradients of logits; 0 if these overwrite the logits */
+    DIM_WINDOW,         /* micro-batches of an optimizer step */
+    DIM_NUMBERS,        /* a struct step_scalars, in fp32 */
+    DIM_CORRECT,        /* N, or 0 */
+    DIM_POSITIONS,      /* positions: N, or more if generated sequences are longer */
+    DIM_CACHE,          /* rows of the cache, of all sequences */
+    DIM_KD_WINDOW,      /* DIM_WINDOW in a distillation */
+    DIM_TEACHER_LOGITS, /* teacher logits kept per row */
+    DIM_PAIR_WINDOW,    /* DIM_WINDOW with preferences */
+    DIM_PAIRS,          /* values per pair, for the pairs of the largest batch */
+    DIM_REFERENCE,      /* N, if preferences have a reference */
+    DIM_U_QKV,
+    DIM_U_O,
+    DIM_U_GATE_UP,
+    DIM_U_DOWN, /* adapters over one input, times r */
+    DIM_LORA_G, /* the widest of the adapters that are not folded */
+    DIM_QKV_U,
+    DIM_GATE_UP_U, /* with folded adapters and padding */
+    DIM_POST,      /* C, if attention and MLP outputs have a norm */
+    DIM_POST_STATS,
+    DIM_POST_DX, /* and their gradient, with folded adapters */
+    DIM_POST_COPY,
+    DIM_DX,     /* C, with folded adapters if matmuls read it */
+    DIM_LORA_X, /* widest adapter input under dropout */
+    /* C, with folded adapters; 0: no dropout before the residual */
+    DIM_DROPPED,
+    DIM_COPY, /* the same if the compute format is not fp32 */
+    DIM_WEIGHT,
+    DIM_BIAS, /* elements to convert at a time */
+    DIMS
+};
+
+/* State while a layout is built. */
+struct shapes_builder {
+    const struct plan *plan;
+    const struct model_config *config;
+    struct arena *arena;
+    struct shapes *out;
+    size_t dims[DIMS];
+    size_t room;
+    size_t numbers, frozen, copies; /* offsets of the next parameter */
+    size_t widened;                 /* offset in BUFFER_WEIGHT */
+    bool overflow;
+};
+
+/* Return the format in memory: TF32 is stored as FP32. */
+static inline enum format shapes_stored(enum format format)
+{
+    return format == FORMAT_TF32 || format >= FORMAT_COUNT ? FORMAT_FP32 : format;
+}
+
+/* Return a * b; if it overflows, return 0 and set m->overflow. */
+size_t shapes_times(struct shapes_builder *m, size_t a, size_t b);
+/* Return the last module of a stack. */
+enum module shapes_stack_last(enum stack stack);
+/* Return the dimension of a module's input. */
+enum dim shapes_inputs(enum module module);
+void shapes_add_parameters(struct shapes_builder *m);
+void shapes_add_buffers(struct shapes_builder *m);
+
+#endif
