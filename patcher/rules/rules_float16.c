@@ -27,8 +27,9 @@ static void downgrade_if_unsure(const struct rule_context *context,
         return;
     finding->severity = SEVERITY_WARNING;
     finding->apply = APPLY_UNSAFE;
-    finding->note = "this is safe if the script trains adapters only; finetuning_type: "
-                    "lora or full tells trainspool which";
+    finding->note =
+        "this is safe if the script trains only adapters; set finetuning_type "
+        "to lora or full to say which";
 }
 
 static const char *why_float16(const struct rule_context *context)

@@ -1,4 +1,4 @@
-/* patcher/schema/dialect.c - tables of telling keys. */
+/* patcher/schema/dialect.c - tables of the keys that identify a tool. */
 #include "config.h"
 
 #include "patcher/schema/dialect.h"
@@ -10,9 +10,9 @@
 #include <string.h>
 
 /*
- * Keys that tell, each with its weight: 3 for one that no other tool has, 1 for one that
- * a job may have picked up.  A tool is believed where its keys weigh more than the job's
- * own: a job with a word too many stays a job.
+ * Keys that identify a tool, with weights: 3 for a key that no other tool has, 1 for one
+ * that may also appear in a job by mistake.  A file belongs to a tool if the weights of
+ * its keys exceed those of the job's keys, so a job with one foreign key remains a job.
  *
  * Axolotl: schemas/config.py; LLaMA-Factory v1: examples/v1; Accelerate: what `accelerate
  * config` writes; TRL: scripts/utils.py, trainer/model_config.py and the recipes of the
@@ -65,11 +65,11 @@ static const struct marker {
     { "num_nodes", DIALECT_LITGPT, 1 },
 };
 
-/* A job's own: those that no other tool has weigh enough against any two. */
+/* Keys of a job.  A key that no other tool has outweighs any two of another tool. */
 static const struct own {
     const char *key;
     int weight;
-    enum dialect also; /* the one tool that has it too */
+    enum dialect also; /* the only other tool that has it */
 } owns[] = {
     { "trainspool", 5, DIALECT_NATIVE },
     { "model_name_or_path", 3, DIALECT_TRL },
@@ -86,7 +86,7 @@ static const struct own {
     { "preprocessing_num_workers", 2, DIALECT_NATIVE },
 };
 
-/* *key: the first of them that is there. */
+/* *key: the first of these keys in the document. */
 static int weigh_own(const struct document *document, enum dialect against,
                      const struct entry **key)
 {
@@ -106,7 +106,7 @@ static int weigh_own(const struct document *document, enum dialect against,
     return weight;
 }
 
-/* *marker: the first key of the table that is there. */
+/* *marker: the first key of the table in the document. */
 static int weigh(const struct document *document, enum dialect dialect,
                  const struct entry **marker)
 {
@@ -145,20 +145,20 @@ static const struct entry *find_component(const struct node *root)
     return node_find(root, "_component_");
 }
 
-/* ---- Files of tools that are not known ---- */
+/* ---- Files of unknown tools ---- */
 
-#define LOOKED_AT 100 /* keys: enough to see whose they are */
+#define LOOKED_AT 100 /* keys, at most */
 
 enum belonging { OF_A_JOB, OF_ANY, OF_NO_JOB };
 
-/* How a model generates is said alike in files of many tools. */
+/* Many tools share the names of generation settings. */
 static bool is_of_generation(const struct key *key)
 {
     return key >= schema_generate_keys.list &&
            key < schema_generate_keys.list + schema_generate_keys.count;
 }
 
-/* A key that a job could have, perhaps written `Learning-Rate` or `lerning_rate`. */
+/* Classify a key; `Learning-Rate` and `lerning_rate` count as keys of a job. */
 static enum belonging belongs(const struct node *key)
 {
     const struct key *known;
@@ -177,7 +177,7 @@ static enum belonging belongs(const struct node *key)
                                                                  : OF_ANY;
 }
 
-/* Most keys are of no job, and none says that it is one. */
+/* Decide by majority: most keys are not keys of a job, and none identifies one. */
 static enum dialect by_most_keys(const struct node *root, const struct entry **marker)
 {
     size_t counts[OF_NO_JOB + 1] = { 0 };

@@ -1,5 +1,5 @@
-/* patcher/schema/redact.c - finds the values of secret keys: by the document where there is one,
- * and by the look of each line, for what is commented out or cannot be read. */
+/* patcher/schema/redact.c - find the values of secret keys: in the document if it parses,
+ * and line by line in comments and in text that does not parse. */
 #include "config.h"
 
 #include "patcher/schema/redact.h"
@@ -11,9 +11,9 @@
 #include "patcher/schema/schema.h"
 
 struct mask {
-    bool *hidden; /* of each byte of a text */
+    bool *hidden; /* one flag per byte of the text */
     size_t len;
-    bool known; /* by the document: which of it are values */
+    bool known; /* the document parses, so the positions of values are known */
 };
 
 static void hide(const struct mask *mask, size_t from, size_t to)
@@ -29,7 +29,7 @@ static void hide_node(const struct mask *mask, const struct node *node)
         hide(mask, node->target->at.byte, node->target->at.byte + node->target->bytes);
 }
 
-/* Values under a secret key, at any depth. */
+/* Hide the values below a secret key, at any depth. */
 static void hide_below(const struct mask *mask, const struct node *map)
 {
     for (size_t i = 0; i < map->count; i++) {
@@ -43,8 +43,8 @@ static void hide_below(const struct mask *mask, const struct node *map)
     }
 }
 
-/* Is `key:` of a secret at *at?  Then *at is where its value begins, else behind the
- * word. */
+/* Return whether `key:` of a secret starts at *at.  Then *at moves to its value,
+ * otherwise past the word. */
 static bool names_secret(const char *data, size_t end, size_t *at)
 {
     size_t key = *at;
@@ -65,8 +65,8 @@ static bool names_secret(const char *data, size_t end, size_t *at)
     return true;
 }
 
-/* `key: value`, commented out or not, at the start of a line; in a text that cannot be
- * read as a document, anywhere in it.  Was there one? */
+/* Hide the value of `key: value` at the start of a line, commented out or not; if the
+ * text does not parse, anywhere in the line.  Return whether one was found. */
 static bool hide_line(const struct mask *mask, const char *data, size_t at, size_t end)
 {
     const char *before = mask->known ? " \t#-?\"'" : " \t#-?\"'{[,:";
@@ -86,7 +86,7 @@ static bool hide_line(const struct mask *mask, const char *data, size_t at, size
     return false;
 }
 
-/* Bytes before what a line says. */
+/* Return the number of bytes before the content of a line. */
 static size_t indent_of(const char *data, size_t at, size_t end)
 {
     size_t from = at;
@@ -103,9 +103,9 @@ static bool is_empty(const char *data, size_t at, size_t end)
 
 static void hide_all(const struct mask *mask, const struct node *root, const char *data)
 {
-    /* of what may be the value of a key in a line before ... */
+    /* whether this line may continue the value of an earlier key, */
     bool inside = false;
-    size_t at = 0, indent = 0; /* ... which had these blanks before it */
+    size_t at = 0, indent = 0; /* which had this indentation */
 
     memset(mask->hidden, 0, mask->len * sizeof(*mask->hidden));
     if (root)
@@ -132,7 +132,7 @@ void redact_mask(const struct document *document, bool *hidden)
     hide_all(&mask, document->root, document->data);
 }
 
-/* A secret of several lines keeps their number. */
+/* A secret of several lines keeps its line breaks. */
 static void add_hidden(const char *data, size_t len, struct text *out)
 {
     text_adds(out, REDACT_SHOWN);

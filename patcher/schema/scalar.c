@@ -1,4 +1,4 @@
-/* patcher/schema/scalar.c - texts to booleans, numbers, sizes and times. */
+/* patcher/schema/scalar.c - parse booleans, numbers, sizes and durations. */
 #include "config.h"
 
 #include "patcher/schema/scalar.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* YAML 1.1's words, https://yaml.org/type/bool.html, without those of YAML 1.2. */
+/* Booleans of YAML 1.1 (https://yaml.org/type/bool.html) that YAML 1.2 does not have. */
 static const struct word {
     const char *name;
     bool value, old;
@@ -23,7 +23,7 @@ static const struct word {
     { "y", true, true },     { "n", false, true },
 };
 
-/* Plain or quoted text of one line; a tag that says text is obeyed. */
+/* Return whether a scalar is a plain or quoted string on one line, not tagged !!str. */
 static bool readable(const struct node *node)
 {
     if (node->kind != NODE_SCALAR || node->style == STYLE_LITERAL ||
@@ -73,7 +73,7 @@ static size_t digits(const char *text)
     return strspn(text, "0123456789");
 }
 
-/* [0-9]* [. [0-9]*] [e [+-] [0-9]+] with a digit before or behind the point. */
+/* [0-9]* [. [0-9]*] [e [+-] [0-9]+] with a digit before or after the point. */
 static bool is_decimal(const char *text)
 {
     size_t whole = digits(text), part = 0;
@@ -154,7 +154,7 @@ static bool read_other_base(const char *text, double *out)
     return *end == 0;
 }
 
-/* Leading zeros: octal for YAML 1.1, decimal for YAML 1.2. */
+/* A leading zero: octal in YAML 1.1, decimal in YAML 1.2. */
 static bool has_leading_zero(const char *text)
 {
     return text[0] == '0' && isdigit((unsigned char)text[1]) && text[digits(text)] == 0;

@@ -88,7 +88,7 @@ expect "check --sarif prints JSON" is_json <"$T/out"
 expect_output "a SARIF result has rule, level and position" '"ruleId":"TS105","ruleIndex":[0-9]*,"level":"error",.*"startLine":5,"startColumn":14'
 expect_output "a SARIF fix has byte offsets" '"byteLength":7},"insertedContent":{"text":"float32"}'
 expect_status "check -v exits with 1 for an error" 1 "$trainspool" check -v --device "TITAN RTX" fp16.yaml
-expect_output "check -v prints the fact behind a finding" 'because: TITAN RTX, compute capability 7.5'
+expect_output "check -v prints the reason for a finding" 'because: TITAN RTX, compute capability 7.5'
 expect "no output contains a secret" sh -c "! grep -q hush '$T/out'"
 
 expect_status "--color always exits with 1 for an error" 1 \

@@ -380,7 +380,7 @@ static void test_dataset_refuses_invalid_jobs(void **state)
     unit_dataset_records("few.jsonl", 3);
     for (size_t i = 0; i < TS_COUNT(plans); i++)
         plans[i] = unit_dataset_plan("few.jsonl");
-    plans[0].template_name = "nobody";
+    plans[0].template_name = "unknown";
     plans[1].mask_history = plans[1].train_on_prompt = true;
     plans[2].eval_dataset = "few.jsonl";
     plans[2].val_size = 0.5;

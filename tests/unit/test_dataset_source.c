@@ -17,7 +17,7 @@ static const char info[] =
     "\"role\",\n"
     "            \"content_tag\": \"content\", \"user_tag\": \"user\",\n"
     "            \"assistant_tag\": \"assistant\"}},\n"
-    " \"hub\": {\"hf_hub_url\": \"somebody/something\"},\n"
+    " \"hub\": {\"hf_hub_url\": \"owner/name\"},\n"
     " \"pictures\": {\"file_name\": \"p.json\", \"columns\": {\"images\": "
     "\"images\"}},\n"
     " \"pairs\": {\"file_name\": \"p.json\", \"ranking\": true, \"columns\": "
@@ -230,7 +230,7 @@ static void test_dataset_source_refuses_invalid_entries(void **state)
     static const struct {
         const char *names, *says;
     } cases[] = {
-        { "nobody", "it has plain, named, talk" },
+        { "missing", "it has plain, named, talk" },
         { "hub", "nothing is downloaded automatically: `hf download" },
         { "pictures", "images" },
         { "unnamed", "names no column \"chosen\"" },
@@ -246,7 +246,7 @@ static void test_dataset_source_refuses_invalid_entries(void **state)
         { "absent/", "data folder absent/ does not exist" },
         { "wrong", "file_name" },
         { "absent.jsonl", "absent.jsonl does not exist" },
-        { "plain,nobody", "nobody" },
+        { "plain,missing", "missing" },
         { " , ", "names no dataset" },
     };
 

@@ -219,7 +219,7 @@ static void test_model_watch_changes_nothing(void **state)
 
 #define ONE(...) +1
 
-/* Whoever adds an operation adds it to model_watch.c, or into the list of others. */
+/* A new operation must be added to model_watch.c or to the list of others. */
 static void test_model_watch_sees_every_operation(void **state)
 {
     static const char *const others[] = { "zero",   "decode", "topk", "square_sum",

@@ -231,10 +231,10 @@ static void test_sarif_names_files_by_uri(void **state)
 
 static void test_sarif_lists_suppressed_findings_on_request(void **state)
 {
-    struct finding told = { .rule = "TS105", .message = "told" };
+    struct finding reported = { .rule = "TS105", .message = "reported" };
     struct finding hidden = { .rule = "TS104", .message = "hidden" };
     struct patch patch = { .job = "a.yaml",
-                           .findings = { .list = &told, .count = 1 },
+                           .findings = { .list = &reported, .count = 1 },
                            .ignored = { .list = &hidden, .count = 1 } };
     json_t *log = report_sarif_new(), *run = json_array_get(member(log, "runs"), 0);
     json_t *results = member(run, "results");
