@@ -183,6 +183,11 @@ bool text_add_visible(struct text *text, const char *data, size_t len)
     return !text->overflow;
 }
 
+bool text_equal(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
 bool text_starts(const char *string, const char *prefix)
 {
     return strncmp(string, prefix, strlen(prefix)) == 0;

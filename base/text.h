@@ -33,6 +33,8 @@ bool text_add_visible(struct text *text, const char *data, size_t len);
 
 /* strict, no surrogates */
 bool text_is_utf8(const char *data, size_t len, size_t *bad_byte);
+/* Return whether two strings are equal; NULL equals only NULL. */
+bool text_equal(const char *a, const char *b);
 bool text_starts(const char *string, const char *prefix);
 bool text_ends(const char *string, const char *suffix);
 

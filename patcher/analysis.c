@@ -125,18 +125,13 @@ static void read_model(struct analyzer *analyzer, const char *path)
 
 /* ---- The teacher of a distillation, the reference of preference training ---- */
 
-static bool same(const char *a, const char *b)
-{
-    return a && b ? strcmp(a, b) == 0 : a == b;
-}
-
 static void read_teacher(struct analyzer *analyzer, struct analysis *analysis)
 {
     const char *path = teacher_folder(&analysis->plan),
                *student = analysis->plan.model_name_or_path;
 
-    if (!analyzer->teacher_path || !same(analyzer->teacher_path, path) ||
-        !same(analyzer->student, student)) {
+    if (!analyzer->teacher_path || !text_equal(analyzer->teacher_path, path) ||
+        !text_equal(analyzer->student, student)) {
         analyzer->teacher_path = path;
         analyzer->student = student;
         teacher_read(&analysis->plan, analyzer->arena, &analyzer->teacher);

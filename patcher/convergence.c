@@ -178,11 +178,6 @@ static size_t choose(const struct convergence *convergence, struct choice_list *
 
 /* ---- Findings of several passes ---- */
 
-static bool same_key(const char *a, const char *b)
-{
-    return a && b ? strcmp(a, b) == 0 : a == b;
-}
-
 size_t convergence_find(const struct convergence *convergence,
                         const struct finding *finding, size_t origin, bool reported,
                         const bool *taken)
@@ -191,7 +186,7 @@ size_t convergence_find(const struct convergence *convergence,
         const struct finding *other = &convergence->merged.list[i];
 
         if (taken[i] || strcmp(other->rule, finding->rule) != 0 ||
-            !same_key(other->key, finding->key) || other->at.byte != origin)
+            !text_equal(other->key, finding->key) || other->at.byte != origin)
             continue;
         if (!reported || convergence->outcomes[i] != EDIT_MADE ||
             strcmp(other->message, finding->message) == 0)

@@ -64,6 +64,13 @@ const struct format_info *format_info(enum format format)
     return &formats[format];
 }
 
+const char *format_dtype(enum format format)
+{
+    const struct format_info *info = format_info(format);
+
+    return info->torch ? info->torch : info->name;
+}
+
 bool format_find(const char *name, enum format *out)
 {
     for (int i = 0; i < FORMAT_COUNT; i++) {

@@ -29,6 +29,8 @@ struct format_info {
 };
 
 const struct format_info *format_info(enum format format);
+/* Return the name in config.json and PyTorch ("float32"), or our own if it has none. */
+const char *format_dtype(enum format format);
 /* Find a format by any of its three names, case-sensitive.  Return false if there is
  * none. */
 bool format_find(const char *name, enum format *out);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "base/text.h"
 
 const struct entry *node_find(const struct node *map, const char *key)
 {
@@ -43,11 +44,6 @@ bool node_is_null(const struct node *node)
     return false;
 }
 
-static bool same_name(const char *a, const char *b)
-{
-    return a && b ? strcmp(a, b) == 0 : a == b;
-}
-
 static bool same_members(const struct node *a, const struct node *b)
 {
     for (size_t i = 0; i < a->count; i++) {
@@ -64,7 +60,7 @@ static bool same_members(const struct node *a, const struct node *b)
 bool node_same(const struct node *a, const struct node *b)
 {
     if (a->kind != b->kind || a->count != b->count || a->len != b->len ||
-        !same_name(a->tag, b->tag) || !same_name(a->anchor, b->anchor))
+        !text_equal(a->tag, b->tag) || !text_equal(a->anchor, b->anchor))
         return false;
     if ((a->style == STYLE_PLAIN) != (b->style == STYLE_PLAIN))
         return false;

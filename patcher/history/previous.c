@@ -60,15 +60,10 @@ struct previous *previous_new(const struct plan *plan, struct arena *arena)
     return previous;
 }
 
-static bool same(const char *a, const char *b)
-{
-    return a && b ? strcmp(a, b) == 0 : a == b;
-}
-
 bool previous_belongs_to(const struct previous *previous, const struct plan *plan)
 {
-    return same(previous->now.run_dir, plan->run_dir) &&
-           same(previous->now.output_dir, plan->output_dir) &&
+    return text_equal(previous->now.run_dir, plan->run_dir) &&
+           text_equal(previous->now.output_dir, plan->output_dir) &&
            previous->now.external == plan->external;
 }
 
@@ -106,7 +101,7 @@ static bool is_waiting(const struct previous *previous, const json_t *object)
     const char *queued = json_string_value(json_object_get(object, "queued"));
     const char *started = json_string_value(json_object_get(object, "started"));
 
-    return same(previous->state.name, "ready") && queued &&
+    return text_equal(previous->state.name, "ready") && queued &&
            (!started || strcmp(started, queued) < 0);
 }
 
@@ -115,7 +110,7 @@ static bool is_running(const struct previous *previous)
     char *lock;
     bool locked;
 
-    if (!same(previous->state.name, "running"))
+    if (!text_equal(previous->state.name, "running"))
         return false;
     lock = path_join(previous->now.run_dir, "lock");
     locked = file_is_locked(lock);
@@ -395,7 +390,7 @@ const struct previous_checkpoint *previous_checkpoint(struct previous *previous,
     const struct previous_checkpoint *found = NULL;
     char *name;
 
-    if (!dir || (previous->absent && same(dir, previous->now.run_dir)))
+    if (!dir || (previous->absent && text_equal(dir, previous->now.run_dir)))
         return NULL;
     name = previous->now.external ? find_foreign(dir) : find_own(dir, digest, whole);
     if (name)

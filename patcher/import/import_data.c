@@ -54,11 +54,6 @@ static const char *data_name(struct arena *arena, const struct import_data *set)
     return name;
 }
 
-static bool same_text(const char *a, const char *b)
-{
-    return a && b ? strcmp(a, b) == 0 : a == b;
-}
-
 const char *import_json_name(struct importing *im, const char *word)
 {
     char *copy = arena_strdup(im->arena, word ? word : "");
@@ -71,9 +66,9 @@ const char *import_json_name(struct importing *im, const char *word)
 
 bool import_same_data(const struct import_data *a, const struct import_data *b)
 {
-    return same_text(a->path, b->path) && same_text(a->split, b->split) &&
-           same_text(a->name, b->name) && same_text(a->revision, b->revision) &&
-           same_text(a->files, b->files) && same_text(a->folder, b->folder);
+    return text_equal(a->path, b->path) && text_equal(a->split, b->split) &&
+           text_equal(a->name, b->name) && text_equal(a->revision, b->revision) &&
+           text_equal(a->files, b->files) && text_equal(a->folder, b->folder);
 }
 
 /* Different parts of a data set are different files. */

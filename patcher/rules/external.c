@@ -129,13 +129,6 @@ static enum format find_trained(struct view *view)
     return view->loaded;
 }
 
-static const char *name_of(enum format format)
-{
-    const struct format_info *info = format_info(format);
-
-    return info->torch ? info->torch : info->name;
-}
-
 static enum mode find_mode(const struct view *view, enum format trained)
 {
     if (trained == FORMAT_BF16)
@@ -158,7 +151,7 @@ static void write_message(const struct view *view, struct precision *out)
                   ? snprintf(out->message, sizeof(out->message), "no autocast, as %s",
                              view->by_amp)
                   : snprintf(out->message, sizeof(out->message), "%s autocast by %s",
-                             name_of(view->amp), view->by_amp);
+                             format_dtype(view->amp), view->by_amp);
     size_t room = sizeof(out->message) - (size_t)len;
 
     if (out->trainable == FORMAT_FP16 && view->amp == FORMAT_FP16 && !view->fsdp)
@@ -167,7 +160,7 @@ static void write_message(const struct view *view, struct precision *out)
                  view->by_train);
     else
         snprintf(out->message + len, room, "; trained weights %s: %s%s",
-                 name_of(out->trainable), view->by_train,
+                 format_dtype(out->trainable), view->by_train,
                  rule_is_set(view->context, "quantization_bit")
                      ? "; the base model is stored in quantization_bit bits"
                  : rule_trains_all(view->context)

@@ -158,16 +158,11 @@ static void add_used(struct text *out, const struct key *key)
 
 /* ---- Keys without one ---- */
 
-/* Return whether two rows say the same, so that one sentence serves both. */
-static bool is_same(const char *a, const char *b)
-{
-    return a == b || (a && b && strcmp(a, b) == 0);
-}
-
 static bool is_alike(const struct key *a, const struct key *b)
 {
-    return a->use == b->use && is_same(a->help, b->help) && is_same(a->tools, b->tools) &&
-           is_same(a->instead, b->instead) && !a->now && !b->now;
+    return a->use == b->use && text_equal(a->help, b->help) &&
+           text_equal(a->tools, b->tools) && text_equal(a->instead, b->instead) &&
+           !a->now && !b->now;
 }
 
 static bool is_first(const struct keys *keys, size_t at)

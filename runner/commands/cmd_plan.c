@@ -37,13 +37,6 @@ struct page {
     struct forecast forecast;
 };
 
-static const char *dtype(enum format format)
-{
-    const struct format_info *info = format_info(format);
-
-    return info->torch ? info->torch : info->name;
-}
-
 static json_t *steps_object(const struct page *page)
 {
     static const char *const names[] = { "per_epoch", "total", "tokens" };
@@ -131,9 +124,9 @@ static void add_precision(struct text *out, const struct plan *plan)
         report_visible(out, precision->message);
     }
     text_addf(out, "\n  formats     compute %s, trainable weights %s",
-              dtype(precision->compute), dtype(precision->trainable));
+              format_dtype(precision->compute), format_dtype(precision->trainable));
     if (precision->has_frozen)
-        text_addf(out, ", frozen weights %s", dtype(precision->frozen));
+        text_addf(out, ", frozen weights %s", format_dtype(precision->frozen));
     if (plan_is_quantized(plan))
         text_addf(out, ", linear layers in 4 bits (nf4%s)",
                   plan->double_quantization ? ", scales in 8" : "");
@@ -162,7 +155,7 @@ static void add_teacher(struct text *out, const struct plan *plan)
     report_visible(out, kd->teacher ? kd->teacher : kd->logits ? kd->logits : "none");
     if (kd->teacher && kd->config) {
         memory_text(plan->teacher_bytes, bytes);
-        text_addf(out, ", %s, %s of weights", dtype(kd->format), bytes);
+        text_addf(out, ", %s, %s of weights", format_dtype(kd->format), bytes);
     }
     if (kd->teacher && kd->logits)
         text_addf(out, ", %s",
@@ -195,7 +188,7 @@ static void add_reference(struct text *out, const struct plan *plan)
     }
     if (plan->kd.config) {
         memory_text(plan->teacher_bytes, bytes);
-        text_addf(out, ", %s, %s of weights", dtype(plan->kd.format), bytes);
+        text_addf(out, ", %s, %s of weights", format_dtype(plan->kd.format), bytes);
     }
 }
 

@@ -12,13 +12,6 @@
 #include "patcher/rules/teacher.h"
 #include "runner/output/report_json.h"
 
-static const char *dtype(enum format format)
-{
-    const struct format_info *info = format_info(format);
-
-    return info->torch ? info->torch : info->name;
-}
-
 /* 65536, not 65536.0 */
 static json_t *whole(double value)
 {
@@ -33,12 +26,14 @@ json_t *plan_json_precision(const struct plan *plan)
     json_t *object = json_object();
 
     json_object_set_new(object, "mode", json_string(mode_names[precision->mode]));
-    json_object_set_new(object, "compute_dtype", json_string(dtype(precision->compute)));
+    json_object_set_new(object, "compute_dtype",
+                        json_string(format_dtype(precision->compute)));
     json_object_set_new(object, "trainable_dtype",
-                        json_string(dtype(precision->trainable)));
+                        json_string(format_dtype(precision->trainable)));
     json_object_set_new(object, "frozen_dtype",
-                        precision->has_frozen ? json_string(dtype(precision->frozen))
-                                              : json_null());
+                        precision->has_frozen
+                            ? json_string(format_dtype(precision->frozen))
+                            : json_null());
     json_object_set_new(object, "quantization_bit",
                         plan_is_quantized(plan) ? json_integer(plan->quantization_bit)
                                                 : json_null());
@@ -67,7 +62,7 @@ json_t *plan_json_distillation(const struct plan *plan)
     json_object_set_new(object, "adapter", path_or_null(kd->adapter));
     json_object_set_new(object, "teacher_logits", path_or_null(kd->logits));
     json_object_set_new(object, "dtype",
-                        kd->config ? json_string(dtype(kd->format)) : json_null());
+                        kd->config ? json_string(format_dtype(kd->format)) : json_null());
     json_object_set_new(object, "bytes", json_integer((json_int_t)plan->teacher_bytes));
     json_object_set_new(object, "kd_ratio", json_number(kd->ratio));
     json_object_set_new(object, "kd_temperature", json_number(kd->temperature));
@@ -98,7 +93,7 @@ json_t *plan_json_preference(const struct plan *plan)
     json_object_set_new(object, "ref_model_adapters",
                         path_or_null(teacher_adapter(plan)));
     json_object_set_new(object, "dtype",
-                        second->config ? json_string(dtype(second->format))
+                        second->config ? json_string(format_dtype(second->format))
                                        : json_null());
     json_object_set_new(object, "bytes", json_integer((json_int_t)plan->teacher_bytes));
     return object;

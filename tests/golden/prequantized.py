@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Make prequantised.json: base models that transformers and bitsandbytes saved in 4 bits, and
+"""Make prequantized.json: base models that transformers and bitsandbytes saved in 4 bits, and
 adapters by PEFT on them, for test_model_prequantized and test_golden_lora.
 
-    python3 tests/golden/prequantized.py SHARED/data > tests/golden/prequantised.json
+    python3 tests/golden/prequantized.py SHARED/data > tests/golden/prequantized.json
 
 The file has the quantization_config, the quant_state of one matrix, the SHA-256 of that matrix after
 dequantization to fp32 and of all tensors of one kind in the model file, in the order of names (codes,

@@ -222,6 +222,15 @@ static void test_format_converts_arrays(void **state)
     }
 }
 
+static void test_format_dtype_falls_back_to_our_name(void **state)
+{
+    (void)state;
+    assert_string_equal(format_dtype(FORMAT_BF16), "bfloat16");
+    for (enum format f = 0; f < FORMAT_COUNT; f++)
+        if (format_info(f)->torch == NULL)
+            assert_string_equal(format_dtype(f), format_info(f)->name);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -234,6 +243,7 @@ int main(void)
         cmocka_unit_test(test_format_table_matches_the_bit_patterns),
         cmocka_unit_test(test_format_is_found_by_any_name),
         cmocka_unit_test(test_format_converts_arrays),
+        cmocka_unit_test(test_format_dtype_falls_back_to_our_name),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

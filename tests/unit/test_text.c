@@ -160,6 +160,18 @@ static void test_text_finds_prefix_and_suffix(void **state)
     assert_false(text_ends("qwen.yml", ".yaml"));
 }
 
+static void test_text_equal_treats_null_as_a_value(void **state)
+{
+    char a[] = "sgd", b[] = "sgd";
+
+    (void)state;
+    assert_true(text_equal(a, b));
+    assert_false(text_equal(a, "adamw"));
+    assert_false(text_equal(a, NULL));
+    assert_false(text_equal(NULL, ""));
+    assert_true(text_equal(NULL, NULL));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -171,6 +183,7 @@ int main(void)
         cmocka_unit_test(test_text_utf8_refuses_malformed_sequences),
         cmocka_unit_test(test_text_visible_escapes_control_characters),
         cmocka_unit_test(test_text_finds_prefix_and_suffix),
+        cmocka_unit_test(test_text_equal_treats_null_as_a_value),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
