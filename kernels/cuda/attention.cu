@@ -7,13 +7,13 @@
 
 #include <limits.h>
 
-/* Return whether rows can be copied in pieces of 16 bytes. */
+/* Return whether rows can be copied 16 bytes at a time. */
 static bool attention_in_pieces(struct tensor x)
 {
     return (uintptr_t)x.data % 16 == 0 && x.stride % 8 == 0;
 }
 
-/* Kernels with dropout exist for heads of 64, the size in models that use it. */
+/* Kernels with dropout exist for head size 64, which the models that use dropout have. */
 static bool attention_drops_fit(const struct op_attention *op)
 {
     return op->dropout.p <= 0 || (op->head_size <= 64 && op->softcap <= 0);
@@ -24,7 +24,7 @@ static bool attention_fits(const struct cuda_launch *to, const struct op_attenti
     const enum format format = op->q.format;
     bool tensor_cores = (format == FORMAT_FP16 && to->capability >= 75) ||
                         (format == FORMAT_BF16 && to->capability >= 80);
-    /* Blocks have 64 rows of a sequence or more, and are numbered in one dimension. */
+    /* Blocks have 64 rows of a sequence or more and use one dimension of the grid. */
     bool countable =
         op->q.rows <= INT_MAX && (op->q.rows / 64 + op->sequences) * op->heads <= INT_MAX;
 

@@ -1,21 +1,21 @@
 /*
- * kernels/cuda/attention_plain.cu - flash attention forward in fp32 arithmetic, for fp32
- * on any card and for 16-bit formats where no tensor core takes them.
+ * kernels/cuda/attention_plain.cu - forward pass of flash attention in fp32 arithmetic,
+ * for fp32 on any GPU and for 16-bit formats that the tensor-core kernels do not support.
  *
- * A block has 64 queries of a head and walks over the keys that they see, 64 at a time:
- * scores, the softmax so far, and the sums of v shrunk to it (Dao, "FlashAttention-2",
- * 2023).
+ * A block processes 64 queries of a head and iterates over the keys that they see, 64 at
+ * a time: scores, the online softmax, and the rescaled sums of v (Dao,
+ * "FlashAttention-2", 2023).
  *
  * Floor: 4 D operations for each pair of a query and a key that it sees, 2 T^2 D for a
- * head of a causal run of T, at the card's fp32 rate; from memory q, k, v and out once
- * (k and v come T / 64 times for each query head, from L2).  A tile on the diagonal
- * wastes half of its operations.  Dropout adds some 17 instructions a pair, most of them
- * for its random bits.
+ * head of a causal sequence of T, at the GPU's fp32 rate; from memory q, k, v and out
+ * once (k and v are read T / 64 times for each query head, from L2). A tile on the
+ * diagonal wastes half of its operations. Dropout adds about 17 instructions per pair,
+ * most of them for its random bits.
  */
 #include "kernels/cuda/attention_plain.cuh"
 
-/* Of blocks with heads of 64 a multiprocessor takes as many as its shared memory has room
- * for, if registers are kept for them: three from 8.0 on. */
+/* For head size 64, shared memory has room for three blocks per multiprocessor from
+ * compute capability 8.0 on; limit registers to match. */
 #if __CUDA_ARCH__ >= 800
 #define PLAIN_BLOCKS 3
 #else
@@ -26,7 +26,7 @@ template <int R> struct plain_softmax {
     float most[R], total[R]; /* largest score so far; this thread's part of the sum */
 };
 
-/* Scores become weights of the softmax so far; sums so far shrink to it. */
+/* Turn scores into weights of the online softmax and rescale the sums so far. */
 template <int R, int N>
 __device__ inline void plain_soften(struct plain_softmax<R> &soft, float scores[R][4],
                                     float sums[R][N], float scale, float cap, int lag,

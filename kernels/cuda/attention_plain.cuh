@@ -1,21 +1,21 @@
 /*
  * kernels/cuda/attention_plain.cuh - tiles of attention in fp32 arithmetic, without
- * tensor cores: what the forward and the backward kernels have in common.
+ * tensor cores: code shared by the forward and backward kernels.
  *
  * A block of 16 x 64 / R threads holds a tile of 64 rows by 64 others (queries by keys,
- * or keys by queries): thread (y, x) has the rows R y .. R y + R - 1 and the others 4 x
- * .. 4 x + 3 of it, and of the sums that belong to its rows the columns 4 x .. 4 x + 3 of
- * each 64.  A row's numbers lie in 16 neighboring lanes.
+ * or keys by queries): thread (y, x) holds rows R y .. R y + R - 1 and others 4 x .. 4 x
+ * + 3 of it, and, of the sums that belong to its rows, columns 4 x .. 4 x + 3 of each 64.
+ * The elements of a row are in 16 adjacent lanes.
  *
- * Two products make everything:
+ * Two matmuls do all the work:
  *
  *   across   scores (rows, others) = a b^T over the head's columns, 32 of them at a time,
- *            both transposed in shared memory: 32 multiply-adds read 8 + 4 numbers (R 8)
+ *            both transposed in shared memory: 32 multiply-adds read 8 + 4 elements (R 8)
  *   along    sums (rows, columns) += weights (rows, others) b over the others, as many at
  *            a time as fill 16 KiB; the weights go through shared memory
  *
- * 32 KiB of shared memory a block, whatever the head's size.  D is the head's size
- * rounded up to 64, 128 or 256: what lies behind it is zero and not stored.
+ * A block uses 32 KiB of shared memory for every head size. D is the head size rounded up
+ * to 64, 128 or 256: columns past the head size are zero and not stored.
  */
 #ifndef KERNELS_CUDA_ATTENTION_PLAIN_CUH
 #define KERNELS_CUDA_ATTENTION_PLAIN_CUH
@@ -27,12 +27,12 @@
 enum {
     PLAIN_TILE = 64,
     PLAIN_DEPTH = 32,    /* columns of the head at a time */
-    PLAIN_ACROSS = 16,   /* threads beside each other */
-    PLAIN_STAGED = 4096, /* numbers of operands in shared memory */
+    PLAIN_ACROSS = 16,   /* threads along a row */
+    PLAIN_STAGED = 4096, /* elements of operands in shared memory */
     PLAIN_SHARED = (PLAIN_TILE * PLAIN_TILE + PLAIN_STAGED) * (int)sizeof(float)
 };
 
-/* One head of a matrix.  aligned: four neighbors are one access. */
+/* One head of a matrix. aligned: four adjacent elements are one access. */
 struct plain_head {
     char *data;
     size_t stride;
@@ -52,7 +52,7 @@ __device__ inline struct plain_head plain_head_of(struct tensor x, int head, int
     return of;
 }
 
-/* One number of a head. */
+/* Return one element of a head. */
 __device__ inline float plain_number(const struct plain_head &x, size_t at)
 {
     return x.format == FORMAT_FP32   ? ((const float *)x.data)[at]
@@ -90,20 +90,21 @@ __device__ inline void plain_write(const struct plain_head &x, size_t row, int c
         plain_write_as<bf16>(x, at, in, there);
 }
 
-/* Where a transposed tile has (k, row), row a multiple of 4: lanes that write different k
- * of one row, and lanes that read different rows of one k, meet in no bank. */
+/* Return the index of (k, row) in a transposed tile; row is a multiple of 4. Neither
+ * lanes that write different k of one row nor lanes that read different rows of one k
+ * cause bank conflicts. */
 __device__ inline int plain_place(int k, int row)
 {
     return k * PLAIN_TILE + (row ^ (k / 4 % 8 * 4));
 }
 
-/* The rows of one run, `end` of them. */
+/* The `end` rows of one sequence. */
 struct plain_rows {
     struct plain_head x;
     int end;
 };
 
-/* Four neighbors as they lie in memory; 0 behind the last row and the last column. */
+/* Load four adjacent elements unconverted; 0 past the last row or column. */
 __device__ inline uint4 plain_fetch(const struct plain_rows &of, int row, int column)
 {
     size_t at = row * of.x.stride + column;
@@ -139,9 +140,9 @@ __device__ inline void plain_open(float out[4], uint4 bits, enum format format)
 }
 
 /*
- * Columns column .. column + 4 packs - 1 of the rows from `first` on into shared memory,
- * 64 / R packs a thread; transposed, or as they are.  All reads are under way before the
- * first is waited for.
+ * Copy columns column .. column + 4 packs - 1 of the rows from `first` on to shared
+ * memory, 64 / R packs per thread, optionally transposed. All loads are issued before the
+ * first is used.
  */
 template <int R, bool transposed>
 __device__ inline void plain_stage(float *to, const struct plain_rows &of, int first,
@@ -189,8 +190,8 @@ __device__ inline void plain_stage(float *to, const struct plain_rows &of, int f
     }
 }
 
-/* scores[i][j] = row R y + i of a's tile times row 4 x + j of b's, over the head's
- * columns.  A barrier stands before `staged` is read, and behind. */
+/* scores[i][j] = dot product of row R y + i of a's tile and row 4 x + j of b's, over the
+ * head's columns. Has a barrier before `staged` is read and one after. */
 template <int R>
 __device__ inline void plain_across(float scores[R][4], const struct plain_rows &a,
                                     int a_first, const struct plain_rows &b, int b_first,
@@ -226,7 +227,7 @@ __device__ inline void plain_across(float scores[R][4], const struct plain_rows 
     }
 }
 
-/* This thread's weights, for all.  A barrier has to follow. */
+/* Store this thread's weights in shared memory. The caller must add a barrier. */
 template <int R>
 __device__ inline void plain_share(float *shared, const float weights[R][4])
 {
@@ -243,8 +244,8 @@ __device__ inline void plain_share(float *shared, const float weights[R][4])
         }
 }
 
-/* What the two kinds of tiles see of each other: row r sees other o where
- * 0 <= sign (r - o) < window. */
+/* Visibility between the rows and the others of a tile: row r sees other o where 0 <=
+ * sign (r - o) < window. */
 struct plain_visibility {
     int sign; /* 1: rows are queries; -1: rows are keys */
     unsigned window;
@@ -281,9 +282,9 @@ __device__ inline void plain_along_staged(float sums[R][D / PLAIN_ACROSS],
 }
 
 /*
- * sums[i][] += over the 64 others weights (as shared) times the columns of b.  masked:
- * others that a row does not see are left out, be they inf or NaN.  A barrier stands
- * before `staged` is read, and behind.
+ * sums[i][] += the weights (in shared memory) of the 64 others times the columns of b.
+ * masked: others that a row does not see are skipped, even if they are inf or NaN. Has a
+ * barrier before `staged` is read and one after.
  */
 template <int R, int D>
 __device__ inline void plain_along(float sums[R][D / PLAIN_ACROSS], const float *weights,
@@ -309,9 +310,10 @@ __device__ inline void plain_along(float sums[R][D / PLAIN_ACROSS], const float 
 }
 
 /*
- * Which weights of a tile are kept, as bit k % 32 of word 2 q + k / 32 for its query q
- * and key k: each thread draws for one query and eight keys, four of them fill a word.
- * query: first of the tile in the batch; key: in the run, a multiple of the tile.
+ * Draw which weights of a tile are kept, as bit k % 32 of word 2 q + k / 32 for query q
+ * and key k of the tile: each thread draws for one query and eight keys, and four threads
+ * fill a word. query: first of the tile in the batch; key: first in the sequence, a
+ * multiple of the tile.
  */
 template <int R>
 __device__ inline void plain_draw(uint32_t *kept, const struct dropout_bits_head &drops,
@@ -331,9 +333,9 @@ __device__ inline void plain_draw(uint32_t *kept, const struct dropout_bits_head
     }
 }
 
-/* Bit 4 i + j: is the weight of this thread's row i and other j kept?  The tile is drawn
- * into `shared`, where the weights will be; barriers stand before it is read, and
- * behind. */
+/* Return the kept weights of this thread: bit 4 i + j is set if the weight of its row i
+ * and other j is kept. The tile is drawn into `shared`, which holds the weights later;
+ * has a barrier before it is read and one after. */
 template <int R, bool rows_are_keys>
 __device__ inline uint32_t
 plain_kept(float *shared, const struct dropout_bits_head &drops, int query, int key)
@@ -354,7 +356,7 @@ plain_kept(float *shared, const struct dropout_bits_head &drops, int query, int 
     return kept;
 }
 
-/* Weights that are dropped, this thread's of those that are shared, become 0. */
+/* Set this thread's dropped weights in shared memory to 0. */
 template <int R> __device__ inline void plain_drop(float *shared, uint32_t kept)
 {
     int y = threadIdx.x / PLAIN_ACROSS * R, x = threadIdx.x % PLAIN_ACROSS * 4;
@@ -365,7 +367,7 @@ template <int R> __device__ inline void plain_drop(float *shared, uint32_t kept)
             shared[plain_place(x + i % 4, y + i / 4)] = 0;
 }
 
-/* Their gradients, before those of the softmax. */
+/* Apply dropout to the gradients of the weights, before the gradient of the softmax. */
 template <int R>
 __device__ inline void plain_drop_gradients(float gradients[R][4], uint32_t kept,
                                             float factor)
@@ -378,7 +380,7 @@ __device__ inline void plain_drop_gradients(float gradients[R][4], uint32_t kept
     }
 }
 
-/* What a scaled score becomes where it has a cap; cap > 0. */
+/* Apply the cap to a scaled score; cap > 0. */
 __device__ inline float plain_capped(float score, float cap)
 {
     return cap * tanhf(score / cap);
@@ -392,7 +394,7 @@ __device__ inline float plain_weight(float score, float scale, float cap, float 
     return expf(score * scale - lse);
 }
 
-/* The slope of the cap, where the weight came from; 0 for a weight of 0. */
+/* Return the slope of the cap at the score that gave `weight`; 0 for a weight of 0. */
 __device__ inline float plain_slope(float weight, float cap, float lse)
 {
     float t = fmaxf((logf(weight) + lse) / cap, -1.0f);
@@ -400,16 +402,16 @@ __device__ inline float plain_slope(float weight, float cap, float lse)
     return 1 - t * t;
 }
 
-/* A tile of a run. */
+/* A tile of a sequence. */
 struct plain_tile {
-    int first, length; /* first row of the tile in the run; rows of the run */
-    size_t start;      /* first row of the run */
+    int first, length; /* first row of the tile in the sequence; rows of the sequence */
+    size_t start;      /* first row of the sequence */
 };
 
 /*
- * The tile of a slot.  Run s has the slots offsets[s] / 64 + s .. offsets[s + 1] / 64 +
- * s, at least as many as it has tiles; N / 64 + sequences slots are all.  first >=
- * length: none.
+ * Return the tile of a slot. Sequence s has the slots offsets[s] / 64 + s .. offsets[s +
+ * 1] / 64 + s, at least as many as it has tiles; there are N / 64 + sequences slots in
+ * total. first >= length: the slot has no tile.
  */
 __device__ inline struct plain_tile plain_find(const int32_t *offsets, int sequences,
                                                int slot)

@@ -5,21 +5,22 @@
  *   delta = sum over the head's columns of dout * out
  *   p = exp(scale q k^T - lse),  ds = p (dout v^T - delta)
  *   dv = p^T dout,  dk = scale ds^T q,  dq = scale ds k
- * with dropout, m being 0 or what it multiplies a weight by,
+ * with dropout, m being 0 or the factor of a kept weight,
  *   dv = (m p)^T dout,  ds = p (m dout v^T - delta)
- * and with a cap c on scores, which s then are, ds times 1 - (s / c)^2, where s = log p +
- * lse.  One kernel for each line of results: a block with 64 keys walks over the queries
- * that see them, head by head of the group; a block with 64 queries over the keys that
- * they see.  The order of every sum is that of the loops.
+ * and with a cap c on scores (s is the capped score), ds is multiplied by 1 - (s / c)^2,
+ * where s = log p + lse. There is one kernel for dk and dv and one for dq: a block with
+ * 64 keys iterates over the queries that see them, for each head of the group; a block
+ * with 64 queries iterates over the keys that they see. The order of every sum is that of
+ * the loops.
  *
  * Floor: 14 D operations for each pair of a query and a key that it sees (scores and dout
- * v^T are made twice), 7 T^2 D for a head of a causal run of T, at the card's fp32 rate;
- * from memory q, k, v, out, dout, dq, dk, dv once.  Dropout adds some 17 instructions to
- * each line's pair.
+ * v^T are computed twice), 7 T^2 D for a head of a causal sequence of T, at the GPU's
+ * fp32 rate; from memory q, k, v, out, dout, dq, dk, dv once. Dropout adds about 17
+ * instructions per pair to each kernel.
  */
 #include "kernels/cuda/attention_plain.cuh"
 
-/* A warp for each head of a row. */
+/* One warp per head and row. */
 static __global__ void attention_plain_delta(struct op_attention_backward op)
 {
     size_t heads = op.forward.heads;
@@ -237,7 +238,7 @@ static cudaError_t launch_delta(const struct cuda_launch *to,
                   *op);
 }
 
-/* R rows a thread where the sums are those of keys, S where they are those of queries. */
+/* A thread has R rows in the kernel of keys, S in the kernel of queries. */
 template <int R, int S, int D>
 static cudaError_t launch_size(const struct cuda_launch *to,
                                const struct op_attention_backward *op)

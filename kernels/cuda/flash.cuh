@@ -1,16 +1,15 @@
 /*
- * kernels/cuda/flash.cuh - what the kernels of flash attention have in common: tiles of
- * 16-bit numbers in shared memory, their products on tensor cores, and where a block
- * finds its rows.
+ * kernels/cuda/flash.cuh - code shared by the kernels of flash attention: tiles of 16-bit
+ * elements in shared memory, their matmuls on tensor cores, and the assignment of rows to
+ * blocks.
  *
- * A block owns some rows of one run and one head and streams the rows of the other side
- * past them, tile after tile.  A warp has 16 M of the block's own rows (M fragments one
- * below the other) and meets all rows of a tile, so no number goes from warp to warp: the
- * accumulator of one product is, rounded and packed, the left operand of the next.
+ * A block owns some rows of one sequence and one head and streams the rows of the other
+ * side past them, tile by tile. A warp has 16 M of the block's rows (M fragments, one
+ * below the other) and processes all rows of a tile, so warps exchange no elements: the
+ * accumulator of one matmul, rounded and packed, is the left operand of the next.
  *
- * Fragments are those of hardware.cuh; in an accumulator a lane 4 g + t holds the columns
- * 8 n + 2 t and 8 n + 2 t + 1 of the rows 16 m + g (numbers 0, 1) and 16 m + g + 8 (2,
- * 3).
+ * For fragments see hardware.cuh; in an accumulator, lane 4 g + t holds columns 8 n + 2 t
+ * and 8 n + 2 t + 1 of rows 16 m + g (elements 0, 1) and 16 m + g + 8 (elements 2, 3).
  */
 #ifndef KERNELS_CUDA_FLASH_CUH
 #define KERNELS_CUDA_FLASH_CUH
@@ -24,8 +23,8 @@
 #define FLASH_LOG2E 1.4426950408889634f
 #define FLASH_LN2   0.6931471805599453f
 
-/* What flash_cap multiplies scores by, 0 without a cap; and what a score, or the tanh
- * that it has become, is multiplied by to be an exponent of 2. */
+/* Return the factor of scores in flash_cap, 0 without a cap; and the factor that turns a
+ * score, or its tanh if there is a cap, into an exponent of 2. */
 static inline float flash_cap_factor(float scale, float softcap)
 {
     return softcap > 0 ? 2 * FLASH_LOG2E * scale / softcap : 0;
@@ -62,19 +61,19 @@ template <> __device__ inline uint32_t flash_pack<bf16>(float low, float high)
 }
 
 /*
- * Tiles: rows of D numbers with 16 bytes behind each, so that any 16 bytes of 8 rows in
- * turn lie in different banks, and so that a lane reaches all of its places from one
- * address.
+ * A tile: rows of D elements followed by 16 bytes of padding, so that the same 16 bytes
+ * of 8 consecutive rows are in different banks, and a lane reaches all of its elements
+ * from one address.
  */
 template <int D> struct flash_tile {
-    static constexpr int pitch = D + 8; /* from row to row, in numbers */
+    static constexpr int pitch = D + 8; /* from row to row, in elements */
 };
 
 /*
- * What a lane points at when its warp loads a fragment: 16 rows and 16 columns, 16 rows *
- * n and 16 columns * k into the tile.  `rows_first`: matrices go down the rows first, as
- * for a left operand and for a transposed right one; else along the columns first, as for
- * a right operand whose columns are the tile's rows.
+ * Addresses from which a lane loads its part of a fragment of 16 rows and 16 columns, 16
+ * n rows and 16 k columns into the tile. `rows_first`: the four matrices go down the rows
+ * first, as for a left operand and for a transposed right one; else along the columns
+ * first, as for a right operand whose columns are the tile's rows.
  */
 template <typename T, int D> struct flash_view {
     const T *row;
@@ -94,12 +93,12 @@ template <typename T, int D> struct flash_view {
     }
 };
 
-/* One side of a head: its numbers in the matrix, rows counted from the first of the
- * run. */
+/* One operand: its elements in the matrix, with rows counted from the first row of the
+ * sequence. */
 template <typename T> struct flash_rows {
     T *data;
     int64_t stride;
-    /* numbers of a head that are there, a multiple of 8; the rest of a tile is 0 */
+    /* elements of a head, a multiple of 8; the rest of a tile is 0 */
     int size;
 };
 
@@ -109,7 +108,7 @@ static inline flash_rows<T> flash_rows_of(struct tensor x, size_t head_size)
     return flash_rows<T> { (T *)x.data, (int64_t)x.stride, (int)head_size };
 }
 
-/* The same for one head, rows from `row` on. */
+/* Return the view of one head, with rows from `row` on. */
 template <typename T>
 __device__ inline flash_rows<T> flash_head(flash_rows<T> whole, int row, int head)
 {
@@ -117,9 +116,9 @@ __device__ inline flash_rows<T> flash_head(flash_rows<T> whole, int row, int hea
     return whole;
 }
 
-/* Rows first .. first + rows - 1 into a tile, zeros from row `end` on: copies are under
- * way when all threads have been here.  A few lanes take a row, so that a lane needs one
- * address for its chunks of a row. */
+/* Start copying rows first .. first + rows - 1 to a tile, with zeros from row `end` on;
+ * all threads of the block take part. A few lanes share a row, so that a lane needs one
+ * address for all of its chunks of a row. */
 template <int D, int rows, int threads, typename T>
 __device__ inline void flash_load(T *tile, flash_rows<const T> from, int first, int end)
 {
@@ -128,7 +127,7 @@ __device__ inline void flash_load(T *tile, flash_rows<const T> from, int first, 
     int row = threadIdx.x / lanes, chunk = threadIdx.x % lanes;
     const T *data = from.data + (first + row) * from.stride + 8 * chunk;
 
-    static_assert(rows % step == 0 || step % rows == 0, "no thread has a row half");
+    static_assert(rows % step == 0 || step % rows == 0, "every thread has whole rows");
     if (step > rows && row >= rows)
         return;
     tile += row * pitch + 8 * chunk;
@@ -142,7 +141,7 @@ __device__ inline void flash_load(T *tile, flash_rows<const T> from, int first, 
     }
 }
 
-/* A left operand of 16 M rows that stays in shared memory, or in registers. */
+/* A left operand of 16 M rows that is kept in shared memory, or in registers (held). */
 template <typename T, int D, int M, bool held> struct flash_left;
 
 template <typename T, int D, int M> struct flash_left<T, D, M, false> {
@@ -212,9 +211,10 @@ __device__ inline void flash_scores(float (&s)[M][N][4],
 }
 
 /*
- * Scores with a cap c (c tanh(s / c), s being scaled) become tanh(s / c); `factor` is
- * 2 log2(e) scale / c.  Off by 2^-23, as where e^x - 1 is small its first bits are lost:
- * times c, still below what rounding q and k to 16 bits does to a score.
+ * Turn scores with a cap c (c tanh(s / c), s being scaled) into tanh(s / c); `factor` is
+ * 2 log2(e) scale / c. The error is 2^-23, because e^x - 1 loses its leading bits where
+ * it is small: times c, this is still below the effect on a score of rounding q and k to
+ * 16 bits.
  */
 template <int M, int N>
 __device__ inline void flash_cap(float (&s)[M][N][4], float factor)
@@ -227,7 +227,7 @@ __device__ inline void flash_cap(float (&s)[M][N][4], float factor)
     }
 }
 
-/* Round an accumulator: [0] are two columns of row g, [1] of row g + 8. */
+/* Round an accumulator: [0] holds two columns of row g, [1] of row g + 8. */
 template <typename T, int M, int N>
 __device__ inline void flash_round(uint32_t (&p)[M][N][2], const float (&s)[M][N][4])
 {
@@ -264,7 +264,7 @@ __device__ inline void flash_add(float (&sum)[M][C][4], const uint32_t (&p)[M][N
         }
 }
 
-/* What a fragment's rows are multiplied by: each by its own number, or all by one. */
+/* Return the factor of a fragment's row: one per row, or one for all. */
 template <int M>
 __device__ inline float flash_factor(const float (&factor)[M][2], int m, int h)
 {
@@ -276,8 +276,8 @@ __device__ inline float flash_factor(float factor, int, int)
 }
 
 /*
- * A warp writes its 16 M rows, first .., as far as `end`, times `factor`, by way of
- * `room`: 16 M rows of a tile that only this warp has been reading.
+ * Write the warp's 16 M rows from `first` on, up to `end`, multiplied by `factor`, by way
+ * of `room`: 16 M rows of a tile that only this warp reads.
  */
 template <int D, int M, int C, typename T, typename F>
 __device__ inline void flash_store(flash_rows<T> to, int first, int end, T *room,
@@ -308,30 +308,34 @@ __device__ inline void flash_store(flash_rows<T> to, int first, int end, T *room
     __syncwarp();
 }
 
-/* Where a block's rows are: `row` of the matrix is the first; `before` it and `left` from
- * it on are rows of the run.  Kernels count rows from that first one. */
+/* The rows of a block: `row` is the first one in the matrix; `before` rows of the
+ * sequence precede it, `left` rows start with it. Kernels count rows from that first
+ * one. */
 struct flash_position {
     int row, before, left;
 };
 
 /*
- * Which places the tiles of runs have; a place is for some blocks, one for each head.
+ * Assignment of the tiles of sequences to slots; a slot stands for several blocks, one
+ * per head.
  *
- * Multiprocessors take blocks in the order of their numbers, and the work of a tile goes
- * by where it is in its run: one of queries has as much as there is before it, one of
- * keys as there is behind it.  All are done soonest if those with most come first.  So,
- * where `tiles` is not 0, places go by weight: tile by tile of the longest run, and of
- * all others together with it, from the last tile back (keys: from the first on, so that
- * ends meet).  A section of runs follows on the other.  Where that is not known or would
- * be many places without rows (flash_order_of), tiles is 0 and places go run by run.
+ * Multiprocessors take blocks in the order of their indices, and the work of a tile
+ * depends on its position in its sequence: a tile of queries has as much as there are
+ * rows before it, a tile of keys as much as there are rows after it. The kernel ends
+ * soonest if the tiles with the most work come first. So, if `tiles` is not 0, slots are
+ * ordered by work: tile by tile of the longest sequence together with all others, from
+ * the last tile backward (keys: from the first one forward, so that the ends are
+ * aligned). Sections of sequences follow each other. If the longest sequence is unknown,
+ * or this would leave many slots without rows (flash_order_of), tiles is 0 and slots are
+ * ordered by sequence.
  */
 struct flash_order {
     const int32_t *offsets;
-    int sequences, slots, tiles, section; /* slots: places in all */
+    int sequences, slots, tiles, section; /* slots: number of slots */
 };
 
-/* For tiles of `rows`; by weight if that is at most `most` quarters of the places by
- * run. */
+/* Order tiles of `rows` rows: by work if that takes at most `most` quarters of the slots
+ * that ordering by sequence takes. */
 static inline struct flash_order flash_order_of(const struct op_attention *op,
                                                 size_t rows, size_t section, size_t most)
 {
@@ -340,7 +344,7 @@ static inline struct flash_order flash_order_of(const struct op_attention *op,
     size_t by_run = op->q.rows / rows + op->sequences, sections;
     struct flash_order order = { op->offsets, (int)op->sequences, (int)by_run, 0, 0 };
 
-    /* twice: of 256 columns of keys each block has a half */
+    /* twice: with 256 columns, two blocks share the columns of a tile of keys */
     if (slots == 0 || slots * 4 > by_run * most || slots * op->heads * 2 > INT_MAX)
         return order;
     sections = section == 0 ? op->sequences : (op->sequences + section - 1) / section;
@@ -350,9 +354,9 @@ static inline struct flash_order flash_order_of(const struct op_attention *op,
     return order;
 }
 
-/* For tiles of queries, `blocks` of which a multiprocessor has at least.  One tile each
- * of a section's runs and heads is for half of the card: so of those at work some read
- * the same keys and values at the same time, once from memory. */
+/* Order tiles of queries for at least `blocks` blocks per multiprocessor. One tile of
+ * each sequence and head of a section occupies half of the GPU: so some of the running
+ * blocks read the same keys and values at the same time, once from memory. */
 static inline struct flash_order flash_order_of_queries(const struct cuda_launch *to,
                                                         const struct op_attention *op,
                                                         size_t rows, size_t blocks)
@@ -362,8 +366,8 @@ static inline struct flash_order flash_order_of_queries(const struct cuda_launch
 }
 
 /*
- * By run: runs have the places from offsets[s] / rows + s on, which is enough for the
- * tiles of each, and at most one too many; there are N / rows + sequences in all.
+ * Sequence s has the slots from offsets[s] / rows + s on, enough for its tiles and at
+ * most one too many; there are N / rows + sequences slots in total.
  */
 template <int rows>
 __device__ inline void flash_find_by_run(struct flash_position *place,
@@ -402,15 +406,15 @@ __device__ inline void flash_find_by_weight(struct flash_position *place,
     int begin = order.offsets[run], length = order.offsets[run + 1] - begin;
     int tile = order.tiles - 1 - here / runs;
 
-    if (keys) /* so many are behind it */
+    if (keys) /* this many follow it */
         tile = (length + rows - 1) / rows - 1 - tile;
     place->before = tile * rows;
     place->row = begin + place->before;
     place->left = tile < 0 ? 0 : length - place->before;
 }
 
-/* Which rows has place `slot`, if each block takes `rows` of a run?  false: nothing to do
- * here.  All lanes take part. */
+/* Find the rows of `slot` if each block takes `rows` rows of a sequence. Return false if
+ * there are none. All lanes must take part. */
 template <int rows, bool keys>
 __device__ inline bool flash_find(struct flash_position *place,
                                   const struct flash_order &order, int slot)

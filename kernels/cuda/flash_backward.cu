@@ -1,24 +1,24 @@
 /*
- * kernels/cuda/flash_backward.cu - the gradients of attention on tensor cores, as in Dao,
- * "FlashAttention-2", 2023, but with a kernel for dk and dv, whose blocks own keys, and
- * one for dq, whose blocks own queries: every sum has one owner and a fixed order, so the
- * same job has the same bits, and nothing is added up in memory.  The price is that
- * scores and their gradients are computed twice: 7 products instead of 5.
+ * kernels/cuda/flash_backward.cu - gradients of attention on tensor cores, as in Dao,
+ * "FlashAttention-2", 2023, but with one kernel for dk and dv, whose blocks own keys, and
+ * one for dq, whose blocks own queries: every sum has one owner and a fixed order, so a
+ * job gives the same bits each time, and no sums are accumulated in memory. The price is
+ * that scores and their gradients are computed twice: 7 matmuls instead of 5.
  *
  * With p = 2^(scale log2(e) score - log2(e) lse) and delta = rowsum(dout out):
  *   dv = p^T dout,  ds = p (dout v^T - delta),  dq = scale ds k,  dk = scale ds^T q,
- * and with dropout, m being 0 or what it multiplies a weight by:
- *   dv = (m p)^T dout,  ds = p (m dout v^T - delta),
- * p and ds being rounded to the operands' format before those products.  Rows of one side
- * stay in registers (`held`) or shared memory, those of the other come by in steps, two
- * of which have room: one is copied while the other is worked on.
+ * and with dropout, m being 0 or the factor of a kept weight:
+ *   dv = (m p)^T dout,  ds = p (m dout v^T - delta).
+ * p and ds are rounded to the operands' format before those matmuls. The rows of one side
+ * stay in registers (`held`) or shared memory, those of the other side pass in steps
+ * through two buffers: one is filled while the other is used.
  *
- * Of T rows, causal, a head takes 7 T^2 D flops (5 T^2 D is what a comparison counts) and
- * T^2 exponentials.  Memory: 26 T D bytes if each kernel reads all once and every head
- * has its own keys, T / 3.7 flops a byte.  L2: 2 T^2 D / ROWS bytes for each kernel.
- * Shared memory: 512 bytes for 2 M products of 16 x 8 x 16, with M = 1 as much time as
- * the products themselves on an A100.  Dropout: 19 instructions a weight for dk and dv
- * and 12 for dq, most of them for its random bits.
+ * For T rows, causal, a head takes 7 T^2 D flops (comparisons count 5 T^2 D) and T^2
+ * exponentials. Memory: 26 T D bytes if each kernel reads everything once and every head
+ * has its own keys, T / 3.7 flops per byte. L2: 2 T^2 D / ROWS bytes for each kernel.
+ * Shared memory: 512 bytes for 2 M matmuls of 16 x 8 x 16; with M = 1 this takes as long
+ * as the matmuls on an A100. Dropout: 19 instructions per weight for dk and dv and 12 for
+ * dq, most of them for its random bits.
  */
 #include "kernels/cuda/flash_launch.h"
 
@@ -26,7 +26,8 @@
 
 #include "kernels/cuda/flash_backward.cuh"
 
-/* delta: `lanes` neighbors, a power of two, have the chunks of one row of one head. */
+/* delta: `lanes` adjacent lanes, a power of two, process the chunks of one row of one
+ * head. */
 enum { FLASH_DELTA_THREADS = 256 };
 
 template <typename T>
@@ -55,13 +56,13 @@ __global__ void __launch_bounds__(FLASH_DELTA_THREADS)
         job.delta[head * job.delta_stride + row] = sum;
 }
 
-/* With flash_cap, or dropout: kernels for themselves, as the one without has no register
+/* flash_cap and dropout have separate kernels, because the plain kernel has no registers
  * to spare. */
 enum flash_kind { FLASH_BARE, FLASH_CAPPED, FLASH_DROPS };
 
 /*
- * dk and dv of ROWS keys of one kv head, PART columns of them, for the query heads of its
- * group one after the other.  Rows of the fragments are keys, columns queries.
+ * Compute dk and dv of ROWS keys of one kv head, PART columns of them, for each query
+ * head of its group in turn. Rows of the fragments are keys, columns queries.
  */
 template <typename T, enum flash_kind kind, int D, int PART, int M, int WARPS, int STEP,
           bool held, int blocks>
@@ -168,8 +169,8 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
     flash_store<D>(to_k, mine, place.left, way, dk, job.scale);
 }
 
-/* dq of ROWS queries of one head.  Rows of the fragments are queries, columns keys.
- * drops: with dropout, and without a cap. */
+/* Compute dq of ROWS queries of one head. Rows of the fragments are queries, columns
+ * keys. drops: with dropout, and without a cap. */
 template <typename T, bool drops, int D, int M, int WARPS, int STEP, bool held,
           int blocks>
 __global__ void __launch_bounds__(WARPS *WARP, blocks)
@@ -203,7 +204,7 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
         int row = mine + 16 * (i / 2) + 8 * (i % 2) + lane / 4;
         bool there = row < end;
 
-        /* infinite: the weights of rows that are not there are 0 */
+        /* infinity makes the weights of missing rows 0 */
         lse[i / 2][i % 2] =
             there ? job.lse[head * job.lse_stride + place.row + row] * FLASH_LOG2E
                   : INFINITY;
@@ -321,7 +322,7 @@ static cudaError_t flash_backward_put_keys(const struct cuda_launch *to,
     typedef flash_backward_room<D, M, WARPS, STEP, held> room;
     flash_backward_job<T> job = flash_backward_describe<T>(op);
 
-    /* a place without rows costs little beside the heads of a group */
+    /* a slot without rows costs little compared with the heads of a group */
     job.order = flash_order_of(&op->forward, room::rows, 0, 4 + 2 * (size_t)job.group);
     return launch(to->stream,
                   flash_backward_keys<T, kind, D, PART, M, WARPS, STEP, held, blocks>,
@@ -344,7 +345,8 @@ static cudaError_t flash_backward_put_queries(const struct cuda_launch *to,
                   dim3(WARPS * WARP), room::all * sizeof(T), job);
 }
 
-/* Sums of two matrices are in registers here, of one in the other kernel. */
+/* This kernel keeps the sums of two matrices in registers, the other kernel those of
+ * one. */
 template <typename T, enum flash_kind kind>
 static cudaError_t flash_backward_choose_keys(const struct cuda_launch *to,
                                               const struct op_attention_backward *op)
@@ -358,7 +360,7 @@ static cudaError_t flash_backward_choose_keys(const struct cuda_launch *to,
         return flash_backward_put_keys<T, kind, 64, 64, 2, 4, 32, false, 2>(to, op);
     if (size <= 96)
         return flash_backward_put_keys<T, kind, 96, 96, 1, 8, 32, true, 1>(to, op);
-    if (size <= 128) /* with a cap, keys and values held in registers leave too few */
+    if (size <= 128) /* with a cap, too few registers are left to hold keys and values */
         return flash_backward_put_keys < T, kind, 128, 128, 1, capped ? 4 : 8,
                capped ? 16 : 32, !capped, 1 > (to, op);
     if (size <= 192)

@@ -1,7 +1,7 @@
 /*
- * kernels/cuda/flash_backward.cuh - what the two kernels of flash_backward.cu are made
- * of: the operands, a block's own rows and the steps of the other side's, and how scores
- * become weights and gradients.
+ * kernels/cuda/flash_backward.cuh - building blocks of the two kernels of
+ * flash_backward.cu: the operands, a block's own rows, the steps through the other side's
+ * rows, and the computation of weights and gradients from scores.
  */
 #ifndef KERNELS_CUDA_FLASH_BACKWARD_CUH
 #define KERNELS_CUDA_FLASH_BACKWARD_CUH
@@ -18,14 +18,15 @@ template <typename T> struct flash_backward_job {
     int rows, heads, kv_heads, group, window;
     struct flash_order order;
     float scale;
-    float scale_log2; /* of a score or of its tanh to an exponent of 2 */
+    float scale_log2; /* from a score or its tanh to an exponent of 2 */
     float cap;        /* of flash_cap, or 0 */
     float shrink;     /* 1 / scale_log2 */
     struct drops drops;
 };
 
-/* Scores that are not seen become -inf.  back: by how much the lane's first query is
- * behind its first key; own: 1 where the rows are queries, -1 where they are keys. */
+/* Set scores of pairs that do not see each other to -inf. back: distance from the lane's
+ * first key to its first query; own: 1 where the rows are queries, -1 where they are
+ * keys. */
 template <int own, int M, int N>
 __device__ inline void flash_backward_mask(float (&s)[M][N][4], int back, int window)
 {
@@ -42,8 +43,8 @@ __device__ inline void flash_backward_mask(float (&s)[M][N][4], int back, int wi
             }
 }
 
-/* Two tiles of STEP rows come by in each step; the next two are copied into the other
- * stage meanwhile. */
+/* Start copying the two tiles of STEP rows that a step uses. There are two stages: one is
+ * filled while the other is in use. */
 template <typename T, int D, int STEP, int THREADS>
 __device__ inline void flash_backward_fetch(T *stage, flash_rows<const T> a,
                                             flash_rows<const T> b, int first, int end)
@@ -53,7 +54,8 @@ __device__ inline void flash_backward_fetch(T *stage, flash_rows<const T> a,
     copies_close();
 }
 
-/* The block's own rows of two matrices, which stay; held ones pass through the stages. */
+/* The block's own rows of two matrices, which stay in shared memory; rows held in
+ * registers pass through the stages. */
 template <typename T, int D, int M, int WARPS, bool held> struct flash_backward_own {
     flash_left<T, D, M, held> a, b;
 
@@ -78,21 +80,22 @@ template <typename T, int D, int M, int WARPS, bool held> struct flash_backward_
     }
 };
 
-/* Shared memory of a block, in numbers of T. */
+/* Layout of a block's shared memory, in elements of T. */
 template <int D, int M, int WARPS, int STEP, bool held> struct flash_backward_room {
     static constexpr int pitch = flash_tile<D>::pitch;
     static constexpr int rows = 16 * M * WARPS;
     static constexpr int stage = 2 * STEP * pitch;
-    static constexpr int own = held ? 0 : 2 * stage; /* where its own rows are */
+    static constexpr int own = held ? 0 : 2 * stage; /* offset of the block's own rows */
     static constexpr int all = 2 * stage + (held ? 0 : 2 * rows * pitch);
 
-    static_assert(rows % STEP == 0, "steps begin with the run's first row");
+    static_assert(rows % STEP == 0, "steps begin with the first row of a sequence");
     static_assert(!held || rows * pitch <= all, "own rows pass through the stages");
 };
 
 /*
- * lse and delta of a step of queries lie behind the rows of their tile: both lse of two
- * neighbors behind the first, both delta behind the second, as a lane wants them.
+ * lse and delta of a step of queries are in the padding after the rows of their tile:
+ * both lse of two adjacent queries after the first row, both delta after the second, as a
+ * lane needs them.
  */
 template <int D, typename T>
 __device__ inline float2 *flash_backward_behind(T *tile, int row)
@@ -100,8 +103,9 @@ __device__ inline float2 *flash_backward_behind(T *tile, int row)
     return (float2 *)(tile + row * flash_tile<D>::pitch + D);
 }
 
-/* A step of queries of one head.  What is returned goes to flash_backward_keep when there
- * is time: two neighbors each have one number of one query. */
+/* Start copying a step of queries of one head. The caller passes the result to
+ * flash_backward_keep later: each of two adjacent threads has one value of the same
+ * query. */
 template <int D, int STEP, int THREADS, typename T>
 __device__ inline float
 flash_backward_fetch_queries(T *stage, const flash_backward_job<T> &job, int begin,
@@ -112,13 +116,13 @@ flash_backward_fetch_queries(T *stage, const flash_backward_job<T> &job, int beg
     const float *from =
         delta ? job.delta + head * job.delta_stride : job.lse + head * job.lse_stride;
 
-    static_assert(2 * STEP <= THREADS, "each has at most one");
+    static_assert(2 * STEP <= THREADS, "each thread loads at most one");
     flash_backward_fetch<T, D, STEP, THREADS>(stage, flash_head(job.q, begin, head),
                                               flash_head(job.dout, begin, head), first,
                                               end);
     if (threadIdx.x < 2 * STEP && row < end)
         return from[begin + row];
-    return delta ? 0 : INFINITY; /* so that its weights are 0 */
+    return delta ? 0 : INFINITY; /* makes its weights 0 */
 }
 
 template <int D, int STEP, typename T>
@@ -131,7 +135,7 @@ __device__ inline void flash_backward_keep(T *tile, float ahead)
             delta ? ahead : ahead * FLASH_LOG2E;
 }
 
-/* Scores against a step of queries become weights. */
+/* Turn scores of a step of queries into weights. */
 template <int D, int M, int N, typename T>
 __device__ inline void flash_backward_weights(float (&p)[M][N][4], T *q_tile,
                                               float scale_log2)
@@ -151,15 +155,16 @@ __device__ inline void flash_backward_weights(float (&p)[M][N][4], T *q_tile,
     }
 }
 
-/* The slope of a cap where it gave tanh t; 0 for scores that are not seen (-inf). */
+/* Return the slope of a cap where its tanh is t; 0 for scores that are not seen
+ * (-inf). */
 __device__ inline float flash_backward_slope(float t)
 {
     t = fmaxf(t, -1.0f);
     return fmaf(-t, t, 1.0f);
 }
 
-/* Gradients of the weights p become gradients of the scores, but for the scale; where
- * there is a cap, the tanh is found again from p: an exponent of 2 times `shrink`. */
+/* Turn gradients of the weights p into gradients of the scores, without the scale. With a
+ * cap, the tanh is recomputed from p: an exponent of 2 times `shrink`. */
 template <bool capped, int D, int M, int N, typename T>
 __device__ inline void flash_backward_gradients(float (&ds)[M][N][4],
                                                 const float (&p)[M][N][4], T *q_tile,

@@ -1,8 +1,8 @@
 /*
  * kernels/cuda/flash_dropout.cuh - dropout of weights and their gradients in the fragments
- * of flash attention, whose rows are queries, or keys.
+ * of flash attention, whose rows are queries or keys.
  *
- * Where they are queries, a block of random bits is for one row of a lane and its columns
+ * Where rows are queries, a block of random bits covers one row of a lane and its columns
  * of 32 keys.
  */
 #ifndef KERNELS_CUDA_FLASH_DROPS_CUH
@@ -10,8 +10,8 @@
 
 #include "kernels/cuda/dropout_bits.cuh"
 
-/* Weights become 0 where they are dropped.  query: the lane's first row, in the batch;
- * key: of the first column, in the run. */
+/* Set dropped weights to 0. query: the lane's first row, in the batch; key: the first
+ * column, in the sequence. */
 template <int M, int N>
 __device__ inline void flash_drops_weights(uint32_t (&weights)[M][N][2],
                                            const struct dropout_bits_head &drops,
@@ -33,7 +33,7 @@ __device__ inline void flash_drops_weights(uint32_t (&weights)[M][N][2],
         }
 }
 
-/* Gradients of what is left of the weights become those of the weights, less delta. */
+/* Turn gradients of the weights after dropout into those of the weights, minus delta. */
 template <int M, int N>
 __device__ inline void
 flash_drops_gradients(float (&ds)[M][N][4], const float (&delta)[M][2],
@@ -60,10 +60,10 @@ flash_drops_gradients(float (&ds)[M][N][4], const float (&delta)[M][2],
 }
 
 /*
- * Which weights of a lane are kept where the rows of its fragments are keys, for column i
- * of its two: bit 16 i + 4 n + 2 m + h.  query: row of the batch of the tile's first
- * column; key: the warp's first, in its run.  Lanes g and g + 1 want the two halves of
- * the same words: each draws for one of their two columns.
+ * Return which weights of a lane are kept where the rows of its fragments are keys: bit
+ * 16 i + 4 n + 2 m + h for column i of its two. query: row in the batch of the tile's
+ * first column; key: the warp's first one, in its sequence. Lanes g and g + 1 need the
+ * two halves of the same words: each draws for one of their two columns.
  */
 __device__ inline uint32_t flash_drops_kept(const struct dropout_bits_head &drops,
                                             int query, int key)
@@ -83,12 +83,12 @@ __device__ inline uint32_t flash_drops_kept(const struct dropout_bits_head &drop
                          ? 1u << (i % 2 * 16 + 4 * n + i / 2)
                          : 0;
     }
-    /* lower half of the words: of the lane with the even key */
+    /* the lane with the even key takes the lower half of the words */
     other = __shfl_xor_sync(FULL_WARP_MASK, drawn, 4);
     return half ? other >> 16 | (drawn & 0xffff0000u) : (drawn & 0xffff) | other << 16;
 }
 
-/* The same to weights that are rounded, and to gradients of weights. */
+/* Apply `kept` to rounded weights, and to gradients of weights. */
 template <int M, int N>
 __device__ inline void flash_drops_weights(uint32_t (&weights)[M][N][2], uint32_t kept)
 {

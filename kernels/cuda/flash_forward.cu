@@ -2,18 +2,19 @@
  * kernels/cuda/flash_forward.cu - attention on tensor cores for fp16 and bf16, as in Dao,
  * "FlashAttention-2", 2023: scores never leave the registers.
  *
- * A block has ROWS = 16 M WARPS queries of a head and goes through the keys they see. The
- * next tile of keys is on its way while the weights meet the values, the next tile of
- * values while the queries meet the keys.  Weights are 2^(scale log2(e) score - base),
- * base being the largest so far of the row, and are rounded to the operands' format
- * before they meet v.  Those that dropout drops are in the row's sum and meet it as 0.
+ * A block has ROWS = 16 M WARPS queries of a head and iterates over the keys they see.
+ * The next tile of keys is copied while the weights are multiplied by the values, the
+ * next tile of values while the queries are multiplied by the keys. Weights are 2^(scale
+ * log2(e) score - base), base being the largest so far of the row, and are rounded to the
+ * operands' format before they are multiplied by v. Dropped weights count in the row's
+ * sum and are 0 in that matmul.
  *
- * Of T rows, causal, a head takes 2 T^2 D flops (all seen: 4 T^2 D) and T^2 / 2
- * exponentials. Memory: 8 T D bytes if k and v are read once, T / 4 flops a byte, so
- * tensor cores are the floor above T = 620 on an A100 and 830 on an H200.  L2: 2 T^2 D /
- * ROWS bytes, ROWS flops a byte.  Shared memory: 512 bytes for 2 M products of 16 x 8 x
- * 16, and 512 M for as many as KEYS / 8 M where q is not held in registers.  Dropout: 12
- * instructions a weight, most of them for its random bits.
+ * For T rows, causal, a head takes 2 T^2 D flops (not causal: 4 T^2 D) and T^2 / 2
+ * exponentials. Memory: 8 T D bytes if k and v are read once, T / 4 flops per byte, so
+ * tensor cores are the floor above T = 620 on an A100 and 830 on an H200. L2: 2 T^2 D /
+ * ROWS bytes, ROWS flops per byte. Shared memory: 512 bytes for 2 M matmuls of 16 x 8 x
+ * 16, and 512 M for as many as KEYS / 8 M where q is not held in registers. Dropout: 12
+ * instructions per weight, most of them for its random bits.
  */
 #include "kernels/cuda/flash_launch.h"
 
@@ -33,8 +34,8 @@ template <typename T> struct flash_forward_job {
     struct drops drops;
 };
 
-/* Scores that are not seen become -inf.  row: the lane's first query; key: its first
- * key. */
+/* Set scores of keys that a query does not see to -inf. row: the lane's first query; key:
+ * its first key. */
 template <int M, int N>
 __device__ inline void flash_forward_mask(float (&s)[M][N][4], int row, int key,
                                           int window)
@@ -52,20 +53,20 @@ __device__ inline void flash_forward_mask(float (&s)[M][N][4], int row, int key,
             }
 }
 
-/* What a lane knows of its rows g and g + 8 of each fragment. */
+/* A lane's share of the softmax of rows g and g + 8 of each fragment. */
 template <int M> struct flash_softmax {
-    float largest[M][2]; /* score so far */
-    float sum[M][2];     /* of the lane's own weights */
+    float largest[M][2]; /* largest score so far */
+    float sum[M][2];     /* of this lane's weights */
 };
 
-/* Of a row that has seen nothing the largest score is -inf: taken as 0, its weights are
+/* The largest score of a row that has seen no key is -inf: use 0, so that its weights are
  * 0. */
 __device__ inline float flash_forward_base(float largest, float scale)
 {
     return largest == -INFINITY ? 0 : largest * scale;
 }
 
-/* Scores become weights; the sums and what is added up so far are brought to the new
+/* Turn scores into weights, and rescale the sums and the output so far to the new
  * base. */
 template <typename T, int M, int N, int C>
 __device__ inline void
@@ -83,8 +84,8 @@ flash_forward_weigh(uint32_t (&weights)[M][N][2], float (&out)[M][C][4],
                 largest = fmaxf(largest, fmaxf(s[m][n][2 * h], s[m][n][2 * h + 1]));
             largest = lanes_largest<4>(largest);
             base = flash_forward_base(largest, scale);
-            /* Of the rounded product, so that it is 1 to the bit while the largest
-             * stays. */
+            /* Computed from the rounded product, so that it is exactly 1 while the
+             * largest is unchanged. */
             shrink = exp2_fast(__fsub_rn(__fmul_rn(softmax.largest[m][h], scale), base));
 #pragma unroll
             for (int n = 0; n < N; n++) {
@@ -104,8 +105,8 @@ flash_forward_weigh(uint32_t (&weights)[M][N][2], float (&out)[M][C][4],
         }
 }
 
-/* Factors that make out of the sums, which have one of their own, and the rows' lse (one
- * lane of four writes). */
+/* Compute the factors that turn the sums into out, given the sums' own factor `of_sums`,
+ * and write the rows' lse (one lane of four writes). */
 template <int M>
 __device__ inline void flash_forward_close(float (&factor)[M][2], float *lse, int row,
                                            int end, const flash_softmax<M> &softmax,
@@ -153,7 +154,7 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
         end = place.left < ROWS ? place.left : ROWS;
     int mine = 16 * M * warp, last = mine + 16 * M - 1;
 
-    static_assert(ROWS % KEYS == 0, "tiles of keys begin with the run's first");
+    static_assert(ROWS % KEYS == 0, "tiles of keys begin with the first of a sequence");
     static_assert(!drops || KEYS % 32 == 0, "tiles have all keys of a block of bits");
     flash_load<D, ROWS, THREADS>(q_tile, flash_head(job.q, place.row, head), 0, end);
     copies_close();
@@ -243,9 +244,9 @@ static cudaError_t flash_forward_put(const struct cuda_launch *to,
 }
 
 /*
- * A smaller block where two of the larger would not fit a multiprocessor.  Where a warp
- * has 32 queries (M 2) a fragment of keys serves two products, but only A100s and their
- * like have tensor cores fast enough to notice.
+ * Use a smaller block where two of the larger would not fit on a multiprocessor. Where a
+ * warp has 32 queries (M 2), a fragment of keys serves two matmuls, but only GPUs like
+ * the A100 have tensor cores fast enough for that to matter.
  */
 template <typename T>
 static cudaError_t flash_forward_choose(const struct cuda_launch *to,

@@ -1,7 +1,8 @@
 /*
- * kernels/cuda/flash_launch.h - attention on tensor cores, as attention.cu calls it: fp16
- * from 7.5 on, bf16 from 8.0 on, head sizes to 256 in multiples of 8, scale above 0, all
- * matrices at multiples of 16 bytes with strides that are.
+ * kernels/cuda/flash_launch.h - launchers of attention on tensor cores, for attention.cu.
+ * Require fp16 and compute capability 7.5 or bf16 and 8.0, a head size of at most 256
+ * that is a multiple of 8, scale > 0, and matrices whose addresses and strides are
+ * multiples of 16 bytes.
  */
 #ifndef KERNELS_CUDA_FLASH_LAUNCH_H
 #define KERNELS_CUDA_FLASH_LAUNCH_H
@@ -10,7 +11,7 @@
 
 cudaError_t launch_flash_forward(const struct cuda_launch *to,
                                  const struct op_attention *op);
-/* Only where flash_backward_fits. */
+/* Requires flash_backward_fits. */
 cudaError_t launch_flash_backward(const struct cuda_launch *to,
                                   const struct op_attention_backward *op);
 bool flash_backward_fits(const struct cuda_launch *to, size_t head_size);
