@@ -1,5 +1,5 @@
-/* base/nearest.c - three rows of the table of distances, left as soon as all are too
- * far. */
+/* base/nearest.c - edit distance in three rows of the dynamic-programming table; it stops
+ * as soon as a whole row exceeds the limit. */
 #include "config.h"
 
 #include "base/nearest.h"
@@ -7,7 +7,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#define NEAREST_MAX 64 /* no key is longer */
+#define NEAREST_MAX 64 /* characters; longer than any key */
 
 static int lower(char c)
 {
@@ -24,9 +24,9 @@ static bool is_separator(char c)
     return c == '-' || c == '_' || c == ' ' || c == '\t';
 }
 
-/* A byte for each character: the first of it.  How many there are, or more than
- * `room`. */
-static size_t letters(const char *text, char *out, size_t room)
+/* Store the first byte of each character.  Return the number of characters; any value
+ * above `room` means that they do not fit. */
+static size_t first_bytes(const char *text, char *out, size_t room)
 {
     size_t count = 0;
 
@@ -40,7 +40,8 @@ size_t nearest_distance(const char *left, const char *right, size_t limit)
 {
     size_t rows[3][NEAREST_MAX + 1];
     char a[2 * NEAREST_MAX], b[NEAREST_MAX];
-    size_t a_len = letters(left, a, sizeof(a)), b_len = letters(right, b, sizeof(b));
+    size_t a_len = first_bytes(left, a, sizeof(a)),
+           b_len = first_bytes(right, b, sizeof(b));
     size_t *before = rows[0], *last = rows[1], *now = rows[2];
 
     if (a_len > b_len + limit || b_len > a_len + limit || b_len > NEAREST_MAX ||

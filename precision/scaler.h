@@ -26,8 +26,8 @@ struct scaler {
 
 void scaler_init(struct scaler *scaler, const struct precision *precision);
 /*
- * Update the scale after a backward pass; `finite` says whether every gradient was finite.
- * precision/scaler_rule.h has the rule, which also runs on a GPU.
+ * Update the scale after a backward pass; `finite` says whether every gradient was
+ * finite. precision/scaler_rule.h has the rule, which also runs on a GPU.
  */
 void scaler_record(struct scaler *scaler, bool finite);
 /* Return false with *err set (ERROR_DIVERGED, and what to do) if SCALER_MAX_SKIPPED or

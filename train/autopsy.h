@@ -1,8 +1,8 @@
 /*
  * train/autopsy.h - search for the first non-finite value of a step: repeat its
- * micro-batches and check the result of each operation (train/model/model_watch.h).  The result
- * goes to the log, to autopsy.json in the folder of the run, and as a short text into the
- * error of a failed run.
+ * micro-batches and check the result of each operation (train/model/model_watch.h).  The
+ * result goes to the log, to autopsy.json in the folder of the run, and as a short text
+ * into the error of a failed run.
  *
  * autopsy.json, one object:
  *   schema       1

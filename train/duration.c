@@ -12,7 +12,8 @@
 /* From the runs of docs/memory.md, with a margin. */
 static const double low_factor = 0.6, high_factor = 1.6;
 
-/* Operations that the trainer issues: train/model/model_forward.c, train/model/model_backward.c. */
+/* Operations that the trainer issues: train/model/model_forward.c,
+ * train/model/model_backward.c. */
 enum { FORWARD_OPS = 10, BACKWARD_OPS = 19, ADAPTER_OPS = 3, UPDATE_BYTES = 28 };
 
 struct work {

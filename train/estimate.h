@@ -1,7 +1,7 @@
 /*
  * train/estimate.h - estimate of the memory that a run of a plan takes: from the layout
- * of train/model/shapes.h for a native run, from train/torch_memory.h for target external.  The
- * precision must be decided.
+ * of train/model/shapes.h for a native run, from train/torch_memory.h for target
+ * external.  The precision must be decided.
  */
 #ifndef TRAIN_ESTIMATE_H
 #define TRAIN_ESTIMATE_H

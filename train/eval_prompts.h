@@ -37,9 +37,9 @@ bool eval_prompts_read(struct eval_prompts *questions, const struct plan *plan,
 /* Return the last user message, as displayed. */
 const struct message *eval_prompt_text(const struct eval_prompt *question);
 
-/* Tokenize a prompt with the template; without one (how->chat NULL) encode its last text
- * unchanged, after the tokens that the tokenizer puts before a text.  The messages of `how` are not
- * read. */
+/* Tokenize a prompt with the template; without one (how->chat NULL) encode its last
+ * text unchanged, after the tokens that the tokenizer puts before a text.  The messages
+ * of `how` are not read. */
 bool eval_prompt_encode(const struct eval_prompt *question,
                         const struct template_request *how, struct token_list *out,
                         struct error *err);

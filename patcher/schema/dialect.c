@@ -1,4 +1,4 @@
-/* patcher/schema/dialect.c - tables of the keys that identify a tool. */
+/* patcher/schema/dialect.c - tables of keys that identify a tool, with their weights. */
 #include "config.h"
 
 #include "patcher/schema/dialect.h"
@@ -10,9 +10,9 @@
 #include <string.h>
 
 /*
- * Keys that identify a tool, with weights: 3 for a key that no other tool has, 1 for one
- * that may also appear in a job by mistake.  A file belongs to a tool if the weights of
- * its keys exceed those of the job's keys, so a job with one foreign key remains a job.
+ * Keys that identify a tool, with their weights: 3 for a key that no other tool has, 1
+ * for a key that may also have been copied into a job.  The file belongs to the tool if
+ * these keys outweigh the keys of a job, so a job with one foreign key remains a job.
  *
  * Axolotl: schemas/config.py; LLaMA-Factory v1: examples/v1; Accelerate: what `accelerate
  * config` writes; TRL: scripts/utils.py, trainer/model_config.py and the recipes of the
@@ -65,12 +65,12 @@ static const struct marker {
     { "num_nodes", DIALECT_LITGPT, 1 },
 };
 
-/* Keys of a job.  A key that no other tool has outweighs any two of another tool. */
-static const struct own {
+/* Keys that identify a job; one that no other tool has outweighs any two markers. */
+static const struct job_key {
     const char *key;
     int weight;
-    enum dialect also; /* the only other tool that has it */
-} owns[] = {
+    enum dialect also; /* a tool that also has the key; DIALECT_NATIVE: none */
+} job_keys[] = {
     { "trainspool", 5, DIALECT_NATIVE },
     { "model_name_or_path", 3, DIALECT_TRL },
     { "stage", 6, DIALECT_NATIVE },
@@ -86,27 +86,28 @@ static const struct own {
     { "preprocessing_num_workers", 2, DIALECT_NATIVE },
 };
 
-/* *key: the first of these keys in the document. */
-static int weigh_own(const struct document *document, enum dialect against,
+/* Sum the weights of the job's keys that the tool `except` does not have.  *key is the
+ * first of them, or NULL. */
+static int weigh_job(const struct document *document, enum dialect except,
                      const struct entry **key)
 {
     int weight = 0;
 
     *key = NULL;
-    for (size_t i = 0; i < TS_COUNT(owns); i++) {
+    for (size_t i = 0; i < TS_COUNT(job_keys); i++) {
         const struct entry *entry;
 
-        if ((against != DIALECT_NATIVE && owns[i].also == against) ||
-            !(entry = document_find(document, owns[i].key)))
+        if ((except != DIALECT_NATIVE && job_keys[i].also == except) ||
+            !(entry = document_find(document, job_keys[i].key)))
             continue;
         if (!*key)
             *key = entry;
-        weight += owns[i].weight;
+        weight += job_keys[i].weight;
     }
     return weight;
 }
 
-/* *marker: the first key of the table in the document. */
+/* Sum the weights of the tool's keys.  *marker is the first of them, if there are any. */
 static int weigh(const struct document *document, enum dialect dialect,
                  const struct entry **marker)
 {
@@ -136,7 +137,7 @@ static bool has_component(const struct node *node)
     return false;
 }
 
-/* torchtune names a Python class in each of its parts. */
+/* A torchtune recipe names a Python class in each of its sections. */
 static const struct entry *find_component(const struct node *root)
 {
     for (size_t i = 0; i < root->count; i++)
@@ -147,59 +148,60 @@ static const struct entry *find_component(const struct node *root)
 
 /* ---- Files of unknown tools ---- */
 
-#define LOOKED_AT 100 /* keys, at most */
+#define MAX_KEYS 100 /* that are examined: enough to decide */
 
-enum belonging { OF_A_JOB, OF_ANY, OF_NO_JOB };
+enum key_kind { KIND_JOB, KIND_SHARED, KIND_FOREIGN };
 
-/* Many tools share the names of generation settings. */
-static bool is_of_generation(const struct key *key)
+/* Many tools use the same keys for text generation. */
+static bool is_generation_key(const struct key *key)
 {
     return key >= schema_generate_keys.list &&
            key < schema_generate_keys.list + schema_generate_keys.count;
 }
 
-/* Classify a key; `Learning-Rate` and `lerning_rate` count as keys of a job. */
-static enum belonging belongs(const struct node *key)
+/* Classify a key.  A misspelled key of a job, `Learning-Rate` or `lerning_rate`, counts
+ * as one. */
+static enum key_kind classify(const struct node *key)
 {
     const struct key *known;
     const char *near;
     bool exact;
 
     if (key->kind != NODE_SCALAR)
-        return OF_NO_JOB;
+        return KIND_FOREIGN;
     known = schema_find(key->text);
     if (!known)
-        return schema_nearest(key->text, &near, 1, &exact) > 0 ? OF_A_JOB : OF_NO_JOB;
-    if (is_of_generation(known))
-        return OF_ANY;
-    return known->use == KEY_OTHER_TOOL                          ? OF_NO_JOB
-           : known->use == KEY_USED || known->use == KEY_RENAMED ? OF_A_JOB
-                                                                 : OF_ANY;
+        return schema_nearest(key->text, &near, 1, &exact) > 0 ? KIND_JOB : KIND_FOREIGN;
+    if (is_generation_key(known))
+        return KIND_SHARED;
+    return known->use == KEY_OTHER_TOOL                          ? KIND_FOREIGN
+           : known->use == KEY_USED || known->use == KEY_RENAMED ? KIND_JOB
+                                                                 : KIND_SHARED;
 }
 
-/* Decide by majority: most keys are not keys of a job, and none identifies one. */
-static enum dialect by_most_keys(const struct node *root, const struct entry **marker)
+/* Decide by the majority of the keys, if no key identifies a tool or a job. */
+static enum dialect find_by_majority(const struct node *root, const struct entry **marker)
 {
-    size_t counts[OF_NO_JOB + 1] = { 0 };
+    size_t counts[KIND_FOREIGN + 1] = { 0 };
 
     *marker = NULL;
-    for (size_t i = 0; i < root->count && i < LOOKED_AT; i++) {
-        enum belonging of = belongs(root->entries[i].key);
+    for (size_t i = 0; i < root->count && i < MAX_KEYS; i++) {
+        enum key_kind kind = classify(root->entries[i].key);
 
-        if (of == OF_NO_JOB && !*marker && root->entries[i].key->kind == NODE_SCALAR)
+        if (kind == KIND_FOREIGN && !*marker && root->entries[i].key->kind == NODE_SCALAR)
             *marker = &root->entries[i];
-        counts[of]++;
+        counts[kind]++;
     }
-    if (counts[OF_A_JOB] > 0 && counts[OF_NO_JOB] > counts[OF_A_JOB] &&
-        counts[OF_NO_JOB] > 3)
+    if (counts[KIND_JOB] > 0 && counts[KIND_FOREIGN] > counts[KIND_JOB] &&
+        counts[KIND_FOREIGN] > 3)
         return DIALECT_OTHER;
     *marker = NULL;
-    return counts[OF_A_JOB] > 0 ? DIALECT_NATIVE : DIALECT_NONE;
+    return counts[KIND_JOB] > 0 ? DIALECT_NATIVE : DIALECT_NONE;
 }
 
 enum dialect dialect_find(const struct document *document, const struct entry **marker)
 {
-    const struct entry *found = NULL, *own;
+    const struct entry *found = NULL, *job_key;
 
     *marker = NULL;
     for (int dialect = DIALECT_NATIVE + 1; dialect < DIALECT_OTHER; dialect++) {
@@ -207,65 +209,66 @@ enum dialect dialect_find(const struct document *document, const struct entry **
                          ? ((found = find_component(document->root)) ? 5 : 0)
                          : weigh(document, (enum dialect)dialect, &found);
 
-        if (weight > 2 && weight > weigh_own(document, (enum dialect)dialect, &own) &&
+        if (weight > 2 && weight > weigh_job(document, (enum dialect)dialect, &job_key) &&
             !(dialect == DIALECT_TRL && document_find(document, "trainspool"))) {
             *marker = found;
             return (enum dialect)dialect;
         }
     }
-    if (weigh_own(document, DIALECT_NATIVE, marker) > 2)
+    if (weigh_job(document, DIALECT_NATIVE, marker) > 2)
         return DIALECT_NATIVE;
-    return by_most_keys(document->root, marker);
+    return find_by_majority(document->root, marker);
 }
 
 bool dialect_is_llama_factory(const struct document *document)
 {
-    static const char *const own[] = { "stage", "finetuning_type", "template",
-                                       "cutoff_len", "dataset_dir" };
+    static const char *const keys[] = { "stage", "finetuning_type", "template",
+                                        "cutoff_len", "dataset_dir" };
 
-    for (size_t i = 0; i < TS_COUNT(own); i++)
-        if (document_find(document, own[i]))
+    for (size_t i = 0; i < TS_COUNT(keys); i++)
+        if (document_find(document, keys[i]))
             return true;
     return false;
 }
 
-static const char *const sentences[] = {
+static const char *const messages[] = {
     [DIALECT_AXOLOTL] =
-        "this is a file of Axolotl (%s), no job: `trainspool import` prints it as one",
-    [DIALECT_TORCHTUNE] = "this is a recipe of torchtune (_component_ in %s), no job: "
-                          "`trainspool import` prints it as one",
+        "this is a file of Axolotl (%s), not a job: `trainspool import` converts it",
+    [DIALECT_TORCHTUNE] = "this is a recipe of torchtune (_component_ in %s), not a job: "
+                          "`trainspool import` converts it",
     [DIALECT_V1] =
-        "this is a file of LLaMA-Factory v1 (%s), no job: write it in the flat form of "
-        "v0, with model_name_or_path, stage and finetuning_type",
+        "this is a file of LLaMA-Factory v1 (%s), not a job: write it in the flat form "
+        "of v0, with model_name_or_path, stage and finetuning_type",
     [DIALECT_DEEPSPEED] =
-        "this is a file of DeepSpeed (%s), no job: a job for a script names it as "
-        "`deepspeed: FILE`; nothing here needs it",
+        "this is a file of DeepSpeed (%s), not a job: a job for a script names it with "
+        "`deepspeed: FILE`; a native run does not need it",
     [DIALECT_TRL] =
-        "this is a file for TRL's scripts (%s), no job to train here: with `trainspool: "
-        "{target: external}` it is checked as it is; to train here, say dataset, "
+        "this is a file for TRL's scripts (%s), not a job: add `trainspool: {target: "
+        "external}` to check it unchanged; to train it here, use dataset, "
         "finetuning_type and cutoff_len",
-    [DIALECT_SWIFT] = "this is a file of ms-swift (%s), no job: here the words are "
-                      "model_name_or_path, finetuning_type, lora_rank, cutoff_len ...",
-    [DIALECT_LITGPT] = "this is a file of LitGPT (%s), no job: here the words are "
-                       "model_name_or_path, finetuning_type, lora_rank, cutoff_len ...",
+    [DIALECT_SWIFT] =
+        "this is a file of ms-swift (%s), not a job: a job has keys such as "
+        "model_name_or_path, finetuning_type, lora_rank, cutoff_len",
+    [DIALECT_LITGPT] = "this is a file of LitGPT (%s), not a job: a job has keys such as "
+                       "model_name_or_path, finetuning_type, lora_rank, cutoff_len",
     [DIALECT_OTHER] =
-        "most keys here are no keys of a job (%s is the first): is this another tool's "
-        "file? A job says model_name_or_path, dataset, finetuning_type ...",
+        "most keys are not keys of a job (the first is %s): this may be another tool's "
+        "file; a job has keys such as model_name_or_path, dataset, finetuning_type",
     [DIALECT_ACCELERATE] =
-        "this is a launcher's file of Accelerate (%s), no job: the job says bf16 or "
-        "fp16 itself",
+        "this is a launcher configuration of Accelerate (%s), not a job: a job sets bf16 "
+        "or fp16 itself",
 };
 
 const char *dialect_sentence(enum dialect dialect, const struct entry *marker,
                              struct arena *arena)
 {
     const char *name = marker ? marker->key->text : "";
-    const char *sentence = dialect < TS_COUNT(sentences) ? sentences[dialect] : NULL;
-    const char *hole = sentence ? strstr(sentence, "%s") : NULL;
+    const char *message = dialect < TS_COUNT(messages) ? messages[dialect] : NULL;
+    const char *hole = message ? strstr(message, "%s") : NULL;
 
     if (!hole)
-        return "this is no job: not one of its keys is a key of a job "
-               "(model_name_or_path, dataset, learning_rate ...)";
-    return arena_printf(arena, "%.*s%s%s", (int)(hole - sentence), sentence, name,
+        return "this is not a job: it has no key of a job, such as "
+               "model_name_or_path, dataset or learning_rate";
+    return arena_printf(arena, "%.*s%s%s", (int)(hole - message), message, name,
                         hole + 2);
 }

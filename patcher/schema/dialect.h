@@ -1,4 +1,4 @@
-/* patcher/schema/dialect.h - detect which tool a file is for, by its keys. */
+/* patcher/schema/dialect.h - recognizes the tool that a file belongs to by its keys. */
 #ifndef PATCHER_SCHEMA_DIALECT_H
 #define PATCHER_SCHEMA_DIALECT_H
 
@@ -9,22 +9,22 @@ enum dialect {
     DIALECT_AXOLOTL,
     DIALECT_TORCHTUNE,
     DIALECT_V1,         /* LLaMA-Factory v1: nested */
-    DIALECT_ACCELERATE, /* settings of the launcher */
-    DIALECT_DEEPSPEED,  /* settings of the engine */
+    DIALECT_ACCELERATE, /* a launcher's settings */
+    DIALECT_DEEPSPEED,  /* an engine's settings */
     DIALECT_TRL,        /* arguments of TRL's scripts, the alignment handbook's recipes */
     DIALECT_SWIFT,
     DIALECT_LITGPT,
     DIALECT_OTHER, /* an unknown tool: most keys are not keys of a job */
-    DIALECT_NONE   /* no key is a key of a job */
+    DIALECT_NONE   /* no key of a job at all */
 };
 
-/* Return the dialect of a document that has a root.  *marker: the key that decides it,
- * for a job too; or NULL. */
+/* Return whose file it is.  *marker is the key that decided, also for a job; or NULL.
+ * The document must have a root. */
 enum dialect dialect_find(const struct document *document, const struct entry **marker);
-/* Return whether the document has keys that only LLaMA-Factory accepts, of all external
- * programs.  LLaMA-Factory rejects unknown keys; other scripts may define their own. */
+/* Return whether the job has keys that, among external programs, only LLaMA-Factory
+ * accepts.  LLaMA-Factory rejects unknown keys; another script may define more keys. */
 bool dialect_is_llama_factory(const struct document *document);
-/* Return a sentence for a file that is not a job, with the key that decided it. */
+/* Return the message for a file that is not a job; it names the marker. */
 const char *dialect_sentence(enum dialect dialect, const struct entry *marker,
                              struct arena *arena);
 

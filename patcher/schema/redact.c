@@ -1,5 +1,5 @@
-/* patcher/schema/redact.c - find the values of secret keys: in the document if it parses,
- * and line by line in comments and in text that does not parse. */
+/* patcher/schema/redact.c - finds the values of secret keys: in the parsed document, and
+ * with a scan of the lines for comments and for text that cannot be parsed. */
 #include "config.h"
 
 #include "patcher/schema/redact.h"
@@ -11,9 +11,9 @@
 #include "patcher/schema/schema.h"
 
 struct mask {
-    bool *hidden; /* one flag per byte of the text */
+    bool *hidden; /* for each byte of the text */
     size_t len;
-    bool known; /* the document parses, so the positions of values are known */
+    bool parsed; /* the document shows where values begin and end */
 };
 
 static void hide(const struct mask *mask, size_t from, size_t to)
@@ -29,7 +29,7 @@ static void hide_node(const struct mask *mask, const struct node *node)
         hide(mask, node->target->at.byte, node->target->at.byte + node->target->bytes);
 }
 
-/* Hide the values below a secret key, at any depth. */
+/* Hide the values of secret keys, at any depth. */
 static void hide_below(const struct mask *mask, const struct node *map)
 {
     for (size_t i = 0; i < map->count; i++) {
@@ -43,9 +43,9 @@ static void hide_below(const struct mask *mask, const struct node *map)
     }
 }
 
-/* Return whether `key:` of a secret starts at *at.  Then *at moves to its value,
- * otherwise past the word. */
-static bool names_secret(const char *data, size_t end, size_t *at)
+/* Return whether the text at *at is a secret key and a colon.  If so, move *at to its
+ * value, else past the word. */
+static bool skip_secret_key(const char *data, size_t end, size_t *at)
 {
     size_t key = *at;
     char name[128];
@@ -65,19 +65,19 @@ static bool names_secret(const char *data, size_t end, size_t *at)
     return true;
 }
 
-/* Hide the value of `key: value` at the start of a line, commented out or not; if the
- * text does not parse, anywhere in the line.  Return whether one was found. */
+/* Hide the value of `key: value`, commented out or not: at the start of the line or, if
+ * the text could not be parsed, anywhere in it.  Return whether there was one. */
 static bool hide_line(const struct mask *mask, const char *data, size_t at, size_t end)
 {
-    const char *before = mask->known ? " \t#-?\"'" : " \t#-?\"'{[,:";
+    const char *before = mask->parsed ? " \t#-?\"'" : " \t#-?\"'{[,:";
     bool first = true;
 
     while (end > at && (data[end - 1] == '\n' || data[end - 1] == '\r'))
         end--;
-    while (at < end && (first || !mask->known)) {
+    while (at < end && (first || !mask->parsed)) {
         while (at < end && strchr(before, data[at]))
             at++;
-        if (names_secret(data, end, &at)) {
+        if (skip_secret_key(data, end, &at)) {
             hide(mask, at, end);
             return true;
         }
@@ -86,7 +86,7 @@ static bool hide_line(const struct mask *mask, const char *data, size_t at, size
     return false;
 }
 
-/* Return the number of bytes before the content of a line. */
+/* Return the width of the indentation in bytes. */
 static size_t indent_of(const char *data, size_t at, size_t end)
 {
     size_t from = at;
@@ -103,9 +103,9 @@ static bool is_empty(const char *data, size_t at, size_t end)
 
 static void hide_all(const struct mask *mask, const struct node *root, const char *data)
 {
-    /* whether this line may continue the value of an earlier key, */
-    bool inside = false;
-    size_t at = 0, indent = 0; /* which had this indentation */
+    bool inside =
+        false; /* in lines that may continue the value of an earlier secret key */
+    size_t at = 0, indent = 0; /* of that key's line */
 
     memset(mask->hidden, 0, mask->len * sizeof(*mask->hidden));
     if (root)
@@ -118,7 +118,7 @@ static void hide_all(const struct mask *mask, const struct node *root, const cha
         if (inside && blanks > indent) {
             hide(mask, at + blanks, newline ? next - 1 : next);
         } else if (!inside || !is_empty(data, at + blanks, next)) {
-            inside = hide_line(mask, data, at, next) && !mask->known;
+            inside = hide_line(mask, data, at, next) && !mask->parsed;
             indent = blanks;
         }
         at = next;
@@ -132,7 +132,7 @@ void redact_mask(const struct document *document, bool *hidden)
     hide_all(&mask, document->root, document->data);
 }
 
-/* A secret of several lines keeps its line breaks. */
+/* A secret keeps its number of lines. */
 static void add_hidden(const char *data, size_t len, struct text *out)
 {
     text_adds(out, REDACT_SHOWN);

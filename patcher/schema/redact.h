@@ -1,20 +1,19 @@
 /*
- * patcher/schema/redact.h - replace the values of secret keys in a job's text, even if a
- * key is misspelled, commented out or referenced by an alias.
+ * patcher/schema/redact.h - hides the values of secret keys in a job's text, including
+ * keys that are misspelled or commented out and values that an alias refers to.
  */
 #ifndef PATCHER_SCHEMA_REDACT_H
 #define PATCHER_SCHEMA_REDACT_H
 
 #include "patcher/document/document.h"
 
-/* The replacement of a secret. */
+/* Shown in place of a secret. */
 #define REDACT_SHOWN "***"
 
-/* Append the text with REDACT_SHOWN in place of each secret; line numbers do not change.
- * False if *out is full. */
+/* Append the text with each secret replaced with REDACT_SHOWN; line numbers stay the
+ * same. Return false if *out is full. */
 bool redact_text(const char *data, size_t len, struct text *out);
-/* Set hidden[i] if byte i of the document is part of a secret; `hidden` has room for
- * every byte. */
+/* For each byte of the document, set hidden[byte] to whether it is part of a secret. */
 void redact_mask(const struct document *document, bool *hidden);
 
 #endif

@@ -1,4 +1,4 @@
-/* patcher/schema/scalar.c - parse booleans, numbers, sizes and durations. */
+/* patcher/schema/scalar.c - converts text to booleans, numbers, sizes and times. */
 #include "config.h"
 
 #include "patcher/schema/scalar.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* Booleans of YAML 1.1 (https://yaml.org/type/bool.html) that YAML 1.2 does not have. */
+/* The booleans of YAML 1.1, https://yaml.org/type/bool.html; `old`: not in YAML 1.2. */
 static const struct word {
     const char *name;
     bool value, old;
@@ -23,7 +23,8 @@ static const struct word {
     { "y", true, true },     { "n", false, true },
 };
 
-/* Return whether a scalar is a plain or quoted string on one line, not tagged !!str. */
+/* Return whether the node may have another type than string: it is plain or quoted, not
+ * empty, has no NUL, and no tag makes it a string. */
 static bool readable(const struct node *node)
 {
     if (node->kind != NODE_SCALAR || node->style == STYLE_LITERAL ||
@@ -73,7 +74,7 @@ static size_t digits(const char *text)
     return strspn(text, "0123456789");
 }
 
-/* [0-9]* [. [0-9]*] [e [+-] [0-9]+] with a digit before or after the point. */
+/* Match [0-9]* [. [0-9]*] [e [+-] [0-9]+] with a digit before or after the point. */
 static bool is_decimal(const char *text)
 {
     size_t whole = digits(text), part = 0;
@@ -95,7 +96,7 @@ static bool is_decimal(const char *text)
     return *text == 0;
 }
 
-/* 1_000.5: the number without its underscores. */
+/* Read 1_000.5 without its underscores. */
 static bool read_underscores(const char *text, double *out)
 {
     char plain[64];
@@ -113,8 +114,8 @@ static bool read_underscores(const char *text, double *out)
     return true;
 }
 
-/* 12:30 is 750 in YAML 1.1: base 60. */
-static bool read_sixties(const char *text, double *out)
+/* Read 12:30 in base 60, as YAML 1.1 does: 750. */
+static bool read_sexagesimal(const char *text, double *out)
 {
     double value = 0;
     bool more = false;
@@ -137,7 +138,7 @@ static bool read_sixties(const char *text, double *out)
     return more;
 }
 
-/* 017, 0o17, 0x1f, 0b11 */
+/* Read 017, 0o17, 0x1f, 0b11. */
 static bool read_other_base(const char *text, double *out)
 {
     const char *start;
@@ -154,7 +155,7 @@ static bool read_other_base(const char *text, double *out)
     return *end == 0;
 }
 
-/* A leading zero: octal in YAML 1.1, decimal in YAML 1.2. */
+/* A number with leading zeros is octal in YAML 1.1 and decimal in YAML 1.2. */
 static bool has_leading_zero(const char *text)
 {
     return text[0] == '0' && isdigit((unsigned char)text[1]) && text[digits(text)] == 0;
@@ -185,7 +186,7 @@ static enum scalar_kind read_number(const char *text, double *out)
         return SCALAR_GOOD;
     }
     if (read_other_base(text, out) || read_underscores(text, out) ||
-        read_sixties(text, out)) {
+        read_sexagesimal(text, out)) {
         *out *= sign;
         return text[0] == '0' && text[1] == 'x' ? SCALAR_GOOD : SCALAR_YAML11;
     }

@@ -1,4 +1,5 @@
-/* patcher/schema/schema.c - finds keys by name or similar name, and decides which are secret. */
+/* patcher/schema/schema.c - finds keys by name or similar name, and decides which are
+ * secret. */
 #include "config.h"
 
 #include "patcher/schema/schema.h"

@@ -1,7 +1,7 @@
 /*
- * patcher/schema/schema.h - the table of all keys: type, range, default, help, how a key is
- * treated, and its field in struct plan.  The keys in docs/trainspool-job.5 and the JSON
- * Schema are generated from it.
+ * patcher/schema/schema.h - the table of all keys: type, range, default, help, how a key
+ * is treated, and its field in struct plan.  The keys in docs/trainspool-job.5 and the
+ * JSON Schema are generated from it.
  */
 #ifndef PATCHER_SCHEMA_SCHEMA_H
 #define PATCHER_SCHEMA_SCHEMA_H

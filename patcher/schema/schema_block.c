@@ -1,4 +1,5 @@
-/* patcher/schema/schema_block.c - keys of the block trainspool:, which no other tool has. */
+/* patcher/schema/schema_block.c - keys of the block trainspool:, which no other tool
+ * has. */
 #include "config.h"
 
 #include "patcher/schema/schema_rows.h"

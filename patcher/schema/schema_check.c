@@ -1,4 +1,5 @@
-/* patcher/schema/schema_check.c - checks the keys and values of a job against the key table. */
+/* patcher/schema/schema_check.c - checks the keys and values of a job against the key
+ * table. */
 #include "config.h"
 
 #include "patcher/schema/schema_internal.h"

@@ -1,4 +1,5 @@
-/* patcher/schema/schema_distill.c - keys of distillation.  TS904 reports values out of range. */
+/* patcher/schema/schema_distill.c - keys of distillation.  TS904 reports values out of
+ * range. */
 #include "config.h"
 
 #include "patcher/schema/schema_rows.h"

@@ -1,4 +1,5 @@
-/* patcher/schema/schema_hardware.c - keys of devices, distributed training and launchers. */
+/* patcher/schema/schema_hardware.c - keys of devices, distributed training and
+ * launchers. */
 #include "config.h"
 
 #include "patcher/schema/schema_rows.h"

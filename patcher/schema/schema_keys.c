@@ -1,4 +1,5 @@
-/* patcher/schema/schema_keys.c - the sections of the table, in the order of the manual. */
+/* patcher/schema/schema_keys.c - the sections of the table, in the order of the
+ * manual. */
 #include "config.h"
 
 #include "patcher/schema/schema_keys.h"

@@ -1,5 +1,5 @@
-/* patcher/schema/schema_keys.h - the sections of the key table, one file each; for schema_*.c
- * and tests. */
+/* patcher/schema/schema_keys.h - the sections of the key table, one file each; for
+ * schema_*.c and tests. */
 #ifndef PATCHER_SCHEMA_SCHEMA_KEYS_H
 #define PATCHER_SCHEMA_SCHEMA_KEYS_H
 

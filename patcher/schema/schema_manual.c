@@ -1,5 +1,6 @@
 /*
- * patcher/schema/schema_manual.c - the table of keys as the section KEYS of trainspool-job(5).
+ * patcher/schema/schema_manual.c - the table of keys as the section KEYS of
+ * trainspool-job(5).
  *
  * A key that has an effect gets an entry of its own.  The others are listed under the
  * sentence they share, because there are 500 of them and most belong to a few tools.

@@ -1,4 +1,5 @@
-/* patcher/schema/schema_manual.h - the key table as the section KEYS of trainspool-job(5). */
+/* patcher/schema/schema_manual.h - the key table as the section KEYS of
+ * trainspool-job(5). */
 #ifndef PATCHER_SCHEMA_SCHEMA_MANUAL_H
 #define PATCHER_SCHEMA_SCHEMA_MANUAL_H
 

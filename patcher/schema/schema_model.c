@@ -1,4 +1,5 @@
-/* patcher/schema/schema_model.c - keys of the model and of the weights that are trained. */
+/* patcher/schema/schema_model.c - keys of the model and of the weights that are
+ * trained. */
 #include "config.h"
 
 #include "patcher/schema/schema_rows.h"

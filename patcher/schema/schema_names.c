@@ -1,5 +1,5 @@
-/* patcher/schema/schema_names.c - reports names that are not keys: misspelled, of another tool,
- * or an old name. */
+/* patcher/schema/schema_names.c - reports names that are not keys: misspelled, of
+ * another tool, or an old name. */
 #include "config.h"
 
 #include "patcher/schema/schema_internal.h"

@@ -1,5 +1,5 @@
-/* patcher/schema/schema_optimizer.c - keys of the optimizer, its schedule and the length of a
- * run. */
+/* patcher/schema/schema_optimizer.c - keys of the optimizer, its schedule and the
+ * length of a run. */
 #include "config.h"
 
 #include "patcher/schema/schema_rows.h"

@@ -1,5 +1,5 @@
-/* patcher/schema/schema_preference.c - keys of preference training, and of the stages that are
- * not supported. */
+/* patcher/schema/schema_preference.c - keys of preference training, and of the stages
+ * that are not supported. */
 #include "config.h"
 
 #include "patcher/schema/schema_rows.h"

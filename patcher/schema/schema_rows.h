@@ -1,6 +1,6 @@
 /*
- * patcher/schema/schema_rows.h - macros for the rows of the key table, for the files that hold a
- * section of it.
+ * patcher/schema/schema_rows.h - macros for the rows of the key table, for the files that
+ * hold a section of it.
  *
  * Names, meanings and defaults are those of LLaMA-Factory (src/llamafactory/hparams/) and
  * of Hugging Face TrainingArguments (transformers 4 and 5); where the two disagree,

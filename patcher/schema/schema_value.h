@@ -1,4 +1,5 @@
-/* patcher/schema/schema_value.h - reads a YAML node as the value of a key of the table. */
+/* patcher/schema/schema_value.h - reads a YAML node as the value of a key of the
+ * table. */
 #ifndef PATCHER_SCHEMA_SCHEMA_VALUE_H
 #define PATCHER_SCHEMA_SCHEMA_VALUE_H
 

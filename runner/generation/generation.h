@@ -1,5 +1,6 @@
 /*
- * runner/generation/generation.h - trainspool-train --generate: completes prompts in this process.
+ * runner/generation/generation.h - trainspool-train --generate: completes prompts in this
+ * process.
  */
 #ifndef RUNNER_GENERATION_GENERATION_H
 #define RUNNER_GENERATION_GENERATION_H

@@ -1,4 +1,5 @@
-/* runner/generation/generation_internal.h - the state of a generation, for generation*.c only. */
+/* runner/generation/generation_internal.h - the state of a generation, for generation*.c
+ * only. */
 #ifndef RUNNER_GENERATION_GENERATION_INTERNAL_H
 #define RUNNER_GENERATION_GENERATION_INTERNAL_H
 

@@ -1,4 +1,5 @@
-/* runner/generation/generation_output.c - prints completions as text, as JSON, or as records. */
+/* runner/generation/generation_output.c - prints completions as text, as JSON, or as
+ * records. */
 #include "config.h"
 
 #include "runner/generation/generation_internal.h"

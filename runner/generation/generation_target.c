@@ -1,6 +1,6 @@
 /*
- * runner/generation/generation_target.c - turns the name of a model or job into a plan that only
- * generates.
+ * runner/generation/generation_target.c - turns the name of a model or job into a plan
+ * that only generates.
  */
 #include "config.h"
 

@@ -1,6 +1,6 @@
 /*
- * runner/generation/generation_target.h - the model to generate with: a folder, or the result of a
- * job.
+ * runner/generation/generation_target.h - the model to generate with: a folder, or the
+ * result of a job.
  */
 #ifndef RUNNER_GENERATION_GENERATION_TARGET_H
 #define RUNNER_GENERATION_GENERATION_TARGET_H

@@ -1,6 +1,6 @@
 /*
- * runner/job/admit.c - patches, freezes and records a job, in this order, each on disk before
- * the next.
+ * runner/job/admit.c - patches, freezes and records a job, in this order, each on disk
+ * before the next.
  */
 #include "config.h"
 

@@ -1,6 +1,6 @@
 /*
- * runner/job/admit.h - admits a job: inspects it, patches it, freezes its text and makes its
- * state ready or rejected. Shared by run and watch, before the trainer starts.
+ * runner/job/admit.h - admits a job: inspects it, patches it, freezes its text and makes
+ * its state ready or rejected. Shared by run and watch, before the trainer starts.
  */
 #ifndef RUNNER_JOB_ADMIT_H
 #define RUNNER_JOB_ADMIT_H

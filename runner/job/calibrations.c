@@ -1,6 +1,6 @@
 /*
- * runner/job/calibrations.c - stores calibrations in one small JSON file and runs the child
- * that measures.
+ * runner/job/calibrations.c - stores calibrations in one small JSON file and runs the
+ * child that measures.
  */
 #include "config.h"
 

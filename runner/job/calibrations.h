@@ -1,6 +1,6 @@
 /*
- * runner/job/calibrations.h - measured rates of devices, stored in the user's state folder:
- * $XDG_STATE_HOME/trainspool/calibrations.json, or below ~/.local/state.
+ * runner/job/calibrations.h - measured rates of devices, stored in the user's state
+ * folder: $XDG_STATE_HOME/trainspool/calibrations.json, or below ~/.local/state.
  */
 #ifndef RUNNER_JOB_CALIBRATIONS_H
 #define RUNNER_JOB_CALIBRATIONS_H

@@ -1,5 +1,6 @@
 /*
- * runner/job/child.c - starts the child with posix_spawn and passes the lock as descriptor 3.
+ * runner/job/child.c - starts the child with posix_spawn and passes the lock as
+ * descriptor 3.
  */
 #include "config.h"
 

@@ -1,6 +1,6 @@
 /*
- * runner/job/child.h - start, signal and reap trainspool-train. The child inherits the job's
- * lock and outlives its parent; it reports through the files next to the job.
+ * runner/job/child.h - start, signal and reap trainspool-train. The child inherits the
+ * job's lock and outlives its parent; it reports through the files next to the job.
  */
 #ifndef RUNNER_JOB_CHILD_H
 #define RUNNER_JOB_CHILD_H

@@ -1,6 +1,6 @@
 /*
- * runner/job/eta.c - estimates seconds per step from metrics.jsonl, or from measured rates
- * and the amount of work.
+ * runner/job/eta.c - estimates seconds per step from metrics.jsonl, or from measured
+ * rates and the amount of work.
  */
 #include "config.h"
 

@@ -1,5 +1,6 @@
 /*
- * runner/job/forecast.c - combines what is known about the model, the data and the machine.
+ * runner/job/forecast.c - combines what is known about the model, the data and the
+ * machine.
  */
 #include "config.h"
 

@@ -1,7 +1,7 @@
 /*
- * runner/job/forecast.h - what a job will need: steps, memory and time, as far as the model,
- * the data and a calibration are available. Nothing is guessed: an unknown value has a
- * reason.
+ * runner/job/forecast.h - what a job will need: steps, memory and time, as far as the
+ * model, the data and a calibration are available. Nothing is guessed: an unknown value
+ * has a reason.
  */
 #ifndef RUNNER_JOB_FORECAST_H
 #define RUNNER_JOB_FORECAST_H

@@ -1,4 +1,5 @@
-/* runner/job/inspect.c - reads a job, chooses its device, then passes it to the patcher. */
+/* runner/job/inspect.c - reads a job, chooses its device, then passes it to the
+ * patcher. */
 #include "config.h"
 
 #include "runner/job/inspect.h"

@@ -1,6 +1,6 @@
 /*
- * runner/job/inspect.h - runs one job with its device through the patcher: the first step of
- * check, patch, plan and run.
+ * runner/job/inspect.h - runs one job with its device through the patcher: the first step
+ * of check, patch, plan and run.
  */
 #ifndef RUNNER_JOB_INSPECT_H
 #define RUNNER_JOB_INSPECT_H

@@ -1,6 +1,6 @@
 /*
- * runner/job/machine.h - the device to check a job for: the one that --device names, or the
- * one of this machine that the job requests.
+ * runner/job/machine.h - the device to check a job for: the one that --device names, or
+ * the one of this machine that the job requests.
  */
 #ifndef RUNNER_JOB_MACHINE_H
 #define RUNNER_JOB_MACHINE_H

@@ -1,4 +1,5 @@
-/* runner/job/plan_json.h - parts of a plan as JSON, shared by plan --json and run.json. */
+/* runner/job/plan_json.h - parts of a plan as JSON, shared by plan --json and
+ * run.json. */
 #ifndef RUNNER_JOB_PLAN_JSON_H
 #define RUNNER_JOB_PLAN_JSON_H
 

@@ -1,4 +1,5 @@
-/* runner/job/ranks.c - starts the other ranks, waits for them, and runs as one of them. */
+/* runner/job/ranks.c - starts the other ranks, waits for them, and runs as one of
+ * them. */
 #include "config.h"
 
 #include "runner/job/ranks.h"

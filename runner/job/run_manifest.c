@@ -1,4 +1,5 @@
-/* runner/job/run_manifest.c - writes run.json when everything is open, before the first step. */
+/* runner/job/run_manifest.c - writes run.json when everything is open, before the first
+ * step. */
 #include "config.h"
 
 #include "runner/job/run_manifest.h"

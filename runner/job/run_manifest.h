@@ -1,7 +1,7 @@
 /*
- * runner/job/run_manifest.h - NAME.run/run.json: the inputs of the last attempt of a run, for later
- * readers: the plan as decided, the model and the data as counted, the machine and the
- * programs.
+ * runner/job/run_manifest.h - NAME.run/run.json: the inputs of the last attempt of a run,
+ * for later readers: the plan as decided, the model and the data as counted, the machine
+ * and the programs.
  *
  *   {"schema":1,"version":"0.1.0","program_sha256":"...","started":"2026-11-20T14:08:48Z",
  *    "job":"gsm8k.yaml",

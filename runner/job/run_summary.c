@@ -1,4 +1,5 @@
-/* runner/job/run_summary.c - summarizes a run as Markdown paragraphs and indented code blocks. */
+/* runner/job/run_summary.c - summarizes a run as Markdown paragraphs and indented code
+ * blocks. */
 #include "config.h"
 
 #include "runner/job/run_summary.h"

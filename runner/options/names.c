@@ -1,6 +1,6 @@
 /*
- * runner/options/names.c - a hash table for a spool of thousands of jobs; entries are never
- * removed.
+ * runner/options/names.c - a hash table for a spool of thousands of jobs; entries are
+ * never removed.
  */
 #include "config.h"
 

@@ -1,6 +1,6 @@
 /*
- * runner/options/options.c - drives getopt_long with the table of options, and generates usage
- * and help from it.
+ * runner/options/options.c - drives getopt_long with the table of options, and generates
+ * usage and help from it.
  */
 #include "config.h"
 

@@ -1,7 +1,7 @@
 /*
- * runner/options/options.h - the command line as tables: one row per option, one row per command.
- * Usage, --help and the shell completions are generated from the rows; a test compares
- * the manual with them.
+ * runner/options/options.h - the command line as tables: one row per option, one row per
+ * command. Usage, --help and the shell completions are generated from the rows; a test
+ * compares the manual with them.
  */
 #ifndef RUNNER_OPTIONS_OPTIONS_H
 #define RUNNER_OPTIONS_OPTIONS_H

@@ -1,6 +1,6 @@
 /*
- * runner/options/selection.h - the rules that --select and --ignore name: whole rules (TS102),
- * families (TS1), TS or ALL, separated by commas, in any case.
+ * runner/options/selection.h - the rules that --select and --ignore name: whole rules
+ * (TS102), families (TS1), TS or ALL, separated by commas, in any case.
  */
 #ifndef RUNNER_OPTIONS_SELECTION_H
 #define RUNNER_OPTIONS_SELECTION_H

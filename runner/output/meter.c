@@ -1,5 +1,6 @@
 /*
- * runner/output/meter.c - formats percent, a bar of ten cells, time, speed and the last values.
+ * runner/output/meter.c - formats percent, a bar of ten cells, time, speed and the last
+ * values.
  */
 #include "config.h"
 

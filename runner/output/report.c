@@ -1,6 +1,6 @@
 /*
- * runner/output/report.c - prints findings like a compiler: file:line:column: severity[rule]:
- * sentence.
+ * runner/output/report.c - prints findings like a compiler: file:line:column:
+ * severity[rule]: sentence.
  */
 #include "config.h"
 

@@ -1,5 +1,6 @@
 /*
- * runner/output/report_excerpt.c - prints lines of a job as a terminal shows them, with carets.
+ * runner/output/report_excerpt.c - prints lines of a job as a terminal shows them, with
+ * carets.
  */
 #include "config.h"
 

@@ -1,6 +1,6 @@
 /*
- * runner/output/report_excerpt.h - the line of a job that a finding is about, with its number,
- * and carets under the finding's span:
+ * runner/output/report_excerpt.h - the line of a job that a finding is about, with its
+ * number, and carets under the finding's span:
  *
  *       7 | model_dtype: float16   # half
  *         |              ^^^^^^^

@@ -1,4 +1,5 @@
-/* runner/output/report_json.c - converts findings, devices and patches to JSON objects. */
+/* runner/output/report_json.c - converts findings, devices and patches to JSON
+ * objects. */
 #include "config.h"
 
 #include "runner/output/report_json.h"

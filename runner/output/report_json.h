@@ -1,4 +1,5 @@
-/* runner/output/report_json.h - the JSON objects that trainspool(1) describes, one per line. */
+/* runner/output/report_json.h - the JSON objects that trainspool(1) describes, one per
+ * line. */
 #ifndef RUNNER_OUTPUT_REPORT_JSON_H
 #define RUNNER_OUTPUT_REPORT_JSON_H
 

@@ -1,6 +1,6 @@
 /*
- * runner/output/report_sarif.c - writes one SARIF run, with a result for each finding and a fix
- * for each edit.
+ * runner/output/report_sarif.c - writes one SARIF run, with a result for each finding and
+ * a fix for each edit.
  */
 #include "config.h"
 

@@ -1,6 +1,6 @@
 /*
- * runner/output/report_sarif.h - findings as SARIF 2.1.0 (OASIS), which code hosts and editors
- * show at their lines.
+ * runner/output/report_sarif.h - findings as SARIF 2.1.0 (OASIS), which code hosts and
+ * editors show at their lines.
  */
 #ifndef RUNNER_OUTPUT_REPORT_SARIF_H
 #define RUNNER_OUTPUT_REPORT_SARIF_H

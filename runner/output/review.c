@@ -1,6 +1,6 @@
 /*
- * runner/output/review.c - annotates each hunk with the rules that changed it and their reasons;
- * changes that no patch made are marked as made by hand.
+ * runner/output/review.c - annotates each hunk with the rules that changed it and their
+ * reasons; changes that no patch made are marked as made by hand.
  */
 #include "config.h"
 

@@ -1,6 +1,6 @@
 /*
- * runner/output/review.h - the job as dropped and as it is now, and for each changed line the
- * rules that changed it, with their reasons.
+ * runner/output/review.h - the job as dropped and as it is now, and for each changed line
+ * the rules that changed it, with their reasons.
  */
 #ifndef RUNNER_OUTPUT_REVIEW_H
 #define RUNNER_OUTPUT_REVIEW_H

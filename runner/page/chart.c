@@ -1,7 +1,7 @@
 /*
- * runner/page/chart.c - draws a chart as an SVG of 1000 x 1000 units, whatever its size on the
- * page: vector-effect keeps the width of lines, labels are HTML next to the SVG, dots are
- * lines of zero length with round ends.
+ * runner/page/chart.c - draws a chart as an SVG of 1000 x 1000 units, whatever its size
+ * on the page: vector-effect keeps the width of lines, labels are HTML next to the SVG,
+ * dots are lines of zero length with round ends.
  */
 #include "config.h"
 

@@ -1,5 +1,6 @@
 /*
- * runner/page/chart_scale.c - places ticks at 1, 2 and 5 times a power of ten, or at powers.
+ * runner/page/chart_scale.c - places ticks at 1, 2 and 5 times a power of ten, or at
+ * powers.
  */
 #include "config.h"
 

@@ -1,5 +1,6 @@
 /*
- * runner/page/chart_scale.h - an axis: its ends, its ticks, and the position of a value on it.
+ * runner/page/chart_scale.h - an axis: its ends, its ticks, and the position of a value
+ * on it.
  */
 #ifndef RUNNER_PAGE_CHART_SCALE_H
 #define RUNNER_PAGE_CHART_SCALE_H

@@ -1,4 +1,5 @@
-/* runner/page/html.c - escapes text from outside, so that it is never parsed as markup. */
+/* runner/page/html.c - escapes text from outside, so that it is never parsed as
+ * markup. */
 #include "config.h"
 
 #include "runner/page/html.h"

@@ -1,6 +1,6 @@
 /*
- * runner/page/html.h - converts text to HTML. Text from a job, a log or a model always goes
- * through html_text or html_attribute; all other text is ours.
+ * runner/page/html.h - converts text to HTML. Text from a job, a log or a model always
+ * goes through html_text or html_attribute; all other text is ours.
  */
 #ifndef RUNNER_PAGE_HTML_H
 #define RUNNER_PAGE_HTML_H

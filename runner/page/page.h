@@ -1,6 +1,6 @@
 /*
- * runner/page/page.h - NAME.run/report.html: one self-contained page about a run. It needs no
- * script, and its Content-Security-Policy forbids loading anything.
+ * runner/page/page.h - NAME.run/report.html: one self-contained page about a run. It
+ * needs no script, and its Content-Security-Policy forbids loading anything.
  */
 #ifndef RUNNER_PAGE_PAGE_H
 #define RUNNER_PAGE_PAGE_H

@@ -1,6 +1,6 @@
 /*
- * runner/page/page_data.h - the contents of a run's folder, read for its page. Any file may be
- * missing, truncated or malformed: unreadable parts are omitted.
+ * runner/page/page_data.h - the contents of a run's folder, read for its page. Any file
+ * may be missing, truncated or malformed: unreadable parts are omitted.
  */
 #ifndef RUNNER_PAGE_PAGE_DATA_H
 #define RUNNER_PAGE_PAGE_DATA_H

@@ -1,6 +1,6 @@
 /*
- * runner/page/page_sections.h - the sections of a run's page, for page*.c only. Each function
- * adds nothing if it has no content.
+ * runner/page/page_sections.h - the sections of a run's page, for page*.c only. Each
+ * function adds nothing if it has no content.
  */
 #ifndef RUNNER_PAGE_PAGE_SECTIONS_H
 #define RUNNER_PAGE_PAGE_SECTIONS_H

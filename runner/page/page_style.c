@@ -1,6 +1,6 @@
 /*
- * runner/page/page_style.c - the style sheet of a run's page, and its only script, which shows
- * the values under the pointer; the page has them without it too.
+ * runner/page/page_style.c - the style sheet of a run's page, and its only script, which
+ * shows the values under the pointer; the page has them without it too.
  */
 #include "config.h"
 

@@ -1,6 +1,6 @@
 /*
- * runner/spool/drop.c - checks a dropped file in this order: its name, a safe open, the open
- * file, and whether a process still writes to it. Each check may be the last.
+ * runner/spool/drop.c - checks a dropped file in this order: its name, a safe open, the
+ * open file, and whether a process still writes to it. Each check may be the last.
  */
 #include "config.h"
 

@@ -1,7 +1,7 @@
 /*
- * runner/spool/drop.h - a file dropped into the spool: checks whether its name is a job's,
- * whether it may be opened, and whether it is complete. The spool is a trust boundary: no
- * link is followed, no call blocks.
+ * runner/spool/drop.h - a file dropped into the spool: checks whether its name is a
+ * job's, whether it may be opened, and whether it is complete. The spool is a trust
+ * boundary: no link is followed, no call blocks.
  */
 #ifndef RUNNER_SPOOL_DROP_H
 #define RUNNER_SPOOL_DROP_H

@@ -1,6 +1,6 @@
 /*
- * runner/spool/intake.h - handles one name in the spool: is it a job, is it known, what is the
- * next step? Looking is idempotent: an event, a scan and a retry all end here.
+ * runner/spool/intake.h - handles one name in the spool: is it a job, is it known, what
+ * is the next step? Looking is idempotent: an event, a scan and a retry all end here.
  */
 #ifndef RUNNER_SPOOL_INTAKE_H
 #define RUNNER_SPOOL_INTAKE_H

@@ -1,6 +1,6 @@
 /*
- * runner/spool/queue.c - a sorted array: most jobs are added at the end and removed at the
- * front.
+ * runner/spool/queue.c - a sorted array: most jobs are added at the end and removed at
+ * the front.
  */
 #include "config.h"
 

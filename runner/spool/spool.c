@@ -1,6 +1,6 @@
 /*
- * runner/spool/spool.c - keeps the names of the spool in a table, and those to look at in a
- * list.
+ * runner/spool/spool.c - keeps the names of the spool in a table, and those to look at in
+ * a list.
  */
 #include "config.h"
 

@@ -1,8 +1,8 @@
 /*
- * runner/spool/spool.h - the watched folder: the names in it, which of them are jobs, which are
- * ready. Events are hints: a scan has the same effect, and each name can be handled any
- * number of times. The files next to the jobs are the database; the state in memory only
- * avoids looking.
+ * runner/spool/spool.h - the watched folder: the names in it, which of them are jobs,
+ * which are ready. Events are hints: a scan has the same effect, and each name can be
+ * handled any number of times. The files next to the jobs are the database; the state in
+ * memory only avoids looking.
  *
  * While a spool is open it is the current directory, by its descriptor: a job is
  * "gsm8k.yaml", whatever happens to the path of the folder.

@@ -1,6 +1,6 @@
 /*
- * runner/spool/watch.c - uses inotify(7), which loses events when its queue is full, does not
- * report another folder that replaces the path, and does not see changes by other
+ * runner/spool/watch.c - uses inotify(7), which loses events when its queue is full, does
+ * not report another folder that replaces the path, and does not see changes by other
  * machines.
  */
 #include "config.h"

@@ -1,7 +1,7 @@
 /*
- * runner/spool/watch.h - events in a folder, as hints: a name that may be worth a look. The
- * only file that uses inotify. An event never decides anything; a scan finds everything
- * that events would.
+ * runner/spool/watch.h - events in a folder, as hints: a name that may be worth a look.
+ * The only file that uses inotify. An event never decides anything; a scan finds
+ * everything that events would.
  */
 #ifndef RUNNER_SPOOL_WATCH_H
 #define RUNNER_SPOOL_WATCH_H

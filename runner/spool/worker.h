@@ -1,6 +1,7 @@
 /*
- * runner/spool/worker.h - the one job that trains: started here, or found running and adopted.
- * The job's lock shows whether it is alive; a pid is used only for our own child.
+ * runner/spool/worker.h - the one job that trains: started here, or found running and
+ * adopted. The job's lock shows whether it is alive; a pid is used only for our own
+ * child.
  */
 #ifndef RUNNER_SPOOL_WORKER_H
 #define RUNNER_SPOOL_WORKER_H

@@ -62,7 +62,7 @@ static void test_import_refuses_unsupported_training(void **state)
         { TORCHTUNE, ERROR_DATA, 1, "trains nothing" },
         { "model_name_or_path: m\nstage: sft\n", ERROR_DATA, 1, "already" },
         { "compute_environment: LOCAL\n", ERROR_DATA, 1, "Accelerate" },
-        { "a: b\n", ERROR_DATA, 0, "no job" },
+        { "a: b\n", ERROR_DATA, 0, "not a job" },
         { "- a\n", ERROR_DATA, 1, "" },
         { "a: [\n", ERROR_DATA, 0, "" },
         { "", ERROR_DATA, 0, "" },

@@ -3,8 +3,8 @@
  *
  * A checkpoint is a folder `checkpoint-N` in Hugging Face's layout.  It is written as
  * `.checkpoint-N.tmp`; every file is flushed, a manifest of sizes and SHA-256 is written
- * last (train/files/manifest.h), then the folder is renamed and its parent flushed.  A folder
- * without a complete manifest is not a checkpoint.
+ * last (train/files/manifest.h), then the folder is renamed and its parent flushed.  A
+ * folder without a complete manifest is not a checkpoint.
  *
  * Each checkpoint has the digest of its job, so a changed job never resumes from the
  * checkpoint of another job, and a run never overwrites or prunes those of earlier runs.

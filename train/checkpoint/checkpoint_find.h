@@ -1,6 +1,6 @@
 /*
- * train/checkpoint/checkpoint_find.h - the checkpoints in a folder: job, step, complete or not.
- * Reads manifests and does not need a model.
+ * train/checkpoint/checkpoint_find.h - the checkpoints in a folder: job, step, complete
+ * or not. Reads manifests and does not need a model.
  */
 #ifndef TRAIN_CHECKPOINT_CHECKPOINT_FIND_H
 #define TRAIN_CHECKPOINT_CHECKPOINT_FIND_H

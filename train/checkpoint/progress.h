@@ -1,7 +1,7 @@
 /*
- * train/checkpoint/progress.h - progress of a run as two files of a checkpoint: trainer_state.json,
- * which Hugging Face tools read, and trainspool_state.json, from which a run resumes
- * exactly.
+ * train/checkpoint/progress.h - progress of a run as two files of a checkpoint:
+ * trainer_state.json, which Hugging Face tools read, and trainspool_state.json, from
+ * which a run resumes exactly.
  */
 #ifndef TRAIN_CHECKPOINT_PROGRESS_H
 #define TRAIN_CHECKPOINT_PROGRESS_H
