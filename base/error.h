@@ -16,7 +16,7 @@ enum error_code {
     ERROR_DATA,     /* a model, tokenizer, dataset or checkpoint is broken or missing */
     ERROR_SYSTEM,   /* I/O, locks, memory */
     ERROR_DEVICE,   /* a device failed or is missing */
-    ERROR_DIVERGED, /* the training diverged: too many overflows in a row, for example */
+    ERROR_DIVERGED, /* training diverged, for example by too many overflows in a row */
     ERROR_STOPPED,  /* stopped on request */
     ERROR_CODES
 };

@@ -20,7 +20,7 @@ struct pcg {
 void pcg_seed(struct pcg *pcg, uint64_t seed);
 uint64_t pcg_next(struct pcg *pcg);
 double pcg_uniform(struct pcg *pcg); /* [0, 1), 53 bits: Generator.random() */
-/* Generator.permutation(count), count up to 2^32 - 1. */
+/* Same as Generator.permutation(count); count is at most 2^32 - 1. */
 void pcg_permutation(struct pcg *pcg, uint32_t *out, size_t count);
 
 #endif

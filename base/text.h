@@ -17,7 +17,7 @@ struct text {
 void text_init(struct text *text, size_t max); /* max 0: TEXT_MAX_DEFAULT */
 /* frees; text_init makes it usable again */
 void text_clear(struct text *text);
-void text_reset(struct text *text); /* sets len to 0, keeps the memory */
+void text_reset(struct text *text); /* sets len to 0 and keeps the memory */
 
 /* Each returns false, and sets overflow, if the text would exceed its ceiling. */
 bool text_add(struct text *text, const void *data, size_t len);

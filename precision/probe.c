@@ -369,7 +369,7 @@ static size_t take_named(const struct probe *probe, const char *wanted,
     return count;
 }
 
-/* Return the untaken device with the most free memory that is like the first one; NULL:
+/* Return the device not taken yet with the most free memory that is like the first one; NULL:
  * none. */
 static const struct device *next_best(const struct probe *probe,
                                       const struct device *const taken[], size_t count)

@@ -1,5 +1,5 @@
 /*
- * runner/count_steps.c - counts a job's steps with the tokenizer, the data set and the
+ * runner/count_steps.c - counts a job's steps with the tokenizer, the dataset and the
  * trainer's arithmetic.
  */
 #include "config.h"

@@ -111,7 +111,7 @@ static bool watch_batch(struct autopsy *a, size_t index, struct error *err)
     uint64_t epoch = (uint64_t)a->place.epoch, at = a->place.first + index;
 
     if (!dataset_batch(a->data, epoch, at, a->size, batch))
-        return error_set(err, ERROR_DATA, "the data set ended inside an epoch");
+        return error_set(err, ERROR_DATA, "the dataset ended inside an epoch");
     if (a->occasion == OCCASION_EVALUATION ? !watch_evaluation(a, err)
                                            : !watch_step(a, index, err))
         return false;

@@ -69,7 +69,7 @@ static void add_conversation(struct eval_prompts *questions,
     question->expected_len = last->len;
 }
 
-/* A file of a data set. */
+/* Read a file of a dataset. */
 struct source_file {
     const struct dataset_source *source;
     const char *path;

@@ -28,7 +28,7 @@ void eval_prompts_clear(struct eval_prompts *questions);
 /* Add one user message. */
 void eval_prompts_add(struct eval_prompts *questions, const char *text, size_t len);
 /* Add the records of `names`, which have the form of `dataset` in a job: at most
- * plan->max_samples of each data set, in the order of the files, ignoring slices and
+ * plan->max_samples of each dataset, in the order of the files, ignoring slices and
  * sampling.  The last answer of a conversation is the expected one.  Fails with
  * ERROR_DATA and the position. */
 bool eval_prompts_read(struct eval_prompts *questions, const struct plan *plan,

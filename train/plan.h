@@ -125,7 +125,7 @@ struct plan {
     bool train_on_prompt, mask_history;
     bool enable_thinking; /* false: reasoning models answer without their thoughts */
     enum mix_strategy mix_strategy;
-    const char *interleave_probs; /* comma-separated, per data set; NULL: round robin */
+    const char *interleave_probs; /* comma-separated, per dataset; NULL: round robin */
     int64_t max_samples;          /* 0: all */
     double val_size; /* below 1: a share; else a number of samples; 0: none */
     bool dataloader_drop_last;

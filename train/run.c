@@ -102,7 +102,7 @@ static bool open_data(struct run *run, struct error *err)
         plan, dataset_batches(run->train, (size_t)plan->per_device_train_batch_size));
     if (run->steps.total < 1)
         return error_set(err, ERROR_DATA,
-                         "the data set yields no batch to train on; it has %zu samples",
+                         "the dataset yields no batch to train on; it has %zu samples",
                          dataset_samples(run->train));
     return check_data(run, run->train, err) && check_data(run, run->eval, err) &&
            measure_questions(run, err);

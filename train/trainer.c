@@ -102,7 +102,7 @@ static bool run_window(struct run *run, const struct run_step_batches *place,
 
         if (!dataset_batch(run->train, (uint64_t)place->epoch, place->first + i, size,
                            &run->batch))
-            return error_set(err, ERROR_DATA, "the data set ended inside an epoch");
+            return error_set(err, ERROR_DATA, "the dataset ended inside an epoch");
         if (run->teaching != NULL &&
             !distillation_batch(run->teaching, run->model, &run->batch, err))
             return false;
@@ -392,7 +392,7 @@ static bool train(struct run *run, struct error *err)
     return true;
 }
 
-/* A rank other than 0: carry out the orders of rank 0 until PARALLEL_END. */
+/* Run a rank other than 0: carry out the orders of rank 0 until PARALLEL_END. */
 static bool follow_orders(struct run *run, struct error *err)
 {
     const struct backend_group *group = run->options->group;
@@ -500,7 +500,7 @@ static bool finish(struct run *run, struct error *err)
     return ok;
 }
 
-/* Rank 0: run from the first step to the published model. */
+/* Run rank 0 from the first step to the published model. */
 static bool run_rank_0(struct run *run, struct error *err)
 {
     autopsy_forget(run);

@@ -1,5 +1,5 @@
 /*
- * patcher/import/import_axolotl_data.c - Axolotl's lists of data sets: file, format,
+ * patcher/import/import_axolotl_data.c - Axolotl's lists of datasets: file, format,
  * template.
  *
  * axolotl-ai-cloud/axolotl at 067b021c: schemas/datasets.py, prompters.py,
@@ -55,7 +55,7 @@ static const struct chat {
     { "qwen3", "qwen3_nothink", "Axolotl's qwen3; this one has no empty think block" },
 };
 
-/* Keys of a data set that are read below. */
+/* Keys of a dataset that are read below. */
 static const char *const known[] = {
     "path",
     "split",
@@ -182,7 +182,7 @@ static void read_custom(struct importing *im, const struct node *type,
         query ? "\", " : "", import_json_name(im, answer ? answer : "output"));
 }
 
-/* The template that one data set requires; a job has only one. */
+/* The template that one dataset requires; a job has only one. */
 struct template_request {
     const struct node *map;
     const char *path; /* "datasets[0]" */
@@ -191,19 +191,19 @@ struct template_request {
     /* of one of the job's templates, or chat; NULL: no template required */
     const char *template_name;
     const char *chat; /* conversations: the chat_template in Axolotl */
-    /* the key that sets chat, in the data set or in the file; or NULL */
+    /* the key that sets chat, in the dataset or in the file; or NULL */
     const struct entry *source;
     const char *source_name;
 };
 
-/* The data sets of the file. */
+/* The datasets of the file. */
 struct reading {
     struct importing *im;
     const char *key;  /* dataset, eval_dataset */
-    const char *path; /* of the current data set: "datasets[0]" */
+    const char *path; /* of the current dataset: "datasets[0]" */
     struct import_data sets[SETS_MAX];
     size_t count;
-    size_t texts; /* data sets of plain text */
+    size_t texts; /* datasets of plain text */
     struct template_request requests[SETS_MAX];
     size_t request_count;
 };
@@ -216,7 +216,7 @@ static const struct chat *chat_of(const char *axolotl)
     return NULL;
 }
 
-/* Find the chat_template of a conversation data set: its own, or that of the file. */
+/* Find the chat_template of a conversation dataset: its own, or that of the file. */
 static void read_chat(struct importing *im, struct template_request *template_request)
 {
     const struct entry *own = node_find(template_request->map, "chat_template");
@@ -317,7 +317,7 @@ static void read_item(struct reading *reading, const struct node *map, const cha
     struct import_data *set = &reading->sets[reading->count];
 
     if (map->kind != NODE_MAP || reading->count == SETS_MAX) {
-        import_refuse(im, ERROR_DATA, map, "%s must be a data set with a path%s", path,
+        import_refuse(im, ERROR_DATA, map, "%s must be a dataset with a path%s", path,
                       map->kind == NODE_MAP ? ", one of at most 64" : "");
         return;
     }
@@ -353,7 +353,7 @@ static void read_list(struct reading *reading, const char *from)
     if (list->kind == NODE_MAP)
         read_item(reading, list, from);
     else if (list->kind == NODE_SCALAR)
-        import_refuse(reading->im, ERROR_DATA, list, "%s must be a list of data sets",
+        import_refuse(reading->im, ERROR_DATA, list, "%s must be a list of datasets",
                       from);
     for (size_t i = 0; list->kind == NODE_LIST && i < list->count; i++)
         if (!import_failed(reading->im))
@@ -361,7 +361,7 @@ static void read_list(struct reading *reading, const char *from)
                       arena_printf(arena, "%s[%zu]", from, i));
 }
 
-/* ---- one template for all data sets ---- */
+/* ---- one template for all datasets ---- */
 
 static void set_chat(struct importing *im, const char *chat)
 {
@@ -414,7 +414,7 @@ static void record_chat(struct importing *im,
     import_add_outcome(im, template_request->source, &key);
 }
 
-/* Report a data set that requires a different template. */
+/* Report a dataset that requires a different template. */
 static void report_other_template(struct reading *reading,
                                   const struct template_request *template_request)
 {
@@ -453,7 +453,7 @@ static void report_templates(struct reading *reading,
         if (template_request->is_text && !is_plain)
             report_type(
                 reading, node_find(template_request->map, "type"),
-                "this data set is plain text, and others are not: it requires stage pt, "
+                "this dataset is plain text, and others are not: it requires stage pt, "
                 "in a separate job");
         if (!template_request->template_name || !chosen)
             continue;
@@ -464,7 +464,7 @@ static void report_templates(struct reading *reading,
     }
 }
 
-/* Choose the template of the first data set that requires one. */
+/* Choose the template of the first dataset that requires one. */
 static void choose_template(struct reading *train, struct reading *test)
 {
     struct importing *im = train->im;
@@ -481,11 +481,11 @@ static void choose_template(struct reading *train, struct reading *test)
     report_templates(train, chosen);
     report_templates(test, chosen);
     import_mark_dropped(im, "chat_template", IMPORT_IDLE,
-                        any_chat ? "each conversation data set has its own"
-                                 : "the file has no conversation data set");
+                        any_chat ? "each conversation dataset has its own"
+                                 : "the file has no conversation dataset");
 }
 
-/* ---- outcome for the keys of a data set ---- */
+/* ---- outcome for the keys of a dataset ---- */
 
 static const char *target_of(const struct reading *reading,
                              const struct template_request *template_request,
@@ -500,7 +500,7 @@ static const char *target_of(const struct reading *reading,
                                                                         : reading->key;
 }
 
-/* Return why a key of a data set is not in the job; NULL: it is. */
+/* Return why a key of a dataset is not in the job; NULL: it is. */
 static const char *reason_dropped(const struct template_request *template_request,
                                   const struct entry *entry, bool pairs,
                                   enum import_outcome *key_outcome)
@@ -516,13 +516,13 @@ static const char *reason_dropped(const struct template_request *template_reques
     if (strcmp(name, "trust_remote_code") == 0)
         why = "no third-party code is run";
     else if (template_request->is_local && is_one_of(name, "name", "revision"))
-        why = "applies to hubs; this data set is a file";
+        why = "applies to hubs; this dataset is a file";
     else if (strcmp(name, "chat_template") == 0 && !template_request->chat)
-        why = "this is not a conversation data set";
+        why = "this is not a conversation dataset";
     if (import_idle_reason(entry->value, why) || is_known)
         return import_idle_reason(entry->value, why);
     *key_outcome = IMPORT_DIFFERS;
-    return "not supported for this data set";
+    return "not supported for this dataset";
 }
 
 static void record_keys(const struct reading *reading)
@@ -549,7 +549,7 @@ static void record_keys(const struct reading *reading)
     }
 }
 
-/* Remove data sets that are listed twice.  Duplicates within a data set stay. */
+/* Remove datasets that are listed twice.  Duplicates within a dataset stay. */
 static void remove_duplicates(struct reading *reading)
 {
     size_t kept = 0;
@@ -565,7 +565,7 @@ static void remove_duplicates(struct reading *reading)
     reading->count = kept;
     import_mark_dropped(
         reading->im, "dataset_exact_deduplication", IMPORT_DIFFERS,
-        "a data set that is listed twice is used once; duplicate samples within it stay");
+        "a dataset that is listed twice is used once; duplicate samples within it stay");
 }
 
 void import_axolotl_data(struct importing *im)
@@ -586,7 +586,7 @@ void import_axolotl_data(struct importing *im)
         im, "stage", train.count > 0 && train.texts == train.count ? "pt" : "sft",
         train.texts == train.count || train.texts == 0
             ? NULL
-            : "some data sets are plain text: they require stage pt, in a separate job");
+            : "some datasets are plain text: they require stage pt, in a separate job");
     choose_template(&train, &test);
     record_keys(&train);
     record_keys(&test);

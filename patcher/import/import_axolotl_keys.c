@@ -66,7 +66,7 @@ const struct import_group import_axolotl_groups[] = {
       "do_bench_eval bench_* generate_samples num_generation_samples generation_*" },
     { IMPORT_IDLE, "speed is always logged",
       "include_tkps include_tokens_per_second profiler_* save_first_step" },
-    { IMPORT_IDLE, "the order of samples is drawn from the seed, over all data sets",
+    { IMPORT_IDLE, "the order of samples is drawn from the seed, over all datasets",
       "shuffle_merged_datasets shuffle_before_merging_datasets" },
     { IMPORT_IDLE,
       "groups samples of similar length to save padding; trainspool has no padding and "

@@ -1,6 +1,6 @@
 /*
  * patcher/import/import_axolotl_preference.c - Axolotl's rl: dpo, ipo, orpo and simpo,
- * which are losses of stage dpo, and the columns of the two answers in its data sets.
+ * which are losses of stage dpo, and the columns of the two answers in its datasets.
  *
  * axolotl-ai-cloud/axolotl at 067b021c: core/builders/rl.py, core/trainers/dpo,
  * prompt_strategies/dpo, and the defaults of TRL's DPOConfig, ORPOConfig and CPOConfig.
@@ -143,7 +143,7 @@ void import_axolotl_preference(struct importing *im)
     import_groups(im, groups, TS_COUNT(groups));
 }
 
-/* ---- data sets ---- */
+/* ---- datasets ---- */
 
 bool import_axolotl_answer_columns(struct importing *im, const struct node *map,
                                    const char **columns)

@@ -1,4 +1,4 @@
-/* patcher/import/import_data.c - hub data sets as local files: their names, how to
+/* patcher/import/import_data.c - hub datasets as local files: their names, how to
  * download them, and the entry of dataset_info.json for columns with other names. */
 #include "config.h"
 
@@ -71,7 +71,7 @@ bool import_same_data(const struct import_data *a, const struct import_data *b)
            text_equal(a->files, b->files) && text_equal(a->folder, b->folder);
 }
 
-/* Different parts of a data set are different files. */
+/* Different parts of a dataset are different files. */
 static const char *name_of(struct importing *im, const char *key,
                            const struct import_data *sets, size_t at)
 {
@@ -121,11 +121,11 @@ static void report_download(struct importing *im, const char *key,
         !is_harmless(set->revision) || !is_harmless(set->files) ||
         !is_harmless(set->folder)) {
         import_remark(im, key,
-                      "%s: data set %s of a hub, which trainspool does not download",
-                      file, set->path);
+                      "%s: dataset %s of a hub, which trainspool does not download", file,
+                      set->path);
         return;
     }
-    import_remark(im, key, "%s: data set %s of the Hugging Face hub; download it with",
+    import_remark(im, key, "%s: dataset %s of the Hugging Face hub; download it with",
                   file, set->path);
     import_remark(im, key,
                   "  python3 -c 'from datasets import load_dataset as load; "
@@ -174,7 +174,7 @@ static void report_entry(struct importing *im, const char *key,
         member(arena, "split", import_data_is_part(set) ? quoted(im, set->split) : NULL));
 }
 
-/* Return the name of one data set in the job. */
+/* Return the name of one dataset in the job. */
 static const char *name_in_job(struct importing *im, const char *key,
                                const struct import_data *sets, size_t at)
 {

@@ -121,9 +121,9 @@ bool import_copy(struct importing *im, const char *from, const char *to,
 void import_copies(struct importing *im, const struct import_copy *rows, size_t count);
 void import_groups(struct importing *im, const struct import_group *rows, size_t count);
 
-/* ---- data sets ---- */
+/* ---- datasets ---- */
 
-/* One data set of either tool. */
+/* One dataset of either tool. */
 struct import_data {
     const char *path; /* on a hub, or a local file */
     /* on a hub, or NULL; files are separated by commas */
@@ -144,7 +144,7 @@ bool import_is_preference(const struct importing *im);
 /*
  * If dataset_info.json cannot name the part of a local file, use the whole file and
  * report it where the data is named (`key`) and in the outcomes.  `entry` is its split,
- * `path` the data set's position.
+ * `path` the dataset's position.
  */
 void import_split(struct importing *im, const char *key, struct import_data *set,
                   const struct entry *entry, const char *path);
@@ -161,11 +161,11 @@ void import_data(struct importing *im, const char *key, const struct import_data
 bool import_axolotl(struct importing *im);
 /* Import rl: stage dpo with its loss, or an error; nothing if the key is missing. */
 void import_axolotl_preference(struct importing *im);
-/* Return the columns of a data set's two answers as JSON in *columns, and whether their
+/* Return the columns of a dataset's two answers as JSON in *columns, and whether their
  * names differ from the usual ones. */
 bool import_axolotl_answer_columns(struct importing *im, const struct node *map,
                                    const char **columns);
-/* Set the columns of a data set whose `type` is a name, or is itself the map (type
+/* Set the columns of a dataset whose `type` is a name, or is itself the map (type
  * NULL). */
 void import_axolotl_pair(struct importing *im, const struct node *map, const char *type,
                          struct import_data *set);

@@ -1,5 +1,5 @@
 /*
- * patcher/import/import_torchtune_data.c - torchtune's data sets: a component names a
+ * patcher/import/import_torchtune_data.c - torchtune's datasets: a component names a
  * builder with a source, a format and a prompt.
  *
  * pytorch/torchtune at bd2a0fc7: torchtune/datasets, torchtune/data.
@@ -51,7 +51,7 @@ static const struct builder {
 #define REJECTED_ANSWER "response_k"
 #define REJECTED_FOLDER "data/rl"
 
-/* Keys of a data set that are read. */
+/* Keys of a dataset that are read. */
 static const char *const known[] = { "_component_",    "source",
                                      "split",          "column_map",
                                      "packed",         "data_files",
@@ -60,7 +60,7 @@ static const char *const known[] = { "_component_",    "source",
                                      "revision",       "conversation_style",
                                      "subset",         "new_system_prompt" };
 
-/* One data set: the map and its path. */
+/* One dataset: the map and its path. */
 struct given {
     struct importing *im;
     const struct node *map;
@@ -217,7 +217,7 @@ static void record_keys(const struct given *given, const char *into)
             key.key_outcome = IMPORT_CARRIED;
             key.into = into;
         } else {
-            key.why = "not supported for this data set";
+            key.why = "not supported for this dataset";
         }
         import_add_outcome(given->im, entry, &key);
     }
@@ -320,7 +320,7 @@ static void report_key(const struct given *given, const char *name, const char *
         &(struct import_key) { .name = path, .key_outcome = IMPORT_DIFFERS, .why = why });
 }
 
-/* Report settings for the whole job in which a data set differs from the first one. */
+/* Report settings for the whole job in which a dataset differs from the first one. */
 static void report_differences(const struct given *first, const struct given *given)
 {
     const struct builder *first_builder = builder_of(first), *builder = builder_of(given);
@@ -332,16 +332,16 @@ static void report_differences(const struct given *first, const struct given *gi
         report_key(
             given, "_component_",
             "plain text requires stage pt and samples with answers require stage sft, in "
-            "separate jobs; this job follows the first data set");
+            "separate jobs; this job follows the first dataset");
     else if (learns_prompt(first) != learns_prompt(given))
         report_key(
             given, "train_on_input",
             "a job trains on the questions of all its data or of none; this job follows "
-            "the first data set");
+            "the first dataset");
     if (prompt ? !other || strcmp(prompt, other) != 0 : other != NULL)
         report_key(
             given, "new_system_prompt",
-            "a job has one default_system; this job uses that of the first data set");
+            "a job has one default_system; this job uses that of the first dataset");
 }
 
 /* Report records that Python code produces.  They must be written to a file, which gets a
@@ -380,7 +380,7 @@ static void read_one(const struct given *given, const char *key, struct import_d
 
     if (given->map->kind != NODE_MAP || *count == SETS_MAX) {
         import_refuse(im, ERROR_DATA, given->map,
-                      "%s must be a data set, one of at most %d", given->path, SETS_MAX);
+                      "%s must be a dataset, one of at most %d", given->path, SETS_MAX);
         return;
     }
     builder = builder_of(given);

@@ -1,4 +1,4 @@
-/* patcher/rules/rules_data.c - data sets that are streamed or mixed. */
+/* patcher/rules/rules_data.c - datasets that are streamed or mixed. */
 #include "config.h"
 
 #include "patcher/rules/rules_context.h"
@@ -53,7 +53,7 @@ static void rule_endless_stream(struct rule_context *context)
                     .rule = "TS508",
                     .severity = SEVERITY_ERROR,
                     .message =
-                        "a streamed data set has no length, so the end of training is "
+                        "a streamed dataset has no length, so the end of training is "
                         "unknown: max_steps is not given",
                     .note = "max_steps: samples x num_train_epochs / effective batch" },
                 "streaming");
@@ -67,22 +67,22 @@ static const struct rule rows[] = {
       .target = RULE_EXTERNAL,
       .run = rule_endless_stream,
       .explain =
-          "A streamed data set is not counted, so epochs cannot be converted to steps, "
+          "A streamed dataset is not counted, so epochs cannot be converted to steps, "
           "and neither the end of the run nor the learning-rate schedule is known. "
           "LLaMA-Factory requires max_steps. Set it to samples times epochs, divided by "
           "batch times accumulation times devices. A native run counts the data before "
           "training, streamed or not, so its end is known.",
       .source = "LLaMA-Factory hparams/parser.py; train/dataset/dataset.c" },
     { .id = "TS715",
-      .title = "mixing probabilities do not match the data sets",
+      .title = "mixing probabilities do not match the datasets",
       .severity = SEVERITY_ERROR,
       .firm = true,
       .run = rule_mix_weights,
       .explain =
-          "interleave_probs gives the probability of each data set in dataset with "
+          "interleave_probs gives the probability of each dataset in dataset with "
           "mix_strategy interleave_under, interleave_over or interleave_once: as many "
           "numbers as names, from 0 to 1, with a sum of 1. With concat it has no "
-          "meaning, and LLaMA-Factory rejects it. If all data sets must be exhausted "
+          "meaning, and LLaMA-Factory rejects it. If all datasets must be exhausted "
           "(over, once), none may be 0. eval_dataset, if given, is mixed with the same "
           "probabilities and must have as many names.",
       .source = "LLaMA-Factory hparams/data_args.py; numpy Generator.choice" },

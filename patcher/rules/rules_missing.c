@@ -1,4 +1,4 @@
-/* patcher/rules/rules_missing.c - TS713: models, adapters and data sets that do not exist
+/* patcher/rules/rules_missing.c - TS713: models, adapters and datasets that do not exist
  * or cannot be read. */
 #include "config.h"
 

@@ -295,7 +295,7 @@ static const struct rule rows[] = {
           "from the job. If these differ from the settings that made the checkpoint, "
           "the run mixes both, and its curve has a kink at that step. Each difference "
           "is shown as key: old -> new.\n\n"
-          "With another batch, accumulation, data set or seed the position in the data "
+          "With another batch, accumulation, dataset or seed the position in the data "
           "is lost as well: it is counted in steps, so some samples repeat and others "
           "are skipped. If you do not want that, restore the old values; torchtune does "
           "so automatically, with a warning.\n\n"

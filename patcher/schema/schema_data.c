@@ -32,7 +32,7 @@ static const struct key rows[] = {
       .help = "compute the loss on the last answer of each conversation only" },
     { TS_USED("max_samples", KEY_INT, "0"), .min = 0, .max = TS_NO_MAX,
       .into = TS_FIELD(max_samples),
-      .help = "maximum number of samples from each data set; 0 takes all" },
+      .help = "maximum number of samples from each dataset; 0 takes all" },
     { TS_USED("val_size", KEY_REAL, "0.0"), .min = 0, .max = TS_NO_MAX,
       .into = TS_FIELD(val_size),
       .help = "number of training samples reserved for evaluation; a value below 1 "
@@ -47,10 +47,10 @@ static const struct key rows[] = {
       .idle = "group_by_length",
       .help = "order of the samples; sequential is the same as disable_shuffling" },
     { TS_USED("mix_strategy", KEY_ENUM, "concat"), .values = mixes,
-      .into = TS_FIELD(mix_strategy), .help = "how several data sets are combined",
+      .into = TS_FIELD(mix_strategy), .help = "how several datasets are combined",
       .manual = "See DATA." },
     { TS_USED("interleave_probs", KEY_LIST, NULL), .into = TS_FIELD(interleave_probs),
-      .help = "with an interleave strategy, the share of each data set; the shares "
+      .help = "with an interleave strategy, the share of each dataset; the shares "
               "must add up to 1" },
     { TS_USED("tokenized_path", KEY_PATH, NULL), .into = TS_FIELD(tokenized_path),
       .help = "folder in which the tokens of the data are cached; several jobs may "
@@ -94,7 +94,7 @@ static const struct key rows[] = {
     TS_IGNORED("remove_unused_columns", KEY_BOOL, "true",
                "unused columns are never read"),
     TS_IGNORED("label_names", KEY_LIST, NULL, "label names in Python code"),
-    TS_DIFFERS("eval_on_each_dataset", KEY_BOOL, "false", "a loss for each data set",
+    TS_DIFFERS("eval_on_each_dataset", KEY_BOOL, "false", "a loss for each dataset",
                "one loss is computed over all evaluation data"),
     TS_IGNORED("eval_num_beams", KEY_INT, NULL, "generation setting"),
     TS_REPORTED("dispatch_batches", "TS609", KEY_BOOL, NULL, ONE_DEVICE),

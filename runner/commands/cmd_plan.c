@@ -143,7 +143,7 @@ static void add_precision(struct text *out, const struct plan *plan)
                                  : "the norm is still logged");
 }
 
-/* Of a distillation: the teacher and its share of the loss. */
+/* Add the teacher of a distillation and its share of the loss. */
 static void add_teacher(struct text *out, const struct plan *plan)
 {
     const struct distillation_settings *kd = &plan->kd;
@@ -192,7 +192,7 @@ static void add_reference(struct text *out, const struct plan *plan)
     }
 }
 
-/* Of preferences: their loss and the reference model. */
+/* Add the loss and the reference model of preference training. */
 static void add_preference(struct text *out, const struct plan *plan)
 {
     const struct preference *preference = &plan->preference;

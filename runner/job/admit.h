@@ -14,7 +14,7 @@ struct admit_options {
     bool no_patch;
     bool resume; /* --resume */
     bool lazy;   /* the frozen text is not flushed yet: job_flush must follow */
-    /* accept a missing model or data set (TS713): an earlier job may create it before
+    /* accept a missing model or dataset (TS713): an earlier job may create it before
      * this one starts; the trainer checks again */
     bool waits;
 };

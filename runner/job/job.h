@@ -19,7 +19,7 @@
 
 enum job_state {
     JOB_INVALID, /* no transition leads here: what is not in the table must not happen */
-    JOB_NEW,     /* dropped, not looked at; also if there is no state.json */
+    JOB_NEW,     /* dropped, not examined yet; also if there is no state.json */
     JOB_READY,   /* patched and frozen, waits for its turn */
     JOB_RUNNING,
     JOB_DONE,

@@ -1,6 +1,6 @@
 /*
  * runner/job/steps.c - passes the step counts between processes as one line: trainspool
- * never reads a data set.
+ * never reads a dataset.
  */
 #include "config.h"
 

@@ -102,7 +102,7 @@ static const struct option_row rows[OPTION_IDS] = {
     [OPTION_PROMPT] = { "prompt", 'p', OPTION_IS_LIST, "TEXT", NULL, INTO(prompt),
                         "complete this text; may be repeated" },
     [OPTION_PROMPTS] = { "prompts", 0, OPTION_IS_TEXT, "FILE", NULL, INTO(prompts),
-                         "complete the prompts of this file: a data set as in a job, or "
+                         "complete the prompts of this file: a dataset as in a job, or "
                          ".txt with one per line; - reads lines from standard input" },
     [OPTION_DEVICE_LOCAL] = { "device", 0, OPTION_IS_TEXT, "DEVICE", NULL, INTO(device),
                               "run on this device of the machine: cpu, cuda, cuda:N, or "
@@ -143,7 +143,7 @@ static const struct option_row rows[OPTION_IDS] = {
                          "number of completions of each prompt" },
     [OPTION_KEEP_CORRECT] = { "keep-correct", 0, OPTION_IS_SWITCH, NULL, NULL,
                               INTO(keep_correct),
-                              "print records for a data set: each prompt with its "
+                              "print records for a dataset: each prompt with its "
                               "distinct correct completions" },
     [OPTION_COLOR] = { "color", 0, OPTION_IS_TEXT, "WHEN", color_values, INTO(color),
                        "auto (on a terminal, unless NO_COLOR is set), always or never" },

@@ -105,7 +105,7 @@ static void figure_evaluation(const struct page_data *data, struct text *out)
     add_figure(out, "Best evaluation loss", shown, more);
 }
 
-/* Accuracy of answers: the last one, and the one before training. */
+/* Add the accuracy of answers: the last one and the one before training. */
 static void figure_accuracy(const struct page_data *data, struct text *out)
 {
     const struct page_series *right = page_data_find(data, "eval_accuracy");

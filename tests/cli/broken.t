@@ -1,5 +1,5 @@
 #!/bin/sh
-# tests/cli/broken.t - broken models, data sets and disks: the job fails with the position and advice,
+# tests/cli/broken.t - broken models, datasets and disks: the job fails with the position and advice,
 # and existing results are kept.
 . "${top_srcdir-.}/tests/cli/lib.sh"
 
@@ -83,18 +83,18 @@ fails 'model folder without a tokenizer' nothing 'tokenizer.json'
 
 { head -n 4 good.jsonl; echo '{"instruction": "Say", "output": '; tail -n 4 good.jsonl; } >bad.jsonl
 job bad-line good bad.jsonl
-fails 'data set with a broken line' bad-line 'bad.jsonl:5'
+fails 'dataset with a broken line' bad-line 'bad.jsonl:5'
 
 { head -n 2 good.jsonl; echo '{"question": 1}'; } >odd.jsonl
 job odd-line good odd.jsonl
-fails 'data set with a record of another format' odd-line 'odd.jsonl:3'
+fails 'dataset with a record of another format' odd-line 'odd.jsonl:3'
 
 printf '' >none.jsonl
 job no-data good none.jsonl
-fails 'empty data set' no-data 'none.jsonl'
+fails 'empty dataset' no-data 'none.jsonl'
 
 job missing good nowhere.jsonl
-fails 'missing data set' missing 'nowhere.jsonl'
+fails 'missing dataset' missing 'nowhere.jsonl'
 
 mkdir locked
 job unwritable good good.jsonl 'output_dir: locked/out'

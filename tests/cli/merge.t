@@ -57,10 +57,10 @@ expect "the dropped merge gives the same model" cmp trained/model.safetensors sp
 
 merge "adapter_name_or_path: adapter" "export_dir: again" "do_train: true" >trains.yaml
 expect_status "a merge with do_train: true fails" 1 "$trainspool" run trains.yaml
-expect_output "the message asks for a data set" 'TS713.*dataset is not given'
+expect_output "the message asks for a dataset" 'TS713.*dataset is not given'
 merge "adapter_name_or_path: adapter" >alone.yaml
 expect_status "a job without export_dir fails" 1 "$trainspool" run alone.yaml
-expect_output "the message asks for a data set without export_dir" 'TS713.*dataset is not given'
+expect_output "the message asks for a dataset without export_dir" 'TS713.*dataset is not given'
 merge "export_dir: again" >base.yaml
 expect_status "a job without an adapter fails" 1 "$trainspool" run base.yaml
 expect "these jobs export nothing" test ! -e again

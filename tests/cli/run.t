@@ -136,7 +136,7 @@ expect "the reason is canceled" test "$(reason long.yaml | cut -d' ' -f1)" = can
 
 job 10 "dataset_dir: ." | sed 's/text.txt/bad.jsonl/; s/stage: pt/stage: sft/' >bad.yaml
 printf '{"instruction": "a", "output": "b"}\n{"instruction": \n' >bad.jsonl
-expect_status "a broken line in the data set gives 1" 1 "$trainspool" run bad.yaml
+expect_status "a broken line in the dataset gives 1" 1 "$trainspool" run bad.yaml
 expect_error "the message names the line" 'bad.jsonl:2'
 expect "the state names the line" sh -c "grep -q 'bad.jsonl:2' bad.run/state.json"
 plan

@@ -1,5 +1,5 @@
 /*
- * tests/fuzz/fuzz_sources.c - data sets: each source has a path and the columns of its
+ * tests/fuzz/fuzz_sources.c - datasets: each source has a path and the columns of its
  * format, and every chosen sample exists.  Input: `dataset` of a job, a zero byte, and a
  * dataset_info.json.
  */

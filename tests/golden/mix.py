@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Make mix.json: the order in which Hugging Face datasets interleaves data sets.
+"""Make mix.json: the order in which Hugging Face `datasets` interleaves datasets.
 
     python3 tests/golden/mix.py > tests/golden/mix.json
 
-Requires datasets (the current file was made with 5.2.0).  A case has the lengths of the data sets,
+Requires datasets (the current file was made with 5.2.0).  A case has the lengths of the datasets,
 the probabilities or null, the seed, and for each strategy the indices of the samples, where those of
-the second data set follow those of the first.  Long lists are replaced by their length and the sum
+the second dataset follow those of the first.  Long lists are replaced by their length and the sum
 of (position + 1) * index, modulo 2^32.
 slices: the range [from, to) that a split of so many samples means.
 """

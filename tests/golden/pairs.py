@@ -5,7 +5,7 @@
 
 Requires tokenizers and a checkout of LLaMA-Factory (the current file was made with 0.9.6.dev0).  Its
 parser, converter, templates and pairwise processor run unmodified; their imports for images, hubs
-and logging are replaced by stubs.  `sets` are data sets whose records the test writes; the other one
+and logging are replaced by stubs.  `sets` are datasets whose records the test writes; the other one
 is a demonstration set of LLaMA-Factory.  Each case has the number of pairs, tokens and targets, and
 the SHA-256 of all rows, the chosen answer before the rejected one: the token, and the next token if
 it is trained, else -100, as little-endian 32-bit integers.

@@ -48,7 +48,7 @@ static void test_import_refuses_unsupported_training(void **state)
         { AXOLOTL "learning_rate: [1, 2]\n", ERROR_DATA, 3, "single value" },
         { AXOLOTL "micro_batch_size: 0\n", ERROR_DATA, 3, "per_device_train_batch_size" },
         { AXOLOTL "seed: 1\nseed: 2\n", ERROR_DATA, 4, "twice" },
-        { "base_model: m\ndatasets: 3\n", ERROR_DATA, 2, "list of data sets" },
+        { "base_model: m\ndatasets: 3\n", ERROR_DATA, 2, "list of datasets" },
         { "base_model: m\ndatasets: [{type: alpaca}]\n", ERROR_DATA, 2, "no path" },
         { "sequence_len: 4\n", ERROR_DATA, 1, "base_model" },
         { TORCHTUNE_ADAM "tasks: [mmlu]\n", ERROR_DATA, 7, "evaluates" },
@@ -236,7 +236,7 @@ static void test_import_reports_every_key(void **state)
     trial_end(&trial);
 }
 
-/* A job has one template: data sets that require another one are reported. */
+/* A job has one template: datasets that require another one are reported. */
 static void test_import_reports_data_with_another_template(void **state)
 {
 #define ALPACA "- {path: a.jsonl, type: alpaca}\n"
@@ -266,7 +266,7 @@ static void test_import_reports_data_with_another_template(void **state)
         { AXOLOTL_DATA(ALPACA CHAT) "chat_template: alpaca\n", "chat_template",
           IMPORT_CARRIED, "template" },
         { AXOLOTL_DATA(ALPACA) "chat_template: llama3\n", "chat_template", IMPORT_IDLE,
-          "no conversation data set" },
+          "no conversation dataset" },
         { AXOLOTL_DATA("- {path: b, type: chat_template, chat_template: gemma}\n"
                        "chat_template: llama3\n"),
           "chat_template", IMPORT_IDLE, "has its own" },
