@@ -146,17 +146,17 @@ struct cuda_cudnn {
     int (*desc_destroy)(cudnn_descriptor desc);
     int (*desc_set)(cudnn_descriptor desc, int attribute, int type, int64_t count,
                     const void *elements);
-    /* *count elements are there; up to `room` of them are written.  Descriptors are made
-     * by the caller before, and filled in. */
+    /* *count is the number of elements; up to `room` of them are written. The caller
+     * creates the descriptors first; the call fills them in. */
     int (*desc_get)(cudnn_descriptor desc, int attribute, int type, int64_t room,
                     int64_t *count, void *elements);
     int (*finalize)(cudnn_descriptor desc);
     int (*execute)(cudnn_handle handle, cudnn_descriptor plan, cudnn_descriptor pack);
 };
 
-/* Look for it where the loader does, then beside the toolkit this build was made with.
- * ERROR_DEVICE with what to install. */
+/* Load the library from the loader's search path, or else from the toolkit that this
+ * build was configured with. Fails with ERROR_DEVICE and says what to install. */
 bool cuda_cudnn_open(struct cuda_cudnn *out, struct error *err);
-void cuda_cudnn_close(struct cuda_cudnn *cudnn); /* of one never opened: nothing */
+void cuda_cudnn_close(struct cuda_cudnn *cudnn); /* does nothing if it was never opened */
 
 #endif

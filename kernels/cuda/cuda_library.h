@@ -56,11 +56,12 @@ struct cuda_library {
 };
 
 /*
- * Look for it where the loader does (LD_LIBRARY_PATH, ld.so.conf), then beside the
- * toolkit this build was made with: first the version of that, then others.  ERROR_DEVICE
- * with the names tried, and what to install.
+ * Load the library from the loader's search path (LD_LIBRARY_PATH, ld.so.conf), or else
+ * from the toolkit that this build was configured with; that toolkit's version is tried
+ * before others. Fails with ERROR_DEVICE, the names tried, and what to install.
  */
 bool cuda_library_open(struct cuda_library *out, struct error *err);
-void cuda_library_close(struct cuda_library *library); /* of one never opened: nothing */
+void cuda_library_close(struct cuda_library *library); /* does nothing if it was never
+                                                        * opened */
 
 #endif

@@ -32,9 +32,9 @@ struct cuda_nccl {
                                ncclDataType_t type, ncclComm_t comm, cudaStream_t stream);
 };
 
-/* Look for it where the loader does, then beside the toolkit this build was made with.
- * ERROR_DEVICE with what to install. */
+/* Load the library from the loader's search path, or else from the toolkit that this
+ * build was configured with. Fails with ERROR_DEVICE and says what to install. */
 bool cuda_nccl_open(struct cuda_nccl *out, struct error *err);
-void cuda_nccl_close(struct cuda_nccl *nccl); /* of one never opened: nothing */
+void cuda_nccl_close(struct cuda_nccl *nccl); /* does nothing if it was never opened */
 
 #endif

@@ -12,12 +12,12 @@
 
 enum { DECODE_WARPS = 4 };
 
-/* A warp's softmax so far, and the columns that its lanes have of the sums of v. */
+/* A warp's online softmax, and this lane's columns of the weighted sums of v. */
 template <int N> struct decode_soft {
     float most, total, sums[N];
 };
 
-/* Of the new row, which the cache may not have yet, or of the cache. */
+/* Return a row of the cache, or the new row, which the cache may not have yet. */
 template <typename T>
 __device__ inline const T *decode_row(const struct op_decode &op, struct tensor cache,
                                       struct tensor own, size_t slot, int row)
@@ -52,7 +52,7 @@ __device__ inline void decode_take(struct decode_soft<N> &soft, float score,
         soft.sums[i] = soft.sums[i] * shrink + weight * value[i];
 }
 
-/* The warps' sums, one behind the other: N * WARP columns, most, total. */
+/* Combine the warps' sums, stored one after another: N * WARP columns, most, total. */
 template <typename T, int N>
 __device__ inline void decode_join(const struct decode_soft<N> &soft, T *out, int size)
 {
@@ -85,7 +85,7 @@ __device__ inline void decode_join(const struct decode_soft<N> &soft, T *out, in
     }
 }
 
-/* k and v of this head go behind the rows that are there. */
+/* Append k or v of this head to its cached rows. */
 template <typename T>
 __device__ inline void decode_keep(const struct op_decode &op, struct tensor cache,
                                    struct tensor own, size_t slot, int head)
@@ -99,7 +99,7 @@ __device__ inline void decode_keep(const struct op_decode &op, struct tensor cac
         to[i] = from[i];
 }
 
-/* Three blocks a multiprocessor will do: for more, registers would be spilled. */
+/* Allow three blocks per multiprocessor: more would spill registers. */
 template <typename T, int N>
 __global__ void __launch_bounds__(DECODE_WARPS *WARP, 3) decode(struct op_decode op)
 {

@@ -37,7 +37,7 @@ struct softmax {
     float top, cold, log_sum, factor;
 };
 
-/* A row, for one thread of its block. */
+/* The state of a row, in each thread of its block. */
 struct row {
     const float *z, *t, *values;
     const int32_t *ids;
@@ -50,7 +50,7 @@ __device__ static float exp_of(float x)
     return exp2_fast(x * LOG2_E);
 }
 
-/* x = c tanh(x / c), by all threads of the block */
+/* Set x = c tanh(x / c); all threads of the block take part. */
 __device__ static void cap_row(float *x, size_t cols, float cap, float down)
 {
     if (!(cap > 0))
@@ -60,7 +60,8 @@ __device__ static void cap_row(float *x, size_t cols, float cap, float down)
     __syncthreads();
 }
 
-/* All threads of the block get it; room is for 32 numbers. */
+/* Compute the softmax of a row; all threads of the block get the result. room: 32
+ * floats. */
 __device__ static softmax softmax_of(const float *x, size_t cols, float cold, float *room)
 {
     float top = -FLT_MAX, sum = 0, all;
@@ -90,14 +91,14 @@ __device__ static float share_of(const softmax &s, float x)
     return exp_of((x - s.top) * s.cold) * s.factor;
 }
 
-/* p times a logarithm, which is infinite where p is 0 */
+/* Return p log, or 0 where p is 0 and the logarithm infinite. */
 __device__ static float times(float p, float log)
 {
     return p == 0 ? p : p * log;
 }
 
-/* log(p / m) and log(q / m), for d = log(p / q): the larger of p and q is never divided
- * by. */
+/* Return log(p / m), and log(q / m) in *log_q, for d = log(p / q): never divides by the
+ * larger of p and q. */
 __device__ static float mixture(float d, float beta, float *log_q)
 {
     bool larger = d > 0;
@@ -108,7 +109,7 @@ __device__ static float mixture(float d, float beta, float *log_q)
     return larger ? -all : d - all;
 }
 
-/* What a word adds to the two halves of D. */
+/* Add a token's contribution to the two halves of D. */
 template <int kind>
 __device__ static void add_word(const row &r, float z, float log_q, float q,
                                 float halves[2])
@@ -125,7 +126,7 @@ __device__ static void add_word(const row &r, float z, float log_q, float q,
     }
 }
 
-/* Gradient of D by z / T. */
+/* Return the gradient of D with respect to z / T. */
 template <int kind>
 __device__ static float slope(const row &r, float z, float log_q, float q)
 {
@@ -138,7 +139,7 @@ __device__ static float slope(const row &r, float z, float log_q, float q)
     return (1 - r.beta) * times(p, mixture(log_p - log_q, r.beta, &unused) - r.wanted);
 }
 
-/* D, and what its gradient wants of it. */
+/* Return D, and store in *r what its gradient needs. */
 template <int kind>
 __device__ static float distance(const distill_rows &p, row *r, float *room)
 {
@@ -156,7 +157,7 @@ __device__ static float distance(const distill_rows &p, row *r, float *room)
     }
     halves[0] = block_sum(halves[0], room);
     halves[1] = block_sum(halves[1], room);
-    if (kind == MIXED && !r->t) { /* of all others log(p / m) is one number */
+    if (kind == MIXED && !r->t) { /* log(p / m) is the same for all other tokens */
         taken = block_sum(taken, room);
         halves[0] -= fmaxf(1 - taken, 0) * log1pf(-r->beta);
     }
@@ -165,8 +166,8 @@ __device__ static float distance(const distill_rows &p, row *r, float *room)
                          : halves[0] + halves[1];
 }
 
-/* The loss's gradient by the logit of a word; log_q -inf and q 0 where the teacher has
- * none. */
+/* Return the gradient of the loss with respect to a token's logit; log_q is -inf and q 0
+ * where the teacher has none. */
 template <int kind>
 __device__ static float gradient(const distill_rows &p, const row &r, size_t word,
                                  bool target, float log_q, float q)
@@ -176,7 +177,7 @@ __device__ static float gradient(const distill_rows &p, const row &r, size_t wor
 
     if (word < p.shared)
         x += r.soft * slope<kind>(r, z, log_q, q);
-    return x * (1 - t * t); /* the cap's slope */
+    return x * (1 - t * t); /* slope of the cap */
 }
 
 template <typename T, int kind>
@@ -244,8 +245,7 @@ __device__ static row row_of(const distill_rows &p, size_t place, float *room)
     return r;
 }
 
-/* One block a row.  One block a multiprocessor will do: for two, registers would be
- * spilled. */
+/* One block per row. Allow one block per multiprocessor: two would spill registers. */
 template <typename T, int kind>
 static __global__ void __launch_bounds__(LARGE_BLOCK, 1) distill_row(const distill_rows p)
 {
@@ -271,7 +271,7 @@ static __global__ void __launch_bounds__(LARGE_BLOCK, 1) distill_row(const disti
         put_gradients<T, kind>(p, r, dlogits, (size_t)target);
 }
 
-/* Rows without a target: no loss. */
+/* Set the losses of rows without a target to 0. */
 static __global__ void clear_losses(float *losses, const int32_t *targets, size_t rows)
 {
     size_t row = (size_t)blockIdx.x * blockDim.x + threadIdx.x;

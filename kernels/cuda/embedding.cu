@@ -1,33 +1,35 @@
 /*
- * kernels/cuda/embedding.cu - rows of a table by token, and their gradients back into it.
+ * kernels/cuda/embedding.cu - looks up rows of a table by token, and accumulates their
+ * gradients in it.
  *
- * Bytes moved for a number: forward 4, and what the table's format has, where the row is
+ * Bytes moved per element: forward 4, plus the size of the table's format if the row is
  * not in the cache; backward 4 of dout, and 8 of dtable for every column of every token
- * that occurs.  (8192, 2048) at 4.2 TB/s: 24 us from a 16-bit table, back 48 us at most.
+ * that occurs. (8192, 2048) at 4.2 TB/s: 24 us from a 16-bit table, backward 48 us at
+ * most.
  *
- * Backward, rows of equal token are to be added in their order, each number by one
- * thread. So the places (token, row) are first sorted by token, equal ones staying in
- * order: a radix sort from the lowest digit up, whose tiles count the digits, then put
- * every place where the counts of all tiles before it say.  Only integers, and nothing
- * depends on what runs when.  Then a warp that finds a token's first place adds its rows:
- * two waits for memory where the token is rare, the places and then all else; of a
- * frequent one a wait for each SUM_ROWS.
+ * The backward pass adds rows of the same token in order, each element by one thread. So
+ * the entries (token, row) are first sorted by token with a stable sort: a radix sort
+ * from the lowest digit up, whose tiles count the digits, then move every entry to the
+ * position that the counts of all earlier tiles give. It uses only integers, and nothing
+ * depends on timing. Then a warp that finds a token's first entry adds its rows: two
+ * memory latencies if the token is rare, one for the entries and one for everything else;
+ * for a frequent token, one more per SUM_ROWS.
  */
 #include "kernels/cuda/elementwise_kernel.cuh"
 
 enum {
     DIGIT_BITS = 9,
-    DIGITS = 1 << DIGIT_BITS, /* and threads of a tile's block: one for each */
+    DIGITS = 1 << DIGIT_BITS, /* also the threads of a tile's block: one per digit */
     TILE_WARPS = DIGITS / WARP,
-    TILE_ROUNDS = 4, /* places of one lane */
+    TILE_ROUNDS = 4, /* entries of one lane */
     TILE = DIGITS * TILE_ROUNDS,
     TILES_MOST = 512,
     SUM_THREADS = 256,
-    SUM_BLOCKS = 8, /* a multiprocessor; four are there at once */
-    SUM_ROWS = 5    /* whose loads are under way together */
+    SUM_BLOCKS = 8, /* per multiprocessor; four run at once */
+    SUM_ROWS = 5    /* rows whose loads are issued together */
 };
 
-/* What an operation's scale stands for. */
+/* Return the scale of an operation; 0 means 1. */
 static float scale_of(float scale)
 {
     return scale != 0 ? scale : 1;
@@ -38,9 +40,9 @@ struct embedding_position {
     uint32_t row;
 };
 
-/* One pass over the places by one digit of their token. */
+/* One pass of the radix sort over the entries, by one digit of their token. */
 struct embedding_order {
-    const int32_t *tokens; /* of the rows, where `from` is NULL */
+    const int32_t *tokens; /* of the rows; used if `from` is NULL */
     const struct embedding_position *from;
     struct embedding_position *to;
     uint32_t *counts; /* (tiles, DIGITS) */
@@ -80,7 +82,7 @@ static __global__ void __launch_bounds__(DIGITS) order_count(struct embedding_or
     o.counts[blockIdx.x * DIGITS + threadIdx.x] = (uint32_t)count[threadIdx.x];
 }
 
-/* The sum of x over the threads before this one, of DIGITS threads. */
+/* Return the sum of x over the threads before this one, of DIGITS threads. */
 __device__ static inline uint32_t sum_before(uint32_t x, uint32_t *room)
 {
     int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
@@ -101,7 +103,7 @@ __device__ static inline uint32_t sum_before(uint32_t x, uint32_t *room)
     return before + sum - x;
 }
 
-/* Where this tile's places of digit threadIdx.x begin. */
+/* Return the position of this tile's first entry with digit threadIdx.x. */
 __device__ static inline uint32_t digit_begin(const struct embedding_order &o,
                                               uint32_t *room)
 {
@@ -117,7 +119,7 @@ __device__ static inline uint32_t digit_begin(const struct embedding_order &o,
     return before + sum_before(all, room);
 }
 
-/* The lanes that have this lane's digit; none where it has no place. */
+/* Return the mask of lanes that have this lane's digit; 0 if the lane has no entry. */
 __device__ static inline uint32_t lanes_alike(uint32_t digit, bool there)
 {
     uint32_t alike = __ballot_sync(FULL_WARP_MASK, there);
@@ -132,7 +134,7 @@ __device__ static inline uint32_t lanes_alike(uint32_t digit, bool there)
     return there ? alike : 0;
 }
 
-/* A warp has TILE_ROUNDS * WARP places in a row; within a round the lanes are in
+/* A warp has TILE_ROUNDS * WARP consecutive entries; within a round the lanes are in
  * order. */
 static __global__ void __launch_bounds__(DIGITS) order_place(struct embedding_order o)
 {
@@ -184,11 +186,11 @@ struct embedding_sum {
     view<const float> dout;
     float scale;
     const struct embedding_position *places;
-    uint32_t count, cols, pieces; /* of columns, each a warp's */
-    int32_t padding;              /* the token that is left out; -1: none */
+    uint32_t count, cols, pieces; /* of columns, one per warp */
+    int32_t padding;              /* the token to skip; -1: none */
 };
 
-/* Place `at` of a lane; no token has it where there is none. */
+/* Return entry `at`, or one with token -1 past the end. */
 __device__ static inline struct embedding_position place_at(const struct embedding_sum &s,
                                                             uint32_t at)
 {
@@ -196,9 +198,9 @@ __device__ static inline struct embedding_position place_at(const struct embeddi
 }
 
 /*
- * Add the rows of one token to n columns a lane, from `col` on.  `place` is place `at` of
- * the lane; that of lane 1 is the token's first.  Places of a token are neighbors: the
- * next 32 are fetched while rows of these are added.
+ * Add the rows of one token to n columns per lane, from `col` on. `place` is entry `at`
+ * of the lane; that of lane 1 is the token's first. Entries of a token are adjacent: the
+ * next 32 are fetched while the rows of these are added.
  */
 template <int n>
 __device__ static inline void sum_token(const struct embedding_sum &s,
@@ -244,8 +246,8 @@ __device__ static inline void sum_token(const struct embedding_sum &s,
         store<n>(s.dtable.at((size_t)token, col), total);
 }
 
-/* A warp for each place that is its token's first, and piece of the columns.  Its lanes
- * have the place before it, itself, and those behind it. */
+/* One warp per entry that is its token's first, and piece of the columns. Its lanes have
+ * the entry before it, the entry, and those after it. */
 template <int n>
 __global__ void __launch_bounds__(SUM_THREADS, 4) embedding_sums(struct embedding_sum s)
 {
@@ -255,7 +257,8 @@ __global__ void __launch_bounds__(SUM_THREADS, 4) embedding_sums(struct embeddin
     uint32_t first = warp / s.pieces, piece = warp % s.pieces;
 
     while (first < s.count) {
-        uint32_t at = first + lane - 1; /* of lane 0 beyond all, where none is before */
+        uint32_t at = first + lane - 1; /* wraps around for lane 0 of the first entry,
+                                         * which has none before it */
         struct embedding_position place = place_at(s, at);
         int32_t before = __shfl_sync(FULL_WARP_MASK, place.token, 0);
         int32_t token = __shfl_sync(FULL_WARP_MASK, place.token, 1);
@@ -282,8 +285,8 @@ static cudaError_t sum_launch(const struct cuda_launch *to, struct embedding_sum
                   dim3(SUM_THREADS), 0, s);
 }
 
-/* Sort `count` rows by their tokens below `vocabulary`; *sorted are the places then, in
- * the scratch. */
+/* Sort `count` rows by their tokens, which are below `vocabulary`; *sorted points to the
+ * sorted entries in the scratch memory. */
 static cudaError_t order_launch(const struct cuda_launch *to, const int32_t *tokens,
                                 size_t count, size_t vocabulary,
                                 const struct embedding_position **sorted)
@@ -315,8 +318,8 @@ static cudaError_t order_launch(const struct cuda_launch *to, const int32_t *tok
     return status;
 }
 
-/* As many rows at a time as the scratch has room for: a tile's places twice, and its
- * counts. */
+/* Return the number of rows that fit in the scratch memory: two copies of a tile's
+ * entries, and its counts. */
 static size_t rows_at_once(const struct cuda_launch *to)
 {
     size_t most = TILES_MOST;

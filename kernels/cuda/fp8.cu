@@ -77,7 +77,7 @@ __device__ static int load_some(float x[n], const source<T> &from, size_t row, s
     return count;
 }
 
-/* The matrix in pieces of n numbers of a row: which one, and whether it is there. */
+/* Iterates over the pieces of n elements of the matrix's rows. */
 template <int n> struct walk {
     size_t i, apart, pieces, all;
 
@@ -98,7 +98,7 @@ template <int n> struct walk {
     }
 };
 
-/* The largest |x| that a block has met; a NaN is not compared. */
+/* Find the largest |x| of each block; NaN is ignored. */
 template <typename T, int n>
 static __global__ void __launch_bounds__(THREADS)
     find_largest(float *out, const source<T> from)
@@ -119,8 +119,8 @@ static __global__ void __launch_bounds__(THREADS)
         out[blockIdx.x] = top;
 }
 
-/* What to multiply by, from the largest numbers of all blocks; the first block tells
- * it. */
+/* Return the factor, from the largest elements of all blocks; the first block stores the
+ * scale. */
 template <typename F>
 __device__ static float factor_of(const float *largest, unsigned count, float *scale)
 {
@@ -137,7 +137,7 @@ __device__ static float factor_of(const float *largest, unsigned count, float *s
     return factor;
 }
 
-/* Bytes of n numbers in words. */
+/* Round n elements and pack their bytes into words. */
 template <typename F, int n>
 __device__ static void to_bytes(uint32_t out[(n + 3) / 4], const float x[n], float factor)
 {
@@ -146,7 +146,7 @@ __device__ static void to_bytes(uint32_t out[(n + 3) / 4], const float x[n], flo
         out[j / 4] = (j % 4 ? out[j / 4] : 0) | to_byte<F>(x[j] * factor) << j % 4 * 8;
 }
 
-/* What rounding wants. */
+/* Operands of the rounding kernels. */
 struct rounding {
     uint8_t *out;
     const float *largest;
@@ -178,7 +178,7 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* A tile of x, turned, into shared memory. */
+/* Round a tile of x and store its transpose in shared memory. */
 template <typename T, typename F, int n>
 __device__ static void turn_in(uint8_t *tile, const source<T> &from, size_t row,
                                size_t col, float factor)
@@ -197,7 +197,8 @@ __device__ static void turn_in(uint8_t *tile, const source<T> &from, size_t row,
     }
 }
 
-/* And out of it: four numbers of a column of x. */
+/* Copy a transposed tile from shared memory to memory, four elements of a column of x at
+ * a time. */
 template <typename T>
 __device__ static void turn_out(uint8_t *out, const uint8_t *tile, const source<T> &from,
                                 size_t row, size_t col)

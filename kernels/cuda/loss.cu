@@ -1,15 +1,16 @@
 /*
- * kernels/cuda/loss.cu - what of op_classifier is no product: which rows have a target,
- * their rows of x side by side, losses and gradients of logits, and dx back to its rows.
+ * kernels/cuda/loss.cu - the parts of op_classifier that are not matmuls: finding the
+ * rows with a target, gathering their rows of x, losses and gradients of logits, and
+ * scattering dx back to its rows.
  *
- * A logit is written once, 4 bytes, by the product before; here it is read twice and its
- * gradient written once, 2 bytes in a 16-bit format: 10 bytes a logit, and two
- * exponentials. The second reading begins where the first has ended, so that what the
- * caches hold of the rows under way (a row of 128256 logits is half a MB, one or two are
- * under way on each multiprocessor) need not come from memory: 6 bytes a logit are the
- * floor, 10 the ceiling. Of N = 8192 rows: 6.3 to 10.5 GB, 1.6 to 2.6 ms at 4.0 TB/s, of
- * 16 ms for the products. order reads 4 bytes a row twice, in one block; gather and
- * scatter move 2 rows of x each.
+ * The preceding matmul writes a logit once, 4 bytes; here it is read twice and its
+ * gradient written once, 2 bytes in a 16-bit format: 10 bytes per logit, and two
+ * exponentials. The second pass starts where the first one ended, so that what the caches
+ * still hold of the current rows (a row of 128256 logits is half a MB, each
+ * multiprocessor processes one or two) is not read from memory again: 6 bytes per logit
+ * are the floor, 10 the ceiling. For N = 8192 rows: 6.3 to 10.5 GB, 1.6 to 2.6 ms at 4.0
+ * TB/s, compared with 16 ms for the matmuls. order reads 4 bytes per row twice, in one
+ * block; gather and scatter move 2 rows of x each.
  */
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/cuda_launch.h"
@@ -17,15 +18,15 @@
 #include <float.h>
 
 enum { ORDER_THREADS = 1024, COPY_THREADS = 128 };
-/* Words from which on a row is worth a large block. */
+/* Number of tokens from which a row justifies a large block. */
 enum { LARGE_ROW = 8192, LARGE_BLOCK = 1024, SMALL_BLOCK = 128 };
 enum { GROUP = 4, PACKS = 2 };
 
 #define LOG2_E 1.44269504f
 
 /*
- * One block: each warp has a run of rows, counts those with a target, learns how many
- * come before its own, and writes their places.
+ * One block: each warp has consecutive rows, counts those with a target, sums the counts
+ * of the warps before it, and writes their indices.
  */
 static __global__ void order_rows(int32_t *rows, const int32_t *targets, int count)
 {
@@ -62,7 +63,7 @@ static __global__ void order_rows(int32_t *rows, const int32_t *targets, int cou
         rows[i] = -1;
 }
 
-/* Rows of `units` U from one matrix to another; strides in U. */
+/* Copies rows of `units` U from one matrix to another; strides in U. */
 template <typename U> struct row_copy {
     U *to;
     const U *from;
@@ -87,7 +88,7 @@ template <typename U> __device__ static void clear_row(const row_copy<U> &copy, 
         out[i] = U();
 }
 
-/* Rows without a target: no loss, no gradient. */
+/* Clear the losses and gradients of rows without a target. */
 template <typename U>
 static __global__ void clear_rows(row_copy<U> dx, float *losses, float *hits,
                                   const int32_t *targets)
@@ -129,7 +130,8 @@ static size_t width_of(struct tensor x)
     return x.format == FORMAT_FP32 ? 4 : 2;
 }
 
-/* Do all rows begin and end at multiples of `bytes`?  An absent matrix has none. */
+/* Return whether all rows begin and end at multiples of `bytes`; true for an absent
+ * matrix. */
 static bool is_even(struct tensor x, size_t bytes)
 {
     size_t width = width_of(x);
@@ -146,7 +148,8 @@ template <typename U> static row_copy<U> copy_of(struct tensor to, struct tensor
              from.stride * width / sizeof(U), units };
 }
 
-/* The expression with U what rows of both can be copied by. */
+/* Evaluate the expression with U as the widest type that can copy rows of both
+ * matrices. */
 #define BY_UNIT(a, b, U, ...)                                   \
     (is_even(a, 16) && is_even(b, 16) ? ([&] {                  \
         using U = uint4;                                        \
@@ -162,9 +165,9 @@ template <typename U> static row_copy<U> copy_of(struct tensor to, struct tensor
                                         }()))
 
 /*
- * A row's logits, as one thread has seen them: sum is of 2^((x - top) log2 e).  top
- * begins finite, so that a logit of -inf is not compared with another; a NaN or +inf
- * makes sum NaN.
+ * One thread's sums over its logits of a row: sum is of 2^((x - top) log2 e). top starts
+ * finite, so that a logit of -inf is not compared with another; a NaN or +inf makes sum
+ * NaN.
  */
 struct row_sum {
     float top, sum, plain;
@@ -175,15 +178,15 @@ __device__ static float exp_of(float x, float top)
     return exp2_fast((x - top) * LOG2_E);
 }
 
-/* What a logit becomes where it has a cap. */
+/* Apply the cap to a logit. */
 __device__ static float capped(float x, float cap)
 {
     return cap * tanhf(x / cap);
 }
 
 /*
- * x[k]: n logits, `apart` numbers after those of k - 1.  All are under way before one is
- * used. `wide`: they are aligned to be read n at once.
+ * Load n logits to each x[k], `apart` elements after those of k - 1. All loads are issued
+ * before one is used. `wide`: they are aligned for loads of n at once.
  */
 template <int n, int packs, bool wide>
 __device__ static void load_packs(float x[packs][n], const float *logits, size_t apart)
@@ -229,8 +232,8 @@ __device__ static void row_add(row_sum *row, const float *logits, size_t apart,
 }
 
 /*
- * This thread's part of a row: every blockDim.x-th group of GROUP logits, PACKS of them
- * at once, in one order whether they are read together or not.
+ * Sum this thread's part of a row: every blockDim.x-th group of GROUP logits, PACKS of
+ * them at once, in the same order whether they are loaded together or not.
  */
 template <bool wide, bool cap>
 __device__ static row_sum row_part(const float *logits, size_t cols, float most)
@@ -242,12 +245,13 @@ __device__ static row_sum row_part(const float *logits, size_t cols, float most)
         row_add<GROUP, PACKS, wide, cap>(&row, logits + i, apart, most);
     for (; i + GROUP <= cols; i += apart)
         row_add<GROUP, 1, wide, cap>(&row, logits + i, apart, most);
-    for (; i < cols; i++) /* one thread has the end */
+    for (; i < cols; i++) /* one thread handles the rest */
         row_add<1, 1, wide, cap>(&row, logits + i, apart, most);
     return row;
 }
 
-/* All threads of the block get the sums of the row; room is for 32 numbers. */
+/* Combine the sums of the block's threads; all of them get the result. room: 32
+ * floats. */
 __device__ static row_sum row_all(row_sum row, float *room)
 {
     float top = block_largest(row.top, room);
@@ -259,7 +263,7 @@ __device__ static row_sum row_all(row_sum row, float *room)
 }
 
 struct loss_rows {
-    const float *logits; /* and where the gradients may go, too */
+    const float *logits; /* may be the same memory as dlogits */
     void *dlogits;
     float *losses, *hits;
     const int32_t *rows, *targets;
@@ -268,8 +272,8 @@ struct loss_rows {
     float grad_scale, smoothing, softcap;
 };
 
-/* dlogits = grad (e / sum - even), which lacks `wanted` at the target; where logits have
- * a cap, times its slope, 1 - (capped / cap)^2 */
+/* dlogits = grad (e / sum - even), minus `wanted` at the target, which is handled
+ * separately; with a cap, multiplied by its slope, 1 - (capped / cap)^2 */
 struct gradient {
     float top, factor, even, grad, cap;
 };
@@ -295,7 +299,8 @@ __device__ static void put_packs(const gradient &g, T *dlogits, const float *log
     }
 }
 
-/* Every blockDim.x-th n of a row, from the end to the start.  dlogits may be logits. */
+/* Write every blockDim.x-th group of n gradients of a row, from the end to the start.
+ * dlogits may be logits. */
 template <typename T, int n, bool cap>
 __device__ static void put_gradients(const loss_rows &p, T *dlogits, const float *logits,
                                      const row_sum &row, int target, float weight)
@@ -307,7 +312,7 @@ __device__ static void put_gradients(const loss_rows &p, T *dlogits, const float
     size_t apart = blockDim.x * n, first = threadIdx.x * n, end = p.cols / n * n;
     size_t own = first < end ? (end - first + apart - 1) / apart : 0;
 
-    __syncthreads(); /* all have read the target's */
+    __syncthreads(); /* all threads have read the target's logit */
     if (end + threadIdx.x < p.cols)
         put_packs<T, 1, 1, cap>(g, dlogits + end + threadIdx.x,
                                 logits + end + threadIdx.x, 0);
@@ -322,7 +327,7 @@ __device__ static void put_gradients(const loss_rows &p, T *dlogits, const float
         dlogits[target] = from_float<T>(cap ? there * (1 - t * t) : there);
 }
 
-/* One block a row. */
+/* One block per row. */
 template <typename T, bool wide, bool cap>
 __device__ static void loss_of_row(const loss_rows &p)
 {
@@ -360,7 +365,7 @@ static __global__ void __launch_bounds__(LARGE_BLOCK) loss_row(const loss_rows p
     loss_of_row<T, wide, false>(p);
 }
 
-/* One block a multiprocessor will do: for two, registers would be spilled. */
+/* Allow one block per multiprocessor: two would spill registers. */
 template <typename T, bool wide>
 static __global__ void __launch_bounds__(LARGE_BLOCK, 1)
     loss_row_capped(const loss_rows p)

@@ -1,9 +1,10 @@
 /*
- * kernels/cuda/preference.cu - the loss of each preference pair, and its gradient by the
- * loss of each token.
+ * kernels/cuda/preference.cu - computes the loss of each preference pair, and its
+ * gradient with respect to the loss of each token.
  *
- * A block processes a pair, its threads iterate over the rows. 12 bytes per row, 16 with
- * a reference: a launch takes longer. One thread does the work that occurs once per pair.
+ * A block processes a pair, and its threads iterate over the rows. 12 bytes per row, 16
+ * with a reference: less time than a launch takes. One thread does the work that occurs
+ * once per pair.
  */
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/cuda_launch.h"
@@ -61,7 +62,7 @@ static __global__ void __launch_bounds__(PAIR_THREADS)
     __syncthreads();
     weigh(op, run, weights[0]);
     weigh(op, run + 1, weights[1]);
-    /* all blocks together */
+    /* all blocks share the rest */
     for (size_t n = behind + blockIdx.x * (size_t)PAIR_THREADS + threadIdx.x;
          n < op.losses.cols; n += gridDim.x * (size_t)PAIR_THREADS)
         op.weights[n] = 0;
