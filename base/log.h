@@ -9,7 +9,8 @@ enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 
 struct log; /* a destination for lines; NULL is allowed everywhere and drops them */
 
-/* fd stays the caller's.  Control characters in a line are shown as \xNN. */
+/* The caller keeps fd open and closes it.  Control characters in a line are shown as
+ * \xNN. */
 struct log *log_new(int fd, enum log_level level);
 void log_free(struct log *log);
 void log_line(struct log *log, enum log_level level, const char *fmt, ...)

@@ -76,13 +76,13 @@ void device_normalize_name(const char *text, char *out, size_t room);
 /* Set no_tensor_cores from the name a driver reports ("NVIDIA GeForce GTX 1650"). */
 void device_recognize(struct device *device);
 
-/* True for a CPU and for a GPU from 8.0 on. */
+/* Return true for a CPU and for a GPU from 8.0 on. */
 bool device_has_bf16(const struct device *device);
 bool device_has_tf32(const struct device *device);
 bool device_has_fp8(const struct device *device);
-/* Whether fp16 is worth using: 7.x and newer with tensor cores. */
+/* Return whether fp16 is worth using: on 7.x and newer with tensor cores. */
 bool device_has_fp16_tensor_cores(const struct device *device);
-/* "7.5"; "" on a CPU. */
+/* Return "7.5"; "" on a CPU. */
 void device_capability_text(const struct device *device, char out[16]);
 
 /* Parse "24GiB", "1.5GB", "512MB", "123" (bytes): 2^30, 10^9, ...  Return false for any

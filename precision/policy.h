@@ -37,7 +37,7 @@ enum mode {
 };
 extern const char *const mode_names[MODE_COUNT]; /* as `plan --json` says */
 
-/* What a job requests. */
+/* The request of a job. */
 struct precision_request {
     enum choice fp16, bf16, tf32;
     bool pure_bf16;
@@ -54,7 +54,7 @@ struct precision_request {
     enum policy policy;
 };
 
-/* What will run. */
+/* The decision: the formats of the run. */
 struct precision {
     enum mode mode;
     enum format compute; /* matmuls and stored activations */
@@ -71,7 +71,7 @@ struct precision {
 };
 
 /*
- * The device bounds the request: bf16 is not chosen below 8.0, fp16 on a CPU only if the
+ * The device limits the request: bf16 is not chosen below 8.0, fp16 on a CPU only if the
  * job insists (fp16 CHOICE_YES).  Trainables are fp32 except with pure_bf16 and
  * POLICY_NOSCALER. Never fails: an unavailable choice is replaced with the nearest sound
  * one, explained in message.

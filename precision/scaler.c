@@ -40,7 +40,7 @@ bool scaler_diagnose(const struct scaler *scaler, struct error *err)
                          SCALER_MAX_SKIPPED, scaler->scale);
     return error_set(err, ERROR_DIVERGED,
                      "%d steps in a row had gradients that are inf or NaN; the training "
-                     "has diverged: use a smaller learning_rate, and look at the data",
+                     "has diverged: use a smaller learning_rate, and check the data",
                      SCALER_MAX_SKIPPED);
 }
 

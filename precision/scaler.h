@@ -34,8 +34,9 @@ void scaler_record(struct scaler *scaler, bool finite);
  * more steps in a row were skipped. */
 bool scaler_diagnose(const struct scaler *scaler, struct error *err);
 /*
- * Do both.  Return true if the step may be applied: a step that is not finite is skipped
- * in every mode (with bf16 and fp32 too: one inf would poison all weights).
+ * Call scaler_record and scaler_diagnose.  Return true if the step may be applied: a step
+ * that is not finite is skipped in every mode (with bf16 and fp32 too: one inf would
+ * poison all weights).
  */
 bool scaler_update(struct scaler *scaler, bool finite, struct error *err);
 

@@ -234,7 +234,7 @@ static bool start_ranks(struct attempt *attempt, struct ranks *out, struct error
 
 /* If a rank died from a signal, die from the same signal, so that the parent records a
  * crash and retries. */
-static void fall(struct attempt *attempt, int number)
+static void die_from_signal(struct attempt *attempt, int number)
 {
     log_line(attempt->log, LOG_ERROR, "job %s: ending with the same signal as that rank",
              attempt->job.name);
@@ -255,7 +255,7 @@ static bool train_ranks(struct attempt *attempt, struct trainer_options *how,
     }
     number = ranks_end(&ranks, attempt->log);
     if (!ok && number)
-        fall(attempt, number);
+        die_from_signal(attempt, number);
     return ok;
 }
 
@@ -284,7 +284,7 @@ static bool train(struct attempt *attempt, struct error *err)
                  plan->device.name);
     attempt->record.resume =
         true; /* the next attempt continues from this one, however it ends */
-    /* --resume means the last checkpoint there is, whatever text it was made with */
+    /* --resume means the last checkpoint, even one that another text of the job made */
     if (attempt->options->resume && !attempt->options->spooled &&
         !plan->resume_from_checkpoint)
         plan->resume_from_checkpoint = "true";

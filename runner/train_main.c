@@ -164,7 +164,7 @@ static bool is_query(const struct options *options)
 
 /* Exit without exit handlers once everything is written. A driver's handlers may wait for
  * a GPU that is lost or hangs, while the lock of the job is held. */
-static void leave_at_once(int status)
+static void exit_at_once(int status)
 {
     fflush(NULL);
     _exit(status);
@@ -192,7 +192,7 @@ int main(int argc, char **argv)
     if (is_query(&options))
         status = report_flush(program, status);
     if (err.code == ERROR_DEVICE)
-        leave_at_once(status);
+        exit_at_once(status);
     options_clear(&options);
     return status;
 }

@@ -18,7 +18,7 @@
 
 enum { SAMPLES = 64 }; /* most samples of a micro-batch that are listed */
 
-/* What the run was doing. */
+/* The activity of the run. */
 enum occasion { OCCASION_STEP, OCCASION_PREFLIGHT, OCCASION_EVALUATION };
 
 static const char *const occasion_names[] = {
@@ -161,7 +161,7 @@ static void add_count(const struct watch_result *look, struct text *out)
 }
 
 /* "the activation q, k, v of layer 3 (fp16) has 12 inf" */
-static void add_short(const struct autopsy *a, struct text *out)
+static void add_summary(const struct autopsy *a, struct text *out)
 {
     const struct watch_result *found = &a->watch.found;
 
@@ -183,7 +183,7 @@ static void add_sentence(const struct autopsy *a, struct text *out)
 {
     const struct watch_result *found = &a->watch.found, *most = &a->watch.most;
 
-    add_short(a, out);
+    add_summary(a, out);
     if (a->watch.kind == WATCH_NOTHING)
         return;
     text_addf(out, " of %zu values", found->rows * found->cols);
@@ -247,7 +247,7 @@ static json_t *integer_or_null(int64_t value)
     return value >= 0 ? json_integer(value) : json_null();
 }
 
-static json_t *look_object(const struct watch_result *look)
+static json_t *inspection_object(const struct watch_result *look)
 {
     json_t *object = json_object();
 
@@ -267,7 +267,7 @@ static json_t *found_object(const struct autopsy *a)
 
     if (a->watch.kind == WATCH_NOTHING)
         return json_null();
-    object = look_object(found);
+    object = inspection_object(found);
     json_object_set_new(object, "rows", json_integer((json_int_t)found->rows));
     json_object_set_new(object, "cols", json_integer((json_int_t)found->cols));
     json_object_set_new(object, "nan", json_integer((json_int_t)found->nans));
@@ -301,7 +301,7 @@ static json_t *before_array(const struct autopsy *a)
     json_t *list = json_array();
 
     for (size_t i = 0; i < a->watch.before_count; i++)
-        json_array_append_new(list, look_object(&a->watch.before[i]));
+        json_array_append_new(list, inspection_object(&a->watch.before[i]));
     return list;
 }
 
@@ -328,9 +328,10 @@ static json_t *autopsy_object(const struct autopsy *a, const char *sentence)
     json_object_set_new(object, "micro_batch", batch_object(a));
     json_object_set_new(object, "before", before_array(a));
     json_object_set_new(object, "weight",
-                        a->weight.tensor[0] ? look_object(&a->weight) : json_null());
+                        a->weight.tensor[0] ? inspection_object(&a->weight)
+                                            : json_null());
     json_object_set_new(object, "most",
-                        a->watch.most.tensor[0] ? look_object(&a->watch.most)
+                        a->watch.most.tensor[0] ? inspection_object(&a->watch.most)
                                                 : json_null());
     return object;
 }
@@ -360,7 +361,7 @@ static void report(const struct autopsy *a)
     text_init(&sentence, 0);
     text_init(&brief, 0);
     add_sentence(a, &sentence);
-    add_short(a, &brief);
+    add_summary(a, &brief);
     snprintf(a->run->finding, sizeof a->run->finding, "%s", brief.data);
     log_line(log, LOG_WARN, "autopsy: %s %" PRId64 ", loss scale %g: %s",
              occasion_names[a->occasion], number_of_step(a),

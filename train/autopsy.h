@@ -19,7 +19,7 @@
  *   found        null, or
  *     operation    as in kernels/ops.h; null for a weight
  *     tensor, layer, format, rows, cols   layer from 0, null: not in a layer
- *     nan, inf     their numbers; row, col: position of the first
+ *     nan, inf     their counts; row, col: position of the first
  *     largest      of the finite values, by magnitude
  *   micro_batch  null, or
  *     index, count of the step
@@ -35,11 +35,11 @@
 
 #include "train/run.h"
 
-/* Rank 0, after a skipped step and before the new loss scale is taken over: run an
+/* On rank 0, after a skipped step and before the new loss scale is adopted, run an
  * autopsy if the loss scale cannot be the cause and the run has no finding yet. */
 void autopsy_consider(struct run *run, double loss);
-/* Rank 0, after an evaluation of data with trained tokens: run an autopsy if its loss is
- * not finite and the run has no finding yet. */
+/* On rank 0, after an evaluation of data with trained tokens, run an autopsy if its
+ * loss is not finite and the run has no finding yet. */
 void autopsy_evaluation(struct run *run, double loss);
 /* Run an autopsy of a step (from 0) of this run with the current weights. */
 void autopsy_make(struct run *run, int64_t step, double loss);

@@ -18,11 +18,12 @@ struct estimate_data {
 };
 
 /*
- * data NULL: unknown.  total is the expected value: for a native run on a CPU the exact
- * size of the block, with full batches if the data are unknown (low then counts one row
- * per sample, unless samples are packed).  limit stays 0.  Fails if the plan does not fit
- * the model.  Counts the teacher of a distillation too: the size of its block if its
- * files are known (plan->kd.config), else the size of the files.
+ * Estimate the memory of the plan; data NULL: unknown.  total is the expected value: for
+ * a native run on a CPU the exact size of the block, with full batches if the data are
+ * unknown (low then counts one row per sample, unless samples are packed).  limit stays
+ * 0.  Fails if the plan does not fit the model.  Counts the teacher of a distillation
+ * too: the size of its block if its files are known (plan->kd.config), else the size of
+ * the files.
  */
 bool estimate_memory(const struct plan *plan, const struct model_config *config,
                      const struct estimate_data *data, struct memory_use *out,

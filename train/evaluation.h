@@ -7,11 +7,11 @@
 
 #include "train/run.h"
 
-/* Rank 0: evaluate with the other ranks, log the result and update the best model.  A
+/* On rank 0, evaluate with the other ranks, log the result and update the best model.  A
  * signal to stop during generation discards the evaluation; the resumed run repeats
  * it. */
 bool evaluation_run(struct run *run, struct error *err);
-/* Other ranks: evaluate their share on the order of rank 0. */
+/* On the other ranks, evaluate their share when rank 0 orders it. */
 bool evaluation_follow(struct run *run, struct error *err);
 
 /* Return whether the history has an evaluation of this step. */

@@ -150,8 +150,8 @@ static int thread_count(const struct plan *plan)
     return all > ranks ? all / ranks : 1;
 }
 
-static bool open_teaching(struct run *run, const struct run_sizes *sizes,
-                          struct error *err)
+static bool open_distillation(struct run *run, const struct run_sizes *sizes,
+                              struct error *err)
 {
     const struct distillation_options options = {
         .plan = run->plan,
@@ -195,7 +195,7 @@ static bool open_model(struct run *run, struct error *err)
     options.backend = run->be = backend_open(&with, err);
     if (run->be == NULL || !parallel_join(run->options->group, run->be, err))
         return false;
-    if (!open_teaching(run, &sizes, err))
+    if (!open_distillation(run, &sizes, err))
         return false;
     run->model = model_new(&options, err);
     if (run->model == NULL)

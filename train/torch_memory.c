@@ -265,8 +265,8 @@ static struct point at_loss(const struct torch_run *run, double each, bool repea
     };
 }
 
-/* With checkpointing the last layer is recomputed while the inputs of all layers are
- * still held. */
+/* Checkpointing recomputes the last layer while the inputs of all layers are still
+ * held. */
 static struct point at_last_layer(const struct torch_run *run, bool repeats)
 {
     struct point loss = at_loss(run, LOGITS_KEPT, repeats);

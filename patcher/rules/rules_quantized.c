@@ -85,7 +85,7 @@ static const struct rule rows[] = {
           "bnb_4bit_compute_dtype. Below compute capability 8.0 bfloat16 is emulated, "
           "which is slow and lacks kernels (TS102). The patch replaces it with float16, "
           "which such a card can multiply.\n\n"
-          "The rule looks at the top level of the file and in quantization_config; a "
+          "The rule checks the top level of the file and quantization_config; a "
           "`torch.` prefix is kept. A native run computes in the format that fp16 and "
           "bf16 select, so the rule applies to target: external.",
       .source =

@@ -37,7 +37,7 @@ enum key_use {
 
 struct vocabulary;
 
-/* What to use instead of a rejected value. */
+/* The replacement for a rejected value. */
 struct advice {
     const char *value, *text;
 };

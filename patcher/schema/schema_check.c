@@ -15,7 +15,7 @@
 #define UNKNOWN_MAX 100 /* unknown keys that are reported individually */
 
 /* Characters that are invisible in a name or look like others: spaces, joiners. */
-static bool is_odd(int32_t point)
+static bool is_confusable(int32_t point)
 {
     return point >= 0x80 &&
            (!unicode_is_word(point) || point == 0x200c || point == 0x200d);
@@ -36,7 +36,7 @@ const char *check_visible(const struct check *check, const char *name)
         int32_t point = 0;
 
         bytes = unicode_first(name + i, len - i, &point);
-        if (is_odd(point))
+        if (is_confusable(point))
             text_addf(&text, "\\u%04x", (unsigned)point);
         else
             text_add_visible(&text, name + i, bytes);

@@ -2,7 +2,7 @@
  * patcher/schema/schema_manual.c - the table of keys as the section KEYS of
  * trainspool-job(5).
  *
- * A key that has an effect gets an entry of its own.  The others are listed under the
+ * A key that has an effect gets a separate entry.  The others are listed under the
  * sentence they share, because there are 500 of them and most belong to a few tools.
  */
 #include "config.h"
@@ -72,7 +72,7 @@ static size_t add_word(struct text *out, const char *at)
     return len ? len : 1;
 }
 
-/* Add sentences, each on a line of its own.  A newline in them begins a paragraph. */
+/* Add sentences, each on a separate line.  A newline in them begins a paragraph. */
 static void add_sentences(struct text *out, const char *at)
 {
     while (*at) {

@@ -239,7 +239,7 @@ static const char *join_values(const struct key *key, struct arena *arena)
     return joined;
 }
 
-/* `whole`: include an upper bound that no job comes near. */
+/* `whole`: include an upper bound far above the values of real jobs. */
 static const char *expected_number(const struct key *key, bool whole, struct arena *arena)
 {
     const char *what = key->type == KEY_INT ? "a whole number" : "a number";

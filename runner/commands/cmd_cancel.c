@@ -18,7 +18,7 @@ const struct command command_cancel = {
     .operands = "JOB...",
     .min_operands = 1,
     .max_operands = -1,
-    .help = "end a waiting job now, a running one after a checkpoint",
+    .help = "end a waiting job at once, a running job after a checkpoint",
     .run = cmd_cancel,
 };
 

@@ -58,8 +58,8 @@ static void add_settings(struct text *out)
             text_addf(out, "%s=\n", key->name);
 }
 
-/* Where a command runs, not the device that it checks for. */
-static void add_places(struct text *out)
+/* Add the devices that a command can run on, not those that it can check for. */
+static void add_run_devices(struct text *out)
 {
     text_adds(out, "auto\ncpu\ncuda\n");
 }
@@ -84,15 +84,15 @@ static void add_commands(struct text *out)
     text_adds(out, "help\n");
 }
 
-/* A placeholder that stands for a value of a list. */
+/* A placeholder for a value from a list. */
 static const struct list {
     const char *word, *name;
     void (*add)(struct text *out); /* one per line */
 } lists[] = {
-    { "NAME", "devices", add_devices }, { "RULE", "rules", add_rules },
-    { "RULES", "rules", add_rules },    { "KEY=VALUE", "settings", add_settings },
-    { "SHELL", "shells", add_shells },  { "COMMAND", "commands", add_commands },
-    { "DEVICE", "places", add_places }, { "TEMPLATE", "templates", add_templates },
+    { "NAME", "devices", add_devices },      { "RULE", "rules", add_rules },
+    { "RULES", "rules", add_rules },         { "KEY=VALUE", "settings", add_settings },
+    { "SHELL", "shells", add_shells },       { "COMMAND", "commands", add_commands },
+    { "DEVICE", "places", add_run_devices }, { "TEMPLATE", "templates", add_templates },
 };
 
 static const struct list *list_of(const char *word)

@@ -132,8 +132,8 @@ static bool lock_job(const struct job *job, int *lock, struct error *err)
     return *lock >= 0;
 }
 
-/* A run starts from scratch, whatever exists; only --resume continues from a checkpoint.
- * Write nothing before the command line is known to be valid. */
+/* A run starts from scratch even if checkpoints exist; only --resume continues from a
+ * checkpoint. Write nothing before the command line is known to be valid. */
 static bool claim(const struct job *job, const struct options *options, int *lock,
                   struct inspection *inspection, struct job_record *record,
                   struct error *err)

@@ -87,7 +87,7 @@ static int is_job_name(const struct dirent *item)
 }
 
 /* Add x.run whose job was removed: it is shown while it runs or waits. */
-static void add_orphan(struct table *table, const char *run)
+static void add_removed_job(struct table *table, const char *run)
 {
     static const char *const endings[] = { "", ".yml", ".yaml" };
     struct error ignored = { 0 };
@@ -118,7 +118,7 @@ static struct queued queued_of(const struct line *line)
                              .arrived = line->record.arrived };
 }
 
-static int by_turn(const void *a, const void *b)
+static int compare_turn(const void *a, const void *b)
 {
     struct queued one = queued_of(*(struct line *const *)a);
     struct queued two = queued_of(*(struct line *const *)b);
@@ -135,7 +135,7 @@ static void number_turns(struct line *lines, size_t count)
     for (size_t i = 0; i < count; i++)
         if (lines[i].record.state == JOB_READY)
             waiting[waits++] = &lines[i];
-    qsort(waiting, waits, sizeof(struct line *), by_turn);
+    qsort(waiting, waits, sizeof(struct line *), compare_turn);
     for (size_t i = 0; i < waits; i++)
         waiting[i]->turn = i + 1;
     free(waiting);
@@ -154,7 +154,7 @@ static bool add_folder(struct table *table, const char *dir, struct error *err)
         char *path = path_join(dir, items[i]->d_name);
 
         if (text_ends(path, ".run"))
-            add_orphan(table, path);
+            add_removed_job(table, path);
         else
             ok = ok && table_add(table, path, err);
         free(path);

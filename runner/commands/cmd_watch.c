@@ -50,7 +50,7 @@ struct daemon {
     int stopping; /* the signal that ends the watch */
 };
 
-/* SIGIO: a lease that is broken while we look at a file must not kill us. */
+/* SIGIO: a lease that is broken while we check a file must not kill us. */
 static int open_signals(void)
 {
     sigset_t set;
@@ -150,7 +150,7 @@ static int wait_ms(const struct daemon *daemon)
     return due - now > 60 ? 60000 : (int)((due - now) * 1000) + 1;
 }
 
-static void wait_for_news(struct daemon *daemon)
+static void wait_for_events(struct daemon *daemon)
 {
     struct pollfd fds[] = { { spool_fd(daemon->spool), POLLIN, 0 },
                             { daemon->signals, POLLIN, 0 },
@@ -181,7 +181,7 @@ static int loop(struct daemon *daemon)
         spool_flush(daemon->spool);
         if (is_over(daemon))
             break;
-        wait_for_news(daemon);
+        wait_for_events(daemon);
     }
     log_line(daemon->log, LOG_INFO, "watch: ended");
     if (daemon->stopping)

@@ -17,8 +17,9 @@
 
 enum { LEAVING_TRIES = 200 }; /* ten seconds */
 
-/* The process has written how the job ended, and holds the lock until it exits. */
-static bool is_leaving(const struct job *job)
+/* Return whether the process has recorded the end of the job and holds the lock only
+ * until it exits. */
+static bool is_ending(const struct job *job)
 {
     struct job_record record;
 
@@ -32,7 +33,7 @@ static int lock_job(const struct job *job, bool *busy, struct error *err)
     static const struct timespec pause = { .tv_nsec = 50000000 };
     int lock = job_lock(job, busy, err);
 
-    for (int i = 0; *busy && i < LEAVING_TRIES && is_leaving(job); i++) {
+    for (int i = 0; *busy && i < LEAVING_TRIES && is_ending(job); i++) {
         nanosleep(&pause, NULL);
         *busy = false;
         lock = job_lock(job, busy, err);

@@ -126,7 +126,7 @@ bool child_reap(struct child *child, bool wait, int *status)
     return true;
 }
 
-/* What a person can do about a signal. */
+/* Advice for the signals that end a trainer. */
 static const struct {
     int number;
     const char *hint;

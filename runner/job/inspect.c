@@ -31,7 +31,7 @@ static bool readable(const char *job, struct stat *st, struct error *err)
         return true;
     }
     if (fd >= 0) {
-        error_errno(err, "cannot look at %s", job);
+        error_errno(err, "cannot examine %s", job);
         close(fd);
         return false;
     }

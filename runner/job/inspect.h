@@ -12,7 +12,7 @@
 enum inspect_edit {
     INSPECT_LOOK,  /* what the edits would be, and the plan after them */
     INSPECT_WRITE, /* patch the file */
-    /* no edits, not even in memory: the plan of the text as it is in the file */
+    /* no edits, not even in memory: plan the unchanged text of the file */
     INSPECT_AS_IS
 };
 
@@ -38,7 +38,7 @@ struct inspection {
  * inspect_clear in any case. */
 bool inspect_job(const struct inspect_options *options, struct inspection *out,
                  struct error *err);
-/* Inspect a text in memory, which is never written (INSPECT_WRITE only looks). */
+/* Inspect a text in memory, which is never written (INSPECT_WRITE does not write). */
 bool inspect_text(const struct inspect_options *options, const char *data, size_t len,
                   struct inspection *out, struct error *err);
 void inspect_clear(struct inspection *inspection);

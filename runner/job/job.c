@@ -245,8 +245,8 @@ static json_t *record_object(const struct job_record *record)
 
 /* Replace the file without the two flushes of file_replace: progress is not worth waiting
  * for a disk. */
-static bool replace_lightly(const char *name, const char *data, size_t len, mode_t mode,
-                            struct error *err)
+static bool replace_unflushed(const char *name, const char *data, size_t len, mode_t mode,
+                              struct error *err)
 {
     struct text temporary;
     bool ok;
@@ -282,7 +282,7 @@ bool job_write(const struct job *job, const struct job_record *record, bool dura
     else if (durable)
         ok = file_replace(job->state, text.data, text.len, FILE_MODE, err);
     else
-        ok = replace_lightly(job->state, text.data, text.len, FILE_MODE, err);
+        ok = replace_unflushed(job->state, text.data, text.len, FILE_MODE, err);
     text_clear(&text);
     return ok;
 }
@@ -345,7 +345,7 @@ bool job_freeze(const struct job *job, const char *data, size_t len, bool durabl
                 struct error *err)
 {
     return durable ? file_replace(job->frozen, data, len, FROZEN_MODE, err)
-                   : replace_lightly(job->frozen, data, len, FROZEN_MODE, err);
+                   : replace_unflushed(job->frozen, data, len, FROZEN_MODE, err);
 }
 
 bool job_flush(const struct job *job, struct error *err)
@@ -378,8 +378,8 @@ static const char *const request_texts[] = {
 
 bool job_request(const struct job *job, enum job_request_kind request, struct error *err)
 {
-    return replace_lightly(job->cancel, request_texts[request],
-                           strlen(request_texts[request]), FILE_MODE, err);
+    return replace_unflushed(job->cancel, request_texts[request],
+                             strlen(request_texts[request]), FILE_MODE, err);
 }
 
 enum job_request_kind job_requested(const struct job *job)

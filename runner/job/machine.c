@@ -77,7 +77,7 @@ static bool is_alike(const struct device *a, const struct device *b)
            more - less <= more / 64;
 }
 
-static void note_unlike(const struct device *other, struct device *out)
+static void report_difference(const struct device *other, struct device *out)
 {
     char capability[16], memory[16];
 
@@ -107,12 +107,12 @@ static void take_least(const struct device *const taken[], size_t count,
             out->available = taken[i]->available;
         out->no_tensor_cores |= taken[i]->no_tensor_cores;
         if (!is_alike(taken[i], least))
-            note_unlike(taken[i], out);
+            report_difference(taken[i], out);
     }
 }
 
-static bool take_scarcest(const struct probe *probe, const struct request *request,
-                          struct device *out, struct error *err)
+static bool take_ranks(const struct probe *probe, const struct request *request,
+                       struct device *out, struct error *err)
 {
     const struct device *taken[DEVICE_RANKS_MAX];
     const struct device *without = probe_without_code(probe, request->device);
@@ -144,9 +144,10 @@ static bool selects_local(const char *requested)
            strcmp(requested, "cuda") == 0 || probe_count_named(requested) > 0;
 }
 
-/* Like torchrun: all GPUs, whether or not this build has code for them. */
-static bool take_for_another(const struct probe *probe, const struct request *request,
-                             struct device *out, struct error *err)
+/* Describe the GPUs that another program would use: all of them, as torchrun does, even
+ * those that this build has no code for. */
+static bool take_for_external(const struct probe *probe, const struct request *request,
+                              struct device *out, struct error *err)
 {
     const struct device *taken[PROBE_MAX];
     size_t count = 0;
@@ -157,7 +158,7 @@ static bool take_for_another(const struct probe *probe, const struct request *re
         if (probe_name_matches(request->device, probe->devices[i].ordinal))
             taken[count++] = &probe->devices[i];
     if (count == 0)
-        return take_scarcest(probe, request, out, err);
+        return take_ranks(probe, request, out, err);
     take_least(taken, count, out);
     return true;
 }
@@ -177,8 +178,8 @@ bool machine_device(const struct machine *machine, const char *data, size_t len,
     arena = arena_new();
     document_read(data, len, arena, &document);
     request = read_request(&document);
-    ok = (request.external ? take_for_another : take_scarcest)(&machine->probe, &request,
-                                                               out, err);
+    ok = (request.external ? take_for_external : take_ranks)(&machine->probe, &request,
+                                                             out, err);
     arena_free(arena);
     return ok;
 }

@@ -135,7 +135,7 @@ bool ranks_start(const struct ranks_start *start, struct ranks *out, struct erro
 }
 
 /* Return false if the process still exists after the time. */
-static bool gone_within(struct child *child, int milliseconds, int *status)
+static bool ends_within(struct child *child, int milliseconds, int *status)
 {
     for (int waited = 0; !child_reap(child, false, status); waited += 5) {
         if (waited >= milliseconds)
@@ -150,7 +150,7 @@ static int end_one(struct child *child, int rank, int milliseconds, struct log *
     int status = 0;
     struct text how;
 
-    if (gone_within(child, milliseconds, &status)) {
+    if (ends_within(child, milliseconds, &status)) {
         if (!WIFSIGNALED(status))
             return 0;
         text_init(&how, 0);

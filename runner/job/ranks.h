@@ -2,7 +2,7 @@
  * runner/job/ranks.h - the processes of one job: trainspool-train starts itself again,
  * once for each rank but its own, and is rank 0.
  *
- * So a watch sees one child per job, whatever it starts. The other ranks hold the job's
+ * A watch therefore sees one child per job. The other ranks hold the job's
  * lock too: it is free when the last of them has exited. They ignore signals, write no
  * file and print nothing; they end when rank 0 does.
  */

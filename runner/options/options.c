@@ -40,13 +40,13 @@ static const struct option_row rows[OPTION_IDS] = {
     [OPTION_UNSAFE] = { "unsafe", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(unsafe),
                         "also make edits that may change the meaning of the job" },
     [OPTION_SELECT] = { "select", 0, OPTION_IS_LIST, "RULES", NULL, INTO(select),
-                        "only these rules and families, such as TS102,TS3; may be "
+                        "apply only these rules and families, such as TS102,TS3; may be "
                         "repeated" },
     [OPTION_IGNORE] = { "ignore", 0, OPTION_IS_LIST, "RULES", NULL, INTO(ignore),
-                        "all rules but these; if both options name a rule, the longer "
+                        "leave out these rules; if both options name a rule, the longer "
                         "name wins" },
     [OPTION_EXIT_ZERO] = { "exit-zero", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(exit_zero),
-                           "exit with status 0 whatever the findings are" },
+                           "exit with status 0 even if there are findings" },
     [OPTION_FAIL_ON] = { "fail-on", 0, OPTION_IS_TEXT, "SEVERITY", severity_values,
                          INTO(fail_on),
                          "the lowest severity that makes the exit status 1: error (the "
@@ -54,21 +54,21 @@ static const struct option_row rows[OPTION_IDS] = {
     [OPTION_TO] = { "to", 0, OPTION_IS_TEXT, "ID", NULL, INTO(to),
                     "restore this backup (see trainspool backups)" },
     [OPTION_FORCE] = { "force", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(force),
-                       "undo even if the job has changed; submit even if a job of "
+                       "undo even if the job has changed; submit even if a job with "
                        "that name exists" },
     [OPTION_NO_PATCH] = { "no-patch", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(no_patch),
                           "do not change the job file" },
     [OPTION_RESUME] = { "resume", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(resume),
                         "continue from the last checkpoint, if there is one" },
     [OPTION_SET] = { "set", 0, OPTION_IS_LIST, "KEY=VALUE", NULL, INTO(set),
-                     "a setting for this run only, written as in the job; may be "
+                     "change a setting for this run only, written as in the job; may be "
                      "repeated" },
     [OPTION_ONCE] = { "once", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(once),
                       "exit when no jobs are left" },
     [OPTION_FOLLOW] = { "follow", 'f', OPTION_IS_SWITCH, NULL, NULL, INTO(follow),
                         "keep showing changes until stopped" },
     [OPTION_LINES] = { "lines", 'n', OPTION_IS_NUMBER, "N", NULL, INTO(lines),
-                       "only the last N lines" },
+                       "show only the last N lines" },
     [OPTION_RAW] = { "raw", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(raw),
                      "print control characters unchanged" },
     [OPTION_KNOWN] = { "known", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(known),
@@ -102,7 +102,7 @@ static const struct option_row rows[OPTION_IDS] = {
     [OPTION_PROMPT] = { "prompt", 'p', OPTION_IS_LIST, "TEXT", NULL, INTO(prompt),
                         "complete this text; may be repeated" },
     [OPTION_PROMPTS] = { "prompts", 0, OPTION_IS_TEXT, "FILE", NULL, INTO(prompts),
-                         "complete the prompts of this file: a dataset as in a job, or "
+                         "complete the prompts in this file: a dataset as in a job, or "
                          ".txt with one per line; - reads lines from standard input" },
     [OPTION_DEVICE_LOCAL] = { "device", 0, OPTION_IS_TEXT, "DEVICE", NULL, INTO(device),
                               "run on this device of the machine: cpu, cuda, cuda:N, or "

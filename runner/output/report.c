@@ -66,8 +66,8 @@ int report_training_exit(enum error_code code)
     return statuses[code].training;
 }
 
-/* no-color.org: set and not empty. */
-static bool wants_color(const struct options *options, bool terminal)
+/* Return whether to color; NO_COLOR counts if it is set and not empty (no-color.org). */
+static bool use_color(const struct options *options, bool terminal)
 {
     const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
 
@@ -99,7 +99,7 @@ void report_init(struct report *report, const struct options *options)
 
     *report = (struct report) { .out = stdout,
                                 .terminal = terminal,
-                                .color = wants_color(options, terminal),
+                                .color = use_color(options, terminal),
                                 .quiet = options->quiet,
                                 .width = find_width(terminal),
                                 .least = threshold(options),
@@ -198,7 +198,7 @@ int report_flush(const char *program, int status)
 
 /* ---- Findings ---- */
 
-/* How to print findings. */
+/* Options for printing findings. */
 struct style {
     const char *job;
     const struct findings *findings;

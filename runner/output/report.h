@@ -1,6 +1,6 @@
 /*
  * runner/output/report.h - prints errors and findings to the terminal; maps error codes
- * to exit statuses. Only this file, report_json.h, progress.h and the commands print to
+ * to exit statuses. Only this file, report_json.h, meter.h and the commands print to
  * people.
  *
  * Text from a job, a file name or a model is always shown through text_add_visible.

@@ -39,7 +39,7 @@ struct excerpt {
     bool color;
 };
 
-/* What occupies one position of a line: a character, or what is shown instead. */
+/* A position in a line: a character, or its visible replacement. */
 struct cell {
     size_t byte, end; /* of the document */
     char shown[16];
@@ -325,7 +325,7 @@ static struct span span_of(const struct finding *finding)
 }
 
 /* Trim spaces: a longer value may take some from before a comment. */
-static struct span told_span(const struct document *document, const struct finding *of)
+static struct span shown_span(const struct document *document, const struct finding *of)
 {
     struct span span = span_of(of);
 
@@ -342,7 +342,7 @@ bool excerpt_add(const struct excerpt *excerpt, const struct findings *findings,
 {
     const struct finding *finding = &findings->list[at];
     const struct document *document = excerpt->document;
-    struct span about = told_span(document, finding), window;
+    struct span about = shown_span(document, finding), window;
     bool inserts = is_new_line(finding);
     uint32_t number = finding->at.line;
     struct line line;
@@ -359,7 +359,7 @@ bool excerpt_add(const struct excerpt *excerpt, const struct findings *findings,
     for (size_t i = 0; finding->group && i < findings->count; i++)
         if (i != at && findings->list[i].group == finding->group &&
             findings->list[i].at.line == number && !is_new_line(&findings->list[i]))
-            underline(&line, told_span(document, &findings->list[i]), '-');
+            underline(&line, shown_span(document, &findings->list[i]), '-');
     window = choose_window(&line, excerpt->width);
     add_source(excerpt, &line, window, number, out);
     if (!inserts)

@@ -1,7 +1,7 @@
 /*
- * runner/page/chart.c - draws a chart as an SVG of 1000 x 1000 units, whatever its size
- * on the page: vector-effect keeps the width of lines, labels are HTML next to the SVG,
- * dots are lines of zero length with round ends.
+ * runner/page/chart.c - draws a chart as an SVG of 1000 x 1000 units, independent of its
+ * size on the page: vector-effect keeps the width of lines, labels are HTML next to the
+ * SVG, dots are lines of zero length with round ends.
  */
 #include "config.h"
 
@@ -39,7 +39,7 @@ static size_t column_end(const struct chart_series *series, size_t first, double
     return end;
 }
 
-/* Of the points from `first` to before `end`, keep the smallest, the largest, and one
+/* From the points `first` up to `end`, keep the smallest, the largest, and one
  * that is not finite, in their order. */
 static size_t keep_column(const struct chart_series *series, size_t first, size_t end,
                           size_t *out)

@@ -18,7 +18,7 @@ struct chart_scale {
     char labels[CHART_TICKS][16];
 };
 
-/* How to build a scale for values from `low` to `high`, both finite. */
+/* Ways to build a scale for values from `low` to `high`, both finite. */
 enum chart_kind {
     CHART_LINEAR,
     CHART_STEPS, /* whole values, ends as given: the axis of steps */

@@ -1,4 +1,4 @@
-/* runner/page/page_data.c - reads a run's folder in whatever state it is. */
+/* runner/page/page_data.c - reads a run's folder, which may be incomplete. */
 #include "config.h"
 
 #include "runner/page/page_data.h"

@@ -27,12 +27,13 @@ static void row_batch_position(const json_t *batch, struct text *out)
     page_row(out, "Origin", line);
 }
 
-static void add_look(const json_t *inspection, const char *look_class, struct text *out)
+static void add_inspection(const json_t *inspection, const char *row_class,
+                           struct text *out)
 {
     double layer = page_number(inspection, "layer");
     char shown[32];
 
-    text_addf(out, "<tr%s><td>", look_class);
+    text_addf(out, "<tr%s><td>", row_class);
     html_text(out, page_string(inspection, "operation"));
     text_adds(out, "</td><td>");
     html_text(out, page_string(inspection, "tensor"));
@@ -49,7 +50,7 @@ static void add_look(const json_t *inspection, const char *look_class, struct te
     text_adds(out, "</td></tr>\n");
 }
 
-static void add_looks(const json_t *autopsy, struct text *out)
+static void add_inspections(const json_t *autopsy, struct text *out)
 {
     const json_t *before = json_object_get(autopsy, "before");
     const json_t *found = json_object_get(autopsy, "found");
@@ -66,8 +67,8 @@ static void add_looks(const json_t *autopsy, struct text *out)
                    "scope=\"col\">not finite</th></tr></thead>\n"
                    "<tbody>\n");
     for (size_t i = 0; i < json_array_size(before); i++)
-        add_look(json_array_get(before, i), "", out);
-    add_look(found, " class=\"found\"", out);
+        add_inspection(json_array_get(before, i), "", out);
+    add_inspection(found, " class=\"found\"", out);
     text_adds(out, "</tbody>\n</table>\n</div>\n");
 }
 
@@ -87,7 +88,7 @@ static void add_autopsy(const json_t *autopsy, struct text *out)
     page_row_number(out, "Loss scale", autopsy, "loss_scale", "");
     row_batch_position(json_object_get(autopsy, "micro_batch"), out);
     text_adds(out, "</tbody>\n</table>\n");
-    add_looks(autopsy, out);
+    add_inspections(autopsy, out);
     text_clear(&line);
 }
 

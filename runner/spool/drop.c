@@ -118,7 +118,7 @@ static bool writable_by_others(const struct stat *st)
     return group->gr_mem[0] != NULL;
 }
 
-static enum drop_verdict look_inside(const struct stat *st, struct drop *out)
+static enum drop_verdict check_open_file(const struct stat *st, struct drop *out)
 {
     if (!S_ISREG(st->st_mode))
         return refuse(out, S_ISDIR(st->st_mode) ? "it is a folder"
@@ -146,7 +146,7 @@ static enum lease try_lease(int fd)
 }
 
 /* Check the last bytes: the YAML end marker `...` on a separate line; a final newline. */
-static void look_at_end(int fd, off_t size, bool *marked, bool *ended)
+static void read_end(int fd, off_t size, bool *marked, bool *ended)
 {
     char tail[6] = "\n";
     off_t from = size > 5 ? size - 5 : 0;
@@ -184,7 +184,7 @@ static enum drop_verdict is_complete(int fd, double now,
 
     if (lease == LEASE_WRITER)
         return wait_for(out, settle_written);
-    look_at_end(fd, out->st.st_size, &marked, &ended);
+    read_end(fd, out->st.st_size, &marked, &ended);
     if (history->hint == WATCH_RENAMED || marked)
         return DROP_COMPLETE;
     settle = history->hint == WATCH_WRITTEN && lease == LEASE_GRANTED && ended
@@ -194,7 +194,7 @@ static enum drop_verdict is_complete(int fd, double now,
     return still >= settle ? DROP_COMPLETE : wait_for(out, settle - still);
 }
 
-static void note_look(struct drop_history *history, const struct stat *st, double now)
+static void note_check(struct drop_history *history, const struct stat *st, double now)
 {
     char source[64];
 
@@ -225,15 +225,15 @@ enum drop_verdict drop_inspect(int dir, const char *name, double now,
     if (fd < 0) {
         verdict = not_opened(dir, name, errno, out);
         if (verdict == DROP_REFUSED)
-            note_look(history, &out->st, now);
+            note_check(history, &out->st, now);
         return verdict;
     }
     if (fstat(fd, &out->st) != 0) {
         close(fd);
         return wait_for(out, 5);
     }
-    note_look(history, &out->st, now);
-    verdict = look_inside(&out->st, out);
+    note_check(history, &out->st, now);
+    verdict = check_open_file(&out->st, out);
     if (verdict == DROP_COMPLETE && out->st.st_nlink == 0)
         verdict = DROP_GONE;
     else if (verdict == DROP_COMPLETE && out->st.st_nlink > 1)

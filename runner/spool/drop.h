@@ -17,7 +17,7 @@ bool drop_name_is_valid(const char *name);
 
 enum drop_verdict {
     DROP_COMPLETE,
-    DROP_WAIT,   /* not yet: look again after `again` seconds */
+    DROP_WAIT,   /* not yet: check again after `again` seconds */
     DROP_GONE,   /* the name vanished; that cancels nothing */
     DROP_REFUSED /* never: `reason` says why */
 };
@@ -28,19 +28,19 @@ struct drop {
     char reason[256];
 };
 
-/* What earlier looks found out about a name. */
+/* Results of earlier checks of a name. */
 struct drop_history {
     enum watch_hint hint; /* the best result since it changed */
-    char source[64];      /* job_source of the last look */
-    double still;         /* clock_seconds since the file has looked like this */
-    double first;         /* ... since the file has been waited for */
+    char source[64];      /* job_source at the last check */
+    double still;         /* clock_seconds since which the file is unchanged */
+    double first;         /* clock_seconds of the first check */
 };
 
 /* Inspect `name` in `dir`, the spool, and update the history. */
 enum drop_verdict drop_inspect(int dir, const char *name, double now,
                                struct drop_history *history, struct drop *out);
 /* Read the same file again, whole, and compute its digest. Return false if it changed;
- * look again then. */
+ * check again then. */
 bool drop_digest(int dir, const char *name, const struct drop *drop, char out[65]);
 
 #endif

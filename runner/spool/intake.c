@@ -39,7 +39,7 @@ static void note_known(struct item *item, const struct job *job, const char *sou
 }
 
 /* Return whether the file and its state are unchanged since they were last handled. */
-static bool is_old(const struct item *item, const struct job *job)
+static bool is_unchanged(const struct item *item, const struct job *job)
 {
     char state[64];
 
@@ -50,7 +50,7 @@ static bool is_old(const struct item *item, const struct job *job)
 }
 
 /* Return whether one of our patches or undos wrote this text, or replaced it. */
-static bool is_ours(const struct job *job, const char *digest)
+static bool is_our_change(const struct job *job, const char *digest)
 {
     json_t *journal = journal_read(job->path, NULL), *line;
     bool found = false;
@@ -144,7 +144,7 @@ static bool may_pass(const struct error *err)
     return err->code == ERROR_SYSTEM || err->code == ERROR_NONE;
 }
 
-static void want_flush(struct intake *intake, struct item *item)
+static void schedule_flush(struct intake *intake, struct item *item)
 {
     if (item->flush)
         return;
@@ -185,14 +185,14 @@ static bool claim_locked(struct intake *intake, struct item *item, const struct 
         intake->failures += record.state == JOB_REJECTED;
         if (record.state == JOB_READY) {
             queue_job(intake, job, &record);
-            want_flush(intake, item);
+            schedule_flush(intake, item);
         }
     }
     inspect_clear(&inspection);
     return ok;
 }
 
-/* Return true if the job was handled; otherwise look at it again later. */
+/* Return true if the job was handled; otherwise check it again later. */
 static bool claim(struct intake *intake, struct item *item, const struct job *job,
                   const struct drop *drop)
 {
@@ -235,7 +235,7 @@ static bool is_known_text(struct intake *intake, struct item *item, const struct
     if (strcmp(digest, record->digest) == 0)
         return true;
     /* an undo after the end is not a new job; for a rejected job it may be the fix */
-    return record->state != JOB_REJECTED && is_ours(job, digest);
+    return record->state != JOB_REJECTED && is_our_change(job, digest);
 }
 
 static bool handle(struct intake *intake, struct item *item, const struct job *job,
@@ -265,8 +265,8 @@ static bool is_recorded(const struct item *item, const struct job *job)
            strcmp(record.source, item->history.source) == 0;
 }
 
-/* Report a second job of the same name once; the next scan looks again. */
-static bool is_twin(struct intake *intake, struct item *item)
+/* Report a second job of the same name once; the next scan checks again. */
+static bool is_duplicate(struct intake *intake, struct item *item)
 {
     struct error err = { 0 };
 
@@ -299,10 +299,10 @@ bool intake_handle(struct intake *intake, struct item *item)
         drop_inspect(intake->dir, item->name, now, &item->history, &drop);
     bool done;
 
-    if (verdict == DROP_GONE || is_twin(intake, item))
+    if (verdict == DROP_GONE || is_duplicate(intake, item))
         return true;
     job_init(&job, item->name);
-    if (is_old(item, &job)) {
+    if (is_unchanged(item, &job)) {
         done = true;
     } else if (verdict == DROP_WAIT && !is_recorded(item, &job)) {
         log_waiting(intake, item, now);

@@ -1,6 +1,7 @@
 /*
- * runner/spool/intake.h - handles one name in the spool: is it a job, is it known, what
- * is the next step? Looking is idempotent: an event, a scan and a retry all end here.
+ * runner/spool/intake.h - decides for one name in the spool whether it is a job, whether
+ * it is known and what to do next. This is idempotent: an event, a scan and a retry all
+ * end here.
  */
 #ifndef RUNNER_SPOOL_INTAKE_H
 #define RUNNER_SPOOL_INTAKE_H
@@ -14,22 +15,22 @@
 #define INTAKE_RETRY_SECONDS \
     5 /* seconds until the next try after a fault of the machine */
 
-/* What is remembered about a name; zeroed at first except for the name. */
+/* State of a name; zeroed at first except for the name. */
 struct item {
     char *name;
     struct drop_history history;
     char known[64];       /* source of the file when it was last handled */
     char known_state[64]; /* of its state.json at that time */
-    double due;           /* when to look again if looking was not enough */
+    double due;           /* when to check again if one check was not enough */
     /* whether it was reported that a new text waits for the end of the run */
     bool reported;
-    bool pending;      /* used by the spool: it is to be looked at */
+    bool pending;      /* used by the spool: a check is due */
     struct item *next; /* used by the spool */
     bool flush;        /* its frozen text still has to be flushed */
     struct item *next_flush;
 };
 
-/* The results of looking. */
+/* The results of checking names. */
 struct intake {
     int dir; /* the spool, which is also the current directory */
     const struct machine *machine;
@@ -37,12 +38,12 @@ struct intake {
     struct queue queue;
     char *running; /* a job found running, to be adopted; NULL: none */
     char *current; /* the job that is running, whose state we do not follow here */
-    bool others;   /* some names were not looked at yet */
+    bool others;   /* some names were not checked yet */
     struct item *flush;
     size_t failures; /* number of jobs rejected */
 };
 
-/* Look at a name. Return true if nothing is left to do; otherwise look again at
+/* Check a name. Return true if nothing is left to do; otherwise check again at
  * item->due. */
 bool intake_handle(struct intake *intake, struct item *item);
 /* Flush the frozen texts of admitted jobs. */

@@ -1,5 +1,5 @@
 /*
- * runner/spool/spool.c - keeps the names of the spool in a table, and those to look at in
+ * runner/spool/spool.c - keeps the names of the spool in a table, and those to check in
  * a list.
  */
 #include "config.h"
@@ -23,7 +23,7 @@
 #include "runner/spool/intake.h"
 #include "runner/options/names.h"
 
-enum { LOOKS_AT_ONCE = 16, CROWD = 10000 };
+enum { CHECKS_AT_ONCE = 16, CROWD = 10000 };
 
 /* Seconds. */
 static const double scan_every = 30, scan_crowd_every = 60, scan_polling_every = 1;
@@ -65,8 +65,8 @@ static void forget_names(struct spool *spool)
     spool->pending = spool->last = NULL;
 }
 
-/* Schedule a look at an item now or at `due`, unless an earlier look is scheduled. */
-static void want_look(struct spool *spool, struct item *item, double due)
+/* Schedule a check of an item now or at `due`, unless an earlier one is scheduled. */
+static void schedule_check(struct spool *spool, struct item *item, double due)
 {
     if (item->pending) {
         item->due = due < item->due ? due : item->due;
@@ -93,18 +93,18 @@ static void on_name(void *context, const char *name, enum watch_hint hint)
     item = find_item(spool, name);
     if (hint != WATCH_SEEN)
         item->history.hint = hint;
-    want_look(spool, item, 0);
+    schedule_check(spool, item, 0);
 }
 
-static void look_at_due(struct spool *spool)
+static void check_due_items(struct spool *spool)
 {
     struct item **at = &spool->pending, *before = NULL, *item;
     double now = clock_seconds();
-    int looks = 0;
+    int checks = 0;
 
-    while ((item = *at) && looks < LOOKS_AT_ONCE) {
+    while ((item = *at) && checks < CHECKS_AT_ONCE) {
         spool->intake.others = spool->pending->next != NULL;
-        if (item->due <= now && looks++ >= 0 && intake_handle(&spool->intake, item)) {
+        if (item->due <= now && checks++ >= 0 && intake_handle(&spool->intake, item)) {
             item->pending = false;
             *at = item->next;
             spool->last = spool->last == item ? before : spool->last;
@@ -131,8 +131,8 @@ static int by_arrival(const void *a, const void *b)
     return strcmp(one->name, two->name);
 }
 
-/* Look at all names in the order of their arrival; readdir returns them in no order. */
-static void look_at_all(struct spool *spool, DIR *dir)
+/* Check all names in the order of their arrival; readdir returns them in no order. */
+static void check_all_names(struct spool *spool, DIR *dir)
 {
     struct found *list = NULL;
     size_t count = 0, room = 0;
@@ -171,7 +171,7 @@ static void scan(struct spool *spool)
             close(fd);
     }
     if (dir) {
-        look_at_all(spool, dir);
+        check_all_names(spool, dir);
         closedir(dir);
     }
     if (spool->watch && spool->names.count > CROWD)
@@ -347,7 +347,7 @@ static bool is_same_dir(const struct spool *spool)
            path.st_dev == dir.st_dev && path.st_ino == dir.st_ino;
 }
 
-static void lose(struct spool *spool)
+static void close_lost_folder(struct spool *spool)
 {
     if (spool->absent)
         return;
@@ -365,7 +365,7 @@ void spool_read(struct spool *spool)
         return;
     watch_read(spool->watch, on_name, spool, &news);
     if (news.gone || (news.doubt && !is_same_dir(spool)))
-        lose(spool);
+        close_lost_folder(spool);
     if (news.overflow)
         log_line(spool->intake.log, LOG_WARN, "watch: too many events at once; scanning");
     if (news.overflow || news.woken)
@@ -393,7 +393,7 @@ void spool_handle_due(struct spool *spool, bool idle)
     bool time = clock_seconds() >= spool->scan_at;
 
     if (!spool->absent && time && !is_same_dir(spool))
-        lose(spool);
+        close_lost_folder(spool);
     if (spool->absent && time && idle)
         reopen(spool);
     else if (spool->absent && time)
@@ -401,7 +401,7 @@ void spool_handle_due(struct spool *spool, bool idle)
     else if (time)
         scan(spool);
     if (!spool->absent)
-        look_at_due(spool);
+        check_due_items(spool);
 }
 
 void spool_flush(struct spool *spool)
@@ -452,8 +452,8 @@ void spool_job_ended(struct spool *spool, const char *name,
         spool->scan_at = 0; /* nothing prevents us from opening it again */
         return;
     }
-    /* looking finds a new text, or a state that a command changed */
-    want_look(spool, find_item(spool, name), 0);
+    /* the check finds a new text, or a state that a command changed */
+    schedule_check(spool, find_item(spool, name), 0);
 }
 
 void spool_retry_later(struct spool *spool, const char *name)
@@ -463,7 +463,7 @@ void spool_retry_later(struct spool *spool, const char *name)
     free(spool->intake.current);
     spool->intake.current = NULL;
     item->known[0] = 0;
-    want_look(spool, item, clock_seconds() + INTAKE_RETRY_SECONDS);
+    schedule_check(spool, item, clock_seconds() + INTAKE_RETRY_SECONDS);
 }
 
 size_t spool_failures(const struct spool *spool)

@@ -2,10 +2,10 @@
  * runner/spool/spool.h - the watched folder: the names in it, which of them are jobs,
  * which are ready. Events are hints: a scan has the same effect, and each name can be
  * handled any number of times. The files next to the jobs are the database; the state in
- * memory only avoids looking.
+ * memory only saves work.
  *
  * While a spool is open it is the current directory, by its descriptor: a job is
- * "gsm8k.yaml", whatever happens to the path of the folder.
+ * "gsm8k.yaml", even if the path of the folder changes.
  */
 #ifndef RUNNER_SPOOL_SPOOL_H
 #define RUNNER_SPOOL_SPOOL_H
@@ -24,17 +24,17 @@ struct spool *spool_open(const char *path, const struct machine *machine, struct
 void spool_close(struct spool *spool);
 
 int spool_fd(const struct spool *spool); /* readable when something happened; -1: poll */
-/* Read the events; look at nothing yet. */
+/* Read the events; check nothing yet. */
 void spool_read(struct spool *spool);
-/* Look at the names that are due, a few at a time; scan when it is time. `idle`: no job
- * runs, so that a folder that was replaced may be opened again. */
+/* Check the names that are due, a few at a time; scan when it is time. `idle`: no job
+ * runs, so a folder that was replaced may be opened again. */
 void spool_handle_due(struct spool *spool, bool idle);
 /* Flush the frozen texts of admitted jobs. A job may start earlier: until this is on disk
  * the dropped file is the record, and the trainer takes longer to load. */
 void spool_flush(struct spool *spool);
 /* Return when to call spool_handle_due again, by clock_seconds. */
 double spool_due(const struct spool *spool);
-/* Return whether nothing is left to look at and nothing is queued. */
+/* Return whether nothing is left to check and nothing is queued. */
 bool spool_is_empty(const struct spool *spool);
 
 /* Return the next job to start, or one that was found running (*running); malloc'ed;
@@ -44,7 +44,7 @@ char *spool_next(struct spool *spool, bool *running);
 void spool_job_ended(struct spool *spool, const char *name,
                      const struct job_record *record);
 
-/* Note that a job could not be started: look at it again later. */
+/* Note that a job could not be started: check it again later. */
 void spool_retry_later(struct spool *spool, const char *name);
 
 /* Return the number of jobs that failed or were rejected since the spool was opened. */

@@ -1,5 +1,5 @@
 /*
- * runner/spool/watch.h - events in a folder, as hints: a name that may be worth a look.
+ * runner/spool/watch.h - events in a folder, as hints: a name that may need a check.
  * The only file that uses inotify. An event never decides anything; a scan finds
  * everything that events would.
  */

@@ -58,8 +58,8 @@ static bool crashed(const struct job *job, int status, bool forgive,
 }
 
 /* Record a child that exited before it could set its state to `running`. */
-static bool never_began(const struct job *job, int status, struct job_record *record,
-                        struct error *err)
+static bool record_early_exit(const struct job *job, int status,
+                              struct job_record *record, struct error *err)
 {
     struct text reason;
     bool ok;
@@ -80,7 +80,7 @@ static bool was_paused(int status)
     return status < 0 || (WIFEXITED(status) && WEXITSTATUS(status) > 128);
 }
 
-/* The ranks of a job hold its lock too, and end a moment after our child. */
+/* The ranks of a job hold its lock too, and end shortly after our child. */
 static int lock_of_ended(const struct job *job, bool ours, bool *busy, struct error *err)
 {
     int lock = job_lock(job, busy, err);
@@ -106,7 +106,7 @@ bool worker_record_end(const struct job *job, int status, bool forgive,
     if (ok && !busy && record->state == JOB_RUNNING)
         ok = crashed(job, status, forgive, record, err);
     else if (ok && !busy && record->state == JOB_READY && !was_paused(status))
-        ok = never_began(job, status, record, err);
+        ok = record_early_exit(job, status, record, err);
     if (lock >= 0)
         close(lock);
     return ok;
@@ -127,7 +127,7 @@ static void release(struct worker *worker)
     worker->busy = worker->adopted = worker->asked = false;
 }
 
-/* With the lock held, check whether the job should still start. */
+/* Check, with the lock held, whether the job should still start. */
 static bool still_ready(struct worker *worker, struct job_record *record,
                         struct error *err)
 {

@@ -14,7 +14,7 @@ struct worker {
     struct log *log;
     struct job job; /* of the running job */
     bool busy, adopted;
-    bool asked; /* to leave */
+    bool asked; /* to end */
     struct child child;
 };
 
@@ -34,8 +34,8 @@ void worker_request_stop(struct worker *worker);
 /* Return whether the running job has ended. *record then is its final state, and the
  * worker is free. A crashed attempt is recorded here. */
 bool worker_poll(struct worker *worker, struct job_record *record);
-/* Return a descriptor that is readable when our child ends; -1: call worker_poll now and
- * then. */
+/* Return a descriptor that is readable when our child ends; -1: call worker_poll
+ * periodically. */
 int worker_fd(const struct worker *worker);
 /* Forget the job; it continues without us. */
 void worker_close(struct worker *worker);
@@ -43,7 +43,7 @@ void worker_close(struct worker *worker);
 /* Handle a job whose lock is free and whose state is `running`: the attempt crashed. It
  * becomes ready again if `forgive` is set and it crashed fewer than max_retries times
  * before, else failed. status: from waitpid, -1: unknown. Any other state stays.
- * ERROR_SYSTEM; a held lock is not an error, *record then says running. */
+ * ERROR_SYSTEM; a held lock is not an error, and *record is then `running`. */
 bool worker_record_end(const struct job *job, int status, bool forgive,
                        struct job_record *record, struct error *err);
 /* Return how many seconds a job waits after a crash. */
