@@ -106,13 +106,13 @@ bool link_send_file(int end, int file, double seconds, struct error *err)
     struct msghdr message = { .msg_iov = &vector,
                               .msg_iovlen = 1,
                               .msg_control = control.space,
-                              .msg_controllen = sizeof control.space };
+                              .msg_controllen = sizeof(control.space) };
     struct cmsghdr *head = CMSG_FIRSTHDR(&message);
 
     *head = (struct cmsghdr) { .cmsg_level = SOL_SOCKET,
                                .cmsg_type = SCM_RIGHTS,
                                .cmsg_len = CMSG_LEN(sizeof(int)) };
-    memcpy(CMSG_DATA(head), &file, sizeof file);
+    memcpy(CMSG_DATA(head), &file, sizeof(file));
     if (!wait_for(end, POLLOUT, deadline(seconds), err))
         return false;
     if (sendmsg(end, &message, MSG_NOSIGNAL) == 1)
@@ -130,7 +130,7 @@ int link_receive_file(int end, double seconds, struct error *err)
     struct msghdr message = { .msg_iov = &vector,
                               .msg_iovlen = 1,
                               .msg_control = control.space,
-                              .msg_controllen = sizeof control.space };
+                              .msg_controllen = sizeof(control.space) };
     struct cmsghdr *head;
     ssize_t got;
     int file = -1;
@@ -140,7 +140,7 @@ int link_receive_file(int end, double seconds, struct error *err)
     got = recvmsg(end, &message, MSG_CMSG_CLOEXEC);
     head = got == 1 ? CMSG_FIRSTHDR(&message) : NULL;
     if (head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS)
-        memcpy(&file, CMSG_DATA(head), sizeof file);
+        memcpy(&file, CMSG_DATA(head), sizeof(file));
     if (file < 0 && (got == 0 || (got < 0 && errno == ECONNRESET)))
         set_peer_ended(err);
     else if (file < 0)

@@ -47,11 +47,11 @@ void device_recognize(struct device *device)
                                            "t1000", "t1200", "t2000", "mx450", "mx550" };
     char name[96];
 
-    device_normalize_name(device->name, name, sizeof name);
+    device_normalize_name(device->name, name, sizeof(name));
     device->no_tensor_cores = false;
     for (size_t i = 0; i < TS_COUNT(without); i++)
         if (device->kind == DEVICE_CUDA && device->major == 7 && device->minor == 5 &&
-            strstr(name, without[i]) != NULL)
+            strstr(name, without[i]))
             device->no_tensor_cores = true;
 }
 
@@ -59,28 +59,28 @@ bool device_has_bf16(const struct device *device)
 {
     const struct capability_row *row = device_capability(device);
 
-    return device->kind == DEVICE_CPU || (row != NULL && row->bf16);
+    return device->kind == DEVICE_CPU || (row && row->bf16);
 }
 
 bool device_has_tf32(const struct device *device)
 {
     const struct capability_row *row = device_capability(device);
 
-    return row != NULL && row->tf32;
+    return row && row->tf32;
 }
 
 bool device_has_fp8(const struct device *device)
 {
     const struct capability_row *row = device_capability(device);
 
-    return row != NULL && row->fp8;
+    return row && row->fp8;
 }
 
 bool device_has_fp16_tensor_cores(const struct device *device)
 {
     const struct capability_row *row = device_capability(device);
 
-    return row != NULL && row->fp16_tensor_cores && !device->no_tensor_cores;
+    return row && row->fp16_tensor_cores && !device->no_tensor_cores;
 }
 
 void device_capability_text(const struct device *device, char out[16])
@@ -110,7 +110,7 @@ bool device_parse_bytes(const char *text, uint64_t *out)
     value = strtod(text, &end);
     while (*end == ' ')
         end++;
-    device_normalize_name(end, unit, sizeof unit);
+    device_normalize_name(end, unit, sizeof(unit));
     if (strlen(unit) != strlen(end))
         return false;
     for (size_t i = 0; i < TS_COUNT(units); i++)

@@ -41,7 +41,7 @@ static void cut_vendor(char *folded)
     for (size_t i = 0; i < TS_COUNT(forms); i++) {
         char *found = strstr(folded, forms[i]);
 
-        if (found != NULL)
+        if (found)
             cut(folded, (size_t)(found - folded), strlen(forms[i]));
     }
 }
@@ -60,7 +60,7 @@ static void resolve_alias(char *folded, size_t room)
 {
     char *mobile = strstr(folded, "mobile");
 
-    if (mobile != NULL && strlen(folded) < room)
+    if (mobile && strlen(folded) < room)
         memcpy(mobile, "laptop", strlen("laptop"));
     for (size_t i = 0; i < TS_COUNT(others); i++)
         if (strcmp(folded, others[i].name) == 0)
@@ -81,7 +81,7 @@ static void fill(const struct device_row *row, struct device *out)
                           .available = row->visible ? (uint64_t)row->visible << 20 : sold,
                           .ordinal = -1,
                           .no_tensor_cores = row->no_tensor_cores };
-    snprintf(out->name, sizeof out->name, "%s%s%s", row->name, *row->size ? " " : "",
+    snprintf(out->name, sizeof(out->name), "%s%s%s", row->name, *row->size ? " " : "",
              row->size);
 }
 
@@ -104,8 +104,8 @@ static bool is_row(const struct device_row *row, const char *prefix, const char 
     char name[64], asked[80];
     size_t len;
 
-    device_normalize_name(row->name, name, sizeof name);
-    snprintf(asked, sizeof asked, "%s%s", prefix, folded);
+    device_normalize_name(row->name, name, sizeof(name));
+    snprintf(asked, sizeof(asked), "%s%s", prefix, folded);
     len = strlen(name);
     if (strncmp(asked, name, len) != 0)
         return false;
@@ -152,9 +152,9 @@ static bool is_near(const struct device_row *row, const char *folded, enum nearn
     char name[64], whole[96];
     size_t len;
 
-    device_normalize_name(row->name, name, sizeof name);
-    snprintf(whole, sizeof whole, "%s%s", name, row->size);
-    device_normalize_name(whole, whole, sizeof whole);
+    device_normalize_name(row->name, name, sizeof(name));
+    snprintf(whole, sizeof(whole), "%s%s", name, row->size);
+    device_normalize_name(whole, whole, sizeof(whole));
     len = strlen(name);
     if (how == NEAR_SIZE) /* the name with a size it was not sold with */
         return strncmp(folded, name, len) == 0 && read_size(folded + len) > 0;
@@ -180,7 +180,7 @@ static bool no_such_device(const char *text, const char *folded, struct error *e
             bool already = how == NEAR_PART && is_near(&rows[i], folded, NEAR_TYPO);
 
             if (!already && is_near(&rows[i], folded, how))
-                snprintf(names + len, sizeof names - len, "%s%s%s%s",
+                snprintf(names + len, sizeof(names) - len, "%s%s%s%s",
                          listed++ ? ", " : "", rows[i].name, *rows[i].size ? " " : "",
                          rows[i].size);
         }
@@ -222,7 +222,7 @@ static bool find_capability(const char *text, struct device *out, struct error *
                              .memory = memory,
                              .available = memory,
                              .ordinal = -1 };
-    snprintf(out->name, sizeof out->name, "sm_%s", text);
+    snprintf(out->name, sizeof(out->name), "sm_%s", text);
     return true;
 }
 
@@ -239,16 +239,16 @@ bool device_find(const char *text, struct device *out, struct error *err)
 
     if (names_capability(text))
         return find_capability(text, out, err);
-    device_normalize_name(text, folded, sizeof folded);
+    device_normalize_name(text, folded, sizeof(folded));
     if (strcmp(folded, "cpu") == 0) {
         *out = (struct device) { .kind = DEVICE_CPU, .ordinal = -1, .runnable = true };
-        snprintf(out->name, sizeof out->name, "cpu");
+        snprintf(out->name, sizeof(out->name), "cpu");
         return true;
     }
     cut_vendor(folded);
-    resolve_alias(folded, sizeof folded);
+    resolve_alias(folded, sizeof(folded));
     row = *folded != '\0' ? find_row(folded) : NULL;
-    if (row == NULL)
+    if (!row)
         return no_such_device(text, folded, err);
     fill(row, out);
     return true;

@@ -77,8 +77,8 @@ bool format_find(const char *name, enum format *out)
         const struct format_info *info = &formats[i];
 
         if (strcmp(name, info->name) == 0 ||
-            (info->torch != NULL && strcmp(name, info->torch) == 0) ||
-            (info->safetensors != NULL && strcmp(name, info->safetensors) == 0)) {
+            (info->torch && strcmp(name, info->torch) == 0) ||
+            (info->safetensors && strcmp(name, info->safetensors) == 0)) {
             *out = (enum format)i;
             return true;
         }
@@ -90,7 +90,7 @@ static uint32_t bits_of(float value)
 {
     uint32_t bits;
 
-    memcpy(&bits, &value, sizeof bits);
+    memcpy(&bits, &value, sizeof(bits));
     return bits;
 }
 
@@ -98,7 +98,7 @@ static float float_of(uint32_t bits)
 {
     float value;
 
-    memcpy(&value, &bits, sizeof value);
+    memcpy(&value, &bits, sizeof(value));
     return value;
 }
 

@@ -15,11 +15,11 @@ bool memory_limit(const char *wanted, const struct device *device, uint64_t *out
 {
     char *end;
 
-    if (wanted == NULL) {
+    if (!wanted) {
         *out = (uint64_t)((double)device->available * SHARE_DEFAULT);
         return true;
     }
-    if (strchr(wanted, '%') != NULL) {
+    if (strchr(wanted, '%')) {
         double share = strtod(wanted, &end);
 
         if (end == wanted || strcmp(end, "%") != 0 || !(share > 0 && share <= 100))

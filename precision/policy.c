@@ -133,15 +133,15 @@ static void write_message(const char *why, struct precision *out)
     char scaling[64] = "", clipping[48];
 
     if (out->scaling != SCALING_NONE)
-        snprintf(scaling, sizeof scaling, ", %s loss scale%s %g",
+        snprintf(scaling, sizeof(scaling), ", %s loss scale%s %g",
                  scaling_names[out->scaling],
                  out->scaling == SCALING_DYNAMIC ? " starting at" : "", out->loss_scale);
     if (out->max_grad_norm > 0)
-        snprintf(clipping, sizeof clipping, ", gradients clipped to norm %g",
+        snprintf(clipping, sizeof(clipping), ", gradients clipped to norm %g",
                  out->max_grad_norm);
     else
-        snprintf(clipping, sizeof clipping, ", no clipping");
-    snprintf(out->message, sizeof out->message, "%s%s%s%s%s%s%s", modes[out->mode].words,
+        snprintf(clipping, sizeof(clipping), ", no clipping");
+    snprintf(out->message, sizeof(out->message), "%s%s%s%s%s%s%s", modes[out->mode].words,
              out->fp8 ? ", fp8 matmuls" : "", scaling, clipping, *why ? " (" : "", why,
              *why ? ")" : "");
 }

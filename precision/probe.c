@@ -24,9 +24,9 @@ static bool read_small(const char *name, struct text *out)
     size_t len;
 
     text_reset(out);
-    if (file == NULL)
+    if (!file)
         return false;
-    len = fread(buffer, 1, sizeof buffer, file);
+    len = fread(buffer, 1, sizeof(buffer), file);
     fclose(file);
     return text_add(out, buffer, len) && len > 0;
 }
@@ -48,7 +48,7 @@ static uint64_t meminfo(const char *text, const char *key)
     const char *row = strstr(text, key);
     uint64_t kib = 0;
 
-    if (row != NULL)
+    if (row)
         sscanf(row + strlen(key), ": %" SCNu64, &kib);
     return kib << 10;
 }
@@ -103,13 +103,13 @@ static void cpu_name(struct device *out)
     struct text text;
     const char *row;
 
-    snprintf(out->name, sizeof out->name, "cpu");
+    snprintf(out->name, sizeof(out->name), "cpu");
     text_init(&text, 0);
     if (read_small("/proc/cpuinfo", &text) && (row = strstr(text.data, "model name")) &&
-        (row = strchr(row, ':')) != NULL) {
+        (row = strchr(row, ':'))) {
         size_t len = strcspn(row + 2, "\n");
 
-        snprintf(out->name, sizeof out->name, "%.*s", (int)len, row + 2);
+        snprintf(out->name, sizeof(out->name), "%.*s", (int)len, row + 2);
     }
     text_clear(&text);
 }
@@ -123,7 +123,7 @@ void probe_cpu(struct device *out)
         .kind = DEVICE_CPU, .ordinal = -1, .here = true, .runnable = true
     };
     cpu_name(out);
-    out->threads = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    out->threads = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
     out->threads = limit_threads(out->threads);
     text_init(&text, 0);
     if (read_small("/proc/meminfo", &text)) {
@@ -157,11 +157,11 @@ static size_t split(char *line, char *fields[], size_t room)
 {
     size_t count = 0;
 
-    for (char *field = line; field != NULL && count < room; count++) {
+    for (char *field = line; field && count < room; count++) {
         char *tab = strchr(field, '\t');
 
         fields[count] = field;
-        if (tab != NULL)
+        if (tab)
             *tab++ = '\0';
         field = tab;
     }
@@ -181,7 +181,7 @@ static bool read_cpu(char *fields[], struct device *out)
     *out = (struct device) {
         .kind = DEVICE_CPU, .ordinal = -1, .here = true, .runnable = true
     };
-    snprintf(out->name, sizeof out->name, "%s", fields[1]);
+    snprintf(out->name, sizeof(out->name), "%s", fields[1]);
     out->threads = atoi(fields[2]);
     return out->threads > 0 && read_bytes(fields[3], &out->memory) &&
            read_bytes(fields[4], &out->available);
@@ -193,7 +193,7 @@ static bool read_cuda(char *fields[], struct device *out)
 
     *out =
         (struct device) { .kind = DEVICE_CUDA, .ordinal = atoi(fields[1]), .here = true };
-    snprintf(out->name, sizeof out->name, "%s", fields[2]);
+    snprintf(out->name, sizeof(out->name), "%s", fields[2]);
     out->runnable = strcmp(fields[6], "1") == 0;
     if (sscanf(fields[3], "%d.%d%n", &out->major, &out->minor, &used) != 2 ||
         fields[3][used] != '\0' || out->ordinal < 0)
@@ -208,7 +208,7 @@ static bool read_line(char *line, struct probe *out)
     size_t count = split(line, fields, TS_COUNT(fields));
 
     if (count == 2 && strcmp(fields[0], "note") == 0) {
-        snprintf(out->note, sizeof out->note, "%s", fields[1]);
+        snprintf(out->note, sizeof(out->note), "%s", fields[1]);
         return true;
     }
     if (out->count == PROBE_MAX)
@@ -266,7 +266,7 @@ void probe_devices(struct probe *out)
     if (!ok) {
         *out = (struct probe) { .count = 1 };
         probe_cpu(&out->devices[0]);
-        snprintf(out->note, sizeof out->note, "%.255s", err.text);
+        snprintf(out->note, sizeof(out->note), "%.255s", err.text);
     }
     text_clear(&text);
     free(program);
@@ -282,9 +282,9 @@ static bool report_no_device(const struct probe *probe, const char *wanted,
         size_t len = strlen(names);
 
         if (device->kind == DEVICE_CPU)
-            snprintf(names + len, sizeof names - len, "cpu");
+            snprintf(names + len, sizeof(names) - len, "cpu");
         else
-            snprintf(names + len, sizeof names - len, ", cuda:%d (%s, %d.%d%s)",
+            snprintf(names + len, sizeof(names) - len, ", cuda:%d (%s, %d.%d%s)",
                      device->ordinal, device->name, device->major, device->minor,
                      device->runnable ? "" : ", this build has no code for it");
     }
@@ -353,7 +353,7 @@ static size_t take_named(const struct probe *probe, const char *wanted,
 
     for (size_t i = 0; i < count; i++) {
         out[i] = find_ordinal(probe, ordinals[i]);
-        if (out[i] == NULL) {
+        if (!out[i]) {
             report_no_device(probe, wanted, err);
             return 0;
         }
@@ -382,7 +382,7 @@ static const struct device *next_best(const struct probe *probe,
 
         for (size_t j = 0; j < count; j++)
             fits = fits && taken[j] != device;
-        if (fits && (best == NULL || device->available > best->available))
+        if (fits && (!best || device->available > best->available))
             best = device;
     }
     return best;
@@ -393,7 +393,7 @@ static size_t take_best(const struct probe *probe, size_t ranks,
 {
     size_t count = 0;
 
-    while (count < ranks && (out[count] = next_best(probe, out, count)) != NULL)
+    while (count < ranks && (out[count] = next_best(probe, out, count)))
         count++;
     return count;
 }
@@ -431,7 +431,7 @@ const struct device *probe_select_one(const struct probe *probe, const char *wan
 
 const struct device *probe_without_code(const struct probe *probe, const char *wanted)
 {
-    if (probe_count_named(wanted) == 0 && next_best(probe, NULL, 0) != NULL)
+    if (probe_count_named(wanted) == 0 && next_best(probe, NULL, 0))
         return NULL;
     for (size_t i = 1; i < probe->count; i++)
         if (probe_name_matches(wanted, probe->devices[i].ordinal) &&

@@ -99,8 +99,7 @@ static bool watch_step(struct autopsy *a, size_t index, struct error *err)
     struct run *run = a->run;
     struct step_scalars numbers = numbers_of(a, index);
 
-    if (run->teaching != NULL &&
-        !distillation_batch(run->teaching, run->model, &run->batch, err))
+    if (run->teaching && !distillation_batch(run->teaching, run->model, &run->batch, err))
         return false;
     return model_watch_batch(run->model, &run->batch, &numbers, &a->watch, err);
 }
@@ -148,7 +147,7 @@ static int64_t number_of_step(const struct autopsy *a)
 static void add_tensor_name(const struct watch_result *look, struct text *out)
 {
     text_adds(out, look->tensor);
-    if (look->layer >= 0 && strstr(look->tensor, ".") == NULL)
+    if (look->layer >= 0 && !strstr(look->tensor, "."))
         text_addf(out, " of layer %" PRId64, look->layer);
 }
 
@@ -362,7 +361,7 @@ static void report(const struct autopsy *a)
     text_init(&brief, 0);
     add_sentence(a, &sentence);
     add_summary(a, &brief);
-    snprintf(a->run->finding, sizeof a->run->finding, "%s", brief.data);
+    snprintf(a->run->finding, sizeof(a->run->finding), "%s", brief.data);
     log_line(log, LOG_WARN, "autopsy: %s %" PRId64 ", loss scale %g: %s",
              occasion_names[a->occasion], number_of_step(a),
              a->run->progress.scaler.scale, sentence.data);
@@ -441,5 +440,5 @@ void autopsy_explain(const struct run *run, struct error *err)
     size_t len = strlen(err->text);
 
     if (run->finding[0])
-        snprintf(err->text + len, sizeof err->text - len, "; autopsy: %s", run->finding);
+        snprintf(err->text + len, sizeof(err->text) - len, "; autopsy: %s", run->finding);
 }

@@ -39,10 +39,10 @@ static bool open_model(struct merge *merge, struct error *err)
         return false;
     with.rounded_bytes = shapes_fp8_bytes(plan, &merge->config, options.rows_max);
     options.backend = merge->be = backend_open(&with, err);
-    if (merge->be == NULL)
+    if (!merge->be)
         return false;
     merge->model = model_new(&options, err);
-    return merge->model != NULL && model_load(merge->model, err);
+    return merge->model && model_load(merge->model, err);
 }
 
 static void describe(const struct merge *merge)
@@ -59,7 +59,7 @@ static void describe(const struct merge *merge)
     log_line(options->log, LOG_INFO, "device: %s", facts.backend);
     log_line(options->log, LOG_INFO, "merge: adapter %s into model %s, without training",
              merge->plan.adapter_name_or_path, merge->plan.model_name_or_path);
-    if (options->opened != NULL)
+    if (options->opened)
         options->opened(options->context, &facts);
 }
 
@@ -67,7 +67,7 @@ static bool write_model(const struct merge *merge, struct error *err)
 {
     const struct trainer_options *options = merge->options;
 
-    if (options->stop != NULL && *options->stop != 0)
+    if (options->stop && *options->stop != 0)
         return error_set(err, ERROR_STOPPED,
                          "stopped before the merged model was written");
     if (!checkpoint_export(merge->model, &merge->plan, err))

@@ -50,7 +50,7 @@ static bool metrics_truncate(const char *name, int64_t resume_step, struct error
     for (const char *line = was.data; ok && line < was.data + was.len;) {
         const char *end = memchr(line, '\n', (size_t)(was.data + was.len - line));
 
-        if (end == NULL) /* the writer was killed within this line */
+        if (!end) /* the writer was killed within this line */
             break;
         if (line_is_kept(line, (size_t)(end - line), resume_step))
             text_add(&now, line, (size_t)(end + 1 - line));
@@ -70,7 +70,7 @@ struct metrics *metrics_open(const char *name, int64_t resume_step, struct log *
 
     if (!metrics_truncate(name, resume_step, err))
         return NULL;
-    metrics = memory_alloc(sizeof *metrics);
+    metrics = memory_alloc(sizeof(*metrics));
     metrics->name = memory_strdup(name);
     metrics->log = log;
     return metrics;
@@ -78,7 +78,7 @@ struct metrics *metrics_open(const char *name, int64_t resume_step, struct log *
 
 void metrics_close(struct metrics *metrics)
 {
-    if (metrics == NULL)
+    if (!metrics)
         return;
     tensorboard_close(metrics->board);
     free(metrics->name);
@@ -102,7 +102,7 @@ void metrics_open_tensorboard(struct metrics *metrics, const char *dir, int64_t 
     struct error err = { 0 };
 
     metrics->board = tensorboard_open(dir, first, &err);
-    if (metrics->board != NULL && about != NULL)
+    if (metrics->board && about)
         tensorboard_text(metrics->board, "job/text_summary", about, &err);
     report_board(metrics, &err);
 }
@@ -132,7 +132,7 @@ static void metrics_write(struct metrics *metrics, json_t *object)
     json_write(object, &line);
     ok = file_append_line(metrics->name, line.data, line.len, 0644, false, &err);
     report_line(metrics, ok, &err);
-    if (metrics->board != NULL) {
+    if (metrics->board) {
         tensorboard_metrics(metrics->board, object, &lost);
         report_board(metrics, &lost);
     }

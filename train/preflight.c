@@ -56,7 +56,7 @@ bool preflight_save_state(struct run *run, struct error *err)
                                       .progress = run->progress,
                                       .options = run->options,
                                       .quiet = *run->options };
-    if (kept->model == NULL) {
+    if (!kept->model) {
         free(kept);
         return false;
     }
@@ -113,14 +113,14 @@ static bool try_step(struct run *run, preflight_step *step, struct seen *seen,
 
 static bool stop_requested(const struct run *run)
 {
-    return run->options->stop != NULL && *run->options->stop != 0;
+    return run->options->stop && *run->options->stop != 0;
 }
 
 static bool is_over(const struct run *run, const struct seen *seen)
 {
     const struct trainer_options *options = run->options;
 
-    if (options->waiting != NULL)
+    if (options->waiting)
         options->waiting(options->context);
     return seen->made == PREFLIGHT_STEPS || seen->hopeless == PREFLIGHT_FAILURES_MAX ||
            run->progress.step == run->steps.total || stop_requested(run);
@@ -185,7 +185,7 @@ static bool give_up(struct run *run, const struct seen *seen, struct error *err)
     char steps[48] = "the only step was";
 
     if (seen->hopeless > 1)
-        snprintf(steps, sizeof steps, "%" PRId64 " steps in a row were", seen->hopeless);
+        snprintf(steps, sizeof(steps), "%" PRId64 " steps in a row were", seen->hopeless);
     run->options = run->kept->options;
     autopsy_make(run, run->progress.step - 1, seen->loss);
     error_set(
@@ -224,8 +224,9 @@ static void report(struct run *run, const struct seen *seen, double scale)
     char losses[96] = "", gradients[240] = "";
 
     if (seen->made > 0)
-        snprintf(losses, sizeof losses, ", loss %.4g to %.4g, largest gradient norm %.4g",
-                 seen->first, seen->last, seen->norm);
+        snprintf(losses, sizeof(losses),
+                 ", loss %.4g to %.4g, largest gradient norm %.4g", seen->first,
+                 seen->last, seen->norm);
     gradients_text(run, seen, gradients);
     log_line(log, seen->hopeless > 0 ? LOG_WARN : LOG_INFO,
              "preflight: %" PRId64 " steps done, %" PRId64

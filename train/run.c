@@ -32,7 +32,7 @@ static bool check_tokens(const struct run *run, const struct dataset *data,
 static bool check_data(const struct run *run, const struct dataset *data,
                        struct error *err)
 {
-    return data == NULL ||
+    return !data ||
            (check_tokens(run, data, err) &&
             model_config_check_positions(&run->config, dataset_positions_max(data), err));
 }
@@ -47,7 +47,7 @@ static bool measure_questions(struct run *run, struct error *err)
 {
     size_t longest, longer;
 
-    if (!run->plan->generation.on || run->eval == NULL)
+    if (!run->plan->generation.on || !run->eval)
         return true;
     if (!dataset_open_whole(run->plan, run->eval, run->tokenizer, &run->whole, err))
         return false;
@@ -88,14 +88,14 @@ static bool open_data(struct run *run, struct error *err)
         first ? dataset_open : dataset_open_readonly;
 
     run->tokenizer = chat_tokenizer_open(plan->model_name_or_path, err);
-    if (run->tokenizer == NULL)
+    if (!run->tokenizer)
         return false;
     run->train = open(plan, SPLIT_TRAIN, run->tokenizer, err);
-    if (run->train == NULL)
+    if (!run->train)
         return false;
     if (plan_evaluates(plan)) {
         run->eval = open(plan, SPLIT_EVAL, run->tokenizer, err);
-        if (run->eval == NULL)
+        if (!run->eval)
             return false;
     }
     run->steps = trainer_steps(
@@ -131,7 +131,7 @@ struct run_sizes run_measure(const struct plan *plan, const struct dataset *trai
     struct run_sizes sizes = { .rows = dataset_rows_max(train, size),
                                .sequences = dataset_sequences_max(train, size) };
 
-    if (eval == NULL)
+    if (!eval)
         return sizes;
     size = sizes.eval_size = eval_size(plan, eval, sizes.rows);
     sizes.sequences = largest(sizes.sequences, dataset_sequences_max(eval, size));
@@ -193,14 +193,14 @@ static bool open_model(struct run *run, struct error *err)
     run->eval_size = sizes.eval_size;
     /* order matters: the free memory is known only after all ranks have joined */
     options.backend = run->be = backend_open(&with, err);
-    if (run->be == NULL || !parallel_join(run->options->group, run->be, err))
+    if (!run->be || !parallel_join(run->options->group, run->be, err))
         return false;
     if (!open_distillation(run, &sizes, err))
         return false;
     run->model = model_new(&options, err);
-    if (run->model == NULL)
+    if (!run->model)
         return false;
-    if (run->teaching != NULL)
+    if (run->teaching)
         distillation_attach(run->teaching, run->model);
     model_set_fetch(run->model, parallel_fetch, run->options->group);
     return model_load(run->model, err);
@@ -212,18 +212,18 @@ static bool open_model(struct run *run, struct error *err)
 static char *find_checkpoint(const struct run *run, bool *own)
 {
     const char *named = run->plan->resume_from_checkpoint, *dir = run->plan->output_dir;
-    bool last = named != NULL && strcmp(named, "true") == 0;
+    bool last = named && strcmp(named, "true") == 0;
     char *name = run->options->resume || last
                      ? checkpoint_last(dir, run->plan->job_digest, true)
                      : NULL;
 
     *own = name != NULL;
-    if (name == NULL && named != NULL && !last && strcmp(named, "false") != 0)
+    if (!name && named && !last && strcmp(named, "false") != 0)
         return memory_strdup(named);
-    if (name == NULL && last && (name = checkpoint_last(dir, NULL, true)) != NULL)
+    if (!name && last && (name = checkpoint_last(dir, NULL, true)))
         log_line(run->options->log, LOG_WARN,
                  "resume: %s was saved by another version of the job", name);
-    if (name == NULL && (last || run->options->resume))
+    if (!name && (last || run->options->resume))
         log_line(run->options->log, LOG_WARN,
                  "resume: no checkpoint in %s can be resumed; starting from scratch "
                  "(save_only_model: true omits the optimizer state)",
@@ -260,7 +260,7 @@ static bool resume(struct run *run, struct error *err)
     ok = parallel_share_text(run->options->group, &name, err);
     scaler_init(&run->progress.scaler, &run->plan->precision);
     run->progress.best_metric = NAN;
-    if (ok && name != NULL) {
+    if (ok && name) {
         ok = checkpoint_load(run->model, name, &run->progress, &run->history, err);
         if (ok) {
             log_line(run->options->log, LOG_INFO, "resume: from %s, step %" PRId64, name,
@@ -287,7 +287,7 @@ static bool open_metrics(struct run *run, struct error *err)
     run->metrics = metrics_open(name, run->progress.step > 0 ? run->progress.step : -1,
                                 run->options->log, err);
     free(name);
-    if (run->metrics == NULL)
+    if (!run->metrics)
         return false;
     metrics_open_tensorboard(run->metrics, run->plan->run_dir,
                              run->progress.step > 0 ? run->progress.step + 1 : 0,
@@ -300,7 +300,7 @@ static bool open_samples(struct run *run, struct error *err)
     const struct plan *plan = run->plan;
     char *name;
 
-    if (!plan->generation.on || run->eval == NULL || plan->samples <= 0)
+    if (!plan->generation.on || !run->eval || plan->samples <= 0)
         return true;
     name = path_join(plan->run_dir, "samples.jsonl");
     run->samples = samples_open(name, (size_t)plan->samples, run->progress.step > 0, err);
@@ -315,12 +315,12 @@ static void describe_second_model(const struct run *run)
     bool prefers = plan->stage == STAGE_DPO;
     char what[512] = "none, the loss does not use one";
 
-    if (run->teaching != NULL)
-        distillation_describe(run->teaching, what, sizeof what);
+    if (run->teaching)
+        distillation_describe(run->teaching, what, sizeof(what));
     else if (!prefers)
         return;
     else if (plan_has_reference(plan))
-        snprintf(what, sizeof what, "the model without its adapter");
+        snprintf(what, sizeof(what), "the model without its adapter");
     log_line(run->options->log, LOG_INFO, "%s: %s", prefers ? "reference" : "teacher",
              what);
 }
@@ -332,7 +332,7 @@ static void describe(struct run *run)
     char bytes[16], ranks[40] = "";
 
     if (plan_ranks(plan) > 1)
-        snprintf(ranks, sizeof ranks, " in each of %zu ranks", plan_ranks(plan));
+        snprintf(ranks, sizeof(ranks), " in each of %zu ranks", plan_ranks(plan));
     memory_text(plan->device.kind == DEVICE_CPU ? model_memory(run->model)->low
                                                 : model_memory(run->model)->total,
                 bytes);
@@ -349,7 +349,7 @@ static void describe(struct run *run)
              dataset_tokens(run->train), prefers ? "prompt with an answer" : "sample",
              dataset_longest(run->train));
     log_line(run->options->log, LOG_INFO, "data: %s", dataset_origin(run->train));
-    for (size_t i = 0; dataset_note(run->train, i) != NULL; i++)
+    for (size_t i = 0; dataset_note(run->train, i); i++)
         log_line(run->options->log, LOG_WARN, "data: %s", dataset_note(run->train, i));
     log_line(run->options->log, LOG_INFO,
              "steps: %" PRId64 " total, %" PRId64 " per epoch, each of %" PRId64
@@ -366,7 +366,7 @@ static void report_opened(const struct run *run)
         .parameters = model_total_elements(run->model),
         .trainable = model_trainable_elements(run->model),
         .samples = dataset_samples(run->train),
-        .eval_samples = run->eval != NULL ? dataset_samples(run->eval) : 0,
+        .eval_samples = run->eval ? dataset_samples(run->eval) : 0,
         .longest = dataset_longest(run->train),
         .tokens = dataset_tokens(run->train),
         .steps_per_epoch = run->steps.per_epoch,
@@ -376,7 +376,7 @@ static void report_opened(const struct run *run)
         .memory = *model_memory(run->model),
     };
 
-    if (run->options->opened != NULL)
+    if (run->options->opened)
         run->options->opened(run->options->context, &facts);
 }
 
@@ -398,7 +398,7 @@ static bool open_files(struct run *run, struct error *err)
 void run_log_line(const struct run *run, const char *line)
 {
     log_line(run->options->log, LOG_INFO, "%s", line);
-    if (run->options->logged != NULL)
+    if (run->options->logged)
         run->options->logged(run->options->context, line);
 }
 

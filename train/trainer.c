@@ -30,7 +30,7 @@
 
 static bool stop_requested(const struct run *run)
 {
-    return run->options->stop != NULL && *run->options->stop != 0;
+    return run->options->stop && *run->options->stop != 0;
 }
 
 /* Return the memory in use on the device; on a CPU, the peak of this process. */
@@ -40,7 +40,7 @@ static uint64_t memory_in_use(const struct run *run)
 
     if (run->be->ops->kind != DEVICE_CPU)
         return model_memory(run->model)->total +
-               (run->teaching != NULL ? distillation_bytes(run->teaching) : 0);
+               (run->teaching ? distillation_bytes(run->teaching) : 0);
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss << 10 : 0;
 }
 
@@ -103,7 +103,7 @@ static bool run_window(struct run *run, const struct run_step_batches *place,
         if (!dataset_batch(run->train, (uint64_t)place->epoch, place->first + i, size,
                            &run->batch))
             return error_set(err, ERROR_DATA, "the dataset ended inside an epoch");
-        if (run->teaching != NULL &&
+        if (run->teaching &&
             !distillation_batch(run->teaching, run->model, &run->batch, err))
             return false;
         if (!model_train(run->model, &run->batch, draw, err))
@@ -117,13 +117,13 @@ static bool run_window(struct run *run, const struct run_step_batches *place,
     sums[2] = parts.data;
     sums[3] = parts.teacher;
     rewards = model_rewards(run->model);
-    memcpy(&sums[4], rewards.of, sizeof rewards.of);
+    memcpy(&sums[4], rewards.of, sizeof(rewards.of));
     if (!parallel_sum(run->options->group, sums, TS_COUNT(sums), err))
         return false;
     run->progress.window_loss += sums[0] / place->weight;
     run->progress.window_ce += sums[2] / place->weight;
     run->progress.window_kd += sums[3] / place->weight;
-    memcpy(rewards.of, &sums[4], sizeof rewards.of);
+    memcpy(rewards.of, &sums[4], sizeof(rewards.of));
     rewards_add(&run->progress.window_rewards, &rewards, 1 / place->weight);
     run->progress.tokens += (uint64_t)sums[1];
     if (!numbers.finite)
@@ -292,8 +292,7 @@ static bool eval_due(const struct run *run)
     double passed = plan->eval_strategy == WHEN_STEPS ? (double)run->progress.step
                                                       : run->progress.epoch;
 
-    return run->eval != NULL && plan->eval_strategy != WHEN_NO &&
-           passed >= plan->eval_delay &&
+    return run->eval && plan->eval_strategy != WHEN_NO && passed >= plan->eval_delay &&
            (last || is_due(run, plan->eval_strategy, plan->eval_steps));
 }
 
@@ -301,14 +300,13 @@ static bool eval_due_at_start(const struct run *run)
 {
     const struct plan *plan = run->plan;
 
-    return run->eval != NULL &&
-           (plan->eval_on_start == CHOICE_YES ||
-            (plan->eval_on_start == CHOICE_AUTO && plan->eval_delay == 0));
+    return run->eval && (plan->eval_on_start == CHOICE_YES ||
+                         (plan->eval_on_start == CHOICE_AUTO && plan->eval_delay == 0));
 }
 
 static void report_progress(const struct run *run, double loss)
 {
-    if (run->options->progress != NULL)
+    if (run->options->progress)
         run->options->progress(run->options->context, &(struct trainer_progress) {
                                                           .step = run->progress.step,
                                                           .total = run->steps.total,
@@ -335,7 +333,7 @@ static bool after_step(struct run *run, struct error *err)
     saves = !last && save_due(run);
     if (saves)
         save_or_warn(run);
-    if ((evaluates || saves) && run->options->milestone != NULL)
+    if ((evaluates || saves) && run->options->milestone)
         run->options->milestone(run->options->context);
     return true;
 }
@@ -475,7 +473,7 @@ static bool write_result(struct run *run, struct error *err)
         return false;
     if (!checkpoint_publish(run->model, plan, err))
         return false;
-    return plan->export_dir == NULL || checkpoint_export(run->model, plan, err);
+    return !plan->export_dir || checkpoint_export(run->model, plan, err);
 }
 
 /* The trained weights exist only in memory.  If they cannot be written (full disk), allow
@@ -523,7 +521,7 @@ bool trainer_run(const struct plan *plan, const struct trainer_options *options,
         parallel_report(options->group, &why);
         if (why.code == ERROR_SYSTEM || why.code == ERROR_DEVICE)
             parallel_explain(options->group, &why);
-        if (err != NULL && err->code == ERROR_NONE)
+        if (err && err->code == ERROR_NONE)
             *err = why;
     }
     run_close(&run);

@@ -226,7 +226,7 @@ static bool is_surely_secret(const char *name)
 {
     static const char *const owners[] = { "hf", "hub", "auth", "access", "api", "wandb" };
     const char *near[4];
-    bool exact, owned = strcasestr(name, "token") == NULL;
+    bool exact, owned = !strcasestr(name, "token");
     size_t count = schema_nearest(name, near, TS_COUNT(near), &exact);
 
     for (size_t i = 0; i < count; i++)

@@ -383,7 +383,7 @@ bool value_is_off(const struct key *key, const struct node *node, struct arena *
     node = node_value(node);
     if (node->kind != NODE_SCALAR)
         return node->count == 0;
-    if (key->type != KEY_BOOL && key->default_value == NULL &&
+    if (key->type != KEY_BOOL && !key->default_value &&
         scalar_bool(node, &yes) != SCALAR_WRONG && !yes)
         return true;
     if (key->type == KEY_BOOL && value.state == VALUE_GOOD && value.number == 0 &&

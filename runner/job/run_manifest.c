@@ -68,12 +68,12 @@ static void system_line(const char *name, const char *key, char out[128])
     char line[256], *value;
 
     out[0] = 0;
-    while (file != NULL && !out[0] && fgets(line, sizeof line, file) != NULL)
-        if (text_starts(line, key) && (value = strchr(line, ':')) != NULL) {
+    while (file && !out[0] && fgets(line, sizeof(line), file))
+        if (text_starts(line, key) && (value = strchr(line, ':'))) {
             value += 1 + strspn(value + 1, " \t");
             snprintf(out, 128, "%.*s", (int)strcspn(value, "\n"), value);
         }
-    if (file != NULL)
+    if (file)
         fclose(file);
 }
 
@@ -87,7 +87,7 @@ static json_t *environment_object(const struct plan *plan, const struct run_info
     if (plan->device.kind == DEVICE_CUDA)
         system_line("/proc/driver/nvidia/version", "NVRM version", driver);
     if (uname(&system) == 0)
-        snprintf(line, sizeof line, "%.60s %.100s %.60s", system.sysname, system.release,
+        snprintf(line, sizeof(line), "%.60s %.100s %.60s", system.sysname, system.release,
                  system.machine);
     json_object_set_new(object, "device", report_json_device(&plan->device));
     json_object_set_new(object, "backend", report_json_string(facts->backend));

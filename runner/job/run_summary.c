@@ -45,7 +45,7 @@ bool run_summary_write(const struct job *job, const struct patch *patch, struct 
     bool ok;
 
     text_init(&shown, 0);
-    ok = patch->text != NULL && redact_text(patch->text, patch->len, &shown);
+    ok = patch->text && redact_text(patch->text, patch->len, &shown);
     if (ok) {
         text_addf(out, "**precision**: %s\n\n", patch->plan.precision.message);
         add_changes(job, out);

@@ -65,7 +65,7 @@ static size_t keep_column(const struct chart_series *series, size_t first, size_
 size_t *chart_downsample(const struct chart_series *series, double x_low, double x_high,
                          size_t *count)
 {
-    size_t *kept = memory_resize(NULL, series->count + 1, sizeof *kept);
+    size_t *kept = memory_resize(NULL, series->count + 1, sizeof(*kept));
 
     *count = 0;
     if (series->count <= 2 * CHART_COLUMNS) {
@@ -176,7 +176,8 @@ static size_t column_means(const struct drawing *d, const struct chart_series *s
  * sum. */
 static void add_mean(const struct drawing *d, const struct chart_series *series)
 {
-    double *x = memory_resize(NULL, 3 * series->count, sizeof *x), *y = x + series->count;
+    double *x = memory_resize(NULL, 3 * series->count, sizeof(*x)),
+           *y = x + series->count;
     double *mean = y + series->count;
     size_t count = column_means(d, series, x, y), half = count / SMOOTH_SHARE / 2 + 1;
     struct chart_series drawn = *series;

@@ -27,7 +27,7 @@ static void add_tick(struct chart_scale *scale, double value, const char *label)
     if (scale->tick_count == CHART_TICKS)
         return;
     scale->ticks[scale->tick_count] = value;
-    snprintf(scale->labels[scale->tick_count], sizeof scale->labels[0], "%s", label);
+    snprintf(scale->labels[scale->tick_count], sizeof(scale->labels[0]), "%s", label);
     scale->tick_count++;
 }
 
@@ -36,7 +36,7 @@ static void trim_exponent(char *label)
 {
     char *to = strchr(label, 'e'), *from = to;
 
-    if (to == NULL)
+    if (!to)
         return;
     from += from[1] == '-' ? 2 : 1;
     to += to[1] == '-' ? 2 : 1;
@@ -123,8 +123,8 @@ static void make_decades(struct chart_scale *scale)
 
             if (value < scale->low * 0.999 || value > scale->high * 1.001)
                 continue;
-            snprintf(label, sizeof label, value >= 1e5 || value < 1e-3 ? "%.0e" : "%.10g",
-                     value);
+            snprintf(label, sizeof(label),
+                     value >= 1e5 || value < 1e-3 ? "%.0e" : "%.10g", value);
             trim_exponent(label);
             add_tick(scale, value, label);
         }
@@ -148,7 +148,7 @@ static void make_powers(struct chart_scale *scale)
          power -= every) {
         char label[16];
 
-        snprintf(label, sizeof label, fabs(power) < 30 ? "%.6g" : "%.1e", exp2(power));
+        snprintf(label, sizeof(label), fabs(power) < 30 ? "%.6g" : "%.1e", exp2(power));
         add_tick(scale, exp2(power), label);
     }
 }

@@ -142,7 +142,7 @@ void html_number(double value, enum html_number how, char out[32])
         shorten(value, out);
     } else if (how == HTML_WHOLE ||
                (value == rint(value) && fabs(value) < 1e15 && fabs(value) >= 1e4)) {
-        snprintf(digits, sizeof digits, "%.0f", fabs(value) < 1e18 ? value : 1e18);
+        snprintf(digits, sizeof(digits), "%.0f", fabs(value) < 1e18 ? value : 1e18);
         group(digits, out);
     } else {
         snprintf(out, 32, "%.4g", value);

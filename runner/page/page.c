@@ -60,7 +60,7 @@ static void add_subject(const struct page_data *data, struct text *out)
     const json_t *model = json_object_get(data->facts, "model");
     const char *mode = page_string(json_object_get(data->facts, "precision"), "mode");
 
-    if (data->facts == NULL)
+    if (!data->facts)
         return;
     text_adds(out, "<p class=\"subject\">");
     html_textf(out, "%s training of %s, %s", page_string(model, "method"),

@@ -53,7 +53,7 @@ static const struct {
 static bool is_known(const char *name)
 {
     for (size_t i = 0; i < TS_COUNT(curves); i++)
-        if (curves[i].eval != NULL && strcmp(curves[i].eval, name) == 0)
+        if (curves[i].eval && strcmp(curves[i].eval, name) == 0)
             return true;
     return strcmp(name, "eval_perplexity") == 0;
 }
@@ -69,7 +69,7 @@ struct marks {
 static void marks_add(struct marks *marks, double x, const char *inspection,
                       const char *name)
 {
-    marks->list = memory_resize(marks->list, marks->count + 1, sizeof *marks->list);
+    marks->list = memory_resize(marks->list, marks->count + 1, sizeof(*marks->list));
     marks->list[marks->count++] = (struct chart_mark) { x, inspection, name };
 }
 
@@ -80,7 +80,7 @@ static void mark_skipped(const struct page_data *data, struct marks *marks)
     const struct page_series *skipped = page_data_find(data, "skipped");
     double was = 0, drawn = -INFINITY, apart = data->last_step / CHART_COLUMNS;
 
-    for (size_t i = 0; skipped != NULL && i < skipped->count; i++) {
+    for (size_t i = 0; skipped && i < skipped->count; i++) {
         if (skipped->y[i] > was && skipped->x[i] - drawn >= apart) {
             marks_add(marks, skipped->x[i], "skipped", "steps skipped");
             drawn = skipped->x[i];
@@ -111,7 +111,7 @@ static void find_marks(const struct page_data *data, struct marks *out)
     const struct page_series *eval =
         page_data_find(data, metric[0] ? metric : "eval_loss");
     bool greater = json_is_true(json_object_get(how, "greater_is_better"));
-    size_t best = eval != NULL ? best_of(eval, greater) : SIZE_MAX;
+    size_t best = eval ? best_of(eval, greater) : SIZE_MAX;
 
     *out = (struct marks) { 0 };
     for (size_t i = 0; i < data->resumed_count; i++)
@@ -131,11 +131,11 @@ static void add_curve(const struct page_data *data, struct chart *chart,
 {
     struct chart_series series[2];
 
-    if (train != NULL)
+    if (train)
         series[chart->series_count++] =
             (struct chart_series) { "training", "train",      train->x,
                                     train->y,   train->count, false };
-    if (eval != NULL)
+    if (eval)
         series[chart->series_count++] =
             (struct chart_series) { "evaluation", "eval",      eval->x,
                                     eval->y,      eval->count, eval->count <= 60 };
@@ -171,7 +171,7 @@ static void add_known(const struct page_data *data, const struct marks *marks,
                                .wide = curves[i].wide,
                                .mean = curves[i].mean };
 
-        if (train == NULL || !is_idle(train))
+        if (!train || !is_idle(train))
             add_curve(data, &chart, train,
                       curves[i].eval ? page_data_find(data, curves[i].eval) : NULL, out);
     }
@@ -204,7 +204,7 @@ static void add_others(const struct page_data *data, struct text *out)
             continue;
         text_init(&title, 0);
         make_title(series->name, &title);
-        snprintf(id, sizeof id, "eval-%zu", i);
+        snprintf(id, sizeof(id), "eval-%zu", i);
         add_curve(data, &(struct chart) { .id = id, .title = title.data, .unit = "" },
                   NULL, series, out);
         text_clear(&title);
@@ -298,9 +298,9 @@ void page_curves(const struct page_data *data, struct text *out)
     add_known(data, &marks, out);
     add_others(data, out);
     text_adds(out, "</div>\n");
-    if (loss != NULL)
+    if (loss)
         add_table(data, loss, false, "Logged steps", out);
-    if (eval != NULL)
+    if (eval)
         add_table(data, eval, true, "Evaluations", out);
     free(marks.list);
 }

@@ -31,7 +31,7 @@ static FILE *open_lines(const char *dir, const char *base, size_t max)
                 (size_t)st.st_size <= max;
     FILE *file = good ? fdopen(fd, "r") : NULL;
 
-    if (fd >= 0 && file == NULL)
+    if (fd >= 0 && !file)
         close(fd);
     free(name);
     return file;
@@ -48,7 +48,7 @@ static void each_object(const char *dir, const char *base, size_t max,
     size_t room = 0;
     ssize_t len;
 
-    while (file != NULL && (len = getline(&line, &room, file)) > 0) {
+    while (file && (len = getline(&line, &room, file)) > 0) {
         json_t *object = line[len - 1] == '\n'
                              ? json_read_text(line, (size_t)len - 1, base, 1, NULL)
                              : NULL; /* it is being written, or its writer died */
@@ -58,7 +58,7 @@ static void each_object(const char *dir, const char *base, size_t max,
         json_decref(object);
     }
     free(line);
-    if (file != NULL)
+    if (file)
         fclose(file);
 }
 
@@ -71,10 +71,10 @@ static struct page_series *series_of(struct page_data *data, const char *name)
     for (size_t i = 0; i < data->series_count; i++)
         if (strcmp(data->series[i].name, name) == 0)
             return &data->series[i];
-    if (data->series_count == PAGE_SERIES || strlen(name) >= sizeof series->name)
+    if (data->series_count == PAGE_SERIES || strlen(name) >= sizeof(series->name))
         return NULL;
     series = &data->series[data->series_count++];
-    snprintf(series->name, sizeof series->name, "%s", name);
+    snprintf(series->name, sizeof(series->name), "%s", name);
     return series;
 }
 
@@ -82,8 +82,8 @@ static void series_add(struct page_series *series, double x, double y)
 {
     if (series->count == series->room) {
         series->room = series->room ? 2 * series->room : 64;
-        series->x = memory_resize(series->x, series->room, sizeof *series->x);
-        series->y = memory_resize(series->y, series->room, sizeof *series->y);
+        series->x = memory_resize(series->x, series->room, sizeof(*series->x));
+        series->y = memory_resize(series->y, series->room, sizeof(*series->y));
     }
     series->x[series->count] = x;
     series->y[series->count++] = y;
@@ -94,7 +94,7 @@ static bool is_number(const json_t *value, double *out)
     const char *word = json_string_value(value);
 
     *out = json_number_value(value);
-    if (word == NULL)
+    if (!word)
         return json_is_number(value);
     *out = strcmp(word, "Infinity") == 0    ? INFINITY
            : strcmp(word, "-Infinity") == 0 ? -INFINITY
@@ -122,7 +122,7 @@ static void take_metrics(void *context, json_t *object)
         if (strcmp(key, "step") == 0 || !is_number(member, &value))
             continue;
         series = series_of(data, key);
-        if (series != NULL && (series->count == 0 || step > series->x[series->count - 1]))
+        if (series && (series->count == 0 || step > series->x[series->count - 1]))
             series_add(series, step, value);
     }
 }
@@ -139,7 +139,7 @@ double page_data_last(const struct page_data *data, const char *name)
 {
     const struct page_series *series = page_data_find(data, name);
 
-    return series != NULL ? series->y[series->count - 1] : NAN;
+    return series ? series->y[series->count - 1] : NAN;
 }
 
 /* ---- train.log ---- */
@@ -150,8 +150,7 @@ static const char *const shown_prefixes[] = { "job ",      "resume: ", "best mod
 
 static bool is_shown(const struct page_event *event)
 {
-    bool steps =
-        text_starts(event->said, "step ") && strstr(event->said, ": skipped") != NULL;
+    bool steps = text_starts(event->said, "step ") && strstr(event->said, ": skipped");
 
     if (strcmp(event->level, "warn") == 0 || strcmp(event->level, "error") == 0)
         return !steps; /* the curves show these */
@@ -165,18 +164,18 @@ static void note_resume(struct page_data *data, const char *said)
 {
     const char *step = strstr(said, ", step ");
 
-    if (!text_starts(said, "resume: from ") || step == NULL)
+    if (!text_starts(said, "resume: from ") || !step)
         return;
     data->resumed =
-        memory_resize(data->resumed, data->resumed_count + 1, sizeof *data->resumed);
+        memory_resize(data->resumed, data->resumed_count + 1, sizeof(*data->resumed));
     data->resumed[data->resumed_count++] = strtod(step + strlen(", step "), NULL);
 }
 
 /* An attempt that starts from scratch: earlier lines of the log are from other runs. */
 static void note_beginning(struct page_data *data, const char *said)
 {
-    if (!text_starts(said, "job ") || strstr(said, ": attempt ") == NULL ||
-        strstr(said, ", continuing ") != NULL)
+    if (!text_starts(said, "job ") || !strstr(said, ": attempt ") ||
+        strstr(said, ", continuing "))
         return;
     data->event_count = data->events_left_out = data->resumed_count = 0;
 }
@@ -187,7 +186,7 @@ static void note_event(struct page_data *data, const struct page_event *event)
         return;
     if (data->event_count == PAGE_EVENTS) {
         memmove(data->events, data->events + 1,
-                (PAGE_EVENTS - 1) * sizeof data->events[0]);
+                (PAGE_EVENTS - 1) * sizeof(data->events[0]));
         data->event_count--;
         data->events_left_out++;
     }
@@ -199,7 +198,7 @@ static bool cut_line(char *line, struct page_event *out)
 {
     char *level = strchr(line, ' '), *said = level ? strchr(level + 1, ' ') : NULL;
 
-    if (said == NULL)
+    if (!said)
         return false;
     *level = *said = 0;
     *out = (struct page_event) { line, level + 1, said + 1 };
@@ -231,7 +230,7 @@ static void take_sample(void *context, json_t *object)
 {
     struct page_data *data = context;
 
-    if (data->samples == NULL)
+    if (!data->samples)
         data->samples = json_array();
     if (json_array_size(data->samples) < SAMPLES)
         json_array_append(data->samples, object);

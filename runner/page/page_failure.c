@@ -18,12 +18,12 @@ static void row_batch_position(const json_t *batch, struct text *out)
 
     if (isnan(index))
         return;
-    snprintf(line, sizeof line, "%.0f of %.0f", index + 1, count);
+    snprintf(line, sizeof(line), "%.0f of %.0f", index + 1, count);
     page_row(out, "Micro-batch", line);
     if (isnan(sample) || isnan(token))
         return;
-    snprintf(line, sizeof line, "sample %.0f, token %.0f at position %.0f", sample, token,
-             page_number(batch, "position"));
+    snprintf(line, sizeof(line), "sample %.0f, token %.0f at position %.0f", sample,
+             token, page_number(batch, "position"));
     page_row(out, "Origin", line);
 }
 
@@ -104,6 +104,6 @@ void page_trouble(const struct page_data *data, struct text *out)
                                            : "unknown reason");
         text_adds(out, "</p></div>\n");
     }
-    if (data->autopsy != NULL)
+    if (data->autopsy)
         add_autopsy(data->autopsy, out);
 }

@@ -30,7 +30,7 @@ const char *page_string(const json_t *object, const char *key)
 {
     const char *value = json_string_value(json_object_get(object, key));
 
-    return value != NULL ? value : "";
+    return value ? value : "";
 }
 
 double page_number(const json_t *object, const char *key)
@@ -58,7 +58,7 @@ void page_row_number(struct text *out, const char *name, const json_t *object,
     if (isnan(value))
         return;
     html_number(value, HTML_PLAIN, shown);
-    snprintf(line, sizeof line, "%s%s%s", shown, unit[0] ? " " : "", unit);
+    snprintf(line, sizeof(line), "%s%s%s", shown, unit[0] ? " " : "", unit);
     page_row(out, name, line);
 }
 
@@ -81,11 +81,11 @@ static void figure_loss(const struct page_data *data, struct text *out)
     const struct page_series *loss = page_data_find(data, "loss");
     char last[32], first[32], more[64];
 
-    if (loss == NULL)
+    if (!loss)
         return;
     html_number(loss->y[loss->count - 1], HTML_PLAIN, last);
     html_number(loss->y[0], HTML_PLAIN, first);
-    snprintf(more, sizeof more, "%s at step %.0f", first, loss->x[0]);
+    snprintf(more, sizeof(more), "%s at step %.0f", first, loss->x[0]);
     add_figure(out, "Training loss", last, loss->count > 1 ? more : "");
 }
 
@@ -95,13 +95,13 @@ static void figure_evaluation(const struct page_data *data, struct text *out)
     char shown[32], more[64];
     size_t best = 0;
 
-    if (eval == NULL)
+    if (!eval)
         return;
     for (size_t i = 1; i < eval->count; i++)
         if (eval->y[i] < eval->y[best] || isnan(eval->y[best]))
             best = i;
     html_number(eval->y[best], HTML_PLAIN, shown);
-    snprintf(more, sizeof more, "at step %.0f", eval->x[best]);
+    snprintf(more, sizeof(more), "at step %.0f", eval->x[best]);
     add_figure(out, "Best evaluation loss", shown, more);
 }
 
@@ -111,11 +111,11 @@ static void figure_accuracy(const struct page_data *data, struct text *out)
     const struct page_series *right = page_data_find(data, "eval_accuracy");
     char shown[32], more[64] = "";
 
-    if (right == NULL)
+    if (!right)
         return;
-    snprintf(shown, sizeof shown, "%.3g %%", 100 * right->y[right->count - 1]);
+    snprintf(shown, sizeof(shown), "%.3g %%", 100 * right->y[right->count - 1]);
     if (right->count > 1)
-        snprintf(more, sizeof more, "%.3g %% at step %.0f", 100 * right->y[0],
+        snprintf(more, sizeof(more), "%.3g %% at step %.0f", 100 * right->y[0],
                  right->x[0]);
     add_figure(out, "Accuracy", shown, more);
 }
@@ -128,7 +128,7 @@ static void figure_steps(const struct page_data *data, struct text *out)
         return;
     html_number((double)data->record.step, HTML_WHOLE, done);
     html_number((double)data->record.total, HTML_WHOLE, all);
-    snprintf(more, sizeof more, "of %s", all);
+    snprintf(more, sizeof(more), "of %s", all);
     add_figure(out, "Steps", done, more);
 }
 
@@ -143,7 +143,7 @@ static void figure_skipped(const struct page_data *data, struct text *out)
     html_number(skipped, HTML_WHOLE, shown);
     html_number(scale, HTML_PLAIN, last);
     if (scale != 1)
-        snprintf(more, sizeof more, "loss scale %s", last);
+        snprintf(more, sizeof(more), "loss scale %s", last);
     add_figure(out, "Skipped steps", shown, more);
 }
 
@@ -210,7 +210,7 @@ static void add_answer(struct text *out, const char *name, const char *text,
 {
     char title[64];
 
-    snprintf(title, sizeof title, "%s%s", name,
+    snprintf(title, sizeof(title), "%s%s", name,
              json_is_true(right)    ? ": correct"
              : json_is_false(right) ? ": wrong"
                                     : "");
@@ -227,7 +227,7 @@ void page_samples(const struct page_data *data, struct text *out)
     {
         text_adds(out, "<dl class=\"sample\">\n");
         add_side(out, "Prompt", page_string(sample, "prompt"), true);
-        snprintf(after, sizeof after,
+        snprintf(after, sizeof(after),
                  page_number(sample, "step") > 0 ? "After step %.0f" : "After",
                  fmin(page_number(sample, "step"), 1e15));
         add_answer(out, "Before", page_string(sample, "before"),
@@ -341,12 +341,13 @@ static void row_batch(const json_t *batch, struct text *out)
 
     if (isnan(ranks))
         return;
-    snprintf(line, sizeof line, "%.0f x %.0f micro-batches",
+    snprintf(line, sizeof(line), "%.0f x %.0f micro-batches",
              page_number(batch, "per_device_train_batch_size"),
              page_number(batch, "gradient_accumulation_steps"));
     if (ranks > 1)
-        snprintf(line + strlen(line), sizeof line - strlen(line), " x %.0f ranks", ranks);
-    snprintf(line + strlen(line), sizeof line - strlen(line), " = %.0f samples per step",
+        snprintf(line + strlen(line), sizeof(line) - strlen(line), " x %.0f ranks",
+                 ranks);
+    snprintf(line + strlen(line), sizeof(line) - strlen(line), " = %.0f samples per step",
              page_number(batch, "effective"));
     page_row(out, "Batch", line);
 }
@@ -379,7 +380,7 @@ void page_plan(const struct page_data *data, struct text *out)
     const json_t *numbers = json_object_get(data->facts, "data");
     const json_t *steps = json_object_get(data->facts, "steps");
 
-    if (data->facts == NULL)
+    if (!data->facts)
         return;
     text_adds(out, "<table class=\"pairs\">\n<tbody>\n");
     page_row(out, "Model", page_string(model, "path"));
@@ -408,7 +409,7 @@ void page_environment(const struct page_data *data, struct text *out)
     const json_t *device = json_object_get(all, "device");
     char attempt[24] = "";
 
-    if (all == NULL)
+    if (!all)
         return;
     text_adds(out, "<table class=\"pairs\">\n<tbody>\n");
     page_row(out, "Device", page_string(device, "name"));
@@ -425,7 +426,7 @@ void page_environment(const struct page_data *data, struct text *out)
     page_row(out, "Started", data->record.started);
     page_row(out, "Ended", data->record.ended);
     if (data->record.attempt > 1)
-        snprintf(attempt, sizeof attempt, "%" PRId64, data->record.attempt);
+        snprintf(attempt, sizeof(attempt), "%" PRId64, data->record.attempt);
     page_row(out, "Attempt", attempt);
     page_row(out, "SHA-256 of the job", data->record.digest);
     text_adds(out, "</tbody>\n</table>\n");

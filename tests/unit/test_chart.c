@@ -71,7 +71,7 @@ enum { MANY = 100000 };
 
 static void test_chart_thinned_keeps_every_spike(void **state)
 {
-    double *x = memory_alloc(2 * MANY * sizeof *x), *y = x + MANY;
+    double *x = memory_alloc(2 * MANY * sizeof(*x)), *y = x + MANY;
     struct chart_series series = { .x = x, .y = y, .count = MANY };
     size_t count, *kept, seen[4] = { 0 };
 

@@ -75,7 +75,7 @@ static void test_device_names_ignore_case_and_blanks(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
         assert_string_equal(find(names[i][0]).name, names[i][1]);
     assert_int_equal(find("RTX 4090 Laptop").memory >> 30, 16);
     assert_int_equal(find("sm75").minor, 5);
@@ -95,7 +95,7 @@ static void test_device_typo_is_reported_with_the_nearest_name(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof misses / sizeof *misses; i++) {
+    for (size_t i = 0; i < sizeof(misses) / sizeof(*misses); i++) {
         struct device device;
         struct error err = { 0 };
 
@@ -163,7 +163,7 @@ static void test_device_features_follow_the_capability(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
+    for (size_t i = 0; i < sizeof(facts) / sizeof(*facts); i++) {
         struct device device = find(facts[i].name);
 
         assert_int_equal(device_has_bf16(&device), facts[i].bf16);
@@ -187,7 +187,7 @@ static void test_device_rows_are_complete_and_sorted(void **state)
             assert_true(rows[i].gib > rows[i - 1].gib);
         char whole[96];
 
-        snprintf(whole, sizeof whole, "%s %s", rows[i].name, rows[i].size);
+        snprintf(whole, sizeof(whole), "%s %s", rows[i].name, rows[i].size);
         device = find(whole);
         assert_true(device.memory == (uint64_t)rows[i].gib << 30);
         assert_non_null(device_capability(&device));
@@ -199,16 +199,16 @@ static void test_device_recognizes_gtx16(void **state)
     struct device device = { .kind = DEVICE_CUDA, .major = 7, .minor = 5 };
 
     (void)state;
-    snprintf(device.name, sizeof device.name, "NVIDIA GeForce GTX 1660 Ti");
+    snprintf(device.name, sizeof(device.name), "NVIDIA GeForce GTX 1660 Ti");
     device_recognize(&device);
     assert_true(device.no_tensor_cores);
-    snprintf(device.name, sizeof device.name, "Quadro T1000");
+    snprintf(device.name, sizeof(device.name), "Quadro T1000");
     device_recognize(&device);
     assert_true(device.no_tensor_cores);
-    snprintf(device.name, sizeof device.name, "Tesla T4");
+    snprintf(device.name, sizeof(device.name), "Tesla T4");
     device_recognize(&device);
     assert_false(device.no_tensor_cores);
-    snprintf(device.name, sizeof device.name, "NVIDIA GeForce RTX 2060");
+    snprintf(device.name, sizeof(device.name), "NVIDIA GeForce RTX 2060");
     device_recognize(&device);
     assert_false(device.no_tensor_cores);
 }

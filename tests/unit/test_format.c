@@ -12,7 +12,7 @@ static uint32_t bits_of(float value)
 {
     uint32_t bits;
 
-    memcpy(&bits, &value, sizeof bits);
+    memcpy(&bits, &value, sizeof(bits));
     return bits;
 }
 
@@ -20,7 +20,7 @@ static float float_of(uint32_t bits)
 {
     float value;
 
-    memcpy(&value, &bits, sizeof value);
+    memcpy(&value, &bits, sizeof(value));
     return value;
 }
 
@@ -37,7 +37,7 @@ static void test_format_reads_every_fp16(void **state)
         uint16_t bits = (uint16_t)i;
         _Float16 half;
 
-        memcpy(&half, &bits, sizeof half);
+        memcpy(&half, &bits, sizeof(half));
         assert_true(same(format_from_fp16(bits), (float)half));
         if (!isnan((float)half))
             assert_int_equal(format_to_fp16((float)half), bits);

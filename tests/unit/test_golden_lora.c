@@ -164,7 +164,7 @@ static struct unit_model open_shared(const json_t *golden, const json_t *run)
     char name[64];
     struct unit_model u;
 
-    snprintf(name, sizeof name, "data/%s",
+    snprintf(name, sizeof(name), "data/%s",
              json_string_value(json_object_get(run, "model")));
     u = unit_model_shared(name);
     u.plan.learning_rate = json_number_value(json_object_get(golden, "learning_rate"));

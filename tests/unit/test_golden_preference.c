@@ -344,7 +344,7 @@ static struct unit_model open_model(const json_t *part)
 {
     char name[64];
 
-    snprintf(name, sizeof name, "data/%s",
+    snprintf(name, sizeof(name), "data/%s",
              json_string_value(json_object_get(part, "model")));
     return unit_model_shared(name);
 }

@@ -47,16 +47,16 @@ static float sum_of(size_t i)
  * are unchanged. */
 static int reduce_to_each(struct unit_ranks *ranks, struct backend *be)
 {
-    float *data = malloc(MANY * sizeof *data), *there;
+    float *data = malloc(MANY * sizeof(*data)), *there;
     int bad = 0, rank = ranks->group.rank;
 
     for (int root = 0; root < RANKS; root++) {
         for (size_t i = 0; i < MANY; i++)
             data[i] = number_of(rank, i);
-        there = unit_ranks_put(be, data, MANY * sizeof *data);
+        there = unit_ranks_put(be, data, MANY * sizeof(*data));
         be->ops->reduce(be, there, MANY, root);
         be->ops->meet(be);
-        bad |= !unit_ranks_get(be, data, there, MANY * sizeof *data);
+        bad |= !unit_ranks_get(be, data, there, MANY * sizeof(*data));
         for (size_t i = 0; i < MANY; i++)
             bad |= data[i] != (rank == root ? sum_of(i) : number_of(rank, i));
         be->ops->free(be, there);
@@ -69,7 +69,7 @@ static int reduce_to_each(struct unit_ranks *ranks, struct backend *be)
 static int sum_doubles(struct unit_ranks *ranks, struct backend *be)
 {
     double data[3] = { ranks->group.rank + 1, 0.1, 1e300 }, sums[3] = { 0 };
-    double *there = unit_ranks_put(be, data, sizeof data);
+    double *there = unit_ranks_put(be, data, sizeof(data));
 
     be->ops->all_reduce(be, there, 2);
     be->ops->all_reduce(be, there + 2, 1);
@@ -79,8 +79,8 @@ static int sum_doubles(struct unit_ranks *ranks, struct backend *be)
         sums[1] += 0.1;
         sums[2] += 1e300;
     }
-    return !unit_ranks_get(be, data, there, sizeof data) ||
-           memcmp(data, sums, sizeof sums) != 0;
+    return !unit_ranks_get(be, data, there, sizeof(data)) ||
+           memcmp(data, sums, sizeof(sums)) != 0;
 }
 
 static int gather(struct unit_ranks *ranks, struct backend *be)
@@ -155,7 +155,7 @@ static void test_group_does_not_wait_for_a_rank_that_ended(void **state)
     while (unit_ranks_emulated && ranks.group.rank == 0 && link_is_alive(ranks.links[0]))
         ; /* an emulated GPU does not abandon work in progress */
     if (be) {
-        data = unit_ranks_put(be, &one, sizeof one);
+        data = unit_ranks_put(be, &one, sizeof(one));
         be->ops->all_reduce(be, data, 1);
         be->ops->meet(be);
         first = be->ops->sync(be, &err);
@@ -190,7 +190,7 @@ static void test_group_does_not_form_without_every_rank(void **state)
     be = join(&ranks); /* the socket may still hold the descriptor */
     if (!be)
         return;
-    be->ops->all_reduce(be, unit_ranks_put(be, &one, sizeof one), 1);
+    be->ops->all_reduce(be, unit_ranks_put(be, &one, sizeof(one)), 1);
     be->ops->meet(be);
     assert_false(be->ops->sync(be, NULL));
     backend_close(be);

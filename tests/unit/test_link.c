@@ -66,19 +66,19 @@ static void test_link_reports_the_end_after_pending_data(void **state)
     child = fork();
     if (child == 0) {
         number = 41;
-        link_send(ends[1], &number, sizeof number, 0, NULL);
+        link_send(ends[1], &number, sizeof(number), 0, NULL);
         kill(getpid(), SIGKILL);
     }
     close(ends[1]);
     assert_int_equal(waitpid(child, NULL, 0), child);
     assert_false(link_is_alive(ends[0]));
-    assert_true(link_receive(ends[0], &number, sizeof number, 0, &err));
+    assert_true(link_receive(ends[0], &number, sizeof(number), 0, &err));
     assert_int_equal(number, 41);
-    assert_false(link_receive(ends[0], &number, sizeof number, 0, &err));
+    assert_false(link_receive(ends[0], &number, sizeof(number), 0, &err));
     assert_int_equal(err.code, ERROR_SYSTEM);
     assert_non_null(strstr(err.text, "has ended"));
     error_clear(&err);
-    assert_false(link_send(ends[0], &number, sizeof number, 0, &err));
+    assert_false(link_send(ends[0], &number, sizeof(number), 0, &err));
     assert_non_null(strstr(err.text, "has ended"));
     close(ends[0]);
 }
@@ -91,7 +91,7 @@ static void test_link_times_out(void **state)
     (void)state;
     open_pair(ends);
     assert_true(link_is_alive(ends[0]));
-    assert_false(link_receive(ends[0], &number, sizeof number, 0.01, &err));
+    assert_false(link_receive(ends[0], &number, sizeof(number), 0.01, &err));
     assert_non_null(strstr(err.text, "does not answer"));
     error_clear(&err);
     assert_int_equal(link_receive_file(ends[0], 0.01, &err), -1);

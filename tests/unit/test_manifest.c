@@ -60,7 +60,7 @@ static void test_manifest_stays_in_its_folder(void **state)
     struct error err = { 0 };
 
     (void)state;
-    assert_true(file_replace(name, hostile, sizeof hostile - 1, 0644, &err));
+    assert_true(file_replace(name, hostile, sizeof(hostile) - 1, 0644, &err));
     assert_false(manifest_check(dir, true, &err));
     assert_non_null(strstr(err.text, "outside"));
     error_clear(&err);

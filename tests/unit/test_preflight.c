@@ -30,7 +30,7 @@ static void check_no_trace(const char *data, const char *more, const char *weigh
         char *dir = unit_dir_new(), *job;
         struct training training = { .dir = dir };
 
-        snprintf(words, sizeof words, "%strainspool: {keep: [fp16], preflight: %s}\n",
+        snprintf(words, sizeof(words), "%strainspool: {keep: [fp16], preflight: %s}\n",
                  more, i ? "true" : "false");
         training.job = job = training_text(data, words);
         training_must(&training);
@@ -292,7 +292,7 @@ static void test_autopsy_finds_the_gradient_of_a_static_scale(void **state)
         struct error err = { 0 };
         json_t *autopsy;
 
-        snprintf(more, sizeof more,
+        snprintf(more, sizeof(more),
                  "%sfp16: true\nmax_steps: 99\nloss_scale: 1.0e+9\n"
                  "trainspool: {keep: [fp16, loss_scale]}\n",
                  methods[i]);

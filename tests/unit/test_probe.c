@@ -108,7 +108,7 @@ static void test_probe_refuses_other_text(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         struct probe probe;
         struct error err = { 0 };
 

@@ -53,7 +53,7 @@ static void test_progress_is_restored_exactly(void **state)
     assert_int_equal(back.tokens, sample.tokens);
     assert_true(back.epoch == sample.epoch && back.window_loss == sample.window_loss);
     assert_true(back.best_metric == sample.best_metric);
-    assert_memory_equal(&back.scaler, &sample.scaler, sizeof sample.scaler);
+    assert_memory_equal(&back.scaler, &sample.scaler, sizeof(sample.scaler));
     assert_int_equal(back_history.count, 2);
     assert_true(isnan(back_history.list[0].loss) &&
                 isinf(back_history.list[0].grad_norm));
@@ -98,7 +98,7 @@ static void test_progress_has_the_fields_of_trainer_state(void **state)
     (void)state;
     assert_true(progress_write(dir, &plan, &sample, &history, &err));
     object = json_read_file(name, 1 << 20, &err);
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+    for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++)
         if (json_object_get(object, fields[i]) == NULL)
             fail_msg("no %s", fields[i]);
     assert_string_equal(

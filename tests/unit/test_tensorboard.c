@@ -94,7 +94,7 @@ static void read_tensor(struct reading *reading, const struct field *tensor)
         if (f.number == 1)
             assert_int_equal(f.value, 7); /* DT_STRING */
         if (f.number == 8)
-            snprintf(reading->text, sizeof reading->text, "%.*s", (int)f.value, f.bytes);
+            snprintf(reading->text, sizeof(reading->text), "%.*s", (int)f.value, f.bytes);
     }
     reading->texts++;
 }
@@ -110,7 +110,7 @@ static void read_value(struct reading *reading, int64_t step, const struct field
         uint32_t bits = (uint32_t)f.value;
 
         if (f.number == 1)
-            snprintf(point.tag, sizeof point.tag, "%.*s", (int)f.value, f.bytes);
+            snprintf(point.tag, sizeof(point.tag), "%.*s", (int)f.value, f.bytes);
         if (f.number == 2) {
             simple = true;
             memcpy(&point.value, &bits, 4);
@@ -118,7 +118,7 @@ static void read_value(struct reading *reading, int64_t step, const struct field
         if (f.number == 8)
             read_tensor(reading, &f);
     }
-    assert_true(reading->count < sizeof reading->points / sizeof reading->points[0]);
+    assert_true(reading->count < sizeof(reading->points) / sizeof(reading->points[0]));
     if (simple)
         reading->points[reading->count++] = point;
 }
@@ -273,10 +273,10 @@ static void test_tensorboard_has_the_metrics_under_their_names(void **state)
     assert_int_equal(reading.starts, 1);
     assert_int_equal(reading.texts, 1);
     assert_string_equal(reading.text, "of **this**");
-    for (size_t i = 0; i < sizeof tags / sizeof tags[0]; i++)
+    for (size_t i = 0; i < sizeof(tags) / sizeof(tags[0]); i++)
         if (find(&reading, tags[i], 3) == NULL)
             fail_msg("no %s", tags[i]);
-    assert_int_equal(reading.count, sizeof tags / sizeof tags[0]);
+    assert_int_equal(reading.count, sizeof(tags) / sizeof(tags[0]));
     assert_true(find(&reading, "train/loss", 3)->value == 1.5F);
     assert_true(isinf(find(&reading, "train/grad_norm", 3)->value));
     assert_true(isnan(find(&reading, "train/learning_rate", 3)->value));

@@ -190,7 +190,7 @@ static void test_trainer_checkpointing_gives_the_same_bits(void **state)
     for (int i = 0; i < 2; i++) {
         char *dir = unit_dir_new(), more[512];
 
-        snprintf(more, sizeof more, FULL_PT "max_steps: 5\n%s", words[i]);
+        snprintf(more, sizeof(more), FULL_PT "max_steps: 5\n%s", words[i]);
         char *job = training_text(SHAKESPEARE, more);
         struct training training = { .dir = dir, .job = job };
 
@@ -215,7 +215,7 @@ static void test_trainer_accumulation_is_a_larger_batch(void **state)
     for (int i = 0; i < 2; i++) {
         char *dir = unit_dir_new(), more[512];
 
-        snprintf(more, sizeof more,
+        snprintf(more, sizeof(more),
                  "stage: sft\nfinetuning_type: full\nmax_samples: 64\ncutoff_len: 256\n"
                  "max_steps: 6\n%s",
                  words[i]);

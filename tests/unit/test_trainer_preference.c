@@ -147,7 +147,7 @@ static void test_trainer_preference_every_loss_falls(void **state)
         char *dir = folder_new(), keys[256];
         double first;
 
-        snprintf(keys, sizeof keys, "%s%s", i % 2 ? FULL : LORA, losses[i].keys);
+        snprintf(keys, sizeof(keys), "%s%s", i % 2 ? FULL : LORA, losses[i].keys);
         learn(&training, dir, keys);
         first = training_value(&training, "'loss'", 0);
         if (!isnan(losses[i].first))
@@ -213,9 +213,9 @@ static void test_trainer_preference_layouts_agree(void **state)
         struct training one = { 0 }, other = { 0 };
         char *dir = folder_new(), keys[256];
 
-        snprintf(keys, sizeof keys, "%s" SHORT, methods[i]);
+        snprintf(keys, sizeof(keys), "%s" SHORT, methods[i]);
         learn(&one, dir, keys);
-        snprintf(keys, sizeof keys,
+        snprintf(keys, sizeof(keys),
                  "%s" SHORT "gradient_accumulation_steps: 2\n"
                  "disable_gradient_checkpointing: true\n",
                  methods[i]);

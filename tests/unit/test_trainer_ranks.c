@@ -204,7 +204,7 @@ static void test_trainer_ranks_resume_with_another_number(void **state)
     assert_int_equal(err.code, ERROR_STOPPED);
     ranks_must(&parts[2], 3);
     for (int i = 0; i < 3; i++)
-        len += (size_t)snprintf(all.logged + len, sizeof all.logged - len, "%s",
+        len += (size_t)snprintf(all.logged + len, sizeof(all.logged) - len, "%s",
                                 parts[i].logged);
     same_course(&all, &whole, "'loss'");
     same_course(&all, &whole, "'grad_norm'");

@@ -47,7 +47,7 @@ static inline void training_on_line(void *context, const char *line)
     struct training *training = context;
     size_t len = strlen(training->logged);
 
-    snprintf(training->logged + len, sizeof training->logged - len, "%s\n", line);
+    snprintf(training->logged + len, sizeof(training->logged) - len, "%s\n", line);
 }
 
 static inline bool training_run(struct training *training, struct error *err)

@@ -74,7 +74,7 @@ static size_t list_sources(struct model *model, const struct safetensors *weight
             struct tensor tensor = parameter->weight; /* moments have its shape */
             bool is_weight = kept == KEPT_WEIGHT;
 
-            if (is_weight ? stored != NULL && stored->format == tensor.format
+            if (is_weight ? stored && stored->format == tensor.format
                           : kept >= model_moments(model))
                 continue;
             sources[count++] = (struct tensor_source) {
@@ -100,8 +100,8 @@ static bool write_optimizer(struct model *model, const char *dir, struct error *
     bool ok = weights != NULL;
 
     if (ok) {
-        struct tensor_source *sources =
-            arena_array(arena, model_parameters(model) * KEPT_COUNT + 1, sizeof *sources);
+        struct tensor_source *sources = arena_array(
+            arena, model_parameters(model) * KEPT_COUNT + 1, sizeof(*sources));
         size_t count = list_sources(model, weights, arena, sources);
 
         ok = safetensors_write(name, sources, count, err);
@@ -178,7 +178,7 @@ out:
 static bool check_stored(const struct stored_tensor *stored, struct tensor to,
                          const char *name, struct error *err)
 {
-    if (stored == NULL)
+    if (!stored)
         return error_set(
             err, ERROR_DATA,
             "the checkpoint has no %s: it was saved with another model or method, or "
@@ -199,9 +199,9 @@ static bool load_weight(struct model *model, struct parameter *parameter,
 {
     struct backend *be = model_backend(model);
     const struct stored_tensor *stored =
-        kept != NULL ? find_stored(kept, parameter, WEIGHT_SUFFIX) : NULL;
+        kept ? find_stored(kept, parameter, WEIGHT_SUFFIX) : NULL;
 
-    if (stored == NULL) {
+    if (!stored) {
         stored = find_stored(weights, parameter, "");
         return check_stored(stored, parameter->weight, parameter->name, err) &&
                model_load_tensor(model, parameter, stored, err);
@@ -209,7 +209,7 @@ static bool load_weight(struct model *model, struct parameter *parameter,
     if (!check_stored(stored, parameter->weight, parameter->name, err))
         return false;
     be->ops->upload(be, parameter->weight.data, stored->data, stored->bytes);
-    if (parameter->copy.data != NULL)
+    if (parameter->copy.data)
         be->ops->convert(
             be, &(struct op_convert) { .out = parameter->copy, .x = parameter->weight });
     return true;
@@ -281,8 +281,7 @@ bool checkpoint_prune(const char *dir, const char *digest, int64_t keep,
         return true;
     count = checkpoint_list(dir, digest, &found);
     for (size_t i = 0; i < count; i++) {
-        bool kept =
-            (int64_t)i < keep || (protect != NULL && strcmp(found[i].name, protect) == 0);
+        bool kept = (int64_t)i < keep || (protect && strcmp(found[i].name, protect) == 0);
 
         if (ok && !kept)
             ok = file_remove_tree(found[i].name, err);
@@ -314,7 +313,7 @@ bool checkpoint_remove_temporary(const char *dir, struct error *err)
     struct dirent *entry;
     bool ok = true;
 
-    while (folder != NULL && ok && (entry = readdir(folder)) != NULL) {
+    while (folder && ok && (entry = readdir(folder))) {
         char *name;
 
         if (!text_starts(entry->d_name, "." CHECKPOINT_PREFIX) ||
@@ -324,7 +323,7 @@ bool checkpoint_remove_temporary(const char *dir, struct error *err)
         ok = file_remove_tree(name, err);
         free(name);
     }
-    if (folder != NULL)
+    if (folder)
         closedir(folder);
     return ok;
 }
@@ -348,14 +347,14 @@ static bool move_file(const char *old, const char *new, bool ours, struct error 
 static bool move_files(const char *from, const char *to, const char *job,
                        struct error *err)
 {
-    bool ours = job != NULL && manifest_has_job(to, job);
+    bool ours = job && manifest_has_job(to, job);
     DIR *folder = opendir(from);
     struct dirent *entry;
-    bool ok = folder != NULL || error_errno(err, "cannot read the folder %s", from);
+    bool ok = folder || error_errno(err, "cannot read the folder %s", from);
 
     for (int manifest = 0; ok && manifest < 2; manifest++) {
         rewinddir(folder);
-        while (ok && (entry = readdir(folder)) != NULL) {
+        while (ok && (entry = readdir(folder))) {
             char *old, *new;
 
             if (entry->d_name[0] == '.' ||
@@ -368,7 +367,7 @@ static bool move_files(const char *from, const char *to, const char *job,
             free(new);
         }
     }
-    if (folder != NULL)
+    if (folder)
         closedir(folder);
     return ok && file_sync_dir(to, err);
 }

@@ -17,7 +17,7 @@ char *checkpoint_name(const char *dir, int64_t step)
 {
     char base[64];
 
-    snprintf(base, sizeof base, CHECKPOINT_PREFIX "%" PRId64, step);
+    snprintf(base, sizeof(base), CHECKPOINT_PREFIX "%" PRId64, step);
     return path_join(dir, base);
 }
 
@@ -36,7 +36,7 @@ int64_t checkpoint_step(const char *base)
 bool checkpoint_belongs_to(const char *name, const char *digest)
 {
     return manifest_check(name, false, NULL) &&
-           (digest == NULL || manifest_has_job(name, digest));
+           (!digest || manifest_has_job(name, digest));
 }
 
 static int by_step(const void *a, const void *b)
@@ -54,7 +54,7 @@ size_t checkpoint_list(const char *dir, const char *digest, struct checkpoint_fo
     size_t count = 0;
 
     *out = NULL;
-    while (folder != NULL && (entry = readdir(folder)) != NULL) {
+    while (folder && (entry = readdir(folder))) {
         int64_t step = checkpoint_step(entry->d_name);
         char *name;
 
@@ -65,13 +65,13 @@ size_t checkpoint_list(const char *dir, const char *digest, struct checkpoint_fo
             free(name);
             continue;
         }
-        *out = memory_resize(*out, count + 1, sizeof **out);
+        *out = memory_resize(*out, count + 1, sizeof(**out));
         (*out)[count++] = (struct checkpoint_found) { name, step };
     }
-    if (folder != NULL)
+    if (folder)
         closedir(folder);
     if (count > 0)
-        qsort(*out, count, sizeof **out, by_step);
+        qsort(*out, count, sizeof(**out), by_step);
     return count;
 }
 
@@ -91,7 +91,7 @@ char *checkpoint_last(const char *dir, const char *digest, bool deep)
     char *last = NULL;
 
     for (size_t i = 0; i < count; i++)
-        if (last == NULL && checkpoint_can_resume(found[i].name, deep))
+        if (!last && checkpoint_can_resume(found[i].name, deep))
             last = found[i].name;
         else
             free(found[i].name);

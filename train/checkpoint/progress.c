@@ -22,7 +22,7 @@ void progress_history_add(struct progress_history *history, const struct logged 
     if (history->count == history->room) {
         history->room = history->room ? history->room * 2 : 64;
         history->list =
-            memory_resize(history->list, history->room, sizeof *history->list);
+            memory_resize(history->list, history->room, sizeof(*history->list));
     }
     history->list[history->count++] = *entry;
 }
@@ -51,7 +51,7 @@ static double number_of(const json_t *object, const char *key, double default_va
 
     if (json_is_number(value))
         return json_number_value(value);
-    if (word == NULL)
+    if (!word)
         return default_value;
     return strcmp(word, "Infinity") == 0    ? INFINITY
            : strcmp(word, "-Infinity") == 0 ? -INFINITY
@@ -64,7 +64,7 @@ void progress_rewards_json(const struct rewards *rewards, const char *prefix,
     char name[64];
 
     for (int i = 0; i < REWARDS; i++) {
-        snprintf(name, sizeof name, "%s%s", prefix, reward_names[i]);
+        snprintf(name, sizeof(name), "%s%s", prefix, reward_names[i]);
         json_object_set_new(object, name, json_number(rewards->of[i]));
     }
 }
@@ -76,8 +76,8 @@ static bool rewards_read(const json_t *object, const char *prefix, struct reward
     bool there = false;
 
     for (int i = 0; i < REWARDS; i++) {
-        snprintf(name, sizeof name, "%s%s", prefix, reward_names[i]);
-        there = there || json_object_get(object, name) != NULL;
+        snprintf(name, sizeof(name), "%s%s", prefix, reward_names[i]);
+        there = there || json_object_get(object, name);
         out->of[i] = number_of(object, name, NAN);
     }
     return there;
@@ -154,7 +154,7 @@ static json_t *hugging_face_state(const struct plan *plan,
 
     for (size_t i = 0; i < history->count; i++)
         json_array_append_new(log, entry_json(&history->list[i]));
-    snprintf(name, sizeof name, "checkpoint-%" PRId64, progress->best_step);
+    snprintf(name, sizeof(name), "checkpoint-%" PRId64, progress->best_step);
     json_object_set_new(object, "best_global_step",
                         best ? json_integer(progress->best_step) : json_null());
     json_object_set_new(object, "best_metric",
@@ -269,7 +269,7 @@ static void scaler_read(const json_t *object, struct scaler *scaler)
         .skipped_in_row = json_get_int(object, "skipped_in_row", 0, STATE_NAME, NULL),
     };
     for (int i = 0; i < 3; i++)
-        if (scaling != NULL && strcmp(scaling, scaling_names[i]) == 0)
+        if (scaling && strcmp(scaling, scaling_names[i]) == 0)
             scaler->scaling = (enum scaling)i;
 }
 
@@ -306,8 +306,8 @@ bool progress_read(const char *dir, struct progress *progress,
 {
     char *own = path_join(dir, STATE_NAME), *other = path_join(dir, HUGGING_FACE_NAME);
     json_t *state = json_read_file(own, STATE_MAX, err);
-    json_t *log = state != NULL ? json_read_file(other, STATE_MAX, err) : NULL, *entry;
-    bool ok = state != NULL && log != NULL && state_read(state, own, progress, err);
+    json_t *log = state ? json_read_file(other, STATE_MAX, err) : NULL, *entry;
+    bool ok = state && log && state_read(state, own, progress, err);
     size_t i;
 
     progress_history_clear(history);

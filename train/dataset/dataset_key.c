@@ -116,7 +116,7 @@ json_t *dataset_key_options(const struct dataset_reading *reading, struct error 
 
     for (size_t i = 0; ok && i < reading->sources.count; i++) {
         source = describe_source(reading, &reading->sources.list[i], err);
-        ok = source != NULL && json_array_append_new(sources, source) == 0;
+        ok = source && json_array_append_new(sources, source) == 0;
     }
     if (!ok) {
         json_decref(sources);

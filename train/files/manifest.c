@@ -69,8 +69,8 @@ bool manifest_write(const char *dir, const char *job, struct error *err)
         free(entries[i]);
     }
     free(entries);
-    manifest = json_pack("{s:i, s:s, s:o}", "schema", 1, "job", job != NULL ? job : "",
-                         "files", files);
+    manifest =
+        json_pack("{s:i, s:s, s:o}", "schema", 1, "job", job ? job : "", "files", files);
     text_init(&text, MANIFEST_MAX);
     if (ok) {
         json_write_pretty(manifest, &text);
@@ -91,7 +91,7 @@ static bool check_file(const char *dir, const char *base, const json_t *entry, b
     struct stat st;
     bool ok = false;
 
-    if (strchr(base, '/') != NULL)
+    if (strchr(base, '/'))
         error_set(err, ERROR_DATA, "%s/%s names a file outside its folder", dir,
                   MANIFEST_NAME);
     else if (stat(name, &st) != 0)
@@ -135,7 +135,7 @@ bool manifest_has_job(const char *dir, const char *job)
     char *name = path_join(dir, MANIFEST_NAME);
     json_t *manifest = json_read_file(name, MANIFEST_MAX, NULL);
     const char *made_by = json_string_value(json_object_get(manifest, "job"));
-    bool same = made_by != NULL && strcmp(made_by, job) == 0;
+    bool same = made_by && strcmp(made_by, job) == 0;
 
     json_decref(manifest);
     free(name);

@@ -187,10 +187,10 @@ static long long latest_time(const char *dir)
     struct dirent *entry;
     DIR *stream = opendir(dir);
 
-    while (stream != NULL && (entry = readdir(stream)) != NULL)
+    while (stream && (entry = readdir(stream)))
         if (name_time(entry->d_name) > latest)
             latest = name_time(entry->d_name);
-    if (stream != NULL)
+    if (stream)
         closedir(stream);
     return latest;
 }
@@ -200,7 +200,7 @@ static bool create(struct tensorboard *board, const char *dir, struct error *err
     long long now = (long long)clock_wall(), latest = latest_time(dir);
     char base[64];
 
-    snprintf(base, sizeof base, NAME_START "%010lld" NAME_END,
+    snprintf(base, sizeof(base), NAME_START "%010lld" NAME_END,
              latest >= now ? latest + 1 : now);
     board->name = path_join(dir, base);
     board->fd = open(board->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
@@ -227,7 +227,7 @@ static bool write_start(struct tensorboard *board, struct error *err)
 
 struct tensorboard *tensorboard_open(const char *dir, int64_t first, struct error *err)
 {
-    struct tensorboard *board = memory_alloc(sizeof *board);
+    struct tensorboard *board = memory_alloc(sizeof(*board));
 
     board->first = first;
     if (create(board, dir, err) && write_start(board, err))
@@ -240,7 +240,7 @@ struct tensorboard *tensorboard_open(const char *dir, int64_t first, struct erro
 
 void tensorboard_close(struct tensorboard *board)
 {
-    if (board == NULL)
+    if (!board)
         return;
     if (board->fd >= 0)
         close(board->fd);
@@ -255,7 +255,7 @@ void tensorboard_close(struct tensorboard *board)
 static bool is_curve(const json_t *object, const char *key)
 {
     return strcmp(key, "step") != 0 &&
-           (strcmp(key, "epoch") != 0 || json_object_get(object, "eval_loss") == NULL);
+           (strcmp(key, "epoch") != 0 || !json_object_get(object, "eval_loss"));
 }
 
 /* Name a curve like rewrite_logs of transformers: eval_loss to eval/loss, loss to
@@ -286,7 +286,7 @@ static bool is_number(const json_t *value, double *out)
     const char *word = json_string_value(value);
 
     *out = json_number_value(value);
-    for (size_t i = 0; word != NULL && i < sizeof words / sizeof words[0]; i++)
+    for (size_t i = 0; word && i < sizeof(words) / sizeof(words[0]); i++)
         if (strcmp(word, words[i].word) == 0) {
             *out = words[i].value;
             return true;

@@ -102,7 +102,7 @@ static bool is_within(const void *data, const struct tensor *whole)
 {
     const char *at = data, *from = whole->data;
 
-    return from != NULL && at >= from && at < from + tensor_bytes(*whole);
+    return from && at >= from && at < from + tensor_bytes(*whole);
 }
 
 /* Return the parameter that an address belongs to, as weight, gradient or copy; the
@@ -151,7 +151,7 @@ static int64_t layer_of(const struct model *m, struct tensor t)
     const struct shape_parameter *p = t.data ? parameter_at(m, t.data) : NULL;
     int64_t layer = -1;
 
-    if (p != NULL)
+    if (p)
         return is_in_block(p) ? (int64_t)p->layer : -1;
     if (t.data)
         buffer_at(m, t.data, &layer);
@@ -178,11 +178,11 @@ static const char *const other_names[BUFFERS] = {
 static const char *buffer_name(const struct watcher *w, const struct shape_buffer *b)
 {
     const struct model *m = w->model;
-    const char *of = b != NULL ? other_names[b - m->shapes.buffers] : NULL;
+    const char *of = b ? other_names[b - m->shapes.buffers] : NULL;
 
     if (b == &m->shapes.buffers[BUFFER_DH] && w->layer < 0)
         return "last norm";
-    return of != NULL ? of : b != NULL ? b->name : m->teacher ? "the teacher" : "scratch";
+    return of ? of : b ? b->name : m->teacher ? "the teacher" : "scratch";
 }
 
 /* Name the tensor by its first non-finite element, or by its first. */
@@ -194,9 +194,9 @@ static void set_name(const struct watcher *w, struct tensor t, struct watch_resu
     const struct shape_buffer *b = buffer_at(w->model, at, &(int64_t) { 0 });
     int64_t layer = -1;
 
-    if (b == &w->model->shapes.buffers[BUFFER_WEIGHT] && w->codes != NULL)
+    if (b == &w->model->shapes.buffers[BUFFER_WEIGHT] && w->codes)
         p = parameter_at(w->model, w->codes);
-    if (p != NULL) {
+    if (p) {
         snprintf(look->tensor, sizeof(look->tensor), "%s", p->name);
         look->layer = is_in_block(p) ? (int64_t)p->layer : -1;
         return;
@@ -238,7 +238,7 @@ static void check_output(struct watcher *w, const char *operation, struct tensor
                                  .layer = -1,
                                  .batch_row = SIZE_MAX };
 
-    if (t.data == NULL || w->failed || w->watch->kind != WATCH_NOTHING)
+    if (!t.data || w->failed || w->watch->kind != WATCH_NOTHING)
         return;
     if (!scan(w, t, &look)) {
         w->failed = true;
@@ -481,7 +481,7 @@ static bool scan_parameter(struct watcher *w, size_t index, struct watch *out)
     for (size_t i = 0; i < 2 && out->kind == WATCH_NOTHING; i++) {
         struct watch_result look;
 
-        if (both[i].data == NULL)
+        if (!both[i].data)
             continue;
         if (!scan_tensor(w, p->name, is_in_block(shape) ? (int64_t)shape->layer : -1,
                          both[i], &look))
