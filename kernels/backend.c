@@ -28,7 +28,7 @@ struct backend *backend_open(const struct backend_options *options, struct error
 
     if (!ops) {
         error_set(err, ERROR_DEVICE,
-                  "this build has no CUDA, so %s cannot be used; say device: cpu, or "
+                  "this build has no CUDA, so %s cannot be used; set device: cpu, or "
                   "configure with a CUDA toolkit",
                   options->device->name);
         return NULL;

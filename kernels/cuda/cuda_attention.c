@@ -52,23 +52,22 @@ bool cuda_attention_new(struct cuda_backend *cuda, struct cuda_attention **out,
         return true;
     attention = calloc(1, sizeof(*attention));
     if (!attention)
-        return error_errno(err, "cannot get memory");
+        return error_errno(err, "cannot allocate memory");
     *out = attention;
     if (!cuda_cudnn_open(&attention->cudnn, err))
         return false;
     if (attention->cudnn.version() < OLDEST)
         return error_set(err, ERROR_DEVICE,
                          "%s is too old for attention; install 9.10.2 or newer, or "
-                         "leave TRAINSPOOL_CUDNN out",
+                         "unset TRAINSPOOL_CUDNN",
                          attention->cudnn.name);
     status = attention->cudnn.create(&attention->handle);
     if (status == CUDNN_SUCCESS)
         status = attention->cudnn.set_stream(attention->handle, cuda->launch.stream);
     return status == CUDNN_SUCCESS ||
-           error_set(err, ERROR_DEVICE,
-                     "%s does not start on %s: %s; leave TRAINSPOOL_CUDNN out",
-                     attention->cudnn.name, cuda->device.name,
-                     attention->cudnn.text(status));
+           error_set(
+               err, ERROR_DEVICE, "%s does not start on %s: %s; unset TRAINSPOOL_CUDNN",
+               attention->cudnn.name, cuda->device.name, attention->cudnn.text(status));
 }
 
 void cuda_attention_free(struct cuda_attention *attention, bool dead)
@@ -161,8 +160,8 @@ static void tell(struct cuda_backend *cuda, const struct error *why)
 {
     if (!cuda->attention->told)
         log_line(cuda->log, LOG_WARN,
-                 "device: attention is done without cuDNN where that has nothing for it "
-                 "(%s)",
+                 "device: attention runs without cuDNN for shapes that it does not "
+                 "support (%s)",
                  why->text);
     cuda->attention->told = true;
 }
@@ -183,7 +182,8 @@ static const struct cuda_sdpa_plan *plan_for(struct cuda_backend *cuda,
             return attention->kept[i].plan;
     if (attention->count == PLANS) {
         error_set(&cuda->failed, ERROR_DEVICE,
-                  "attention of more than %d shapes; leave TRAINSPOOL_CUDNN out", PLANS);
+                  "cannot run attention of more than %d shapes; unset TRAINSPOOL_CUDNN",
+                  PLANS);
         return NULL;
     }
     kept = &attention->kept[attention->count];

@@ -66,7 +66,8 @@ static void *get_block(struct cuda_backend *cuda, size_t bytes, struct error *er
     if (status == cudaSuccess && available >= CUDA_RESERVE_BYTES)
         return block;
     cudaFree(block); /* NULL if the allocation failed */
-    if (cuda_status(status, err, "getting %zu MiB of %s", bytes >> 20, cuda->device.name))
+    if (cuda_status(status, err, "cannot allocate %zu MiB on %s", bytes >> 20,
+                    cuda->device.name))
         no_memory(cuda, bytes, err);
     return NULL;
 }
@@ -78,7 +79,7 @@ static void *cuda_alloc(struct backend *be, size_t bytes, struct error *err)
     cudaError_t status;
 
     if (!block) {
-        error_errno(err, "cannot get memory");
+        error_errno(err, "cannot allocate memory");
         return NULL;
     }
     cuda_guard(cuda->patience);
@@ -92,7 +93,7 @@ static void *cuda_alloc(struct backend *be, size_t bytes, struct error *err)
     status = cudaMemsetAsync(block->data, 0, bytes, cuda->launch.stream);
     block->next = cuda->blocks;
     cuda->blocks = block;
-    if (cuda_status(status, err, "clearing %zu MiB of %s", bytes >> 20,
+    if (cuda_status(status, err, "cannot clear %zu MiB on %s", bytes >> 20,
                     cuda->device.name))
         return block->data;
     cuda_free(be, block->data);
@@ -168,7 +169,7 @@ static bool open_card(struct cuda_backend *cuda, struct error *err)
         return error_set(
             err, ERROR_DEVICE,
             "%s has compute capability %d.%d, and this build has code for %s (in "
-            "tenths): configure --with-cuda-archs=%d, or say device: cpu",
+            "tenths): configure --with-cuda-archs=%d, or set device: cpu",
             device->name, properties.major, properties.minor, CUDA_ARCHS,
             10 * properties.major + properties.minor);
     if (status != cudaSuccess) {
@@ -182,7 +183,7 @@ static bool open_card(struct cuda_backend *cuda, struct error *err)
     cuda->launch.shared_max = properties.sharedMemPerBlockOptin;
     return cuda_status(
         cudaStreamCreateWithFlags(&cuda->launch.stream, cudaStreamNonBlocking), err,
-        "making a stream on %s", device->name);
+        "cannot create a stream on %s", device->name);
 }
 
 static bool open_parts(struct cuda_backend *cuda, size_t rounded_bytes, struct error *err)
@@ -209,7 +210,7 @@ static struct backend *cuda_open(const struct backend_options *options, struct e
     bool opened;
 
     if (!cuda) {
-        error_errno(err, "cannot get memory");
+        error_errno(err, "cannot allocate memory");
         return NULL;
     }
     cuda->base.ops = &backend_cuda;

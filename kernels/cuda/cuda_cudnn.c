@@ -46,10 +46,10 @@ bool cuda_cudnn_open(struct cuda_cudnn *out, struct error *err)
         out->handle = load(CUDA_LIBRARY_DIR "/" LIBRARY);
     if (!out->handle)
         return error_set(err, ERROR_DEVICE,
-                         "there is no " LIBRARY
+                         "cannot load " LIBRARY
                          " (%s); install it (libcudnn9-cuda-13 of NVIDIA's packages) or "
-                         "put its folder into LD_LIBRARY_PATH, or leave "
-                         "TRAINSPOOL_CUDNN out",
+                         "put its folder into LD_LIBRARY_PATH, or unset "
+                         "TRAINSPOOL_CUDNN",
                          dlerror());
     for (size_t i = 0; i < TS_COUNT(functions); i++) {
         void *function = dlsym(out->handle, functions[i].name);

@@ -96,7 +96,7 @@ static size_t look(const char *wanted, struct device *out, size_t room, char *no
     cudaError_t status = cudaGetDeviceCount(&count);
 
     if (status == cudaErrorInsufficientDriver) {
-        snprintf(note, note_room, "no NVIDIA driver, or one older than CUDA %d.%d wants",
+        snprintf(note, note_room, "no NVIDIA driver, or one too old for CUDA %d.%d",
                  CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
         return 0;
     }

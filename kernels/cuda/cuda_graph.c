@@ -77,7 +77,7 @@ struct cuda_graphs *cuda_graphs_new(struct error *err)
     struct cuda_graphs *graphs = calloc(1, sizeof(*graphs));
 
     if (!graphs) {
-        error_errno(err, "cannot get memory");
+        error_errno(err, "cannot allocate memory");
         return NULL;
     }
     graphs->off = cuda_is_set("TRAINSPOOL_NO_GRAPHS");
@@ -178,7 +178,7 @@ bool cuda_record(struct cuda_backend *cuda, const struct cuda_operation *kind,
     if (!grow((void **)&graphs->notes, &graphs->note_room, graphs->note_count + 1,
               sizeof(*graphs->notes)) ||
         !grow((void **)&graphs->operands, &graphs->operand_room, at + kind->bytes, 1)) {
-        error_set(&cuda->failed, ERROR_SYSTEM, "cannot get memory to record a step");
+        error_set(&cuda->failed, ERROR_SYSTEM, "cannot allocate memory to record a step");
         return true;
     }
     memcpy(graphs->operands + at, op, kind->bytes);
@@ -279,7 +279,7 @@ static bool record(struct cuda_backend *cuda, struct graph *graph)
     cudaGetLastError();
     graph->refused = true;
     log_line(cuda->log, LOG_INFO,
-             "device: steps of one shape are not recorded, but done one operation at a "
+             "device: steps of one shape are not recorded but run one operation at a "
              "time (%s)",
              cuda_ok(cuda) ? cudaGetErrorString(status) : cuda->failed.text);
     if (!cuda->dead)

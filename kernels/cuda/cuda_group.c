@@ -48,7 +48,7 @@ static bool tell(const struct cuda_group *group, ncclResult_t result, const char
                  struct error *err)
 {
     return error_set(err, ERROR_DEVICE,
-                     "%s: %s: %s (%s); NCCL_DEBUG=WARN in the environment tells more",
+                     "%s: %s: %s (%s); NCCL_DEBUG=WARN in the environment gives details",
                      group->nccl.name, doing, group->nccl.text(result),
                      group->nccl.last_error(group->comm));
 }
@@ -97,7 +97,8 @@ static bool agree(struct cuda_group *group, ncclUniqueId *id, struct error *err)
     for (i = 0; i < group->link_count; i++)
         if (!link_receive(group->links[i], &ready, 1, 0, err))
             return false;
-    if (!settle(group, group->nccl.unique_id(id), "naming the group", err))
+    if (!settle(group, group->nccl.unique_id(id), "cannot create the id of the group",
+                err))
         return false;
     for (i = 0; i < group->link_count; i++)
         if (!link_send(group->links[i], id, sizeof(*id), 0, err))
@@ -117,7 +118,7 @@ static bool make_stream(struct cuda_group *group, struct error *err)
     if (status == cudaSuccess)
         status = cudaEventCreateWithFlags(&group->done, cudaEventDisableTiming);
     return status == cudaSuccess ||
-           error_set(err, ERROR_DEVICE, "making a second stream: %s",
+           error_set(err, ERROR_DEVICE, "cannot create a second stream: %s",
                      cudaGetErrorString(status));
 }
 
@@ -143,7 +144,7 @@ static bool join(struct cuda_group *group, int ranks, double patience, struct er
         return false;
     cuda_guard(patience);
     ok = settle(group, group->nccl.init(&group->comm, ranks, id, group->rank, &config),
-                "joining the GPUs", err);
+                "cannot join the GPUs", err);
     cuda_guard(0);
     return ok;
 }
@@ -187,9 +188,9 @@ bool cuda_group_well(struct cuda_backend *cuda)
     if (!alive)
         error_set(&cuda->failed, ERROR_SYSTEM, "another process of this run has ended");
     else if (group->comm)
-        tell(group, state, "working together", &cuda->failed);
+        tell(group, state, "cannot communicate", &cuda->failed);
     else
-        error_set(&cuda->failed, ERROR_DEVICE, "the GPUs of this run have parted");
+        error_set(&cuda->failed, ERROR_DEVICE, "the GPUs of this run left their group");
     part(group);
     return false;
 }
@@ -205,7 +206,7 @@ static bool begin(struct cuda_backend *cuda)
     status = cudaEventRecord(group->issued, cuda->launch.stream);
     if (status == cudaSuccess)
         status = cudaStreamWaitEvent(group->stream, group->issued, 0);
-    cuda_check(cuda, status, "taking turns with the other GPUs");
+    cuda_check(cuda, status, "cannot synchronize with the other GPUs");
     group->pending = true;
     return status == cudaSuccess;
 }
@@ -219,7 +220,7 @@ void cuda_reduce(struct backend *be, float *data, size_t count, int root)
         settle(group,
                group->nccl.reduce(data, data, count, ncclFloat32, ncclSum, root,
                                   group->comm, group->stream),
-               "adding up gradients", &cuda->failed);
+               "cannot sum gradients", &cuda->failed);
 }
 
 void cuda_all_reduce(struct backend *be, double *data, size_t count)
@@ -231,7 +232,7 @@ void cuda_all_reduce(struct backend *be, double *data, size_t count)
         settle(group,
                group->nccl.all_reduce(data, data, count, ncclFloat64, ncclSum,
                                       group->comm, group->stream),
-               "adding up numbers", &cuda->failed);
+               "cannot sum values", &cuda->failed);
 }
 
 void cuda_all_gather(struct backend *be, void *data, size_t bytes)
@@ -244,7 +245,7 @@ void cuda_all_gather(struct backend *be, void *data, size_t bytes)
         settle(group,
                group->nccl.all_gather(pieces + (size_t)group->rank * bytes, pieces, bytes,
                                       ncclInt8, group->comm, group->stream),
-               "handing weights round", &cuda->failed);
+               "cannot distribute weights", &cuda->failed);
 }
 
 void cuda_meet(struct backend *be)
@@ -259,7 +260,7 @@ void cuda_meet(struct backend *be)
     status = cudaEventRecord(group->done, group->stream);
     if (status == cudaSuccess)
         status = cudaStreamWaitEvent(cuda->launch.stream, group->done, 0);
-    cuda_check(cuda, status, "taking turns with the other GPUs");
+    cuda_check(cuda, status, "cannot synchronize with the other GPUs");
 }
 
 /*
@@ -275,7 +276,7 @@ static bool rehearse(struct cuda_backend *cuda, int ranks, struct error *err)
     void *data = cuda->launch.scratch;
 
     cuda_check(cuda, cudaMemsetAsync(data, 0, bytes, cuda->launch.stream),
-               "clearing %zu MiB", bytes >> 20);
+               "cannot clear %zu MiB", bytes >> 20);
     for (size_t i = 0; i < TS_COUNT(lengths); i++) {
         for (int root = 0; root < ranks; root++)
             cuda_reduce(be, data, lengths[i] / sizeof(float), root);
@@ -293,7 +294,7 @@ bool cuda_join(struct backend *be, const struct backend_group *wanted, struct er
     size_t len;
 
     if (!group)
-        return error_errno(err, "cannot get memory");
+        return error_errno(err, "cannot allocate memory");
     group->rank = wanted->rank;
     group->link_count = wanted->rank == 0 ? wanted->ranks - 1 : 1;
     for (int i = 0; i < group->link_count; i++)

@@ -10,7 +10,7 @@ bool cuda_join(struct backend *be, const struct backend_group *group, struct err
     (void)group;
     return error_set(err, ERROR_DEVICE,
                      "this build has no NCCL, so several GPUs cannot work together; "
-                     "configure where nccl.h is found (libnccl-dev), or say ranks: 1");
+                     "configure where nccl.h is found (libnccl-dev), or set ranks: 1");
 }
 
 /* No run has joined, so these are never called. */

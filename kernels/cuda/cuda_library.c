@@ -80,9 +80,9 @@ bool cuda_library_open(struct cuda_library *out, struct error *err)
     if (!out->handle)
         return error_set(
             err, ERROR_DEVICE,
-            "products on a GPU need cuBLASLt, and there is no %s, %s or %s (%s, nor in "
-            "%s); install it (libcublas of the CUDA toolkit) or put its folder into "
-            "LD_LIBRARY_PATH, or say device: cpu",
+            "cannot load cuBLASLt, required for matmuls on a GPU: no %s, %s or %s (%s, "
+            "nor in %s); install it (libcublas of the CUDA toolkit) or put its folder "
+            "into LD_LIBRARY_PATH, or set device: cpu",
             names[0], names[1], names[2], why, CUDA_LIBRARY_DIR);
     for (size_t i = 0; i < TS_COUNT(functions); i++) {
         void *function = dlsym(out->handle, functions[i].name);

@@ -74,7 +74,7 @@ struct cuda_matmul *cuda_matmul_new(const struct cuda_backend *cuda, void *room,
     cublasStatus_t status;
 
     if (!matmul) {
-        error_errno(err, "cannot get memory for products");
+        error_errno(err, "cannot allocate memory for matmuls");
         return NULL;
     }
     if (!cuda_library_open(&matmul->library, err)) {
@@ -93,7 +93,7 @@ struct cuda_matmul *cuda_matmul_new(const struct cuda_backend *cuda, void *room,
         matmul->plans =
             cuda_plans_new(&matmul->library, matmul->handle, matmul->workspace_bytes);
     if (!matmul->plans) {
-        error_set(err, ERROR_DEVICE, "%s does not start on %s: %s; say device: cpu",
+        error_set(err, ERROR_DEVICE, "%s does not start on %s: %s; set device: cpu",
                   matmul->library.name, cuda->device.name,
                   matmul->library.status_text(status));
         cuda_matmul_free(matmul, false);
@@ -185,8 +185,8 @@ static struct cuda_plan_key key_of(const struct cuda_backend *cuda,
     return key;
 }
 
-#define PRODUCT_TEXT "(%zu, %zu) %s = (%zu, %zu) (%zu, %zu) %s"
-#define PRODUCT_SHAPE(op)                                                                \
+#define MATMUL_TEXT "(%zu, %zu) %s = (%zu, %zu) (%zu, %zu) %s"
+#define MATMUL_SHAPE(op)                                                                 \
     (op)->out.rows, (op)->out.cols, format_info((op)->out.format)->name, (op)->out.rows, \
         depth_of(op), depth_of(op), (op)->out.cols, format_info((op)->a.format)->name
 
@@ -194,10 +194,10 @@ static void refuse(struct cuda_backend *cuda, const struct op_matmul *op,
                    cublasStatus_t status)
 {
     error_set(&cuda->failed, ERROR_DEVICE,
-              "matmul " PRODUCT_TEXT
-              ": %s has no such product on %s (%s); choose another precision, or "
-              "device: cpu",
-              PRODUCT_SHAPE(op), cuda->matmul->library.name, cuda->device.name,
+              "matmul " MATMUL_TEXT
+              ": %s does not support this matmul on %s (%s); choose another precision, "
+              "or device: cpu",
+              MATMUL_SHAPE(op), cuda->matmul->library.name, cuda->device.name,
               cuda->matmul->library.status_text(status));
 }
 
@@ -209,7 +209,7 @@ static struct cuda_plan *plan_for(struct cuda_backend *cuda, const struct op_mat
     struct cuda_plan *plan = cuda_plan_find(cuda->matmul->plans, &key);
 
     if (!plan)
-        error_errno(&cuda->failed, "cannot get memory for the plan of a product");
+        error_errno(&cuda->failed, "cannot allocate memory for the plan of a matmul");
     else if (plan->status != CUBLAS_STATUS_SUCCESS && must)
         refuse(cuda, op, plan->status);
     return plan && plan->status == CUBLAS_STATUS_SUCCESS ? plan : NULL;
@@ -229,8 +229,8 @@ static cudaError_t fail(struct cuda_backend *cuda, const struct op_matmul *op,
     cudaError_t driver = cudaGetLastError();
 
     if (driver == cudaSuccess)
-        error_set(&cuda->failed, ERROR_DEVICE, "matmul " PRODUCT_TEXT ": %s: %s",
-                  PRODUCT_SHAPE(op), cuda->matmul->library.name,
+        error_set(&cuda->failed, ERROR_DEVICE, "matmul " MATMUL_TEXT ": %s: %s",
+                  MATMUL_SHAPE(op), cuda->matmul->library.name,
                   cuda->matmul->library.status_text(status));
     return driver;
 }
@@ -295,9 +295,9 @@ static void tell(struct cuda_backend *cuda, const struct op_matmul *op)
 {
     if (!cuda->matmul->told)
         log_line(cuda->log, LOG_WARN,
-                 "device: matmul " PRODUCT_TEXT
-                 " does not go in fp8: it and its like are done as without",
-                 PRODUCT_SHAPE(op));
+                 "device: matmul " MATMUL_TEXT
+                 " cannot run in fp8: it and similar ones run without fp8",
+                 MATMUL_SHAPE(op));
     cuda->matmul->told = true;
 }
 
@@ -317,7 +317,8 @@ static char *area_for(struct cuda_backend *cuda, size_t bytes)
         bytes = 2 * area[-1].bytes; /* so that AREAS are enough */
     assert(matmul->area_count < AREAS);
     status = cudaMalloc((void **)&area->data, bytes);
-    cuda_check(cuda, status, "%zu MiB for the operands of fp8 products", bytes >> 20);
+    cuda_check(cuda, status, "cannot allocate %zu MiB for the operands of fp8 matmuls",
+               bytes >> 20);
     if (status != cudaSuccess)
         return NULL;
     area->bytes = bytes;
@@ -381,7 +382,7 @@ static cudaError_t put(struct cuda_backend *cuda, const struct op_matmul *op)
 
         if (cuda->launch.capability < 89) {
             error_set(&cuda->failed, ERROR_DEVICE,
-                      "fp8 products need compute capability 8.9, and %s has %d.%d; say "
+                      "fp8 matmuls require compute capability 8.9, and %s has %d.%d; set "
                       "fp8: false",
                       cuda->device.name, cuda->device.major, cuda->device.minor);
             return cudaSuccess;

@@ -43,9 +43,9 @@ bool cuda_nccl_open(struct cuda_nccl *out, struct error *err)
         out->handle = load(CUDA_LIBRARY_DIR "/" LIBRARY);
     if (!out->handle)
         return error_set(err, ERROR_DEVICE,
-                         "several GPUs need NCCL, and there is no " LIBRARY
+                         "cannot load NCCL, required for several GPUs: no " LIBRARY
                          " (%s); install it (libnccl2) or put its folder into "
-                         "LD_LIBRARY_PATH, or say ranks: 1",
+                         "LD_LIBRARY_PATH, or set ranks: 1",
                          dlerror());
     for (size_t i = 0; i < TS_COUNT(functions); i++) {
         void *function = dlsym(out->handle, functions[i].name);

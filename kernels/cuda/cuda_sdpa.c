@@ -60,7 +60,7 @@ static cudnn_descriptor make(struct builder *b, enum cudnn_kind kind)
 
     assert(plan->count < DESCRIPTORS_MOST);
     if (b->status != CUDNN_SUCCESS ||
-        !well(b, b->cudnn->desc_create(kind, desc), "making a descriptor"))
+        !well(b, b->cudnn->desc_create(kind, desc), "cannot create a descriptor"))
         return NULL;
     plan->count++;
     return *desc;
@@ -71,7 +71,7 @@ static void set(struct builder *b, cudnn_descriptor desc, enum cudnn_attribute a
 {
     if (b->status == CUDNN_SUCCESS)
         well(b, b->cudnn->desc_set(desc, attribute, type, count, elements),
-             "saying what it is");
+             "cannot set an attribute");
 }
 
 static void set_number(struct builder *b, cudnn_descriptor desc,
@@ -108,7 +108,7 @@ static void finish(struct builder *b, cudnn_descriptor desc, const char *what)
 static void finish_op(struct builder *b, cudnn_descriptor op)
 {
     assert(b->op_count < OPS_MOST);
-    finish(b, op, "an operation");
+    finish(b, op, "cannot finalize an operation");
     if (b->status == CUDNN_SUCCESS)
         b->ops[b->op_count++] = op;
 }
@@ -164,7 +164,7 @@ static cudnn_descriptor tensor(struct builder *b, int64_t id, enum place place,
     set_bool(b, desc, CUDNN_TENSOR_IS_BY_VALUE, place == BY_VALUE);
     if (rows)
         set_desc(b, desc, CUDNN_TENSOR_RAGGED_OFFSET, rows);
-    finish(b, desc, "a tensor");
+    finish(b, desc, "cannot finalize a tensor");
     return desc;
 }
 
@@ -209,7 +209,7 @@ static cudnn_descriptor pointwise(struct builder *b, struct pointwise p)
     set_word(b, how, CUDNN_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, p.precision);
     if (p.mode == CUDNN_GEN_INDEX)
         set_number(b, how, CUDNN_POINTWISE_AXIS, p.axis);
-    finish(b, how, "a pointwise operation");
+    finish(b, how, "cannot finalize a pointwise operation");
     op = make(b, CUDNN_OP_POINTWISE);
     set_desc(b, op, CUDNN_OP_POINTWISE_DESC, how);
     set_desc(b, op, CUDNN_OP_POINTWISE_X, p.x);
@@ -280,7 +280,7 @@ static cudnn_descriptor product(struct builder *b, struct product p)
     set_word(b, how, CUDNN_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_FLOAT);
     if (p.n)
         set(b, how, CUDNN_MATMUL_PADDING_VALUE, CUDNN_TYPE_DOUBLE, 1, &nothing);
-    finish(b, how, "a product");
+    finish(b, how, "cannot finalize a matmul");
     op = make(b, CUDNN_OP_MATMUL);
     set_desc(b, op, CUDNN_OP_MATMUL_DESC, how);
     set_desc(b, op, CUDNN_OP_MATMUL_A, p.a);
@@ -304,7 +304,7 @@ static cudnn_descriptor reduce(struct builder *b, enum cudnn_reduction kind,
 
     set_word(b, how, CUDNN_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR, (int)kind);
     set_word(b, how, CUDNN_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_FLOAT);
-    finish(b, how, "a reduction");
+    finish(b, how, "cannot finalize a reduction");
     op = make(b, CUDNN_OP_REDUCTION);
     set_desc(b, op, CUDNN_OP_REDUCTION_DESC, how);
     set_desc(b, op, CUDNN_OP_REDUCTION_X, x);
@@ -398,7 +398,7 @@ static cudnn_descriptor build_graph(struct builder *b, cudnn_handle handle)
     set(b, graph, CUDNN_GRAPH_OPS, CUDNN_TYPE_DESCRIPTOR, (int64_t)b->op_count, b->ops);
     if (handle)
         set(b, graph, CUDNN_GRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
-    finish(b, graph, "the graph of attention");
+    finish(b, graph, "cannot finalize the graph of attention");
     return graph;
 }
 
@@ -415,11 +415,11 @@ static bool wavers(struct builder *b, cudnn_descriptor config)
         !well(b,
               b->cudnn->desc_get(config, CUDNN_ENGINE_CONFIG_ENGINE,
                                  CUDNN_TYPE_DESCRIPTOR, 1, &count, &engine),
-              "asking for an engine") ||
+              "cannot read an engine") ||
         !well(b,
               b->cudnn->desc_get(engine, CUDNN_ENGINE_NUMERICAL_NOTES,
                                  CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NOTES, &count, notes),
-              "asking an engine for its notes"))
+              "cannot read the notes of an engine"))
         return true;
     for (int64_t i = 0; i < count && i < CUDNN_NOTES; i++)
         if (notes[i] == CUDNN_NONDETERMINISTIC)
@@ -440,12 +440,12 @@ static bool try_config(struct builder *b, cudnn_handle handle, cudnn_descriptor 
         set(b, plan, CUDNN_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
     if (device)
         set_desc(b, plan, CUDNN_PLAN_DEVICE, device);
-    finish(b, plan, "a plan");
+    finish(b, plan, "cannot finalize a plan");
     if (b->status == CUDNN_SUCCESS)
         well(b,
              b->cudnn->desc_get(plan, CUDNN_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
                                 &count, &b->plan->workspace),
-             "asking for a workspace");
+             "cannot read the size of the workspace");
     if (b->status != CUDNN_SUCCESS)
         return false;
     b->plan->plan = plan;
@@ -463,14 +463,14 @@ static int64_t ask_heuristic(struct builder *b, cudnn_descriptor device,
     set_word(b, heuristic, CUDNN_HEURISTIC_MODE, CUDNN_TYPE_HEUR_MODE, CUDNN_HEURISTIC_A);
     if (device)
         set_desc(b, heuristic, CUDNN_HEURISTIC_DEVICE, device);
-    finish(b, heuristic, "the heuristic");
+    finish(b, heuristic, "cannot finalize the heuristic");
     for (int i = 0; i < CONFIGS_MOST; i++)
         configs[i] = make(b, CUDNN_ENGINE_CONFIG);
     if (b->status == CUDNN_SUCCESS)
         well(b,
              b->cudnn->desc_get(heuristic, CUDNN_HEURISTIC_RESULTS, CUDNN_TYPE_DESCRIPTOR,
                                 CONFIGS_MOST, &count, configs),
-             "asking the heuristic");
+             "cannot read the heuristic");
     return count;
 }
 
@@ -513,7 +513,7 @@ struct cuda_sdpa_plan *cuda_sdpa_plan_new(const struct cuda_cudnn *cudnn,
     struct builder builder = { .plan = plan, .cudnn = cudnn, .key = key };
 
     if (!plan) {
-        error_errno(err, "cannot get memory for the plan of attention");
+        error_errno(err, "cannot allocate memory for the plan of attention");
         return NULL;
     }
     *none = false;
@@ -579,6 +579,6 @@ bool cuda_sdpa_run(const struct cuda_sdpa_plan *plan, void *const tensors[SDPA_I
         cudnn->desc_destroy(pack);
     return status == CUDNN_SUCCESS ||
            error_set(err, ERROR_DEVICE,
-                     "%s: attention: %s (%.*s); leave TRAINSPOOL_CUDNN out", cudnn->name,
+                     "%s: attention: %s (%.*s); unset TRAINSPOOL_CUDNN", cudnn->name,
                      cudnn->text(status), (int)strcspn(why, "\n"), why);
 }

@@ -47,9 +47,9 @@ static bool piece_open(struct piece *piece, struct error *err)
 {
     return cuda_status(
                cudaHostAlloc((void **)&piece->data, PIECE_BYTES, cudaHostAllocDefault),
-               err, "cannot get %zu MiB of page-locked memory", PIECE_BYTES >> 20) &&
+               err, "cannot allocate %zu MiB of page-locked memory", PIECE_BYTES >> 20) &&
            cuda_status(cudaEventCreateWithFlags(&piece->done, cudaEventDisableTiming),
-                       err, "making an event");
+                       err, "cannot create an event");
 }
 
 static void ring_close(struct ring *ring)
@@ -67,7 +67,7 @@ struct cuda_staging *cuda_staging_new(struct error *err)
     struct cuda_staging *staging = calloc(1, sizeof(*staging));
 
     if (!staging) {
-        error_errno(err, "cannot get memory");
+        error_errno(err, "cannot allocate memory");
         return NULL;
     }
     for (size_t i = 0; i < PIECES; i++)

@@ -8,23 +8,21 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#define DEFECT                                                                          \
-    "if TRAINSPOOL_CUDA_SYNC=1 in the environment finds it again, in the operation it " \
-    "then "                                                                             \
-    "names, it is a defect of trainspool; else look for Xid lines in dmesg"
+#define DEFECT                                                                  \
+    "set TRAINSPOOL_CUDA_SYNC=1 in the environment: if it fails again, in the " \
+    "operation named then, it is a bug in trainspool; else look for Xid lines in dmesg"
 #define LOST \
     "the card or its driver is lost: look for Xid lines in dmesg, and reset or restart"
 #define BUSY \
-    "another program has the card to itself: see nvidia-smi, or choose another one"
+    "another program uses the card exclusively: see nvidia-smi, or choose another card"
 #define BUILD \
-    "configure trainspool with --with-cuda-archs for this card, or say device: cpu"
+    "configure trainspool with --with-cuda-archs for this card, or set device: cpu"
 #define FULL                                                                          \
     "another program holds the memory of the card: see nvidia-smi, end it or choose " \
     "another card"
 #define MEMORY                                                                         \
     "lower per_device_train_batch_size or cutoff_len, or turn gradient_checkpointing " \
-    "on; "                                                                             \
-    "nvidia-smi shows whether another program holds memory of the card"
+    "on; nvidia-smi shows whether another program holds memory of the card"
 
 /* NVIDIA CUDA Runtime API, "CUDA error types": where it says that the process must be
  * terminated and relaunched, `dead`. */
@@ -47,7 +45,7 @@ static const struct meaning {
       "until it has been reset" },
     { cudaErrorNvlinkUncorrectable, true, LOST },
     { cudaErrorLaunchTimeout, true,
-      "the watchdog of a display ended it: use a card without a display, or a smaller "
+      "the watchdog of a display stopped it: use a card without a display, or a smaller "
       "batch" },
     { cudaErrorIllegalAddress, true, DEFECT },
     { cudaErrorMisalignedAddress, true, DEFECT },

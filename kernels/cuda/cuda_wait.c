@@ -48,14 +48,14 @@ struct cuda_beats *cuda_beats_new(struct error *err)
      * This thread will wait, and the threads it starts inherit the setting. */
     prctl(PR_SET_TIMERSLACK, 1UL);
     if (!beats) {
-        error_errno(err, "cannot get memory");
+        error_errno(err, "cannot allocate memory");
         return NULL;
     }
     for (size_t i = 0; i <= BEATS; i++) {
         cudaError_t status =
             cudaEventCreateWithFlags(&beats->events[i], cudaEventDisableTiming);
 
-        if (!cuda_status(status, err, "making an event")) {
+        if (!cuda_status(status, err, "cannot create an event")) {
             cuda_beats_free(beats, false);
             return NULL;
         }
@@ -175,5 +175,5 @@ void cuda_beat(struct cuda_backend *cuda, size_t operations)
     moved(beats);
     status = cudaEventRecord(beats->events[beats->made % BEATS], cuda->launch.stream);
     beats->made++;
-    cuda_check(cuda, status, "asking for an event");
+    cuda_check(cuda, status, "cannot record an event");
 }

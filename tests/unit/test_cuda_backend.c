@@ -43,7 +43,7 @@ static const struct {
     const char *remedy;
 } unusable[] = {
     { cudaErrorMemoryAllocation, "another program holds the memory of the card" },
-    { cudaErrorDevicesUnavailable, "has the card to itself" },
+    { cudaErrorDevicesUnavailable, "uses the card exclusively" },
     { cudaErrorUnsupportedPtxVersion, "newer NVIDIA driver" },
     { cudaErrorInsufficientDriver, "newer NVIDIA driver" },
     { cudaErrorECCUncorrectable, "ECC" },
@@ -193,7 +193,7 @@ static void test_cuda_backend_frees_a_block_after_a_failure(void **state)
     assert_null(be->ops->alloc(be, mib, &err));
     emulation_break_memory_info(cudaSuccess);
     assert_int_equal(err.code, ERROR_DEVICE);
-    assert_non_null(strstr(err.text, "getting 1 MiB"));
+    assert_non_null(strstr(err.text, "cannot allocate 1 MiB"));
     assert_int_equal(emulation_bytes_held(), held);
     be->ops->free(be, unit_cuda_block(be, mib));
     backend_close(be);
