@@ -140,8 +140,7 @@ static struct finding *refused(const struct proposal *to, const struct finding *
 
     added = without_edit(to, base, entry,
                          fault == REWRITE_SHAPE
-                             ? "the layout does not allow a safe edit: please edit by "
-                               "hand"
+                             ? "the layout does not allow a safe edit: edit it by hand"
                              : NULL);
     if (!added || fault == REWRITE_TWICE || fault == REWRITE_SHAPE)
         return added;
@@ -151,8 +150,8 @@ static struct finding *refused(const struct proposal *to, const struct finding *
     why.message =
         fault == REWRITE_ANCHOR
             ? "this comes from an anchor, an alias or a merge, where an edit could "
-              "change other keys: please edit by hand"
-            : "this contains ${...}, which another program fills in: please edit by hand";
+              "change other keys: edit it by hand"
+            : "this contains ${...}, which another program fills in: edit it by hand";
     propose_remark(to, &why, entry);
     return added;
 }

@@ -41,9 +41,9 @@ void jobfile_clear(struct jobfile *file)
 const char *jobfile_barrier(const struct jobfile *file)
 {
     if (file->link)
-        return "it is a symbolic link, which a replacement would break";
+        return "it is a symbolic link, which replacing it would break";
     if (file->st.st_nlink > 1)
-        return "it has several hard links, which a replacement would separate";
+        return "it has several hard links, which replacing it would separate";
     if (file->st.st_uid != geteuid())
         return "it belongs to another user";
     if (!(file->st.st_mode & S_IWUSR) || access(file->name, W_OK) != 0)

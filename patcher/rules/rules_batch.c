@@ -123,13 +123,13 @@ static const struct rule rows[] = {
       .apply = APPLY_UNSAFE,
       .run = rule_eval_batch,
       .explain =
-          "per_device_eval_batch_size defaults to 8, whatever the batch of the "
-          "training. A script that trains with 1 sample at a time and evaluates with 8 "
-          "may run out of memory at its first evaluation, hours later. The logits are "
-          "the large part: batch x cutoff_len x vocabulary values.\n\n"
+          "per_device_eval_batch_size defaults to 8, regardless of the training batch "
+          "size. A script that trains with 1 sample at a time and evaluates with 8 may "
+          "run out of memory at its first evaluation, hours later. The logits are the "
+          "large part: batch x cutoff_len x vocabulary values.\n\n"
           "In a native run, an evaluation that would need more memory than the training "
           "automatically uses smaller batches, so the finding is only information. "
-          "`--unsafe` makes both batches equal. The evaluation loss is a mean over "
+          "`--unsafe` gives both the same batch size. The evaluation loss is a mean over "
           "tokens and stays the same except for rounding.",
       .source = "transformers training_args.py: defaults; train/run.c: eval_size" },
     { .id = "TS308",
@@ -137,13 +137,13 @@ static const struct rule rows[] = {
       .severity = SEVERITY_WARNING,
       .run = rule_cutoff_beyond_positions,
       .explain =
-          "max_position_embeddings in config.json is the longest text the model was "
-          "made for. With rotary positions (Llama, Qwen) a longer text runs, but at "
+          "max_position_embeddings in config.json is the longest text that the model "
+          "supports. With rotary positions (Llama, Qwen) a longer text runs, but at "
           "angles the model has never seen, and the loss beyond that position is high. "
           "With learned positions (GPT-2) there is no row to read, and a script fails "
           "with an index out of range.\n\n"
-          "Shorter samples are not affected, so this may be harmless: see the longest "
-          "sample in train.log. Otherwise lower cutoff_len, or use a model that was "
+          "Shorter samples are not affected, so this may be harmless: train.log reports "
+          "the longest sample. Otherwise lower cutoff_len, or use a model that was "
           "extended (rope_scaling in its config.json). A patch never changes cutoff_len.",
       .source = "config.json of the model; train/model/rope.c" },
     { .id = "TS310",

@@ -23,7 +23,7 @@ static void rule_offloading_without_checkpointing(struct rule_context *context)
                                 "%s moves the activations that checkpointing keeps, but "
                                 "checkpointing is off",
                                 names[i]),
-                            .note = "gradient_checkpointing: true" },
+                            .note = "set gradient_checkpointing: true" },
                         names[i]);
 }
 
@@ -84,8 +84,8 @@ static void rule_reentrant_checkpointing(struct rule_context *context)
                     .message =
                         "reentrant checkpointing drops the gradients of adapters if no "
                         "input of a block requires one, as in a frozen base model",
-                    .note = "gradient_checkpointing_kwargs: {use_reentrant: false}, or "
-                            "model.enable_input_require_grads() in the script" },
+                    .note = "set gradient_checkpointing_kwargs: {use_reentrant: false}, "
+                            "or call model.enable_input_require_grads() in the script" },
                 "gradient_checkpointing");
 }
 

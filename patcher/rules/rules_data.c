@@ -53,9 +53,10 @@ static void rule_endless_stream(struct rule_context *context)
                     .rule = "TS508",
                     .severity = SEVERITY_ERROR,
                     .message =
-                        "a streamed dataset has no length, so the end of training is "
-                        "unknown: max_steps is not given",
-                    .note = "max_steps: samples x num_train_epochs / effective batch" },
+                        "streaming requires max_steps: a streamed dataset has no length, "
+                        "so the end of training is unknown",
+                    .note = "set max_steps to samples x num_train_epochs / effective "
+                            "batch" },
                 "streaming");
 }
 

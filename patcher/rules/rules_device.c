@@ -144,8 +144,8 @@ static void rule_unequal_gpus(struct rule_context *context)
                                     "the GPUs of this job differ: the weakest properties "
                                     "count, compute capability %s and %s",
                                     capability, memory),
-            .note = "the slowest GPU limits the speed; device: cuda:N,M selects equal "
-                    "ones" });
+            .note = "the slowest GPU limits the speed; set device: cuda:N,M to select "
+                    "equal ones" });
 }
 
 static const char *ranks_error(const struct rule_context *context)

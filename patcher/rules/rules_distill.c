@@ -30,7 +30,8 @@ static void rule_teacher_missing(struct rule_context *context)
                                     .message =
                                         "distillation requires a teacher, but the job "
                                         "names none",
-                                    .note = TEACHER ": a folder with a larger model" },
+                                    .note = TEACHER " must name the folder of a larger "
+                                                    "model" },
                 "stage");
 }
 
@@ -199,9 +200,11 @@ static void rule_kd_bounds(struct rule_context *context)
 static const char *vocabulary_note(const struct rule_context *context)
 {
     if (context->plan->stage == STAGE_DPO)
-        return "both must use the same tokens: choose a reference of the same family";
+        return "both must use the same tokens: choose a reference from the same model "
+               "family";
     if (context->teacher->vocabularies == VOCABULARIES_DIFFER)
-        return "logits are compared token by token: choose a teacher of the same family";
+        return "logits are compared token by token: choose a teacher from the same model "
+               "family";
     return context->plan->external
                ? "the shorter length must be used; not every script does so"
                : "the shorter length is used";

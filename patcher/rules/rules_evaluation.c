@@ -35,7 +35,7 @@ static void report_tag(struct rule_context *context)
                            .severity = SEVERITY_ERROR,
                            .message = "answer_tag must be the name of the tag, without < "
                                       "and >",
-                           .note = "answer_tag: answer finds <answer>..</answer>" },
+                           .note = "answer_tag: answer matches <answer>..</answer>" },
                        entry);
 }
 
@@ -51,12 +51,13 @@ static void rule_unused_metric(struct rule_context *context)
     if (!plan->predict_with_generate || plan->generation.on || plan->stage == STAGE_DPO)
         return; /* TS909 reports preference pairs */
     finding.message = plan->stage == STAGE_PT
-                          ? "predict_with_generate answers questions, but plain text "
-                            "(stage: pt) has none: it has no effect"
-                          : "predict_with_generate answers questions during evaluations, "
-                            "but there are none: it has no effect";
+                          ? "predict_with_generate has no effect: it answers questions, "
+                            "and plain text (stage: pt) has none"
+                          : "predict_with_generate has no effect: it answers questions "
+                            "during evaluations, and the job has none";
     finding.note = plan->stage == STAGE_PT ? "remove it, or train with stage: sft"
-                                           : "eval_strategy: steps enables evaluations";
+                                           : "set eval_strategy: steps to enable "
+                                             "evaluations";
     rule_report(context, &finding, "predict_with_generate");
 }
 
@@ -76,7 +77,8 @@ static void rule_eval_data(struct rule_context *context)
         finding.message =
             arena_printf(context->arena,
                          "%s asks for an evaluation, but there is no data for it", key);
-        finding.note = "eval_dataset names data; val_size: 0.1 uses a tenth of dataset";
+        finding.note = "name the data in eval_dataset, or set val_size: 0.1 to use a "
+                       "tenth of dataset";
         rule_report(context, &finding, key);
     }
 }
@@ -105,7 +107,7 @@ static const struct rule rows[] = {
           "Every evaluation computes the loss; accuracy requires compute_accuracy (of "
           "tokens) or predict_with_generate (of answers), and answer_rate requires the "
           "latter. Metrics computed by Python code, such as rouge, are not supported. "
-          "early_stopping_steps counts evaluations, so it requires some.\n\n"
+          "early_stopping_steps counts evaluations, so it requires an evaluation.\n\n"
           "predict_with_generate in a job without evaluation, or with plain text, is a "
           "warning: no answers are generated. answer_tag is the name of a tag, such as "
           "answer for <answer>..</answer>; with brackets no answer would ever be found.",

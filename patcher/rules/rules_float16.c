@@ -191,8 +191,8 @@ static const struct rule rows[] = {
       .explain =
           "This is the cause of `ValueError: Attempting to unscale FP16 gradients`. A "
           "gradient has the format of its weight, and PyTorch's scaler refuses to "
-          "unscale a float16 gradient. The only condition is that some trained weight "
-          "is stored in float16. Gradient checkpointing, clipping, accumulation and "
+          "unscale a float16 gradient. The only condition is that some trained weight is "
+          "stored in float16. Gradient checkpointing, clipping, accumulation and "
           "device_map have no influence. Turning clipping off does not help, because "
           "step() unscales as well.\n\n"
           "The patch sets model_dtype to float32 and keeps fp16 compute, which is what "
@@ -201,13 +201,12 @@ static const struct rule rows[] = {
           "alternative: at a learning rate of 2e-5 a weight of 0.1 does not change at "
           "all, and the second moment underflows.\n\n"
           "With lora the base model may stay in float16 (TS106). A native run always "
-          "keeps trained weights in float32; there the edit only makes the file say "
-          "so.\n\n"
+          "keeps trained weights in float32; there the edit only makes this explicit in "
+          "the file.\n\n"
           "In an external job this rule decides whether the job runs. LLaMA-Factory "
           "casts trained weights to float32, and DeepSpeed keeps float32 copies, so "
-          "neither is reported. For FSDP see TS806, for adapters of an older PEFT "
-          "TS801, and for a fused AdamW without clipping, where no error is raised, "
-          "TS408.",
+          "neither is reported. For FSDP see TS806, for adapters of an older PEFT TS801, "
+          "and for a fused AdamW without clipping, where no error is raised, TS408.",
       .source = "torch/amp/grad_scaler.py: _unscale_grads_; PEFT troubleshooting; "
                 "transformers#23165" },
     { .id = "TS106",

@@ -529,8 +529,8 @@ static const struct rule rows[] = {
       .explain =
           "The file turns gradient checkpointing on, and the job would fit into half of "
           "the memory without it. Checkpointing discards the activations of each layer "
-          "and recomputes them for the backward pass: about a fifth of the time, spent "
-          "for nothing if memory is plentiful.\n\n"
+          "and recomputes them for the backward pass: about a fifth of the time, wasted "
+          "if memory is plentiful.\n\n"
           "`gradient_checkpointing: false` turns it off; the results stay the same. "
           "Checkpointing, on or off, never solves the loss scaler's error.",
       .source =

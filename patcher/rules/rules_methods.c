@@ -230,8 +230,8 @@ static void rule_unused_method_keys(struct rule_context *context)
                                         .severity = SEVERITY_ERROR,
                                         .message = arena_printf(
                                             context->arena,
-                                            "training can continue from an adapter only "
-                                            "with finetuning_type: lora, not with %s",
+                                            "adapter_name_or_path requires "
+                                            "finetuning_type: lora, not %s",
                                             selected_value(context, "finetuning_type")) },
                     "adapter_name_or_path");
 }

@@ -219,7 +219,7 @@ static void check_teacher(struct rule_context *context)
             arena_printf(context->arena,
                          "%s does not exist, and the job names no teacher to create it",
                          rule_printable(context, logits)),
-            "teacher_model_name_or_path: a folder with a larger model");
+            "teacher_model_name_or_path must name the folder of a larger model");
     if (!folder || !rule_entry(context, words->key))
         return; /* none is named, or it is the model itself */
     check_folder(context, words->key, folder, "config.json");

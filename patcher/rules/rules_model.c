@@ -193,10 +193,10 @@ static const struct rule rows[] = {
           "adapter (of the model or of a teacher) whose layers or shapes belong to "
           "another model. Warnings: a template that cannot format a plain question and "
           "its answer, or formats them so that the answer cannot be separated from the "
-          "question, and an adapter that fits but was made for a model of another "
+          "question, and an adapter that fits but was made for a model with another "
           "name.\n\n"
-          "trainspool-job(5) lists the architectures under MODELS. To train another "
-          "one, use transformers: target: external.",
+          "trainspool-job(5) lists the architectures under MODELS. To train another one, "
+          "use transformers: target: external.",
       .source =
           "train/model/architecture.c, train/model/model_config.c, train/model/weights.c, "
           "train/chat/chat.c, train/model/adapter_check.c" },

@@ -236,10 +236,9 @@ static const struct rule rows[] = {
       .title = "unknown key",
       .severity = SEVERITY_ERROR,
       .explain =
-          "The key is not in any table: not one of trainspool's keys, of "
-          "LLaMA-Factory's or of TrainingArguments, under no name they ever had there. "
-          "If several keys are equally similar, or begin with what is written, the "
-          "finding names up to three of them.\n\n"
+          "The key is not a key of trainspool, of LLaMA-Factory or of TrainingArguments, "
+          "under any current or former name. If several keys are equally similar, or "
+          "begin with the written name, the finding names up to three of them.\n\n"
           "trainspool-job(5) lists all keys, and `trainspool schema` prints them for an "
           "editor, which then completes and checks them while you type. Put your own "
           "notes into comments. In an external job this is a warning: the script may "
@@ -252,12 +251,12 @@ static const struct rule rows[] = {
       .explain =
           "The key decides which type its value must have, not the YAML reader: `1e-4` "
           "is a number where the key requires one, and `dataset: no` stays a name. A "
-          "value that is reported here does not fit in any way; the finding says which "
-          "forms are accepted, and which word was perhaps meant. An empty value counts "
-          "as not given.\n\n"
-          "Nothing is edited, as a wrong value does not show the right one. If the key "
-          "has no effect in a native run, it is a warning: the tool that it comes from "
-          "would fail.",
+          "value that is reported here cannot be read as that type; the finding says "
+          "which forms are accepted and suggests a similar word if there is one. An "
+          "empty value counts as not given.\n\n"
+          "Nothing is edited, because the intended value is unknown. If the key has no "
+          "effect in a native run, it is a warning: the tool that it comes from would "
+          "fail.",
       .source = "trainspool-job(5)" },
     { .id = "TS705",
       .title = "value out of range or not in the list",

@@ -51,16 +51,16 @@ static void report_script_model(struct rule_context *context, const char *file)
     if (rule_is_llamafactory(context))
         report_model(context, SEVERITY_ERROR,
                      arena_printf(context->arena,
-                                  "output_dir holds %s already: LLaMA-Factory refuses to "
+                                  "output_dir already holds %s: LLaMA-Factory refuses to "
                                   "start",
                                   file),
                      "use another output_dir, or set overwrite_output_dir: true");
     else
         report_model(context, SEVERITY_WARNING,
                      arena_printf(context->arena,
-                                  "output_dir holds %s already: a Trainer overwrites it",
+                                  "output_dir already holds %s: a Trainer overwrites it",
                                   file),
-                     "another output_dir keeps it");
+                     "use another output_dir to keep it");
 }
 
 static bool is_same_folder(const char *a, const char *b)
@@ -194,8 +194,8 @@ static void report_native_checkpoint(struct rule_context *context,
                     .severity = SEVERITY_WARNING,
                     .message = describe_ways(context, found),
                     .note =
-                        "resume_from_checkpoint: true resumes from it; "
-                        "overwrite_output_dir: true confirms that the run starts from "
+                        "set resume_from_checkpoint: true to resume from it, or "
+                        "overwrite_output_dir: true to confirm that the run starts from "
                         "scratch" },
                 names_output_dir(context) ? "output_dir" : NULL);
 }
@@ -227,8 +227,8 @@ static void rule_output_holds_checkpoints(struct rule_context *context)
                       "it",
                 found->base),
             .note = rule_is_llamafactory(context)
-                        ? "decide: resume_from_checkpoint: true, or "
-                          "overwrite_output_dir: true"
+                        ? "set resume_from_checkpoint: true to resume from it, or "
+                          "overwrite_output_dir: true to start from scratch"
                         : "resume_from_checkpoint: true resumes from it" },
         "output_dir");
 }

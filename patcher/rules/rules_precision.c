@@ -96,7 +96,7 @@ static void report_pure_bf16(struct rule_context *context)
         &(struct finding) { .rule = "TS102",
                             .severity = SEVERITY_ERROR,
                             .message = "this device has no bf16, but pure_bf16 trains "
-                                       "weights in nothing else",
+                                       "weights in bf16 only",
                             .note = "fp16: true keeps float32 weights and needs about "
                                     "twice the memory; finetuning_type: lora needs "
                                     "less" },
@@ -331,11 +331,11 @@ static const struct rule rows[] = {
       .run = rule_prefer_bf16,
       .explain =
           "On compute capability 8.0 and higher, bf16 is as fast as fp16 and needs no "
-          "loss scale. It has 3 bits less of mantissa, for which the float32 master "
+          "loss scale. Its mantissa is 3 bits shorter, for which the float32 master "
           "weights compensate.\n\n"
-          "A run that is resumed, or compared with an older run, should keep its "
-          "format. The edit is therefore made only with `--unsafe` or with "
-          "trainspool.policy: bf16.",
+          "A run that is resumed, or compared with an older run, should keep its format. "
+          "The edit is therefore made only with `--unsafe` or with trainspool.policy: "
+          "bf16.",
       .source = CAPABILITY_SOURCE },
 };
 

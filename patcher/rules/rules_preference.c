@@ -26,8 +26,8 @@ static void rule_reference_model(struct rule_context *context)
                         .message =
                             "the reference would be the initial model, but its weights "
                             "are random",
-                        .note = "ref_model: a folder with a trained model; pref_loss: "
-                                "orpo and simpo need no reference" },
+                        .note = "set ref_model to the folder of a trained model; "
+                                "pref_loss: orpo and simpo need no reference" },
                     "train_from_scratch");
     if (reference == REF_MODEL_BASE && plan->adapter_name_or_path &&
         !plan->create_new_adapter)
@@ -87,8 +87,8 @@ static void rule_unused_loss_keys(struct rule_context *context)
                         .rule = "TS908",
                         .severity = SEVERITY_WARNING,
                         .message = "ref_model_adapters has no effect without ref_model",
-                        .note = "ref_model: the folder of the model that the adapters "
-                                "belong to" },
+                        .note = "set ref_model to the folder of the model that the "
+                                "adapters belong to" },
                     "ref_model_adapters");
     }
 }

@@ -167,14 +167,14 @@ static const struct rule rows[] = {
           "or a norm of more than 100 times the median. In the first case the run needs "
           "attention; in the second, one batch has the weight of a hundred others. "
           "Smaller steps solve both more often than another precision does. `--unsafe` "
-          "writes max_grad_norm: 0.5. The other remedy, a tenth of the learning rate, "
-          "is never written: the learning rate is yours.\n\n"
+          "writes max_grad_norm: 0.5. The other remedy, a tenth of the learning rate, is "
+          "never written: the choice of the learning rate is yours.\n\n"
           "A dynamic loss scale is found by overflowing, so with fp16 an occasional NaN "
           "norm is normal: in the first ten steps, or a single one. It counts without a "
           "loss scale, three times in a row, or if more steps were skipped than the "
           "search for the scale explains. Once the learning rate, max_grad_norm or the "
-          "precision differ from those of the previous run, the rule is silent: you "
-          "have already reacted.",
+          "precision differ from those of the previous run, the rule is silent: you have "
+          "already reacted.",
       .source = "PyTorch clip_grad_norm_, amp GradScaler; precision/scaler.h" },
 };
 

@@ -71,9 +71,9 @@ static const struct removed {
       false },
     { "half_precision_backend", "TS606", FIVE,
       "fp16: true is PyTorch's own mixed precision", false },
-    { "fp16_opt_level", "TS606", FIVE, "it belonged to apex, which has no amp any more",
+    { "fp16_opt_level", "TS606", FIVE, "it configured apex, which no longer has amp",
       false },
-    { "use_apex", "TS606", FIVE, "apex has no amp any more", false },
+    { "use_apex", "TS606", FIVE, "apex no longer has amp", false },
     { "include_inputs_for_metrics", "TS609", FIVE, "write include_for_metrics: [inputs]",
       true },
     { "include_tokens_per_second", "TS609", FIVE,
@@ -182,10 +182,11 @@ static void rule_warmup_ratio(struct rule_context *context)
         return;
     if (scalar_number(entry->value, &ratio) == SCALAR_WRONG || !(ratio > 0) ||
         !(ratio < 1)) {
-        finding.note = "1.0 or more would be steps, not a fraction: please decide";
+        finding.note = "1.0 or more would be a number of steps, not a fraction: choose a "
+                       "value by hand";
         propose_remark(&to, &finding, entry);
     } else if (document_find(context->document, "warmup_steps")) {
-        finding.note = "warmup_steps is given too: keep only one of them";
+        finding.note = "warmup_steps is also given: keep only one of them";
         propose_remark(&to, &finding, entry);
     } else {
         finding.note = "the value stays unchanged";

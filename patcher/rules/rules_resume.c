@@ -226,7 +226,7 @@ static void rule_save_only_model(struct rule_context *context)
                         "save_only_model leaves the optimizer out of the checkpoints: %s",
                         asked ? "no run can resume from them"
                               : "after a crash the job starts from scratch"),
-                    .note = "save_only_model: false" },
+                    .note = "set save_only_model: false" },
                 "save_only_model");
 }
 
@@ -336,7 +336,7 @@ static const struct rule rows[] = {
       .explain =
           "A missing folder is a warning in `check`, since the job may be for another "
           "machine, and an error in `run`. A folder that is not a checkpoint of "
-          "trainspool, lost a file, or was saved with save_only_model is an error: "
+          "trainspool, is missing a file, or was saved with save_only_model is an error: "
           "training would fail after it has read the model and the data. To continue "
           "training its weights with a new optimizer, name the folder in "
           "model_name_or_path.\n\n"

@@ -59,9 +59,8 @@ static const char *nearest_multiples(const struct rule_context *context, double 
     if ((save < 1) != (eval < 1))
         return "write both as a number of steps, or both as a fraction of all steps";
     if (times < 1)
-        return arena_printf(context->arena, "nearest: save_steps: %s",
-                            number(context, eval));
-    return arena_printf(context->arena, "nearest: save_steps: %s or %s",
+        return arena_printf(context->arena, "use save_steps: %s", number(context, eval));
+    return arena_printf(context->arena, "use save_steps: %s or %s",
                         number(context, times * eval),
                         number(context, (times + 1) * eval));
 }
@@ -104,9 +103,9 @@ static void rule_best_model(struct rule_context *context)
                         "the same steps: eval_strategy is %s, save_strategy is %s",
                         when_names[plan->eval_strategy], when_names[plan->save_strategy]),
                     plan->save_strategy == WHEN_NO
-                        ? arena_printf(context->arena, "nearest: save_strategy: %s",
+                        ? arena_printf(context->arena, "use save_strategy: %s",
                                        when_names[plan->eval_strategy])
-                        : arena_printf(context->arena, "nearest: eval_strategy: %s",
+                        : arena_printf(context->arena, "use eval_strategy: %s",
                                        when_names[plan->save_strategy]));
     else if (plan->save_strategy == WHEN_STEPS)
         check_multiple(context);
@@ -127,10 +126,10 @@ static void rule_steps_and_epochs(struct rule_context *context)
                     .severity = SEVERITY_INFO,
                     .message = arena_printf(context->arena,
                                             "max_steps takes precedence: the run ends "
-                                            "after %lld steps, whatever num_train_epochs "
-                                            "says",
+                                            "after %lld steps, regardless of "
+                                            "num_train_epochs",
                                             (long long)context->plan->max_steps),
-                    .note = "max_steps: -1 lets num_train_epochs decide" },
+                    .note = "set max_steps: -1 to let num_train_epochs decide" },
                 "max_steps");
 }
 
@@ -171,12 +170,12 @@ static void report_fraction(struct rule_context *context, const struct counted *
             .rule = "TS511",
             .severity = SEVERITY_ERROR,
             .message = arena_printf(context->arena,
-                                    "%s is %s: above 1 it must be a whole number of "
+                                    "%s is %s: a value above 1 must be a whole number of "
                                     "steps",
                                     counted->key, number(context, steps)),
             .note = arena_printf(context->arena,
-                                 "nearest: %s: %s or %s; below 1 it is a fraction of all "
-                                 "steps",
+                                 "use %s: %s or %s; a value below 1 is a fraction of "
+                                 "all steps",
                                  counted->key, number(context, floor(steps)),
                                  number(context, ceil(steps))) },
         counted->key);
@@ -226,11 +225,11 @@ static const struct rule rows[] = {
       .severity = SEVERITY_INFO,
       .run = rule_steps_and_epochs,
       .explain =
-          "max_steps above 0 takes precedence, in Hugging Face's Trainer and in a "
-          "native run: the run ends after that many steps, within an epoch or after "
-          "many, and the learning rate reaches its end by then. num_train_epochs has no "
-          "effect. The finding prevents a line that says 3 epochs from being read as 3 "
-          "epochs.",
+          "max_steps above 0 takes precedence, in Hugging Face's Trainer and in a native "
+          "run: the run ends after that many steps, within an epoch or after many, and "
+          "the learning rate reaches its end by then. num_train_epochs has no effect. "
+          "The finding warns a reader that the line num_train_epochs does not determine "
+          "the length of the run.",
       .source = "transformers training_args.py; 9 files of the corpus have both" },
     { .id = "TS511",
       .title = "fractional number of steps",

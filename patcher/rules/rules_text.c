@@ -172,7 +172,7 @@ static const struct rule rows[] = {
           "alias, such as torch_dtype and model_dtype, count as duplicates, too.\n\n"
           "Nothing is edited, since only you know which value you meant: delete the "
           "other one.",
-      .source = "PyYAML takes the last one; OmegaConf raises" },
+      .source = "PyYAML takes the last one; OmegaConf raises an error" },
     { .id = "TS006",
       .title = "several documents in one file",
       .severity = SEVERITY_ERROR,
@@ -185,10 +185,10 @@ static const struct rule rows[] = {
       .title = "edit would change an anchor, an alias or a merge",
       .severity = SEVERITY_WARNING,
       .explain =
-          "The value is shared by name (&x, *x, <<). Changing it in one position "
-          "changes it everywhere, and writing it out separates it from the others. The "
-          "patch leaves it alone and reports what it would have changed. Edit it by "
-          "hand.",
+          "The value is shared by name (&x, *x, <<). Changing it in one position changes "
+          "it everywhere, and replacing the alias by a value separates it from the "
+          "others. The patch leaves it alone and reports what it would have changed. "
+          "Edit it by hand.",
       .source = "mikefarah/yq#877, #2404: edits applied at the wrong position" },
     { .id = "TS008",
       .title = "value contains ${...}",

@@ -154,7 +154,7 @@ static void unsupported_preference(struct rule_context *context)
     if (context->plan->additional_target && ref_model_of(context->plan) == REF_MODEL_BASE)
         refuse(context, "additional_target",
                "the reference is the model without its adapter, but modules that are "
-               "trained whole next to the adapter have no original",
+               "trained in full next to the adapter have no original copy",
                "remove it, or name the model as ref_model, which is then loaded a second "
                "time");
 }
@@ -275,12 +275,13 @@ static void refuse_no_training(struct rule_context *context)
             .rule = "TS707",
             .severity = SEVERITY_ERROR,
             .message = says_no
-                           ? "do_train: false asks for no training, but a run here trains"
-                           : "do_predict without do_train: true asks only for answers, "
-                             "but a run here trains",
-            .note = "trainspool generate queries a model; a job with export_dir and an "
-                    "adapter, and without dataset, merges; do_train: true, or no such "
-                    "line, trains" },
+                           ? "do_train: false turns training off, but a run of "
+                             "trainspool always trains"
+                           : "do_predict without do_train: true only generates answers, "
+                             "but a run of trainspool always trains",
+            .note = "to query a model, use trainspool generate; to merge an adapter, set "
+                    "export_dir and remove dataset; to train, set do_train: true or "
+                    "remove the line" },
         says_no ? "do_train" : "do_predict");
 }
 
@@ -305,20 +306,20 @@ static const struct rule rows[] = {
       .run = rule_unsupported,
       .explain =
           "The key belongs to LLaMA-Factory or Hugging Face and turns on something that "
-          "trainspool does not support. Ignoring it would train another job than the "
-          "one written. If it is off, empty or at its default, it does no harm "
+          "trainspool does not support. Ignoring it would train something other than "
+          "what the job says. If it is off, empty or at its default, it does no harm "
           "(TS708).\n\n"
           "In stage dpo, pref_bco_weight and ld_alpha are not supported, nor is "
           "additional_target if the reference is the model without its adapter: modules "
-          "that are trained whole next to the adapter have no original left.\n\n"
-          "do_train: false asks for no training, and so does do_predict without "
-          "do_train: true: LLaMA-Factory would do something else. A job without either "
-          "key is trained. train_on_prompt and mask_history contradict each other; keep "
-          "one.\n\n"
-          "Quantized models are supported in the 4-bit format of bitsandbytes (nf4) "
-          "with lora. Not supported: other bit counts, other methods, fp4, "
-          "quantization_bit with trained weights, and merging an adapter into a "
-          "quantized model (create_new_adapter), which LLaMA-Factory rejects, too.\n\n"
+          "that are trained in full next to the adapter have no original copy left.\n\n"
+          "do_train: false turns training off, and so does do_predict without do_train: "
+          "true; a run would do something other than LLaMA-Factory does. A job without "
+          "either key is trained. train_on_prompt and mask_history contradict each "
+          "other; keep one.\n\n"
+          "Quantized models are supported in the 4-bit format of bitsandbytes (nf4) with "
+          "lora. Not supported: other bit counts, other methods, fp4, quantization_bit "
+          "with trained weights, and merging an adapter into a quantized model "
+          "(create_new_adapter), which LLaMA-Factory rejects, too.\n\n"
           "A base model whose files are already 4-bit (quantization_config in its "
           "config.json, as in folders named ...-bnb-4bit) needs no quantization_bit and "
           "supports lora only: neither finetuning_type: full or freeze nor "

@@ -247,7 +247,8 @@ static void rule_llamafactory_keys(struct rule_context *context)
                                     "LLaMA-Factory does not know %s and rejects such "
                                     "keys unless ALLOW_EXTRA_ARGS=1 is set for it",
                                     names),
-            .note = "since 0.9.2; an older version needs a copy without them" },
+            .note = "since 0.9.2; an older version needs a copy of the job without these "
+                    "keys" },
         document_find(context->document, "trainspool"));
 }
 

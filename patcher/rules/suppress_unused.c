@@ -225,9 +225,9 @@ static void report_kept(const struct suppress_state *all, const struct node *nod
     finding.message =
         schema_nearest(name, near, 2, &exact) == 1
             ? arena_printf(all->arena,
-                           "keep names %.60s, which is not a key; did you mean %s?", name,
+                           "keep lists %.60s, which is not a key; did you mean %s?", name,
                            near[0])
-            : arena_printf(all->arena, "keep names %.60s, which is not a key", name);
+            : arena_printf(all->arena, "keep lists %.60s, which is not a key", name);
     findings_add(all->findings, &finding);
 }
 
