@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "base/size.h"
-#include "patcher/import/import_parts.h"
+#include "patcher/import/import_internal.h"
 
 /* The supported tools. */
 static const struct tool {

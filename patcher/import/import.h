@@ -24,7 +24,7 @@ extern const char *const import_outcome_names[IMPORT_OUTCOMES]; /* as in --json 
 struct import_key {
     const char *name; /* "optimizer.lr", "datasets[0].type" */
     struct mark at;
-    enum import_outcome key_outcome;
+    enum import_outcome outcome;
     const char *into; /* the job's key; NULL: not IMPORT_CARRIED */
     const char *why;  /* NULL: IMPORT_CARRIED */
 };

@@ -7,7 +7,7 @@
  */
 #include "config.h"
 
-#include "patcher/import/import_parts.h"
+#include "patcher/import/import_internal.h"
 
 #include <string.h>
 
@@ -67,7 +67,7 @@ static const struct import_copy default_values[] = {
 
 /* ---- unsupported kinds of training ---- */
 
-static bool refuse_where_on(struct importing *im, const char *key, const char *what)
+static bool refuse_if_on(struct importing *im, const char *key, const char *what)
 {
     const struct entry *entry = import_find(im, key);
 
@@ -87,7 +87,7 @@ static bool refuse_kinds(struct importing *im)
     const struct entry *processor = import_find(im, "processor_type");
 
     for (size_t i = 0; i < TS_COUNT(kinds); i++)
-        if (!refuse_where_on(im, kinds[i][0], kinds[i][1]))
+        if (!refuse_if_on(im, kinds[i][0], kinds[i][1]))
             return false;
     if (type && strstr(type->value->text, "SequenceClassification"))
         return import_refuse(im, ERROR_JOB, type->value,
@@ -302,7 +302,7 @@ static void import_precision(struct importing *im)
     static const char *const keys[] = { "bf16", "fp16", "bfloat16", "float16",
                                         "float32" };
     const char *winner = choose_precision(im);
-    const char *why = winner ? arena_printf(im->arena, "%s wins", winner)
+    const char *why = winner ? arena_printf(im->arena, "%s takes precedence", winner)
                              : "float32 is used anyway if bf16 and fp16 are off";
     bool is_full = !import_find(im, "adapter");
 
@@ -447,7 +447,7 @@ static void import_schedule_kwargs(struct importing *im)
 
     if (import_value(im, "lr_scheduler_kwargs"))
         import_mark_dropped(im, "lr_scheduler_kwargs", IMPORT_IDLE,
-                            "cosine_min_lr_ratio wins");
+                            "cosine_min_lr_ratio takes precedence");
     if (!map || import_has_outcome(im, entry))
         return;
     if (map->kind != NODE_MAP) {
@@ -476,7 +476,8 @@ static void import_warmup(struct importing *im)
         import_copy(im, "warmup_ratio", "warmup_ratio", NULL);
     }
     if (steps >= 0)
-        import_mark_dropped(im, "warmup_ratio", IMPORT_IDLE, "warmup_steps wins");
+        import_mark_dropped(im, "warmup_ratio", IMPORT_IDLE,
+                            "warmup_steps takes precedence");
     if (!import_value(im, "warmup_steps") && !import_value(im, "warmup_ratio"))
         import_set(im, "warmup_ratio", "0.03",
                    "Axolotl's default, which is at most 100 steps");
@@ -519,7 +520,7 @@ static void import_specials(struct importing *im)
             im, &map->entries[i],
             &(struct import_key) {
                 .name = arena_printf(im->arena, "special_tokens.%s", name),
-                .key_outcome = pads ? IMPORT_IDLE : IMPORT_DIFFERS,
+                .outcome = pads ? IMPORT_IDLE : IMPORT_DIFFERS,
                 .why =
                     pads ? "no padding: samples are packed without gaps"
                          : "the model's own tokens are used; if this one differs, change "

@@ -7,7 +7,7 @@
  */
 #include "config.h"
 
-#include "patcher/import/import_parts.h"
+#include "patcher/import/import_internal.h"
 
 #include <string.h>
 
@@ -247,7 +247,7 @@ static void report_type(struct reading *reading, const struct entry *type,
     import_add_outcome(
         im, type,
         &(struct import_key) { .name = arena_printf(im->arena, "%s.type", reading->path),
-                               .key_outcome = IMPORT_DIFFERS,
+                               .outcome = IMPORT_DIFFERS,
                                .why = why });
 }
 
@@ -405,10 +405,10 @@ static void record_chat(struct importing *im,
     if (chat_of(template_request->chat)) {
         key.into = "template";
     } else if (strcmp(template_request->chat, "tokenizer_default") == 0) {
-        key.key_outcome = IMPORT_IDLE;
+        key.outcome = IMPORT_IDLE;
         key.why = "without a template, the model's own is used";
     } else {
-        key.key_outcome = IMPORT_DIFFERS;
+        key.outcome = IMPORT_DIFFERS;
         key.why = "there is no such template in trainspool; set template to choose one";
     }
     import_add_outcome(im, template_request->source, &key);
@@ -437,7 +437,7 @@ static void report_other_template(struct reading *reading,
     report_type(reading, node_find(template_request->map, "type"), why);
     import_add_outcome(im, template_request->source,
                        &(struct import_key) { .name = template_request->source_name,
-                                              .key_outcome = IMPORT_DIFFERS,
+                                              .outcome = IMPORT_DIFFERS,
                                               .why = why });
 }
 
@@ -503,7 +503,7 @@ static const char *target_of(const struct reading *reading,
 /* Return why a key of a dataset is not in the job; NULL: it is. */
 static const char *reason_dropped(const struct template_request *template_request,
                                   const struct entry *entry, bool pairs,
-                                  enum import_outcome *key_outcome)
+                                  enum import_outcome *outcome)
 {
     const char *name = entry->key->text, *why = NULL;
     bool is_known = false;
@@ -512,7 +512,7 @@ static const char *reason_dropped(const struct template_request *template_reques
         is_known |= strcmp(known[i], name) == 0;
     for (size_t i = 0; pairs && i < TS_COUNT(known_of_pairs); i++)
         is_known |= strcmp(known_of_pairs[i], name) == 0;
-    *key_outcome = IMPORT_IDLE;
+    *outcome = IMPORT_IDLE;
     if (strcmp(name, "trust_remote_code") == 0)
         why = "no third-party code is run";
     else if (template_request->is_local && is_one_of(name, "name", "revision"))
@@ -521,7 +521,7 @@ static const char *reason_dropped(const struct template_request *template_reques
         why = "this is not a conversation dataset";
     if (import_idle_reason(entry->value, why) || is_known)
         return import_idle_reason(entry->value, why);
-    *key_outcome = IMPORT_DIFFERS;
+    *outcome = IMPORT_DIFFERS;
     return "not supported for this dataset";
 }
 
@@ -539,9 +539,9 @@ static void record_keys(const struct reading *reading)
                                                            entry->key->text) };
 
             key.why = reason_dropped(template_request, entry,
-                                     import_is_preference(reading->im), &key.key_outcome);
+                                     import_is_preference(reading->im), &key.outcome);
             if (!key.why) {
-                key.key_outcome = IMPORT_CARRIED;
+                key.outcome = IMPORT_CARRIED;
                 key.into = target_of(reading, template_request, entry->key->text);
             }
             import_add_outcome(reading->im, entry, &key);

@@ -7,7 +7,7 @@
  */
 #include "config.h"
 
-#include "patcher/import/import_parts.h"
+#include "patcher/import/import_internal.h"
 
 #include "base/size.h"
 
@@ -58,7 +58,7 @@ const struct import_group import_axolotl_groups[] = {
       "activation_offloading layer_offloading selective_checkpointing "
       "peft_autocast_adapter_dtype lora_on_cpu embeddings_skip_upcast torchdistx_path" },
     { IMPORT_IDLE, "files are always written as safetensors", "save_safetensors" },
-    { IMPORT_IDLE, "checks of Axolotl", "strict debug" },
+    { IMPORT_IDLE, "checks that Axolotl makes", "strict debug" },
     { IMPORT_IDLE, "loss and norm of every step are logged, and a diverged run stops",
       "loss_watchdog_*" },
     { IMPORT_IDLE, "no text is generated during training",

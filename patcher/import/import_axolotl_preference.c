@@ -7,7 +7,7 @@
  */
 #include "config.h"
 
-#include "patcher/import/import_parts.h"
+#include "patcher/import/import_internal.h"
 
 #include <string.h>
 
@@ -71,7 +71,7 @@ static void import_beta(struct importing *im)
         if (!import_find(im, keys[i]))
             continue;
         if (winner)
-            import_mark_dropped(im, keys[i], IMPORT_IDLE, "%s wins", winner);
+            import_mark_dropped(im, keys[i], IMPORT_IDLE, "%s takes precedence", winner);
         else if (import_copy(im, keys[i], "pref_beta", NULL))
             winner = keys[i];
     }
@@ -79,9 +79,9 @@ static void import_beta(struct importing *im)
 
 static void import_smoothing(struct importing *im, const char *loss)
 {
-    bool of_dpo = strcmp(loss, "sigmoid") == 0;
+    bool is_dpo = strcmp(loss, "sigmoid") == 0;
 
-    if (of_dpo && import_number(im, "dpo_label_smoothing", 0) > 0)
+    if (is_dpo && import_number(im, "dpo_label_smoothing", 0) > 0)
         import_copy(im, "dpo_label_smoothing", "dpo_label_smoothing", NULL);
     else
         import_mark_idle(im, "dpo_label_smoothing", "only for the loss sigmoid");
@@ -148,9 +148,10 @@ void import_axolotl_preference(struct importing *im)
 bool import_axolotl_answer_columns(struct importing *im, const struct node *map,
                                    const char **columns)
 {
-    const char *one = import_text_of(im, map, "field_chosen"),
-               *other = import_text_of(im, map, "field_rejected");
-    const char *chosen = one ? one : "chosen", *rejected = other ? other : "rejected";
+    const char *chosen_field = import_text_of(im, map, "field_chosen"),
+               *rejected_field = import_text_of(im, map, "field_rejected");
+    const char *chosen = chosen_field ? chosen_field : "chosen",
+               *rejected = rejected_field ? rejected_field : "rejected";
 
     *columns = arena_printf(im->arena, "\"chosen\": \"%s\", \"rejected\": \"%s\"",
                             import_json_name(im, chosen), import_json_name(im, rejected));

@@ -4,7 +4,7 @@
  * axolotl-ai-cloud/axolotl at 067b021c: core/builders/base.py, utils/config. */
 #include "config.h"
 
-#include "patcher/import/import_parts.h"
+#include "patcher/import/import_internal.h"
 
 #include <math.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 
 /* Convert a number of times per epoch to a share of all steps.  Round down: the number of
  * steps is rounded up, so a larger share could give one step too many. */
-static const char *share(struct importing *im, double times)
+static const char *share_of_steps(struct importing *im, double times)
 {
     double epochs = import_number(im, "num_epochs", 1);
     double part = floor(1e6 / (times * epochs)) / 1e6;
@@ -22,11 +22,11 @@ static const char *share(struct importing *im, double times)
     return times * epochs > 1 && part > 0 ? scalar_print(part, im->arena) : NULL;
 }
 
-static void import_times(struct importing *im, const char *from, const char *strategy,
-                         const char *steps)
+static void import_per_epoch(struct importing *im, const char *from, const char *strategy,
+                             const char *steps)
 {
     double times = import_number(im, from, 0);
-    const char *every = times > 0 ? share(im, times) : NULL;
+    const char *every = times > 0 ? share_of_steps(im, times) : NULL;
 
     if (!every || (times == 1 && !import_find(im, "max_steps"))) {
         import_set(im, strategy, "epoch", NULL);
@@ -47,9 +47,10 @@ static void import_saving(struct importing *im)
     if (import_number(im, "save_steps", 0) > 0) {
         import_set(im, "save_strategy", "steps", NULL);
         import_copy(im, "save_steps", "save_steps", NULL);
-        import_mark_dropped(im, "save_strategy", IMPORT_IDLE, "save_steps wins");
+        import_mark_dropped(im, "save_strategy", IMPORT_IDLE,
+                            "save_steps takes precedence");
     } else if (import_number(im, "saves_per_epoch", 0) > 0) {
-        import_times(im, "saves_per_epoch", "save_strategy", "save_steps");
+        import_per_epoch(im, "saves_per_epoch", "save_strategy", "save_steps");
     } else if (strategy && import_is_valid(im, "save_strategy", strategy)) {
         import_copy(im, "save_strategy", "save_strategy", NULL);
     } else {
@@ -60,13 +61,14 @@ static void import_saving(struct importing *im)
                 "a checkpoint is saved after each epoch, not only the best one");
     }
     import_mark_idle(im, "save_steps", "not a number of steps");
-    import_mark_idle(im, "saves_per_epoch", "save_steps wins");
+    import_mark_idle(im, "saves_per_epoch", "save_steps takes precedence");
     import_mark_dropped(im, "save_strategy", IMPORT_IDLE,
-                        strategy ? "saves_per_epoch wins" : "empty");
+                        strategy ? "saves_per_epoch takes precedence" : "empty");
     if (import_is_true(im, "auto_resume_from_checkpoints") &&
         !import_find(im, "resume_from_checkpoint"))
         import_copy(im, "auto_resume_from_checkpoints", "resume_from_checkpoint", NULL);
-    import_mark_idle(im, "auto_resume_from_checkpoints", "resume_from_checkpoint wins");
+    import_mark_idle(im, "auto_resume_from_checkpoints",
+                     "resume_from_checkpoint takes precedence");
 }
 
 static void import_metric(struct importing *im)
@@ -103,7 +105,7 @@ static void import_best(struct importing *im, bool evaluates)
 }
 
 /* Import the evaluation interval.  Return the key that sets it; NULL: never. */
-static const char *import_eval_times(struct importing *im)
+static const char *import_eval_interval(struct importing *im)
 {
     const char *strategy =
         import_find(im, "eval_strategy") ? "eval_strategy" : "evaluation_strategy";
@@ -114,7 +116,7 @@ static const char *import_eval_times(struct importing *im)
         return "eval_steps";
     }
     if (import_number(im, "evals_per_epoch", 0) > 0) {
-        import_times(im, "evals_per_epoch", "eval_strategy", "eval_steps");
+        import_per_epoch(im, "evals_per_epoch", "eval_strategy", "eval_steps");
         return "evals_per_epoch";
     }
     if (!import_find(im, strategy))
@@ -143,7 +145,7 @@ static void import_evaluation(struct importing *im)
         import_best(im, false);
         return;
     }
-    winner = import_eval_times(im);
+    winner = import_eval_interval(im);
     strategy = import_value(im, "eval_strategy");
     evaluates = strategy && strcmp(strategy, "no") != 0;
     if (evaluates) {
@@ -159,7 +161,7 @@ static void import_evaluation(struct importing *im)
         import_mark_idle(im, "eval_batch_size", "no evaluation interval is set");
     for (size_t i = 0; i < TS_COUNT(keys); i++)
         import_mark_idle(im, keys[i],
-                         winner ? arena_printf(im->arena, "%s wins", winner)
+                         winner ? arena_printf(im->arena, "%s takes precedence", winner)
                                 : "not a number of times");
 }
 

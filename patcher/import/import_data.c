@@ -2,7 +2,7 @@
  * download them, and the entry of dataset_info.json for columns with other names. */
 #include "config.h"
 
-#include "patcher/import/import_parts.h"
+#include "patcher/import/import_internal.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 #include "base/size.h"
 #include "train/dataset/dataset_info.h"
 
-/* The word goes into a line that a person may paste into a shell, so it must not have
- * characters with a special meaning there. */
+/* Return whether the word has no special characters of the shell: users may paste the
+ * line that contains it. */
 static bool is_harmless(const char *word)
 {
     for (; word && *word; word++)
@@ -121,7 +121,7 @@ static void report_download(struct importing *im, const char *key,
         !is_harmless(set->revision) || !is_harmless(set->files) ||
         !is_harmless(set->folder)) {
         import_remark(im, key,
-                      "%s: dataset %s of a hub, which trainspool does not download", file,
+                      "%s: dataset %s on a hub, which trainspool does not download", file,
                       set->path);
         return;
     }
@@ -232,7 +232,7 @@ void import_split(struct importing *im, const char *key, struct import_data *set
     import_add_outcome(
         im, entry,
         &(struct import_key) { .name = arena_printf(im->arena, "%s.split", path),
-                               .key_outcome = IMPORT_DIFFERS,
+                               .outcome = IMPORT_DIFFERS,
                                .why = why });
     set->split = NULL;
 }

@@ -2,7 +2,7 @@
  * is lost. */
 #include "config.h"
 
-#include "patcher/import/import_parts.h"
+#include "patcher/import/import_internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,37 +14,37 @@ const char *const import_outcome_names[IMPORT_OUTCOMES] = {
     [IMPORT_CARRIED] = "carried", [IMPORT_DIFFERS] = "differs", [IMPORT_IDLE] = "idle"
 };
 
-struct import_account {
+struct outcome_list {
     struct import_key *keys;
     const struct entry **entries; /* of the source, parallel to keys */
     size_t count, room;
 };
 
-static struct import_account *account_of(struct importing *im)
+static struct outcome_list *outcomes_of(struct importing *im)
 {
-    struct import_account *account = im->account;
+    struct outcome_list *outcomes = im->outcomes;
 
-    if (!account)
-        account = im->account = arena_alloc(im->arena, sizeof(*account));
-    if (account->count == account->room) {
-        struct import_account old = *account;
+    if (!outcomes)
+        outcomes = im->outcomes = arena_alloc(im->arena, sizeof(*outcomes));
+    if (outcomes->count == outcomes->room) {
+        struct outcome_list old = *outcomes;
 
-        account->room = old.room ? 2 * old.room : 128;
-        account->keys = arena_array(im->arena, account->room, sizeof(*account->keys));
-        account->entries =
-            arena_array(im->arena, account->room, sizeof(*account->entries));
+        outcomes->room = old.room ? 2 * old.room : 128;
+        outcomes->keys = arena_array(im->arena, outcomes->room, sizeof(*outcomes->keys));
+        outcomes->entries =
+            arena_array(im->arena, outcomes->room, sizeof(*outcomes->entries));
         for (size_t i = 0; i < old.count; i++) {
-            account->keys[i] = old.keys[i];
-            account->entries[i] = old.entries[i];
+            outcomes->keys[i] = old.keys[i];
+            outcomes->entries[i] = old.entries[i];
         }
     }
-    return account;
+    return outcomes;
 }
 
 bool import_has_outcome(const struct importing *im, const struct entry *entry)
 {
-    for (size_t i = 0; im->account && i < im->account->count; i++)
-        if (im->account->entries[i] == entry)
+    for (size_t i = 0; im->outcomes && i < im->outcomes->count; i++)
+        if (im->outcomes->entries[i] == entry)
             return true;
     return false;
 }
@@ -54,32 +54,32 @@ bool import_has_outcome(const struct importing *im, const struct entry *entry)
 void import_add_outcome(struct importing *im, const struct entry *entry,
                         const struct import_key *key)
 {
-    struct import_account *account;
+    struct outcome_list *outcomes;
 
     if (!entry || import_has_outcome(im, entry))
         return;
-    account = account_of(im);
-    account->entries[account->count] = entry;
-    account->keys[account->count] = *key;
-    account->keys[account->count].at = entry->key->at;
-    account->count++;
+    outcomes = outcomes_of(im);
+    outcomes->entries[outcomes->count] = entry;
+    outcomes->keys[outcomes->count] = *key;
+    outcomes->keys[outcomes->count].at = entry->key->at;
+    outcomes->count++;
 }
 
 size_t import_keys(const struct importing *im, const struct import_key **out)
 {
-    *out = im->account ? im->account->keys : NULL;
-    return im->account ? im->account->count : 0;
+    *out = im->outcomes ? im->outcomes->keys : NULL;
+    return im->outcomes ? im->outcomes->count : 0;
 }
 
 void import_mark_carried(struct importing *im, const char *path, const char *into)
 {
-    import_add_outcome(im, import_find_written(im, path),
-                       &(struct import_key) {
-                           .name = path, .key_outcome = IMPORT_CARRIED, .into = into });
+    import_add_outcome(
+        im, import_find_written(im, path),
+        &(struct import_key) { .name = path, .outcome = IMPORT_CARRIED, .into = into });
 }
 
 void import_mark_dropped(struct importing *im, const char *path,
-                         enum import_outcome key_outcome, const char *fmt, ...)
+                         enum import_outcome outcome, const char *fmt, ...)
 {
     char why[1024];
     va_list args;
@@ -89,7 +89,7 @@ void import_mark_dropped(struct importing *im, const char *path,
     va_end(args);
     import_add_outcome(im, import_find_written(im, path),
                        &(struct import_key) { .name = arena_strdup(im->arena, path),
-                                              .key_outcome = key_outcome,
+                                              .outcome = outcome,
                                               .why = arena_strdup(im->arena, why) });
 }
 
@@ -143,7 +143,7 @@ static void walk_entry(const struct walk *walk, const struct entry *entry)
             im, entry,
             &(struct import_key) {
                 .name = below.path,
-                .key_outcome = node_is_null(entry->value) ? IMPORT_IDLE : IMPORT_DIFFERS,
+                .outcome = node_is_null(entry->value) ? IMPORT_IDLE : IMPORT_DIFFERS,
                 .why = node_is_null(entry->value) ? "empty" : walk->why });
 }
 

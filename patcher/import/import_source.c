@@ -2,7 +2,7 @@
  * and lists. */
 #include "config.h"
 
-#include "patcher/import/import_parts.h"
+#include "patcher/import/import_internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -70,23 +70,23 @@ struct resolving {
  * are circular, or if there are too many. */
 static bool add_resolved(struct resolving *to, const char *from, size_t depth)
 {
-    const char *open, *close;
+    const char *start, *end;
 
-    while ((open = strstr(from, "${")) && (close = strchr(open, '}'))) {
+    while ((start = strstr(from, "${")) && (end = strchr(start, '}'))) {
         char path[PATH_WORD] = "";
         const struct entry *entry = NULL;
 
-        if (!text_add(&to->out, from, (size_t)(open - from)))
+        if (!text_add(&to->out, from, (size_t)(start - from)))
             return false;
-        if ((size_t)(close - open) < sizeof(path)) {
-            snprintf(path, sizeof(path), "%.*s", (int)(close - open - 2), open + 2);
+        if ((size_t)(end - start) < sizeof(path)) {
+            snprintf(path, sizeof(path), "%.*s", (int)(end - start - 2), start + 2);
             entry = import_find(to->im, path);
         }
         if (!entry || depth == 0 || to->remaining-- == 0 ||
             node_value(entry->value)->kind != NODE_SCALAR ||
             !add_resolved(to, node_value(entry->value)->text, depth - 1))
             return false;
-        from = close + 1;
+        from = end + 1;
     }
     return text_adds(&to->out, from);
 }
@@ -175,21 +175,23 @@ const char *import_joined(struct importing *im, const struct node *node)
 
 bool import_is_off(const struct node *node)
 {
-    static const char *const offs[] = { "0", "0.0", "false", "no", "off", "none", "" };
+    static const char *const off_words[] = {
+        "0", "0.0", "false", "no", "off", "none", ""
+    };
 
     node = node_value(node);
     if (node->kind != NODE_SCALAR)
         return node->count == 0;
-    for (size_t i = 0; i < TS_COUNT(offs); i++)
-        if (strlen(node->text) == strlen(offs[i]) &&
-            nearest_is_same_name(node->text, offs[i]))
+    for (size_t i = 0; i < TS_COUNT(off_words); i++)
+        if (strlen(node->text) == strlen(off_words[i]) &&
+            nearest_is_same_name(node->text, off_words[i]))
             return true;
     return node_is_null(node);
 }
 
 /* ---- tables ---- */
 
-/* Return the comment after a value, which a person wrote. */
+/* Return the comment that follows a value in the source. */
 static const char *comment_of(const struct importing *im, const struct entry *entry)
 {
     const struct node *value = entry->value;
@@ -233,7 +235,7 @@ static bool fits(struct importing *im, const struct entry *entry, const char *fr
 
     if (key->use != KEY_USED || schema_set(key->name, value, im->arena, &scratch, &why))
         return true;
-    return import_refuse(im, ERROR_DATA, entry->value, "%s goes into %s: %s", from,
+    return import_refuse(im, ERROR_DATA, entry->value, "cannot copy %s to %s: %s", from,
                          key->name, why.text);
 }
 
@@ -275,8 +277,8 @@ void import_copies(struct importing *im, const struct import_copy *rows, size_t 
             import_copy(im, rows[i].from, rows[i].to, rows[i].note);
 }
 
-static void leave(struct importing *im, const struct import_group *row,
-                  const struct entry *entry)
+static void drop_entry(struct importing *im, const struct import_group *row,
+                       const struct entry *entry)
 {
     const char *why = import_idle_reason(entry->value, row->why);
     bool is_reason = why == row->why;
@@ -284,7 +286,7 @@ static void leave(struct importing *im, const struct import_group *row,
     import_add_outcome(
         im, entry,
         &(struct import_key) { .name = entry->key->text,
-                               .key_outcome = is_reason ? row->key_outcome : IMPORT_IDLE,
+                               .outcome = is_reason ? row->outcome : IMPORT_IDLE,
                                .why = why });
 }
 
@@ -315,7 +317,7 @@ void import_groups(struct importing *im, const struct import_group *rows, size_t
     for (size_t at = 0; at < root->count; at++)
         for (size_t i = 0; i < count; i++)
             if (row_means(&rows[i], root->entries[at].key->text)) {
-                leave(im, &rows[i], &root->entries[at]);
+                drop_entry(im, &rows[i], &root->entries[at]);
                 break;
             }
 }

@@ -7,7 +7,7 @@
  */
 #include "config.h"
 
-#include "patcher/import/import_parts.h"
+#include "patcher/import/import_internal.h"
 
 #include <string.h>
 
@@ -177,7 +177,7 @@ static void import_precision(struct importing *im)
     import_mark_dropped(im, "device", IMPORT_IDLE, "a GPU is used if there is one");
 }
 
-static void import_several(struct importing *im)
+static void report_multi_gpu(struct importing *im)
 {
     static const char *const marks[] = { "fsdp_cpu_offload", "custom_sharded_layers",
                                          "tensor_parallel_dim", "data_parallel_shard_dim",
@@ -256,7 +256,7 @@ bool import_torchtune(struct importing *im)
     if (import_failed(im))
         return false;
     import_torchtune_training(im);
-    import_several(im);
+    report_multi_gpu(im);
     import_copies(im, copies, TS_COUNT(copies));
     for (size_t i = 0; i < TS_COUNT(default_values); i++)
         import_set_default(im, default_values[i].to, default_values[i].from,

@@ -6,7 +6,7 @@
  */
 #include "config.h"
 
-#include "patcher/import/import_parts.h"
+#include "patcher/import/import_internal.h"
 
 #include <string.h>
 
@@ -26,7 +26,7 @@ static const struct builder {
     } kind;
     const char *source;            /* the default source */
     const char *question, *answer; /* columns of KIND_PAIRS and KIND_RANKED, or NULL */
-    bool learns_prompt;            /* default of train_on_input */
+    bool trains_prompt;            /* default of train_on_input */
 } builders[] = {
     { "alpaca_dataset", KIND_ALPACA, "tatsu-lab/alpaca", NULL, NULL, true },
     { "alpaca_cleaned_dataset", KIND_ALPACA, "yahma/alpaca-cleaned", NULL, NULL, true },
@@ -61,40 +61,40 @@ static const char *const known[] = { "_component_",    "source",
                                      "subset",         "new_system_prompt" };
 
 /* One dataset: the map and its path. */
-struct given {
+struct item {
     struct importing *im;
     const struct node *map;
     const char *path;
 };
 
-static const struct entry *entry_of(const struct given *given, const char *key)
+static const struct entry *entry_of(const struct item *item, const char *key)
 {
-    const struct entry *entry = node_find(given->map, key);
+    const struct entry *entry = node_find(item->map, key);
 
     return entry && !node_is_null(entry->value) ? entry : NULL;
 }
 
-static const char *text_of(const struct given *given, const char *key)
+static const char *text_of(const struct item *item, const char *key)
 {
-    const struct entry *entry = entry_of(given, key);
+    const struct entry *entry = entry_of(item, key);
 
-    return entry ? import_text(given->im, entry->value) : NULL;
+    return entry ? import_text(item->im, entry->value) : NULL;
 }
 
 /* Return the column that column_map gives for `name`. */
-static const char *column_of(const struct given *given, const char *name,
+static const char *column_of(const struct item *item, const char *name,
                              const char *default_value)
 {
-    const struct entry *entry = entry_of(given, "column_map");
+    const struct entry *entry = entry_of(item, "column_map");
     const struct entry *column = entry ? node_find(node_value(entry->value), name) : NULL;
 
-    return column && !node_is_null(column->value) ? import_text(given->im, column->value)
+    return column && !node_is_null(column->value) ? import_text(item->im, column->value)
                                                   : default_value;
 }
 
-static const struct builder *builder_of(const struct given *given)
+static const struct builder *builder_of(const struct item *item)
 {
-    const char *component = text_of(given, "_component_");
+    const char *component = text_of(item, "_component_");
     const char *dot = component ? strrchr(component, '.') : NULL;
     const char *name = dot ? dot + 1 : component ? component : "";
 
@@ -104,10 +104,10 @@ static const struct builder *builder_of(const struct given *given)
     return NULL;
 }
 
-static void set_chat_columns(const struct given *given, struct import_data *set)
+static void set_chat_columns(const struct item *item, struct import_data *set)
 {
-    const char *style = text_of(given, "conversation_style");
-    const char *column = text_of(given, "conversation_column");
+    const char *style = text_of(item, "conversation_style");
+    const char *column = text_of(item, "conversation_column");
     bool is_openai = style && strcmp(style, "openai") == 0;
 
     column = column ? column : is_openai ? "messages" : "conversations";
@@ -115,42 +115,43 @@ static void set_chat_columns(const struct given *given, struct import_data *set)
         (strcmp(column, "messages") == 0 || strcmp(column, "conversations") == 0))
         return;
     set->form = "sharegpt";
-    set->columns = arena_printf(given->im->arena, "{\"messages\": \"%s\"}",
-                                import_json_name(given->im, column));
+    set->columns = arena_printf(item->im->arena, "{\"messages\": \"%s\"}",
+                                import_json_name(item->im, column));
     if (is_openai)
         set->tags = "{\"role_tag\": \"role\", \"content_tag\": \"content\", "
                     "\"user_tag\": \"user\", \"assistant_tag\": \"assistant\"}";
 }
 
 /* Conversations under the usual names are detected automatically. */
-static void set_ranked_columns(const struct given *given, const struct builder *builder,
+static void set_ranked_columns(const struct item *item, const struct builder *builder,
                                struct import_data *set)
 {
-    struct importing *im = given->im;
-    const bool asks = builder->question != NULL;
-    const bool mapped = entry_of(given, "column_map") != NULL;
-    const bool usual = mapped || !asks; /* names not in column_map */
-    const char *chosen = column_of(given, "chosen", usual ? "chosen" : builder->answer);
+    struct importing *im = item->im;
+    const bool has_question = builder->question != NULL;
+    const bool mapped = entry_of(item, "column_map") != NULL;
+    const bool usual = mapped || !has_question; /* names not in column_map */
+    const char *chosen = column_of(item, "chosen", usual ? "chosen" : builder->answer);
     const char *rejected =
-        column_of(given, "rejected", usual ? "rejected" : REJECTED_ANSWER);
-    const char *prompt = column_of(given, "prompt", usual ? "prompt" : builder->question);
+        column_of(item, "rejected", usual ? "rejected" : REJECTED_ANSWER);
+    const char *prompt = column_of(item, "prompt", usual ? "prompt" : builder->question);
 
     set->ranking = true;
-    if (asks && !entry_of(given, "source"))
+    if (has_question && !entry_of(item, "source"))
         set->folder = REJECTED_FOLDER;
-    if (!mapped && !asks && !import_data_is_part(set))
+    if (!mapped && !has_question && !import_data_is_part(set))
         return;
     set->columns = arena_printf(
         im->arena, "{%s%s%s\"chosen\": \"%s\", \"rejected\": \"%s\"}",
-        asks ? "\"prompt\": \"" : "", asks ? import_json_name(im, prompt) : "",
-        asks ? "\", " : "", import_json_name(im, chosen), import_json_name(im, rejected));
+        has_question ? "\"prompt\": \"" : "",
+        has_question ? import_json_name(im, prompt) : "", has_question ? "\", " : "",
+        import_json_name(im, chosen), import_json_name(im, rejected));
 }
 
-static void set_columns(const struct given *given, const struct builder *builder,
+static void set_columns(const struct item *item, const struct builder *builder,
                         struct import_data *set)
 {
-    struct importing *im = given->im;
-    const char *column = text_of(given, "column");
+    struct importing *im = item->im;
+    const char *column = text_of(item, "column");
 
     set->form = "alpaca";
     column = column ? column : "text";
@@ -161,35 +162,34 @@ static void set_columns(const struct given *given, const struct builder *builder
     if (builder->kind == KIND_PAIRS)
         set->columns = arena_printf(
             im->arena, "{\"prompt\": \"%s\", \"response\": \"%s\"}",
-            import_json_name(im, column_of(given, "input", builder->question)),
-            import_json_name(im, column_of(given, "output", builder->answer)));
-    if (builder->kind == KIND_ALPACA && entry_of(given, "column_map"))
+            import_json_name(im, column_of(item, "input", builder->question)),
+            import_json_name(im, column_of(item, "output", builder->answer)));
+    if (builder->kind == KIND_ALPACA && entry_of(item, "column_map"))
         set->columns = arena_printf(
             im->arena, "{\"prompt\": \"%s\", \"query\": \"%s\", \"response\": \"%s\"}",
-            import_json_name(im, column_of(given, "instruction", "instruction")),
-            import_json_name(im, column_of(given, "input", "input")),
-            import_json_name(im, column_of(given, "output", "output")));
+            import_json_name(im, column_of(item, "instruction", "instruction")),
+            import_json_name(im, column_of(item, "input", "input")),
+            import_json_name(im, column_of(item, "output", "output")));
     if (builder->kind == KIND_CHAT)
-        set_chat_columns(given, set);
+        set_chat_columns(item, set);
     if (builder->kind == KIND_RANKED)
-        set_ranked_columns(given, builder, set);
+        set_ranked_columns(item, builder, set);
 }
 
 /* `source` may be the type of a local file, whose name is in data_files. */
-static void set_source(const struct given *given, const struct builder *builder,
+static void set_source(const struct item *item, const struct builder *builder,
                        struct import_data *set)
 {
     static const char *const kinds[] = { "json", "csv", "text", "parquet" };
-    const struct entry *entry = entry_of(given, "data_files");
-    const char *files = entry ? import_joined(given->im, entry->value) : NULL;
+    const struct entry *entry = entry_of(item, "data_files");
+    const char *files = entry ? import_joined(item->im, entry->value) : NULL;
 
-    set->path = text_of(given, "source");
+    set->path = text_of(item, "source");
     if (!set->path && builder)
         set->path = builder->source;
-    set->split = text_of(given, "split");
-    set->name =
-        text_of(given, "name") ? text_of(given, "name") : text_of(given, "subset");
-    set->revision = text_of(given, "revision");
+    set->split = text_of(item, "split");
+    set->name = text_of(item, "name") ? text_of(item, "name") : text_of(item, "subset");
+    set->revision = text_of(item, "revision");
     for (size_t i = 0; set->path && files && i < TS_COUNT(kinds); i++)
         if (strcmp(set->path, kinds[i]) == 0) {
             set->path = files;
@@ -200,34 +200,34 @@ static void set_source(const struct given *given, const struct builder *builder,
     set->is_local = set->path && dataset_reader_supports(set->path);
 }
 
-static void record_keys(const struct given *given, const char *into)
+static void record_keys(const struct item *item, const char *into)
 {
-    for (size_t i = 0; i < given->map->count; i++) {
-        const struct entry *entry = &given->map->entries[i];
-        struct import_key key = { .key_outcome = IMPORT_DIFFERS };
+    for (size_t i = 0; i < item->map->count; i++) {
+        const struct entry *entry = &item->map->entries[i];
+        struct import_key key = { .outcome = IMPORT_DIFFERS };
         bool is_known = false;
 
-        key.name = arena_printf(given->im->arena, "%s.%s", given->path, entry->key->text);
+        key.name = arena_printf(item->im->arena, "%s.%s", item->path, entry->key->text);
         for (size_t k = 0; k < TS_COUNT(known); k++)
             is_known |= strcmp(known[k], entry->key->text) == 0;
         key.why = import_idle_reason(entry->value, NULL);
         if (key.why) {
-            key.key_outcome = IMPORT_IDLE;
+            key.outcome = IMPORT_IDLE;
         } else if (is_known) {
-            key.key_outcome = IMPORT_CARRIED;
+            key.outcome = IMPORT_CARRIED;
             key.into = into;
         } else {
             key.why = "not supported for this dataset";
         }
-        import_add_outcome(given->im, entry, &key);
+        import_add_outcome(item->im, entry, &key);
     }
 }
 
 /* ---- settings that apply to the whole job ---- */
 
-static void report_template(const struct given *given, const struct builder *builder)
+static void report_template(const struct item *item, const struct builder *builder)
 {
-    struct importing *im = given->im;
+    struct importing *im = item->im;
     const struct entry *tokenizer = import_find(im, "tokenizer._component_");
     const char *name = tokenizer ? node_value(tokenizer->value)->text : "";
     static const char *const templates[][2] = {
@@ -259,111 +259,110 @@ static void report_template(const struct given *given, const struct builder *bui
             im, "template",
             "the input of a sample follows its instruction; torchtune writes ### Input: "
             "before it");
-    if (entry_of(given, "new_system_prompt"))
-        import_set(im, "default_system", text_of(given, "new_system_prompt"), NULL);
+    if (entry_of(item, "new_system_prompt"))
+        import_set(im, "default_system", text_of(item, "new_system_prompt"), NULL);
     if (import_find(im, "tokenizer.prompt_template"))
         import_mark_dropped(im, "tokenizer.prompt_template", IMPORT_DIFFERS,
                             "a custom prompt; this job uses the template instead");
 }
 
-static bool learns_prompt(const struct given *given)
+static bool trains_prompt(const struct item *item)
 {
-    const struct entry *entry = entry_of(given, "train_on_input");
-    const struct builder *builder = builder_of(given);
+    const struct entry *entry = entry_of(item, "train_on_input");
+    const struct builder *builder = builder_of(item);
 
-    return entry ? !import_is_off(entry->value) : builder && builder->learns_prompt;
+    return entry ? !import_is_off(entry->value) : builder && builder->trains_prompt;
 }
 
-static void import_masking(const struct given *given)
+static void import_masking(const struct item *item)
 {
-    const struct entry *entry = entry_of(given, "train_on_input");
+    const struct entry *entry = entry_of(item, "train_on_input");
 
-    if (learns_prompt(given) && !import_is_preference(given->im))
-        import_set(given->im, "train_on_prompt", "true",
+    if (trains_prompt(item) && !import_is_preference(item->im))
+        import_set(item->im, "train_on_prompt", "true",
                    entry ? "train_on_input"
                          : "torchtune's Alpaca also trains on the questions by default");
 }
 
 /* In stage pt, packing joins all texts, and neat_packing has no effect. */
-static void import_packing(const struct given *given)
+static void import_packing(const struct item *item)
 {
-    const struct entry *packed = entry_of(given, "packed");
-    bool is_text = strcmp(import_value(given->im, "stage"), "pt") == 0;
+    const struct entry *packed = entry_of(item, "packed");
+    bool is_text = strcmp(import_value(item->im, "stage"), "pt") == 0;
     bool packs = packed && !import_is_off(packed->value);
 
-    if (import_is_preference(given->im))
+    if (import_is_preference(item->im))
         return;
     if (packs)
         import_set(
-            given->im, "packing", "true",
+            item->im, "packing", "true",
             is_text
                 ? "texts in one block can attend to each other; in torchtune they cannot"
                 : NULL);
     else if (is_text)
-        import_set(given->im, "packing", "false", "each text is one sample");
+        import_set(item->im, "packing", "false", "each text is one sample");
     if (packs && !is_text)
-        import_set(given->im, "neat_packing", "true",
+        import_set(item->im, "neat_packing", "true",
                    "packed samples cannot attend to each other");
 }
 
-static void report_key(const struct given *given, const char *name, const char *why)
+static void report_key(const struct item *item, const char *name, const char *why)
 {
-    struct importing *im = given->im;
+    struct importing *im = item->im;
     const char *path;
 
-    if (!node_find(given->map, name))
+    if (!node_find(item->map, name))
         name = "_component_"; /* which sets the default */
-    path = arena_printf(im->arena, "%s.%s", given->path, name);
+    path = arena_printf(im->arena, "%s.%s", item->path, name);
     import_remark(im, "dataset", "%s: %s", path, why);
     import_add_outcome(
-        im, node_find(given->map, name),
-        &(struct import_key) { .name = path, .key_outcome = IMPORT_DIFFERS, .why = why });
+        im, node_find(item->map, name),
+        &(struct import_key) { .name = path, .outcome = IMPORT_DIFFERS, .why = why });
 }
 
 /* Report settings for the whole job in which a dataset differs from the first one. */
-static void report_differences(const struct given *first, const struct given *given)
+static void report_differences(const struct item *first, const struct item *item)
 {
-    const struct builder *first_builder = builder_of(first), *builder = builder_of(given);
+    const struct builder *first_builder = builder_of(first), *builder = builder_of(item);
     const char *prompt = text_of(first, "new_system_prompt");
-    const char *other = text_of(given, "new_system_prompt");
+    const char *other = text_of(item, "new_system_prompt");
 
     if (first_builder && builder &&
         (first_builder->kind == KIND_TEXT) != (builder->kind == KIND_TEXT))
         report_key(
-            given, "_component_",
+            item, "_component_",
             "plain text requires stage pt and samples with answers require stage sft, in "
             "separate jobs; this job follows the first dataset");
-    else if (learns_prompt(first) != learns_prompt(given))
+    else if (trains_prompt(first) != trains_prompt(item))
         report_key(
-            given, "train_on_input",
+            item, "train_on_input",
             "a job trains on the questions of all its data or of none; this job follows "
             "the first dataset");
     if (prompt ? !other || strcmp(prompt, other) != 0 : other != NULL)
         report_key(
-            given, "new_system_prompt",
+            item, "new_system_prompt",
             "a job has one default_system; this job uses that of the first dataset");
 }
 
 /* Report records that Python code produces.  They must be written to a file, which gets a
  * name here. */
-static void report_code(const struct given *given, const char *key,
-                        struct import_data *set)
+static void report_code(const struct item *item, const char *key, struct import_data *set)
 {
-    struct importing *im = given->im;
+    struct importing *im = item->im;
     const char *why =
         import_is_preference(im)
             ? "torchtune produces these records with code: write them to the file named "
               "in dataset, as prompt, chosen and rejected"
             : "torchtune produces these records with code: write them to the file named "
               "in dataset, as instruction and output or as messages";
-    const char *component = text_of(given, "_component_");
+    const char *component = text_of(item, "_component_");
     const char *dot = component ? strrchr(component, '.') : NULL;
 
-    import_remark(im, key, "%s: %s", given->path, why);
-    import_add_outcome(im, node_find(given->map, "_component_"),
+    import_remark(im, key, "%s: %s", item->path, why);
+    import_add_outcome(im, node_find(item->map, "_component_"),
                        &(struct import_key) {
-                           .name = arena_printf(im->arena, "%s._component_", given->path),
-                           .key_outcome = IMPORT_DIFFERS,
+                           .name = arena_printf(im->arena, "%s._component_", item->path),
+                           .outcome = IMPORT_DIFFERS,
                            .why = why });
     if (set->path)
         return;
@@ -371,33 +370,33 @@ static void report_code(const struct given *given, const char *key,
     set->is_local = true;
 }
 
-static void read_one(const struct given *given, const char *key, struct import_data *sets,
+static void read_one(const struct item *item, const char *key, struct import_data *sets,
                      size_t *count)
 {
     const struct builder *builder;
     struct import_data *set = &sets[*count];
-    struct importing *im = given->im;
+    struct importing *im = item->im;
 
-    if (given->map->kind != NODE_MAP || *count == SETS_MAX) {
-        import_refuse(im, ERROR_DATA, given->map,
-                      "%s must be a dataset, one of at most %d", given->path, SETS_MAX);
+    if (item->map->kind != NODE_MAP || *count == SETS_MAX) {
+        import_refuse(im, ERROR_DATA, item->map,
+                      "%s must be a dataset, one of at most %d", item->path, SETS_MAX);
         return;
     }
-    builder = builder_of(given);
+    builder = builder_of(item);
     if (builder && (builder->kind == KIND_RANKED) != import_is_preference(im))
         builder = NULL; /* its records do not match the stage */
     *set = (struct import_data) { 0 };
-    set_source(given, builder, set);
-    import_split(im, key, set, node_find(given->map, "split"), given->path);
+    set_source(item, builder, set);
+    import_split(im, key, set, node_find(item->map, "split"), item->path);
     if (builder)
-        set_columns(given, builder, set);
+        set_columns(item, builder, set);
     else
-        report_code(given, key, set);
+        report_code(item, key, set);
     if (!set->path || !*set->path) {
-        import_refuse(im, ERROR_DATA, given->map, "%s has no source", given->path);
+        import_refuse(im, ERROR_DATA, item->map, "%s has no source", item->path);
         return;
     }
-    record_keys(given, key);
+    record_keys(item, key);
     ++*count;
 }
 
@@ -412,11 +411,11 @@ static void read_sets(struct importing *im, const char *from, const char *key)
         return;
     if (value->kind == NODE_LIST)
         for (size_t i = 0; i < value->count && !import_failed(im); i++)
-            read_one(&(struct given) { im, node_value(value->items[i]),
-                                       arena_printf(im->arena, "%s[%zu]", from, i) },
+            read_one(&(struct item) { im, node_value(value->items[i]),
+                                      arena_printf(im->arena, "%s[%zu]", from, i) },
                      key, sets, &count);
     else
-        read_one(&(struct given) { im, value, from }, key, sets, &count);
+        read_one(&(struct item) { im, value, from }, key, sets, &count);
     if (!import_failed(im))
         import_data(im, key, sets, count);
 }
@@ -426,7 +425,7 @@ void import_torchtune_data(struct importing *im)
     const char *key = import_find(im, "dataset") ? "dataset" : "datasets";
     const struct entry *entry = import_find(im, key);
     const struct node *value = entry ? node_value(entry->value) : NULL;
-    struct given first = { im, value, key };
+    struct item first = { im, value, key };
     const struct builder *builder;
 
     if (value && value->kind == NODE_LIST && value->count > 0)
@@ -441,8 +440,8 @@ void import_torchtune_data(struct importing *im)
         import_set(im, "stage", builder && builder->kind == KIND_TEXT ? "pt" : "sft",
                    NULL);
     for (size_t i = 1; value->kind == NODE_LIST && i < value->count; i++) {
-        struct given further = { im, node_value(value->items[i]),
-                                 arena_printf(im->arena, "%s[%zu]", key, i) };
+        struct item further = { im, node_value(value->items[i]),
+                                arena_printf(im->arena, "%s[%zu]", key, i) };
 
         if (first.map->kind == NODE_MAP && further.map->kind == NODE_MAP)
             report_differences(&first, &further);

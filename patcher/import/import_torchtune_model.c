@@ -2,7 +2,7 @@
  * of a torchtune recipe. */
 #include "config.h"
 
-#include "patcher/import/import_parts.h"
+#include "patcher/import/import_internal.h"
 
 #include <string.h>
 
@@ -263,7 +263,7 @@ static void import_model(struct importing *im)
             im, &map->entries[i],
             &(struct import_key) {
                 .name = arena_printf(im->arena, "model.%s", map->entries[i].key->text),
-                .key_outcome = IMPORT_IDLE,
+                .outcome = IMPORT_IDLE,
                 .why = import_is_off(map->entries[i].value)
                            ? "off"
                            : "read from the model's config.json and tokenizer.json" });

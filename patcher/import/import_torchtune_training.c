@@ -7,7 +7,7 @@
  */
 #include "config.h"
 
-#include "patcher/import/import_parts.h"
+#include "patcher/import/import_internal.h"
 
 #include <math.h>
 #include <string.h>

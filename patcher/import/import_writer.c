@@ -2,7 +2,7 @@
  * the list of keys that were not carried over. */
 #include "config.h"
 
-#include "patcher/import/import_parts.h"
+#include "patcher/import/import_internal.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -279,8 +279,8 @@ static void add_comment_text(struct text *out, const char *text, size_t len)
     text_clear(&shown);
 }
 
-/* Add "# words", wrapped.  A line that starts with blanks is to be copied, so it is not
- * wrapped. */
+/* Add "# words", wrapped.  A line that starts with blanks is a command or a text to
+ * copy, so it is not wrapped. */
 static void add_comment(struct text *out, const char *text, size_t len)
 {
     size_t column = 1;
@@ -346,7 +346,7 @@ static void add_group(struct text *out, const struct import_key *keys, size_t co
     text_init(&line, 0);
     text_adds(&line, "not carried over: ");
     for (size_t i = first; i < count; i++)
-        if (keys[i].key_outcome == keys[first].key_outcome &&
+        if (keys[i].outcome == keys[first].outcome &&
             strcmp(keys[i].why, keys[first].why) == 0)
             text_addf(&line, "%s%s", i > first ? ", " : "", keys[i].name);
     text_addf(&line, " (%s)", keys[first].why);
@@ -357,21 +357,20 @@ static void add_group(struct text *out, const struct import_key *keys, size_t co
 static bool is_listed(const struct import_key *keys, size_t at)
 {
     for (size_t i = 0; i < at; i++)
-        if (keys[i].key_outcome == keys[at].key_outcome &&
-            strcmp(keys[i].why, keys[at].why) == 0)
+        if (keys[i].outcome == keys[at].outcome && strcmp(keys[i].why, keys[at].why) == 0)
             return true;
     return false;
 }
 
-static void add_account(const struct importing *im, enum import_outcome key_outcome,
-                        const char *heading, struct text *out)
+static void add_outcome_list(const struct importing *im, enum import_outcome outcome,
+                             const char *heading, struct text *out)
 {
     const struct import_key *keys;
     size_t count = import_keys(im, &keys);
     bool any = false;
 
     for (size_t i = 0; i < count; i++) {
-        if (keys[i].key_outcome != key_outcome || is_listed(keys, i))
+        if (keys[i].outcome != outcome || is_listed(keys, i))
             continue;
         if (!any)
             text_addf(out, "\n### %s\n", heading);
@@ -396,11 +395,11 @@ void import_write(const struct importing *im, struct text *out)
         last_section = section;
         add_line(out, order[i].key, &im->lines[i]);
     }
-    add_account(
+    add_outcome_list(
         im, IMPORT_DIFFERS,
         arena_printf(im->arena,
                      "%s settings that this job does not have; the result may differ",
                      im->tool),
         out);
-    add_account(im, IMPORT_IDLE, "settings that this job does not require", out);
+    add_outcome_list(im, IMPORT_IDLE, "settings that this job does not require", out);
 }

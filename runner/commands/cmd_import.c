@@ -39,12 +39,12 @@ static bool read_source(const char *file, struct text *out, struct error *err)
     return file_read(file, DOCUMENT_MAX_BYTES, out, NULL, err);
 }
 
-static size_t count_of(const struct import *import, enum import_outcome key_outcome)
+static size_t count_of(const struct import *import, enum import_outcome outcome)
 {
     size_t count = 0;
 
     for (size_t i = 0; i < import->key_count; i++)
-        count += import->keys[i].key_outcome == key_outcome;
+        count += import->keys[i].outcome == outcome;
     return count;
 }
 
@@ -65,8 +65,7 @@ static json_t *import_object(const struct options *options, const struct import 
         json_object_set_new(row, "key", report_json_string(key->name));
         json_object_set_new(row, "line", json_integer(key->at.line));
         json_object_set_new(row, "column", json_integer(key->at.column));
-        json_object_set_new(row, "fate",
-                            json_string(import_outcome_names[key->key_outcome]));
+        json_object_set_new(row, "fate", json_string(import_outcome_names[key->outcome]));
         json_object_set_new(row, "into", report_json_string(key->into));
         json_object_set_new(row, "because", report_json_string(key->why));
         json_array_append_new(keys, row);

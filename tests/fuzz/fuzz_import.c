@@ -39,8 +39,8 @@ static void check(const struct import *import, const char *data, size_t len,
             !is_reported(import, source.root, i))
             abort();
     for (size_t i = 0; i < import->key_count; i++)
-        if (import->keys[i].key_outcome == IMPORT_CARRIED ? !import->keys[i].into
-                                                          : !import->keys[i].why)
+        if (import->keys[i].outcome == IMPORT_CARRIED ? !import->keys[i].into
+                                                      : !import->keys[i].why)
             abort();
 }
 

@@ -4,7 +4,7 @@
 #include "tests/unit/unit_import.h"
 
 #include "base/size.h"
-#include "patcher/import/import_parts.h"
+#include "patcher/import/import_internal.h"
 
 static const struct import_key *fate_of(const struct trial *trial, const char *name)
 {
@@ -16,16 +16,16 @@ static const struct import_key *fate_of(const struct trial *trial, const char *n
 
 /* Check the outcome of a key, and words of its reason or of the key it went into. */
 static void check_outcome(const char *source, const char *name,
-                          enum import_outcome key_outcome, const char *word)
+                          enum import_outcome outcome, const char *word)
 {
     struct trial trial = trial_new("f.yml", source, strlen(source));
     const struct import_key *key = trial.good ? fate_of(&trial, name) : NULL;
     const char *detail =
-        key ? key->key_outcome == IMPORT_CARRIED ? key->into : key->why : NULL;
+        key ? key->outcome == IMPORT_CARRIED ? key->into : key->why : NULL;
 
-    if (!key || key->key_outcome != key_outcome || !strstr(detail, word))
+    if (!key || key->outcome != outcome || !strstr(detail, word))
         fail_msg("%s: %s is %s: %s", source, name,
-                 key ? import_outcome_names[key->key_outcome] : "dropped",
+                 key ? import_outcome_names[key->outcome] : "dropped",
                  detail ? detail : trial.err.text);
     trial_end(&trial);
 }
@@ -201,7 +201,7 @@ static void test_import_reports_every_key(void **state)
 {
     static const struct {
         const char *key;
-        enum import_outcome key_outcome;
+        enum import_outcome outcome;
     } expected[] = {
         { "base_model", IMPORT_CARRIED },
         { "datasets[0].type", IMPORT_CARRIED },
@@ -227,11 +227,11 @@ static void test_import_reports_every_key(void **state)
         const struct import_key *key =
             fate_of(&trial, strcmp(name, "unheard_of") == 0 ? "unheard_of.a" : name);
 
-        if (!key || key->key_outcome != expected[i].key_outcome)
+        if (!key || key->outcome != expected[i].outcome)
             fail_msg("%s: %s", name,
-                     key ? import_outcome_names[key->key_outcome] : "dropped");
-        assert_true(key->key_outcome == IMPORT_CARRIED ? key->into && !key->why
-                                                       : key->why && !key->into);
+                     key ? import_outcome_names[key->outcome] : "dropped");
+        assert_true(key->outcome == IMPORT_CARRIED ? key->into && !key->why
+                                                   : key->why && !key->into);
     }
     trial_end(&trial);
 }
@@ -243,7 +243,7 @@ static void test_import_reports_data_with_another_template(void **state)
 #define CHAT   "- {path: b.jsonl, type: chat_template}\n"
     static const struct {
         const char *source, *key;
-        enum import_outcome key_outcome;
+        enum import_outcome outcome;
         const char *word; /* in the reason, or the target key */
     } cases[] = {
         { AXOLOTL_DATA(ALPACA CHAT), "datasets[0].type", IMPORT_CARRIED, "template" },
@@ -286,7 +286,7 @@ static void test_import_reports_data_with_another_template(void **state)
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(cases); i++)
-        check_outcome(cases[i].source, cases[i].key, cases[i].key_outcome, cases[i].word);
+        check_outcome(cases[i].source, cases[i].key, cases[i].outcome, cases[i].word);
 }
 
 /* The entry for dataset_info.json has the part of a file. */
@@ -343,7 +343,7 @@ static void test_import_carries_a_base_in_4_bits(void **state)
     const struct import_key *key = fate_of(&trial, "model.quantize_base");
 
     (void)state;
-    assert_true(trial.good && key && key->key_outcome == IMPORT_CARRIED);
+    assert_true(trial.good && key && key->outcome == IMPORT_CARRIED);
     assert_string_equal(key->into, "quantization_bit");
     trial_end(&trial);
 }
@@ -408,9 +408,9 @@ static void test_import_reports_what_may_change_the_result(void **state)
         struct trial trial = trial_new("f.yml", cases[i].source, strlen(cases[i].source));
         const struct import_key *key = trial.good ? fate_of(&trial, cases[i].key) : NULL;
 
-        if (!key || key->key_outcome != IMPORT_DIFFERS)
+        if (!key || key->outcome != IMPORT_DIFFERS)
             fail_msg("%s: %s is %s", cases[i].source, cases[i].key,
-                     key ? import_outcome_names[key->key_outcome] : trial.err.text);
+                     key ? import_outcome_names[key->outcome] : trial.err.text);
         trial_end(&trial);
     }
 }
@@ -420,13 +420,13 @@ static void test_import_reports_which_key_wins(void **state)
 {
     static const struct {
         const char *source, *key;
-        enum import_outcome key_outcome;
+        enum import_outcome outcome;
         const char *word; /* in the reason, or the target key */
     } cases[] = {
         { AXOLOTL "warmup_steps: 10\nwarmup_ratio: 0.1\n", "warmup_ratio", IMPORT_IDLE,
-          "warmup_steps wins" },
+          "warmup_steps takes precedence" },
         { AXOLOTL "cosine_min_lr_ratio: 0.1\nlr_scheduler_kwargs: {min_lr: 1e-6}\n",
-          "lr_scheduler_kwargs", IMPORT_IDLE, "cosine_min_lr_ratio wins" },
+          "lr_scheduler_kwargs", IMPORT_IDLE, "cosine_min_lr_ratio takes precedence" },
         { AXOLOTL_LORA "lora_target_modules: all-linear\n", "lora_target_modules",
           IMPORT_CARRIED, "lora_target" },
         { AXOLOTL_LORA "lora_target_linear: true\nlora_target_modules: [q_proj]\n",
@@ -434,8 +434,10 @@ static void test_import_reports_which_key_wins(void **state)
         { AXOLOTL_LORA "lora_target_modules:\n", "lora_target_modules", IMPORT_IDLE,
           "empty" },
         /* formats */
-        { AXOLOTL "fp16: true\nbf16: true\n", "fp16", IMPORT_IDLE, "bf16 wins" },
-        { AXOLOTL "fp16: true\nbf16: auto\n", "bf16", IMPORT_IDLE, "fp16 wins" },
+        { AXOLOTL "fp16: true\nbf16: true\n", "fp16", IMPORT_IDLE,
+          "bf16 takes precedence" },
+        { AXOLOTL "fp16: true\nbf16: auto\n", "bf16", IMPORT_IDLE,
+          "fp16 takes precedence" },
         { AXOLOTL "fp16: false\nbf16: true\n", "fp16", IMPORT_IDLE, "off" },
         { AXOLOTL "fp16: false\nbf16: auto\n", "fp16", IMPORT_DIFFERS, "float32" },
         { AXOLOTL "fp16: false\n", "fp16", IMPORT_DIFFERS, "float32" },
@@ -453,17 +455,18 @@ static void test_import_reports_which_key_wins(void **state)
         { AXOLOTL "group_by_length: false\n", "group_by_length", IMPORT_IDLE, "off" },
         /* saving and resuming */
         { AXOLOTL "save_steps: 9\nsaves_per_epoch: 3\n", "saves_per_epoch", IMPORT_IDLE,
-          "save_steps wins" },
+          "save_steps takes precedence" },
         { AXOLOTL "saves_per_epoch: 3\nsave_strategy: epoch\n", "save_strategy",
-          IMPORT_IDLE, "saves_per_epoch wins" },
+          IMPORT_IDLE, "saves_per_epoch takes precedence" },
         { AXOLOTL "save_strategy:\n", "save_strategy", IMPORT_IDLE, "empty" },
         { AXOLOTL "resume_from_checkpoint: ./c\nauto_resume_from_checkpoints: true\n",
-          "auto_resume_from_checkpoints", IMPORT_IDLE, "resume_from_checkpoint wins" },
+          "auto_resume_from_checkpoints", IMPORT_IDLE,
+          "resume_from_checkpoint takes precedence" },
         /* evaluation */
         { AXOLOTL "val_set_size: 0.1\neval_steps: 9\nevals_per_epoch: 3\n",
-          "evals_per_epoch", IMPORT_IDLE, "eval_steps wins" },
+          "evals_per_epoch", IMPORT_IDLE, "eval_steps takes precedence" },
         { AXOLOTL "val_set_size: 0.1\neval_steps: 9\neval_strategy: steps\n",
-          "eval_strategy", IMPORT_IDLE, "eval_steps wins" },
+          "eval_strategy", IMPORT_IDLE, "eval_steps takes precedence" },
         { AXOLOTL "val_set_size: 0.1\neval_batch_size: 3\n", "eval_batch_size",
           IMPORT_IDLE, "no evaluation interval" },
         { AXOLOTL "val_set_size: 0.1\neval_steps: 9\ngreater_is_better: true\n"
@@ -514,7 +517,7 @@ static void test_import_reports_which_key_wins(void **state)
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(cases); i++)
-        check_outcome(cases[i].source, cases[i].key, cases[i].key_outcome, cases[i].word);
+        check_outcome(cases[i].source, cases[i].key, cases[i].outcome, cases[i].word);
 }
 
 /* Return the job with each comment on one line. */

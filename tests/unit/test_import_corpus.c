@@ -49,13 +49,13 @@ static void check_account(const struct trial *trial, const char *path,
     for (size_t i = 0; i < trial->import.key_count; i++) {
         const struct import_key *key = &trial->import.keys[i];
 
-        if ((key->key_outcome == IMPORT_CARRIED) == (key->into == NULL) ||
-            (key->key_outcome == IMPORT_CARRIED) != (key->why == NULL))
+        if ((key->outcome == IMPORT_CARRIED) == (key->into == NULL) ||
+            (key->outcome == IMPORT_CARRIED) != (key->why == NULL))
             fail_msg("%s: %s is %s, into %s, because %s", path, key->name,
-                     import_outcome_names[key->key_outcome],
+                     import_outcome_names[key->outcome],
                      key->into ? key->into : "(nothing)",
                      key->why ? key->why : "(nothing)");
-        if (key->key_outcome == IMPORT_CARRIED)
+        if (key->outcome == IMPORT_CARRIED)
             continue;
         if (!strstr(flat.data, key->name))
             fail_msg("%s: no comment names %s", path, key->name);

@@ -1,7 +1,7 @@
-/* patcher/import/import_parts.h - shared by the files of import.h: the source, the job
+/* patcher/import/import_internal.h - shared by the files of import.h: the source, the job
  * being written, and the outcomes of keys. */
-#ifndef PATCHER_IMPORT_IMPORT_PARTS_H
-#define PATCHER_IMPORT_IMPORT_PARTS_H
+#ifndef PATCHER_IMPORT_IMPORT_INTERNAL_H
+#define PATCHER_IMPORT_IMPORT_INTERNAL_H
 
 #include "patcher/import/import.h"
 
@@ -22,7 +22,7 @@ struct importing {
     struct error *err; /* the first error */
     struct import_line lines[IMPORT_LINES];
     /* outcomes of keys, in the order in which they were recorded */
-    struct import_account *account;
+    struct outcome_list *outcomes;
 };
 
 /* ---- the job ---- */
@@ -83,7 +83,7 @@ static inline bool import_failed(const struct importing *im)
 
 void import_mark_carried(struct importing *im, const char *path, const char *into);
 void import_mark_dropped(struct importing *im, const char *path,
-                         enum import_outcome key_outcome, const char *fmt, ...)
+                         enum import_outcome outcome, const char *fmt, ...)
     TS_PRINTF(4, 5);
 /* Return "empty" or "off" if the value is, otherwise `why`. */
 const char *import_idle_reason(const struct node *value, const char *why);
@@ -107,7 +107,7 @@ struct import_copy {
 /* Keys that are not carried over for one reason, separated by blanks; `liger_*` matches
  * the prefix, `profiler` everything below it. */
 struct import_group {
-    enum import_outcome key_outcome;
+    enum import_outcome outcome;
     const char *why;
     const char *keys;
 };
