@@ -34,8 +34,8 @@ static void bind_given(const struct node *map, struct versions *out)
         enum package package = package_find(map->entries[i].key->text);
 
         if (package < PACKAGES && value->kind == NODE_SCALAR && !node_is_null(value) &&
-            version_read(value->text, &out->of[package].version))
-            out->of[package].given = value->text;
+            version_read(value->text, &out->packages[package].version))
+            out->packages[package].given = value->text;
     }
 }
 
@@ -102,15 +102,16 @@ static const char *find_header(const struct text *metadata, const char *name,
 /* If a package is installed twice, as after an interrupted upgrade, use the later one. */
 static void take_version(struct scan *scan, enum package package, const char *text)
 {
-    struct package_version *of = &scan->out->of[package];
+    struct package_version *known = &scan->out->packages[package];
     struct version version, before;
 
-    if (!version_read(text, &version) || (of->found && version_read(of->found, &before) &&
-                                          version_compare(&version, &before) <= 0))
+    if (!version_read(text, &version) ||
+        (known->found && version_read(known->found, &before) &&
+         version_compare(&version, &before) <= 0))
         return;
-    of->found = text;
-    if (!of->given)
-        of->version = version;
+    known->found = text;
+    if (!known->given)
+        known->version = version;
 }
 
 static void read_metadata(struct scan *scan, enum package package, const char *path)

@@ -17,11 +17,11 @@ struct view {
     const struct rule_context *context;
     const struct precision_request *request;
     bool factory, deepspeed, fsdp;
-    enum format amp;    /* FORMAT_FP16, FORMAT_BF16, or FORMAT_FP32: no autocast */
-    enum format loaded; /* format of the model's weights */
-    const char *by_amp; /* the setting that selects it */
-    const char *by_load;
-    const char *by_train;
+    enum format amp;        /* FORMAT_FP16, FORMAT_BF16, or FORMAT_FP32: no autocast */
+    enum format loaded;     /* format of the model's weights */
+    const char *amp_source; /* the setting that selects it */
+    const char *loaded_source;
+    const char *trained_source;
 };
 
 static void find_amp(struct view *view)
@@ -31,19 +31,19 @@ static void find_amp(struct view *view)
     const char *launcher = rule_launcher_precision(view->context, &where);
 
     view->amp = FORMAT_FP32;
-    view->by_amp = "neither fp16 nor bf16 is true";
+    view->amp_source = "neither fp16 nor bf16 is true";
     if (request->fp16 == CHOICE_YES) {
         view->amp = FORMAT_FP16;
-        view->by_amp = "fp16: true";
+        view->amp_source = "fp16: true";
     } else if (request->bf16 == CHOICE_YES) {
         view->amp = FORMAT_BF16;
-        view->by_amp = "bf16: true";
+        view->amp_source = "bf16: true";
     } else if (launcher &&
                (strcmp(launcher, "fp16") == 0 || strcmp(launcher, "bf16") == 0)) {
         view->amp = launcher[0] == 'f' ? FORMAT_FP16 : FORMAT_BF16;
-        view->by_amp = "the Accelerate setting";
+        view->amp_source = "the Accelerate setting";
     } else if (request->fp16 == CHOICE_AUTO || request->bf16 == CHOICE_AUTO) {
-        view->by_amp = "the script decides what auto means";
+        view->amp_source = "the script decides what auto means";
     }
 }
 
@@ -54,7 +54,8 @@ static enum format format_of(enum dtype dtype)
                                      : FORMAT_FP32;
 }
 
-/* LLaMA-Factory's infer_optim_dtype, with the card as torch sees it. */
+/* Return the format that LLaMA-Factory's infer_optim_dtype selects for the card as
+ * torch reports it. */
 static enum format infer_format(const struct view *view)
 {
     const struct rule_context *context = view->context;
@@ -80,22 +81,23 @@ static void find_loaded(struct view *view)
         view->loaded = view->amp != FORMAT_FP32   ? view->amp
                        : view->request->pure_bf16 ? FORMAT_BF16
                                                   : infer_format(view);
-        view->by_load = view->amp != FORMAT_FP32 || view->request->pure_bf16
-                            ? "LLaMA-Factory loads the compute format"
-                            : "LLaMA-Factory queries the card";
+        view->loaded_source = view->amp != FORMAT_FP32 || view->request->pure_bf16
+                                  ? "LLaMA-Factory loads the compute format"
+                                  : "LLaMA-Factory queries the card";
     } else if (view->request->model_dtype != DTYPE_AUTO) {
         view->loaded = format_of(view->request->model_dtype);
-        view->by_load = "model_dtype";
+        view->loaded_source = "model_dtype";
     } else if (by_files && context->checkpoint != FORMAT_COUNT &&
                !context->plan->train_from_scratch) {
         view->loaded = context->checkpoint;
-        view->by_load = versions_know(context->versions, PACKAGE_TRANSFORMERS)
-                            ? "transformers 5 keeps the format of the files"
-                            : "the files' format, if transformers is 5 or later";
+        view->loaded_source = versions_know(context->versions, PACKAGE_TRANSFORMERS)
+                                  ? "transformers 5 keeps the format of the files"
+                                  : "the files' format, if transformers is 5 or later";
     } else {
         view->loaded = FORMAT_FP32;
-        view->by_load = by_files ? "an assumption, as the model's files are not available"
-                                 : "transformers 4 loads float32";
+        view->loaded_source =
+            by_files ? "an assumption, as the model's files are not available"
+                     : "transformers 4 loads float32";
     }
 }
 
@@ -105,27 +107,28 @@ static enum format find_trained(struct view *view)
     bool lora = context->plan->method == METHOD_LORA;
 
     if (view->request->pure_bf16) {
-        view->by_train = "pure_bf16";
+        view->trained_source = "pure_bf16";
         return FORMAT_BF16;
     }
-    view->by_train = view->factory     ? "LLaMA-Factory casts them"
-                     : view->deepspeed ? "DeepSpeed keeps float32 copies"
-                                       : NULL;
-    if (view->by_train)
+    view->trained_source = view->factory     ? "LLaMA-Factory casts them"
+                           : view->deepspeed ? "DeepSpeed keeps float32 copies"
+                                             : NULL;
+    if (view->trained_source)
         return FORMAT_FP32;
     if (view->fsdp && view->amp != FORMAT_FP32 &&
         !rule_version_below(context, PACKAGE_ACCELERATE, "0.30")) {
-        view->by_train = "Accelerate casts them for FSDP";
+        view->trained_source = "Accelerate casts them for FSDP";
         return FORMAT_FP32;
     }
     if (lora && !rule_version_below(context, PACKAGE_PEFT, "0.12") &&
         rule_casts_adapters(context)) {
-        view->by_train = versions_know(context->versions, PACKAGE_PEFT)
-                             ? "PEFT casts adapters"
-                             : "PEFT casts adapters since 0.12";
+        view->trained_source = versions_know(context->versions, PACKAGE_PEFT)
+                                   ? "PEFT casts adapters"
+                                   : "PEFT casts adapters since 0.12";
         return FORMAT_FP32;
     }
-    view->by_train = lora ? "adapters have the format of the base model" : view->by_load;
+    view->trained_source =
+        lora ? "adapters have the format of the base model" : view->loaded_source;
     return view->loaded;
 }
 
@@ -149,18 +152,18 @@ static void write_message(const struct view *view, struct precision *out)
 {
     int len = view->amp == FORMAT_FP32
                   ? snprintf(out->message, sizeof(out->message), "no autocast, as %s",
-                             view->by_amp)
+                             view->amp_source)
                   : snprintf(out->message, sizeof(out->message), "%s autocast by %s",
-                             format_dtype(view->amp), view->by_amp);
+                             format_dtype(view->amp), view->amp_source);
     size_t room = sizeof(out->message) - (size_t)len;
 
     if (out->trainable == FORMAT_FP16 && view->amp == FORMAT_FP16 && !view->fsdp)
         snprintf(out->message + len, room,
                  "; trained weights would be float16 (%s), which the scaler refuses",
-                 view->by_train);
+                 view->trained_source);
     else
         snprintf(out->message + len, room, "; trained weights %s: %s%s",
-                 format_dtype(out->trainable), view->by_train,
+                 format_dtype(out->trainable), view->trained_source,
                  rule_is_set(view->context, "quantization_bit")
                      ? "; the base model is stored in quantization_bit bits"
                  : rule_trains_all(view->context)
@@ -175,12 +178,12 @@ static const char *program_text(const struct view *view)
                *versions = "";
 
     for (size_t i = 0; i < PACKAGES; i++) {
-        const struct package_version *of = &context->versions->of[i];
+        const struct package_version *known = &context->versions->packages[i];
 
         if (versions_know(context->versions, (enum package)i))
-            versions =
-                arena_printf(context->arena, "%s%s%s %s", versions, *versions ? ", " : "",
-                             package_names[i], of->given ? of->given : of->found);
+            versions = arena_printf(context->arena, "%s%s%s %s", versions,
+                                    *versions ? ", " : "", package_names[i],
+                                    known->given ? known->given : known->found);
     }
     return *versions ? arena_printf(context->arena, "%s, with %s", text, versions) : text;
 }

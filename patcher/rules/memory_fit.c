@@ -13,8 +13,8 @@
 enum { LENGTH_STEP = 8, LENGTH_LEAST = 8 };
 
 /* Return the plan with a change, with its precision decided for its device. */
-static struct plan changed(const struct memory_fit_case *request,
-                           const struct memory_fit *fit)
+static struct plan apply_changes(const struct memory_fit_case *request,
+                                 const struct memory_fit *fit)
 {
     struct plan plan = *request->plan;
 
@@ -56,7 +56,7 @@ bool memory_fit_estimate(const struct memory_fit_case *request,
                          const struct memory_fit *fit, struct memory_use *use,
                          bool *evaluation)
 {
-    struct plan plan = changed(request, fit);
+    struct plan plan = apply_changes(request, fit);
 
     if (!estimate_plan(&plan, request->model, use, evaluation))
         return false;
@@ -75,13 +75,13 @@ static bool fits(const struct memory_fit_case *request, const struct memory_fit 
 static bool training_fits(const struct memory_fit_case *request,
                           const struct memory_fit *fit)
 {
-    struct memory_fit alone = *fit;
+    struct memory_fit training = *fit;
 
-    alone.eval_batch = !request->kept.eval_batch;
-    return fits(request, &alone);
+    training.eval_batch = !request->kept.eval_batch;
+    return fits(request, &training);
 }
 
-static bool is_whole(const struct memory_fit_case *request)
+static bool keeps_batch_whole(const struct memory_fit_case *request)
 {
     return request->whole_batch || request->kept.batch;
 }
@@ -89,9 +89,9 @@ static bool is_whole(const struct memory_fit_case *request)
 static bool find_batch(const struct memory_fit_case *request, struct memory_fit *fit)
 {
     const int64_t batch = request->plan->per_device_train_batch_size;
-    const struct memory_fit was = *fit;
+    const struct memory_fit previous = *fit;
 
-    for (int64_t b = is_whole(request) ? 0 : batch / 2; b >= 1; b--) {
+    for (int64_t b = keeps_batch_whole(request) ? 0 : batch / 2; b >= 1; b--) {
         if (batch % b != 0)
             continue;
         fit->batch = b;
@@ -99,7 +99,7 @@ static bool find_batch(const struct memory_fit_case *request, struct memory_fit 
         if (training_fits(request, fit))
             return true;
     }
-    *fit = was;
+    *fit = previous;
     return false;
 }
 
@@ -130,13 +130,13 @@ static bool can_cast(const struct memory_fit_case *request)
 }
 
 /* Return all possible changes.  If the job does not fit with them, no change helps. */
-static struct memory_fit everything(const struct memory_fit_case *request)
+static struct memory_fit all_changes(const struct memory_fit_case *request)
 {
     struct memory_fit all = { .checkpointing = !request->kept.checkpointing,
                               .frozen = can_cast(request),
                               .eval_batch = !request->kept.eval_batch };
 
-    if (!is_whole(request)) {
+    if (!keeps_batch_whole(request)) {
         all.batch = 1;
         all.accumulation = request->plan->gradient_accumulation_steps *
                            request->plan->per_device_train_batch_size;
@@ -144,11 +144,11 @@ static struct memory_fit everything(const struct memory_fit_case *request)
     return all;
 }
 
-static struct plan smallest(const struct memory_fit_case *request)
+static struct plan smallest_plan(const struct memory_fit_case *request)
 {
-    const struct memory_fit all = everything(request);
+    const struct memory_fit all = all_changes(request);
 
-    return changed(request, &all);
+    return apply_changes(request, &all);
 }
 
 static bool find_training(const struct memory_fit_case *request, struct memory_fit *fit)
@@ -160,7 +160,7 @@ static bool find_training(const struct memory_fit_case *request, struct memory_f
     *fit = (struct memory_fit) { 0 };
     if (training_fits(request, fit))
         return true;
-    *fit = everything(request);
+    *fit = all_changes(request);
     if (!training_fits(request, fit))
         return false;
     for (int frozen = 0; frozen <= cast; frozen++) {
@@ -176,15 +176,15 @@ static bool find_training(const struct memory_fit_case *request, struct memory_f
 /* Revert each change without which the job still fits. */
 static void revert_unneeded(const struct memory_fit_case *request, struct memory_fit *fit)
 {
-    struct memory_fit less = *fit;
+    struct memory_fit reduced = *fit;
 
-    less.checkpointing = false;
-    if (fit->checkpointing && training_fits(request, &less))
-        *fit = less;
-    less = *fit;
-    less.frozen = false;
-    if (fit->frozen && training_fits(request, &less))
-        *fit = less;
+    reduced.checkpointing = false;
+    if (fit->checkpointing && training_fits(request, &reduced))
+        *fit = reduced;
+    reduced = *fit;
+    reduced.frozen = false;
+    if (fit->frozen && training_fits(request, &reduced))
+        *fit = reduced;
 }
 
 bool memory_fit_find(const struct memory_fit_case *request, struct memory_fit *out)
@@ -218,7 +218,7 @@ static bool plan_fits(const struct memory_fit_case *request, const struct plan *
  * memory. */
 static int64_t fitting_length(const struct memory_fit_case *request)
 {
-    struct plan plan = smallest(request);
+    struct plan plan = smallest_plan(request);
     int64_t fit = 0, not = plan.cutoff_len / LENGTH_STEP + 1;
 
     while (not -fit > 1) {
@@ -236,7 +236,7 @@ static int64_t fitting_length(const struct memory_fit_case *request)
 
 static int64_t fitting_rank(const struct memory_fit_case *request)
 {
-    struct plan plan = smallest(request);
+    struct plan plan = smallest_plan(request);
 
     for (plan.lora_rank /= 2; plan.method == METHOD_LORA && plan.lora_rank >= 1;
          plan.lora_rank /= 2)
@@ -248,7 +248,7 @@ static int64_t fitting_rank(const struct memory_fit_case *request)
 static int fitting_bits(const struct memory_fit_case *request)
 {
     struct torch_setup setup = { 0 };
-    struct plan plan = smallest(request);
+    struct plan plan = smallest_plan(request);
 
     if (plan.torch)
         setup = *plan.torch;
@@ -268,7 +268,7 @@ static int fitting_bits(const struct memory_fit_case *request)
 
 static bool lora_fits(const struct memory_fit_case *request)
 {
-    struct plan plan = smallest(request);
+    struct plan plan = smallest_plan(request);
 
     if (plan.method == METHOD_LORA || plan.train_from_scratch)
         return false;
@@ -284,13 +284,13 @@ static bool lora_fits(const struct memory_fit_case *request)
 
 static bool fits_on(const struct memory_fit_case *request, const struct device *device)
 {
-    struct memory_fit_case there = *request;
+    struct memory_fit_case other_device = *request;
     struct error ignored = { 0 };
 
-    there.device = device;
-    return memory_limit(request->plan->memory_limit, device, &there.available,
+    other_device.device = device;
+    return memory_limit(request->plan->memory_limit, device, &other_device.available,
                         &ignored) &&
-           fits(&there, &(struct memory_fit) { 0 });
+           fits(&other_device, &(struct memory_fit) { 0 });
 }
 
 /* Find the smallest card among those with at least the capabilities of the job's
@@ -344,15 +344,15 @@ static uint64_t fitting_limit(const struct memory_fit_case *request)
 void memory_fit_last_resort(const struct memory_fit_case *request,
                             struct last_resort *out)
 {
-    struct memory_fit_case open = *request;
+    struct memory_fit_case unlimited = *request;
 
-    memset(&open.kept, 0, sizeof(open.kept));
+    memset(&unlimited.kept, 0, sizeof(unlimited.kept));
     *out = (struct last_resort) {
-        .cutoff_len = fitting_length(&open),
-        .rank = fitting_rank(&open),
-        .bits = fitting_bits(&open),
-        .lora = lora_fits(&open),
-        .limit = fitting_limit(&open),
-        .card = fitting_card(&open),
+        .cutoff_len = fitting_length(&unlimited),
+        .rank = fitting_rank(&unlimited),
+        .bits = fitting_bits(&unlimited),
+        .lora = lora_fits(&unlimited),
+        .limit = fitting_limit(&unlimited),
+        .card = fitting_card(&unlimited),
     };
 }

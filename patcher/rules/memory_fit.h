@@ -46,8 +46,8 @@ bool memory_fit_find(const struct memory_fit_case *request, struct memory_fit *o
 /* The same, with the batch alone. */
 bool memory_fit_split(const struct memory_fit_case *request, struct memory_fit *out);
 
-/* What would fit, each alone in addition to all the changes above, kept or not; 0:
- * nothing. */
+/* Further changes; each of them makes the job fit when added to all the changes above,
+ * including those of kept settings. 0: no value does. */
 struct last_resort {
     int64_t cutoff_len, rank;
     int bits;  /* quantization_bit */

@@ -1,4 +1,4 @@
-/* patcher/rules/patch_options.h - what a caller asks of a check or a patch. */
+/* patcher/rules/patch_options.h - options of a check or a patch. */
 #ifndef PATCHER_RULES_PATCH_OPTIONS_H
 #define PATCHER_RULES_PATCH_OPTIONS_H
 

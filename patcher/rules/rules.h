@@ -42,7 +42,7 @@ struct rule {
     enum severity severity; /* the usual one; a finding may differ */
     /* its errors cannot be ignored: the run would fail, or do something other than what
      * the job says */
-    bool firm;
+    bool mandatory;
     enum apply apply;
     enum rule_target target;
     void (*run)(

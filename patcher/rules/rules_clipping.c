@@ -124,7 +124,7 @@ static const struct rule rows[] = {
     { .id = "TS403",
       .title = "negative max_grad_norm",
       .severity = SEVERITY_ERROR,
-      .firm = true,
+      .mandatory = true,
       .run = rule_negative_clip,
       .explain =
           "Gradients are multiplied by max_grad_norm / norm. A negative value reverses "

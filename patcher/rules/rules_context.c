@@ -1,5 +1,5 @@
-/* patcher/rules/rules_context.c - questions that rules ask about a job, and how rules
- * report findings. */
+/* patcher/rules/rules_context.c - properties of a job that several rules check, and
+ * functions that report findings. */
 #include "config.h"
 
 #include "patcher/rules/rules_context.h"
@@ -198,8 +198,8 @@ static bool depends_on_device(const struct finding *finding)
     return finding->rule[2] == '1' || finding->rule[2] == '2';
 }
 
-/* Where a new line goes by default: after the last key, but before the block trainspool:,
- * which usually comes last.  NULL: at the end. */
+/* Return the key after which a new line is inserted by default: the last one before
+ * the block trainspool:, which usually comes last.  NULL: insert at the end. */
 static const struct entry *default_anchor(const struct rule_context *context)
 {
     const struct node *root = context->document->root;

@@ -1,4 +1,4 @@
-/* patcher/rules/rules_context_external.c - questions about an external job: its program,
+/* patcher/rules/rules_context_external.c - properties of an external job: its program,
  * versions and launcher, and how they decide the format of the weights. */
 #include "config.h"
 
@@ -16,9 +16,10 @@
 static const struct version *known_version(const struct rule_context *context,
                                            enum package package)
 {
-    const struct package_version *of = &context->versions->of[package];
+    const struct package_version *known = &context->versions->packages[package];
 
-    return context->plan->external && (of->given || of->found) ? &of->version : NULL;
+    return context->plan->external && (known->given || known->found) ? &known->version
+                                                                     : NULL;
 }
 
 static int compare_with(const struct version *version, const char *bound)
@@ -49,14 +50,14 @@ bool rule_version_below(const struct rule_context *context, enum package package
 
 const char *rule_version_text(const struct rule_context *context, enum package package)
 {
-    const struct package_version *of = &context->versions->of[package];
+    const struct package_version *known = &context->versions->packages[package];
 
     if (!known_version(context, package))
         return NULL;
     return arena_printf(context->arena, "%s %s (%s)", package_names[package],
-                        of->given ? of->given : of->found,
-                        of->given ? "trainspool.versions"
-                                  : "installed in trainspool.env");
+                        known->given ? known->given : known->found,
+                        known->given ? "trainspool.versions"
+                                     : "installed in trainspool.env");
 }
 
 const struct entry *rule_env_variable(const struct rule_context *context,
@@ -78,7 +79,7 @@ bool rule_is_set(const struct rule_context *context, const char *key)
     return entry && !(row && value_is_off(row, entry->value, context->arena));
 }
 
-/* The command that trainspool starts: a string or a list of words; or NULL. */
+/* Return the command that trainspool starts, a string or a list of words; or NULL. */
 static const struct node *command_of(const struct rule_context *context)
 {
     const struct entry *block = document_find(context->document, "trainspool");
@@ -163,7 +164,7 @@ bool rule_may_use_adapters(const struct rule_context *context)
     return rule_trains_all(context) && versions_know(context->versions, PACKAGE_PEFT);
 }
 
-/* DeepSpeed, and FSDP as Accelerate sets it up, update float32 copies. */
+/* DeepSpeed, and FSDP as configured by Accelerate, update float32 copies. */
 bool rule_has_float32_masters(const struct rule_context *context)
 {
     return rule_is_set(context, "deepspeed") || rule_is_set(context, "fsdp");
@@ -187,8 +188,8 @@ bool rule_external_trains_float16(const struct rule_context *context)
            !rule_has_float32_masters(context) && rule_loads_float16(context);
 }
 
-/* PyTorch's AdamW in one kernel: the scaler leaves the unscaling to it, so no error is
- * raised. */
+/* PyTorch's fused AdamW unscales gradients in its kernel, so the scaler raises no
+ * error. */
 bool rule_uses_fused_adamw(const struct rule_context *context)
 {
     const struct entry *entry = rule_entry(context, "optim");

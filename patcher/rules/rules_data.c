@@ -64,7 +64,7 @@ static const struct rule rows[] = {
     { .id = "TS508",
       .title = "streaming without max_steps",
       .severity = SEVERITY_ERROR,
-      .firm = true,
+      .mandatory = true,
       .target = RULE_EXTERNAL,
       .run = rule_endless_stream,
       .explain =
@@ -77,7 +77,7 @@ static const struct rule rows[] = {
     { .id = "TS715",
       .title = "mixing probabilities do not match the datasets",
       .severity = SEVERITY_ERROR,
-      .firm = true,
+      .mandatory = true,
       .run = rule_mix_weights,
       .explain =
           "interleave_probs gives the probability of each dataset in dataset with "

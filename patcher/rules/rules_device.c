@@ -187,15 +187,15 @@ static void rule_too_many_ranks(struct rule_context *context)
 static void rule_device_memory_in_use(struct rule_context *context)
 {
     const struct device *device = context->device;
-    uint64_t held, own = MEMORY_CUDA_CONTEXT + MEMORY_CUDA_CONTEXT_SPREAD;
+    uint64_t used, context_bytes = MEMORY_CUDA_CONTEXT + MEMORY_CUDA_CONTEXT_SPREAD;
     char taken[16], all[16];
 
     if (!rule_on_gpu(context) || !device->here || device->available > device->memory)
         return;
-    held = device->memory - device->available;
-    if (held <= own || held - own <= device->memory / 10)
+    used = device->memory - device->available;
+    if (used <= context_bytes || used - context_bytes <= device->memory / 10)
         return;
-    memory_text(held - own, taken);
+    memory_text(used - context_bytes, taken);
     memory_text(device->memory, all);
     rule_report(
         context,
@@ -214,7 +214,7 @@ static const struct rule rows[] = {
     { .id = "TS201",
       .title = "GPU that this build has no code for",
       .severity = SEVERITY_ERROR,
-      .firm = true,
+      .mandatory = true,
       .run = rule_no_gpu_code,
       .explain =
           "A program contains code for the compute capabilities it was built for and "
@@ -242,7 +242,7 @@ static const struct rule rows[] = {
     { .id = "TS207",
       .title = "more ranks than GPUs",
       .severity = SEVERITY_ERROR,
-      .firm = true,
+      .mandatory = true,
       .run = rule_too_many_ranks,
       .target = RULE_NATIVE,
       .explain =

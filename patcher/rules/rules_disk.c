@@ -97,23 +97,23 @@ static uint64_t count_existing(const struct rule_context *context)
 static void rule_disk_space(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
-    uint64_t one, model, room, count = count_checkpoints(plan), need, there;
+    uint64_t checkpoint, model, room, count = count_checkpoints(plan), need, existing;
     char texts[3][16];
 
     if ((plan->external && !rule_entry(context, "output_dir")) ||
-        !measure_checkpoint(context, &one, &model) ||
+        !measure_checkpoint(context, &checkpoint, &model) ||
         !find_free_bytes(context, plan->output_dir, &room))
         return;
-    there = count_existing(context);
-    count = count > there ? count - there : 0;
-    if (__builtin_mul_overflow(count, one, &need) ||
+    existing = count_existing(context);
+    count = count > existing ? count - existing : 0;
+    if (__builtin_mul_overflow(count, checkpoint, &need) ||
         __builtin_add_overflow(need, model, &need))
         need = UINT64_MAX;
     if (need <= room)
         return;
     memory_text(need, texts[0]);
     memory_text(room, texts[1]);
-    memory_text(one, texts[2]);
+    memory_text(checkpoint, texts[2]);
     rule_report(
         context,
         &(struct finding) {

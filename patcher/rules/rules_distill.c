@@ -35,8 +35,8 @@ static void rule_teacher_missing(struct rule_context *context)
                 "stage");
 }
 
-/* Modules trained whole next to adapters: copies of the base model that keep its
- * format. */
+/* Return whether modules trained in full next to adapters are float16: they are copies
+ * of the base model and keep its format. */
 static bool extras_are_float16(const struct rule_context *context)
 {
     return context->plan->external && context->plan->method == METHOD_LORA &&
@@ -74,11 +74,11 @@ static void rule_float16_student(struct rule_context *context)
     }
 }
 
-/* The key that names the teacher; for a reference that is the model itself, the key that
- * requires one. */
+/* Return the key that names the teacher; for a reference that is the model itself, the
+ * key that requires one. */
 static const char *teacher_key(const struct rule_context *context)
 {
-    const char *key = context->teacher->words->key;
+    const char *key = context->teacher->names->key;
 
     return rule_entry(context, key) ? key : "stage";
 }
@@ -88,7 +88,7 @@ static void rule_16bit_teacher(struct rule_context *context)
     const struct teacher *teacher = context->teacher;
     char bytes[16];
 
-    if (!teacher->words ||
+    if (!teacher->names ||
         (teacher->format != FORMAT_FP16 && teacher->format != FORMAT_BF16))
         return;
     memory_text(teacher->bytes, bytes);
@@ -98,13 +98,13 @@ static void rule_16bit_teacher(struct rule_context *context)
                     .severity = SEVERITY_INFO,
                     .message = arena_printf(
                         context->arena, "the %s is %s and frozen, which is safe%s%s",
-                        teacher->words->teacher, format_info(teacher->format)->torch,
+                        teacher->names->teacher, format_info(teacher->format)->torch,
                         teacher->bytes ? "; it takes another " : "",
                         teacher->bytes ? bytes : "") },
                 teacher_key(context));
 }
 
-/* A file of logits must be bounded. */
+/* Logits in a file require kd_topk, which bounds its size. */
 static void report_unbounded_logits(struct rule_context *context)
 {
     const struct proposal to = rule_proposal(context);
@@ -234,7 +234,7 @@ static void rule_vocabulary_mismatch(struct rule_context *context)
                         : context->plan->external                    ? SEVERITY_WARNING
                                                                      : SEVERITY_INFO,
             .message = arena_printf(context->arena, "%s and %s %s: %s",
-                                    teacher->words->teacher, teacher->words->student,
+                                    teacher->names->teacher, teacher->names->student,
                                     teacher->vocabularies == VOCABULARIES_DIFFER
                                         ? "do not share a vocabulary"
                                         : "share their tokens, but have logits of "
@@ -288,7 +288,7 @@ static const struct rule rows[] = {
     { .id = "TS901",
       .title = "distillation without a teacher",
       .severity = SEVERITY_ERROR,
-      .firm = true,
+      .mandatory = true,
       .run = rule_teacher_missing,
       .explain =
           "stage: distill trains a small model, the student in model_name_or_path, on "
@@ -331,7 +331,7 @@ static const struct rule rows[] = {
     { .id = "TS904",
       .title = "distillation ratio or temperature out of range",
       .severity = SEVERITY_ERROR,
-      .firm = true,
+      .mandatory = true,
       .run = rule_kd_bounds,
       .explain =
           "The loss is (1 - kd_ratio) times that of the data plus kd_ratio times that "
@@ -347,7 +347,7 @@ static const struct rule rows[] = {
     { .id = "TS905",
       .title = "teacher and student do not share a vocabulary",
       .severity = SEVERITY_ERROR,
-      .firm = true,
+      .mandatory = true,
       .run = rule_vocabulary_mismatch,
       .explain =
           "The student's probability of token 17 is compared with the teacher's "

@@ -87,7 +87,7 @@ static const struct rule rows[] = {
     { .id = "TS507",
       .title = "evaluation without data, or with two sources",
       .severity = SEVERITY_ERROR,
-      .firm = true,
+      .mandatory = true,
       .run = rule_eval_data,
       .explain =
           "eval_strategy, eval_on_start, do_eval, do_predict and load_best_model_at_end "
@@ -100,7 +100,7 @@ static const struct rule rows[] = {
     { .id = "TS514",
       .title = "metric that no evaluation computes",
       .severity = SEVERITY_ERROR,
-      .firm = true,
+      .mandatory = true,
       .run = rule_unused_metric,
       .explain =
           "load_best_model_at_end and early_stopping_steps use metric_for_best_model. "

@@ -8,7 +8,7 @@
 
 #define KEEPS_THE_REST "fp16 compute, clipping and checkpointing stay unchanged"
 
-/* fp16 is true, or auto selects it. */
+/* Return whether fp16 is true, or auto selects it. */
 static bool computes_fp16(const struct rule_context *context)
 {
     return context->plan->request.fp16 == CHOICE_YES || rule_is_auto_fp16(context);
@@ -111,7 +111,7 @@ static void propose_16bit(struct rule_context *context, int group)
         bf16 ? "bf16" : "fp16", "true", "model_dtype");
 }
 
-/* Neither fp16 nor bf16, as written or by auto. */
+/* Return whether neither fp16 nor bf16 is selected, as written or by auto. */
 static bool computes_fp32(const struct rule_context *context)
 {
     const struct precision_request *request = &context->plan->request;
@@ -134,7 +134,7 @@ static bool is_external_bf16(const struct rule_context *context)
            context->plan->request.fp16 != CHOICE_YES;
 }
 
-/* For jobs without a line that sets the format. */
+/* Return the advice for a job without a line that sets the format. */
 static const char *load_note(const struct rule_context *context)
 {
     if (is_external_bf16(context))

@@ -112,7 +112,8 @@ static void fp8_with_quantization(struct rule_context *context)
                 "fp8");
 }
 
-/* The nearest 16-bit format that the device has and the job has not set; or NULL. */
+/* Return the 16-bit format of the device that replaces fp8, or NULL if the job already
+ * sets it. */
 static const char *fp8_replacement(const struct rule_context *context)
 {
     const struct precision_request *request = &context->plan->request;
@@ -152,7 +153,7 @@ static void rule_fp8_unsupported(struct rule_context *context)
 }
 
 static const struct kernel {
-    const char *name, *words;
+    const char *name, *title;
     int capability;
 } kernels[] = {
     { "fa2", "FlashAttention 2", 80 },
@@ -177,7 +178,7 @@ static void rule_flash_attention(struct rule_context *context)
                                     .message = arena_printf(
                                         context->arena,
                                         "%s requires compute capability %d.%d or higher",
-                                        kernels[i].words, kernels[i].capability / 10,
+                                        kernels[i].title, kernels[i].capability / 10,
                                         kernels[i].capability % 10),
                                     .note = "auto selects the best available "
                                             "implementation" },

@@ -20,19 +20,19 @@
 
 #define SETTINGS_MAX ((size_t)1 << 20) /* real files have about 2 kB */
 
-static const char *contradiction_text(struct rule_context *context, const char *says,
+static const char *contradiction_text(struct rule_context *context, const char *launcher,
                                       const char *job)
 {
     if (strcmp(job, "no") == 0)
         return arena_printf(context->arena,
                             "neither fp16 nor bf16 is true in the job, so Accelerate's "
                             "setting decides: the Trainer runs in %s",
-                            says);
+                            launcher);
     return arena_printf(context->arena,
                         "Accelerate is set to %s, but the job says %s: the Trainer "
                         "follows the job, a script with its own Accelerator follows this "
                         "setting",
-                        says, job);
+                        launcher, job);
 }
 
 static void rule_launcher_conflict(struct rule_context *context)
@@ -41,15 +41,15 @@ static void rule_launcher_conflict(struct rule_context *context)
     const struct precision_request *request = &context->plan->request;
     const struct proposal to = rule_proposal(context);
     const struct entry *where;
-    const char *says = rule_launcher_precision(context, &where);
+    const char *launcher = rule_launcher_precision(context, &where);
     const char *job = request->fp16 == CHOICE_YES   ? "fp16"
                       : request->bf16 == CHOICE_YES ? "bf16"
                                                     : "no";
     bool known = false;
 
-    for (size_t i = 0; says && i < TS_COUNT(words); i++)
-        known |= strcmp(says, words[i]) == 0;
-    if (!says || strcmp(says, job) == 0)
+    for (size_t i = 0; launcher && i < TS_COUNT(words); i++)
+        known |= strcmp(launcher, words[i]) == 0;
+    if (!launcher || strcmp(launcher, job) == 0)
         return;
     propose_remark(
         &to,
@@ -57,7 +57,7 @@ static void rule_launcher_conflict(struct rule_context *context)
             .rule = "TS124",
             .severity = known ? SEVERITY_WARNING : SEVERITY_ERROR,
             .message = known
-                           ? contradiction_text(context, says, job)
+                           ? contradiction_text(context, launcher, job)
                            : "Accelerate's mixed precision must be no, fp16, bf16 or fp8",
             .note = "set it in one place: in the job" },
         where);

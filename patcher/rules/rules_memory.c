@@ -28,31 +28,31 @@ static const char *checkpointing_key(const struct rule_context *context)
                : "gradient_checkpointing";
 }
 
-static void read_kept(const struct rule_context *context, struct memory_fit_case *the)
+static void read_kept(const struct rule_context *context, struct memory_fit_case *request)
 {
-    the->kept.checkpointing = keeps(context, checkpointing_key(context));
-    the->kept.batch = keeps(context, "per_device_train_batch_size") ||
-                      keeps(context, "gradient_accumulation_steps");
-    the->kept.frozen = keeps(context, "model_dtype");
-    the->kept.eval_batch = keeps(context, "per_device_eval_batch_size");
+    request->kept.checkpointing = keeps(context, checkpointing_key(context));
+    request->kept.batch = keeps(context, "per_device_train_batch_size") ||
+                          keeps(context, "gradient_accumulation_steps");
+    request->kept.frozen = keeps(context, "model_dtype");
+    request->kept.eval_batch = keeps(context, "per_device_eval_batch_size");
 }
 
-static bool read_case(struct rule_context *context, struct memory_fit_case *the)
+static bool read_case(struct rule_context *context, struct memory_fit_case *request)
 {
     const char *key;
     struct plan *plan = arena_alloc(context->arena, sizeof(*plan));
 
     *plan = *context->plan;
-    *the = (struct memory_fit_case) { .plan = plan,
-                                      .model = context->model,
-                                      .device = context->device,
-                                      .available = context->available,
-                                      .whole_batch =
-                                          rule_loss_depends_on_batch(context, &key) };
-    if (!the->model || !the->device || the->available == 0)
+    *request = (struct memory_fit_case) { .plan = plan,
+                                          .model = context->model,
+                                          .device = context->device,
+                                          .available = context->available,
+                                          .whole_batch =
+                                              rule_loss_depends_on_batch(context, &key) };
+    if (!request->model || !request->device || request->available == 0)
         return false;
-    read_kept(context, the);
-    plan->device = *the->device;
+    read_kept(context, request);
+    plan->device = *request->device;
     if (plan->external)
         external_decide(context, plan);
     else
@@ -60,9 +60,9 @@ static bool read_case(struct rule_context *context, struct memory_fit_case *the)
     return true;
 }
 
-static bool estimate(const struct memory_fit_case *the, struct memory_use *use)
+static bool estimate(const struct memory_fit_case *request, struct memory_use *use)
 {
-    return memory_fit_estimate(the, &(struct memory_fit) { 0 }, use, NULL);
+    return memory_fit_estimate(request, &(struct memory_fit) { 0 }, use, NULL);
 }
 
 static const char *bytes_text(const struct rule_context *context, uint64_t bytes)
@@ -110,30 +110,30 @@ static const char *need_text(const struct rule_context *context,
                         bytes_text(context, use->total), bytes_text(context, use->limit));
 }
 
-/* Proposes the edits of one remedy: the first finding gives the reason, the others refer
+/* The edits that make a job fit: the first finding gives the reason, the others refer
  * to it. */
-struct proposing {
+struct fit_proposal {
     struct rule_context *context;
     struct finding base;
-    bool begun;
+    bool has_reason;
 };
 
-static void propose(struct proposing *p, const char *rule, const char *key,
+static void propose(struct fit_proposal *p, const char *rule, const char *key,
                     const char *value, const char *message, const char *note)
 {
     struct finding finding = p->base;
 
-    if (p->begun) {
+    if (p->has_reason) {
         finding.rule = rule;
         finding.message = message;
         finding.because = NULL;
     }
     finding.note = note;
-    p->begun |= rule_propose(p->context, &finding, key, value,
-                             "per_device_train_batch_size") != NULL;
+    p->has_reason |= rule_propose(p->context, &finding, key, value,
+                                  "per_device_train_batch_size") != NULL;
 }
 
-static void propose_checkpointing(struct proposing *p)
+static void propose_checkpointing(struct fit_proposal *p)
 {
     static const char cost[] = "each layer is computed twice, 20 to 30 % slower";
     const char *key = checkpointing_key(p->context);
@@ -141,7 +141,7 @@ static void propose_checkpointing(struct proposing *p)
     propose(p, "TS301", key, *key == 'd' ? "false" : "true", NULL, cost);
 }
 
-static void propose_batch(struct proposing *p, const struct memory_fit *fit)
+static void propose_batch(struct fit_proposal *p, const struct memory_fit *fit)
 {
     propose(p, "TS302", "per_device_train_batch_size",
             number_text(p->context, fit->batch),
@@ -152,9 +152,10 @@ static void propose_batch(struct proposing *p, const struct memory_fit *fit)
             "the effective batch stays the same", NULL);
 }
 
-static void propose_frozen(struct proposing *p, const struct memory_fit_case *the)
+static void propose_frozen(struct fit_proposal *p, const struct memory_fit_case *request)
 {
-    propose(p, "TS301", "model_dtype", format_info(the->plan->precision.compute)->torch,
+    propose(p, "TS301", "model_dtype",
+            format_info(request->plan->precision.compute)->torch,
             "frozen weights are cast to it at every use anyway",
             "trained weights stay float32");
 }
@@ -165,11 +166,11 @@ static int count_edits(const struct memory_fit *fit)
            (fit->eval_batch != 0);
 }
 
-static void propose_remedy(struct rule_context *context,
-                           const struct memory_fit_case *the,
-                           const struct memory_fit *fit, const struct finding *base)
+static void propose_fit(struct rule_context *context,
+                        const struct memory_fit_case *request,
+                        const struct memory_fit *fit, const struct finding *base)
 {
-    struct proposing p = { .context = context, .base = *base };
+    struct fit_proposal p = { .context = context, .base = *base };
 
     if (count_edits(fit) > 1)
         p.base.group = rule_group(context);
@@ -178,7 +179,7 @@ static void propose_remedy(struct rule_context *context,
     if (fit->batch)
         propose_batch(&p, fit);
     if (fit->frozen)
-        propose_frozen(&p, the);
+        propose_frozen(&p, request);
     if (fit->eval_batch)
         propose(&p, "TS302", "per_device_eval_batch_size",
                 number_text(context, fit->eval_batch),
@@ -230,16 +231,16 @@ static const char *fit_text(const struct rule_context *context,
                             const struct last_resort *last)
 {
     const char *same = unchanged_fit(context, last), *small = reduced_fit(context, last);
-    const char *how = context->plan->gradient_checkpointing
-                          ? "with a batch of 1"
-                          : "with checkpointing and a batch of 1";
+    const char *setup = context->plan->gradient_checkpointing
+                            ? "with a batch of 1"
+                            : "with checkpointing and a batch of 1";
 
     if (*same && *small)
-        return arena_printf(context->arena, "would fit unchanged: %s; %s: %s", same, how,
-                            small);
+        return arena_printf(context->arena, "would fit unchanged: %s; %s: %s", same,
+                            setup, small);
     if (*same || *small)
-        return arena_printf(context->arena, "would fit %s: %s", *same ? "unchanged" : how,
-                            *same ? same : small);
+        return arena_printf(context->arena, "would fit %s: %s",
+                            *same ? "unchanged" : setup, *same ? same : small);
     return "no known change would make it fit: use a smaller model, or another device";
 }
 
@@ -258,49 +259,50 @@ static const char *fixed_part_text(const struct rule_context *context,
 
 /* Teacher logits from a file: the teacher and the student are not in memory together. */
 static const char *teacher_logits_note(const struct rule_context *context,
-                                       const struct memory_fit_case *the)
+                                       const struct memory_fit_case *request)
 {
-    struct plan plan = *the->plan;
-    struct memory_fit_case other = *the;
+    struct plan plan = *request->plan;
+    struct memory_fit_case with_logits = *request;
     struct memory_use use;
 
     if (plan.external || plan.stage != STAGE_DISTILL || plan.kd.logits || !plan.kd.config)
         return "";
     plan.kd.logits = "teacher-logits.safetensors";
     plan.kd.topk = plan.kd.topk > 0 ? plan.kd.topk : 64;
-    other.plan = &plan;
-    if (!estimate(&other, &use) || use.total > use.limit)
+    with_logits.plan = &plan;
+    if (!estimate(&with_logits, &use) || use.total > use.limit)
         return "";
     return arena_printf(context->arena,
                         "; with a file of the teacher's logits it would fit unchanged: "
                         "trainspool: {teacher_logits: %s}%s",
-                        plan.kd.logits, the->plan->kd.topk > 0 ? "" : ", and a kd_topk");
+                        plan.kd.logits,
+                        request->plan->kd.topk > 0 ? "" : ", and a kd_topk");
 }
 
 /* Say whether edits would suffice if the job did not keep the keys. */
-static const char *kept_note(const struct memory_fit_case *the)
+static const char *kept_note(const struct memory_fit_case *request)
 {
-    struct memory_fit_case open = *the;
+    struct memory_fit_case unkept = *request;
     struct memory_fit ignored;
 
-    memset(&open.kept, 0, sizeof(open.kept));
-    return memory_fit_find(&open, &ignored)
+    memset(&unkept.kept, 0, sizeof(unkept.kept));
+    return memory_fit_find(&unkept, &ignored)
                ? "an edit would suffice, but the job keeps the "
                  "key; "
                : "";
 }
 
 static void report_last_resort(struct rule_context *context,
-                               const struct memory_fit_case *the,
+                               const struct memory_fit_case *request,
                                const struct memory_use *use, struct finding *finding)
 {
     struct last_resort last;
 
-    memory_fit_last_resort(the, &last);
+    memory_fit_last_resort(request, &last);
     finding->apply = APPLY_MANUAL;
-    finding->note = arena_printf(context->arena, "%s%s%s%s", kept_note(the),
+    finding->note = arena_printf(context->arena, "%s%s%s%s", kept_note(request),
                                  fixed_part_text(context, use), fit_text(context, &last),
-                                 teacher_logits_note(context, the));
+                                 teacher_logits_note(context, request));
     /* for PyTorch only the lower bound is certain */
     if (!context->plan->external || use->low > use->limit)
         finding->severity = SEVERITY_ERROR;
@@ -308,10 +310,10 @@ static void report_last_resort(struct rule_context *context,
 }
 
 static bool finds_batch(const struct rule_context *context,
-                        const struct memory_fit_case *the, struct memory_fit *fit)
+                        const struct memory_fit_case *request, struct memory_fit *fit)
 {
-    return rule_is_true(context, "auto_find_batch_size") && !the->whole_batch &&
-           memory_fit_split(the, fit) && fit->batch > 0;
+    return rule_is_true(context, "auto_find_batch_size") && !request->whole_batch &&
+           memory_fit_split(request, fit) && fit->batch > 0;
 }
 
 /* In an external job accelerate searches: the split is only reported. */
@@ -337,26 +339,26 @@ static void report_split(struct rule_context *context, const struct memory_fit *
 
 static void rule_auto_batch(struct rule_context *context)
 {
-    struct memory_fit_case the;
+    struct memory_fit_case request;
     struct memory_fit fit = { 0 };
     struct memory_use use;
-    const bool known = read_case(context, &the);
-    const bool found = known && finds_batch(context, &the, &fit);
+    const bool known = read_case(context, &request);
+    const bool found = known && finds_batch(context, &request, &fit);
 
-    if (!rule_is_true(context, "auto_find_batch_size") || the.whole_batch)
+    if (!rule_is_true(context, "auto_find_batch_size") || request.whole_batch)
         return;
     if (context->plan->external) {
         report_split(context, &fit);
         return;
     }
-    if (!found || !estimate(&the, &use))
+    if (!found || !estimate(&request, &use))
         return;
-    propose_remedy(context, &the, &fit,
-                   &(struct finding) { .rule = "TS305",
-                                       .severity = SEVERITY_WARNING,
-                                       .apply = APPLY_SAFE,
-                                       .message = need_text(context, &use, false),
-                                       .because = estimate_text(context, &use, false) });
+    propose_fit(context, &request, &fit,
+                &(struct finding) { .rule = "TS305",
+                                    .severity = SEVERITY_WARNING,
+                                    .apply = APPLY_SAFE,
+                                    .message = need_text(context, &use, false),
+                                    .because = estimate_text(context, &use, false) });
 }
 
 static bool has_all_edits(const struct findings *findings, int group)
@@ -395,13 +397,13 @@ static void rule_memory_fit(struct rule_context *context)
     struct finding finding = { .rule = "TS301",
                                .severity = SEVERITY_WARNING,
                                .apply = APPLY_UNSAFE };
-    struct memory_fit_case the;
+    struct memory_fit_case request;
     struct memory_fit fit;
     struct memory_use use;
     bool evaluation;
 
-    if (formats_will_change(context) || !read_case(context, &the) ||
-        !memory_fit_estimate(&the, &(struct memory_fit) { 0 }, &use, &evaluation))
+    if (formats_will_change(context) || !read_case(context, &request) ||
+        !memory_fit_estimate(&request, &(struct memory_fit) { 0 }, &use, &evaluation))
         return;
     finding.because = estimate_text(context, &use, evaluation);
     if (use.fits && memory_is_close(&use)) {
@@ -414,13 +416,13 @@ static void rule_memory_fit(struct rule_context *context)
         rule_report(context, &finding, "per_device_train_batch_size");
         return;
     }
-    if (use.fits || (!context->plan->external && finds_batch(context, &the, &fit)))
+    if (use.fits || (!context->plan->external && finds_batch(context, &request, &fit)))
         return;
     finding.message = need_text(context, &use, evaluation);
-    if (memory_fit_find(&the, &fit))
-        propose_remedy(context, &the, &fit, &finding);
+    if (memory_fit_find(&request, &fit))
+        propose_fit(context, &request, &fit, &finding);
     else
-        report_last_resort(context, &the, &use, &finding);
+        report_last_resort(context, &request, &use, &finding);
 }
 
 static void rule_checkpointing_unneeded(struct rule_context *context)
@@ -428,17 +430,17 @@ static void rule_checkpointing_unneeded(struct rule_context *context)
     const char *key = rule_entry(context, "gradient_checkpointing")
                           ? "gradient_checkpointing"
                           : "disable_gradient_checkpointing";
-    struct memory_fit_case the;
+    struct memory_fit_case request;
     struct memory_use use;
     struct plan plan;
 
     if (!context->plan->gradient_checkpointing || !rule_entry(context, key) ||
-        !read_case(context, &the))
+        !read_case(context, &request))
         return;
-    plan = *the.plan;
+    plan = *request.plan;
     plan.gradient_checkpointing = false;
-    the.plan = &plan;
-    if (!estimate(&the, &use) || use.high > use.limit / 2)
+    request.plan = &plan;
+    if (!estimate(&request, &use) || use.high > use.limit / 2)
         return;
     rule_report(
         context,
@@ -458,12 +460,12 @@ static void rule_checkpointing_unneeded(struct rule_context *context)
 static void rule_host_memory(struct rule_context *context)
 {
     const struct device *host = context->options->host;
-    struct memory_fit_case the;
+    struct memory_fit_case request;
     uint64_t needed;
 
-    if (!host || host->available == 0 || !read_case(context, &the))
+    if (!host || host->available == 0 || !read_case(context, &request))
         return;
-    needed = estimate_loading(the.plan, context->model);
+    needed = estimate_loading(request.plan, context->model);
     if (needed <= host->available)
         return;
     rule_report(
@@ -475,7 +477,7 @@ static void rule_host_memory(struct rule_context *context)
                 context->arena,
                 "loading the model needs about %s of the host's memory, but %s are free",
                 bytes_text(context, needed), bytes_text(context, host->available)),
-            .note = the.plan->external && the.plan->ranks > 1
+            .note = request.plan->external && request.plan->ranks > 1
                         ? "each process loads the whole model: use fewer ranks, or a "
                           "smaller model_dtype"
                         : "close other programs, or use a machine with more memory" },

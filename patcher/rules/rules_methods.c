@@ -80,7 +80,7 @@ static const struct entry *find_enabled(const struct rule_context *context,
     return entry && (scalar_bool(entry->value, &on) == SCALAR_WRONG || on) ? entry : NULL;
 }
 
-/* The value that selects the method: from the job, or the default. */
+/* Return the value that selects the method: from the job, or the default. */
 static const char *selected_value(const struct rule_context *context, const char *key)
 {
     const struct entry *entry = rule_entry(context, key);

@@ -42,8 +42,8 @@ static bool has_foreign_alias(const struct rule_context *context, const char *ke
     return false;
 }
 
-/* A model that is not named is missing on every machine.  A file without data may not be
- * meant for training. */
+/* A model that is not named is missing on every machine.  A file that names no data
+ * may not be a training job. */
 static void report_not_named(struct rule_context *context, const char *key,
                              const char *what, enum severity severity)
 {
@@ -66,10 +66,10 @@ static void report_not_named(struct rule_context *context, const char *key,
 static bool has_file(const char *dir, const char *name)
 {
     char *path = path_join(dir, name);
-    bool there = file_exists(path);
+    bool exists = file_exists(path);
 
     free(path);
-    return there;
+    return exists;
 }
 
 /* Common folder names for models, which are not owners on the hub. */
@@ -207,11 +207,11 @@ static void check_model(struct rule_context *context)
 static void check_teacher(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
-    const struct second_model_names *words = context->teacher->words;
+    const struct second_model_names *names = context->teacher->names;
     const char *logits = plan->stage == STAGE_DISTILL ? plan->kd.logits : NULL;
     const char *folder = teacher_folder(plan), *adapter = teacher_adapter(plan);
 
-    if (!words || (logits && file_exists(logits)))
+    if (!names || (logits && file_exists(logits)))
         return;
     if (!folder && logits)
         report_missing(
@@ -220,11 +220,11 @@ static void check_teacher(struct rule_context *context)
                          "%s does not exist, and the job names no teacher to create it",
                          rule_printable(context, logits)),
             "teacher_model_name_or_path must name the folder of a larger model");
-    if (!folder || !rule_entry(context, words->key))
+    if (!folder || !rule_entry(context, names->key))
         return; /* none is named, or it is the model itself */
-    check_folder(context, words->key, folder, "config.json");
+    check_folder(context, names->key, folder, "config.json");
     if (adapter && !strchr(adapter, ','))
-        check_adapter(context, words->adapter, adapter);
+        check_adapter(context, names->adapter, adapter);
 }
 
 /* Check that the file of a source, or all files in its folder, exist and have supported
@@ -348,7 +348,7 @@ static const struct rule rows[] = {
     { .id = "TS713",
       .title = "missing or unreadable model or data",
       .severity = SEVERITY_WARNING,
-      .firm = true,
+      .mandatory = true,
       .run = rule_missing_files,
       .explain =
           "Nothing is downloaded. model_name_or_path names a folder with config.json, "

@@ -93,8 +93,8 @@ static void rule_auto_precision(struct rule_context *context)
         key);
 }
 
-/* The format that TS118 would enable; NULL: none, or another rule would turn it off
- * again. */
+/* Return the format that TS118 would enable; NULL: none, or another rule would turn it
+ * off again. */
 static const char *fastest_format(const struct rule_context *context)
 {
     if (!rule_has_tensor_cores(context))
@@ -104,8 +104,8 @@ static const char *fastest_format(const struct rule_context *context)
     return rule_is_bf16_model(context) ? NULL : "fp16";
 }
 
-/* The key after which the new line goes: the most closely related one, never another
- * block. */
+/* Return the key after which the new line is inserted: the most closely related one,
+ * never a key of another block. */
 static const char *related_line(const struct rule_context *context)
 {
     static const char *const related[] = { "bf16",          "fp16",

@@ -156,23 +156,23 @@ static void check_adapter_base(struct rule_context *context, const char *key,
 
 static void rule_unsupported_model(struct rule_context *context)
 {
-    const struct second_model_names *words = context->teacher->words;
+    const struct second_model_names *names = context->teacher->names;
     const struct plan *plan = context->plan;
 
     check_config(context);
     if (!plan->train_from_scratch)
         check_weights(context, "model_name_or_path", plan->model_name_or_path,
                       context->model);
-    if (words)
-        check_weights(context, words->key,
-                      rule_entry(context, words->key) ? teacher_folder(plan) : NULL,
+    if (names)
+        check_weights(context, names->key,
+                      rule_entry(context, names->key) ? teacher_folder(plan) : NULL,
                       context->teacher->config);
     check_template(context);
     if (plan->method == METHOD_LORA)
         check_adapter_base(context, "adapter_name_or_path", plan->adapter_name_or_path,
                            plan->model_name_or_path, context->model);
-    if (words)
-        check_adapter_base(context, words->adapter, teacher_adapter(plan),
+    if (names)
+        check_adapter_base(context, names->adapter, teacher_adapter(plan),
                            teacher_folder(plan), context->teacher->config);
 }
 
@@ -180,7 +180,7 @@ static const struct rule rows[] = {
     { .id = "TS716",
       .title = "unsupported model, or files of another model",
       .severity = SEVERITY_ERROR,
-      .firm = true,
+      .mandatory = true,
       .target = RULE_NATIVE,
       .run = rule_unsupported_model,
       .explain =

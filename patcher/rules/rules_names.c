@@ -247,7 +247,7 @@ static const struct rule rows[] = {
     { .id = "TS704",
       .title = "value of the wrong type",
       .severity = SEVERITY_ERROR,
-      .firm = true,
+      .mandatory = true,
       .explain =
           "The key decides which type its value must have, not the YAML reader: `1e-4` "
           "is a number where the key requires one, and `dataset: no` stays a name. A "
@@ -261,7 +261,7 @@ static const struct rule rows[] = {
     { .id = "TS705",
       .title = "value out of range or not in the list",
       .severity = SEVERITY_ERROR,
-      .firm = true,
+      .mandatory = true,
       .run = rule_unknown_values,
       .explain =
           "The finding says what is allowed and, if there is one, the nearest value: "
@@ -280,7 +280,7 @@ static const struct rule rows[] = {
     { .id = "TS706",
       .title = "another tool's file or key",
       .severity = SEVERITY_ERROR,
-      .firm = true,
+      .mandatory = true,
       .explain =
           "Other tools use the same words for other things. batch_size is the total of "
           "a step in Axolotl and that of one device in torchtune; an empty "
@@ -322,7 +322,7 @@ static const struct rule rows[] = {
     { .id = "TS710",
       .title = "path outside its folder",
       .severity = SEVERITY_ERROR,
-      .firm = true,
+      .mandatory = true,
       .target = RULE_NATIVE,
       .run = rule_paths_outside,
       .explain =

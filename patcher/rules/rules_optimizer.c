@@ -289,7 +289,7 @@ static const struct rule rows[] = {
     { .id = "TS410",
       .title = "learning rate, beta or weight decay out of range",
       .severity = SEVERITY_ERROR,
-      .firm = true,
+      .mandatory = true,
       .run = rule_optimizer_bounds,
       .explain =
           "learning_rate must be above 0 and at most 1 (full fine-tuning: about 1e-5, "

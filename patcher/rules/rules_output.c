@@ -1,4 +1,4 @@
-/* patcher/rules/rules_output.c - TS501, TS502: what output_dir already holds. */
+/* patcher/rules/rules_output.c - TS501, TS502: existing contents of output_dir. */
 #include "config.h"
 
 #include "patcher/rules/rules_context.h"
@@ -65,10 +65,11 @@ static void report_script_model(struct rule_context *context, const char *file)
 
 static bool is_same_folder(const char *a, const char *b)
 {
-    struct stat one, two;
+    struct stat first_stat, second_stat;
 
-    return a && b && stat(a, &one) == 0 && stat(b, &two) == 0 &&
-           one.st_dev == two.st_dev && one.st_ino == two.st_ino;
+    return a && b && stat(a, &first_stat) == 0 && stat(b, &second_stat) == 0 &&
+           first_stat.st_dev == second_stat.st_dev &&
+           first_stat.st_ino == second_stat.st_ino;
 }
 
 /* Return whether the paths name the same folder, or the same folder that does not exist
@@ -78,9 +79,9 @@ static bool is_same_path(const char *a, const char *b)
     return is_same_folder(a, b) || (a && b && strcmp(a, b) == 0);
 }
 
-/* What the job reads or leaves must stay the original base: an adapter merged into it
- * twice makes another model, and a whole model next to an adapter is recognized as
- * neither. */
+/* Folders that the job reads or writes must keep their contents: merging an adapter
+ * into a base twice makes another model, and a folder with both a whole model and an
+ * adapter is recognized as neither. */
 static void check_export_dir(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
@@ -113,7 +114,7 @@ static void check_export_dir(struct rule_context *context)
     }
 }
 
-/* Running the same text twice would train the result of the first run: another model. */
+/* Otherwise a second run of the same text would train the result of the first run. */
 static bool output_is_base(struct rule_context *context)
 {
     const struct plan *plan = context->plan;

@@ -129,14 +129,16 @@ static struct version parse_version(const char *text)
     return version;
 }
 
-/* A given version of 4.57 is compatible with a required 4.57.1: it may be that. */
-static bool is_outside(const struct version *is, const struct requirement *requirement)
+/* Accept a given 4.57 where 4.57.1 is required: it may be an abbreviation. */
+static bool is_outside(const struct version *version,
+                       const struct requirement *requirement)
 {
-    struct version least = requirement->least ? parse_version(requirement->least) : *is;
-    struct version most = requirement->most ? parse_version(requirement->most) : *is;
+    struct version least =
+        requirement->least ? parse_version(requirement->least) : *version;
+    struct version most = requirement->most ? parse_version(requirement->most) : *version;
 
-    return (version_compare(is, &least) < 0 && !version_covers(is, &least)) ||
-           (version_compare(is, &most) > 0 && !version_covers(&most, is));
+    return (version_compare(version, &least) < 0 && !version_covers(version, &least)) ||
+           (version_compare(version, &most) > 0 && !version_covers(&most, version));
 }
 
 static const char *range_text(const struct rule_context *context,
@@ -159,7 +161,7 @@ static void check_requirement(struct rule_context *context,
         (requirement->until &&
          !rule_version_below(context, package, requirement->until)) ||
         !versions_know(context->versions, other) ||
-        !is_outside(&context->versions->of[other].version, requirement))
+        !is_outside(&context->versions->packages[other].version, requirement))
         return;
     propose_remark(
         &to,
@@ -175,16 +177,16 @@ static void check_requirement(struct rule_context *context,
         version_entry(context, requirement->other));
 }
 
-/* The toolkit that torch was built with: as given or found, or from its own version,
- * +cu121. */
+/* Find the toolkit that torch was built with: as given or found, or from torch's
+ * version, +cu121. */
 static bool find_cuda(const struct rule_context *context, struct version *out)
 {
     const struct versions *versions = context->versions;
-    const char *local = versions->of[PACKAGE_TORCH].version.local;
+    const char *local = versions->packages[PACKAGE_TORCH].version.local;
     size_t digits = strncmp(local, "cu", 2) == 0 ? strspn(local + 2, "0123456789") : 0;
 
     if (versions_know(versions, PACKAGE_CUDA)) {
-        *out = versions->of[PACKAGE_CUDA].version;
+        *out = versions->packages[PACKAGE_CUDA].version;
         return true;
     }
     if (!versions_know(versions, PACKAGE_TORCH) || digits != 3)
@@ -222,7 +224,7 @@ static void report_cuda(struct rule_context *context, enum severity severity,
 
 static void check_build(struct rule_context *context, const struct version *cuda)
 {
-    const struct version *torch = &context->versions->of[PACKAGE_TORCH].version;
+    const struct version *torch = &context->versions->packages[PACKAGE_TORCH].version;
     const struct build *build =
         versions_know(context->versions, PACKAGE_TORCH) ? find_build(torch) : NULL;
     const char *list = NULL;

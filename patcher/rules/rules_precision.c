@@ -119,15 +119,15 @@ static bool estimate(const struct rule_context *context,
 static bool frozen_fit_float32(const struct rule_context *context)
 {
     struct precision_request fp32 = context->plan->request;
-    struct memory_use use, wide;
+    struct memory_use use, wide_use;
 
     if (!context->model || context->available == 0)
         return true;
     fp32.bf16 = fp32.fp16 = CHOICE_NO;
     if (!estimate(context, &context->plan->request, &use) ||
-        !estimate(context, &fp32, &wide))
+        !estimate(context, &fp32, &wide_use))
         return true;
-    use.weights = wide.weights;
+    use.weights = wide_use.weights;
     memory_finish(&use, context->available);
     return use.fits;
 }
@@ -198,8 +198,8 @@ static void rule_bf16_unsupported(struct rule_context *context)
     }
 }
 
-/* Frozen weights that are float16 without fp16 compute: what TS102 leaves on a card
- * without tensor cores. */
+/* Return whether frozen weights are float16 without fp16 compute, as TS102 leaves them
+ * on a card without tensor cores. */
 static bool has_float16_storage(const struct rule_context *context)
 {
     const struct plan *plan = context->plan;
@@ -220,7 +220,7 @@ static struct finding overflow_finding(void)
     };
 }
 
-/* If bf16 is replaced by fp16, the finding refers to the line that causes it. */
+/* If an edit replaces bf16 by fp16, report the line that causes it. */
 static void rule_bf16_model_in_fp16(struct rule_context *context)
 {
     const struct precision_request *request = &context->plan->request;

@@ -168,7 +168,7 @@ static const struct rule rows[] = {
     { .id = "TS907",
       .title = "reference model of preference training",
       .severity = SEVERITY_ERROR,
-      .firm = true,
+      .mandatory = true,
       .target = RULE_NATIVE,
       .run = rule_reference_model,
       .explain =
@@ -189,7 +189,7 @@ static const struct rule rows[] = {
     { .id = "TS908",
       .title = "setting of another preference loss",
       .severity = SEVERITY_ERROR,
-      .firm = true,
+      .mandatory = true,
       .run = rule_unused_loss_keys,
       .explain =
           "dpo_label_smoothing belongs to pref_loss: sigmoid; LLaMA-Factory rejects it "

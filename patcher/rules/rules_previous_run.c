@@ -16,26 +16,28 @@ static const double spike = 100, tight_clip = 0.5;
 static bool same_formats(const struct rule_context *context)
 {
     const struct previous_text *text = previous_text(context->previous);
-    const struct precision_request *was = text ? &text->plan->request : NULL,
-                                   *now = &context->plan->request;
+    const struct precision_request *previous = text ? &text->plan->request : NULL,
+                                   *current = &context->plan->request;
 
-    return !was ||
-           (was->fp16 == now->fp16 && was->bf16 == now->bf16 &&
-            was->model_dtype == now->model_dtype && was->pure_bf16 == now->pure_bf16);
+    return !previous ||
+           (previous->fp16 == current->fp16 && previous->bf16 == current->bf16 &&
+            previous->model_dtype == current->model_dtype &&
+            previous->pure_bf16 == current->pure_bf16);
 }
 
 /* Return whether nothing was changed that may have caused the problem. */
 static bool same_settings(const struct rule_context *context)
 {
     const struct previous_text *text = previous_text(context->previous);
-    const struct plan *now = context->plan;
+    const struct plan *current = context->plan;
 
-    return !text ||
-           (same_formats(context) && text->plan->learning_rate == now->learning_rate &&
-            text->plan->request.max_grad_norm == now->request.max_grad_norm);
+    return !text || (same_formats(context) &&
+                     text->plan->learning_rate == current->learning_rate &&
+                     text->plan->request.max_grad_norm == current->request.max_grad_norm);
 }
 
-/* An interrupted run that recovered should not start from scratch because of a blip. */
+/* An interrupted run that recovered resumes; one bad step is no reason to start from
+ * scratch. */
 static bool resumes_recovered_run(const struct rule_context *context,
                                   const struct previous_steps *steps)
 {

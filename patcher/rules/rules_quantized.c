@@ -44,7 +44,7 @@ static void check_compute_dtype(struct rule_context *context, const struct entry
                   entry, arena_printf(context->arena, "%sfloat16", prefix));
 }
 
-/* Check the key itself, and in the map that configures BitsAndBytesConfig. */
+/* Check the key at the top level, and in the map that configures BitsAndBytesConfig. */
 static void rule_4bit_compute_dtype(struct rule_context *context)
 {
     const struct entry *map = rule_entry(context, "quantization_config");

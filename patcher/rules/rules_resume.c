@@ -67,15 +67,15 @@ static const char *field_text(const struct rule_context *context, const struct k
 }
 
 static const char *add_change(const struct rule_context *context, const char *list,
-                              const char *name, const char *was, const char *now)
+                              const char *name, const char *previous, const char *current)
 {
     return arena_printf(context->arena, "%s%s%s: %s -> %s", list, *list ? ", " : "", name,
-                        was, now);
+                        previous, current);
 }
 
-/* Compare with the text that made the checkpoint, if it is still next to the job. */
+/* Compare with the text of the job that wrote the checkpoint, if it still exists. */
 static const char *compare_texts(const struct rule_context *context,
-                                 const struct plan *was, size_t from, size_t to)
+                                 const struct plan *previous, size_t from, size_t to)
 {
     const char *list = "";
 
@@ -85,7 +85,7 @@ static const char *compare_texts(const struct rule_context *context,
 
         if (!key || key->use != KEY_USED || key->into == 0)
             continue;
-        before = field_text(context, key, was);
+        before = field_text(context, key, previous);
         after = field_text(context, key, context->plan);
         if (strcmp(before, after) != 0)
             list = add_change(context, list, key->name, before, after);
@@ -93,13 +93,13 @@ static const char *compare_texts(const struct rule_context *context,
     return list;
 }
 
-/* Compare with what the checkpoint itself records. */
+/* Compare with the settings that the checkpoint records. */
 static const char *compare_checkpoint(const struct rule_context *context,
                                       const struct previous_checkpoint *from)
 {
     const struct {
         const char *name;
-        int64_t was, now;
+        int64_t previous, current;
     } all[] = {
         { "per_device_train_batch_size", from->batch,
           context->plan->per_device_train_batch_size },
@@ -108,10 +108,10 @@ static const char *compare_checkpoint(const struct rule_context *context,
     const char *list = "";
 
     for (size_t i = 0; i < TS_COUNT(all); i++)
-        if (all[i].was >= 0 && all[i].was != all[i].now)
+        if (all[i].previous >= 0 && all[i].previous != all[i].current)
             list = add_change(context, list, all[i].name,
-                              arena_printf(context->arena, "%" PRId64, all[i].was),
-                              arena_printf(context->arena, "%" PRId64, all[i].now));
+                              arena_printf(context->arena, "%" PRId64, all[i].previous),
+                              arena_printf(context->arena, "%" PRId64, all[i].current));
     return list;
 }
 
@@ -331,7 +331,7 @@ static const struct rule rows[] = {
     { .id = "TS513",
       .title = "resume_from_checkpoint names nothing to resume from",
       .severity = SEVERITY_WARNING,
-      .firm = true,
+      .mandatory = true,
       .run = rule_nothing_to_resume,
       .explain =
           "A missing folder is a warning in `check`, since the job may be for another "

@@ -50,7 +50,7 @@ static bool is_multiple(double save, double eval)
     return save >= 1 && eval >= 1 && fmod(save, eval) == 0;
 }
 
-/* The multiples of eval below and above save. */
+/* Return the advice that names the multiples of eval below and above save. */
 static const char *nearest_multiples(const struct rule_context *context, double save,
                                      double eval)
 {
@@ -139,8 +139,8 @@ struct counted {
     enum when when;
 };
 
-/* Only if they count, as in transformers (training_args.py, _validate_args).  There and
- * here eval_steps defaults to logging_steps. */
+/* Report only step counts that are used, as transformers does (training_args.py,
+ * _validate_args).  There and here eval_steps defaults to logging_steps. */
 static void report_no_steps(struct rule_context *context, const struct counted *counted)
 {
     bool eval = strcmp(counted->key, "eval_steps") == 0;
@@ -234,7 +234,7 @@ static const struct rule rows[] = {
     { .id = "TS511",
       .title = "fractional number of steps",
       .severity = SEVERITY_ERROR,
-      .firm = true,
+      .mandatory = true,
       .run = rule_step_counts,
       .explain =
           "save_steps, eval_steps and logging_steps count optimizer steps if they are 1 "

@@ -107,7 +107,8 @@ static void check_text(struct rule_context *context, const struct key *key,
         entry, arena_printf(context->arena, "\"%s\"", text));
 }
 
-/* trainspool goes by the key (scalar.h); a program that reads the job goes by YAML. */
+/* trainspool reads a value by the type of its key (scalar.h); other programs read it
+ * by the rules of YAML. */
 static void rule_pyyaml_words(struct rule_context *context)
 {
     const struct node *root = context->document->root;
@@ -132,7 +133,7 @@ static const struct rule rows[] = {
     { .id = "TS001",
       .title = "text is not UTF-8",
       .severity = SEVERITY_ERROR,
-      .firm = true,
+      .mandatory = true,
       .explain =
           "A job must be UTF-8 text without NUL bytes. Some editors write UTF-16 or "
           "Latin-1.\n\n"
@@ -157,7 +158,7 @@ static const struct rule rows[] = {
     { .id = "TS004",
       .title = "tab in the indentation",
       .severity = SEVERITY_ERROR,
-      .firm = true,
+      .mandatory = true,
       .explain =
           "YAML forbids tabs in indentation, since their width is undefined. Replace "
           "them with spaces.",
@@ -165,7 +166,7 @@ static const struct rule rows[] = {
     { .id = "TS005",
       .title = "duplicate key",
       .severity = SEVERITY_ERROR,
-      .firm = true,
+      .mandatory = true,
       .explain =
           "Most YAML readers silently use the last value, others reject the file, so "
           "two tools would train two different jobs from the same text. A key and its "
@@ -176,7 +177,7 @@ static const struct rule rows[] = {
     { .id = "TS006",
       .title = "several documents in one file",
       .severity = SEVERITY_ERROR,
-      .firm = true,
+      .mandatory = true,
       .explain =
           "A line `---` in the middle of the file starts a second document. A job is a "
           "single document; put the second one into its own file.",
@@ -193,7 +194,7 @@ static const struct rule rows[] = {
     { .id = "TS008",
       .title = "value contains ${...}",
       .severity = SEVERITY_WARNING,
-      .firm = true,
+      .mandatory = true,
       .explain =
           "OmegaConf and shells expand such a placeholder; trainspool does not. In a "
           "key that has an effect this is an error, since the value is unknown; where "
@@ -202,7 +203,7 @@ static const struct rule rows[] = {
     { .id = "TS009",
       .title = "not a job: empty, too large, or invalid YAML",
       .severity = SEVERITY_ERROR,
-      .firm = true,
+      .mandatory = true,
       .explain =
           "A job is a mapping from keys to values, with at most 1 MiB, 32 levels, "
           "20,000 events, 100 aliases and 4 KiB per value. The limits are far above any "
@@ -212,7 +213,7 @@ static const struct rule rows[] = {
     { .id = "TS010",
       .title = "file changed while it was being patched",
       .severity = SEVERITY_ERROR,
-      .firm = true,
+      .mandatory = true,
       .explain =
           "Another program, such as an editor or a running copy, wrote the file after "
           "trainspool read it and before it was replaced. The file is read once more; "
@@ -222,7 +223,7 @@ static const struct rule rows[] = {
     { .id = "TS011",
       .title = "file cannot be replaced: a link, read-only, or another owner",
       .severity = SEVERITY_WARNING,
-      .firm = true,
+      .mandatory = true,
       .explain =
           "A patch replaces the whole file with a rename, so that no reader ever sees a "
           "partly written one. This would detach a symbolic or hard link from its "

@@ -93,17 +93,17 @@ static void rule_filtered_log(struct rule_context *context)
 }
 
 /* Return whether the folder holds adapters in float16. */
-static bool holds_float16(const char *folder)
+static bool has_float16_tensors(const char *folder)
 {
     struct error ignored = { 0 };
     struct safetensors *set = safetensors_open(folder, "adapter_model", true, &ignored);
-    bool half = false;
+    bool found = false;
 
-    for (size_t i = 0; set && i < safetensors_count(set) && !half; i++)
-        half = safetensors_at(set, i)->format == FORMAT_FP16;
+    for (size_t i = 0; set && i < safetensors_count(set) && !found; i++)
+        found = safetensors_at(set, i)->format == FORMAT_FP16;
     safetensors_close(set);
     error_clear(&ignored);
-    return half;
+    return found;
 }
 
 static void rule_resume_float16_adapters(struct rule_context *context)
@@ -117,7 +117,7 @@ static void rule_resume_float16_adapters(struct rule_context *context)
         rule_version_at_least(context, PACKAGE_PEFT, "0.12.0.dev0"))
         return;
     for (size_t i = 0; i < TS_COUNT(folders); i++)
-        if (folders[i] && file_is_dir(folders[i]) && holds_float16(folders[i]))
+        if (folders[i] && file_is_dir(folders[i]) && has_float16_tensors(folders[i]))
             rule_report(context,
                         &(struct finding) {
                             .rule = "TS512",

@@ -259,8 +259,8 @@ static void check_template_name(struct rule_context *context)
 }
 
 /* A job that asks for no training, or only for answers: LLaMA-Factory, where do_train
- * defaults to false, would do something else.  (do_eval alone occurs in jobs of scripts
- * that train whatever do_train says.) */
+ * defaults to false, would do something else. (do_eval alone occurs in jobs of scripts
+ * that train regardless of do_train.) */
 static void refuse_no_training(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
@@ -302,7 +302,7 @@ static const struct rule rows[] = {
     { .id = "TS707",
       .title = "known setting that is not supported",
       .severity = SEVERITY_ERROR,
-      .firm = true,
+      .mandatory = true,
       .run = rule_unsupported,
       .explain =
           "The key belongs to LLaMA-Factory or Hugging Face and turns on something that "

@@ -67,12 +67,12 @@ static void check_same(struct rule_context *context, const struct entry *entry)
 {
     const struct proposal to = rule_proposal(context);
     enum package package = package_find(entry->key->text);
-    const struct package_version *of;
+    const struct package_version *known;
     struct version given, found;
 
-    if (package == PACKAGES || !(of = &context->versions->of[package])->given ||
-        !of->found || !version_read(of->given, &given) ||
-        !version_read(of->found, &found) || version_covers(&given, &found))
+    if (package == PACKAGES || !(known = &context->versions->packages[package])->given ||
+        !known->found || !version_read(known->given, &given) ||
+        !version_read(known->found, &found) || version_covers(&given, &found))
         return;
     propose_remark(
         &to,
@@ -82,7 +82,7 @@ static void check_same(struct rule_context *context, const struct entry *entry)
             .message = arena_printf(context->arena,
                                     "versions gives %s %s, but %s is installed in the "
                                     "environment that env names",
-                                    package_names[package], of->given, of->found),
+                                    package_names[package], known->given, known->found),
             .note = "the version in versions takes precedence" },
         entry);
 }
@@ -129,7 +129,7 @@ static void rule_version_entries(struct rule_context *context)
         }
 }
 
-/* The first tag at which TrainingArguments has the field
+/* The first release whose TrainingArguments has the field
  * (src/transformers/training_args.py, v4.31.0 to v5.15.0). */
 static const struct arrival {
     const char *key, *since, *before;

@@ -11,20 +11,22 @@
 #include "patcher/findings/propose.h"
 #include "patcher/rules/rules.h"
 
-static void add_suppression(struct suppress_state *all,
+static void add_suppression(struct suppress_state *state,
                             const struct suppression *suppression)
 {
-    struct suppression *old = all->suppressions, *added;
+    struct suppression *old = state->suppressions, *added;
 
-    if (all->suppression_count == SUPPRESSIONS_MAX)
+    if (state->suppression_count == SUPPRESSIONS_MAX)
         return; /* suppress_report_unused reports it */
-    if (all->suppression_count == all->suppression_room) {
-        all->suppression_room = all->suppression_room ? 2 * all->suppression_room : 16;
-        all->suppressions = arena_array(all->arena, all->suppression_room, sizeof(*old));
+    if (state->suppression_count == state->suppression_room) {
+        state->suppression_room =
+            state->suppression_room ? 2 * state->suppression_room : 16;
+        state->suppressions =
+            arena_array(state->arena, state->suppression_room, sizeof(*old));
         if (old)
-            memcpy(all->suppressions, old, all->suppression_count * sizeof(*old));
+            memcpy(state->suppressions, old, state->suppression_count * sizeof(*old));
     }
-    added = &all->suppressions[all->suppression_count++];
+    added = &state->suppressions[state->suppression_count++];
     *added = *suppression;
     for (size_t i = 0; i + 1 < sizeof(added->id) && suppression->text[i]; i++)
         added->id[i] = (char)toupper((unsigned char)suppression->text[i]);
@@ -32,14 +34,15 @@ static void add_suppression(struct suppress_state *all,
         added->id[0] = 0; /* not the ID of a rule */
 }
 
-static void read_comments(struct suppress_state *all)
+static void read_comments(struct suppress_state *state)
 {
-    all->directive_count = directives_read(all->document, all->arena, &all->directives);
-    for (size_t i = 0; i < all->directive_count; i++) {
-        const struct directive *directive = &all->directives[i];
+    state->directive_count =
+        directives_read(state->document, state->arena, &state->directives);
+    for (size_t i = 0; i < state->directive_count; i++) {
+        const struct directive *directive = &state->directives[i];
 
         for (size_t j = 0; j < directive->count; j++)
-            add_suppression(all,
+            add_suppression(state,
                             &(struct suppression) { .text = directive->words[j].text,
                                                     .at = directive->words[j].at,
                                                     .bytes = directive->words[j].bytes,
@@ -56,7 +59,7 @@ const struct node *suppress_list(const struct document *document, const char *na
 }
 
 /* "TS3, TS708" in one scalar. */
-static void read_scalar(struct suppress_state *all, const struct node *node)
+static void read_scalar(struct suppress_state *state, const struct node *node)
 {
     const char *at = node->text;
     struct finding position;
@@ -64,24 +67,24 @@ static void read_scalar(struct suppress_state *all, const struct node *node)
     while (*(at += strspn(at, ", "))) {
         size_t len = strcspn(at, ", ");
 
-        propose_word(all->document, node, (size_t)(at - node->text), len, &position);
-        add_suppression(all,
-                        &(struct suppression) { .text = arena_copy(all->arena, at, len),
+        propose_word(state->document, node, (size_t)(at - node->text), len, &position);
+        add_suppression(state,
+                        &(struct suppression) { .text = arena_copy(state->arena, at, len),
                                                 .at = position.at,
                                                 .bytes = position.cut });
         at += len;
     }
 }
 
-static void read_block(struct suppress_state *all)
+static void read_block(struct suppress_state *state)
 {
-    const struct node *list = suppress_list(all->document, "ignore");
+    const struct node *list = suppress_list(state->document, "ignore");
 
     if (list && list->kind == NODE_SCALAR)
-        read_scalar(all, list);
+        read_scalar(state, list);
     for (size_t i = 0; list && list->kind == NODE_LIST && i < list->count; i++)
         if (node_value(list->items[i])->kind == NODE_SCALAR)
-            read_scalar(all, node_value(list->items[i]));
+            read_scalar(state, node_value(list->items[i]));
 }
 
 bool suppress_is_family(const char *id)
@@ -98,38 +101,39 @@ static bool matches_rule(const struct suppression *suppression, const char *rule
            strncmp(suppression->id, rule, strlen(suppression->id)) == 0;
 }
 
-bool suppress_matches_line(const struct suppress_state *all,
+bool suppress_matches_line(const struct suppress_state *state,
                            const struct finding *finding,
                            const struct suppression *suppression)
 {
     if (finding->entry)
-        return directive_applies_to(suppression->directive, all->document,
+        return directive_applies_to(suppression->directive, state->document,
                                     finding->entry);
     return !suppression->directive->alone &&
            finding->at.line == suppression->directive->at.line;
 }
 
-static bool is_firm(const struct finding *finding)
+static bool is_mandatory(const struct finding *finding)
 {
     const struct rule *rule = rules_find(finding->rule);
 
-    return rule && rule->firm && finding->severity == SEVERITY_ERROR;
+    return rule && rule->mandatory && finding->severity == SEVERITY_ERROR;
 }
 
 /* All suppressions that match count as used, not only the first. */
-static bool is_suppressed(struct suppress_state *all, const struct finding *finding)
+static bool is_suppressed(struct suppress_state *state, const struct finding *finding)
 {
-    bool hidden = false, firm = is_firm(finding);
+    bool hidden = false, mandatory = is_mandatory(finding);
 
-    for (size_t i = 0; i < all->suppression_count; i++) {
-        struct suppression *suppression = &all->suppressions[i];
+    for (size_t i = 0; i < state->suppression_count; i++) {
+        struct suppression *suppression = &state->suppressions[i];
 
         if (!matches_rule(suppression, finding->rule) ||
-            (suppression->directive && !suppress_matches_line(all, finding, suppression)))
+            (suppression->directive &&
+             !suppress_matches_line(state, finding, suppression)))
             continue;
-        suppression->used |= !firm || suppress_is_family(suppression->id);
-        suppression->refused |= firm && !suppress_is_family(suppression->id);
-        hidden |= !firm;
+        suppression->used |= !mandatory || suppress_is_family(suppression->id);
+        suppression->refused |= mandatory && !suppress_is_family(suppression->id);
+        hidden |= !mandatory;
     }
     return hidden;
 }
@@ -139,20 +143,20 @@ static bool same_group(const struct finding *a, const struct finding *b)
     return a->group && a->group == b->group;
 }
 
-static void mark_hidden(struct suppress_state *all)
+static void mark_hidden(struct suppress_state *state)
 {
-    const struct findings *findings = all->findings;
+    const struct findings *findings = state->findings;
 
-    all->hidden = arena_array(all->arena, findings->count + 1, sizeof(bool));
+    state->hidden = arena_array(state->arena, findings->count + 1, sizeof(bool));
     for (size_t i = 0; i < findings->count; i++) {
         const struct finding *finding = &findings->list[i];
 
-        if (!is_suppressed(all, finding))
+        if (!is_suppressed(state, finding))
             continue;
         for (size_t j = 0; j < findings->count; j++)
             if (j == i || (same_group(finding, &findings->list[j]) &&
                            strcmp(finding->rule, findings->list[j].rule) == 0))
-                all->hidden[j] = true;
+                state->hidden[j] = true;
     }
 }
 
@@ -176,10 +180,11 @@ bool suppress_selects(const char *const *select, const char *const *ignore,
 }
 
 /* Findings about a text that is not a job are always reported. */
-static bool is_selected(const struct suppress_state *all, const struct finding *finding)
+static bool is_selected(const struct suppress_state *state, const struct finding *finding)
 {
-    return !all->document->root ||
-           suppress_selects(all->options->select, all->options->ignore, finding->rule);
+    return !state->document->root ||
+           suppress_selects(state->options->select, state->options->ignore,
+                            finding->rule);
 }
 
 /* Withdraw all edits of a group: they are made together or not at all. */
@@ -190,20 +195,20 @@ static void withdraw_group(struct findings *findings, int group)
             propose_withdraw(&findings->list[i]);
 }
 
-static void move_findings(struct suppress_state *all, struct findings *ignored)
+static void move_findings(struct suppress_state *state, struct findings *ignored)
 {
-    struct findings *findings = all->findings;
+    struct findings *findings = state->findings;
     size_t kept = 0;
 
     for (size_t i = 0; i < findings->count; i++) {
         const struct finding finding = findings->list[i];
-        bool selected = is_selected(all, &finding);
+        bool selected = is_selected(state, &finding);
 
-        if (all->hidden[i] || !selected)
+        if (state->hidden[i] || !selected)
             withdraw_group(findings, finding.group);
-        if (all->hidden[i] && selected)
+        if (state->hidden[i] && selected)
             findings_add(ignored, &finding);
-        if (!all->hidden[i] && selected)
+        if (!state->hidden[i] && selected)
             findings->list[kept++] = findings->list[i];
     }
     findings->count = kept;
@@ -219,17 +224,17 @@ static bool is_job(const struct document *document)
 void suppress(const struct document *document, const struct patch_options *options,
               struct findings *findings, struct findings *ignored)
 {
-    struct suppress_state all = { .document = document,
-                                  .options = options,
-                                  .findings = findings,
-                                  .arena = findings->arena };
+    struct suppress_state state = { .document = document,
+                                    .options = options,
+                                    .findings = findings,
+                                    .arena = findings->arena };
 
     if (is_job(document)) {
-        read_comments(&all);
-        read_block(&all);
-        mark_hidden(&all);
-        suppress_report_unused(&all);
+        read_comments(&state);
+        read_block(&state);
+        mark_hidden(&state);
+        suppress_report_unused(&state);
     }
-    mark_hidden(&all); /* includes TS714 */
-    move_findings(&all, ignored);
+    mark_hidden(&state); /* includes TS714 */
+    move_findings(&state, ignored);
 }

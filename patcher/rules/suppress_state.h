@@ -32,12 +32,12 @@ struct suppress_state {
 };
 
 /* Add TS714 for suppressions that were read and not used. */
-void suppress_report_unused(struct suppress_state *all);
+void suppress_report_unused(struct suppress_state *state);
 
 /* Return whether an ID is the beginning of the ID of rules: TS1. */
 bool suppress_is_family(const char *id);
 /* Return whether the finding is in the line of the suppression's comment. */
-bool suppress_matches_line(const struct suppress_state *all,
+bool suppress_matches_line(const struct suppress_state *state,
                            const struct finding *finding,
                            const struct suppression *suppression);
 /* Return the value of trainspool.`name`, or NULL. */

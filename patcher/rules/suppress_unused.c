@@ -56,16 +56,17 @@ const char *suppress_suggest_rule(const char *text)
 
 /* Find the rule that an unknown ID may mean: one reported for its line, or one with a
  * similar ID. */
-static const char *find_meant(const struct suppress_state *all,
+static const char *find_meant(const struct suppress_state *state,
                               const struct suppression *suppression)
 {
     const char *meant = suppress_suggest_rule(suppression->text);
 
-    for (size_t i = 0; !meant && i < all->findings->count; i++) {
-        const struct finding *finding = &all->findings->list[i];
+    for (size_t i = 0; !meant && i < state->findings->count; i++) {
+        const struct finding *finding = &state->findings->list[i];
 
         if (nearest_distance(suppression->text, finding->rule, 2) <= 2 &&
-            (!suppression->directive || suppress_matches_line(all, finding, suppression)))
+            (!suppression->directive ||
+             suppress_matches_line(state, finding, suppression)))
             meant = finding->rule;
     }
     return meant;
@@ -73,7 +74,7 @@ static const char *find_meant(const struct suppress_state *all,
 
 /* Explain why a suppression hides nothing; NULL: it does. *severity is raised
  * accordingly. */
-static const char *why_unused(const struct suppress_state *all,
+static const char *why_unused(const struct suppress_state *state,
                               const struct suppression *suppression,
                               enum severity *severity)
 {
@@ -85,29 +86,30 @@ static const char *why_unused(const struct suppress_state *all,
         !depends_on_surroundings(suppression->id))
         *severity = SEVERITY_WARNING;
     if (suppression->refused)
-        return arena_printf(all->arena,
+        return arena_printf(state->arena,
                             "%s cannot be ignored: the run would fail, or do something "
                             "other than what the job says",
                             suppression->id);
     if (is_known(suppression->id, !suppression->directive))
         return arena_printf(
-            all->arena, "%s finds nothing in %s%s", suppression->id, where,
-            depends_on_surroundings(suppression->id) && all->options->device
-                ? arena_printf(all->arena, " on %s", all->options->device->name)
+            state->arena, "%s finds nothing in %s%s", suppression->id, where,
+            depends_on_surroundings(suppression->id) && state->options->device
+                ? arena_printf(state->arena, " on %s", state->options->device->name)
                 : "");
     if (is_known(suppression->id, true))
-        return arena_printf(all->arena,
+        return arena_printf(state->arena,
                             "%s is a family of rules: a comment must name whole rules",
                             suppression->id);
-    meant = find_meant(all, suppression);
-    return meant ? arena_printf(all->arena, "there is no rule %s; did you mean %s?",
+    meant = find_meant(state, suppression);
+    return meant ? arena_printf(state->arena, "there is no rule %s; did you mean %s?",
                                 suppression->text, meant)
-                 : arena_printf(all->arena,
+                 : arena_printf(state->arena,
                                 "there is no rule %s; trainspool explain lists them",
                                 suppression->text);
 }
 
-/* Return whether the word can be removed.  What another device may need stays. */
+/* Return whether the word can be removed.  A suppression that another device may need
+ * stays. */
 static bool is_removable(const struct suppression *suppression)
 {
     return !suppression->used && !suppression->refused &&
@@ -116,29 +118,29 @@ static bool is_removable(const struct suppression *suppression)
 }
 
 /* List the words that must stay; "" if none is left. */
-static const char *remaining_words(const struct suppress_state *all,
+static const char *remaining_words(const struct suppress_state *state,
                                    const struct directive *directive)
 {
     const char *left = "";
 
-    for (size_t i = 0; i < all->suppression_count; i++) {
-        const struct suppression *suppression = &all->suppressions[i];
+    for (size_t i = 0; i < state->suppression_count; i++) {
+        const struct suppression *suppression = &state->suppressions[i];
 
         if (suppression->directive == directive && !is_removable(suppression))
-            left = arena_printf(all->arena, "%s%s%s", left, *left ? ", " : "",
+            left = arena_printf(state->arena, "%s%s%s", left, *left ? ", " : "",
                                 suppression->text);
     }
     return left;
 }
 
 /* Propose to remove what suppresses nothing: words, or the whole comment. */
-static void propose_shorter(const struct suppress_state *all,
+static void propose_shorter(const struct suppress_state *state,
                             const struct directive *directive, struct finding *finding)
 {
     const struct directive_word *first = directive->words;
     const struct directive_word *last = first + directive->count - 1;
-    const char *left = remaining_words(all, directive);
-    const char *data = all->document->data;
+    const char *left = remaining_words(state, directive);
+    const char *data = state->document->data;
     size_t from, to;
 
     if (directive->alone || (!*left && !directive->last))
@@ -151,16 +153,16 @@ static void propose_shorter(const struct suppress_state *all,
         to = from + directive->bytes;
         while (from > 0 && (data[from - 1] == ' ' || data[from - 1] == '\t'))
             from--;
-        while (to < all->document->len && data[to] != '\n' && data[to] != '\r')
+        while (to < state->document->len && data[to] != '\n' && data[to] != '\r')
             to++;
         finding->label = "(nothing)";
     }
     if (strlen(left) == to - from && memcmp(left, data + from, to - from) == 0)
         return;
     finding->apply = APPLY_UNSAFE;
-    finding->at = document_mark(all->document, from);
+    finding->at = document_mark(state->document, from);
     finding->cut = to - from;
-    finding->was = arena_copy(all->arena, data + from, to - from);
+    finding->was = arena_copy(state->arena, data + from, to - from);
     finding->now = left;
 }
 
@@ -171,34 +173,35 @@ static struct finding base_finding(struct mark at, size_t bytes)
     };
 }
 
-static void report_directive(const struct suppress_state *all,
+static void report_directive(const struct suppress_state *state,
                              const struct directive *directive)
 {
     struct finding finding = base_finding(directive->at, directive->bytes);
     const char *message = NULL;
 
     finding.severity = SEVERITY_INFO;
-    for (size_t i = 0; i < all->suppression_count; i++) {
-        const char *why = all->suppressions[i].directive == directive
-                              ? why_unused(all, &all->suppressions[i], &finding.severity)
-                              : NULL;
+    for (size_t i = 0; i < state->suppression_count; i++) {
+        const char *why =
+            state->suppressions[i].directive == directive
+                ? why_unused(state, &state->suppressions[i], &finding.severity)
+                : NULL;
 
         if (why)
-            message = message ? arena_printf(all->arena, "%s; %s", message, why) : why;
+            message = message ? arena_printf(state->arena, "%s; %s", message, why) : why;
     }
     if (!message)
         return;
     finding.message = message;
-    propose_shorter(all, directive, &finding);
-    findings_add(all->findings, &finding);
+    propose_shorter(state, directive, &finding);
+    findings_add(state->findings, &finding);
 }
 
 /* Explain why a directive can have no effect, whatever it means. */
-static const char *why_ineffective(const struct suppress_state *all,
+static const char *why_ineffective(const struct suppress_state *state,
                                    const struct directive *directive)
 {
     if (directive->kind == COMMENT_MISSPELLED)
-        return arena_printf(all->arena, "this has no effect: did you mean %s%s?",
+        return arena_printf(state->arena, "this has no effect: did you mean %s%s?",
                             directive->meant,
                             strcmp(directive->meant, "ignore") == 0 ? "[...]" : "");
     if (directive->alone)
@@ -212,96 +215,96 @@ static const char *why_ineffective(const struct suppress_state *all,
     return NULL;
 }
 
-static void report_kept(const struct suppress_state *all, const struct node *node,
+static void report_kept(const struct suppress_state *state, const struct node *node,
                         size_t from, size_t len)
 {
-    const char *name = arena_copy(all->arena, node->text + from, len), *near[2];
+    const char *name = arena_copy(state->arena, node->text + from, len), *near[2];
     struct finding finding = base_finding(node->at, node->bytes);
     bool exact;
 
-    if (schema_find(name) || document_find(all->document, name))
+    if (schema_find(name) || document_find(state->document, name))
         return;
-    propose_word(all->document, node, from, len, &finding);
+    propose_word(state->document, node, from, len, &finding);
     finding.message =
         schema_nearest(name, near, 2, &exact) == 1
-            ? arena_printf(all->arena,
+            ? arena_printf(state->arena,
                            "keep lists %.60s, which is not a key; did you mean %s?", name,
                            near[0])
-            : arena_printf(all->arena, "keep lists %.60s, which is not a key", name);
-    findings_add(all->findings, &finding);
+            : arena_printf(state->arena, "keep lists %.60s, which is not a key", name);
+    findings_add(state->findings, &finding);
 }
 
 /* trainspool.keep names keys, in a list or in one string. */
-static void report_keep(const struct suppress_state *all)
+static void report_keep(const struct suppress_state *state)
 {
-    const struct node *list = suppress_list(all->document, "keep");
+    const struct node *list = suppress_list(state->document, "keep");
     const char *at = list && list->kind == NODE_SCALAR ? list->text : "";
     size_t most = list && list->count < SUPPRESSIONS_MAX ? list->count : SUPPRESSIONS_MAX;
 
     while (*(at += strspn(at, ", "))) { /* a scalar holds at most 4096 bytes */
         size_t len = strcspn(at, ", ");
 
-        report_kept(all, list, (size_t)(at - list->text), len);
+        report_kept(state, list, (size_t)(at - list->text), len);
         at += len;
     }
     for (size_t i = 0; list && list->kind == NODE_LIST && i < most; i++)
         if (node_value(list->items[i])->kind == NODE_SCALAR)
-            report_kept(all, node_value(list->items[i]), 0,
+            report_kept(state, node_value(list->items[i]), 0,
                         node_value(list->items[i])->len);
 }
 
-static void report_block(const struct suppress_state *all)
+static void report_block(const struct suppress_state *state)
 {
-    for (size_t i = 0; i < all->suppression_count; i++) {
-        const struct suppression *suppression = &all->suppressions[i];
+    for (size_t i = 0; i < state->suppression_count; i++) {
+        const struct suppression *suppression = &state->suppressions[i];
         struct finding finding = base_finding(suppression->at, suppression->bytes);
 
         finding.severity = SEVERITY_INFO;
         finding.message = suppression->directive
                               ? NULL
-                              : why_unused(all, suppression, &finding.severity);
+                              : why_unused(state, suppression, &finding.severity);
         if (finding.message)
-            findings_add(all->findings, &finding);
+            findings_add(state->findings, &finding);
     }
 }
 
 /* Suppressions beyond the limit hide nothing. */
-static void report_too_many(const struct suppress_state *all)
+static void report_too_many(const struct suppress_state *state)
 {
-    bool words = all->suppression_count == SUPPRESSIONS_MAX;
+    bool words = state->suppression_count == SUPPRESSIONS_MAX;
     struct finding finding;
 
-    if (!words && all->directive_count < DIRECTIVES_MAX)
+    if (!words && state->directive_count < DIRECTIVES_MAX)
         return;
-    finding = words ? base_finding(all->suppressions[SUPPRESSIONS_MAX - 1].at,
-                                   all->suppressions[SUPPRESSIONS_MAX - 1].bytes)
-                    : base_finding(all->directives[DIRECTIVES_MAX - 1].at,
-                                   all->directives[DIRECTIVES_MAX - 1].bytes);
+    finding = words ? base_finding(state->suppressions[SUPPRESSIONS_MAX - 1].at,
+                                   state->suppressions[SUPPRESSIONS_MAX - 1].bytes)
+                    : base_finding(state->directives[DIRECTIVES_MAX - 1].at,
+                                   state->directives[DIRECTIVES_MAX - 1].bytes);
     finding.message =
-        arena_printf(all->arena, "only the first %d %s are read; more have no effect",
+        arena_printf(state->arena, "only the first %d %s are read; more have no effect",
                      words ? SUPPRESSIONS_MAX : DIRECTIVES_MAX,
                      words ? "rules to ignore" : "comments for trainspool");
-    findings_add(all->findings, &finding);
+    findings_add(state->findings, &finding);
 }
 
 /* A suppression of TS714 itself counts as used: it applies to these findings. */
-void suppress_report_unused(struct suppress_state *all)
+void suppress_report_unused(struct suppress_state *state)
 {
-    for (size_t i = 0; i < all->suppression_count; i++)
-        all->suppressions[i].used |= strcmp(all->suppressions[i].id, "TS714") == 0;
-    for (size_t i = 0; i < all->directive_count; i++) {
-        const struct directive *directive = &all->directives[i];
+    for (size_t i = 0; i < state->suppression_count; i++)
+        state->suppressions[i].used |= strcmp(state->suppressions[i].id, "TS714") == 0;
+    for (size_t i = 0; i < state->directive_count; i++) {
+        const struct directive *directive = &state->directives[i];
         struct finding finding = base_finding(directive->at, directive->bytes);
 
-        finding.message = why_ineffective(all, directive);
+        finding.message = why_ineffective(state, directive);
         if (finding.message)
-            findings_add(all->findings, &finding);
+            findings_add(state->findings, &finding);
         else
-            report_directive(all, directive);
+            report_directive(state, directive);
     }
-    report_block(all);
-    report_keep(all);
-    report_too_many(all);
+    report_block(state);
+    report_keep(state);
+    report_too_many(state);
 }
 
 static const struct rule rows[] = {

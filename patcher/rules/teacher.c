@@ -143,7 +143,7 @@ static void read_tokens(const char *dir, const json_t *config, struct tokens *ou
 
 /* Find the token with the smallest id that the two do not share, or NULL. */
 static const char *first_difference(const struct tokens *a, const struct tokens *b,
-                                    const struct second_model_names *words,
+                                    const struct second_model_names *names,
                                     struct arena *arena)
 {
     const char *token, *found = NULL;
@@ -152,23 +152,23 @@ static const char *first_difference(const struct tokens *a, const struct tokens 
 
     json_object_foreach(a->ids, token, id)
     {
-        const json_t *there = json_object_get(b->ids, token);
+        const json_t *id_in_b = json_object_get(b->ids, token);
 
-        if ((there && json_equal(there, id)) ||
+        if ((id_in_b && json_equal(id_in_b, id)) ||
             (found && json_integer_value(id) >= least))
             continue;
         found = token;
         least = json_integer_value(id);
-        other = there ? json_integer_value(there) : -1;
+        other = id_in_b ? json_integer_value(id_in_b) : -1;
     }
     if (!found)
         return NULL;
     return other < 0
                ? arena_printf(arena, "'%.40s' is a token of the %s only", found,
-                              words->student)
+                              names->student)
                : arena_printf(arena, "'%.40s' is token %lld of the %s and %lld of the %s",
-                              found, (long long)least, words->student, (long long)other,
-                              words->teacher);
+                              found, (long long)least, names->student, (long long)other,
+                              names->teacher);
 }
 
 static bool same_file(const char *a, const char *b)
@@ -195,8 +195,8 @@ static void compare_rows(const struct tokens *student, const struct tokens *teac
         out->vocabularies = unequal;
         out->difference =
             arena_printf(arena, "vocab_size is %lld in the %s and %lld in the %s",
-                         (long long)student->rows, out->words->student,
-                         (long long)teacher->rows, out->words->teacher);
+                         (long long)student->rows, out->names->student,
+                         (long long)teacher->rows, out->names->teacher);
     }
 }
 
@@ -205,10 +205,10 @@ static void compare_tokens(const struct tokens *student, const struct tokens *te
 {
     if (student->count != teacher->count)
         out->difference =
-            arena_printf(arena, "the %s has %zu tokens, the %s %zu", out->words->student,
-                         student->count, out->words->teacher, teacher->count);
+            arena_printf(arena, "the %s has %zu tokens, the %s %zu", out->names->student,
+                         student->count, out->names->teacher, teacher->count);
     else
-        out->difference = first_difference(student, teacher, out->words, arena);
+        out->difference = first_difference(student, teacher, out->names, arena);
     if (out->difference)
         out->vocabularies = VOCABULARIES_DIFFER;
     else
@@ -243,7 +243,7 @@ static const struct model_config *read_config(const char *path, struct arena *ar
 
 /* ---- Which model it is ---- */
 
-static const struct second_model_names words_of[] = {
+static const struct second_model_names stage_names[] = {
     [STAGE_DISTILL] = { "teacher_model_name_or_path", "teacher_adapter_name_or_path",
                         "student", "teacher" },
     [STAGE_DPO] = { "ref_model", "ref_model_adapters", "model", "reference" },
@@ -278,8 +278,8 @@ void teacher_read(const struct plan *plan, struct arena *arena, struct teacher *
     json_t *config;
 
     *out = (struct teacher) { .format = FORMAT_COUNT };
-    if ((size_t)plan->stage < TS_COUNT(words_of) && words_of[plan->stage].key)
-        out->words = &words_of[plan->stage];
+    if ((size_t)plan->stage < TS_COUNT(stage_names) && stage_names[plan->stage].key)
+        out->names = &stage_names[plan->stage];
     if (!path || !file_is_dir(path))
         return;
     out->path = arena_strdup(arena, path);

@@ -1,7 +1,7 @@
 /*
- * patcher/rules/teacher.h - facts from the folder of the second model of a job: a
- * distillation's teacher, or the reference of preference training.  Formats, bytes,
- * vocabularies.  Nothing in it is trusted; every file has a size limit.
+ * patcher/rules/teacher.h - format, size and vocabulary of the second model of a job: the
+ * teacher of a distillation, or the reference of preference training.  The files in its
+ * folder are not trusted; each has a size limit.
  */
 #ifndef PATCHER_RULES_TEACHER_H
 #define PATCHER_RULES_TEACHER_H
@@ -24,7 +24,7 @@ struct second_model_names {
 };
 
 struct teacher {
-    const struct second_model_names *words; /* NULL: the stage has no second model */
+    const struct second_model_names *names; /* NULL: the stage has no second model */
     const char *path;   /* its folder; NULL: not named, or not on this machine */
     enum format format; /* of most of its bytes; FORMAT_COUNT: unknown */
     uint64_t bytes;     /* of its tensors; 0: unknown */

@@ -1,4 +1,5 @@
-/* patcher/rules/torch_setup.c - the keys of an external job that determine its memory. */
+/* patcher/rules/torch_setup.c - read the keys of an external job that determine its
+ * memory. */
 #include "config.h"
 
 #include "patcher/rules/torch_setup.h"

@@ -265,15 +265,15 @@ const char *package_nearest(const char *name)
 
 bool versions_know(const struct versions *versions, enum package package)
 {
-    return versions->of[package].given || versions->of[package].found;
+    return versions->packages[package].given || versions->packages[package].found;
 }
 
 void versions_add(struct versions *versions, const struct versions *installed)
 {
     versions->trouble = installed->trouble;
     for (size_t i = 0; i < PACKAGES; i++) {
-        versions->of[i].found = installed->of[i].found;
-        if (!versions->of[i].given)
-            versions->of[i].version = installed->of[i].version;
+        versions->packages[i].found = installed->packages[i].found;
+        if (!versions->packages[i].given)
+            versions->packages[i].version = installed->packages[i].version;
     }
 }

@@ -58,7 +58,7 @@ struct package_version {
 };
 
 struct versions {
-    struct package_version of[PACKAGES];
+    struct package_version packages[PACKAGES];
     const struct entry *where; /* the line that names the environment, or NULL */
     const char *folder;        /* that environment, joined to the job's folder, or NULL */
     const char *trouble;       /* why it could not be read, or NULL */

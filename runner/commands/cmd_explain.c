@@ -46,7 +46,7 @@ static json_t *rule_object(const struct rule *rule)
     json_object_set_new(object, "title", report_json_string(rule->title));
     json_object_set_new(object, "severity", json_string(severity_names[rule->severity]));
     json_object_set_new(object, "applicability", json_string(apply_names[rule->apply]));
-    json_object_set_new(object, "firm", json_boolean(rule->firm));
+    json_object_set_new(object, "firm", json_boolean(rule->mandatory));
     json_object_set_new(object, "target", json_string(rule_targets[rule->target]));
     json_object_set_new(object, "explain", report_json_string(rule->explain));
     json_object_set_new(object, "source", report_json_string(rule->source));
@@ -61,7 +61,7 @@ static void explain(struct report *report, const struct rule *rule)
     text_addf(&out, "%s: %s\n\n", rule->id, rule->title);
     text_addf(&out, "severity  %s\naction    %s\n", severity_names[rule->severity],
               apply_sentences[rule->apply]);
-    if (rule->firm)
+    if (rule->mandatory)
         text_adds(&out, "ignore    an error of this rule cannot be ignored\n");
     if (target_sentences[rule->target])
         text_addf(&out, "jobs      %s\n", target_sentences[rule->target]);

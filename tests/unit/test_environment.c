@@ -86,11 +86,12 @@ static void test_environment_finds_a_venv(void **state)
                "Name: peft\nversion:0.10.0");
     read_folder(fixture, "venv");
     assert_null(fixture->versions.trouble);
-    assert_string_equal(fixture->versions.of[PACKAGE_TORCH].found, "2.4.0+cu121");
-    assert_int_equal(fixture->versions.of[PACKAGE_TORCH].version.release[1], 4);
-    assert_string_equal(fixture->versions.of[PACKAGE_LLAMAFACTORY].found, "0.9.4.dev0");
-    assert_string_equal(fixture->versions.of[PACKAGE_PEFT].found, "0.10.0");
-    assert_null(fixture->versions.of[PACKAGE_TRANSFORMERS].found);
+    assert_string_equal(fixture->versions.packages[PACKAGE_TORCH].found, "2.4.0+cu121");
+    assert_int_equal(fixture->versions.packages[PACKAGE_TORCH].version.release[1], 4);
+    assert_string_equal(fixture->versions.packages[PACKAGE_LLAMAFACTORY].found,
+                        "0.9.4.dev0");
+    assert_string_equal(fixture->versions.packages[PACKAGE_PEFT].found, "0.10.0");
+    assert_null(fixture->versions.packages[PACKAGE_TRANSFORMERS].found);
 }
 
 static void test_environment_finds_a_site_packages_folder(void **state)
@@ -99,7 +100,7 @@ static void test_environment_finds_a_site_packages_folder(void **state)
 
     add_torch(fixture);
     read_folder(fixture, SITE);
-    assert_string_equal(fixture->versions.of[PACKAGE_TORCH].found, "2.4.0+cu121");
+    assert_string_equal(fixture->versions.packages[PACKAGE_TORCH].found, "2.4.0+cu121");
 }
 
 static void test_environment_uses_the_later_of_two(void **state)
@@ -113,7 +114,7 @@ static void test_environment_uses_the_later_of_two(void **state)
     write_file(fixture, SITE "peft-0.11.0.dist-info", "METADATA",
                "Name: peft\nVersion: 0.11.0\n");
     read_folder(fixture, "venv");
-    assert_string_equal(fixture->versions.of[PACKAGE_PEFT].found, "0.12.0");
+    assert_string_equal(fixture->versions.packages[PACKAGE_PEFT].found, "0.12.0");
 }
 
 /* Folders may hold anything: each of these is treated as missing. */
@@ -137,7 +138,7 @@ static void test_environment_trusts_nothing(void **state)
     read_folder(fixture, "venv");
     assert_null(fixture->versions.trouble);
     for (size_t i = 0; i < PACKAGES; i++)
-        assert_null(fixture->versions.of[i].found);
+        assert_null(fixture->versions.packages[i].found);
     free(large);
     free(fifo);
 }
@@ -168,11 +169,11 @@ static void test_environment_is_bound_from_the_job(void **state)
     bind(fixture, "trainspool:\n  env: ../venv\n"
                   "  versions: {torch: 5.10, PEFT: '0.10', trl: null, accelerate: x}\n");
     assert_string_equal(versions->folder, "jobs/../venv");
-    assert_string_equal(versions->of[PACKAGE_TORCH].given, "5.10");
-    assert_int_equal(versions->of[PACKAGE_TORCH].version.release[1], 10);
-    assert_string_equal(versions->of[PACKAGE_PEFT].given, "0.10");
-    assert_null(versions->of[PACKAGE_TRL].given);
-    assert_null(versions->of[PACKAGE_ACCELERATE].given);
+    assert_string_equal(versions->packages[PACKAGE_TORCH].given, "5.10");
+    assert_int_equal(versions->packages[PACKAGE_TORCH].version.release[1], 10);
+    assert_string_equal(versions->packages[PACKAGE_PEFT].given, "0.10");
+    assert_null(versions->packages[PACKAGE_TRL].given);
+    assert_null(versions->packages[PACKAGE_ACCELERATE].given);
     bind(fixture, "trainspool:\n  env: {A: b, VIRTUAL_ENV: /opt/venv}\n");
     assert_string_equal(versions->folder, "/opt/venv");
     bind(fixture, "trainspool: {env: {CONDA_PREFIX: /opt/conda}, versions: 5}\n");

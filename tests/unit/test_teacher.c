@@ -253,10 +253,10 @@ static void test_teacher_of_pairs_is_called_reference(void **state)
     assert_int_equal(teacher.vocabularies, VOCABULARIES_DIFFER);
     assert_string_equal(teacher.difference,
                         "vocab_size is 3 in the model and 4 in the reference");
-    assert_string_equal(teacher.words->key, "ref_model");
+    assert_string_equal(teacher.names->key, "ref_model");
     plan.stage = STAGE_SFT;
     teacher_read(&plan, pair.arena, &teacher);
-    assert_null(teacher.words);
+    assert_null(teacher.names);
     assert_null(teacher.path);
     tear_down(&pair);
 }
