@@ -35,7 +35,7 @@ struct choice_list {
     const struct findings *findings;
     enum edit_outcome *outcomes;
     struct edits *edits;
-    size_t *made; /* indices in the order they were accepted */
+    size_t *accepted; /* indices in the order they were accepted */
     size_t count;
 };
 
@@ -85,7 +85,7 @@ static bool adds_same_key(const struct convergence *convergence,
 
     for (size_t i = 0; len > 0 && i < list->count; i++) {
         const char *other =
-            new_key(document, &list->findings->list[list->made[i]], &other_len);
+            new_key(document, &list->findings->list[list->accepted[i]], &other_len);
 
         if (len == other_len && memcmp(key, other, len) == 0)
             return true;
@@ -124,7 +124,7 @@ static void accept(struct choice_list *list, size_t at)
     if (!edits_replace(list->edits, finding->at.byte, finding->cut, finding->now, NULL))
         return;
     list->outcomes[at] = EDIT_MADE;
-    list->made[list->count++] = at;
+    list->accepted[list->count++] = at;
 }
 
 static void choose_one(const struct convergence *convergence, struct choice_list *list,
@@ -152,7 +152,7 @@ static void choose_one(const struct convergence *convergence, struct choice_list
 static bool names_a_key(const struct choice_list *list)
 {
     for (size_t i = 0; i < list->count; i++) {
-        const char *rule = list->findings->list[list->made[i]].rule;
+        const char *rule = list->findings->list[list->accepted[i]].rule;
 
         if (strcmp(rule, "TS701") == 0 || strcmp(rule, "TS702") == 0)
             return true;
@@ -160,8 +160,8 @@ static bool names_a_key(const struct choice_list *list)
     return false;
 }
 
-/* Make the edits.  If a name is fixed, leave rules about the job's facts to the next
- * analysis, which then knows one fact more.  Return the number of families processed. */
+/* Choose the edits.  If one of them renames a key, leave the rules about values to the
+ * next analysis, which then knows the key.  Return the number of families processed. */
 static size_t choose(const struct convergence *convergence, struct choice_list *list)
 {
     size_t order = 0;
@@ -217,7 +217,7 @@ static bool is_in_first(const struct convergence *convergence,
 {
     const struct document *first = &convergence->first->document;
     const struct document *last = &convergence->last->document;
-    size_t origin = edit_log_origin(convergence->ledger, finding->at.byte);
+    size_t origin = edit_log_origin(convergence->edit_log, finding->at.byte);
 
     return origin + finding->cut <= first->len &&
            memcmp(first->data + origin, last->data + finding->at.byte, finding->cut) == 0;
@@ -239,7 +239,8 @@ static bool concerns_edit(const struct convergence *convergence,
     return false;
 }
 
-/* A finding that remains after the edits is reported with the values from then. */
+/* A finding that remains after the edits is reported with the values of the edited
+ * text. */
 static void update_report(struct finding *reported, const struct finding *current)
 {
     reported->severity = current->severity;
@@ -260,7 +261,7 @@ static void merge(struct convergence *convergence, const enum edit_outcome *outc
 
     for (size_t i = 0; i < findings->count; i++) {
         struct finding finding = findings->list[i];
-        size_t origin = edit_log_origin(convergence->ledger, finding.at.byte), at;
+        size_t origin = edit_log_origin(convergence->edit_log, finding.at.byte), at;
         bool edited = concerns_edit(convergence, &finding);
 
         if (family(&finding) >= family_count)
@@ -302,16 +303,16 @@ static bool comes_before(const struct finding *a, const struct finding *b)
 }
 
 /* Sort by position; edits at one position stay in the order they were accepted. */
-static void sort_made(struct choice_list *list)
+static void sort_accepted(struct choice_list *list)
 {
     for (size_t i = 1; i < list->count; i++) {
-        size_t moved = list->made[i], at = i;
+        size_t moved = list->accepted[i], at = i;
 
         for (; at > 0 && comes_before(&list->findings->list[moved],
-                                      &list->findings->list[list->made[at - 1]]);
+                                      &list->findings->list[list->accepted[at - 1]]);
              at--)
-            list->made[at] = list->made[at - 1];
-        list->made[at] = moved;
+            list->accepted[at] = list->accepted[at - 1];
+        list->accepted[at] = moved;
     }
 }
 
@@ -323,7 +324,7 @@ static void drop_newlines(const struct convergence *convergence,
     bool first = true;
 
     for (size_t i = 0; i < list->count; i++) {
-        struct finding *finding = &list->findings->list[list->made[i]];
+        struct finding *finding = &list->findings->list[list->accepted[i]];
 
         if (finding->at.byte != convergence->len || finding->cut > 0)
             continue;
@@ -348,8 +349,8 @@ static const char *as_written(const struct convergence *convergence,
     if (!tail || strchr(tail, '\n'))
         return finding->now;
     tail += sizeof(mark) - 1;
-    from = edit_log_origin(convergence->ledger, finding->at.byte);
-    to = edit_log_origin_end(convergence->ledger, finding->at.byte + finding->cut);
+    from = edit_log_origin(convergence->edit_log, finding->at.byte);
+    to = edit_log_origin_end(convergence->edit_log, finding->at.byte + finding->cut);
     line = arena_copy(convergence->arena, convergence->first->document.data + from,
                       to - from);
     if (strpbrk(line, "\r\n"))
@@ -363,20 +364,21 @@ static void record(struct convergence *convergence, struct choice_list *list,
                    const size_t *owners)
 {
     for (size_t i = 0; i < list->count; i++) {
-        struct finding *finding = &list->findings->list[list->made[i]];
+        struct finding *finding = &list->findings->list[list->accepted[i]];
 
         finding->now = as_written(convergence, finding);
     }
-    sort_made(list);
+    sort_accepted(list);
     drop_newlines(convergence, list);
     for (size_t i = list->count; i-- > 0;) {
-        const struct finding *finding = &list->findings->list[list->made[i]];
+        const struct finding *finding = &list->findings->list[list->accepted[i]];
 
-        edit_log_replace(convergence->ledger, &(struct edit_log_entry) {
-                                                  finding->at.byte, finding->cut,
-                                                  finding->now, owners[list->made[i]] });
+        edit_log_replace(convergence->edit_log,
+                         &(struct edit_log_entry) { finding->at.byte, finding->cut,
+                                                    finding->now,
+                                                    owners[list->accepted[i]] });
     }
-    convergence->text = edit_log_text(convergence->ledger, &convergence->len);
+    convergence->text = edit_log_text(convergence->edit_log, &convergence->len);
 }
 
 struct names {
@@ -412,7 +414,7 @@ static struct names expected_keys(const struct convergence *convergence,
     names.list =
         arena_array(convergence->arena, rows * list->count + 1, sizeof(*names.list));
     for (size_t i = 0; i < list->count; i++) {
-        const struct finding *finding = &list->findings->list[list->made[i]];
+        const struct finding *finding = &list->findings->list[list->accepted[i]];
         size_t at = finding->at.byte, len = strlen(finding->now);
 
         add_names(&names, previous, at, at + finding->cut);
@@ -428,7 +430,7 @@ static bool verify(const struct convergence *convergence, const struct choice_li
 {
     const struct document *previous = &convergence->last->document,
                           *current = &next->document;
-    const struct finding *first = &list->findings->list[list->made[0]];
+    const struct finding *first = &list->findings->list[list->accepted[0]];
     struct names names = expected_keys(convergence, list, current);
 
     if (current->remark_count <= previous->remark_count &&
@@ -459,7 +461,7 @@ static bool converge_pass(struct convergence *convergence, bool edit, bool *agai
     bool ok = true;
 
     list.outcomes = arena_array(convergence->arena, room, sizeof(*list.outcomes));
-    list.made = arena_array(convergence->arena, room, sizeof(*list.made));
+    list.accepted = arena_array(convergence->arena, room, sizeof(*list.accepted));
     if (edit)
         family_count = choose(convergence, &list);
     edits_free(list.edits);
@@ -482,7 +484,7 @@ static void fill_patch(struct convergence *convergence, struct patch *out)
     const struct analysis *first = convergence->first, *last = convergence->last;
 
     if (last != first) {
-        convergence_left(convergence);
+        convergence_report(convergence);
     }
     findings_sort(&convergence->merged);
     out->document = first->document;
@@ -512,7 +514,7 @@ bool converge_text(struct analyzer *analyzer, const char *data, size_t len, bool
     convergence.text = arena_copy(analyzer->arena, data, len);
     convergence.first = convergence.last =
         arena_alloc(analyzer->arena, sizeof(*convergence.first));
-    convergence.ledger = edit_log_new(convergence.text, len, analyzer->arena);
+    convergence.edit_log = edit_log_new(convergence.text, len, analyzer->arena);
     findings_init(&convergence.merged, analyzer->arena);
     digest_bytes(data, len, out->before);
     analyze_text(analyzer, data, len, convergence.first);

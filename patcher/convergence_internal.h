@@ -15,7 +15,7 @@ struct convergence {
     struct analyzer *analyzer;
     struct arena *arena;
     struct analysis *first, *last; /* analyses of the original and of the current text */
-    struct ledger *ledger;
+    struct edit_log *edit_log;
     /* findings of all passes; positions refer to the original text */
     struct findings merged;
     enum edit_outcome *outcomes; /* one per merged finding */
@@ -36,6 +36,6 @@ size_t convergence_find(const struct convergence *convergence,
                         const bool *taken);
 /* Reduce the findings of all passes to those that are reported.  Does nothing if no edit
  * was made. */
-void convergence_left(struct convergence *convergence);
+void convergence_report(struct convergence *convergence);
 
 #endif

@@ -45,7 +45,7 @@ static void report_at_reason(const struct convergence *convergence,
 static void position_remarks(struct convergence *convergence)
 {
     const struct edit_log_entry *edits;
-    size_t count = edit_log_entries(convergence->ledger, &edits);
+    size_t count = edit_log_entries(convergence->edit_log, &edits);
 
     for (size_t i = 0; i < convergence->merged.count; i++) {
         struct finding *finding = &convergence->merged.list[i];
@@ -61,7 +61,7 @@ static void position_remarks(struct convergence *convergence)
 static void assign_edits(struct convergence *convergence)
 {
     const struct edit_log_entry *edits;
-    size_t count = edit_log_entries(convergence->ledger, &edits);
+    size_t count = edit_log_entries(convergence->edit_log, &edits);
 
     for (size_t i = 0; i < convergence->merged.count; i++) {
         struct finding *finding = &convergence->merged.list[i];
@@ -93,7 +93,7 @@ static void mark_settled(struct convergence *convergence)
     for (size_t i = 0; i < remaining->count; i++) {
         const struct finding *finding = &remaining->list[i];
         size_t origin = finding->at.line
-                            ? edit_log_origin(convergence->ledger, finding->at.byte)
+                            ? edit_log_origin(convergence->edit_log, finding->at.byte)
                             : finding->at.byte;
 
         persists[convergence_find(convergence, finding, origin, true, persists)] = true;
@@ -108,7 +108,7 @@ static void mark_settled(struct convergence *convergence)
 static void order_by_edits(struct convergence *convergence)
 {
     const struct edit_log_entry *edits;
-    size_t count = edit_log_entries(convergence->ledger, &edits);
+    size_t count = edit_log_entries(convergence->edit_log, &edits);
     bool *taken =
         arena_array(convergence->arena, convergence->merged.count + 1, sizeof(*taken));
     struct findings ordered;
@@ -125,7 +125,7 @@ static void order_by_edits(struct convergence *convergence)
     convergence->merged = ordered;
 }
 
-void convergence_left(struct convergence *convergence)
+void convergence_report(struct convergence *convergence)
 {
     mark_settled(convergence);
     assign_edits(convergence);

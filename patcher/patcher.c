@@ -40,9 +40,9 @@ bool patcher_check(const char *data, size_t len, const struct patch_options *opt
 /* ---- Files ---- */
 
 /* Check the file without editing it, and add the reason as a finding. */
-static bool withhold(const struct jobfile *file, const struct patch_options *options,
-                     const char *id, const char *why, struct patch *out,
-                     struct error *err)
+static bool report_unchanged(const struct jobfile *file,
+                             const struct patch_options *options, const char *id,
+                             const char *why, struct patch *out, struct error *err)
 {
     const struct rule *rule = rules_find(id);
 
@@ -73,7 +73,7 @@ bool patcher_check_file(const struct patch_options *options, struct patch *out,
     ok = jobfile_read(&file, options->job, err) &&
          check(file.text.data, file.text.len, options, true, out, err);
     if (ok && out->changed && !options->set && (barrier = jobfile_barrier(&file)))
-        ok = withhold(&file, options, "TS011", barrier, out, err);
+        ok = report_unchanged(&file, options, "TS011", barrier, out, err);
     jobfile_clear(&file);
     return ok;
 }
@@ -180,10 +180,10 @@ static bool patch_once(const struct patch_options *options, bool last, struct pa
     *stale = false;
     if (ok && out->changed) {
         barrier = jobfile_barrier(&file);
-        ok = barrier ? withhold(&file, options, "TS011", barrier, out, err)
+        ok = barrier ? report_unchanged(&file, options, "TS011", barrier, out, err)
                      : write_locked(&file, options, out, stale, err);
         if (ok && *stale && last)
-            ok = withhold(
+            ok = report_unchanged(
                 &file, options, "TS010",
                 "it changed while it was being patched; try again when the other program "
                 "has finished",
@@ -196,14 +196,14 @@ static bool patch_once(const struct patch_options *options, bool last, struct pa
 bool patcher_patch_file(const struct patch_options *options, struct patch *out,
                         struct error *err)
 {
-    struct patch_options how = *options;
+    struct patch_options unset = *options;
     bool stale = true, ok = true;
 
-    how.set = NULL;
+    unset.set = NULL;
     *out = (struct patch) { .job = options->job };
     for (int i = 1; ok && stale && i <= TRIES; i++) {
         patch_clear(out);
-        ok = patch_once(&how, i == TRIES, out, &stale, err);
+        ok = patch_once(&unset, i == TRIES, out, &stale, err);
     }
     return ok;
 }

@@ -92,9 +92,10 @@ static bool split(const char *text, struct arena *arena, struct setting *out,
     return true;
 }
 
-static enum rewrite_fault edit(const struct rewrite *how, const struct setting *setting)
+static enum rewrite_fault edit(const struct rewrite *rewrite,
+                               const struct setting *setting)
 {
-    const struct document *document = how->document;
+    const struct document *document = rewrite->document;
     const struct entry *block = document_find(document, block_name);
     const struct node *map =
         setting->in_block ? block ? block->value : NULL : document->root;
@@ -104,21 +105,22 @@ static enum rewrite_fault edit(const struct rewrite *how, const struct setting *
         arena_printf(setting->arena, "{%s: %s}", setting->key, setting->value_in_flow);
 
     if (entry)
-        return rewrite_value(how, entry, value);
+        return rewrite_value(rewrite, entry, value);
     if (!setting->in_block)
-        return rewrite_insert(how, NULL, setting->key, value);
+        return rewrite_insert(rewrite, NULL, setting->key, value);
     if (!block)
-        return rewrite_insert(how, NULL, block_name, of_block);
+        return rewrite_insert(rewrite, NULL, block_name, of_block);
     if (map->kind == NODE_MAP && map->count > 0)
-        return rewrite_insert(how, &map->entries[map->count - 1], setting->key, value);
-    return node_is_null(map) ? rewrite_value(how, block, of_block) : REWRITE_SHAPE;
+        return rewrite_insert(rewrite, &map->entries[map->count - 1], setting->key,
+                              value);
+    return node_is_null(map) ? rewrite_value(rewrite, block, of_block) : REWRITE_SHAPE;
 }
 
 static bool apply_one(const struct setting *setting, const char **data, size_t *len,
                       struct error *err)
 {
     struct finding finding = { .rule = "" };
-    struct ledger *ledger = edit_log_new(*data, *len, setting->arena);
+    struct edit_log *edit_log = edit_log_new(*data, *len, setting->arena);
     struct document document;
 
     document_read(*data, *len, setting->arena, &document);
@@ -130,9 +132,9 @@ static bool apply_one(const struct setting *setting, const char **data, size_t *
             err, ERROR_USAGE,
             "cannot set %s: the layout of its value in the job does not allow an edit",
             setting->key);
-    edit_log_replace(ledger, &(struct edit_log_entry) { finding.at.byte, finding.cut,
-                                                        finding.now, 0 });
-    *data = edit_log_text(ledger, len);
+    edit_log_replace(edit_log, &(struct edit_log_entry) { finding.at.byte, finding.cut,
+                                                          finding.now, 0 });
+    *data = edit_log_text(edit_log, len);
     return true;
 }
 

@@ -16,8 +16,8 @@ struct reading {
     struct arena *arena;
     struct directive *list;
     size_t count, room;
-    size_t inside; /* the byte after the last scalar visited */
-    bool alone;    /* the comment is on a line of its own */
+    size_t scalar_end; /* the byte after the last scalar visited */
+    bool alone;        /* the comment is on a line of its own */
 };
 
 static bool is_blank(char byte)
@@ -96,7 +96,7 @@ static size_t read_comment(struct reading *reading, size_t at)
 static void read_between(struct reading *reading, size_t to)
 {
     const char *data = reading->document->data;
-    size_t at = reading->inside;
+    size_t at = reading->scalar_end;
 
     while (at < to) {
         const char *found = memchr(data + at, '#', to - at);
@@ -113,7 +113,7 @@ static void visit_scalar(struct reading *reading, const struct node *node)
 {
     size_t from = node->at.byte, to = node->at.byte + node->bytes;
 
-    if (from < reading->inside) /* merged: visited where it is written */
+    if (from < reading->scalar_end) /* merged: visited where it is written */
         return;
     if (node->style == STYLE_LITERAL || node->style == STYLE_FOLDED) {
         from =
@@ -122,7 +122,7 @@ static void visit_scalar(struct reading *reading, const struct node *node)
         from = from < to ? from : to;
     }
     read_between(reading, from);
-    reading->inside = to > reading->inside ? to : reading->inside;
+    reading->scalar_end = to > reading->scalar_end ? to : reading->scalar_end;
 }
 
 static void visit(struct reading *reading, const struct node *node)
@@ -144,7 +144,7 @@ size_t directives_read(const struct document *document, struct arena *arena,
 {
     struct reading reading = { .document = document,
                                .arena = arena,
-                               .inside = document->positions.origin };
+                               .scalar_end = document->positions.origin };
 
     *out = NULL;
     if (!document->root || !strstr(document->data, "trainspool:"))

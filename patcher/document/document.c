@@ -41,16 +41,16 @@ struct builder {
 void document_report(struct document *document, enum document_fault fault, size_t byte,
                      size_t bytes, const char *fmt, ...)
 {
-    struct document_remark *it = &document->remarks[document->remark_count];
+    struct document_remark *remark = &document->remarks[document->remark_count];
     va_list args;
 
     if (document->remark_count == TS_COUNT(document->remarks))
         return;
     document->remark_count++;
-    *it = (struct document_remark) { .fault = fault, .bytes = bytes };
-    it->at = document_mark(document, byte);
+    *remark = (struct document_remark) { .fault = fault, .bytes = bytes };
+    remark->at = document_mark(document, byte);
     va_start(args, fmt);
-    vsnprintf(it->text, sizeof(it->text), fmt, args);
+    vsnprintf(remark->text, sizeof(remark->text), fmt, args);
     va_end(args);
 }
 

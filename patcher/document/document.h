@@ -1,6 +1,6 @@
-/* patcher/document/document.h - a job's text with byte, line and column of every key and
- * value.  Only this room knows YAML (libyaml events; character offsets become byte
- * offsets). */
+/* patcher/document/document.h - a job's text with byte, line and column of every key
+ * and value.  Only patcher/document knows YAML; it converts the character offsets of
+ * libyaml's events to byte offsets. */
 #ifndef PATCHER_DOCUMENT_DOCUMENT_H
 #define PATCHER_DOCUMENT_DOCUMENT_H
 

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-struct ledger {
+struct edit_log {
     struct arena *arena;
     const char *data;
     size_t len;
@@ -14,150 +14,151 @@ struct ledger {
     size_t count, room;
 };
 
-struct ledger *edit_log_new(const char *data, size_t len, struct arena *arena)
+struct edit_log *edit_log_new(const char *data, size_t len, struct arena *arena)
 {
-    struct ledger *ledger = arena_alloc(arena, sizeof(*ledger));
+    struct edit_log *edit_log = arena_alloc(arena, sizeof(*edit_log));
 
-    *ledger = (struct ledger) { .arena = arena, .data = data, .len = len };
-    return ledger;
+    *edit_log = (struct edit_log) { .arena = arena, .data = data, .len = len };
+    return edit_log;
 }
 
 /* Convert a position of the original text to the current one: add what the first `count`
  * edits inserted or removed. */
-static size_t shifted(const struct ledger *ledger, size_t count, size_t at)
+static size_t shifted(const struct edit_log *edit_log, size_t count, size_t at)
 {
     for (size_t i = 0; i < count; i++)
-        at += strlen(ledger->list[i].now) - ledger->list[i].cut;
+        at += strlen(edit_log->list[i].now) - edit_log->list[i].cut;
     return at;
 }
 
-static size_t unshifted(const struct ledger *ledger, size_t count, size_t at)
+static size_t unshifted(const struct edit_log *edit_log, size_t count, size_t at)
 {
     for (size_t i = 0; i < count; i++)
-        at += ledger->list[i].cut - strlen(ledger->list[i].now);
+        at += edit_log->list[i].cut - strlen(edit_log->list[i].now);
     return at;
 }
 
 /* Return where the text of edit i starts and ends in the current text. */
-static size_t begin_of(const struct ledger *ledger, size_t i)
+static size_t begin_of(const struct edit_log *edit_log, size_t i)
 {
-    return shifted(ledger, i, ledger->list[i].at);
+    return shifted(edit_log, i, edit_log->list[i].at);
 }
 
-static size_t end_of(const struct ledger *ledger, size_t i)
+static size_t end_of(const struct edit_log *edit_log, size_t i)
 {
-    return begin_of(ledger, i) + strlen(ledger->list[i].now);
+    return begin_of(edit_log, i) + strlen(edit_log->list[i].now);
 }
 
-static void insert_at(struct ledger *ledger, size_t slot, struct edit_log_entry edit)
+static void insert_at(struct edit_log *edit_log, size_t slot, struct edit_log_entry edit)
 {
-    if (ledger->count == ledger->room) {
-        struct edit_log_entry *old = ledger->list;
+    if (edit_log->count == edit_log->room) {
+        struct edit_log_entry *old = edit_log->list;
 
-        ledger->room = ledger->room ? 2 * ledger->room : 16;
-        ledger->list = arena_array(ledger->arena, ledger->room, sizeof(*old));
-        if (ledger->count > 0)
-            memcpy(ledger->list, old, ledger->count * sizeof(*old));
+        edit_log->room = edit_log->room ? 2 * edit_log->room : 16;
+        edit_log->list = arena_array(edit_log->arena, edit_log->room, sizeof(*old));
+        if (edit_log->count > 0)
+            memcpy(edit_log->list, old, edit_log->count * sizeof(*old));
     }
-    memmove(ledger->list + slot + 1, ledger->list + slot,
-            (ledger->count - slot) * sizeof(*ledger->list));
-    ledger->list[slot] = edit;
-    ledger->count++;
+    memmove(edit_log->list + slot + 1, edit_log->list + slot,
+            (edit_log->count - slot) * sizeof(*edit_log->list));
+    edit_log->list[slot] = edit;
+    edit_log->count++;
 }
 
 /* Replace the edits first..last-1 and the new one, which overlap, with one edit. */
-static void compose(struct ledger *ledger, size_t first, size_t last,
+static void compose(struct edit_log *edit_log, size_t first, size_t last,
                     const struct edit_log_entry *edit)
 {
-    size_t begin = begin_of(ledger, first), end = end_of(ledger, last - 1), len;
-    const char *text = edit_log_text(ledger, &len);
+    size_t begin = begin_of(edit_log, first), end = end_of(edit_log, last - 1), len;
+    const char *text = edit_log_text(edit_log, &len);
     struct edit_log_entry whole = { .owner = edit->owner };
 
     if (edit->at < begin)
         begin = edit->at;
     if (edit->at + edit->cut > end)
         end = edit->at + edit->cut;
-    whole.now = arena_printf(ledger->arena, "%.*s%s%.*s", (int)(edit->at - begin),
+    whole.now = arena_printf(edit_log->arena, "%.*s%s%.*s", (int)(edit->at - begin),
                              text + begin, edit->now, (int)(end - edit->at - edit->cut),
                              text + edit->at + edit->cut);
-    whole.at = unshifted(ledger, first, begin);
-    whole.cut = unshifted(ledger, last, end) - whole.at;
-    memmove(ledger->list + first, ledger->list + last,
-            (ledger->count - last) * sizeof(*ledger->list));
-    ledger->count -= last - first;
-    insert_at(ledger, first, whole);
+    whole.at = unshifted(edit_log, first, begin);
+    whole.cut = unshifted(edit_log, last, end) - whole.at;
+    memmove(edit_log->list + first, edit_log->list + last,
+            (edit_log->count - last) * sizeof(*edit_log->list));
+    edit_log->count -= last - first;
+    insert_at(edit_log, first, whole);
 }
 
 /* Return whether the ranges overlap.  An insertion at the border of another edit does
  * not. */
-static bool overlaps(const struct ledger *ledger, size_t i,
+static bool overlaps(const struct edit_log *edit_log, size_t i,
                      const struct edit_log_entry *edit)
 {
-    size_t begin = begin_of(ledger, i), end = end_of(ledger, i);
+    size_t begin = begin_of(edit_log, i), end = end_of(edit_log, i);
 
     return edit->at < end && edit->at + edit->cut > begin;
 }
 
-void edit_log_replace(struct ledger *ledger, const struct edit_log_entry *edit)
+void edit_log_replace(struct edit_log *edit_log, const struct edit_log_entry *edit)
 {
     size_t first = 0, last;
 
-    while (first < ledger->count && end_of(ledger, first) <= edit->at)
+    while (first < edit_log->count && end_of(edit_log, first) <= edit->at)
         first++;
-    for (last = first; last < ledger->count && overlaps(ledger, last, edit);)
+    for (last = first; last < edit_log->count && overlaps(edit_log, last, edit);)
         last++;
     if (last > first)
-        compose(ledger, first, last, edit);
+        compose(edit_log, first, last, edit);
     else
-        insert_at(ledger, first,
-                  (struct edit_log_entry) { unshifted(ledger, first, edit->at), edit->cut,
-                                            edit->now, edit->owner });
+        insert_at(edit_log, first,
+                  (struct edit_log_entry) { unshifted(edit_log, first, edit->at),
+                                            edit->cut, edit->now, edit->owner });
 }
 
-size_t edit_log_entries(const struct ledger *ledger, const struct edit_log_entry **out)
+size_t edit_log_entries(const struct edit_log *edit_log,
+                        const struct edit_log_entry **out)
 {
-    *out = ledger->list;
-    return ledger->count;
+    *out = edit_log->list;
+    return edit_log->count;
 }
 
-size_t edit_log_origin(const struct ledger *ledger, size_t at)
-{
-    size_t i = 0;
-
-    while (i < ledger->count && end_of(ledger, i) <= at)
-        i++;
-    if (i < ledger->count && begin_of(ledger, i) <= at)
-        return ledger->list[i].at;
-    return unshifted(ledger, i, at);
-}
-
-size_t edit_log_origin_end(const struct ledger *ledger, size_t at)
+size_t edit_log_origin(const struct edit_log *edit_log, size_t at)
 {
     size_t i = 0;
 
-    while (i < ledger->count && begin_of(ledger, i) < at && end_of(ledger, i) <= at)
+    while (i < edit_log->count && end_of(edit_log, i) <= at)
         i++;
-    if (i < ledger->count && begin_of(ledger, i) < at)
-        return ledger->list[i].at + ledger->list[i].cut;
-    return unshifted(ledger, i, at);
+    if (i < edit_log->count && begin_of(edit_log, i) <= at)
+        return edit_log->list[i].at;
+    return unshifted(edit_log, i, at);
 }
 
-const char *edit_log_text(const struct ledger *ledger, size_t *len)
+size_t edit_log_origin_end(const struct edit_log *edit_log, size_t at)
 {
-    char *out =
-        arena_alloc(ledger->arena, shifted(ledger, ledger->count, ledger->len) + 1);
+    size_t i = 0;
+
+    while (i < edit_log->count && begin_of(edit_log, i) < at && end_of(edit_log, i) <= at)
+        i++;
+    if (i < edit_log->count && begin_of(edit_log, i) < at)
+        return edit_log->list[i].at + edit_log->list[i].cut;
+    return unshifted(edit_log, i, at);
+}
+
+const char *edit_log_text(const struct edit_log *edit_log, size_t *len)
+{
+    char *out = arena_alloc(edit_log->arena,
+                            shifted(edit_log, edit_log->count, edit_log->len) + 1);
     size_t from = 0, to = 0;
 
-    for (size_t i = 0; i < ledger->count; i++) {
-        const struct edit_log_entry *edit = &ledger->list[i];
+    for (size_t i = 0; i < edit_log->count; i++) {
+        const struct edit_log_entry *edit = &edit_log->list[i];
 
-        memcpy(out + to, ledger->data + from, edit->at - from);
+        memcpy(out + to, edit_log->data + from, edit->at - from);
         to += edit->at - from;
         memcpy(out + to, edit->now, strlen(edit->now));
         to += strlen(edit->now);
         from = edit->at + edit->cut;
     }
-    memcpy(out + to, ledger->data + from, ledger->len - from);
-    *len = to + ledger->len - from;
+    memcpy(out + to, edit_log->data + from, edit_log->len - from);
+    *len = to + edit_log->len - from;
     return out;
 }

@@ -6,10 +6,10 @@
 #include "base/arena.h"
 #include "base/text.h"
 
-struct ledger;
+struct edit_log;
 
 /* Borrows the text.  The result is allocated from the arena. */
-struct ledger *edit_log_new(const char *data, size_t len, struct arena *arena);
+struct edit_log *edit_log_new(const char *data, size_t len, struct arena *arena);
 
 /*
  * Replace `cut` bytes at `at` of the current text, with all edits so far applied.
@@ -21,18 +21,19 @@ struct edit_log_entry {
     const char *now;
     size_t owner;
 };
-void edit_log_replace(struct ledger *ledger, const struct edit_log_entry *edit);
+void edit_log_replace(struct edit_log *edit_log, const struct edit_log_entry *edit);
 
 /* Return the current edits by position; owners whose edits were replaced are not among
  * them. */
-size_t edit_log_entries(const struct ledger *ledger, const struct edit_log_entry **out);
+size_t edit_log_entries(const struct edit_log *edit_log,
+                        const struct edit_log_entry **out);
 /* Map a byte of the current text to the original text; inside text that an edit wrote, to
  * the start of that edit. */
-size_t edit_log_origin(const struct ledger *ledger, size_t at);
+size_t edit_log_origin(const struct edit_log *edit_log, size_t at);
 /* Map the end of a span likewise.  Text that an edit removed after the span does not
  * belong to it. */
-size_t edit_log_origin_end(const struct ledger *ledger, size_t at);
+size_t edit_log_origin_end(const struct edit_log *edit_log, size_t at);
 /* Return the text with all edits applied, in the arena, NUL-terminated. */
-const char *edit_log_text(const struct ledger *ledger, size_t *len);
+const char *edit_log_text(const struct edit_log *edit_log, size_t *len);
 
 #endif

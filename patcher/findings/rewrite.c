@@ -8,7 +8,7 @@
 
 #include "base/size.h"
 
-static bool holds(const struct node *map, const struct entry *entry)
+static bool contains_entry(const struct node *map, const struct entry *entry)
 {
     return map->kind == NODE_MAP && entry >= map->entries &&
            entry < map->entries + map->count;
@@ -20,8 +20,8 @@ static const struct node *map_of(const struct document *document,
 {
     const struct node *root = document->root;
 
-    for (size_t i = 0; !holds(root, entry) && i < root->count; i++)
-        if (holds(root->entries[i].value, entry))
+    for (size_t i = 0; !contains_entry(root, entry) && i < root->count; i++)
+        if (contains_entry(root->entries[i].value, entry))
             return root->entries[i].value;
     return root;
 }
@@ -29,7 +29,7 @@ static const struct node *map_of(const struct document *document,
 /* A replacement under construction. */
 struct span {
     size_t at, cut;
-    const char *now, *label;
+    const char *text, *label;
 };
 
 static size_t end_of(const struct node *node)
@@ -44,7 +44,7 @@ static void span_emit(const struct rewrite *rewrite, struct span span)
     out->at = document_mark(rewrite->document, span.at);
     out->cut = span.cut;
     out->was = arena_copy(rewrite->arena, rewrite->document->data + span.at, span.cut);
-    out->now = span.now;
+    out->now = span.text;
     out->label = span.label;
 }
 
@@ -70,7 +70,7 @@ static bool has_anchor(const struct node *node)
     return false;
 }
 
-static bool is_twice(const struct document *document, const struct entry *entry)
+static bool is_duplicate(const struct document *document, const struct entry *entry)
 {
     const struct node *map = map_of(document, entry);
     size_t seen = 0;
@@ -99,7 +99,7 @@ static enum rewrite_fault check_entry(const struct rewrite *rewrite,
 {
     if (entry->from_merge || has_anchor(entry->key))
         return REWRITE_ANCHOR;
-    if (is_twice(rewrite->document, entry))
+    if (is_duplicate(rewrite->document, entry))
         return REWRITE_TWICE;
     return is_named(rewrite->document, entry) ? REWRITE_OK : REWRITE_SHAPE;
 }
@@ -246,20 +246,20 @@ static void keep_column(const struct rewrite *rewrite, struct span *span)
 {
     const struct document *document = rewrite->document;
     size_t end = span->at + span->cut, gap = find_gap(document, end);
-    size_t was = text_positions_character(&document->positions, end) -
-                 text_positions_character(&document->positions, span->at);
-    size_t now = 0, target;
+    size_t width = text_positions_character(&document->positions, end) -
+                   text_positions_character(&document->positions, span->at);
+    size_t new_width = 0, target;
 
     if (gap == 0 ||
         document_mark(document, span->at).line != document_mark(document, end).line ||
         !is_aligned(document, end, end + gap))
         return;
-    for (const char *c = span->now; *c; c++)
-        now += ((unsigned char)*c & 0xc0) != 0x80;
-    target = gap + was > now ? gap + was - now : 1;
+    for (const char *c = span->text; *c; c++)
+        new_width += ((unsigned char)*c & 0xc0) != 0x80;
+    target = gap + width > new_width ? gap + width - new_width : 1;
     if (target > gap)
-        span->now =
-            arena_printf(rewrite->arena, "%s%*s", span->now, (int)(target - gap), "");
+        span->text =
+            arena_printf(rewrite->arena, "%s%*s", span->text, (int)(target - gap), "");
     else
         span->cut += gap - target;
 }
@@ -272,26 +272,26 @@ enum rewrite_fault rewrite_value(const struct rewrite *rewrite, const struct ent
 
     if (fault != REWRITE_OK)
         return fault;
-    span.now = quote(rewrite->arena, entry->value, value);
-    if (!is_plain(span.now) && tab_follows(rewrite->document, end_of(entry->value)))
+    span.text = quote(rewrite->arena, entry->value, value);
+    if (!is_plain(span.text) && tab_follows(rewrite->document, end_of(entry->value)))
         return REWRITE_SHAPE;
     if (span.cut == 0 && !follows_colon(rewrite->document, entry))
         return REWRITE_SHAPE; /* `{key}`, `? key` */
     if (span.cut == 0)
-        span.now = arena_printf(rewrite->arena, " %s", value);
+        span.text = arena_printf(rewrite->arena, " %s", value);
     /* values other than a block list or block scalar must be indented deeper than their
      * key */
     if (((entry->value->kind == NODE_LIST && !entry->value->flow) ||
          is_block_scalar(entry->value)) &&
         entry->value->at.line > entry->key->at.line &&
         entry->value->at.column <= entry->key->at.column)
-        span.now = arena_printf(rewrite->arena, "  %s", span.now);
+        span.text = arena_printf(rewrite->arena, "  %s", span.text);
     keep_column(rewrite, &span);
     if (rewrite->document->data[end_of(entry->value)] == '#')
-        span.now = arena_printf(rewrite->arena, "%s ", span.now); /* `[]# comment` */
+        span.text = arena_printf(rewrite->arena, "%s ", span.text); /* `[]# comment` */
     span.label =
-        strcmp(span.now, value) != 0 ? arena_strdup(rewrite->arena, value) : NULL;
-    span.now = arena_strdup(rewrite->arena, span.now);
+        strcmp(span.text, value) != 0 ? arena_strdup(rewrite->arena, value) : NULL;
+    span.text = arena_strdup(rewrite->arena, span.text);
     span_emit(rewrite, span);
     return REWRITE_OK;
 }
@@ -302,13 +302,13 @@ enum rewrite_fault rewrite_key(const struct rewrite *rewrite, const struct entry
                                const char *name)
 {
     enum rewrite_fault fault = check_entry(rewrite, entry);
-    const char *now;
+    const char *quoted;
 
     if (fault != REWRITE_OK)
         return fault;
-    now = arena_strdup(rewrite->arena, quote(rewrite->arena, entry->key, name));
+    quoted = arena_strdup(rewrite->arena, quote(rewrite->arena, entry->key, name));
     span_emit(rewrite,
-              (struct span) { entry->key->at.byte, entry->key->bytes, now, NULL });
+              (struct span) { entry->key->at.byte, entry->key->bytes, quoted, NULL });
     return REWRITE_OK;
 }
 
@@ -352,7 +352,7 @@ static size_t lines_end(const struct document *document, const struct entry *ent
 static bool is_in_column(const struct node *root, const struct entry *entry,
                          size_t indent)
 {
-    return !holds(root, entry) || root->anchor || root->tag ||
+    return !contains_entry(root, entry) || root->anchor || root->tag ||
            root->at.column == indent + 1;
 }
 
@@ -382,9 +382,9 @@ static enum rewrite_fault insert_flow(const struct rewrite *rewrite,
         return REWRITE_SHAPE;
     if (old->bytes == 0) { /* `{a: , b: 1}`: only a blank can follow the colon */
         span.at = after->key->at.byte;
-        span.now = arena_printf(rewrite->arena, "%s: %s, ", key, value);
+        span.text = arena_printf(rewrite->arena, "%s: %s, ", key, value);
     } else {
-        span.now = arena_printf(rewrite->arena, ", %s: %s", key, value);
+        span.text = arena_printf(rewrite->arena, ", %s: %s", key, value);
     }
     span.label = arena_printf(rewrite->arena, "%s: %s", key, value);
     span_emit(rewrite, span);
@@ -420,8 +420,8 @@ enum rewrite_fault rewrite_insert(const struct rewrite *rewrite,
     if (!is_plain(value) && tab_follows(document, end_of(after->value)))
         return REWRITE_SHAPE;
     newline = document_newline(document, start);
-    span.now = arena_printf(rewrite->arena, "%s%.*s%s: %s%s", ended ? "" : newline,
-                            (int)indent, document->data + start, key, value, newline);
+    span.text = arena_printf(rewrite->arena, "%s%.*s%s: %s%s", ended ? "" : newline,
+                             (int)indent, document->data + start, key, value, newline);
     span.label = arena_printf(rewrite->arena, "%s: %s", key, value);
     span_emit(rewrite, span);
     return REWRITE_OK;

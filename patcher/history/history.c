@@ -19,18 +19,18 @@
 struct replay {
     const struct backup *backups;
     size_t backup_count;
-    const struct text *now;
+    const struct text *current;
     struct history *out;
 };
 
-static size_t number(const json_t *from, const char *name)
+static size_t number_field(const json_t *from, const char *name)
 {
     json_int_t value = json_integer_value(json_object_get(from, name));
 
     return value > 0 ? (size_t)value : 0;
 }
 
-static const char *word(const json_t *from, const char *name)
+static const char *text_field(const json_t *from, const char *name)
 {
     const char *value = json_string_value(json_object_get(from, name));
 
@@ -44,7 +44,7 @@ static bool read_backup(const struct replay *replay, const json_t *entry,
     struct error ignored = { 0 };
 
     for (size_t i = 0; i < replay->backup_count; i++)
-        if (strcmp(replay->backups[i].digest, word(entry, side)) == 0)
+        if (strcmp(replay->backups[i].digest, text_field(entry, side)) == 0)
             return file_read(replay->backups[i].path, DOCUMENT_MAX_BYTES, out, NULL,
                              &ignored);
     return false;
@@ -61,15 +61,16 @@ static bool apply_edits(const json_t *entry, const struct text *before, struct t
 
     json_array_foreach(json_object_get(entry, "edits"), i, edit)
     {
-        size_t at = number(edit, "byte_offset"), cut = number(edit, "byte_length");
+        size_t at = number_field(edit, "byte_offset"),
+               cut = number_field(edit, "byte_length");
 
         ok = ok && at <= before->len && cut <= before->len - at &&
-             edits_replace(edits, at, cut, word(edit, "new"), NULL);
+             edits_replace(edits, at, cut, text_field(edit, "new"), NULL);
     }
     ok = ok && edits_apply(edits, before->data, before->len, out, NULL);
     edits_free(edits);
     digest_bytes(out->data, out->len, digest);
-    return ok && strcmp(digest, word(entry, "after")) == 0;
+    return ok && strcmp(digest, text_field(entry, "after")) == 0;
 }
 
 static size_t line_of(const struct text *text, size_t byte)
@@ -93,19 +94,19 @@ static void map_edits(struct replay *replay, const json_t *entry,
                       const struct text *after)
 {
     size_t *lines =
-        diff_follow(after->data, after->len, replay->now->data, replay->now->len);
+        diff_follow(after->data, after->len, replay->current->data, replay->current->len);
     size_t count = line_of(after, after->len), i, shift = 0; /* modulo SIZE_MAX + 1 */
     json_t *edit;
 
     json_array_foreach(json_object_get(entry, "edits"), i, edit)
     {
-        const char *now = word(edit, "new");
-        size_t at = number(edit, "byte_offset") + shift;
-        size_t line = line_of(after, at + strspn(now, "\r\n"));
+        const char *new_text = text_field(edit, "new");
+        size_t at = number_field(edit, "byte_offset") + shift;
+        size_t line = line_of(after, at + strspn(new_text, "\r\n"));
 
-        add_change(replay->out, edit, word(entry, "time"),
+        add_change(replay->out, edit, text_field(entry, "time"),
                    line <= count ? lines[line - 1] : 0);
-        shift += strlen(now) - number(edit, "byte_length");
+        shift += strlen(new_text) - number_field(edit, "byte_length");
     }
     free(lines);
 }
@@ -114,7 +115,7 @@ static void replay_entry(struct replay *replay, const json_t *entry)
 {
     struct text before, after;
 
-    if (strcmp(word(entry, "action"), "patch") != 0)
+    if (strcmp(text_field(entry, "action"), "patch") != 0)
         return;
     text_init(&before, DOCUMENT_MAX_BYTES);
     text_init(&after, 0);
@@ -128,10 +129,10 @@ static void replay_entry(struct replay *replay, const json_t *entry)
     text_clear(&after);
 }
 
-bool history_read(const char *job, const struct text *now, struct history *out,
+bool history_read(const char *job, const struct text *current, struct history *out,
                   struct error *err)
 {
-    struct replay replay = { .now = now, .out = out };
+    struct replay replay = { .current = current, .out = out };
     struct backup *backups = NULL;
     json_t *entry;
     size_t i;

@@ -59,13 +59,14 @@ static bool same_time(struct timespec a, struct timespec b)
 bool jobfile_is_same(const struct jobfile *file)
 {
     struct error ignored = { 0 };
-    struct jobfile now;
-    bool same = jobfile_read(&now, file->name, &ignored) && now.link == file->link &&
-                now.st.st_dev == file->st.st_dev && now.st.st_ino == file->st.st_ino &&
-                same_time(now.st.st_mtim, file->st.st_mtim) &&
-                strcmp(now.digest, file->digest) == 0;
+    struct jobfile on_disk;
+    bool same = jobfile_read(&on_disk, file->name, &ignored) &&
+                on_disk.link == file->link && on_disk.st.st_dev == file->st.st_dev &&
+                on_disk.st.st_ino == file->st.st_ino &&
+                same_time(on_disk.st.st_mtim, file->st.st_mtim) &&
+                strcmp(on_disk.digest, file->digest) == 0;
 
-    jobfile_clear(&now);
+    jobfile_clear(&on_disk);
     return same;
 }
 
@@ -92,8 +93,8 @@ int jobfile_lock(const char *name, struct error *err)
     return fd;
 }
 
-/* The kernel's own attributes may be refused; those that a user or an ACL set must not be
- * lost. */
+/* The kernel may refuse its own attributes; those set by a user or an ACL must be
+ * copied. */
 static bool copy_attributes(const char *from, int to, struct error *err)
 {
     char names[4096], value[4096];

@@ -186,8 +186,8 @@ static bool may_replace(const struct undo *undo, struct error *err)
     return true;
 }
 
-static bool put_back(const struct undo *undo, const struct backup *backup,
-                     struct error *err)
+static bool restore(const struct undo *undo, const struct backup *backup,
+                    struct error *err)
 {
     struct journal_entry entry = { .action = "undo", .before = undo->file.digest };
     char *kept = NULL;
@@ -222,7 +222,7 @@ static bool undo_locked(struct undo *undo, char **restored, struct error *err)
     backup = choose_backup(undo, err);
     if (!backup || !may_replace(undo, err))
         return false;
-    if (strcmp(backup->digest, undo->file.digest) != 0 && !put_back(undo, backup, err))
+    if (strcmp(backup->digest, undo->file.digest) != 0 && !restore(undo, backup, err))
         return false;
     if (restored)
         *restored = memory_strdup(backup->path);

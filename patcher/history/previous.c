@@ -25,8 +25,8 @@
 
 struct previous {
     struct arena *arena;
-    struct plan now; /* names the folders */
-    bool absent;     /* NAME.run does not exist */
+    struct plan plan; /* names the folders */
+    bool absent;      /* NAME.run does not exist */
     struct {
         bool state, text, steps, model;
     } known;
@@ -55,16 +55,16 @@ struct previous *previous_new(const struct plan *plan, struct arena *arena)
     struct previous *previous = arena_alloc(arena, sizeof(*previous));
 
     previous->arena = arena;
-    previous->now = *plan;
+    previous->plan = *plan;
     previous->absent = !plan->run_dir || !is_own_dir(plan->run_dir);
     return previous;
 }
 
 bool previous_belongs_to(const struct previous *previous, const struct plan *plan)
 {
-    return text_equal(previous->now.run_dir, plan->run_dir) &&
-           text_equal(previous->now.output_dir, plan->output_dir) &&
-           previous->now.external == plan->external;
+    return text_equal(previous->plan.run_dir, plan->run_dir) &&
+           text_equal(previous->plan.output_dir, plan->output_dir) &&
+           previous->plan.external == plan->external;
 }
 
 /* ---- NAME.run ---- */
@@ -73,7 +73,7 @@ bool previous_belongs_to(const struct previous *previous, const struct plan *pla
 static int open_run(const struct previous *previous)
 {
     return previous->absent ? -1
-                            : open(previous->now.run_dir,
+                            : open(previous->plan.run_dir,
                                    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
@@ -112,7 +112,7 @@ static bool is_running(const struct previous *previous)
 
     if (!text_equal(previous->state.name, "running"))
         return false;
-    lock = path_join(previous->now.run_dir, "lock");
+    lock = path_join(previous->plan.run_dir, "lock");
     locked = file_is_locked(lock);
     free(lock);
     return locked;
@@ -151,9 +151,9 @@ static void bind_text(struct previous *previous, const struct text *text)
                   previous->arena, &document);
     if (!document.root)
         return;
-    plan->job = previous->now.job;
-    plan->dir = previous->now.dir;
-    plan->run_dir = previous->now.run_dir;
+    plan->job = previous->plan.job;
+    plan->dir = previous->plan.dir;
+    plan->run_dir = previous->plan.run_dir;
     schema_bind(&document, previous->arena, plan);
     previous->text.plan = plan;
 }
@@ -198,7 +198,7 @@ static void read_metrics(struct previous *previous)
 static void read_history(struct previous *previous)
 {
     const struct previous_checkpoint *newest;
-    const char *dir = previous->now.output_dir;
+    const char *dir = previous->plan.output_dir;
     char *name = path_join(dir, "trainer_state.json");
     json_t *state = read_json(AT_FDCWD, name, HISTORY_MAX);
 
@@ -218,7 +218,7 @@ const struct previous_steps *previous_steps(struct previous *previous)
     if (previous->known.steps)
         return &previous->steps;
     previous->known.steps = true;
-    if (previous->now.external)
+    if (previous->plan.external)
         read_history(previous);
     else
         read_metrics(previous);
@@ -231,10 +231,10 @@ static bool has_file(const char *dir, const char *name)
 {
     char *path = path_join(dir, name);
     struct stat st;
-    bool there = stat(path, &st) == 0 && S_ISREG(st.st_mode);
+    bool exists = stat(path, &st) == 0 && S_ISREG(st.st_mode);
 
     free(path);
-    return there;
+    return exists;
 }
 
 /* Compare when the files were put there: a rename changes ctime, but not mtime. */
@@ -271,7 +271,7 @@ const struct previous_model *previous_model(struct previous *previous)
         "model.safetensors", "adapter_model.safetensors", "model.safetensors.index.json",
         "adapter_model.bin", "pytorch_model.bin",         "pytorch_model.bin.index.json",
     };
-    const char *dir = previous->now.output_dir;
+    const char *dir = previous->plan.output_dir;
 
     if (previous->known.model)
         return &previous->model;
@@ -283,7 +283,7 @@ const struct previous_model *previous_model(struct previous *previous)
         previous->model.job = read_owner(previous, dir);
         previous->model.later =
             previous_state(previous)->waits &&
-            is_newer(dir, previous->model.file, previous->now.run_dir, "job.yaml");
+            is_newer(dir, previous->model.file, previous->plan.run_dir, "job.yaml");
     }
     return &previous->model;
 }
@@ -326,17 +326,17 @@ static void read_checkpoint(const struct previous *previous, const char *path,
 static const struct previous_checkpoint *describe(struct previous *previous,
                                                   const char *path)
 {
-    struct described *one = previous->described;
+    struct described *known = previous->described;
 
-    while (one && strcmp(one->checkpoint.path, path) != 0)
-        one = one->next;
-    if (one)
-        return &one->checkpoint;
-    one = arena_alloc(previous->arena, sizeof(*one));
-    read_checkpoint(previous, path, &one->checkpoint);
-    one->next = previous->described;
-    previous->described = one;
-    return &one->checkpoint;
+    while (known && strcmp(known->checkpoint.path, path) != 0)
+        known = known->next;
+    if (known)
+        return &known->checkpoint;
+    known = arena_alloc(previous->arena, sizeof(*known));
+    read_checkpoint(previous, path, &known->checkpoint);
+    known->next = previous->described;
+    previous->described = known;
+    return &known->checkpoint;
 }
 
 /* Find the newest folder checkpoint-N as transformers does: by its number alone. */
@@ -386,13 +386,13 @@ static char *find_own(const char *dir, const char *digest, bool whole)
 const struct previous_checkpoint *previous_checkpoint(struct previous *previous,
                                                       const char *digest, bool whole)
 {
-    const char *dir = previous->now.output_dir;
+    const char *dir = previous->plan.output_dir;
     const struct previous_checkpoint *found = NULL;
     char *name;
 
-    if (!dir || (previous->absent && text_equal(dir, previous->now.run_dir)))
+    if (!dir || (previous->absent && text_equal(dir, previous->plan.run_dir)))
         return NULL;
-    name = previous->now.external ? find_foreign(dir) : find_own(dir, digest, whole);
+    name = previous->plan.external ? find_foreign(dir) : find_own(dir, digest, whole);
     if (name)
         found = describe(previous, name);
     free(name);
@@ -404,8 +404,8 @@ size_t previous_count(struct previous *previous, const char *digest)
     struct checkpoint_found *found = NULL;
     size_t count = 0;
 
-    if (!previous->absent && !previous->now.external && previous->now.output_dir)
-        count = checkpoint_list(previous->now.output_dir, digest, &found);
+    if (!previous->absent && !previous->plan.external && previous->plan.output_dir)
+        count = checkpoint_list(previous->plan.output_dir, digest, &found);
     for (size_t i = 0; i < count; i++)
         free(found[i].name);
     free(found);

@@ -83,7 +83,7 @@ static void check_ledger(const struct fuzz_part *first, const struct change *lis
                          size_t count)
 {
     struct arena *arena = arena_new();
-    struct ledger *ledger = edit_log_new(first->data, first->len, arena);
+    struct edit_log *edit_log = edit_log_new(first->data, first->len, arena);
     const struct edit_log_entry *kept;
     struct edits *edits = edits_new();
     struct text expected, out;
@@ -99,14 +99,14 @@ static void check_ledger(const struct fuzz_part *first, const struct change *lis
         change.at %= expected.len + 1;
         change.cut %= expected.len - change.at + 1;
         edit_log_replace(
-            ledger, &(struct edit_log_entry) { change.at, change.cut, change.with, i });
+            edit_log, &(struct edit_log_entry) { change.at, change.cut, change.with, i });
         splice(&expected, &change);
-        now = edit_log_text(ledger, &len);
+        now = edit_log_text(edit_log, &len);
         FUZZ_HOLDS(len == expected.len && memcmp(now, expected.data, len) == 0 &&
                    !now[len]);
-        FUZZ_HOLDS(edit_log_origin(ledger, change.at) <= first->len);
+        FUZZ_HOLDS(edit_log_origin(edit_log, change.at) <= first->len);
     }
-    count = edit_log_entries(ledger, &kept);
+    count = edit_log_entries(edit_log, &kept);
     for (size_t i = 0; i < count; i++) {
         FUZZ_HOLDS(kept[i].at + kept[i].cut <= first->len);
         FUZZ_HOLDS(i == 0 || kept[i].at >= kept[i - 1].at + kept[i - 1].cut);

@@ -13,11 +13,11 @@ static unsigned next_random(unsigned *random)
 }
 
 /* Apply the edits to the original text with struct edits and compare. */
-static void assert_edits_lead_to(const struct ledger *ledger, const char *first,
+static void assert_edits_lead_to(const struct edit_log *edit_log, const char *first,
                                  const char *expected)
 {
     const struct edit_log_entry *list;
-    size_t count = edit_log_entries(ledger, &list);
+    size_t count = edit_log_entries(edit_log, &list);
     struct edits *edits = edits_new();
     struct text out;
 
@@ -38,7 +38,7 @@ static void test_ledger_equals_successive_edits(void **state)
     (void)state;
     for (unsigned seed = 1; seed < 500; seed++) {
         struct arena *arena = arena_new();
-        struct ledger *ledger = edit_log_new(first, strlen(first), arena);
+        struct edit_log *edit_log = edit_log_new(first, strlen(first), arena);
         const char *now = first;
         unsigned random = seed;
 
@@ -53,11 +53,11 @@ static void test_ledger_equals_successive_edits(void **state)
             edit.now = texts[next_random(&random) % 5];
             now = arena_printf(arena, "%.*s%s%s", (int)edit.at, now, edit.now,
                                now + edit.at + edit.cut);
-            edit_log_replace(ledger, &edit);
-            assert_string_equal(edit_log_text(ledger, &len), now);
+            edit_log_replace(edit_log, &edit);
+            assert_string_equal(edit_log_text(edit_log, &len), now);
             assert_int_equal(len, strlen(now));
         }
-        assert_edits_lead_to(ledger, first, now);
+        assert_edits_lead_to(edit_log, first, now);
         arena_free(arena);
     }
 }
@@ -65,38 +65,40 @@ static void test_ledger_equals_successive_edits(void **state)
 static void test_ledger_maps_positions_back(void **state)
 {
     struct arena *arena = arena_new();
-    struct ledger *ledger = edit_log_new("abcdef", 6, arena);
+    struct edit_log *edit_log = edit_log_new("abcdef", 6, arena);
 
     (void)state;
-    edit_log_replace(ledger, &(struct edit_log_entry) { 1, 2, "XXXX", 0 }); /* aXXXXdef */
-    edit_log_replace(ledger, &(struct edit_log_entry) { 6, 1, "", 0 });     /* aXXXXdf */
-    edit_log_replace(ledger, &(struct edit_log_entry) { 0, 0, "__", 0 }); /* __aXXXXdf */
-    assert_int_equal(edit_log_origin(ledger, 1), 0);
-    assert_int_equal(edit_log_origin(ledger, 2), 0);
-    assert_int_equal(edit_log_origin(ledger, 3), 1);
-    assert_int_equal(edit_log_origin(ledger, 6), 1);
-    assert_int_equal(edit_log_origin(ledger, 7), 3);
-    assert_int_equal(edit_log_origin(ledger, 8), 5);
-    assert_int_equal(edit_log_origin(ledger, 9), 6);
+    edit_log_replace(edit_log,
+                     &(struct edit_log_entry) { 1, 2, "XXXX", 0 });       /* aXXXXdef */
+    edit_log_replace(edit_log, &(struct edit_log_entry) { 6, 1, "", 0 }); /* aXXXXdf */
+    edit_log_replace(edit_log,
+                     &(struct edit_log_entry) { 0, 0, "__", 0 }); /* __aXXXXdf */
+    assert_int_equal(edit_log_origin(edit_log, 1), 0);
+    assert_int_equal(edit_log_origin(edit_log, 2), 0);
+    assert_int_equal(edit_log_origin(edit_log, 3), 1);
+    assert_int_equal(edit_log_origin(edit_log, 6), 1);
+    assert_int_equal(edit_log_origin(edit_log, 7), 3);
+    assert_int_equal(edit_log_origin(edit_log, 8), 5);
+    assert_int_equal(edit_log_origin(edit_log, 9), 6);
     /* end of a span: before text that was removed after it, after text that was written
      * in it */
-    assert_int_equal(edit_log_origin_end(ledger, 8), 4);
-    assert_int_equal(edit_log_origin_end(ledger, 9), 6);
-    assert_int_equal(edit_log_origin_end(ledger, 5), 3);
+    assert_int_equal(edit_log_origin_end(edit_log, 8), 4);
+    assert_int_equal(edit_log_origin_end(edit_log, 9), 6);
+    assert_int_equal(edit_log_origin_end(edit_log, 5), 3);
     arena_free(arena);
 }
 
 static void test_ledger_assigns_overlaps_to_the_later_owner(void **state)
 {
     struct arena *arena = arena_new();
-    struct ledger *ledger = edit_log_new("abcdef", 6, arena);
+    struct edit_log *edit_log = edit_log_new("abcdef", 6, arena);
     const struct edit_log_entry *list;
 
     (void)state;
-    edit_log_replace(ledger, &(struct edit_log_entry) { 0, 1, "A", 1 });
-    edit_log_replace(ledger, &(struct edit_log_entry) { 2, 1, "CC", 2 }); /* AbCCdef */
-    edit_log_replace(ledger, &(struct edit_log_entry) { 3, 2, "x", 3 });  /* AbCxef */
-    assert_int_equal(edit_log_entries(ledger, &list), 2);
+    edit_log_replace(edit_log, &(struct edit_log_entry) { 0, 1, "A", 1 });
+    edit_log_replace(edit_log, &(struct edit_log_entry) { 2, 1, "CC", 2 }); /* AbCCdef */
+    edit_log_replace(edit_log, &(struct edit_log_entry) { 3, 2, "x", 3 });  /* AbCxef */
+    assert_int_equal(edit_log_entries(edit_log, &list), 2);
     assert_int_equal(list[1].at, 2);
     assert_int_equal(list[1].cut, 2);
     assert_string_equal(list[1].now, "Cx");
