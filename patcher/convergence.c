@@ -47,8 +47,8 @@ static bool may_edit(const struct analyzer *analyzer, const struct analysis *ana
     /* a job that does not run here is not patched for this machine */
     if (analysis->plan.external && analyzer->options->will_run)
         return false;
-    return analysis->plan.policy != POLICY_REPORT && finding->now && finding->was &&
-           finding->apply >= least;
+    return analysis->plan.policy != POLICY_REPORT && finding->new_text &&
+           finding->old_text && finding->apply >= least;
 }
 
 /* Return the key that an edit adds: of a new line, or the new name of a key; otherwise
@@ -56,7 +56,7 @@ static bool may_edit(const struct analyzer *analyzer, const struct analysis *ana
 static const char *new_key(const struct document *document, const struct finding *finding,
                            size_t *len)
 {
-    const char *name = finding->now;
+    const char *name = finding->new_text;
 
     *len = 0;
     if (finding->cut == 0 && finding->key) {
@@ -109,7 +109,7 @@ static bool group_fits(const struct convergence *convergence,
     for (size_t i = 0; finding->group && i < list->findings->count; i++) {
         const struct finding *other = &list->findings->list[i];
 
-        if (other->group == finding->group && other->now &&
+        if (other->group == finding->group && other->new_text &&
             !(may_edit(convergence->analyzer, convergence->last, other) &&
               fits(convergence, list, other)))
             return false;
@@ -121,7 +121,8 @@ static void accept(struct choice_list *list, size_t at)
 {
     const struct finding *finding = &list->findings->list[at];
 
-    if (!edits_replace(list->edits, finding->at.byte, finding->cut, finding->now, NULL))
+    if (!edits_replace(list->edits, finding->at.byte, finding->cut, finding->new_text,
+                       NULL))
         return;
     list->outcomes[at] = EDIT_MADE;
     list->accepted[list->count++] = at;
@@ -142,7 +143,8 @@ static void choose_one(const struct convergence *convergence, struct choice_list
     for (size_t i = 0; i < list->findings->count; i++) {
         const struct finding *other = &list->findings->list[i];
 
-        if (i == at || (finding->group && other->group == finding->group && other->now))
+        if (i == at ||
+            (finding->group && other->group == finding->group && other->new_text))
             accept(list, i);
     }
 }
@@ -273,7 +275,7 @@ static void merge(struct convergence *convergence, const enum edit_outcome *outc
             finding.cut = 0;
         if (outcomes[i] == EDIT_NONE && edited) {
             finding.apply = APPLY_MANUAL;
-            finding.was = finding.now = finding.label = NULL;
+            finding.old_text = finding.new_text = finding.label = NULL;
         }
         finding.group += finding.group ? convergence->groups : 0;
         if (finding.at.line)
@@ -329,7 +331,7 @@ static void drop_newlines(const struct convergence *convergence,
         if (finding->at.byte != convergence->len || finding->cut > 0)
             continue;
         if (!first)
-            finding->now += strspn(finding->now, "\r\n");
+            finding->new_text += strspn(finding->new_text, "\r\n");
         first = false;
     }
 }
@@ -341,22 +343,22 @@ static const char *as_written(const struct convergence *convergence,
 {
     static const char mark[] = " removed: ";
     const char *tail = finding->label && strcmp(finding->label, "removed") == 0
-                           ? strstr(finding->now, mark)
+                           ? strstr(finding->new_text, mark)
                            : NULL;
     size_t from, to;
     const char *line;
 
     if (!tail || strchr(tail, '\n'))
-        return finding->now;
+        return finding->new_text;
     tail += sizeof(mark) - 1;
     from = edit_log_origin(convergence->edit_log, finding->at.byte);
     to = edit_log_origin_end(convergence->edit_log, finding->at.byte + finding->cut);
     line = arena_copy(convergence->arena, convergence->first->document.data + from,
                       to - from);
     if (strpbrk(line, "\r\n"))
-        return finding->now;
-    return arena_printf(convergence->arena, "%.*s%s", (int)(tail - finding->now),
-                        finding->now, line);
+        return finding->new_text;
+    return arena_printf(convergence->arena, "%.*s%s", (int)(tail - finding->new_text),
+                        finding->new_text, line);
 }
 
 /* Record the edits from last to first, so that positions in this text stay valid. */
@@ -366,7 +368,7 @@ static void record(struct convergence *convergence, struct choice_list *list,
     for (size_t i = 0; i < list->count; i++) {
         struct finding *finding = &list->findings->list[list->accepted[i]];
 
-        finding->now = as_written(convergence, finding);
+        finding->new_text = as_written(convergence, finding);
     }
     sort_accepted(list);
     drop_newlines(convergence, list);
@@ -375,7 +377,7 @@ static void record(struct convergence *convergence, struct choice_list *list,
 
         edit_log_replace(convergence->edit_log,
                          &(struct edit_log_entry) { finding->at.byte, finding->cut,
-                                                    finding->now,
+                                                    finding->new_text,
                                                     owners[list->accepted[i]] });
     }
     convergence->text = edit_log_text(convergence->edit_log, &convergence->len);
@@ -415,7 +417,7 @@ static struct names expected_keys(const struct convergence *convergence,
         arena_array(convergence->arena, rows * list->count + 1, sizeof(*names.list));
     for (size_t i = 0; i < list->count; i++) {
         const struct finding *finding = &list->findings->list[list->accepted[i]];
-        size_t at = finding->at.byte, len = strlen(finding->now);
+        size_t at = finding->at.byte, len = strlen(finding->new_text);
 
         add_names(&names, previous, at, at + finding->cut);
         add_names(&names, current, at + shift, at + shift + len);

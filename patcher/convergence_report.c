@@ -1,5 +1,5 @@
 /* patcher/convergence_report.c - the final findings after the last edit: each with its own
- * edits, and which of them are settled. */
+ * edits, and which of them are resolved. */
 #include "config.h"
 
 #include "patcher/convergence_internal.h"
@@ -28,7 +28,7 @@ static void report_at_reason(const struct convergence *convergence,
     for (size_t i = 0; owner->group && i < convergence->merged.count; i++) {
         const struct finding *other = &convergence->merged.list[i];
 
-        if (other->group == owner->group && other->now && other->cut > 0) {
+        if (other->group == owner->group && other->new_text && other->cut > 0) {
             remark->at = other->at;
             remark->cut = other->cut;
             return;
@@ -51,9 +51,10 @@ static void position_remarks(struct convergence *convergence)
         struct finding *finding = &convergence->merged.list[i];
 
         for (size_t j = 0;
-             !finding->now && finding->at.line && finding->cut == 0 && j < count; j++)
+             !finding->new_text && finding->at.line && finding->cut == 0 && j < count;
+             j++)
             if (edits[j].at == finding->at.byte && edits[j].cut == 0 &&
-                strpbrk(edits[j].now, "\r\n"))
+                strpbrk(edits[j].new_text, "\r\n"))
                 report_at_reason(convergence, &edits[j], finding);
     }
 }
@@ -66,25 +67,25 @@ static void assign_edits(struct convergence *convergence)
     for (size_t i = 0; i < convergence->merged.count; i++) {
         struct finding *finding = &convergence->merged.list[i];
 
-        if (convergence->outcomes[i] != EDIT_NONE || finding->settled)
-            finding->was = finding->now = NULL;
+        if (convergence->outcomes[i] != EDIT_NONE || finding->resolved)
+            finding->old_text = finding->new_text = NULL;
     }
     for (size_t i = 0; i < count; i++) {
         struct finding *finding = &convergence->merged.list[edits[i].owner];
-        const char *was = convergence->first->document.data + edits[i].at;
+        const char *original = convergence->first->document.data + edits[i].at;
 
         finding->at = document_mark(&convergence->first->document, edits[i].at);
         finding->cut = edits[i].cut;
-        finding->was = arena_copy(convergence->arena, was, edits[i].cut);
-        finding->now = edits[i].now;
+        finding->old_text = arena_copy(convergence->arena, original, edits[i].cut);
+        finding->new_text = edits[i].new_text;
     }
     for (size_t i = 0; i < convergence->merged.count; i++)
-        if (!convergence->merged.list[i].now)
+        if (!convergence->merged.list[i].new_text)
             convergence->merged.list[i].label = NULL;
     position_remarks(convergence);
 }
 
-static void mark_settled(struct convergence *convergence)
+static void mark_resolved(struct convergence *convergence)
 {
     const struct findings *remaining = &convergence->last->findings;
     bool *persists =
@@ -99,7 +100,7 @@ static void mark_settled(struct convergence *convergence)
         persists[convergence_find(convergence, finding, origin, true, persists)] = true;
     }
     for (size_t i = 0; i < convergence->merged.count; i++)
-        convergence->merged.list[i].settled =
+        convergence->merged.list[i].resolved =
             convergence->outcomes[i] == EDIT_MADE || !persists[i];
 }
 
@@ -127,7 +128,7 @@ static void order_by_edits(struct convergence *convergence)
 
 void convergence_report(struct convergence *convergence)
 {
-    mark_settled(convergence);
+    mark_resolved(convergence);
     assign_edits(convergence);
     order_by_edits(convergence);
 }

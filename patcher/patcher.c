@@ -108,7 +108,7 @@ static const char *const *made_rules(const struct patch *patch)
         const struct finding *finding = &patch->findings.list[i];
         size_t at = 0;
 
-        if (!finding->settled || !finding->now)
+        if (!finding->resolved || !finding->new_text)
             continue;
         while (at < count && strcmp(rules[at], finding->rule) != 0)
             at++;
@@ -150,7 +150,7 @@ static bool write_file(const struct jobfile *file, const struct patch_options *o
     if (*stale)
         return true;
     for (size_t i = 0; i < out->findings.count; i++)
-        out->findings.list[i].fixed = out->findings.list[i].settled;
+        out->findings.list[i].fixed = out->findings.list[i].resolved;
     return write_journal(out, options, err);
 }
 

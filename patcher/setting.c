@@ -133,7 +133,7 @@ static bool apply_one(const struct setting *setting, const char **data, size_t *
             "cannot set %s: the layout of its value in the job does not allow an edit",
             setting->key);
     edit_log_replace(edit_log, &(struct edit_log_entry) { finding.at.byte, finding.cut,
-                                                          finding.now, 0 });
+                                                          finding.new_text, 0 });
     *data = edit_log_text(edit_log, len);
     return true;
 }

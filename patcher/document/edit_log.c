@@ -27,14 +27,14 @@ struct edit_log *edit_log_new(const char *data, size_t len, struct arena *arena)
 static size_t shifted(const struct edit_log *edit_log, size_t count, size_t at)
 {
     for (size_t i = 0; i < count; i++)
-        at += strlen(edit_log->list[i].now) - edit_log->list[i].cut;
+        at += strlen(edit_log->list[i].new_text) - edit_log->list[i].cut;
     return at;
 }
 
 static size_t unshifted(const struct edit_log *edit_log, size_t count, size_t at)
 {
     for (size_t i = 0; i < count; i++)
-        at += edit_log->list[i].cut - strlen(edit_log->list[i].now);
+        at += edit_log->list[i].cut - strlen(edit_log->list[i].new_text);
     return at;
 }
 
@@ -46,7 +46,7 @@ static size_t begin_of(const struct edit_log *edit_log, size_t i)
 
 static size_t end_of(const struct edit_log *edit_log, size_t i)
 {
-    return begin_of(edit_log, i) + strlen(edit_log->list[i].now);
+    return begin_of(edit_log, i) + strlen(edit_log->list[i].new_text);
 }
 
 static void insert_at(struct edit_log *edit_log, size_t slot, struct edit_log_entry edit)
@@ -77,9 +77,9 @@ static void compose(struct edit_log *edit_log, size_t first, size_t last,
         begin = edit->at;
     if (edit->at + edit->cut > end)
         end = edit->at + edit->cut;
-    whole.now = arena_printf(edit_log->arena, "%.*s%s%.*s", (int)(edit->at - begin),
-                             text + begin, edit->now, (int)(end - edit->at - edit->cut),
-                             text + edit->at + edit->cut);
+    whole.new_text = arena_printf(
+        edit_log->arena, "%.*s%s%.*s", (int)(edit->at - begin), text + begin,
+        edit->new_text, (int)(end - edit->at - edit->cut), text + edit->at + edit->cut);
     whole.at = unshifted(edit_log, first, begin);
     whole.cut = unshifted(edit_log, last, end) - whole.at;
     memmove(edit_log->list + first, edit_log->list + last,
@@ -111,7 +111,7 @@ void edit_log_replace(struct edit_log *edit_log, const struct edit_log_entry *ed
     else
         insert_at(edit_log, first,
                   (struct edit_log_entry) { unshifted(edit_log, first, edit->at),
-                                            edit->cut, edit->now, edit->owner });
+                                            edit->cut, edit->new_text, edit->owner });
 }
 
 size_t edit_log_entries(const struct edit_log *edit_log,
@@ -154,8 +154,8 @@ const char *edit_log_text(const struct edit_log *edit_log, size_t *len)
 
         memcpy(out + to, edit_log->data + from, edit->at - from);
         to += edit->at - from;
-        memcpy(out + to, edit->now, strlen(edit->now));
-        to += strlen(edit->now);
+        memcpy(out + to, edit->new_text, strlen(edit->new_text));
+        to += strlen(edit->new_text);
         from = edit->at + edit->cut;
     }
     memcpy(out + to, edit_log->data + from, edit_log->len - from);

@@ -18,7 +18,7 @@ struct edit_log *edit_log_new(const char *data, size_t len, struct arena *arena)
  */
 struct edit_log_entry {
     size_t at, cut; /* in the original text */
-    const char *now;
+    const char *new_text;
     size_t owner;
 };
 void edit_log_replace(struct edit_log *edit_log, const struct edit_log_entry *edit);

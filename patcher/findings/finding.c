@@ -40,7 +40,7 @@ struct finding *findings_add(struct findings *findings, const struct finding *fi
 /* Lines inserted at one position keep their order, regardless of their rules. */
 static bool is_insert(const struct finding *finding)
 {
-    return finding->now && finding->cut == 0;
+    return finding->new_text && finding->cut == 0;
 }
 
 static int compare(const struct finding *a, const struct finding *b)
@@ -69,7 +69,7 @@ int findings_worst(const struct findings *findings)
     int worst = -1;
 
     for (size_t i = 0; i < findings->count; i++)
-        if (!findings->list[i].fixed && !findings->list[i].settled &&
+        if (!findings->list[i].fixed && !findings->list[i].resolved &&
             (int)findings->list[i].severity > worst)
             worst = (int)findings->list[i].severity;
     return worst;

@@ -18,7 +18,7 @@ struct finding {
     enum severity severity;
     enum apply apply; /* MANUAL: there is no edit */
     bool fixed;       /* this patch applied the edit */
-    bool settled;     /* resolved by the edits that are, or would be, made */
+    bool resolved;    /* no longer found after the edits that are, or would be, made */
     const char *key;  /* the key, or NULL for the file as a whole */
     /* the row of the analyzed document that it concerns, or after which a line is
      * inserted; or NULL */
@@ -27,10 +27,10 @@ struct finding {
     size_t cut;     /* bytes of the span */
     /* exact text of the span, including quotes and the blanks before a comment that a
      * longer value uses; NULL without an edit */
-    const char *was;
+    const char *old_text;
     /* the replacement; an inserted line includes its line end */
-    const char *now;
-    const char *label;   /* shown to people instead of `now` ("float32"), or NULL */
+    const char *new_text;
+    const char *label;   /* shown to users instead of `new_text` ("float32"), or NULL */
     const char *message; /* one sentence */
     /* the fact that decided it, as in "device 0: Tesla T4, cc 7.5"; or NULL */
     const char *because;
@@ -50,7 +50,7 @@ void findings_init(struct findings *findings, struct arena *arena);
 struct finding *findings_add(struct findings *findings, const struct finding *finding);
 /* Sort by position, then by rule. */
 void findings_sort(struct findings *findings);
-/* Return the worst severity of the findings that are neither fixed nor settled; -1 if
+/* Return the worst severity of the findings that are neither fixed nor resolved; -1 if
  * there are none. */
 int findings_worst(const struct findings *findings);
 

@@ -8,7 +8,7 @@
 void propose_withdraw(struct finding *finding)
 {
     finding->apply = APPLY_MANUAL;
-    finding->was = finding->now = finding->label = NULL;
+    finding->old_text = finding->new_text = finding->label = NULL;
     finding->group = 0;
 }
 
@@ -115,7 +115,7 @@ static struct finding *without_edit(const struct proposal *to, const struct find
     added = propose_remark(to, &finding, entry);
     if (added && base->group) {
         added->group = base->group; /* propose_resolve_groups withdraws the others */
-        added->was = NULL;
+        added->old_text = NULL;
     }
     return added;
 }
@@ -208,9 +208,9 @@ static enum rewrite_fault unquote(const struct rewrite *rewrite,
     if (node->tag)
         return REWRITE_SHAPE;
     set_position(out, node);
-    out->was =
+    out->old_text =
         arena_copy(rewrite->arena, rewrite->document->data + node->at.byte, node->bytes);
-    out->now = arena_strdup(rewrite->arena, value);
+    out->new_text = arena_strdup(rewrite->arena, value);
     out->label = NULL;
     return REWRITE_OK;
 }
@@ -256,7 +256,7 @@ void propose_resolve_groups(struct findings *findings)
         bool broken = false;
 
         for (size_t j = 0; group && j < findings->count; j++)
-            broken |= findings->list[j].group == group && !findings->list[j].was;
+            broken |= findings->list[j].group == group && !findings->list[j].old_text;
         for (size_t j = 0; broken && j < findings->count; j++)
             if (findings->list[j].group == group)
                 propose_withdraw(&findings->list[j]);

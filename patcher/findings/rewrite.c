@@ -43,8 +43,9 @@ static void span_emit(const struct rewrite *rewrite, struct span span)
 
     out->at = document_mark(rewrite->document, span.at);
     out->cut = span.cut;
-    out->was = arena_copy(rewrite->arena, rewrite->document->data + span.at, span.cut);
-    out->now = span.text;
+    out->old_text =
+        arena_copy(rewrite->arena, rewrite->document->data + span.at, span.cut);
+    out->new_text = span.text;
     out->label = span.label;
 }
 

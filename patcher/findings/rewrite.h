@@ -3,7 +3,7 @@
  * replace a value, rename a key, insert a line, comment out a line.  Comments, quotes and
  * layout stay.
  *
- * Each function fills only at, cut, was, now and label of *out, or leaves it unchanged
+ * Each function fills only at, cut, old_text, new_text and label of *out, or leaves it unchanged
  * and returns the reason.  Entries are those of the top level or of a map directly below
  * it.
  */
@@ -34,7 +34,7 @@ struct rewrite {
  * Replace the entry's value with `value` (plain YAML such as `float32` or `0.0`).  Quotes
  * are kept.  A comment that is two or more blanks after the value, or aligned with the
  * comment above or below, keeps its column while the gap allows.  Therefore the span may
- * include blanks after the value, and `now` may end in blanks.
+ * include blanks after the value, and `new_text` may end in blanks.
  */
 enum rewrite_fault rewrite_value(const struct rewrite *rewrite, const struct entry *entry,
                                  const char *value);

@@ -37,8 +37,8 @@ static json_t *edit_json(const struct finding *finding)
     json_object_set_new(edit, "line", json_integer(finding->at.line));
     json_object_set_new(edit, "byte_offset", json_integer((json_int_t)finding->at.byte));
     json_object_set_new(edit, "byte_length", json_integer((json_int_t)finding->cut));
-    json_object_set_new(edit, "old", text_or_null(finding->was));
-    json_object_set_new(edit, "new", text_or_null(finding->now));
+    json_object_set_new(edit, "old", text_or_null(finding->old_text));
+    json_object_set_new(edit, "new", text_or_null(finding->new_text));
     json_object_set_new(edit, "message", text_or_null(finding->message));
     json_object_set_new(edit, "because", text_or_null(finding->because));
     return edit;
@@ -49,7 +49,8 @@ static json_t *edits_json(const struct findings *findings)
     json_t *list = json_array();
 
     for (size_t i = 0; i < findings->count; i++)
-        if (findings->list[i].settled && findings->list[i].was && findings->list[i].now)
+        if (findings->list[i].resolved && findings->list[i].old_text &&
+            findings->list[i].new_text)
             json_array_append_new(list, edit_json(&findings->list[i]));
     return list;
 }

@@ -14,7 +14,7 @@ struct journal_entry {
     const char *action;
     const char *before, *after;
     const char *const *rules; /* ends with NULL */
-    /* includes those settled by an edit; or NULL */
+    /* includes those resolved by an edit; or NULL */
     const struct findings *findings;
     const char *policy, *device;
     const char *backup; /* base name */

@@ -364,7 +364,7 @@ static void rule_auto_batch(struct rule_context *context)
 static bool has_all_edits(const struct findings *findings, int group)
 {
     for (size_t i = 0; group && i < findings->count; i++)
-        if (findings->list[i].group == group && !findings->list[i].was)
+        if (findings->list[i].group == group && !findings->list[i].old_text)
             return false;
     return true;
 }
@@ -385,8 +385,8 @@ static bool formats_will_change(const struct rule_context *context)
     for (size_t i = 0; i < reported.count; i++) {
         const struct finding *finding = &reported.list[i];
 
-        if (finding->rule[2] == '1' && finding->apply == APPLY_UNSAFE && finding->now &&
-            has_all_edits(&reported, finding->group))
+        if (finding->rule[2] == '1' && finding->apply == APPLY_UNSAFE &&
+            finding->new_text && has_all_edits(&reported, finding->group))
             return true;
     }
     return false;

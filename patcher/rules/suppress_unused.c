@@ -162,8 +162,8 @@ static void propose_shorter(const struct suppress_state *state,
     finding->apply = APPLY_UNSAFE;
     finding->at = document_mark(state->document, from);
     finding->cut = to - from;
-    finding->was = arena_copy(state->arena, data + from, to - from);
-    finding->now = left;
+    finding->old_text = arena_copy(state->arena, data + from, to - from);
+    finding->new_text = left;
 }
 
 static struct finding base_finding(struct mark at, size_t bytes)

@@ -42,7 +42,7 @@ static void report_left(const struct report *report, const struct options *optio
     size_t count = 0;
 
     for (size_t i = 0; i < patch->findings.count; i++)
-        count += !patch->findings.list[i].settled &&
+        count += !patch->findings.list[i].resolved &&
                  (int)patch->findings.list[i].severity >= report->least;
     if (count == 0)
         return;

@@ -232,26 +232,26 @@ static void add_value(const struct style *how, const char *value, const char *co
 
 static bool has_edit(const struct finding *finding)
 {
-    return finding->was && finding->now;
+    return finding->old_text && finding->new_text;
 }
 
 /* "model_dtype: float16 -> float32", "+ loss_scale: none" */
 static void add_edit(const struct style *how, const struct finding *finding,
                      struct text *out)
 {
-    if (!finding->was[0] && strpbrk(finding->now, "\r\n")) {
+    if (!finding->old_text[0] && strpbrk(finding->new_text, "\r\n")) {
         add_color(how, green, out);
         text_adds(out, "+ ");
-        add_value(how, finding->now, green, out);
+        add_value(how, finding->new_text, green, out);
         return;
     }
-    if (finding->key && !text_starts(finding->was, finding->key)) {
+    if (finding->key && !text_starts(finding->old_text, finding->key)) {
         report_visible(out, finding->key);
         text_adds(out, ": ");
     }
-    add_value(how, finding->was, red, out);
+    add_value(how, finding->old_text, red, out);
     text_adds(out, " -> ");
-    add_value(how, finding->label ? finding->label : finding->now, green, out);
+    add_value(how, finding->label ? finding->label : finding->new_text, green, out);
 }
 
 /* "    model_dtype: float16 -> float32   (note)" */
@@ -260,7 +260,7 @@ static void add_advice(const struct style *how, const struct finding *finding,
 {
     bool edit = has_edit(finding);
 
-    if (!edit && (finding->fixed || finding->settled)) { /* then advice is useless */
+    if (!edit && (finding->fixed || finding->resolved)) { /* then advice is useless */
         text_adds(out, finding->fixed ? "    fixed with the others\n"
                                       : "    gone after the other edits\n");
         return;
@@ -268,7 +268,7 @@ static void add_advice(const struct style *how, const struct finding *finding,
     if (!edit && !finding->note)
         return;
     text_adds(out, finding->fixed ? "    fixed: " : "    ");
-    if (edit && !finding->fixed && !finding->settled && finding->apply == APPLY_UNSAFE)
+    if (edit && !finding->fixed && !finding->resolved && finding->apply == APPLY_UNSAFE)
         text_adds(out, "with --unsafe: ");
     if (edit)
         add_edit(how, finding, out);
@@ -348,7 +348,7 @@ static void add_finding(const struct style *how, size_t at, struct text *out)
 /* Return whether -q prints the finding: it affects the exit status. */
 static bool affects_status(const struct report *report, const struct finding *finding)
 {
-    bool would_edit = finding->now && finding->settled;
+    bool would_edit = finding->new_text && finding->resolved;
 
     return !finding->fixed && ((int)finding->severity >= report->least || would_edit);
 }
@@ -403,8 +403,8 @@ static struct counts count_findings(const struct patch *patch)
 
         counts.left += !finding->fixed;
         counts.errors += !finding->fixed && finding->severity == SEVERITY_ERROR;
-        counts.edits += finding->now && finding->settled && !finding->fixed;
-        counts.fixed += finding->fixed && finding->now;
+        counts.edits += finding->new_text && finding->resolved && !finding->fixed;
+        counts.fixed += finding->fixed && finding->new_text;
     }
     return counts;
 }
@@ -460,7 +460,7 @@ void report_reason(const struct patch *patch, struct text *out)
     for (size_t i = 0; i < patch->findings.count; i++) {
         const struct finding *finding = &patch->findings.list[i];
 
-        if (finding->severity != SEVERITY_ERROR || finding->fixed || finding->settled)
+        if (finding->severity != SEVERITY_ERROR || finding->fixed || finding->resolved)
             continue;
         if (!first)
             first = finding;

@@ -309,14 +309,14 @@ static void add_under(const struct excerpt *excerpt, const struct line *line,
 
 static bool is_new_line(const struct finding *finding)
 {
-    return finding->now && finding->cut == 0 && strpbrk(finding->now, "\r\n");
+    return finding->new_text && finding->cut == 0 && strpbrk(finding->new_text, "\r\n");
 }
 
 /* Some findings are about the whole file: its encoding, its line ends. */
 static bool has_position(const struct finding *finding)
 {
     return finding->at.line > 0 &&
-           (finding->at.byte > 0 || finding->cut > 0 || finding->now);
+           (finding->at.byte > 0 || finding->cut > 0 || finding->new_text);
 }
 
 static struct span span_of(const struct finding *finding)

@@ -43,9 +43,9 @@ static json_t *finding_object(const struct finding *finding)
     json_object_set_new(object, "byte_offset",
                         json_integer((json_int_t)finding->at.byte));
     json_object_set_new(object, "byte_length", json_integer((json_int_t)finding->cut));
-    if (finding->was && finding->now) {
-        json_object_set_new(object, "old", report_json_string(finding->was));
-        json_object_set_new(object, "new", report_json_string(finding->now));
+    if (finding->old_text && finding->new_text) {
+        json_object_set_new(object, "old", report_json_string(finding->old_text));
+        json_object_set_new(object, "new", report_json_string(finding->new_text));
     }
     json_object_set_new(object, "message", report_json_string(finding->message));
     json_object_set_new(object, "because", report_json_string(finding->because));

@@ -119,7 +119,7 @@ static json_t *place_of(const struct job *job, const struct finding *finding)
 /* Return whether trainspool patch would make its edit. */
 static bool is_fixable(const struct finding *finding)
 {
-    return finding->settled && finding->was && finding->now;
+    return finding->resolved && finding->old_text && finding->new_text;
 }
 
 /* Return whether an earlier finding of its group has a fix that contains this edit. */
@@ -137,7 +137,7 @@ static json_t *replacement_of(const struct finding *finding)
     json_t *replacement = json_object();
 
     json_object_set_new(replacement, "deletedRegion", bytes_of(finding));
-    json_object_set_new(replacement, "insertedContent", text_object(finding->now));
+    json_object_set_new(replacement, "insertedContent", text_object(finding->new_text));
     return replacement;
 }
 

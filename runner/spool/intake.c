@@ -113,7 +113,7 @@ static void log_admission(struct intake *intake, const struct job *job,
 
     for (size_t i = 0; i < inspection->patch.findings.count; i++)
         fixed += inspection->patch.findings.list[i].fixed &&
-                 inspection->patch.findings.list[i].now;
+                 inspection->patch.findings.list[i].new_text;
     if (record->state == JOB_READY)
         log_line(intake->log, LOG_INFO, "job %s: ready, %zu edit%s made", job->name,
                  fixed, fixed == 1 ? "" : "s");

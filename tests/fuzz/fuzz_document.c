@@ -45,7 +45,7 @@ static void check_edit(const struct document *document, const struct finding *ed
     struct text out;
 
     text_init(&out, 0);
-    if (!edits_replace(edits, edit->at.byte, edit->cut, edit->now, NULL) ||
+    if (!edits_replace(edits, edit->at.byte, edit->cut, edit->new_text, NULL) ||
         !edits_apply(edits, document->data, document->len, &out, NULL))
         abort();
     document_read(out.data, out.len, arena, &now);

@@ -110,7 +110,7 @@ static void check_ledger(const struct fuzz_part *first, const struct change *lis
     for (size_t i = 0; i < count; i++) {
         FUZZ_HOLDS(kept[i].at + kept[i].cut <= first->len);
         FUZZ_HOLDS(i == 0 || kept[i].at >= kept[i - 1].at + kept[i - 1].cut);
-        FUZZ_HOLDS(edits_replace(edits, kept[i].at, kept[i].cut, kept[i].now, NULL));
+        FUZZ_HOLDS(edits_replace(edits, kept[i].at, kept[i].cut, kept[i].new_text, NULL));
     }
     FUZZ_HOLDS(edits_apply(edits, first->data, first->len, &out, NULL));
     FUZZ_HOLDS(out.len == expected.len && memcmp(out.data, expected.data, out.len) == 0);

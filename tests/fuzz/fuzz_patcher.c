@@ -37,13 +37,14 @@ static void check_finding(const struct patch *patch, const struct finding *findi
 
     FUZZ_HOLDS(finding->rule && finding->message && finding->message[0]);
     FUZZ_HOLDS(finding->at.byte + finding->cut <= patch->document.len);
-    FUZZ_HOLDS(!finding->now || finding->apply != APPLY_MANUAL);
-    FUZZ_HOLDS(!finding->now || (finding->was && strlen(finding->was) == finding->cut &&
-                                 memcmp(finding->was, at, finding->cut) == 0));
+    FUZZ_HOLDS(!finding->new_text || finding->apply != APPLY_MANUAL);
+    FUZZ_HOLDS(!finding->new_text ||
+               (finding->old_text && strlen(finding->old_text) == finding->cut &&
+                memcmp(finding->old_text, at, finding->cut) == 0));
     FUZZ_HOLDS(!finding->fixed); /* a check applies nothing */
 }
 
-/* Check that the edits of the settled findings turn the original text into the patched
+/* Check that the edits of the resolved findings turn the original text into the patched
  * text, and that their inverse restores the original. */
 static void check_edits(const struct patch *patch)
 {
@@ -56,15 +57,15 @@ static void check_edits(const struct patch *patch)
         const struct finding *finding = &patch->findings.list[i];
 
         check_finding(patch, finding);
-        if (!finding->now || !finding->settled)
+        if (!finding->new_text || !finding->resolved)
             continue;
-        FUZZ_HOLDS(
-            edits_replace(edits, finding->at.byte, finding->cut, finding->now, NULL));
+        FUZZ_HOLDS(edits_replace(edits, finding->at.byte, finding->cut, finding->new_text,
+                                 NULL));
         FUZZ_HOLDS(finding->at.byte >= at); /* findings are in order */
         at = finding->at.byte + finding->cut;
-        FUZZ_HOLDS(edits_replace(back, finding->at.byte + grown, strlen(finding->now),
-                                 finding->was, NULL));
-        grown += strlen(finding->now) - finding->cut;
+        FUZZ_HOLDS(edits_replace(back, finding->at.byte + grown,
+                                 strlen(finding->new_text), finding->old_text, NULL));
+        grown += strlen(finding->new_text) - finding->cut;
     }
     FUZZ_HOLDS(edits_apply(edits, patch->document.data, patch->document.len, &out, NULL));
     FUZZ_HOLDS(out.len == patch->len && memcmp(out.data, patch->text, out.len) == 0);
@@ -83,7 +84,7 @@ static bool is_left(const struct patch *patch, const struct finding *like)
     for (size_t i = 0; i < patch->findings.count; i++) {
         const struct finding *finding = &patch->findings.list[i];
 
-        if (!finding->settled && strcmp(finding->rule, like->rule) == 0 &&
+        if (!finding->resolved && strcmp(finding->rule, like->rule) == 0 &&
             strcmp(finding->key ? finding->key : "", like->key ? like->key : "") == 0)
             return true;
     }
@@ -100,7 +101,7 @@ static void check_again(const struct patch *patch, const struct patch *again)
     for (size_t i = 0; i < patch->findings.count; i++) {
         const struct finding *finding = &patch->findings.list[i];
 
-        if (finding->settled && finding->severity == SEVERITY_ERROR &&
+        if (finding->resolved && finding->severity == SEVERITY_ERROR &&
             !is_left(patch, finding))
             FUZZ_HOLDS(!is_left(again, finding));
     }

@@ -70,8 +70,8 @@ static size_t number(const json_t *object, const char *key)
     return (size_t)json_integer_value(json_object_get(object, key));
 }
 
-/* Check that the settled edits, applied by a reader of the report, give the patched
- * text. */
+/* Check that the edits of resolved findings, applied by a reader of the report, give the
+ * patched text. */
 static void check_edits(const struct patch *patch, const struct edits *edits)
 {
     struct text out;
@@ -92,7 +92,7 @@ static void check_json(const struct patch *patch, const struct device *device)
     {
         const char *now = json_string_value(json_object_get(finding, "new"));
 
-        if (now && patch->findings.list[i].settled)
+        if (now && patch->findings.list[i].resolved)
             FUZZ_HOLDS(edits_replace(edits, number(finding, "byte_offset"),
                                      number(finding, "byte_length"), now, NULL));
     }

@@ -25,11 +25,11 @@ static void check_findings(const struct document *document, struct arena *arena)
 
         FUZZ_HOLDS(finding->message && finding->message[0]);
         FUZZ_HOLDS(finding->at.byte + finding->cut <= document->len);
-        FUZZ_HOLDS(!finding->now || finding->apply != APPLY_MANUAL);
-        FUZZ_HOLDS(
-            !finding->was ||
-            (strlen(finding->was) == finding->cut &&
-             memcmp(finding->was, document->data + finding->at.byte, finding->cut) == 0));
+        FUZZ_HOLDS(!finding->new_text || finding->apply != APPLY_MANUAL);
+        FUZZ_HOLDS(!finding->old_text ||
+                   (strlen(finding->old_text) == finding->cut &&
+                    memcmp(finding->old_text, document->data + finding->at.byte,
+                           finding->cut) == 0));
     }
 }
 

@@ -112,12 +112,12 @@ static void assert_edits_give(const struct patch *patch, const char *expected)
     for (size_t i = 0; i < patch->findings.count; i++) {
         const struct finding *finding = &patch->findings.list[i];
 
-        if (!finding->now || !finding->settled)
+        if (!finding->new_text || !finding->resolved)
             continue;
-        assert_memory_equal(patch->document.data + finding->at.byte, finding->was,
+        assert_memory_equal(patch->document.data + finding->at.byte, finding->old_text,
                             finding->cut);
-        assert_true(
-            edits_replace(edits, finding->at.byte, finding->cut, finding->now, NULL));
+        assert_true(edits_replace(edits, finding->at.byte, finding->cut,
+                                  finding->new_text, NULL));
     }
     assert_true(
         edits_apply(edits, patch->document.data, patch->document.len, &out, NULL));
@@ -162,7 +162,7 @@ static void test_convergence_makes_a_safe_edit(void **state)
     assert_edits_give(&patch, "seed: 1\nbf16: false # c\n");
     assert_true(patch.changed);
     assert_false(patch.rejected);
-    assert_true(find(&patch, "TS102", "bf16")->settled);
+    assert_true(find(&patch, "TS102", "bf16")->resolved);
     assert_false(find(&patch, "TS102", "bf16")->fixed);
     assert_int_equal(find(&patch, "TS102", "bf16")->at.line, 2);
     assert_int_equal(patch.plan.request.bf16, CHOICE_NO);
@@ -191,9 +191,9 @@ static void test_convergence_assigns_an_overlapping_edit_to_the_later_rule(void 
     assert_true(convergence("bf16: yes   # c\nseed: 1\n", &plain, rules_word_and_bf16,
                             &patch, NULL));
     assert_edits_give(&patch, "bf16: false # c\nseed: 1\n");
-    assert_non_null(find(&patch, "TS102", "bf16")->now);
-    assert_null(find(&patch, "TS052", "bf16")->now);
-    assert_true(find(&patch, "TS052", "bf16")->settled);
+    assert_non_null(find(&patch, "TS102", "bf16")->new_text);
+    assert_null(find(&patch, "TS052", "bf16")->new_text);
+    assert_true(find(&patch, "TS052", "bf16")->resolved);
     assert_false(patch.rejected);
     arena_free(patch.arena);
 }
@@ -213,9 +213,9 @@ static void test_convergence_drops_an_edit_no_longer_proposed(void **state)
     (void)state;
     assert_true(convergence("bf16: true\n", &plain, rules_same_value, &patch, NULL));
     assert_edits_give(&patch, "bf16: false\n");
-    assert_non_null(find(&patch, "TS125", "bf16")->now);
-    assert_null(find(&patch, "TS102", "bf16")->now);
-    assert_true(find(&patch, "TS102", "bf16")->settled);
+    assert_non_null(find(&patch, "TS125", "bf16")->new_text);
+    assert_null(find(&patch, "TS102", "bf16")->new_text);
+    assert_true(find(&patch, "TS102", "bf16")->resolved);
     arena_free(patch.arena);
 }
 
@@ -238,7 +238,7 @@ static void test_convergence_appends_lines_once_and_in_order(void **state)
     (void)state;
     assert_true(convergence("seed: 1", &plain, rules_two_lines, &patch, NULL));
     assert_edits_give(&patch, "seed: 1\nfp16: false\ntf32: false\n");
-    assert_string_equal(find(&patch, "TS500", "fp16")->now, "\nfp16: false\n");
+    assert_string_equal(find(&patch, "TS500", "fp16")->new_text, "\nfp16: false\n");
     arena_free(patch.arena);
     assert_true(convergence("seed: 1\n", &plain, rules_two_lines, &patch, NULL));
     assert_edits_give(&patch, "seed: 1\nfp16: false\ntf32: false\n");
@@ -276,7 +276,7 @@ static void test_convergence_adds_a_key_once(void **state)
     assert_true(
         convergence("\"gp16\": false\n", &plain, rules_new_name_and_line, &patch, NULL));
     assert_edits_give(&patch, "\"fp16\": false\n");
-    assert_null(find(&patch, "TS108", "fp16")->now);
+    assert_null(find(&patch, "TS108", "fp16")->new_text);
     arena_free(patch.arena);
 }
 
@@ -311,7 +311,7 @@ static void test_convergence_makes_all_edits_of_a_group_or_none(void **state)
         convergence("bf16: true\nfp16: true\n", &plain, rules_group, &patch, NULL));
     assert_edits_give(&patch, "bf16: true\nfp16: true\n");
     assert_true(patch.rejected);
-    assert_non_null(find(&patch, "TS101", "fp16")->now);
+    assert_non_null(find(&patch, "TS101", "fp16")->new_text);
     arena_free(patch.arena);
     assert_true(
         convergence("bf16: true\nfp16: true\n", &unsafe, rules_group, &patch, NULL));
@@ -329,8 +329,8 @@ static void test_convergence_makes_no_edit_under_policy_report(void **state)
                             rule_bf16, &patch, NULL));
     assert_false(patch.changed);
     assert_true(patch.rejected);
-    assert_non_null(find(&patch, "TS102", "bf16")->now);
-    assert_false(find(&patch, "TS102", "bf16")->settled);
+    assert_non_null(find(&patch, "TS102", "bf16")->new_text);
+    assert_false(find(&patch, "TS102", "bf16")->resolved);
     arena_free(patch.arena);
 }
 
@@ -351,7 +351,7 @@ static void test_convergence_maps_late_findings_to_the_original_text(void **stat
     assert_edits_give(&patch, "{bf16: false, seed: 1}\n");
     assert_int_equal(find(&patch, "TS402", "seed")->at.byte, 19);
     assert_int_equal(find(&patch, "TS402", "seed")->at.column, 20);
-    assert_false(find(&patch, "TS402", "seed")->settled);
+    assert_false(find(&patch, "TS402", "seed")->resolved);
     assert_true(patch.rejected);
     arena_free(patch.arena);
 }
@@ -374,7 +374,7 @@ static void test_convergence_reports_the_final_values(void **state)
     assert_true(
         convergence("bf16: true\nseed: 1\n", &plain, rules_counting, &patch, NULL));
     assert_string_equal(find(&patch, "TS301", "seed")->message, "false");
-    assert_false(find(&patch, "TS301", "seed")->settled);
+    assert_false(find(&patch, "TS301", "seed")->resolved);
     arena_free(patch.arena);
 }
 
@@ -392,8 +392,8 @@ static void rule_careless(struct rule_context *context)
         return;
     finding = report(context, (struct ask) { "TS102", "bf16", APPLY_SAFE, 0 });
     finding->at = document_mark(context->document, 0);
-    finding->was = "";
-    finding->now = "- ";
+    finding->old_text = "";
+    finding->new_text = "- ";
 }
 
 static void rule_twice(struct rule_context *context)
@@ -402,8 +402,8 @@ static void rule_twice(struct rule_context *context)
         report(context, (struct ask) { "TS102", "bf16", APPLY_SAFE, 0 });
 
     finding->at = document_mark(context->document, 0);
-    finding->was = "";
-    finding->now = "seed: 2\n";
+    finding->old_text = "";
+    finding->new_text = "seed: 2\n";
 }
 
 static void test_convergence_refuses_endless_and_breaking_edits(void **state)
@@ -446,8 +446,8 @@ static void test_convergence_keeps_remarks_at_one_position_apart(void **state)
     assert_int_equal(patch.findings.count, 3);
     assert_string_equal(patch.findings.list[0].message, "a is not there");
     assert_string_equal(patch.findings.list[1].message, "b is not there");
-    assert_false(patch.findings.list[0].settled);
-    assert_false(patch.findings.list[1].settled);
+    assert_false(patch.findings.list[0].resolved);
+    assert_false(patch.findings.list[1].resolved);
     arena_free(patch.arena);
 }
 
@@ -481,8 +481,8 @@ static void test_convergence_claims_no_unnecessary_edit(void **state)
     (void)state;
     assert_true(convergence("bf16: true\n", &plain, rule_two_ways, &patch, NULL));
     assert_edits_give(&patch, "bf16: false\n");
-    assert_true(find(&patch, "TS405", "max_grad_norm")->settled);
-    assert_null(find(&patch, "TS405", "max_grad_norm")->now);
+    assert_true(find(&patch, "TS405", "max_grad_norm")->resolved);
+    assert_null(find(&patch, "TS405", "max_grad_norm")->new_text);
     arena_free(patch.arena);
 }
 
@@ -497,17 +497,17 @@ static void rule_with_remark(struct rule_context *context)
 }
 
 /* The finding is reported with its whole value, not with its first character. */
-static void test_convergence_keeps_the_span_of_findings_settled_by_others(void **state)
+static void test_convergence_keeps_the_span_of_findings_resolved_by_others(void **state)
 {
     struct patch patch;
-    const struct finding *settled;
+    const struct finding *resolved;
 
     (void)state;
     assert_true(convergence("bf16: true\nmodel_dtype: float16\n", &plain,
                             rule_with_remark, &patch, NULL));
-    settled = find(&patch, "TS106", "model_dtype");
-    assert_true(settled->settled);
-    assert_int_equal(settled->cut, strlen("float16"));
+    resolved = find(&patch, "TS106", "model_dtype");
+    assert_true(resolved->resolved);
+    assert_int_equal(resolved->cut, strlen("float16"));
     arena_free(patch.arena);
 }
 
@@ -516,7 +516,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_convergence_makes_a_safe_edit),
         cmocka_unit_test(test_convergence_claims_no_unnecessary_edit),
-        cmocka_unit_test(test_convergence_keeps_the_span_of_findings_settled_by_others),
+        cmocka_unit_test(test_convergence_keeps_the_span_of_findings_resolved_by_others),
         cmocka_unit_test(test_convergence_assigns_an_overlapping_edit_to_the_later_rule),
         cmocka_unit_test(test_convergence_drops_an_edit_no_longer_proposed),
         cmocka_unit_test(test_convergence_appends_lines_once_and_in_order),

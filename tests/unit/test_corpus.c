@@ -317,7 +317,7 @@ static void check_rules(const struct patch *patch, bool fa2)
         const struct finding *finding = &patch->findings.list[i];
         bool is_bf16 = strcmp(finding->rule, "TS102") == 0;
 
-        if (!finding->now)
+        if (!finding->new_text)
             continue;
         bf16 += is_bf16;
         attention += strcmp(finding->rule, "TS205") == 0;

@@ -23,7 +23,8 @@ static void assert_edits_lead_to(const struct edit_log *edit_log, const char *fi
 
     text_init(&out, 0);
     for (size_t i = 0; i < count; i++)
-        assert_true(edits_replace(edits, list[i].at, list[i].cut, list[i].now, NULL));
+        assert_true(
+            edits_replace(edits, list[i].at, list[i].cut, list[i].new_text, NULL));
     assert_true(edits_apply(edits, first, strlen(first), &out, NULL));
     assert_string_equal(out.data, expected);
     text_clear(&out);
@@ -50,8 +51,8 @@ static void test_ledger_equals_successive_edits(void **state)
             edit.cut = next_random(&random) % 6;
             if (edit.cut > len - edit.at)
                 edit.cut = len - edit.at;
-            edit.now = texts[next_random(&random) % 5];
-            now = arena_printf(arena, "%.*s%s%s", (int)edit.at, now, edit.now,
+            edit.new_text = texts[next_random(&random) % 5];
+            now = arena_printf(arena, "%.*s%s%s", (int)edit.at, now, edit.new_text,
                                now + edit.at + edit.cut);
             edit_log_replace(edit_log, &edit);
             assert_string_equal(edit_log_text(edit_log, &len), now);
@@ -101,7 +102,7 @@ static void test_ledger_assigns_overlaps_to_the_later_owner(void **state)
     assert_int_equal(edit_log_entries(edit_log, &list), 2);
     assert_int_equal(list[1].at, 2);
     assert_int_equal(list[1].cut, 2);
-    assert_string_equal(list[1].now, "Cx");
+    assert_string_equal(list[1].new_text, "Cx");
     assert_int_equal(list[1].owner, 3);
     arena_free(arena);
 }

@@ -12,7 +12,7 @@ static void add(struct findings *findings, const char *rule, size_t byte,
     findings_add(findings, &(struct finding) { .rule = rule,
                                                .severity = severity,
                                                .at = { byte, 1, 1 },
-                                               .now = now });
+                                               .new_text = now });
 }
 
 static void test_findings_sort_by_position_then_rule(void **state)

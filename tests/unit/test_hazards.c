@@ -184,11 +184,11 @@ static void check_undo(const char *name, const struct patch *patch)
     for (size_t i = 0; i < patch->findings.count; i++) {
         const struct finding *finding = &patch->findings.list[i];
 
-        if (!finding->now || !finding->settled)
+        if (!finding->new_text || !finding->resolved)
             continue;
-        assert_true(edits_replace(back, finding->at.byte + grown, strlen(finding->now),
-                                  finding->was, NULL));
-        grown += strlen(finding->now) - finding->cut;
+        assert_true(edits_replace(back, finding->at.byte + grown,
+                                  strlen(finding->new_text), finding->old_text, NULL));
+        grown += strlen(finding->new_text) - finding->cut;
     }
     assert_true(edits_apply(back, patch->text, patch->len, &out, NULL));
     assert_int_equal(out.len, patch->document.len);

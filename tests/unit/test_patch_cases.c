@@ -136,11 +136,11 @@ static void write_findings(const struct patch *patch, struct text *out)
                   apply_names[finding->apply]);
         if (finding->key)
             text_addf(out, " %s", finding->key);
-        if (finding->now) {
+        if (finding->new_text) {
             text_adds(out, ": '");
-            text_add_visible(out, finding->was, strlen(finding->was));
+            text_add_visible(out, finding->old_text, strlen(finding->old_text));
             text_adds(out, "' -> '");
-            text_add_visible(out, finding->now, strlen(finding->now));
+            text_add_visible(out, finding->new_text, strlen(finding->new_text));
             text_adds(out, "'");
         }
         text_addc(out, '\n');
@@ -179,9 +179,9 @@ static void check_findings(const struct patch *patch)
         assert_non_null(finding->message);
         assert_true(strlen(finding->message) > 8);
         assert_true(finding->at.byte + finding->cut <= patch->document.len);
-        if (finding->now)
-            assert_memory_equal(finding->was, patch->document.data + finding->at.byte,
-                                finding->cut);
+        if (finding->new_text)
+            assert_memory_equal(finding->old_text,
+                                patch->document.data + finding->at.byte, finding->cut);
     }
 }
 

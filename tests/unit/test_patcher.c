@@ -445,7 +445,7 @@ static void test_patcher_reads_without_editing(void **state)
     assert_int_equal(patch.plan.precision.mode, MODE_FP16_MIXED);
     assert_string_equal(patch.plan.dir, fixture->dir);
     assert_string_equal(patch.plan.device.name, fixture->device.name);
-    assert_non_null(find(&patch, "TS102")->now);
+    assert_non_null(find(&patch, "TS102")->new_text);
     patch_clear(&patch);
 }
 

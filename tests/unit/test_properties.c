@@ -66,7 +66,7 @@ static void broken(const struct combination *c, const char *what)
 
 static bool is_made(const struct finding *finding)
 {
-    return finding->now && finding->settled;
+    return finding->new_text && finding->resolved;
 }
 
 static void check_spans(const struct combination *c, const struct patch *patch)
@@ -80,15 +80,15 @@ static void check_spans(const struct combination *c, const struct patch *patch)
         const struct finding *finding = &patch->findings.list[i];
 
         CHECK(c, finding->at.byte + finding->cut <= patch->document.len);
-        CHECK(c, !finding->now || strlen(finding->was) == finding->cut);
+        CHECK(c, !finding->new_text || strlen(finding->old_text) == finding->cut);
         if (!is_made(finding))
             continue;
         CHECK(c, finding->apply != APPLY_MANUAL);
-        CHECK(c,
-              edits_replace(forward, finding->at.byte, finding->cut, finding->now, NULL));
-        CHECK(c, edits_replace(back, finding->at.byte + grown, strlen(finding->now),
-                               finding->was, NULL));
-        grown += strlen(finding->now) - finding->cut;
+        CHECK(c, edits_replace(forward, finding->at.byte, finding->cut, finding->new_text,
+                               NULL));
+        CHECK(c, edits_replace(back, finding->at.byte + grown, strlen(finding->new_text),
+                               finding->old_text, NULL));
+        grown += strlen(finding->new_text) - finding->cut;
     }
     CHECK(c, edits_apply(forward, patch->document.data, patch->document.len, &out, NULL));
     CHECK(c, out.len == patch->len && memcmp(out.data, patch->text, out.len) == 0);
@@ -144,8 +144,8 @@ static const char **announced(const struct patch *patch)
         if (!is_made(finding) || !finding->key)
             continue;
         keys[count++] = finding->key;
-        if (finding->now[strcspn(finding->now, " :\r\n")] == 0)
-            keys[count++] = finding->now;
+        if (finding->new_text[strcspn(finding->new_text, " :\r\n")] == 0)
+            keys[count++] = finding->new_text;
     }
     return keys;
 }
@@ -193,7 +193,7 @@ static bool is_left(const struct patch *patch, const struct finding *wanted)
     for (size_t i = 0; i < patch->findings.count; i++) {
         const struct finding *finding = &patch->findings.list[i];
 
-        if (!finding->settled && strcmp(finding->rule, wanted->rule) == 0 &&
+        if (!finding->resolved && strcmp(finding->rule, wanted->rule) == 0 &&
             strcmp(finding->key ? finding->key : "", wanted->key ? wanted->key : "") == 0)
             return true;
     }
@@ -213,7 +213,7 @@ static void check_second(const struct combination *c, const struct patch_options
     for (size_t i = 0; i < patch->findings.count; i++) {
         const struct finding *finding = &patch->findings.list[i];
 
-        if (finding->settled && finding->severity == SEVERITY_ERROR &&
+        if (finding->resolved && finding->severity == SEVERITY_ERROR &&
             !is_left(patch, finding))
             CHECK(c, !is_left(&again, finding));
     }

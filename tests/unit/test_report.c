@@ -15,8 +15,8 @@ static struct finding found[] = {
       .key = "model_dtype",
       .at = { 309, 7, 14 },
       .cut = 7,
-      .was = "float16",
-      .now = "float32",
+      .old_text = "float16",
+      .new_text = "float32",
       .message = "a sentence",
       .because = "a fact",
       .note = "what stays" },
@@ -25,16 +25,16 @@ static struct finding found[] = {
       .apply = APPLY_SAFE,
       .key = "Lora_rank",
       .at = { 1, 2, 1 },
-      .was = "Lora_rank",
-      .now = "lora_rank",
+      .old_text = "Lora_rank",
+      .new_text = "lora_rank",
       .message = "spelled \033[31mso" },
     { .rule = "TS108",
       .severity = SEVERITY_INFO,
       .apply = APPLY_SAFE,
       .key = "fp16",
       .at = { 1, 3, 1 },
-      .was = "",
-      .now = "fp16: true\n",
+      .old_text = "",
+      .new_text = "fp16: true\n",
       .message = "a line more" },
 };
 
@@ -97,7 +97,7 @@ static void test_report_no_advice_on_fixed_findings(void **state)
     assert_string_equal(out.data, "a.yaml: warning[TS103]: may overflow\n"
                                   "    fixed with the others\n");
     advice.fixed = false;
-    advice.settled = true;
+    advice.resolved = true;
     text_reset(&out);
     report_findings_text(&patch, &out);
     assert_string_equal(out.data, "a.yaml: warning[TS103]: may overflow\n"
@@ -106,8 +106,8 @@ static void test_report_no_advice_on_fixed_findings(void **state)
                                 .severity = SEVERITY_WARNING,
                                 .message = "no use",
                                 .key = "loss_scale",
-                                .was = "loss_scale: 128",
-                                .now = "# loss_scale: 128",
+                                .old_text = "loss_scale: 128",
+                                .new_text = "# loss_scale: 128",
                                 .label = "removed" };
     text_reset(&out);
     report_findings_text(&patch, &out);
@@ -124,16 +124,16 @@ static void test_report_status_follows_the_contract(void **state)
     (void)state;
     assert_int_equal(report_status(&patch, &options, false), EXIT_FINDINGS);
     /* an edit would be made: check reports it, patch has made it */
-    found[0].settled = true;
+    found[0].resolved = true;
     assert_int_equal(report_status(&patch, &options, true), EXIT_FINDINGS);
     assert_int_equal(report_status(&patch, &options, false), EXIT_FINE);
     options.fail_on = "warning";
     assert_int_equal(report_status(&patch, &options, false), EXIT_FINDINGS);
-    found[1].settled = true;
+    found[1].resolved = true;
     assert_int_equal(report_status(&patch, &options, false), EXIT_FINE);
     options.fail_on = "info";
     assert_int_equal(report_status(&patch, &options, false), EXIT_FINDINGS);
-    found[0].settled = found[1].settled = false;
+    found[0].resolved = found[1].resolved = false;
     patch.is_job = false;
     assert_int_equal(report_status(&patch, &options, false), EXIT_NO_JOB);
     patch = patch_of(0);
@@ -151,10 +151,10 @@ static void test_report_reason_is_the_first_remaining_error(void **state)
     report_reason(&patch, &out);
     assert_string_equal(out.data, "TS105 in line 7: a sentence");
     text_reset(&out);
-    found[0].settled = true;
+    found[0].resolved = true;
     report_reason(&patch, &out);
     assert_string_equal(out.data, "");
-    found[0].settled = false;
+    found[0].resolved = false;
     text_clear(&out);
 }
 

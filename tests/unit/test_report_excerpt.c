@@ -164,8 +164,8 @@ static void test_excerpt_of_a_new_line_is_the_line_before(void **state)
     document_read(text, sizeof(text) - 1, arena, &document);
     list[0] = finding_at(&document, "seed");
     list[0].cut = 0;
-    list[0].was = "";
-    list[0].now = "fp16: true\n";
+    list[0].old_text = "";
+    list[0].new_text = "fp16: true\n";
     list[1] = (struct finding) { .at = document_mark(&document, 0) };
     excerpt = excerpt_new(&document, 80, false);
     text_init(&out, 0);

@@ -33,9 +33,10 @@ static enum rewrite_fault rewrite(const struct rewrite *rewrite, enum what what,
 static void check_span(const struct row *row, const struct document *document,
                        const struct finding *finding)
 {
-    if (strlen(finding->was) != finding->cut ||
-        memcmp(document->data + finding->at.byte, finding->was, finding->cut) != 0)
-        fail_msg("%s: was is not the text of the span: %s", row->text, finding->was);
+    if (strlen(finding->old_text) != finding->cut ||
+        memcmp(document->data + finding->at.byte, finding->old_text, finding->cut) != 0)
+        fail_msg("%s: old_text is not the text of the span: %s", row->text,
+                 finding->old_text);
 }
 
 static void check_row(const struct row *row, enum what what)
@@ -60,7 +61,7 @@ static void check_row(const struct row *row, enum what what)
     if (fault == REWRITE_OK) {
         check_span(row, &document, &finding);
         assert_true(
-            edits_replace(edits, finding.at.byte, finding.cut, finding.now, NULL));
+            edits_replace(edits, finding.at.byte, finding.cut, finding.new_text, NULL));
         assert_true(edits_apply(edits, document.data, document.len, &out, NULL));
         assert_string_equal(out.data, row->expected);
         document_read(out.data, out.len, arena, &after);
@@ -218,7 +219,7 @@ static void test_rewrite_keeps_the_finding_when_it_refuses(void **state)
                                    document_find(&document, "a"), "x"),
                      REWRITE_INTERPOLATION);
     assert_int_equal(finding.cut, 77);
-    assert_null(finding.now);
+    assert_null(finding.new_text);
     arena_free(arena);
 }
 
@@ -232,13 +233,13 @@ static void test_rewrite_sets_the_label_for_people(void **state)
     document_read("a: true   # c\n", 14, arena, &document);
     rewrite_value(&(struct rewrite) { &document, arena, &finding },
                   document_find(&document, "a"), "false");
-    assert_string_equal(finding.was, "true ");
-    assert_string_equal(finding.now, "false");
+    assert_string_equal(finding.old_text, "true ");
+    assert_string_equal(finding.new_text, "false");
     assert_int_equal(finding.at.column, 4);
     rewrite_value(&(struct rewrite) { &document, arena, &finding },
                   document_find(&document, "a"), "no");
-    assert_string_equal(finding.was, "true");
-    assert_string_equal(finding.now, "no  ");
+    assert_string_equal(finding.old_text, "true");
+    assert_string_equal(finding.new_text, "no  ");
     assert_string_equal(finding.label, "no");
     arena_free(arena);
 }

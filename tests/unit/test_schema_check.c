@@ -125,9 +125,9 @@ static void test_schema_suggests_the_nearest_key(void **state)
         job = job_new(text);
         assert_only(job, cases[i].rule);
         if (cases[i].now)
-            assert_string_equal(job->findings.list[0].now, cases[i].now);
+            assert_string_equal(job->findings.list[0].new_text, cases[i].now);
         else
-            assert_null(job->findings.list[0].now);
+            assert_null(job->findings.list[0].new_text);
         job_free(job);
     }
 }
@@ -146,8 +146,8 @@ static void test_schema_never_renames_two_keys_to_one(void **state)
         struct job *job = job_new(texts[i]);
 
         assert_int_equal(job->findings.count, 2);
-        assert_null(job->findings.list[0].now);
-        assert_null(job->findings.list[1].now);
+        assert_null(job->findings.list[0].new_text);
+        assert_null(job->findings.list[1].new_text);
         job_free(job);
     }
 }
@@ -184,8 +184,8 @@ static void test_schema_never_shows_a_secret(void **state)
         const struct finding *finding = &job->findings.list[i];
 
         assert_null(strstr(finding->message, "PRIVATE"));
-        assert_true(!finding->was || !strstr(finding->was, "PRIVATE"));
-        assert_true(!finding->now || !strstr(finding->now, "PRIVATE"));
+        assert_true(!finding->old_text || !strstr(finding->old_text, "PRIVATE"));
+        assert_true(!finding->new_text || !strstr(finding->new_text, "PRIVATE"));
     }
     assert_true(schema_is_secret("hub_token"));
     assert_true(schema_is_secret("AWS_SECRET_KEY"));
@@ -407,7 +407,7 @@ static void test_schema_does_not_edit_kept_keys(void **state)
     for (size_t i = 0; i < 2; i++) {
         assert_string_equal(job->findings.list[i].rule, "TS012");
         assert_int_equal(job->findings.list[i].apply, APPLY_MANUAL);
-        assert_null(job->findings.list[i].now);
+        assert_null(job->findings.list[i].new_text);
     }
     assert_int_equal(job->plan.request.fp16, CHOICE_YES);
     job_free(job);

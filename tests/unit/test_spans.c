@@ -25,7 +25,7 @@ static void check_edit(const char *path, const struct document *document, const 
     struct text out;
 
     text_init(&out, 0);
-    assert_true(edits_replace(edits, edit->at.byte, edit->cut, edit->now, NULL));
+    assert_true(edits_replace(edits, edit->at.byte, edit->cut, edit->new_text, NULL));
     assert_true(edits_apply(edits, document->data, document->len, &out, NULL));
     document_read(out.data, out.len, arena, &now);
     entry = now.root ? document_find(&now, key) : NULL;
@@ -43,7 +43,7 @@ static void check_value(struct counts *counts, const char *path,
     struct arena *arena = arena_new();
     struct finding edit = { .at = entry->value->at, .cut = entry->value->bytes };
 
-    edit.now = edit.cut ? "new" : " new";
+    edit.new_text = edit.cut ? "new" : " new";
     check_edit(path, document, entry->key->text, &edit);
     counts->values++;
     counts->empty += edit.cut == 0;
