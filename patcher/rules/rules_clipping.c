@@ -83,9 +83,9 @@ static void rule_policy_noclip(struct rule_context *context)
         .severity = SEVERITY_WARNING,
         .apply = APPLY_SAFE,
         .message =
-            "policy noclip: large gradients are applied unclipped; float16 weights raise "
-            "the loss scaler's error with and without clipping",
-        .note = "except with PyTorch's fused AdamW, which then steps in float16",
+            "policy noclip: large gradients are applied unclipped, and float16 weights "
+            "still raise the loss scaler's error",
+        .note = "PyTorch's fused AdamW raises no error, but steps in float16",
     };
 
     if (!rule_is_policy(context, POLICY_NOCLIP) || is_null(context, "max_grad_norm"))

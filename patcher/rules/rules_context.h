@@ -99,7 +99,8 @@ bool rule_version_at_least(const struct rule_context *context, enum package pack
                            const char *least);
 bool rule_version_below(const struct rule_context *context, enum package package,
                         const char *bound);
-/* Return "transformers 5.1 (trainspool.versions)", or NULL if the version is unknown. */
+/* Return "transformers 5.1, given in trainspool.versions", or NULL if the version is
+ * unknown. */
 const char *rule_version_text(const struct rule_context *context, enum package package);
 /* Return whether the program is LLaMA-Factory, by its version or by the command. */
 bool rule_names_llamafactory(const struct rule_context *context);

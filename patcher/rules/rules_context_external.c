@@ -54,9 +54,9 @@ const char *rule_version_text(const struct rule_context *context, enum package p
 
     if (!known_version(context, package))
         return NULL;
-    return arena_printf(context->arena, "%s %s (%s)", package_names[package],
+    return arena_printf(context->arena, "%s %s, %s", package_names[package],
                         known->given ? known->given : known->found,
-                        known->given ? "trainspool.versions"
+                        known->given ? "given in trainspool.versions"
                                      : "installed in trainspool.env");
 }
 

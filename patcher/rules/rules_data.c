@@ -36,9 +36,10 @@ static void rule_mix_weights(struct rule_context *context)
                         .rule = "TS715",
                         .severity = SEVERITY_ERROR,
                         .message = arena_strdup(context->arena, err.text),
-                        .note = i == 0 ? "give one number for each name in dataset"
-                                       : "give one number for each name in eval_dataset, "
-                                         "too" },
+                        .note = i == 0 ? "interleave_probs must have one number for each "
+                                         "name in dataset"
+                                       : "interleave_probs must also have one number for "
+                                         "each name in eval_dataset" },
                     "interleave_probs");
         return;
     }

@@ -104,8 +104,8 @@ static void fp8_with_quantization(struct rule_context *context)
                 &(struct finding) {
                     .rule = "TS116",
                     .severity = SEVERITY_ERROR,
-                    .message = "fp8 and quantized weights exclude each other: fp8 "
-                               "matmuls round 16-bit weights, which do not exist here",
+                    .message = "fp8 cannot be combined with quantized weights: fp8 "
+                               "matmuls round 16-bit weights",
                     .note = rule_model_is_4bit(context)
                                 ? "remove fp8: the files of the model are 4-bit"
                                 : "remove fp8, or quantization_bit" },

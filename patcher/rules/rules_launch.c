@@ -211,7 +211,7 @@ static void compare_number(struct comparison *in, const char *path, double job,
     if (is_auto(value) || (json_is_number(value) &&
                            fabs(json_number_value(value) - job) <= 1e-9 * fabs(job)))
         return;
-    add_mismatch(in, arena_printf(in->context->arena, "%s is %s and %s %s", path,
+    add_mismatch(in, arena_printf(in->context->arena, "%s is %s, but %s is %s", path,
                                   value_text(in, value), key,
                                   scalar_print(job, in->context->arena)));
 }
@@ -224,7 +224,7 @@ static void compare_switch(struct comparison *in, const char *path, enum choice 
     if (is_auto(value) || job == CHOICE_AUTO ||
         (json_is_boolean(value) && json_is_true(value) == (job == CHOICE_YES)))
         return;
-    add_mismatch(in, arena_printf(in->context->arena, "%s is %s and %s %s", path,
+    add_mismatch(in, arena_printf(in->context->arena, "%s is %s, but %s is %s", path,
                                   value_text(in, value), key,
                                   job == CHOICE_YES ? "true" : "false"));
 }
@@ -312,7 +312,7 @@ static void check_deepspeed(struct rule_context *context)
             arena_printf(context->arena,
                          "DeepSpeed's settings differ from those of the job: %s",
                          comparison.mismatches),
-            "\"auto\" takes the job's value");
+            "write \"auto\" to use the job's value");
     json_decref(settings);
 }
 

@@ -176,7 +176,8 @@ static void report_argument(struct rule_context *context, const struct argument 
                              context->plan->external ? "Trainer raises a TypeError"
                                                      : "it has no effect"),
             .note = argument->instead
-                        ? arena_printf(context->arena, "%s accepts it", argument->instead)
+                        ? arena_printf(context->arena, "use %s, which accepts it",
+                                       argument->instead)
                         : NULL },
         entry);
 }
@@ -303,16 +304,17 @@ static const char *find_trackers(struct rule_context *context, const struct entr
 static void report_untracked(struct rule_context *context, const char *key,
                              const char *whom)
 {
-    rule_report(context,
-                &(struct finding) {
-                    .rule = "TS711",
-                    .severity = SEVERITY_INFO,
-                    .message = arena_printf(
-                        context->arena,
-                        "nothing is sent to %s: metrics stay on this machine", whom),
-                    .note = "next to the job: metrics.jsonl, event files for "
-                            "TensorBoard, report.html" },
-                key);
+    rule_report(
+        context,
+        &(struct finding) {
+            .rule = "TS711",
+            .severity = SEVERITY_INFO,
+            .message = arena_printf(
+                context->arena,
+                "trainspool sends nothing to %s: metrics stay on this machine", whom),
+            .note = "see metrics.jsonl, the event files for TensorBoard and "
+                    "report.html next to the job" },
+        key);
 }
 
 static void rule_unused_trackers(struct rule_context *context)

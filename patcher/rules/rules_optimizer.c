@@ -93,7 +93,7 @@ static void rule_ambiguous_warmup(struct rule_context *context)
         report_warmup(context, "warmup_ratio",
                       "with warmup_ratio 1.0 the whole run is warmup: learning_rate is "
                       "reached at the last step",
-                      "moved to warmup_steps unchanged, 1.0 would be one step");
+                      "in warmup_steps, 1.0 would mean one step");
     if (steps > 0 && steps < 1 &&
         !rule_version_at_least(context, PACKAGE_TRANSFORMERS, "5.0.0.dev0"))
         report_warmup(context, "warmup_steps",

@@ -148,7 +148,7 @@ static void report_ignored_key(struct rule_context *context,
                                                "%s has no effect in stage dpo: %s",
                                                row->key, row->why),
             .note =
-                row->stops && !external ? "LLaMA-Factory rejects it; remove it" : NULL },
+                row->stops && !external ? "remove it: LLaMA-Factory rejects it" : NULL },
         row->key);
 }
 

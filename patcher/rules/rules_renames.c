@@ -221,7 +221,7 @@ static void rule_torch_dtype(struct rule_context *context)
         .apply = APPLY_UNSAFE,
         .message = "torch_dtype is called dtype since transformers 4.56",
         .because = rule_version_text(context, PACKAGE_TRANSFORMERS),
-        .note = "if the script reads dtype",
+        .note = "only if the script reads dtype",
     };
 
     if (!entry || document_find(context->document, "dtype") ||

@@ -86,8 +86,9 @@ static void rule_filtered_log(struct rule_context *context)
                      .rule = "TS510",
                      .severity = SEVERITY_INFO,
                      .apply = APPLY_UNSAFE,
-                     .message = "the log shows a mean instead of a loss that is NaN or "
-                                "inf, for example loss 0.0 with grad_norm nan",
+                     .message = "the Trainer logs a running mean instead of a loss that "
+                                "is NaN or inf, for example loss 0.0 next to grad_norm "
+                                "nan",
                      .note = "false shows the real values" },
                  "logging_nan_inf_filter", "false", "logging_steps");
 }
