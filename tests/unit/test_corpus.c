@@ -152,7 +152,7 @@ static void test_corpus_converges_under_each_policy(void **state)
     corpus_free(corpus);
 }
 
-/* There is one error, that the file belongs to another tool, and no finding about its
+/* Expect one error, that the file belongs to another tool, and no finding about its
  * keys. */
 static void check_other_tool(const char *path)
 {
@@ -191,8 +191,8 @@ static void test_corpus_recognizes_other_tools(void **state)
     }
 }
 
-/* Rules about names and values: TS701 to TS706. */
-static bool is_of_names(const struct finding *finding)
+/* Return whether the rule is about names and values: TS701 to TS706. */
+static bool is_name_rule(const struct finding *finding)
 {
     return strncmp(finding->rule, "TS70", 4) == 0 && finding->rule[4] >= '1' &&
            finding->rule[4] <= '6';
@@ -206,7 +206,7 @@ static size_t check_names(const char *path, const struct text *text)
 
     check(path, text, "sm_80", NULL, &patch);
     for (size_t i = 0; i < patch.findings.count; i++)
-        reported += is_of_names(&patch.findings.list[i]);
+        reported += is_name_rule(&patch.findings.list[i]);
     if (reported > 1 ||
         (reported == 1 && strcmp(patch.findings.list[0].rule, "TS706") != 0))
         fail_msg("%s: %zu findings of names", path, reported);
@@ -276,14 +276,14 @@ static const char *find_line(const struct text *text, const char *line)
 
 /* ---- bf16 on compute capability 7.5 ---- */
 
-/* The fixed files, and what PyYAML should find in both versions. */
-struct fixing {
+/* The fixed files, and the differences that PyYAML should find between both versions. */
+struct fixed_files {
     char *argv[2 + 2 * FILES_MAX + 1]; /* python3, the script, pairs of files, NULL */
     size_t count, attention;
     struct text expected; /* from the script */
 };
 
-static void replace_line(struct text *text, const char *line, const char *now)
+static void replace_line(struct text *text, const char *line, const char *replacement)
 {
     const char *at = find_line(text, line);
     size_t before = (size_t)(at - text->data);
@@ -291,7 +291,7 @@ static void replace_line(struct text *text, const char *line, const char *now)
 
     text_init(&changed, 0);
     text_add(&changed, text->data, before);
-    text_adds(&changed, now);
+    text_adds(&changed, replacement);
     text_adds(&changed, at + strlen(line));
     text_reset(text);
     text_add(text, changed.data, changed.len);
@@ -328,26 +328,26 @@ static void check_rules(const struct patch *patch, bool fa2)
     assert_int_equal(attention, fa2);
 }
 
-static void add_pair(struct fixing *fixing, const char *path, const char *dir,
+static void add_pair(struct fixed_files *fixed_files, const char *path, const char *dir,
                      const struct patch *patch, bool fa2)
 {
     char name[32], *copy;
 
-    snprintf(name, sizeof(name), "%zu.yaml", fixing->count);
+    snprintf(name, sizeof(name), "%zu.yaml", fixed_files->count);
     copy = path_join(dir, name);
     assert_true(file_replace(copy, patch->text, patch->len, 0644, NULL));
-    fixing->argv[2 + 2 * fixing->count] = memory_strdup(path);
-    fixing->argv[3 + 2 * fixing->count] = copy;
-    fixing->count++;
-    fixing->attention += fa2;
-    text_adds(&fixing->expected, "bf16: True -> False\n");
+    fixed_files->argv[2 + 2 * fixed_files->count] = memory_strdup(path);
+    fixed_files->argv[3 + 2 * fixed_files->count] = copy;
+    fixed_files->count++;
+    fixed_files->attention += fa2;
+    text_adds(&fixed_files->expected, "bf16: True -> False\n");
     if (fa2)
-        text_adds(&fixing->expected, "flash_attn: 'fa2' -> 'auto'\n");
-    text_adds(&fixing->expected, "fp16: None -> True\n\n");
+        text_adds(&fixed_files->expected, "flash_attn: 'fa2' -> 'auto'\n");
+    text_adds(&fixed_files->expected, "fp16: None -> True\n\n");
 }
 
 static void check_fixed(const char *path, const struct text *text, const char *dir,
-                        struct fixing *fixing)
+                        struct fixed_files *fixed_files)
 {
     bool fa2 = find_line(text, "flash_attn: fa2") != NULL;
     struct patch patch;
@@ -358,13 +358,13 @@ static void check_fixed(const char *path, const struct text *text, const char *d
     if (patch.len != expected.len || memcmp(patch.text, expected.data, expected.len) != 0)
         fail_msg("%s becomes\n%s", path, patch.text);
     check_rules(&patch, fa2);
-    add_pair(fixing, path, dir, &patch, fa2);
+    add_pair(fixed_files, path, dir, &patch, fa2);
     patch_clear(&patch);
     text_clear(&expected);
 }
 
 /* PyYAML finds that only these keys differ. */
-static void check_as_pyyaml_reads(struct fixing *fixing)
+static void check_as_pyyaml_reads(struct fixed_files *fixed_files)
 {
     char *const probe[] = { "python3", "-c", "import yaml", NULL };
     struct spawn_result result;
@@ -376,10 +376,10 @@ static void check_as_pyyaml_reads(struct fixing *fixing)
         return;
     }
     text_init(&found, 0);
-    if (!spawn_capture(fixing->argv, TIMEOUT_MS, &found, NULL, &result, &err))
+    if (!spawn_capture(fixed_files->argv, TIMEOUT_MS, &found, NULL, &result, &err))
         fail_msg("%s", err.text);
     assert_int_equal(result.status, 0);
-    assert_string_equal(found.data, fixing->expected.data);
+    assert_string_equal(found.data, fixed_files->expected.data);
     text_clear(&found);
 }
 
@@ -396,7 +396,8 @@ static void check_unchanged(const char *path, const struct text *text)
     patch_clear(&patch);
 }
 
-static void fix_all(const struct corpus *corpus, const char *dir, struct fixing *fixing)
+static void fix_all(const struct corpus *corpus, const char *dir,
+                    struct fixed_files *fixed_files)
 {
     size_t pure = 0, other = 0;
 
@@ -408,33 +409,33 @@ static void fix_all(const struct corpus *corpus, const char *dir, struct fixing 
             /* in v1 format: never edited */
             other += find_line(&text, "bf16: true") != NULL;
         else if (find_line(&text, "bf16: true"))
-            check_fixed(corpus->paths[i], &text, dir, fixing);
+            check_fixed(corpus->paths[i], &text, dir, fixed_files);
         else if (find_line(&text, "pure_bf16: true") && ++pure)
             check_unchanged(corpus->paths[i], &text);
         text_clear(&text);
     }
-    assert_true(fixing->count + other >= 30);
-    assert_true(fixing->attention >= 4);
+    assert_true(fixed_files->count + other >= 30);
+    assert_true(fixed_files->attention >= 4);
     assert_true(pure >= 2);
 }
 
 static void test_corpus_bf16_on_turing(void **state)
 {
     struct corpus *corpus = corpus_new("corpus/llamafactory");
-    struct fixing *fixing = memory_alloc(sizeof(*fixing));
+    struct fixed_files *fixed_files = memory_alloc(sizeof(*fixed_files));
     char *dir = unit_dir_new();
 
     (void)state;
-    memset(fixing, 0, sizeof(*fixing));
-    text_init(&fixing->expected, 0);
-    fixing->argv[0] = memory_strdup("python3");
-    fixing->argv[1] = unit_source("tests/unit/pyyaml_differs.py");
-    fix_all(corpus, dir, fixing);
-    check_as_pyyaml_reads(fixing);
-    for (size_t i = 0; fixing->argv[i]; i++)
-        free(fixing->argv[i]);
-    text_clear(&fixing->expected);
-    free(fixing);
+    memset(fixed_files, 0, sizeof(*fixed_files));
+    text_init(&fixed_files->expected, 0);
+    fixed_files->argv[0] = memory_strdup("python3");
+    fixed_files->argv[1] = unit_source("tests/unit/pyyaml_differs.py");
+    fix_all(corpus, dir, fixed_files);
+    check_as_pyyaml_reads(fixed_files);
+    for (size_t i = 0; fixed_files->argv[i]; i++)
+        free(fixed_files->argv[i]);
+    text_clear(&fixed_files->expected);
+    free(fixed_files);
     unit_dir_free(dir);
     corpus_free(corpus);
 }

@@ -39,11 +39,10 @@ enum {
     ANY = OLD | NEW | CPU | UNKNOWN,
 };
 
-static const struct class
-{
+static const struct device_class {
     int bit;
-    const char *name;   /* as given to --device; NULL: unknown */
-    const char *beside; /* a GPU of another kind in the same job, or NULL */
+    const char *name;      /* as given to --device; NULL: unknown */
+    const char *other_gpu; /* a GPU of another kind in the same job, or NULL */
 } classes[] = {
     { P60, "P100", NULL },       { P61, "P40", NULL },
     { V70, "V100", NULL },       { T75, "T4", NULL },
@@ -66,8 +65,8 @@ enum {
 
 struct decision {
     int policies, devices;
-    const char *want;  /* the lines after the patch; NULL: unchanged */
-    const char *rules; /* TS1xx, TS2xx and TS4xx, each once, in order */
+    const char *expected_lines; /* the lines after the patch; NULL: unchanged */
+    const char *rules;          /* TS1xx, TS2xx and TS4xx, each once, in order */
 };
 
 struct job {
@@ -243,7 +242,7 @@ static const struct job jobs[] = {
 
 struct cell {
     const struct job *job;
-    const struct class *class;
+    const struct device_class *device_class;
     enum policy policy;
 };
 
@@ -258,12 +257,13 @@ static const struct decision *find_decision(const struct cell *cell)
     for (size_t i = 0; i < TS_COUNT(cell->job->decisions); i++) {
         const struct decision *decision = &cell->job->decisions[i];
 
-        if (!(decision->policies & policy) || !(decision->devices & cell->class->bit))
+        if (!(decision->policies & policy) ||
+            !(decision->devices & cell->device_class->bit))
             continue;
         if (found)
             fail_msg("%s%s, %s: decided twice", cell->job->lines,
                      policy_names[cell->policy],
-                     cell->class->name ? cell->class->name : "not known");
+                     cell->device_class->name ? cell->device_class->name : "not known");
         found = decision;
     }
     return found;
@@ -279,7 +279,7 @@ static void write_job(const struct cell *cell, const char *clip, const char *lin
               clip, cell->job->method, lines, policy_names[cell->policy]);
 }
 
-static bool is_of_families(const char *rule)
+static bool is_checked_family(const char *rule)
 {
     return strchr("124", rule[2]) != NULL;
 }
@@ -297,7 +297,7 @@ static void list_rules(const struct patch *patch, struct text *out)
         for (size_t i = 0; i < patch->findings.count; i++) {
             const char *rule = patch->findings.list[i].rule;
 
-            if (is_of_families(rule) && strcmp(rule, last) > 0 &&
+            if (is_checked_family(rule) && strcmp(rule, last) > 0 &&
                 (!next || strcmp(rule, next) < 0))
                 next = rule;
         }
@@ -314,14 +314,14 @@ static void add_rule(struct text *rules, const char *rule)
 }
 
 /* Lines that the device or the policy adds to any job. */
-static void want_rules(const struct cell *cell, const struct decision *decision,
-                       struct text *out)
+static void add_expected_rules(const struct cell *cell, const struct decision *decision,
+                               struct text *out)
 {
     text_init(out, 0);
     text_adds(out, decision->rules);
-    if (!cell->class->name)
+    if (!cell->device_class->name)
         add_rule(out, "TS208");
-    if (cell->class->beside)
+    if (cell->device_class->other_gpu)
         add_rule(out, "TS209");
     if (cell->policy == POLICY_NOCLIP)
         add_rule(out, "TS404");
@@ -334,10 +334,12 @@ static void check_text(const struct cell *cell, const struct decision *decision,
     struct text wanted;
 
     write_job(cell, cell->policy == POLICY_NOCLIP ? "0.0" : "1.0",
-              edits && decision->want ? decision->want : cell->job->lines, &wanted);
+              edits && decision->expected_lines ? decision->expected_lines
+                                                : cell->job->lines,
+              &wanted);
     if (strcmp(patch->text, wanted.data) != 0)
         fail_msg("%s, %s:\n%s\nis not the expected text:\n%s",
-                 cell->class->name ? cell->class->name : "not known",
+                 cell->device_class->name ? cell->device_class->name : "not known",
                  policy_names[cell->policy], patch->text, wanted.data);
     text_clear(&wanted);
 }
@@ -348,10 +350,10 @@ static void check_rules(const struct cell *cell, const struct decision *decision
     struct text found, wanted;
 
     list_rules(patch, &found);
-    want_rules(cell, decision, &wanted);
+    add_expected_rules(cell, decision, &wanted);
     if (strcmp(found.data, wanted.data) != 0)
         fail_msg("%s, %s, %s: rules %s, expected %s", cell->job->lines,
-                 cell->class->name ? cell->class->name : "not known",
+                 cell->device_class->name ? cell->device_class->name : "not known",
                  policy_names[cell->policy], found.data, wanted.data);
     text_clear(&found);
     text_clear(&wanted);
@@ -369,11 +371,11 @@ static void check_cell(const struct cell *cell)
 
     if (!decision)
         fail_msg("%s%s, %s: not decided", cell->job->lines, policy_names[cell->policy],
-                 cell->class->name ? cell->class->name : "not known");
-    if (cell->class->name) {
-        assert_true(device_find(cell->class->name, &device, &err));
+                 cell->device_class->name ? cell->device_class->name : "not known");
+    if (cell->device_class->name) {
+        assert_true(device_find(cell->device_class->name, &device, &err));
         snprintf(device.unlike, sizeof(device.unlike), "%s",
-                 cell->class->beside ? cell->class->beside : "");
+                 cell->device_class->other_gpu ? cell->device_class->other_gpu : "");
         how.device = &device;
     }
     write_job(cell, "1.0", cell->job->lines, &text);

@@ -31,7 +31,7 @@ static void assert_edits_lead_to(const struct edit_log *edit_log, const char *fi
     edits_free(edits);
 }
 
-static void test_ledger_equals_successive_edits(void **state)
+static void test_edit_log_equals_successive_edits(void **state)
 {
     static const char first[] = "abcdefghijklmnopqrstuvwxyz";
     static const char *const texts[] = { "", "1", "22", "333", "55555" };
@@ -63,7 +63,7 @@ static void test_ledger_equals_successive_edits(void **state)
     }
 }
 
-static void test_ledger_maps_positions_back(void **state)
+static void test_edit_log_maps_positions_back(void **state)
 {
     struct arena *arena = arena_new();
     struct edit_log *edit_log = edit_log_new("abcdef", 6, arena);
@@ -89,7 +89,7 @@ static void test_ledger_maps_positions_back(void **state)
     arena_free(arena);
 }
 
-static void test_ledger_assigns_overlaps_to_the_later_owner(void **state)
+static void test_edit_log_assigns_overlaps_to_the_later_owner(void **state)
 {
     struct arena *arena = arena_new();
     struct edit_log *edit_log = edit_log_new("abcdef", 6, arena);
@@ -110,9 +110,9 @@ static void test_ledger_assigns_overlaps_to_the_later_owner(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ledger_equals_successive_edits),
-        cmocka_unit_test(test_ledger_maps_positions_back),
-        cmocka_unit_test(test_ledger_assigns_overlaps_to_the_later_owner),
+        cmocka_unit_test(test_edit_log_equals_successive_edits),
+        cmocka_unit_test(test_edit_log_maps_positions_back),
+        cmocka_unit_test(test_edit_log_assigns_overlaps_to_the_later_owner),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

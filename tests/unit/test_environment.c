@@ -117,7 +117,7 @@ static void test_environment_uses_the_later_of_two(void **state)
     assert_string_equal(fixture->versions.packages[PACKAGE_PEFT].found, "0.12.0");
 }
 
-/* Folders may hold anything: each of these is treated as missing. */
+/* Each of these malformed folders is treated as missing. */
 static void test_environment_trusts_nothing(void **state)
 {
     struct fixture *fixture = *state;

@@ -6,7 +6,7 @@
 #include "base/size.h"
 #include "patcher/import/import_internal.h"
 
-static const struct import_key *fate_of(const struct trial *trial, const char *name)
+static const struct import_key *outcome_of(const struct trial *trial, const char *name)
 {
     for (size_t i = 0; i < trial->import.key_count; i++)
         if (strcmp(trial->import.keys[i].name, name) == 0)
@@ -19,7 +19,7 @@ static void check_outcome(const char *source, const char *name,
                           enum import_outcome outcome, const char *word)
 {
     struct trial trial = trial_new("f.yml", source, strlen(source));
-    const struct import_key *key = trial.good ? fate_of(&trial, name) : NULL;
+    const struct import_key *key = trial.good ? outcome_of(&trial, name) : NULL;
     const char *detail =
         key ? key->outcome == IMPORT_CARRIED ? key->into : key->why : NULL;
 
@@ -225,7 +225,7 @@ static void test_import_reports_every_key(void **state)
     for (size_t i = 0; i < TS_COUNT(expected); i++) {
         const char *name = expected[i].key;
         const struct import_key *key =
-            fate_of(&trial, strcmp(name, "unheard_of") == 0 ? "unheard_of.a" : name);
+            outcome_of(&trial, strcmp(name, "unheard_of") == 0 ? "unheard_of.a" : name);
 
         if (!key || key->outcome != expected[i].outcome)
             fail_msg("%s: %s", name,
@@ -340,7 +340,7 @@ static void test_import_carries_a_base_in_4_bits(void **state)
         "quantize_base: true}\n"
         "dataset: {_component_: torchtune.datasets.alpaca_dataset}\n";
     struct trial trial = trial_new("f.yml", source, strlen(source));
-    const struct import_key *key = fate_of(&trial, "model.quantize_base");
+    const struct import_key *key = outcome_of(&trial, "model.quantize_base");
 
     (void)state;
     assert_true(trial.good && key && key->outcome == IMPORT_CARRIED);
@@ -406,7 +406,8 @@ static void test_import_reports_what_may_change_the_result(void **state)
     (void)state;
     for (size_t i = 0; i < TS_COUNT(cases); i++) {
         struct trial trial = trial_new("f.yml", cases[i].source, strlen(cases[i].source));
-        const struct import_key *key = trial.good ? fate_of(&trial, cases[i].key) : NULL;
+        const struct import_key *key =
+            trial.good ? outcome_of(&trial, cases[i].key) : NULL;
 
         if (!key || key->outcome != IMPORT_DIFFERS)
             fail_msg("%s: %s is %s", cases[i].source, cases[i].key,

@@ -33,8 +33,8 @@ static bool has_outcome(const struct trial *trial, const struct entry *entry)
     return true;
 }
 
-static void check_account(const struct trial *trial, const char *path,
-                          const struct text *text)
+static void check_outcomes(const struct trial *trial, const char *path,
+                           const struct text *text)
 {
     struct document source;
     struct text flat;
@@ -106,7 +106,7 @@ static void import_one(void *context, const char *path, const struct text *text)
     struct trial trial = trial_new(path, text->data, text->len);
 
     if (trial.good) {
-        check_account(&trial, path, text);
+        check_outcomes(&trial, path, text);
         check_job(&trial, path);
         tally->imported++;
     } else if (trial.err.code == ERROR_JOB) {

@@ -524,7 +524,7 @@ static void test_import_keeps_the_preferences_of_torchtune(void **state)
     check_meanings(meanings, TS_COUNT(meanings));
 }
 
-/* Only if requested. */
+/* torchtune evaluates only if the file requests it. */
 static void test_import_evaluates_as_torchtune(void **state)
 {
     static const struct meaning meanings[] = {

@@ -54,7 +54,8 @@ static void assert_holds(const struct fixture *fixture, const char *expected)
 }
 
 /* Do what a patch from one text to the other does. */
-static char *patch(const struct fixture *fixture, const char *was, const char *now)
+static char *patch(const struct fixture *fixture, const char *old_text,
+                   const char *new_text)
 {
     static const char *const rules[] = { "TS102", "TS105", NULL };
     char before[DIGEST_TEXT], after[DIGEST_TEXT], *backup;
@@ -66,12 +67,12 @@ static char *patch(const struct fixture *fixture, const char *was, const char *n
                                    .policy = "sound",
                                    .device = "Tesla T4" };
 
-    digest_bytes(was, strlen(was), before);
-    digest_bytes(now, strlen(now), after);
-    if (!backup_write(fixture->job, was, strlen(was), &backup, &err))
+    digest_bytes(old_text, strlen(old_text), before);
+    digest_bytes(new_text, strlen(new_text), after);
+    if (!backup_write(fixture->job, old_text, strlen(old_text), &backup, &err))
         fail_msg("%s", err.text);
     entry.backup = path_base(backup);
-    put(fixture->job, now);
+    put(fixture->job, new_text);
     if (!journal_add(fixture->job, &entry, &err))
         fail_msg("%s", err.text);
     return backup;

@@ -111,7 +111,7 @@ static struct memory_fit larger(const struct trial *t, const struct memory_fit *
     return more;
 }
 
-static void check_milder(const struct trial *t, const struct memory_fit *fit)
+static void check_smaller_changes(const struct trial *t, const struct memory_fit *fit)
 {
     struct memory_fit less = *fit;
 
@@ -137,7 +137,7 @@ static void check_milder(const struct trial *t, const struct memory_fit *fit)
     }
 }
 
-static void check_product(const struct trial *t, const struct memory_fit *fit)
+static void check_effective_batch(const struct trial *t, const struct memory_fit *fit)
 {
     if (!fit->batch)
         return;
@@ -159,8 +159,8 @@ static void test_memory_fit_finds_the_smallest_change(void **state)
         make_trial(i, &t);
         if (memory_fit_find(&t.the, &fit)) {
             assert_true(fits(&t, &fit));
-            check_product(&t, &fit);
-            check_milder(&t, &fit);
+            check_effective_batch(&t, &fit);
+            check_smaller_changes(&t, &fit);
             casts += fit.frozen;
             found++;
         } else {

@@ -1,5 +1,5 @@
-/* tests/unit/test_previous.c - what a previous run left is read with limits, never
- * through a link, and not trusted. */
+/* tests/unit/test_previous.c - files of a previous run are read with size limits,
+ * never through a link, and are not trusted. */
 #include "config.h"
 
 #include "patcher/history/previous.h"
@@ -43,7 +43,7 @@ static void put(const struct fixture *fixture, const char *name, const char *dat
     free(path);
 }
 
-static void puts_in(const struct fixture *fixture, const char *name, const char *text)
+static void put_text(const struct fixture *fixture, const char *name, const char *text)
 {
     put(fixture, name, text, strlen(text));
 }
@@ -155,8 +155,8 @@ static void test_previous_norms_require_enough_steps(void **state)
     tear_down(&fixture);
 }
 
-/* A large log that starts in the middle of a line, has foreign content and is being
- * written. */
+/* Read a large log that starts in the middle of a line, has foreign content and ends
+ * in an incomplete line. */
 static void test_previous_reads_the_end_of_a_log(void **state)
 {
     struct fixture fixture;
@@ -216,8 +216,8 @@ static void test_previous_treats_a_linked_folder_as_missing(void **state)
 
     (void)state;
     set_up(&fixture);
-    puts_in(&fixture, "state.json", "{\"state\": \"done\"}");
-    puts_in(&fixture, "model.safetensors", "a model");
+    put_text(&fixture, "state.json", "{\"state\": \"done\"}");
+    put_text(&fixture, "model.safetensors", "a model");
     assert_string_equal(previous_state(previous_new(&fixture.plan, fixture.arena))->name,
                         "done");
     real = path_join(fixture.dir, "real");
@@ -244,8 +244,8 @@ static void test_previous_treats_broken_files_as_missing(void **state)
     for (size_t i = 0; i < TS_COUNT(states); i++) {
         struct previous *previous = previous_new(&fixture.plan, fixture.arena);
 
-        puts_in(&fixture, "state.json", states[i]);
-        puts_in(&fixture, "job.yaml", states[i]);
+        put_text(&fixture, "state.json", states[i]);
+        put_text(&fixture, "job.yaml", states[i]);
         assert_null(previous_state(previous)->name);
         assert_string_equal(previous_state(previous)->digest, "");
         assert_false(previous_state(previous)->resume);
@@ -262,11 +262,12 @@ static void test_previous_reads_logs_of_python(void **state)
     (void)state;
     set_up(&fixture);
     fixture.plan.external = true;
-    puts_in(&fixture, "trainer_state.json",
-            "{\"log_history\": [{\"loss\": 2.1, \"grad_norm\": 1.0, \"step\": 10},\n"
-            "{\"eval_loss\": NaN, \"step\": 10, \"note\": \"a \\\"NaN\\\" in a text\"},\n"
-            "{\"loss\": 0.0, \"grad_norm\": NaN, \"step\": 20},\n"
-            "{\"train_loss\": -Infinity, \"step\": 20}]}");
+    put_text(
+        &fixture, "trainer_state.json",
+        "{\"log_history\": [{\"loss\": 2.1, \"grad_norm\": 1.0, \"step\": 10},\n"
+        "{\"eval_loss\": NaN, \"step\": 10, \"note\": \"a \\\"NaN\\\" in a text\"},\n"
+        "{\"loss\": 0.0, \"grad_norm\": NaN, \"step\": 20},\n"
+        "{\"train_loss\": -Infinity, \"step\": 20}]}");
     steps = previous_steps(previous_new(&fixture.plan, fixture.arena));
     assert_int_equal(steps->count, 2);
     assert_int_equal(steps->trouble, TROUBLE_ZERO);
@@ -307,9 +308,9 @@ static void put_in_turn(const struct fixture *fixture, const char *first,
 {
     struct timespec a, b;
 
-    puts_in(fixture, first, "{}");
+    put_text(fixture, first, "{}");
     do {
-        puts_in(fixture, second, "{}");
+        put_text(fixture, second, "{}");
         a = changed(fixture, first);
         b = changed(fixture, second);
     } while (a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec);
@@ -317,7 +318,7 @@ static void put_in_turn(const struct fixture *fixture, const char *first,
 
 static bool model_is_later(const struct fixture *fixture, const char *state)
 {
-    puts_in(fixture, "state.json", state);
+    put_text(fixture, "state.json", state);
     return previous_model(previous_new(&fixture->plan, fixture->arena))->later;
 }
 

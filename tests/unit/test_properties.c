@@ -38,7 +38,7 @@ static const char *const policies[] = {
 };
 
 /* Transformations of the file before the patch. */
-static const char *const forms[] = { "as it is", "CRLF", "byte order mark", "no newline",
+static const char *const forms[] = { "unchanged", "CRLF", "byte order mark", "no newline",
                                      "fp16 for bf16" };
 
 struct combination {
@@ -54,7 +54,7 @@ struct walk {
     struct text list; /* for PyYAML: before, after and keys, one line each */
 };
 
-static void broken(const struct combination *c, const char *what)
+static void report_violation(const struct combination *c, const char *what)
 {
     fail_msg("%s (%s) on %s, %s%s: %s", c->path, forms[c->form],
              devices[c->device] ? devices[c->device] : "no device",
@@ -62,7 +62,7 @@ static void broken(const struct combination *c, const char *what)
              c->unsafe ? ", unsafe" : "", what);
 }
 
-#define CHECK(c, promise) ((promise) ? (void)0 : broken(c, #promise))
+#define CHECK(c, promise) ((promise) ? (void)0 : report_violation(c, #promise))
 
 static bool is_made(const struct finding *finding)
 {
@@ -122,7 +122,7 @@ static void check_comments(const struct combination *c, const struct patch *patc
             text_add(&comment, hash, len - (size_t)(hash - line));
             after = strstr(after, comment.data);
             if (!after)
-                broken(c, comment.data);
+                report_violation(c, comment.data);
             after += comment.len;
         }
         text_clear(&comment);
@@ -130,9 +130,9 @@ static void check_comments(const struct combination *c, const struct patch *patc
     }
 }
 
-/* List the top-level keys that edits change, and what they write, which may be another
- * name of the key.  In the arena. */
-static const char **announced(const struct patch *patch)
+/* List the top-level keys that edits change or write; an edit may rename a key.  The
+ * list is in the arena. */
+static const char **expected_keys(const struct patch *patch)
 {
     const char **keys =
         arena_array(patch->arena, 2 * patch->findings.count + 1, sizeof(*keys));
@@ -170,8 +170,8 @@ static void put(char *path, const char *data, size_t len)
 }
 
 /* Add new texts only: many devices need the same edits. */
-static void note_for_python(struct walk *walk, const struct patch *patch,
-                            const char *const *keys)
+static void add_for_pyyaml(struct walk *walk, const struct patch *patch,
+                           const char *const *keys)
 {
     char *path = pair_path(walk, patch, "before");
 
@@ -188,7 +188,7 @@ static void note_for_python(struct walk *walk, const struct patch *patch,
     walk->compared++;
 }
 
-static bool is_left(const struct patch *patch, const struct finding *wanted)
+static bool remains(const struct patch *patch, const struct finding *wanted)
 {
     for (size_t i = 0; i < patch->findings.count; i++) {
         const struct finding *finding = &patch->findings.list[i];
@@ -203,19 +203,19 @@ static bool is_left(const struct patch *patch, const struct finding *wanted)
 static void check_second(const struct combination *c, const struct patch_options *options,
                          const struct patch *patch)
 {
-    struct patch_options how = *options;
+    struct patch_options without_set = *options;
     struct patch again;
 
-    how.set = NULL; /* it is in the text now */
-    CHECK(c, patcher_check(patch->text, patch->len, &how, &again, NULL));
+    without_set.set = NULL; /* it is in the text now */
+    CHECK(c, patcher_check(patch->text, patch->len, &without_set, &again, NULL));
     CHECK(c, !again.changed);
     CHECK(c, patch_rejected(&again) == patch_rejected(patch));
     for (size_t i = 0; i < patch->findings.count; i++) {
         const struct finding *finding = &patch->findings.list[i];
 
         if (finding->resolved && finding->severity == SEVERITY_ERROR &&
-            !is_left(patch, finding))
-            CHECK(c, !is_left(&again, finding));
+            !remains(patch, finding))
+            CHECK(c, !remains(&again, finding));
     }
     patch_clear(&again);
 }
@@ -235,7 +235,7 @@ static void check(struct walk *walk, const struct combination *c, const struct t
     if (devices[c->device])
         assert_true(device_find(devices[c->device], &device, NULL));
     if (!patcher_check(text->data, text->len, &options, &patch, &err))
-        broken(c, err.text);
+        report_violation(c, err.text);
     walk->looked++;
     walk->changed += patch.changed;
     check_spans(c, &patch);
@@ -244,17 +244,17 @@ static void check(struct walk *walk, const struct combination *c, const struct t
         struct document after;
 
         document_read(patch.text, patch.len, patch.arena, &after);
-        keys = announced(&patch);
+        keys = expected_keys(&patch);
         check_comments(c, &patch);
         CHECK(c, document_same_but(&patch.document, &after, keys));
-        note_for_python(walk, &patch, keys);
+        add_for_pyyaml(walk, &patch, keys);
         for (size_t i = 0; i < patch.findings.count; i++)
             walk->edits += is_made(&patch.findings.list[i]);
     }
     patch_clear(&patch);
 }
 
-static void take_form(size_t form, const struct text *from, struct text *out)
+static void apply_form(size_t form, const struct text *from, struct text *out)
 {
     static const char was[] = "\nbf16: true", now[] = "\nfp16: true";
     const char *found;
@@ -283,7 +283,7 @@ static void walk_file(void *context, const char *path, const struct text *text)
 
     text_init(&formed, 0);
     for (c.form = 0; c.form < form_count; c.form++) {
-        take_form(c.form, text, &formed);
+        apply_form(c.form, text, &formed);
         for (c.device = 0; c.device < TS_COUNT(devices); c.device++)
             for (c.policy = 0; c.policy < TS_COUNT(policies); c.policy++)
                 for (int unsafe = 0; unsafe < 2; unsafe++) {
@@ -297,7 +297,7 @@ static void walk_file(void *context, const char *path, const struct text *text)
 }
 
 /* Run PyYAML; it prints nothing if only reported keys change. */
-static void ask_python(const struct walk *walk)
+static void run_pyyaml(const struct walk *walk)
 {
     char *script = unit_source("tests/unit/pyyaml_same.py");
     char *const probe[] = { "python3", "-c", "import yaml", NULL };
@@ -336,7 +336,7 @@ static void test_properties_hold_for_every_patch(void **state)
         "PyYAML\n",
         walk.looked, walk.changed, walk.edits, walk.compared);
     assert_true(walk.looked > 500 && walk.changed > 100);
-    ask_python(&walk);
+    run_pyyaml(&walk);
     text_clear(&walk.list);
     unit_dir_free(walk.dir);
 }

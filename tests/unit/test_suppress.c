@@ -167,7 +167,7 @@ static void test_directives_have_a_limit(void **state)
     arena_free(arena);
 }
 
-static const char *told_of_714(const struct patch *patch)
+static const char *message_of_714(const struct patch *patch)
 {
     const char *last = "";
 
@@ -190,7 +190,7 @@ static void test_suppress_reports_what_it_does_not_read(void **state)
     for (int i = 0; i < 1010; i++)
         text_adds(&text, "  - TS104\n");
     assert_true(patcher_check(text.data, text.len, &options, &patch, &err));
-    assert_non_null(strstr(told_of_714(&patch), "only the first 1000 rules"));
+    assert_non_null(strstr(message_of_714(&patch), "only the first 1000 rules"));
     patch_clear(&patch);
     text_clear(&text);
 }

@@ -1,5 +1,5 @@
-/* tests/unit/test_teacher.c - whether two models have the same tokens, from files that
- * others wrote. */
+/* tests/unit/test_teacher.c - comparison of the vocabularies of two models, read from
+ * untrusted files. */
 #include "config.h"
 
 #include "patcher/rules/teacher.h"
