@@ -136,10 +136,10 @@ static const struct rule rows[] = {
       .apply = APPLY_SAFE,
       .run = rule_policy_noclip,
       .explain =
-          "This is the recipe of a known report. It avoids the loss scaler's error only "
-          "with PyTorch's fused AdamW, which unscales inside its kernel; float16 "
-          "weights are then trained with Adam in float16 (TS108). With float32 weights, "
-          "which a native run always has, clipping does no harm and costs nothing.",
+          "A known report recommends this. It avoids the loss scaler's error only with "
+          "PyTorch's fused AdamW, which unscales inside its kernel; float16 weights are "
+          "then trained with Adam in float16 (TS108). With float32 weights, which a "
+          "native run always has, clipping does no harm and costs nothing.",
       .source = "a user report; torch/amp/grad_scaler.py: step" },
 };
 

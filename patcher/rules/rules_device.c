@@ -54,7 +54,7 @@ static bool is_distributed(const struct rule_context *context)
             *node_value(rule_entry(context, "fsdp")->value)->text);
 }
 
-static void unused_device_map(struct rule_context *context)
+static void report_unused_device_map(struct rule_context *context)
 {
     rule_report(context,
                 &(struct finding) {
@@ -67,8 +67,8 @@ static void unused_device_map(struct rule_context *context)
                 "device_map");
 }
 
-static void refused_device_map(struct rule_context *context, const char *key,
-                               bool distributed)
+static void report_refused_device_map(struct rule_context *context, const char *key,
+                                      bool distributed)
 {
     rule_report(
         context,
@@ -96,13 +96,13 @@ static void rule_device_map(struct rule_context *context)
 
     if (!context->plan->external) {
         if (rule_entry(context, "device_map"))
-            unused_device_map(context);
+            report_unused_device_map(context);
         return;
     }
     if ((distributed || quantized) && rule_entry(context, "device_map"))
-        refused_device_map(context, "device_map", distributed);
+        report_refused_device_map(context, "device_map", distributed);
     if (quantized && rule_entry(context, "quantization_device_map"))
-        refused_device_map(context, "quantization_device_map", false);
+        report_refused_device_map(context, "quantization_device_map", false);
 }
 
 static void rule_unknown_device(struct rule_context *context)
@@ -260,8 +260,8 @@ static const struct rule rows[] = {
           "job runs on this machine, so its device is known. It is unknown if the job "
           "asks for a GPU that this machine does not have (device: cuda), and for "
           "target: external on a machine without a GPU: a launcher does not show where "
-          "the script will run. The rules of the device are then skipped, and this "
-          "finding is reported instead.\n\n"
+          "the script will run. The rules that depend on the device are then skipped, "
+          "and this finding is reported instead.\n\n"
           "Name the card: `--device \"RTX 3090\"` for a single check, or, for target: "
           "external, trainspool: {device: \"RTX 3090\"} in the job. `trainspool devices "
           "--known` lists the names; sm_86:24GiB describes any card.",

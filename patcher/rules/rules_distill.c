@@ -37,7 +37,7 @@ static void rule_teacher_missing(struct rule_context *context)
 
 /* Return whether modules trained in full next to adapters are float16: they are copies
  * of the base model and keep its format. */
-static bool extras_are_float16(const struct rule_context *context)
+static bool additional_modules_are_float16(const struct rule_context *context)
 {
     return context->plan->external && context->plan->method == METHOD_LORA &&
            rule_entry(context, "additional_target") && rule_base_is_float16(context) &&
@@ -58,7 +58,7 @@ static void rule_float16_student(struct rule_context *context)
 
     if (!is_distillation(context) || context->plan->request.fp16 != CHOICE_YES)
         return;
-    if (extras_are_float16(context)) {
+    if (additional_modules_are_float16(context)) {
         finding.message = "modules of additional_target are trained as copies of the "
                           "float16 model, which the loss scaler cannot unscale";
         rule_report(context, &finding, "additional_target");

@@ -227,8 +227,8 @@ static const struct rule rows[] = {
       .target = RULE_EXTERNAL,
       .run = rule_float16_adapters,
       .explain =
-          "PEFT before 0.12 gives an adapter the format of its base layer; since then "
-          "it casts float16 and bfloat16 adapters to float32, unless "
+          "PEFT before 0.12 stores an adapter in the format of its base layer; later "
+          "versions cast float16 and bfloat16 adapters to float32, unless "
           "autocast_adapter_dtype is false. Adapters in float16 are trained float16 "
           "weights: the loss scaler refuses their gradients.\n\n"
           "If the script reads model_dtype, the patch sets it to float32, which costs 2 "

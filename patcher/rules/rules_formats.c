@@ -98,7 +98,7 @@ static void rule_tf32_unsupported(struct rule_context *context)
         "tf32", "false", NULL);
 }
 
-static void fp8_with_quantization(struct rule_context *context)
+static void report_fp8_with_quantization(struct rule_context *context)
 {
     rule_report(context,
                 &(struct finding) {
@@ -139,7 +139,7 @@ static void rule_fp8_unsupported(struct rule_context *context)
         return;
     if (!context->device || device_has_fp8(context->device)) {
         if (rule_is_quantized(context))
-            fp8_with_quantization(context);
+            report_fp8_with_quantization(context);
         return;
     }
     key = fp8_replacement(context);

@@ -236,11 +236,15 @@ static const char *fit_text(const struct rule_context *context,
                             : "with checkpointing and a batch of 1";
 
     if (*same && *small)
-        return arena_printf(context->arena, "would fit unchanged: %s; %s: %s", same,
-                            setup, small);
-    if (*same || *small)
-        return arena_printf(context->arena, "would fit %s: %s",
-                            *same ? "unchanged" : setup, *same ? same : small);
+        return arena_printf(
+            context->arena,
+            "the unchanged job would fit with %s; %s, it would fit with %s", same, setup,
+            small);
+    if (*same)
+        return arena_printf(context->arena, "the unchanged job would fit with %s", same);
+    if (*small)
+        return arena_printf(context->arena, "%s, the job would fit with %s", setup,
+                            small);
     return "no known change would make it fit: use a smaller model, or another device";
 }
 
@@ -273,8 +277,8 @@ static const char *teacher_logits_note(const struct rule_context *context,
     if (!estimate(&with_logits, &use) || use.total > use.limit)
         return "";
     return arena_printf(context->arena,
-                        "; with a file of the teacher's logits it would fit unchanged: "
-                        "trainspool: {teacher_logits: %s}%s",
+                        "; with a file of the teacher's logits the unchanged job would "
+                        "fit (trainspool: {teacher_logits: %s}%s)",
                         plan.kd.logits,
                         request->plan->kd.topk > 0 ? "" : ", and a kd_topk");
 }
@@ -287,8 +291,7 @@ static const char *kept_note(const struct memory_fit_case *request)
 
     memset(&unkept.kept, 0, sizeof(unkept.kept));
     return memory_fit_find(&unkept, &ignored)
-               ? "an edit would suffice, but the job keeps the "
-                 "key; "
+               ? "an edit would suffice, but the job keeps the key; "
                : "";
 }
 

@@ -182,7 +182,7 @@ static void report_argument(struct rule_context *context, const struct argument 
         entry);
 }
 
-static void unused_arguments(struct rule_context *context)
+static void report_unused_arguments(struct rule_context *context)
 {
     const struct entry *kwargs = rule_entry(context, "lr_scheduler_kwargs"), *entry;
     const char *schedule = selected_value(context, "lr_scheduler_type");
@@ -197,7 +197,7 @@ static void unused_arguments(struct rule_context *context)
 }
 
 /* teacher_logits is a member of the block and belongs to stage: distill. */
-static void unused_logits(struct rule_context *context)
+static void report_unused_logits(struct rule_context *context)
 {
     const struct entry *entry = rule_block_entry(context, "teacher_logits");
     const struct proposal to = rule_proposal(context);
@@ -222,8 +222,8 @@ static void rule_unused_method_keys(struct rule_context *context)
         if (!is_used(context, &groups[i]) && is_known(context, groups[i].key) &&
             !value_is_listed(groups[i].others, selected_value(context, groups[i].key)))
             report_group(context, &groups[i]);
-    unused_arguments(context);
-    unused_logits(context);
+    report_unused_arguments(context);
+    report_unused_logits(context);
     if (context->plan->method != METHOD_LORA && is_known(context, "finetuning_type") &&
         rule_entry(context, "adapter_name_or_path"))
         rule_report(context,

@@ -344,7 +344,7 @@ static const struct rule rows[] = {
       .apply = APPLY_SAFE,
       .run = rule_policy_fp32,
       .explain =
-          "This policy is meant for runs whose grad_norm is NaN in fp16. Everything is "
+          "This policy is for runs whose grad_norm is NaN in fp16. It makes everything "
           "float32: the patch sets bf16, fp16, pure_bf16 and fp8 to false and stores "
           "trained weights in float32. The run is 1.5 to 2 times slower, and a 16-bit "
           "base model takes twice the memory (not only the adapters, as is sometimes "

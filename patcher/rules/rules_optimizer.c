@@ -320,17 +320,16 @@ static const struct rule rows[] = {
       .target = RULE_EXTERNAL,
       .run = rule_nan_guard_off,
       .explain =
-          "In fp16 the loss scaler skips a step whose gradients are not finite. bf16 "
-          "and float32 have no scaler: one inf makes the norm inf, clipping then "
-          "multiplies it by 0, which is NaN, and every weight is NaN after one bad "
-          "batch.\n\n"
-          "A native run checks every step, in every format, and skips a step that is "
-          "not finite; this cannot be turned off. Hugging Face's Trainer has no such "
-          "guard. Programs that have one, and whose key may appear in a job for target: "
-          "external: Megatron-LM (check_for_nan_in_loss_and_grad), DeepSpeed's bf16 "
-          "block (check_grad_overflow), PyTorch's clip_grad_norm_ (error_if_nonfinite), "
-          "NeMo (skip_nan_grad). If one of them is false without fp16, `--unsafe` sets "
-          "it to true.",
+          "In fp16 the loss scaler skips a step whose gradients are not finite. bf16 and "
+          "float32 have no scaler: one inf makes the norm inf, clipping then multiplies "
+          "it by 0, which is NaN, and every weight is NaN after one bad batch.\n\n"
+          "A native run checks every step, in every format, and skips a step that is not "
+          "finite; this cannot be turned off. Hugging Face's Trainer has no such guard. "
+          "These programs have one, and a job for target: external may have their keys: "
+          "Megatron-LM (check_for_nan_in_loss_and_grad), DeepSpeed's bf16 block "
+          "(check_grad_overflow), PyTorch's clip_grad_norm_ (error_if_nonfinite), NeMo "
+          "(skip_nan_grad). If one of them is false without fp16, `--unsafe` sets it to "
+          "true.",
       .source = "torch/nn/utils/clip_grad.py; Megatron-LM, training/arguments.py; "
                 "DeepSpeed, bfloat16 config; docs/precision.md" },
 };

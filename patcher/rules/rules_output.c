@@ -167,8 +167,8 @@ static bool state_is_clear(const struct previous_state *state)
 }
 
 /* Describe what run, run --resume and retry do with the checkpoint. */
-static const char *describe_ways(const struct rule_context *context,
-                                 const struct previous_checkpoint *found)
+static const char *describe_options(const struct rule_context *context,
+                                    const struct previous_checkpoint *found)
 {
     bool same_text = found->job && strcmp(found->job, rule_digest(context)) == 0;
 
@@ -193,7 +193,7 @@ static void report_native_checkpoint(struct rule_context *context,
                 &(struct finding) {
                     .rule = "TS502",
                     .severity = SEVERITY_WARNING,
-                    .message = describe_ways(context, found),
+                    .message = describe_options(context, found),
                     .note =
                         "set resume_from_checkpoint: true to resume from it, or "
                         "overwrite_output_dir: true to confirm that the run starts from "

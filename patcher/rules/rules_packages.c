@@ -283,12 +283,13 @@ static const struct rule rows[] = {
       .target = RULE_EXTERNAL,
       .run = rule_package_versions,
       .explain =
-          "Each package states which versions of the others it requires; pip lets an "
-          "environment drift from that, and the failure then looks like a fault of the "
-          "job. The table holds what the releases of transformers, Accelerate, PEFT and "
-          "LLaMA-Factory require of each other and of torch, and the CUDA toolkits that "
-          "PyTorch's builds are made with. An abbreviated version, such as 4.57, is "
-          "assumed to be compatible if it may be.\n\n"
+          "Each package states which versions of the others it requires; pip does not "
+          "keep an environment consistent with that, and the failure then looks like a "
+          "fault of the job. The table holds what the releases of transformers, "
+          "Accelerate, PEFT and LLaMA-Factory require of each other and of torch, and "
+          "the CUDA toolkits that PyTorch's builds are made with. An abbreviated "
+          "version, such as 4.57, is assumed to be compatible if one of its releases "
+          "is.\n\n"
           "torch built with CUDA 13 has no code for cards before Turing (P100, V100): "
           "this is an error, because no kernel can start.",
       .source =

@@ -66,7 +66,7 @@ static void propose_fp16(struct rule_context *context, int group)
         "fp16", "true", "bf16");
 }
 
-static void bf16_to_fp16(struct rule_context *context)
+static void replace_bf16(struct rule_context *context)
 {
     bool fp16 = rule_has_tensor_cores(context);
     int group = fp16 ? rule_group(context) : 0;
@@ -186,7 +186,7 @@ static void rule_bf16_unsupported(struct rule_context *context)
     if (request->pure_bf16 && !fp32)
         report_pure_bf16(context);
     else if (is_on(request->bf16) && !has_fp16_and_bf16(context) && !fp32)
-        bf16_to_fp16(context);
+        replace_bf16(context);
     if (context->plan->external && context->plan->bf16_full_eval &&
         !context->plan->fp16_full_eval)
         propose_no_bf16_eval(context);

@@ -44,8 +44,8 @@ static void rule_reference_model(struct rule_context *context)
 }
 
 /* Report a key that belongs to another loss. */
-static void unused_with_loss(struct rule_context *context, const char *key,
-                             const char *what)
+static void report_unused_with_loss(struct rule_context *context, const char *key,
+                                    const char *what)
 {
     if (rule_entry(context, key))
         rule_report(context,
@@ -77,10 +77,10 @@ static void rule_unused_loss_keys(struct rule_context *context)
                 .note = "remove it, or set it to 0" },
             "dpo_label_smoothing");
     if (preference->loss != PREFERENCE_SIMPO)
-        unused_with_loss(context, "simpo_gamma", "only with simpo");
+        report_unused_with_loss(context, "simpo_gamma", "only with simpo");
     if (ref_model_of(context->plan) == REF_MODEL_NONE) {
-        unused_with_loss(context, "ref_model", "which has no reference");
-        unused_with_loss(context, "ref_model_adapters", "which has no reference");
+        report_unused_with_loss(context, "ref_model", "which has no reference");
+        report_unused_with_loss(context, "ref_model_adapters", "which has no reference");
     } else if (preference->adapter && !preference->reference) {
         rule_report(context,
                     &(struct finding) {

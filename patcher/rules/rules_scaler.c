@@ -160,10 +160,10 @@ static const struct rule rows[] = {
       .apply = APPLY_SAFE,
       .run = rule_policy_noscaler,
       .explain =
-          "This is the recipe of a known report: the error disappears because gradients "
-          "are no longer unscaled. What remains is Adam in float16, with the effects "
-          "described in TS108. The policy exists to reproduce such a run, not to train "
-          "well. Without the policy, TS105 fixes the job.\n\n"
+          "A known report recommends this: the error disappears because gradients are no "
+          "longer unscaled. What remains is Adam in float16, with the effects described "
+          "in TS108. The policy exists to reproduce such a run, not to train well. "
+          "Without the policy, TS105 fixes the job.\n\n"
           "In a native job the patch sets loss_scale to none. The Trainer of an external "
           "job creates a scaler whenever fp16 is true, so there the patch sets fp16 to "
           "false.",

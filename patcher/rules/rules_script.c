@@ -48,7 +48,7 @@ static const char *skip_text(const char *at)
 }
 
 /* Return whether `tokenizer=` is among the arguments after this opening bracket. */
-static bool gives_tokenizer(const char *at)
+static bool passes_tokenizer(const char *at)
 {
     const size_t len = strlen("tokenizer");
     int depth = 1;
@@ -99,7 +99,7 @@ static size_t find_call(const char *text, bool *of_transformers)
             end == at && strncmp(at, name, strlen(name)) == 0 && at[strlen(name)] == '(';
 
         calls += is_call;
-        if (is_call && gives_tokenizer(at + strlen(name))) {
+        if (is_call && passes_tokenizer(at + strlen(name))) {
             *of_transformers = is_transformers_class(text, at);
             return line;
         }
@@ -195,8 +195,8 @@ static const struct rule rows[] = {
           "transformers 4.46, and version 5 raises a TypeError. The rule reads the "
           "script if trainspool.command names one next to the job; it never changes the "
           "script.\n\n"
-          "Write processing_class=tokenizer instead. A Trainer class of your own that "
-          "accepts a tokenizer and passes it on is fine.",
+          "Write processing_class=tokenizer instead. A custom Trainer class that accepts "
+          "a tokenizer and passes it on is not affected.",
       .source = "transformers MIGRATION_GUIDE_V5.md; a user report" },
 };
 

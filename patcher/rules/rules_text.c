@@ -144,8 +144,9 @@ static const struct rule rows[] = {
       .title = "file begins with a byte order mark",
       .severity = SEVERITY_INFO,
       .explain =
-          "Some editors write the three bytes EF BB BF before UTF-8 text. They do no "
-          "harm and stay: a patch keeps every byte that it does not need to change.",
+          "Some editors write the three bytes EF BB BF before UTF-8 text. They are "
+          "harmless and stay in the file: a patch keeps every byte that it does not need "
+          "to change.",
       .source = "YAML 1.2, 5.2 Character Encodings" },
     { .id = "TS003",
       .title = "CRLF or mixed line endings",

@@ -140,8 +140,8 @@ static const struct rule rows[] = {
       .explain =
           "Before 4.46 the Trainer takes the mean loss of each micro batch and divides "
           "the sum by their number. If texts differ in length, a token of a short batch "
-          "counts more than one of a long batch, so 8 x 4 does not train what 32 x 1 "
-          "trains. Since 4.46 the loss is divided by the tokens of the whole step, and "
+          "counts more than one of a long batch, so 8 x 4 and 32 x 1 train differently. "
+          "Since 4.46 the loss is divided by the tokens of the whole step, and "
           "trainspool always does so.\n\n"
           "Upgrade transformers, or increase per_device_train_batch_size where memory "
           "allows.",

@@ -33,7 +33,7 @@ static const char *value_of(const struct rule_context *context, const char *key)
     return value && value->kind == NODE_SCALAR ? value->text : "";
 }
 
-static void refuse_kind(struct rule_context *context)
+static void refuse_quantization_type(struct rule_context *context)
 {
     const char *method = value_of(context, "quantization_method");
 
@@ -89,7 +89,7 @@ static void report_differences(struct rule_context *context)
 
 /* 4-bit weights without an original cannot be trained or merged into; LLaMA-Factory
  * rejects the same (model/adapter.py, train/tuner.py). */
-static void unsupported_for_4bit_files(struct rule_context *context)
+static void refuse_for_4bit_files(struct rule_context *context)
 {
     static const char other[] = "name the 16-bit model it was made from";
     const struct plan *plan = context->plan;
@@ -112,17 +112,17 @@ static void unsupported_for_4bit_files(struct rule_context *context)
 }
 
 /* LLaMA-Factory, hparams/parser.py: _verify_model_args. */
-static void unsupported_quantization(struct rule_context *context)
+static void refuse_quantization(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
 
     if (rule_model_is_4bit(context)) {
-        unsupported_for_4bit_files(context);
+        refuse_for_4bit_files(context);
         return;
     }
     if (plan->quantization_bit == 0)
         return;
-    refuse_kind(context);
+    refuse_quantization_type(context);
     if (plan->method != METHOD_LORA)
         refuse(context, "quantization_bit",
                "trained weights cannot be quantized: quantization_bit requires "
@@ -135,7 +135,7 @@ static void unsupported_quantization(struct rule_context *context)
                "quantization_bit, with export_dir");
 }
 
-static void unsupported_preference(struct rule_context *context)
+static void refuse_preference(struct rule_context *context)
 {
     double weight;
 
@@ -292,8 +292,8 @@ static void rule_unsupported(struct rule_context *context)
         refuse_no_training(context);
         refuse_several_adapters(context);
         refuse_opposite_masks(context);
-        unsupported_quantization(context);
-        unsupported_preference(context);
+        refuse_quantization(context);
+        refuse_preference(context);
     }
     check_template_name(context);
 }

@@ -13,7 +13,8 @@ static const char *printable_excerpt(const struct rule_context *context, const c
     return rule_printable(context, arena_copy(context->arena, text, strnlen(text, 60)));
 }
 
-static void unknown_package(struct rule_context *context, const struct entry *entry)
+static void report_unknown_package(struct rule_context *context,
+                                   const struct entry *entry)
 {
     const struct proposal to = rule_proposal(context);
     const char *name = entry->key->text, *near = package_nearest(name);
@@ -31,7 +32,8 @@ static void unknown_package(struct rule_context *context, const struct entry *en
     propose_key_remark(&to, &finding, entry);
 }
 
-static void invalid_version(struct rule_context *context, const struct entry *entry)
+static void report_invalid_version(struct rule_context *context,
+                                   const struct entry *entry)
 {
     const struct proposal to = rule_proposal(context);
     const struct node *value = node_value(entry->value);
@@ -57,10 +59,10 @@ static void check_given(struct rule_context *context, const struct entry *entry)
     struct version version;
 
     if (package_find(entry->key->text) == PACKAGES)
-        unknown_package(context, entry);
+        report_unknown_package(context, entry);
     else if (!node_is_null(entry->value) &&
              (value->kind != NODE_SCALAR || !version_read(value->text, &version)))
-        invalid_version(context, entry);
+        report_invalid_version(context, entry);
 }
 
 static void check_same(struct rule_context *context, const struct entry *entry)
@@ -272,8 +274,8 @@ static const struct rule rows[] = {
       .explain =
           "trainspool.versions gives a version of a package, and the environment that "
           "trainspool.env names holds another one. The given version takes precedence, "
-          "since it may describe another machine; if it does not, the rules assume "
-          "another program than the one that will run.\n\n"
+          "since it may describe another machine; if it does not, the rules check the "
+          "job for the wrong program.\n\n"
           "An abbreviated version, 2.4, matches 2.4.1 and 2.4.1+cu121. Remove the "
           "package from versions to have it read from the environment. trainspool "
           "executes nothing there: it reads only METADATA of *.dist-info folders.",
