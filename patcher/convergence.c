@@ -214,8 +214,8 @@ static size_t add_merged(struct convergence *convergence, const struct finding *
 
 /* Return whether the span of the finding is unchanged from the original text, not written
  * by an edit. */
-static bool is_in_first(const struct convergence *convergence,
-                        const struct finding *finding)
+static bool is_in_original(const struct convergence *convergence,
+                           const struct finding *finding)
 {
     const struct document *first = &convergence->first->document;
     const struct document *last = &convergence->last->document;
@@ -232,11 +232,11 @@ static bool concerns_edit(const struct convergence *convergence,
 {
     const struct findings *findings = &convergence->last->findings;
 
-    if (finding->at.line && !is_in_first(convergence, finding))
+    if (finding->at.line && !is_in_original(convergence, finding))
         return true;
     for (size_t i = 0; finding->group && i < findings->count; i++)
         if (findings->list[i].group == finding->group && findings->list[i].at.line &&
-            !is_in_first(convergence, &findings->list[i]))
+            !is_in_original(convergence, &findings->list[i]))
             return true;
     return false;
 }
@@ -271,7 +271,7 @@ static void merge(struct convergence *convergence, const enum edit_outcome *outc
         at = convergence_find(convergence, &finding,
                               finding.at.line ? origin : finding.at.byte,
                               outcomes[i] == EDIT_NONE, taken);
-        if (finding.at.line && !is_in_first(convergence, &finding))
+        if (finding.at.line && !is_in_original(convergence, &finding))
             finding.cut = 0;
         if (outcomes[i] == EDIT_NONE && edited) {
             finding.apply = APPLY_MANUAL;

@@ -24,14 +24,14 @@ struct edit_log *edit_log_new(const char *data, size_t len, struct arena *arena)
 
 /* Convert a position of the original text to the current one: add what the first `count`
  * edits inserted or removed. */
-static size_t shifted(const struct edit_log *edit_log, size_t count, size_t at)
+static size_t to_current(const struct edit_log *edit_log, size_t count, size_t at)
 {
     for (size_t i = 0; i < count; i++)
         at += strlen(edit_log->list[i].new_text) - edit_log->list[i].cut;
     return at;
 }
 
-static size_t unshifted(const struct edit_log *edit_log, size_t count, size_t at)
+static size_t to_original(const struct edit_log *edit_log, size_t count, size_t at)
 {
     for (size_t i = 0; i < count; i++)
         at += edit_log->list[i].cut - strlen(edit_log->list[i].new_text);
@@ -41,7 +41,7 @@ static size_t unshifted(const struct edit_log *edit_log, size_t count, size_t at
 /* Return where the text of edit i starts and ends in the current text. */
 static size_t begin_of(const struct edit_log *edit_log, size_t i)
 {
-    return shifted(edit_log, i, edit_log->list[i].at);
+    return to_current(edit_log, i, edit_log->list[i].at);
 }
 
 static size_t end_of(const struct edit_log *edit_log, size_t i)
@@ -66,8 +66,8 @@ static void insert_at(struct edit_log *edit_log, size_t slot, struct edit_log_en
 }
 
 /* Replace the edits first..last-1 and the new one, which overlap, with one edit. */
-static void compose(struct edit_log *edit_log, size_t first, size_t last,
-                    const struct edit_log_entry *edit)
+static void merge_overlapping(struct edit_log *edit_log, size_t first, size_t last,
+                              const struct edit_log_entry *edit)
 {
     size_t begin = begin_of(edit_log, first), end = end_of(edit_log, last - 1), len;
     const char *text = edit_log_text(edit_log, &len);
@@ -80,8 +80,8 @@ static void compose(struct edit_log *edit_log, size_t first, size_t last,
     whole.new_text = arena_printf(
         edit_log->arena, "%.*s%s%.*s", (int)(edit->at - begin), text + begin,
         edit->new_text, (int)(end - edit->at - edit->cut), text + edit->at + edit->cut);
-    whole.at = unshifted(edit_log, first, begin);
-    whole.cut = unshifted(edit_log, last, end) - whole.at;
+    whole.at = to_original(edit_log, first, begin);
+    whole.cut = to_original(edit_log, last, end) - whole.at;
     memmove(edit_log->list + first, edit_log->list + last,
             (edit_log->count - last) * sizeof(*edit_log->list));
     edit_log->count -= last - first;
@@ -107,10 +107,10 @@ void edit_log_replace(struct edit_log *edit_log, const struct edit_log_entry *ed
     for (last = first; last < edit_log->count && overlaps(edit_log, last, edit);)
         last++;
     if (last > first)
-        compose(edit_log, first, last, edit);
+        merge_overlapping(edit_log, first, last, edit);
     else
         insert_at(edit_log, first,
-                  (struct edit_log_entry) { unshifted(edit_log, first, edit->at),
+                  (struct edit_log_entry) { to_original(edit_log, first, edit->at),
                                             edit->cut, edit->new_text, edit->owner });
 }
 
@@ -129,7 +129,7 @@ size_t edit_log_origin(const struct edit_log *edit_log, size_t at)
         i++;
     if (i < edit_log->count && begin_of(edit_log, i) <= at)
         return edit_log->list[i].at;
-    return unshifted(edit_log, i, at);
+    return to_original(edit_log, i, at);
 }
 
 size_t edit_log_origin_end(const struct edit_log *edit_log, size_t at)
@@ -140,13 +140,13 @@ size_t edit_log_origin_end(const struct edit_log *edit_log, size_t at)
         i++;
     if (i < edit_log->count && begin_of(edit_log, i) < at)
         return edit_log->list[i].at + edit_log->list[i].cut;
-    return unshifted(edit_log, i, at);
+    return to_original(edit_log, i, at);
 }
 
 const char *edit_log_text(const struct edit_log *edit_log, size_t *len)
 {
     char *out = arena_alloc(edit_log->arena,
-                            shifted(edit_log, edit_log->count, edit_log->len) + 1);
+                            to_current(edit_log, edit_log->count, edit_log->len) + 1);
     size_t from = 0, to = 0;
 
     for (size_t i = 0; i < edit_log->count; i++) {

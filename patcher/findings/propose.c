@@ -13,7 +13,7 @@ void propose_withdraw(struct finding *finding)
 }
 
 /* Return whether the list "a, b" contains `key`. */
-static bool names(const char *list, const char *key)
+static bool list_contains(const char *list, const char *key)
 {
     size_t len = strlen(key);
 
@@ -46,7 +46,7 @@ static bool is_named(const struct document *document, const char *key)
         return false;
     keep = node_value(entry->value);
     if (keep->kind == NODE_SCALAR)
-        return names(keep->text, key);
+        return list_contains(keep->text, key);
     for (size_t i = 0; keep->kind == NODE_LIST && i < keep->count; i++)
         if (strcmp(node_value(keep->items[i])->text, key) == 0)
             return true;
@@ -104,8 +104,9 @@ struct finding *propose_remark(const struct proposal *to, const struct finding *
 }
 
 /* Add the finding without an edit, for a person to act on, with the reason. */
-static struct finding *without_edit(const struct proposal *to, const struct finding *base,
-                                    const struct entry *entry, const char *why)
+static struct finding *add_without_edit(const struct proposal *to,
+                                        const struct finding *base,
+                                        const struct entry *entry, const char *why)
 {
     struct finding finding = *base;
     struct finding *added;
@@ -132,16 +133,17 @@ static bool is_reported(const struct findings *findings, const char *rule,
     return false;
 }
 
-static struct finding *refused(const struct proposal *to, const struct finding *base,
-                               const struct entry *entry, enum rewrite_fault fault)
+static struct finding *report_refused(const struct proposal *to,
+                                      const struct finding *base,
+                                      const struct entry *entry, enum rewrite_fault fault)
 {
     struct finding why = { .severity = SEVERITY_WARNING, .key = base->key };
     struct finding *added;
 
-    added = without_edit(to, base, entry,
-                         fault == REWRITE_SHAPE
-                             ? "the layout does not allow a safe edit: edit it by hand"
-                             : NULL);
+    added = add_without_edit(
+        to, base, entry,
+        fault == REWRITE_SHAPE ? "the layout does not allow a safe edit: edit it by hand"
+                               : NULL);
     if (!added || fault == REWRITE_TWICE || fault == REWRITE_SHAPE)
         return added;
     why.rule = fault == REWRITE_ANCHOR ? "TS007" : "TS008";
@@ -182,10 +184,10 @@ static struct finding *propose(const struct proposal *to, const struct finding *
     if (!finding.key && entry->key->kind == NODE_SCALAR)
         finding.key = entry->key->text;
     if (propose_keeps(to->document, finding.key, entry))
-        return without_edit(to, &finding, entry, kept_note);
+        return add_without_edit(to, &finding, entry, kept_note);
     fault = make(&rewrite, entry, value);
     if (fault != REWRITE_OK)
-        return refused(to, &finding, entry, fault);
+        return report_refused(to, &finding, entry, fault);
     return findings_add(to->findings, &finding);
 }
 
@@ -242,10 +244,10 @@ struct finding *propose_line(const struct proposal *to, const struct finding *ba
 
     finding.entry = after;
     if (is_named(to->document, base->key))
-        return without_edit(to, base, keep_entry(to->document), kept_note);
+        return add_without_edit(to, base, keep_entry(to->document), kept_note);
     fault = rewrite_insert(&rewrite, after, base->key, value);
     if (fault != REWRITE_OK)
-        return refused(to, base, after, fault);
+        return report_refused(to, base, after, fault);
     return findings_add(to->findings, &finding);
 }
 

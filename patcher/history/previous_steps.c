@@ -281,7 +281,8 @@ static void measure_norms(const struct steps *steps, struct previous_steps *out)
     free(norms);
 }
 
-static void judge(struct steps *steps, struct arena *arena, struct previous_steps *out)
+static void summarize(struct steps *steps, struct arena *arena,
+                      struct previous_steps *out)
 {
     out->count = steps->count;
     find_trouble(steps, arena, out);
@@ -307,7 +308,7 @@ void previous_read_lines(const struct text *text, struct arena *arena,
         json_decref(object);
         line = stop + 1;
     }
-    judge(&steps, arena, out);
+    summarize(&steps, arena, out);
 }
 
 void previous_read_history(const json_t *state, struct arena *arena,
@@ -319,5 +320,5 @@ void previous_read_history(const json_t *state, struct arena *arena,
 
     json_array_foreach(json_object_get(state, "log_history"), i, entry)
         add_step(&steps, entry);
-    judge(&steps, arena, out);
+    summarize(&steps, arena, out);
 }

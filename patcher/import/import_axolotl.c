@@ -403,7 +403,7 @@ static void import_optimizer(struct importing *im)
 }
 
 /* Axolotl's cosine schedule with a minimum: core/trainers/mixins/scheduler.py. */
-static void import_floor(struct importing *im)
+static void import_min_lr(struct importing *im)
 {
     double floor = import_number(im, "cosine_min_lr_ratio", 0);
     const char *kind = import_value(im, "lr_scheduler_type");
@@ -495,7 +495,7 @@ static void import_schedule(struct importing *im)
         import_mark_dropped(im, "lr_scheduler", IMPORT_DIFFERS, "%s is not supported",
                             name);
     }
-    import_floor(im);
+    import_min_lr(im);
     import_schedule_kwargs(im);
     import_warmup(im);
     if (import_find_written(im, "max_grad_norm") && !import_find(im, "max_grad_norm")) {
@@ -507,7 +507,7 @@ static void import_schedule(struct importing *im)
                             "not a key of Axolotl; its name is adam_epsilon");
 }
 
-static void import_specials(struct importing *im)
+static void import_special_tokens(struct importing *im)
 {
     const struct entry *tokens = import_find(im, "special_tokens");
     const struct node *map = tokens ? node_value(tokens->value) : NULL;
@@ -546,7 +546,7 @@ bool import_axolotl(struct importing *im)
     import_optimizer(im);
     import_schedule(im);
     import_axolotl_saving(im);
-    import_specials(im);
+    import_special_tokens(im);
     import_copies(im, copies, TS_COUNT(copies));
     for (size_t i = 0; i < TS_COUNT(default_values); i++)
         import_set_default(im, default_values[i].to, default_values[i].from,

@@ -291,19 +291,19 @@ static void drop_entry(struct importing *im, const struct import_group *row,
 }
 
 /* Return whether a word of a table matches the key.  `liger_*` matches the prefix. */
-static bool word_means(const char *word, size_t len, const char *key)
+static bool pattern_matches(const char *word, size_t len, const char *key)
 {
     if (len > 0 && word[len - 1] == '*')
         return strncmp(word, key, len - 1) == 0;
     return strlen(key) == len && strncmp(word, key, len) == 0;
 }
 
-static bool row_means(const struct import_group *row, const char *key)
+static bool group_matches(const struct import_group *row, const char *key)
 {
     for (const char *word = row->keys; *word;) {
         size_t len = strcspn(word, " ");
 
-        if (word_means(word, len, key))
+        if (pattern_matches(word, len, key))
             return true;
         word += len + strspn(word + len, " ");
     }
@@ -316,7 +316,7 @@ void import_groups(struct importing *im, const struct import_group *rows, size_t
 
     for (size_t at = 0; at < root->count; at++)
         for (size_t i = 0; i < count; i++)
-            if (row_means(&rows[i], root->entries[at].key->text)) {
+            if (group_matches(&rows[i], root->entries[at].key->text)) {
                 drop_entry(im, &rows[i], &root->entries[at]);
                 break;
             }

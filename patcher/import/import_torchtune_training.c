@@ -197,7 +197,7 @@ static void import_evaluation(struct importing *im)
     import_mark_dropped(im, "dataset_val", IMPORT_IDLE, "%s", why);
 }
 
-static void import_order(struct importing *im)
+static void import_shuffling(struct importing *im)
 {
     const struct entry *shuffle = import_find(im, "shuffle");
 
@@ -221,5 +221,5 @@ void import_torchtune_training(struct importing *im)
     import_steps(im);
     import_saving(im);
     import_evaluation(im);
-    import_order(im);
+    import_shuffling(im);
 }

@@ -106,7 +106,7 @@ static size_t line_index(const char *key)
 /* ---- values ---- */
 
 /* Return whether YAML does not allow the character, or takes it as a line end. */
-static bool is_barred(const char *at)
+static bool is_forbidden(const char *at)
 {
     const unsigned char *c = (const unsigned char *)at;
 
@@ -116,18 +116,18 @@ static bool is_barred(const char *at)
            (c[0] == 0xef && c[1] == 0xbf && c[2] >= 0xbe);
 }
 
-static size_t barred_bytes(const char *at)
+static size_t forbidden_length(const char *at)
 {
     unsigned char first = (unsigned char)*at;
 
     return first < 0x80 ? 1 : first < 0xe0 ? 2 : 3;
 }
 
-static unsigned barred_point(const char *at)
+static unsigned forbidden_code_point(const char *at)
 {
     const unsigned char *c = (const unsigned char *)at;
 
-    switch (barred_bytes(at)) {
+    switch (forbidden_length(at)) {
     case 1:
         return c[0];
     case 2:
@@ -138,7 +138,7 @@ static unsigned barred_point(const char *at)
 }
 
 /* Return whether a reader without the schema would take the text for another type. */
-static bool looks_typed(const char *text)
+static bool reads_as_other_type(const char *text)
 {
     struct node node = { .kind = NODE_SCALAR, .text = text, .len = strlen(text) };
     double number;
@@ -172,9 +172,9 @@ static const char *in_quotes(struct arena *arena, const char *text, char quote)
     for (; *text; text++)
         if (quote == '\'') {
             text_adds(&out, *text == '\'' ? "''" : (char[]) { *text, 0 });
-        } else if (is_barred(text)) {
-            text_addf(&out, "\\u%04x", barred_point(text));
-            text += barred_bytes(text) - 1;
+        } else if (is_forbidden(text)) {
+            text_addf(&out, "\\u%04x", forbidden_code_point(text));
+            text += forbidden_length(text) - 1;
         } else {
             text_adds(&out, *text == '"' || *text == '\\' ? "\\" : "");
             text_addc(&out, *text);
@@ -185,17 +185,17 @@ static const char *in_quotes(struct arena *arena, const char *text, char quote)
     return copy;
 }
 
-static bool has_barred(const char *text)
+static bool has_forbidden(const char *text)
 {
     for (; *text; text++)
-        if (is_barred(text))
+        if (is_forbidden(text))
             return true;
     return false;
 }
 
 const char *import_yaml(struct arena *arena, const char *text)
 {
-    if (has_barred(text))
+    if (has_forbidden(text))
         return in_quotes(arena, text, '"');
     return reads_plain(arena, text) ? text : in_quotes(arena, text, '\'');
 }
@@ -229,7 +229,7 @@ void import_set(struct importing *im, const char *key, const char *value,
         known->type == KEY_TEXT || known->type == KEY_PATH || known->type == KEY_LIST;
 
     import_set_yaml(im, key,
-                    is_text && looks_typed(value) && !has_barred(value)
+                    is_text && reads_as_other_type(value) && !has_forbidden(value)
                         ? in_quotes(im->arena, value, '\'')
                         : import_yaml(im->arena, value),
                     note);
@@ -270,9 +270,9 @@ static void add_comment_text(struct text *out, const char *text, size_t len)
     text_init(&shown, 0);
     text_add_visible(&shown, text, len);
     for (const char *at = shown.data; *at; at++)
-        if (is_barred(at)) {
+        if (is_forbidden(at)) {
             text_addc(out, '?');
-            at += barred_bytes(at) - 1;
+            at += forbidden_length(at) - 1;
         } else {
             text_addc(out, *at);
         }
