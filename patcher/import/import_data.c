@@ -125,7 +125,7 @@ static void report_download(struct importing *im, const char *key,
                       set->path);
         return;
     }
-    import_remark(im, key, "%s: dataset %s of the Hugging Face hub; download it with",
+    import_remark(im, key, "%s: dataset %s from the Hugging Face hub; download it with",
                   file, set->path);
     import_remark(im, key,
                   "  python3 -c 'from datasets import load_dataset as load; "

@@ -57,7 +57,7 @@ const char *rule_version_text(const struct rule_context *context, enum package p
     return arena_printf(context->arena, "%s %s, %s", package_names[package],
                         known->given ? known->given : known->found,
                         known->given ? "given in trainspool.versions"
-                                     : "installed in trainspool.env");
+                                     : "installed in the environment of trainspool.env");
 }
 
 const struct entry *rule_env_variable(const struct rule_context *context,

@@ -179,8 +179,8 @@ static void rule_too_many_ranks(struct rule_context *context)
                 .rule = "TS207",
                 .severity = SEVERITY_ERROR,
                 .message = trouble,
-                .note = "fewer ranks with more gradient_accumulation_steps make the same "
-                        "steps; device: cpu allows any number" },
+                .note = "use fewer ranks with more gradient_accumulation_steps to keep "
+                        "the batch of a step; device: cpu allows any number of ranks" },
             entry);
 }
 
@@ -205,8 +205,7 @@ static void rule_device_memory_in_use(struct rule_context *context)
             .message = arena_printf(context->arena,
                                     "other programs use about %s of the device's %s",
                                     taken, all),
-            .note = "nvidia-smi shows which ones; the job is planned for the free "
-                    "memory" },
+            .note = "nvidia-smi lists them; the job is planned for the free memory" },
         NULL);
 }
 

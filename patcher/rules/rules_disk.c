@@ -126,12 +126,11 @@ static void rule_disk_space(struct rule_context *context)
                              count, count == 1 ? "" : "s", texts[2], texts[0], texts[1]),
             .because = arena_printf(context->arena, "checked on this machine: %s",
                                     plan->output_dir),
-            .note =
-                plan->save_total_limit == 0
-                    ? "save_total_limit keeps only the last ones; a larger save_steps "
-                      "writes fewer"
-                    : "use a smaller save_total_limit, or an output_dir on another "
-                      "disk" },
+            .note = plan->save_total_limit == 0
+                        ? "set save_total_limit to keep only the last ones, or a larger "
+                          "save_steps to write fewer"
+                        : "use a smaller save_total_limit, or an output_dir on another "
+                          "disk" },
         plan->save_total_limit ? "save_total_limit" : "save_steps");
 }
 

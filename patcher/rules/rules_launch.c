@@ -59,7 +59,7 @@ static void rule_launcher_conflict(struct rule_context *context)
             .message = known
                            ? contradiction_text(context, launcher, job)
                            : "Accelerate's mixed precision must be no, fp16, bf16 or fp8",
-            .note = "set it in one place: in the job" },
+            .note = "set it in the job only" },
         where);
 }
 
@@ -87,7 +87,7 @@ static json_t *json_of(const struct node *node, size_t *left)
     if (node->kind == NODE_SCALAR)
         return json_of_scalar(node);
     value = node->kind == NODE_MAP ? json_object() : json_array();
-    for (size_t i = 0; i<node->count && * left> 0; i++) {
+    for (size_t i = 0; i < node->count && *left != 0; i++) {
         --*left;
         if (node->kind == NODE_LIST)
             json_array_append_new(value, json_of(node->items[i], left));
@@ -119,7 +119,7 @@ static json_t *read_file(struct rule_context *context, const char *key, const ch
         report_settings(
             context, SEVERITY_INFO, key,
             "the file does not exist, so its settings are not compared with the job",
-            "searched relative to the job's folder");
+            "the path is relative to the job's folder");
     } else if (!(settings = json_read_file(path, SETTINGS_MAX, &err))) {
         /* show no content of the file: a job may name any */
         report_settings(context, SEVERITY_ERROR, key,
@@ -241,7 +241,7 @@ static void compare_betas(struct comparison *in)
     b2 = json_number_value(json_array_get(betas, 1));
     if (json_array_size(betas) != 2 || b1 != plan->adam_beta1 || b2 != plan->adam_beta2)
         add_mismatch(in, arena_printf(in->context->arena,
-                                      "optimizer.params.betas are not adam_beta1 and "
+                                      "optimizer.params.betas differ from adam_beta1 and "
                                       "adam_beta2, %g and %g",
                                       plan->adam_beta1, plan->adam_beta2));
 }
@@ -331,7 +331,7 @@ static void check_fsdp(struct rule_context *context)
             context, SEVERITY_ERROR, "fsdp_config",
             "activation_checkpointing here and gradient_checkpointing in the job are "
             "both on, which the Trainer rejects",
-            "with FSDP keep the one here");
+            "with FSDP, keep activation_checkpointing");
     json_decref(settings);
 }
 
@@ -378,10 +378,10 @@ static const struct rule rows[] = {
           "The Trainer compares DeepSpeed's settings with the job's and fails with a "
           "list of the differences: fp16 and bf16, gradient_clipping, the batch and its "
           "accumulation, learning rate, betas, epsilon and weight decay. The rule makes "
-          "the same comparison before anything is loaded. The file is searched relative "
-          "to the job's folder; nested settings and JSON in a string are read as well. "
-          "The number of processes is unknown, so train_batch_size is only required to "
-          "be a multiple.\n\n"
+          "the same comparison before anything is loaded. The path of the file is "
+          "relative to the job's folder; nested settings and JSON in a string are read "
+          "as well. The number of processes is unknown, so train_batch_size is only "
+          "required to be a multiple.\n\n"
           "Write \"auto\", which takes the job's value. With FSDP, "
           "activation_checkpointing in its settings and gradient_checkpointing in the "
           "job exclude each other. trainspool never edits a file other than the job.",

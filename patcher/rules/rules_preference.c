@@ -38,8 +38,8 @@ static void rule_reference_model(struct rule_context *context)
                 .severity = SEVERITY_INFO,
                 .message = "the reference is the model without any adapter, not with the "
                            "adapter that training continues from",
-                .note = "create_new_adapter: true merges that adapter first; ref_model "
-                        "and ref_model_adapters make it the reference" },
+                .note = "set create_new_adapter: true to merge that adapter first, or "
+                        "use it as the reference with ref_model and ref_model_adapters" },
             "adapter_name_or_path");
 }
 

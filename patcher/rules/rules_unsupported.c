@@ -217,7 +217,7 @@ static void refuse_external(struct rule_context *context)
             .severity = SEVERITY_ERROR,
             .message = "target: external is a job of another program: trainspool checks "
                        "and patches it, and that program trains it",
-            .note = "start that program yourself; target: native trains with "
+            .note = "start that program yourself, or set target: native to train with "
                     "trainspool" },
         node_find(node_value(block->value), "target"));
 }
