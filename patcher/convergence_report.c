@@ -1,5 +1,5 @@
-/* patcher/convergence_report.c - the final findings after the last edit: each with its own
- * edits, and which of them are resolved. */
+/* patcher/convergence_report.c - the final findings after the last edit: each with its
+ * own edits, and which of them are resolved. */
 #include "config.h"
 
 #include "patcher/convergence_internal.h"

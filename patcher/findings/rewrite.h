@@ -3,9 +3,9 @@
  * replace a value, rename a key, insert a line, comment out a line.  Comments, quotes and
  * layout stay.
  *
- * Each function fills only at, cut, old_text, new_text and label of *out, or leaves it unchanged
- * and returns the reason.  Entries are those of the top level or of a map directly below
- * it.
+ * Each function fills only at, cut, old_text, new_text and label of *out, or leaves it
+ * unchanged and returns the reason.  Entries are those of the top level or of a map
+ * directly below it.
  */
 #ifndef PATCHER_FINDINGS_REWRITE_H
 #define PATCHER_FINDINGS_REWRITE_H

@@ -1,6 +1,7 @@
 /*
- * patcher/rules/environment.h - the packages of an external job: versions given by the job, and
- * versions read from the metadata of a Python environment.  Nothing in it is executed.
+ * patcher/rules/environment.h - the packages of an external job: versions given by the
+ * job, and versions read from the metadata of a Python environment.  Nothing in it is
+ * executed.
  */
 #ifndef PATCHER_RULES_ENVIRONMENT_H
 #define PATCHER_RULES_ENVIRONMENT_H

@@ -1,6 +1,6 @@
 /*
- * patcher/rules/rules_context.h - properties of a job that several rules check, and functions
- * that report a finding or propose an edit.
+ * patcher/rules/rules_context.h - properties of a job that several rules check, and
+ * functions that report a finding or propose an edit.
  */
 #ifndef PATCHER_RULES_RULES_CONTEXT_H
 #define PATCHER_RULES_RULES_CONTEXT_H

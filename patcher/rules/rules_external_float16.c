@@ -2,7 +2,7 @@
  * patcher/rules/rules_external_float16.c - float16 weights under another program's loss
  * scaler.
  *
- *  * The conditions come from torch/amp/grad_scaler.py, PEFT's tuners_utils.py,
+ * The conditions come from torch/amp/grad_scaler.py, PEFT's tuners_utils.py,
  * Accelerate's accelerator.py and LLaMA-Factory's model/adapter.py, at the versions that
  * the rules name.
  */

@@ -2,7 +2,7 @@
  * patcher/rules/rules_launch.c - settings of Accelerate, DeepSpeed or FSDP that
  * contradict the job.
  *
- *  * For DeepSpeed, the comparison is that of transformers (integrations/deepspeed.py,
+ * For DeepSpeed, the comparison is that of transformers (integrations/deepspeed.py,
  * trainer_config_process); "auto" takes the job's value and never conflicts.
  */
 #include "config.h"

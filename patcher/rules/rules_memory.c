@@ -538,8 +538,8 @@ static const struct rule rows[] = {
           "if memory is plentiful.\n\n"
           "`gradient_checkpointing: false` turns it off; the results stay the same. "
           "Checkpointing, on or off, never solves the loss scaler's error.",
-      .source =
-          "transformers, gradient_checkpointing: about 20 % slower; train/model/shapes.h" },
+      .source = "transformers, gradient_checkpointing: about 20 % slower; "
+                "train/model/shapes.h" },
     { .id = "TS305",
       .title = "auto_find_batch_size",
       .severity = SEVERITY_WARNING,

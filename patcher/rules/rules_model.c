@@ -197,9 +197,9 @@ static const struct rule rows[] = {
           "name.\n\n"
           "trainspool-job(5) lists the architectures under MODELS. To train another one, "
           "use transformers: target: external.",
-      .source =
-          "train/model/architecture.c, train/model/model_config.c, train/model/weights.c, "
-          "train/chat/chat.c, train/model/adapter_check.c" },
+      .source = "train/model/architecture.c, train/model/model_config.c, "
+                "train/model/weights.c, "
+                "train/chat/chat.c, train/model/adapter_check.c" },
 };
 
 const struct rules rules_model = { rows, TS_COUNT(rows) };

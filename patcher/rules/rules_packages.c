@@ -1,7 +1,7 @@
 /*
  * patcher/rules/rules_packages.c - versions of packages that do not work together.
  *
- *  * Sources, in the tagged releases: setup.py of transformers (v4.30.0 to v5.15.0), of
+ * Sources, in the tagged releases: setup.py of transformers (v4.30.0 to v5.15.0), of
  * Accelerate (v0.21.0 to v1.14.0) and of PEFT (v0.6.0 to v0.20.0); check_dependencies in
  * extras/misc.py and pyproject.toml of LLaMA-Factory (v0.6.0 to v0.9.5); the release
  * compatibility matrix and the CUDA support matrix in RELEASE.md of PyTorch (2.14).

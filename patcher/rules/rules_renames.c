@@ -1,7 +1,7 @@
 /*
  * patcher/rules/rules_renames.c - keys that transformers has renamed or removed.
  *
- *  * A native job accepts both names.  For an external job the version decides: a
+ * A native job accepts both names.  For an external job the version decides: a
  * removed name stops the script, and so does a name that is too new.  The versions come
  * from the history of transformers' training_args.py and from its MIGRATION_GUIDE_V5.md.
  */

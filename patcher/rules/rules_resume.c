@@ -326,8 +326,8 @@ static const struct rule rows[] = {
           "resume at all: resume_from_checkpoint finds nothing, and a run that "
           "trainspool.max_retries restarts after a crash begins at step 0. With lora "
           "the moments are small, and omitting them saves little.",
-      .source =
-          "transformers training_args.py: save_only_model; train/checkpoint/checkpoint.c" },
+      .source = "transformers training_args.py: save_only_model; "
+                "train/checkpoint/checkpoint.c" },
     { .id = "TS513",
       .title = "resume_from_checkpoint names nothing to resume from",
       .severity = SEVERITY_WARNING,
@@ -343,8 +343,8 @@ static const struct rule rows[] = {
           "resume_from_checkpoint: true without a checkpoint is only information: the "
           "run starts from scratch, so the line can be in a job from its first run on. "
           "Hugging Face's Trainer fails in this case.",
-      .source =
-          "train/checkpoint/checkpoint.c, train/files/manifest.c; transformers trainer.py" },
+      .source = "train/checkpoint/checkpoint.c, train/files/manifest.c; "
+                "transformers trainer.py" },
 };
 
 const struct rules rules_resume = { rows, TS_COUNT(rows) };

@@ -6,8 +6,8 @@
  *   trainspool:
  *     ignore: [TS3, TS708]                        rules or families, in the whole job
  *
- * An error of a mandatory rule (rules.h) is always reported.  TS714 reports suppressions that
- * hide nothing.
+ * An error of a mandatory rule (rules.h) is always reported.  TS714 reports suppressions
+ * that hide nothing.
  */
 #ifndef PATCHER_RULES_SUPPRESS_H
 #define PATCHER_RULES_SUPPRESS_H

@@ -1,5 +1,5 @@
-/* patcher/rules/torch_setup.h - keys that determine the memory of an external job and that a
- * native job does not have: optimizer, quantization, attention, sharding. */
+/* patcher/rules/torch_setup.h - keys that determine the memory of an external job and
+ * that a native job does not have: optimizer, quantization, attention, sharding. */
 #ifndef PATCHER_RULES_TORCH_SETUP_H
 #define PATCHER_RULES_TORCH_SETUP_H
 

@@ -1,4 +1,4 @@
-/* patcher/rules/versions.c - the version order of PEP 440 and the name rules of PEP 503. */
+/* patcher/rules/versions.c - the version order of PEP 440 and name rules of PEP 503. */
 #include "config.h"
 
 #include "patcher/rules/versions.h"

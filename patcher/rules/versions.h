@@ -1,6 +1,6 @@
 /*
- * patcher/rules/versions.h - versions of Python packages: parsed and compared as in PEP 440,
- * and the packages that rules know, with the versions that a job and its environment
+ * patcher/rules/versions.h - versions of Python packages: parsed and compared as in PEP
+ * 440, and the packages that rules know, with the versions that a job and its environment
  * give.
  */
 #ifndef PATCHER_RULES_VERSIONS_H

@@ -1,4 +1,4 @@
-/* tests/unit/test_edit_log.c - edits of edited texts become edits of the original text. */
+/* tests/unit/test_edit_log.c - edits of edited texts map to the original text. */
 #include "config.h"
 
 #include "patcher/document/edit_log.h"
