@@ -2,7 +2,8 @@
  * kernels/operations.h - the list of operations, one line each.
  *
  * The members of struct backend_ops, the prototypes, the tables and the wrappers of the
- * backends are generated from it.  X(name, tensors, cpu, cuda, reference):
+ * backends are generated from it.  X(name, tensors, cpu, cuda, reference,
+ * watch):
  *
  *   name       NAME; its operands are struct op_NAME of kernels/ops.h
  *   tensors    how many tensors struct op_NAME begins with (error messages list them)
@@ -12,41 +13,44 @@
  *              defines cuda_NAME_put, which calls several launchers or a library
  *   reference  DOUBLE: tests/reference/double_ops.c defines double_NAME; NO_DOUBLE: no
  *              forward or backward pass in fp32 needs it
+ *   watch      WATCHED: train/model/model_watch.c has a row with its outputs and inputs, so
+ *              that the search for the first NaN or inf checks it; UNWATCHED: it is not
+ *              part of a forward or backward pass, or writes no values of its own
  */
 #ifndef KERNELS_OPERATIONS_H
 #define KERNELS_OPERATIONS_H
 
-#define OPERATIONS(X)                                   \
-    X(matmul, 4, ONCE, STEPS, DOUBLE)                   \
-    X(sum_rows, 2, EACH_ISA, LAUNCH, DOUBLE)            \
-    X(embedding, 2, EACH_ISA, LAUNCH, DOUBLE)           \
-    X(embedding_backward, 2, EACH_ISA, LAUNCH, DOUBLE)  \
-    X(rmsnorm, 6, EACH_ISA, LAUNCH, DOUBLE)             \
-    X(rmsnorm_backward, 7, EACH_ISA, LAUNCH, DOUBLE)    \
-    X(layernorm, 7, EACH_ISA, LAUNCH, DOUBLE)           \
-    X(layernorm_backward, 8, EACH_ISA, LAUNCH, DOUBLE)  \
-    X(headnorm, 4, EACH_ISA, LAUNCH, DOUBLE)            \
-    X(headnorm_backward, 6, EACH_ISA, LAUNCH, DOUBLE)   \
-    X(rope, 1, EACH_ISA, LAUNCH, DOUBLE)                \
-    X(attention, 5, EACH_ISA, STEPS, DOUBLE)            \
-    X(attention_backward, 5, EACH_ISA, LAUNCH, DOUBLE)  \
-    X(activation, 2, EACH_ISA, LAUNCH, DOUBLE)          \
-    X(activation_backward, 3, EACH_ISA, LAUNCH, DOUBLE) \
-    X(decode, 6, EACH_ISA, LAUNCH, NO_DOUBLE)           \
-    X(swiglu, 3, EACH_ISA, LAUNCH, DOUBLE)              \
-    X(swiglu_backward, 5, EACH_ISA, LAUNCH, DOUBLE)     \
-    X(classifier, 5, EACH_ISA, STEPS, DOUBLE)           \
-    X(topk, 3, EACH_ISA, STEPS, NO_DOUBLE)              \
-    X(distill, 5, EACH_ISA, STEPS, DOUBLE)              \
-    X(preference, 3, ONCE, LAUNCH, DOUBLE)              \
-    X(add, 3, EACH_ISA, LAUNCH, DOUBLE)                 \
-    X(convert, 2, EACH_ISA, LAUNCH, DOUBLE)             \
-    X(dequantize, 1, EACH_ISA, LAUNCH, NO_DOUBLE)       \
-    X(zero, 1, EACH_ISA, LAUNCH, DOUBLE)                \
-    X(dropout, 2, EACH_ISA, LAUNCH, DOUBLE)             \
-    X(square_sum, 1, EACH_ISA, LAUNCH, NO_DOUBLE)       \
-    X(decide, 0, ONCE, LAUNCH, NO_DOUBLE)               \
-    X(adamw, 5, EACH_ISA, LAUNCH, NO_DOUBLE)            \
-    X(sgd, 3, EACH_ISA, LAUNCH, NO_DOUBLE)
+#define OPERATIONS(X)                                            \
+    X(matmul, 4, ONCE, STEPS, DOUBLE, WATCHED)                   \
+    X(sum_rows, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED)            \
+    X(embedding, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED)           \
+    X(embedding_backward, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED)  \
+    X(rmsnorm, 6, EACH_ISA, LAUNCH, DOUBLE, WATCHED)             \
+    X(rmsnorm_backward, 7, EACH_ISA, LAUNCH, DOUBLE, WATCHED)    \
+    X(layernorm, 7, EACH_ISA, LAUNCH, DOUBLE, WATCHED)           \
+    X(layernorm_backward, 8, EACH_ISA, LAUNCH, DOUBLE, WATCHED)  \
+    X(headnorm, 4, EACH_ISA, LAUNCH, DOUBLE, WATCHED)            \
+    X(headnorm_backward, 6, EACH_ISA, LAUNCH, DOUBLE, WATCHED)   \
+    X(rope, 1, EACH_ISA, LAUNCH, DOUBLE, WATCHED)                \
+    X(attention, 5, EACH_ISA, STEPS, DOUBLE, WATCHED)            \
+    X(attention_backward, 5, EACH_ISA, LAUNCH, DOUBLE, WATCHED)  \
+    X(activation, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED)          \
+    X(activation_backward, 3, EACH_ISA, LAUNCH, DOUBLE, WATCHED) \
+    X(decode, 6, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)         \
+    X(swiglu, 3, EACH_ISA, LAUNCH, DOUBLE, WATCHED)              \
+    X(swiglu_backward, 5, EACH_ISA, LAUNCH, DOUBLE, WATCHED)     \
+    X(classifier, 5, EACH_ISA, STEPS, DOUBLE, WATCHED)           \
+    X(topk, 3, EACH_ISA, STEPS, NO_DOUBLE, UNWATCHED)            \
+    X(distill, 5, EACH_ISA, STEPS, DOUBLE, WATCHED)              \
+    X(preference, 3, ONCE, LAUNCH, DOUBLE, WATCHED)              \
+    X(add, 3, EACH_ISA, LAUNCH, DOUBLE, WATCHED)                 \
+    X(convert, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED)             \
+    X(dequantize, 1, EACH_ISA, LAUNCH, NO_DOUBLE, WATCHED)       \
+    X(zero, 1, EACH_ISA, LAUNCH, DOUBLE, UNWATCHED)              \
+    X(dropout, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED)             \
+    X(square_sum, 1, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)     \
+    X(decide, 0, ONCE, LAUNCH, NO_DOUBLE, UNWATCHED)             \
+    X(adamw, 5, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)          \
+    X(sgd, 3, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)
 
 #endif

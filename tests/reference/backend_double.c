@@ -144,8 +144,9 @@ static void double_close(struct backend *be)
 }
 
 #define DOUBLE_ENTRY_NO_DOUBLE(name)
-#define DOUBLE_ENTRY_DOUBLE(name)                         .name = double_##name,
-#define DOUBLE_ENTRY(name, tensors, cpu, cuda, reference) DOUBLE_ENTRY_##reference(name)
+#define DOUBLE_ENTRY_DOUBLE(name) .name = double_##name,
+#define DOUBLE_ENTRY(name, tensors, cpu, cuda, reference, watch) \
+    DOUBLE_ENTRY_##reference(name)
 
 const struct backend_ops backend_double = {
     .name = "double",

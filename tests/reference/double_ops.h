@@ -26,7 +26,7 @@ static inline struct double_backend *double_of(struct backend *be)
 #define DOUBLE_DECLARE_NO_DOUBLE(name)
 #define DOUBLE_DECLARE_DOUBLE(name) \
     void double_##name(struct backend *be, const struct op_##name *op);
-#define DOUBLE_DECLARE(name, tensors, cpu, cuda, reference) \
+#define DOUBLE_DECLARE(name, tensors, cpu, cuda, reference, watch) \
     DOUBLE_DECLARE_##reference(name)
 OPERATIONS(DOUBLE_DECLARE)
 

@@ -369,44 +369,16 @@ static void watched_preference(struct backend *be, const struct op_preference *o
     check_outputs(w, "preference", &(struct operands) { OUT(weights) });
 }
 
-/* The operations that have a function above.  Others are not needed: those of the
- * optimizer and of generation are not part of a micro-batch, and zero writes zeros. */
-#define WATCHED_OPERATIONS(EACH) \
-    EACH(matmul)                 \
-    EACH(sum_rows)               \
-    EACH(embedding)              \
-    EACH(embedding_backward)     \
-    EACH(rmsnorm)                \
-    EACH(rmsnorm_backward)       \
-    EACH(layernorm)              \
-    EACH(layernorm_backward)     \
-    EACH(headnorm)               \
-    EACH(headnorm_backward)      \
-    EACH(rope)                   \
-    EACH(attention)              \
-    EACH(attention_backward)     \
-    EACH(activation)             \
-    EACH(activation_backward)    \
-    EACH(swiglu)                 \
-    EACH(swiglu_backward)        \
-    EACH(classifier)             \
-    EACH(distill)                \
-    EACH(preference)             \
-    EACH(add)                    \
-    EACH(convert)                \
-    EACH(dequantize)             \
-    EACH(dropout)
-
-#define COUNT(name) +1
-const size_t model_watch_operations = 0 WATCHED_OPERATIONS(COUNT);
-
-/* Nothing is replayed from a recording: each operation runs and is checked. */
+/* Put the functions above into the table, as the column `watch` of kernels/operations.h
+ * says.  Nothing is replayed from a recording: each operation runs and is checked. */
 #define SET_WATCHED(name) ops->name = watched_##name;
+#define SET_UNWATCHED(name)
+#define SET_OPERATION(name, tensors, cpu, cuda, reference, watch) SET_##watch(name)
 static void watch_operations(struct backend_ops *ops)
 {
     ops->begin = NULL;
     ops->end = NULL;
-    WATCHED_OPERATIONS(SET_WATCHED)
+    OPERATIONS(SET_OPERATION)
 }
 
 static void watcher_open(struct watcher *w, struct model *model, struct watch *out,

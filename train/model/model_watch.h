@@ -44,9 +44,6 @@ struct watch {
     struct watch_result most; /* the output with the largest value before it */
 };
 
-/* How many operations of a backend are watched. */
-extern const size_t model_watch_operations;
-
 /* Check every parameter and its working copy. */
 bool model_watch_weights(struct model *model, struct watch *out, struct error *err);
 /* Run forward and backward as model_train with these numbers, alone in its window and
