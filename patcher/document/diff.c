@@ -78,10 +78,10 @@ struct middle {
 static bool search_round(const struct differ *differ, struct middle *middle, long round)
 {
     const int *last = round > 0 ? middle->furthest[round - 1] + (round - 1) : NULL;
-    int *now = memory_alloc((2 * (size_t)round + 1) * sizeof(*now));
+    int *points = memory_alloc((2 * (size_t)round + 1) * sizeof(*points));
 
-    middle->furthest[round] = now;
-    now += round;
+    middle->furthest[round] = points;
+    points += round;
     for (long k = -round; k <= round; k += 2) {
         long x = 0;
 
@@ -92,7 +92,7 @@ static bool search_round(const struct differ *differ, struct middle *middle, lon
         while (x < middle->n && x - k >= 0 && x - k < middle->m &&
                same_line(differ, middle->a + (size_t)x, middle->b + (size_t)(x - k)))
             x++;
-        now[k] = (int)x;
+        points[k] = (int)x;
         if (x >= middle->n && x - k >= middle->m)
             return true;
     }

@@ -13,7 +13,7 @@
 
 /* Return whether the word has no special characters of the shell: users may paste the
  * line that contains it. */
-static bool is_harmless(const char *word)
+static bool is_shell_safe(const char *word)
 {
     for (; word && *word; word++)
         if (!isalnum((unsigned char)*word) && !strchr("._-/:%[]+, ", *word))
@@ -71,7 +71,7 @@ bool import_same_data(const struct import_data *a, const struct import_data *b)
            text_equal(a->files, b->files) && text_equal(a->folder, b->folder);
 }
 
-/* Different parts of a dataset are different files. */
+/* Return a unique name: different parts of a dataset are different files. */
 static const char *name_of(struct importing *im, const char *key,
                            const struct import_data *sets, size_t at)
 {
@@ -117,9 +117,9 @@ static void report_download(struct importing *im, const char *key,
 {
     struct arena *arena = im->arena;
 
-    if (!is_harmless(set->path) || !is_harmless(set->split) || !is_harmless(set->name) ||
-        !is_harmless(set->revision) || !is_harmless(set->files) ||
-        !is_harmless(set->folder)) {
+    if (!is_shell_safe(set->path) || !is_shell_safe(set->split) ||
+        !is_shell_safe(set->name) || !is_shell_safe(set->revision) ||
+        !is_shell_safe(set->files) || !is_shell_safe(set->folder)) {
         import_remark(im, key,
                       "%s: dataset %s on a hub, which trainspool does not download", file,
                       set->path);

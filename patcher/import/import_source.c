@@ -227,8 +227,8 @@ static const char *as_typed(struct importing *im, const struct key *key, const c
     return text;
 }
 
-static bool fits(struct importing *im, const struct entry *entry, const char *from,
-                 const struct key *key, const char *value)
+static bool check_value(struct importing *im, const struct entry *entry, const char *from,
+                        const struct key *key, const char *value)
 {
     struct plan scratch = { 0 };
     struct error why = { 0 };
@@ -262,7 +262,7 @@ bool import_copy(struct importing *im, const char *from, const char *to, const c
         return import_refuse(im, ERROR_DATA, entry->value, "%s must be a list of names",
                              from);
     text = as_typed(im, key, text);
-    if (!fits(im, entry, from, key, text))
+    if (!check_value(im, entry, from, key, text))
         return false;
     import_set(im, to, text, note ? note : comment_of(im, entry));
     import_mark_carried(im, from, to);

@@ -167,7 +167,7 @@ static void rule_kd_bounds(struct rule_context *context)
     static const struct {
         const char *key, *wanted;
         double min, max;
-        bool open; /* min itself is not allowed */
+        bool excludes_min; /* min itself is not allowed */
     } all[] = {
         { "kd_ratio", "from 0 (data only) to 1 (teacher only)", 0, 1, false },
         { "kd_temperature", "above 0", 0, INFINITY, true },
@@ -179,7 +179,7 @@ static void rule_kd_bounds(struct rule_context *context)
 
         if (!rule_number(context, all[i].key, &value) ||
             (isfinite(value) && value <= all[i].max &&
-             (all[i].open ? value > all[i].min : value >= all[i].min)))
+             (all[i].excludes_min ? value > all[i].min : value >= all[i].min)))
             continue;
         rule_report(context,
                     &(struct finding) {

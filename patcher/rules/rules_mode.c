@@ -24,7 +24,7 @@ static bool conflicts_with_pure_bf16(const struct rule_context *context)
 
 static void rule_pure_bf16(struct rule_context *context)
 {
-    bool here = !context->plan->external;
+    bool is_native = !context->plan->external;
 
     if (!is_pure(context) || rule_lacks_bf16(context) ||
         conflicts_with_pure_bf16(context))
@@ -34,11 +34,12 @@ static void rule_pure_bf16(struct rule_context *context)
         &(struct finding) {
             .rule = "TS110",
             .severity = SEVERITY_INFO,
-            .message = here ? "pure_bf16 saves memory at the cost of precision: trained "
-                              "weights have 8 bits of mantissa and are rounded "
-                              "stochastically"
-                            : "pure_bf16 saves memory at the cost of precision: an "
-                              "update below 1/512 of its weight is rounded away",
+            .message = is_native
+                           ? "pure_bf16 saves memory at the cost of precision: trained "
+                             "weights have 8 bits of mantissa and are rounded "
+                             "stochastically"
+                           : "pure_bf16 saves memory at the cost of precision: an "
+                             "update below 1/512 of its weight is rounded away",
             .note = "bf16: true keeps float32 weights" },
         "pure_bf16");
 }
