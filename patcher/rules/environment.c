@@ -220,10 +220,10 @@ void environment_read(struct arena *arena, struct versions *out)
         scan_root(&scan, out->folder);
     if (scan.entries >= ENVIRONMENT_MAX_ENTRIES)
         out->trouble = arena_printf(arena,
-                                    "holds more than %d entries and was not read to the "
-                                    "end",
+                                    "contains more than %d entries and was not read to "
+                                    "the end",
                                     ENVIRONMENT_MAX_ENTRIES);
     else if (scan.projects == 0)
-        out->trouble = "holds no Python packages: neither *.dist-info folders nor "
+        out->trouble = "contains no Python packages: neither *.dist-info folders nor "
                        "lib/python3.*/site-packages";
 }

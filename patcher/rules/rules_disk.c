@@ -140,10 +140,10 @@ static const struct rule rows[] = {
       .severity = SEVERITY_WARNING,
       .run = rule_disk_space,
       .explain =
-          "A checkpoint holds the trained weights and their two Adam moments: 12 bytes "
-          "per trained parameter, and with freeze also the frozen weights. For a moment "
-          "there is one checkpoint more than save_total_limit, because an old one is "
-          "removed only after the new one is complete, and the final model is written "
+          "A checkpoint contains the trained weights and their two Adam moments: 12 "
+          "bytes per trained parameter, and with freeze also the frozen weights. For a "
+          "moment there is one checkpoint more than save_total_limit, because an old one "
+          "is removed only after the new one is complete, and the final model is written "
           "last. save_total_limit: 0 keeps all. The rule compares the total with the "
           "free space on the disk of output_dir.\n\n"
           "A full disk does not end a native run: the last good checkpoint stays, and "

@@ -563,12 +563,11 @@ static const struct rule rows[] = {
       .run = rule_host_memory,
       .explain =
           "PyTorch loads a model into the host's memory before it moves it to the "
-          "device, in the format of its files or, with model_dtype: float32, in "
-          "float32; and each process of a run does so separately. The kernel kills a "
-          "process that exceeds the memory, often without a log message (`Killed`, "
-          "status 137).\n\n"
-          "A native run maps the files and reads them tensor by tensor, so that it "
-          "needs room for one tensor and its conversion only, whatever the size of the "
+          "device, in the format of its files or, with model_dtype: float32, in float32; "
+          "and each process of a run does so separately. The kernel kills a process that "
+          "exceeds the memory, often without a log message (`Killed`, status 137).\n\n"
+          "A native run maps the files and reads them tensor by tensor, so that it needs "
+          "room for one tensor and its conversion only, regardless of the size of the "
           "model. The estimate is compared with the free memory of this machine; for a "
           "device named with --device the host is unknown.",
       .source = "train/model/model_load.c; train/torch_memory.h" },

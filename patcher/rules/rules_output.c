@@ -51,14 +51,15 @@ static void report_script_model(struct rule_context *context, const char *file)
     if (rule_is_llamafactory(context))
         report_model(context, SEVERITY_ERROR,
                      arena_printf(context->arena,
-                                  "output_dir already holds %s: LLaMA-Factory refuses to "
-                                  "start",
+                                  "output_dir already contains %s: LLaMA-Factory refuses "
+                                  "to start",
                                   file),
                      "use another output_dir, or set overwrite_output_dir: true");
     else
         report_model(context, SEVERITY_WARNING,
                      arena_printf(context->arena,
-                                  "output_dir already holds %s: a Trainer overwrites it",
+                                  "output_dir already contains %s: a Trainer overwrites "
+                                  "it",
                                   file),
                      "use another output_dir to keep it");
 }
@@ -94,7 +95,7 @@ static void check_export_dir(struct rule_context *context)
         { plan->kd.adapter, "the folder of the teacher's adapter" },
         { plan->preference.reference, "the folder of the reference" },
         { plan->preference.adapter, "the folder of the reference's adapter" },
-        { plan->output_dir, "output_dir, which holds checkpoints and the trained "
+        { plan->output_dir, "output_dir, which contains checkpoints and the trained "
                             "weights" },
     };
 
@@ -146,7 +147,8 @@ static void rule_output_holds_model(struct rule_context *context)
         report_model(
             context, SEVERITY_ERROR,
             arena_printf(context->arena,
-                         "output_dir holds %s, which this job did not make", model->file),
+                         "output_dir contains %s, which this job did not make",
+                         model->file),
             arena_printf(context->arena,
                          "use another output_dir; or set overwrite_output_dir: true, "
                          "which keeps it as %s.old-1",
@@ -223,9 +225,10 @@ static void rule_output_holds_checkpoints(struct rule_context *context)
             .message = arena_printf(
                 context->arena,
                 rule_is_llamafactory(context)
-                    ? "output_dir holds %s: LLaMA-Factory resumes from it automatically"
-                    : "output_dir holds %s: a Trainer starts from scratch and overwrites "
-                      "it",
+                    ? "output_dir contains %s: LLaMA-Factory resumes from it "
+                      "automatically"
+                    : "output_dir contains %s: a Trainer starts from scratch and "
+                      "overwrites it",
                 found->base),
             .note = rule_is_llamafactory(context)
                         ? "set resume_from_checkpoint: true to resume from it, or "
@@ -236,18 +239,17 @@ static void rule_output_holds_checkpoints(struct rule_context *context)
 
 static const struct rule rows[] = {
     { .id = "TS501",
-      .title = "output_dir already holds a model",
+      .title = "output_dir already contains a model",
       .severity = SEVERITY_ERROR,
       .run = rule_output_holds_model,
       .explain =
-          "The folder named by output_dir holds a trained model, and the job does not "
-          "say whether to continue from it or to start from scratch. Two jobs that "
-          "share a folder because of a copied line lose one of their models, so "
-          "LLaMA-Factory refuses to start, and so does a native run if another job made "
-          "that model.\n\n"
-          "A model that this job made is no reason to refuse: a run starts from "
-          "scratch, and `retry` and `run --resume` continue. The model is recognized by "
-          "the digest of the job's text in trainspool_manifest.json, or because "
+          "The folder named by output_dir contains a trained model, and the job does not "
+          "say whether to continue from it or to start from scratch. Two jobs that share "
+          "a folder because of a copied line lose one of their models, so LLaMA-Factory "
+          "refuses to start, and so does a native run if another job made that model.\n\n"
+          "A model that this job made is no reason to refuse: a run starts from scratch, "
+          "and `retry` and `run --resume` continue. The model is recognized by the "
+          "digest of the job's text in trainspool_manifest.json, or because "
           "NAME.run/job.yaml, the text of the last run, names the same folder. A queued "
           "job is checked again when its turn comes.\n\n"
           "Name another folder. Or write overwrite_output_dir: true; the old file is "
@@ -260,7 +262,7 @@ static const struct rule rows[] = {
           "there.",
       .source = "LLaMA-Factory hparams/parser.py; train/checkpoint/checkpoint.c" },
     { .id = "TS502",
-      .title = "output_dir holds checkpoints, and the job does not mention them",
+      .title = "output_dir contains checkpoints, and the job does not mention them",
       .severity = SEVERITY_WARNING,
       .run = rule_output_holds_checkpoints,
       .explain =

@@ -285,7 +285,7 @@ static const struct rule rows[] = {
       .explain =
           "Each package states which versions of the others it requires; pip does not "
           "keep an environment consistent with that, and the failure then looks like a "
-          "fault of the job. The table holds what the releases of transformers, "
+          "fault of the job. The table contains what the releases of transformers, "
           "Accelerate, PEFT and LLaMA-Factory require of each other and of torch, and "
           "the CUDA toolkits that PyTorch's builds are made with. An abbreviated "
           "version, such as 4.57, is assumed to be compatible if one of its releases "

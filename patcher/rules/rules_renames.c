@@ -311,11 +311,11 @@ static const struct rule rows[] = {
       .run = rule_overwrite_output_dir,
       .explain =
           "The Trainer never read this key; Hugging Face's example scripts did, to "
-          "decide whether to write to a folder that holds a model. transformers 5 "
+          "decide whether to write to a folder that contains a model. transformers 5 "
           "removed the argument, and a script that parses TrainingArguments fails.\n\n"
           "Nothing is edited, because the replacement depends on your intent: another "
-          "output_dir starts from scratch, resume_from_checkpoint resumes. "
-          "LLaMA-Factory has its own key of this name, and so does trainspool.",
+          "output_dir starts from scratch, resume_from_checkpoint resumes. LLaMA-Factory "
+          "has its own key of this name, and so does trainspool.",
       .source = GUIDE },
     { .id = "TS606",
       .title = "keys of apex and other fp16 backends",

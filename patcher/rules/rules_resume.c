@@ -271,8 +271,8 @@ static void rule_nothing_to_resume(struct rule_context *context)
     if (!resume.named)
         report_nothing_to_resume(
             context, external ? SEVERITY_WARNING : SEVERITY_INFO,
-            external ? "output_dir holds no checkpoint: a Trainer that must resume from "
-                       "the last one fails"
+            external ? "output_dir contains no checkpoint: a Trainer that must resume "
+                       "from the last one fails"
                      : "there is no checkpoint to resume from yet: the run starts from "
                        "scratch",
             NULL);

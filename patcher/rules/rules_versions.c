@@ -273,9 +273,9 @@ static const struct rule rows[] = {
       .run = rule_version_entries,
       .explain =
           "trainspool.versions gives a version of a package, and the environment that "
-          "trainspool.env names holds another one. The given version takes precedence, "
-          "since it may describe another machine; if it does not, the rules check the "
-          "job for the wrong program.\n\n"
+          "trainspool.env names contains another one. The given version takes "
+          "precedence, since it may describe another machine; if it does not, the rules "
+          "check the job for the wrong program.\n\n"
           "An abbreviated version, 2.4, matches 2.4.1 and 2.4.1+cu121. Remove the "
           "package from versions to have it read from the environment. trainspool "
           "executes nothing there: it reads only METADATA of *.dist-info folders.",

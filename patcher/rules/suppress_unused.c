@@ -313,11 +313,11 @@ static const struct rule rows[] = {
       .severity = SEVERITY_WARNING,
       .apply = APPLY_UNSAFE,
       .explain =
-          "A comment `# trainspool: ignore[TS104]` after a value suppresses a finding "
-          "of this rule there; `trainspool: {ignore: [TS708, TS3]}` does so for the "
-          "whole job, also for a family. `# trainspool: keep` and trainspool.keep "
-          "forbid edits, but findings are still reported. A suppression that matches no "
-          "finding (any more), names no rule, or is in a position where it has no "
+          "A comment `# trainspool: ignore[TS104]` after a value suppresses a finding of "
+          "this rule there; `trainspool: {ignore: [TS708, TS3]}` does so for the whole "
+          "job, also for a family. `# trainspool: keep` and trainspool.keep forbid "
+          "edits, but findings are still reported. A suppression that matches no finding "
+          "(or no longer does), names no rule, or is in a position where it has no "
           "effect hides nothing today and may hide a new mistake tomorrow.\n\n"
           "Rules that depend on the device, the model or the data may find something on "
           "another machine: for them this is an info, and the comment stays. For the "
