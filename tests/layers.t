@@ -168,7 +168,8 @@ not_listed() {
     done
     for file in $(sources tests/unit tests/fuzz | grep -E '/(test|fuzz)_[^/]*\.c$'); do
         program=${file#tests}
-        grep -q "%D%${program%.c}\$" tests/local.mk || echo "$file is not in tests/local.mk"
+        grep -q "%D%${program%.c}\$" tests/local.mk tests/operations.mk ||
+            echo "$file is not in tests/local.mk or tests/operations.mk"
     done
     for file in tests/*.t tests/cli/*.t; do
         grep -q "%D%${file#tests}\$" tests/local.mk || echo "$file is not in tests/local.mk"

@@ -58,29 +58,11 @@ unit_tests += %D%/unit/test_scaler
 
 # kernels
 unit_tests += %D%/unit/test_backend
-unit_tests += %D%/unit/test_cpu_activation
-unit_tests += %D%/unit/test_cpu_adamw
-unit_tests += %D%/unit/test_cpu_attention
 unit_tests += %D%/unit/test_cpu_cores
-unit_tests += %D%/unit/test_cpu_decide
-unit_tests += %D%/unit/test_cpu_decode
-unit_tests += %D%/unit/test_cpu_dequantize
-unit_tests += %D%/unit/test_cpu_distill
-unit_tests += %D%/unit/test_cpu_elementwise
-unit_tests += %D%/unit/test_cpu_embedding
-unit_tests += %D%/unit/test_cpu_headnorm
-unit_tests += %D%/unit/test_cpu_layernorm
-unit_tests += %D%/unit/test_cpu_loss
-unit_tests += %D%/unit/test_cpu_matmul
 unit_tests += %D%/unit/test_cpu_matmul_grid
-unit_tests += %D%/unit/test_cpu_norm
 unit_tests += %D%/unit/test_cpu_pool
-unit_tests += %D%/unit/test_cpu_preference
-unit_tests += %D%/unit/test_cpu_rope
-unit_tests += %D%/unit/test_cpu_swiglu
 unit_tests += %D%/unit/test_golden_operators
 unit_tests += %D%/unit/test_golden_preference
-unit_tests += %D%/unit/test_cpu_topk
 unit_tests += %D%/unit/test_cpu_unchecked
 unit_tests += %D%/unit/test_group
 unit_tests += %D%/unit/test_measure
@@ -428,15 +410,8 @@ EXTRA_DIST += %D%/differential/peers.py
 # unchanged, `races` uses kernels compiled with race detection.  Race detection and sanitizers exclude
 # each other: a build with sanitizers tests operations as `emulated`, a build without as `races`, and
 # both test whole models as `emulated`.  Two tests need no race detection: the only matmul kernels are
-# those of fp8, and golden operators use no kernel that other tests leave out.  Add the test of a new
-# kernel to emulated_operations and races_tests; `make tests/unit/test_emulated_NAME` always builds it.
-# The kernels of kernels/cuda on the CPU (emulation/README.md). The test of an operation is that of
-# the CPU backend, linked with other machines: `emulated` with the plain kernels, `races` with kernels
-# compiled to find races. A kernel cannot have both that and sanitizers: a build with sanitizers tests
-# operations as `emulated`, one without as `races`; whole models are `emulated` in both. Matmuls have
-# no kernels except those for fp8, and golden operators add none that other tests leave out, so neither
-# is checked for races. The test of a new kernel goes into emulated_operations and races_tests; `make
-# tests/unit/test_emulated_NAME` builds any of them at any time.
+# those of fp8, and golden operators use no kernel that other tests leave out.  operations.mk lists the
+# tests of operations; `make tests/unit/test_emulated_NAME` always builds one.
 emulated_tests =
 emulated_tests += %D%/unit/test_cuda_attention
 emulated_tests += %D%/unit/test_cuda_backend
@@ -457,45 +432,9 @@ emulated_tests += %D%/unit/test_emulated_model_watch
 emulated_tests += %D%/unit/test_emulation
 emulated_tests += %D%/unit/test_trainer_gpus
 emulated_operations =
-emulated_operations += %D%/unit/test_emulated_activation
-emulated_operations += %D%/unit/test_emulated_adamw
-emulated_operations += %D%/unit/test_emulated_attention
-emulated_operations += %D%/unit/test_emulated_decide
-emulated_operations += %D%/unit/test_emulated_decode
-emulated_operations += %D%/unit/test_emulated_dequantize
-emulated_operations += %D%/unit/test_emulated_distill
-emulated_operations += %D%/unit/test_emulated_elementwise
-emulated_operations += %D%/unit/test_emulated_embedding
-emulated_operations += %D%/unit/test_emulated_headnorm
-emulated_operations += %D%/unit/test_emulated_layernorm
-emulated_operations += %D%/unit/test_emulated_loss
-emulated_operations += %D%/unit/test_emulated_matmul
-emulated_operations += %D%/unit/test_emulated_norm
-emulated_operations += %D%/unit/test_emulated_operators
-emulated_operations += %D%/unit/test_emulated_preference
-emulated_operations += %D%/unit/test_emulated_rope
-emulated_operations += %D%/unit/test_emulated_swiglu
-emulated_operations += %D%/unit/test_emulated_topk
 races_tests =
-races_tests += %D%/unit/test_races_activation
-races_tests += %D%/unit/test_races_adamw
-races_tests += %D%/unit/test_races_attention
-races_tests += %D%/unit/test_races_decide
-races_tests += %D%/unit/test_races_decode
-races_tests += %D%/unit/test_races_dequantize
-races_tests += %D%/unit/test_races_distill
-races_tests += %D%/unit/test_races_elementwise
-races_tests += %D%/unit/test_races_embedding
 races_tests += %D%/unit/test_races_emulation
 races_tests += %D%/unit/test_races_fp8
-races_tests += %D%/unit/test_races_headnorm
-races_tests += %D%/unit/test_races_layernorm
-races_tests += %D%/unit/test_races_loss
-races_tests += %D%/unit/test_races_norm
-races_tests += %D%/unit/test_races_preference
-races_tests += %D%/unit/test_races_rope
-races_tests += %D%/unit/test_races_swiglu
-races_tests += %D%/unit/test_races_topk
 
 EXTRA_DIST += %D%/emulation/README.md
 EXTRA_DIST += %D%/emulation/emulation.h
@@ -521,6 +460,7 @@ EXTRA_DIST += %D%/emulation/include/cuda_runtime_api.h
 EXTRA_DIST += %D%/emulation/include/nccl.h
 EXTRA_DIST += %D%/reference/machines_cuda.c
 
+include %D%/operations.mk
 include %D%/emulation/emulation.mk
 
 check_LIBRARIES += libreplay.a

@@ -1,0 +1,188 @@
+# The tests of operations, a stanza each: the test on the CPU, the same source on the emulated GPU, and
+# the same with the detector of races (emulation/README.md).  A new operation copies a stanza.
+
+# activation
+unit_tests += %D%/unit/test_cpu_activation
+emulated_operations += %D%/unit/test_emulated_activation
+races_tests += %D%/unit/test_races_activation
+EXTRA_PROGRAMS += %D%/unit/test_emulated_activation %D%/unit/test_races_activation
+%C%_unit_test_emulated_activation_SOURCES = %D%/unit/test_cpu_activation.c
+%C%_unit_test_emulated_activation_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_activation_SOURCES = %D%/unit/test_cpu_activation.c
+%C%_unit_test_races_activation_LDADD = %D%/emulation/races.o $(LDADD)
+
+# adamw
+unit_tests += %D%/unit/test_cpu_adamw
+emulated_operations += %D%/unit/test_emulated_adamw
+races_tests += %D%/unit/test_races_adamw
+EXTRA_PROGRAMS += %D%/unit/test_emulated_adamw %D%/unit/test_races_adamw
+%C%_unit_test_emulated_adamw_SOURCES = %D%/unit/test_cpu_adamw.c
+%C%_unit_test_emulated_adamw_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_adamw_SOURCES = %D%/unit/test_cpu_adamw.c
+%C%_unit_test_races_adamw_LDADD = %D%/emulation/races.o $(LDADD)
+
+# attention
+unit_tests += %D%/unit/test_cpu_attention
+emulated_operations += %D%/unit/test_emulated_attention
+races_tests += %D%/unit/test_races_attention
+EXTRA_PROGRAMS += %D%/unit/test_emulated_attention %D%/unit/test_races_attention
+%C%_unit_test_emulated_attention_SOURCES = %D%/unit/test_cpu_attention.c
+%C%_unit_test_emulated_attention_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_attention_SOURCES = %D%/unit/test_cpu_attention.c
+%C%_unit_test_races_attention_CPPFLAGS = $(AM_CPPFLAGS) -DUNIT_RACES
+%C%_unit_test_races_attention_LDADD = %D%/emulation/races.o $(LDADD)
+
+# decide
+unit_tests += %D%/unit/test_cpu_decide
+emulated_operations += %D%/unit/test_emulated_decide
+races_tests += %D%/unit/test_races_decide
+EXTRA_PROGRAMS += %D%/unit/test_emulated_decide %D%/unit/test_races_decide
+%C%_unit_test_emulated_decide_SOURCES = %D%/unit/test_cpu_decide.c
+%C%_unit_test_emulated_decide_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_decide_SOURCES = %D%/unit/test_cpu_decide.c
+%C%_unit_test_races_decide_LDADD = %D%/emulation/races.o $(LDADD)
+
+# decode
+unit_tests += %D%/unit/test_cpu_decode
+emulated_operations += %D%/unit/test_emulated_decode
+races_tests += %D%/unit/test_races_decode
+EXTRA_PROGRAMS += %D%/unit/test_emulated_decode %D%/unit/test_races_decode
+%C%_unit_test_emulated_decode_SOURCES = %D%/unit/test_cpu_decode.c
+%C%_unit_test_emulated_decode_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_decode_SOURCES = %D%/unit/test_cpu_decode.c
+%C%_unit_test_races_decode_LDADD = %D%/emulation/races.o $(LDADD)
+
+# dequantize
+unit_tests += %D%/unit/test_cpu_dequantize
+emulated_operations += %D%/unit/test_emulated_dequantize
+races_tests += %D%/unit/test_races_dequantize
+EXTRA_PROGRAMS += %D%/unit/test_emulated_dequantize %D%/unit/test_races_dequantize
+%C%_unit_test_emulated_dequantize_SOURCES = %D%/unit/test_cpu_dequantize.c
+%C%_unit_test_emulated_dequantize_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_dequantize_SOURCES = %D%/unit/test_cpu_dequantize.c
+%C%_unit_test_races_dequantize_LDADD = %D%/emulation/races.o $(LDADD)
+
+# distill
+unit_tests += %D%/unit/test_cpu_distill
+emulated_operations += %D%/unit/test_emulated_distill
+races_tests += %D%/unit/test_races_distill
+EXTRA_PROGRAMS += %D%/unit/test_emulated_distill %D%/unit/test_races_distill
+%C%_unit_test_emulated_distill_SOURCES = %D%/unit/test_cpu_distill.c
+%C%_unit_test_emulated_distill_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_distill_SOURCES = %D%/unit/test_cpu_distill.c
+%C%_unit_test_races_distill_LDADD = %D%/emulation/races.o $(LDADD)
+
+# elementwise
+unit_tests += %D%/unit/test_cpu_elementwise
+emulated_operations += %D%/unit/test_emulated_elementwise
+races_tests += %D%/unit/test_races_elementwise
+EXTRA_PROGRAMS += %D%/unit/test_emulated_elementwise %D%/unit/test_races_elementwise
+%C%_unit_test_emulated_elementwise_SOURCES = %D%/unit/test_cpu_elementwise.c
+%C%_unit_test_emulated_elementwise_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_elementwise_SOURCES = %D%/unit/test_cpu_elementwise.c
+%C%_unit_test_races_elementwise_LDADD = %D%/emulation/races.o $(LDADD)
+
+# embedding
+unit_tests += %D%/unit/test_cpu_embedding
+emulated_operations += %D%/unit/test_emulated_embedding
+races_tests += %D%/unit/test_races_embedding
+EXTRA_PROGRAMS += %D%/unit/test_emulated_embedding %D%/unit/test_races_embedding
+%C%_unit_test_emulated_embedding_SOURCES = %D%/unit/test_cpu_embedding.c
+%C%_unit_test_emulated_embedding_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_embedding_SOURCES = %D%/unit/test_cpu_embedding.c
+%C%_unit_test_races_embedding_LDADD = %D%/emulation/races.o $(LDADD)
+
+# headnorm
+unit_tests += %D%/unit/test_cpu_headnorm
+emulated_operations += %D%/unit/test_emulated_headnorm
+races_tests += %D%/unit/test_races_headnorm
+EXTRA_PROGRAMS += %D%/unit/test_emulated_headnorm %D%/unit/test_races_headnorm
+%C%_unit_test_emulated_headnorm_SOURCES = %D%/unit/test_cpu_headnorm.c
+%C%_unit_test_emulated_headnorm_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_headnorm_SOURCES = %D%/unit/test_cpu_headnorm.c
+%C%_unit_test_races_headnorm_LDADD = %D%/emulation/races.o $(LDADD)
+
+# layernorm
+unit_tests += %D%/unit/test_cpu_layernorm
+emulated_operations += %D%/unit/test_emulated_layernorm
+races_tests += %D%/unit/test_races_layernorm
+EXTRA_PROGRAMS += %D%/unit/test_emulated_layernorm %D%/unit/test_races_layernorm
+%C%_unit_test_emulated_layernorm_SOURCES = %D%/unit/test_cpu_layernorm.c
+%C%_unit_test_emulated_layernorm_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_layernorm_SOURCES = %D%/unit/test_cpu_layernorm.c
+%C%_unit_test_races_layernorm_LDADD = %D%/emulation/races.o $(LDADD)
+
+# loss
+unit_tests += %D%/unit/test_cpu_loss
+emulated_operations += %D%/unit/test_emulated_loss
+races_tests += %D%/unit/test_races_loss
+EXTRA_PROGRAMS += %D%/unit/test_emulated_loss %D%/unit/test_races_loss
+%C%_unit_test_emulated_loss_SOURCES = %D%/unit/test_cpu_loss.c
+%C%_unit_test_emulated_loss_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_loss_SOURCES = %D%/unit/test_cpu_loss.c
+%C%_unit_test_races_loss_LDADD = %D%/emulation/races.o $(LDADD)
+
+# matmul
+unit_tests += %D%/unit/test_cpu_matmul
+emulated_operations += %D%/unit/test_emulated_matmul
+EXTRA_PROGRAMS += %D%/unit/test_emulated_matmul %D%/unit/test_races_matmul
+%C%_unit_test_emulated_matmul_SOURCES = %D%/unit/test_cpu_matmul.c
+%C%_unit_test_emulated_matmul_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_matmul_SOURCES = %D%/unit/test_cpu_matmul.c
+%C%_unit_test_races_matmul_LDADD = %D%/emulation/races.o $(LDADD)
+
+# norm
+unit_tests += %D%/unit/test_cpu_norm
+emulated_operations += %D%/unit/test_emulated_norm
+races_tests += %D%/unit/test_races_norm
+EXTRA_PROGRAMS += %D%/unit/test_emulated_norm %D%/unit/test_races_norm
+%C%_unit_test_emulated_norm_SOURCES = %D%/unit/test_cpu_norm.c
+%C%_unit_test_emulated_norm_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_norm_SOURCES = %D%/unit/test_cpu_norm.c
+%C%_unit_test_races_norm_LDADD = %D%/emulation/races.o $(LDADD)
+
+# operators
+emulated_operations += %D%/unit/test_emulated_operators
+EXTRA_PROGRAMS += %D%/unit/test_emulated_operators
+%C%_unit_test_emulated_operators_SOURCES = %D%/unit/test_golden_operators.c
+%C%_unit_test_emulated_operators_LDADD = %D%/emulation/emulated.o $(LDADD)
+
+# preference
+unit_tests += %D%/unit/test_cpu_preference
+emulated_operations += %D%/unit/test_emulated_preference
+races_tests += %D%/unit/test_races_preference
+EXTRA_PROGRAMS += %D%/unit/test_emulated_preference %D%/unit/test_races_preference
+%C%_unit_test_emulated_preference_SOURCES = %D%/unit/test_cpu_preference.c
+%C%_unit_test_emulated_preference_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_preference_SOURCES = %D%/unit/test_cpu_preference.c
+%C%_unit_test_races_preference_LDADD = %D%/emulation/races.o $(LDADD)
+
+# rope
+unit_tests += %D%/unit/test_cpu_rope
+emulated_operations += %D%/unit/test_emulated_rope
+races_tests += %D%/unit/test_races_rope
+EXTRA_PROGRAMS += %D%/unit/test_emulated_rope %D%/unit/test_races_rope
+%C%_unit_test_emulated_rope_SOURCES = %D%/unit/test_cpu_rope.c
+%C%_unit_test_emulated_rope_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_rope_SOURCES = %D%/unit/test_cpu_rope.c
+%C%_unit_test_races_rope_LDADD = %D%/emulation/races.o $(LDADD)
+
+# swiglu
+unit_tests += %D%/unit/test_cpu_swiglu
+emulated_operations += %D%/unit/test_emulated_swiglu
+races_tests += %D%/unit/test_races_swiglu
+EXTRA_PROGRAMS += %D%/unit/test_emulated_swiglu %D%/unit/test_races_swiglu
+%C%_unit_test_emulated_swiglu_SOURCES = %D%/unit/test_cpu_swiglu.c
+%C%_unit_test_emulated_swiglu_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_swiglu_SOURCES = %D%/unit/test_cpu_swiglu.c
+%C%_unit_test_races_swiglu_LDADD = %D%/emulation/races.o $(LDADD)
+
+# topk
+unit_tests += %D%/unit/test_cpu_topk
+emulated_operations += %D%/unit/test_emulated_topk
+races_tests += %D%/unit/test_races_topk
+EXTRA_PROGRAMS += %D%/unit/test_emulated_topk %D%/unit/test_races_topk
+%C%_unit_test_emulated_topk_SOURCES = %D%/unit/test_cpu_topk.c
+%C%_unit_test_emulated_topk_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_topk_SOURCES = %D%/unit/test_cpu_topk.c
+%C%_unit_test_races_topk_LDADD = %D%/emulation/races.o $(LDADD)
