@@ -312,6 +312,7 @@ script_tests += %D%/cli/version.t
 script_tests += %D%/cli/watch.t
 
 # checks of the source tree
+script_tests += %D%/english.t
 script_tests += %D%/layers.t
 
 # for a machine with a GPU: run gpu/run.sh there; make does not use these files
@@ -511,6 +512,7 @@ MUTATE =
 mutate:
 	@CC='$(CC)' CXX='$(CXX)' python3 '$(top_srcdir)/%D%/mutate.py' '$(abs_top_srcdir)' \
 	    mutate-build $(MUTATE)
+EXTRA_DIST += %D%/english.py
 EXTRA_DIST += %D%/mutate.py %D%/mutations.txt
 EXTRA_DIST += %D%/peers.sh %D%/peers.txt
 
