@@ -165,10 +165,11 @@ static void read_versions(struct analyzer *analyzer, struct analysis *analysis)
 /* The config.json of a 4-bit base model decides, as in transformers. */
 static void apply_base_quantization(const struct analyzer *analyzer, struct plan *plan)
 {
-    if (!analyzer->model || !analyzer->model->quantized.on || plan->method != METHOD_LORA)
+    if (!analyzer->model || !analyzer->model->quantized.enabled ||
+        plan->method != METHOD_LORA)
         return;
     plan->quantization_bit = 4;
-    plan->double_quantization = analyzer->model->quantized.twice;
+    plan->double_quantization = analyzer->model->quantized.double_quant;
 }
 
 static void apply_torch_base_quantization(const struct analyzer *analyzer,
@@ -176,7 +177,7 @@ static void apply_torch_base_quantization(const struct analyzer *analyzer,
 {
     struct torch_setup *setup;
 
-    if (!plan->torch || !analyzer->model || !analyzer->model->quantized.on)
+    if (!plan->torch || !analyzer->model || !analyzer->model->quantized.enabled)
         return;
     setup = arena_alloc(analyzer->arena, sizeof(*setup));
     *setup = *plan->torch;

@@ -129,7 +129,7 @@ static bool search(struct autopsy *a, struct error *err)
     a->sample = a->position = a->token = -1;
     if (!model_watch_weights(a->run->model, &a->watch, err))
         return false;
-    a->weight = a->watch.most;
+    a->weight = a->watch.largest_output;
     for (size_t i = 0; i < a->place.batches && a->watch.kind == WATCH_NOTHING; i++)
         if (!watch_batch(a, i, err))
             return false;
@@ -180,7 +180,7 @@ static void add_summary(const struct autopsy *a, struct text *out)
 
 static void add_sentence(const struct autopsy *a, struct text *out)
 {
-    const struct watch_result *found = &a->watch.found, *most = &a->watch.most;
+    const struct watch_result *found = &a->watch.found, *most = &a->watch.largest_output;
 
     add_summary(a, out);
     if (a->watch.kind == WATCH_NOTHING)
@@ -330,8 +330,9 @@ static json_t *autopsy_object(const struct autopsy *a, const char *sentence)
                         a->weight.tensor[0] ? inspection_object(&a->weight)
                                             : json_null());
     json_object_set_new(object, "most",
-                        a->watch.most.tensor[0] ? inspection_object(&a->watch.most)
-                                                : json_null());
+                        a->watch.largest_output.tensor[0]
+                            ? inspection_object(&a->watch.largest_output)
+                            : json_null());
     return object;
 }
 

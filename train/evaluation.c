@@ -31,9 +31,9 @@ static double metric_of(const struct plan *plan, const struct evaluation *evalua
     case METRIC_ACCURACY:
         return evaluation->measures ? evaluation->accuracy : NAN;
     case METRIC_REWARD_ACCURACY:
-        return evaluation->rewards.of[REWARD_ACCURACY];
+        return evaluation->rewards.values[REWARD_ACCURACY];
     case METRIC_REWARD_MARGIN:
-        return evaluation->rewards.of[REWARD_MARGIN];
+        return evaluation->rewards.values[REWARD_MARGIN];
     case METRIC_ANSWER_RATE:
         return evaluation->answers ? evaluation->answer_rate : NAN;
     default:
@@ -91,7 +91,7 @@ static bool add_losses(struct run *run, double sums[SUMS], struct error *err)
         sums[SUM_WEIGHT] += run->batch.weight;
         rewards = model_rewards(run->model);
         for (int j = 0; j < REWARDS; j++)
-            sums[SUM_REWARDS + j] += rewards.of[j];
+            sums[SUM_REWARDS + j] += rewards.values[j];
         model_accuracy(run->model, &run->batch, &sums[SUM_HITS], &runs);
     }
     sums[SUM_RUNS] = (double)runs;
@@ -165,7 +165,7 @@ bool evaluation_run(struct run *run, struct error *err)
     evaluation.loss = sums[SUM_WEIGHT] > 0 ? sums[SUM_LOSS] / sums[SUM_WEIGHT] : NAN;
     evaluation.prefers = run->plan->stage == STAGE_DPO;
     for (int i = 0; evaluation.prefers && i < REWARDS; i++)
-        evaluation.rewards.of[i] = sums[SUM_REWARDS + i] / sums[SUM_WEIGHT];
+        evaluation.rewards.values[i] = sums[SUM_REWARDS + i] / sums[SUM_WEIGHT];
     if (sums[SUM_RUNS] > 0) {
         evaluation.measures = true;
         evaluation.accuracy = sums[SUM_HITS] / sums[SUM_RUNS];

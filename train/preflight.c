@@ -17,7 +17,7 @@
 #include "train/model/parallel.h"
 
 struct preflight_kept {
-    struct model_aside *model;
+    struct model_snapshot *model;
     struct progress progress;
     const struct trainer_options *options;
     struct trainer_options quiet; /* the same without a log */

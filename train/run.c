@@ -418,7 +418,7 @@ void run_rewards_text(const struct rewards *rewards, const char *prefix,
     char number[32];
 
     for (int i = 0; i < REWARDS; i++) {
-        run_number_text(rewards->of[i], number);
+        run_number_text(rewards->values[i], number);
         text_addf(line, "'%s%s': %s, ", prefix, reward_names[i], number);
     }
 }

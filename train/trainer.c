@@ -117,13 +117,13 @@ static bool run_window(struct run *run, const struct run_step_batches *place,
     sums[2] = parts.data;
     sums[3] = parts.teacher;
     rewards = model_rewards(run->model);
-    memcpy(&sums[4], rewards.of, sizeof(rewards.of));
+    memcpy(&sums[4], rewards.values, sizeof(rewards.values));
     if (!parallel_sum(run->options->group, sums, TS_COUNT(sums), err))
         return false;
     run->progress.window_loss += sums[0] / place->weight;
     run->progress.window_ce += sums[2] / place->weight;
     run->progress.window_kd += sums[3] / place->weight;
-    memcpy(rewards.of, &sums[4], sizeof(rewards.of));
+    memcpy(rewards.values, &sums[4], sizeof(rewards.values));
     rewards_add(&run->progress.window_rewards, &rewards, 1 / place->weight);
     run->progress.tokens += (uint64_t)sums[1];
     if (!numbers.finite)

@@ -82,7 +82,7 @@ bool rule_has_tensor_cores(const struct rule_context *context)
 
 bool rule_model_is_4bit(const struct rule_context *context)
 {
-    return context->model && context->model->quantized.on;
+    return context->model && context->model->quantized.enabled;
 }
 
 bool rule_is_quantized(const struct rule_context *context)

@@ -70,7 +70,7 @@ static void report_ignored(struct rule_context *context, const char *key,
 static void report_differences(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
-    bool twice = context->model->quantized.twice;
+    bool twice = context->model->quantized.double_quant;
     const char *method = value_of(context, "quantization_method");
 
     if (plan->quantization_bit != 4)

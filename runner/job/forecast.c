@@ -29,7 +29,7 @@ static void count_parameters(const struct plan *plan, const struct model_config 
     struct shapes shapes;
 
     out->has_model = shapes_make(plan, config, 0, 0, arena, &shapes, &ignored);
-    out->parameters = out->has_model ? shapes.numbers : 0;
+    out->parameters = out->has_model ? shapes.elements : 0;
     out->trainable = out->has_model ? shapes.trainable_elements : 0;
     if (!out->has_model || plan->external || plan->disable_dropout)
         return;

@@ -27,7 +27,7 @@ static void read_state(const char *text, size_t len)
                is.cols <= INT32_MAX);
     FUZZ_HOLDS(is.dtype == FORMAT_FP32 || is.dtype == FORMAT_FP16 ||
                is.dtype == FORMAT_BF16);
-    FUZZ_HOLDS(isfinite(is.mean) && (is.twice || is.mean == 0));
+    FUZZ_HOLDS(isfinite(is.absmax_mean) && (is.double_quant || is.absmax_mean == 0));
 }
 
 static void read_config(const char *text, size_t len)
@@ -40,9 +40,9 @@ static void read_config(const char *text, size_t len)
     if (!root || !quantized_config_read(root, "config.json", arena, &is, &err)) {
         FUZZ_HOLDS(!root || (err.code == ERROR_DATA && err.text[0]));
     } else {
-        FUZZ_HOLDS(is.on || is.plains == 0);
-        for (size_t i = 0; i < is.plains; i++)
-            FUZZ_HOLDS(quantized_config_is_plain(&is, is.plain[i]));
+        FUZZ_HOLDS(is.enabled || is.skipped_count == 0);
+        for (size_t i = 0; i < is.skipped_count; i++)
+            FUZZ_HOLDS(quantized_config_skips(&is, is.skipped[i]));
     }
     json_decref(root);
     arena_free(arena);

@@ -145,13 +145,14 @@ static void check_rewards(const struct rewards *sums, const json_t *run, double 
         if (lists[r]) {
             double wanted = mean_of(json_object_get(run, lists[r]));
 
-            assert_near(lists[r], sums->of[r] / pairs, wanted, 2e-5 * (1 + fabs(wanted)));
+            assert_near(lists[r], sums->values[r] / pairs, wanted,
+                        2e-5 * (1 + fabs(wanted)));
         }
     for (size_t i = 0; i < json_array_size(chosen); i++)
         right += json_number_value(json_array_get(chosen, i)) >
                  json_number_value(json_array_get(rejected, i));
-    assert_true(sums->of[REWARD_ACCURACY] == right);
-    assert_near("margin", sums->of[REWARD_MARGIN] / pairs,
+    assert_true(sums->values[REWARD_ACCURACY] == right);
+    assert_near("margin", sums->values[REWARD_MARGIN] / pairs,
                 mean_of(chosen) - mean_of(rejected), 2e-5 * (1 + fabs(mean_of(chosen))));
 }
 

@@ -42,7 +42,7 @@ static void test_lora_reads_the_plan(void **state)
     assert_int_equal(lora.rank, 0);
 }
 
-/* Check that what is written for a target names exactly the intended modules. */
+/* Check that the modules written for a target are exactly the intended ones. */
 static void check_written(const char *model_type, struct plan plan, const char *written)
 {
     const struct architecture *a = architecture_find(model_type);
@@ -106,7 +106,7 @@ static void test_lora_writes_ties_that_peft_knows(void **state)
 {
     static const struct {
         const char *model_type, *target;
-        bool tied, says;
+        bool tied, message;
     } cases[] = {
         { "llama", "embed_tokens", true, true },
         { "gpt2", "wte", true, true },
@@ -128,7 +128,7 @@ static void test_lora_writes_ties_that_peft_knows(void **state)
         text_init(&text, 0);
         assert_true(lora_write_config(&lora, a, "base", &text));
         assert_int_equal(strstr(text.data, "\"ensure_weight_tying\": true") != NULL,
-                         cases[i].says);
+                         cases[i].message);
         text_clear(&text);
     }
 }
@@ -152,7 +152,7 @@ static void test_lora_names_of_architectures(void **state)
     check_names("gpt_neox", "dense", "\"target_modules\":[\"dense\"]");
 }
 
-/* The meaning of modules_to_save in a file made elsewhere. */
+/* modules_to_save of a file that another program wrote has PEFT's meaning. */
 static void test_lora_reads_saved_names_as_peft(void **state)
 {
     static const struct {
@@ -187,7 +187,7 @@ static void test_lora_reads_saved_names_as_peft(void **state)
     unit_dir_free(dir);
 }
 
-static void test_lora_config_reads_back(void **state)
+static void test_lora_config_round_trips(void **state)
 {
     struct plan plan = plan_of("q_proj,down_proj");
     char *dir = unit_dir_new(), *name = path_join(dir, "adapter_config.json");
@@ -222,7 +222,7 @@ static void test_lora_config_reads_back(void **state)
 static void test_lora_config_rejects(void **state)
 {
     static const struct {
-        const char *text, *says;
+        const char *text, *message;
     } cases[] = {
         { "{\"r\": 0, \"target_modules\": [\"q_proj\"]}", "r must be" },
         { "{\"r\": 8, \"target_modules\": [\"q_prod\"]}", "q_prod" },
@@ -255,8 +255,8 @@ static void test_lora_config_rejects(void **state)
         assert_true(file_replace(name, cases[i].text, strlen(cases[i].text), 0600, &err));
         assert_false(lora_read_config(dir, LLAMA, &lora, &err));
         assert_int_equal(err.code, ERROR_DATA);
-        if (!strstr(err.text, cases[i].says))
-            fail_msg("\"%s\" does not say \"%s\"", err.text, cases[i].says);
+        if (!strstr(err.text, cases[i].message))
+            fail_msg("\"%s\" does not say \"%s\"", err.text, cases[i].message);
     }
     free(name);
     unit_dir_free(dir);
@@ -270,7 +270,7 @@ int main(void)
         cmocka_unit_test(test_lora_names_of_architectures),
         cmocka_unit_test(test_lora_saved_names_are_as_peft_reads_them),
         cmocka_unit_test(test_lora_reads_saved_names_as_peft),
-        cmocka_unit_test(test_lora_config_reads_back),
+        cmocka_unit_test(test_lora_config_round_trips),
         cmocka_unit_test(test_lora_config_rejects),
     };
 

@@ -37,7 +37,7 @@ static void check_losses(struct unit_model *u)
         unit_batch_json(&batch, json_object_get(one, "ids"));
         loss = unit_loss(u, &batch);
         if (fabs(loss - real(one, "loss")) > 1e-4)
-            fail_msg("case %zu: loss %.8f, wanted %.8f", i, loss, real(one, "loss"));
+            fail_msg("case %zu: loss %.8f, expected %.8f", i, loss, real(one, "loss"));
         unit_batch_free(&batch);
     }
     json_decref(root);

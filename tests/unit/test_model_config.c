@@ -339,7 +339,7 @@ static void test_model_config_gemma(void **state)
     assert_true(c.tied && c.embed_scale == 8 && c.score_scale == 1.0 / 16);
     c = parsed("{\"model_type\": \"gemma\", " SIZES
                ", \"hidden_act\": \"gelu\", \"head_dim\": 16}");
-    /* the meaning in Google's files */
+    /* as Google's files mean it */
     assert_int_equal(c.activation, ACTIVATION_GELU_TANH);
     assert_int_equal(c.head_size, 16);
 }
@@ -415,7 +415,7 @@ static void test_model_config_padding(void **state)
 static void test_model_config_rejects(void **state)
 {
     static const struct {
-        const char *text, *says;
+        const char *text, *message;
     } cases[] = {
         { "[1]", "object" },
         { "{", "JSON" },
@@ -482,8 +482,8 @@ static void test_model_config_rejects(void **state)
     for (size_t i = 0; i < TS_COUNT(cases); i++) {
         assert_false(parse(cases[i].text, &config, &err));
         assert_int_equal(err.code, ERROR_DATA);
-        if (!strstr(err.text, cases[i].says))
-            fail_msg("\"%s\" does not say \"%s\"", err.text, cases[i].says);
+        if (!strstr(err.text, cases[i].message))
+            fail_msg("\"%s\" does not say \"%s\"", err.text, cases[i].message);
     }
 }
 

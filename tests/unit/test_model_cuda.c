@@ -311,8 +311,8 @@ static void test_model_cuda_scales_like_the_cpu(void **state)
     }
     for (size_t i = 0; i < TS_COUNT(scales[0]); i++)
         if (scales[0][i] != scales[1][i])
-            fail_msg("step %zu leaves the scale %g, but %g on the CPU", i + 1,
-                     scales[1][i], scales[0][i]);
+            fail_msg("step %zu: the scale is %g, but %g on the CPU", i + 1, scales[1][i],
+                     scales[0][i]);
 }
 
 static int teardown(void **state)

@@ -114,7 +114,7 @@ static void test_model_cuda_matches_transformers(void **state)
     struct error err = { 0 };
     json_t *root = json_read_file(name, (size_t)4 << 20, &err);
     const json_t *one = json_array_get(json_object_get(root, "cases"), 0);
-    double wanted = json_number_value(json_object_get(one, "loss")), loss;
+    double expected = json_number_value(json_object_get(one, "loss")), loss;
     struct batch batch = { 0 };
 
     (void)state;
@@ -124,8 +124,8 @@ static void test_model_cuda_matches_transformers(void **state)
     unit_must(u.be != NULL, &err);
     unit_model_load(&u, batch.rows, 1);
     loss = unit_loss(&u, &batch);
-    if (!(fabs(loss - wanted) <= 1e-4))
-        fail_msg("loss %.8f, wanted %.8f", loss, wanted);
+    if (!(fabs(loss - expected) <= 1e-4))
+        fail_msg("loss %.8f, expected %.8f", loss, expected);
     unit_batch_free(&batch);
     unit_model_stop(&u);
     json_decref(root);

@@ -113,11 +113,12 @@ static void generate(struct unit_model *u, const int32_t *tokens_fed, size_t slo
     random_tokens(other, vocabulary, 2);
     unit_must(model_prefill(u->model, slot, tokens_fed, PROMPT, logits, &err), &err);
     for (size_t i = PROMPT; i < TOKENS; i++) {
-        size_t beside = (slot + 1 + i % 2) % SLOTS;
+        size_t neighbor = (slot + 1 + i % 2) % SLOTS;
 
         if (others && i % 5 == 0) {
-            lengths[beside] = (int32_t)(i % 3 + 1);
-            unit_must(model_prefill(u->model, beside, other, i % 3 + 1, all, &err), &err);
+            lengths[neighbor] = (int32_t)(i % 3 + 1);
+            unit_must(model_prefill(u->model, neighbor, other, i % 3 + 1, all, &err),
+                      &err);
         }
         for (size_t s = 0; s < SLOTS; s++)
             tokens[s] = others && lengths[s] ? other[i] : 0;
@@ -298,7 +299,7 @@ static void test_generation_is_deterministic(void **state)
 
 /* A plan that only generates has no gradients, no moments, and the activations of one
  * block; its logits are the same. */
-static void test_generation_alone_is_the_same(void **state)
+static void test_generation_without_training_gives_the_same_logits(void **state)
 {
     struct unit_model trains = unit_model_text(config_text, generation_plan());
     struct unit_model alone = unit_model_text(config_text, generation_plan());
@@ -329,7 +330,7 @@ int main(void)
         cmocka_unit_test(test_generation_matches_the_forward_pass_of_published_models),
         cmocka_unit_test(test_generation_matches_the_forward_pass_while_adapters_train),
         cmocka_unit_test(test_generation_is_deterministic),
-        cmocka_unit_test(test_generation_alone_is_the_same),
+        cmocka_unit_test(test_generation_without_training_gives_the_same_logits),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* tests/unit/test_model_determinism.c - tests that threads, checkpointing and layout do not
- * change results. */
+/* tests/unit/test_model_determinism.c - tests that threads, checkpointing and layout do
+ * not change results. */
 #include "config.h"
 
 #include "tests/unit/unit_model.h"
@@ -213,7 +213,7 @@ static void test_model_frozen_storage_changes_no_bit(void **state)
 }
 
 /* 4 times 2 sequences and once 8: the same sums in another order. */
-static void test_model_accumulation_is_one_large_batch(void **state)
+static void test_model_accumulation_equals_one_large_batch(void **state)
 {
     struct unit_model u = unit_model_text(llama, scratch());
     struct tensor gradients;
@@ -246,7 +246,7 @@ static void test_model_accumulation_is_one_large_batch(void **state)
 }
 
 /* Sequences with weights, and each sequence repeated according to its weight. */
-static void test_model_weight_is_repetition(void **state)
+static void test_model_weight_equals_repetition(void **state)
 {
     static const float weights[] = { 2, 1, 0, 3 };
     struct unit_model u = unit_model_text(llama, scratch());
@@ -310,7 +310,7 @@ static void check_padded(const char *text)
     unit_model_stop(&u);
 }
 
-static void test_model_padded_is_packed(void **state)
+static void test_model_padding_equals_packing(void **state)
 {
     (void)state;
     check_padded(llama);
@@ -375,7 +375,7 @@ static void test_model_in_8_bits_is_close(void **state)
     unit_model_stop(&u);
 }
 
-static void test_model_reports_what_it_requested(void **state)
+static void test_model_reports_the_requested_memory(void **state)
 {
     struct unit_model u = unit_model_text(llama, scratch());
     struct backend_options with = { .device = &u.plan.device, .threads = 1 };
@@ -468,15 +468,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_model_in_8_bits_is_close),
-        cmocka_unit_test(test_model_reports_what_it_requested),
+        cmocka_unit_test(test_model_reports_the_requested_memory),
         cmocka_unit_test(test_model_checkpointing_changes_no_bit),
         cmocka_unit_test(test_model_threads_change_no_bit),
         cmocka_unit_test(test_model_of_any_architecture_is_deterministic),
         cmocka_unit_test(test_model_checkpointing_changes_no_bit_of_adapters),
         cmocka_unit_test(test_model_frozen_storage_changes_no_bit),
-        cmocka_unit_test(test_model_accumulation_is_one_large_batch),
-        cmocka_unit_test(test_model_weight_is_repetition),
-        cmocka_unit_test(test_model_padded_is_packed),
+        cmocka_unit_test(test_model_accumulation_equals_one_large_batch),
+        cmocka_unit_test(test_model_weight_equals_repetition),
+        cmocka_unit_test(test_model_padding_equals_packing),
         cmocka_unit_test(test_model_memory_matches_the_estimate),
         cmocka_unit_test(test_model_window_hides_distant_tokens),
         cmocka_unit_test(test_model_pure_modes_train),

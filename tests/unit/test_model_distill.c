@@ -311,8 +311,8 @@ static void open_real(struct pair *pair, const struct plan *plan, const char *st
     model_set_teacher(u->model, pair->teacher);
 }
 
-/* Check the sequences of one part of the golden values; taken: which RUNS of the script
- * they are. */
+/* Check the sequences of one part of the golden values; taken: their indices in RUNS of
+ * the script. */
 static void check_real(const char *part, const char *student, const char *teacher,
                        float factor, const size_t *taken, size_t count)
 {
@@ -355,13 +355,13 @@ static void test_distill_across_architectures_matches_pytorch(void **state)
 }
 
 /* Return all bits of a student after some steps. */
-static void train_student(const struct plan *plan, enum format taught, int threads,
-                          char *out, size_t room, double *loss)
+static void train_student(const struct plan *plan, enum format teacher_format,
+                          int threads, char *out, size_t room, double *loss)
 {
     struct pair pair;
     size_t at = 0;
 
-    open_pair(&pair, plan, taught, threads);
+    open_pair(&pair, plan, teacher_format, threads);
     for (size_t i = 0; i < 4; i++)
         *loss = step(&pair, window_of(&pair, i), (int64_t)i + 1).loss;
     for (size_t i = 0; i < model_trained_parameters(pair.student.model); i++) {
@@ -448,7 +448,7 @@ static double train_kept(struct pair *pair, const struct batch *batch)
 }
 
 /* Kept logits give the same training as the teacher itself. */
-static void test_distill_with_kept_logits_is_the_same(void **state)
+static void test_distill_with_stored_logits_matches_the_teacher(void **state)
 {
     json_t *golden = read_golden();
 
@@ -545,7 +545,7 @@ int main(void)
         cmocka_unit_test(test_distill_across_architectures_matches_pytorch),
         cmocka_unit_test(test_distill_is_deterministic),
         cmocka_unit_test(test_distill_in_16_bits_is_close_to_fp32),
-        cmocka_unit_test(test_distill_with_kept_logits_is_the_same),
+        cmocka_unit_test(test_distill_with_stored_logits_matches_the_teacher),
         cmocka_unit_test(test_distill_memory_matches_the_estimate),
         cmocka_unit_test(test_distill_with_a_file_loads_one_model_at_a_time),
     };

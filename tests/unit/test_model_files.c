@@ -80,12 +80,12 @@ static struct unit_model open_base(const char *dir)
 
 static void near_all(const float *a, const float *b, size_t count, double tolerance)
 {
-    double most = 0;
+    double largest = 0;
 
     for (size_t i = 0; i < count; i++)
-        most = fabs(a[i]) > most ? fabs(a[i]) : most;
+        largest = fabs(a[i]) > largest ? fabs(a[i]) : largest;
     for (size_t i = 0; i < count; i++)
-        if (!(fabs((double)a[i] - b[i]) <= tolerance * most))
+        if (!(fabs((double)a[i] - b[i]) <= tolerance * largest))
             fail_msg("logit %zu: %.8g and %.8g", i, a[i], b[i]);
 }
 
@@ -416,7 +416,7 @@ static bool read_zeros(const void *context, size_t index, void *to, struct error
 
 /* Rewrite the base's tensors with one change: a tensor dropped (rows 0), of another
  * shape, or added. */
-static void rewrite(const char *dir, const char *name, size_t rows, bool beside)
+static void rewrite(const char *dir, const char *name, size_t rows, bool additional)
 {
     struct error err = { 0 };
     struct safetensors *set = safetensors_open(dir, "model", true, &err);
@@ -440,7 +440,7 @@ static void rewrite(const char *dir, const char *name, size_t rows, bool beside)
         s->index = 2 * s->shape[0] * (s->rank == 2 ? s->shape[1] : 1);
         count++;
     }
-    if (beside)
+    if (additional)
         sources[count++] = (struct tensor_source) { .name = name,
                                                     .format = FORMAT_BF16,
                                                     .rank = 1,
@@ -459,8 +459,8 @@ static void test_model_rejects_other_tensors(void **state)
     static const struct {
         const char *name;
         size_t rows;
-        bool beside;
-        const char *says; /* NULL: accepted */
+        bool additional;
+        const char *message; /* NULL: accepted */
     } cases[] = {
         { "model.layers.1.mlp.up_proj.weight", 0, false, "is missing" },
         { "model.layers.1.mlp.up_proj.weight", 47, false, "[47, 32]" },
@@ -477,14 +477,14 @@ static void test_model_rejects_other_tensors(void **state)
         struct error err = { 0 };
         bool ok;
 
-        rewrite(dir, cases[i].name, cases[i].rows, cases[i].beside);
+        rewrite(dir, cases[i].name, cases[i].rows, cases[i].additional);
         make(&u);
         ok = model_load(u.model, &err);
-        if (ok != !cases[i].says)
+        if (ok != !cases[i].message)
             fail_msg("%s: %s", cases[i].name, ok ? "taken" : err.text);
-        if (cases[i].says) {
+        if (cases[i].message) {
             assert_int_equal(err.code, ERROR_DATA);
-            assert_non_null(strstr(err.text, cases[i].says));
+            assert_non_null(strstr(err.text, cases[i].message));
             assert_non_null(strstr(err.text, cases[i].name));
         }
         unit_model_stop(&u);

@@ -13,7 +13,7 @@
  * padded. */
 static const struct backend_ops *real;
 static struct backend_ops other;
-static size_t asked, played, keys;
+static size_t begun, replayed, keys;
 static char known[64][128];
 
 static bool begin(struct backend *be, const void *key, size_t bytes)
@@ -26,8 +26,8 @@ static bool begin(struct backend *be, const void *key, size_t bytes)
         i++;
     if (i == keys && keys < TS_COUNT(known))
         memcpy(known[keys++], key, bytes);
-    asked++;
-    played += !issue;
+    begun++;
+    replayed += !issue;
     return issue;
 }
 
@@ -39,7 +39,7 @@ static void start(struct unit_model *u, const struct trial *trial, struct plan p
     other = *real;
     other.begin = records ? begin : NULL;
     u->be->ops = &other;
-    asked = played = keys = 0;
+    begun = replayed = keys = 0;
 }
 
 static void stop(struct unit_model *u)
@@ -48,11 +48,11 @@ static void stop(struct unit_model *u)
     unit_model_stop(u);
 }
 
-static struct batch batch_of(const size_t *lengths, size_t runs)
+static struct batch batch_of(const size_t *lengths, size_t sequences)
 {
     struct batch batch = { 0 };
 
-    for (size_t i = 0; i < runs; i++)
+    for (size_t i = 0; i < sequences; i++)
         unit_batch_random(&batch, lengths[i], VOCABULARY,
                           (uint32_t)(10 * i + lengths[i]));
     return batch;
@@ -79,19 +79,19 @@ static void test_model_pass_replays_batches_of_many_lengths(void **state)
     plan.gradient_accumulation_steps = 1;
     start(&u, &trials[TRIAL_FP32], plan, true);
     for (size_t i = 0; i < TS_COUNT(lengths); i++) {
-        size_t runs = 3;
+        size_t sequences = 3;
         struct batch batch;
 
-        while (lengths[i][runs - 1] == 0)
-            runs--;
-        batch = batch_of(lengths[i], runs);
+        while (lengths[i][sequences - 1] == 0)
+            sequences--;
+        batch = batch_of(lengths[i], sequences);
         unit_train(&u, &batch);
         unit_batch_free(&batch);
     }
-    assert_int_equal(asked, 2 * TS_COUNT(lengths));
+    assert_int_equal(begun, 2 * TS_COUNT(lengths));
     assert_int_equal(keys, 2 * 3); /* forward and backward: 64, 128 and all 144 rows */
     /* first issued, then recorded, then replayed */
-    assert_int_equal(played, asked - 2 * keys);
+    assert_int_equal(replayed, begun - 2 * keys);
     stop(&u);
 }
 
@@ -99,7 +99,7 @@ static void test_model_pass_replays_batches_of_many_lengths(void **state)
 
 struct result {
     double trained, loss, evaluated, accuracy;
-    size_t runs;
+    size_t sequences;
     float *gradients;
     size_t count;
 };
@@ -118,7 +118,7 @@ static struct result result_of(const struct trial *trial, struct plan plan, bool
     start(&u, trial, plan, records);
     numbers = unit_numbers(&u, batch->trained, 1);
     r.evaluated = unit_loss(&u, batch);
-    model_accuracy(u.model, batch, &r.accuracy, &r.runs);
+    model_accuracy(u.model, batch, &r.accuracy, &r.sequences);
     model_begin(u.model, &numbers);
     unit_must(model_train(u.model, batch, 5, &err), &err); /* masks of the fifth draw */
     unit_must(model_end(u.model, &numbers, &r.trained, &err), &err);
@@ -148,9 +148,9 @@ static void check_padded(const struct trial *trial, struct plan plan,
     if (is.trained != expected.trained || is.evaluated != expected.evaluated)
         fail_msg("%s: losses %.9g and %.9g, expected %.9g and %.9g", trial->name,
                  is.trained, is.evaluated, expected.trained, expected.evaluated);
-    if (is.accuracy != expected.accuracy || is.runs != expected.runs)
+    if (is.accuracy != expected.accuracy || is.sequences != expected.sequences)
         fail_msg("%s: accuracy %g of %zu sequences, expected %g of %zu", trial->name,
-                 is.accuracy, is.runs, expected.accuracy, expected.runs);
+                 is.accuracy, is.sequences, expected.accuracy, expected.sequences);
     for (size_t i = 0; i < expected.count; i++) {
         double by = (double)is.gradients[i] - expected.gradients[i];
 
@@ -236,7 +236,7 @@ static double run_attention(const struct trial *trial, const struct batch *batch
 static void test_model_pass_bounds_sequence_lengths(void **state)
 {
     static const struct {
-        size_t lengths[2], runs, longest;
+        size_t lengths[2], sequences, longest;
     } cases[] = { { { 70, 50 }, 2, 128 }, { { 140, 150 }, 2, 256 }, { { 300 }, 1, 320 } };
     const struct trial *trial = &trials[TRIAL_PURE];
 
@@ -244,7 +244,7 @@ static void test_model_pass_bounds_sequence_lengths(void **state)
     rows_max = 320;
     sequences_max = 2;
     for (size_t i = 0; i < TS_COUNT(cases) && gpu_for(trial); i++) {
-        struct batch batch = batch_of(cases[i].lengths, cases[i].runs);
+        struct batch batch = batch_of(cases[i].lengths, cases[i].sequences);
         size_t ours, theirs;
         double loss = run_attention(trial, &batch, false, &ours);
 

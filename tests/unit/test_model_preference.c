@@ -1,5 +1,5 @@
 /*
- * tests/unit/test_model_preference.c - learning from pairs of answers obeys these
+ * tests/unit/test_model_preference.c - training on pairs of answers satisfies these
  * identities: a model compared with itself has no reward, adapters are compared with the
  * model without them, windows add up, and gradients are those of the loss.
  */
@@ -58,13 +58,13 @@ static void open_reference(struct model_pair *model_pair)
     model_set_reference(u->model, model_pair->reference);
 }
 
-/* the same weights: a reference starts as the model */
+/* same_weights: the reference starts with the weights of the model. */
 static void models_open(struct model_pair *model_pair, const struct plan *plan,
-                        bool alike, int threads)
+                        bool same_weights, int threads)
 {
     *model_pair = (struct model_pair) { .u = unit_model_text(config_text, *plan) };
     model_pair->u.device = plan->device.kind == DEVICE_CUDA ? &plan->device : NULL;
-    if (!alike && plan->method == METHOD_FULL)
+    if (!same_weights && plan->method == METHOD_FULL)
         model_pair->u.plan.preference.reference = other;
     unit_model_start(&model_pair->u, ROWS, SEQUENCES, threads);
     if (plan_has_second_model(&model_pair->u.plan))
@@ -100,8 +100,8 @@ static void fill_adapters(struct unit_model *u)
     }
 }
 
-/* Append a pair: a prompt of `asked` tokens, and answers of these lengths. */
-static void add_pair(struct batch *b, size_t asked, size_t chosen, size_t rejected,
+/* Append a pair: a prompt of `prompt_len` tokens, and answers of these lengths. */
+static void add_pair(struct batch *b, size_t prompt_len, size_t chosen, size_t rejected,
                      uint32_t stream)
 {
     const size_t answers[] = { chosen, rejected };
@@ -110,12 +110,12 @@ static void add_pair(struct batch *b, size_t asked, size_t chosen, size_t reject
     for (uint32_t a = 0; a < 2; a++) {
         size_t at = b->rows;
 
-        for (size_t i = 0; i < asked + answers[a]; i++)
+        for (size_t i = 0; i < prompt_len + answers[a]; i++)
             ids[i] = (int32_t)(random_bits(7, RANDOM_ORDER,
-                                           stream + (i < asked ? 0 : 1 + a), i) %
+                                           stream + (i < prompt_len ? 0 : 1 + a), i) %
                                WORDS);
-        unit_batch_add(b, ids, asked + answers[a]);
-        for (size_t i = 0; i + 1 < asked; i++) {
+        unit_batch_add(b, ids, prompt_len + answers[a]);
+        for (size_t i = 0; i + 1 < prompt_len; i++) {
             b->targets[at + i] = LABEL_NONE;
             b->trained--;
         }
@@ -138,10 +138,10 @@ struct outcome {
     struct rewards rewards;
 };
 
-/* Return means over the pairs of a window, and the norm of the mean's gradient, without
- * an update. */
-static struct outcome learn(struct unit_model *u, const struct batch *window,
-                            size_t count)
+/* Compute the means over the pairs of a window and the norm of the mean's gradient,
+ * without an update. */
+static struct outcome run_window(struct unit_model *u, const struct batch *window,
+                                 size_t count)
 {
     struct outcome out = { 0 };
     struct step_scalars numbers;
@@ -199,11 +199,11 @@ static void test_preference_starts_without_reward(void **state)
 
         plan.precision.compute = formats[i / 2 / TS_COUNT(referred)];
         models_open(&model_pair, &plan, true, 2);
-        is = learn(&model_pair.u, &b, 1);
+        is = run_window(&model_pair.u, &b, 1);
         unit_assert_near("loss", is.loss, expected[loss], 1e-6);
         for (int r = 0; r <= REWARD_MARGIN; r++)
-            assert_true(is.rewards.of[r] == 0);
-        assert_true(is.rewards.of[REWARD_LOGP_CHOSEN] < 0);
+            assert_true(is.rewards.values[r] == 0);
+        assert_true(is.rewards.values[REWARD_LOGP_CHOSEN] < 0);
         assert_true(is.norm > 0);
         models_close(&model_pair);
         unit_batch_free(&b);
@@ -223,22 +223,24 @@ static void test_preference_of_adapters_uses_their_base(void **state)
     before = evaluate(&model_pair.u, &b);
     fill_adapters(&model_pair.u);
     after = evaluate(&model_pair.u, &b);
-    learned = learn(&model_pair.u, &b, 1);
+    learned = run_window(&model_pair.u, &b, 1);
     for (int i = 0; i < 2; i++) {
-        double added = after.rewards.of[REWARD_LOGP_CHOSEN + i] -
-                       before.rewards.of[REWARD_LOGP_CHOSEN + i];
+        double added = after.rewards.values[REWARD_LOGP_CHOSEN + i] -
+                       before.rewards.values[REWARD_LOGP_CHOSEN + i];
 
         assert_true(fabs(added) > 0.05);
-        unit_assert_near("reward", after.rewards.of[REWARD_CHOSEN + i], 0.3 * added,
+        unit_assert_near("reward", after.rewards.values[REWARD_CHOSEN + i], 0.3 * added,
                          1e-4);
     }
-    unit_assert_near("margin", after.rewards.of[REWARD_MARGIN],
-                     after.rewards.of[REWARD_CHOSEN] - after.rewards.of[REWARD_REJECTED],
+    unit_assert_near("margin", after.rewards.values[REWARD_MARGIN],
+                     after.rewards.values[REWARD_CHOSEN] -
+                         after.rewards.values[REWARD_REJECTED],
                      1e-5);
     unit_assert_near("loss", learned.loss, after.loss,
                      1e-6); /* no dropout, so it is the same */
     for (int r = 0; r < REWARDS; r++)
-        unit_assert_near("reward", learned.rewards.of[r], after.rewards.of[r], 1e-5);
+        unit_assert_near("reward", learned.rewards.values[r], after.rewards.values[r],
+                         1e-5);
     models_close(&model_pair);
     unit_batch_free(&b);
 }
@@ -256,13 +258,13 @@ static void test_preference_smooths_no_label(void **state)
 
         plan.label_smoothing = i == 0 ? 0 : 0.3;
         models_open(&model_pair, &plan, false, 1);
-        found[i] = learn(&model_pair.u, &b, 1);
+        found[i] = run_window(&model_pair.u, &b, 1);
         models_close(&model_pair);
         unit_batch_free(&b);
     }
     assert_true(found[0].loss == found[1].loss && found[0].norm == found[1].norm);
-    assert_true(found[0].rewards.of[REWARD_LOGP_CHOSEN] ==
-                found[1].rewards.of[REWARD_LOGP_CHOSEN]);
+    assert_true(found[0].rewards.values[REWARD_LOGP_CHOSEN] ==
+                found[1].rewards.values[REWARD_LOGP_CHOSEN]);
 }
 
 /* A window of three micro-batches equals one of all pairs. */
@@ -286,13 +288,13 @@ static void test_preference_windows_add_up(void **state)
         add_pair(&parts[2], 6, 2, 9, 30);
         models_open(&model_pair, &plan, false, 2);
         fill_adapters(&model_pair.u);
-        one = learn(&model_pair.u, &whole, 1);
-        three = learn(&model_pair.u, parts, 3);
+        one = run_window(&model_pair.u, &whole, 1);
+        three = run_window(&model_pair.u, parts, 3);
         unit_assert_near("loss", three.loss, one.loss, 1e-6);
         unit_assert_near("norm", three.norm, one.norm, 1e-5);
         for (int r = 0; r < REWARDS; r++)
-            unit_assert_near(reward_names[r], three.rewards.of[r], one.rewards.of[r],
-                             1e-5);
+            unit_assert_near(reward_names[r], three.rewards.values[r],
+                             one.rewards.values[r], 1e-5);
         models_close(&model_pair);
         unit_batch_free(&whole);
         for (size_t k = 0; k < 3; k++)
@@ -318,7 +320,7 @@ static void test_preference_gradient_matches_the_loss(void **state)
         plan.preference.ftx = 0.2;
         models_open(&model_pair, &plan, false, 2);
         fill_adapters(&model_pair.u);
-        at = learn(&model_pair.u, &b, 1);
+        at = run_window(&model_pair.u, &b, 1);
         before = at.loss;
         step = 2e-3 / (at.norm * at.norm) * at.loss;
         model_pair.u.plan.learning_rate = step;
@@ -326,7 +328,7 @@ static void test_preference_gradient_matches_the_loss(void **state)
         after = evaluate(&model_pair.u, &b).loss;
         gained = (before - after) / (step * at.norm * at.norm);
         if (!(fabs(gained - 1) < 0.05))
-            fail_msg("loss %zu: it falls by %g of what the gradient predicts", i, gained);
+            fail_msg("loss %zu: it falls by %g of the predicted change", i, gained);
         models_close(&model_pair);
         unit_batch_free(&b);
     }
@@ -346,7 +348,7 @@ static void run_steps(const struct plan *plan, struct outcome *out, size_t steps
     models_open(&model_pair, plan, false, 2);
     fill_adapters(&model_pair.u);
     for (size_t i = 0; i < steps; i++) {
-        out[2 * i] = learn(&model_pair.u, window, 2);
+        out[2 * i] = run_window(&model_pair.u, window, 2);
         unit_step(&model_pair.u, (int64_t)i + 1);
         out[2 * i + 1] = evaluate(&model_pair.u, &window[1]);
     }
@@ -371,8 +373,8 @@ static void check_on(const struct device *gpu, size_t i)
         unit_assert_near("loss", other_way[k].loss, cpu[k].loss, 1e-4);
         unit_assert_near("norm", other_way[k].norm, cpu[k].norm, 1e-3);
         for (int r = 0; r < REWARDS; r++)
-            assert_true(fabs(other_way[k].rewards.of[r] - cpu[k].rewards.of[r]) <
-                        1e-4 * (1 + fabs(cpu[k].rewards.of[r])));
+            assert_true(fabs(other_way[k].rewards.values[r] - cpu[k].rewards.values[r]) <
+                        1e-4 * (1 + fabs(cpu[k].rewards.values[r])));
     }
 }
 
@@ -401,7 +403,7 @@ static size_t gradients_of(const struct plan *plan, int threads, float *out, siz
 
     models_open(&model_pair, plan, false, threads);
     fill_adapters(&model_pair.u);
-    learn(&model_pair.u, &b, 1);
+    run_window(&model_pair.u, &b, 1);
     gradients = model_gradients(model_pair.u.model);
     assert_in_range(gradients.cols, 1, room);
     memcpy(out, gradients.data, tensor_bytes(gradients));
@@ -440,13 +442,13 @@ static void check_full_batches(struct unit_model *u, uint64_t less)
     size_t runs = 2 * (size_t)u->plan.per_device_train_batch_size;
     const struct estimate_data full = { .rows = runs * (size_t)u->plan.cutoff_len,
                                         .sequences = runs };
-    struct memory_use told, reckoned;
+    struct memory_use estimated, computed;
     struct error err = { 0 };
 
-    unit_must(estimate_memory(&u->plan, &u->config, &full, &told, &err), &err);
-    unit_must(estimate_memory(&u->plan, &u->config, NULL, &reckoned, &err), &err);
-    assert_int_equal(told.total, reckoned.total);
-    assert_true(told.total > less);
+    unit_must(estimate_memory(&u->plan, &u->config, &full, &estimated, &err), &err);
+    unit_must(estimate_memory(&u->plan, &u->config, NULL, &computed, &err), &err);
+    assert_int_equal(estimated.total, computed.total);
+    assert_true(estimated.total > less);
 }
 
 /* The estimate is the memory that is allocated, to the byte. */

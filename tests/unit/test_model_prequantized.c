@@ -130,7 +130,7 @@ static struct unit_model open_lora(const char *dir, const struct variant *varian
     struct unit_model u = open_folder(dir);
 
     u.plan.method = METHOD_LORA;
-    u.plan.lora_dropout = 1e-30; /* separate adapters, as with a base in 4 bits */
+    u.plan.lora_dropout = 1e-30; /* keeps adapters separate, as a base in 4 bits does */
     u.plan.learning_rate = 1e-2;
     u.plan.gradient_checkpointing = variant->checkpointing;
     u.plan.precision.compute = variant->compute;
@@ -371,7 +371,7 @@ static void check_base_alone(enum method method)
 }
 
 /* Without an adapter, for every method: a teacher has LoRA. */
-static void test_the_base_generates_alone(void **state)
+static void test_the_base_generates_without_an_adapter(void **state)
 {
     (void)state;
     check_base_alone(METHOD_FULL);
@@ -390,7 +390,7 @@ struct broken {
     size_t cut;        /* remaining bytes; 0: all */
     const char *dtype; /* if truncated */
     const char *text;  /* of a quant_state */
-    const char *said;
+    const char *message;
     bool twice;
 };
 
@@ -419,7 +419,7 @@ static void break_tensor(struct unit_tensor *list, size_t *count, const void *co
         memset(t->data, 0, t->bytes);
 }
 
-static void assert_rejected(const char *dir, const char *said)
+static void assert_rejected(const char *dir, const char *message)
 {
     struct unit_model u = open_lora(dir, &variants[0]);
     struct error err = { 0 };
@@ -428,8 +428,8 @@ static void assert_rejected(const char *dir, const char *said)
     unit_model_make(&u, batch.rows, batch.sequences);
     assert_false(model_load(u.model, &err));
     assert_int_equal(err.code, ERROR_DATA);
-    if (!strstr(err.text, said) && !strstr(err.file, said))
-        fail_msg("%s\nis not\n%s", err.text, said);
+    if (!strstr(err.text, message) && !strstr(err.file, message))
+        fail_msg("%s\nis not\n%s", err.text, message);
     unit_model_stop(&u);
 }
 
@@ -440,31 +440,32 @@ static void assert_rejected(const char *dir, const char *said)
 static void test_broken_files_are_rejected(void **state)
 {
     static const struct broken rows[] = {
-        { K, .out = true, .said = "the tensor " K " is missing" },
-        { K ".absmax", .out = true, .said = "the tensor " K ".absmax is missing" },
-        { K ".quant_map", .out = true, .said = K ".quant_map is missing" },
-        { K UNIT_STATE, .out = true, .said = K UNIT_STATE " is missing" },
+        { K, .out = true, .message = "the tensor " K " is missing" },
+        { K ".absmax", .out = true, .message = "the tensor " K ".absmax is missing" },
+        { K ".quant_map", .out = true, .message = K ".quant_map is missing" },
+        { K UNIT_STATE, .out = true, .message = K UNIT_STATE " is missing" },
         { K ".nested_absmax", .out = true, .twice = true,
-          .said = K ".nested_absmax is missing" },
+          .message = K ".nested_absmax is missing" },
         { K ".nested_quant_map", .out = true, .twice = true,
-          .said = K ".nested_quant_map is missing" },
-        { K, .cut = 7, .said = K " has 7 bytes" },
-        { K ".absmax", .cut = 4, .said = K ".absmax has 4 bytes" },
-        { K ".absmax", .cut = 3, .dtype = "U8", .said = K ".absmax has 3 bytes of U8" },
-        { K ".quant_map", .cut = 60, .said = K ".quant_map has 60 bytes" },
-        { K ".quant_map", .said = "has 0 as value 0, but nf4 has -1" },
+          .message = K ".nested_quant_map is missing" },
+        { K, .cut = 7, .message = K " has 7 bytes" },
+        { K ".absmax", .cut = 4, .message = K ".absmax has 4 bytes" },
+        { K ".absmax", .cut = 3, .dtype = "U8",
+          .message = K ".absmax has 3 bytes of U8" },
+        { K ".quant_map", .cut = 60, .message = K ".quant_map has 60 bytes" },
+        { K ".quant_map", .message = "has 0 as value 0, but nf4 has -1" },
         { K ".nested_absmax", .cut = 2, .dtype = "U8", .twice = true,
-          .said = K ".nested_absmax has 2 bytes" },
-        { K UNIT_STATE, .said = "quant_state" },
-        { K UNIT_STATE, .text = "{}", .said = "quant_type must be \"nf4\"" },
-        { K UNIT_STATE, .text = STATE_TEXT("[1, 2]"), .said = "has the shape [1, 2]" },
+          .message = K ".nested_absmax has 2 bytes" },
+        { K UNIT_STATE, .message = "quant_state" },
+        { K UNIT_STATE, .text = "{}", .message = "quant_type must be \"nf4\"" },
+        { K UNIT_STATE, .text = STATE_TEXT("[1, 2]"), .message = "has the shape [1, 2]" },
         { K UNIT_STATE, .text = STATE_TEXT("[12, 24]"), .twice = true,
-          .said = "without double quantization" },
+          .message = "without double quantization" },
         { K UNIT_STATE, .rename = K ".quant_state.bitsandbytes__fp4",
-          .said = "is not nf4" },
-        { K ".absmax", .rename = K ".SCB", .said = "8-bit weights" },
+          .message = "is not nf4" },
+        { K ".absmax", .rename = K ".SCB", .message = "8-bit weights" },
         { "model.norm.weight", .rename = "lm_head.weight.absmax",
-          .said = "llm_int8_skip_modules" },
+          .message = "llm_int8_skip_modules" },
     };
 
     (void)state;
@@ -476,7 +477,7 @@ static void test_broken_files_are_rejected(void **state)
         char *base = folder_of(find_case("models", "llama"), NULL),
              *dir = unit_prequantized(base, &how);
 
-        assert_rejected(dir, rows[i].said);
+        assert_rejected(dir, rows[i].message);
         unit_dir_free(base);
         unit_dir_free(dir);
     }
@@ -484,13 +485,13 @@ static void test_broken_files_are_rejected(void **state)
 
 /* The config.json of one folder with the weights of another. */
 static void check_mixed(const char *base, const struct unit_saved *config,
-                        const struct unit_saved *weights, const char *said)
+                        const struct unit_saved *weights, const char *message)
 {
     char *from = unit_prequantized(base, config), *dir = unit_prequantized(base, weights);
     char *a = path_join(from, "config.json"), *b = path_join(dir, "config.json");
 
     assert_int_equal(rename(a, b), 0);
-    assert_rejected(dir, said);
+    assert_rejected(dir, message);
     free(a);
     free(b);
     unit_dir_free(from);
@@ -516,7 +517,7 @@ static void test_files_that_contradict_config_json_are_rejected(void **state)
 }
 
 static void assert_no_layout(const char *dir, const struct plan *changes,
-                             const char *said)
+                             const char *message)
 {
     struct unit_model u = open_folder(dir);
     struct memory_use use;
@@ -529,7 +530,7 @@ static void assert_no_layout(const char *dir, const struct plan *changes,
     u.plan.additional_target = changes->additional_target;
     assert_false(shapes_memory(&u.plan, &u.config, 0, 0, &use, &err));
     assert_int_equal(err.code, ERROR_JOB);
-    assert_non_null(strstr(err.text, said));
+    assert_non_null(strstr(err.text, message));
     arena_free(u.arena);
 }
 
@@ -566,7 +567,7 @@ int main(void)
         cmocka_unit_test(test_bits_match_the_file),
         cmocka_unit_test(test_codes_may_be_stored_as_bfloat16),
         cmocka_unit_test(test_generation_matches_the_trained_model),
-        cmocka_unit_test(test_the_base_generates_alone),
+        cmocka_unit_test(test_the_base_generates_without_an_adapter),
         cmocka_unit_test(test_broken_files_are_rejected),
         cmocka_unit_test(test_files_that_contradict_config_json_are_rejected),
         cmocka_unit_test(test_plans_that_change_4_bits_are_rejected),

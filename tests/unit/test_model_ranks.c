@@ -149,7 +149,7 @@ static double train_steps(struct unit_model *u, const struct unit_ranks *ranks)
     return norm;
 }
 
-static void same_weights(struct unit_model *a, struct unit_model *b, double most)
+static void same_weights(struct unit_model *a, struct unit_model *b, double tolerance)
 {
     for (size_t i = 0; i < model_parameters(a->model); i++) {
         const struct parameter *p = model_parameter(a->model, i);
@@ -157,7 +157,7 @@ static void same_weights(struct unit_model *a, struct unit_model *b, double most
         float *x = fetch(a, p->weight), *y = fetch(b, q->weight);
 
         for (size_t j = 0; p->trainable && j < p->rows * p->cols; j++)
-            if (!(fabs((double)x[j] - (double)y[j]) <= most))
+            if (!(fabs((double)x[j] - (double)y[j]) <= tolerance))
                 fail_msg("%s[%zu]: %.9g, alone %.9g", p->name, j, x[j], y[j]);
         free(x);
         free(y);
@@ -181,13 +181,13 @@ static bool agree_on(struct unit_model *u, const struct unit_ranks *ranks, uint6
 {
     int others = ranks->group.ranks - 1;
     double sum = (double)(hash >> 16) * (ranks->group.rank == 0 ? others : -1);
-    double *there = unit_ranks_put(u->be, &sum, sizeof(sum));
+    double *device_sum = unit_ranks_put(u->be, &sum, sizeof(sum));
     bool ok;
 
-    u->be->ops->all_reduce(u->be, there, 1);
+    u->be->ops->all_reduce(u->be, device_sum, 1);
     u->be->ops->meet(u->be);
-    ok = unit_ranks_get(u->be, &sum, there, sizeof(sum));
-    u->be->ops->free(u->be, there);
+    ok = unit_ranks_get(u->be, &sum, device_sum, sizeof(sum));
+    u->be->ops->free(u->be, device_sum);
     return ok && sum == 0;
 }
 
@@ -226,7 +226,7 @@ static bool copies_follow(struct unit_model *u)
 }
 
 /* Compare three ranks with one that runs all of their micro-batches. */
-static void check_like_one(const struct kind *kind, double most)
+static void check_like_one(const struct kind *kind, double tolerance)
 {
     struct unit_ranks ranks, alone = { .group = { .rank = 0, .ranks = 1 } };
     struct unit_model u, one;
@@ -246,7 +246,7 @@ static void check_like_one(const struct kind *kind, double most)
     norm_alone = train_steps(&one, &alone);
     if (strcmp(kind->optimizer, "sgd") == 0)
         unit_assert_near("norm", norm, norm_alone, 32 * FLT_EPSILON);
-    same_weights(&u, &one, most);
+    same_weights(&u, &one, tolerance);
     unit_model_stop(&u);
     unit_model_stop(&one);
 }
@@ -381,20 +381,20 @@ static void test_model_ranks_share_the_moments(void **state)
 
 /* ---- Recordings ---- */
 
-/* What a window asks of the backend: B begins a recording that is then issued, p is
- * replayed, a is the attention backward pass, S a reduction; ! a reduction inside a
- * recording. */
+/* The backend calls of a window: B: a recording begins and its operations are issued; p:
+ * a recording is replayed; a: attention backward pass; S: a reduction; !: a reduction
+ * inside a recording. */
 static const struct backend_ops *real;
 static struct backend_ops other;
-static char asked[128];
+static char calls[128];
 static bool begun;
 
 static void note(char what)
 {
-    size_t len = strlen(asked);
+    size_t len = strlen(calls);
 
-    if (len + 1 < sizeof(asked) && !(what == 'S' && len > 0 && asked[len - 1] == 'S'))
-        asked[len] = what;
+    if (len + 1 < sizeof(calls) && !(what == 'S' && len > 0 && calls[len - 1] == 'S'))
+        calls[len] = what;
 }
 
 static bool begin(struct backend *be, const void *key, size_t bytes)
@@ -428,8 +428,8 @@ struct recorded {
     struct kind kind;
     bool checkpointing;
     double dropout;
-    size_t batches;   /* of a rank and window */
-    const char *asks; /* of the first window */
+    size_t batches;           /* of a rank and window */
+    const char *window_calls; /* of the first window */
 };
 
 /* Reductions follow every block of a Llama, but every second block with an adapter's A
@@ -437,33 +437,33 @@ struct recorded {
 static struct recorded recordings[] = {
     { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, llama },
       .batches = 1,
-      .asks = "BBaSBaSBaSBaSBaSBS" },
+      .window_calls = "BBaSBaSBaSBaSBaSBS" },
     { .kind = { METHOD_FULL, "adamw_torch", FORMAT_BF16, llama },
       .checkpointing = true,
       .batches = 2,
-      .asks = "BBaaaaaBBaSBaSBaSBaSBaSBS" },
+      .window_calls = "BBaaaaaBBaSBaSBaSBaSBaSBS" },
     { .kind = { METHOD_LORA, "adamw_torch", FORMAT_FP32, llama },
       .checkpointing = true,
       .dropout = 0.25,
       .batches = 1,
-      .asks = "BBaaSBaaSBaS" },
+      .window_calls = "BBaaSBaaSBaS" },
     { .kind = { METHOD_FREEZE, "sgd", FORMAT_FP32, llama },
       .batches = 1,
-      .asks = "BBaSBaS" },
+      .window_calls = "BBaSBaS" },
     { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, headed },
       .batches = 1,
-      .asks = "BSBaSBaSBS" },
+      .window_calls = "BSBaSBaSBS" },
     { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, gpt_neox },
       .batches = 1,
-      .asks = "BBaSBaSBaSBaSBS" },
+      .window_calls = "BBaSBaSBaSBaSBS" },
 };
 
-/* The same for a window that is replayed. */
-static void all_replayed(const char *asks, char *out)
+/* Convert the calls of a recorded window to those of a replayed one. */
+static void all_replayed(const char *window_calls, char *out)
 {
-    for (; *asks; asks++)
-        if (*asks != 'a')
-            *out++ = *asks == 'B' ? 'p' : *asks;
+    for (; *window_calls; window_calls++)
+        if (*window_calls != 'a')
+            *out++ = *window_calls == 'B' ? 'p' : *window_calls;
     *out = '\0';
 }
 
@@ -474,10 +474,10 @@ struct course {
 
 static bool is_asked(const struct unit_ranks *ranks, int64_t step, const char *expected)
 {
-    if (strcmp(asked, expected) == 0)
+    if (strcmp(calls, expected) == 0)
         return true;
     fprintf(stderr, "# rank %d, step %d: %s, expected %s\n", ranks->group.rank, (int)step,
-            asked, expected);
+            calls, expected);
     return false;
 }
 
@@ -511,7 +511,7 @@ static struct plan recorded_plan(const struct recorded *r, const char *base)
 static bool run_recorded(const struct recorded *r, const struct unit_ranks *ranks,
                          const char *base, bool records, struct course *out)
 {
-    char played[sizeof(asked)];
+    char played[sizeof(calls)];
     struct unit_model u;
     bool ok = true;
 
@@ -523,13 +523,14 @@ static bool run_recorded(const struct recorded *r, const struct unit_ranks *rank
     other.reduce = reduce;
     other.attention_backward = attention_backward;
     u.be->ops = &other;
-    all_replayed(r->asks, played);
+    all_replayed(r->window_calls, played);
     *out = (struct course) { 0 };
     for (int64_t step = 1; step <= STEPS + 1; step++) {
-        memset(asked, 0, sizeof(asked));
+        memset(calls, 0, sizeof(calls));
         out->norms[step - 1] = train_window(&u, ranks, step, RANKS * r->batches).norm;
         if (step != 2)
-            ok = is_asked(ranks, step, records && step > 2 ? played : r->asks) && ok;
+            ok = is_asked(ranks, step, records && step > 2 ? played : r->window_calls) &&
+                 ok;
     }
     out->gradients = hash_of(&u, model_gradients(u.model));
     for (size_t i = 0; i < model_trained_parameters(u.model); i++)

@@ -1,7 +1,7 @@
 /*
- * tests/unit/test_model_watch.c - a value that is not finite is found where it was
- * planted or first appeared, and watching a micro-batch does not change the run.  On the
- * CPU and, in a program compiled for it, on an emulated GPU.
+ * tests/unit/test_model_watch.c - a non-finite value is found where it was set or first
+ * appeared, and watching a micro-batch does not change the run. On the CPU and, in a
+ * program compiled for it, on an emulated GPU.
  */
 #include "config.h"
 
@@ -59,7 +59,7 @@ static void plant(struct trial *t, const char *name, size_t at, float value)
     unit_must(be->ops->sync(be, &err), &err);
 }
 
-static struct watch look(struct trial *t, double scale)
+static struct watch watch_batch(struct trial *t, double scale)
 {
     struct step_scalars numbers = unit_numbers(&t->u, t->batch.trained, 1);
     const struct backend_ops *ops = t->u.be->ops;
@@ -83,8 +83,8 @@ static void test_model_watch_finds_nothing_in_finite_values(void **state)
         trial_open(&t, i == 1 ? FORMAT_FP16 : FORMAT_FP32, i == 2);
         unit_must(model_watch_weights(t.u.model, &watch, &err), &err);
         assert_int_equal(watch.kind, WATCH_NOTHING);
-        assert_true(watch.most.largest > 0.2);
-        watch = look(&t, 1);
+        assert_true(watch.largest_output.largest > 0.2);
+        watch = watch_batch(&t, 1);
         assert_int_equal(watch.kind, WATCH_NOTHING);
         assert_int_equal(watch.before_count, WATCH_TRAIL);
         trial_close(&t);
@@ -108,7 +108,7 @@ static void test_model_watch_finds_a_weight(void **state)
     assert_int_equal(watch.found.col, 7);
     assert_int_equal(watch.found.nans, 1);
     assert_int_equal(watch.found.infs, 0);
-    watch = look(&t, 1); /* and its effect on the matmul that reads it */
+    watch = watch_batch(&t, 1); /* and its effect on the matmul that reads it */
     assert_int_equal(watch.kind, WATCH_ACTIVATION);
     assert_string_equal(watch.found.operation, "matmul");
     assert_string_equal(watch.found.tensor, "residual");
@@ -133,7 +133,7 @@ static void test_model_watch_finds_the_token(void **state)
             count++;
         }
     plant(&t, "model.embed_tokens.weight", (size_t)t.batch.tokens[3] * 32 + 30, INFINITY);
-    watch = look(&t, 1);
+    watch = watch_batch(&t, 1);
     assert_int_equal(watch.kind, WATCH_ACTIVATION);
     assert_string_equal(watch.found.operation, "embedding");
     assert_int_equal(watch.found.layer, 0);
@@ -144,7 +144,7 @@ static void test_model_watch_finds_the_token(void **state)
 }
 
 /* 60000 in a row of up_proj: the matmul exceeds 65504. */
-static void test_model_watch_finds_what_float16_cannot_hold(void **state)
+static void test_model_watch_finds_an_overflow_in_fp16(void **state)
 {
     struct trial t;
     struct watch watch;
@@ -153,7 +153,7 @@ static void test_model_watch_finds_what_float16_cannot_hold(void **state)
     trial_open(&t, FORMAT_FP16, false);
     for (size_t i = 0; i < 32; i++)
         plant(&t, "model.layers.2.mlp.up_proj.weight", 32 * 11 + i, 60000);
-    watch = look(&t, 1);
+    watch = watch_batch(&t, 1);
     assert_int_equal(watch.kind, WATCH_ACTIVATION);
     assert_string_equal(watch.found.tensor, "gate, up");
     assert_int_equal(watch.found.layer, 2);
@@ -161,7 +161,7 @@ static void test_model_watch_finds_what_float16_cannot_hold(void **state)
     assert_true(watch.found.infs > 0);
     assert_int_equal(watch.found.nans, 0);
     assert_true(watch.found.row < t.batch.rows);
-    assert_true(watch.most.largest < 1000);
+    assert_true(watch.largest_output.largest < 1000);
     trial_close(&t);
 }
 
@@ -176,7 +176,7 @@ static void test_model_watch_finds_a_gradient(void **state)
 
     (void)state;
     trial_open(&t, FORMAT_FP16, false);
-    watch = look(&t, 1024);
+    watch = watch_batch(&t, 1024);
     assert_int_equal(watch.kind, WATCH_NOTHING);
     count = model_trained_parameters(t.u.model);
     looks = memory_resize(NULL, count, sizeof(*looks));
@@ -184,7 +184,7 @@ static void test_model_watch_finds_a_gradient(void **state)
     assert_int_equal(broken, 0);
     for (size_t i = 0; i < count; i++)
         assert_true(looks[i].largest > 0);
-    watch = look(&t, 0x1p30);
+    watch = watch_batch(&t, 0x1p30);
     assert_int_equal(watch.kind, WATCH_GRADIENT);
     assert_string_equal(watch.found.operation, "classifier");
     assert_true(watch.found.infs + watch.found.nans > 0);
@@ -207,7 +207,7 @@ static void test_model_watch_changes_nothing(void **state)
         trial_open(&t, FORMAT_FP16, true);
         for (int step = 0; step < 3; step++) {
             if (i == 1)
-                look(&t, 64);
+                watch_batch(&t, 64);
             losses[i][step] = unit_train(&t.u, &t.batch);
             norms[i][step] = unit_step(&t.u, step + 1);
         }
@@ -223,7 +223,7 @@ int main(void)
         cmocka_unit_test(test_model_watch_finds_nothing_in_finite_values),
         cmocka_unit_test(test_model_watch_finds_a_weight),
         cmocka_unit_test(test_model_watch_finds_the_token),
-        cmocka_unit_test(test_model_watch_finds_what_float16_cannot_hold),
+        cmocka_unit_test(test_model_watch_finds_an_overflow_in_fp16),
         cmocka_unit_test(test_model_watch_finds_a_gradient),
         cmocka_unit_test(test_model_watch_changes_nothing),
     };

@@ -30,13 +30,13 @@ static void test_quant_state_reads_what_bitsandbytes_writes(void **state)
     assert_int_equal(is.rows, 32);
     assert_int_equal(is.cols, 64);
     assert_int_equal(is.dtype, FORMAT_FP32);
-    assert_false(is.twice);
+    assert_false(is.double_quant);
     assert_true(parse(
         json_string_value(json_object_get(json_object_get(runs, "llama bf16"), "state")),
         &is, &err));
     assert_int_equal(is.dtype, FORMAT_BF16);
-    assert_true(is.twice);
-    assert_true(is.mean > 0 && is.mean < 10);
+    assert_true(is.double_quant);
+    assert_true(is.absmax_mean > 0 && is.absmax_mean < 10);
     json_decref(golden);
     free(name);
 }
@@ -53,10 +53,10 @@ static void test_quant_state_keeps_every_bit_of_the_mean(void **state)
     (void)state;
     assert_true(
         parse(HEAD SHAPE NESTED ", \"nested_offset\": 0.10000000149011612}", &is, &err));
-    assert_true(is.mean == 0.1f);
+    assert_true(is.absmax_mean == 0.1f);
     assert_int_equal(is.dtype, FORMAT_FP16);
     assert_true(parse(HEAD SHAPE NESTED ", \"nested_offset\": 0}", &is, &err));
-    assert_true(is.twice && is.mean == 0);
+    assert_true(is.double_quant && is.absmax_mean == 0);
 }
 
 static void test_quant_state_rejects_other_formats(void **state)

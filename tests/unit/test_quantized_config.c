@@ -30,8 +30,8 @@ static void test_config_without_quantization_is_off(void **state)
     (void)state;
     for (size_t i = 0; i < TS_COUNT(texts); i++) {
         assert_true(parse(texts[i], &is, &err));
-        assert_false(is.on);
-        assert_false(quantized_config_is_plain(&is, "model.layers.0.mlp.up_proj.weight"));
+        assert_false(is.enabled);
+        assert_false(quantized_config_skips(&is, "model.layers.0.mlp.up_proj.weight"));
     }
 }
 
@@ -47,12 +47,12 @@ static void test_config_in_4_bits_is_read(void **state)
 
     (void)state;
     assert_true(parse(NF4 "}}", &is, &err));
-    assert_true(is.on && !is.twice);
+    assert_true(is.enabled && !is.double_quant);
     assert_true(parse(NF4 NAME ", \"bnb_4bit_use_double_quant\": true, "
                                "\"llm_int8_skip_modules\": null}}",
                       &is, &err));
-    assert_true(is.on && is.twice);
-    assert_int_equal(is.plains, 0);
+    assert_true(is.enabled && is.double_quant);
+    assert_int_equal(is.skipped_count, 0);
 }
 
 /* By the rules of transformers 4 and 5. */
@@ -81,7 +81,7 @@ static void test_config_excludes_layers(void **state)
                           "\"model.layers.4\"]}}",
                       &is, &err));
     for (size_t i = 0; i < TS_COUNT(rows); i++)
-        if (quantized_config_is_plain(&is, rows[i].name) != rows[i].plain)
+        if (quantized_config_skips(&is, rows[i].name) != rows[i].plain)
             fail_msg("%s", rows[i].name);
 }
 

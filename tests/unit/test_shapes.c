@@ -68,7 +68,7 @@ static void test_shapes_count_matches_the_authors(void **state)
     struct memory_use use;
 
     (void)state;
-    assert_int_equal(s.numbers, 260032);
+    assert_int_equal(s.elements, 260032);
     assert_int_equal(s.trainable_elements, 260032);
     assert_int_equal(s.count, 1 + 5 * 9 + 1);
     assert_int_equal(s.rows, 128);

@@ -249,7 +249,7 @@ static inline double unit_step(struct unit_model *u, int64_t step)
 /* Return the norm of all gradients without changing anything. */
 static inline double unit_norm(struct unit_model *u)
 {
-    struct step_scalars *numbers = model_step_numbers(u->model);
+    struct step_scalars *numbers = model_step_scalars(u->model);
     struct error err = { 0 };
     double sum;
 

@@ -65,7 +65,7 @@ void progress_rewards_json(const struct rewards *rewards, const char *prefix,
 
     for (int i = 0; i < REWARDS; i++) {
         snprintf(name, sizeof(name), "%s%s", prefix, reward_names[i]);
-        json_object_set_new(object, name, json_number(rewards->of[i]));
+        json_object_set_new(object, name, json_number(rewards->values[i]));
     }
 }
 
@@ -78,7 +78,7 @@ static bool rewards_read(const json_t *object, const char *prefix, struct reward
     for (int i = 0; i < REWARDS; i++) {
         snprintf(name, sizeof(name), "%s%s", prefix, reward_names[i]);
         there = there || json_object_get(object, name);
-        out->of[i] = number_of(object, name, NAN);
+        out->values[i] = number_of(object, name, NAN);
     }
     return there;
 }

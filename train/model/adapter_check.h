@@ -7,8 +7,8 @@
 /*
  * Compare the adapter in folder `dir` with a model: the layers that its
  * adapter_config.json names, and the names and shapes in the header of its
- * adapter_model.safetensors, if it has one.  ERROR_DATA if it belongs to another model or
- * is of a kind that is not supported; a run would fail with it.
+ * adapter_model.safetensors, if there is one. ERROR_DATA, with the message that a run
+ * would fail with, if the adapter belongs to another model or is of an unsupported kind.
  */
 bool adapter_check(const char *dir, const struct model_config *config, struct error *err);
 

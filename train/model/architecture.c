@@ -91,12 +91,12 @@ static const char *const gpt_neox_ignored[] = { ".attention.bias",
     .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored,             \
     .dropouts.attention = "attention_dropout", .activation = "silu", .norm_eps = 1e-6, \
     .uses_padding = true, .pad_token_id = -1
-#define GEMMA_LIKE                                                                     \
-    .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored,             \
-    .dropouts.attention = "attention_dropout", .norm = NORM_RMS_1, .norm_eps = 1e-6,   \
-    .activation = "gelu_pytorch_tanh", .qkv_bias = BIASES_ASKED,                       \
-    .output_bias = BIASES_ASKED, .tied = true, .head_size = 256, .embed_scaled = true, \
-    .uses_padding = true
+#define GEMMA_LIKE                                                                   \
+    .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored,           \
+    .dropouts.attention = "attention_dropout", .norm = NORM_RMS_1, .norm_eps = 1e-6, \
+    .activation = "gelu_pytorch_tanh", .qkv_bias = BIASES_FROM_CONFIG,               \
+    .output_bias = BIASES_FROM_CONFIG, .tied = true, .head_size = 256,               \
+    .embed_scaled = true, .uses_padding = true
 #define GPT2_LIKE                                                             \
     .base = "transformer.", .blocks = "transformer.h.", .norm = NORM_LAYER,   \
     .norm_eps = 1e-5, .activation = "gelu_new", .mlp_ratio = 4, .tied = true, \
@@ -113,9 +113,9 @@ static const struct architecture architectures[] = {
       LLAMA_LIKE,
       .keys = &llama_keys,
       .paths = { LLAMA_PATHS, LLAMA_NORM2 },
-      .qkv_bias = BIASES_ASKED,
-      .output_bias = BIASES_ASKED,
-      .mlp_bias = BIASES_ASKED },
+      .qkv_bias = BIASES_FROM_CONFIG,
+      .output_bias = BIASES_FROM_CONFIG,
+      .mlp_bias = BIASES_FROM_CONFIG },
     { .model_type = "mistral",
       LLAMA_LIKE,
       .keys = &llama_keys,
@@ -134,8 +134,8 @@ static const struct architecture architectures[] = {
       LLAMA_LIKE,
       .keys = &llama_keys,
       .paths = { LLAMA_PATHS, LLAMA_NORM2, HEAD_NORMS },
-      .qkv_bias = BIASES_ASKED,
-      .output_bias = BIASES_ASKED,
+      .qkv_bias = BIASES_FROM_CONFIG,
+      .output_bias = BIASES_FROM_CONFIG,
       .head_size = 128,
       .windows = WINDOWS_UPPER,
       .window = 4096,
@@ -202,8 +202,8 @@ static const struct architecture architectures[] = {
       .norm_eps = 1e-5,
       .fused = STORED_HEADS,
       .activation = "gelu",
-      .qkv_bias = BIASES_ASKED,
-      .output_bias = BIASES_ASKED,
+      .qkv_bias = BIASES_FROM_CONFIG,
+      .output_bias = BIASES_FROM_CONFIG,
       .attention_bias = true,
       .mlp_bias = BIASES_ALWAYS,
       .rotary = 0.25,

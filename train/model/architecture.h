@@ -2,9 +2,9 @@
  * train/model/architecture.h - a table of the differences between transformer
  * architectures.
  *
- * All are one decoder (train/model/model_internal.h has its formulas).  A row says which of
- * its parts exist, their Hugging Face names, the keys of their sizes in config.json, and
- * the layout of their matrices in files.
+ * All are one decoder (train/model/model_internal.h has its formulas). A row says which
+ * of its parts exist, their Hugging Face names, the keys of their sizes in config.json,
+ * and the layout of their matrices in files.
  */
 #ifndef TRAIN_MODEL_ARCHITECTURE_H
 #define TRAIN_MODEL_ARCHITECTURE_H
@@ -37,10 +37,10 @@ enum module {
     MODULES
 };
 
-/* Whether layers have biases; ASKED: config.json decides. */
-enum biases { BIASES_NONE, BIASES_ALWAYS, BIASES_ASKED };
+/* How to determine whether layers have biases; FROM_CONFIG: by a key of config.json. */
+enum biases { BIASES_NONE, BIASES_ALWAYS, BIASES_FROM_CONFIG };
 
-/* Which layers have an attention window. */
+/* The layers that have an attention window. */
 enum windows {
     WINDOWS_NONE,
     /* use_sliding_window, from layer max_window_layers on, or layer_types */
@@ -65,7 +65,7 @@ enum storage {
     STORED_HEADS,   /* rows of q, k and v of one head, then of the next */
 };
 
-/* Keys of config.json for what every transformer has; NULL: there is no key. */
+/* Keys of config.json for the settings that every transformer has; NULL: no key. */
 struct config_keys {
     const char *hidden_size, *intermediate_size, *layers, *heads, *kv_heads;
     const char *max_positions, *norm_eps, *activation, *window;
@@ -92,8 +92,8 @@ struct architecture {
 
     enum norm_kind norm;
     enum storage linear, fused;        /* of linear layers; of q, k and v as one matrix */
-    enum biases qkv_bias, output_bias; /* ASKED: attention_bias */
-    enum biases mlp_bias;              /* ASKED: mlp_bias */
+    enum biases qkv_bias, output_bias; /* FROM_CONFIG: attention_bias */
+    enum biases mlp_bias;              /* FROM_CONFIG: mlp_bias */
     enum windows windows;
     bool attention_bias; /* defaults of config.json */
     bool tied;
@@ -112,12 +112,12 @@ struct architecture {
     double score_scalar;
     double score_softcap, logit_softcap; /* ..._logit_softcapping; 0: none */
 
-    bool uses_padding; /* pad_token_id matters; its default, -1: none */
+    bool uses_padding; /* pad_token_id applies; its default, -1: none */
     int64_t pad_token_id;
     bool unscaled; /* scores are not scaled */
     /* embeddings are multiplied by the square root of the hidden size */
     bool embed_scaled;
-    bool can_be_parallel; /* use_parallel_residual matters; its default is true */
+    bool can_be_parallel; /* use_parallel_residual applies; it defaults to true */
     bool small_outputs;   /* o and down are initialized with std / sqrt(2 layers) */
     bool gelu_is_tanh;    /* "gelu" in config.json means gelu_pytorch_tanh */
 };

@@ -223,25 +223,25 @@ static bool read_json(const json_t *root, const struct architecture *a, const ch
 {
     const struct target_list adapted = { a, "target_modules", true, ERROR_DATA, file };
     const struct target_list saved = { a, "modules_to_save", false, ERROR_DATA, file };
-    struct error mine = { 0 };
+    struct error local = { 0 };
     int64_t rank;
 
-    rank = json_get_int(root, "r", 0, file, &mine);
-    out->alpha = json_get_real(root, "lora_alpha", 8, file, &mine);
-    out->dropout = json_get_real(root, "lora_dropout", 0, file, &mine);
-    out->rslora = json_get_bool(root, "use_rslora", false, file, &mine);
+    rank = json_get_int(root, "r", 0, file, &local);
+    out->alpha = json_get_real(root, "lora_alpha", 8, file, &local);
+    out->dropout = json_get_real(root, "lora_dropout", 0, file, &local);
+    out->rslora = json_get_bool(root, "use_rslora", false, file, &local);
     if (rank < 1 || rank > RANK_MAX)
-        error_set(&mine, ERROR_DATA, "%s: r must be from 1 to %d", file, RANK_MAX);
+        error_set(&local, ERROR_DATA, "%s: r must be from 1 to %d", file, RANK_MAX);
     if (!(out->dropout >= 0 && out->dropout < 1))
-        error_set(&mine, ERROR_DATA, "%s: lora_dropout must be from 0 to below 1", file);
+        error_set(&local, ERROR_DATA, "%s: lora_dropout must be from 0 to below 1", file);
     out->rank = (size_t)rank;
-    if (mine.code == ERROR_NONE && refuse_unsupported(root, file, &mine) &&
+    if (local.code == ERROR_NONE && refuse_unsupported(root, file, &local) &&
         mark_json(&adapted, json_object_get(root, "target_modules"), out->adapted,
-                  &mine) &&
-        mark_json(&saved, json_object_get(root, "modules_to_save"), out->saved, &mine) &&
-        finish(out, file, ERROR_DATA, &mine))
+                  &local) &&
+        mark_json(&saved, json_object_get(root, "modules_to_save"), out->saved, &local) &&
+        finish(out, file, ERROR_DATA, &local))
         return true;
-    return error_set(err, mine.code, "%s", mine.text);
+    return error_set(err, local.code, "%s", local.text);
 }
 
 bool lora_read_config(const char *dir, const struct architecture *architecture,

@@ -1,7 +1,7 @@
 /*
- * train/model/lora.h - adapters on linear layers of the blocks, with PEFT's names and files.
- * Y = X W^T + scale (dropout(X) A^T) B^T,  A (r, in), B (out, r), scale alpha / r, or
- * alpha / sqrt(r) with rslora.  Hu et al., "LoRA", 2021; Kalajdzievski, "rsLoRA", 2023.
+ * train/model/lora.h - adapters on linear layers of the blocks, with PEFT's names and
+ * files. Y = X W^T + scale (dropout(X) A^T) B^T, A (r, in), B (out, r), scale alpha / r,
+ * or alpha / sqrt(r) with rslora. Hu et al., "LoRA", 2021; Kalajdzievski, "rsLoRA", 2023.
  */
 #ifndef TRAIN_MODEL_LORA_H
 #define TRAIN_MODEL_LORA_H

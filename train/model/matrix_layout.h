@@ -1,9 +1,9 @@
 /*
- * train/model/matrix_layout.h - the layout of matrices in files, and copies of their rows in the
- * layout that matmuls use.
+ * train/model/matrix_layout.h - the layout of matrices in files, and copies of their rows
+ * in the layout that matmuls use.
  *
  * A matrix of the model has `rows` outputs with `cols` elements each; a bias is a column
- * of outputs here.  In a file it may be transposed, or its rows may be ordered by head:
+ * of outputs here. In a file it may be transposed, or its rows may be ordered by head:
  * row (3 h + part) D + d there is row (part H + h) D + d here, part 0 to 2 for q, k, v.
  */
 #ifndef TRAIN_MODEL_MATRIX_LAYOUT_H
@@ -22,7 +22,7 @@ struct matrix_layout {
  * address. */
 void matrix_layout_gather(const struct matrix_layout *layout, const void *file,
                           size_t first, size_t count, void *rows);
-/* Copy them back to their position in the file. */
+/* Copy rows of the model back to their positions in the file. */
 void matrix_layout_scatter(const struct matrix_layout *layout, const void *rows,
                            size_t first, size_t count, void *file);
 

@@ -34,9 +34,10 @@ static struct segments segments_of(const struct shapes *s, char *block)
     return at;
 }
 
-static struct quantized place_quantized(const char *at, size_t numbers, bool double_quant)
+static struct quantized place_quantized(const char *at, size_t elements,
+                                        bool double_quant)
 {
-    struct nf4_layout parts = nf4_layout(numbers, double_quant);
+    struct nf4_layout parts = nf4_layout(elements, double_quant);
     struct quantized out = { .codes = (const uint8_t *)at,
                              .absmax = (const void *)(at + parts.absmax) };
 
@@ -415,17 +416,17 @@ static bool take_memory(struct model *m, struct error *err)
 {
     struct error why = { 0 };
     char parts[5][16];
-    struct memory_use use;
+    struct memory_use planned;
 
     m->memory_block = m->be->ops->alloc(m->be, m->shapes.total, &why);
     if (m->memory_block)
         return true;
-    shapes_use(&m->shapes, &use);
-    memory_text(use.weights, parts[0]);
-    memory_text(use.gradients, parts[1]);
-    memory_text(use.optimizer, parts[2]);
-    memory_text(use.activations, parts[3]);
-    memory_text(use.workspace, parts[4]);
+    shapes_use(&m->shapes, &planned);
+    memory_text(planned.weights, parts[0]);
+    memory_text(planned.gradients, parts[1]);
+    memory_text(planned.optimizer, parts[2]);
+    memory_text(planned.activations, parts[3]);
+    memory_text(planned.workspace, parts[4]);
     return error_set(
         err, why.code,
         "cannot allocate weights %s, gradients %s, optimizer %s, activations %s and "
@@ -509,7 +510,7 @@ uint64_t model_trainable_elements(const struct model *model)
 
 uint64_t model_total_elements(const struct model *model)
 {
-    return model->shapes.numbers;
+    return model->shapes.elements;
 }
 
 const struct memory_use *model_memory(const struct model *model)
@@ -530,8 +531,8 @@ struct tensor model_gradients(const struct model *model)
     return tensor_of(model->gradients, FORMAT_FP32, 1, model->shapes.segment);
 }
 
-struct step_scalars *model_step_numbers(struct model *model)
+struct step_scalars *model_step_scalars(struct model *model)
 {
     return (struct step_scalars *)(void *)(model->buffers +
-                                           model->shapes.buffers[BUFFER_NUMBERS].at);
+                                           model->shapes.buffers[BUFFER_STEP_SCALARS].at);
 }

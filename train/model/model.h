@@ -73,8 +73,8 @@ uint64_t model_total_elements(const struct model *model);
 const struct memory_use *model_memory(const struct model *model);
 /* All gradients as one row of fp32; the padding between them is zero. */
 struct tensor model_gradients(const struct model *model);
-/* The numbers of the current step, in the backend's memory. */
-struct step_scalars *model_step_numbers(struct model *model);
+/* The scalars of the current step, in the backend's memory. */
+struct step_scalars *model_step_scalars(struct model *model);
 
 /* Run one micro-batch forward: *loss_sum += sum of the losses in double. */
 bool model_evaluate(struct model *model, const struct batch *batch, double *loss_sum,
@@ -89,14 +89,14 @@ void model_accuracy(const struct model *model, const struct batch *batch, double
 /*
  * A window is the micro-batches of one optimizer step:
  *
- *     model_begin   uploads the step's numbers
+ *     model_begin   uploads the step's scalars
  *     model_train   for each micro-batch
  *     optimizer_step (train/model/optimizer.h)
- *     model_end     downloads the losses and the numbers
+ *     model_end     downloads the losses and the scalars
  *
  * Only model_end waits for the device and reports its errors.
  */
-void model_begin(struct model *model, const struct step_scalars *numbers);
+void model_begin(struct model *model, const struct step_scalars *scalars);
 /* Run forward and backward.  Gradients of the window's first micro-batch overwrite the
  * old ones, later ones are added.  `draw` is the index of the micro-batch in the whole
  * run and selects the dropout masks.  A window has at most gradient_accumulation_steps
@@ -104,7 +104,7 @@ void model_begin(struct model *model, const struct step_scalars *numbers);
 bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
                  struct error *err);
 /* *loss_sum = sum of the window's losses in double, in the order of its tokens. */
-bool model_end(struct model *model, struct step_scalars *numbers, double *loss_sum,
+bool model_end(struct model *model, struct step_scalars *scalars, double *loss_sum,
                struct error *err);
 
 /*
@@ -154,7 +154,7 @@ enum reward {
 
 /* Sums or means over pairs. */
 struct rewards {
-    double of[REWARDS];
+    double values[REWARDS];
 };
 
 /* Names that LLaMA-Factory and TRL use in their logs: "rewards/chosen". */
@@ -210,7 +210,7 @@ bool model_read_moment(struct model *model, enum moment moment, const struct par
 /* Read elements of this rank's own shard. */
 bool model_read_span(struct model *model, enum moment moment, size_t first, size_t count,
                      void *to, struct error *err);
-/* Take what this rank keeps from the moments of a whole parameter. */
+/* Copy this rank's part from the moments of a whole parameter. */
 void model_write_moment(struct model *model, enum moment moment,
                         const struct parameter *p, const void *from);
 
@@ -242,7 +242,7 @@ bool model_prefill(struct model *model, size_t slot, const int32_t *tokens, size
                    float *logits, struct error *err);
 /*
  * Append one token to every sequence: tokens[slot], after the lengths[slot] rows that are
- * in its slot (below model_slot_rows).  logits (slots, V).  A slot without a sequence takes
+ * in its slot (below model_slot_rows). logits (slots, V). A slot without a sequence takes
  * part with token 0 and length 0: all steps have the same shape, so the bits of a
  * sequence do not depend on the other slots.
  */

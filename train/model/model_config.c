@@ -465,7 +465,7 @@ static bool has_biases(const struct reader *r, enum biases biases, const char *k
                        bool default_value)
 {
     return biases == BIASES_ALWAYS ||
-           (biases == BIASES_ASKED &&
+           (biases == BIASES_FROM_CONFIG &&
             json_get_bool(r->root, key, default_value, r->file, r->err));
 }
 
@@ -557,16 +557,17 @@ bool model_config_read(const char *dir, struct arena *arena, struct model_config
 enum format model_config_weight_format(const struct model_config *config,
                                        const struct safetensors *files)
 {
-    return config->quantized.on ? config->dtype : safetensors_format(files);
+    return config->quantized.enabled ? config->dtype : safetensors_format(files);
 }
 
-bool model_config_check_positions(const struct model_config *config, size_t places,
+bool model_config_check_positions(const struct model_config *config, size_t positions,
                                   struct error *err)
 {
-    if (!config->architecture->paths[MODULE_POSITIONS] || places <= config->max_positions)
+    if (!config->architecture->paths[MODULE_POSITIONS] ||
+        positions <= config->max_positions)
         return true;
     return error_set(err, ERROR_DATA,
                      "position %zu of a sample is beyond the %zu positions that this "
                      "model has learned embeddings for; lower cutoff_len to %zu",
-                     places, config->max_positions, config->max_positions);
+                     positions, config->max_positions, config->max_positions);
 }

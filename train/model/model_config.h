@@ -35,10 +35,10 @@ struct model_config {
     double norm_eps;
     double initializer_range;
     enum activation activation;
-    bool parallel;       /* attention and MLP read the same input */
-    double embed_scale;  /* factor of the embeddings; 0: none */
-    double score_scale;  /* factor of q k */
-    bool score_by_layer; /* divide scores by the number of the layer, from 1 */
+    bool parallel;                       /* attention and MLP read the same input */
+    double embed_scale;                  /* factor of the embeddings; 0: none */
+    double score_scale;                  /* factor of q k */
+    bool score_by_layer;                 /* divide scores by the layer's number, from 1 */
     double score_softcap, logit_softcap; /* 0: none */
     /* columns of a head that are rotated; 0: none, positions are learned */
     size_t rotary;
@@ -76,7 +76,7 @@ enum format model_config_weight_format(const struct model_config *config,
 
 /* Return whether the model has learned embeddings for this many positions or needs none.
  * Otherwise ERROR_DATA with the remedy. */
-bool model_config_check_positions(const struct model_config *config, size_t places,
+bool model_config_check_positions(const struct model_config *config, size_t positions,
                                   struct error *err);
 
 #endif

@@ -79,7 +79,7 @@ static struct pass pass_of(struct model *m, size_t rows, size_t sequences)
                            .ops = m->be->ops,
                            .rows = rows,
                            .sequences = sequences,
-                           .numbers = model_step_numbers(m) };
+                           .scalars = model_step_scalars(m) };
 }
 
 static void upload_ids(const struct pass *pass, enum buffer buffer, const int32_t *from,

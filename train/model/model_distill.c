@@ -70,7 +70,7 @@ static void keep_top_logits(const struct pass *teacher, const struct pass *to,
         .gathered = pass_buffer(teacher, BUFFER_GATHERED, 0),
         .ids = kept_buffer(to, BUFFER_TEACHER_IDS, kept).data,
         .targets = pass_buffer(teacher, BUFFER_TARGETS, 0).data,
-        .rows = pass_buffer(teacher, BUFFER_LABELLED, 0).data,
+        .rows = pass_buffer(teacher, BUFFER_LABELED_ROWS, 0).data,
         .labeled = teacher->labeled,
         .softcap = (float)teacher->model->config->logit_softcap,
     };

@@ -1,4 +1,5 @@
-/* train/model/model_forward.c - from tokens to losses; model_internal.h has the formulas. */
+/* train/model/model_forward.c - from tokens to losses; model_internal.h has the
+ * formulas. */
 #include "config.h"
 
 #include "train/model/model.h"
@@ -66,8 +67,8 @@ void pass_dropout(const struct pass *pass, double p, uint32_t stream, struct ten
         .x = x,
         .p = (float)p,
         .seed = (uint64_t)pass->model->plan->seed,
-        .draw = &pass->numbers->draw,
-        .rows = &pass->numbers->rows,
+        .draw = &pass->scalars->draw,
+        .rows = &pass->scalars->rows,
         .stream = stream,
     };
 
@@ -243,7 +244,7 @@ static struct attention_dropout attention_dropout(const struct pass *pass, size_
         .p = pass_uses_dropout(pass, p) ? (float)p : 0,
         .stream = dropout_stream(layer, DROP_ATTENTION),
         .seed = (uint64_t)pass->model->plan->seed,
-        .draw = &pass->numbers->draw,
+        .draw = &pass->scalars->draw,
     };
 }
 
@@ -495,7 +496,7 @@ struct op_classifier model_classifier_op(const struct pass *pass)
         .dgathered = pass_buffer(pass, BUFFER_DGATHERED, 0),
         .targets = pass_ids(pass, BUFFER_TARGETS),
         .weights = pass->weighted ? pass_buffer(pass, BUFFER_WEIGHTS, 0).data : NULL,
-        .rows = pass_buffer(pass, BUFFER_LABELLED, 0).data,
+        .rows = pass_buffer(pass, BUFFER_LABELED_ROWS, 0).data,
         .labeled = pass->labeled,
         .grad_scale = 1,
         .softcap = (float)m->config->logit_softcap,
@@ -503,7 +504,7 @@ struct op_classifier model_classifier_op(const struct pass *pass)
     };
 
     if (pass->training) {
-        op.scale = &pass->numbers->grad_scale;
+        op.scale = &pass->scalars->grad_scale;
         op.dx = tensor_of(dh.data, dh.format, x.rows, x.cols);
         op.dw = m->head->grad;
     } else {

@@ -71,7 +71,7 @@ struct linear_stack {
     size_t y_cols, u_cols; /* columns of y and of u */
     enum buffer u;
     uint32_t dropout_stream;
-    bool trained; /* some weight, bias or adapter is */
+    bool trained; /* a weight, bias or adapter is trained */
 };
 
 /* Both NULL: the architecture has no such norm. */
@@ -174,7 +174,7 @@ struct pass {
     bool decoding;      /* one new row for each sequence of the cache */
     bool prefill;       /* write the rows of the only sequence into the cache of `slot` */
     size_t slot;
-    const struct step_scalars *numbers; /* in the backend's memory */
+    const struct step_scalars *scalars; /* in the backend's memory */
     const struct batch *batch;          /* as uploaded to the device */
     const struct pass *teacher;         /* the same micro-batch; NULL: none */
 };
@@ -319,7 +319,8 @@ void model_dequantize(const struct model *model, const struct parameter *p);
 bool model_quantize(struct model *model, struct parameter *p, float *values, void *packed,
                     struct error *err);
 
-/* model_prequantized.c: load a matrix that the files have in 4 bits, bit by bit. */
+/* model_prequantized.c: load a matrix that the files have in 4 bits, without changing a
+ * bit. */
 bool model_load_prequantized(struct model *model, struct parameter *p, struct error *err);
 /* Return how many quantization tensors (absmax, map, ...) the files have for a parameter,
  * and whether a tensor is one of them. */

@@ -31,15 +31,15 @@ size_t model_span_rows(const struct parameter *p)
 
 size_t model_span_elements(const struct model *model)
 {
-    size_t most = 1;
+    size_t largest = 1;
 
     for (size_t i = 0; i < model->shapes.count; i++) {
         const struct parameter *p = &model->parameters[i];
-        size_t numbers = model_span_rows(p) * p->cols;
+        size_t elements = model_span_rows(p) * p->cols;
 
-        most = numbers > most ? numbers : most;
+        largest = elements > largest ? elements : largest;
     }
-    return most;
+    return largest;
 }
 
 struct matrix_layout model_matrix_layout(const struct model *model,
@@ -342,15 +342,16 @@ static bool is_parameter(const struct model *m, const struct stored_tensor *t)
     return false;
 }
 
-/* Count first: names are compared one by one only to find the unexpected one. */
+/* Compare the counts first; compare names only to find the unexpected one. */
 static bool check_extra_tensors(const struct model *m, struct error *err)
 {
     size_t stored = safetensors_count(m->base_files), known = 0;
 
     for (size_t i = 0; i < m->shapes.count; i++) {
         known += model_find_tensor(m, m->shapes.parameters[i].name) != NULL;
-        known +=
-            m->config->quantized.on ? model_count_quant_tensors(m, &m->parameters[i]) : 0;
+        known += m->config->quantized.enabled
+                     ? model_count_quant_tensors(m, &m->parameters[i])
+                     : 0;
     }
     for (size_t i = 0; i < stored; i++)
         known += is_ignored(m, safetensors_at(m->base_files, i)->name);
@@ -456,7 +457,7 @@ static bool load_parameter(const struct loader *l, size_t index, struct error *e
     size_t step = model_span_rows(p);
     const struct stored_tensor *t = NULL;
 
-    if (p->quantized.codes && m->config->quantized.on)
+    if (p->quantized.codes && m->config->quantized.enabled)
         return model_load_prequantized(m, p, err);
     if (p->quantized.codes)
         return model_quantize(m, p, l->values, l->packed, err);
@@ -552,14 +553,14 @@ static bool load_trained_adapter(const struct loader *l, struct error *err)
 bool model_load(struct model *model, struct error *err)
 {
     struct loader l = { .model = model };
-    size_t numbers = model_span_elements(model);
+    size_t elements = model_span_elements(model);
     bool ok;
 
-    l.values = malloc(numbers * sizeof(float));
-    l.packed = malloc(numbers * sizeof(uint16_t));
+    l.values = malloc(elements * sizeof(float));
+    l.packed = malloc(elements * sizeof(uint16_t));
     ok = l.values && l.packed;
     if (!ok)
-        error_set(err, ERROR_SYSTEM, "no memory to convert %zu elements", numbers);
+        error_set(err, ERROR_SYSTEM, "no memory to convert %zu elements", elements);
     ok = ok && open_base(model, err) && open_merged(model, err) && load_base(&l, err) &&
          load_trained_adapter(&l, err) && model->be->ops->sync(model->be, err);
     free(l.values);

@@ -12,9 +12,10 @@
 #include "train/chat/template.h"
 
 /* Row counts are rounded up to one of sixteen values between a power of two and the next,
- * and to whole tiles of matmul and attention, where a partial tile takes as long.  They
- * grow by 256 at most: with thousands of rows, launches do not matter, but rows do. */
-enum { ROW_SHARES = 16, ROW_TILE = 64, ROW_MOST = 256 };
+ * and to whole tiles of matmul and attention, because a partial tile takes as long as a
+ * whole one. Padding adds at most 256 rows: with thousands of rows, launch overhead is
+ * negligible, but the time of extra rows is not. */
+enum { ROW_SHARES = 16, ROW_TILE = 64, ROW_STEP_MAX = 256 };
 
 /* Token ids outside the vocabulary and batches larger than planned must not reach the
  * device. */
@@ -59,7 +60,7 @@ static size_t round_rows(size_t rows)
 {
     size_t unit = ROW_TILE;
 
-    while (unit < ROW_MOST && 2 * unit * ROW_SHARES <= rows)
+    while (unit < ROW_STEP_MAX && 2 * unit * ROW_SHARES <= rows)
         unit *= 2;
     return size_round(rows, unit);
 }
@@ -77,14 +78,14 @@ static size_t rows_for(const struct model *m, const struct batch *batch)
 }
 
 /*
- * Pad a batch for the device.  A recording is for one number of rows and sequences, like
- * the plan of a matmul for one number of rows, and batches rarely repeat these numbers.
- * If passes are recorded, rows without a target, in a sequence of their own, round up the
+ * Pad a batch for the device. A recording fits one number of rows and sequences, as the
+ * plan of a matmul fits one number of rows, and batches rarely repeat these numbers. If
+ * passes are recorded, rows without a target, in a sequence of their own, round up the
  * rows, and empty sequences fill up to the planned number.
  *
- * Losses and gradients of padding rows are zero.  Each is a copy of the batch's first
- * row, including its position: attention gives it the same result, so it overflows only
- * if a row of the batch does.  A padded batch is padded no further.
+ * Losses and gradients of padding rows are zero. Each is a copy of the batch's first row,
+ * including its position: attention gives it the same result, so it overflows only if a
+ * row of the batch does. A padded batch is not padded again.
  */
 static const struct batch *pad_batch(struct model *m, const struct batch *batch)
 {
@@ -135,7 +136,7 @@ static void upload_batch(const struct pass *pass, const struct batch *batch)
 }
 
 /* Rounded up, but at most the rows of the batch. */
-static size_t count_labelled(const struct batch *batch)
+static size_t count_labeled(const struct batch *batch)
 {
     size_t count = 0;
 
@@ -150,8 +151,8 @@ static size_t longest_sequence(const struct model *m, const struct batch *batch)
 {
     size_t bound = (size_t)m->plan->cutoff_len;
 
-    if (bound < ROW_MOST)
-        bound = ROW_MOST;
+    if (bound < ROW_STEP_MAX)
+        bound = ROW_STEP_MAX;
     for (size_t i = 0; i < batch->sequences; i++)
         if ((size_t)(batch->offsets[i + 1] - batch->offsets[i]) > bound)
             return batch->rows;
@@ -167,9 +168,9 @@ static struct pass pass_of(struct model *m, const struct batch *batch)
                            .rows = batch->rows,
                            .sequences = batch->sequences,
                            .longest = longest_sequence(m, batch),
-                           .labeled = count_labelled(batch),
+                           .labeled = count_labeled(batch),
                            .weighted = batch->weights != NULL,
-                           .numbers = model_step_numbers(m) };
+                           .scalars = model_step_scalars(m) };
 }
 
 bool pass_open(struct model *model, const struct batch *batch, struct pass *out,
@@ -283,11 +284,11 @@ void model_accuracy(const struct model *model, const struct batch *batch, double
     }
 }
 
-void model_begin(struct model *model, const struct step_scalars *numbers)
+void model_begin(struct model *model, const struct step_scalars *scalars)
 {
     model->batch_count = 0;
-    model->be->ops->upload(model->be, model_step_numbers(model), numbers,
-                           sizeof(*numbers));
+    model->be->ops->upload(model->be, model_step_scalars(model), scalars,
+                           sizeof(*scalars));
 }
 
 /* Per micro-batch results of a window, on the device and on the host; data NULL: end of
@@ -333,16 +334,16 @@ static void save_previous(const struct pass *pass)
 bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
                  struct error *err)
 {
-    struct pass pass, taught;
+    struct pass pass, teacher_pass;
     uint64_t drawn[] = { draw, batch->rows };
     size_t pairs = batch->sequences / 2;
-    size_t most = model->shapes.buffers[BUFFER_LOSSES].rows;
+    size_t planned = model->shapes.buffers[BUFFER_LOSSES].rows;
 
     if (!check_batch(model, batch, err))
         return false;
-    if (model->batch_count == most)
+    if (model->batch_count == planned)
         return error_set(err, ERROR_SYSTEM,
-                         "memory was planned for windows of %zu micro-batches", most);
+                         "memory was planned for windows of %zu micro-batches", planned);
     batch = pad_batch(model, batch);
     pass = pass_of(model, batch);
     pass.pairs = pairs;
@@ -350,13 +351,13 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
     pass.first = model->batch_count == 0;
     save_previous(&pass);
     upload_batch(&pass, batch);
-    pass.ops->upload(pass.be, &model_step_numbers(model)->draw, drawn, sizeof(drawn));
+    pass.ops->upload(pass.be, &model_step_scalars(model)->draw, drawn, sizeof(drawn));
     pass.reduces =
         model_ranks(model) > 1 && model->batch_count == model->expected_batches;
     if (model->teacher) {
-        if (!pass_open(model->teacher, batch, &taught, err))
+        if (!pass_open(model->teacher, batch, &teacher_pass, err))
             return false;
-        pass.teacher = &taught;
+        pass.teacher = &teacher_pass;
     }
     if (model->pairs && !model_run_reference(&pass, err))
         return false;
@@ -402,7 +403,7 @@ static double sum_pairs(struct model *m, const struct window_results *results)
     return sum;
 }
 
-bool model_end(struct model *model, struct step_scalars *numbers, double *loss_sum,
+bool model_end(struct model *model, struct step_scalars *scalars, double *loss_sum,
                struct error *err)
 {
     const struct backend_ops *ops = model->be->ops;
@@ -415,7 +416,7 @@ bool model_end(struct model *model, struct step_scalars *numbers, double *loss_s
         ops->download(model->be, all[i]->data, result_row(model, all[i]->buffer, 0).data,
                       model->batch_count * model->shapes.buffers[all[i]->buffer].cols *
                           sizeof(float));
-    ops->download(model->be, numbers, model_step_numbers(model), sizeof(*numbers));
+    ops->download(model->be, scalars, model_step_scalars(model), sizeof(*scalars));
     if (!ops->sync(model->be, err))
         return false;
     *loss_sum = model->pairs ? sum_pairs(model, &first) : sum_window(model, &first);

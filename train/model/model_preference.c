@@ -15,7 +15,7 @@ const char *const reward_names[REWARDS] = {
 void rewards_add(struct rewards *to, const struct rewards *more, double times)
 {
     for (int i = 0; i < REWARDS; i++)
-        to->of[i] += times * more->of[i];
+        to->values[i] += times * more->values[i];
 }
 
 void model_set_reference(struct model *model, struct model *reference)
@@ -108,17 +108,17 @@ void model_preference_loss(const struct pass *pass)
 void model_sum_pairs(struct model *model, const float *pairs, size_t count,
                      double *loss_sum)
 {
-    double *of = model->rewards.of;
+    double *values = model->rewards.values;
 
     for (size_t i = 0; i < count; i++, pairs += PREFERENCE_VALUES) {
         *loss_sum += pairs[PREFERENCE_LOSS];
-        of[REWARD_CHOSEN] += pairs[PREFERENCE_CHOSEN];
-        of[REWARD_REJECTED] += pairs[PREFERENCE_REJECTED];
-        of[REWARD_ACCURACY] += pairs[PREFERENCE_CHOSEN] > pairs[PREFERENCE_REJECTED];
-        of[REWARD_MARGIN] +=
+        values[REWARD_CHOSEN] += pairs[PREFERENCE_CHOSEN];
+        values[REWARD_REJECTED] += pairs[PREFERENCE_REJECTED];
+        values[REWARD_ACCURACY] += pairs[PREFERENCE_CHOSEN] > pairs[PREFERENCE_REJECTED];
+        values[REWARD_MARGIN] +=
             (double)pairs[PREFERENCE_CHOSEN] - pairs[PREFERENCE_REJECTED];
-        of[REWARD_LOGP_CHOSEN] += pairs[PREFERENCE_LOGP_CHOSEN];
-        of[REWARD_LOGP_REJECTED] += pairs[PREFERENCE_LOGP_REJECTED];
+        values[REWARD_LOGP_CHOSEN] += pairs[PREFERENCE_LOGP_CHOSEN];
+        values[REWARD_LOGP_REJECTED] += pairs[PREFERENCE_LOGP_REJECTED];
     }
 }
 

@@ -1,13 +1,13 @@
 /*
  * train/model/model_prequantized.c - loads matrices that the base's files have in 4 bits,
- * bit by bit.
+ * without changing a bit.
  *
- * Next to NAME, the codes, a file of bitsandbytes has for each matrix
+ * For each matrix, a file of bitsandbytes has NAME, the codes, and
  *
  *     NAME.absmax               fp32 factors of the blocks, or a byte each
  *     NAME.quant_map            the 16 values
- *     NAME.quant_state....      how it was made: train/model/quant_state.h
- *     NAME.nested_absmax        with bytes: fp32 factors of 256 blocks each,
+ *     NAME.quant_state....      description: train/model/quant_state.h
+ *     NAME.nested_absmax        if absmax has bytes: fp32 factors of 256 blocks each,
  *     NAME.nested_quant_map     and the value of each byte
  *
  * The rows are those of the file, outputs first: if a file has inputs first (GPT-2),
@@ -95,7 +95,7 @@ bool model_check_quant_tensor(const struct model *m, const struct stored_tensor 
                          "%s: the tensor %s is not nf4; quantize the model with "
                          "bnb_4bit_quant_type nf4, or use the one that it was made from",
                          t->file, t->name);
-    if (!m->config->quantized.on)
+    if (!m->config->quantized.enabled)
         return error_set(
             err, ERROR_DATA,
             "%s: the tensor %s belongs to 4-bit weights, but config.json has no "
@@ -114,13 +114,13 @@ struct prequantized {
     const struct parameter *p;
     const struct stored_tensor *codes, *quant[QUANT_TENSORS];
     struct quant_state state;
-    size_t numbers, blocks;
+    size_t elements, blocks;
 };
 
 static bool check_sizes(const struct prequantized *t, struct error *err)
 {
     size_t groups = nf4_groups(t->blocks);
-    bool double_quant = t->state.twice;
+    bool double_quant = t->state.double_quant;
     const struct {
         const char *dtype; /* NULL: bitsandbytes stores codes in elements of any format */
         size_t bytes;
@@ -133,13 +133,13 @@ static bool check_sizes(const struct prequantized *t, struct error *err)
         [GROUP_MAP] = { "F32", NF4_MAP * sizeof(float) },
     };
 
-    if (t->codes->bytes != nf4_bytes(t->numbers))
+    if (t->codes->bytes != nf4_bytes(t->elements))
         return error_set(
             err, ERROR_DATA,
             "%s: %s has %zu bytes, but %zu x %zu elements in 4 bits take %zu; fetch "
             "the model again",
             t->codes->file, t->codes->name, t->codes->bytes, t->p->rows, t->p->cols,
-            nf4_bytes(t->numbers));
+            nf4_bytes(t->elements));
     for (enum quant_tensor i = 0; i < (double_quant ? QUANT_TENSORS : GROUPS); i++) {
         const struct stored_tensor *b = t->quant[i];
 
@@ -153,8 +153,8 @@ static bool check_sizes(const struct prequantized *t, struct error *err)
     return true;
 }
 
-/* Check which 16 values they are, but not their last digits: bitsandbytes' kernels use
- * slightly different ones. */
+/* Check the 16 values, but not their last digits: bitsandbytes' kernels use slightly
+ * different ones. */
 static bool check_map(const struct stored_tensor *map, struct error *err)
 {
     float numbers[NF4_NUMBERS];
@@ -181,19 +181,19 @@ static bool check_state(const struct model *m, const struct prequantized *t,
                          "config.json requires [%zu, %zu]",
                          from->file, from->name, t->state.rows, t->state.cols, t->p->rows,
                          t->p->cols);
-    return t->state.twice == m->config->quantized.twice ||
+    return t->state.double_quant == m->config->quantized.double_quant ||
            error_set(err, ERROR_DATA,
                      "%s: %s is %s double quantization, but "
                      "config.json says bnb_4bit_use_double_quant: %s; "
                      "restore the config.json that was saved with it",
-                     from->file, from->name, t->state.twice ? "with" : "without",
-                     t->state.twice ? "false" : "true");
+                     from->file, from->name, t->state.double_quant ? "with" : "without",
+                     t->state.double_quant ? "false" : "true");
 }
 
 static bool find_all(const struct model *m, struct prequantized *t, struct error *err)
 {
     const char *dir = m->plan->model_name_or_path, *name = t->p->name;
-    size_t needed = m->config->quantized.twice ? QUANT_TENSORS : GROUPS;
+    size_t needed = m->config->quantized.double_quant ? QUANT_TENSORS : GROUPS;
 
     t->codes = model_find_tensor(m, name);
     if (!t->codes)
@@ -231,29 +231,31 @@ static bool read_state(const struct stored_tensor *from, struct quant_state *out
 static void copy_to_layout(const struct prequantized *t, const struct nf4_layout *parts,
                            char *data)
 {
-    const struct stored_tensor *absmax = t->quant[t->state.twice ? GROUPS : ABSMAX];
+    const struct stored_tensor *absmax =
+        t->quant[t->state.double_quant ? GROUPS : ABSMAX];
 
     memcpy(data, t->codes->data, t->codes->bytes);
     memcpy(data + parts->absmax, absmax->data, absmax->bytes);
-    if (!t->state.twice)
+    if (!t->state.double_quant)
         return;
     memcpy(data + parts->bytes, t->quant[ABSMAX]->data, t->blocks);
     memcpy(data + parts->map, t->quant[GROUP_MAP]->data, NF4_MAP * sizeof(float));
-    memcpy(data + parts->map + NF4_MAP * sizeof(float), &t->state.mean, sizeof(float));
+    memcpy(data + parts->map + NF4_MAP * sizeof(float), &t->state.absmax_mean,
+           sizeof(float));
 }
 
 bool model_load_prequantized(struct model *model, struct parameter *p, struct error *err)
 {
-    struct prequantized t = { .p = p, .numbers = p->rows * p->cols };
+    struct prequantized t = { .p = p, .elements = p->rows * p->cols };
     struct nf4_layout parts;
     char *data;
 
-    t.blocks = nf4_blocks(t.numbers);
+    t.blocks = nf4_blocks(t.elements);
     if (!find_all(model, &t, err) || !read_state(t.quant[QUANT_STATE], &t.state, err) ||
         !check_state(model, &t, err) || !check_sizes(&t, err) ||
         !check_map(t.quant[MAP], err))
         return false;
-    parts = nf4_layout(t.numbers, t.state.twice);
+    parts = nf4_layout(t.elements, t.state.double_quant);
     data = calloc(1, parts.total);
     if (!data)
         return error_set(err, ERROR_SYSTEM, "no memory for %s", p->name);

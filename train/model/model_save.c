@@ -82,12 +82,12 @@ static bool write_config(const struct model *m, const char *dir, enum format for
                          struct error *err)
 {
     const struct model_config *c = m->config;
-    enum format says = c->dtype == FORMAT_COUNT ? FORMAT_FP32 : c->dtype;
+    enum format config_dtype = c->dtype == FORMAT_COUNT ? FORMAT_FP32 : c->dtype;
     json_t *root, *name;
     struct text text;
     bool ok;
 
-    if (says == format)
+    if (config_dtype == format)
         return write_text(dir, "config.json", c->text, c->text_len, err);
     root = json_read_text(c->text, c->text_len, "config.json", 1, err);
     name = json_string(format_info(format)->torch);

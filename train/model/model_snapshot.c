@@ -14,7 +14,7 @@
 
 #define SPAN_BYTES (MODEL_SPAN * sizeof(float))
 
-struct model_aside {
+struct model_snapshot {
     int fd;
 };
 
@@ -56,8 +56,8 @@ static bool read_all(int fd, char *data, size_t len, struct error *err)
 static bool write_weights(struct model *m, int fd, char *span, struct error *err)
 {
     for (size_t at = 0; at < m->shapes.weight_bytes; at += SPAN_BYTES) {
-        size_t left = m->shapes.weight_bytes - at,
-               bytes = left < SPAN_BYTES ? left : SPAN_BYTES;
+        size_t remaining = m->shapes.weight_bytes - at,
+               bytes = remaining < SPAN_BYTES ? remaining : SPAN_BYTES;
 
         m->be->ops->download(m->be, span, m->memory_block + at, bytes);
         if (!m->be->ops->sync(m->be, err) || !file_write_all(fd, span, bytes, err))
@@ -71,8 +71,8 @@ static bool read_weights(struct model *m, int fd, char *span, struct error *err)
     if (lseek(fd, 0, SEEK_SET) != 0)
         return error_errno(err, "cannot read back the weights");
     for (size_t at = 0; at < m->shapes.weight_bytes; at += SPAN_BYTES) {
-        size_t left = m->shapes.weight_bytes - at,
-               bytes = left < SPAN_BYTES ? left : SPAN_BYTES;
+        size_t remaining = m->shapes.weight_bytes - at,
+               bytes = remaining < SPAN_BYTES ? remaining : SPAN_BYTES;
 
         if (!read_all(fd, span, bytes, err))
             return false;
@@ -81,10 +81,10 @@ static bool read_weights(struct model *m, int fd, char *span, struct error *err)
     return true;
 }
 
-struct model_aside *model_snapshot_take(struct model *model, const char *dir,
-                                        struct error *err)
+struct model_snapshot *model_snapshot_take(struct model *model, const char *dir,
+                                           struct error *err)
 {
-    struct model_aside *snapshot = memory_alloc(sizeof(*snapshot));
+    struct model_snapshot *snapshot = memory_alloc(sizeof(*snapshot));
     char *span = memory_alloc(SPAN_BYTES);
     bool ok;
 
@@ -99,7 +99,7 @@ struct model_aside *model_snapshot_take(struct model *model, const char *dir,
     return NULL;
 }
 
-/* As after loading a model. */
+/* Update the working copies, as after loading a model. */
 static void update_copies(struct model *m)
 {
     for (size_t i = 0; i < m->trained_count; i++) {
@@ -121,7 +121,7 @@ static void zero_moments(struct model *m)
                                                            shard.count) });
 }
 
-bool model_snapshot_restore(struct model *model, struct model_aside *snapshot,
+bool model_snapshot_restore(struct model *model, struct model_snapshot *snapshot,
                             struct error *err)
 {
     char *span = memory_alloc(SPAN_BYTES);

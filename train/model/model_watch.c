@@ -25,7 +25,7 @@ const char *const watch_kind_names[WATCH_KINDS] = {
 struct watcher {
     /* must be the first member: the backend's table during the pass */
     struct backend_ops ops;
-    const struct backend_ops *real;
+    const struct backend_ops *original;
     struct backend *be;
     struct model *model;
     struct watch *watch;
@@ -55,42 +55,44 @@ static float element_at(const char *data, enum format format, size_t i)
     return single;
 }
 
-static void count_element(struct watch_result *look, float value, size_t row, size_t col)
+static void count_element(struct watch_result *result, float value, size_t row,
+                          size_t col)
 {
     if (isfinite(value)) {
-        look->largest = fmax(look->largest, fabs((double)value));
+        result->largest = fmax(result->largest, fabs((double)value));
         return;
     }
-    if (look->nans + look->infs == 0) {
-        look->row = row;
-        look->col = col;
+    if (result->nans + result->infs == 0) {
+        result->row = row;
+        result->col = col;
     }
-    look->nans += isnan(value) != 0;
-    look->infs += isinf(value) != 0;
+    result->nans += isnan(value) != 0;
+    result->infs += isinf(value) != 0;
 }
 
 /* Download the tensor in spans of whole rows (or of parts of a long row) and count. */
-static bool scan(struct watcher *w, struct tensor t, struct watch_result *look)
+static bool scan(struct watcher *w, struct tensor t, struct watch_result *result)
 {
-    size_t bytes = format_info(t.format)->bytes, across = MODEL_SPAN / t.stride;
-    size_t down = across > 0 ? across : 1, wide = across > 0 ? t.cols : MODEL_SPAN;
+    size_t bytes = format_info(t.format)->bytes, fitting_rows = MODEL_SPAN / t.stride;
+    size_t span_rows = fitting_rows > 0 ? fitting_rows : 1,
+           span_cols = fitting_rows > 0 ? t.cols : MODEL_SPAN;
 
-    look->format = t.format;
-    look->rows = t.rows;
-    look->cols = t.cols;
-    for (size_t row = 0; row < t.rows; row += down)
-        for (size_t col = 0; col < t.cols; col += wide) {
-            size_t rows = t.rows - row < down ? t.rows - row : down;
-            size_t cols = t.cols - col < wide ? t.cols - col : wide;
+    result->format = t.format;
+    result->rows = t.rows;
+    result->cols = t.cols;
+    for (size_t row = 0; row < t.rows; row += span_rows)
+        for (size_t col = 0; col < t.cols; col += span_cols) {
+            size_t rows = t.rows - row < span_rows ? t.rows - row : span_rows;
+            size_t cols = t.cols - col < span_cols ? t.cols - col : span_cols;
 
-            w->real->download(w->be, w->span,
-                              (char *)t.data + (row * t.stride + col) * bytes,
-                              ((rows - 1) * t.stride + cols) * bytes);
-            if (!w->real->sync(w->be, w->err))
+            w->original->download(w->be, w->span,
+                                  (char *)t.data + (row * t.stride + col) * bytes,
+                                  ((rows - 1) * t.stride + cols) * bytes);
+            if (!w->original->sync(w->be, w->err))
                 return false;
             for (size_t i = 0; i < rows; i++)
                 for (size_t j = 0; j < cols; j++)
-                    count_element(look, element_at(w->span, t.format, i * t.stride + j),
+                    count_element(result, element_at(w->span, t.format, i * t.stride + j),
                                   row + i, col + j);
         }
     return true;
@@ -178,17 +180,21 @@ static const char *const other_names[BUFFERS] = {
 static const char *buffer_name(const struct watcher *w, const struct shape_buffer *b)
 {
     const struct model *m = w->model;
-    const char *of = b ? other_names[b - m->shapes.buffers] : NULL;
+    const char *name = b ? other_names[b - m->shapes.buffers] : NULL;
 
     if (b == &m->shapes.buffers[BUFFER_DH] && w->layer < 0)
         return "last norm";
-    return of ? of : b ? b->name : m->teacher ? "the teacher" : "scratch";
+    return name ? name
+           : b ? b->name
+           : m->teacher ? "the teacher"
+                        : "scratch";
 }
 
 /* Name the tensor by its first non-finite element, or by its first. */
-static void set_name(const struct watcher *w, struct tensor t, struct watch_result *look)
+static void set_name(const struct watcher *w, struct tensor t,
+                     struct watch_result *result)
 {
-    size_t place = look->nans + look->infs ? look->row * t.stride + look->col : 0;
+    size_t place = result->nans + result->infs ? result->row * t.stride + result->col : 0;
     const char *at = (char *)t.data + place * format_info(t.format)->bytes;
     const struct shape_parameter *p = parameter_at(w->model, at);
     const struct shape_buffer *b = buffer_at(w->model, at, &(int64_t) { 0 });
@@ -197,16 +203,16 @@ static void set_name(const struct watcher *w, struct tensor t, struct watch_resu
     if (b == &w->model->shapes.buffers[BUFFER_WEIGHT] && w->codes)
         p = parameter_at(w->model, w->codes);
     if (p) {
-        snprintf(look->tensor, sizeof(look->tensor), "%s", p->name);
-        look->layer = is_in_block(p) ? (int64_t)p->layer : -1;
+        snprintf(result->tensor, sizeof(result->tensor), "%s", p->name);
+        result->layer = is_in_block(p) ? (int64_t)p->layer : -1;
         return;
     }
     b = buffer_at(w->model, at, &layer);
-    snprintf(look->tensor, sizeof(look->tensor), "%s", buffer_name(w, b));
-    look->layer = layer >= 0 ? layer : w->layer;
-    look->batch_row = t.rows == w->rows   ? look->row
-                      : t.cols == w->rows ? look->col
-                                          : SIZE_MAX;
+    snprintf(result->tensor, sizeof(result->tensor), "%s", buffer_name(w, b));
+    result->layer = layer >= 0 ? layer : w->layer;
+    result->batch_row = t.rows == w->rows   ? result->row
+                        : t.cols == w->rows ? result->col
+                                            : SIZE_MAX;
 }
 
 /* ---- The pass ---- */
@@ -220,37 +226,37 @@ static enum watch_kind kind_of(const struct watcher *w, struct tensor t)
     return w->backward ? WATCH_GRADIENT : WATCH_ACTIVATION;
 }
 
-static void remember(struct watch *watch, const struct watch_result *look)
+static void remember(struct watch *watch, const struct watch_result *result)
 {
     if (watch->before_count == WATCH_TRAIL) {
         memmove(watch->before, watch->before + 1,
                 (WATCH_TRAIL - 1) * sizeof(watch->before[0]));
         watch->before_count--;
     }
-    watch->before[watch->before_count++] = *look;
-    if (look->largest > watch->most.largest)
-        watch->most = *look;
+    watch->before[watch->before_count++] = *result;
+    if (result->largest > watch->largest_output.largest)
+        watch->largest_output = *result;
 }
 
 static void check_output(struct watcher *w, const char *operation, struct tensor t)
 {
-    struct watch_result look = { .operation = operation,
-                                 .layer = -1,
-                                 .batch_row = SIZE_MAX };
+    struct watch_result result = { .operation = operation,
+                                   .layer = -1,
+                                   .batch_row = SIZE_MAX };
 
     if (!t.data || w->failed || w->watch->kind != WATCH_NOTHING)
         return;
-    if (!scan(w, t, &look)) {
+    if (!scan(w, t, &result)) {
         w->failed = true;
         return;
     }
-    set_name(w, t, &look);
-    if (look.nans + look.infs == 0) {
-        remember(w->watch, &look);
+    set_name(w, t, &result);
+    if (result.nans + result.infs == 0) {
+        remember(w->watch, &result);
         return;
     }
     w->watch->kind = kind_of(w, t);
-    w->watch->found = look;
+    w->watch->found = result;
 }
 
 enum { OPERANDS = 7 };
@@ -283,7 +289,7 @@ static void check_outputs(struct watcher *w, const char *operation,
     {                                                                          \
         struct watcher *w = (struct watcher *)(void *)be->ops;                 \
                                                                                \
-        w->real->name(be, op);                                                 \
+        w->original->name(be, op);                                             \
         check_outputs(w, #name, &(struct operands) { __VA_ARGS__ });           \
     }
 
@@ -318,7 +324,7 @@ static void watched_dequantize(struct backend *be, const struct op_dequantize *o
     struct watcher *w = (struct watcher *)(void *)be->ops;
 
     w->codes = op->x.codes;
-    w->real->dequantize(be, op);
+    w->original->dequantize(be, op);
     check_outputs(
         w, "dequantize",
         &(struct operands) { OUT(op->out), IN({ .data = (void *)op->x.codes }) });
@@ -332,8 +338,8 @@ static void watched_classifier(struct backend *be, const struct op_classifier *o
     struct watcher *w = (struct watcher *)(void *)be->ops;
 
     w->layer = -1;
-    be->ops = w->real;
-    w->real->classifier(be, op);
+    be->ops = w->original;
+    w->original->classifier(be, op);
     be->ops = &w->ops;
     check_outputs(w, "classifier", &(struct operands) { OUT(op->losses) });
     w->backward = w->backward || op->dx.data || op->dw.data;
@@ -345,8 +351,8 @@ static void watched_distill(struct backend *be, const struct op_distill *op)
     struct watcher *w = (struct watcher *)(void *)be->ops;
 
     w->layer = -1;
-    be->ops = w->real;
-    w->real->distill(be, op);
+    be->ops = w->original;
+    w->original->distill(be, op);
     be->ops = &w->ops;
     check_outputs(w, "distill",
                   &(struct operands) { OUT(op->student.losses, op->kd_losses) });
@@ -363,7 +369,7 @@ static void watched_preference(struct backend *be, const struct op_preference *o
 
     w->layer = -1;
     w->pairs = op->pairs.data;
-    w->real->preference(be, op);
+    w->original->preference(be, op);
     check_outputs(w, "preference", &(struct operands) { OUT(op->pairs) });
     w->backward = true;
     check_outputs(w, "preference", &(struct operands) { OUT(weights) });
@@ -386,7 +392,7 @@ static void watcher_open(struct watcher *w, struct model *model, struct watch *o
 {
     *out = (struct watch) { 0 };
     *w = (struct watcher) { .ops = *model->be->ops,
-                            .real = model->be->ops,
+                            .original = model->be->ops,
                             .be = model->be,
                             .model = model,
                             .watch = out,
@@ -399,24 +405,24 @@ static void watcher_open(struct watcher *w, struct model *model, struct watch *o
 /* Restore the backend's table after a pass, and close w. */
 static bool watcher_close(struct watcher *w, bool ok, struct error *err)
 {
-    w->model->be->ops = w->real;
-    ok = ok && !w->failed && w->real->sync(w->be, err);
+    w->model->be->ops = w->original;
+    ok = ok && !w->failed && w->original->sync(w->be, err);
     free(w->span);
     return ok;
 }
 
 bool model_watch_batch(struct model *model, const struct batch *batch,
-                       const struct step_scalars *numbers, struct watch *out,
+                       const struct step_scalars *scalars, struct watch *out,
                        struct error *err)
 {
     struct watcher w;
 
     watcher_open(&w, model, out, err);
     w.rows = batch->rows;
-    model_begin(model, numbers);
+    model_begin(model, scalars);
     model->expected_batches = SIZE_MAX; /* no other rank takes part */
     model->be->ops = &w.ops;
-    return watcher_close(&w, model_train(model, batch, numbers->draw, err), err);
+    return watcher_close(&w, model_train(model, batch, scalars->draw, err), err);
 }
 
 bool model_watch_evaluation(struct model *model, const struct batch *batch,
@@ -434,12 +440,12 @@ bool model_watch_evaluation(struct model *model, const struct batch *batch,
 /* ---- Parameters and gradients ---- */
 
 static bool scan_tensor(struct watcher *w, const char *name, int64_t layer,
-                        struct tensor t, struct watch_result *look)
+                        struct tensor t, struct watch_result *result)
 {
-    *look =
+    *result =
         (struct watch_result) { .operation = "", .layer = layer, .batch_row = SIZE_MAX };
-    snprintf(look->tensor, sizeof(look->tensor), "%s", name);
-    return scan(w, t, look);
+    snprintf(result->tensor, sizeof(result->tensor), "%s", name);
+    return scan(w, t, result);
 }
 
 static bool scan_parameter(struct watcher *w, size_t index, struct watch *out)
@@ -451,18 +457,18 @@ static bool scan_parameter(struct watcher *w, size_t index, struct watch *out)
     if (p->quantized.codes)
         model_dequantize(w->model, p);
     for (size_t i = 0; i < 2 && out->kind == WATCH_NOTHING; i++) {
-        struct watch_result look;
+        struct watch_result result;
 
         if (!both[i].data)
             continue;
         if (!scan_tensor(w, p->name, is_in_block(shape) ? (int64_t)shape->layer : -1,
-                         both[i], &look))
+                         both[i], &result))
             return false;
-        if (look.nans + look.infs > 0) {
+        if (result.nans + result.infs > 0) {
             out->kind = WATCH_WEIGHT;
-            out->found = look;
-        } else if (look.largest > out->most.largest) {
-            out->most = look;
+            out->found = result;
+        } else if (result.largest > out->largest_output.largest) {
+            out->largest_output = result;
         }
     }
     return true;

@@ -2,8 +2,8 @@
  * train/model/model_watch.h - repeats a micro-batch and checks the output of each
  * operation, which is downloaded from the device, until a value is not finite.
  *
- * Gradients, activations and the numbers of the step are overwritten, as by the next
- * window; weights and moments do not change.  Slow, and the same on every backend.
+ * Gradients, activations and the scalars of the step are overwritten, as by the next
+ * window; weights and moments do not change. Slow, and the same on every backend.
  */
 #ifndef TRAIN_MODEL_MODEL_WATCH_H
 #define TRAIN_MODEL_MODEL_WATCH_H
@@ -41,15 +41,15 @@ struct watch {
     struct watch_result found;               /* the first non-finite tensor */
     struct watch_result before[WATCH_TRAIL]; /* outputs before it, the last one last */
     size_t before_count;
-    struct watch_result most; /* the output with the largest value before it */
+    struct watch_result largest_output; /* the output with the largest value before it */
 };
 
 /* Check every parameter and its working copy. */
 bool model_watch_weights(struct model *model, struct watch *out, struct error *err);
-/* Run forward and backward as model_train with these numbers, alone in its window and
- * without other ranks. */
+/* Run forward and backward as model_train with these scalars, as the only micro-batch of
+ * its window and without other ranks. */
 bool model_watch_batch(struct model *model, const struct batch *batch,
-                       const struct step_scalars *numbers, struct watch *out,
+                       const struct step_scalars *scalars, struct watch *out,
                        struct error *err);
 /* Run forward as model_evaluate. */
 bool model_watch_evaluation(struct model *model, const struct batch *batch,

@@ -36,7 +36,7 @@ static struct optimizer_update update_of(struct model *model, const struct plan 
         .lr_factor = p->lr_factor,
         .decay = p->decays ? plan->weight_decay : 0,
         .first = p->at,
-        .numbers = model_step_numbers(model),
+        .scalars = model_step_scalars(model),
     };
 }
 
@@ -113,14 +113,14 @@ static void find_norm(struct model *model)
 
     be->ops->square_sum(
         be, &(struct op_square_sum) { .x = shard_gradients(model),
-                                      .sum = &model_step_numbers(model)->square_sum });
+                                      .sum = &model_step_scalars(model)->square_sum });
 }
 
 static void decide_and_update(struct model *model, const struct plan *plan)
 {
     struct backend *be = model_backend(model);
 
-    be->ops->decide(be, &(struct op_decide) { .numbers = model_step_numbers(model) });
+    be->ops->decide(be, &(struct op_decide) { .numbers = model_step_scalars(model) });
     update_all(model, plan);
 }
 
@@ -130,7 +130,7 @@ static void step_ranks(struct model *model, const struct plan *plan)
     struct backend *be = model_backend(model);
 
     find_norm(model);
-    be->ops->all_reduce(be, &model_step_numbers(model)->square_sum, 1);
+    be->ops->all_reduce(be, &model_step_scalars(model)->square_sum, 1);
     be->ops->meet(be);
     decide_and_update(model, plan);
     model_gather_weights(model);

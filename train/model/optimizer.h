@@ -6,9 +6,10 @@
 #include "train/model/model.h"
 
 /*
- * Issue the step of a window, once its micro-batches have been issued (train/model/model.h):
- * norm over all gradients, then unscale, clip, update and 16-bit copy in one pass, unless
- * the norm is not finite.  Results are in model_step_numbers.  Does not wait for the device.
+ * Issue the step of a window, once its micro-batches have been issued
+ * (train/model/model.h): norm over all gradients, then unscale, clip, update and 16-bit
+ * copy in one pass, unless the norm is not finite. Results are in model_step_scalars.
+ * Does not wait for the device.
  */
 void optimizer_step(struct model *model, const struct plan *plan);
 

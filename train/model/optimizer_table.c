@@ -1,4 +1,5 @@
-/* train/model/optimizer_table.c - one row per optimizer, and the names that jobs use for it. */
+/* train/model/optimizer_table.c - one row per optimizer, and the names that jobs use for
+ * it. */
 #include "config.h"
 
 #include "train/model/optimizer_table.h"
@@ -22,7 +23,7 @@ static void update_adamw(struct backend *be, const struct optimizer_update *u)
         .eps = plan->adam_epsilon,
         .decay = u->decay,
         .grad_scale = 1,
-        .numbers = u->numbers,
+        .numbers = u->scalars,
         .stochastic = plan->precision.mode == MODE_BF16_PURE,
         .seed = (uint64_t)plan->seed,
         .first = u->first,
@@ -40,7 +41,7 @@ static void update_sgd(struct backend *be, const struct optimizer_update *u)
         .lr = u->lr_factor,
         .decay = u->decay,
         .grad_scale = 1,
-        .numbers = u->numbers,
+        .numbers = u->scalars,
         .stochastic = u->plan->precision.mode == MODE_BF16_PURE,
         .seed = (uint64_t)u->plan->seed,
         .first = u->first,
@@ -59,8 +60,8 @@ static const struct optimizer adamw = {
 };
 static const struct optimizer sgd = { .update = update_sgd };
 
-/* Name, row, and whether the library of that name keeps its moments as we do.  The first
- * name is the default; messages list the names in this order. */
+/* Name, row, and whether the library that uses this name stores its moments in our
+ * format. The first name is the default; messages list the names in this order. */
 #define OPTIMIZERS(X)                       \
     X("adamw_torch", adamw, true)           \
     X("sgd", sgd, true)                     \

@@ -1,6 +1,6 @@
 /*
- * train/model/optimizer_table.h - the optimizers: names in job files, moments, and the update
- * of a range of weights.  Everything that depends on the optimizer asks this table.
+ * train/model/optimizer_table.h - the optimizers: names in job files, moments, and the
+ * update of a range of weights. Everything that depends on the optimizer asks this table.
  */
 #ifndef TRAIN_MODEL_OPTIMIZER_TABLE_H
 #define TRAIN_MODEL_OPTIMIZER_TABLE_H
@@ -22,7 +22,7 @@ struct optimizer_update {
     struct tensor moments[MOMENTS_MAX]; /* those that the optimizer has */
     double lr_factor, decay;
     uint64_t first; /* index of the first weight in the segment, train/model/shapes.h */
-    struct step_scalars *numbers;
+    struct step_scalars *scalars;
 };
 
 struct optimizer {

@@ -1,4 +1,5 @@
-/* train/model/parallel.c - orders from rank 0, results and errors from the other ranks. */
+/* train/model/parallel.c - orders from rank 0, results and errors from the other
+ * ranks. */
 #include "config.h"
 
 #include "train/model/parallel.h"

@@ -27,9 +27,10 @@ struct parallel_order {
     struct moment_span span; /* for PARALLEL_FETCH */
 };
 
-size_t parallel_rank(const struct backend_group *group);  /* 0 alone */
-size_t parallel_ranks(const struct backend_group *group); /* 1 alone */
-/* Return how many of `count` items come to this rank, if they are dealt out in turn. */
+size_t parallel_rank(const struct backend_group *group);  /* 0 without a group */
+size_t parallel_ranks(const struct backend_group *group); /* 1 without a group */
+/* Return how many of `count` items this rank gets when they are distributed
+ * round-robin. */
 size_t parallel_share_count(const struct backend_group *group, size_t count);
 
 /* Join the backends of the other ranks, once all ranks have opened theirs. */
@@ -45,8 +46,8 @@ bool parallel_send_order(const struct backend_group *group, enum parallel_work w
 bool parallel_receive_order(const struct backend_group *group, struct parallel_order *out,
                             struct error *err);
 
-/* Add up the numbers of all ranks, in the order of ranks.  Rank 0 gets the sums; other
- * ranks keep their values. */
+/* Sum values over all ranks, in rank order. Rank 0 gets the sums; the other ranks keep
+ * their values. */
 bool parallel_sum(const struct backend_group *group, double *numbers, size_t count,
                   struct error *err);
 /* Send a text (or NULL) from rank 0 to all ranks, where it is malloc'ed.  Other ranks

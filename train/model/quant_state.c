@@ -56,8 +56,8 @@ static bool read_nested(const json_t *root, const char *name, struct quant_state
 {
     const json_t *mean = json_object_get(root, "nested_offset");
 
-    out->twice = mean || json_object_get(root, "nested_blocksize");
-    if (!out->twice)
+    out->double_quant = mean || json_object_get(root, "nested_blocksize");
+    if (!out->double_quant)
         return true;
     if (!is_number(root, "nested_blocksize", NF4_GROUP))
         return wrong(err, name, "nested_blocksize", "256");
@@ -65,7 +65,7 @@ static bool read_nested(const json_t *root, const char *name, struct quant_state
         return wrong(err, name, "nested_dtype", "\"float32\"");
     if (!json_is_number(mean) || !(fabs(json_number_value(mean)) <= FLT_MAX))
         return wrong(err, name, "nested_offset", "a float32 number");
-    out->mean = (float)json_number_value(mean);
+    out->absmax_mean = (float)json_number_value(mean);
     return true;
 }
 

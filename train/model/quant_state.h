@@ -16,8 +16,9 @@
 struct quant_state {
     size_t rows, cols;
     enum format dtype; /* of the original, and of dequantized values: FP32, FP16, BF16 */
-    bool twice;        /* double quantization */
-    float mean;        /* of the factors, with double quantization */
+    bool double_quant;
+    /* nested_offset: mean of the factors; 0 without double quantization */
+    float absmax_mean;
 };
 
 /* `name` is used in errors.  ERROR_DATA names the key and what it must be. */

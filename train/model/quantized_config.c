@@ -13,15 +13,15 @@ static const char remedy[] = "use the model that it was made from, in 16 bits";
 /* transformers uses load_in_8bit and load_in_4bit before the name of the method. */
 static bool check_method(const json_t *from, const char *file, struct error *err)
 {
-    bool eight = json_get_bool(from, "load_in_8bit", false, file, err);
-    bool four = json_get_bool(from, "load_in_4bit", false, file, err);
+    bool load_8bit = json_get_bool(from, "load_in_8bit", false, file, err);
+    bool load_4bit = json_get_bool(from, "load_in_4bit", false, file, err);
     const char *method = json_get_string(from, "quant_method", NULL, file, err);
 
-    if (eight)
+    if (load_8bit)
         return error_set(err, ERROR_DATA,
                          "%s: load_in_8bit is not supported, only models in 4 bits; %s",
                          file, remedy);
-    if (four && (!method || strcmp(method, "bitsandbytes") == 0))
+    if (load_4bit && (!method || strcmp(method, "bitsandbytes") == 0))
         return true;
     return error_set(
         err, ERROR_DATA,
@@ -66,8 +66,8 @@ static bool is_text(const json_t *name)
            strlen(json_string_value(name)) == json_string_length(name);
 }
 
-static bool read_plain(const json_t *from, const char *file, struct arena *arena,
-                       struct quantized_config *out, struct error *err)
+static bool read_skipped(const json_t *from, const char *file, struct arena *arena,
+                         struct quantized_config *out, struct error *err)
 {
     const json_t *list = json_object_get(from, "llm_int8_skip_modules");
     size_t count = json_array_size(list);
@@ -77,10 +77,11 @@ static bool read_plain(const json_t *from, const char *file, struct arena *arena
         const json_t *name = json_array_get(list, i);
 
         if (is_text(name))
-            names[out->plains++] = arena_strdup(arena, json_string_value(name));
+            names[out->skipped_count++] = arena_strdup(arena, json_string_value(name));
     }
-    out->plain = names;
-    return !list || json_is_null(list) || (json_is_array(list) && out->plains == count) ||
+    out->skipped = names;
+    return !list || json_is_null(list) ||
+           (json_is_array(list) && out->skipped_count == count) ||
            error_set(err, ERROR_DATA,
                      "%s: llm_int8_skip_modules must be a list of names, or null", file);
 }
@@ -94,19 +95,20 @@ bool quantized_config_read(const json_t *root, const char *file, struct arena *a
     *out = (struct quantized_config) { 0 };
     if (!json_is_object(from))
         return true;
-    out->on = check_method(from, file, &local) && check_type(from, file, &local) &&
-              check_blocks(from, file, &local) &&
-              read_plain(from, file, arena, out, &local);
-    out->twice = json_get_bool(from, "bnb_4bit_use_double_quant", false, file, &local);
+    out->enabled = check_method(from, file, &local) && check_type(from, file, &local) &&
+                   check_blocks(from, file, &local) &&
+                   read_skipped(from, file, arena, out, &local);
+    out->double_quant =
+        json_get_bool(from, "bnb_4bit_use_double_quant", false, file, &local);
     return local.code == ERROR_NONE || error_set(err, local.code, "%s", local.text);
 }
 
-bool quantized_config_is_plain(const struct quantized_config *config, const char *weight)
+bool quantized_config_skips(const struct quantized_config *config, const char *weight)
 {
-    for (size_t i = 0; i < config->plains; i++) {
-        size_t len = strlen(config->plain[i]);
+    for (size_t i = 0; i < config->skipped_count; i++) {
+        size_t len = strlen(config->skipped[i]);
 
-        for (const char *at = weight; (at = strstr(at, config->plain[i])); at++)
+        for (const char *at = weight; (at = strstr(at, config->skipped[i])); at++)
             if (at[len] == '.' || at[len] == 0)
                 return true;
     }

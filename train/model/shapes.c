@@ -59,10 +59,10 @@ enum module shapes_stack_last(enum stack stack)
 
 size_t shapes_times(struct shapes_builder *m, size_t a, size_t b)
 {
-    size_t product;
+    size_t result;
 
-    if (size_mul(a, b, &product) && product < SIZE_MAX / 8)
-        return product;
+    if (size_mul(a, b, &result) && result < SIZE_MAX / 8)
+        return result;
     m->overflow = true;
     return 0;
 }
@@ -121,7 +121,7 @@ static void dims_model(struct shapes_builder *m, const struct model_config *c)
 
 bool shapes_is_quantized(const struct plan *plan, const struct model_config *config)
 {
-    return config->quantized.on || plan_is_quantized(plan);
+    return config->quantized.enabled || plan_is_quantized(plan);
 }
 
 /* Folding requires that the adapters have the same input as W (no dropout), that [W; A]
@@ -214,13 +214,13 @@ static size_t min(size_t a, size_t b)
  * row. */
 static size_t chunk_rows(const struct device *device, size_t row, size_t rows)
 {
-    size_t bytes = chunks[device->kind].bytes, most, count;
+    size_t bytes = chunks[device->kind].bytes, chunk_max, count;
 
     if (device->memory > 0)
         bytes = min(bytes, device->memory / chunks[device->kind].share);
-    most = bytes / sizeof(float) / row / CHUNK_ROWS * CHUNK_ROWS;
-    most = min(max(most, CHUNK_ROWS), chunks[device->kind].rows);
-    count = max((rows + most - 1) / most, 1);
+    chunk_max = bytes / sizeof(float) / row / CHUNK_ROWS * CHUNK_ROWS;
+    chunk_max = min(max(chunk_max, CHUNK_ROWS), chunks[device->kind].rows);
+    count = max((rows + chunk_max - 1) / chunk_max, 1);
     return min(size_round((rows + count - 1) / count, CHUNK_ROWS), rows);
 }
 
@@ -235,7 +235,7 @@ static void dims_batch(struct shapes_builder *m, size_t rows, size_t sequences)
     if (m->out->compute != FORMAT_FP32 || m->plan->stage == STAGE_DISTILL)
         d[DIM_DCHUNK] = d[DIM_CHUNK];
     d[DIM_WINDOW] = max((size_t)m->plan->gradient_accumulation_steps, 1);
-    d[DIM_NUMBERS] = sizeof(struct step_scalars) / sizeof(float);
+    d[DIM_STEP_SCALARS] = sizeof(struct step_scalars) / sizeof(float);
 }
 
 static void dims_cache(struct shapes_builder *m)
@@ -322,7 +322,7 @@ static bool reject_submodule(const struct architecture *a, const char *name, siz
     return false;
 }
 
-/* LLaMA-Factory also rejects wrong names; a right one is the first part of a module's
+/* LLaMA-Factory also rejects unknown names; a valid name is the first part of a module's
  * path. */
 static bool check_freeze(const struct plan *plan, const struct architecture *a,
                          struct error *err)
@@ -359,14 +359,14 @@ static bool check_plan(const struct plan *plan, const struct architecture *a,
     return plan->method != METHOD_FREEZE || check_freeze(plan, a, err);
 }
 
-/* 4-bit weights in files are neither trained nor merged into.  In a run that only
- * generates, or that another program does, the rest of the plan does not matter. */
+/* 4-bit weights in files are neither trained nor merged into. In a run that only
+ * generates, or that another program executes, the rest of the plan does not matter. */
 static bool check_base(const struct plan *plan, const struct model_config *config,
                        struct error *err)
 {
     bool lora = plan->method == METHOD_LORA;
 
-    if (!config->quantized.on || plan->generation.alone || plan->external)
+    if (!config->quantized.enabled || plan->generation.alone || plan->external)
         return true;
     if (!lora)
         return error_set(err, ERROR_JOB,
@@ -388,7 +388,7 @@ static bool check_base(const struct plan *plan, const struct model_config *confi
 static bool check_saved(const struct model_config *config, const struct lora *lora,
                         struct error *err)
 {
-    for (enum module i = 0; config->quantized.on && i < MODULES; i++)
+    for (enum module i = 0; config->quantized.enabled && i < MODULES; i++)
         if (lora->saved[i] && module_in_block(i) && module_is_linear(i))
             return error_set(err, ERROR_JOB,
                              "additional_target %s: the model's files have it in 4 "
@@ -401,9 +401,9 @@ static bool check_saved(const struct model_config *config, const struct lora *lo
  * not trained is merged into the weights, if they allow it. */
 static bool only_generates(const struct plan *plan, const struct model_config *config)
 {
-    bool apart = plan->adapter_name_or_path && shapes_is_quantized(plan, config);
+    bool keeps_adapter = plan->adapter_name_or_path && shapes_is_quantized(plan, config);
 
-    return plan->generation.alone && !apart;
+    return plan->generation.alone && !keeps_adapter;
 }
 
 bool shapes_check(const struct plan *plan, const struct model_config *config,
@@ -440,8 +440,8 @@ static bool rounds_in_matmul(const struct plan *plan)
            shapes_stored(plan->precision.trainable) == FORMAT_FP32;
 }
 
-/* Whether batches are padded on the device (backend_ops.begin): then there is room for
- * whole units of fp8 matmuls, and for one more sequence. */
+/* A device whose backend records passes (backend_ops.begin) pads batches, which takes
+ * room for whole units of fp8 matmuls and for one more sequence. */
 static const bool pads_batches[] = { [DEVICE_CPU] = false, [DEVICE_CUDA] = true };
 enum { ROW_UNIT = 16 };
 
@@ -463,8 +463,8 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
                              .trainable = shapes_stored(plan->precision.trainable),
                              .rounds_in_matmul = rounds_in_matmul(plan),
                              .quantized = shapes_is_quantized(plan, config),
-                             .double_quant = config->quantized.on
-                                                 ? config->quantized.twice
+                             .double_quant = config->quantized.enabled
+                                                 ? config->quantized.double_quant
                                                  : plan->double_quantization,
                              .checkpointing = plan->gradient_checkpointing };
     if (!shapes_check(plan, config, &out->lora, err))
@@ -505,17 +505,17 @@ size_t shapes_fp8_bytes(const struct plan *plan, const struct model_config *conf
     const size_t layers[][2] = {
         { c, q + 2 * kv }, { q, c }, { c, gate_up_columns(config) }, { i, c }
     };
-    size_t most = 0;
+    size_t chunk_max = 0;
 
     rows = rows_for(plan, rows);
     for (size_t l = 0; plan->precision.fp8 && l < TS_COUNT(layers); l++) {
         size_t in = layers[l][0], out = layers[l][1];
 
-        most = max(most, rows * in + in * out);
-        most = max(most, rows * out + in * out);
-        most = max(most, rows * (in + out));
+        chunk_max = max(chunk_max, rows * in + in * out);
+        chunk_max = max(chunk_max, rows * out + in * out);
+        chunk_max = max(chunk_max, rows * (in + out));
     }
-    return most;
+    return chunk_max;
 }
 
 static struct memory_range held_by_backend(const struct plan *plan,

@@ -1,6 +1,6 @@
 /*
  * train/model/shapes.h - the only table of every parameter and every buffer of a run,
- * with its bytes.  It needs no backend and no weights: the memory estimate and the real
+ * with its bytes. It needs no backend and no weights: the memory estimate and the real
  * layout use the same arithmetic.
  *
  * One block holds everything, in this order, each piece aligned to SHAPES_ALIGNMENT:
@@ -13,20 +13,22 @@
  *     buffers                                  activations and scratch
  *
  * Matrices that one matmul can use together (q, k, v; gate, up; the A matrices over one
- * input) are adjacent, without a gap.  In the trainable segments, matrices come first,
- * then the B matrices, then vectors: what is updated alike is contiguous.
+ * input) are adjacent, without a gap. In the trainable segments, matrices come first,
+ * then the B matrices, then vectors: parameters with the same kind of update are
+ * contiguous.
  *
  * Folded adapters: the working copies of the A matrices directly follow the frozen
  * matrices over the same input, so [W; A] is one matrix, and x A^T directly follows x W^T
- * (g = dy B follows dy) in one buffer.  One matmul then reads x (writes dx) for both.
+ * (g = dy B follows dy) in one buffer. One matmul then reads x (writes dx) for both.
  *
- * In 4 bits (quantization_bit, or a base whose files are in 4 bits, except the layers
- * that these leave out): the frozen linear layers of the blocks, each in one piece
- * (precision/nf4.h) aligned to SHAPES_ALIGNMENT.  Matmuls read them in the compute format
- * from one buffer, where they are adjacent as above; nothing is folded after them.
+ * Stored in 4 bits (with quantization_bit, or if the base's files are in 4 bits): the
+ * frozen linear layers of the blocks, except those that the files do not quantize, each
+ * in one piece (precision/nf4.h) aligned to SHAPES_ALIGNMENT. Matmuls read them in the
+ * compute format from one buffer, where they are adjacent as above; nothing is folded
+ * after them.
  *
  * Formats: trainable weights and moments have precision.trainable (fp32 except in the
- * pure modes); gradients are always fp32.  Frozen matrices have precision.frozen, or the
+ * pure modes); gradients are always fp32. Frozen matrices have precision.frozen, or the
  * compute format if that has 16 bits (autocast would convert them at every use, to the
  * same values); frozen vectors are fp32.
  */
@@ -138,10 +140,10 @@ enum buffer {
     /* preferences: (P, PREFERENCE_VALUES) for each micro-batch of a window, newest
      * first */
     BUFFER_PAIRS,
-    BUFFER_REFERENCE, /* losses of the reference model (1, N) */
-    BUFFER_LABELLED,  /* int32 (1, N), scratch of the classifier */
-    BUFFER_NUMBERS,   /* one struct step_scalars */
-    BUFFER_CORRECT,   /* of an evaluation (1, N), if its accuracy is requested */
+    BUFFER_REFERENCE,    /* losses of the reference model (1, N) */
+    BUFFER_LABELED_ROWS, /* int32 (1, N), scratch of the classifier */
+    BUFFER_STEP_SCALARS, /* one struct step_scalars */
+    BUFFER_CORRECT,      /* of an evaluation (1, N), if its accuracy is requested */
     BUFFER_KEYS,
     /* one per block, if the plan generates: keys and values of the previous rows of each
      * sequence (slots * slot_rows, K D) */
@@ -153,7 +155,7 @@ struct shape_buffer {
     const char *name;
     enum format format; /* FORMAT_FP32 also for int32 */
     size_t rows, cols;  /* 0: does not exist */
-    /* as many as the batch has rows, rather than the largest batch */
+    /* sized by the rows of the batch, not of the largest batch */
     bool rows_are_n, cols_are_n;
     size_t count;    /* instances: 1, or one per block */
     size_t at, step; /* bytes from the start of the buffers; bytes per instance */
@@ -166,9 +168,7 @@ struct shapes {
     struct shape_buffer buffers[BUFFERS];
     enum format compute; /* FP32, FP16 or BF16 */
     enum format trainable;
-    bool
-        /* matmuls round trained weights from fp32, so there are no copies */
-        rounds_in_matmul;
+    bool rounds_in_matmul; /* trained weights from fp32, so there are no copies */
     struct lora lora;
     bool folded[STACKS];          /* adapters are folded into their base matrices */
     bool quantized, double_quant; /* linear layers of blocks: see nf4_layout */
@@ -177,17 +177,17 @@ struct shapes {
     size_t rows, sequences;
     size_t slots, slot_rows; /* sequences of the cache, and rows per sequence; 0: none */
     /* elements of all parameters, and of the trainable ones */
-    uint64_t numbers, trainable_elements;
+    uint64_t elements, trainable_elements;
     size_t segment; /* elements of a trainable segment, with padding */
-    size_t vectors_start,
-        vector_elements; /* in a segment: start of the vectors, and their elements */
+    /* in a segment: start of the vectors, and their elements */
+    size_t vectors_start, vector_elements;
     /* in a segment: end of the matrices that come before B matrices and vectors */
     size_t matrices_end;
     /* elements that one rank updates and keeps the moments of */
     size_t shard;
     size_t moments; /* how many the optimizer keeps */
     enum format moment_format;
-    size_t weight_bytes, gradient_bytes, moment_bytes; /* of one of each */
+    size_t weight_bytes, gradient_bytes, moment_bytes; /* of one segment */
     size_t copy_bytes, frozen_bytes, buffer_bytes;
     size_t total; /* bytes of the block */
 };

@@ -96,8 +96,9 @@ static const struct buffer_row {
                        false },
     [BUFFER_REFERENCE] = { "preferences", KIND_FP32, DIM_ONE, DIM_REFERENCE, LIFE_ONCE,
                            false },
-    [BUFFER_LABELLED] = { "labeled", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
-    [BUFFER_NUMBERS] = { "numbers", KIND_FP32, DIM_ONE, DIM_NUMBERS, LIFE_ONCE, false },
+    [BUFFER_LABELED_ROWS] = { "labeled", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
+    [BUFFER_STEP_SCALARS] = { "numbers", KIND_FP32, DIM_ONE, DIM_STEP_SCALARS, LIFE_ONCE,
+                              false },
     [BUFFER_CORRECT] = { "hits", KIND_FP32, DIM_ONE, DIM_CORRECT, LIFE_ONCE, false },
     [BUFFER_KEYS] = { "cache", KIND_COMPUTE, DIM_CACHE, DIM_KV, LIFE_CACHE, true },
     [BUFFER_VALUES] = { "cache", KIND_COMPUTE, DIM_CACHE, DIM_KV, LIFE_CACHE, true },
@@ -123,7 +124,7 @@ static size_t instances(const struct shapes_builder *m, enum life life)
 
 /* Return whether a buffer is needed.  Without training, gradients and their scratch are
  * not; most of these are consecutive in the list. */
-static bool is_wanted(const struct shapes_builder *m, enum buffer buffer)
+static bool is_needed(const struct shapes_builder *m, enum buffer buffer)
 {
     return !m->plan->generation.alone ||
            ((buffer < BUFFER_DX || buffer > BUFFER_LORA_X) && buffer != BUFFER_DLOGITS &&
@@ -142,7 +143,7 @@ void shapes_add_buffers(struct shapes_builder *m)
         *b = (struct shape_buffer) {
             .name = row->name,
             .format = row->kind == KIND_COMPUTE ? m->out->compute : FORMAT_FP32,
-            .rows = is_wanted(m, i) ? m->dims[row->rows] : 0,
+            .rows = is_needed(m, i) ? m->dims[row->rows] : 0,
             .cols = m->dims[row->cols],
             .rows_are_n = row->rows == DIM_N,
             .cols_are_n = row->cols == DIM_N,

@@ -1,6 +1,6 @@
 /*
- * train/model/shapes_internal.h - private declarations of shapes*.c: the dimensions in their
- * tables, and the state while a layout is built.
+ * train/model/shapes_internal.h - private declarations of shapes*.c: the dimensions in
+ * their tables, and the state while a layout is built.
  */
 #ifndef TRAIN_MODEL_SHAPES_INTERNAL_H
 #define TRAIN_MODEL_SHAPES_INTERNAL_H
@@ -23,7 +23,7 @@ enum dim {
     DIM_Q,
     DIM_KV,
     DIM_QKV,
-    DIM_QK,     /* q and k in a buffer of their own; 0: they have none */
+    DIM_QK,     /* q and k in a separate buffer; 0: no separate buffer */
     DIM_K,      /* key heads, if QK exists */
     DIM_HEADS,  /* query heads, if QK exists */
     DIM_P,      /* learned positions */
@@ -36,7 +36,7 @@ enum dim {
     DIM_CHUNK,          /* rows of a classifier chunk */
     DIM_DCHUNK,         /* rows of gradients of logits; 0 if these overwrite the logits */
     DIM_WINDOW,         /* micro-batches of an optimizer step */
-    DIM_NUMBERS,        /* a struct step_scalars, in fp32 */
+    DIM_STEP_SCALARS,   /* a struct step_scalars, in fp32 */
     DIM_CORRECT,        /* N, or 0 */
     DIM_POSITIONS,      /* positions: N, or more if generated sequences are longer */
     DIM_CACHE,          /* rows of the cache, of all sequences */
@@ -74,8 +74,8 @@ struct shapes_builder {
     struct shapes *out;
     size_t dims[DIMS];
     size_t room;
-    size_t numbers, frozen, copies; /* offsets of the next parameter */
-    size_t widened;                 /* offset in BUFFER_WEIGHT */
+    size_t trainable_at, frozen_at, copies_at; /* offsets of the next parameter */
+    size_t scratch_at;                         /* offset in BUFFER_WEIGHT */
     bool overflow;
 };
 

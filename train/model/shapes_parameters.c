@@ -10,7 +10,7 @@
 #include "train/model/optimizer_table.h"
 #include "train/model/shapes_internal.h"
 
-#define ALIGN_NUMBERS (SHAPES_ALIGNMENT / 2) /* aligned in every format */
+#define ALIGN_ELEMENTS (SHAPES_ALIGNMENT / 2) /* aligned in every format */
 
 static const struct module_row {
     enum dim rows, cols; /* norms have one row */
@@ -256,46 +256,48 @@ static size_t bias_padding(const struct shapes_builder *m,
 
 /* Return the bytes in storage. */
 static size_t bytes_of(struct shapes_builder *m, const struct shape_parameter *p,
-                       size_t numbers)
+                       size_t elements)
 {
     if (p->quantized)
-        return size_round(nf4_layout(numbers, m->out->double_quant).total,
+        return size_round(nf4_layout(elements, m->out->double_quant).total,
                           SHAPES_ALIGNMENT);
-    return shapes_times(m, numbers, format_info(p->format)->bytes);
+    return shapes_times(m, elements, format_info(p->format)->bytes);
 }
 
 static void place_parameter(struct shapes_builder *m, struct shape_parameter *p)
 {
-    size_t numbers = shapes_times(m, p->rows, p->cols);
-    size_t bytes = bytes_of(m, p, numbers);
+    size_t elements = shapes_times(m, p->rows, p->cols);
+    size_t bytes = bytes_of(m, p, elements);
 
     if (p->starts_group) {
-        m->numbers = size_round(m->numbers, ALIGN_NUMBERS);
+        m->trainable_at = size_round(m->trainable_at, ALIGN_ELEMENTS);
         if (!p->folded)
-            m->frozen = size_round(m->frozen, SHAPES_ALIGNMENT);
-        m->copies = size_round(m->copies, SHAPES_ALIGNMENT);
-        m->widened = 0;
+            m->frozen_at = size_round(m->frozen_at, SHAPES_ALIGNMENT);
+        m->copies_at = size_round(m->copies_at, SHAPES_ALIGNMENT);
+        m->scratch_at = 0;
     }
     if (p->quantized)
-        m->frozen = size_round(m->frozen, SHAPES_ALIGNMENT);
+        m->frozen_at = size_round(m->frozen_at, SHAPES_ALIGNMENT);
     if (p->trainable) {
-        p->at = m->numbers;
-        m->numbers += numbers;
-        m->out->trainable_elements += numbers;
+        p->at = m->trainable_at;
+        m->trainable_at += elements;
+        m->out->trainable_elements += elements;
     } else {
-        p->at = m->frozen;
-        m->frozen += bytes;
+        p->at = m->frozen_at;
+        m->frozen_at += bytes;
     }
     if (p->copy != FORMAT_COUNT) {
-        size_t *at = p->folded ? &m->frozen : p->quantized ? &m->widened : &m->copies;
+        size_t *at = p->folded      ? &m->frozen_at
+                     : p->quantized ? &m->scratch_at
+                                    : &m->copies_at;
 
         p->copy_at = *at;
-        *at += shapes_times(m, numbers, format_info(p->copy)->bytes);
+        *at += shapes_times(m, elements, format_info(p->copy)->bytes);
     }
-    m->frozen += bias_padding(m, p);
-    m->out->numbers += numbers;
-    if (m->numbers > SIZE_MAX / 64 || m->frozen > SIZE_MAX / 8 ||
-        m->copies > SIZE_MAX / 8)
+    m->frozen_at += bias_padding(m, p);
+    m->out->elements += elements;
+    if (m->trainable_at > SIZE_MAX / 64 || m->frozen_at > SIZE_MAX / 8 ||
+        m->copies_at > SIZE_MAX / 8)
         m->overflow = true;
 }
 
@@ -321,7 +323,7 @@ static void add_parameter(struct shapes_builder *m, enum module module, enum par
                           size_t layer, bool starts_group)
 {
     struct shape_parameter *p = &m->out->parameters[m->out->count++];
-    double plus = m->plan->loraplus_lr_ratio;
+    double lr_ratio = m->plan->loraplus_lr_ratio;
 
     *p = (struct shape_parameter) {
         .module = module, .part = part, .layer = layer, .starts_group = starts_group
@@ -333,11 +335,11 @@ static void add_parameter(struct shapes_builder *m, enum module module, enum par
     p->folded = part == PART_LORA_A && m->out->folded[shapes_stack(module)];
     p->quantized = m->out->quantized && part == PART_WEIGHT && module_is_linear(module) &&
                    !p->trainable && !m->out->lora.saved[module] &&
-                   !quantized_config_is_plain(&m->config->quantized, p->name);
+                   !quantized_config_skips(&m->config->quantized, p->name);
     p->decays =
         p->trainable && p->rank == 2; /* like transformers' get_decay_parameter_names */
     /* LoRA+: B matrices and vectors; LLaMA-Factory's _create_loraplus_optimizer */
-    p->lr_factor = plus > 0 && (part == PART_LORA_B || p->rank == 1) ? plus : 1;
+    p->lr_factor = lr_ratio > 0 && (part == PART_LORA_B || p->rank == 1) ? lr_ratio : 1;
     formats_of(m, p);
 }
 
@@ -369,12 +371,12 @@ void shapes_add_parameters(struct shapes_builder *m)
         add_groups(m, block_groups, TS_COUNT(block_groups), l);
     add_groups(m, after_blocks, TS_COUNT(after_blocks), 0);
     place_region(m, REGION_MATRICES);
-    s->matrices_end = m->numbers;
+    s->matrices_end = m->trainable_at;
     place_region(m, REGION_LORA_B);
-    s->vectors_start = m->numbers;
+    s->vectors_start = m->trainable_at;
     place_region(m, REGION_VECTORS);
-    s->vector_elements = m->numbers - s->vectors_start;
-    s->shard = size_round((m->numbers + ranks - 1) / ranks, ALIGN_NUMBERS);
+    s->vector_elements = m->trainable_at - s->vectors_start;
+    s->shard = size_round((m->trainable_at + ranks - 1) / ranks, ALIGN_ELEMENTS);
     s->segment = s->shard * ranks;
     s->weight_bytes = s->segment * format_info(s->trainable)->bytes;
     s->gradient_bytes = s->segment * sizeof(float);
@@ -382,6 +384,6 @@ void shapes_add_parameters(struct shapes_builder *m)
     s->moment_format = optimizer_moment_format(optimizer, s->trainable);
     s->moment_bytes =
         s->moments > 0 ? s->shard * format_info(s->moment_format)->bytes : 0;
-    s->copy_bytes = size_round(m->copies, SHAPES_ALIGNMENT);
-    s->frozen_bytes = size_round(m->frozen, SHAPES_ALIGNMENT);
+    s->copy_bytes = size_round(m->copies_at, SHAPES_ALIGNMENT);
+    s->frozen_bytes = size_round(m->frozen_at, SHAPES_ALIGNMENT);
 }

@@ -94,7 +94,7 @@ bool weights_check(const char *dir, const struct model_config *config, struct er
     struct shapes shapes;
     bool ok = true;
 
-    if (config->quantized.on)
+    if (config->quantized.enabled)
         return true;
     files = safetensors_open(dir, "model", true, &ignored);
     arena = arena_new();
