@@ -44,7 +44,7 @@ static void check_batch(const struct teacher_logits *file)
     struct error err = { 0 };
     float *values;
 
-    if (kind->kept == 0 || kind->words < kind->kept)
+    if (kind->kept == 0 || kind->vocabulary < kind->kept)
         abort();
     if (kind->kept > KEPT_MAX)
         return;
@@ -54,7 +54,7 @@ static void check_batch(const struct teacher_logits *file)
         for (size_t n = 0; n < ROWS; n++)
             for (size_t k = 0; batch.targets[n] >= 0 && k < kind->kept; k++)
                 if (ids[n * kind->kept + k] < (int32_t)k ||
-                    (size_t)ids[n * kind->kept + k] >= kind->words)
+                    (size_t)ids[n * kind->kept + k] >= kind->vocabulary)
                     abort();
     } else if (err.code == ERROR_NONE) {
         abort();

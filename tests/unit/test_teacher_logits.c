@@ -49,7 +49,7 @@ static size_t labeled(const struct batch *batch)
 /* Write RUNS samples in batches of two. */
 static void write_file(const char *name)
 {
-    struct teacher_logits_kind kind = { .kept = KEPT, .words = VOCABULARY };
+    struct teacher_logits_kind kind = { .kept = KEPT, .vocabulary = VOCABULARY };
     struct teacher_writer *writer;
     struct error err = { 0 };
     int32_t ids[64 * KEPT];
@@ -89,7 +89,7 @@ static void test_teacher_logits_are_found_in_any_order(void **state)
     unit_must(file != NULL, &err);
     assert_int_equal(teacher_logits_samples(file), SEQUENCES);
     assert_int_equal(teacher_logits_kind(file)->kept, KEPT);
-    assert_int_equal(teacher_logits_kind(file)->words, VOCABULARY);
+    assert_int_equal(teacher_logits_kind(file)->vocabulary, VOCABULARY);
     for (size_t i = 0; i < TS_COUNT(orders); i++) {
         int32_t ids[64 * KEPT], expected[64 * KEPT];
         float values[64 * KEPT], logits[64 * KEPT];
@@ -150,7 +150,7 @@ static void test_teacher_logits_other_samples_are_not_found(void **state)
 /* A file that is not finished is removed. */
 static void test_teacher_writer_removes_unfinished_files(void **state)
 {
-    struct teacher_logits_kind kind = { .kept = KEPT, .words = VOCABULARY };
+    struct teacher_logits_kind kind = { .kept = KEPT, .vocabulary = VOCABULARY };
     char *dir = unit_dir_new(), *name = path_join(dir, "kept.safetensors");
     struct teacher_writer *writer;
     struct error err = { 0 };
@@ -266,7 +266,7 @@ static void test_teacher_logits_token_ids_are_checked(void **state)
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(wrong); i++) {
-        struct teacher_logits_kind kind = { .kept = KEPT, .words = VOCABULARY };
+        struct teacher_logits_kind kind = { .kept = KEPT, .vocabulary = VOCABULARY };
         struct teacher_writer *writer;
         struct teacher_logits *file;
         struct batch batch = { 0 };

@@ -20,9 +20,9 @@ struct distillation {
     struct arena *arena;
     struct teacher_plan teacher;
     struct model *model;         /* the teacher, next to the student */
-    size_t shared_tokens;        /* that both vocabularies have */
+    size_t shared_tokens;        /* tokens that both vocabularies have */
     struct teacher_logits *file; /* or the file that replaces the teacher */
-    int32_t *ids;                /* of a batch, of `room` rows */
+    int32_t *ids;                /* logits of a batch of up to `room` rows */
     float *values;
     size_t room;
 };
@@ -65,7 +65,7 @@ static bool check_tokens(struct distillation *t, struct error *err)
                      o->student->vocab_size);
 }
 
-static bool load(struct distillation *t, bool keeps, struct error *err)
+static bool load_teacher(struct distillation *t, bool keeps, struct error *err)
 {
     const struct distillation_options *o = &t->options;
     struct model_options options = { .plan = &t->teacher.plan,
@@ -83,7 +83,7 @@ static bool load(struct distillation *t, bool keeps, struct error *err)
 
 /* ---- The file ---- */
 
-static size_t kept_of(const struct distillation *t)
+static size_t logits_per_row(const struct distillation *t)
 {
     size_t kept = (size_t)t->options.plan->kd.topk;
 
@@ -99,23 +99,23 @@ static void make_room(struct distillation *t, size_t rows, size_t kept)
     t->values = memory_resize(t->values, rows, kept * sizeof(*t->values));
 }
 
-static bool keep_batch(struct distillation *t, struct teacher_writer *writer,
-                       const struct batch *batch, struct error *err)
+static bool add_batch(struct distillation *t, struct teacher_writer *writer,
+                      const struct batch *batch, struct error *err)
 {
     const volatile sig_atomic_t *stop = t->options.stop;
 
     if (stop && *stop)
         return error_set(err, ERROR_STOPPED,
                          "stopped while the teacher's logits "
-                         "were computed; none of them are kept");
-    make_room(t, batch->rows, kept_of(t));
+                         "were computed; none of them are saved");
+    make_room(t, batch->rows, logits_per_row(t));
     return model_top_logits(t->model, batch, t->shared_tokens, t->ids, t->values, err) &&
            teacher_writer_add(writer, batch, t->ids, t->values, err);
 }
 
-/* All samples: in batches, and those that drop_last leaves one by one. */
-static bool keep_all(struct distillation *t, struct teacher_writer *writer,
-                     struct error *err)
+/* Add all samples: in batches, then those that drop_last leaves, one by one. */
+static bool add_all(struct distillation *t, struct teacher_writer *writer,
+                    struct error *err)
 {
     const struct dataset *data = t->options.data;
     size_t size = (size_t)t->options.plan->per_device_train_batch_size;
@@ -124,10 +124,9 @@ static bool keep_all(struct distillation *t, struct teacher_writer *writer,
     bool ok = true;
 
     for (size_t i = 0; ok && i < batches; i++)
-        ok =
-            dataset_batch(data, 0, i, size, &batch) && keep_batch(t, writer, &batch, err);
+        ok = dataset_batch(data, 0, i, size, &batch) && add_batch(t, writer, &batch, err);
     for (size_t i = batches * size; ok && i < dataset_samples(data); i++)
-        ok = dataset_batch(data, 0, i, 1, &batch) && keep_batch(t, writer, &batch, err);
+        ok = dataset_batch(data, 0, i, 1, &batch) && add_batch(t, writer, &batch, err);
     batch_clear(&batch);
     return ok;
 }
@@ -136,16 +135,17 @@ static bool write_file(struct distillation *t, struct error *err)
 {
     const struct distillation_settings *kd = &t->options.plan->kd;
     const struct dataset *data = t->options.data;
-    size_t all = dataset_samples(data);
-    struct teacher_logits_kind kind = { .kept = kept_of(t), .words = t->shared_tokens };
+    size_t samples = dataset_samples(data);
+    struct teacher_logits_kind kind = { .kept = logits_per_row(t),
+                                        .vocabulary = t->shared_tokens };
     struct teacher_writer *writer;
     bool ok;
 
     if (!teacher_logits_teacher(kd->teacher, kd->adapter, kind.teacher, err))
         return false;
-    writer = teacher_writer_new(kd->logits, &kind, dataset_sequences_max(data, all),
-                                dataset_trained(data, 0, 0, all, 1), err);
-    ok = writer && keep_all(t, writer, err) && teacher_writer_finish(writer, err);
+    writer = teacher_writer_new(kd->logits, &kind, dataset_sequences_max(data, samples),
+                                dataset_trained(data, 0, 0, samples, 1), err);
+    ok = writer && add_all(t, writer, err) && teacher_writer_finish(writer, err);
     teacher_writer_free(writer);
     return ok;
 }
@@ -163,7 +163,7 @@ static bool make_file(struct distillation *t, struct error *err)
                          kd->logits);
     log_line(log, LOG_INFO, "teacher: %s computes %s for %zu samples", kd->teacher,
              kd->logits, dataset_samples(t->options.data));
-    ok = load(t, true, err) && write_file(t, err);
+    ok = load_teacher(t, true, err) && write_file(t, err);
     model_free(t->model);
     t->model = NULL;
     return ok;
@@ -173,7 +173,8 @@ static bool check_kind(const struct distillation *t, struct error *err)
 {
     const struct teacher_logits_kind *kind = teacher_logits_kind(t->file);
     const struct distillation_settings *kd = &t->options.plan->kd;
-    size_t expected = (size_t)kd->topk < kind->words ? (size_t)kd->topk : kind->words;
+    size_t expected =
+        (size_t)kd->topk < kind->vocabulary ? (size_t)kd->topk : kind->vocabulary;
     char teacher[DIGEST_TEXT];
 
     if (kind->kept != expected)
@@ -181,13 +182,13 @@ static bool check_kind(const struct distillation *t, struct error *err)
                          "%s has %zu logits of each token, but kd_topk is %" PRId64
                          ": set kd_topk to that, or remove the file to make it again",
                          kd->logits, kind->kept, kd->topk);
-    if (kind->words > t->options.student->vocab_size ||
-        dataset_token_max(t->options.data) >= kind->words)
+    if (kind->vocabulary > t->options.student->vocab_size ||
+        dataset_token_max(t->options.data) >= kind->vocabulary)
         return error_set(
             err, ERROR_DATA,
             "%s has a vocabulary of %zu tokens, but the student has %zu, and the data "
             "contain token %u; they must be of the same family",
-            kd->logits, kind->words, t->options.student->vocab_size,
+            kd->logits, kind->vocabulary, t->options.student->vocab_size,
             dataset_token_max(t->options.data));
     if (!kd->teacher || !file_is_dir(kd->teacher))
         return true;
@@ -205,7 +206,7 @@ static bool open_file(struct distillation *t, struct error *err)
 {
     const struct backend_group *group = t->options.group;
     const struct distillation_settings *kd = &t->options.plan->kd;
-    char *message = memory_strdup("there");
+    char *message = memory_strdup("exists");
     bool ok;
 
     if (kd->topk <= 0)
@@ -231,7 +232,8 @@ struct distillation *distillation_open(const struct distillation_options *option
 
     t->options = *options;
     t->arena = arena_new();
-    if (plan_teacher_logits(options->plan) ? open_file(t, err) : load(t, false, err))
+    if (plan_teacher_logits(options->plan) ? open_file(t, err)
+                                           : load_teacher(t, false, err))
         return t;
     distillation_close(t);
     return NULL;
@@ -271,7 +273,7 @@ bool distillation_batch(struct distillation *distillation, struct model *student
     make_room(t, batch->rows, kind->kept);
     if (!teacher_logits_find(t->file, batch, t->ids, t->values, err))
         return false;
-    model_set_teacher_logits(student, batch->rows, t->ids, t->values, kind->words);
+    model_set_teacher_logits(student, batch->rows, t->ids, t->values, kind->vocabulary);
     return true;
 }
 

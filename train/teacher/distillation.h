@@ -41,7 +41,8 @@ struct distillation_options {
 struct distillation *distillation_open(const struct distillation_options *options,
                                        struct error *err);
 void distillation_close(
-    struct distillation *distillation); /* before its backend; accepts NULL */
+    /* call it before the backend is closed; accepts NULL */
+    struct distillation *distillation);
 /* Set the teacher of the student. */
 void distillation_attach(struct distillation *distillation, struct model *student);
 /* Call before each model_train: loads the batch's logits from the file, if there is

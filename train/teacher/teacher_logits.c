@@ -113,17 +113,18 @@ static bool read_tensors(struct teacher_logits *file, struct error *err)
     const struct stored_tensor *logits = find(file, "logits", "F32", 0, err), *ids = NULL;
     const struct stored_tensor *starts = find(file, "starts", "I64", 1, err);
     const struct stored_tensor *samples = find(file, "samples", "U8", DIGITS, err);
-    const struct stored_tensor *words = find(file, "words", "I64", 1, err);
+    const struct stored_tensor *vocabulary = find(file, "words", "I64", 1, err);
     const struct stored_tensor *teacher = find(file, "teacher", "U8", 1, err);
 
     if (logits)
         ids = find(file, "ids", "I32", logits->shape[1], err);
-    if (!ids || !starts || !samples || !words || !teacher)
+    if (!ids || !starts || !samples || !vocabulary || !teacher)
         return false;
     file->rows = logits->shape[0];
     file->samples = samples->shape[0];
     file->kind.kept = logits->shape[1];
-    file->kind.words = words->shape[0] == 1 ? (size_t)number_at(words->data, 0) : 0;
+    file->kind.vocabulary =
+        vocabulary->shape[0] == 1 ? (size_t)number_at(vocabulary->data, 0) : 0;
     file->ids = ids->data;
     file->logits = logits->data;
     file->starts = starts->data;
@@ -131,8 +132,8 @@ static bool read_tensors(struct teacher_logits *file, struct error *err)
     if (teacher->shape[0] == DIGITS)
         memcpy(file->kind.teacher, teacher->data, DIGITS);
     return (ids->shape[0] == file->rows && starts->shape[0] == file->samples + 1 &&
-            file->kind.kept > 0 && file->kind.words >= file->kind.kept &&
-            file->kind.words <= INT32_MAX && teacher->shape[0] == DIGITS) ||
+            file->kind.kept > 0 && file->kind.vocabulary >= file->kind.kept &&
+            file->kind.vocabulary <= INT32_MAX && teacher->shape[0] == DIGITS) ||
            error_set(err, ERROR_DATA,
                      "%s: the sizes of its tensors do not fit "
                      "together; remove it to make it again",
@@ -215,7 +216,8 @@ static bool check_ids(const struct teacher_logits *file, const int32_t *ids,
                       struct error *err)
 {
     for (size_t k = 0; k < file->kind.kept; k++)
-        if (ids[k] < (k > 0 ? ids[k - 1] + 1 : 0) || (size_t)ids[k] >= file->kind.words)
+        if (ids[k] < (k > 0 ? ids[k - 1] + 1 : 0) ||
+            (size_t)ids[k] >= file->kind.vocabulary)
             return error_set(
                 err, ERROR_DATA,
                 "%s is broken: token %d is out of order or not in the vocabulary; "

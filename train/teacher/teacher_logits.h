@@ -8,7 +8,7 @@
  *     logits   (R, k) F32   logits of these tokens, before any temperature
  *     starts   (S + 1) I64  the first row of each sample; after them R
  *     samples  (S, 64) U8   SHA-256 of each, in hexadecimal digits
- *     words    (1) I64      size of the vocabulary that they are the largest of
+ *     words    (1) I64      size of the vocabulary that they were selected from
  *     teacher  (64) U8      of the teacher: SHA-256, in digits
  *
  * The digest of a sample is that of its tokens and then of its labels (the next token of
@@ -26,7 +26,7 @@
 
 /* Contents of a file: logits per row, size of the vocabulary, digest of the teacher. */
 struct teacher_logits_kind {
-    size_t kept, words;
+    size_t kept, vocabulary;
     char teacher[DIGEST_TEXT];
 };
 

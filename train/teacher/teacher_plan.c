@@ -69,7 +69,7 @@ static const char *folder_of(const struct plan *student)
 bool teacher_plan_make(const struct plan *student, bool keeps, struct arena *arena,
                        struct teacher_plan *out, struct error *err)
 {
-    bool teaches = student->stage == STAGE_DISTILL;
+    bool distills = student->stage == STAGE_DISTILL;
     const char *folder = folder_of(student);
     struct plan *plan = &out->plan;
     enum format stored;
@@ -83,7 +83,7 @@ bool teacher_plan_make(const struct plan *student, bool keeps, struct arena *are
     *plan = *student;
     plan->model_name_or_path = folder;
     plan->adapter_name_or_path =
-        teaches ? student->kd.adapter : student->preference.adapter;
+        distills ? student->kd.adapter : student->preference.adapter;
     plan->method = METHOD_LORA; /* an adapter is merged */
     plan->create_new_adapter = plan->train_from_scratch = false;
     plan->generation = (struct generation) { .alone = true };
@@ -92,8 +92,8 @@ bool teacher_plan_make(const struct plan *student, bool keeps, struct arena *are
     plan->ranks = plan->gradient_accumulation_steps = 1;
     plan->quantization_bit = 0;
     plan->gradient_checkpointing = false;
-    plan->precision =
-        teaches ? precision_of(student, stored) : precision_of_reference(student, stored);
+    plan->precision = distills ? precision_of(student, stored)
+                               : precision_of_reference(student, stored);
     return true;
 }
 

@@ -24,9 +24,9 @@ struct teacher_plan {
 };
 
 /*
- * Derive the plan of the teacher or the reference from a student's plan.  keeps: the plan
- * has room to store its largest logits (model_top_logits).  Folders that cannot be read are an
- * error that names them.
+ * Derive the plan of the teacher or the reference from a student's plan. keeps: the plan
+ * has room to store its largest logits (model_top_logits). Folders that cannot be read
+ * are an error that names them.
  */
 bool teacher_plan_make(const struct plan *student, bool keeps, struct arena *arena,
                        struct teacher_plan *out, struct error *err);

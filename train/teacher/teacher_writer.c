@@ -24,7 +24,7 @@ enum field {
     FIELD_LOGITS,
     FIELD_STARTS,
     FIELD_SAMPLES,
-    FIELD_WORDS,
+    FIELD_VOCABULARY,
     FIELD_TEACHER,
     FIELDS
 };
@@ -60,7 +60,10 @@ static void list_fields(const struct teacher_writer *w, struct tensor_source out
                             .dtype = "U8",
                             .rank = 2,
                             .shape = { w->samples, DIGITS } },
-        [FIELD_WORDS] = { .name = "words", .dtype = "I64", .rank = 1, .shape = { 1 } },
+        [FIELD_VOCABULARY] = { .name = "words",
+                               .dtype = "I64",
+                               .rank = 1,
+                               .shape = { 1 } },
         [FIELD_TEACHER] = { .name = "teacher",
                             .dtype = "U8",
                             .rank = 1,
@@ -195,7 +198,7 @@ bool teacher_writer_add(struct teacher_writer *writer, const struct batch *batch
 bool teacher_writer_finish(struct teacher_writer *writer, struct error *err)
 {
     struct teacher_writer *w = writer;
-    int64_t words = (int64_t)w->kind.words;
+    int64_t vocabulary = (int64_t)w->kind.vocabulary;
     char *dir;
     bool ok;
 
@@ -203,11 +206,12 @@ bool teacher_writer_finish(struct teacher_writer *writer, struct error *err)
         return error_set(err, ERROR_SYSTEM,
                          "%s lacks samples: it has %zu of %zu, and %zu of %zu rows",
                          w->name, w->sample, w->samples, w->row, w->rows);
-    ok = write_at(w, w->starts, (w->samples + 1) * sizeof(*w->starts),
-                  w->offsets[FIELD_STARTS], err) &&
-         write_at(w, w->digests, w->samples * DIGITS, w->offsets[FIELD_SAMPLES], err) &&
-         write_at(w, &words, sizeof(words), w->offsets[FIELD_WORDS], err) &&
-         write_at(w, w->kind.teacher, DIGITS, w->offsets[FIELD_TEACHER], err);
+    ok =
+        write_at(w, w->starts, (w->samples + 1) * sizeof(*w->starts),
+                 w->offsets[FIELD_STARTS], err) &&
+        write_at(w, w->digests, w->samples * DIGITS, w->offsets[FIELD_SAMPLES], err) &&
+        write_at(w, &vocabulary, sizeof(vocabulary), w->offsets[FIELD_VOCABULARY], err) &&
+        write_at(w, w->kind.teacher, DIGITS, w->offsets[FIELD_TEACHER], err);
     if (ok && fsync(w->fd) != 0)
         ok = error_errno(err, "cannot flush %s", w->temp_name);
     if (ok && rename(w->temp_name, w->name) != 0)
