@@ -36,7 +36,7 @@ static void collect_ends(const struct run *run, struct prompt_ends *ends)
     for (size_t i = 0; i < count && i < END_SAMPLES; i++) {
         if (!dataset_question(data, i, &q))
             continue;
-        for (size_t n = 1; n <= END_DEPTH && n <= q.count - q.asked; n++)
+        for (size_t n = 1; n <= END_DEPTH && n <= q.count - q.question_len; n++)
             if (prompt_is_special(run->tokenizer, q.ids[q.count - n]))
                 prompt_ends_add(ends, q.ids[q.count - n]);
     }
@@ -70,9 +70,10 @@ static void collect_prompts(struct generating *t)
     t->prompts = memory_resize(NULL, all + 1, sizeof(*t->prompts));
     t->indices = memory_resize(NULL, all + 1, sizeof(*t->indices));
     for (size_t i = all * rank / ranks; i < all * (rank + 1) / ranks; i++) {
-        if (!dataset_question(data, i, &q) || q.asked > (size_t)run->plan->cutoff_len)
+        if (!dataset_question(data, i, &q) ||
+            q.question_len > (size_t)run->plan->cutoff_len)
             continue;
-        t->prompts[t->count] = (struct prompt) { q.ids, q.asked, (uint32_t)i };
+        t->prompts[t->count] = (struct prompt) { q.ids, q.question_len, (uint32_t)i };
         t->indices[t->count++] = i;
     }
 }
@@ -109,24 +110,24 @@ static bool on_done(void *context, const struct completion *completion, struct e
 
     dataset_question(run_questions(run), t->indices[completion->index], &q);
     text_reset(&t->expected);
-    tokenizer_decode(run->tokenizer, q.ids + q.asked, q.count - q.asked, true,
-                     &t->expected);
+    tokenizer_decode(run->tokenizer, q.ids + q.question_len, q.count - q.question_len,
+                     true, &t->expected);
     remove_end(&t->expected, t->stop);
     verdict = answer_judge(&rule, completion->text, completion->len, t->expected.data,
                            t->expected.len);
     t->out->asked++;
     t->out->found += verdict.found;
-    t->out->right += verdict.right;
+    t->out->right += verdict.correct;
     if (!run->samples || t->indices[completion->index] >= (size_t)plan->samples)
         return true;
     text_reset(&t->asked);
-    tokenizer_decode(run->tokenizer, q.ids, q.asked, true, &t->asked);
+    tokenizer_decode(run->tokenizer, q.ids, q.question_len, true, &t->asked);
     samples_put(run->samples, t->indices[completion->index],
                 &(struct sample_answer) { .prompt = &t->asked,
                                           .expected = &t->expected,
                                           .text = completion->text,
                                           .len = completion->len,
-                                          .correct = verdict.right });
+                                          .correct = verdict.correct });
     (void)err;
     return true;
 }
@@ -137,12 +138,12 @@ static bool generate(struct generating *t, struct error *err)
     const char *stops[2] = { NULL, NULL };
     struct generate_options how = { .model = run->model,
                                     .tokenizer = run->tokenizer,
-                                    .how = &run->plan->generation,
+                                    .settings = &run->plan->generation,
                                     .seed = (uint64_t)run->plan->seed,
-                                    .apart = true,
-                                    .stops = stops,
+                                    .separate_answer = true,
+                                    .stop_strings = stops,
                                     .stop = run->options->stop,
-                                    .done = on_done,
+                                    .on_completion = on_done,
                                     .context = t };
     bool ok = find_ends(run, &how.ends, &t->stop, err);
 

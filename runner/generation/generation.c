@@ -273,7 +273,7 @@ static bool on_done(void *context, const struct completion *completion, struct e
         made->verdict = answer_judge(&rule, made->text, made->len, question->expected,
                                      question->expected_len);
     g->found += made->verdict.found;
-    g->right += made->verdict.right;
+    g->right += made->verdict.correct;
     for (; g->shown < g->questions.count * g->samples && g->made[g->shown].text;
          g->shown++)
         if (!generation_show(g, g->shown, err))
@@ -290,13 +290,13 @@ static bool complete(struct generator *g, struct error *err)
     struct prompt *prompts = memory_alloc(count * sizeof(*prompts));
     const struct generate_options how = { .model = g->model,
                                           .tokenizer = g->tokenizer,
-                                          .how = &g->target.plan.generation,
+                                          .settings = &g->target.plan.generation,
                                           .seed = (uint64_t)g->target.plan.seed,
                                           .ends = g->ends,
-                                          .apart = g->chat != NULL,
-                                          .stops = g->stops,
+                                          .separate_answer = g->chat != NULL,
+                                          .stop_strings = g->stops,
                                           .stop = g->stop,
-                                          .done = on_done,
+                                          .on_completion = on_done,
                                           .context = g };
     bool ok;
 

@@ -25,7 +25,7 @@ static json_t *line_object(const struct generator *g, size_t at)
     json_object_set_new(object, "expected",
                         json_visible(question->expected, question->expected_len));
     json_object_set_new(object, "answered", json_boolean(made->verdict.found));
-    json_object_set_new(object, "correct", json_boolean(made->verdict.right));
+    json_object_set_new(object, "correct", json_boolean(made->verdict.correct));
     return object;
 }
 
@@ -83,12 +83,12 @@ static bool is_kept(const struct generator *g, size_t at)
 {
     const struct made *made = &g->made[at];
 
-    if (!made->verdict.right || made->end == END_LENGTH ||
+    if (!made->verdict.correct || made->end == END_LENGTH ||
         !has_record(&g->questions.list[at / g->samples]) ||
         !text_is_utf8(made->text, made->len, NULL))
         return false;
     for (size_t i = at - at % g->samples; i < at; i++)
-        if (g->made[i].verdict.right && g->made[i].end != END_LENGTH &&
+        if (g->made[i].verdict.correct && g->made[i].end != END_LENGTH &&
             g->made[i].len == made->len &&
             memcmp(g->made[i].text, made->text, made->len) == 0)
             return false;

@@ -17,7 +17,7 @@ static void check(const struct answer_rule *rule, const char *text, size_t len,
     struct verdict verdict = answer_judge(rule, text, len, expected, expected_len);
     double number;
 
-    FUZZ_HOLDS(!verdict.right || verdict.found);
+    FUZZ_HOLDS(!verdict.correct || verdict.found);
     if (!answer_find(rule, text, len, &found)) {
         FUZZ_HOLDS(!verdict.found);
         return;
@@ -27,7 +27,7 @@ static void check(const struct answer_rule *rule, const char *text, size_t len,
     FUZZ_HOLDS(answer_is_correct(rule, found, found));
     if (answer_number(found, &number))
         FUZZ_HOLDS(isfinite(number));
-    FUZZ_HOLDS(answer_judge(rule, text, len, text, len).right);
+    FUZZ_HOLDS(answer_judge(rule, text, len, text, len).correct);
 }
 
 /* Input: the output of a model, a NUL, and the expected output.  Neither copy is

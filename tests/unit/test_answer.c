@@ -97,7 +97,7 @@ static void test_answers_are_right_within_the_tolerance(void **state)
     static const struct {
         const char *text, *expected;
         double tolerance;
-        bool found, right;
+        bool found, correct;
     } cases[] = {
         { "<answer>9.8</answer>", "9.84", 0.05, true, true },
         { "<answer>9.8</answer>", "9.84", 0, true, false },
@@ -118,8 +118,8 @@ static void test_answers_are_right_within_the_tolerance(void **state)
         struct verdict is = answer_judge(&rule, cases[i].text, strlen(cases[i].text),
                                          cases[i].expected, strlen(cases[i].expected));
 
-        if (is.found != cases[i].found || is.right != cases[i].right)
-            fail_msg("case %zu: found %d, right %d", i, is.found, is.right);
+        if (is.found != cases[i].found || is.correct != cases[i].correct)
+            fail_msg("case %zu: found %d, correct %d", i, is.found, is.correct);
     }
 }
 

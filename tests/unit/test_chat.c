@@ -1,6 +1,6 @@
 /*
  * tests/unit/test_chat.c - a model's own chat template determines how conversations are
- * written, and which part of them is learned.
+ * written, and which part of them is trained on.
  */
 #include "config.h"
 
@@ -8,7 +8,7 @@
 #include "tests/unit/unit_tokenizer.h"
 #include "train/chat/chat.h"
 
-static const struct message talk[] = {
+static const struct message conversation[] = {
     { ROLE_USER, "2+2?", 4, 0 },
     { ROLE_ASSISTANT, "4", 1, 1 },
     { ROLE_USER, "Sure?", 5, 0 },
@@ -53,9 +53,9 @@ struct written {
     bool ok;
 };
 
-static void write_talk(struct written *out, const char *template,
-                       const struct message *messages, size_t count,
-                       const struct template_options *options)
+static void write_conversation(struct written *out, const char *template,
+                               const struct message *messages, size_t count,
+                               const struct template_options *options)
 {
     struct tokenizer *tokenizer = open_with(template, &out->err);
     const struct chat_template *chat = tokenizer ? template_guess(tokenizer) : NULL;
@@ -87,7 +87,7 @@ static void expect(const char *template, const struct message *messages, size_t 
 {
     struct written got = { .ok = false };
 
-    write_talk(&got, template, messages, count, options);
+    write_conversation(&got, template, messages, count, options);
     if (!got.ok)
         fail_msg("%s", got.err.text);
     assert_string_equal(got.all.data, all);
@@ -108,9 +108,9 @@ static void test_chat_learns_between_prompts(void **state)
                                   prompt = { .train_on_prompt = true };
 
     (void)state;
-    expect(template, talk, 4, &plain, all, "4<|im_end|>\nYes.<|im_end|>\n");
-    expect(template, talk, 4, &last, all, "Yes.<|im_end|>\n");
-    expect(template, talk, 4, &prompt, all, all);
+    expect(template, conversation, 4, &plain, all, "4<|im_end|>\nYes.<|im_end|>\n");
+    expect(template, conversation, 4, &last, all, "Yes.<|im_end|>\n");
+    expect(template, conversation, 4, &prompt, all, all);
 }
 
 static void test_chat_learns_marked_text(void **state)
@@ -121,7 +121,7 @@ static void test_chat_learns_marked_text(void **state)
         "endgeneration %}{% else %}{{ m.content }}{% endif %} {% endfor %}\"";
 
     (void)state;
-    expect(template, talk, 4, &plain,
+    expect(template, conversation, 4, &plain,
            "user: 2+2? assistant: 4! user: Sure? assistant: Yes.!", "4!Yes.!");
 }
 
@@ -134,7 +134,7 @@ static void test_chat_omits_answers_it_cannot_locate(void **state)
         "%}\"";
 
     (void)state;
-    expect(template, talk, 4, &plain,
+    expect(template, conversation, 4, &plain,
            "[user] 2+2?\n[assistant] 4\n[user] Sure?\n[assistant] (hm) Yes.\n",
            "(hm) Yes.\n");
 }
@@ -148,9 +148,9 @@ static void test_chat_omits_answers_it_cannot_locate(void **state)
 static void test_chat_skips_a_short_end(void **state)
 {
     (void)state;
-    expect(TAILED("!?"), talk, 4, &plain,
+    expect(TAILED("!?"), conversation, 4, &plain,
            "[user] 2+2?[assistant] 4[user] Sure?[assistant] Yes.!?", "4Yes.!?");
-    expect(TAILED("!?!"), talk, 4, &plain,
+    expect(TAILED("!?!"), conversation, 4, &plain,
            "[user] 2+2?[assistant] 4[user] Sure?[assistant] Yes.!?!", "Yes.!?!");
 }
 
@@ -190,13 +190,13 @@ static void test_chat_keeps_weights_and_cuts(void **state)
     const struct template_options cut = { .cutoff_len = 24 };
 
     (void)state;
-    memcpy(weighted, talk, sizeof(talk));
+    memcpy(weighted, conversation, sizeof(conversation));
     weighted[1].weight = 0;
     expect(template, weighted, 4, &plain,
            "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n4<|im_end|>\n"
            "<|im_start|>user\nSure?<|im_end|>\n<|im_start|>assistant\nYes.<|im_end|>\n",
            "Yes.<|im_end|>\n");
-    expect(template, talk, 2, &cut,
+    expect(template, conversation, 2, &cut,
            "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistan4<|im_end|>\n",
            "4<|im_end|>\n");
 }
@@ -231,7 +231,7 @@ static void expect_error(const char *template, const char *part)
 {
     struct written got = { .ok = false };
 
-    write_talk(&got, template, talk, 4, &plain);
+    write_conversation(&got, template, conversation, 4, &plain);
     assert_false(got.ok);
     if (!strstr(got.err.text, part))
         fail_msg("%s", got.err.text);
@@ -252,49 +252,50 @@ static void test_chat_reports_errors_of_the_template(void **state)
 }
 
 /* NULL: no error. */
-static void expect_tried(const char *template, const char *wanted)
+static void expect_chat_try(const char *template, const char *expected)
 {
     struct error err = { 0 };
     char *dir = folder_with(template);
     struct chat *chat;
 
     assert_true(chat_open(dir, &chat, &err));
-    assert_int_equal(chat_check(chat, &err) && chat_try(chat, dir, &err), !wanted);
-    if (wanted && !strstr(err.text, wanted))
-        fail_msg("\"%s\" is not in \"%s\"", wanted, err.text);
+    assert_int_equal(chat_check(chat, &err) && chat_try(chat, dir, &err), !expected);
+    if (expected && !strstr(err.text, expected))
+        fail_msg("\"%s\" is not in \"%s\"", expected, err.text);
     chat_close(chat);
     unit_dir_free(dir);
 }
 
-/* Checks that are possible before there is a conversation. */
+/* Checks that need no conversation. */
 static void test_chat_is_checked_before_a_run(void **state)
 {
     (void)state;
-    expect_tried("\"" EACH TURN "{% endfor %}" PROMPT "\"", NULL);
-    expect_tried("\"{% frob %}\"", "tokenizer_config.json, line 1: Encountered unknown "
-                                   "tag 'frob'; name a template");
-    expect_tried("\"" EACH "{{ m.content | frob }}{% endfor %}\"",
-                 "tokenizer_config.json, line 1: No filter named 'frob'");
-    expect_tried("\"{{ raise_exception('documents, please') }}\"", NULL);
-    expect_tried("\"" EACH TURN "{% endfor %}<|im_start|>assistant\\nto: user\\n\"",
-                 "cannot separate the answer from the question");
-    expect_tried("\"{{ messages[0].content }}\"",
-                 "cannot separate the answer from the question");
-    expect_tried("\"" EACH
-                 "{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}\"",
-                 "marks 2 answers of 1");
+    expect_chat_try("\"" EACH TURN "{% endfor %}" PROMPT "\"", NULL);
+    expect_chat_try("\"{% frob %}\"",
+                    "tokenizer_config.json, line 1: Encountered unknown "
+                    "tag 'frob'; name a template");
+    expect_chat_try("\"" EACH "{{ m.content | frob }}{% endfor %}\"",
+                    "tokenizer_config.json, line 1: No filter named 'frob'");
+    expect_chat_try("\"{{ raise_exception('documents, please') }}\"", NULL);
+    expect_chat_try("\"" EACH TURN "{% endfor %}<|im_start|>assistant\\nto: user\\n\"",
+                    "cannot separate the answer from the question");
+    expect_chat_try("\"{{ messages[0].content }}\"",
+                    "cannot separate the answer from the question");
+    expect_chat_try("\"" EACH
+                    "{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}\"",
+                    "marks 2 answers of 1");
 }
 
-/* If the texts differ only in the last token, the answer can be distinguished: a run skips
- * that token. */
+/* If the texts differ only in the last token, the answer can be located: a run skips that
+ * token. */
 static void test_chat_check_compares_tokens(void **state)
 {
 #define ENDS(tail) \
     "\"" EACH TURN "{% endfor %}{% if add_generation_prompt %}" tail "{% endif %}\""
     (void)state;
-    expect_tried(ENDS("<|im_start|>assistant\\n-"), NULL);
-    expect_tried(ENDS("<|im_start|>assistant\\n--"),
-                 "cannot separate the answer from the question");
+    expect_chat_try(ENDS("<|im_start|>assistant\\n-"), NULL);
+    expect_chat_try(ENDS("<|im_start|>assistant\\n--"),
+                    "cannot separate the answer from the question");
 #undef ENDS
 }
 
@@ -303,7 +304,7 @@ static void test_chat_writes_prompts(void **state)
     struct error err = { 0 };
     struct tokenizer *tokenizer =
         open_with("\"" EACH TURN "{% endfor %}" PROMPT "\"", &err);
-    struct template_request request = { NULL, tokenizer, &plain, talk, 1 };
+    struct template_request request = { NULL, tokenizer, &plain, conversation, 1 };
     struct token_list ids = { 0 };
     struct text text;
     size_t answer;
@@ -324,7 +325,7 @@ static void test_chat_writes_prompts(void **state)
     tokenizer_close(tokenizer);
 }
 
-/* The prompt begins an answer with more than every answer has. */
+/* The template writes text after the prompt that not every answer starts with. */
 static void test_chat_ends_prompts_where_an_answer_would(void **state)
 {
     struct error err = { 0 };
@@ -332,7 +333,7 @@ static void test_chat_ends_prompts_where_an_answer_would(void **state)
         open_with("\"" EACH TURN "{% endfor %}{% if add_generation_prompt "
                   "%}<|im_start|>assistant\\n<think>{% endif %}\"",
                   &err);
-    struct template_request request = { NULL, tokenizer, &plain, talk, 1 };
+    struct template_request request = { NULL, tokenizer, &plain, conversation, 1 };
     struct token_list ids = { 0 };
     struct text text;
     size_t answer;

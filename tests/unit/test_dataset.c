@@ -74,7 +74,7 @@ static void test_dataset_folder_is_one_dataset(void **state)
     free(folder);
 }
 
-static void test_dataset_sets_are_mixed(void **state)
+static void test_dataset_mixes_several_datasets(void **state)
 {
     struct plan plan = unit_dataset_plan("three.jsonl,drawn");
     char got[64];
@@ -177,7 +177,7 @@ static void test_dataset_text_is_cut_in_blocks(void **state)
     text_clear(&got);
 }
 
-static void test_dataset_running_text_keeps_its_lines(void **state)
+static void test_dataset_continuous_text_keeps_its_lines(void **state)
 {
     struct plan plan = unit_dataset_plan("play.txt");
     struct text got;
@@ -267,15 +267,16 @@ static void test_dataset_notes_skipped_records(void **state)
 static bool notes_say(const struct plan *plan, const char *words)
 {
     struct dataset *dataset = unit_dataset_open(plan, SPLIT_TRAIN);
-    bool said = false;
+    bool found = false;
 
     for (size_t i = 0; dataset_note(dataset, i); i++)
-        said = said || strstr(dataset_note(dataset, i), words);
+        found = found || strstr(dataset_note(dataset, i), words);
     dataset_close(dataset);
-    return said;
+    return found;
 }
 
-/* The learned part would end with the tokenizer's end of a text, and there is none. */
+/* The trained part would end with the tokenizer's end-of-text token, but there is
+ * none. */
 static void test_dataset_notes_a_missing_end_token(void **state)
 {
     static const struct {
@@ -312,7 +313,7 @@ static void test_dataset_notes_a_missing_end_token(void **state)
 static void test_dataset_reports_file_and_line(void **state)
 {
     static const struct {
-        const char *data, *says;
+        const char *data, *message;
         uint32_t line;
     } cases[] = {
         { "{\"prompt\": \"q\", \"response\": \"a\"}\n{\"prompt\": \"q\", \"resp",
@@ -327,8 +328,8 @@ static void test_dataset_reports_file_and_line(void **state)
         { "{\"prompt\": \"q\", \"response\": NaN}\n", "JSON has no NaN", 1 },
         { "{\"prompt\": \"q\", \"prompt\": \"q\"}\n", "a key occurs twice", 1 },
         { "{\"text\": \"q\"}\n", "stage: pt", 1 },
-        { "\n\n", "no record that can be learned", 0 },
-        { "{\"messages\": []}\n", "no record that can be learned", 0 },
+        { "\n\n", "no record to train on", 0 },
+        { "{\"messages\": []}\n", "no record to train on", 0 },
     };
     struct plan plan = unit_dataset_plan("bad.jsonl");
 
@@ -339,8 +340,8 @@ static void test_dataset_reports_file_and_line(void **state)
         unit_write_string(dir, "bad.jsonl", cases[i].data);
         assert_null(dataset_open(&plan, SPLIT_TRAIN, tokenizer, &err));
         assert_int_equal(err.code, ERROR_DATA);
-        if (!strstr(err.text, cases[i].says))
-            fail_msg("\"%s\" does not contain \"%s\"", err.text, cases[i].says);
+        if (!strstr(err.text, cases[i].message))
+            fail_msg("\"%s\" does not contain \"%s\"", err.text, cases[i].message);
         assert_int_equal(err.at.line, cases[i].line);
         if (cases[i].line)
             assert_true(text_ends(err.file, "/bad.jsonl"));
@@ -443,10 +444,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dataset_share_is_held_out_for_evaluation),
         cmocka_unit_test(test_dataset_folder_is_one_dataset),
-        cmocka_unit_test(test_dataset_sets_are_mixed),
+        cmocka_unit_test(test_dataset_mixes_several_datasets),
         cmocka_unit_test(test_dataset_eval_files_are_separate),
         cmocka_unit_test(test_dataset_text_is_cut_in_blocks),
-        cmocka_unit_test(test_dataset_running_text_keeps_its_lines),
+        cmocka_unit_test(test_dataset_continuous_text_keeps_its_lines),
         cmocka_unit_test(test_dataset_begins_blocks_as_configured),
         cmocka_unit_test(test_dataset_notes_skipped_records),
         cmocka_unit_test(test_dataset_notes_a_missing_end_token),

@@ -76,7 +76,7 @@ static void test_dataset_batch_has_weights(void **state)
     batch_clear(&batch);
 }
 
-/* If the end of a text follows only the last answer, the earlier ones are taught to end
+/* If the end of a text follows only the last answer, the earlier ones are trained to end
  * with it, at the position of the next question's first token (LLaMA-Factory's
  * efficient_eos). */
 static void test_dataset_batch_ends_each_answer(void **state)
@@ -127,7 +127,7 @@ static void test_dataset_batch_ends_each_answer(void **state)
         assert_true(batch.weight == weight);
         assert_true(dataset_question(dataset, 0, &question) == !plan.train_on_prompt);
         assert_true(plan.train_on_prompt ||
-                    (question.asked == 6 && question.count == 10));
+                    (question.question_len == 6 && question.count == 10));
         dataset_close(dataset);
     }
     batch_clear(&batch);
@@ -222,7 +222,7 @@ static int compare_strings(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static void all_runs(const struct plan *plan, struct text *out)
+static void all_sequences(const struct plan *plan, struct text *out)
 {
     struct dataset *dataset = unit_dataset_open(plan, SPLIT_TRAIN);
     struct batch batch = { 0 };
@@ -250,8 +250,8 @@ static void all_runs(const struct plan *plan, struct text *out)
     dataset_close(dataset);
 }
 
-/* The same sequences are read and learned, packed or not: so their losses are the
- * same. */
+/* Packed or not, the same sequences are read with the same targets, so their losses are
+ * the same. */
 static void test_dataset_batch_packed_equals_unpacked(void **state)
 {
     struct plan plan = unit_dataset_plan("many.jsonl");
@@ -261,13 +261,13 @@ static void test_dataset_batch_packed_equals_unpacked(void **state)
     unit_dataset_records("many.jsonl", 26);
     text_init(&plain, 0);
     text_init(&packed, 0);
-    all_runs(&plan, &plain);
+    all_sequences(&plan, &plain);
     plan.packing = CHOICE_YES;
-    all_runs(&plan, &packed);
+    all_sequences(&plan, &packed);
     assert_string_equal(plain.data, packed.data);
     plan.packing = CHOICE_AUTO;
     plan.neat_packing = true;
-    all_runs(&plan, &packed);
+    all_sequences(&plan, &packed);
     assert_string_equal(plain.data, packed.data);
     text_clear(&plain);
     text_clear(&packed);

@@ -44,14 +44,14 @@ static void put_old(const char *name, const char *text, double seconds)
     free(path);
 }
 
-static const char talk[] =
+static const char conversation[] =
     "{\"prompt\": \"one\", \"response\": \"two\"}\n"
     "{\"prompt\": \"three\", \"response\": null}\n"
     "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": "
     "\"assistant\", \"content\": \"bb\", \"loss_weight\": 0.5}]}\n"
     "{\"prompt\": \"four\", \"response\": \"five\", \"system\": \"six\"}\n";
 
-static struct plan plan_kept(void)
+static struct plan cached_plan(void)
 {
     struct plan plan = unit_dataset_plan("talk.jsonl");
 
@@ -64,10 +64,10 @@ static void begin(void)
     struct error err = { 0 };
 
     file_remove_tree(kept_dir, &err);
-    put_old("talk.jsonl", talk, 100);
+    put_old("talk.jsonl", conversation, 100);
 }
 
-/* Describe everything that training sees of the data, and everything a person sees. */
+/* Describe everything that training reads from the data, and everything the user sees. */
 static void describe(const struct dataset *dataset, struct text *out)
 {
     struct batch batch = { 0 };
@@ -88,25 +88,25 @@ static void describe(const struct dataset *dataset, struct text *out)
     batch_clear(&batch);
 }
 
-static bool is_kept(const struct dataset *dataset)
+static bool is_cached(const struct dataset *dataset)
 {
     return text_starts(dataset_origin(dataset), "tokens mapped from");
 }
 
-/* Open it and compare with `wanted`, or fill that; return whether it came from the
- * cache. */
-static bool open_as(const struct plan *plan, enum split split, struct text *wanted)
+/* Open the dataset and compare it with `expected`, or fill that if it is empty; return
+ * whether the tokens came from the cache. */
+static bool open_as(const struct plan *plan, enum split split, struct text *expected)
 {
     struct dataset *dataset = unit_dataset_open(plan, split);
-    bool from = is_kept(dataset);
+    bool from = is_cached(dataset);
     struct text got;
 
     text_init(&got, 0);
     describe(dataset, &got);
-    if (wanted->len > 0)
-        assert_string_equal(got.data, wanted->data);
+    if (expected->len > 0)
+        assert_string_equal(got.data, expected->data);
     else
-        text_add(wanted, got.data, got.len);
+        text_add(expected, got.data, got.len);
     text_clear(&got);
     dataset_close(dataset);
     return from;
@@ -115,11 +115,11 @@ static bool open_as(const struct plan *plan, enum split split, struct text *want
 static void test_dataset_cache_gives_the_same_batches_as_the_texts(void **state)
 {
     struct plan plans[5];
-    struct text wanted;
+    struct text expected;
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(plans); i++)
-        plans[i] = plan_kept();
+        plans[i] = cached_plan();
     plans[1].packing = CHOICE_YES;
     plans[2].val_size = 1;
     plans[3].stage = STAGE_PT;
@@ -129,21 +129,21 @@ static void test_dataset_cache_gives_the_same_batches_as_the_texts(void **state)
     plans[4].dataset = "text.jsonl,text.jsonl";
     plans[4].mix_strategy = MIX_INTERLEAVE_OVER;
     put_old("text.jsonl", "{\"text\": \"abcdefgh\"}\n{\"text\": \"ijk\"}\n", 100);
-    text_init(&wanted, 0);
+    text_init(&expected, 0);
     for (size_t i = 0; i < TS_COUNT(plans); i++) {
         begin();
-        text_reset(&wanted);
-        assert_false(open_as(&plans[i], SPLIT_TRAIN, &wanted));
-        assert_true(open_as(&plans[i], SPLIT_TRAIN, &wanted));
-        assert_true(open_as(&plans[i], SPLIT_TRAIN, &wanted));
+        text_reset(&expected);
+        assert_false(open_as(&plans[i], SPLIT_TRAIN, &expected));
+        assert_true(open_as(&plans[i], SPLIT_TRAIN, &expected));
+        assert_true(open_as(&plans[i], SPLIT_TRAIN, &expected));
     }
-    text_clear(&wanted);
+    text_clear(&expected);
 }
 
 /* The selection of samples does not affect the cached tokens: one file serves all. */
 static void test_dataset_cache_is_independent_of_the_selection(void **state)
 {
-    struct plan plan = plan_kept();
+    struct plan plan = cached_plan();
     struct text first, second;
 
     (void)state;
@@ -164,25 +164,26 @@ static void test_dataset_cache_is_independent_of_the_selection(void **state)
     text_clear(&second);
 }
 
-static void expect_origin(const struct plan *plan, const char *says)
+static void expect_origin(const struct plan *plan, const char *message)
 {
     struct dataset *dataset = unit_dataset_open(plan, SPLIT_TRAIN);
 
-    if (!strstr(dataset_origin(dataset), says))
-        fail_msg("\"%s\" does not contain \"%s\"", dataset_origin(dataset), says);
+    if (!strstr(dataset_origin(dataset), message))
+        fail_msg("\"%s\" does not contain \"%s\"", dataset_origin(dataset), message);
     dataset_close(dataset);
 }
 
 static void test_dataset_cache_depends_on_its_options(void **state)
 {
-    static const char *const says[] = { "cutoff_len", "train_on_prompt", "mask_history",
-                                        "template",   "default_system",  "max_samples",
-                                        "sources" };
-    struct plan plans[TS_COUNT(says)];
-    const struct plan plan = plan_kept();
+    static const char *const message[] = { "cutoff_len",     "train_on_prompt",
+                                           "mask_history",   "template",
+                                           "default_system", "max_samples",
+                                           "sources" };
+    struct plan plans[TS_COUNT(message)];
+    const struct plan plan = cached_plan();
 
     (void)state;
-    put_old("other.jsonl", talk, 100);
+    put_old("other.jsonl", conversation, 100);
     for (size_t i = 0; i < TS_COUNT(plans); i++)
         plans[i] = plan;
     plans[0].cutoff_len = 63;
@@ -196,23 +197,23 @@ static void test_dataset_cache_depends_on_its_options(void **state)
         begin();
         expect_origin(&plan, "texts read");
         expect_origin(&plan, "tokens mapped from");
-        expect_origin(&plans[i], says[i]);
+        expect_origin(&plans[i], message[i]);
         expect_origin(&plans[i], "tokens mapped from"); /* has replaced it */
     }
 }
 
 static void test_dataset_cache_depends_on_its_files(void **state)
 {
-    struct plan plan = plan_kept();
+    struct plan plan = cached_plan();
     struct text other;
 
     (void)state;
     begin();
     expect_origin(&plan, "texts read");
-    put_old("talk.jsonl", talk, 50); /* touched */
+    put_old("talk.jsonl", conversation, 50); /* touched */
     expect_origin(&plan, "tokens mapped from");
     text_init(&other, 0);
-    text_adds(&other, talk);
+    text_adds(&other, conversation);
     other.data[13] = 'x'; /* one letter */
     put_old("talk.jsonl", other.data, 40);
     expect_origin(&plan, "talk.jsonl has changed");
@@ -224,7 +225,8 @@ static void test_dataset_cache_depends_on_its_files(void **state)
     text_adds(&other, "{\"prompt\": \"q\", \"response\": \"a\"}\n");
     put_old("talk.jsonl", other.data, 30);
     expect_origin(&plan, "talk.jsonl has changed");
-    put_old("talk.jsonl", talk, -100); /* its clock is ahead: it may be in progress */
+    put_old("talk.jsonl", conversation,
+            -100); /* its clock is ahead: it may still be written */
     expect_origin(&plan, "talk.jsonl has changed");
     expect_origin(&plan, "talk.jsonl has changed");
     text_clear(&other);
@@ -233,16 +235,16 @@ static void test_dataset_cache_depends_on_its_files(void **state)
 /* Change each byte, and truncate at each position, a few of them per file. */
 static void test_dataset_cache_detects_damage(void **state)
 {
-    struct plan plan = plan_kept();
-    struct text wanted, whole, broken;
+    struct plan plan = cached_plan();
+    struct text expected, whole, broken;
     struct error err = { 0 };
 
     (void)state;
     begin();
-    text_init(&wanted, 0);
+    text_init(&expected, 0);
     text_init(&whole, 0);
     text_init(&broken, 0);
-    assert_false(open_as(&plan, SPLIT_TRAIN, &wanted));
+    assert_false(open_as(&plan, SPLIT_TRAIN, &expected));
     assert_true(file_read(kept, 1 << 20, &whole, NULL, &err));
     for (size_t i = 0; i < 2 * whole.len; i += 7) {
         struct dataset *dataset;
@@ -255,17 +257,17 @@ static void test_dataset_cache_detects_damage(void **state)
         assert_true(file_replace(kept, broken.data, broken.len, 0644, &err));
         dataset = dataset_open_readonly(&plan, SPLIT_TRAIN, tokenizer, &err);
         assert_non_null(dataset);
-        if (is_kept(dataset))
-            fail_msg("byte %zu of %zu is not missed", i, whole.len);
+        if (is_cached(dataset))
+            fail_msg("damage of byte %zu of %zu is not detected", i, whole.len);
         text_init(&got, 0);
         describe(dataset, &got);
-        assert_string_equal(got.data, wanted.data);
+        assert_string_equal(got.data, expected.data);
         text_clear(&got);
         dataset_close(dataset);
     }
-    assert_false(open_as(&plan, SPLIT_TRAIN, &wanted)); /* is repaired */
-    assert_true(open_as(&plan, SPLIT_TRAIN, &wanted));
-    text_clear(&wanted);
+    assert_false(open_as(&plan, SPLIT_TRAIN, &expected)); /* is repaired */
+    assert_true(open_as(&plan, SPLIT_TRAIN, &expected));
+    text_clear(&expected);
     text_clear(&whole);
     text_clear(&broken);
 }
@@ -274,18 +276,18 @@ static void test_dataset_cache_detects_damage(void **state)
  * sequence is set very large, with a correct digest. */
 static void test_dataset_cache_refuses_indexes_outside_the_file(void **state)
 {
-    struct plan plan = plan_kept();
-    struct text wanted, whole, odd;
+    struct plan plan = cached_plan();
+    struct text expected, whole, odd;
     struct error err = { 0 };
     uint64_t header;
     size_t sample, run;
 
     (void)state;
     begin();
-    text_init(&wanted, 0);
+    text_init(&expected, 0);
     text_init(&whole, 0);
     text_init(&odd, 0);
-    assert_false(open_as(&plan, SPLIT_TRAIN, &wanted));
+    assert_false(open_as(&plan, SPLIT_TRAIN, &expected));
     assert_true(file_read(kept, 1 << 20, &whole, NULL, &err));
     memcpy(&header, whole.data + 8, sizeof(header));
     sample = 16 + (size_t)header;
@@ -307,11 +309,12 @@ static void test_dataset_cache_refuses_indexes_outside_the_file(void **state)
         dataset = dataset_open_readonly(&plan, SPLIT_TRAIN, tokenizer, &err);
         assert_non_null(dataset);
         /* half a weight is still a weight, and unused fields do not matter */
-        if (is_kept(dataset) && !unused && i != offsetof(struct sample, weight))
-            fail_msg("number %zu of a sample and its run is not missed", i / 4);
+        if (is_cached(dataset) && !unused && i != offsetof(struct sample, weight))
+            fail_msg("damage of value %zu of a sample and its span is not detected",
+                     i / 4);
         dataset_close(dataset);
     }
-    text_clear(&wanted);
+    text_clear(&expected);
     text_clear(&whole);
     text_clear(&odd);
 }
@@ -320,7 +323,7 @@ static void test_dataset_cache_refuses_indexes_outside_the_file(void **state)
  * is left alone. */
 static void test_dataset_cache_is_written_by_one_process(void **state)
 {
-    struct plan plan = plan_kept();
+    struct plan plan = cached_plan();
     char *beside = path_join(kept_dir, "train.tokens.new");
     struct error err = { 0 };
     int fd;
@@ -345,9 +348,9 @@ static void test_dataset_cache_is_written_by_one_process(void **state)
     free(beside);
 }
 
-static void test_dataset_cache_is_not_used_by_a_peek(void **state)
+static void test_dataset_cache_is_not_written_by_a_readonly_open(void **state)
 {
-    struct plan plan = plan_kept();
+    struct plan plan = cached_plan();
     struct error err = { 0 };
     struct dataset *dataset;
 
@@ -376,7 +379,7 @@ static void put_many(void)
  * continues and logs it. */
 static void test_dataset_cache_is_written_only_for_larger_data(void **state)
 {
-    struct plan plan = plan_kept();
+    struct plan plan = cached_plan();
 
     (void)state;
     begin();
@@ -387,7 +390,7 @@ static void test_dataset_cache_is_written_only_for_larger_data(void **state)
     put_many();
     expect_origin(&plan, "texts read");
     expect_origin(&plan, "tokens mapped from");
-    put_old("talk.jsonl", talk, 100);
+    put_old("talk.jsonl", conversation, 100);
     expect_origin(&plan, "talk.jsonl has changed");
     assert_false(file_exists(kept)); /* a file that will not be read again is removed */
     plan.run_dir = "/dev/null/run";
@@ -402,7 +405,7 @@ static void test_dataset_cache_is_written_only_for_larger_data(void **state)
 
 static void test_dataset_cache_refuses_a_hugging_face_folder(void **state)
 {
-    struct plan plan = plan_kept();
+    struct plan plan = cached_plan();
     struct error err = { 0 };
 
     (void)state;
@@ -423,7 +426,7 @@ int main(void)
         cmocka_unit_test(test_dataset_cache_detects_damage),
         cmocka_unit_test(test_dataset_cache_refuses_indexes_outside_the_file),
         cmocka_unit_test(test_dataset_cache_is_written_by_one_process),
-        cmocka_unit_test(test_dataset_cache_is_not_used_by_a_peek),
+        cmocka_unit_test(test_dataset_cache_is_not_written_by_a_readonly_open),
         cmocka_unit_test(test_dataset_cache_is_written_only_for_larger_data),
         cmocka_unit_test(test_dataset_cache_refuses_a_hugging_face_folder),
     };

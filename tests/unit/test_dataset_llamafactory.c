@@ -1,7 +1,6 @@
-/* tests/unit/test_dataset_llamafactory.c - the demonstration sets give exactly the tokens
- * and targets, in the order, that LLaMA-Factory makes of them
- * (tests/golden/conversations.json and pairs.json, each made by the script of the same
- * name). */
+/* tests/unit/test_dataset_llamafactory.c - the demonstration datasets give the same
+ * tokens and targets in the same order as LLaMA-Factory (tests/golden/conversations.json
+ * and pairs.json, each made by the script of the same name). */
 #include "config.h"
 
 #include "train/dataset/dataset.h"
@@ -87,7 +86,7 @@ static void expect_rows(const struct dataset *dataset, const json_t *one)
 #define SETS      "data/datasets/llamafactory"
 
 struct setting {
-    char *dir; /* of the demonstration sets */
+    char *dir; /* of the demonstration datasets */
     struct tokenizer *tokenizer;
     json_t *golden;
 };
@@ -156,7 +155,7 @@ static void write_json(const char *dir, const char *name, const json_t *json)
     text_clear(&text);
 }
 
-/* Write the sets of records contained in the golden file as files of a directory. */
+/* Write the datasets of the golden file to a directory. */
 static void write_sets(const char *dir, const json_t *sets)
 {
     json_t *info = json_object(), *one;

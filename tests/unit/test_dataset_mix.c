@@ -47,21 +47,22 @@ static size_t lay_out(const json_t *lengths, struct dataset_part *parts)
     return count;
 }
 
-static void expect_list(const struct dataset_choice *got, const json_t *wanted)
+static void expect_list(const struct dataset_choice *got, const json_t *expected)
 {
     uint32_t sum = 0;
 
-    if (json_is_object(wanted)) {
+    if (json_is_object(expected)) {
         for (size_t i = 0; i < got->count; i++)
             sum += (uint32_t)(i + 1) * got->samples[i];
         assert_int_equal(got->count,
-                         json_integer_value(json_object_get(wanted, "length")));
-        assert_int_equal(sum, json_integer_value(json_object_get(wanted, "sum")));
+                         json_integer_value(json_object_get(expected, "length")));
+        assert_int_equal(sum, json_integer_value(json_object_get(expected, "sum")));
         return;
     }
-    assert_int_equal(got->count, json_array_size(wanted));
+    assert_int_equal(got->count, json_array_size(expected));
     for (size_t i = 0; i < got->count; i++)
-        assert_int_equal(got->samples[i], json_integer_value(json_array_get(wanted, i)));
+        assert_int_equal(got->samples[i],
+                         json_integer_value(json_array_get(expected, i)));
 }
 
 static void test_dataset_mix_matches_hugging_face(void **state)
@@ -101,8 +102,8 @@ static void test_dataset_mix_matches_hugging_face(void **state)
     json_decref(json);
 }
 
-/* The selection that an entry of dataset_info.json with this text makes of `count`
- * samples; an empty one is an error. */
+/* Return the selection that an entry of dataset_info.json with this text makes from
+ * `count` samples; an empty selection is an error. */
 static struct dataset_choice choose(const char *words, const struct plan *plan,
                                     size_t count)
 {
@@ -151,7 +152,8 @@ static void test_dataset_mix_slices_as_hugging_face(void **state)
     json_decref(json);
 }
 
-/* Unordered and without repetition if there are enough; else all, and then some again. */
+/* Samples are drawn in random order, without repetition if there are enough; otherwise
+ * all are drawn, then some again. */
 static void test_dataset_mix_draws_samples(void **state)
 {
     struct plan plan = { .seed = 5 };
@@ -210,7 +212,7 @@ static void test_dataset_mix_refuses_invalid_settings(void **state)
 {
     static const struct {
         enum mix_strategy strategy;
-        const char *shares, *says;
+        const char *shares, *message;
         enum error_code code;
     } cases[] = {
         { MIX_CONCAT, "0.5,0.5", "not concat", ERROR_JOB },
@@ -233,8 +235,8 @@ static void test_dataset_mix_refuses_invalid_settings(void **state)
 
         assert_false(dataset_mix_check(&plan, 2, &err));
         assert_int_equal(err.code, cases[i].code);
-        if (!strstr(err.text, cases[i].says))
-            fail_msg("\"%s\" does not contain \"%s\"", err.text, cases[i].says);
+        if (!strstr(err.text, cases[i].message))
+            fail_msg("\"%s\" does not contain \"%s\"", err.text, cases[i].message);
         error_clear(&err);
         assert_false(dataset_mix(&plan, parts, 2, &got, &err));
         free(got.samples);

@@ -38,7 +38,7 @@ static void test_dataset_pack_is_first_fit_decreasing(void **state)
     (void)state;
     for (uint32_t round = 0; round < 200; round++) {
         struct dataset_store store = { 0 };
-        size_t wanted[60], starts[61], rows, samples = 1 + round % 60;
+        size_t expected[60], starts[61], rows, samples = 1 + round % 60;
         uint32_t all[60], members[60];
 
         for (uint32_t i = 0; i < samples; i++) {
@@ -48,12 +48,12 @@ static void test_dataset_pack_is_first_fit_decreasing(void **state)
                                       (round % 3 ? room : 20));
         }
         rows = dataset_pack(&store, all, samples, room, members, starts);
-        assert_int_equal(rows, first_fit(&store, room, wanted));
+        assert_int_equal(rows, first_fit(&store, room, expected));
         assert_int_equal(starts[0], 0);
         assert_int_equal(starts[rows], samples);
         for (size_t row = 0; row < rows; row++)
             for (size_t i = starts[row]; i < starts[row + 1]; i++)
-                assert_int_equal(wanted[members[i]], row);
+                assert_int_equal(expected[members[i]], row);
         dataset_store_clear(&store);
     }
 }

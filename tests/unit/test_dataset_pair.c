@@ -35,32 +35,32 @@ static void put_long(int question, int chosen, int rejected)
     text_clear(&file);
 }
 
-static void expect_runs(const struct dataset *dataset, size_t index,
-                        const char *const runs[2])
+static void expect_sequences(const struct dataset *dataset, size_t index,
+                             const char *const texts[2])
 {
     struct batch batch = { 0 };
     struct text got;
 
     text_init(&got, 0);
     assert_true(dataset_batch(dataset, 0, 0, 1, &batch));
-    for (size_t half = 0; half < 2; half++) {
-        unit_dataset_run(&batch, half, &got);
-        if (strcmp(got.data, runs[half]) != 0)
-            fail_msg("case %zu: %s, not %s", index, got.data, runs[half]);
+    for (size_t side = 0; side < 2; side++) {
+        unit_dataset_run(&batch, side, &got);
+        if (strcmp(got.data, texts[side]) != 0)
+            fail_msg("case %zu: %s, not %s", index, got.data, texts[side]);
     }
     text_clear(&got);
     batch_clear(&batch);
 }
 
-/* By the rule of infer_seqlen: the longer answer is kept whole if it takes less than half
- * of the space, else the question is if it does, else both are truncated in
- * proportion. */
+/* As in infer_seqlen: the longer answer is kept whole if it takes less than half of the
+ * space; otherwise the question is, if it takes less than half; otherwise both are
+ * truncated in proportion. */
 static void test_dataset_pair_is_truncated_alike(void **state)
 {
     static const struct {
         const char *name; /* of the template */
         int question, chosen, rejected, cutoff;
-        const char *runs[2]; /* NULL: skipped */
+        const char *texts[2]; /* NULL: skipped */
     } cases[] = {
         { "empty", 4, 3, 2, 10, { "qqqqccc>ccc", "qqqqrr>rr" } },
         { "empty", 20, 3, 2, 10, { "qqqqqqqccc>ccc", "qqqqqqqrr>rr" } },
@@ -95,19 +95,19 @@ static void test_dataset_pair_is_truncated_alike(void **state)
         plan.cutoff_len = cases[i].cutoff;
         plan.template_name = cases[i].name;
         dataset = dataset_open(&plan, SPLIT_TRAIN, tokenizer, &err);
-        assert_int_equal(dataset != NULL, cases[i].runs[0] != NULL);
+        assert_int_equal(dataset != NULL, cases[i].texts[0] != NULL);
         if (dataset)
-            expect_runs(dataset, i, cases[i].runs);
+            expect_sequences(dataset, i, cases[i].texts);
         else
             assert_non_null(strstr(err.text,
-                                   "1 record of which no part of an answer is left to "
-                                   "learn (cutoff_len is too short) is left out"));
+                                   "1 record with no token left to train on in an "
+                                   "answer (cutoff_len is too short) is left out"));
         dataset_close(dataset);
     }
 }
 
 /* Conversations, to which both answers belong. */
-static const char *const talks[] = {
+static const char *const conversations[] = {
     "{\"role\": \"user\", \"content\": \"What is 1 + 2?\"}",
     "{\"role\": \"system\", \"content\": \"Be brief.\"}, {\"role\": \"user\", "
     "\"content\": \"Hi\"}, {\"role\": \"assistant\", \"content\": "
@@ -115,22 +115,22 @@ static const char *const talks[] = {
     "is 1 + 2?\"}",
 };
 
-static void put_talks(void)
+static void put_conversations(void)
 {
     static const char *const answers[] = { "Three.", "<think>\\nwell\\n</think>\\n\\n4" };
     struct text pairs, singles;
 
     text_init(&pairs, 0);
     text_init(&singles, 0);
-    for (size_t i = 0; i < TS_COUNT(talks); i++) {
-        text_addf(&pairs, "{\"messages\": [%s]", talks[i]);
-        for (size_t half = 0; half < 2; half++) {
+    for (size_t i = 0; i < TS_COUNT(conversations); i++) {
+        text_addf(&pairs, "{\"messages\": [%s]", conversations[i]);
+        for (size_t side = 0; side < 2; side++) {
             text_addf(&pairs, ", \"%s\": {\"role\": \"assistant\", \"content\": \"%s\"}",
-                      half == 0 ? "chosen" : "rejected", answers[half]);
+                      side == 0 ? "chosen" : "rejected", answers[side]);
             text_addf(
                 &singles,
                 "{\"messages\": [%s, {\"role\": \"assistant\", \"content\": \"%s\"}]}\n",
-                talks[i], answers[half]);
+                conversations[i], answers[side]);
         }
         text_adds(&pairs, "}\n");
     }
@@ -150,32 +150,32 @@ static struct dataset *open_with(const struct plan *plan, const struct tokenizer
     return dataset;
 }
 
-/* The same tokens and, except where the end of a text is not part of earlier answers,
- * targets. */
+/* Expect the same tokens; also the same targets, except where the end of a text is not
+ * part of earlier answers. */
 static void expect_same(const struct plan *plan, const struct plan *single,
                         const struct tokenizer *with, bool targets)
 {
     struct dataset *pairs = open_with(plan, with), *singles = open_with(single, with);
-    struct batch got = { 0 }, wanted = { 0 };
+    struct batch got = { 0 }, expected = { 0 };
 
-    assert_true(dataset_batch(pairs, 0, 0, TS_COUNT(talks), &got));
-    assert_true(dataset_batch(singles, 0, 0, 2 * TS_COUNT(talks), &wanted));
-    assert_int_equal(got.sequences, wanted.sequences);
-    assert_memory_equal(got.offsets, wanted.offsets,
+    assert_true(dataset_batch(pairs, 0, 0, TS_COUNT(conversations), &got));
+    assert_true(dataset_batch(singles, 0, 0, 2 * TS_COUNT(conversations), &expected));
+    assert_int_equal(got.sequences, expected.sequences);
+    assert_memory_equal(got.offsets, expected.offsets,
                         (got.sequences + 1) * sizeof(int32_t));
-    assert_memory_equal(got.tokens, wanted.tokens, got.rows * sizeof(int32_t));
-    assert_memory_equal(got.positions, wanted.positions, got.rows * sizeof(int32_t));
+    assert_memory_equal(got.tokens, expected.tokens, got.rows * sizeof(int32_t));
+    assert_memory_equal(got.positions, expected.positions, got.rows * sizeof(int32_t));
     if (targets)
-        assert_memory_equal(got.targets, wanted.targets, got.rows * sizeof(int32_t));
+        assert_memory_equal(got.targets, expected.targets, got.rows * sizeof(int32_t));
     batch_clear(&got);
-    batch_clear(&wanted);
+    batch_clear(&expected);
     dataset_close(singles);
     dataset_close(pairs);
 }
 
 /* Without truncation, each answer equals stage sft's result for the conversation that
  * ends in it. */
-static void test_dataset_pair_is_two_conversations_of_sft(void **state)
+static void test_dataset_pair_matches_two_conversations_of_sft(void **state)
 {
     static const struct {
         const char *name;
@@ -187,7 +187,7 @@ static void test_dataset_pair_is_two_conversations_of_sft(void **state)
                 single = unit_dataset_plan("singles.jsonl");
 
     (void)state;
-    put_talks();
+    put_conversations();
     single.disable_shuffling = single.mask_history = true;
     plan.cutoff_len = single.cutoff_len = 1000;
     plan.train_on_prompt = true; /* has no effect */
@@ -207,7 +207,7 @@ static void test_dataset_pair_is_written_by_the_models_template(void **state)
     struct tokenizer *own;
 
     (void)state;
-    put_talks();
+    put_conversations();
     unit_tokenizer_write(folder, UNIT_SPECIALS, false);
     unit_write_string(
         folder, "chat_template.jinja",
@@ -228,7 +228,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dataset_pair_is_truncated_alike),
-        cmocka_unit_test(test_dataset_pair_is_two_conversations_of_sft),
+        cmocka_unit_test(test_dataset_pair_matches_two_conversations_of_sft),
         cmocka_unit_test(test_dataset_pair_is_written_by_the_models_template),
     };
 

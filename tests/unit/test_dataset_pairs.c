@@ -1,5 +1,5 @@
 /* tests/unit/test_dataset_pairs.c - stage dpo: pairs of answers stay together and count
- * as one; cached ones are reused; the messages for data of another kind. */
+ * as one; cached ones are reused; errors are reported for data of another kind. */
 #include "config.h"
 
 #include "train/dataset/dataset.h"
@@ -36,52 +36,52 @@ static void put_pairs(const char *name, char first, size_t count)
     text_clear(&file);
 }
 
-/* The letter of each pair in the order of an epoch, of which each batch has the pairs
- * whole. */
+/* The letter of each pair in the order of an epoch; no batch separates a pair. */
 static void letters_of(const struct dataset *dataset, uint64_t epoch, size_t size,
                        char *out)
 {
     struct batch batch = { 0 };
-    struct text runs[2];
+    struct text texts[2];
 
-    for (size_t half = 0; half < 2; half++)
-        text_init(&runs[half], 0);
+    for (size_t side = 0; side < 2; side++)
+        text_init(&texts[side], 0);
     for (uint64_t i = 0; dataset_batch(dataset, epoch, i, size, &batch); i++) {
         assert_int_equal(batch.sequences % 2, 0);
         assert_true(batch.sequences <= 2 * size);
         assert_float_equal(batch.weight, batch.sequences / 2, 0);
         for (size_t run = 0; run < batch.sequences; run += 2) {
-            for (size_t half = 0; half < 2; half++) {
-                unit_dataset_run(&batch, run + half, &runs[half]);
-                *out = strchr(runs[half].data, '>')[1];
+            for (size_t side = 0; side < 2; side++) {
+                unit_dataset_run(&batch, run + side, &texts[side]);
+                *out = strchr(texts[side].data, '>')[1];
                 assert_true(*out ==
-                            strpbrk(runs[0].data, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")[0]);
+                            strpbrk(texts[0].data, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")[0]);
             }
-            assert_null(strchr(runs[0].data, 'r'));
-            assert_true(text_ends(runs[1].data, "r"));
+            assert_null(strchr(texts[0].data, 'r'));
+            assert_true(text_ends(texts[1].data, "r"));
             out++;
         }
     }
     *out = 0;
-    for (size_t half = 0; half < 2; half++)
-        text_clear(&runs[half]);
+    for (size_t side = 0; side < 2; side++)
+        text_clear(&texts[side]);
     batch_clear(&batch);
 }
 
-static void expect_letters(const struct plan *plan, enum split split, const char *wanted)
+static void expect_letters(const struct plan *plan, enum split split,
+                           const char *expected)
 {
     struct dataset *dataset = unit_dataset_open(plan, split);
     char got[64];
 
     letters_of(dataset, 0, 2, got);
-    assert_string_equal(got, wanted);
-    assert_int_equal(dataset_samples(dataset), strlen(wanted));
+    assert_string_equal(got, expected);
+    assert_int_equal(dataset_samples(dataset), strlen(expected));
     dataset_close(dataset);
 }
 
 static void test_dataset_pairs_are_two_sequences_each(void **state)
 {
-    static const char *const wanted[] = { "qA>A", "qAr>Ar", "qqBc>Bc", "qqBr>Br" };
+    static const char *const expected[] = { "qA>A", "qAr>Ar", "qqBc>Bc", "qqBr>Br" };
     static const uint32_t numbers[] = { 0, 1, 2, 3 };
     struct plan plan = plan_of("few.jsonl");
     struct batch batch = { 0 };
@@ -107,9 +107,9 @@ static void test_dataset_pairs_are_two_sequences_each(void **state)
     assert_float_equal(batch.weight, 2, 0);
     assert_null(batch.weights);
     text_init(&got, 0);
-    for (size_t run = 0; run < TS_COUNT(wanted); run++) {
+    for (size_t run = 0; run < TS_COUNT(expected); run++) {
         unit_dataset_run(&batch, run, &got);
-        assert_string_equal(got.data, wanted[run]);
+        assert_string_equal(got.data, expected[run]);
     }
     assert_int_equal(dataset_batch_samples(dataset, 0, 0, 2, samples, 8), 4);
     assert_memory_equal(samples, numbers, sizeof(numbers));
@@ -175,11 +175,11 @@ static void test_dataset_pairs_are_counted_as_one(void **state)
 
 /* Packing has no effect; the order of an epoch is that of the same number of single
  * answers. */
-static void test_dataset_pairs_are_shuffled_whole(void **state)
+static void test_dataset_pairs_are_shuffled_as_units(void **state)
 {
     struct plan plan = plan_of("many.jsonl"), single = unit_dataset_plan("single.jsonl");
     struct dataset *pairs, *answers;
-    char got[64], wanted[64], before[64] = "";
+    char got[64], expected[64], before[64] = "";
 
     (void)state;
     put_pairs("many.jsonl", 'A', 26);
@@ -192,8 +192,8 @@ static void test_dataset_pairs_are_shuffled_whole(void **state)
     assert_int_equal(dataset_samples(pairs), 26);
     for (uint64_t epoch = 0; epoch < 3; epoch++) {
         letters_of(pairs, epoch, 3, got);
-        unit_dataset_letters(answers, epoch, 3, wanted);
-        assert_string_equal(got, wanted);
+        unit_dataset_letters(answers, epoch, 3, expected);
+        assert_string_equal(got, expected);
         assert_string_not_equal(got, before);
         strcpy(before, got);
     }
@@ -244,7 +244,7 @@ static void make_old(const char *name)
     free(path);
 }
 
-static bool is_kept(const struct dataset *dataset)
+static bool is_cached(const struct dataset *dataset)
 {
     return text_starts(dataset_origin(dataset), "tokens mapped from");
 }
@@ -270,7 +270,7 @@ static void test_dataset_pairs_are_cached(void **state)
         const struct plan *now = i == 2 ? &single : &plan;
 
         dataset = unit_dataset_open(now, SPLIT_TRAIN);
-        assert_int_equal(is_kept(dataset), i == 1);
+        assert_int_equal(is_cached(dataset), i == 1);
         if (i != 2) {
             letters_of(dataset, 0, 2, got);
             assert_string_equal(got, "AC");
@@ -294,7 +294,7 @@ static void test_dataset_pairs_errors_have_a_position(void **state)
         const char *dataset, *text;
         enum stage stage;
         unsigned line;
-        const char *says;
+        const char *message;
     } cases[] = {
         { "bad.jsonl",
           "{\"prompt\": \"q\", \"chosen\": \"a\", \"rejected\": \"b\"}\n"
@@ -308,7 +308,7 @@ static void test_dataset_pairs_errors_have_a_position(void **state)
           "stage: dpo requires questions with a chosen and a rejected answer each" },
         { "bad.jsonl", "{\"prompt\": \"q\", \"chosen\": \"a\", \"rejected\": \"a\"}\n",
           STAGE_DPO, 0,
-          "bad.jsonl has no record that can be learned: 1 record whose two answers are "
+          "bad.jsonl has no record to train on: 1 record whose two answers are "
           "the same is left out" },
         { "single", "{\"prompt\": \"q\", \"chosen\": \"a\", \"rejected\": \"b\"}\n",
           STAGE_DPO, 0,
@@ -338,7 +338,7 @@ static void test_dataset_pairs_errors_have_a_position(void **state)
         plan.stage = cases[i].stage;
         assert_null(dataset_open(&plan, SPLIT_TRAIN, tokenizer, &err));
         assert_int_equal(err.code, ERROR_DATA);
-        if (!strstr(err.text, cases[i].says) || err.at.line != cases[i].line)
+        if (!strstr(err.text, cases[i].message) || err.at.line != cases[i].line)
             fail_msg("case %zu, line %u: %s", i, err.at.line, err.text);
         assert_int_equal(text_ends(err.file, cases[i].dataset), cases[i].line > 0);
     }
@@ -350,7 +350,7 @@ int main(void)
         cmocka_unit_test(test_dataset_pairs_are_two_sequences_each),
         cmocka_unit_test(test_dataset_pairs_have_no_questions),
         cmocka_unit_test(test_dataset_pairs_are_counted_as_one),
-        cmocka_unit_test(test_dataset_pairs_are_shuffled_whole),
+        cmocka_unit_test(test_dataset_pairs_are_shuffled_as_units),
         cmocka_unit_test(test_dataset_pairs_are_mixed),
         cmocka_unit_test(test_dataset_pairs_are_cached),
         cmocka_unit_test(test_dataset_pairs_errors_have_a_position),

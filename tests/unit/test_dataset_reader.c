@@ -61,7 +61,7 @@ static void read_all(const char *path, bool lines, struct text *out, struct erro
 struct given {
     const char *name, *data;
     bool lines;
-    const char *wanted;
+    const char *expected;
 };
 
 static void expect_records(const struct given *given)
@@ -74,7 +74,7 @@ static void expect_records(const struct given *given)
     read_all(path, given->lines, &got, &err);
     if (err.code != ERROR_NONE)
         fail_msg("%s: %s", given->data, err.text);
-    assert_string_equal(got.data, given->wanted);
+    assert_string_equal(got.data, given->expected);
     text_clear(&got);
     free(path);
 }
@@ -143,7 +143,7 @@ static void test_dataset_reader_refills_its_window(void **state)
 }
 
 struct broken {
-    const char *name, *data, *says;
+    const char *name, *data, *message;
     uint32_t line, column;
 };
 
@@ -171,8 +171,8 @@ static void test_dataset_reader_reports_the_position_of_errors(void **state)
         read_all(path, false, &got, &err);
         assert_int_equal(err.code, ERROR_DATA);
         assert_string_equal(err.file, path);
-        if (!strstr(err.text, cases[i].says))
-            fail_msg("\"%s\" does not contain \"%s\"", err.text, cases[i].says);
+        if (!strstr(err.text, cases[i].message))
+            fail_msg("\"%s\" does not contain \"%s\"", err.text, cases[i].message);
         assert_int_equal(err.at.line, cases[i].line);
         assert_int_equal(err.at.column, cases[i].column);
         free(path);
@@ -197,7 +197,7 @@ static char *put_run(const char *name, const char *before, char byte, size_t cou
     return path;
 }
 
-static void expect_limit(char *path, const char *says)
+static void expect_limit(char *path, const char *message)
 {
     struct error err = { 0 };
     struct text got;
@@ -205,8 +205,8 @@ static void expect_limit(char *path, const char *says)
     text_init(&got, 0);
     read_all(path, false, &got, &err);
     assert_int_equal(err.code, ERROR_DATA);
-    if (!strstr(err.text, says))
-        fail_msg("\"%s\" does not contain \"%s\"", err.text, says);
+    if (!strstr(err.text, message))
+        fail_msg("\"%s\" does not contain \"%s\"", err.text, message);
     text_clear(&got);
     free(path);
 }
@@ -243,7 +243,7 @@ static void test_dataset_reader_detects_damage(void **state)
 {
     struct error err = { 0 };
     struct text file;
-    char *path, *half;
+    char *path, *side;
 
     (void)state;
     text_init(&file, 0);
@@ -252,13 +252,13 @@ static void test_dataset_reader_detects_damage(void **state)
     path = put("whole.jsonl.gz", file.data, file.len);
     text_reset(&file);
     assert_true(file_read(path, (size_t)1 << 20, &file, NULL, &err));
-    half = path_join(dir, "half.jsonl.gz");
-    assert_true(file_replace(half, file.data, file.len / 2, 0600, &err));
-    expect_limit(half, "damaged or truncated");
-    half = path_join(dir, "wrong.jsonl.gz");
+    side = path_join(dir, "half.jsonl.gz");
+    assert_true(file_replace(side, file.data, file.len / 2, 0600, &err));
+    expect_limit(side, "damaged or truncated");
+    side = path_join(dir, "wrong.jsonl.gz");
     file.data[file.len / 2] ^= 0x55;
-    assert_true(file_replace(half, file.data, file.len, 0600, &err));
-    expect_limit(half, "damaged or truncated");
+    assert_true(file_replace(side, file.data, file.len, 0600, &err));
+    expect_limit(side, "damaged or truncated");
     text_clear(&file);
     free(path);
 }

@@ -1,5 +1,5 @@
 /* tests/unit/test_dataset_record.c - each form of record as a conversation or a text;
- * records that cannot be learned are skipped, malformed ones are reported. */
+ * records that cannot be trained on are skipped, malformed ones are reported. */
 #include "config.h"
 
 #include "train/dataset/dataset_record.h"
@@ -55,7 +55,7 @@ static void describe(const struct dataset_source *source, const char *json, bool
 }
 
 struct given {
-    const char *json, *wanted; /* for an error: the expected part of it */
+    const char *json, *expected; /* for an error: the expected part of it */
 };
 
 static void expect_all(const struct dataset_source *source, bool plain,
@@ -66,10 +66,11 @@ static void expect_all(const struct dataset_source *source, bool plain,
     text_init(&got, 0);
     for (size_t i = 0; i < count; i++) {
         describe(source, given[i].json, plain, &got);
-        if (text_starts(given[i].wanted, "~") ? !strstr(got.data, given[i].wanted + 1)
-                                              : strcmp(got.data, given[i].wanted) != 0)
+        if (text_starts(given[i].expected, "~")
+                ? !strstr(got.data, given[i].expected + 1)
+                : strcmp(got.data, given[i].expected) != 0)
             fail_msg("%s\n  gives %s\n  not   %s", given[i].json, got.data,
-                     given[i].wanted);
+                     given[i].expected);
     }
     text_clear(&got);
 }
@@ -136,17 +137,17 @@ static void test_dataset_record_skips_records_it_cannot_learn(void **state)
 {
     static const struct given cases[] = {
         { "{\"instruction\": \"q\", \"output\": null}", "~without an answer" },
-        { "{\"messages\": []}", "~in turn" },
-        { "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}]}", "~in turn" },
+        { "{\"messages\": []}", "~alternate" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}]}", "~alternate" },
         { "{\"messages\": [{\"role\": \"assistant\", \"content\": \"q\"}, {\"role\": "
           "\"user\", \"content\": \"q\"}]}",
-          "~in turn" },
+          "~alternate" },
         { "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": "
           "\"system\", \"content\": \"q\"}]}",
-          "~in turn" },
+          "~alternate" },
         { "{\"conversations\": [{\"from\": \"human\", \"value\": \"q\"}, {\"from\": "
           "\"observation\", \"value\": \"1\"}, {\"from\": \"gpt\", \"value\": \"a\"}]}",
-          "~in turn" },
+          "~alternate" },
     };
 
     (void)state;
@@ -214,13 +215,13 @@ static void test_dataset_record_is_text_for_pretraining(void **state)
         { "{\"more\": \"m\"}", "text: m" },
         { "{\"more\": \"\"}", "~\"body\" must be present" },
     };
-    static const struct dataset_source talk = { .form = DATASET_MESSAGES };
+    static const struct dataset_source messages_source = { .form = DATASET_MESSAGES };
     static const struct given talk_cases[] = { { "{}", "~stage: sft" } };
 
     (void)state;
     expect_all(&detect, true, cases, TS_COUNT(cases));
     expect_all(&named, true, named_cases, TS_COUNT(named_cases));
-    expect_all(&talk, true, talk_cases, TS_COUNT(talk_cases));
+    expect_all(&messages_source, true, talk_cases, TS_COUNT(talk_cases));
 }
 
 /* A table has null if a record has no such column. */
@@ -266,7 +267,7 @@ static void test_dataset_record_follows_its_tags(void **state)
           "S:r U:q A:a" },
         { "{\"m\": [{\"who\": \"user\", \"what\": \"q\"}, {\"who\": \"it\", \"what\": "
           "\"a\"}]}",
-          "~in turn" },
+          "~alternate" },
         { "{\"m\": [{\"who\": \"me\", \"what\": \"q\"}, {\"who\": \"call\", \"what\": "
           "\"a\"}]}",
           "U:q F:a" },

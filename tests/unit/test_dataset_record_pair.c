@@ -91,7 +91,7 @@ static void describe(const struct dataset_source *source, const char *json,
 }
 
 struct given {
-    const char *json, *wanted; /* with ~: a part of the result */
+    const char *json, *expected; /* with ~: a part of the result */
 };
 
 static void expect_all(const struct dataset_source *source, const struct given *given,
@@ -106,10 +106,11 @@ static void expect_all(const struct dataset_source *source, const struct given *
         for (const char *c = given[i].json; *c; c++)
             text_addc(&json, *c == '\'' ? '"' : *c);
         describe(source, json.data, &got);
-        if (text_starts(given[i].wanted, "~") ? !strstr(got.data, given[i].wanted + 1)
-                                              : strcmp(got.data, given[i].wanted) != 0)
+        if (text_starts(given[i].expected, "~")
+                ? !strstr(got.data, given[i].expected + 1)
+                : strcmp(got.data, given[i].expected) != 0)
             fail_msg("%s\n  gives %s\n  not   %s", given[i].json, got.data,
-                     given[i].wanted);
+                     given[i].expected);
     }
     text_clear(&json);
     text_clear(&got);
@@ -197,9 +198,9 @@ static void test_dataset_record_pair_finds_conversations(void **state)
         { "{" PAIR(Q "," C "," Q "," R, Q "," R "," Q "," C) "}", DIFFER },
         { "{" PAIR(Q "," C, Q) "}", DIFFER },
         { "{" PAIR(Q "," C, Q "," Q) "}",
-          "skip: of which one answer does not have the role assistant" },
-        { "{" PAIR(R "," C, R "," R) "}", "skip: whose messages are not user and "
-                                          "assistant in turn, ending in a question" },
+          "skip: with an answer that does not have the role assistant" },
+        { "{" PAIR(R "," C, R "," R) "}", "skip: whose messages do not alternate between "
+                                          "user and assistant, ending in a question" },
     };
 
     (void)state;
@@ -220,7 +221,7 @@ static void test_dataset_record_pair_reads_described_columns(void **state)
           "skip: without a chosen or a rejected answer" },
         { "{'good': 'c', 'bad': 'r'}", "error: \"ask\" must be present, not missing" },
     };
-    static const struct given talks[] = {
+    static const struct given conversations[] = {
         { "{'talk': [{'from': 'system', 'value': 's'}, {'from': 'human', 'value': "
           "'q'}], 'good': {'from': 'gpt', 'value': 'c'}, 'bad': {'from': 'gpt', "
           "'value': 'r'}}",
@@ -237,15 +238,16 @@ static void test_dataset_record_pair_reads_described_columns(void **state)
           "error: \"talk\" must be a list, not a string" },
         { "{'talk': [{'from': 'human', 'value': 'q'}, {'from': 'gpt', 'value': 'a'}], "
           "'good': {'from': 'gpt', 'value': 'c'}, 'bad': {'from': 'gpt', 'value': 'r'}}",
-          "skip: whose messages are not user and assistant in turn, ending in a question" },
+          "skip: whose messages do not alternate between user and assistant, ending in a "
+          "question" },
         { "{'talk': [{'from': 'human', 'value': 'q'}], 'good': {'from': 'human', "
           "'value': 'c'}, 'bad': {'from': 'gpt', 'value': 'r'}}",
-          "skip: of which one answer does not have the role assistant" },
+          "skip: with an answer that does not have the role assistant" },
     };
 
     (void)state;
     expect_all(&alpaca, texts, TS_COUNT(texts));
-    expect_all(&sharegpt, talks, TS_COUNT(talks));
+    expect_all(&sharegpt, conversations, TS_COUNT(conversations));
 }
 
 static void test_dataset_record_pair_skips_incomparable_answers(void **state)
@@ -326,7 +328,7 @@ static void test_dataset_record_pair_belongs_to_its_stage(void **state)
         pair = json_read_text(json.data, json.len, "x", 1, &err);
         assert_int_equal(dataset_record_read(&detect, pair, false, &got, &why, &err),
                          RECORD_BROKEN);
-        assert_non_null(strstr(err.text, cases[i].wanted));
+        assert_non_null(strstr(err.text, cases[i].expected));
         json_decref(pair);
         text_clear(&json);
     }

@@ -95,7 +95,8 @@ static void test_dataset_source_defaults_match_llamafactory(void **state)
     assert_string_equal(columns->function_tag, "function_call");
 }
 
-/* If an entry has columns, those it does not name are absent; the same for tags. */
+/* If an entry has columns, the columns that it does not name are absent; the same applies
+ * to tags. */
 static void test_dataset_source_columns_replace_all_defaults(void **state)
 {
     struct dataset_sources sources;
@@ -118,8 +119,8 @@ static void test_dataset_source_columns_replace_all_defaults(void **state)
     assert_null(columns->system_tag);
 }
 
-/* A file may be of either kind; an entry says which. */
-static void test_dataset_source_is_of_one_kind(void **state)
+/* A file may contain pairs or single answers; an entry declares which. */
+static void test_dataset_source_has_pairs_or_single_answers(void **state)
 {
     static const struct {
         const char *name;
@@ -194,8 +195,8 @@ static void test_dataset_source_accepts_folders(void **state)
 {
     static const char *const names[] = { "many/b.jsonl.gz", "many/a.json", "many/c.txt",
                                          "many/.hidden" };
-    static const char *const wanted[] = { "many/a.json", "many/b.jsonl.gz",
-                                          "many/c.txt" };
+    static const char *const expected[] = { "many/a.json", "many/b.jsonl.gz",
+                                            "many/c.txt" };
     struct dataset_sources sources;
     const char *const *files;
     struct error err = { 0 };
@@ -214,9 +215,9 @@ static void test_dataset_source_accepts_folders(void **state)
         unit_write_string(dir, names[i], "{}\n");
     for (size_t i = 0; i < 2; i++) {
         assert_true(dataset_source_files(&sources.list[i], arena, &files, &count, &err));
-        assert_int_equal(count, TS_COUNT(wanted));
+        assert_int_equal(count, TS_COUNT(expected));
         for (size_t j = 0; j < count; j++)
-            assert_true(text_ends(files[j], wanted[j]));
+            assert_true(text_ends(files[j], expected[j]));
     }
     unit_write_string(dir, "many/d.parquet", "PAR1");
     error_clear(&err);
@@ -228,7 +229,7 @@ static void test_dataset_source_accepts_folders(void **state)
 static void test_dataset_source_refuses_invalid_entries(void **state)
 {
     static const struct {
-        const char *names, *says;
+        const char *names, *message;
     } cases[] = {
         { "missing", "it has plain, named, talk" },
         { "hub", "nothing is downloaded automatically: `hf download" },
@@ -257,8 +258,8 @@ static void test_dataset_source_refuses_invalid_entries(void **state)
 
         assert_false(dataset_sources_find(cases[i].names, dir, arena, &sources, &err));
         assert_int_equal(err.code, ERROR_DATA);
-        if (!strstr(err.text, cases[i].says))
-            fail_msg("\"%s\" does not contain \"%s\"", err.text, cases[i].says);
+        if (!strstr(err.text, cases[i].message))
+            fail_msg("\"%s\" does not contain \"%s\"", err.text, cases[i].message);
     }
 }
 
@@ -278,7 +279,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dataset_source_defaults_match_llamafactory),
         cmocka_unit_test(test_dataset_source_columns_replace_all_defaults),
-        cmocka_unit_test(test_dataset_source_is_of_one_kind),
+        cmocka_unit_test(test_dataset_source_has_pairs_or_single_answers),
         cmocka_unit_test(test_dataset_source_has_answer_columns),
         cmocka_unit_test(test_dataset_source_accepts_files),
         cmocka_unit_test(test_dataset_source_has_a_selection),

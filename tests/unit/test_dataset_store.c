@@ -1,4 +1,4 @@
-/* tests/unit/test_dataset_store.c - weights as sequences, a selection joined, a text cut
+/* tests/unit/test_dataset_store.c - weights as spans, a selection joined, a text cut
  * into blocks. */
 #include "config.h"
 
@@ -9,7 +9,7 @@
 #include "base/size.h"
 #include "tests/unit/unit.h"
 
-static void test_dataset_store_keeps_weights_as_sequences(void **state)
+static void test_dataset_store_keeps_weights_as_spans(void **state)
 {
     static const uint32_t ids[] = { 5, 6, 7, 8, 9, 10 };
     static const float weights[][6] = {
@@ -27,22 +27,22 @@ static void test_dataset_store_keeps_weights_as_sequences(void **state)
     assert_int_equal(store.count, 5);
     assert_int_equal(store.tokens, 24);
     assert_int_equal(store.samples[0].targets, 3);
-    assert_int_equal(store.samples[0].runs, 2);
-    assert_int_equal(store.runs[0].start, 2);
-    assert_int_equal(store.runs[0].len, 2);
-    assert_int_equal(store.runs[1].start, 5);
+    assert_int_equal(store.samples[0].spans, 2);
+    assert_int_equal(store.spans[0].start, 2);
+    assert_int_equal(store.spans[0].len, 2);
+    assert_int_equal(store.spans[1].start, 5);
     assert_int_equal(store.samples[1].targets, 1);
     assert_int_equal(store.samples[2].targets, 0);
-    assert_int_equal(store.samples[2].runs, 0);
+    assert_int_equal(store.samples[2].spans, 0);
     assert_int_equal(store.samples[3].targets, 5);
     assert_int_equal(store.samples[4].len, 0);
     assert_false(store.weighted);
     dataset_store_clear(&store);
 }
 
-/* A sequence ends where the weight changes; the weight of a sample is that of its
+/* A span ends where the weight changes; the weight of a sample is that of its
  * targets. */
-static void test_dataset_store_splits_sequences_by_weight(void **state)
+static void test_dataset_store_splits_spans_by_weight(void **state)
 {
     static const uint32_t ids[] = { 5, 6, 7, 8, 9 };
     static const float weights[] = { 0.5f, 0.5f, 2, 2, 0 };
@@ -51,12 +51,12 @@ static void test_dataset_store_splits_sequences_by_weight(void **state)
     (void)state;
     dataset_store_add(&store, ids, weights, 5);
     assert_true(store.weighted);
-    assert_int_equal(store.samples[0].runs, 2);
+    assert_int_equal(store.samples[0].spans, 2);
     assert_int_equal(store.samples[0].targets, 3);
     assert_true(store.samples[0].weight == 0.5 + 2 + 2);
-    assert_true(store.runs[0].start == 0 && store.runs[0].len == 2);
-    assert_true(store.runs[1].start == 2 && store.runs[1].len == 2);
-    assert_true(store.runs[0].weight == 0.5f && store.runs[1].weight == 2);
+    assert_true(store.spans[0].start == 0 && store.spans[0].len == 2);
+    assert_true(store.spans[1].start == 2 && store.spans[1].len == 2);
+    assert_true(store.spans[0].weight == 0.5f && store.spans[1].weight == 2);
     dataset_store_clear(&store);
 }
 
@@ -134,7 +134,7 @@ static void test_dataset_store_cuts_text_into_blocks(void **state)
     assert_ptr_equal(blocks.ids, store.ids);
     dataset_store_clear(&blocks);
     assert_int_equal(store.count, 6);        /* is unchanged */
-    dataset_store_cut(&store, 100, &blocks); /* less than a block: all tokens there are */
+    dataset_store_cut(&store, 100, &blocks); /* less than a block: all tokens */
     assert_int_equal(blocks.count, 1);
     assert_int_equal(blocks.samples[0].len, 21);
     dataset_store_clear(&blocks);
@@ -144,8 +144,8 @@ static void test_dataset_store_cuts_text_into_blocks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dataset_store_keeps_weights_as_sequences),
-        cmocka_unit_test(test_dataset_store_splits_sequences_by_weight),
+        cmocka_unit_test(test_dataset_store_keeps_weights_as_spans),
+        cmocka_unit_test(test_dataset_store_splits_spans_by_weight),
         cmocka_unit_test(test_dataset_store_joins_a_selection),
         cmocka_unit_test(test_dataset_store_spills_to_a_file),
         cmocka_unit_test(test_dataset_store_cuts_text_into_blocks),

@@ -73,14 +73,14 @@ static void test_dataset_weights_match_pytorch(void **state)
     unit_model_start(&u, 512, 2, 1);
     for (enum choice packing = CHOICE_NO; packing <= CHOICE_YES; packing++) {
         struct dataset *dataset = open_records(dir, tokenizer, packing);
-        double loss, wanted = json_real_value(json_object_get(golden, "loss"));
+        double loss, expected = json_real_value(json_object_get(golden, "loss"));
 
         assert_true(dataset_batch(dataset, 0, 0, 2, &batch));
         assert_int_equal(batch.sequences, 2);
         unit_assert_near("weight", batch.weight,
                          json_real_value(json_object_get(golden, "weight")), 1e-12);
         loss = train(&u, &batch);
-        unit_assert_near("loss", loss, wanted, 1e-5);
+        unit_assert_near("loss", loss, expected, 1e-5);
         unit_assert_near("norm", unit_norm(&u),
                          json_real_value(json_object_get(golden, "grad_norm")), 1e-4);
         dataset_close(dataset);

@@ -1,5 +1,5 @@
 /* tests/unit/test_generate.c - greedy completions match those recorded for the same
- * weights; sampled ones do not depend on what else is generated in the batch. */
+ * weights; sampled ones do not depend on the other prompts of the batch. */
 #include "config.h"
 
 #include "train/generation/generate.h"
@@ -76,8 +76,8 @@ static void check_greedy(struct unit_model *u)
     struct results results = { 0 };
     struct prompt prompt = { .ids = ids, .count = prompt_len };
     struct generate_options options = { .tokenizer = tokenizer,
-                                        .how = &u->plan.generation,
-                                        .done = record,
+                                        .settings = &u->plan.generation,
+                                        .on_completion = record,
                                         .context = &results };
 
     unit_must(tokenizer != NULL, &err);
@@ -142,9 +142,9 @@ static void sample(struct unit_model *u, const struct tokenizer *tokenizer,
     struct error err = { 0 };
     struct generate_options options = { .model = u->model,
                                         .tokenizer = tokenizer,
-                                        .how = &u->plan.generation,
+                                        .settings = &u->plan.generation,
                                         .seed = 5,
-                                        .done = record,
+                                        .on_completion = record,
                                         .context = &results };
 
     prompt_ends_add(&options.ends, 2);
@@ -223,9 +223,9 @@ static void test_completions_end_at_stop_strings_and_the_context(void **state)
     struct results results = { 0 };
     struct prompt prompt = { ids, TS_COUNT(ids), 0 }, none = { ids, 0, 0 };
     struct generate_options options = { .tokenizer = tokenizer,
-                                        .how = &u.plan.generation,
-                                        .stops = stops,
-                                        .done = record,
+                                        .settings = &u.plan.generation,
+                                        .stop_strings = stops,
+                                        .on_completion = record,
                                         .context = &results };
 
     (void)state;
@@ -245,7 +245,7 @@ static void test_completions_end_at_stop_strings_and_the_context(void **state)
     assert_null(strstr(results.texts[0], "Lily"));
     assert_non_null(strstr(results.texts[0], "little girl named "));
     results_clear(&results);
-    options.stops = NULL;
+    options.stop_strings = NULL;
     unit_must(generate_run(&options, &prompt, 1, &err), &err);
     assert_int_equal(results.ends[0], END_LENGTH);
     assert_int_equal(results.counts[0], 60 + 1 - TS_COUNT(ids));

@@ -1,5 +1,5 @@
-/* tests/unit/test_prompt.c - a prompt is the beginning of a whole conversation, and an
- * answer ends with the text that the template writes there. */
+/* tests/unit/test_prompt.c - a prompt is the beginning of a complete conversation, and an
+ * answer ends with the text that the template writes after it. */
 #include "config.h"
 
 #include "train/generation/prompt.h"
@@ -34,7 +34,7 @@ static struct tokenizer *open_shared(const char *name)
 }
 
 /* Followed by an answer, the prompt's tokens are the first of the conversation, up to the
- * learned part. */
+ * trained part. */
 static void check_prompt(const struct tokenizer *tokenizer, const char *name,
                          size_t turns)
 {

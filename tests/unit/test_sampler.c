@@ -47,7 +47,7 @@ static void check_case(const json_t *one, const int32_t *before, size_t count)
                               .top_k = (int64_t)real(one, "top_k"),
                               .top_p = real(one, "top_p"),
                               .repetition_penalty = real(one, "repetition_penalty") };
-    struct sampler_position place = { .before = before, .count = count, .seed = 42 };
+    struct sampler_position place = { .tokens = before, .count = count, .seed = 42 };
     int seen[VOCABULARY] = { 0 };
     float logits[VOCABULARY];
 
@@ -145,7 +145,7 @@ static void test_sampler_penalizes_a_repeated_token_once(void **state)
     static const float expected[] = { 1, -4, 1.5f, 0.5f };
     struct sampler *sampler = sampler_new(TS_COUNT(expected));
     struct generation greedy = { .repetition_penalty = 2 };
-    struct sampler_position place = { .before = before, .count = TS_COUNT(before) };
+    struct sampler_position place = { .tokens = before, .count = TS_COUNT(before) };
 
     (void)state;
     for (int i = 0; i < 2; i++) {

@@ -24,7 +24,7 @@ static int close_tokenizer(void **state)
 }
 
 /* A conversation of two turns, preceded by its system message. */
-static const struct message talk[] = {
+static const struct message conversation[] = {
     { ROLE_SYSTEM, "Be brief.", 9, 0 }, { ROLE_USER, "2+2?", 4, 0 },
     { ROLE_ASSISTANT, "4", 1, 1 },      { ROLE_USER, "Sure?", 5, 0 },
     { ROLE_ASSISTANT, "Yes.", 4, 1 },
@@ -148,7 +148,7 @@ static void test_template_matches_llama_factory_texts(void **state)
     for (size_t i = 0; i < TS_COUNT(golden); i++) {
         struct encoded got;
 
-        encode(&got, golden[i].name, talk, TS_COUNT(talk), &options);
+        encode(&got, golden[i].name, conversation, TS_COUNT(conversation), &options);
         assert_string_equal(got.all.data, golden[i].all);
         assert_string_equal(got.trained.data, golden[i].trained);
         encoded_clear(&got);
@@ -213,26 +213,26 @@ static void test_template_picks_the_right_system_message(void **state)
     struct encoded got;
 
     (void)state;
-    encode(&got, "qwen", talk + 1, 2, &plain);
+    encode(&got, "qwen", conversation + 1, 2, &plain);
     assert_true(text_starts(got.all.data,
                             "<|im_start|>system\n"
                             "You are Qwen, created by Alibaba Cloud. You are a "
                             "helpful assistant.<"));
     encoded_clear(&got);
-    encode(&got, "qwen", talk + 1, 2, &job);
+    encode(&got, "qwen", conversation + 1, 2, &job);
     assert_true(text_starts(got.all.data, "<|im_start|>system\nBy the job.<|im_end|>"));
     encoded_clear(&got);
     encode(&got, "qwen", silent, 3, &job);
     assert_true(text_starts(got.all.data, "<|im_start|>system\nBy the job.<|im_end|>"));
     encoded_clear(&got);
-    encode(&got, "alpaca", talk + 1, 2, &plain);
+    encode(&got, "alpaca", conversation + 1, 2, &plain);
     assert_true(text_starts(got.all.data,
                             "Below is an instruction that describes a task. Write a "
                             "response that appropriately completes the request.\n\n"
                             "### Instruction:\n"
                             "2+2?\n\n"));
     encoded_clear(&got);
-    encode(&got, "chatml", talk + 1, 2, &plain);
+    encode(&got, "chatml", conversation + 1, 2, &plain);
     assert_true(text_starts(got.all.data, "<|im_start|>user\n2+2?"));
     encoded_clear(&got);
 }
@@ -245,13 +245,13 @@ static void test_template_trains_as_configured(void **state)
     struct encoded got;
 
     (void)state;
-    encode(&got, "default", talk + 1, 4, &prompt);
+    encode(&got, "default", conversation + 1, 4, &prompt);
     assert_string_equal(got.trained.data, got.all.data);
     encoded_clear(&got);
-    encode(&got, "default", talk + 1, 4, &last);
+    encode(&got, "default", conversation + 1, 4, &last);
     assert_string_equal(got.trained.data, "Yes.</s>\n");
     encoded_clear(&got);
-    memcpy(masked, talk + 1, sizeof(masked));
+    memcpy(masked, conversation + 1, sizeof(masked));
     masked[3].weight = 0;
     masked[1].weight = 0.25f;
     encode(&got, "default", masked, 4, &(struct template_options) { 0 });
@@ -369,7 +369,7 @@ static void test_template_joins_function_results(void **state)
     encoded_clear(&got);
 }
 
-static void test_template_refuses_other_orders(void **state)
+static void test_template_refuses_invalid_turns(void **state)
 {
     static const struct message wrong[] = {
         { ROLE_ASSISTANT, "a", 1, 1 },
@@ -377,7 +377,7 @@ static void test_template_refuses_other_orders(void **state)
     };
     const struct template_options options = { 0 };
     struct template_request request = { template_find("default"), tokenizer, &options,
-                                        talk + 1, 0 };
+                                        conversation + 1, 0 };
     struct token_list ids = { 0 };
     float *weights = NULL;
 
@@ -430,7 +430,7 @@ int main(void)
         cmocka_unit_test(test_template_truncates_in_proportion),
         cmocka_unit_test(test_template_truncates_later_turns_first),
         cmocka_unit_test(test_template_joins_function_results),
-        cmocka_unit_test(test_template_refuses_other_orders),
+        cmocka_unit_test(test_template_refuses_invalid_turns),
         cmocka_unit_test(test_template_finds_its_tokens),
     };
 

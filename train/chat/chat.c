@@ -23,9 +23,9 @@ enum { TAIL_MAX = 2 };
 
 struct chat {
     struct chat_template row;
-    struct jinja *usual, *with_tools; /* with_tools NULL: same as usual */
-    json_t *tokens;                   /* bos_token and others, as templates see them */
-    struct error wrong;               /* error of a template that cannot be parsed */
+    struct jinja *default_template, *tool_template; /* tool_template may be NULL */
+    json_t *tokens;           /* bos_token and others, as templates see them */
+    struct error parse_error; /* error of a template that cannot be parsed */
 };
 
 static const char *const token_names[] = {
@@ -49,28 +49,29 @@ static void read_tokens(struct chat *chat, const json_t *config)
 static void parse_template(struct chat *chat, struct jinja **into, const json_t *source,
                            const char *where)
 {
-    struct error wrong = { 0 };
+    struct error cause = { 0 };
 
     if (!json_is_string(source))
         return;
     jinja_free(*into);
     *into =
-        jinja_parse(json_string_value(source), json_string_length(source), where, &wrong);
+        jinja_parse(json_string_value(source), json_string_length(source), where, &cause);
     if (!*into)
-        chat->wrong = wrong;
+        chat->parse_error = cause;
 }
 
 static void read_templates(struct chat *chat, const json_t *templates, const char *where)
 {
-    parse_template(chat, &chat->usual, templates, where);
+    parse_template(chat, &chat->default_template, templates, where);
     for (size_t i = 0; i < json_array_size(templates); i++) {
         const json_t *item = json_array_get(templates, i);
         const char *name = json_string_value(json_object_get(item, "name"));
 
         if (name && strcmp(name, "default") == 0)
-            parse_template(chat, &chat->usual, json_object_get(item, "template"), where);
+            parse_template(chat, &chat->default_template,
+                           json_object_get(item, "template"), where);
         else if (name && strcmp(name, "tool_use") == 0)
-            parse_template(chat, &chat->with_tools, json_object_get(item, "template"),
+            parse_template(chat, &chat->tool_template, json_object_get(item, "template"),
                            where);
     }
 }
@@ -104,7 +105,7 @@ static bool read_jinja(struct chat *chat, const char *dir, const char *name,
         source = ok ? json_stringn(text.data, text.len) : NULL;
         parse_template(chat, into, source, path);
         if (ok && !source)
-            error_set(&chat->wrong, ERROR_DATA, "%s is not UTF-8", path);
+            error_set(&chat->parse_error, ERROR_DATA, "%s is not UTF-8", path);
         json_decref(source);
     }
     text_clear(&text);
@@ -129,9 +130,10 @@ static bool read_files(struct chat *chat, const char *dir, struct error *err)
         read_tokens(chat, map);
         json_decref(map);
     }
-    return ok && read_jinja(chat, dir, "chat_template.jinja", &chat->usual, err) &&
+    return ok &&
+           read_jinja(chat, dir, "chat_template.jinja", &chat->default_template, err) &&
            read_jinja(chat, dir, "additional_chat_templates/tool_use.jinja",
-                      &chat->with_tools, err);
+                      &chat->tool_template, err);
 }
 
 bool chat_open(const char *dir, struct chat **out, struct error *err)
@@ -140,11 +142,11 @@ bool chat_open(const char *dir, struct chat **out, struct error *err)
     bool ok;
 
     chat->tokens = json_object();
-    chat->row =
-        (struct chat_template) { .name = "the model's own chat template", .own = chat };
+    chat->row = (struct chat_template) { .name = "the model's own chat template",
+                                         .model_chat = chat };
     ok = read_files(chat, dir, err);
     *out = chat;
-    if (!ok || (!chat->usual && chat->wrong.code == ERROR_NONE)) {
+    if (!ok || (!chat->default_template && chat->parse_error.code == ERROR_NONE)) {
         chat_close(chat);
         *out = NULL;
     }
@@ -155,8 +157,8 @@ void chat_close(struct chat *chat)
 {
     if (!chat)
         return;
-    jinja_free(chat->usual);
-    jinja_free(chat->with_tools);
+    jinja_free(chat->default_template);
+    jinja_free(chat->tool_template);
     json_decref(chat->tokens);
     free(chat);
 }
@@ -184,9 +186,10 @@ struct tokenizer *chat_tokenizer_open(const char *dir, struct error *err)
 
 bool chat_check(const struct chat *chat, struct error *err)
 {
-    return chat->usual || error_set(err, ERROR_DATA,
-                                    "%s; name a template in the job, as template: chatml",
-                                    chat->wrong.text);
+    return chat->default_template ||
+           error_set(err, ERROR_DATA,
+                     "%s; name a template in the job, as template: chatml",
+                     chat->parse_error.text);
 }
 
 const struct chat_template *chat_as_template(const struct chat *chat)
@@ -195,7 +198,7 @@ const struct chat_template *chat_as_template(const struct chat *chat)
 }
 
 /* State while a conversation is rendered. */
-struct writing {
+struct rendering {
     const struct chat *chat;
     const struct tokenizer *tokenizer;
     const struct jinja *jinja;
@@ -264,73 +267,75 @@ static bool has_system(const struct message *messages, size_t count)
 }
 
 /* Collect the messages; those about tools are not messages for a template. */
-static bool begin(struct writing *writing, const struct template_options *options,
+static bool begin(struct rendering *rendering, const struct template_options *options,
                   const struct message *messages, size_t count)
 {
     const char *system = options->default_system;
     json_t *item;
 
-    jinja_output_init(&writing->output);
-    writing->messages = json_array();
+    jinja_output_init(&rendering->output);
+    rendering->messages = json_array();
     if (options->thinking != CHAT_THINKING_DEFAULT)
-        writing->thinking = json_boolean(options->thinking == CHAT_THINKING_ON);
+        rendering->thinking = json_boolean(options->thinking == CHAT_THINKING_ON);
     if (system && system[0] && !has_system(messages, count))
-        json_array_append_new(writing->messages, json_pack("{s s, s s}", "role", "system",
-                                                           "content", system));
+        json_array_append_new(
+            rendering->messages,
+            json_pack("{s s, s s}", "role", "system", "content", system));
     for (size_t i = 0; i < count; i++) {
         if (messages[i].role == ROLE_TOOLS) {
-            writing->tools = template_tools_list(&messages[i], writing->err);
-            if (!writing->tools)
+            rendering->tools = template_tools_list(&messages[i], rendering->err);
+            if (!rendering->tools)
                 return false;
             continue;
         }
-        item = message_of(&messages[i], writing->err);
+        item = message_of(&messages[i], rendering->err);
         if (!item)
-            return error_set(writing->err, ERROR_DATA, "a message is not UTF-8");
-        json_array_append_new(writing->messages, item);
+            return error_set(rendering->err, ERROR_DATA, "a message is not UTF-8");
+        json_array_append_new(rendering->messages, item);
     }
-    writing->jinja = writing->tools && writing->chat->with_tools
-                         ? writing->chat->with_tools
-                         : writing->chat->usual;
-    return writing->jinja || chat_check(writing->chat, writing->err);
+    rendering->jinja = rendering->tools && rendering->chat->tool_template
+                           ? rendering->chat->tool_template
+                           : rendering->chat->default_template;
+    return rendering->jinja || chat_check(rendering->chat, rendering->err);
 }
 
-static void end(struct writing *writing)
+static void end(struct rendering *rendering)
 {
-    jinja_output_clear(&writing->output);
-    json_decref(writing->messages);
-    json_decref(writing->tools);
-    json_decref(writing->thinking);
+    jinja_output_clear(&rendering->output);
+    json_decref(rendering->messages);
+    json_decref(rendering->tools);
+    json_decref(rendering->thinking);
 }
 
-/* Render the first `count` messages into writing->output. */
-static bool render(struct writing *writing, size_t count, bool prompt, bool *refused)
+/* Render the first `count` messages into rendering->output. */
+static bool render(struct rendering *rendering, size_t count, bool prompt, bool *refused)
 {
-    json_t *messages = json_array(), *variables = json_copy(writing->chat->tokens);
+    json_t *messages = json_array(), *variables = json_copy(rendering->chat->tokens);
     bool ok;
 
     for (size_t i = 0; i < count; i++)
-        json_array_append(messages, json_array_get(writing->messages, i));
+        json_array_append(messages, json_array_get(rendering->messages, i));
     json_object_set_new(variables, "messages", messages);
     json_object_set_new(variables, "documents", json_null());
     json_object_set_new(variables, "add_generation_prompt", json_boolean(prompt));
     json_object_set_new(variables, "tools",
-                        writing->tools ? json_incref(writing->tools) : json_null());
-    if (writing->thinking)
-        json_object_set(variables, "enable_thinking", writing->thinking);
-    ok = jinja_render(writing->jinja, variables, &writing->output, refused, writing->err);
+                        rendering->tools ? json_incref(rendering->tools) : json_null());
+    if (rendering->thinking)
+        json_object_set(variables, "enable_thinking", rendering->thinking);
+    ok = jinja_render(rendering->jinja, variables, &rendering->output, refused,
+                      rendering->err);
     json_decref(variables);
     return ok;
 }
 
 /* Render and tokenize them into *ids. */
-static bool write(struct writing *writing, size_t count, bool prompt,
+static bool write(struct rendering *rendering, size_t count, bool prompt,
                   struct token_list *ids)
 {
     ids->count = 0;
-    return render(writing, count, prompt, NULL) &&
-           tokenizer_encode(writing->tokenizer, writing->output.text.data,
-                            writing->output.text.len, false, ids, writing->err);
+    return render(rendering, count, prompt, NULL) &&
+           tokenizer_encode(rendering->tokenizer, rendering->output.text.data,
+                            rendering->output.text.len, false, ids, rendering->err);
 }
 
 /* The length of the longest common prefix. */
@@ -356,12 +361,12 @@ struct answer_spans {
 
 /* Find the token that contains a byte of the text; at the end of a span, the token after
  * it. */
-static bool token_at(struct writing *writing, const struct token_list *whole, size_t byte,
-                     bool after, size_t *out)
+static bool token_at(struct rendering *rendering, const struct token_list *whole,
+                     size_t byte, bool after, size_t *out)
 {
     struct token_list part = { 0 };
-    bool ok = tokenizer_encode(writing->tokenizer, writing->output.text.data, byte, false,
-                               &part, writing->err);
+    bool ok = tokenizer_encode(rendering->tokenizer, rendering->output.text.data, byte,
+                               false, &part, rendering->err);
 
     *out = common_prefix(&part, whole);
     if (after && *out < part.count)
@@ -371,23 +376,24 @@ static bool token_at(struct writing *writing, const struct token_list *whole, si
 }
 
 /* Locate answers by the spans of {% generation %}. */
-static bool locate_marked(struct writing *writing, const struct token_list *whole,
+static bool locate_marked(struct rendering *rendering, const struct token_list *whole,
                           struct answer_spans *spans)
 {
-    const struct jinja_output *output = &writing->output;
+    const struct jinja_output *output = &rendering->output;
     size_t answers = spans->count;
     bool ok = true;
 
     if (output->span_count != answers)
-        return error_set(writing->err, ERROR_DATA,
+        return error_set(rendering->err, ERROR_DATA,
                          "the chat template marks %zu answers of %zu; name a template "
                          "in the job",
                          output->span_count, answers);
     for (size_t i = 0; i < answers && ok; i++) {
         const struct jinja_span *span = &output->spans[i];
 
-        ok = token_at(writing, whole, span->start, false, &spans->list[i].start) &&
-             token_at(writing, whole, span->start + span->len, true, &spans->list[i].end);
+        ok = token_at(rendering, whole, span->start, false, &spans->list[i].start) &&
+             token_at(rendering, whole, span->start + span->len, true,
+                      &spans->list[i].end);
     }
     return ok;
 }
@@ -400,10 +406,10 @@ static bool is_answer(const json_t *message)
 /* Locate answers by what the template writes before the answer and up to its end. An
  * earlier answer that the template writes differently once others follow (without its
  * thoughts) has no position: 0, 0. */
-static bool locate_between(struct writing *writing, const struct token_list *whole,
+static bool locate_between(struct rendering *rendering, const struct token_list *whole,
                            struct answer_spans *spans, bool last_only)
 {
-    size_t count = json_array_size(writing->messages), answer = 0;
+    size_t count = json_array_size(rendering->messages), answer = 0;
     struct token_list before = { 0 }, after = { 0 };
     bool ok = true;
 
@@ -411,13 +417,13 @@ static bool locate_between(struct writing *writing, const struct token_list *who
         struct answer_span *span = &spans->list[answer];
         bool last = i + 1 == count;
 
-        if (!is_answer(json_array_get(writing->messages, i)))
+        if (!is_answer(json_array_get(rendering->messages, i)))
             continue;
         answer++;
         if (last_only && !last)
             continue;
-        ok = write(writing, i, true, &before) &&
-             (last || write(writing, i + 1, false, &after));
+        ok = write(rendering, i, true, &before) &&
+             (last || write(rendering, i + 1, false, &after));
         span->start = common_prefix(&before, whole);
         span->end = last ? whole->count : common_prefix(&after, whole);
         if (span->start + 1 < before.count || span->end <= span->start ||
@@ -425,7 +431,7 @@ static bool locate_between(struct writing *writing, const struct token_list *who
             span->start = span->end = 0;
         if (ok && last && span->end == 0)
             ok = error_set(
-                writing->err, ERROR_DATA,
+                rendering->err, ERROR_DATA,
                 "cannot separate the answer from the question: the chat template does "
                 "not start a conversation like its prompt; name a template in the job, "
                 "as template: chatml");
@@ -443,7 +449,7 @@ static void copy(struct token_list *out, const struct token_list *from, size_t s
 }
 
 /* Make turns of the located answers; the text before each is its question. What the
- * template writes after the last answer is left out: it is neither learned nor
+ * template writes after the last answer is left out: it is neither trained on nor
  * context. */
 static void make_turns(const struct answer_spans *spans, const struct token_list *whole,
                        struct turn *turns, size_t *count)
@@ -470,47 +476,47 @@ bool chat_turns(const struct template_request *request, struct turn **turns,
 {
     const struct message *messages = request->messages;
     size_t count = request->count;
-    struct writing writing = { .chat = template_model_chat(request->chat),
-                               .tokenizer = request->tokenizer,
-                               .err = err };
+    struct rendering rendering = { .chat = template_model_chat(request->chat),
+                                   .tokenizer = request->tokenizer,
+                                   .err = err };
     struct answer_spans spans = { .list =
                                       memory_alloc((count + 1) * sizeof(*spans.list)) };
     struct token_list whole = { 0 };
-    bool ok = begin(&writing, request->options, messages, count);
+    bool ok = begin(&rendering, request->options, messages, count);
 
     for (size_t i = 0; i < count; i++)
         if (messages[i].role == ROLE_ASSISTANT || messages[i].role == ROLE_FUNCTION)
             spans.list[spans.count++].weight = messages[i].weight;
-    ok = ok && write(&writing, json_array_size(writing.messages), false, &whole);
-    if (ok && jinja_marks_generation(writing.jinja))
-        ok = locate_marked(&writing, &whole, &spans);
+    ok = ok && write(&rendering, json_array_size(rendering.messages), false, &whole);
+    if (ok && jinja_marks_generation(rendering.jinja))
+        ok = locate_marked(&rendering, &whole, &spans);
     else if (ok)
-        ok = locate_between(&writing, &whole, &spans, request->options->mask_history);
+        ok = locate_between(&rendering, &whole, &spans, request->options->mask_history);
     *turns = memory_alloc((count + 2) * sizeof(**turns));
     *turn_count = 0;
     if (ok)
         make_turns(&spans, &whole, *turns, turn_count);
     token_list_clear(&whole);
     free(spans.list);
-    end(&writing);
+    end(&rendering);
     return ok;
 }
 
 bool chat_prompt(const struct template_request *request, struct token_list *ids,
                  size_t *answer, struct error *err)
 {
-    struct writing writing = { .chat = template_model_chat(request->chat),
-                               .tokenizer = request->tokenizer,
-                               .err = err };
+    struct rendering rendering = { .chat = template_model_chat(request->chat),
+                                   .tokenizer = request->tokenizer,
+                                   .err = err };
     struct token_list prompt = { 0 }, whole = { 0 };
-    bool ok = begin(&writing, request->options, request->messages, request->count);
-    size_t size = json_array_size(writing.messages);
+    bool ok = begin(&rendering, request->options, request->messages, request->count);
+    size_t size = json_array_size(rendering.messages);
 
-    ok = ok && write(&writing, size, true, &prompt);
+    ok = ok && write(&rendering, size, true, &prompt);
     if (ok) {
-        json_array_append_new(writing.messages, json_pack("{s s, s s}", "role",
-                                                          "assistant", "content", ""));
-        ok = write(&writing, size + 1, false, &whole);
+        json_array_append_new(rendering.messages, json_pack("{s s, s s}", "role",
+                                                            "assistant", "content", ""));
+        ok = write(&rendering, size + 1, false, &whole);
     }
     if (ok) {
         copy(ids, &prompt, 0, prompt.count);
@@ -519,31 +525,33 @@ bool chat_prompt(const struct template_request *request, struct token_list *ids,
     }
     token_list_clear(&prompt);
     token_list_clear(&whole);
-    end(&writing);
+    end(&rendering);
     return ok;
 }
 
 /* Check the texts alone. *found: the text of the conversation starts with the prompt and
  * continues with an answer. Texts without a common start may still have one as tokens. */
-static bool check_texts(struct writing *writing, size_t count, bool *found, bool *refused)
+static bool check_texts(struct rendering *rendering, size_t count, bool *found,
+                        bool *refused)
 {
-    const struct text *prompt = &writing->output.text;
+    const struct text *prompt = &rendering->output.text;
     char *whole;
     size_t len;
-    bool ok = render(writing, count, false, refused);
+    bool ok = render(rendering, count, false, refused);
 
-    if (!ok || jinja_marks_generation(writing->jinja)) {
-        *found = writing->output.span_count == 1;
+    if (!ok || jinja_marks_generation(rendering->jinja)) {
+        *found = rendering->output.span_count == 1;
         return ok;
     }
-    whole = text_detach(&writing->output.text, &len);
-    ok = render(writing, count - 1, true, refused);
+    whole = text_detach(&rendering->output.text, &len);
+    ok = render(rendering, count - 1, true, refused);
     *found = ok && len > prompt->len && memcmp(whole, prompt->data, prompt->len) == 0;
     free(whole);
     return ok;
 }
 
-/* Encode as a run does. Problems of the tokenizer are not the template's. */
+/* Encode as a run does. Pass if the tokenizer cannot be opened, which is not an error of
+ * the template. */
 static bool try_tokens(const struct chat *chat, const char *dir,
                        const struct template_options *options,
                        const struct message *messages, size_t count, struct error *err)
@@ -563,19 +571,20 @@ static bool try_tokens(const struct chat *chat, const char *dir,
 
 bool chat_try(const struct chat *chat, const char *dir, struct error *err)
 {
-    static const struct message talk[] = { { ROLE_USER, "2+2?", 4, 0 },
-                                           { ROLE_ASSISTANT, "4", 1, 1 } };
+    static const struct message conversation[] = { { ROLE_USER, "2+2?", 4, 0 },
+                                                   { ROLE_ASSISTANT, "4", 1, 1 } };
     const struct template_options options = { 0 };
-    struct error wrong = { 0 };
-    struct writing writing = { .chat = chat, .err = &wrong };
+    struct error cause = { 0 };
+    struct rendering rendering = { .chat = chat, .err = &cause };
     bool refused = false, found = true;
-    bool ok = begin(&writing, &options, talk, TS_COUNT(talk)) &&
-              check_texts(&writing, TS_COUNT(talk), &found, &refused);
+    bool ok = begin(&rendering, &options, conversation, TS_COUNT(conversation)) &&
+              check_texts(&rendering, TS_COUNT(conversation), &found, &refused);
 
-    end(&writing);
+    end(&rendering);
     if (refused)
         return true;
     if (!ok)
-        return error_set(err, wrong.code, "%s", wrong.text);
-    return found || try_tokens(chat, dir, &options, talk, TS_COUNT(talk), err);
+        return error_set(err, cause.code, "%s", cause.text);
+    return found ||
+           try_tokens(chat, dir, &options, conversation, TS_COUNT(conversation), err);
 }

@@ -16,7 +16,7 @@ enum role {
     ROLE_FUNCTION
 };
 
-/* Whether answers start with thoughts: enable_thinking of a job. */
+/* enable_thinking of a job: whether answers start with thoughts. */
 enum chat_thinking { CHAT_THINKING_DEFAULT, CHAT_THINKING_ON, CHAT_THINKING_OFF };
 
 struct message {
@@ -62,12 +62,12 @@ struct template_options {
  * ending in an output. */
 bool template_turns_are_valid(const struct message *messages, size_t count);
 
-/* Decide how many tokens of a question and of its answer to keep if there is room for
- * `room`: the shorter one is kept whole if it has less than half of `room`, otherwise
- * both are cut in proportion (LLaMA-Factory's infer_seqlen). */
+/* Divide `room` tokens between a question and its answer: the shorter one is kept whole
+ * if it has less than half of `room`, otherwise both are cut in proportion
+ * (LLaMA-Factory's infer_seqlen). */
 void template_cut(size_t room, size_t *question, size_t *answer);
 
-#define LABEL_NONE (-100) /* the target of a row that is not learned */
+#define LABEL_NONE (-100) /* the target of a row that is not trained on */
 
 /* A conversation to encode, and how. */
 struct template_request {
@@ -79,7 +79,7 @@ struct template_request {
 };
 
 /* Append the tokens of a conversation and, for each, its weight in the loss: 0 if it is
- * not learned, 1 for a question with train_on_prompt; negative if the label is the
+ * not trained on, 1 for a question with train_on_prompt; negative if the label is the
  * tokenizer's end-of-text token instead. ERROR_DATA for a conversation with invalid
  * turns, or one that the model's own template refuses. *weights is malloc'ed and has the
  * room of *ids. */

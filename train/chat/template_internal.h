@@ -1,5 +1,5 @@
-/* train/chat/template_internal.h - private to the templates: the rows of named templates, a
- * model's own template, and the turns that both make of a conversation. */
+/* train/chat/template_internal.h - private to the templates: the rows of named templates,
+ * a model's own template, and the turns that both make of a conversation. */
 #ifndef TRAIN_CHAT_TEMPLATE_INTERNAL_H
 #define TRAIN_CHAT_TEMPLATE_INTERNAL_H
 
@@ -8,9 +8,9 @@
 
 /* In a slot: the message's text, and special tokens of the tokenizer, which split the
  * text around them. */
-#define SLOT_SAID "\001"
-#define SLOT_BOS  "\002"
-#define SLOT_EOS  "\003"
+#define SLOT_CONTENT "\001"
+#define SLOT_BOS     "\002"
+#define SLOT_EOS     "\003"
 
 enum { TEMPLATE_SPECIALS = 4 };
 
@@ -21,12 +21,12 @@ struct chat_template {
     const char *observation; /* the results of functions; NULL: same as user */
     const char *tools;       /* format of functions, in template_tools.c; NULL: default */
     const char *default_system;
-    bool fused;   /* the system message is part of the first question */
-    bool reasons; /* answers start with their thoughts, which may be empty */
-    bool ends;    /* the end-of-text token follows the whole conversation */
+    bool system_in_question; /* the system message is part of the first question */
+    bool reasons;            /* answers start with their thoughts, which may be empty */
+    bool ends_with_eos;      /* the end-of-text token follows the whole conversation */
     const char *specials[TEMPLATE_SPECIALS]; /* tokens that the tokenizer should have */
     const char *document_end;                /* NULL: the tokenizer's end-of-text token */
-    const struct chat *own; /* a model's own template: only name is set */
+    const struct chat *model_chat; /* a model's own template: only name is set */
 };
 
 /* A question and its answer, encoded; the weight is that of the answer. */
@@ -36,9 +36,9 @@ struct turn {
     float weight;
 };
 
-/* How functions are described to the model, and how it calls them: Jinja, over `tools` (a
- * list of {"type": "function", "function": {...}}) and `calls` ({"name",
- * "arguments"}). */
+/* The formats in which functions are described to the model and in which it calls them:
+ * Jinja, over `tools` (a list of {"type": "function", "function": {...}}) and `calls`
+ * ({"name", "arguments"}). */
 struct template_tools {
     const char *name, *describe, *call;
 };

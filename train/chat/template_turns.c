@@ -32,12 +32,12 @@ static void writer_add(struct writer *writer, int64_t id)
         token_list_add(writer->out, (uint32_t)id);
 }
 
-static bool write_slot(struct writer *writer, const char *slot, const struct text *said,
-                       struct error *err)
+static bool write_slot(struct writer *writer, const char *slot,
+                       const struct text *content, struct error *err)
 {
     for (const char *at = slot; at && *at; at++) {
-        if (*at == SLOT_SAID[0]) {
-            text_add(&writer->text, said->data, said->len);
+        if (*at == SLOT_CONTENT[0]) {
+            text_add(&writer->text, content->data, content->len);
         } else if (*at == SLOT_BOS[0] || *at == SLOT_EOS[0]) {
             if (!writer_flush(writer, err))
                 return false;
@@ -51,25 +51,26 @@ static bool write_slot(struct writer *writer, const char *slot, const struct tex
 }
 
 /* Write a slot as plain text, for a system message inside the first question. */
-static void write_slot_text(const char *slot, const struct text *said, struct text *out)
+static void write_slot_text(const char *slot, const struct text *content,
+                            struct text *out)
 {
     for (const char *at = slot; *at; at++) {
-        if (*at == SLOT_SAID[0])
-            text_add(out, said->data, said->len);
+        if (*at == SLOT_CONTENT[0])
+            text_add(out, content->data, content->len);
         else
             text_addc(out, *at);
     }
 }
 
 /* State while a conversation is encoded. */
-struct talk {
+struct encoder {
     const struct chat_template *chat;
     const struct template_options *options;
-    const struct message *messages; /* those after the head */
+    const struct message *messages; /* those after the system message and the tools */
     size_t count;
     struct text system; /* including the tools */
     struct writer writer;
-    struct text said;
+    struct text content;
     struct error *err;
 };
 
@@ -80,28 +81,27 @@ static const struct template_tools *tools_of(const struct chat_template *chat)
 
 /* Read the system message: of the conversation, or else of the job, or else of the
  * template; the tools follow it. */
-static bool read_head(struct talk *talk)
+static bool read_head(struct encoder *encoder)
 {
     const struct message *tools = NULL, *system = NULL;
-    const char *default_value = talk->options->default_system;
+    const char *default_value = encoder->options->default_system;
 
-    for (; talk->count > 0 && talk->messages->role <= ROLE_TOOLS;
-         talk->messages++, talk->count--)
-        *(talk->messages->role == ROLE_TOOLS ? &tools : &system) = talk->messages;
+    for (; encoder->count > 0 && encoder->messages->role <= ROLE_TOOLS;
+         encoder->messages++, encoder->count--)
+        *(encoder->messages->role == ROLE_TOOLS ? &tools : &system) = encoder->messages;
     if (system && system->len > 0)
-        text_add(&talk->system, system->text, system->len);
+        text_add(&encoder->system, system->text, system->len);
     else if (default_value && default_value[0])
-        text_adds(&talk->system, default_value);
-    else if (talk->chat->default_system)
-        text_adds(&talk->system, talk->chat->default_system);
-    return !tools ||
-           template_tools_describe(tools_of(talk->chat), tools, &talk->system, talk->err);
+        text_adds(&encoder->system, default_value);
+    else if (encoder->chat->default_system)
+        text_adds(&encoder->system, encoder->chat->default_system);
+    return !tools || template_tools_describe(tools_of(encoder->chat), tools,
+                                             &encoder->system, encoder->err);
 }
 
 static const char thought_begin[] = "<think>\n", thought_end[] = "\n</think>\n\n";
 
-/* Add the text without its thoughts, and without the newlines that it then starts
- * with. */
+/* Add the text without its thoughts, and without leading newlines. */
 static void add_without_thought(struct text *out, const char *text, size_t len)
 {
     const char *begin, *end, *open = thought_begin, *close = thought_end;
@@ -123,7 +123,8 @@ static void add_without_thought(struct text *out, const char *text, size_t len)
     text_clear(&rest);
 }
 
-/* Look for a tag of thoughts, without the white space around it. */
+/* Return whether the message contains a tag of thoughts, regardless of the white space
+ * around it. */
 static bool has_tag(const struct message *message, const char *tag)
 {
     size_t blanks = strspn(tag, "\n "), len = strcspn(tag + blanks, "\n ");
@@ -138,107 +139,110 @@ static bool is_input(const struct message *message)
 
 /* Write the input before an answer: a question, or the results of functions, one after
  * the other. */
-static bool write_source(struct talk *talk, const struct message *message, size_t count,
-                         bool first)
+static bool write_source(struct encoder *encoder, const struct message *message,
+                         size_t count, bool first)
 {
-    const struct chat_template *chat = talk->chat;
+    const struct chat_template *chat = encoder->chat;
     bool tool = message->role == ROLE_TOOL, ok = true;
 
-    text_reset(&talk->said);
+    text_reset(&encoder->content);
     if (first) {
-        ok = write_slot(&talk->writer, chat->prefix, &talk->said, talk->err);
-        if (talk->system.len > 0 && chat->fused)
-            write_slot_text(chat->system, &talk->system, &talk->said);
-        else if (talk->system.len > 0)
-            ok = ok && write_slot(&talk->writer, chat->system, &talk->system, talk->err);
+        ok = write_slot(&encoder->writer, chat->prefix, &encoder->content, encoder->err);
+        if (encoder->system.len > 0 && chat->system_in_question)
+            write_slot_text(chat->system, &encoder->system, &encoder->content);
+        else if (encoder->system.len > 0)
+            ok = ok && write_slot(&encoder->writer, chat->system, &encoder->system,
+                                  encoder->err);
     }
     for (size_t i = 0; i < count; i++) {
         if (i > 0)
-            text_adds(&talk->said, "\n</tool_response>\n<tool_response>\n");
-        text_add(&talk->said, message[i].text, message[i].len);
+            text_adds(&encoder->content, "\n</tool_response>\n<tool_response>\n");
+        text_add(&encoder->content, message[i].text, message[i].len);
     }
-    return ok && write_slot(&talk->writer,
+    return ok && write_slot(&encoder->writer,
                             tool && chat->observation ? chat->observation : chat->user,
-                            &talk->said, talk->err);
+                            &encoder->content, encoder->err);
 }
 
-static bool write_answer(struct talk *talk, const struct message *answer, bool thoughts)
+static bool write_answer(struct encoder *encoder, const struct message *answer,
+                         bool thoughts)
 {
-    const struct chat_template *chat = talk->chat;
+    const struct chat_template *chat = encoder->chat;
     struct message plain = *answer;
     struct text without;
     bool ok = true;
 
     text_init(&without, 0);
-    text_reset(&talk->said);
+    text_reset(&encoder->content);
     if (!thoughts) {
         add_without_thought(&without, answer->text, answer->len);
         plain.text = without.data;
         plain.len = without.len;
     }
     if (answer->role == ROLE_FUNCTION)
-        ok = template_tools_call(tools_of(chat), &plain, &talk->said, talk->err);
+        ok = template_tools_call(tools_of(chat), &plain, &encoder->content, encoder->err);
     else
-        text_add(&talk->said, plain.text, plain.len);
+        text_add(&encoder->content, plain.text, plain.len);
     ok = ok &&
-         write_slot(&talk->writer,
+         write_slot(&encoder->writer,
                     answer->role == ROLE_FUNCTION && chat->function ? chat->function
                                                                     : chat->assistant,
-                    &talk->said, talk->err);
+                    &encoder->content, encoder->err);
     text_clear(&without);
     return ok;
 }
 
-/* Add empty thoughts to an answer without any; they are learned if thinking is on. */
-static bool write_empty_thought(struct talk *talk, struct turn *turn)
+/* Add empty thoughts to an answer without any; they are trained on if thinking is on. */
+static bool write_empty_thought(struct encoder *encoder, struct turn *turn)
 {
-    bool learned = talk->options->thinking != CHAT_THINKING_OFF;
+    bool learned = encoder->options->thinking != CHAT_THINKING_OFF;
 
-    talk->writer.out = learned ? &turn->target : &turn->source;
-    text_adds(&talk->writer.text, thought_begin);
-    text_adds(&talk->writer.text, thought_end);
-    return writer_flush(&talk->writer, talk->err);
+    encoder->writer.out = learned ? &turn->target : &turn->source;
+    text_adds(&encoder->writer.text, thought_begin);
+    text_adds(&encoder->writer.text, thought_end);
+    return writer_flush(&encoder->writer, encoder->err);
 }
 
 /* With a template that reasons, earlier answers lose their thoughts if only the last
- * answer is learned, and all answers if thinking is off. */
-static bool encode_turn(struct talk *talk, const struct message *source, size_t count,
-                        struct turn *turn, bool last)
+ * answer is trained on, and all answers if thinking is off. */
+static bool encode_turn(struct encoder *encoder, const struct message *source,
+                        size_t count, struct turn *turn, bool last)
 {
     const struct message *answer = source + count;
-    bool reasons = talk->chat->reasons,
-         off = talk->options->thinking == CHAT_THINKING_OFF;
-    bool thoughts = !reasons || !(off || (talk->options->mask_history && !last));
+    bool reasons = encoder->chat->reasons,
+         thinking_off = encoder->options->thinking == CHAT_THINKING_OFF;
+    bool thoughts =
+        !reasons || !(thinking_off || (encoder->options->mask_history && !last));
     bool empty =
-        reasons && (last || !talk->options->mask_history) &&
+        reasons && (last || !encoder->options->mask_history) &&
         (!thoughts || (!has_tag(answer, thought_begin) && !has_tag(answer, thought_end)));
 
     turn->weight = answer->weight;
-    talk->writer.out = &turn->source;
-    if (!write_source(talk, source, count, source == talk->messages) ||
-        (empty && !write_empty_thought(talk, turn)))
+    encoder->writer.out = &turn->source;
+    if (!write_source(encoder, source, count, source == encoder->messages) ||
+        (empty && !write_empty_thought(encoder, turn)))
         return false;
-    talk->writer.out = &turn->target;
-    return write_answer(talk, answer, thoughts);
+    encoder->writer.out = &turn->target;
+    return write_answer(encoder, answer, thoughts);
 }
 
-static bool encode_turns(struct talk *talk, struct turn *turns, size_t *turn_count)
+static bool encode_turns(struct encoder *encoder, struct turn *turns, size_t *turn_count)
 {
     size_t at = 0;
 
     *turn_count = 0;
-    while (at < talk->count) {
+    while (at < encoder->count) {
         size_t count = 0;
 
-        while (at + count < talk->count && is_input(&talk->messages[at + count]))
+        while (at + count < encoder->count && is_input(&encoder->messages[at + count]))
             count++;
-        if (!encode_turn(talk, &talk->messages[at], count, &turns[(*turn_count)++],
-                         at + count + 1 == talk->count))
+        if (!encode_turn(encoder, &encoder->messages[at], count, &turns[(*turn_count)++],
+                         at + count + 1 == encoder->count))
             return false;
         at += count + 1;
     }
-    return !talk->writer.text.overflow ||
-           error_set(talk->err, ERROR_DATA, "a message is too long");
+    return !encoder->writer.text.overflow ||
+           error_set(encoder->err, ERROR_DATA, "a message is too long");
 }
 
 void template_cut(size_t room, size_t *question, size_t *answer)
@@ -255,20 +259,20 @@ void template_cut(size_t room, size_t *question, size_t *answer)
     *question = room - *answer < source ? room - *answer : source;
 }
 
-/* Assign the tokens to the turns in order, the last turn first if only that is
- * learned. */
+/* Assign the tokens to the turns in order, the last turn first if only that is trained
+ * on. */
 static void cut_turns(struct turn *turns, size_t count,
                       const struct template_options *options)
 {
-    size_t left = options->cutoff_len ? options->cutoff_len : SIZE_MAX / 4;
+    size_t remaining = options->cutoff_len ? options->cutoff_len : SIZE_MAX / 4;
 
-    for (size_t i = 0; i < count && left > 0; i++) {
+    for (size_t i = 0; i < count && remaining > 0; i++) {
         struct turn *turn = &turns[options->mask_history ? count - 1 - i : i];
 
         turn->source_len = turn->source.count;
         turn->target_len = turn->target.count;
-        template_cut(left, &turn->source_len, &turn->target_len);
-        left -= turn->source_len + turn->target_len;
+        template_cut(remaining, &turn->source_len, &turn->target_len);
+        remaining -= turn->source_len + turn->target_len;
     }
 }
 
@@ -287,43 +291,43 @@ static void add_weighted(struct token_list *ids, float **weights,
 
 bool template_turns_are_valid(const struct message *messages, size_t count)
 {
-    bool answered = true, head = true;
+    bool expects_input = true, head = true;
 
     for (size_t i = 0; i < count; i++) {
-        bool more =
+        bool next_result =
             i > 0 && messages[i].role == ROLE_TOOL && messages[i - 1].role == ROLE_TOOL;
 
         if (messages[i].role <= ROLE_TOOLS ? !head
-            : is_input(&messages[i])       ? !answered && !more
-                                           : answered)
+            : is_input(&messages[i])       ? !expects_input && !next_result
+                                           : expects_input)
             return false;
         head = messages[i].role <= ROLE_TOOLS;
-        answered = head || !is_input(&messages[i]);
+        expects_input = head || !is_input(&messages[i]);
     }
-    return answered && !head && count > 0;
+    return expects_input && !head && count > 0;
 }
 
 /* Make turns with a named template. */
 static bool named_turns(const struct template_request *request, struct turn **turns,
                         size_t *turn_count, struct error *err)
 {
-    struct talk talk = { .chat = request->chat,
-                         .options = request->options,
-                         .messages = request->messages,
-                         .count = request->count,
-                         .err = err };
+    struct encoder encoder = { .chat = request->chat,
+                               .options = request->options,
+                               .messages = request->messages,
+                               .count = request->count,
+                               .err = err };
     bool ok;
 
     *turns = memory_alloc((request->count + 1) * sizeof(**turns));
     *turn_count = 0;
-    text_init(&talk.system, 0);
-    text_init(&talk.said, 0);
-    text_init(&talk.writer.text, 0);
-    talk.writer.tokenizer = request->tokenizer;
-    ok = read_head(&talk) && encode_turns(&talk, *turns, turn_count);
-    text_clear(&talk.system);
-    text_clear(&talk.said);
-    text_clear(&talk.writer.text);
+    text_init(&encoder.system, 0);
+    text_init(&encoder.content, 0);
+    text_init(&encoder.writer.text, 0);
+    encoder.writer.tokenizer = request->tokenizer;
+    ok = read_head(&encoder) && encode_turns(&encoder, *turns, turn_count);
+    text_clear(&encoder.system);
+    text_clear(&encoder.content);
+    text_clear(&encoder.writer.text);
     return ok;
 }
 
@@ -343,8 +347,8 @@ bool template_encode(const struct template_request *request, struct token_list *
                      float **weights, struct error *err)
 {
     struct template_options how = *request->options;
-    struct template_request shorter = *request; /* room for the end-of-text token */
-    int64_t end = request->chat->ends ? tokenizer_eos(request->tokenizer) : -1;
+    struct template_request shortened = *request; /* room for the end-of-text token */
+    int64_t end = request->chat->ends_with_eos ? tokenizer_eos(request->tokenizer) : -1;
     struct turn *turns = NULL;
     size_t turn_count = 0;
     bool ok;
@@ -352,12 +356,12 @@ bool template_encode(const struct template_request *request, struct token_list *
     if (!template_turns_are_valid(request->messages, request->count))
         return error_set(
             err, ERROR_DATA,
-            "a conversation must be user and assistant in turn, and end in an answer");
+            "messages must alternate between user and assistant and end in an answer");
     if (end >= 0 && how.cutoff_len > 1)
         how.cutoff_len--;
-    shorter.options = &how;
-    ok = request->chat->own ? chat_turns(&shorter, &turns, &turn_count, err)
-                            : named_turns(&shorter, &turns, &turn_count, err);
+    shortened.options = &how;
+    ok = request->chat->model_chat ? chat_turns(&shortened, &turns, &turn_count, err)
+                                   : named_turns(&shortened, &turns, &turn_count, err);
     if (ok)
         cut_turns(turns, turn_count, &how);
     for (size_t i = 0; i < turn_count; i++) {

@@ -20,7 +20,7 @@
 struct opening {
     const struct plan *plan;
     enum split split;
-    bool peeking;
+    bool read_only;
     struct dataset_reading reading;
     struct dataset_tokens tokens;
     struct dataset_choice choice;
@@ -101,9 +101,9 @@ static bool read_tokens(struct opening *open, bool own_eval, struct error *err)
 {
     const struct plan *plan = open->plan;
     const char *names = own_eval ? plan->eval_dataset : plan->dataset;
-    const struct dataset_fetch how = { &open->reading,
-                                       own_eval ? "eval.tokens" : "train.tokens",
-                                       open->peeking };
+    const struct dataset_fetch fetch = { &open->reading,
+                                         own_eval ? "eval.tokens" : "train.tokens",
+                                         open->read_only };
     const char *dir = plan->dataset_dir ? plan->dataset_dir : "data";
     char *paths = dataset_tokens_paths(plan, names);
     struct dataset_reading *reading = &open->reading;
@@ -111,20 +111,20 @@ static bool read_tokens(struct opening *open, bool own_eval, struct error *err)
     bool ok =
         dataset_sources_find(paths, dir, reading->arena, &reading->sources, err) &&
         check_sources(open, err) &&
-        dataset_fetch(&how, tokens, open->dataset->origin, &open->dataset->notes, err);
+        dataset_fetch(&fetch, tokens, open->dataset->origin, &open->dataset->notes, err);
 
     free(paths);
     for (size_t i = 0; i < tokens->notes.count; i++)
         dataset_notes_add(&open->dataset->notes, tokens->notes.list[i]);
     if (ok && tokens->store.count == 0)
-        ok = error_set(err, ERROR_DATA, "%s has no record that can be learned: %s", names,
+        ok = error_set(err, ERROR_DATA, "%s has no record to train on: %s", names,
                        tokens->notes.count > 0
                            ? tokens->notes.list[tokens->notes.count - 1]
                            : "it is empty");
     return ok;
 }
 
-/* The selection is one of records. */
+/* Select records: the two samples of a pair stay together. */
 static bool mix(struct opening *open, struct error *err)
 {
     const struct dataset_sources *sources = &open->reading.sources;
@@ -197,7 +197,7 @@ static void cut(struct opening *open)
     dataset_store_cut(&dataset->store, (size_t)open->plan->cutoff_len, &dataset->blocks);
     dataset->data = &dataset->blocks;
     if (tokenizer_adds_bos(tokenizer))
-        dataset->first = tokenizer_bos(tokenizer);
+        dataset->first_token = tokenizer_bos(tokenizer);
     choice->count = dataset->blocks.count;
     choice->samples = memory_resize(choice->samples, choice->count + 1, sizeof(uint32_t));
     for (size_t i = 0; i < choice->count; i++)
@@ -209,16 +209,17 @@ static void fill_rows(struct opening *open)
 {
     struct dataset *dataset = open->dataset;
     const struct dataset_choice *choice = &open->choice;
-    size_t each = samples_per_record(open);
+    size_t per_record = samples_per_record(open);
 
-    dataset->members = memory_resize(NULL, each * choice->count + 1, sizeof(uint32_t));
+    dataset->members =
+        memory_resize(NULL, per_record * choice->count + 1, sizeof(uint32_t));
     dataset->rows = choice->count;
     for (size_t row = 0; row < choice->count; row++)
-        for (size_t i = 0; i < each; i++)
-            dataset->members[each * row + i] =
-                (uint32_t)(each * choice->samples[row] + i);
+        for (size_t i = 0; i < per_record; i++)
+            dataset->members[per_record * row + i] =
+                (uint32_t)(per_record * choice->samples[row] + i);
     for (size_t row = 0; row <= choice->count; row++)
-        dataset->starts[row] = each * row;
+        dataset->starts[row] = per_record * row;
 }
 
 static void arrange(struct opening *open)
@@ -288,8 +289,8 @@ static struct dataset *open_data(struct opening open, struct error *err)
     open.dataset->seed = (uint64_t)(plan->data_seed >= 0 ? plan->data_seed : plan->seed);
     open.dataset->shuffled = split == SPLIT_TRAIN && !plan->disable_shuffling;
     open.dataset->drop_last = split == SPLIT_TRAIN && plan->dataloader_drop_last;
-    open.dataset->end = (int32_t)tokenizer_eos(open.reading.tokenizer);
-    open.dataset->first = -1;
+    open.dataset->end_token = (int32_t)tokenizer_eos(open.reading.tokenizer);
+    open.dataset->first_token = -1;
     ok = fill(&open, err);
     dataset_tokens_clear(&open.tokens);
     free(open.choice.samples);
@@ -318,7 +319,7 @@ struct dataset *dataset_open_readonly(const struct plan *plan, enum split split,
     return open_data(
         (struct opening) { .plan = plan,
                            .split = split,
-                           .peeking = true,
+                           .read_only = true,
                            .reading = { .plan = plan, .tokenizer = tokenizer } },
         err);
 }
@@ -348,7 +349,7 @@ bool dataset_open_whole(const struct plan *plan, const struct dataset *eval,
         (struct opening) {
             .plan = &plain,
             .split = SPLIT_EVAL,
-            .peeking = true,
+            .read_only = true,
             .reading = { .plan = &plain, .whole = true, .tokenizer = tokenizer } },
         err);
     return *whole != NULL;

@@ -71,10 +71,10 @@ struct batch {
 };
 
 /* A question of the dataset for generation: the tokens of a sample up to its last answer,
- * and that answer, which starts at `asked`. Borrowed from the dataset. */
+ * and that answer, which starts at ids[question_len]. Borrowed from the dataset. */
 struct dataset_question {
     const uint32_t *ids;
-    size_t asked, count;
+    size_t question_len, count;
 };
 /* Open the evaluation data that questions are taken from. If cutoff_len has cut samples,
  * *whole is the same data without the cut, because an answer is scored against the

@@ -90,10 +90,11 @@ uint32_t dataset_token_max(const struct dataset *dataset)
 {
     uint32_t largest = dataset->data->token_max;
 
-    return dataset->first > (int64_t)largest ? (uint32_t)dataset->first : largest;
+    return dataset->first_token > (int64_t)largest ? (uint32_t)dataset->first_token
+                                                   : largest;
 }
 
-static int compare_down(const void *a, const void *b)
+static int compare_descending(const void *a, const void *b)
 {
     size_t left = *(const size_t *)a, right = *(const size_t *)b;
 
@@ -102,16 +103,16 @@ static int compare_down(const void *a, const void *b)
 
 /* The sum of the `batch_size` largest values of a per-row quantity. */
 static size_t sum_largest(const struct dataset *dataset, size_t batch_size,
-                          size_t (*figure)(const struct dataset *dataset, size_t row))
+                          size_t (*quantity)(const struct dataset *dataset, size_t row))
 {
-    size_t *figures = memory_resize(NULL, dataset->rows + 1, sizeof(size_t)), sum = 0;
+    size_t *values = memory_resize(NULL, dataset->rows + 1, sizeof(size_t)), sum = 0;
 
     for (size_t row = 0; row < dataset->rows; row++)
-        figures[row] = figure(dataset, row);
-    qsort(figures, dataset->rows, sizeof(size_t), compare_down);
+        values[row] = quantity(dataset, row);
+    qsort(values, dataset->rows, sizeof(size_t), compare_descending);
     for (size_t row = 0; row < dataset->rows && row < batch_size; row++)
-        sum += figures[row];
-    free(figures);
+        sum += values[row];
+    free(values);
     return sum;
 }
 
@@ -139,18 +140,18 @@ static size_t row_at(const struct dataset *dataset, uint64_t epoch, size_t posit
 
     if (!dataset->shuffled)
         return position;
-    if (!order->known || order->epoch != epoch) {
+    if (!order->valid || order->epoch != epoch) {
         random_permutation(dataset->seed, RANDOM_ORDER, (uint32_t)epoch, order->rows,
                            dataset->rows);
         order->epoch = epoch;
-        order->known = true;
+        order->valid = true;
     }
     return order->rows[position];
 }
 
 /* Positions [*from, *to) of batch `index`; false after the last one. */
-static bool batch_places(const struct dataset *dataset, uint64_t index, size_t batch_size,
-                         size_t *from, size_t *to)
+static bool batch_range(const struct dataset *dataset, uint64_t index, size_t batch_size,
+                        size_t *from, size_t *to)
 {
     if (index >= dataset_batches(dataset, batch_size))
         return false;
@@ -165,7 +166,7 @@ size_t dataset_trained(const struct dataset *dataset, uint64_t epoch, uint64_t f
     size_t targets = 0, from, to;
 
     for (size_t i = 0; i < batches; i++) {
-        if (!batch_places(dataset, first + i, batch_size, &from, &to))
+        if (!batch_range(dataset, first + i, batch_size, &from, &to))
             break;
         for (; from < to; from++)
             targets += row_targets(dataset, row_at(dataset, epoch, from));
@@ -180,7 +181,7 @@ double dataset_weight(const struct dataset *dataset, uint64_t epoch, uint64_t fi
     size_t from, to;
 
     for (size_t i = 0; i < batches; i++) {
-        if (!batch_places(dataset, first + i, batch_size, &from, &to))
+        if (!batch_range(dataset, first + i, batch_size, &from, &to))
             break;
         for (; from < to; from++)
             weight += row_weight(dataset, row_at(dataset, epoch, from));
@@ -225,7 +226,7 @@ static void add_target(struct batch *batch, size_t row, int32_t target, float we
 }
 
 /* Append a sample as the next sequence: the target of a row is the token of the next row,
- * if that is learned. */
+ * if that is trained on. */
 static void add_sample(const struct dataset *dataset, const struct sample *sample,
                        struct batch *batch)
 {
@@ -238,18 +239,18 @@ static void add_sample(const struct dataset *dataset, const struct sample *sampl
         batch->positions[at + i] = (int32_t)i;
         batch->targets[at + i] = LABEL_NONE;
     }
-    if (dataset->first >= 0 && sample->len > 0)
-        batch->tokens[at] = (int32_t)dataset->first;
+    if (dataset->first_token >= 0 && sample->len > 0)
+        batch->tokens[at] = (int32_t)dataset->first_token;
     if (batch->weights)
         memset(batch->weights + at, 0, sample->len * sizeof(float));
-    for (uint32_t r = 0; r < sample->runs; r++) {
-        const struct label_span *run = &store->runs[sample->run_at + r];
+    for (uint32_t r = 0; r < sample->spans; r++) {
+        const struct label_span *span = &store->spans[sample->span_at + r];
 
-        for (uint32_t i = run->start; i < run->start + run->len; i++)
+        for (uint32_t i = span->start; i < span->start + span->len; i++)
             if (i > 0)
                 add_target(batch, at + i - 1,
-                           run->weight > 0 ? (int32_t)ids[i] : dataset->end,
-                           fabsf(run->weight));
+                           span->weight > 0 ? (int32_t)ids[i] : dataset->end_token,
+                           fabsf(span->weight));
     }
     batch->rows += sample->len;
     batch->trained += sample->targets;
@@ -262,7 +263,7 @@ bool dataset_batch(const struct dataset *dataset, uint64_t epoch, uint64_t index
 {
     size_t from, to, rows = 0, sequences = 0;
 
-    if (!batch_places(dataset, index, batch_size, &from, &to))
+    if (!batch_range(dataset, index, batch_size, &from, &to))
         return false;
     for (size_t position = from; position < to; position++) {
         size_t row = row_at(dataset, epoch, position);
@@ -291,7 +292,7 @@ size_t dataset_batch_samples(const struct dataset *dataset, uint64_t epoch,
 {
     size_t from, to, count = 0;
 
-    if (!batch_places(dataset, index, batch_size, &from, &to))
+    if (!batch_range(dataset, index, batch_size, &from, &to))
         return 0;
     for (size_t position = from; position < to; position++) {
         size_t row = row_at(dataset, epoch, position);

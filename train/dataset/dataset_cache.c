@@ -23,7 +23,8 @@ enum { CACHE_FORMAT = 1, ALIGNMENT = 64, LABEL_BYTES = 16 };
 
 #define HEADER_MAX    ((size_t)64 << 20)
 #define DIGEST_DIGITS ((size_t)DIGEST_TEXT - 1)
-/* A file that was written this shortly before it was read may have changed since. */
+/* A file that was written less than this long before it was read may have changed
+ * since. */
 #define CHANGED_SECONDS 0.02
 
 static const char label[] = "TSTOKENS";
@@ -71,7 +72,7 @@ static bool write_header(struct output *output, const struct dataset_reading *re
         "{s:i, s:o, s:o, s:I, s:o, s:o, s:I, s:I, s:I, s:I, s:b}", "format", CACHE_FORMAT,
         "key", key, "files", files, "kept", (json_int_t)reading->started, "parts",
         describe_parts(tokens, reading->sources.count), "notes", describe_notes(tokens),
-        "samples", (json_int_t)store->count, "runs", (json_int_t)store->run_count,
+        "samples", (json_int_t)store->count, "runs", (json_int_t)store->span_count,
         "tokens", (json_int_t)store->tokens, "token_max", (json_int_t)store->token_max,
         "weighted", store->weighted);
     struct text text;
@@ -97,7 +98,7 @@ static bool write_arrays(struct output *output, const struct dataset_store *stor
 {
     return write_bytes(output, store->samples, store->count * sizeof(*store->samples),
                        err) &&
-           write_bytes(output, store->runs, store->run_count * sizeof(*store->runs),
+           write_bytes(output, store->spans, store->span_count * sizeof(*store->spans),
                        err) &&
            write_bytes(output, store->ids, store->tokens * sizeof(*store->ids), err);
 }
@@ -124,15 +125,15 @@ static bool write_all(int fd, const struct dataset_reading *reading,
 static int open_temporary(const char *temporary, struct error *err)
 {
     int fd = open(temporary, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
-    struct stat ours, there;
+    struct stat ours, named;
 
     if (fd < 0) {
         error_errno(err, "cannot create %s", temporary);
         return -1;
     }
     if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &ours) == 0 &&
-        stat(temporary, &there) == 0 && ours.st_ino == there.st_ino &&
-        ours.st_dev == there.st_dev) {
+        stat(temporary, &named) == 0 && ours.st_ino == named.st_ino &&
+        ours.st_dev == named.st_dev) {
         if (ftruncate(fd, 0) == 0)
             return fd;
         error_errno(err, "cannot empty %s", temporary);
@@ -273,35 +274,35 @@ static bool set_arrays(const struct input *input, struct dataset_store *out)
     bool ok = input->at % ALIGNMENT == 0 && token_max >= 0 && token_max <= UINT32_MAX;
 
     out->count = count_of(input, "samples", sizeof(*out->samples), &ok);
-    out->run_count = count_of(input, "runs", sizeof(*out->runs), &ok);
+    out->span_count = count_of(input, "runs", sizeof(*out->spans), &ok);
     out->tokens = count_of(input, "tokens", sizeof(*out->ids), &ok);
     out->token_max = (uint32_t)token_max;
     out->weighted = json_is_true(json_object_get(input->header, "weighted"));
     out->samples = (struct sample *)(void *)at;
     at += out->count * sizeof(*out->samples);
-    out->runs = (struct label_span *)(void *)at;
-    at += out->run_count * sizeof(*out->runs);
+    out->spans = (struct label_span *)(void *)at;
+    at += out->span_count * sizeof(*out->spans);
     out->ids = (uint32_t *)(void *)at;
     at += out->tokens * sizeof(*out->ids);
     return ok && (size_t)(at - input->data) == input->len - DIGEST_DIGITS;
 }
 
-/* Return whether all samples are within the arrays; any other would read foreign
- * memory. */
+/* Return whether all samples are within the arrays; others would cause reads out of
+ * bounds. */
 static bool is_valid(const struct dataset_store *store)
 {
     for (size_t i = 0; i < store->count; i++) {
         const struct sample *s = &store->samples[i];
 
         if (s->at > store->tokens || s->len > store->tokens - s->at ||
-            s->run_at > store->run_count || s->runs > store->run_count - s->run_at ||
+            s->span_at > store->span_count || s->spans > store->span_count - s->span_at ||
             s->targets > s->len || !(s->weight >= 0))
             return false;
-        for (uint32_t r = 0; r < s->runs; r++) {
-            const struct label_span *run = &store->runs[s->run_at + r];
+        for (uint32_t r = 0; r < s->spans; r++) {
+            const struct label_span *span = &store->spans[s->span_at + r];
 
-            if (run->start > s->len || run->len > s->len - run->start ||
-                !(run->weight != 0 && isfinite(run->weight)))
+            if (span->start > s->len || span->len > s->len - span->start ||
+                !(span->weight != 0 && isfinite(span->weight)))
                 return false;
         }
     }
@@ -312,7 +313,7 @@ static bool read_parts(const struct input *input, size_t sources,
                        struct dataset_tokens *out)
 {
     const json_t *parts = json_object_get(input->header, "parts");
-    size_t left = out->store.count;
+    size_t remaining = out->store.count;
 
     if (json_array_size(parts) != sources)
         return false;
@@ -320,12 +321,12 @@ static bool read_parts(const struct input *input, size_t sources,
     for (size_t i = 0; i < sources; i++) {
         int64_t part = json_integer_value(json_array_get(parts, i));
 
-        if (part < 0 || (uint64_t)part > left)
+        if (part < 0 || (uint64_t)part > remaining)
             return false;
         out->parts[i] = (size_t)part;
-        left -= (size_t)part;
+        remaining -= (size_t)part;
     }
-    return left == 0;
+    return remaining == 0;
 }
 
 static void read_notes(const struct input *input, struct dataset_tokens *out)

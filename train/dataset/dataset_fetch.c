@@ -32,10 +32,10 @@ static bool check_folder(const struct plan *plan, struct error *err)
 
     for (size_t i = 0; dir && i < TS_COUNT(theirs); i++) {
         char *name = path_join(dir, theirs[i]);
-        bool there = file_exists(name);
+        bool exists = file_exists(name);
 
         free(name);
-        if (there)
+        if (exists)
             return error_set(err, ERROR_DATA,
                              "tokenized_path %s holds a dataset saved by Hugging Face "
                              "datasets, which is not supported; name another folder, "
@@ -49,23 +49,23 @@ static bool check_folder(const struct plan *plan, struct error *err)
  * temporary file, afterwards in the token file. */
 #define SPILL_TOKENS ((size_t)16 << 20)
 
-static bool save(const struct dataset_fetch *how, const char *path,
+static bool save(const struct dataset_fetch *fetch, const char *path,
                  const struct dataset_tokens *tokens, struct error *err)
 {
-    const struct plan *plan = how->reading->plan;
+    const struct plan *plan = fetch->reading->plan;
 
-    if (how->peeking || !path)
+    if (fetch->read_only || !path)
         return true;
     if (!plan->tokenized_path && tokens->store.tokens < KEEP_TOKENS) {
         unlink(path); /* saved from larger data before */
         return true;
     }
     return file_make_dirs(folder_of(plan), 0755, err) &&
-           dataset_cache_save(how->reading, path, tokens, err);
+           dataset_cache_save(fetch->reading, path, tokens, err);
 }
 
 /* Replace the temporary file by the token file. */
-static void switch_to_file(const struct dataset_fetch *how, const char *path,
+static void switch_to_file(const struct dataset_fetch *fetch, const char *path,
                            struct dataset_tokens *out)
 {
     struct dataset_tokens kept = { 0 };
@@ -73,7 +73,7 @@ static void switch_to_file(const struct dataset_fetch *how, const char *path,
     struct text why;
 
     text_init(&why, 0);
-    if (dataset_cache_find(how->reading, path, &kept, &found, &why, NULL) && found) {
+    if (dataset_cache_find(fetch->reading, path, &kept, &found, &why, NULL) && found) {
         dataset_tokens_clear(out);
         *out = kept;
     }
@@ -81,23 +81,23 @@ static void switch_to_file(const struct dataset_fetch *how, const char *path,
 }
 
 /* Failure to save the tokens does not stop the run. */
-static bool read_texts(const struct dataset_fetch *how, const char *path,
+static bool read_texts(const struct dataset_fetch *fetch, const char *path,
                        struct dataset_tokens *out, struct dataset_notes *notes,
                        struct error *err)
 {
-    const struct plan *plan = how->reading->plan;
+    const struct plan *plan = fetch->reading->plan;
     struct error why = { 0 };
     struct text note;
 
-    if (!how->peeking) {
+    if (!fetch->read_only) {
         out->store.spill_dir = plan->run_dir ? plan->run_dir : plan->tokenized_path;
         out->store.spill_from = SPILL_TOKENS;
     }
-    if (!dataset_tokens_read(how->reading, out, err))
+    if (!dataset_tokens_read(fetch->reading, out, err))
         return false;
-    if (save(how, path, out, &why)) {
+    if (save(fetch, path, out, &why)) {
         if (out->store.spill.data)
-            switch_to_file(how, path, out);
+            switch_to_file(fetch, path, out);
         return true;
     }
     text_init(&note, 0);
@@ -108,21 +108,21 @@ static bool read_texts(const struct dataset_fetch *how, const char *path,
     return true;
 }
 
-bool dataset_fetch(const struct dataset_fetch *how, struct dataset_tokens *out,
+bool dataset_fetch(const struct dataset_fetch *fetch, struct dataset_tokens *out,
                    char origin[ORIGIN], struct dataset_notes *notes, struct error *err)
 {
-    const struct plan *plan = how->reading->plan;
+    const struct plan *plan = fetch->reading->plan;
     const char *dir = folder_of(plan);
-    char *path = dir ? path_join(dir, how->name) : NULL;
+    char *path = dir ? path_join(dir, fetch->name) : NULL;
     double started = clock_seconds();
     bool found = false, ok = check_folder(plan, err);
     struct text why;
 
     text_init(&why, 0);
     if (ok && path && !plan->overwrite_cache)
-        ok = dataset_cache_find(how->reading, path, out, &found, &why, err);
+        ok = dataset_cache_find(fetch->reading, path, out, &found, &why, err);
     if (ok && !found)
-        ok = read_texts(how, path, out, notes, err);
+        ok = read_texts(fetch, path, out, notes, err);
     if (found)
         snprintf(origin, ORIGIN, "tokens mapped from %s in %.3f s", path,
                  clock_seconds() - started);

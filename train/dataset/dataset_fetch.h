@@ -7,12 +7,12 @@
 struct dataset_fetch {
     const struct dataset_reading *reading;
     const char *name; /* of the file with the tokens: "train.tokens" */
-    bool peeking;     /* write nothing */
+    bool read_only;   /* write nothing */
 };
 
-/* *out is zero. origin: a sentence that says where the tokens come from. notes: sentences
- * for the user in addition to those of the tokens. */
-bool dataset_fetch(const struct dataset_fetch *how, struct dataset_tokens *out,
+/* *out must be zeroed. origin: a sentence that says where the tokens come from. notes:
+ * sentences for the user in addition to those of the tokens. */
+bool dataset_fetch(const struct dataset_fetch *fetch, struct dataset_tokens *out,
                    char origin[320], struct dataset_notes *notes, struct error *err);
 
 #endif

@@ -48,7 +48,7 @@ static const struct part tags[] = {
 
 /* Columns of unsupported features. */
 static const struct {
-    const char *name, *what;
+    const char *name, *feature;
 } unsupported[] = {
     { "images", "images" },
     { "videos", "videos" },
@@ -76,7 +76,7 @@ static const char **column(struct dataset_columns *out, const struct part *part)
 }
 
 /* If the entry has the table, only the names in it are set; otherwise the defaults
- * are. */
+ * apply. */
 static bool read_parts(const struct dataset_info *info, const json_t *table,
                        const struct part *parts, size_t count,
                        struct dataset_columns *out, struct error *err)
@@ -100,11 +100,11 @@ static bool refuse_unsupported(const struct dataset_info *info, const char *name
         if (json_object_get(table, unsupported[i].name))
             return error_set(err, ERROR_DATA,
                              "%s: dataset %s has a column of %s, which are not supported",
-                             info->name, name, unsupported[i].what);
+                             info->name, name, unsupported[i].feature);
     return true;
 }
 
-/* Each of the two answers to a question has a column. */
+/* Read the columns of the two answers to a question. */
 static bool read_ranking(const struct dataset_info *info, const char *name,
                          const json_t *entry, struct dataset_source *out,
                          struct error *err)
@@ -133,7 +133,7 @@ static bool read_form(const struct dataset_info *info, const char *name,
                      info->name, name, form);
 }
 
-/* The entry names no file: report where its data is. */
+/* Report where to get the data of an entry without a file name. */
 static bool fail_without_file(const struct dataset_info *info, const char *name,
                               const json_t *entry, struct error *err)
 {

@@ -10,15 +10,16 @@
 struct dataset_order {
     uint32_t *rows;
     uint64_t epoch;
-    bool known;
+    bool valid;
 };
 
 struct dataset {
-    struct dataset_store store;       /* samples that were read */
-    struct dataset_store blocks;      /* the same cut into blocks, if so */
+    struct dataset_store store; /* samples that were read */
+    /* the same samples cut into blocks, if they are cut */
+    struct dataset_store blocks;
     const struct dataset_store *data; /* the store that rows are made of */
-    int32_t end;   /* end-of-text token, the label of spans with negative weight */
-    int64_t first; /* replaces the first token of each sample; -1: none */
+    int32_t end_token;   /* end-of-text token, the label of spans with negative weight */
+    int64_t first_token; /* replaces the first token of each sample; -1: none */
     /* samples of a row: members[starts[row]] .. members[starts[row + 1]] */
     uint32_t *members;
     size_t *starts;

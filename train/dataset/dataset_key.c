@@ -33,15 +33,17 @@ static bool hash_probe(const struct dataset_reading *reading, char digest[DIGEST
         { ROLE_ASSISTANT, question, sizeof(question) - 1, 1 },
     };
     const struct template_options options = { 0 };
-    const struct template_request with = { reading->chat, reading->tokenizer, &options,
-                                           messages, TS_COUNT(messages) };
-    const struct template_request without = { reading->chat, reading->tokenizer, &options,
-                                              messages + 1, TS_COUNT(messages) - 1 };
+    const struct template_request with_system = { reading->chat, reading->tokenizer,
+                                                  &options, messages,
+                                                  TS_COUNT(messages) };
+    const struct template_request without_system = { reading->chat, reading->tokenizer,
+                                                     &options, messages + 1,
+                                                     TS_COUNT(messages) - 1 };
     struct token_list ids = { 0 };
     float *weights = NULL;
     bool ok = reading->chat && !template_model_chat(reading->chat)
-                  ? template_encode(&with, &ids, &weights, err) &&
-                        template_encode(&without, &ids, &weights, err)
+                  ? template_encode(&with_system, &ids, &weights, err) &&
+                        template_encode(&without_system, &ids, &weights, err)
                   : tokenizer_encode(reading->tokenizer, question, sizeof(question) - 1,
                                      false, &ids, err);
 
@@ -57,7 +59,7 @@ static json_t *text_or_null(const char *text)
     return text ? json_string(text) : json_null();
 }
 
-/* All columns; the struct has only names. */
+/* List all columns; the struct contains only column names. */
 static json_t *list_columns(const struct dataset_columns *columns)
 {
     const char *const names[] = {
@@ -91,7 +93,7 @@ static json_t *describe_source(const struct dataset_reading *reading,
     for (size_t i = 0; i < count; i++)
         json_array_append_new(paths, json_string(files[i]));
     return json_pack("{s:o, s:i, s:b, s:I, s:o}", "files", paths, "form",
-                     (int)source->form, "lines", source->lines, "most",
+                     (int)source->form, "lines", source->lines, "limit",
                      (json_int_t)dataset_tokens_limit(reading->plan, source), "columns",
                      list_columns(&source->columns));
 }
@@ -144,12 +146,13 @@ struct inputs {
 static void add_inputs(const struct dataset_reading *reading, struct inputs *inputs,
                        const char *const *paths, size_t count)
 {
-    const char **more = arena_array(reading->arena, inputs->count + count, sizeof(*more));
+    const char **joined =
+        arena_array(reading->arena, inputs->count + count, sizeof(*joined));
 
     if (inputs->count > 0)
-        memcpy(more, inputs->paths, inputs->count * sizeof(*more));
-    memcpy(more + inputs->count, paths, count * sizeof(*more));
-    inputs->paths = more;
+        memcpy(joined, inputs->paths, inputs->count * sizeof(*joined));
+    memcpy(joined + inputs->count, paths, count * sizeof(*joined));
+    inputs->paths = joined;
     inputs->count += count;
 }
 
@@ -240,7 +243,7 @@ static bool is_same(const json_t *file, const char *path, int64_t kept)
     const json_t *mtime = json_object_get(file, "mtime");
     const char *digest = json_string_value(json_object_get(file, "sha256"));
     const char *was = json_string_value(json_object_get(file, "path"));
-    char now[DIGEST_TEXT];
+    char present_digest[DIGEST_TEXT];
     struct stat st;
 
     if (!was || !digest || strcmp(was, path) != 0 || stat(path, &st) != 0 ||
@@ -250,7 +253,7 @@ static bool is_same(const json_t *file, const char *path, int64_t kept)
         st.st_mtim.tv_nsec == json_integer_value(json_array_get(mtime, 1)) &&
         st.st_mtim.tv_sec < kept - RACY_SECONDS)
         return true;
-    return digest_file(path, now, NULL) && strcmp(now, digest) == 0;
+    return digest_file(path, present_digest, NULL) && strcmp(present_digest, digest) == 0;
 }
 
 bool dataset_key_matches(const struct dataset_reading *reading, const json_t *files,

@@ -11,7 +11,7 @@
 #define WEIGHT_MAX 1000
 
 static const char bad_turns[] =
-    "whose roles are not user and assistant in turn, ending in an answer";
+    "whose roles do not alternate between user and assistant, ending in an answer";
 
 /* Concatenate the texts of a list of {"type": "text", "text": ...}, or "value" for
  * "text". */

@@ -71,10 +71,10 @@ static void draw(const struct dataset_part *part, uint64_t seed, uint32_t stream
     random_permutation(seed, RANDOM_DRAW, 2 * stream, order, part->count);
     for (size_t i = 0; i < target && part->count > 0; i++) {
         double at = random_uniform(seed, RANDOM_DRAW, 2 * stream + 1, i);
-        size_t again = (size_t)(at * (double)part->count);
+        size_t repeated = (size_t)(at * (double)part->count);
 
-        list_add(out,
-                 (uint32_t)part->first + (i < part->count ? order[i] : (uint32_t)again));
+        list_add(out, (uint32_t)part->first +
+                          (i < part->count ? order[i] : (uint32_t)repeated));
     }
     free(order);
 }
@@ -100,7 +100,7 @@ struct turn {
     struct list list;
     size_t at;
     bool exhausted;
-    double up_to; /* the sum of probabilities up to and including this one */
+    double cumulative; /* the sum of probabilities up to and including this one */
 };
 
 struct mix {
@@ -129,16 +129,16 @@ static struct turn *next_turn(struct mix *mix)
     if (!mix->drawn)
         return &mix->turns[mix->turns_taken % mix->count];
     at = pcg_uniform(&mix->random);
-    while (i + 1 < mix->count && mix->turns[i].up_to <= at)
+    while (i + 1 < mix->count && mix->turns[i].cumulative <= at)
         i++;
     return &mix->turns[i];
 }
 
 static void take_sample(struct mix *mix, struct turn *turn)
 {
-    bool once = mix->strategy == MIX_INTERLEAVE_ONCE;
+    bool without_repeats = mix->strategy == MIX_INTERLEAVE_ONCE;
 
-    if (once && turn->exhausted)
+    if (without_repeats && turn->exhausted)
         return;
     list_add(&mix->out, turn->list.items[turn->at++]);
     if (turn->at < turn->list.count)
@@ -197,7 +197,7 @@ static bool read_shares(const char *text, size_t count, bool all, struct turn *t
                                     "remove it from dataset");
         sum += share;
         if (turns && read < count)
-            turns[read].up_to = sum;
+            turns[read].cumulative = sum;
         at = end + (*end == ',');
     }
     if (read != count)
@@ -205,7 +205,7 @@ static bool read_shares(const char *text, size_t count, bool all, struct turn *t
                          "interleave_probs has %zu numbers for %zu datasets", read,
                          count);
     for (size_t i = 0; turns && i < count; i++)
-        turns[i].up_to /= sum;
+        turns[i].cumulative /= sum;
     return fabs(sum - 1) <= SUM_TOLERANCE || fail_shares(err, "must add up to 1");
 }
 

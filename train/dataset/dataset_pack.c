@@ -12,7 +12,7 @@
  * lengths that occur. */
 struct lengths {
     uint32_t *heads, *next; /* index + 1; 0: none */
-    uint64_t *any;          /* one bit per length */
+    uint64_t *present;      /* one bit per length */
     size_t longest;
 };
 
@@ -22,7 +22,7 @@ static struct lengths lengths_new(const struct dataset_store *store,
     struct lengths lengths = {
         .heads = memory_alloc((room + 1) * sizeof(uint32_t)),
         .next = memory_alloc((count + 1) * sizeof(uint32_t)),
-        .any = memory_alloc((room / 64 + 1) * sizeof(uint64_t)),
+        .present = memory_alloc((room / 64 + 1) * sizeof(uint64_t)),
     };
 
     for (size_t i = count; i-- > 0;) {
@@ -30,7 +30,7 @@ static struct lengths lengths_new(const struct dataset_store *store,
 
         lengths.next[i] = lengths.heads[len];
         lengths.heads[len] = (uint32_t)i + 1;
-        lengths.any[len / 64] |= (uint64_t)1 << len % 64;
+        lengths.present[len / 64] |= (uint64_t)1 << len % 64;
     }
     return lengths;
 }
@@ -39,32 +39,32 @@ static void lengths_free(struct lengths *lengths)
 {
     free(lengths->heads);
     free(lengths->next);
-    free(lengths->any);
+    free(lengths->present);
 }
 
 /* Take the first of the longest samples of at most `len` tokens: index + 1, or 0. */
 static uint32_t take_longest(struct lengths *lengths, size_t len)
 {
     size_t word = len / 64;
-    uint64_t bits = lengths->any[word] & (~(uint64_t)0 >> (63 - len % 64));
+    uint64_t bits = lengths->present[word] & (~(uint64_t)0 >> (63 - len % 64));
     size_t found;
     uint32_t taken;
 
     while (bits == 0 && word > 0)
-        bits = lengths->any[--word];
+        bits = lengths->present[--word];
     if (bits == 0)
         return 0;
     found = 64 * word + 63 - (size_t)__builtin_clzll(bits);
     taken = lengths->heads[found];
     lengths->heads[found] = lengths->next[taken - 1];
     if (lengths->heads[found] == 0)
-        lengths->any[word] &= ~((uint64_t)1 << found % 64);
+        lengths->present[word] &= ~((uint64_t)1 << found % 64);
     return taken;
 }
 
 /* Filling one row after the other, each time with the longest sample that still fits,
- * gives the rows of first-fit-decreasing: there too, a row gets a sample exactly if the
- * samples before it in order of length have left the room. */
+ * gives the rows of first-fit-decreasing: there too, a row gets a sample if and only if
+ * the samples before it, in order of length, leave enough room. */
 size_t dataset_pack(const struct dataset_store *store, const uint32_t *samples,
                     size_t count, size_t room, uint32_t *members, size_t *starts)
 {

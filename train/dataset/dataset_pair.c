@@ -15,35 +15,35 @@ static size_t max_size(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Tokens of the question: all before the learned tokens at the end. */
-static size_t question_tokens(const struct dataset_pair_member *half)
+/* Tokens of the question: all before the trained tokens at the end. */
+static size_t question_tokens(const struct dataset_pair_member *member)
 {
-    size_t count = half->ids.count;
+    size_t count = member->ids.count;
 
-    while (count > 0 && half->weights[count - 1] > 0)
+    while (count > 0 && member->weights[count - 1] > 0)
         count--;
     return count;
 }
 
 /* Keep the first `question` of the question's `from` tokens, and the first `answer`
  * tokens of the answer. */
-static void keep_tokens(struct dataset_pair_member *half, size_t from, size_t question,
+static void keep_tokens(struct dataset_pair_member *member, size_t from, size_t question,
                         size_t answer)
 {
-    uint32_t *ids = half->ids.ids;
+    uint32_t *ids = member->ids.ids;
 
     memmove(ids + question, ids + from, answer * sizeof(*ids));
-    half->ids.count = question + answer;
+    member->ids.count = question + answer;
     for (size_t i = 0; i < question + answer; i++)
-        half->weights[i] = i < question ? 0 : 1;
+        member->weights[i] = i < question ? 0 : 1;
 }
 
-bool dataset_pair_cut(struct dataset_pair_member halves[2], size_t cutoff_len)
+bool dataset_pair_cut(struct dataset_pair_member members[2], size_t cutoff_len)
 {
-    const size_t questions[2] = { question_tokens(&halves[0]),
-                                  question_tokens(&halves[1]) };
-    const size_t answers[2] = { halves[0].ids.count - questions[0],
-                                halves[1].ids.count - questions[1] };
+    const size_t questions[2] = { question_tokens(&members[0]),
+                                  question_tokens(&members[1]) };
+    const size_t answers[2] = { members[0].ids.count - questions[0],
+                                members[1].ids.count - questions[1] };
     size_t question = max_size(questions[0], questions[1]),
            answer = max_size(answers[0], answers[1]);
     bool learned = true;
@@ -53,7 +53,7 @@ bool dataset_pair_cut(struct dataset_pair_member halves[2], size_t cutoff_len)
         size_t before = min_size(question, questions[i]),
                kept = min_size(answer, answers[i]);
 
-        keep_tokens(&halves[i], questions[i], before, kept);
+        keep_tokens(&members[i], questions[i], before, kept);
         /* the first token has no token before it */
         learned = learned && kept > (before == 0);
     }

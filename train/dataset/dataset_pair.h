@@ -12,11 +12,11 @@ struct dataset_pair_member {
 };
 
 /* Cut a chosen and a rejected sequence, encoded in full and with mask_history: only the
- * last answer is learned, each of its tokens with weight 1, and both sequences have at
+ * last answer is trained on, each of its tokens with weight 1, and both sequences have at
  * most cutoff_len tokens. The longer sequence decides how many tokens go to the question
  * and to the answer, so that both keep the same part of the question (LLaMA-Factory's
  * processor/pairwise.py; an end token after the conversation is part of the answer).
- * Return false if one of them has nothing left to learn. */
-bool dataset_pair_cut(struct dataset_pair_member halves[2], size_t cutoff_len);
+ * Return false if one of them has no target left. */
+bool dataset_pair_cut(struct dataset_pair_member members[2], size_t cutoff_len);
 
 #endif

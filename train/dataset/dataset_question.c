@@ -18,32 +18,32 @@ bool dataset_question(const struct dataset *dataset, size_t index,
     uint32_t end = 0;
 
     *out = (struct dataset_question) { .ids = data->ids + sample->at };
-    for (uint32_t r = 0; r < sample->runs; r++) {
-        const struct label_span *run = &data->runs[sample->run_at + r];
+    for (uint32_t r = 0; r < sample->spans; r++) {
+        const struct label_span *span = &data->spans[sample->span_at + r];
 
-        if (run->weight < 0)
+        if (span->weight < 0)
             continue;
-        if (out->count == 0 || run->start != end) /* adjacent spans are one answer */
-            out->asked = run->start;
-        out->count = end = run->start + run->len;
+        if (out->count == 0 || span->start != end) /* adjacent spans are one answer */
+            out->question_len = span->start;
+        out->count = end = span->start + span->len;
     }
-    return out->asked > 0;
+    return out->question_len > 0;
 }
 
 size_t dataset_question_max(const struct dataset *dataset, size_t limit, size_t *longer)
 {
     struct dataset_question question;
-    size_t longest = 0, over = 0;
+    size_t longest = 0, too_long = 0;
 
     for (size_t i = 0; i < dataset_questions(dataset); i++) {
         if (!dataset_question(dataset, i, &question))
             continue;
-        if (question.asked > limit)
-            over++;
-        else if (question.asked > longest)
-            longest = question.asked;
+        if (question.question_len > limit)
+            too_long++;
+        else if (question.question_len > longest)
+            longest = question.question_len;
     }
     if (longer)
-        *longer = over;
+        *longer = too_long;
     return longest;
 }

@@ -415,7 +415,7 @@ static bool next_line(struct dataset_reader *reader, struct dataset_record *reco
                       struct error *err)
 {
     for (;;) {
-        size_t len, shown;
+        size_t len, text_len;
 
         if (!line_length(reader, &len, err))
             return false;
@@ -424,11 +424,11 @@ static bool next_line(struct dataset_reader *reader, struct dataset_record *reco
         take_record(reader, len, record);
         if (reader->at < reader->end)
             advance(reader, 1);
-        shown = len > 0 && record->data[len - 1] == '\r' ? len - 1 : len;
-        record->len = shown;
-        while (shown > 0 && is_blank(record->data[shown - 1]))
-            shown--;
-        if (shown > 0)
+        text_len = len > 0 && record->data[len - 1] == '\r' ? len - 1 : len;
+        record->len = text_len;
+        while (text_len > 0 && is_blank(record->data[text_len - 1]))
+            text_len--;
+        if (text_len > 0)
             break;
     }
     if (reader->kind == KIND_JSONL && !line_depth_is_valid(record->data, record->len))

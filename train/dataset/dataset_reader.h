@@ -10,7 +10,8 @@ struct dataset_reader;
 
 #define DATASET_LINE_MAX  ((size_t)1 << 20) /* bytes of a line or of a record in a list */
 #define DATASET_DEPTH_MAX 64                /* nesting of a record */
-#define DATASET_RATIO_MAX 200 /* of a .gz; text has 2 to 20, a bomb about 1000 */
+/* compression ratio of a .gz; text has 2 to 20, a bomb about 1000 */
+#define DATASET_RATIO_MAX 200
 
 /* One record of the file; valid until the next call. */
 struct dataset_record {

@@ -67,7 +67,7 @@ static const char *kind_name(const json_t *value)
     return value ? names[json_typeof(value)] : "missing";
 }
 
-/* What to do about a value that is not a string. */
+/* Return advice about a value that is not a string. */
 static const char *remedy_for(const json_t *got)
 {
     if (!got || json_is_null(got))
@@ -265,7 +265,8 @@ static enum record_kind read_plain(const struct reading *reading, const char *ke
     return RECORD_TEXT;
 }
 
-/* Forms by their keys, for files named directly: the first whose keys are all present. */
+/* Forms in the order in which they are tried, for files named directly: a form applies if
+ * all its keys are present. */
 static const struct {
     const char *needs[2];
     struct dataset_columns columns;
@@ -337,7 +338,7 @@ bool record_is_flat(const struct reading *reading)
 }
 
 /* Two answers to one question. Such a record may also have a conversation with the chosen
- * answer, which can be learned like any other. */
+ * answer, which can be trained on like any other. */
 static bool is_pair(const struct reading *reading)
 {
     return record_get(reading, "chosen") && record_get(reading, "rejected");
@@ -394,7 +395,7 @@ static enum record_kind read_detected(struct reading *reading)
     if (!record_get(reading, "text"))
         return fail_unknown(reading);
     error_set(reading->err, ERROR_DATA,
-              "the record is plain text, which stage: pt learns; stage: sft requires "
+              "the record is plain text, which is for stage: pt; stage: sft requires "
               "questions and answers");
     return RECORD_BROKEN;
 }
@@ -407,7 +408,7 @@ static enum record_kind read_detected_text(const struct reading *reading)
     if (json_is_string(record_get(reading, "content")))
         return read_plain(reading, "content");
     error_set(reading->err, ERROR_DATA,
-              "the record has no \"text\", which stage: pt learns; use stage: sft for "
+              "the record has no \"text\", which stage: pt requires; use stage: sft for "
               "questions and answers, or name the text column in dataset_info.json");
     return RECORD_BROKEN;
 }
@@ -428,7 +429,8 @@ enum record_kind dataset_record_read(const struct dataset_source *source,
         return read_alpaca(&reading, plain);
     if (!plain)
         return record_messages(&reading);
-    error_set(err, ERROR_DATA, "conversations are for stage: sft; stage: pt learns text");
+    error_set(err, ERROR_DATA,
+              "conversations are for stage: sft; stage: pt requires plain text");
     return RECORD_BROKEN;
 }
 
@@ -440,7 +442,7 @@ void dataset_prompts_note(struct dataset_prompts *prompts,
     if (source->form != DATASET_ALPACA || !column)
         return;
     if (json_object_get(record, column))
-        prompts->there = true;
+        prompts->present = true;
     else
         prompts->missing = true;
 }
@@ -449,7 +451,7 @@ bool dataset_prompts_check(const struct dataset_prompts *prompts,
                            const struct dataset_source *source, const char *path,
                            struct error *err)
 {
-    if (prompts->there || !prompts->missing)
+    if (prompts->present || !prompts->missing)
         return true;
     return error_set(err, ERROR_DATA,
                      "%s: no record has \"%s\", the prompt column in "

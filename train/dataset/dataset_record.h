@@ -20,22 +20,24 @@ void conversation_clear(struct conversation *conversation); /* empties it, keeps
 void conversation_free(struct conversation *conversation);
 
 void conversation_add(struct conversation *out, const struct message *message);
-/* Take ownership of a text that is not in the JSON in this form. Return a message of it,
- * without a role, which the caller adds. `text` is left empty. */
+/* Take ownership of a text that the JSON does not contain in this form; `text` is empty
+ * afterwards. Return a message with the text and without a role, which the caller
+ * sets. */
 struct message conversation_own(struct conversation *out, struct text *text);
 /* The same for JSON, written as text. */
 struct message conversation_own_json(struct conversation *out, const json_t *json);
 
 enum record_kind {
-    RECORD_BROKEN,       /* *err is set, without a position */
-    RECORD_CONVERSATION, /* an optional system message, then user and assistant in turn */
-    RECORD_TEXT,         /* one message with the text */
-    RECORD_SKIPPED       /* *why is the reason why it is left out */
+    RECORD_BROKEN, /* *err is set, without a position */
+    /* an optional system message, then alternating user and assistant */
+    RECORD_CONVERSATION,
+    RECORD_TEXT,   /* one message with the text */
+    RECORD_SKIPPED /* *why is the reason why it is left out */
 };
 
 /* plain: for stage pt, where the text is the prompt alone (as in LLaMA-Factory). In a
- * record without the prompt column, the query is the question, as in a table with null
- * there. */
+ * record without the prompt column, the query is the question, as if the column were
+ * null. */
 enum record_kind dataset_record_read(const struct dataset_source *source,
                                      const json_t *record, bool plain,
                                      struct conversation *out, const char **why,
@@ -48,10 +50,10 @@ enum record_kind dataset_record_read_pair(const struct dataset_source *source,
                                           struct message *rejected, const char **why,
                                           struct error *err);
 
-/* Whether any record of a file has the prompt column. If none has, the column name is
- * wrong. */
+/* The records of a file, with or without the prompt column. If all lack it, the column
+ * name is wrong. */
 struct dataset_prompts {
-    bool there, missing; /* in some record that was noted */
+    bool present, missing; /* in some record that was noted */
 };
 void dataset_prompts_note(struct dataset_prompts *prompts,
                           const struct dataset_source *source, const json_t *record);

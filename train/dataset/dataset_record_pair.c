@@ -13,11 +13,11 @@
 static const char no_answers[] = "without a chosen or a rejected answer";
 static const char empty_answer[] = "with an empty answer";
 
-/* A record and its answers: the chosen, the rejected. */
+/* A record with its answers: the chosen one, the rejected one. */
 struct pair {
     struct reading reading;
-    struct dataset_columns
-        columns; /* of the reading; detected by keys if not described */
+    /* of `reading`; detected by keys if dataset_info.json does not describe them */
+    struct dataset_columns columns;
     const char *keys[2];
     const json_t *answers[2];
 };
@@ -47,7 +47,7 @@ static enum record_kind read_question(const struct pair *pair, bool list)
                : RECORD_BROKEN;
 }
 
-/* RECORD_BROKEN if an answer is not of `type`. */
+/* Return RECORD_BROKEN if an answer is not of `type`. */
 static enum record_kind check_answers(const struct pair *pair, json_type type)
 {
     static const char *const expected[] = {
@@ -63,7 +63,8 @@ static enum record_kind check_answers(const struct pair *pair, json_type type)
     return RECORD_CONVERSATION;
 }
 
-/* Add both after the question; of a list, the last message. */
+/* Add both answers after the question. A list is a conversation: its last message is the
+ * answer. */
 static enum record_kind add_answers(const struct pair *pair)
 {
     enum record_kind kind = RECORD_CONVERSATION;
@@ -90,8 +91,8 @@ static bool is_same(const struct message *a, const struct message *b)
            memcmp(a->text, b->text, a->len) == 0;
 }
 
-/* Take the rejected answer from the end, and check the result. All tokens of an answer
- * have the same weight. */
+/* Move the rejected answer from the end of the conversation to *rejected, and check the
+ * result. All tokens of an answer have the same weight. */
 static enum record_kind finish_pair(const struct pair *pair, struct message *rejected)
 {
     struct conversation *out = pair->reading.out;
@@ -101,11 +102,11 @@ static enum record_kind finish_pair(const struct pair *pair, struct message *rej
     chosen->weight = rejected->weight = 1;
     if (chosen->role < ROLE_ASSISTANT || rejected->role < ROLE_ASSISTANT)
         return record_skipped(&pair->reading,
-                              "of which one answer does not have the role assistant");
+                              "with an answer that does not have the role assistant");
     if (!template_turns_are_valid(out->messages, out->count))
         return record_skipped(&pair->reading,
-                              "whose messages are not user and assistant in turn, "
-                              "ending in a question");
+                              "whose messages do not alternate between user and "
+                              "assistant, ending in a question");
     if (chosen->len == 0 || rejected->len == 0)
         return record_skipped(&pair->reading, empty_answer);
     return is_same(chosen, rejected)
@@ -113,7 +114,8 @@ static enum record_kind finish_pair(const struct pair *pair, struct message *rej
                : RECORD_CONVERSATION;
 }
 
-/* like: a message that shows the keys of the answers, unless they are described. */
+/* like: a message with the same keys as the answers; used if the columns are not
+ * described. */
 static enum record_kind read_pair(struct pair *pair, bool list, const json_t *like)
 {
     enum record_kind kind = read_question(pair, list);
@@ -134,7 +136,7 @@ static const char *const known_questions[] = {
     "prompt", "instruction", "question", "query", "input", "messages", "conversations",
 };
 
-/* *list: it is a list of messages. */
+/* Find the question; set *list if it is a list of messages. */
 static bool find_question(struct pair *pair, bool *list)
 {
     const json_t *value = NULL;

@@ -101,19 +101,19 @@ static bool find_path(const struct dataset_lookup *lookup, const char *name,
 {
     const struct dataset_info *info = &lookup->info;
     char *path = NULL;
-    bool there = file_exists(name);
+    bool exists = file_exists(name);
 
-    if (!there) {
+    if (!exists) {
         path = path_join(info->dir, name);
-        there = file_exists(path);
+        exists = file_exists(path);
     }
-    if (there)
+    if (exists)
         out->path = arena_strdup(info->arena, path ? path : name);
     else
         error_set(err, ERROR_DATA, "the data %s %s does not exist, nor does it in %s",
                   is_folder_name(name) ? "folder" : "file", name, info->dir);
     free(path);
-    return there;
+    return exists;
 }
 
 bool dataset_lookup_find(struct dataset_lookup *lookup, const char *name,

@@ -53,16 +53,16 @@ struct dataset_sources {
 bool dataset_sources_find(const char *names, const char *dir, struct arena *arena,
                           struct dataset_sources *out, struct error *err);
 
-/* The same name by name; dataset_info.json is read once. */
+/* Find single names; dataset_info.json is read only once. */
 struct dataset_lookup;
 struct dataset_lookup *dataset_lookup_open(const char *dir, struct arena *arena);
 void dataset_lookup_close(struct dataset_lookup *lookup);
 bool dataset_lookup_find(struct dataset_lookup *lookup, const char *name,
                          struct dataset_source *out, struct error *err);
 
-/* Check that the source is for stage dpo (pairs), or for the other stages. Only an entry
- * of dataset_info.json can be wrong: the records show the kind of a file that is named
- * directly. ERROR_DATA. */
+/* Check that the source suits stage dpo (pairs) or the other stages. This can only fail
+ * for an entry of dataset_info.json: the kind of a file that is named directly is
+ * detected from its records. ERROR_DATA. */
 bool dataset_source_check(const struct dataset_source *source, bool pairs,
                           struct error *err);
 

@@ -15,9 +15,9 @@ void dataset_store_clear(struct dataset_store *store)
     if (store->mapping) {
         munmap(store->mapping, store->mapped);
     } else {
-        free(store->runs);
+        free(store->spans);
         free(store->samples);
-        if (!store->lent && !store->spill.data)
+        if (!store->borrows_ids && !store->spill.data)
             free(store->ids);
         dataset_spill_clear(&store->spill);
     }
@@ -33,22 +33,22 @@ static void *grow(void *array, size_t count, size_t *room, size_t more, size_t s
     return memory_resize(array, *room, size);
 }
 
-static void add_run(struct dataset_store *store, struct sample *sample, uint32_t start,
-                    uint32_t len, float weight)
+static void add_span(struct dataset_store *store, struct sample *sample, uint32_t start,
+                     uint32_t len, float weight)
 {
     uint32_t targets = start > 0 ? len : len - 1; /* nothing predicts the first token */
 
-    store->runs = grow(store->runs, store->run_count, &store->run_room, 1,
-                       sizeof(struct label_span));
-    store->runs[store->run_count++] = (struct label_span) { start, len, weight };
-    sample->runs++;
+    store->spans = grow(store->spans, store->span_count, &store->span_room, 1,
+                        sizeof(struct label_span));
+    store->spans[store->span_count++] = (struct label_span) { start, len, weight };
+    sample->spans++;
     sample->targets += targets;
     sample->weight += (double)targets * fabs((double)weight);
     store->weighted |= fabsf(weight) != 1;
 }
 
-static void add_runs(struct dataset_store *store, struct sample *sample,
-                     const float *weights)
+static void add_spans(struct dataset_store *store, struct sample *sample,
+                      const float *weights)
 {
     uint32_t end;
 
@@ -56,7 +56,7 @@ static void add_runs(struct dataset_store *store, struct sample *sample,
         for (end = start + 1; end < sample->len && weights[end] == weights[start]; end++)
             ;
         if (weights[start] != 0)
-            add_run(store, sample, start, end - start, weights[start]);
+            add_span(store, sample, start, end - start, weights[start]);
     }
 }
 
@@ -121,14 +121,14 @@ void dataset_store_add(struct dataset_store *store, const uint32_t *ids,
     struct sample sample = {
         .at = store->tokens,
         .len = (uint32_t)len,
-        .run_at = store->run_count,
+        .span_at = store->span_count,
     };
 
     add_ids(store, ids, len);
     if (weights)
-        add_runs(store, &sample, weights);
+        add_spans(store, &sample, weights);
     else if (len > 0)
-        add_run(store, &sample, 0, (uint32_t)len, 1);
+        add_span(store, &sample, 0, (uint32_t)len, 1);
     add_sample(store, &sample);
 }
 
@@ -148,18 +148,18 @@ void dataset_store_cut(const struct dataset_store *from, size_t block,
     *out = (struct dataset_store) { .ids = from->ids,
                                     .tokens = from->tokens,
                                     .token_max = from->token_max,
-                                    .lent = true };
+                                    .borrows_ids = true };
     for (size_t at = 0; at < from->tokens; at += block) {
-        size_t left = from->tokens - at, len = left < block ? left : block;
+        size_t remaining = from->tokens - at, len = remaining < block ? remaining : block;
         struct sample sample = {
             .at = at,
             .len = (uint32_t)len,
-            .run_at = out->run_count,
+            .span_at = out->span_count,
         };
 
         if (len < block && at > 0)
             break;
-        add_run(out, &sample, 0, (uint32_t)len, 1);
+        add_span(out, &sample, 0, (uint32_t)len, 1);
         add_sample(out, &sample);
     }
 }

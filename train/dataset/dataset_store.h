@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "train/dataset/dataset_spill.h"
 
-/* Tokens [start, start + len) of a sample are learned, with this weight. */
+/* Tokens [start, start + len) of a sample are trained on, with this weight. */
 struct label_span {
     uint32_t start, len;
     float weight; /* not 0; negative: the label is the end-of-text token */
@@ -14,11 +14,11 @@ struct label_span {
 
 struct sample {
     uint64_t at; /* in ids */
-    uint64_t run_at;
+    uint64_t span_at;
     double weight; /* sum of the weights of its targets */
     uint32_t len;
-    uint32_t targets; /* learned tokens that have a token before them */
-    uint32_t runs;
+    uint32_t targets; /* trained tokens that have a token before them */
+    uint32_t spans;
     uint32_t unused; /* 0, so that every byte of a sample is defined */
 };
 
@@ -26,14 +26,14 @@ struct sample {
 struct dataset_store {
     uint32_t *ids;
     size_t tokens, room;
-    struct label_span *runs;
-    size_t run_count, run_room;
+    struct label_span *spans;
+    size_t span_count, span_room;
     struct sample *samples;
     size_t count, sample_room;
     uint32_t token_max;
-    bool weighted; /* some weight is not 1 */
-    bool lent;     /* ids belong to another store */
-    void *mapping; /* the file, or NULL */
+    bool weighted;    /* some weight is not 1 */
+    bool borrows_ids; /* ids belong to another store */
+    void *mapping;    /* the file, or NULL */
     size_t mapped;
     const char *spill_dir; /* folder for spill_from or more ids; NULL: memory */
     size_t spill_from;
@@ -42,7 +42,7 @@ struct dataset_store {
 
 void dataset_store_clear(struct dataset_store *store);
 
-/* weights: one for each token, 0: not learned, negative: the label is the end of the
+/* weights: one for each token, 0: not trained on, negative: the label is the end of the
  * text; NULL: all are 1. A sample has fewer than 2^31 tokens. */
 void dataset_store_add(struct dataset_store *store, const uint32_t *ids,
                        const float *weights, size_t len);
@@ -51,8 +51,8 @@ void dataset_store_add(struct dataset_store *store, const uint32_t *ids,
 void dataset_store_join(const struct dataset_store *from, const uint32_t *samples,
                         size_t count, struct dataset_store *out);
 
-/* Cut all tokens, as one text, into blocks of `block` tokens that are learned in full; a
- * shorter last block is left out, unless it is the only one. *out shares the ids of
+/* Cut all tokens, as one text, into blocks of `block` tokens that are trained on in full;
+ * a shorter last block is left out, unless it is the only one. *out shares the ids of
  * *from, which must outlive it. */
 void dataset_store_cut(const struct dataset_store *from, size_t block,
                        struct dataset_store *out);

@@ -28,7 +28,7 @@ struct skipped {
 
 /* State while the sources are read. */
 struct work {
-    const struct dataset_reading *how;
+    const struct dataset_reading *reading;
     const struct plan *plan;
     struct template_options options;
     struct dataset_tokens *out;
@@ -36,7 +36,7 @@ struct work {
     struct message rejected; /* stage dpo: the other answer to its question */
     struct token_list ids;
     float *weights;
-    struct dataset_pair_member halves[2];
+    struct dataset_pair_member members[2];
     struct skipped skipped[MAX_REASONS];
     size_t reasons;
     int64_t document_end;
@@ -99,12 +99,12 @@ static void note_skipped(struct work *work)
 
     text_init(&note, 0);
     for (size_t i = 0; i < work->reasons; i++) {
-        const struct skipped *left = &work->skipped[i];
+        const struct skipped *skipped = &work->skipped[i];
 
         text_reset(&note);
-        text_addf(&note, "%zu record%s %s %s left out; the first is at %s", left->count,
-                  left->count == 1 ? "" : "s", left->why, left->count == 1 ? "is" : "are",
-                  left->first);
+        text_addf(&note, "%zu record%s %s %s left out; the first is at %s",
+                  skipped->count, skipped->count == 1 ? "" : "s", skipped->why,
+                  skipped->count == 1 ? "is" : "are", skipped->first);
         dataset_notes_add(&work->out->notes, note.data);
     }
     text_clear(&note);
@@ -117,7 +117,7 @@ static bool fail_at(struct error *err, const char *path, struct mark at,
     return error_at(err, why->code, path, at, "%s", why->text);
 }
 
-/* Add a document, or a part of one. A single token teaches nothing. */
+/* Add a document, or a part of one. A single token has no target. */
 static void add_document(struct work *work, const uint32_t *ids, size_t len)
 {
     if (len >= 2 || dataset_is_packed(work->plan))
@@ -135,10 +135,10 @@ static bool add_text(struct work *work, const char *text, size_t len, bool conti
     int64_t blocks_left = work->plan->max_samples > 0 ? work->plan->max_samples : -1;
 
     ids->count = 0;
-    if (!packed && tokenizer_adds_bos(work->how->tokenizer) &&
-        tokenizer_bos(work->how->tokenizer) >= 0)
-        token_list_add(ids, (uint32_t)tokenizer_bos(work->how->tokenizer));
-    if (!tokenizer_encode(work->how->tokenizer, text, len, false, ids, err))
+    if (!packed && tokenizer_adds_bos(work->reading->tokenizer) &&
+        tokenizer_bos(work->reading->tokenizer) >= 0)
+        token_list_add(ids, (uint32_t)tokenizer_bos(work->reading->tokenizer));
+    if (!tokenizer_encode(work->reading->tokenizer, text, len, false, ids, err))
         return false;
     if (work->document_end >= 0)
         token_list_add(ids, (uint32_t)work->document_end);
@@ -163,8 +163,8 @@ static bool has_target(const struct work *work)
 
 static struct template_request request_of(const struct work *work)
 {
-    return (struct template_request) { .chat = work->how->chat,
-                                       .tokenizer = work->how->tokenizer,
+    return (struct template_request) { .chat = work->reading->chat,
+                                       .tokenizer = work->reading->tokenizer,
                                        .options = &work->options,
                                        .messages = work->conversation.messages,
                                        .count = work->conversation.count };
@@ -181,13 +181,13 @@ static bool encode(struct work *work, size_t cutoff_len, struct error *err)
     return template_encode(&request, &work->ids, &work->weights, err);
 }
 
-/* *added: the sample has something to learn. */
+/* Set *added if the sample has a target. */
 static bool add_conversation(struct work *work, bool *added, struct error *err)
 {
     if (!encode(work, (size_t)work->plan->cutoff_len, err))
         return false;
     *added = has_target(work);
-    if (*added && work->how->whole && !encode(work, 0, err))
+    if (*added && work->reading->whole && !encode(work, 0, err))
         return false;
     if (*added)
         dataset_store_add(&work->out->store, work->ids.ids, work->weights,
@@ -195,40 +195,40 @@ static bool add_conversation(struct work *work, bool *added, struct error *err)
     return true;
 }
 
-/* Encode without a cut, with the answer that the conversation ends in now. */
-static bool encode_half(struct work *work, struct dataset_pair_member *half,
-                        struct error *err)
+/* Encode the conversation with its present last answer, without truncation. */
+static bool encode_member(struct work *work, struct dataset_pair_member *member,
+                          struct error *err)
 {
     const struct template_request request = request_of(work);
 
-    half->ids.count = 0;
-    return template_encode(&request, &half->ids, &half->weights, err);
+    member->ids.count = 0;
+    return template_encode(&request, &member->ids, &member->weights, err);
 }
 
 /* Add both samples, or none. */
 static bool add_pair(struct work *work, bool *added, struct error *err)
 {
-    struct dataset_pair_member *halves = work->halves;
+    struct dataset_pair_member *members = work->members;
 
-    if (!encode_half(work, &halves[0], err))
+    if (!encode_member(work, &members[0], err))
         return false;
     work->conversation.messages[work->conversation.count - 1] = work->rejected;
-    if (!encode_half(work, &halves[1], err))
+    if (!encode_member(work, &members[1], err))
         return false;
-    *added = dataset_pair_cut(halves, (size_t)work->plan->cutoff_len);
+    *added = dataset_pair_cut(members, (size_t)work->plan->cutoff_len);
     for (size_t i = 0; *added && i < 2; i++)
-        dataset_store_add(&work->out->store, halves[i].ids.ids, halves[i].weights,
-                          halves[i].ids.count);
+        dataset_store_add(&work->out->store, members[i].ids.ids, members[i].weights,
+                          members[i].ids.count);
     return true;
 }
 
-/* What to do about a record that is not valid JSON, by its first bytes or the parser's
- * message. */
+/* Return advice for a record that is not valid JSON, based on its first bytes or on the
+ * parser's message. */
 static const char *json_remedy(const struct dataset_record *record,
-                               const struct error *wrong)
+                               const struct error *cause)
 {
     static const struct {
-        const char *said, *remedy;
+        const char *part, *remedy;
     } rows[] = {
         { "decode byte", "the file is not UTF-8: iconv -t utf-8 converts it" },
         { "NaN", "JSON has no NaN: remove the record" },
@@ -239,7 +239,7 @@ static const char *json_remedy(const struct dataset_record *record,
     if (record->len > 1 && memcmp(record->data, "{'", 2) == 0)
         return "JSON requires double quotes, as json.dumps of Python writes them";
     for (size_t i = 0; i < TS_COUNT(rows); i++)
-        if (strstr(wrong->text, rows[i].said))
+        if (strstr(cause->text, rows[i].part))
             return rows[i].remedy;
     return record->len > 0 && record->data[0] != '{' ? "a record is an object in braces"
                                                      : "fix or remove the record";
@@ -259,26 +259,26 @@ static bool add_json(struct work *work, const struct dataset_record *record,
                      struct error *err)
 {
     const char *why = NULL;
-    struct error wrong = { 0 };
+    struct error cause = { 0 };
     bool ok = true, added = true;
     json_t *json =
-        json_read_loose(record->data, record->len, work->path, record->at.line, &wrong);
+        json_read_loose(record->data, record->len, work->path, record->at.line, &cause);
 
     if (!json)
-        return error_at(err, wrong.code, wrong.file, wrong.at, "%s; %s", wrong.text,
-                        json_remedy(record, &wrong));
+        return error_at(err, cause.code, cause.file, cause.at, "%s; %s", cause.text,
+                        json_remedy(record, &cause));
     dataset_prompts_note(&work->prompts, work->source, json);
-    switch (read_json(work, json, &why, &wrong)) {
+    switch (read_json(work, json, &why, &cause)) {
     case RECORD_BROKEN:
         ok = false;
         break;
     case RECORD_CONVERSATION:
-        ok = has_pairs(work) ? add_pair(work, &added, &wrong)
-                             : add_conversation(work, &added, &wrong);
+        ok = has_pairs(work) ? add_pair(work, &added, &cause)
+                             : add_conversation(work, &added, &cause);
         break;
     case RECORD_TEXT:
         ok = add_text(work, work->conversation.messages[0].text,
-                      work->conversation.messages[0].len, false, &wrong);
+                      work->conversation.messages[0].len, false, &cause);
         break;
     case RECORD_SKIPPED:
         skip_record(work, record->at.line, why);
@@ -288,18 +288,18 @@ static bool add_json(struct work *work, const struct dataset_record *record,
         skip_record(
             work, record->at.line,
             has_pairs(work)
-                ? "of which no part of an answer is left to learn (cutoff_len is too "
+                ? "with no token left to train on in an answer (cutoff_len is too "
                   "short)"
-                : "of which nothing is left to learn (cutoff_len is too short, or the "
+                : "with no token left to train on (cutoff_len is too short, or the "
                   "answer has loss_weight 0)");
     json_decref(json);
-    return ok || fail_at(err, work->path, record->at, &wrong);
+    return ok || fail_at(err, work->path, record->at, &cause);
 }
 
 static bool add_record(struct work *work, const struct dataset_record *record,
                        struct error *err)
 {
-    struct error wrong = { 0 };
+    struct error cause = { 0 };
 
     if (work->out->store.count >= MAX_SAMPLES)
         return error_set(err, ERROR_DATA, "more than %zu samples", MAX_SAMPLES);
@@ -308,32 +308,31 @@ static bool add_record(struct work *work, const struct dataset_record *record,
     if (!is_plain(work))
         return error_at(
             err, ERROR_DATA, work->path, record->at,
-            "the file is plain text, which stage: pt learns; stage: %s",
+            "the file is plain text, which is for stage: pt; stage: %s",
             has_pairs(work)
                 ? "dpo requires questions with a chosen and a rejected answer each"
                 : "sft requires questions and answers");
-    return add_text(work, record->data, record->len, !work->source->lines, &wrong) ||
-           fail_at(err, work->path, record->at, &wrong);
+    return add_text(work, record->data, record->len, !work->source->lines, &cause) ||
+           fail_at(err, work->path, record->at, &cause);
 }
 
-/* Read the records of a file, at most *left of them, which is counted down; negative:
- * all. */
-static bool read_file(struct work *work, int64_t *left, struct error *err)
+/* Read at most *remaining records of a file and subtract their number; negative: all. */
+static bool read_file(struct work *work, int64_t *remaining, struct error *err)
 {
     struct dataset_reader *reader =
         dataset_reader_open(work->path, work->source->lines, err);
     struct dataset_record record;
-    struct error wrong = { 0 };
+    struct error cause = { 0 };
     bool ok = reader;
 
     work->prompts = (struct dataset_prompts) { 0 };
-    while (ok && *left != 0 && dataset_reader_next(reader, &record, &wrong)) {
+    while (ok && *remaining != 0 && dataset_reader_next(reader, &record, &cause)) {
         ok = add_record(work, &record, err);
-        --*left;
+        --*remaining;
     }
     dataset_reader_close(reader);
-    if (ok && wrong.code != ERROR_NONE)
-        return fail_at(err, wrong.file[0] ? wrong.file : work->path, wrong.at, &wrong);
+    if (ok && cause.code != ERROR_NONE)
+        return fail_at(err, cause.file[0] ? cause.file : work->path, cause.at, &cause);
     return ok && dataset_prompts_check(&work->prompts, work->source, work->path, err);
 }
 
@@ -351,28 +350,29 @@ static bool read_source(struct work *work, const struct dataset_source *source,
 {
     size_t before = work->out->store.count, count = 0;
     const char *const *files;
-    int64_t left;
+    int64_t remaining;
 
     work->source = source;
-    left = dataset_tokens_limit(work->plan, source);
-    if (!dataset_source_files(source, work->how->arena, &files, &count, err))
+    remaining = dataset_tokens_limit(work->plan, source);
+    if (!dataset_source_files(source, work->reading->arena, &files, &count, err))
         return false;
     for (size_t i = 0; i < count; i++) {
         work->path = files[i];
-        if (!read_file(work, &left, err))
+        if (!read_file(work, &remaining, err))
             return false;
     }
     *samples = work->out->store.count - before;
     return true;
 }
 
-static struct work work_new(const struct dataset_reading *how, struct dataset_tokens *out)
+static struct work work_new(const struct dataset_reading *reading,
+                            struct dataset_tokens *out)
 {
-    const struct plan *plan = how->plan;
+    const struct plan *plan = reading->plan;
     bool pairs = plan->stage == STAGE_DPO; /* only the last answers are compared */
 
     return (struct work) {
-        .how = how,
+        .reading = reading,
         .plan = plan,
         .out = out,
         .options = { .default_system = plan->default_system,
@@ -380,7 +380,7 @@ static struct work work_new(const struct dataset_reading *how, struct dataset_to
                                                        : CHAT_THINKING_OFF,
                      .train_on_prompt = plan->train_on_prompt && !pairs,
                      .mask_history = plan->mask_history || pairs },
-        .document_end = template_document_end(how->chat, how->tokenizer),
+        .document_end = template_document_end(reading->chat, reading->tokenizer),
     };
 }
 
@@ -399,8 +399,8 @@ bool dataset_tokens_read(const struct dataset_reading *reading,
     token_list_clear(&work.ids);
     free(work.weights);
     for (size_t i = 0; i < 2; i++) {
-        token_list_clear(&work.halves[i].ids);
-        free(work.halves[i].weights);
+        token_list_clear(&work.members[i].ids);
+        free(work.members[i].weights);
     }
     return ok;
 }

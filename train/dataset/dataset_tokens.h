@@ -36,7 +36,8 @@ struct dataset_tokens {
     struct dataset_notes notes; /* on records that were left out */
 };
 
-/* *out is zero. ERROR_DATA with file, line and remedy for a broken line or record. */
+/* *out must be zeroed. ERROR_DATA with file, line and remedy for a broken line or
+ * record. */
 bool dataset_tokens_read(const struct dataset_reading *reading,
                          struct dataset_tokens *out, struct error *err);
 void dataset_tokens_clear(struct dataset_tokens *tokens);

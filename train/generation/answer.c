@@ -1,4 +1,5 @@
-/* train/generation/answer.c - finding answers, reading them as numbers, comparing them. */
+/* train/generation/answer.c - finding answers, reading them as numbers, comparing
+ * them. */
 #include "config.h"
 
 #include "train/generation/answer.h"
@@ -35,12 +36,13 @@ static const char *after_word(const char *text, size_t len, const char *word)
 static const char *find_tag(const char *text, size_t len, const char *open,
                             const char *tag, size_t *size)
 {
-    size_t lead = strlen(open), name = strlen(tag);
+    size_t open_len = strlen(open), tag_len = strlen(tag);
 
-    *size = lead + name + 1;
+    *size = open_len + tag_len + 1;
     for (size_t i = 0; i + *size <= len; i++)
-        if (memcmp(text + i, open, lead) == 0 &&
-            memcmp(text + i + lead, tag, name) == 0 && text[i + lead + name] == '>')
+        if (memcmp(text + i, open, open_len) == 0 &&
+            memcmp(text + i + open_len, tag, tag_len) == 0 &&
+            text[i + open_len + tag_len] == '>')
             return text + i;
     return NULL;
 }
@@ -90,31 +92,31 @@ bool answer_find(const struct answer_rule *rule, const char *text, size_t len,
 /* Copy a number without its commas, which must be in the right positions. */
 static bool copy_digits(const char *text, size_t len, char out[NUMBER_MAX])
 {
-    size_t used = 0, since = 0; /* digits since the last comma */
-    bool commas = false, whole = true;
+    size_t used = 0, group_digits = 0; /* digits since the last comma */
+    bool commas = false, integer_part = true;
 
     for (size_t i = 0; i < len; i++) {
         bool digit = isdigit((unsigned char)text[i]);
 
-        if (whole && text[i] == ',') {
-            if (since == 0 || since > 3 || (commas && since != 3))
+        if (integer_part && text[i] == ',') {
+            if (group_digits == 0 || group_digits > 3 || (commas && group_digits != 3))
                 return false;
             commas = true;
-            since = 0;
+            group_digits = 0;
             continue;
         }
         if (!digit && !strchr("+-.eE", text[i]))
             return false;
-        if (whole && (text[i] == '.' || text[i] == 'e' || text[i] == 'E')) {
-            whole = false;
-            if (commas && since != 3)
+        if (integer_part && (text[i] == '.' || text[i] == 'e' || text[i] == 'E')) {
+            integer_part = false;
+            if (commas && group_digits != 3)
                 return false;
         }
-        since += digit;
+        group_digits += digit;
         out[used++] = text[i];
     }
     out[used] = 0;
-    return !whole || !commas || since == 3;
+    return !integer_part || !commas || group_digits == 3;
 }
 
 bool answer_number(struct answer answer, double *out)
@@ -146,21 +148,22 @@ bool answer_number(struct answer answer, double *out)
 bool answer_is_correct(const struct answer_rule *rule, struct answer given,
                        struct answer expected)
 {
-    double is, should;
+    double given_value, expected_value;
 
-    if (answer_number(given, &is) && answer_number(expected, &should))
-        return fabs(is - should) <= rule->tolerance * fabs(should);
+    if (answer_number(given, &given_value) && answer_number(expected, &expected_value))
+        return fabs(given_value - expected_value) <=
+               rule->tolerance * fabs(expected_value);
     return given.len == expected.len && memcmp(given.text, expected.text, given.len) == 0;
 }
 
 struct verdict answer_judge(const struct answer_rule *rule, const char *text, size_t len,
                             const char *expected, size_t expected_len)
 {
-    struct answer given, wanted;
+    struct answer given, expected_answer;
     struct verdict verdict = { .found = answer_find(rule, text, len, &given) };
 
-    if (!answer_find(rule, expected, expected_len, &wanted))
-        wanted = trim(expected, expected_len);
-    verdict.right = verdict.found && answer_is_correct(rule, given, wanted);
+    if (!answer_find(rule, expected, expected_len, &expected_answer))
+        expected_answer = trim(expected, expected_len);
+    verdict.correct = verdict.found && answer_is_correct(rule, given, expected_answer);
     return verdict;
 }

@@ -1,5 +1,5 @@
-/* train/generation/answer.h - finding the answer in a text and comparing it with the expected
- * one. */
+/* train/generation/answer.h - finding the answer in a text and comparing it with the
+ * expected one. */
 #ifndef TRAIN_GENERATION_ANSWER_H
 #define TRAIN_GENERATION_ANSWER_H
 
@@ -35,7 +35,7 @@ bool answer_is_correct(const struct answer_rule *rule, struct answer given,
 bool answer_number(struct answer answer, double *out);
 
 struct verdict {
-    bool found, right;
+    bool found, correct;
 };
 /* Compare the answer in a completion with that in the expected text, found by the same
  * rule; if the rule finds none there, the whole expected text is the answer. */

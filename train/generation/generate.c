@@ -13,10 +13,10 @@ const char *const completion_end_names[COMPLETION_ENDS] = { "eos", "stop", "leng
                                                             "broken" };
 
 struct slot {
-    bool taken;
-    size_t index;        /* of the prompt */
-    int32_t *tokens;     /* prompt and generated tokens */
-    size_t asked, count; /* of the prompt, in total */
+    bool busy;
+    size_t index;             /* of the prompt */
+    int32_t *tokens;          /* prompt and generated tokens */
+    size_t prompt_len, count; /* tokens of the prompt, tokens in total */
 };
 
 struct generation_run {
@@ -26,9 +26,9 @@ struct generation_run {
     struct sampler *sampler;
     struct slot *slots;
     size_t slot_count, room, vocabulary;
-    int32_t *tokens, *lengths; /* per slot, for a step */
-    float *logits;             /* (slots, V) */
-    struct text text, lead;    /* scratch */
+    int32_t *tokens, *lengths;     /* per slot, for a step */
+    float *logits;                 /* (slots, V) */
+    struct text text, prompt_text; /* scratch */
 };
 
 static bool is_end(const struct generate_options *options, int64_t token)
@@ -48,17 +48,17 @@ static const char *decode(struct generation_run *run, const struct slot *slot,
     const uint32_t *ids = (const uint32_t *)slot->tokens;
 
     text_reset(&run->text);
-    text_reset(&run->lead);
-    tokenizer_decode(tokenizer, ids, slot->asked, true, &run->lead);
+    text_reset(&run->prompt_text);
+    tokenizer_decode(tokenizer, ids, slot->prompt_len, true, &run->prompt_text);
     tokenizer_decode(tokenizer, ids, slot->count, true, &run->text);
-    if (!run->options->apart && run->text.len >= run->lead.len &&
-        memcmp(run->text.data, run->lead.data, run->lead.len) == 0) {
-        *len = run->text.len - run->lead.len;
-        return run->text.data + run->lead.len;
+    if (!run->options->separate_answer && run->text.len >= run->prompt_text.len &&
+        memcmp(run->text.data, run->prompt_text.data, run->prompt_text.len) == 0) {
+        *len = run->text.len - run->prompt_text.len;
+        return run->text.data + run->prompt_text.len;
     }
     text_reset(&run->text);
-    tokenizer_decode(tokenizer, ids + slot->asked, slot->count - slot->asked, true,
-                     &run->text);
+    tokenizer_decode(tokenizer, ids + slot->prompt_len, slot->count - slot->prompt_len,
+                     true, &run->text);
     *len = run->text.len;
     return run->text.data;
 }
@@ -69,10 +69,11 @@ static size_t find_stop(const struct generate_options *options, const char *text
 {
     size_t first = len;
 
-    for (size_t i = 0; options->stops && options->stops[i]; i++) {
-        const char *at = *options->stops[i] ? memmem(text, len, options->stops[i],
-                                                     strlen(options->stops[i]))
-                                            : NULL;
+    for (size_t i = 0; options->stop_strings && options->stop_strings[i]; i++) {
+        const char *at = *options->stop_strings[i]
+                             ? memmem(text, len, options->stop_strings[i],
+                                      strlen(options->stop_strings[i]))
+                             : NULL;
 
         if (at && (size_t)(at - text) < first)
             first = (size_t)(at - text);
@@ -85,15 +86,15 @@ static bool finish(struct generation_run *run, struct slot *slot, enum completio
 {
     struct completion completion = {
         .index = slot->index,
-        .ids = (const uint32_t *)slot->tokens + slot->asked,
-        .count = slot->count - slot->asked,
+        .ids = (const uint32_t *)slot->tokens + slot->prompt_len,
+        .count = slot->count - slot->prompt_len,
         .end = end,
     };
 
     completion.text = decode(run, slot, &completion.len);
     completion.len = find_stop(run->options, completion.text, completion.len);
-    slot->taken = false;
-    return run->options->done(run->options->context, &completion, err);
+    slot->busy = false;
+    return run->options->on_completion(run->options->context, &completion, err);
 }
 
 /* Take the next token of a slot from its logits. */
@@ -102,30 +103,30 @@ static bool take_token(struct generation_run *run, struct slot *slot, float *log
 {
     const struct generate_options *options = run->options;
     const struct sampler_position position = {
-        .before = slot->tokens,
+        .tokens = slot->tokens,
         .count = slot->count,
         .seed = options->seed,
         .sequence = run->prompts[slot->index].sequence,
-        .index = slot->count - slot->asked,
+        .index = slot->count - slot->prompt_len,
     };
     int64_t token;
     size_t len;
 
-    if ((int64_t)position.index >= options->how->max_new_tokens)
+    if ((int64_t)position.index >= options->settings->max_new_tokens)
         return finish(run, slot, END_LENGTH, err);
-    token = sampler_take(run->sampler, options->how, &position, logits);
+    token = sampler_take(run->sampler, options->settings, &position, logits);
     if (token < 0)
         return finish(run, slot, END_BROKEN, err);
     if (is_end(options, token))
         return finish(run, slot, END_TOKEN, err);
     slot->tokens[slot->count++] = (int32_t)token;
-    if (options->stops && options->stops[0]) {
+    if (options->stop_strings && options->stop_strings[0]) {
         const char *text = decode(run, slot, &len);
 
         if (find_stop(options, text, len) < len)
             return finish(run, slot, END_STOP, err);
     }
-    if ((int64_t)position.index + 1 >= options->how->max_new_tokens ||
+    if ((int64_t)position.index + 1 >= options->settings->max_new_tokens ||
         slot->count > run->room)
         return finish(run, slot, END_LENGTH, err);
     return true;
@@ -137,17 +138,17 @@ static bool fill(struct generation_run *run, size_t at, struct error *err)
     struct slot *slot = &run->slots[at];
     float *logits = run->logits + at * run->vocabulary;
 
-    while (!slot->taken && run->next < run->count) {
+    while (!slot->busy && run->next < run->count) {
         const struct prompt *prompt = &run->prompts[run->next];
 
         if (prompt->count == 0 || prompt->count > run->room)
             return error_set(err, ERROR_DATA,
                              "prompt %zu has %zu tokens; the model's context is %zu",
                              run->next + 1, prompt->count, run->room);
-        *slot = (struct slot) { .taken = true,
+        *slot = (struct slot) { .busy = true,
                                 .index = run->next++,
                                 .tokens = slot->tokens,
-                                .asked = prompt->count,
+                                .prompt_len = prompt->count,
                                 .count = prompt->count };
         memcpy(slot->tokens, prompt->ids, prompt->count * sizeof(*prompt->ids));
         if (!model_prefill(run->options->model, at, slot->tokens, prompt->count, logits,
@@ -164,14 +165,14 @@ static bool step_all(struct generation_run *run, struct error *err)
     for (size_t i = 0; i < run->slot_count; i++) {
         const struct slot *slot = &run->slots[i];
 
-        run->tokens[i] = slot->taken ? slot->tokens[slot->count - 1] : 0;
-        run->lengths[i] = slot->taken ? (int32_t)slot->count - 1 : 0;
+        run->tokens[i] = slot->busy ? slot->tokens[slot->count - 1] : 0;
+        run->lengths[i] = slot->busy ? (int32_t)slot->count - 1 : 0;
     }
     if (!model_decode_step(run->options->model, run->tokens, run->lengths, run->logits,
                            err))
         return false;
     for (size_t i = 0; i < run->slot_count; i++)
-        if (run->slots[i].taken &&
+        if (run->slots[i].busy &&
             !take_token(run, &run->slots[i], run->logits + i * run->vocabulary, err))
             return false;
     return true;
@@ -180,7 +181,7 @@ static bool step_all(struct generation_run *run, struct error *err)
 static bool is_busy(const struct generation_run *run)
 {
     for (size_t i = 0; i < run->slot_count; i++)
-        if (run->slots[i].taken)
+        if (run->slots[i].busy)
             return true;
     return false;
 }
@@ -215,7 +216,7 @@ static void open_run(struct generation_run *run)
     for (size_t i = 0; i < run->slot_count; i++)
         run->slots[i].tokens = memory_alloc((run->room + 1) * sizeof(int32_t));
     text_init(&run->text, 0);
-    text_init(&run->lead, 0);
+    text_init(&run->prompt_text, 0);
 }
 
 static void close_run(struct generation_run *run)
@@ -228,7 +229,7 @@ static void close_run(struct generation_run *run)
     free(run->logits);
     sampler_free(run->sampler);
     text_clear(&run->text);
-    text_clear(&run->lead);
+    text_clear(&run->prompt_text);
 }
 
 bool generate_run(const struct generate_options *options, const struct prompt *prompts,

@@ -16,7 +16,7 @@
 struct prompt {
     const uint32_t *ids;
     size_t count;
-    uint32_t sequence; /* its number, for random draws */
+    uint32_t sequence; /* number of the sequence, for random draws */
 };
 
 /* END_BROKEN: no logit was finite, so there is no next token. */
@@ -37,17 +37,18 @@ struct completion {
 struct generate_options {
     struct model *model;
     const struct tokenizer *tokenizer;
-    const struct generation *how;
+    const struct generation *settings;
     uint64_t seed;
     struct prompt_ends ends;
     /* an answer is a separate text, as templates write it; otherwise it continues the
      * text of the prompt */
-    bool apart;
-    const char *const *stops;          /* end an answer; NULL-terminated; NULL: none */
+    bool separate_answer;
+    const char *const *stop_strings;   /* end an answer; NULL-terminated; NULL: none */
     const volatile sig_atomic_t *stop; /* set by a signal handler to stop; NULL: none */
     /* Called for each completion when it is finished, in no particular order; false stops
      * the generation. */
-    bool (*done)(void *context, const struct completion *completion, struct error *err);
+    bool (*on_completion)(void *context, const struct completion *completion,
+                          struct error *err);
     void *context;
 };
 

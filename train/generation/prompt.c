@@ -19,7 +19,7 @@ static bool named_open(const struct template_request *request, struct token_list
                        size_t *answer, struct error *err)
 {
     struct template_options options = *request->options;
-    struct template_request answered = *request;
+    struct template_request with_answer = *request;
     size_t count = request->count;
     struct message *all = memory_alloc((count + 1) * sizeof(*all));
     size_t first = ids->count;
@@ -30,10 +30,10 @@ static bool named_open(const struct template_request *request, struct token_list
     all[count] = (struct message) { .role = ROLE_ASSISTANT, .text = "", .weight = 1 };
     options.train_on_prompt = false;
     options.mask_history = true;
-    answered.options = &options;
-    answered.messages = all;
-    answered.count = count + 1;
-    ok = template_encode(&answered, ids, &weights, err);
+    with_answer.options = &options;
+    with_answer.messages = all;
+    with_answer.count = count + 1;
+    ok = template_encode(&with_answer, ids, &weights, err);
     *answer = ids->count;
     for (size_t i = ids->count; ok && i-- > first && weights[i] > 0;)
         *answer = i;
@@ -83,15 +83,15 @@ static bool add_files(const char *dir, const struct model_config *config,
                       struct prompt_ends *ends, struct error *err)
 {
     char *name = path_join(dir, "generation_config.json");
-    bool there = file_exists(name);
-    json_t *root = there ? json_read_file(name, CONFIG_BYTES_MAX, err) : NULL;
+    bool exists = file_exists(name);
+    json_t *root = exists ? json_read_file(name, CONFIG_BYTES_MAX, err) : NULL;
 
     for (size_t i = 0; i < config->eos_tokens; i++)
         prompt_ends_add(ends, config->eos_token_ids[i]);
     add_json(ends, json_object_get(root, "eos_token_id"));
     json_decref(root);
     free(name);
-    return !there || root;
+    return !exists || root;
 }
 
 /* Decode the token twice, because the blank before the first token of a text is not part

@@ -24,8 +24,8 @@ struct prompt_model {
     const struct tokenizer *tokenizer;
 };
 
-/* Append the tokens. The messages end in a user's; a system message before is optional,
- * as in template_encode. options->cutoff_len 0: no cut. */
+/* Append the tokens. The last message is a user's; a system message at the start is
+ * optional, as in template_encode. options->cutoff_len 0: no cut. */
 bool prompt_encode(const struct template_request *request, struct token_list *out,
                    struct error *err);
 
@@ -36,7 +36,7 @@ bool prompt_encode(const struct template_request *request, struct token_list *ou
 bool prompt_ends_find(const struct prompt_model *model, struct prompt_ends *ends,
                       char **stop, struct error *err);
 
-/* Return whether the token has no text. */
+/* Return whether the token decodes to no text. */
 bool prompt_is_special(const struct tokenizer *tokenizer, uint32_t id);
 
 #endif

@@ -51,7 +51,7 @@ static void penalize(struct sampler *s, double penalty,
         return;
     s->round++;
     for (size_t i = 0; i < position->count; i++) {
-        uint32_t id = (uint32_t)position->before[i];
+        uint32_t id = (uint32_t)position->tokens[i];
 
         if (id >= s->vocabulary || s->seen[id] == s->round)
             continue;
@@ -117,14 +117,14 @@ static struct candidate pop(struct sampler *s)
     return best;
 }
 
-/* Take the best `most` candidates and all that are equal to the last, in order; return
+/* Take the best `limit` candidates and all that are equal to the last, in order; return
  * the sum of their e^(score - best). */
-static double take_best(struct sampler *s, size_t most, size_t *taken)
+static double take_best(struct sampler *s, size_t limit, size_t *taken)
 {
     double sum = 0, score = 0;
 
     *taken = 0;
-    while (s->count > 0 && (*taken < most || s->heap[0].score == score)) {
+    while (s->count > 0 && (*taken < limit || s->heap[0].score == score)) {
         s->taken[*taken] = pop(s);
         score = s->taken[(*taken)++].score;
         sum += exp(score - s->taken[0].score);
@@ -156,21 +156,21 @@ static size_t nucleus(struct sampler *s, double top_p, size_t *taken, double *su
     return kept;
 }
 
-static int64_t draw_token(struct sampler *s, const struct generation *how,
+static int64_t draw_token(struct sampler *s, const struct generation *settings,
                           const struct sampler_position *position, const float *logits)
 {
-    double sum = make_heap(s, logits, how->temperature), left;
+    double sum = make_heap(s, logits, settings->temperature), left;
     size_t taken = 0, kept = s->count;
 
     if (s->count == 0)
         return -1;
-    if (how->top_k > 0 && (uint64_t)how->top_k < s->count) {
-        sum = take_best(s, (size_t)how->top_k, &taken);
+    if (settings->top_k > 0 && (uint64_t)settings->top_k < s->count) {
+        sum = take_best(s, (size_t)settings->top_k, &taken);
         kept = taken;
         s->count = 0;
     }
-    if (how->top_p < 1)
-        kept = nucleus(s, how->top_p, &taken, &sum);
+    if (settings->top_p < 1)
+        kept = nucleus(s, settings->top_p, &taken, &sum);
     left = sum * random_uniform(position->seed, RANDOM_SAMPLE, position->sequence,
                                 position->index);
     for (size_t i = 0; candidate_at(s, i, &taken); i++) {
@@ -181,11 +181,11 @@ static int64_t draw_token(struct sampler *s, const struct generation *how,
     return s->taken[0].id;
 }
 
-int64_t sampler_take(struct sampler *sampler, const struct generation *how,
+int64_t sampler_take(struct sampler *sampler, const struct generation *settings,
                      const struct sampler_position *position, float *logits)
 {
-    penalize(sampler, how->repetition_penalty, position, logits);
-    if (!how->do_sample || !(how->temperature > 0))
+    penalize(sampler, settings->repetition_penalty, position, logits);
+    if (!settings->do_sample || !(settings->temperature > 0))
         return argmax(logits, sampler->vocabulary);
-    return draw_token(sampler, how, position, logits);
+    return draw_token(sampler, settings, position, logits);
 }

@@ -13,18 +13,18 @@ void sampler_free(struct sampler *sampler); /* NULL is allowed */
 
 /* The position of the next token. */
 struct sampler_position {
-    const int32_t *before; /* prompt and generated tokens, which are penalized */
+    const int32_t *tokens; /* prompt and generated tokens, which are penalized */
     size_t count;
+    /* The draw is a function of seed, sequence and index. */
     uint64_t seed;
-    uint32_t sequence; /* its number within the run, */
-    /* and the token's, from 0: the draw is a function of these three */
-    uint64_t index;
+    uint32_t sequence; /* number of the sequence in the run */
+    uint64_t index;    /* of the token in the sequence, from 0 */
 };
 
-/* Return the next token; changes the logits (V). Without how->do_sample, it is the one
- * with the largest logit, the first of equals. Logits that are not finite are never
+/* Return the next token; changes the logits (V). Without settings->do_sample, it is the
+ * one with the largest logit, the first of equals. Logits that are not finite are never
  * selected; -1: all are. */
-int64_t sampler_take(struct sampler *sampler, const struct generation *how,
+int64_t sampler_take(struct sampler *sampler, const struct generation *settings,
                      const struct sampler_position *position, float *logits);
 
 #endif
