@@ -29,7 +29,7 @@ static struct bpe *new_model(const char *json, bool byte_level)
 }
 
 /* Compare the ids of a word, as "1 2 3". */
-static void expect_ids(const struct bpe *bpe, const char *word, const char *wanted)
+static void expect_ids(const struct bpe *bpe, const char *word, const char *expected)
 {
     struct bpe_scratch scratch = { 0 };
     struct token_list list = { 0 };
@@ -39,8 +39,8 @@ static void expect_ids(const struct bpe *bpe, const char *word, const char *want
     bpe_encode(bpe, word, strlen(word), &scratch, &list);
     for (size_t i = 0; i < list.count; i++)
         text_addf(&got, "%s%u", i ? " " : "", list.ids[i]);
-    if (strcmp(got.data, wanted) != 0)
-        fail_msg("\"%s\" gives %s, not %s", word, got.data, wanted);
+    if (strcmp(got.data, expected) != 0)
+        fail_msg("\"%s\" gives %s, not %s", word, got.data, expected);
     text_clear(&got);
     token_list_clear(&list);
     bpe_scratch_clear(&scratch);
@@ -71,7 +71,7 @@ static void test_bpe_merges_by_rank_then_position(void **state)
     text_clear(&json);
 }
 
-/* "cabc" is in the vocabulary, but no merges produce it: only ignore_merges uses it
+/* "ba" is in the vocabulary, but no merges produce it: only ignore_merges uses it
  * whole. */
 static void test_bpe_uses_whole_words_with_ignore_merges(void **state)
 {
@@ -101,7 +101,7 @@ static void test_bpe_handles_unknown_symbols(void **state)
     static const char model[] = "{\"vocab\": {\"<unk>\": 0, \"a\": 1, \"<0xC3>\": 2, "
                                 "\"<0xA4>\": 3, \"<0x78>\": 4}, \"merges\": []%s}";
     static const struct {
-        const char *options, *word, *wanted;
+        const char *options, *word, *expected;
     } cases[] = {
         { "", "axya", "1 1" },
         { ", \"unk_token\": \"<unk>\"", "axya", "1 0 0 1" },
@@ -121,7 +121,7 @@ static void test_bpe_handles_unknown_symbols(void **state)
         text_reset(&json);
         text_addf(&json, model, cases[i].options);
         bpe = new_model(json.data, false);
-        expect_ids(bpe, cases[i].word, cases[i].wanted);
+        expect_ids(bpe, cases[i].word, cases[i].expected);
         bpe_free(bpe);
     }
     text_clear(&json);
@@ -314,8 +314,8 @@ static void test_bpe_refuses_malformed_models(void **state)
     }
 }
 
-/* If no token stands for an unknown character, its neighbors become adjacent, including
- * two blanks. */
+/* If there is no unknown token, the neighbors of an unknown character become adjacent,
+ * even if both are blanks. */
 static void test_bpe_merges_across_omitted_characters(void **state)
 {
     static const char *const cases[][2] = {

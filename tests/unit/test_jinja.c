@@ -84,7 +84,7 @@ static void expect_case(const json_t *row)
 {
     const char *name = json_string_value(json_object_get(row, "template"));
     json_t *source = json_object_get(json_object_get(golden, "templates"), name);
-    json_t *wanted = json_object_get(row, "text"), *variables = variables_of(row);
+    json_t *expected = json_object_get(row, "text"), *variables = variables_of(row);
     struct error err = { 0 };
     struct jinja *jinja =
         jinja_parse(json_string_value(source), json_string_length(source), name, &err);
@@ -95,12 +95,12 @@ static void expect_case(const json_t *row)
         fail_msg("%s", err.text);
     jinja_output_init(&out);
     ok = jinja_render(jinja, variables, &out, NULL, &err);
-    if (ok != (wanted != NULL))
+    if (ok != (expected != NULL))
         fail_msg("%s, %s: %s", name,
                  json_string_value(json_object_get(row, "conversation")),
                  ok ? "rendered without an error" : err.text);
-    if (wanted) {
-        assert_string_equal(out.text.data, json_string_value(wanted));
+    if (expected) {
+        assert_string_equal(out.text.data, json_string_value(expected));
         expect_spans(&out, json_object_get(row, "spans"));
     }
     jinja_output_clear(&out);
@@ -121,7 +121,7 @@ static void test_jinja_matches_transformers(void **state)
 static void expect_published(const json_t *row, const char *folder)
 {
     char *file = path_join(folder, "tokenizer_config.json");
-    const char *wanted = json_string_value(json_object_get(row, "sha256"));
+    const char *expected = json_string_value(json_object_get(row, "sha256"));
     json_t *variables = variables_of(row), *config, *source;
     struct error err = { 0 };
     struct jinja_output out;
@@ -140,11 +140,11 @@ static void expect_published(const json_t *row, const char *folder)
         fail_msg("%s", err.text);
     jinja_output_init(&out);
     ok = jinja_render(jinja, variables, &out, NULL, &err);
-    if (ok != (wanted != NULL))
+    if (ok != (expected != NULL))
         fail_msg("%s: %s", folder, ok ? "rendered without an error" : err.text);
     digest_bytes(out.text.data, out.text.len, digest);
-    if (wanted)
-        assert_string_equal(digest, wanted);
+    if (expected)
+        assert_string_equal(digest, expected);
     jinja_output_clear(&out);
     jinja_free(jinja);
     json_decref(config);
@@ -177,7 +177,7 @@ static void test_jinja_reads_published_templates(void **state)
 }
 
 /* Expressions that transformers cannot turn into text are errors here. */
-static void expect_expression(const char *expression, const char *wanted)
+static void expect_expression(const char *expression, const char *expected)
 {
     bool statements = text_starts(expression, "{%"), ok;
     json_t *none = json_object();
@@ -191,9 +191,9 @@ static void expect_expression(const char *expression, const char *wanted)
     jinja_output_init(&out);
     jinja = jinja_parse(source.data, source.len, "t", &err);
     ok = jinja && jinja_render(jinja, none, &out, NULL, &err);
-    if (ok != (wanted != NULL) || (ok && strcmp(out.text.data, wanted) != 0))
+    if (ok != (expected != NULL) || (ok && strcmp(out.text.data, expected) != 0))
         fail_msg("%s: %s, not %s", expression, ok ? out.text.data : err.text,
-                 wanted ? wanted : "an error");
+                 expected ? expected : "an error");
     jinja_output_clear(&out);
     jinja_free(jinja);
     text_clear(&source);
@@ -213,7 +213,7 @@ static void test_jinja_computes_like_python(void **state)
 }
 
 /* Compare the text of a template without variables, or "!" and the error. */
-static void expect(const char *source, const char *wanted)
+static void expect(const char *source, const char *expected)
 {
     json_t *variables = json_pack("{s[{s s}], s n}", "messages", "role", "user", "no");
     struct error err = { 0 };
@@ -222,8 +222,8 @@ static void expect(const char *source, const char *wanted)
 
     jinja_output_init(&out);
     if (jinja && jinja_render(jinja, variables, &out, NULL, &err))
-        assert_string_equal(out.text.data, wanted);
-    else if (wanted[0] != '!' || strcmp(err.text, wanted + 1) != 0)
+        assert_string_equal(out.text.data, expected);
+    else if (expected[0] != '!' || strcmp(err.text, expected + 1) != 0)
         fail_msg("%s: %s", source, err.text);
     jinja_output_clear(&out);
     jinja_free(jinja);

@@ -11,14 +11,14 @@
 static void expect_ids(const char *folder, const json_t *golden, const char *key,
                        const struct token_list *got)
 {
-    const json_t *wanted = json_object_get(golden, key);
+    const json_t *expected = json_object_get(golden, key);
     const char *text = json_string_value(json_object_get(golden, "text"));
 
-    if (json_array_size(wanted) != got->count)
+    if (json_array_size(expected) != got->count)
         fail_msg("%s: %s of \"%s\": %zu tokens, not %zu", folder, key, text, got->count,
-                 json_array_size(wanted));
+                 json_array_size(expected));
     for (size_t i = 0; i < got->count; i++)
-        if (json_integer_value(json_array_get(wanted, i)) != got->ids[i])
+        if (json_integer_value(json_array_get(expected, i)) != got->ids[i])
             fail_msg("%s: %s of \"%s\": token %zu is %u", folder, key, text, i,
                      got->ids[i]);
 }
@@ -121,7 +121,7 @@ static void test_tokenizer_finds_its_end_tokens(void **state)
     unit_dir_free(dir);
 }
 
-/* As GPT-2 is published: its tokenizer_config.json names none, config.json does. */
+/* As GPT-2 is published: tokenizer_config.json names no end token, config.json does. */
 static void test_tokenizer_takes_its_end_token_from_the_model(void **state)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /*
- * train/files/manifest.h - sizes and SHA-256 of all files of a folder, written last.  A folder
- * whose manifest is missing or does not match is incomplete or damaged.
+ * train/files/manifest.h - sizes and SHA-256 of all files of a folder, written last. A
+ * folder whose manifest is missing or does not match is incomplete or damaged.
  */
 #ifndef TRAIN_FILES_MANIFEST_H
 #define TRAIN_FILES_MANIFEST_H

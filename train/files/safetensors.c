@@ -70,10 +70,11 @@ struct span {
 };
 
 static bool broken(const struct header *h, struct error *err, const char *what,
-                   const char *of)
+                   const char *tensor_name)
 {
     return error_set(err, ERROR_DATA, "%s: %s%s%s; the file is damaged or incomplete",
-                     h->file, what, of ? ": " : "", of ? of : "");
+                     h->file, what, tensor_name ? ": " : "",
+                     tensor_name ? tensor_name : "");
 }
 
 static bool read_bytes(const struct header *h, void *to, size_t bytes, off_t at,
@@ -489,14 +490,14 @@ void safetensors_close(struct safetensors *set)
 enum format safetensors_format(const struct safetensors *set)
 {
     size_t bytes[FORMAT_COUNT + 1] = { 0 };
-    enum format most = FORMAT_COUNT;
+    enum format best = FORMAT_COUNT;
 
     for (size_t i = 0; i < safetensors_count(set); i++)
         bytes[safetensors_at(set, i)->format] += safetensors_at(set, i)->bytes;
     for (size_t i = 0; i < FORMAT_COUNT; i++)
-        if (bytes[i] > (most == FORMAT_COUNT ? 0 : bytes[most]))
-            most = (enum format)i;
-    return most;
+        if (bytes[i] > (best == FORMAT_COUNT ? 0 : bytes[best]))
+            best = (enum format)i;
+    return best;
 }
 
 void safetensors_release(const struct safetensors *set)
@@ -519,8 +520,8 @@ const struct stored_tensor *safetensors_at(const struct safetensors *set, size_t
 const struct stored_tensor *safetensors_find(const struct safetensors *set,
                                              const char *name)
 {
-    struct stored_tensor wanted = { .name = name };
-    const struct stored_tensor *key = &wanted;
+    struct stored_tensor expected = { .name = name };
+    const struct stored_tensor *key = &expected;
     const struct stored_tensor *const *found;
 
     if (set->count == 0)

@@ -1,7 +1,7 @@
 /*
- * train/files/tensorboard.c - event files in the format of TensorFlow records: length, its CRC,
- * message, its CRC.  Messages are those of event.proto and summary.proto of TensorBoard,
- * encoded here by hand because few fields are used.
+ * train/files/tensorboard.c - event files in the format of TensorFlow records: length,
+ * its CRC, message, its CRC. Messages are those of event.proto and summary.proto of
+ * TensorBoard, encoded here by hand because few fields are used.
  */
 #include "config.h"
 

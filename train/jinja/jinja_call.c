@@ -127,7 +127,7 @@ static bool bind(struct jinja_run *run, const struct jinja_builtin *builtin,
         }
         call->args[into] = given->values[i];
     }
-    for (size_t i = 0; i < builtin->needed; i++)
+    for (size_t i = 0; i < builtin->required; i++)
         if (call->args[i].kind == JINJA_ABSENT) {
             jinja_fail(run, "%s() missing the argument '%s'", builtin->name,
                        builtin->parameters[i]);
@@ -141,9 +141,11 @@ struct jinja_value jinja_invoke(struct jinja_run *run,
                                 const struct jinja_value *self,
                                 const struct jinja_arguments *given)
 {
-    struct jinja_call call = { .self = *self, .how = builtin->how, .given = given };
+    struct jinja_call call = { .self = *self,
+                               .variant = builtin->variant,
+                               .given = given };
 
-    if (!jinja_work(run, 0) || (!builtin->any && !bind(run, builtin, given, &call)))
+    if (!jinja_work(run, 0) || (!builtin->variadic && !bind(run, builtin, given, &call)))
         return jinja_none();
     return builtin->code(run, &call);
 }

@@ -19,8 +19,8 @@ struct jinja_arguments {
 struct jinja_call {
     struct jinja_value self; /* the value that a filter, test or method is applied to */
     struct jinja_value args[JINJA_PARAMETERS]; /* ABSENT if not given */
-    int how;                                   /* from the row */
-    const struct jinja_arguments *given;       /* for rows with `any` */
+    int variant;                               /* from the row */
+    const struct jinja_arguments *given;       /* for rows with `variadic` */
 };
 
 typedef struct jinja_value jinja_code(struct jinja_run *run,
@@ -29,10 +29,10 @@ typedef struct jinja_value jinja_code(struct jinja_run *run,
 struct jinja_builtin {
     const char *name;
     jinja_code *code;
-    int how; /* an enum value that distinguishes rows with the same code */
+    int variant; /* an enum value that distinguishes rows with the same code */
     const char *parameters[JINJA_PARAMETERS]; /* with their Python names */
-    size_t needed;                            /* the first ones, which must be given */
-    bool any;                                 /* takes all arguments unchecked */
+    size_t required;                          /* the first ones, which must be given */
+    bool variadic;                            /* takes all arguments unchecked */
 };
 
 struct jinja_function {

@@ -186,7 +186,7 @@ struct jinja_value jinja_item(struct jinja_run *run, const struct jinja_value *v
                               const struct jinja_value *key)
 {
     const struct jinja_value *found;
-    struct jinja_value own;
+    struct jinja_value member;
 
     if (jinja_failed(run))
         return jinja_none();
@@ -201,19 +201,19 @@ struct jinja_value jinja_item(struct jinja_run *run, const struct jinja_value *v
         return item_at(run, value, key->kind == JINJA_INT ? key->integer : key->truth);
     }
     if (key->kind == JINJA_STRING && value->kind != JINJA_NAMESPACE &&
-        get_member(run, value, key, &own))
-        return own;
+        get_member(run, value, key, &member))
+        return member;
     return jinja_undefined(run, value, *key);
 }
 
 struct jinja_value jinja_attribute(struct jinja_run *run, const struct jinja_value *value,
                                    const struct jinja_value *name)
 {
-    struct jinja_value own;
+    struct jinja_value member;
 
     if (!jinja_failed(run) && value->kind != JINJA_UNDEFINED &&
-        get_member(run, value, name, &own))
-        return own;
+        get_member(run, value, name, &member))
+        return member;
     return jinja_item(run, value, name);
 }
 

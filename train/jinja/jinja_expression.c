@@ -17,7 +17,7 @@ struct level {
         const char *text;
         enum jinja_op op;
     } operators[5];
-    bool words; /* the operators are names: and, or */
+    bool are_names; /* the operators are names: and, or */
 };
 
 enum {
@@ -71,8 +71,8 @@ static bool take_operator(struct jinja_parser *parser, const struct level *level
                           enum jinja_op *op)
 {
     for (size_t i = 0; i < TS_COUNT(level->operators) && level->operators[i].text; i++)
-        if (level->words ? jinja_skip_name(parser, level->operators[i].text)
-                         : jinja_skip_operator(parser, level->operators[i].text)) {
+        if (level->are_names ? jinja_skip_name(parser, level->operators[i].text)
+                             : jinja_skip_operator(parser, level->operators[i].text)) {
             *op = level->operators[i].op;
             return true;
         }

@@ -18,7 +18,7 @@ static struct jinja_value filter_case(struct jinja_run *run,
     struct jinja_value string = jinja_str(run, &call->self);
 
     return jinja_failed(run) ? string
-                             : jinja_case(run, &string, (enum jinja_case)call->how);
+                             : jinja_case(run, &string, (enum jinja_case)call->variant);
 }
 
 static struct jinja_value filter_trim(struct jinja_run *run,
@@ -326,10 +326,10 @@ static struct jinja_value filter_attr(struct jinja_run *run,
 }
 
 static const struct jinja_builtin filters[] = {
-    { .name = "upper", .code = filter_case, .how = CASE_UPPER },
-    { .name = "lower", .code = filter_case, .how = CASE_LOWER },
-    { .name = "title", .code = filter_case, .how = CASE_WORDS },
-    { .name = "capitalize", .code = filter_case, .how = CASE_CAPITALIZE },
+    { .name = "upper", .code = filter_case, .variant = CASE_UPPER },
+    { .name = "lower", .code = filter_case, .variant = CASE_LOWER },
+    { .name = "title", .code = filter_case, .variant = CASE_WORDS },
+    { .name = "capitalize", .code = filter_case, .variant = CASE_CAPITALIZE },
     { .name = "trim", .code = filter_trim, .parameters = { "chars" } },
     { .name = "string", .code = filter_string },
     { .name = "safe", .code = filter_string }, /* there is no automatic escaping */
@@ -339,7 +339,7 @@ static const struct jinja_builtin filters[] = {
     { .name = "replace",
       .code = filter_replace,
       .parameters = { "old", "new", "count" },
-      .needed = 2 },
+      .required = 2 },
     { .name = "default",
       .code = filter_default,
       .parameters = { "default_value", "boolean" } },
@@ -356,9 +356,9 @@ static const struct jinja_builtin filters[] = {
     { .name = "float", .code = filter_float, .parameters = { "default" } },
     { .name = "abs", .code = filter_abs },
     { .name = "round", .code = filter_round, .parameters = { "precision", "method" } },
-    { .name = "format", .code = filter_format, .any = true },
+    { .name = "format", .code = filter_format, .variadic = true },
     { .name = "center", .code = filter_center, .parameters = { "width" } },
-    { .name = "attr", .code = filter_attr, .parameters = { "name" }, .needed = 1 },
+    { .name = "attr", .code = filter_attr, .parameters = { "name" }, .required = 1 },
     { .name = NULL },
 };
 

@@ -283,13 +283,13 @@ static struct jinja_value filter_unique(struct jinja_run *run,
     return list;
 }
 
-/* how: -1 for the minimum, 1 for the maximum. */
+/* variant: -1 for the minimum, 1 for the maximum. */
 static struct jinja_value filter_extreme(struct jinja_run *run,
                                          const struct jinja_call *call)
 {
     struct jinja_list items = jinja_items(run, &call->self);
     bool case_sensitive = jinja_arg_truth(&call->args[0], false);
-    int sign = call->how;
+    int sign = call->variant;
     struct jinja_value best = jinja_none(), key, best_key = jinja_none();
 
     if (items.count == 0 && !jinja_failed(run))
@@ -492,26 +492,26 @@ static const struct jinja_builtin filters[] = {
       .parameters = { "case_sensitive", "attribute" } },
     { .name = "min",
       .code = filter_extreme,
-      .how = -1,
+      .variant = -1,
       .parameters = { "case_sensitive", "attribute" } },
     { .name = "max",
       .code = filter_extreme,
-      .how = 1,
+      .variant = 1,
       .parameters = { "case_sensitive", "attribute" } },
     { .name = "sum", .code = filter_sum, .parameters = { "attribute", "start" } },
     { .name = "batch",
       .code = filter_batch,
       .parameters = { "linecount", "fill_with" },
-      .needed = 1 },
+      .required = 1 },
     { .name = "slice",
       .code = filter_slice,
       .parameters = { "slices", "fill_with" },
-      .needed = 1 },
-    { .name = "map", .code = filter_map, .any = true },
-    { .name = "select", .code = filter_select, .any = true },
-    { .name = "reject", .code = filter_reject, .any = true },
-    { .name = "selectattr", .code = filter_selectattr, .any = true },
-    { .name = "rejectattr", .code = filter_rejectattr, .any = true },
+      .required = 1 },
+    { .name = "map", .code = filter_map, .variadic = true },
+    { .name = "select", .code = filter_select, .variadic = true },
+    { .name = "reject", .code = filter_reject, .variadic = true },
+    { .name = "selectattr", .code = filter_selectattr, .variadic = true },
+    { .name = "rejectattr", .code = filter_rejectattr, .variadic = true },
     { .name = NULL },
 };
 

@@ -205,23 +205,24 @@ struct conversion {
 };
 
 static void add_number(struct jinja_run *run, struct text *out,
-                       const struct conversion *how, const struct jinja_value *value)
+                       const struct conversion *conversion,
+                       const struct jinja_value *value)
 {
     char format[24];
     double real;
 
     if (!jinja_is_number(value)) {
-        jinja_fail(run, "%%%c format: a real number is required, not %s", how->letter,
-                   jinja_type(value));
+        jinja_fail(run, "%%%c format: a real number is required, not %s",
+                   conversion->letter, jinja_type(value));
         return;
     }
     real = jinja_as_real(value);
-    if (how->letter != 'd') {
-        snprintf(format, sizeof(format), "%%%s%c", how->spec, how->letter);
+    if (conversion->letter != 'd') {
+        snprintf(format, sizeof(format), "%%%s%c", conversion->spec, conversion->letter);
         text_addf(out, format, real);
         return;
     }
-    snprintf(format, sizeof(format), "%%%slld", how->spec);
+    snprintf(format, sizeof(format), "%%%slld", conversion->spec);
     if (is_integer(value) || fabs(real) < 9e18)
         text_addf(out, format,
                   (long long)(is_integer(value) ? integer_of(value) : (int64_t)real));
@@ -229,17 +230,18 @@ static void add_number(struct jinja_run *run, struct text *out,
         fail_overflow(run);
 }
 
-static void convert(struct jinja_run *run, struct text *out, const struct conversion *how,
-                    const struct jinja_value *value)
+static void convert(struct jinja_run *run, struct text *out,
+                    const struct conversion *conversion, const struct jinja_value *value)
 {
-    if (how->letter == 's' && !how->spec[0])
+    if (conversion->letter == 's' && !conversion->spec[0])
         jinja_add(run, out, value);
-    else if (how->letter == 'r' && !how->spec[0])
+    else if (conversion->letter == 'r' && !conversion->spec[0])
         jinja_add_repr(run, out, value);
-    else if (strchr("dfeEgG", how->letter))
-        add_number(run, out, how, value);
+    else if (strchr("dfeEgG", conversion->letter))
+        add_number(run, out, conversion, value);
     else
-        jinja_fail(run, "the format %%%s%c is not supported", how->spec, how->letter);
+        jinja_fail(run, "the format %%%s%c is not supported", conversion->spec,
+                   conversion->letter);
 }
 
 /* Parse a conversion after %; return its bytes, 0 if it is invalid. */
@@ -267,14 +269,14 @@ static size_t read_conversion(const char *text, size_t len, struct conversion *o
 
 static struct jinja_value next_value(struct jinja_run *run,
                                      const struct jinja_value *values, size_t *used,
-                                     const struct conversion *how)
+                                     const struct conversion *conversion)
 {
     const struct jinja_value *found;
 
-    if (how->key.kind != JINJA_ABSENT) {
+    if (conversion->key.kind != JINJA_ABSENT) {
         if (values->kind != JINJA_DICT)
             return jinja_fail(run, "format requires a mapping");
-        found = jinja_dict_find(run, values->dict, &how->key);
+        found = jinja_dict_find(run, values->dict, &conversion->key);
         return found ? *found : jinja_fail(run, "a key of the format is missing");
     }
     if (values->kind != JINJA_TUPLE && *used == 0)
@@ -288,7 +290,7 @@ static void format_percent(struct jinja_run *run, struct text *out,
                            const struct jinja_value *format,
                            const struct jinja_value *values)
 {
-    struct conversion how;
+    struct conversion conversion;
     size_t used = 0, count;
 
     for (size_t i = 0; i < format->len && !jinja_failed(run); i++) {
@@ -298,17 +300,17 @@ static void format_percent(struct jinja_run *run, struct text *out,
             text_addc(out, format->text[i]);
             continue;
         }
-        read = read_conversion(format->text + i + 1, format->len - i - 1, &how);
+        read = read_conversion(format->text + i + 1, format->len - i - 1, &conversion);
         i += read;
         if (read == 0) {
             jinja_fail(run, "a format is incomplete or not supported");
-        } else if (how.letter == '%') {
+        } else if (conversion.letter == '%') {
             text_addc(out, '%');
         } else {
-            struct jinja_value value = next_value(run, values, &used, &how);
+            struct jinja_value value = next_value(run, values, &used, &conversion);
 
             if (!jinja_failed(run))
-                convert(run, out, &how, &value);
+                convert(run, out, &conversion, &value);
         }
     }
     count = values->kind == JINJA_TUPLE

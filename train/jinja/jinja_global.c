@@ -12,7 +12,7 @@
 
 enum { RANGE_MAX = 100000 }; /* Jinja's sandbox limit */
 
-/* The text that it prints as. */
+/* Return the text of a range when it is printed. */
 static const char *range_text(struct jinja_run *run, int64_t from, int64_t to,
                               int64_t step)
 {
@@ -145,17 +145,17 @@ static const struct jinja_builtin globals[] = {
     { .name = "range",
       .code = global_range,
       .parameters = { "start", "stop", "step" },
-      .needed = 1 },
-    { .name = "dict", .code = global_dict, .any = true },
-    { .name = "namespace", .code = global_namespace, .any = true },
+      .required = 1 },
+    { .name = "dict", .code = global_dict, .variadic = true },
+    { .name = "namespace", .code = global_namespace, .variadic = true },
     { .name = "raise_exception",
       .code = global_raise,
       .parameters = { "message" },
-      .needed = 1 },
+      .required = 1 },
     { .name = "strftime_now",
       .code = global_strftime,
       .parameters = { "format" },
-      .needed = 1 },
+      .required = 1 },
     { .name = NULL },
 };
 

@@ -28,7 +28,7 @@ static struct jinja_value method_strip(struct jinja_run *run,
 
     return jinja_failed(run)
                ? jinja_none()
-               : jinja_strip(&call->self, chars, (enum jinja_side)call->how);
+               : jinja_strip(&call->self, chars, (enum jinja_side)call->variant);
 }
 
 static struct jinja_value method_split(struct jinja_run *run,
@@ -36,7 +36,7 @@ static struct jinja_value method_split(struct jinja_run *run,
 {
     const struct jinja_value *separator = string_of(run, &call->args[0]);
     int64_t limit = jinja_arg_int(run, &call->args[1], -1);
-    bool from_right = call->how == SIDE_RIGHT;
+    bool from_right = call->variant == SIDE_RIGHT;
 
     if (from_right && !separator && limit >= 0)
         return jinja_fail(run, "rsplit() at white space with a maximum is not supported");
@@ -76,7 +76,7 @@ static struct jinja_value method_ends(struct jinja_run *run,
 
         if (!jinja_arg_string(run, one))
             return jinja_none();
-        if (has_end(&call->self, one, call->how))
+        if (has_end(&call->self, one, call->variant))
             return jinja_bool(true);
     }
     return jinja_bool(false);
@@ -88,16 +88,16 @@ static struct jinja_value method_remove_end(struct jinja_run *run,
     struct jinja_value self = call->self;
     const struct jinja_value *part = &call->args[0];
 
-    if (!jinja_arg_string(run, part) || !has_end(&self, part, call->how))
+    if (!jinja_arg_string(run, part) || !has_end(&self, part, call->variant))
         return self;
-    return jinja_string(self.text + (call->how == SIDE_LEFT ? part->len : 0),
+    return jinja_string(self.text + (call->variant == SIDE_LEFT ? part->len : 0),
                         self.len - part->len);
 }
 
 static struct jinja_value method_case(struct jinja_run *run,
                                       const struct jinja_call *call)
 {
-    return jinja_case(run, &call->self, (enum jinja_case)call->how);
+    return jinja_case(run, &call->self, (enum jinja_case)call->variant);
 }
 
 static struct jinja_value method_replace(struct jinja_run *run,
@@ -119,7 +119,7 @@ static struct jinja_value method_find(struct jinja_run *run,
 
     if (!jinja_arg_string(run, &call->args[0]))
         return jinja_none();
-    at = jinja_find(run, &call->self, &call->args[0], call->how == SIDE_RIGHT);
+    at = jinja_find(run, &call->self, &call->args[0], call->variant == SIDE_RIGHT);
     if (at < 0)
         return jinja_int(-1);
     before.len = (uint32_t)at;
@@ -178,7 +178,7 @@ static struct jinja_value method_pad(struct jinja_run *run, const struct jinja_c
         return jinja_none();
     if (jinja_length(run, &fill) != 1)
         return jinja_fail(run, "The fill character must be exactly one character long");
-    return jinja_pad(run, &call->self, width, &fill, (enum jinja_side)call->how);
+    return jinja_pad(run, &call->self, width, &fill, (enum jinja_side)call->variant);
 }
 
 /* (before, separator, after); without the separator, the whole text and two empty
@@ -189,7 +189,7 @@ static struct jinja_value method_partition(struct jinja_run *run,
     struct jinja_value parts = jinja_list_new(run, JINJA_TUPLE, 3),
                        empty = JINJA_TEXT("");
     const struct jinja_value *self = &call->self, *separator = &call->args[0];
-    bool last = call->how == SIDE_RIGHT;
+    bool last = call->variant == SIDE_RIGHT;
     size_t after;
     int64_t at;
 
@@ -210,113 +210,113 @@ static struct jinja_value method_partition(struct jinja_run *run,
 static struct jinja_value method_is(struct jinja_run *run, const struct jinja_call *call)
 {
     (void)run;
-    return jinja_bool(jinja_is_class(&call->self, (enum jinja_class)call->how));
+    return jinja_bool(jinja_is_class(&call->self, (enum jinja_class)call->variant));
 }
 
 /* A side is the end that the method works on, or the end where the search starts. */
 static const struct jinja_builtin string_methods[] = {
     { .name = "strip",
       .code = method_strip,
-      .how = SIDE_BOTH,
+      .variant = SIDE_BOTH,
       .parameters = { "chars" } },
     { .name = "lstrip",
       .code = method_strip,
-      .how = SIDE_LEFT,
+      .variant = SIDE_LEFT,
       .parameters = { "chars" } },
     { .name = "rstrip",
       .code = method_strip,
-      .how = SIDE_RIGHT,
+      .variant = SIDE_RIGHT,
       .parameters = { "chars" } },
     { .name = "split",
       .code = method_split,
-      .how = SIDE_LEFT,
+      .variant = SIDE_LEFT,
       .parameters = { "sep", "maxsplit" } },
     { .name = "rsplit",
       .code = method_split,
-      .how = SIDE_RIGHT,
+      .variant = SIDE_RIGHT,
       .parameters = { "sep", "maxsplit" } },
     { .name = "splitlines", .code = method_splitlines, .parameters = { "keepends" } },
     { .name = "startswith",
       .code = method_ends,
-      .how = SIDE_LEFT,
+      .variant = SIDE_LEFT,
       .parameters = { "prefix", "start", "end" },
-      .needed = 1 },
+      .required = 1 },
     { .name = "endswith",
       .code = method_ends,
-      .how = SIDE_RIGHT,
+      .variant = SIDE_RIGHT,
       .parameters = { "suffix", "start", "end" },
-      .needed = 1 },
+      .required = 1 },
     { .name = "removeprefix",
       .code = method_remove_end,
-      .how = SIDE_LEFT,
+      .variant = SIDE_LEFT,
       .parameters = { "prefix" },
-      .needed = 1 },
+      .required = 1 },
     { .name = "removesuffix",
       .code = method_remove_end,
-      .how = SIDE_RIGHT,
+      .variant = SIDE_RIGHT,
       .parameters = { "suffix" },
-      .needed = 1 },
-    { .name = "upper", .code = method_case, .how = CASE_UPPER },
-    { .name = "lower", .code = method_case, .how = CASE_LOWER },
-    { .name = "casefold", .code = method_case, .how = CASE_LOWER },
-    { .name = "title", .code = method_case, .how = CASE_TITLE },
-    { .name = "capitalize", .code = method_case, .how = CASE_CAPITALIZE },
-    { .name = "swapcase", .code = method_case, .how = CASE_SWAP },
+      .required = 1 },
+    { .name = "upper", .code = method_case, .variant = CASE_UPPER },
+    { .name = "lower", .code = method_case, .variant = CASE_LOWER },
+    { .name = "casefold", .code = method_case, .variant = CASE_LOWER },
+    { .name = "title", .code = method_case, .variant = CASE_TITLE },
+    { .name = "capitalize", .code = method_case, .variant = CASE_CAPITALIZE },
+    { .name = "swapcase", .code = method_case, .variant = CASE_SWAP },
     { .name = "replace",
       .code = method_replace,
       .parameters = { "old", "new", "count" },
-      .needed = 2 },
+      .required = 2 },
     { .name = "find",
       .code = method_find,
-      .how = SIDE_LEFT,
+      .variant = SIDE_LEFT,
       .parameters = { "sub" },
-      .needed = 1 },
+      .required = 1 },
     { .name = "rfind",
       .code = method_find,
-      .how = SIDE_RIGHT,
+      .variant = SIDE_RIGHT,
       .parameters = { "sub" },
-      .needed = 1 },
+      .required = 1 },
     { .name = "index",
       .code = method_index,
-      .how = SIDE_LEFT,
+      .variant = SIDE_LEFT,
       .parameters = { "sub" },
-      .needed = 1 },
-    { .name = "count", .code = method_count, .parameters = { "sub" }, .needed = 1 },
-    { .name = "join", .code = method_join, .parameters = { "iterable" }, .needed = 1 },
-    { .name = "format", .code = method_format, .any = true },
+      .required = 1 },
+    { .name = "count", .code = method_count, .parameters = { "sub" }, .required = 1 },
+    { .name = "join", .code = method_join, .parameters = { "iterable" }, .required = 1 },
+    { .name = "format", .code = method_format, .variadic = true },
     { .name = "ljust",
       .code = method_pad,
-      .how = SIDE_RIGHT,
+      .variant = SIDE_RIGHT,
       .parameters = { "width", "fillchar" },
-      .needed = 1 },
+      .required = 1 },
     { .name = "rjust",
       .code = method_pad,
-      .how = SIDE_LEFT,
+      .variant = SIDE_LEFT,
       .parameters = { "width", "fillchar" },
-      .needed = 1 },
+      .required = 1 },
     { .name = "center",
       .code = method_pad,
-      .how = SIDE_BOTH,
+      .variant = SIDE_BOTH,
       .parameters = { "width", "fillchar" },
-      .needed = 1 },
+      .required = 1 },
     { .name = "partition",
       .code = method_partition,
-      .how = SIDE_LEFT,
+      .variant = SIDE_LEFT,
       .parameters = { "sep" },
-      .needed = 1 },
+      .required = 1 },
     { .name = "rpartition",
       .code = method_partition,
-      .how = SIDE_RIGHT,
+      .variant = SIDE_RIGHT,
       .parameters = { "sep" },
-      .needed = 1 },
-    { .name = "isalpha", .code = method_is, .how = CLASS_ALPHA },
-    { .name = "isdigit", .code = method_is, .how = CLASS_DIGIT },
-    { .name = "isdecimal", .code = method_is, .how = CLASS_DIGIT },
-    { .name = "isnumeric", .code = method_is, .how = CLASS_DIGIT },
-    { .name = "isalnum", .code = method_is, .how = CLASS_ALNUM },
-    { .name = "isspace", .code = method_is, .how = CLASS_SPACE },
-    { .name = "isupper", .code = method_is, .how = CLASS_UPPER },
-    { .name = "islower", .code = method_is, .how = CLASS_LOWER },
+      .required = 1 },
+    { .name = "isalpha", .code = method_is, .variant = CLASS_ALPHA },
+    { .name = "isdigit", .code = method_is, .variant = CLASS_DIGIT },
+    { .name = "isdecimal", .code = method_is, .variant = CLASS_DIGIT },
+    { .name = "isnumeric", .code = method_is, .variant = CLASS_DIGIT },
+    { .name = "isalnum", .code = method_is, .variant = CLASS_ALNUM },
+    { .name = "isspace", .code = method_is, .variant = CLASS_SPACE },
+    { .name = "isupper", .code = method_is, .variant = CLASS_UPPER },
+    { .name = "islower", .code = method_is, .variant = CLASS_LOWER },
     { .name = NULL },
 };
 
@@ -367,16 +367,16 @@ static const struct jinja_builtin dict_methods[] = {
     { .name = "get",
       .code = method_get,
       .parameters = { "key", "default" },
-      .needed = 1 },
+      .required = 1 },
     { .name = "keys", .code = method_keys },
     { .name = "values", .code = method_values },
     { .name = "items", .code = method_items },
     { .name = "copy", .code = method_itself },
-    { .name = "clear", .code = method_refuse, .any = true },
-    { .name = "pop", .code = method_refuse, .any = true },
-    { .name = "popitem", .code = method_refuse, .any = true },
-    { .name = "setdefault", .code = method_refuse, .any = true },
-    { .name = "update", .code = method_refuse, .any = true },
+    { .name = "clear", .code = method_refuse, .variadic = true },
+    { .name = "pop", .code = method_refuse, .variadic = true },
+    { .name = "popitem", .code = method_refuse, .variadic = true },
+    { .name = "setdefault", .code = method_refuse, .variadic = true },
+    { .name = "update", .code = method_refuse, .variadic = true },
     { .name = NULL },
 };
 
@@ -401,23 +401,23 @@ static struct jinja_value list_count(struct jinja_run *run, const struct jinja_c
 }
 
 static const struct jinja_builtin list_methods[] = {
-    { .name = "index", .code = list_index, .parameters = { "value" }, .needed = 1 },
-    { .name = "count", .code = list_count, .parameters = { "value" }, .needed = 1 },
+    { .name = "index", .code = list_index, .parameters = { "value" }, .required = 1 },
+    { .name = "count", .code = list_count, .parameters = { "value" }, .required = 1 },
     { .name = "copy", .code = method_itself },
-    { .name = "append", .code = method_refuse, .any = true },
-    { .name = "extend", .code = method_refuse, .any = true },
-    { .name = "insert", .code = method_refuse, .any = true },
-    { .name = "pop", .code = method_refuse, .any = true },
-    { .name = "remove", .code = method_refuse, .any = true },
-    { .name = "reverse", .code = method_refuse, .any = true },
-    { .name = "sort", .code = method_refuse, .any = true },
-    { .name = "clear", .code = method_refuse, .any = true },
+    { .name = "append", .code = method_refuse, .variadic = true },
+    { .name = "extend", .code = method_refuse, .variadic = true },
+    { .name = "insert", .code = method_refuse, .variadic = true },
+    { .name = "pop", .code = method_refuse, .variadic = true },
+    { .name = "remove", .code = method_refuse, .variadic = true },
+    { .name = "reverse", .code = method_refuse, .variadic = true },
+    { .name = "sort", .code = method_refuse, .variadic = true },
+    { .name = "clear", .code = method_refuse, .variadic = true },
     { .name = NULL },
 };
 
 static const struct jinja_builtin tuple_methods[] = {
-    { .name = "index", .code = list_index, .parameters = { "value" }, .needed = 1 },
-    { .name = "count", .code = list_count, .parameters = { "value" }, .needed = 1 },
+    { .name = "index", .code = list_index, .parameters = { "value" }, .required = 1 },
+    { .name = "count", .code = list_count, .parameters = { "value" }, .required = 1 },
     { .name = NULL },
 };
 
@@ -432,23 +432,23 @@ static struct jinja_value loop_changed(struct jinja_run *run,
                                        const struct jinja_call *call)
 {
     struct jinja_loop *loop = call->self.loop;
-    struct jinja_value now = jinja_list_new(run, JINJA_TUPLE, call->given->count);
+    struct jinja_value arguments = jinja_list_new(run, JINJA_TUPLE, call->given->count);
     bool changed;
 
     if (jinja_failed(run))
-        return now;
+        return arguments;
     if (call->given->count > 0)
-        memcpy(now.list->items, call->given->values,
-               call->given->count * sizeof(*now.list->items));
-    changed =
-        loop->changed.kind == JINJA_ABSENT || !jinja_equal(run, &loop->changed, &now);
-    loop->changed = now;
+        memcpy(arguments.list->items, call->given->values,
+               call->given->count * sizeof(*arguments.list->items));
+    changed = loop->changed.kind == JINJA_ABSENT ||
+              !jinja_equal(run, &loop->changed, &arguments);
+    loop->changed = arguments;
     return jinja_bool(changed);
 }
 
 static const struct jinja_builtin loop_methods[] = {
-    { .name = "cycle", .code = loop_cycle, .any = true },
-    { .name = "changed", .code = loop_changed, .any = true },
+    { .name = "cycle", .code = loop_cycle, .variadic = true },
+    { .name = "changed", .code = loop_changed, .variadic = true },
     { .name = NULL },
 };
 

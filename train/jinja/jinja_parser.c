@@ -126,18 +126,18 @@ bool jinja_is_operator(const struct jinja_token *token, const char *text)
 
 bool jinja_skip_name(struct jinja_parser *parser, const char *name)
 {
-    bool there = jinja_is_name(parser->at, name);
+    bool matches = jinja_is_name(parser->at, name);
 
-    parser->at += there;
-    return there;
+    parser->at += matches;
+    return matches;
 }
 
 bool jinja_skip_operator(struct jinja_parser *parser, const char *text)
 {
-    bool there = jinja_is_operator(parser->at, text);
+    bool matches = jinja_is_operator(parser->at, text);
 
-    parser->at += there;
-    return there;
+    parser->at += matches;
+    return matches;
 }
 
 bool jinja_expect_operator(struct jinja_parser *parser, const char *text)

@@ -34,7 +34,7 @@ struct jinja_value jinja_fail_undefined(struct jinja_run *run,
     int len = undefined->len < 200 ? (int)undefined->len : 200;
     struct jinja_value object = { .kind = undefined->object };
 
-    if (undefined->whole)
+    if (undefined->is_message)
         return jinja_fail(run, "%.*s", len, undefined->text);
     if (undefined->object == JINJA_ABSENT)
         return jinja_fail(run, "'%.*s' is undefined", len, undefined->text);
@@ -98,11 +98,11 @@ void jinja_output_clear(struct jinja_output *output)
 bool jinja_render(const struct jinja *jinja, const json_t *variables,
                   struct jinja_output *out, bool *refused, struct error *err)
 {
-    struct error wrong = { 0 };
+    struct error cause = { 0 };
     struct jinja_run run = {
         .jinja = jinja,
         .arena = arena_new(),
-        .err = &wrong,
+        .err = &cause,
         .out = out,
         .text = &out->text,
     };
@@ -119,5 +119,5 @@ bool jinja_render(const struct jinja *jinja, const json_t *variables,
     arena_free(run.arena);
     if (refused)
         *refused = run.refused;
-    return wrong.code == ERROR_NONE || error_set(err, wrong.code, "%s", wrong.text);
+    return cause.code == ERROR_NONE || error_set(err, cause.code, "%s", cause.text);
 }

@@ -29,10 +29,10 @@ enum jinja_kind {
 };
 
 struct jinja_value {
-    uint8_t kind;   /* enum jinja_kind */
-    uint8_t object; /* undefined: kind of the object; ABSENT: a variable */
-    bool whole;     /* undefined: the text is the complete message */
-    uint32_t len;   /* string, undefined: bytes of text */
+    uint8_t kind;    /* enum jinja_kind */
+    uint8_t object;  /* undefined: kind of the object; ABSENT: a variable */
+    bool is_message; /* undefined: the text is the complete message */
+    uint32_t len;    /* string, undefined: bytes of text */
     union {
         bool truth;
         int64_t integer;
@@ -102,7 +102,7 @@ struct jinja_value jinja_attribute(struct jinja_run *run, const struct jinja_val
 /* Statements: jinja_execute.c. */
 enum jinja_flow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE };
 enum jinja_flow jinja_execute(struct jinja_run *run, const struct jinja_node *node);
-/* Return what they print, as a string. */
+/* Return the text that they print, as a string. */
 struct jinja_value jinja_capture(struct jinja_run *run, const struct jinja_node *body);
 void jinja_set(struct jinja_run *run, const char *name, const struct jinja_value *value);
 

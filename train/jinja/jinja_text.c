@@ -57,17 +57,17 @@ size_t jinja_leading_space(const char *text, size_t len)
 
 size_t jinja_trailing_space(const char *text, size_t len)
 {
-    size_t left = len;
+    size_t remaining = len;
 
-    while (left > 0) {
+    while (remaining > 0) {
         int32_t point;
-        size_t bytes = unicode_last(text, left, &point);
+        size_t bytes = unicode_last(text, remaining, &point);
 
         if (!jinja_is_space(point))
             break;
-        left -= bytes;
+        remaining -= bytes;
     }
-    return len - left;
+    return len - remaining;
 }
 
 static const char simple[][2] = {

@@ -118,10 +118,10 @@ struct jinja_value jinja_undefined(struct jinja_run *run,
                            jinja_type(object), (long long)name.integer);
 
         value = jinja_copy(run, hint, (size_t)len);
-        value.whole = true;
+        value.is_message = true;
     } else if (name.kind != JINJA_STRING) {
         value = JINJA_TEXT("there is no such element");
-        value.whole = true;
+        value.is_message = true;
     }
     if (jinja_failed(run))
         return jinja_none();
@@ -135,7 +135,7 @@ struct jinja_value jinja_undefined_hint(const char *hint)
     struct jinja_value value = jinja_string(hint, strlen(hint));
 
     value.kind = JINJA_UNDEFINED;
-    value.whole = true;
+    value.is_message = true;
     return value;
 }
 
@@ -233,7 +233,7 @@ double jinja_as_real(const struct jinja_value *number)
     return number->kind == JINJA_BOOL ? number->truth : (double)number->integer;
 }
 
-static int64_t whole(const struct jinja_value *number)
+static int64_t integer_of(const struct jinja_value *number)
 {
     return number->kind == JINJA_BOOL ? number->truth : number->integer;
 }
@@ -245,7 +245,7 @@ static int compare_numbers(const struct jinja_value *a, const struct jinja_value
 
         return left < right ? -1 : left > right;
     }
-    return whole(a) < whole(b) ? -1 : whole(a) > whole(b);
+    return integer_of(a) < integer_of(b) ? -1 : integer_of(a) > integer_of(b);
 }
 
 static bool equal_lists(struct jinja_run *run, const struct jinja_list *a,
@@ -319,12 +319,12 @@ static int compare_strings(struct jinja_run *run, const struct jinja_value *a,
 static int compare_lists(struct jinja_run *run, const struct jinja_list *a,
                          const struct jinja_list *b, const char *sign)
 {
-    size_t least = a->count < b->count ? a->count : b->count;
+    size_t common = a->count < b->count ? a->count : b->count;
     int order = a->count < b->count ? -1 : a->count > b->count;
 
     if (!jinja_enter(run))
         return 0;
-    for (size_t i = 0; i < least && !jinja_failed(run); i++)
+    for (size_t i = 0; i < common && !jinja_failed(run); i++)
         if (!jinja_equal(run, &a->items[i], &b->items[i])) {
             order = jinja_compare(run, &a->items[i], &b->items[i], sign);
             break;
@@ -428,12 +428,12 @@ static bool make_room(struct jinja_run *run, struct jinja_dict *dict)
 void jinja_dict_set(struct jinja_run *run, struct jinja_dict *dict,
                     const struct jinja_value *key, const struct jinja_value *value)
 {
-    struct jinja_value *there = (struct jinja_value *)jinja_dict_find(run, dict, key);
+    struct jinja_value *found = (struct jinja_value *)jinja_dict_find(run, dict, key);
 
     if (jinja_failed(run))
         return;
-    if (there)
-        *there = *value;
+    if (found)
+        *found = *value;
     else if (make_room(run, dict))
         dict->entries[dict->count++] = (struct jinja_entry) { *key, *value };
 }

@@ -156,8 +156,8 @@ bool added_tokens_next(struct added_search *search, size_t *end)
              word_at_start(search->text + *end, search->len - *end)))
             continue;
         strip_around(search, token, start, end);
-        /* The previous token has stripped the blanks that are this token. It counts
-         * nevertheless, unless it strips blanks itself. */
+        /* The previous token has stripped the blanks that this token consists of. The
+         * token counts nevertheless, unless it strips blanks itself. */
         if (token->lstrip && search->start >= *end)
             continue;
         search->token = token;
@@ -268,14 +268,14 @@ static bool read_flags(const struct reading *reading, const json_t *item,
                        struct added_token *token, struct error *err)
 {
     const char *where = reading->where;
-    struct error wrong = { 0 };
+    struct error cause = { 0 };
 
-    token->special = json_get_bool(item, "special", false, where, &wrong);
-    token->single_word = json_get_bool(item, "single_word", false, where, &wrong);
-    token->lstrip = json_get_bool(item, "lstrip", false, where, &wrong);
-    token->rstrip = json_get_bool(item, "rstrip", false, where, &wrong);
-    token->normalized = json_get_bool(item, "normalized", !token->special, where, &wrong);
-    return wrong.code == ERROR_NONE || error_set(err, wrong.code, "%s", wrong.text);
+    token->special = json_get_bool(item, "special", false, where, &cause);
+    token->single_word = json_get_bool(item, "single_word", false, where, &cause);
+    token->lstrip = json_get_bool(item, "lstrip", false, where, &cause);
+    token->rstrip = json_get_bool(item, "rstrip", false, where, &cause);
+    token->normalized = json_get_bool(item, "normalized", !token->special, where, &cause);
+    return cause.code == ERROR_NONE || error_set(err, cause.code, "%s", cause.text);
 }
 
 /* Add to the tables; an existing token is an error. */

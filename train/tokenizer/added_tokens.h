@@ -45,9 +45,9 @@ struct added_search {
     const struct added_token *token;
 };
 
-/* Find the next token, the longest of the leftmost. The text before it is done .. start,
- * with the values on return; the caller then sets search->done to `end`, which may be
- * before it. */
+/* Find the next token, the longest of the leftmost. On return, the text from search->done
+ * to search->start precedes the token; the caller then sets search->done to *end, which
+ * may be before it. */
 bool added_tokens_next(struct added_search *search, size_t *end);
 
 #endif

@@ -34,7 +34,8 @@ struct bpe {
     int64_t unknown;           /* -1: none */
     int64_t byte_ids[256];     /* token of one byte, or of one ASCII character; -1 */
     int64_t fallback_ids[256]; /* <0x00> to <0xFF>; -1 */
-    uint8_t *whole;            /* bit per id: merging its string gives it */
+    /* bit per id: merging the token's string yields the token */
+    uint8_t *reachable;
 };
 
 /* A symbol of a long word. */
@@ -169,7 +170,7 @@ static size_t merge_short(const struct bpe *bpe, uint32_t *ids, size_t count)
                 best = i;
         if (pairs[best].rank == BPE_NO_MERGE)
             break;
-        ids[best] = pairs[best].product;
+        ids[best] = pairs[best].result;
         count--;
         memmove(&ids[best + 1], &ids[best + 2], (count - best - 1) * sizeof(ids[0]));
         if (best + 1 < count) {
@@ -257,7 +258,7 @@ static size_t merge_long(const struct bpe *bpe, struct bpe_scratch *scratch, siz
         if (merge.rank != top >> 32)
             continue;
         after = links[at].after;
-        links[at].id = merge.product;
+        links[at].id = merge.result;
         links[at].after = links[after].after;
         links[after].merged = true;
         if (links[at].after != NO_LINK)
@@ -289,7 +290,7 @@ static void encode_word(const struct bpe *bpe, const char *word, size_t len,
     int64_t id = vocabulary_find(bpe->keys, word, len);
     size_t count;
 
-    if (id >= 0 && (bpe->ignore_merges || bpe->whole[id / 8] >> (id % 8) & 1)) {
+    if (id >= 0 && (bpe->ignore_merges || bpe->reachable[id / 8] >> (id % 8) & 1)) {
         token_list_add(out, (uint32_t)id);
         return;
     }
@@ -338,7 +339,7 @@ void bpe_free(struct bpe *bpe)
         vocabulary_free(bpe->keys);
     vocabulary_free(bpe->names);
     bpe_merges_free(bpe->merges);
-    free(bpe->whole);
+    free(bpe->reachable);
     free(bpe);
 }
 
@@ -429,17 +430,17 @@ static void find_symbols(struct bpe *bpe)
     }
 }
 
-static void find_whole(struct bpe *bpe)
+static void find_reachable(struct bpe *bpe)
 {
     size_t size = vocabulary_size(bpe->names), len;
     struct bpe_scratch scratch = { 0 };
 
-    bpe->whole = memory_alloc(size / 8 + 1);
+    bpe->reachable = memory_alloc(size / 8 + 1);
     for (size_t id = 0; id < size && !bpe->ignore_merges; id++) {
         const char *key = vocabulary_string(bpe->keys, (uint32_t)id, &len);
 
         if (key && merge_word(bpe, key, len, &scratch) == 1 && scratch.ids[0] == id)
-            bpe->whole[id / 8] |= (uint8_t)(1 << id % 8);
+            bpe->reachable[id / 8] |= (uint8_t)(1 << id % 8);
     }
     bpe_scratch_clear(&scratch);
 }
@@ -517,7 +518,7 @@ static bool read_model(struct bpe *bpe, const json_t *model, size_t ids,
     if (!bpe->merges)
         return false;
     find_symbols(bpe);
-    find_whole(bpe);
+    find_reachable(bpe);
     bpe->splits = !bpe->byte_level && !bpe->ignore_merges && !drops_characters(bpe) &&
                   vocabulary_find(bpe->keys, blank, 3) >= 0 && !crosses_blank(bpe);
     return true;

@@ -18,7 +18,7 @@ struct slot {
 struct bpe_merges {
     struct slot *slots;
     size_t mask, count;
-    uint32_t *products; /* by rank */
+    uint32_t *results; /* by rank */
 };
 
 static size_t hash_pair(uint32_t left, uint32_t right)
@@ -53,7 +53,7 @@ size_t bpe_merges_count(const struct bpe_merges *merges)
 
 uint32_t bpe_merges_result(const struct bpe_merges *merges, uint32_t rank)
 {
-    return merges->products[rank];
+    return merges->results[rank];
 }
 
 void bpe_merges_free(struct bpe_merges *merges)
@@ -61,7 +61,7 @@ void bpe_merges_free(struct bpe_merges *merges)
     if (!merges)
         return;
     free(merges->slots);
-    free(merges->products);
+    free(merges->results);
     free(merges);
 }
 
@@ -103,18 +103,18 @@ static bool read_merge(struct bpe_merges *merges, const struct vocabulary *names
 {
     int64_t left = vocabulary_find(names, parts->data, cut);
     int64_t right = vocabulary_find(names, parts->data + cut, parts->len - cut);
-    int64_t product = vocabulary_find(names, parts->data, parts->len);
+    int64_t result = vocabulary_find(names, parts->data, parts->len);
     struct slot *slot;
 
-    if (left < 0 || right < 0 || product < 0)
+    if (left < 0 || right < 0 || result < 0)
         return false;
     slot = find_slot(merges, (uint32_t)left, (uint32_t)right);
     *slot = (struct slot) {
         .left = (uint32_t)left,
         .right = (uint32_t)right,
-        .merge = { .rank = (uint32_t)merges->count, .product = (uint32_t)product },
+        .merge = { .rank = (uint32_t)merges->count, .result = (uint32_t)result },
     };
-    merges->products[merges->count++] = (uint32_t)product;
+    merges->results[merges->count++] = (uint32_t)result;
     return true;
 }
 
@@ -128,7 +128,7 @@ static struct bpe_merges *merges_new(size_t count)
     merges->slots = memory_resize(NULL, slots, sizeof(struct slot));
     memset(merges->slots, 0xff, slots * sizeof(struct slot));
     merges->mask = slots - 1;
-    merges->products = memory_resize(NULL, count + 1, sizeof(uint32_t));
+    merges->results = memory_resize(NULL, count + 1, sizeof(uint32_t));
     return merges;
 }
 

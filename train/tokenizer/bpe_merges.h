@@ -12,7 +12,7 @@ struct bpe_merges;
 
 /* Lower ranks are merged first. */
 struct bpe_merge {
-    uint32_t rank, product;
+    uint32_t rank, result;
 };
 
 /* Parse "a b" strings or ["a", "b"] pairs; each part, and their concatenation, must be in

@@ -331,12 +331,12 @@ bool detokenizer_run(const struct detokenizer *detokenizer, struct pieces *piece
 
     for (size_t i = 0; i < detokenizer->count; i++) {
         const struct step *step = &detokenizer->steps[i];
-        struct pieces made;
+        struct pieces result;
 
-        pieces_init(&made);
-        step->apply(step, pieces, &made);
+        pieces_init(&result);
+        step->apply(step, pieces, &result);
         pieces_clear(pieces);
-        *pieces = made;
+        *pieces = result;
     }
     for (size_t i = 0; i < pieces->count; i++) {
         const char *data = piece(pieces, i, &len);

@@ -49,7 +49,7 @@ static bool apply_form(const struct step *step, const struct work *work,
                        struct error *err)
 {
     const struct text *in = work->in;
-    utf8proc_uint8_t *made = NULL;
+    utf8proc_uint8_t *result = NULL;
     utf8proc_ssize_t len;
     size_t plain = 0;
 
@@ -58,12 +58,12 @@ static bool apply_form(const struct step *step, const struct work *work,
     if (plain == in->len)
         return text_add(work->out, in->data, in->len);
     len = utf8proc_map((const utf8proc_uint8_t *)in->data, (utf8proc_ssize_t)in->len,
-                       &made, step->kind->form | UTF8PROC_STABLE);
+                       &result, step->kind->form | UTF8PROC_STABLE);
     if (len < 0)
         return error_set(err, ERROR_DATA, "cannot normalize the text: %s",
                          utf8proc_errmsg(len));
-    text_add(work->out, made, (size_t)len);
-    free(made);
+    text_add(work->out, result, (size_t)len);
+    free(result);
     return true;
 }
 
@@ -256,7 +256,7 @@ bool normalizer_apply(const struct normalizer *normalizer, struct text *text,
 {
     for (size_t i = 0; i < normalizer->count; i++) {
         const struct step *step = &normalizer->steps[i];
-        struct text made;
+        struct text result;
         bool ok;
 
         text_reset(spare);
@@ -265,9 +265,9 @@ bool normalizer_apply(const struct normalizer *normalizer, struct text *text,
             return error_set(err, ERROR_DATA, "a text is too long to be normalized");
         if (!ok)
             return false;
-        made = *spare;
+        result = *spare;
         *spare = *text;
-        *text = made;
+        *text = result;
     }
     return true;
 }

@@ -18,7 +18,7 @@
 #include "train/tokenizer/pretokenizer.h"
 
 /* The largest published tokenizer.json files have about 35 MB. */
-enum { NO_TOKEN = -2 }; /* none, and none is searched for */
+enum { NO_TOKEN = -2 }; /* no token, and no substitute is searched for */
 
 #define MAX_FILE_BYTES ((size_t)256 << 20)
 #define MAX_TEXT_BYTES ((size_t)1 << 30)
@@ -333,8 +333,8 @@ static void read_config(struct tokenizer *tokenizer, const json_t *config)
 }
 
 /* If no file of the tokenizer mentions the end of a text, transformers takes it from the
- * model-specific class, as GPT-2's <|endoftext|>. Here it is that of config.json: the
- * first, if there are several. */
+ * model-specific class, as GPT-2's <|endoftext|>. We use that of config.json: the first,
+ * if there are several. */
 static void read_model(struct tokenizer *tokenizer, const json_t *config)
 {
     const json_t *value = json_object_get(config, "eos_token_id");

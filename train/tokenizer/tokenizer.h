@@ -38,8 +38,8 @@ int64_t tokenizer_eos(const struct tokenizer *tokenizer);
 int64_t tokenizer_pad(const struct tokenizer *tokenizer);
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer);
 
-/* Attach a value of a higher layer, which `release` frees when the tokenizer is closed;
- * and return it, NULL if there is none. At most one per tokenizer. */
+/* Attach a value of a higher layer; `release` frees it when the tokenizer is closed.
+ * tokenizer_attached returns it, or NULL. At most one per tokenizer. */
 void tokenizer_attach(struct tokenizer *tokenizer, void *value, void (*release)(void *));
 void *tokenizer_attached(const struct tokenizer *tokenizer);
 

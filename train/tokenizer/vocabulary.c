@@ -123,7 +123,7 @@ static void keep_string(struct vocabulary *vocabulary, const char *data, size_t 
     vocabulary->used += len;
 }
 
-/* Make room for an id: small files get small tables, whatever ids are allowed. */
+/* Make room for an id: small files get small tables, regardless of the limit of ids. */
 static void grow_locations(struct vocabulary *vocabulary, uint32_t id)
 {
     size_t ids = vocabulary->ids;

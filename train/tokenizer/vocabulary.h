@@ -7,7 +7,8 @@
 
 struct vocabulary;
 
-/* For ids below `ids`, which allocates nothing; `strings` is the expected number. */
+/* Ids must be below `ids`, which is only a limit; `strings` is the expected number of
+ * strings. */
 struct vocabulary *vocabulary_new(size_t ids, size_t strings);
 void vocabulary_free(struct vocabulary *vocabulary); /* NULL is allowed */
 
