@@ -141,7 +141,7 @@ static void test_trainer_resumed_other_architectures_are_uninterrupted(void **st
 }
 
 /* The error comes before the first step, not when the sample is read. */
-static void test_trainer_refuses_positions_that_were_not_learned(void **state)
+static void test_trainer_refuses_positions_without_an_embedding(void **state)
 {
     char *dir = unit_dir_new();
     char *job = training_text_of("data/slm4096/hf", SHAKESPEARE,
@@ -389,7 +389,7 @@ int main(void)
         cmocka_unit_test(test_trainer_resumed_full_is_uninterrupted),
         cmocka_unit_test(test_trainer_resumed_lora_is_uninterrupted),
         cmocka_unit_test(test_trainer_resumed_other_architectures_are_uninterrupted),
-        cmocka_unit_test(test_trainer_refuses_positions_that_were_not_learned),
+        cmocka_unit_test(test_trainer_refuses_positions_without_an_embedding),
         cmocka_unit_test(test_trainer_threads_give_the_same_bits),
         cmocka_unit_test(test_trainer_checkpointing_gives_the_same_bits),
         cmocka_unit_test(test_trainer_accumulation_is_a_larger_batch),

@@ -15,7 +15,7 @@
 /* The student starts with the weights of its teacher times 0.9. */
 #define WORSE 0.9f
 
-struct halved {
+struct scaled {
     const struct stored_tensor *tensor;
     enum format format;
     float factor;
@@ -23,7 +23,7 @@ struct halved {
 
 static bool read_scaled(const void *context, size_t index, void *to, struct error *err)
 {
-    const struct halved *h = (const struct halved *)context + index;
+    const struct scaled *h = (const struct scaled *)context + index;
     size_t count = h->tensor->bytes / sizeof(float);
     float *values = memory_alloc(h->tensor->bytes);
 
@@ -58,19 +58,19 @@ static void put_model(const char *dir, const char *name, enum format format, flo
     struct safetensors *set = safetensors_open(from, "model", false, &err);
     size_t count = set ? safetensors_count(set) : 0;
     struct tensor_source *sources = memory_alloc((count + 1) * sizeof(*sources));
-    struct halved *halved = memory_alloc((count + 1) * sizeof(*halved));
+    struct scaled *scaled = memory_alloc((count + 1) * sizeof(*scaled));
 
     assert_non_null(set);
     mkdir(to, 0700);
     for (size_t i = 0; i < count; i++) {
         const struct stored_tensor *t = safetensors_at(set, i);
 
-        halved[i] = (struct halved) { t, format, factor };
+        scaled[i] = (struct scaled) { t, format, factor };
         sources[i] = (struct tensor_source) { .name = t->name,
                                               .format = format,
                                               .rank = t->rank,
                                               .read = read_scaled,
-                                              .context = halved,
+                                              .context = scaled,
                                               .index = i };
         memcpy(sources[i].shape, t->shape, sizeof(t->shape));
     }
@@ -81,29 +81,29 @@ static void put_model(const char *dir, const char *name, enum format format, flo
     copy_file(from, to, "tokenizer_config.json");
     safetensors_close(set);
     free(sources);
-    free(halved);
+    free(scaled);
     free(from);
     free(to);
     free(file);
 }
 
 /* Make a folder with a student and its teacher. */
-static char *school_new(enum format taught)
+static char *folder_new(enum format teacher_format)
 {
     char *shared = unit_shared("data/stories260K/hf"), *dir;
 
     if (!shared) {
-        print_message("skipped: the shared models are not here\n");
+        print_message("skipped: the shared models are absent\n");
         skip();
     }
     free(shared);
     dir = unit_dir_new();
     put_model(dir, "student", FORMAT_FP32, WORSE);
-    put_model(dir, "teacher", taught, 1);
+    put_model(dir, "teacher", teacher_format, 1);
     return dir;
 }
 
-static char *school_job(const char *more)
+static char *distill_job(const char *more)
 {
     char *set = unit_shared(ALPACA);
     struct text text;
@@ -125,7 +125,7 @@ static char *school_job(const char *more)
 
 static void learn(struct training *training, const char *dir, const char *more)
 {
-    char *job = school_job(more);
+    char *job = distill_job(more);
 
     training->dir = dir;
     training->job = job;
@@ -147,9 +147,9 @@ static double mean_of(const struct training *training, const char *key, int from
     return sum;
 }
 
-static void check_learns(enum format taught, const char *more)
+static void check_learns(enum format teacher_format, const char *more)
 {
-    char *dir = school_new(taught);
+    char *dir = folder_new(teacher_format);
     struct training training = { 0 };
     double before, after;
 
@@ -188,7 +188,7 @@ static void test_trainer_distill_adapters_approach_the_teacher(void **state)
 static void test_trainer_distill_from_itself_has_no_distance(void **state)
 {
     struct training training = { 0 };
-    char *dir = school_new(FORMAT_FP32);
+    char *dir = folder_new(FORMAT_FP32);
 
     (void)state;
     learn(&training, dir,
@@ -225,7 +225,7 @@ static void make_adapter(const char *dir)
 static void test_trainer_distill_teacher_has_an_adapter(void **state)
 {
     struct training training[3] = { 0 };
-    char *dir = school_new(FORMAT_FP32);
+    char *dir = folder_new(FORMAT_FP32);
     double plain, merged;
 
     (void)state;
@@ -244,8 +244,8 @@ static void test_trainer_distill_teacher_has_an_adapter(void **state)
 
 static void check_resume(const char *more, const char *weights, int64_t at)
 {
-    char *one = school_new(FORMAT_BF16), *two = school_new(FORMAT_BF16);
-    char *job = school_job(more), a[DIGEST_TEXT], b[DIGEST_TEXT];
+    char *one = folder_new(FORMAT_BF16), *two = folder_new(FORMAT_BF16);
+    char *job = distill_job(more), a[DIGEST_TEXT], b[DIGEST_TEXT];
     struct training whole = { .dir = one, .job = job };
     struct training first = { .dir = two, .job = job, .stop_after = at };
     struct training second = { .dir = two, .job = job, .resume = true };
@@ -282,7 +282,7 @@ static void test_trainer_distill_resumed_is_uninterrupted(void **state)
 static void check_same(const char *one, const char *two, double near)
 {
     static const char *const keys[] = { "'ce_loss'", "'kd_loss'", "'grad_norm'" };
-    char *dir = school_new(FORMAT_BF16);
+    char *dir = folder_new(FORMAT_BF16);
     struct training a = { 0 }, b = { 0 };
 
     learn(&a, dir, one);
@@ -329,7 +329,7 @@ static void remove_in(const char *dir, const char *name)
 
 static void fails(const char *dir, const char *more, const char *text)
 {
-    char *job = school_job(more);
+    char *job = distill_job(more);
     struct training training = { .dir = dir, .job = job };
     struct error err = { 0 };
 
@@ -356,7 +356,7 @@ static void same_losses(const struct training *a, const struct training *b, doub
 static void test_trainer_distill_with_a_file_matches_the_teacher(void **state)
 {
     struct training live = { 0 }, made = { 0 }, read = { 0 }, packed = { 0 };
-    char *dir = school_new(FORMAT_BF16), before[DIGEST_TEXT], after[DIGEST_TEXT];
+    char *dir = folder_new(FORMAT_BF16), before[DIGEST_TEXT], after[DIGEST_TEXT];
 
     (void)state;
     learn(&live, dir, TAUGHT KEPT TWELVE);
@@ -379,7 +379,7 @@ static void test_trainer_distill_with_a_file_matches_the_teacher(void **state)
 static void test_trainer_distill_refuses_a_file_of_other_data(void **state)
 {
     struct training made = { 0 };
-    char *dir = school_new(FORMAT_BF16);
+    char *dir = folder_new(FORMAT_BF16);
 
     (void)state;
     learn(&made, dir, TAUGHT KEPT TWELVE FILED);
@@ -405,7 +405,7 @@ static void test_trainer_distill_resumed_with_a_file_is_uninterrupted(void **sta
 /* A stop while the file is written leaves no file; the next attempt writes it. */
 static void test_trainer_distill_stopped_while_writing_starts_over(void **state)
 {
-    char *dir = school_new(FORMAT_FP32), *job = school_job(TAUGHT KEPT TWELVE FILED);
+    char *dir = folder_new(FORMAT_FP32), *job = distill_job(TAUGHT KEPT TWELVE FILED);
     char *name = path_join(dir, "kept.safetensors");
     struct training training = { .dir = dir, .job = job, .stop = 1 };
     struct error err = { 0 };

@@ -69,7 +69,7 @@ static char *shared_or_skip(const char *below)
 
     free(name);
     if (path == NULL) {
-        print_message("skipped: the shared models are not here\n");
+        print_message("skipped: the shared models are absent\n");
         skip();
     }
     return path;
@@ -384,7 +384,7 @@ static void check_column(const char *what, const double *ours, const json_t *the
         if (b != 0 && away / fabs(b) > worst)
             worst = away / fabs(b);
     }
-    print_message("%s: at most %.1e away\n", what, worst);
+    print_message("%s: maximum error %.1e\n", what, worst);
 }
 
 static void check_curve(const json_t *settings, const json_t *curve,
@@ -401,7 +401,7 @@ static void check_curve(const json_t *settings, const json_t *curve,
 
 /* Compute the relative distance of two curves: mean and maximum. */
 struct distance {
-    double mean, most;
+    double mean, maximum;
 };
 
 static struct distance distance_of(const struct columns *ours, const json_t *exact)
@@ -415,7 +415,7 @@ static struct distance distance_of(const struct columns *ours, const json_t *exa
 
         assert_true(isfinite(ours->loss[i]));
         distance.mean += away / (double)steps;
-        distance.most = fmax(distance.most, away);
+        distance.maximum = fmax(distance.maximum, away);
     }
     return distance;
 }
@@ -430,9 +430,9 @@ static struct distance band_of(const json_t *draws)
     json_array_foreach((json_t *)draws, i, draw)
     {
         band.mean = fmax(band.mean, json_number_value(json_array_get(draw, 0)));
-        band.most = fmax(band.most, json_number_value(json_array_get(draw, 1)));
+        band.maximum = fmax(band.maximum, json_number_value(json_array_get(draw, 1)));
     }
-    assert_true(i > 0 && band.mean > 0 && band.most > 0);
+    assert_true(i > 0 && band.mean > 0 && band.maximum > 0);
     return band;
 }
 
@@ -452,11 +452,11 @@ static void check_band(const struct subject *s, const char *kind,
 
     print_message("%s: on average %.2e from fp32, PyTorch %.2e; at most %.2e, PyTorch "
                   "%.2e\n",
-                  kind, is.mean, band.mean, is.most, band.most);
-    if (!(is.mean <= band.mean && is.most <= 1.25 * band.most))
+                  kind, is.mean, band.mean, is.maximum, band.maximum);
+    if (!(is.mean <= band.mean && is.maximum <= 1.25 * band.maximum))
         fail_msg("%s: %.3e from fp32 on average, PyTorch %.3e; at most %.3e, PyTorch "
                  "%.3e",
-                 kind, is.mean, band.mean, is.most, band.most);
+                 kind, is.mean, band.mean, is.maximum, band.maximum);
 }
 
 static void check_model(const char *name)

@@ -114,7 +114,7 @@ static void same(const struct training *a, const struct training *b, int skip_of
         }
 }
 
-static void test_trainer_gpus_are_like_one(void **state)
+static void test_trainer_gpus_match_one_gpu(void **state)
 {
     static const char resume[] = "resume_from_checkpoint: job.run/checkpoint-2\n";
     struct training one, two, on;
@@ -138,7 +138,7 @@ static void test_trainer_gpus_are_like_one(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_trainer_gpus_are_like_one),
+        cmocka_unit_test(test_trainer_gpus_match_one_gpu),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

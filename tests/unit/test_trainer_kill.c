@@ -1,6 +1,6 @@
 /*
  * tests/unit/test_trainer_kill.c - a run that is killed at arbitrary times and restarted
- * until it finishes ends with the same bits as an undisturbed one.
+ * until it finishes ends with the same bits as an uninterrupted one.
  */
 #include "config.h"
 
@@ -20,7 +20,7 @@ static char *job_text(const char *more)
     struct text text;
 
     if (model == NULL || set == NULL) {
-        print_message("skipped: the shared models are not here\n");
+        print_message("skipped: the shared models are absent\n");
         skip();
     }
     text_init(&text, 0);

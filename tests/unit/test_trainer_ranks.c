@@ -110,7 +110,7 @@ static void check_like_one(const char *data, const char *more, int count,
     unit_dir_free(many);
 }
 
-static void test_trainer_ranks_full_is_like_one(void **state)
+static void test_trainer_ranks_full_matches_one_rank(void **state)
 {
     (void)state;
     check_like_one(SHAKESPEARE,
@@ -130,7 +130,7 @@ static void test_trainer_ranks_lora_with_dropout_and_short_windows(void **state)
 }
 
 /* Each rank runs the teacher, or rank 0 writes the file for all. */
-static void test_trainer_ranks_distill_like_one(void **state)
+static void test_trainer_ranks_distill_matches_one_rank(void **state)
 {
 #define TAUGHT                                                                    \
     "stage: distill\nfinetuning_type: lora\nlora_rank: 4\ncutoff_len: 128\n"      \
@@ -154,7 +154,7 @@ static void test_trainer_ranks_distill_like_one(void **state)
 
 /* Adapters with their base as reference, all weights with a copy; with 13 pairs a last
  * window has fewer micro-batches than ranks. */
-static void test_trainer_ranks_prefer_like_one(void **state)
+static void test_trainer_ranks_preference_matches_one_rank(void **state)
 {
 #define PREFER                                                                       \
     "stage: dpo\ncutoff_len: 128\nmax_samples: 13\nper_device_train_batch_size: 2\n" \
@@ -176,7 +176,7 @@ static void test_trainer_ranks_share_a_loss_scale(void **state)
 
 /* A run stopped with two ranks and resumed with one, then with three, matches an
  * uninterrupted run. */
-static void test_trainer_ranks_resume_with_another_number(void **state)
+static void test_trainer_ranks_resume_with_another_rank_count(void **state)
 {
     static const char more[] = FULL_PT "max_steps: 9\n";
     char *one = unit_dir_new(), *two = unit_dir_new();
@@ -237,7 +237,7 @@ static void test_trainer_ranks_are_reproducible(void **state)
 }
 
 /* If a rank is killed, rank 0 ends and reports which one. */
-static void test_trainer_ranks_end_with_one_of_them(void **state)
+static void test_trainer_ranks_end_if_one_is_killed(void **state)
 {
     char *dir = unit_dir_new();
     struct training training = {
@@ -274,14 +274,14 @@ static void test_trainer_ranks_end_with_one_of_them(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_trainer_ranks_full_is_like_one),
+        cmocka_unit_test(test_trainer_ranks_full_matches_one_rank),
         cmocka_unit_test(test_trainer_ranks_lora_with_dropout_and_short_windows),
-        cmocka_unit_test(test_trainer_ranks_distill_like_one),
-        cmocka_unit_test(test_trainer_ranks_prefer_like_one),
+        cmocka_unit_test(test_trainer_ranks_distill_matches_one_rank),
+        cmocka_unit_test(test_trainer_ranks_preference_matches_one_rank),
         cmocka_unit_test(test_trainer_ranks_share_a_loss_scale),
-        cmocka_unit_test(test_trainer_ranks_resume_with_another_number),
+        cmocka_unit_test(test_trainer_ranks_resume_with_another_rank_count),
         cmocka_unit_test(test_trainer_ranks_are_reproducible),
-        cmocka_unit_test(test_trainer_ranks_end_with_one_of_them),
+        cmocka_unit_test(test_trainer_ranks_end_if_one_is_killed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

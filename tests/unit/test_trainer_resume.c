@@ -1,6 +1,7 @@
 /*
- * tests/unit/test_trainer_resume.c - what a second run of a job uses of the first one:
- * everything if it resumes, nothing if it starts from scratch; and the best checkpoint.
+ * tests/unit/test_trainer_resume.c - a second run of a job that resumes continues the
+ * first one, and one that starts from scratch uses nothing of it; and the best checkpoint
+ * is kept.
  */
 #include "config.h"
 
@@ -62,7 +63,7 @@ static void test_trainer_resume_true_uses_the_previous_text(void **state)
 }
 
 /* A job that names a checkpoint resumes after an interruption from its own last one. */
-static void test_trainer_prefers_its_own_checkpoint_to_the_named(void **state)
+static void test_trainer_prefers_its_own_checkpoint(void **state)
 {
     char *dir = unit_dir_new();
     char *job = training_text(SHAKESPEARE, FULL_PT "max_steps: 8\n");
@@ -106,7 +107,7 @@ static int64_t best_of(const char *dir, const char *name)
 /* With a learning rate that ruins the model, the first evaluation after a step is the
  * best.  Its checkpoint is saved although no save is due, and becomes the final model;
  * the untrained model is no candidate. */
-static void test_trainer_saves_and_ends_with_the_best(void **state)
+static void test_trainer_ends_with_the_best_checkpoint(void **state)
 {
     char *dir = unit_dir_new(), best[DIGEST_TEXT], final[DIGEST_TEXT];
     char *job = training_text(SHAKESPEARE, FULL_PT EVALUATED
@@ -297,8 +298,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_trainer_from_scratch_ignores_earlier_checkpoints),
         cmocka_unit_test(test_trainer_resume_true_uses_the_previous_text),
-        cmocka_unit_test(test_trainer_prefers_its_own_checkpoint_to_the_named),
-        cmocka_unit_test(test_trainer_saves_and_ends_with_the_best),
+        cmocka_unit_test(test_trainer_prefers_its_own_checkpoint),
+        cmocka_unit_test(test_trainer_ends_with_the_best_checkpoint),
         cmocka_unit_test(test_trainer_eval_delay_counts_steps),
         cmocka_unit_test(test_trainer_fails_if_all_steps_are_skipped),
         cmocka_unit_test(test_trainer_logs_a_resume_without_checkpoint),
