@@ -60,8 +60,8 @@ static void digest_dequantized(const char *dir, char out[DIGEST_TEXT])
     to = tensor_of(memory_alloc(p->rows * p->cols * sizeof(float)), FORMAT_FP32, p->rows,
                    p->cols);
     u.be->ops->dequantize(
-        u.be,
-        &(struct op_dequantize) { .out = to, .x = p->quantized, .through = p->through });
+        u.be, &(struct op_dequantize) {
+                  .out = to, .x = p->quantized, .through = p->dequantized_format });
     unit_must(u.be->ops->sync(u.be, &err), &err);
     digest_bytes(to.data, tensor_bytes(to), out);
     free(to.data);
@@ -247,7 +247,7 @@ static void test_bits_match_the_file(void **state)
     assert_memory_equal(p->quantized.bytes, codes->data, codes->bytes);
     codes = safetensors_find(set, "model.layers.1.mlp.down_proj.weight.nested_absmax");
     assert_memory_equal(p->quantized.absmax, codes->data, codes->bytes);
-    assert_int_equal(p->through, FORMAT_BF16);
+    assert_int_equal(p->dequantized_format, FORMAT_BF16);
     assert_int_equal(model_config_weight_format(&u.config, set),
                      FORMAT_BF16); /* most are U8 */
     safetensors_close(set);

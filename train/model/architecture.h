@@ -74,7 +74,7 @@ struct config_keys {
 /* Keys of the dropout probabilities in training: of the embeddings, of the attention and
  * MLP outputs, of the attention weights.  NULL: no dropout. */
 struct dropout_keys {
-    const char *embed, *added, *attention;
+    const char *embed, *residual, *attention;
     double default_value; /* of each key */
 };
 
@@ -114,7 +114,7 @@ struct architecture {
 
     bool uses_padding; /* pad_token_id applies; its default, -1: none */
     int64_t pad_token_id;
-    bool unscaled; /* scores are not scaled */
+    bool unscaled_scores; /* scores are not scaled */
     /* embeddings are multiplied by the square root of the hidden size */
     bool embed_scaled;
     bool can_be_parallel; /* use_parallel_residual applies; it defaults to true */

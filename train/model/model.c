@@ -15,7 +15,7 @@
 /* Start of each segment of the block, and of the buffer that weights are dequantized
  * into. */
 struct segments {
-    char *weights, *moments[MOMENTS_MAX], *copies, *frozen, *widened;
+    char *weights, *moments[MOMENTS_MAX], *copies, *frozen, *scratch;
     float *gradients;
 };
 
@@ -30,7 +30,7 @@ static struct segments segments_of(const struct shapes *s, char *block)
         at.copies += s->moment_bytes;
     }
     at.frozen = at.copies + s->copy_bytes;
-    at.widened = at.frozen + s->frozen_bytes + s->buffers[BUFFER_WEIGHT].at;
+    at.scratch = at.frozen + s->frozen_bytes + s->buffers[BUFFER_WEIGHT].at;
     return at;
 }
 
@@ -51,7 +51,7 @@ static struct quantized place_quantized(const char *at, size_t elements,
 static char *copy_of(const struct segments *at, const struct shape_parameter *from)
 {
     return (from->folded      ? at->frozen
-            : from->quantized ? at->widened
+            : from->quantized ? at->scratch
                               : at->copies) +
            from->copy_at;
 }

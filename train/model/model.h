@@ -24,9 +24,9 @@ struct parameter {
     bool decays; /* weight decay applies: not to norms and biases */
     /* how files store it; gradients and moments are laid out like the weight */
     enum storage stored;
-    struct tensor weight;       /* fp32 if trainable, otherwise the frozen format */
-    struct quantized quantized; /* replaces the weight if it has 4 bits */
-    enum format through;        /* format that dequantized values are rounded to */
+    struct tensor weight;           /* fp32 if trainable, otherwise the frozen format */
+    struct quantized quantized;     /* replaces the weight if it has 4 bits */
+    enum format dequantized_format; /* format that dequantized values are rounded to */
     /* 16-bit working copy, or absent; scratch of a quantized parameter */
     struct tensor copy;
     struct tensor grad; /* absent if frozen */

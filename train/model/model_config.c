@@ -422,7 +422,7 @@ static void read_scores(const struct reader *r, struct model_config *out)
     if (row->score_scalar > 0)
         scalar = read_positive(r, r->root, "query_pre_attn_scalar", row->score_scalar);
     out->score_scale = 1 / sqrt(scalar);
-    if (row->unscaled ||
+    if (row->unscaled_scores ||
         !json_get_bool(r->root, "scale_attn_weights", true, r->file, r->err))
         out->score_scale = 1;
     out->score_by_layer =
@@ -457,7 +457,7 @@ static void read_dropouts(const struct reader *r, struct model_config *out)
     const struct dropout_keys *keys = &out->architecture->dropouts;
 
     out->embed_dropout = read_dropout(r, keys->embed, keys->default_value);
-    out->residual_dropout = read_dropout(r, keys->added, keys->default_value);
+    out->residual_dropout = read_dropout(r, keys->residual, keys->default_value);
     out->attention_dropout = read_dropout(r, keys->attention, keys->default_value);
 }
 

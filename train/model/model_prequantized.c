@@ -260,7 +260,7 @@ bool model_load_prequantized(struct model *model, struct parameter *p, struct er
     if (!data)
         return error_set(err, ERROR_SYSTEM, "no memory for %s", p->name);
     copy_to_layout(&t, &parts, data);
-    p->through = t.state.dtype;
+    p->dequantized_format = t.state.dtype;
     model->be->ops->upload(model->be, (void *)p->quantized.codes, data, parts.total);
     free(data);
     return true;

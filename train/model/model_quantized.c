@@ -15,7 +15,7 @@ void model_dequantize(const struct model *model, const struct parameter *p)
     const struct op_dequantize op = {
         .out = p->copy,
         .x = p->quantized,
-        .through = p->through,
+        .through = p->dequantized_format,
         .heads = p->stored == STORED_HEADS ? model->config->heads : 0,
     };
 
@@ -96,7 +96,7 @@ bool model_quantize(struct model *model, struct parameter *p, float *values, voi
               make_codes(model, p, &matrix, values, packed, err);
 
     if (ok) {
-        p->through = model->plan->precision.frozen;
+        p->dequantized_format = model->plan->precision.frozen;
         make_factors(&matrix, double_quant);
         model->be->ops->upload(model->be, (void *)p->quantized.codes, matrix.data,
                                matrix.layout.total);
