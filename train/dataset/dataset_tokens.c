@@ -26,8 +26,8 @@ struct skipped {
     char first[320]; /* file:line of the first */
 };
 
-/* State while the sources are read. */
-struct work {
+/* Reads records and encodes them as samples. */
+struct encoder {
     const struct dataset_reading *reading;
     const struct plan *plan;
     struct template_options options;
@@ -45,14 +45,14 @@ struct work {
     struct dataset_prompts prompts;
 };
 
-static bool is_plain(const struct work *work)
+static bool is_plain(const struct encoder *encoder)
 {
-    return work->plan->stage == STAGE_PT;
+    return encoder->plan->stage == STAGE_PT;
 }
 
-static bool has_pairs(const struct work *work)
+static bool has_pairs(const struct encoder *encoder)
 {
-    return work->plan->stage == STAGE_DPO;
+    return encoder->plan->stage == STAGE_DPO;
 }
 
 bool dataset_is_packed(const struct plan *plan)
@@ -76,36 +76,36 @@ void dataset_notes_clear(struct dataset_notes *notes)
     *notes = (struct dataset_notes) { 0 };
 }
 
-static void skip_record(struct work *work, uint32_t line, const char *why)
+static void skip_record(struct encoder *encoder, uint32_t line, const char *why)
 {
     size_t i = 0;
 
-    while (i < work->reasons && work->skipped[i].why != why)
+    while (i < encoder->reasons && encoder->skipped[i].why != why)
         i++;
     if (i == MAX_REASONS)
         return;
-    if (i == work->reasons) {
-        work->reasons++;
-        work->skipped[i].why = why;
-        snprintf(work->skipped[i].first, sizeof(work->skipped[i].first), "%s:%u",
-                 work->path, line);
+    if (i == encoder->reasons) {
+        encoder->reasons++;
+        encoder->skipped[i].why = why;
+        snprintf(encoder->skipped[i].first, sizeof(encoder->skipped[i].first), "%s:%u",
+                 encoder->path, line);
     }
-    work->skipped[i].count++;
+    encoder->skipped[i].count++;
 }
 
-static void note_skipped(struct work *work)
+static void note_skipped(struct encoder *encoder)
 {
     struct text note;
 
     text_init(&note, 0);
-    for (size_t i = 0; i < work->reasons; i++) {
-        const struct skipped *skipped = &work->skipped[i];
+    for (size_t i = 0; i < encoder->reasons; i++) {
+        const struct skipped *skipped = &encoder->skipped[i];
 
         text_reset(&note);
         text_addf(&note, "%zu record%s %s %s left out; the first is at %s",
                   skipped->count, skipped->count == 1 ? "" : "s", skipped->why,
                   skipped->count == 1 ? "is" : "are", skipped->first);
-        dataset_notes_add(&work->out->notes, note.data);
+        dataset_notes_add(&encoder->out->notes, note.data);
     }
     text_clear(&note);
 }
@@ -118,106 +118,107 @@ static bool fail_at(struct error *err, const char *path, struct mark at,
 }
 
 /* Add a document, or a part of one. A single token has no target. */
-static void add_document(struct work *work, const uint32_t *ids, size_t len)
+static void add_document(struct encoder *encoder, const uint32_t *ids, size_t len)
 {
-    if (len >= 2 || dataset_is_packed(work->plan))
-        dataset_store_add(&work->out->store, ids, NULL, len);
+    if (len >= 2 || dataset_is_packed(encoder->plan))
+        dataset_store_add(&encoder->out->store, ids, NULL, len);
 }
 
 /* Add a text of stage pt, with its end token. A continuous text is cut immediately, so
  * that evaluation can take a share of it and max_samples counts its blocks. */
-static bool add_text(struct work *work, const char *text, size_t len, bool continuous,
-                     struct error *err)
+static bool add_text(struct encoder *encoder, const char *text, size_t len,
+                     bool continuous, struct error *err)
 {
-    size_t cutoff = (size_t)work->plan->cutoff_len;
-    struct token_list *ids = &work->ids;
-    bool packed = dataset_is_packed(work->plan);
-    int64_t blocks_left = work->plan->max_samples > 0 ? work->plan->max_samples : -1;
+    size_t cutoff = (size_t)encoder->plan->cutoff_len;
+    struct token_list *ids = &encoder->ids;
+    bool packed = dataset_is_packed(encoder->plan);
+    int64_t blocks_left =
+        encoder->plan->max_samples > 0 ? encoder->plan->max_samples : -1;
 
     ids->count = 0;
-    if (!packed && tokenizer_adds_bos(work->reading->tokenizer) &&
-        tokenizer_bos(work->reading->tokenizer) >= 0)
-        token_list_add(ids, (uint32_t)tokenizer_bos(work->reading->tokenizer));
-    if (!tokenizer_encode(work->reading->tokenizer, text, len, false, ids, err))
+    if (!packed && tokenizer_adds_bos(encoder->reading->tokenizer) &&
+        tokenizer_bos(encoder->reading->tokenizer) >= 0)
+        token_list_add(ids, (uint32_t)tokenizer_bos(encoder->reading->tokenizer));
+    if (!tokenizer_encode(encoder->reading->tokenizer, text, len, false, ids, err))
         return false;
-    if (work->document_end >= 0)
-        token_list_add(ids, (uint32_t)work->document_end);
+    if (encoder->document_end >= 0)
+        token_list_add(ids, (uint32_t)encoder->document_end);
     if (!continuous) {
-        add_document(work, ids->ids,
+        add_document(encoder, ids->ids,
                      !packed && ids->count > cutoff ? cutoff : ids->count);
         return true;
     }
     for (size_t at = 0; at < ids->count && blocks_left-- != 0; at += cutoff)
-        add_document(work, ids->ids + at,
+        add_document(encoder, ids->ids + at,
                      ids->count - at < cutoff ? ids->count - at : cutoff);
     return true;
 }
 
-static bool has_target(const struct work *work)
+static bool has_target(const struct encoder *encoder)
 {
-    for (size_t i = 1; i < work->ids.count; i++)
-        if (work->weights[i] != 0)
+    for (size_t i = 1; i < encoder->ids.count; i++)
+        if (encoder->weights[i] != 0)
             return true;
     return false;
 }
 
-static struct template_request request_of(const struct work *work)
+static struct template_request request_of(const struct encoder *encoder)
 {
-    return (struct template_request) { .chat = work->reading->chat,
-                                       .tokenizer = work->reading->tokenizer,
-                                       .options = &work->options,
-                                       .messages = work->conversation.messages,
-                                       .count = work->conversation.count };
+    return (struct template_request) { .chat = encoder->reading->chat,
+                                       .tokenizer = encoder->reading->tokenizer,
+                                       .options = &encoder->options,
+                                       .messages = encoder->conversation.messages,
+                                       .count = encoder->conversation.count };
 }
 
-static bool encode(struct work *work, size_t cutoff_len, struct error *err)
+static bool encode(struct encoder *encoder, size_t cutoff_len, struct error *err)
 {
-    struct template_options options = work->options;
-    struct template_request request = request_of(work);
+    struct template_options options = encoder->options;
+    struct template_request request = request_of(encoder);
 
     options.cutoff_len = cutoff_len;
     request.options = &options;
-    work->ids.count = 0;
-    return template_encode(&request, &work->ids, &work->weights, err);
+    encoder->ids.count = 0;
+    return template_encode(&request, &encoder->ids, &encoder->weights, err);
 }
 
 /* Set *added if the sample has a target. */
-static bool add_conversation(struct work *work, bool *added, struct error *err)
+static bool add_conversation(struct encoder *encoder, bool *added, struct error *err)
 {
-    if (!encode(work, (size_t)work->plan->cutoff_len, err))
+    if (!encode(encoder, (size_t)encoder->plan->cutoff_len, err))
         return false;
-    *added = has_target(work);
-    if (*added && work->reading->whole && !encode(work, 0, err))
+    *added = has_target(encoder);
+    if (*added && encoder->reading->whole && !encode(encoder, 0, err))
         return false;
     if (*added)
-        dataset_store_add(&work->out->store, work->ids.ids, work->weights,
-                          work->ids.count);
+        dataset_store_add(&encoder->out->store, encoder->ids.ids, encoder->weights,
+                          encoder->ids.count);
     return true;
 }
 
 /* Encode the conversation with its present last answer, without truncation. */
-static bool encode_member(struct work *work, struct dataset_pair_member *member,
+static bool encode_member(struct encoder *encoder, struct dataset_pair_member *member,
                           struct error *err)
 {
-    const struct template_request request = request_of(work);
+    const struct template_request request = request_of(encoder);
 
     member->ids.count = 0;
     return template_encode(&request, &member->ids, &member->weights, err);
 }
 
 /* Add both samples, or none. */
-static bool add_pair(struct work *work, bool *added, struct error *err)
+static bool add_pair(struct encoder *encoder, bool *added, struct error *err)
 {
-    struct dataset_pair_member *members = work->members;
+    struct dataset_pair_member *members = encoder->members;
 
-    if (!encode_member(work, &members[0], err))
+    if (!encode_member(encoder, &members[0], err))
         return false;
-    work->conversation.messages[work->conversation.count - 1] = work->rejected;
-    if (!encode_member(work, &members[1], err))
+    encoder->conversation.messages[encoder->conversation.count - 1] = encoder->rejected;
+    if (!encode_member(encoder, &members[1], err))
         return false;
-    *added = dataset_pair_cut(members, (size_t)work->plan->cutoff_len);
+    *added = dataset_pair_cut(members, (size_t)encoder->plan->cutoff_len);
     for (size_t i = 0; *added && i < 2; i++)
-        dataset_store_add(&work->out->store, members[i].ids.ids, members[i].weights,
+        dataset_store_add(&encoder->out->store, members[i].ids.ids, members[i].weights,
                           members[i].ids.count);
     return true;
 }
@@ -245,95 +246,97 @@ static const char *json_remedy(const struct dataset_record *record,
                                                      : "fix or remove the record";
 }
 
-static enum record_kind read_json(struct work *work, const json_t *json, const char **why,
-                                  struct error *err)
+static enum record_kind read_json(struct encoder *encoder, const json_t *json,
+                                  const char **why, struct error *err)
 {
-    return has_pairs(work)
-               ? dataset_record_read_pair(work->source, json, &work->conversation,
-                                          &work->rejected, why, err)
-               : dataset_record_read(work->source, json, is_plain(work),
-                                     &work->conversation, why, err);
+    return has_pairs(encoder)
+               ? dataset_record_read_pair(encoder->source, json, &encoder->conversation,
+                                          &encoder->rejected, why, err)
+               : dataset_record_read(encoder->source, json, is_plain(encoder),
+                                     &encoder->conversation, why, err);
 }
 
-static bool add_json(struct work *work, const struct dataset_record *record,
+static bool add_json(struct encoder *encoder, const struct dataset_record *record,
                      struct error *err)
 {
     const char *why = NULL;
     struct error cause = { 0 };
     bool ok = true, added = true;
-    json_t *json =
-        json_read_loose(record->data, record->len, work->path, record->at.line, &cause);
+    json_t *json = json_read_loose(record->data, record->len, encoder->path,
+                                   record->at.line, &cause);
 
     if (!json)
         return error_at(err, cause.code, cause.file, cause.at, "%s; %s", cause.text,
                         json_remedy(record, &cause));
-    dataset_prompts_note(&work->prompts, work->source, json);
-    switch (read_json(work, json, &why, &cause)) {
+    dataset_prompts_note(&encoder->prompts, encoder->source, json);
+    switch (read_json(encoder, json, &why, &cause)) {
     case RECORD_BROKEN:
         ok = false;
         break;
     case RECORD_CONVERSATION:
-        ok = has_pairs(work) ? add_pair(work, &added, &cause)
-                             : add_conversation(work, &added, &cause);
+        ok = has_pairs(encoder) ? add_pair(encoder, &added, &cause)
+                                : add_conversation(encoder, &added, &cause);
         break;
     case RECORD_TEXT:
-        ok = add_text(work, work->conversation.messages[0].text,
-                      work->conversation.messages[0].len, false, &cause);
+        ok = add_text(encoder, encoder->conversation.messages[0].text,
+                      encoder->conversation.messages[0].len, false, &cause);
         break;
     case RECORD_SKIPPED:
-        skip_record(work, record->at.line, why);
+        skip_record(encoder, record->at.line, why);
         break;
     }
     if (!added)
         skip_record(
-            work, record->at.line,
-            has_pairs(work)
+            encoder, record->at.line,
+            has_pairs(encoder)
                 ? "with no token left to train on in an answer (cutoff_len is too "
                   "short)"
                 : "with no token left to train on (cutoff_len is too short, or the "
                   "answer has loss_weight 0)");
     json_decref(json);
-    return ok || fail_at(err, work->path, record->at, &cause);
+    return ok || fail_at(err, encoder->path, record->at, &cause);
 }
 
-static bool add_record(struct work *work, const struct dataset_record *record,
+static bool add_record(struct encoder *encoder, const struct dataset_record *record,
                        struct error *err)
 {
     struct error cause = { 0 };
 
-    if (work->out->store.count >= MAX_SAMPLES)
+    if (encoder->out->store.count >= MAX_SAMPLES)
         return error_set(err, ERROR_DATA, "more than %zu samples", MAX_SAMPLES);
     if (!record->is_text)
-        return add_json(work, record, err);
-    if (!is_plain(work))
+        return add_json(encoder, record, err);
+    if (!is_plain(encoder))
         return error_at(
-            err, ERROR_DATA, work->path, record->at,
+            err, ERROR_DATA, encoder->path, record->at,
             "the file is plain text, which is for stage: pt; stage: %s",
-            has_pairs(work)
+            has_pairs(encoder)
                 ? "dpo requires questions with a chosen and a rejected answer each"
                 : "sft requires questions and answers");
-    return add_text(work, record->data, record->len, !work->source->lines, &cause) ||
-           fail_at(err, work->path, record->at, &cause);
+    return add_text(encoder, record->data, record->len, !encoder->source->lines,
+                    &cause) ||
+           fail_at(err, encoder->path, record->at, &cause);
 }
 
 /* Read at most *remaining records of a file and subtract their number; negative: all. */
-static bool read_file(struct work *work, int64_t *remaining, struct error *err)
+static bool read_file(struct encoder *encoder, int64_t *remaining, struct error *err)
 {
     struct dataset_reader *reader =
-        dataset_reader_open(work->path, work->source->lines, err);
+        dataset_reader_open(encoder->path, encoder->source->lines, err);
     struct dataset_record record;
     struct error cause = { 0 };
     bool ok = reader;
 
-    work->prompts = (struct dataset_prompts) { 0 };
+    encoder->prompts = (struct dataset_prompts) { 0 };
     while (ok && *remaining != 0 && dataset_reader_next(reader, &record, &cause)) {
-        ok = add_record(work, &record, err);
+        ok = add_record(encoder, &record, err);
         --*remaining;
     }
     dataset_reader_close(reader);
     if (ok && cause.code != ERROR_NONE)
-        return fail_at(err, cause.file[0] ? cause.file : work->path, cause.at, &cause);
-    return ok && dataset_prompts_check(&work->prompts, work->source, work->path, err);
+        return fail_at(err, cause.file[0] ? cause.file : encoder->path, cause.at, &cause);
+    return ok &&
+           dataset_prompts_check(&encoder->prompts, encoder->source, encoder->path, err);
 }
 
 /* A random draw or a slice requires reading the whole source. */
@@ -345,33 +348,33 @@ int64_t dataset_tokens_limit(const struct plan *plan, const struct dataset_sourc
     return chosen || plan->max_samples <= 0 ? -1 : plan->max_samples;
 }
 
-static bool read_source(struct work *work, const struct dataset_source *source,
+static bool read_source(struct encoder *encoder, const struct dataset_source *source,
                         size_t *samples, struct error *err)
 {
-    size_t before = work->out->store.count, count = 0;
+    size_t before = encoder->out->store.count, count = 0;
     const char *const *files;
     int64_t remaining;
 
-    work->source = source;
-    remaining = dataset_tokens_limit(work->plan, source);
-    if (!dataset_source_files(source, work->reading->arena, &files, &count, err))
+    encoder->source = source;
+    remaining = dataset_tokens_limit(encoder->plan, source);
+    if (!dataset_source_files(source, encoder->reading->arena, &files, &count, err))
         return false;
     for (size_t i = 0; i < count; i++) {
-        work->path = files[i];
-        if (!read_file(work, &remaining, err))
+        encoder->path = files[i];
+        if (!read_file(encoder, &remaining, err))
             return false;
     }
-    *samples = work->out->store.count - before;
+    *samples = encoder->out->store.count - before;
     return true;
 }
 
-static struct work work_new(const struct dataset_reading *reading,
-                            struct dataset_tokens *out)
+static struct encoder reader_new(const struct dataset_reading *reading,
+                                 struct dataset_tokens *out)
 {
     const struct plan *plan = reading->plan;
     bool pairs = plan->stage == STAGE_DPO; /* only the last answers are compared */
 
-    return (struct work) {
+    return (struct encoder) {
         .reading = reading,
         .plan = plan,
         .out = out,
@@ -388,19 +391,19 @@ bool dataset_tokens_read(const struct dataset_reading *reading,
                          struct dataset_tokens *out, struct error *err)
 {
     const struct dataset_sources *sources = &reading->sources;
-    struct work work = work_new(reading, out);
+    struct encoder encoder = reader_new(reading, out);
     bool ok = true;
 
     out->parts = memory_alloc((sources->count + 1) * sizeof(size_t));
     for (size_t i = 0; ok && i < sources->count; i++)
-        ok = read_source(&work, &sources->list[i], &out->parts[i], err);
-    note_skipped(&work);
-    conversation_free(&work.conversation);
-    token_list_clear(&work.ids);
-    free(work.weights);
+        ok = read_source(&encoder, &sources->list[i], &out->parts[i], err);
+    note_skipped(&encoder);
+    conversation_free(&encoder.conversation);
+    token_list_clear(&encoder.ids);
+    free(encoder.weights);
     for (size_t i = 0; i < 2; i++) {
-        token_list_clear(&work.members[i].ids);
-        free(work.members[i].weights);
+        token_list_clear(&encoder.members[i].ids);
+        free(encoder.members[i].weights);
     }
     return ok;
 }
