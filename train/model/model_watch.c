@@ -184,10 +184,7 @@ static const char *buffer_name(const struct watcher *w, const struct shape_buffe
 
     if (b == &m->shapes.buffers[BUFFER_DH] && w->layer < 0)
         return "last norm";
-    return name ? name
-           : b ? b->name
-           : m->teacher ? "the teacher"
-                        : "scratch";
+    return name ? name : b ? b->name : m->teacher ? "the teacher" : "scratch";
 }
 
 /* Name the tensor by its first non-finite element, or by its first. */
