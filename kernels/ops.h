@@ -380,7 +380,7 @@ struct op_topk {
  * The gradient is that of the loss with respect to the student's x and w, times
  * student.grad_scale and *scale; student.weights apply to both losses; its logits and
  * dlogits must not share their data.  softcap: of the teacher's logits t (not of values),
- * as student.softcap is of z.
+ * as student.softcap limits z.
  */
 struct op_distill {
     struct op_classifier student;

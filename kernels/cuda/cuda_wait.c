@@ -7,7 +7,7 @@
  * the GPU is alive.
  *
  * Driver calls that create a context or allocate memory cannot be polled like this. A
- * process that is stuck in one is of no more use and is ended from outside by the alarm
+ * process that is stuck in one is useless and is ended from outside by the alarm
  * clock, so that others who wait for it, or for its lock, do not wait forever either.
  */
 #include "config.h"

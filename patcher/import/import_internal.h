@@ -139,7 +139,7 @@ struct import_data {
 /* Return whether only a part of a local file is used, which dataset_info.json must
  * say. */
 bool import_data_is_part(const struct import_data *set);
-/* Return whether the job is of stage dpo, whose records are pairs of answers. */
+/* Return whether the stage is dpo, whose records are pairs of answers. */
 bool import_is_preference(const struct importing *im);
 /*
  * If dataset_info.json cannot name the part of a local file, use the whole file and

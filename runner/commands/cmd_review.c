@@ -19,7 +19,7 @@ const struct command command_review = {
     .min_operands = 1,
     .max_operands = 1,
     .options = (const enum option_id[]) { OPTION_JSON, OPTION_END },
-    .help = "show what changed in a job since it was dropped, and why",
+    .help = "show what patches changed in a job, and why",
     .run = cmd_review,
 };
 
@@ -74,7 +74,7 @@ static void show(struct report *report, struct review *review,
                     review->job);
     else if (review->was.len == review->now.len &&
              memcmp(review->was.data, review->now.data, review->was.len) == 0)
-        report_line(report, "%s: unchanged since it was dropped%s", review->job,
+        report_line(report, "%s: unchanged%s", review->job,
                     review->history.count > 0 ? "; its patches are undone" : "");
     else
         report_diff(report, &review->was, &review->now, &how, err);

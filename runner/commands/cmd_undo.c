@@ -27,11 +27,11 @@ const struct command command_undo = {
  * that is unknown. */
 static void show_changes(struct report *report, const char *job, const char *to)
 {
-    const struct diff_options how = { .from = "as trainspool left it",
-                                      .to = "now",
+    const struct diff_options how = { .from = "after the last patch",
+                                      .to = "current",
                                       .context = 3 };
-    const struct diff_options back = { .from = "as trainspool left it",
-                                       .to = "as --force would restore it",
+    const struct diff_options back = { .from = "after the last patch",
+                                       .to = "after undo --force",
                                        .context = 3 };
     struct text was, now, before;
 

@@ -98,8 +98,8 @@ static void add_reasons(void *context, const struct diff_hunk *hunk, struct text
 
 struct diff_options review_diff(const struct review *review)
 {
-    return (struct diff_options) { .from = "as dropped",
-                                   .to = "now",
+    return (struct diff_options) { .from = "original",
+                                   .to = "current",
                                    .context = CONTEXT,
                                    .hunk = add_reasons,
                                    .hunk_context = (void *)review };

@@ -1,5 +1,5 @@
 /*
- * runner/output/review.h - the job as dropped and as it is now, and for each changed line
+ * runner/output/review.h - the original and the current job, and for each changed line
  * the rules that changed it, with their reasons.
  */
 #ifndef RUNNER_OUTPUT_REVIEW_H

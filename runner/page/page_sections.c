@@ -289,12 +289,12 @@ void page_changes(const struct page_data *data, struct text *out)
         return;
     text_init(&diff, 0);
     if (review_add(&data->review, true, &diff) && diff.len > 0) {
-        text_adds(out, "<p class=\"note\">The job file as it was dropped, and as this "
-                       "run follows it. Each change is followed by its rule and reason; "
+        text_adds(out, "<p class=\"note\">The original job file and the text that this "
+                       "run follows. Each change is followed by its rule and reason; "
                        "<code>trainspool explain RULE</code> has details.</p>\n");
         add_diff(&diff, out);
     } else {
-        text_adds(out, "<p>None: this run follows the job as it was dropped.</p>\n");
+        text_adds(out, "<p>None: this run follows the original job file.</p>\n");
     }
     text_clear(&diff);
 }

@@ -57,9 +57,9 @@ expect "the edited job does not change" grep -q later job.yaml
 expect_error "the message names --force" 'job.yaml was changed after the last patch; --force'
 expect_output "undo shows the later changes" '^+# later$'
 expect "undo shows no other changes" sh -c \
-    "! sed '/^+++ as --force/,\$d' '$T/out' | grep '^[+-][^+-]' | grep -v 'later\|hub_token'"
-expect_output "undo announces the text that --force would restore" '^+++ as --force would restore it$'
-expect "undo shows the text that --force would restore" sh -c "sed '1,/^+++ as --force/d' '$T/out' | grep -q '^+model_dtype: float16'"
+    "! sed '/^+++ after undo --force/,\$d' '$T/out' | grep '^[+-][^+-]' | grep -v 'later\|hub_token'"
+expect_output "undo announces the text that --force would restore" '^+++ after undo --force$'
+expect "undo shows the text that --force would restore" sh -c "sed '1,/^+++ after undo --force/d' '$T/out' | grep -q '^+model_dtype: float16'"
 expect "undo shows no secret" sh -c "! grep 'whisper\|hush' '$T/out'"
 expect_status "undo -q of an edited job gives 1" 1 "$trainspool" undo -q job.yaml
 expect "undo -q prints nothing" test ! -s "$T/out"

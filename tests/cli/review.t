@@ -23,7 +23,7 @@ END
 cp job.yaml first
 
 expect_status "review of an unpatched job succeeds" 0 "$trainspool" review job.yaml
-expect_output "the output says that nothing changed" 'job.yaml: unchanged since it was dropped$'
+expect_output "the output says that nothing changed" 'job.yaml: unchanged$'
 expect_status "patch -q succeeds" 0 "$trainspool" patch -q --device T4 --select TS105 job.yaml
 expect "patch -q prints no fixed findings" test ! -s "$T/out"
 sed -i 's/logging_steps: 10/logging_steps: 5/' job.yaml
@@ -32,8 +32,8 @@ sed -i '/^# the end/d' job.yaml
 cp job.yaml second
 expect_status "review after two patches and a manual edit succeeds" 0 "$trainspool" review job.yaml
 cat >expected <<'END'
---- as dropped
-+++ now
+--- original
++++ current
 @@ -3,5 +3,5 @@
  ***
  fp16: true
@@ -77,7 +77,7 @@ expect_status "review of a line patched and then edited succeeds" 0 "$trainspool
 expect "the edited line counts as a manual edit" grep -q '^# by hand: lines 11, 15$' out
 cp first job.yaml
 expect_status "review of a restored job succeeds" 0 "$trainspool" review job.yaml
-expect_output "the output says that all patches are undone" 'unchanged since it was dropped; its patches are undone'
+expect_output "the output says that all patches are undone" 'unchanged; its patches are undone'
 
 cp second job.yaml
 sed -i 's/,"edits":\[.*\],"policy"/,"policy"/' job.run/changes.jsonl

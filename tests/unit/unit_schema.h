@@ -33,7 +33,7 @@ static inline void job_free(struct job *job)
     free(job);
 }
 
-/* Assert that the only finding is of that rule; NULL: that there is none. */
+/* Assert that the only finding belongs to that rule; NULL: that there is none. */
 static inline void assert_only(const struct job *job, const char *rule)
 {
     assert_int_equal(job->findings.count, rule ? 1 : 0);

@@ -8,7 +8,7 @@
  * Compare the adapter in folder `dir` with a model: the layers that its
  * adapter_config.json names, and the names and shapes in the header of its
  * adapter_model.safetensors, if there is one. ERROR_DATA, with the message that a run
- * would fail with, if the adapter belongs to another model or is of an unsupported kind.
+ * would fail with, if the adapter belongs to another model or has an unsupported kind.
  */
 bool adapter_check(const char *dir, const struct model_config *config, struct error *err);
 
