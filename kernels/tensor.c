@@ -14,7 +14,7 @@ struct tensor tensor_of(void *data, enum format format, size_t rows, size_t cols
     };
 }
 
-static void *moved(struct tensor whole, size_t numbers)
+static void *address_at(struct tensor whole, size_t numbers)
 {
     if (!whole.data)
         return NULL;
@@ -24,7 +24,7 @@ static void *moved(struct tensor whole, size_t numbers)
 struct tensor tensor_columns(struct tensor whole, size_t first, size_t cols)
 {
     assert(first <= whole.cols && cols <= whole.cols - first);
-    whole.data = moved(whole, first);
+    whole.data = address_at(whole, first);
     whole.cols = cols;
     return whole;
 }
@@ -32,7 +32,7 @@ struct tensor tensor_columns(struct tensor whole, size_t first, size_t cols)
 struct tensor tensor_rows(struct tensor whole, size_t first, size_t rows)
 {
     assert(first <= whole.rows && rows <= whole.rows - first);
-    whole.data = moved(whole, first * whole.stride);
+    whole.data = address_at(whole, first * whole.stride);
     whole.rows = rows;
     return whole;
 }

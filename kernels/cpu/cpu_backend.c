@@ -33,7 +33,7 @@ void cpu_backend_run(struct backend *be, size_t count, pool_task *task, void *co
 
 /* Touch a huge page, one page fault for 2 MiB: fresh 4 KiB pages cost 0.2 s for 500 MB,
  * huge pages a quarter of that. */
-static void touch(void *context, size_t task, struct pool_worker *worker)
+static void touch_page(void *context, size_t task, struct pool_worker *worker)
 {
     struct block *block = context;
 
@@ -65,7 +65,7 @@ static void *cpu_alloc(struct backend *be, size_t bytes, struct error *err)
     spare = -(uintptr_t)block->map & (HUGE_PAGE - 1);
     block->data = (char *)block->map + spare;
     madvise(block->data, block->bytes, MADV_HUGEPAGE);
-    pool_run(cpu->pool, block->bytes / HUGE_PAGE, touch, block);
+    pool_run(cpu->pool, block->bytes / HUGE_PAGE, touch_page, block);
     block->next = cpu->blocks;
     cpu->blocks = block;
     return block->data;

@@ -37,7 +37,7 @@ bool cpu_join(struct backend *be, const struct backend_group *group, struct erro
     return cpu->rendezvous != NULL;
 }
 
-static bool well(const struct cpu_backend *cpu)
+static bool is_ok(const struct cpu_backend *cpu)
 {
     return cpu->failed.code == ERROR_NONE;
 }
@@ -52,7 +52,7 @@ void cpu_reduce(struct backend *be, float *data, size_t count, int root)
 {
     struct cpu_backend *cpu = cpu_backend_of(be);
 
-    if (well(cpu))
+    if (is_ok(cpu))
         keep(cpu, rendezvous_reduce(cpu->rendezvous, data, count, root));
 }
 
@@ -60,7 +60,7 @@ void cpu_all_reduce(struct backend *be, double *data, size_t count)
 {
     struct cpu_backend *cpu = cpu_backend_of(be);
 
-    if (well(cpu))
+    if (is_ok(cpu))
         keep(cpu, rendezvous_all_reduce(cpu->rendezvous, data, count));
 }
 
@@ -68,7 +68,7 @@ void cpu_all_gather(struct backend *be, void *data, size_t bytes)
 {
     struct cpu_backend *cpu = cpu_backend_of(be);
 
-    if (well(cpu))
+    if (is_ok(cpu))
         keep(cpu, rendezvous_all_gather(cpu->rendezvous, data, bytes));
 }
 

@@ -28,7 +28,7 @@ static bool is_8_bit(enum format format)
     return format == FORMAT_FP8_E4M3 || format == FORMAT_FP8_E5M2;
 }
 
-static bool is_sound(const struct op_matmul *op)
+static bool operands_are_valid(const struct op_matmul *op)
 {
     size_t depth = op->trans_a ? op->a.rows : op->a.cols;
 
@@ -64,7 +64,7 @@ void cpu_matmul(struct backend *be, const struct op_matmul *op)
     struct cpu_backend *cpu = cpu_backend_of(be);
     struct op_matmul rounded = *op;
 
-    assert(is_sound(op));
+    assert(operands_are_valid(op));
     if (cpu->failed.code != ERROR_NONE || op->out.rows == 0 || op->out.cols == 0)
         return;
     if (is_8_bit(op->round_a) && !round_operands(cpu, &rounded))

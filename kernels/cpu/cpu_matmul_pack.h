@@ -8,7 +8,7 @@
 enum { VECTORS = 3, COLS = LANES * VECTORS }; /* of a panel of b */
 
 /* One element of a side, and `count` of them as fp32, rounded if the side requires it. */
-static inline float side_number(const struct matmul_side *side, size_t at)
+static inline float side_value(const struct matmul_side *side, size_t at)
 {
     float value = number(side->data, side->format, at);
 
@@ -31,10 +31,11 @@ static inline void side_widen(float *to, const struct matmul_side *side, size_t 
     }
     for (size_t i = 0; i < whole; i += LANES) {
         put(half, side->round, load((const float *)side->data + at + i));
-        store(to + i, side->round == FORMAT_BF16 ? load_brain(half) : load_half(half));
+        store(to + i,
+              side->round == FORMAT_BF16 ? load_bf16_lanes(half) : load_half(half));
     }
     for (size_t i = whole; i < count; i++)
-        to[i] = side_number(side, at + i);
+        to[i] = side_value(side, at + i);
 }
 
 static void unfold(float *to, size_t stride, const struct matmul_side *side,
@@ -92,7 +93,7 @@ static void pack_deep(float *to, size_t width, const struct matmul_side *side,
         size_t at = (part->first + j) * side->stride + part->k;
 
         for (size_t k = j < i ? squares : 0; k < part->depth; k++)
-            to[k * width + j] = j < part->count ? side_number(side, at + k) : 0;
+            to[k * width + j] = j < part->count ? side_value(side, at + k) : 0;
     }
 }
 

@@ -34,7 +34,7 @@ UNCHECKED_INLINE float as_float(uint32_t bits)
     return value;
 }
 
-static inline vec load_brain(const uint16_t *from)
+static inline vec load_bf16_lanes(const uint16_t *from)
 {
     return (vec)(__builtin_convertvector((halves) * (const halves_loose *)from, words)
                  << 16);
@@ -42,7 +42,7 @@ static inline vec load_brain(const uint16_t *from)
 
 /* Round to nearest even with integer arithmetic: the instruction for it flushes subnormal
  * values. */
-static inline void store_brain(uint16_t *to, vec value)
+static inline void store_bf16_lanes(uint16_t *to, vec value)
 {
     words bits = (words)value;
     words nan = (words)(value != value);
@@ -56,8 +56,8 @@ static inline void store_brain(uint16_t *to, vec value)
 #if !HAS_BF16
 static inline void round_row(uint16_t *to, const float *low, const float *high)
 {
-    store_brain(to, load(low));
-    store_brain(to + LANES, load(high));
+    store_bf16_lanes(to, load(low));
+    store_bf16_lanes(to + LANES, load(high));
 }
 
 static inline void round_pairs(uint32_t *to, const float *low, const float *high)
@@ -91,7 +91,8 @@ static inline void widen(float *to, const void *data, enum format format, size_t
         return;
     }
     for (size_t i = 0; i < count - rest; i += LANES)
-        store(to + i, format == FORMAT_BF16 ? load_brain(from + i) : load_half(from + i));
+        store(to + i,
+              format == FORMAT_BF16 ? load_bf16_lanes(from + i) : load_half(from + i));
     for (size_t i = count - rest; i < count; i++)
         to[i] = number(from, format, i);
 }
@@ -99,7 +100,7 @@ static inline void widen(float *to, const void *data, enum format format, size_t
 static inline void put(uint16_t *to, enum format format, vec value)
 {
     if (format == FORMAT_BF16)
-        store_brain(to, value);
+        store_bf16_lanes(to, value);
     else
         store_half(to, value);
 }
@@ -133,7 +134,7 @@ static inline vec take(const void *data, enum format format, size_t at)
 
     if (format == FORMAT_FP32)
         return load((const float *)data + at);
-    return format == FORMAT_BF16 ? load_brain(from) : load_half(from);
+    return format == FORMAT_BF16 ? load_bf16_lanes(from) : load_half(from);
 }
 
 static inline void give(void *data, enum format format, size_t at, vec value)

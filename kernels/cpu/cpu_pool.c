@@ -71,12 +71,12 @@ static void futex_wake(_Atomic uint32_t *word, int threads)
 }
 
 #if defined(__x86_64__)
-static void pause_once(void)
+static void cpu_relax(void)
 {
     __builtin_ia32_pause();
 }
 #else
-static void pause_once(void)
+static void cpu_relax(void)
 {
     atomic_signal_fence(memory_order_seq_cst);
 }
@@ -122,7 +122,7 @@ static bool take_tasks(struct pool *pool, struct pool_worker *worker)
 }
 
 /* Sleep until the loop's number is not `seen`. */
-static void sleep_past(struct pool *pool, uint32_t seen)
+static void wait_while_equal(struct pool *pool, uint32_t seen)
 {
     atomic_fetch_add(&pool->sleepers, 1);
     while (atomic_load(&pool->loop) == seen && !atomic_load(&pool->ending))
@@ -135,14 +135,14 @@ static void wait_for_loop(struct pool *pool, uint32_t seen)
     for (int i = 0; i < pool->spins; i++) {
         if (atomic_load_explicit(&pool->loop, memory_order_relaxed) != seen)
             return;
-        pause_once();
+        cpu_relax();
     }
     for (int i = 0; i < YIELDS; i++) {
         if (atomic_load_explicit(&pool->loop, memory_order_relaxed) != seen)
             return;
         sched_yield();
     }
-    sleep_past(pool, seen);
+    wait_while_equal(pool, seen);
 }
 
 static void *worker_main(void *argument)
@@ -166,7 +166,7 @@ static void wait_for_tasks(struct pool *pool)
     for (int i = 0; i < pool->spins; i++) {
         if (atomic_load_explicit(&pool->left, memory_order_acquire) == 0)
             return;
-        pause_once();
+        cpu_relax();
     }
     for (int i = 0; i < YIELDS; i++) {
         if (atomic_load_explicit(&pool->left, memory_order_acquire) == 0)

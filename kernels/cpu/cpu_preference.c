@@ -20,7 +20,7 @@ static struct pair_answer answer_of(const struct op_preference *op, size_t run)
     return answer;
 }
 
-static void weigh(const struct op_preference *op, size_t run, double weight)
+static void set_weights(const struct op_preference *op, size_t run, double weight)
 {
     for (int32_t n = op->offsets[run]; n < op->offsets[run + 1]; n++)
         op->weights[n] = op->targets[n] < 0 ? 0 : (float)weight;
@@ -42,8 +42,8 @@ static void pair_task(void *context, size_t task, struct pool_worker *worker)
     pair = pair_of(op, answer_of(op, 2 * task), answer_of(op, 2 * task + 1));
     for (size_t i = 0; i < PREFERENCE_VALUES; i++)
         ((float *)op->pairs.data)[task * op->pairs.stride + i] = (float)pair.numbers[i];
-    weigh(op, 2 * task, pair.chosen);
-    weigh(op, 2 * task + 1, pair.rejected);
+    set_weights(op, 2 * task, pair.chosen);
+    set_weights(op, 2 * task + 1, pair.rejected);
 }
 
 void cpu_preference(struct backend *be, const struct op_preference *op)

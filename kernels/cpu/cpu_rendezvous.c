@@ -102,7 +102,7 @@ static void wake(atomic_uint *word)
     syscall(SYS_futex, word, FUTEX_WAKE, DEVICE_RANKS_MAX, NULL, NULL, 0);
 }
 
-static void sleep_at(atomic_uint *word, unsigned value)
+static void wait_while_equal(atomic_uint *word, unsigned value)
 {
     static const struct timespec moment = { .tv_nsec = LOOK_NANOSECONDS };
 
@@ -140,7 +140,7 @@ bool rendezvous_wait(struct rendezvous *rendezvous)
         if (atomic_load_explicit(&shared->round, memory_order_acquire) != round)
             return true;
     for (int naps = 1; atomic_load(&shared->round) == round; naps++) {
-        sleep_at(&shared->round, round);
+        wait_while_equal(&shared->round, round);
         /* a rank that released the others and left afterwards blocks no one */
         if (is_broken(rendezvous, naps) && atomic_load(&shared->round) == round)
             return false;

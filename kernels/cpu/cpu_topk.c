@@ -24,14 +24,14 @@ static uint32_t topk_key(float x)
 
 /* Return whether element a ranks below b: it is smaller, or equal and has the
  * higher id. */
-static bool topk_before(const struct topk_row *row, size_t a, size_t b)
+static bool topk_ranks_before(const struct topk_row *row, size_t a, size_t b)
 {
     uint32_t left = topk_key(row->values[a]), right = topk_key(row->values[b]);
 
     return left < right || (left == right && row->ids[a] > row->ids[b]);
 }
 
-static bool topk_behind(const struct topk_row *row, size_t a, size_t b)
+static bool topk_ranks_after(const struct topk_row *row, size_t a, size_t b)
 {
     return row->ids[a] > row->ids[b];
 }
@@ -48,8 +48,8 @@ static void topk_swap(struct topk_row *row, size_t a, size_t b)
 }
 
 /* Sift element `at` down the heap. */
-static void topk_sink(struct topk_row *row, size_t at,
-                      bool (*first)(const struct topk_row *row, size_t a, size_t b))
+static void topk_sift_down(struct topk_row *row, size_t at,
+                           bool (*first)(const struct topk_row *row, size_t a, size_t b))
 {
     for (;;) {
         size_t left = 2 * at + 1, best = at;
@@ -69,7 +69,7 @@ static void topk_heap(struct topk_row *row,
                       bool (*first)(const struct topk_row *row, size_t a, size_t b))
 {
     for (size_t i = row->count / 2; i-- > 0;)
-        topk_sink(row, i, first);
+        topk_sift_down(row, i, first);
 }
 
 static void topk_find(struct topk_row *row, const float *logits, size_t cols)
@@ -78,14 +78,14 @@ static void topk_find(struct topk_row *row, const float *logits, size_t cols)
         row->values[i] = logits[i];
         row->ids[i] = (int32_t)i;
     }
-    topk_heap(row, topk_before);
+    topk_heap(row, topk_ranks_before);
     for (size_t i = row->count; i < cols; i++) {
         if (logits[i] <= row->values[0] ||
             topk_key(logits[i]) <= topk_key(row->values[0]))
             continue;
         row->values[0] = logits[i];
         row->ids[0] = (int32_t)i;
-        topk_sink(row, 0, topk_before);
+        topk_sift_down(row, 0, topk_ranks_before);
     }
 }
 
@@ -94,10 +94,10 @@ static void topk_order(struct topk_row *row)
 {
     size_t count = row->count;
 
-    topk_heap(row, topk_behind);
+    topk_heap(row, topk_ranks_after);
     while (row->count > 1) {
         topk_swap(row, 0, --row->count);
-        topk_sink(row, 0, topk_behind);
+        topk_sift_down(row, 0, topk_ranks_after);
     }
     row->count = count;
 }

@@ -156,7 +156,7 @@ static struct cuda_sdpa_key key_of(const struct op_attention *op)
 }
 
 /* Log it once: it may apply to every shape. */
-static void tell(struct cuda_backend *cuda, const struct error *why)
+static void log_reason(struct cuda_backend *cuda, const struct error *why)
 {
     if (!cuda->attention->told)
         log_line(cuda->log, LOG_WARN,
@@ -196,7 +196,7 @@ static const struct cuda_sdpa_plan *plan_for(struct cuda_backend *cuda,
     }
     attention->count++;
     if (!kept->plan)
-        tell(cuda, &why);
+        log_reason(cuda, &why);
     return kept->plan;
 }
 

@@ -88,8 +88,8 @@ static bool device_read(int ordinal, bool asked, bool alone, struct device *out,
     return true;
 }
 
-static size_t look(const char *wanted, struct device *out, size_t room, char *note,
-                   size_t note_room)
+static size_t enumerate_devices(const char *wanted, struct device *out, size_t room,
+                                char *note, size_t note_room)
 {
     int count = 0;
     size_t found = 0, asked = 0;
@@ -119,7 +119,7 @@ size_t cuda_devices(const char *wanted, struct device *out, size_t room, char *n
     size_t found;
 
     cuda_guard(CUDA_PATIENCE_SECONDS);
-    found = look(wanted, out, room, note, note_room);
+    found = enumerate_devices(wanted, out, room, note, note_room);
     cuda_guard(0);
     return found;
 }

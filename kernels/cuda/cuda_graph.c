@@ -59,7 +59,7 @@ struct cuda_graphs {
     size_t operand_bytes, operand_room;
 };
 
-static void drop(struct cuda_graphs *graphs, struct graph **at, bool dead)
+static void remove_graph(struct cuda_graphs *graphs, struct graph **at, bool dead)
 {
     struct graph *graph = *at;
 
@@ -90,7 +90,7 @@ void cuda_graphs_free(struct cuda_graphs *graphs, bool dead)
         return;
     for (size_t i = 0; i < SLOTS; i++)
         while (graphs->slots[i])
-            drop(graphs, &graphs->slots[i], dead);
+            remove_graph(graphs, &graphs->slots[i], dead);
     free(graphs->notes);
     free(graphs->operands);
     free(graphs);
@@ -120,7 +120,7 @@ static struct graph **find(struct cuda_graphs *graphs, const void *key, size_t b
 
 /* Return the least recently used one, of all or of those that can be replayed. Its graph
  * may still be running: the driver keeps what it needs until it completes. */
-static bool give_up_one(struct cuda_graphs *graphs, bool recorded)
+static bool evict_one(struct cuda_graphs *graphs, bool recorded)
 {
     struct graph **oldest = NULL;
 
@@ -129,18 +129,18 @@ static bool give_up_one(struct cuda_graphs *graphs, bool recorded)
             if ((!recorded || (*at)->exec) && (!oldest || (*at)->used < (*oldest)->used))
                 oldest = at;
     if (oldest)
-        drop(graphs, oldest, false);
+        remove_graph(graphs, oldest, false);
     return oldest != NULL;
 }
 
-static void remember(struct cuda_graphs *graphs, const void *key, size_t bytes)
+static void record_key(struct cuda_graphs *graphs, const void *key, size_t bytes)
 {
     struct graph *graph = calloc(1, sizeof(*graph) + bytes);
 
     if (!graph)
         return; /* next time it is replayed, or never */
     if (graphs->count == GRAPHS)
-        give_up_one(graphs, false);
+        evict_one(graphs, false);
     memcpy(graph->key, key, bytes);
     graph->bytes = bytes;
     graph->used = ++graphs->clock;
@@ -200,7 +200,7 @@ static void put_notes(struct cuda_backend *cuda, bool beats)
 
 /* ---- Recording and replaying ---- */
 
-static void play(struct cuda_backend *cuda, struct graph *graph)
+static void replay(struct cuda_backend *cuda, struct graph *graph)
 {
     cuda->doing = "a recorded step";
     cuda_check(cuda, cudaGraphLaunch(graph->exec, cuda->launch.stream),
@@ -243,7 +243,7 @@ static cudaError_t make_ready(struct cuda_backend *cuda, struct graph *graph,
 static void make_room(struct cuda_graphs *graphs)
 {
     while (graphs->operations + graphs->note_count > OPERATIONS &&
-           give_up_one(graphs, true))
+           evict_one(graphs, true))
         continue;
 }
 
@@ -297,12 +297,12 @@ bool cuda_begin(struct backend *be, const void *key, size_t bytes)
         return true;
     graph = *find(graphs, key, bytes);
     if (!graph) {
-        remember(graphs, key, bytes);
+        record_key(graphs, key, bytes);
         return true;
     }
     graph->used = ++graphs->clock;
     if (graph->exec) {
-        play(cuda, graph);
+        replay(cuda, graph);
         return false;
     }
     if (!graph->refused) {
@@ -323,7 +323,7 @@ void cuda_end(struct backend *be)
         return;
     make_room(cuda->graphs);
     if (has_room(cuda) && record(cuda, graph))
-        play(cuda, graph);
+        replay(cuda, graph);
     else
         put_notes(cuda, true);
 }

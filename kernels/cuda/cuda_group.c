@@ -44,8 +44,8 @@ static bool all_alive(const struct cuda_group *group)
     return true;
 }
 
-static bool tell(const struct cuda_group *group, ncclResult_t result, const char *doing,
-                 struct error *err)
+static bool set_nccl_error(const struct cuda_group *group, ncclResult_t result,
+                           const char *doing, struct error *err)
 {
     return error_set(err, ERROR_DEVICE,
                      "%s: %s: %s (%s); NCCL_DEBUG=WARN in the environment gives details",
@@ -54,8 +54,8 @@ static bool tell(const struct cuda_group *group, ncclResult_t result, const char
 }
 
 /* Calls return before they complete; no other NCCL call is allowed until they do. */
-static bool settle(struct cuda_group *group, ncclResult_t result, const char *doing,
-                   struct error *err)
+static bool complete_call(struct cuda_group *group, ncclResult_t result,
+                          const char *doing, struct error *err)
 {
     static const struct timespec moment = { .tv_nsec = 20000 };
     double until = clock_seconds() + INIT_SECONDS;
@@ -77,7 +77,7 @@ static bool settle(struct cuda_group *group, ncclResult_t result, const char *do
                              group->nccl.name, doing, INIT_SECONDS);
         nanosleep(&moment, NULL);
     }
-    return result == ncclSuccess || tell(group, result, doing, err);
+    return result == ncclSuccess || set_nccl_error(group, result, doing, err);
 }
 
 /*
@@ -97,8 +97,8 @@ static bool agree(struct cuda_group *group, ncclUniqueId *id, struct error *err)
     for (i = 0; i < group->link_count; i++)
         if (!link_receive(group->links[i], &ready, 1, 0, err))
             return false;
-    if (!settle(group, group->nccl.unique_id(id), "cannot create the id of the group",
-                err))
+    if (!complete_call(group, group->nccl.unique_id(id),
+                       "cannot create the id of the group", err))
         return false;
     for (i = 0; i < group->link_count; i++)
         if (!link_send(group->links[i], id, sizeof(*id), 0, err))
@@ -143,8 +143,9 @@ static bool join(struct cuda_group *group, int ranks, double patience, struct er
     if (!prepare(group, patience, err) || !agree(group, &id, err))
         return false;
     cuda_guard(patience);
-    ok = settle(group, group->nccl.init(&group->comm, ranks, id, group->rank, &config),
-                "cannot join the GPUs", err);
+    ok = complete_call(group,
+                       group->nccl.init(&group->comm, ranks, id, group->rank, &config),
+                       "cannot join the GPUs", err);
     cuda_guard(0);
     return ok;
 }
@@ -188,7 +189,7 @@ bool cuda_group_well(struct cuda_backend *cuda)
     if (!alive)
         error_set(&cuda->failed, ERROR_SYSTEM, "another process of this run has ended");
     else if (group->comm)
-        tell(group, state, "cannot communicate", &cuda->failed);
+        set_nccl_error(group, state, "cannot communicate", &cuda->failed);
     else
         error_set(&cuda->failed, ERROR_DEVICE, "the GPUs of this run left their group");
     part(group);
@@ -217,10 +218,10 @@ void cuda_reduce(struct backend *be, float *data, size_t count, int root)
     struct cuda_group *group = cuda->group;
 
     if (count > 0 && begin(cuda))
-        settle(group,
-               group->nccl.reduce(data, data, count, ncclFloat32, ncclSum, root,
-                                  group->comm, group->stream),
-               "cannot sum gradients", &cuda->failed);
+        complete_call(group,
+                      group->nccl.reduce(data, data, count, ncclFloat32, ncclSum, root,
+                                         group->comm, group->stream),
+                      "cannot sum gradients", &cuda->failed);
 }
 
 void cuda_all_reduce(struct backend *be, double *data, size_t count)
@@ -229,10 +230,10 @@ void cuda_all_reduce(struct backend *be, double *data, size_t count)
     struct cuda_group *group = cuda->group;
 
     if (count > 0 && begin(cuda))
-        settle(group,
-               group->nccl.all_reduce(data, data, count, ncclFloat64, ncclSum,
-                                      group->comm, group->stream),
-               "cannot sum values", &cuda->failed);
+        complete_call(group,
+                      group->nccl.all_reduce(data, data, count, ncclFloat64, ncclSum,
+                                             group->comm, group->stream),
+                      "cannot sum values", &cuda->failed);
 }
 
 void cuda_all_gather(struct backend *be, void *data, size_t bytes)
@@ -242,10 +243,10 @@ void cuda_all_gather(struct backend *be, void *data, size_t bytes)
     char *pieces = data;
 
     if (bytes > 0 && begin(cuda))
-        settle(group,
-               group->nccl.all_gather(pieces + (size_t)group->rank * bytes, pieces, bytes,
-                                      ncclInt8, group->comm, group->stream),
-               "cannot distribute weights", &cuda->failed);
+        complete_call(group,
+                      group->nccl.all_gather(pieces + (size_t)group->rank * bytes, pieces,
+                                             bytes, ncclInt8, group->comm, group->stream),
+                      "cannot distribute weights", &cuda->failed);
 }
 
 void cuda_meet(struct backend *be)
@@ -268,7 +269,7 @@ void cuda_meet(struct backend *be)
  * kind; and long calls may use other channels than short ones. So each kind that will be
  * used runs once, in both lengths, before the model takes the free memory.
  */
-static bool rehearse(struct cuda_backend *cuda, int ranks, struct error *err)
+static bool warm_up(struct cuda_backend *cuda, int ranks, struct error *err)
 {
     const size_t bytes = cuda->launch.scratch_bytes;
     const size_t lengths[] = { sizeof(double), bytes / (size_t)ranks / 256 * 256 };
@@ -307,5 +308,5 @@ bool cuda_join(struct backend *be, const struct backend_group *wanted, struct er
     snprintf(cuda->about + len, sizeof(cuda->about) - len, ", rank %d of %d by %s",
              wanted->rank, wanted->ranks, group->nccl.name);
     cuda->group = group;
-    return rehearse(cuda, wanted->ranks, err);
+    return warm_up(cuda, wanted->ranks, err);
 }

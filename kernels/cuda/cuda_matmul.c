@@ -148,7 +148,7 @@ static size_t depth_of(const struct op_matmul *op)
     return op->trans_a ? op->a.rows : op->a.cols;
 }
 
-static bool is_sound(const struct op_matmul *op)
+static bool operands_are_valid(const struct op_matmul *op)
 {
     return op->out.rows == (op->trans_a ? op->a.cols : op->a.rows) &&
            op->out.cols == (op->trans_b ? op->b.rows : op->b.cols) &&
@@ -291,7 +291,7 @@ static bool fits_fp8(const struct op_matmul *op)
 }
 
 /* Log it once: a job has many matmuls, each with a few other shapes. */
-static void tell(struct cuda_backend *cuda, const struct op_matmul *op)
+static void log_reason(struct cuda_backend *cuda, const struct op_matmul *op)
 {
     if (!cuda->matmul->told)
         log_line(cuda->log, LOG_WARN,
@@ -391,7 +391,7 @@ static cudaError_t put(struct cuda_backend *cuda, const struct op_matmul *op)
             status = multiply_rounded(cuda, op, &done);
         if (done || status != cudaSuccess || !cuda_ok(cuda))
             return status;
-        tell(cuda, op);
+        log_reason(cuda, op);
     }
     plan = plan_for(cuda, op, true);
     return plan ? multiply(cuda, plan, op, NULL) : cudaSuccess;
@@ -432,7 +432,7 @@ cudaError_t cuda_matmul_put(struct cuda_backend *cuda, const void *operands)
     size_t most = cuda->launch.scratch_bytes / sizeof(float);
     cudaError_t status = cudaSuccess;
 
-    assert(is_sound(op));
+    assert(operands_are_valid(op));
     if (op->out.rows == 0 || op->out.cols == 0 || depth_of(op) == 0)
         return cudaSuccess;
     if (!op->bias.data || op->out.format == FORMAT_FP32)

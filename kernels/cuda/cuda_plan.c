@@ -84,7 +84,7 @@ static cudaDataType_t type_of(unsigned char format)
 }
 
 /* Return the first status that is an error. */
-static bool did(struct cuda_plan *plan, cublasStatus_t status)
+static bool record_status(struct cuda_plan *plan, cublasStatus_t status)
 {
     if (plan->status == CUBLAS_STATUS_SUCCESS)
         plan->status = status;
@@ -98,21 +98,21 @@ static bool make_layouts(const struct cuda_library *library, struct cuda_plan *p
     size_t a_rows = key->trans_a ? key->depth : key->rows;
     size_t b_rows = key->trans_b ? key->cols : key->depth;
 
-    return did(plan, library->layout_create(&plan->a, type_of(key->a_format),
-                                            key->rows + key->depth - a_rows, a_rows,
-                                            (int64_t)key->a_stride)) &&
-           did(plan, library->layout_create(&plan->b, type_of(key->b_format),
-                                            key->cols + key->depth - b_rows, b_rows,
-                                            (int64_t)key->b_stride)) &&
-           did(plan,
-               library->layout_create(&plan->out, type_of(key->out_format), key->cols,
-                                      key->rows, (int64_t)key->out_stride));
+    return record_status(plan, library->layout_create(&plan->a, type_of(key->a_format),
+                                                      key->rows + key->depth - a_rows,
+                                                      a_rows, (int64_t)key->a_stride)) &&
+           record_status(plan, library->layout_create(&plan->b, type_of(key->b_format),
+                                                      key->cols + key->depth - b_rows,
+                                                      b_rows, (int64_t)key->b_stride)) &&
+           record_status(plan, library->layout_create(
+                                   &plan->out, type_of(key->out_format), key->cols,
+                                   key->rows, (int64_t)key->out_stride));
 }
 
 static bool set(const struct cuda_library *library, struct cuda_plan *plan,
                 cublasLtMatmulDescAttributes_t attribute, const void *value, size_t bytes)
 {
-    return did(plan, library->desc_set(plan->desc, attribute, value, bytes));
+    return record_status(plan, library->desc_set(plan->desc, attribute, value, bytes));
 }
 
 static bool make_desc(const struct cuda_library *library, struct cuda_plan *plan)
@@ -121,10 +121,11 @@ static bool make_desc(const struct cuda_library *library, struct cuda_plan *plan
     cublasOperation_t a = key->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t b = key->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
 
-    return did(plan, library->desc_create(&plan->desc,
-                                          key->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
-                                                    : CUBLAS_COMPUTE_32F,
-                                          CUDA_R_32F)) &&
+    return record_status(plan,
+                         library->desc_create(&plan->desc,
+                                              key->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                        : CUBLAS_COMPUTE_32F,
+                                              CUDA_R_32F)) &&
            set(library, plan, CUBLASLT_MATMUL_DESC_TRANSA, &b, sizeof(b)) &&
            set(library, plan, CUBLASLT_MATMUL_DESC_TRANSB, &a, sizeof(a));
 }
@@ -163,11 +164,12 @@ static bool make_preference(struct cuda_plans *plans, struct cuda_plan *plan,
         { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &d, sizeof(d) },
     };
 
-    if (!did(plan, library->preference_create(out)))
+    if (!record_status(plan, library->preference_create(out)))
         return false;
     for (size_t i = 0; i < sizeof(wishes) / sizeof(wishes[0]); i++)
-        if (!did(plan, library->preference_set(*out, wishes[i].attribute, wishes[i].value,
-                                               wishes[i].bytes)))
+        if (!record_status(plan,
+                           library->preference_set(*out, wishes[i].attribute,
+                                                   wishes[i].value, wishes[i].bytes)))
             return false;
     return true;
 }
@@ -190,8 +192,8 @@ static bool splits_evenly(const struct cuda_library *library,
 
 /* The library's best estimates, in its order of expected time. Timing them would choose
  * by the clock, and the bits of a run depend on the algorithm. */
-static void guess(struct cuda_plans *plans, struct cuda_plan *plan,
-                  cublasLtMatmulPreference_t preference)
+static void query_heuristics(struct cuda_plans *plans, struct cuda_plan *plan,
+                             cublasLtMatmulPreference_t preference)
 {
     cublasLtMatmulHeuristicResult_t results[CUDA_PLAN_CHOICES];
     int found = 0;
@@ -219,11 +221,11 @@ static void choose(struct cuda_plans *plans, struct cuda_plan *plan,
     const cublasLtMatmulPreferenceAttributes_t mask =
         CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK;
 
-    guess(plans, plan, preference);
+    query_heuristics(plans, plan, preference);
     if (plan->status != CUBLAS_STATUS_NOT_SUPPORTED)
         return;
     library->preference_set(preference, mask, &whole, sizeof(whole));
-    guess(plans, plan, preference);
+    query_heuristics(plans, plan, preference);
     library->preference_set(preference, mask, &split, sizeof(split));
 }
 
@@ -301,7 +303,7 @@ static struct cuda_plan **find(struct cuda_plans *plans, const struct cuda_plan_
     return at;
 }
 
-static void drop(struct cuda_plans *plans, struct cuda_plan **at)
+static void remove_plan(struct cuda_plans *plans, struct cuda_plan **at)
 {
     struct cuda_plan *plan = *at;
 
@@ -311,14 +313,14 @@ static void drop(struct cuda_plans *plans, struct cuda_plan **at)
 }
 
 /* Lack of memory and similar failures, which do not depend on the matmul. */
-static bool may_pass(cublasStatus_t status)
+static bool is_transient(cublasStatus_t status)
 {
     return status != CUBLAS_STATUS_SUCCESS && status != CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 /* Return the least recently used one. Work in progress needs no plan: the library reads
  * it when the matmul is enqueued. */
-static void give_up_one(struct cuda_plans *plans)
+static void evict_one(struct cuda_plans *plans)
 {
     struct cuda_plan **oldest = NULL;
 
@@ -326,7 +328,7 @@ static void give_up_one(struct cuda_plans *plans)
         for (struct cuda_plan **at = &plans->slots[i]; *at; at = &(*at)->next)
             if (!oldest || (*at)->used < (*oldest)->used)
                 oldest = at;
-    drop(plans, oldest);
+    remove_plan(plans, oldest);
 }
 
 struct cuda_plan *cuda_plan_find(struct cuda_plans *plans,
@@ -334,13 +336,13 @@ struct cuda_plan *cuda_plan_find(struct cuda_plans *plans,
 {
     struct cuda_plan **at = find(plans, key), *plan = *at;
 
-    if (plan && may_pass(plan->status)) {
-        drop(plans, at);
+    if (plan && is_transient(plan->status)) {
+        remove_plan(plans, at);
         plan = NULL;
     }
     if (!plan) {
         if (plans->count == CUDA_PLANS_MOST)
-            give_up_one(plans);
+            evict_one(plans);
         plan = make(plans, key);
         if (!plan)
             return NULL;

@@ -42,7 +42,7 @@ struct builder {
 
 /* ---- Descriptors ---- */
 
-static bool well(struct builder *b, int status, const char *doing)
+static bool status_ok(struct builder *b, int status, const char *doing)
 {
     if (b->status == CUDNN_SUCCESS && status != CUDNN_SUCCESS) {
         b->status = status;
@@ -60,7 +60,7 @@ static cudnn_descriptor make(struct builder *b, enum cudnn_kind kind)
 
     assert(plan->count < DESCRIPTORS_MOST);
     if (b->status != CUDNN_SUCCESS ||
-        !well(b, b->cudnn->desc_create(kind, desc), "cannot create a descriptor"))
+        !status_ok(b, b->cudnn->desc_create(kind, desc), "cannot create a descriptor"))
         return NULL;
     plan->count++;
     return *desc;
@@ -70,8 +70,8 @@ static void set(struct builder *b, cudnn_descriptor desc, enum cudnn_attribute a
                 enum cudnn_type type, int64_t count, const void *elements)
 {
     if (b->status == CUDNN_SUCCESS)
-        well(b, b->cudnn->desc_set(desc, attribute, type, count, elements),
-             "cannot set an attribute");
+        status_ok(b, b->cudnn->desc_set(desc, attribute, type, count, elements),
+                  "cannot set an attribute");
 }
 
 static void set_number(struct builder *b, cudnn_descriptor desc,
@@ -102,7 +102,7 @@ static void set_desc(struct builder *b, cudnn_descriptor desc,
 static void finish(struct builder *b, cudnn_descriptor desc, const char *what)
 {
     if (b->status == CUDNN_SUCCESS)
-        well(b, b->cudnn->finalize(desc), what);
+        status_ok(b, b->cudnn->finalize(desc), what);
 }
 
 static void finish_op(struct builder *b, cudnn_descriptor op)
@@ -405,21 +405,22 @@ static cudnn_descriptor build_graph(struct builder *b, cudnn_handle handle)
 /* ---- The plan ---- */
 
 /* Return whether the engine declares that it may give different bits next time. */
-static bool wavers(struct builder *b, cudnn_descriptor config)
+static bool is_nondeterministic(struct builder *b, cudnn_descriptor config)
 {
     cudnn_descriptor engine = make(b, CUDNN_ENGINE);
     int notes[CUDNN_NOTES];
     int64_t count = 0;
 
     if (b->status != CUDNN_SUCCESS ||
-        !well(b,
-              b->cudnn->desc_get(config, CUDNN_ENGINE_CONFIG_ENGINE,
-                                 CUDNN_TYPE_DESCRIPTOR, 1, &count, &engine),
-              "cannot read an engine") ||
-        !well(b,
-              b->cudnn->desc_get(engine, CUDNN_ENGINE_NUMERICAL_NOTES,
-                                 CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NOTES, &count, notes),
-              "cannot read the notes of an engine"))
+        !status_ok(b,
+                   b->cudnn->desc_get(config, CUDNN_ENGINE_CONFIG_ENGINE,
+                                      CUDNN_TYPE_DESCRIPTOR, 1, &count, &engine),
+                   "cannot read an engine") ||
+        !status_ok(b,
+                   b->cudnn->desc_get(engine, CUDNN_ENGINE_NUMERICAL_NOTES,
+                                      CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NOTES, &count,
+                                      notes),
+                   "cannot read the notes of an engine"))
         return true;
     for (int64_t i = 0; i < count && i < CUDNN_NOTES; i++)
         if (notes[i] == CUDNN_NONDETERMINISTIC)
@@ -442,10 +443,10 @@ static bool try_config(struct builder *b, cudnn_handle handle, cudnn_descriptor 
         set_desc(b, plan, CUDNN_PLAN_DEVICE, device);
     finish(b, plan, "cannot finalize a plan");
     if (b->status == CUDNN_SUCCESS)
-        well(b,
-             b->cudnn->desc_get(plan, CUDNN_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
-                                &count, &b->plan->workspace),
-             "cannot read the size of the workspace");
+        status_ok(b,
+                  b->cudnn->desc_get(plan, CUDNN_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
+                                     &count, &b->plan->workspace),
+                  "cannot read the size of the workspace");
     if (b->status != CUDNN_SUCCESS)
         return false;
     b->plan->plan = plan;
@@ -467,10 +468,11 @@ static int64_t ask_heuristic(struct builder *b, cudnn_descriptor device,
     for (int i = 0; i < CONFIGS_MOST; i++)
         configs[i] = make(b, CUDNN_ENGINE_CONFIG);
     if (b->status == CUDNN_SUCCESS)
-        well(b,
-             b->cudnn->desc_get(heuristic, CUDNN_HEURISTIC_RESULTS, CUDNN_TYPE_DESCRIPTOR,
-                                CONFIGS_MOST, &count, configs),
-             "cannot read the heuristic");
+        status_ok(b,
+                  b->cudnn->desc_get(heuristic, CUDNN_HEURISTIC_RESULTS,
+                                     CUDNN_TYPE_DESCRIPTOR, CONFIGS_MOST, &count,
+                                     configs),
+                  "cannot read the heuristic");
     return count;
 }
 
@@ -488,7 +490,8 @@ static bool build_plan(struct builder *b, cudnn_handle handle, cudnn_descriptor 
     int64_t count = ask_heuristic(b, device, graph, configs);
 
     for (int64_t i = 0; i < count && i < CONFIGS_MOST; i++) {
-        if (!wavers(b, configs[i]) && try_config(b, handle, device, configs[i]))
+        if (!is_nondeterministic(b, configs[i]) &&
+            try_config(b, handle, device, configs[i]))
             return true;
         if (b->status != CUDNN_SUCCESS && !is_refusal(b->status))
             return false;

@@ -97,7 +97,7 @@ size_t cuda_staging_bytes(void)
     return 2 * PIECES * PIECE_BYTES;
 }
 
-static void deliver(struct piece *piece, bool well)
+static void finish_piece(struct piece *piece, bool well)
 {
     for (size_t i = 0; i < piece->parcel_count && well; i++)
         memcpy(piece->parcels[i].to, piece->data + piece->parcels[i].at,
@@ -120,7 +120,7 @@ static struct piece *piece_with_room(struct cuda_backend *cuda, struct ring *rin
     piece = &ring->pieces[ring->now];
     if (!cuda_ok(cuda) || (piece->away && !cuda_wait(cuda, piece->done)))
         return NULL;
-    deliver(piece, true);
+    finish_piece(piece, true);
     return piece;
 }
 
@@ -176,5 +176,5 @@ void cuda_deliver(struct cuda_backend *cuda, bool well)
 
     for (size_t r = 0; r < 2; r++)
         for (size_t i = 1; i <= PIECES; i++)
-            deliver(&rings[r]->pieces[(rings[r]->now + i) % PIECES], well);
+            finish_piece(&rings[r]->pieces[(rings[r]->now + i) % PIECES], well);
 }

@@ -93,7 +93,7 @@ static cudaError_t ask(cudaEvent_t event)
 }
 
 /* Return whether a beat has completed since the last call. */
-static bool moved(struct cuda_beats *beats)
+static bool has_progressed(struct cuda_beats *beats)
 {
     size_t was = beats->seen;
 
@@ -105,7 +105,7 @@ static bool moved(struct cuda_beats *beats)
 
 /* Sleep briefly at first, longer the longer it takes: the delay is at most
  * a hundredth. */
-static void nap(int64_t waited)
+static void back_off(int64_t waited)
 {
     int64_t ns = waited / 128;
 
@@ -115,7 +115,7 @@ static void nap(int64_t waited)
     nanosleep(&(struct timespec) { .tv_nsec = ns }, NULL);
 }
 
-static bool hangs(struct cuda_backend *cuda)
+static bool is_hung(struct cuda_backend *cuda)
 {
     cuda->dead = true;
     return error_set(
@@ -138,11 +138,11 @@ bool cuda_wait(struct cuda_backend *cuda, cudaEvent_t event)
     while ((status = ask(event)) == cudaErrorNotReady) {
         now = now_ns();
         parted = parted || (cuda->group && !cuda_group_well(cuda));
-        if (moved(cuda->beats))
+        if (has_progressed(cuda->beats))
             alive = now;
         else if ((double)(now - alive) > cuda->patience * 1e9)
-            return hangs(cuda);
-        nap(now - begin);
+            return is_hung(cuda);
+        back_off(now - begin);
     }
     cuda_check(cuda, status, WHILE_WAITING(cuda));
     return status == cudaSuccess;
@@ -172,7 +172,7 @@ void cuda_beat(struct cuda_backend *cuda, size_t operations)
     if (beats->made >= BEATS && beats->seen + BEATS <= beats->made &&
         !cuda_wait(cuda, beats->events[beats->made % BEATS]))
         return;
-    moved(beats);
+    has_progressed(beats);
     status = cudaEventRecord(beats->events[beats->made % BEATS], cuda->launch.stream);
     beats->made++;
     cuda_check(cuda, status, "cannot record an event");

@@ -76,7 +76,7 @@ static cudaError_t add_wide(const struct cuda_launch *to, const struct op_add *o
 }
 
 /* Elements in 16 bytes of the widest of three. */
-static int wide_of(struct tensor a, struct tensor b, struct tensor c)
+static int vector_width_of(struct tensor a, struct tensor b, struct tensor c)
 {
     return elementwise_bytes(a) == 4 || elementwise_bytes(b) == 4 ||
                    elementwise_bytes(c) == 4
@@ -87,7 +87,7 @@ static int wide_of(struct tensor a, struct tensor b, struct tensor c)
 cudaError_t launch_add(const struct cuda_launch *to, const struct op_add *op)
 {
     struct op_add flat = *op;
-    size_t n = wide_of(op->out, op->a, op->b);
+    size_t n = vector_width_of(op->out, op->a, op->b);
 
     if (elementwise_is_contiguous(op->out) && elementwise_is_contiguous(op->a) &&
         elementwise_is_contiguous(op->b))

@@ -114,7 +114,7 @@ static cudaError_t forward_typed(const struct cuda_launch *to,
 
 /* Return how many elements a lane processes at once: as many as keep all lanes busy, if
  * rows and heads begin on multiples of them. */
-static int numbers_at_once(size_t size, struct tensor a, struct tensor b, struct tensor c)
+static int vector_width(size_t size, struct tensor a, struct tensor b, struct tensor c)
 {
     for (int n = 4; n > 1; n /= 2)
         if (size % n == 0 && size >= (size_t)n * WARP && elementwise_is_aligned(a, n) &&
@@ -125,7 +125,7 @@ static int numbers_at_once(size_t size, struct tensor a, struct tensor b, struct
 
 cudaError_t launch_headnorm(const struct cuda_launch *to, const struct op_headnorm *op)
 {
-    switch (numbers_at_once(op->weight.cols, op->x, op->out, op->x)) {
+    switch (vector_width(op->weight.cols, op->x, op->out, op->x)) {
     case 4:
         return BY_FORMAT(op->x.format, T, forward_typed<4, T>(to, op));
     case 2:
@@ -279,7 +279,7 @@ static cudaError_t backward_launch(const struct cuda_launch *to,
                                    const struct op_headnorm_backward *op,
                                    struct slices slices)
 {
-    switch (numbers_at_once(op->weight.cols, op->x, op->dout, op->dx)) {
+    switch (vector_width(op->weight.cols, op->x, op->dout, op->dx)) {
     case 4:
         return BY_FORMAT(op->x.format, T, backward_typed<4, T>(to, op, slices));
     case 2:

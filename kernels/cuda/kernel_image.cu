@@ -2,7 +2,7 @@
 #include "kernels/cuda/cuda_launch.h"
 #include "kernels/cuda/hardware.cuh"
 
-static __global__ void nothing()
+static __global__ void empty_kernel()
 {
 }
 
@@ -11,5 +11,5 @@ cudaError_t launch_kernel_image(void)
 {
     struct cudaFuncAttributes attributes;
 
-    return cudaFuncGetAttributes(&attributes, (const void *)nothing);
+    return cudaFuncGetAttributes(&attributes, (const void *)empty_kernel);
 }

@@ -33,7 +33,7 @@ __device__ static pair_answer answer_of(const op_preference &op, size_t run, dou
     return answer;
 }
 
-__device__ static void weigh(const op_preference &op, size_t run, float weight)
+__device__ static void set_weights(const op_preference &op, size_t run, float weight)
 {
     for (int n = op.offsets[run] + (int)threadIdx.x; n < op.offsets[run + 1];
          n += PAIR_THREADS)
@@ -60,8 +60,8 @@ static __global__ void __launch_bounds__(PAIR_THREADS)
         weights[1] = (float)found.rejected;
     }
     __syncthreads();
-    weigh(op, run, weights[0]);
-    weigh(op, run + 1, weights[1]);
+    set_weights(op, run, weights[0]);
+    set_weights(op, run + 1, weights[1]);
     /* all blocks share the rest */
     for (size_t n = behind + blockIdx.x * (size_t)PAIR_THREADS + threadIdx.x;
          n < op.losses.cols; n += gridDim.x * (size_t)PAIR_THREADS)
