@@ -13,9 +13,10 @@
  *              defines cuda_NAME_put, which calls several launchers or a library
  *   reference  DOUBLE: tests/reference/double_ops.c defines double_NAME; NO_DOUBLE: no
  *              forward or backward pass in fp32 needs it
- *   watch      WATCHED: train/model/model_watch.c has a row with its outputs and inputs, so
- *              that the search for the first NaN or inf checks it; UNWATCHED: it is not
- *              part of a forward or backward pass, or writes no values of its own
+ *   watch      WATCHED: train/model/model_watch.c has a row with its outputs and
+ *              inputs, so that the search for the first NaN or inf checks it; UNWATCHED:
+ *              it is not part of a forward or backward pass, or writes no values of its
+ *              own
  */
 #ifndef KERNELS_OPERATIONS_H
 #define KERNELS_OPERATIONS_H

@@ -369,8 +369,8 @@ static size_t take_named(const struct probe *probe, const char *wanted,
     return count;
 }
 
-/* Return the device not taken yet with the most free memory that is like the first one; NULL:
- * none. */
+/* Return the device not taken yet with the most free memory that is like the first one;
+ * NULL: none. */
 static const struct device *next_best(const struct probe *probe,
                                       const struct device *const taken[], size_t count)
 {

@@ -1,4 +1,5 @@
-/* runner/count_steps.h - reads and tokenizes a job's data only to count its steps (--steps). */
+/* runner/count_steps.h - reads and tokenizes a job's data only to count its steps
+ * (--steps). */
 #ifndef RUNNER_COUNT_STEPS_H
 #define RUNNER_COUNT_STEPS_H
 

@@ -2,10 +2,10 @@
  * train/preflight.h - trial steps on the real model and data before the run.  Afterwards
  * the state is restored, so the run computes the same bits as without a preflight.
  *
- * It ends a job that cannot work: if PREFLIGHT_FAILURES_MAX steps in a row were skipped and
- * the loss scale is not the cause (it is static, or down to 1, or the loss itself is not
- * finite), or if every step of the run was skipped.  A dynamic loss scale that skips some
- * steps on its way down from its initial value is normal.
+ * It ends a job that cannot work: if PREFLIGHT_FAILURES_MAX steps in a row were skipped
+ * and the loss scale is not the cause (it is static, or down to 1, or the loss itself is
+ * not finite), or if every step of the run was skipped.  A dynamic loss scale that skips
+ * some steps on its way down from its initial value is normal.
  */
 #ifndef TRAIN_PREFLIGHT_H
 #define TRAIN_PREFLIGHT_H

@@ -1,6 +1,6 @@
 /*
- * train/torch_activations.h - bytes of activations that PyTorch keeps per layer and row of a
- * batch, by architecture: counted tensor by tensor in transformers 5, varying one
+ * train/torch_activations.h - bytes of activations that PyTorch keeps per layer and row
+ * of a batch, by architecture: counted tensor by tensor in transformers 5, varying one
  * dimension at a time (docs/memory.md).
  */
 #ifndef TRAIN_TORCH_ACTIVATIONS_H

@@ -20,7 +20,8 @@
  *   gradients    as the trained weights
  *   optimizer    2 moments like the weights (AdamW), 2 T with 8-bit moments, 0 for SGD;
  *                a table of names in torch_memory.c
- *   activations  L N times a row (train/torch_activations.h); for Llama in transformers 5.12,
+ *   activations  L N times a row (train/torch_activations.h); for Llama in transformers
+ *   5.12,
  *                counted tensor by tensor (docs/memory.md):
  *                    float32          24 C + 8 Q + 8 K + 16 I
  *                    and with LoRA    16 C + 8 Q + 8 K + 16 I

@@ -1,5 +1,5 @@
-/* kernels/cpu/cpu_row_norm.h - code shared by row norms: the residual sum that is computed
- * while a row is read, and sums over rows. */
+/* kernels/cpu/cpu_row_norm.h - code shared by row norms: the residual sum that is
+ * computed while a row is read, and sums over rows. */
 #ifndef KERNELS_CPU_CPU_ROW_NORM_H
 #define KERNELS_CPU_CPU_ROW_NORM_H
 

@@ -1,11 +1,11 @@
 /*
- * kernels/cuda/column_sums.cuh - sums over the rows of a matrix, in two steps with a fixed
- * order.
+ * kernels/cuda/column_sums.cuh - sums over the rows of a matrix, in two steps with a
+ * fixed order.
  *
  * The rows are divided into slices, by the shape alone and independent of the GPU; a
- * first kernel stores the sum of each slice in `to->scratch` (slices, cols); column_sums_total
- * adds them: at most COLUMN_SUMS_LANES threads each take every n-th slice of a column, then
- * their sums are added in order.
+ * first kernel stores the sum of each slice in `to->scratch` (slices, cols);
+ * column_sums_total adds them: at most COLUMN_SUMS_LANES threads each take every n-th
+ * slice of a column, then their sums are added in order.
  */
 #ifndef KERNELS_CUDA_SLICES_CUH
 #define KERNELS_CUDA_SLICES_CUH

@@ -1,5 +1,5 @@
-/* kernels/cuda/cuda_group_none.c - replaces cuda_group.c if configure found no NCCL: runs use
- * one GPU. */
+/* kernels/cuda/cuda_group_none.c - replaces cuda_group.c if configure found no NCCL: runs
+ * use one GPU. */
 #include "config.h"
 
 #include "kernels/cuda/cuda_group.h"

@@ -65,9 +65,9 @@ cudaError_t launch_attention_backward_plain(const struct cuda_launch *to,
                                             const struct op_attention_backward *op);
 
 /*
- * cudnn_sequences.cu: sequences of rows for cuDNN.  lengths (sequences): the rows of each;
- * starts[i] (sequences + 1) = offsets * strides[i]: the index of the first element of
- * each in a matrix whose rows are strides[i] apart; each index is below 2^31.
+ * cudnn_sequences.cu: sequences of rows for cuDNN.  lengths (sequences): the rows of
+ * each; starts[i] (sequences + 1) = offsets * strides[i]: the index of the first element
+ * of each in a matrix whose rows are strides[i] apart; each index is below 2^31.
  */
 enum { CUDA_SEQUENCES_STARTS = 5 };
 struct cuda_sequences {

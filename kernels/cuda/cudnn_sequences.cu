@@ -1,6 +1,6 @@
 /*
- * kernels/cuda/cudnn_sequences.cu - converts sequences of rows to the form cuDNN expects, and its
- * results by rows back to heads.
+ * kernels/cuda/cudnn_sequences.cu - converts sequences of rows to the form cuDNN expects,
+ * and its results by rows back to heads.
  *
  * runs: 4 bytes in and 24 out for each sequence. transpose: 8 bytes per element, 2 us for
  * the log-sum-exp of 8192 rows and 32 heads if they come from memory at 1 TB/s.

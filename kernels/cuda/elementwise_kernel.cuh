@@ -1,6 +1,6 @@
 /*
- * kernels/cuda/elementwise_kernel.cuh - elementwise operations on a matrix: one kernel for all of
- * them.
+ * kernels/cuda/elementwise_kernel.cuh - elementwise operations on a matrix: one kernel
+ * for all of them.
  *
  * A row is divided into units of n elements, one access each; threads walk over the units
  * of all rows in a grid-stride loop, `at_once` units at a time, whose loads are all in

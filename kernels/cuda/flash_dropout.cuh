@@ -1,6 +1,6 @@
 /*
- * kernels/cuda/flash_dropout.cuh - dropout of weights and their gradients in the fragments
- * of flash attention, whose rows are queries or keys.
+ * kernels/cuda/flash_dropout.cuh - dropout of weights and their gradients in the
+ * fragments of flash attention, whose rows are queries or keys.
  *
  * Where rows are queries, a block of random bits covers one row of a lane and its columns
  * of 32 keys.

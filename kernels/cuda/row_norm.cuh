@@ -1,6 +1,6 @@
 /*
- * kernels/cuda/row_norm.cuh - code shared by row norms: how threads hold a row, the residual
- * sum that is computed while it is read, sums over it, and the launchers.
+ * kernels/cuda/row_norm.cuh - code shared by row norms: how threads hold a row, the
+ * residual sum that is computed while it is read, sums over it, and the launchers.
  *
  * A row is held in registers: `per` units of 4 elements per thread, the threads of a row
  * adjacent, several rows per block if rows are short. Longer rows, and any alignment and

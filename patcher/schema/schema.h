@@ -67,8 +67,8 @@ struct key {
     const char *rule;
     const struct vocabulary *members; /* KEY_MAP, KEY_ANY: keys of the map; NULL: any */
     const char *tools;                /* KEY_OTHER_TOOL: its owners, "Axolotl and TRL" */
-    /* KEY_REJECTED, KEY_OTHER_TOOL: what to do instead.  KEY_IGNORED: what trainspool does,
-     * if that changes results; TS708 is then a warning.  Or NULL. */
+    /* KEY_REJECTED, KEY_OTHER_TOOL: what to do instead.  KEY_IGNORED: what trainspool
+     * does, if that changes results; TS708 is then a warning.  Or NULL. */
     const char *instead;
     bool secret; /* never printed */
     /* KEY_USED: offsetof(struct plan, ...); 0: schema_bind.c has a function, because

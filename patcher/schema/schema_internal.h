@@ -1,5 +1,5 @@
-/* patcher/schema/schema_internal.h - shared by the files that check a document against the
- * key table. */
+/* patcher/schema/schema_internal.h - shared by the files that check a document against
+ * the key table. */
 #ifndef PATCHER_SCHEMA_SCHEMA_INTERNAL_H
 #define PATCHER_SCHEMA_SCHEMA_INTERNAL_H
 

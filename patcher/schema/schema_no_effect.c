@@ -1,4 +1,5 @@
-/* patcher/schema/schema_no_effect.c - TS708: collects keys without effect into one finding. */
+/* patcher/schema/schema_no_effect.c - TS708: collects keys without effect into one
+ * finding. */
 #include "config.h"
 
 #include "patcher/schema/schema_internal.h"

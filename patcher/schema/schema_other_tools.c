@@ -1,4 +1,5 @@
-/* patcher/schema/schema_other_tools.c - keys of other tools, with the key to use instead. */
+/* patcher/schema/schema_other_tools.c - keys of other tools, with the key to use
+ * instead. */
 #include "config.h"
 
 #include "patcher/schema/schema_rows.h"

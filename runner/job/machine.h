@@ -32,8 +32,8 @@ bool machine_open(const char *requested, struct machine *machine, struct error *
  */
 bool machine_device(const struct machine *machine, const char *data, size_t len,
                     struct device *out, struct error *err);
-/* Return what a job's text requests, as probe_name_matches; of the GPUs that it names, the
- * first, which is rank 0's. The text need not be a valid job. malloc'ed. */
+/* Return what a job's text requests, as probe_name_matches; of the GPUs that it names,
+ * the first, which is rank 0's. The text need not be a valid job. malloc'ed. */
 char *machine_requested(const char *data, size_t len);
 /* Return the devices of a plan's ranks, as probe_select. ERROR_DEVICE if there are not
  * enough. */

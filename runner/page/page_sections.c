@@ -1,6 +1,6 @@
 /*
- * runner/page/page_sections.c - the text sections of a page: summary, generations, changes,
- * plan, environment, events.
+ * runner/page/page_sections.c - the text sections of a page: summary, generations,
+ * changes, plan, environment, events.
  */
 #include "config.h"
 

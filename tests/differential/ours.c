@@ -1,14 +1,16 @@
 /*
- * tests/differential/ours.c - answer requests of differential.py with our tokenizers, templates
- * and models.  Each line of JSON on standard input gets a line of JSON on standard output:
+ * tests/differential/ours.c - answer requests of differential.py with our tokenizers,
+ * templates and models.  Each line of JSON on standard input gets a line of JSON on
+ * standard output:
  *
  *   {"tokenizer": PATH}                       {}; opens the tokenizer for the next lines
  *   {"text": TEXT, "special": BOOL}           {"ids": [..], "back": TEXT or null}
- *   {"template": TEXT, "variables": {..}}     {"text": TEXT, "spans": [[START, LENGTH], ..]}
- *   {"model": FOLDER, "sequences": [[ID, ..], ..]}
+ *   {"template": TEXT, "variables": {..}}     {"text": TEXT, "spans": [[START, LENGTH],
+ *   ..]} {"model": FOLDER, "sequences": [[ID, ..], ..]}
  *                                             {"loss": NUMBER, "norms": {NAME: NUMBER}}
  *
- * A failed request gets {"error": TEXT}.  back is the text of the ids, or null if it is not UTF-8.
+ * A failed request gets {"error": TEXT}.  back is the text of the ids, or null if it is
+ * not UTF-8.
  */
 #include "config.h"
 

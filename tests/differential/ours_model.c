@@ -1,4 +1,5 @@
-/* tests/differential/ours_model.c - compute the loss of a model and the norms of its gradients. */
+/* tests/differential/ours_model.c - compute the loss of a model and the norms of its
+ * gradients. */
 #include "config.h"
 
 #include "tests/differential/ours.h"

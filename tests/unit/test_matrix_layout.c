@@ -1,5 +1,5 @@
-/* tests/unit/test_matrix_layout.c - copies rows of a matrix from a file and back, for every
- * layout. */
+/* tests/unit/test_matrix_layout.c - copies rows of a matrix from a file and back, for
+ * every layout. */
 #include "config.h"
 
 #include "train/model/matrix_layout.h"

@@ -1,4 +1,5 @@
-/* tests/unit/test_steps.c - the progress line that passes step counts between the two programs. */
+/* tests/unit/test_steps.c - the progress line that passes step counts between the two
+ * programs. */
 #include "config.h"
 
 #include "tests/unit/unit.h"

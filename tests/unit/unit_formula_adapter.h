@@ -1,6 +1,6 @@
 /*
- * tests/unit/unit_formula_adapter.h - an adapter in PEFT's format, with weights from a formula:
- * tests/golden/lora.py, fill.
+ * tests/unit/unit_formula_adapter.h - an adapter in PEFT's format, with weights from a
+ * formula: tests/golden/lora.py, fill.
  */
 #ifndef TESTS_UNIT_UNIT_FORMULA_ADAPTER_H
 #define TESTS_UNIT_UNIT_FORMULA_ADAPTER_H

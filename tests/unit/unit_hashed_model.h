@@ -1,6 +1,6 @@
 /*
- * tests/unit/unit_hashed_model.h - files of models whose weights are computed from their names,
- * as `make` of tests/golden/architectures.py does.
+ * tests/unit/unit_hashed_model.h - files of models whose weights are computed from their
+ * names, as `make` of tests/golden/architectures.py does.
  */
 #ifndef TESTS_UNIT_UNIT_HASHED_MODEL_H
 #define TESTS_UNIT_UNIT_HASHED_MODEL_H

@@ -1,6 +1,6 @@
 /*
- * tests/gpu/cmocka/cmocka.h - the subset of cmocka that the unit tests use.  tests/gpu/run.sh
- * uses it on machines without libcmocka.  Prints TAP.
+ * tests/gpu/cmocka/cmocka.h - the subset of cmocka that the unit tests use.
+ * tests/gpu/run.sh uses it on machines without libcmocka.  Prints TAP.
  */
 #ifndef TESTS_GPU_CMOCKA_H
 #define TESTS_GPU_CMOCKA_H
