@@ -1,5 +1,4 @@
 # make bench: tables of matmuls, other operations, training steps, and the time from drop to start.
-# make bench: tables of matmuls, other operations, training steps, and drop to start.
 
 bench_programs = %D%/bench_check %D%/bench_cuda_attention %D%/bench_ops %D%/bench_matmul \
 	%D%/bench_start %D%/bench_tokenizer %D%/bench_train

@@ -39,7 +39,6 @@ libkernels_a_SOURCES += %D%/preference_math.h
 libkernels_a_SOURCES += %D%/step_decision.h
 libkernels_a_SOURCES += %D%/tensor.c %D%/tensor.h
 
-# Variants for one instruction set, generated from a template; the program selects one at run time.
 # The operations that kernels/operations.h marks EACH_ISA.  They are built with the flags of the
 # whole program and again for each instruction set of x86-64; cpu_ops.c chooses at run time.
 operations_of_an_isa =
@@ -140,8 +139,6 @@ endif
 
 # The file name decides the flags.  These are pattern-specific variables, because flags of a target
 # would rename the objects.  CFLAGS come after these and win.
-# The folder decides the flags.  (These are pattern variables, because flags of a target rename the
-# objects.  CFLAGS come after these and win.)
 if !SANITIZERS
 %D%/cpu/%.$(OBJEXT): OPTIMIZE = -O3
 else

@@ -1,17 +1,12 @@
-# One line per file, sorted.  librunner.a has everything except the two main()s, so that tests can link it.
-# One line per file, sorted.  Everything except the two main()s is in librunner.a, so that tests can link it.
+# One line per module, by room, sorted.  librunner.a has everything except the two main()s, so that tests can link it.
 
 noinst_LIBRARIES += librunner.a
 
 librunner_a_SOURCES =
-librunner_a_SOURCES += %D%/job/run_summary.c %D%/job/run_summary.h
 librunner_a_SOURCES += %D%/attempt.c %D%/attempt.h
 librunner_a_SOURCES += %D%/calibrate.c %D%/calibrate.h
-librunner_a_SOURCES += %D%/job/calibrations.c %D%/job/calibrations.h
-librunner_a_SOURCES += %D%/page/chart.c %D%/page/chart.h
-librunner_a_SOURCES += %D%/page/chart_scale.c %D%/page/chart_scale.h
-librunner_a_SOURCES += %D%/job/child.c %D%/job/child.h
-librunner_a_SOURCES += %D%/job/admit.c %D%/job/admit.h
+librunner_a_SOURCES += %D%/count_steps.c %D%/count_steps.h
+
 librunner_a_SOURCES += %D%/commands/cmd_backups.c
 librunner_a_SOURCES += %D%/commands/cmd_cancel.c
 librunner_a_SOURCES += %D%/commands/cmd_check.c
@@ -34,46 +29,56 @@ librunner_a_SOURCES += %D%/commands/cmd_undo.c
 librunner_a_SOURCES += %D%/commands/cmd_watch.c
 librunner_a_SOURCES += %D%/commands/commands.c %D%/commands/commands.h
 librunner_a_SOURCES += %D%/commands/job_change.c %D%/commands/job_change.h
-librunner_a_SOURCES += %D%/count_steps.c %D%/count_steps.h
-librunner_a_SOURCES += %D%/spool/drop.c %D%/spool/drop.h
-librunner_a_SOURCES += %D%/job/run_manifest.c %D%/job/run_manifest.h
-librunner_a_SOURCES += %D%/job/forecast.c %D%/job/forecast.h
-librunner_a_SOURCES += %D%/page/html.c %D%/page/html.h
+
 librunner_a_SOURCES += %D%/generation/generation.c %D%/generation/generation.h
 librunner_a_SOURCES += %D%/generation/generation_output.c %D%/generation/generation_internal.h
 librunner_a_SOURCES += %D%/generation/generation_target.c %D%/generation/generation_target.h
+
+librunner_a_SOURCES += %D%/job/admit.c %D%/job/admit.h
+librunner_a_SOURCES += %D%/job/calibrations.c %D%/job/calibrations.h
+librunner_a_SOURCES += %D%/job/child.c %D%/job/child.h
+librunner_a_SOURCES += %D%/job/eta.c %D%/job/eta.h
+librunner_a_SOURCES += %D%/job/forecast.c %D%/job/forecast.h
 librunner_a_SOURCES += %D%/job/inspect.c %D%/job/inspect.h
-librunner_a_SOURCES += %D%/spool/intake.c %D%/spool/intake.h
 librunner_a_SOURCES += %D%/job/job.c %D%/job/job.h
 librunner_a_SOURCES += %D%/job/machine.c %D%/job/machine.h
-librunner_a_SOURCES += %D%/output/meter.c %D%/output/meter.h
+librunner_a_SOURCES += %D%/job/plan_json.c %D%/job/plan_json.h
+librunner_a_SOURCES += %D%/job/ranks.c %D%/job/ranks.h
+librunner_a_SOURCES += %D%/job/run_manifest.c %D%/job/run_manifest.h
+librunner_a_SOURCES += %D%/job/run_summary.c %D%/job/run_summary.h
+librunner_a_SOURCES += %D%/job/steps.c %D%/job/steps.h
+
 librunner_a_SOURCES += %D%/options/names.c %D%/options/names.h
 librunner_a_SOURCES += %D%/options/options.c %D%/options/options.h
-librunner_a_SOURCES += %D%/job/eta.c %D%/job/eta.h
-librunner_a_SOURCES += %D%/page/page.c %D%/page/page.h
-librunner_a_SOURCES += %D%/page/page_charts.c %D%/page/page_sections.h
-librunner_a_SOURCES += %D%/page/page_data.c %D%/page/page_data.h
-librunner_a_SOURCES += %D%/page/page_sections.c
-librunner_a_SOURCES += %D%/page/page_style.c
-librunner_a_SOURCES += %D%/page/page_failure.c
-librunner_a_SOURCES += %D%/job/plan_json.c %D%/job/plan_json.h
-librunner_a_SOURCES += %D%/spool/queue.c %D%/spool/queue.h
-librunner_a_SOURCES += %D%/job/ranks.c %D%/job/ranks.h
+librunner_a_SOURCES += %D%/options/selection.c %D%/options/selection.h
+
+librunner_a_SOURCES += %D%/output/meter.c %D%/output/meter.h
 librunner_a_SOURCES += %D%/output/report.c %D%/output/report.h
 librunner_a_SOURCES += %D%/output/report_excerpt.c %D%/output/report_excerpt.h
 librunner_a_SOURCES += %D%/output/report_json.c %D%/output/report_json.h
 librunner_a_SOURCES += %D%/output/report_sarif.c %D%/output/report_sarif.h
 librunner_a_SOURCES += %D%/output/review.c %D%/output/review.h
-librunner_a_SOURCES += %D%/options/selection.c %D%/options/selection.h
+
+librunner_a_SOURCES += %D%/page/chart.c %D%/page/chart.h
+librunner_a_SOURCES += %D%/page/chart_scale.c %D%/page/chart_scale.h
+librunner_a_SOURCES += %D%/page/html.c %D%/page/html.h
+librunner_a_SOURCES += %D%/page/page.c %D%/page/page.h
+librunner_a_SOURCES += %D%/page/page_charts.c %D%/page/page_sections.h
+librunner_a_SOURCES += %D%/page/page_data.c %D%/page/page_data.h
+librunner_a_SOURCES += %D%/page/page_failure.c
+librunner_a_SOURCES += %D%/page/page_sections.c
+librunner_a_SOURCES += %D%/page/page_style.c
+
+librunner_a_SOURCES += %D%/spool/drop.c %D%/spool/drop.h
+librunner_a_SOURCES += %D%/spool/intake.c %D%/spool/intake.h
+librunner_a_SOURCES += %D%/spool/queue.c %D%/spool/queue.h
 librunner_a_SOURCES += %D%/spool/spool.c %D%/spool/spool.h
-librunner_a_SOURCES += %D%/job/steps.c %D%/job/steps.h
 librunner_a_SOURCES += %D%/spool/watch.c %D%/spool/watch.h
 librunner_a_SOURCES += %D%/spool/worker.c %D%/spool/worker.h
 
 bin_PROGRAMS += trainspool trainspool-train
 
 # The daemon links no CUDA library: a process that links one uses 100 MB before it does any work.
-# The daemon links no CUDA library: that alone would cost the process 100 MB.
 trainspool_SOURCES = %D%/main.c
 trainspool_LDADD = $(LAYERS) $(LIBRARY_LIBS)
 
