@@ -1,5 +1,6 @@
 # One line per file, sorted: dist_man_MANS += %D%/trainspool.1, dist_doc_DATA += %D%/precision.md
 
+dist_doc_DATA += %D%/architecture.md
 dist_doc_DATA += %D%/comparison.md
 dist_doc_DATA += %D%/dependencies.md
 dist_doc_DATA += %D%/fuzzing.md
