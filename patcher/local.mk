@@ -90,6 +90,7 @@ libpatcher_a_SOURCES += %D%/rules/rules_versions.c
 libpatcher_a_SOURCES += %D%/rules/suppress.c %D%/rules/suppress.h %D%/rules/suppress_state.h
 libpatcher_a_SOURCES += %D%/rules/suppress_unused.c
 libpatcher_a_SOURCES += %D%/rules/teacher.c %D%/rules/teacher.h
+libpatcher_a_SOURCES += %D%/rules/torch_build.c %D%/rules/torch_build.h
 libpatcher_a_SOURCES += %D%/rules/torch_setup.c %D%/rules/torch_setup.h
 libpatcher_a_SOURCES += %D%/rules/versions.c %D%/rules/versions.h
 

@@ -196,6 +196,7 @@ unit_tests += %D%/unit/test_convergence
 unit_tests += %D%/unit/test_teacher
 unit_tests += %D%/unit/test_spans
 unit_tests += %D%/unit/test_suppress
+unit_tests += %D%/unit/test_torch_build
 unit_tests += %D%/unit/test_torch_setup
 unit_tests += %D%/unit/test_versions
 
@@ -283,6 +284,7 @@ script_tests += %D%/cli/crash.t
 script_tests += %D%/cli/cuda_code.t
 script_tests += %D%/cli/differential.t
 script_tests += %D%/cli/evaluate.t
+script_tests += %D%/cli/field.t
 script_tests += %D%/cli/generate.t
 script_tests += %D%/cli/gpu.t
 script_tests += %D%/cli/gpu_bench.t

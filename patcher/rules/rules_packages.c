@@ -9,6 +9,7 @@
 #include "config.h"
 
 #include "patcher/rules/rules_context.h"
+#include "patcher/rules/torch_build.h"
 
 #include <string.h>
 
@@ -89,22 +90,6 @@ static const struct requirement {
     { FACTORY, "0.7.0", "0.9.3", TORCH, "1.13.1", NULL, FACTORY_SETUP },
     { FACTORY, "0.9.3", "0.9.4", TORCH, "2.0.0", NULL, FACTORY_SETUP },
     { FACTORY, "0.9.4", "0.9.6", TORCH, "2.4.0", NULL, FACTORY_SETUP },
-};
-
-/* CUDA toolkits of PyTorch's published builds, by release. */
-static const struct build {
-    const char *torch; /* such as 2.4: any of its patch releases */
-    const char *toolkits[5];
-} builds[] = {
-    { "1.12", { "11.3", "11.6" } },         { "1.13", { "11.6", "11.7" } },
-    { "2.0", { "11.7", "11.8" } },          { "2.1", { "11.8", "12.1" } },
-    { "2.2", { "11.8", "12.1" } },          { "2.3", { "11.8", "12.1" } },
-    { "2.4", { "11.8", "12.1", "12.4" } },  { "2.5", { "11.8", "12.1", "12.4" } },
-    { "2.6", { "11.8", "12.4", "12.6" } },  { "2.7", { "11.8", "12.6", "12.8" } },
-    { "2.8", { "12.6", "12.8", "12.9" } },  { "2.9", { "12.6", "12.8", "13.0" } },
-    { "2.10", { "12.6", "12.8", "13.0" } }, { "2.11", { "12.6", "12.8", "13.0" } },
-    { "2.12", { "12.6", "13.0", "13.2" } }, { "2.13", { "12.6", "13.0", "13.2" } },
-    { "2.14", { "12.6", "13.0", "13.2" } },
 };
 
 /* Return the line of trainspool that gives the version of a package. */
@@ -195,15 +180,11 @@ static bool find_cuda(const struct rule_context *context, struct version *out)
                         out);
 }
 
-static const struct build *find_build(const struct version *torch)
+static const struct version *known_torch(const struct rule_context *context)
 {
-    for (size_t i = 0; i < TS_COUNT(builds); i++) {
-        struct version brief = parse_version(builds[i].torch);
-
-        if (torch->count > 1 && version_covers(&brief, torch))
-            return &builds[i];
-    }
-    return NULL;
+    return versions_know(context->versions, PACKAGE_TORCH)
+               ? &context->versions->packages[PACKAGE_TORCH].version
+               : NULL;
 }
 
 static void report_cuda(struct rule_context *context, enum severity severity,
@@ -224,50 +205,124 @@ static void report_cuda(struct rule_context *context, enum severity severity,
 
 static void check_build(struct rule_context *context, const struct version *cuda)
 {
-    const struct version *torch = &context->versions->packages[PACKAGE_TORCH].version;
-    const struct build *build =
-        versions_know(context->versions, PACKAGE_TORCH) ? find_build(torch) : NULL;
-    const char *list = NULL;
+    const struct version *torch = known_torch(context);
+    const char *list = NULL, *release = NULL;
+    const struct torch_build *rows;
+    size_t count = torch_builds(&rows);
 
-    for (size_t i = 0; build && i < TS_COUNT(build->toolkits) && build->toolkits[i];
-         i++) {
-        struct version toolkit = parse_version(build->toolkits[i]);
-
-        if (version_covers(&toolkit, cuda) || version_covers(cuda, &toolkit))
+    for (size_t i = 0; torch && i < count; i++) {
+        if (torch_build_matches(&rows[i], torch, cuda))
             return;
+        if (!torch_build_matches(&rows[i], torch, NULL))
+            continue;
+        release = rows[i].torch;
         list = arena_printf(context->arena, "%s%s%s", list ? list : "", list ? ", " : "",
-                            build->toolkits[i]);
+                            rows[i].toolkit);
     }
     if (list)
         report_cuda(
             context, SEVERITY_WARNING,
-            arena_printf(context->arena, "PyTorch builds torch %s with CUDA %s",
-                         build->torch, list),
+            arena_printf(context->arena, "PyTorch builds torch %s with CUDA %s", release,
+                         list),
             "cuda is the version that torch was built with, torch.version.cuda, not the "
             "version that the driver supports");
 }
 
-/* CUDA 13 has no code for cards before Turing. */
+/* Return whether torch is one of PyTorch's releases.  Nightly builds change from day to
+ * day, and containers and source builds (2.6.0a0+df5bbc09d1.nv24.11) have code for
+ * whatever cards their makers chose. */
+static bool is_published(const struct version *torch)
+{
+    return !torch->stage && !torch->has_dev &&
+           (!torch->local[0] || strncmp(torch->local, "cu", 2) == 0);
+}
+
+static const char *find_remedy(const struct rule_context *context,
+                               const struct version *torch, int capability)
+{
+    const struct torch_build *build = torch_build_for(torch, capability);
+    const char *dot;
+
+    if (!torch_build_serves(capability))
+        return "NVIDIA publishes builds of PyTorch for this board";
+    if (!build)
+        return "no build of PyTorch since 1.12 runs on it";
+    dot = strchr(build->toolkit, '.');
+    return arena_printf(
+        context->arena,
+        "torch %s built with CUDA %s runs on it: pip install 'torch==%s.*' "
+        "--index-url https://download.pytorch.org/whl/cu%.*s%s",
+        build->torch, build->toolkit, build->torch, (int)(dot - build->toolkit),
+        build->toolkit, dot + 1);
+}
+
+/* Return whether a build of PyTorch matches these versions, and none of those that do has
+ * code for the card; *text is what has no code. */
+static bool lacks_code(const struct rule_context *context, const struct version *torch,
+                       const struct version *cuda, const char **text)
+{
+    int capability = rule_capability(context);
+    const struct torch_build *rows, *found = NULL;
+    size_t count = torch_builds(&rows);
+
+    for (size_t i = 0; i < count; i++) {
+        if (!torch_build_matches(&rows[i], torch, cuda))
+            continue;
+        if (torch_build_runs_on(&rows[i], capability))
+            return false;
+        found = &rows[i];
+    }
+    if (found)
+        *text = arena_printf(context->arena, "PyTorch's build of torch%s%s with CUDA %s",
+                             torch ? " " : "", torch ? found->torch : "", found->toolkit);
+    return found;
+}
+
+/* No kernel starts on a card that torch has no code for. */
 static void check_card(struct rule_context *context, const struct version *cuda)
 {
-    struct version last = parse_version("13");
+    const struct version *torch = known_torch(context);
     int capability = rule_capability(context);
+    const char *text = NULL;
+    char number[16];
 
-    if (capability == 0 || capability >= 75 || version_compare(cuda, &last) < 0)
+    if (capability == 0 || (torch && !is_published(torch)))
         return;
-    report_cuda(context, SEVERITY_ERROR,
+    if (capability < 75 && cuda->release[0] >= 13)
+        text = "torch built with CUDA 13";
+    else if (!torch || !torch_build_serves(capability) ||
+             !lacks_code(context, torch, cuda, &text))
+        return;
+    device_capability_text(context->device, number);
+    report_cuda(
+        context, SEVERITY_ERROR,
+        arena_printf(context->arena,
+                     "%s has no code for %s, compute capability %s: no kernel can "
+                     "start",
+                     text, context->device->name, number),
+        find_remedy(context, torch, capability));
+}
+
+/* 2.4.0+cpu: the whole job runs on the CPU. */
+static void check_cpu_build(struct rule_context *context)
+{
+    const struct version *torch = known_torch(context);
+
+    if (!rule_on_gpu(context) || !torch || torch->has_dev ||
+        strncmp(torch->local, "cpu", 3) != 0)
+        return;
+    report_cuda(context, SEVERITY_WARNING,
                 arena_printf(context->arena,
-                             "torch built with CUDA 13 has no code for %s: no kernel can "
-                             "start",
+                             "this build of torch has no CUDA and does not use %s",
                              context->device->name),
-                "builds with CUDA 12.6 have it: pip install torch --index-url "
-                "https://download.pytorch.org/whl/cu126");
+                find_remedy(context, torch, rule_capability(context)));
 }
 
 static void rule_package_versions(struct rule_context *context)
 {
     struct version cuda;
 
+    check_cpu_build(context);
     for (size_t i = 0; i < TS_COUNT(requirements); i++)
         check_requirement(context, &requirements[i]);
     if (find_cuda(context, &cuda)) {
@@ -290,12 +345,21 @@ static const struct rule rows[] = {
           "the CUDA toolkits that PyTorch's builds are made with. An abbreviated "
           "version, such as 4.57, is assumed to be compatible if one of its releases "
           "is.\n\n"
-          "torch built with CUDA 13 has no code for cards before Turing (P100, V100): "
-          "this is an error, because no kernel can start.",
+          "A build of torch runs only on cards that it has code for; on any other card no "
+          "kernel can start (`no kernel image is available for execution on the "
+          "device`), which is an error. Blackwell cards (compute capability 10.0 and "
+          "12.0) need torch 2.7 or later built with CUDA 12.8 or later. Builds with CUDA "
+          "12.8 and 12.9 start at Volta (7.0), with torch 2.7 and 2.11 at Turing (7.5); "
+          "builds with CUDA 13 start at Turing; those with CUDA 12.6 still have code for "
+          "Maxwell and Pascal. The finding names a build that works. It needs the "
+          "versions of torch and of CUDA: versions: {torch: 2.9.1, cuda: 12.8}, or {torch: "
+          "2.9.1+cu128}. Nightly builds, containers and builds from source have other "
+          "lists and are not checked.",
       .source =
           "setup.py of transformers v4.30 to v5.15, Accelerate v0.21 to v1.14, PEFT "
           "v0.6 to v0.20; LLaMA-Factory check_dependencies v0.6 to v0.9.5; PyTorch "
-          "RELEASE.md" },
+          "RELEASE.md and TORCH_CUDA_ARCH_LIST in manywheel/build_cuda.sh, 1.12 to 2.14; "
+          "pytorch#157517, #172352" },
 };
 
 const struct rules rules_packages = { rows, TS_COUNT(rows) };
