@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/size.h"
+#include "patcher/rules/device_guess.h"
 #include "patcher/rules/environment.h"
 #include "patcher/rules/external.h"
 #include "patcher/findings/propose.h"
@@ -298,7 +299,10 @@ void analyze_text(struct analyzer *analyzer, const char *data, size_t len,
     context = context_of(analyzer, out);
     if (out->plan.external)
         external_defaults(&context, &out->plan);
-    rules_run(&context);
+    if (analyzer->options->guessed && !out->plan.external && !requests_cpu(&out->plan))
+        rules_run_guessed(&context);
+    else
+        rules_run(&context);
     suppress(&out->document, analyzer->options, &out->findings, &out->ignored);
     propose_resolve_groups(&out->findings);
 }

@@ -46,6 +46,7 @@ libpatcher_a_SOURCES += %D%/import/import_torchtune_model.c
 libpatcher_a_SOURCES += %D%/import/import_torchtune_training.c
 libpatcher_a_SOURCES += %D%/import/import_writer.c
 
+libpatcher_a_SOURCES += %D%/rules/device_guess.c %D%/rules/device_guess.h
 libpatcher_a_SOURCES += %D%/rules/environment.c %D%/rules/environment.h
 libpatcher_a_SOURCES += %D%/rules/external.c %D%/rules/external.h
 libpatcher_a_SOURCES += %D%/rules/memory_fit.c %D%/rules/memory_fit.h

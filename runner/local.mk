@@ -44,6 +44,7 @@ librunner_a_SOURCES += %D%/job/job.c %D%/job/job.h
 librunner_a_SOURCES += %D%/job/machine.c %D%/job/machine.h
 librunner_a_SOURCES += %D%/job/plan_json.c %D%/job/plan_json.h
 librunner_a_SOURCES += %D%/job/ranks.c %D%/job/ranks.h
+librunner_a_SOURCES += %D%/job/repository.c %D%/job/repository.h
 librunner_a_SOURCES += %D%/job/run_manifest.c %D%/job/run_manifest.h
 librunner_a_SOURCES += %D%/job/run_summary.c %D%/job/run_summary.h
 librunner_a_SOURCES += %D%/job/steps.c %D%/job/steps.h

@@ -11,6 +11,11 @@ struct patch_options {
     const char *job;
     const struct device *device; /* NULL: device rules are off (TS208) */
     const char *no_device;       /* reason for NULL, for TS208; or NULL */
+    /* what names the device: "--device", ".trainspool.toml"; NULL: this machine has it */
+    const char *device_source;
+    /* nothing names the device: it is the CPU of a machine without a GPU, and the job may
+     * run elsewhere.  No safe edit and no error follows from it. */
+    bool guessed;
     /* CPU of the machine where the job would run; NULL: unknown */
     const struct device *host;
     bool unsafe; /* also make edits of class APPLY_UNSAFE */

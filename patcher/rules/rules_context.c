@@ -158,8 +158,10 @@ const char *rule_device_text(const struct rule_context *context)
     if (device->here)
         return arena_printf(context->arena, "device %d: %s, compute capability %s",
                             device->ordinal, device->name, capability);
-    return arena_printf(context->arena, "%s, compute capability %s", device->name,
-                        capability);
+    return arena_printf(context->arena, "%s, compute capability %s%s%s", device->name,
+                        capability, context->options->device_source ? ", named by " : "",
+                        context->options->device_source ? context->options->device_source
+                                                        : "");
 }
 
 struct proposal rule_proposal(const struct rule_context *context)

@@ -261,9 +261,18 @@ static const struct rule rows[] = {
           "target: external on a machine without a GPU: a launcher does not show where "
           "the script will run. The rules that depend on the device are then skipped, "
           "and this finding is reported instead.\n\n"
-          "Name the card: `--device \"RTX 3090\"` for a single check, or, for target: "
-          "external, trainspool: {device: \"RTX 3090\"} in the job. `trainspool devices "
-          "--known` lists the names; sm_86:24GiB describes any card.",
+          "A native job is checked for this machine too, but a file under version control "
+          "rarely runs where it is committed. If this machine has no GPU and nothing "
+          "names a device, check and patch make no safe edit that follows from the "
+          "device, report errors that do as warnings, and an info says so. run and "
+          "watch, which train here, make those edits; so does patch for a job with "
+          "use_cpu: true or device: cpu.\n\n"
+          "Name the device: `--device \"RTX 3090\"` for a single check, "
+          "TRAINSPOOL_DEVICE in the environment, trainspool: {check_device: \"RTX "
+          "3090\"} in the job (for target: external also device), or device = \"RTX "
+          "3090\" in .trainspool.toml at the root of the repository. `trainspool devices "
+          "--known` lists the names; sm_86:24GiB describes any card, and auto is this "
+          "machine.",
       .source = "axolotl#1924: checks that tested the launcher's GPU" },
     { .id = "TS209",
       .title = "unequal GPUs",

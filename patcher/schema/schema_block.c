@@ -20,6 +20,12 @@ static const struct key rows[] = {
               "several GPUs",
       .manual = "With target: external it may also name the GPU on which the job "
                 "runs, such as T4." },
+    { TS_USED("check_device", KEY_TEXT, NULL),
+      .help = "device that check, patch and plan assume, such as V100 or cpu, if the job "
+              "runs on another machine than theirs; a run uses the device of its machine",
+      .manual = "It takes the names of --device, which takes precedence. auto is the "
+                "machine where the command runs. See DEVICES OF A CHECK in "
+                "trainspool(1)." },
     { TS_USED("ranks", KEY_INT, "1"), .min = 1, .max = DEVICE_RANKS_MAX,
       .into = TS_FIELD(ranks),
       .help = "number of processes that train one model together, each on its own "

@@ -56,7 +56,8 @@ static int check(struct checking *checking, const char *job)
 {
     struct inspect_options how = { .machine = &checking->machine,
                                    .selection = &checking->selection,
-                                   .job = job };
+                                   .job = job,
+                                   .place = INSPECT_ANYWHERE };
     struct error err = { 0 };
     struct inspection inspection;
     int status;
@@ -87,7 +88,7 @@ static int cmd_check(const struct options *options)
         report_error(options->program, &err);
         return report_exit(err.code);
     }
-    if (!machine_open(options->device, &checking.machine, &err) ||
+    if (!machine_open_check(options->device, &checking.machine, &err) ||
         !selection_read(options, &checking.selection, &err)) {
         report_error(options->program, &err);
         selection_clear(&checking.selection);

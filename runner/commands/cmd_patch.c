@@ -97,7 +97,7 @@ static int cmd_patch(const struct options *options)
     int worst = EXIT_FINE;
 
     report_init(&report, options);
-    if (!machine_open(options->device, &machine, &err) ||
+    if (!machine_open_check(options->device, &machine, &err) ||
         !selection_read(options, &selection, &err)) {
         report_error(options->program, &err);
         selection_clear(&selection);
@@ -109,7 +109,8 @@ static int cmd_patch(const struct options *options)
                                        .job = options->operands[i],
                                        .unsafe = options->unsafe,
                                        .edit =
-                                           options->diff ? INSPECT_LOOK : INSPECT_WRITE };
+                                           options->diff ? INSPECT_LOOK : INSPECT_WRITE,
+                                       .place = INSPECT_ANYWHERE };
         int status = patch(&report, options, &how);
 
         worst = status > worst ? status : worst;

@@ -477,7 +477,9 @@ static int show(struct report *report, const struct options *options,
 
 static int cmd_plan(const struct options *options)
 {
-    struct inspect_options how = { .job = options->operands[0], .set = options->set };
+    struct inspect_options how = { .job = options->operands[0],
+                                   .set = options->set,
+                                   .place = INSPECT_NAMED };
     struct error err = { 0 };
     struct machine machine;
     struct report report;
@@ -486,7 +488,7 @@ static int cmd_plan(const struct options *options)
 
     report_init(&report, options);
     how.machine = &machine;
-    if (!machine_open(options->device, &machine, &err)) {
+    if (!machine_open_check(options->device, &machine, &err)) {
         report_error(options->program, &err);
         return report_exit(err.code);
     }

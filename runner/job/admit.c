@@ -83,7 +83,7 @@ static bool apply_set(const struct job *job, const struct admit_options *options
     inspect_clear(inspection);
     *inspection = with;
     if (inspection->device)
-        inspection->device = &inspection->storage;
+        inspection->device = &inspection->storage.device;
     return ok;
 }
 

@@ -10,15 +10,44 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "runner/job/repository.h"
+
+/* The device that a check is for; without one, *out says why. */
+static bool choose_checked(const struct inspect_options *options, const char *data,
+                           struct inspection *out, struct error *err)
+{
+    struct repository repository;
+
+    if (!repository_find(options->job, &repository, err))
+        return false;
+    if (machine_check_device(options->machine, data, repository.device, &out->storage,
+                             &out->no_device))
+        out->device = &out->storage.device;
+    return true;
+}
 
 static bool choose_device(const struct inspect_options *options, const char *data,
                           size_t len, struct inspection *out, struct error *err)
 {
-    if (!machine_device(options->machine, data, len, &out->storage,
+    if (options->place != INSPECT_HERE)
+        return choose_checked(options, data, out, err);
+    if (!machine_device(options->machine, data, len, &out->storage.device,
                         options->will_run ? err : &out->no_device))
         return !options->will_run;
-    out->device = &out->storage;
+    out->device = &out->storage.device;
     return true;
+}
+
+/* The CPU of the machine that the job runs on, if that is this one. */
+static const struct device *find_host(const struct inspect_options *options,
+                                      const struct inspection *inspection)
+{
+    const struct device *device = inspection->device;
+
+    if (options->machine->named ||
+        (device && !device->here && device->kind != DEVICE_CPU))
+        return NULL;
+    return &options->machine->probe.devices[0];
 }
 
 /* A job that cannot be opened is the caller's mistake, unlike an I/O error. */
@@ -47,7 +76,6 @@ static bool readable(const char *job, struct stat *st, struct error *err)
 static struct patch_options patch_options(const struct inspect_options *options,
                                           const struct inspection *inspection)
 {
-    const struct machine *machine = options->machine;
     const struct selection *selection = options->selection;
 
     return (struct patch_options) {
@@ -55,7 +83,9 @@ static struct patch_options patch_options(const struct inspect_options *options,
         .ignore = selection ? selection->ignore : NULL,
         .job = options->job,
         .device = inspection->device,
-        .host = machine->named ? NULL : &machine->probe.devices[0],
+        .device_source = inspection->device ? inspection->storage.source : NULL,
+        .guessed = options->place == INSPECT_ANYWHERE && inspection->storage.guessed,
+        .host = find_host(options, inspection),
         .no_device = inspection->no_device.code ? inspection->no_device.text : NULL,
         .unsafe = options->unsafe,
         .will_run = options->will_run,

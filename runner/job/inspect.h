@@ -16,6 +16,14 @@ enum inspect_edit {
     INSPECT_AS_IS
 };
 
+/* Where the job runs. */
+enum inspect_place {
+    INSPECT_HERE,  /* on this machine */
+    INSPECT_NAMED, /* plan: on the device that the job or its repository names, or here */
+    /* check, patch: the same, and no edit follows from a device that nothing names */
+    INSPECT_ANYWHERE
+};
+
 struct inspect_options {
     const struct machine *machine;
     const char *job;
@@ -25,12 +33,13 @@ struct inspect_options {
     bool will_run; /* a missing device or model is an error */
     bool resume;   /* --resume */
     enum inspect_edit edit;
+    enum inspect_place place;
 };
 
 struct inspection {
     struct patch patch;          /* with an empty arena if there was an error */
     const struct device *device; /* NULL: unknown, device rules are off */
-    struct device storage;
+    struct checked_device storage;
     struct error no_device; /* why the device is unknown, if there is a reason to show */
 };
 

@@ -22,6 +22,21 @@ bool machine_open(const char *requested, struct machine *machine, struct error *
     return true;
 }
 
+bool machine_open_check(const char *requested, struct machine *machine, struct error *err)
+{
+    const char *variable = getenv("TRAINSPOOL_DEVICE");
+    bool by_variable = !requested && variable && *variable;
+    struct error unknown = { 0 };
+
+    if (!machine_open(by_variable ? variable : requested, machine, &unknown))
+        return by_variable
+                   ? error_set(err, unknown.code, "TRAINSPOOL_DEVICE: %s", unknown.text)
+                   : error_set(err, unknown.code, "%s", unknown.text);
+    machine->local = !machine->named && (requested || by_variable);
+    machine->source = by_variable ? "TRAINSPOOL_DEVICE" : requested ? "--device" : NULL;
+    return true;
+}
+
 static const char *scalar(const struct entry *entry)
 {
     return entry && entry->value->kind == NODE_SCALAR && entry->value->text[0]
@@ -32,6 +47,7 @@ static const char *scalar(const struct entry *entry)
 /* The device that a job's text requests. */
 struct request {
     const char *device;
+    const char *check_device; /* or NULL */
     size_t ranks;
     bool external;
 };
@@ -50,6 +66,8 @@ static struct request read_request(const struct document *document)
         ranks = node_find(block->value, "ranks");
         target = node_find(block->value, "target");
     }
+    if (block && block->value->kind == NODE_MAP)
+        request.check_device = scalar(node_find(block->value, "check_device"));
     request.external = scalar(target) && strcmp(scalar(target), "external") == 0;
     if (scalar(ranks) && atoi(scalar(ranks)) > 1)
         request.ranks = (size_t)atoi(scalar(ranks));
@@ -163,6 +181,12 @@ static bool take_for_external(const struct probe *probe, const struct request *r
     return true;
 }
 
+static bool take_here(const struct probe *probe, const struct request *request,
+                      struct device *out, struct error *err)
+{
+    return (request->external ? take_for_external : take_ranks)(probe, request, out, err);
+}
+
 bool machine_device(const struct machine *machine, const char *data, size_t len,
                     struct device *out, struct error *err)
 {
@@ -178,8 +202,51 @@ bool machine_device(const struct machine *machine, const char *data, size_t len,
     arena = arena_new();
     document_read(data, len, arena, &document);
     request = read_request(&document);
-    ok = (request.external ? take_for_external : take_ranks)(&machine->probe, &request,
-                                                             out, err);
+    ok = take_here(&machine->probe, &request, out, err);
+    arena_free(arena);
+    return ok;
+}
+
+/* Choose between a name and this machine, which "auto" means. */
+static bool take_checked(const struct machine *machine, const struct request *request,
+                         const char *repository, struct checked_device *out,
+                         struct error *err)
+{
+    bool model = request->external && !selects_local(request->device);
+    const char *name = NULL;
+
+    if (!machine->local && request->check_device) {
+        name = request->check_device;
+        out->source = "trainspool.check_device";
+    } else if (!machine->local && !model && *repository) {
+        name = repository;
+        out->source = ".trainspool.toml";
+    }
+    if (name && strcasecmp(name, "auto") != 0)
+        return device_find(name, &out->device, err);
+    out->guessed = !name && !machine->local && !request->external &&
+                   strcmp(request->device, "auto") == 0 && machine->probe.count == 1;
+    out->source = model ? "trainspool.device" : NULL;
+    return take_here(&machine->probe, request, &out->device, err);
+}
+
+bool machine_check_device(const struct machine *machine, const char *text,
+                          const char *repository, struct checked_device *out,
+                          struct error *err)
+{
+    struct arena *arena;
+    struct document document;
+    struct request request;
+    bool ok;
+
+    *out =
+        (struct checked_device) { .device = machine->device, .source = machine->source };
+    if (machine->named)
+        return true;
+    arena = arena_new();
+    document_read(text, strlen(text), arena, &document);
+    request = read_request(&document);
+    ok = take_checked(machine, &request, repository, out, err);
     arena_free(arena);
     return ok;
 }

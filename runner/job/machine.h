@@ -9,13 +9,37 @@
 #include "precision/probe.h"
 
 struct machine {
-    bool named; /* by --device; then use `device` */
+    bool named;         /* by --device or TRAINSPOOL_DEVICE; then use `device` */
+    bool local;         /* the same, but as auto: the devices of this machine */
+    const char *source; /* of the two that named it */
     struct device device;
     struct probe probe; /* otherwise: the devices of this machine */
 };
 
 /* `requested` is the value of --device; NULL or "auto" probes the machine. */
 bool machine_open(const char *requested, struct machine *machine, struct error *err);
+/* The same for check, patch and plan: without --device, TRAINSPOOL_DEVICE names the
+ * device. */
+bool machine_open_check(const char *requested, struct machine *machine,
+                        struct error *err);
+
+/* The device that a job is checked for, which may be in another machine. */
+struct checked_device {
+    struct device device;
+    const char *source; /* what names it, such as "--device"; NULL: this machine has it */
+    /* nothing names it, and this machine has no GPU: it is its CPU */
+    bool guessed;
+};
+
+/*
+ * Find the device to check a job for.  In this order: --device, TRAINSPOOL_DEVICE,
+ * trainspool.check_device (or, for target external, trainspool.device), `repository` (the
+ * name in .trainspool.toml, or ""), this machine as in machine_device.  "auto" is this
+ * machine.
+ */
+bool machine_check_device(const struct machine *machine, const char *text,
+                          const char *repository, struct checked_device *out,
+                          struct error *err);
 
 /*
  * Find the device for a job's text: what `trainspool.device` or `use_cpu` requests; of

@@ -248,6 +248,86 @@ static void test_machine_named_on_the_command_line_wins(void **state)
     assert_int_equal(err.code, ERROR_USAGE);
 }
 
+static const char no_card[] = "trainspool-probe 1\n"
+                              "cpu\tLaptop\t8\t17179869184\t9000000000\n";
+
+/* Without a GPU and without a name, the CPU of a laptop is a guess. */
+static void test_machine_names_the_device_of_a_check_in_order(void **state)
+{
+    static const struct {
+        const char *job, *repository, *device, *source;
+        bool guessed;
+    } cases[] = {
+        { "stage: sft\n", "", "Laptop", NULL, true },
+        { "stage: sft\n", "T4", "T4", ".trainspool.toml", false },
+        { "stage: sft\n", "auto", "Laptop", NULL, false },
+        { "trainspool: {check_device: V100}\n", "T4", "V100 16GB",
+          "trainspool.check_device", false },
+        { "trainspool: {check_device: auto}\n", "T4", "Laptop", NULL, false },
+        { "trainspool: {check_device: cpu}\n", "T4", "cpu", "trainspool.check_device",
+          false },
+        { "trainspool: {device: cpu}\n", "", "Laptop", NULL, false },
+        { "use_cpu: true\n", "", "Laptop", NULL, false },
+        { "trainspool: {device: cuda}\n", "A30", "A30", ".trainspool.toml", false },
+        { "trainspool: {target: external, device: L4}\n", "T4", "L4", "trainspool.device",
+          false },
+        { "trainspool: {target: external, device: L4, check_device: A2}\n", "T4", "A2",
+          "trainspool.check_device", false },
+        { "trainspool: {target: external}\n", "", "Laptop", NULL, false },
+    };
+    struct machine machine = machine_of(no_card), with_card = machine_of(two_cards);
+    struct checked_device checked;
+    struct error err = { 0 };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        if (!machine_check_device(&machine, cases[i].job, cases[i].repository, &checked,
+                                  &err))
+            fail_msg("%s: %s", cases[i].job, err.text);
+        assert_string_equal(checked.device.name, cases[i].device);
+        assert_true(text_equal(checked.source, cases[i].source));
+        assert_int_equal(checked.guessed, cases[i].guessed);
+    }
+    assert_true(machine_check_device(&with_card, "stage: sft\n", "", &checked, &err));
+    assert_false(checked.guessed);
+    machine.local = true; /* --device auto */
+    assert_true(machine_check_device(&machine, "stage: sft\n", "T4", &checked, &err));
+    assert_string_equal(checked.device.name, "Laptop");
+    assert_false(checked.guessed);
+    assert_false(machine_check_device(&with_card, "trainspool: {check_device: V9}\n", "",
+                                      &checked, &err));
+    assert_int_equal(err.code, ERROR_USAGE);
+}
+
+/* A run uses what its machine has. */
+static void test_machine_of_a_run_ignores_the_names_of_checks(void **state)
+{
+    struct machine machine = machine_of(no_card);
+
+    (void)state;
+    assert_string_equal(device_for(&machine, "trainspool: {check_device: V100}\n").name,
+                        "Laptop");
+}
+
+static void test_machine_of_a_check_reads_the_environment(void **state)
+{
+    struct machine machine;
+    struct error err = { 0 };
+
+    (void)state;
+    assert_int_equal(setenv("TRAINSPOOL_DEVICE", "t4", 1), 0);
+    assert_true(machine_open_check(NULL, &machine, &err));
+    assert_string_equal(machine.device.name, "T4");
+    assert_string_equal(machine.source, "TRAINSPOOL_DEVICE");
+    assert_true(machine_open_check("a30", &machine, &err));
+    assert_string_equal(machine.device.name, "A30");
+    assert_string_equal(machine.source, "--device");
+    assert_int_equal(setenv("TRAINSPOOL_DEVICE", "t44", 1), 0);
+    assert_false(machine_open_check(NULL, &machine, &err));
+    assert_non_null(strstr(err.text, "TRAINSPOOL_DEVICE: unknown device 't44'"));
+    assert_int_equal(unsetenv("TRAINSPOOL_DEVICE"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,6 +338,9 @@ int main(void)
         cmocka_unit_test(test_machine_reports_a_gpu_without_code),
         cmocka_unit_test(test_machine_reports_different_gpus),
         cmocka_unit_test(test_machine_finds_a_gpu_that_an_external_job_names),
+        cmocka_unit_test(test_machine_names_the_device_of_a_check_in_order),
+        cmocka_unit_test(test_machine_of_a_run_ignores_the_names_of_checks),
+        cmocka_unit_test(test_machine_of_a_check_reads_the_environment),
         cmocka_unit_test(test_machine_refuses_a_missing_device),
         cmocka_unit_test(test_machine_named_on_the_command_line_wins),
     };
