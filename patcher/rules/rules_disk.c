@@ -94,8 +94,18 @@ static uint64_t count_existing(const struct rule_context *context)
     return previous_count(context->previous, digest);
 }
 
+/* The card is in another machine, and so are the job and its disk. */
+static bool is_elsewhere(const struct rule_context *context)
+{
+    const struct device *device = context->device;
+
+    return device && device->kind != DEVICE_CPU && !device->here &&
+           !context->options->host;
+}
+
 static void rule_disk_space(struct rule_context *context)
 {
+    bool elsewhere = is_elsewhere(context);
     const struct plan *plan = context->plan;
     uint64_t checkpoint, model, room, count = count_checkpoints(plan), need, existing;
     char texts[3][16];
@@ -118,12 +128,13 @@ static void rule_disk_space(struct rule_context *context)
         context,
         &(struct finding) {
             .rule = "TS313",
-            .severity = SEVERITY_WARNING,
+            .severity = elsewhere ? SEVERITY_INFO : SEVERITY_WARNING,
             .message =
                 arena_printf(context->arena,
                              "the model and %" PRIu64 " checkpoint%s of about %s take "
-                             "%s, and the disk has %s free",
-                             count, count == 1 ? "" : "s", texts[2], texts[0], texts[1]),
+                             "%s, and the disk%s has %s free",
+                             count, count == 1 ? "" : "s", texts[2], texts[0],
+                             elsewhere ? " of this machine" : "", texts[1]),
             .because = arena_printf(context->arena, "checked on this machine: %s",
                                     plan->output_dir),
             .note = plan->save_total_limit == 0
@@ -145,7 +156,9 @@ static const struct rule rows[] = {
           "moment there is one checkpoint more than save_total_limit, because an old one "
           "is removed only after the new one is complete, and the final model is written "
           "last. save_total_limit: 0 keeps all. The rule compares the total with the "
-          "free space on the disk of output_dir.\n\n"
+          "free space on the disk of output_dir. If the job is checked for a card of "
+          "another machine, the disk is not the job's, and the finding is only an "
+          "info.\n\n"
           "A full disk does not end a native run: the last good checkpoint stays, and "
           "saving is retried. But everything trained since then can be lost.",
       .source =

@@ -568,8 +568,8 @@ static const struct rule rows[] = {
           "exceeds the memory, often without a log message (`Killed`, status 137).\n\n"
           "A native run maps the files and reads them tensor by tensor, so that it needs "
           "room for one tensor and its conversion only, regardless of the size of the "
-          "model. The estimate is compared with the free memory of this machine; for a "
-          "device named with --device the host is unknown.",
+          "model. The estimate is compared with the free memory of this machine; if the "
+          "job is checked for a card of another machine, the host is unknown.",
       .source = "train/model/model_load.c; train/torch_memory.h" },
 };
 

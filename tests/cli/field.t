@@ -32,4 +32,34 @@ card_without_code() {
 }
 field patcher/D13-card-against-pytorch-build card_without_code
 
+laptop() {
+    if "$trainspool" devices | grep -q '^cuda'; then
+        skip "D16: patch on a machine without a GPU" "this machine has one"
+        return
+    fi
+    cp job.yaml first
+    expect_status "D16: patch on a laptop succeeds" 0 "$trainspool" patch job.yaml
+    expect "D16: fp16 stays on" cmp job.yaml first
+    expect_output "D16: an info says how to name the device" 'info\[TS208\].*no device is named'
+    sed '$a use_cpu: true' first >job.yaml
+    expect_status "D16: patch of a CPU job succeeds" 0 "$trainspool" patch job.yaml
+    expect "D16: use_cpu: true turns fp16 off" grep -qx 'fp16: false' job.yaml
+    cp first job.yaml
+    expect_status "D16: patch --device cpu succeeds" 0 "$trainspool" patch --device cpu job.yaml
+    expect "D16: --device cpu turns fp16 off" grep -qx 'fp16: false' job.yaml
+    cp first job.yaml
+    expect_status "D16: TRAINSPOOL_DEVICE names a card" 0 env TRAINSPOOL_DEVICE=T4 "$trainspool" patch job.yaml
+    expect "D16: fp16 is right on a T4" cmp job.yaml first
+}
+field patcher/D16-patch-on-a-laptop-turns-fp16-off laptop
+
+disk_elsewhere() {
+    try "$trainspool" check --device "H100 80GB" job.yaml
+    expect_no_output "D21: the disk of another machine is no warning" 'warning\[TS31[34]\]'
+    expect "D21: if it is mentioned, as this machine's" \
+        sh -c "! grep 'TS313' '$T/out' | grep -qv 'disk of this machine'"
+    expect_no_output "D21: nor is its memory" 'TS314'
+}
+field patcher/D21-disk-of-another-machine disk_elsewhere
+
 plan
