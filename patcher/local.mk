@@ -88,6 +88,7 @@ libpatcher_a_SOURCES += %D%/rules/rules_text.c
 libpatcher_a_SOURCES += %D%/rules/rules_trainer.c
 libpatcher_a_SOURCES += %D%/rules/rules_unsupported.c
 libpatcher_a_SOURCES += %D%/rules/rules_versions.c
+libpatcher_a_SOURCES += %D%/rules/stored_weights.c %D%/rules/stored_weights.h
 libpatcher_a_SOURCES += %D%/rules/suppress.c %D%/rules/suppress.h %D%/rules/suppress_state.h
 libpatcher_a_SOURCES += %D%/rules/suppress_unused.c
 libpatcher_a_SOURCES += %D%/rules/teacher.c %D%/rules/teacher.h

@@ -195,6 +195,7 @@ unit_tests += %D%/unit/test_setting
 unit_tests += %D%/unit/test_convergence
 unit_tests += %D%/unit/test_teacher
 unit_tests += %D%/unit/test_spans
+unit_tests += %D%/unit/test_stored_weights
 unit_tests += %D%/unit/test_suppress
 unit_tests += %D%/unit/test_torch_build
 unit_tests += %D%/unit/test_torch_setup

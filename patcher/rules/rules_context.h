@@ -107,6 +107,8 @@ bool rule_names_llamafactory(const struct rule_context *context);
 /* The same; without a command, keys that only LLaMA-Factory has decide too.  It casts all
  * trained weights to float32. */
 bool rule_is_llamafactory(const struct rule_context *context);
+/* Return whether the program is TRL: by the command, or by keys that only TRL has. */
+bool rule_is_trl(const struct rule_context *context);
 /* Return whether a script of the Hugging Face Trainer seems to train all weights: no
  * key of its job configures adapters. */
 bool rule_trains_all(const struct rule_context *context);
@@ -114,8 +116,6 @@ bool rule_trains_all(const struct rule_context *context);
 bool rule_may_use_adapters(const struct rule_context *context);
 /* Return whether DeepSpeed or FSDP steps float32 copies of the weights. */
 bool rule_has_float32_masters(const struct rule_context *context);
-/* Return whether the script would load the model in float16. */
-bool rule_loads_float16(const struct rule_context *context);
 /* rule_trains_float16 for an external job, where versions and the launcher count. */
 bool rule_external_trains_float16(const struct rule_context *context);
 /* Return whether optim is PyTorch's fused AdamW, as written or by default. */
@@ -130,6 +130,19 @@ const char *rule_launcher_precision(const struct rule_context *context,
                                     const struct entry **where);
 /* Return whether PEFT's autocast_adapter_dtype is left on. */
 bool rule_casts_adapters(const struct rule_context *context);
+/* Return whether TRL casts what it trains next to quantized weights to bfloat16. */
+bool rule_casts_quantized(const struct rule_context *context);
+/* Return whether model_dtype is also the compute format of quantized weights. */
+bool rule_dtype_computes(const struct rule_context *context);
+/* Return whether fp16: true alone leads to a run that the loss scaler does not stop. */
+bool rule_takes_fp16(const struct rule_context *context);
+/* The same, also where unknown versions or files decide. */
+bool rule_surely_takes_fp16(const struct rule_context *context);
+/* Return whether model_dtype is left to transformers, and its version decides: TS107. */
+bool rule_version_loads(const struct rule_context *context);
+/* Return whether policy noscaler takes the scaler away by an edit of fp16 (TS126); one
+ * that the launcher asks for stays. */
+bool rule_removes_scaler(const struct rule_context *context);
 /* Return the entry of an environment variable that trainspool.env sets, or NULL. */
 const struct entry *rule_env_variable(const struct rule_context *context,
                                       const char *name);

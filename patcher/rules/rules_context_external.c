@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #include "base/size.h"
+#include "patcher/rules/stored_weights.h"
 #include "patcher/schema/scalar.h"
 #include "patcher/schema/schema.h"
 #include "patcher/schema/schema_value.h"
@@ -68,9 +69,6 @@ const struct entry *rule_env_variable(const struct rule_context *context,
     return env ? node_find(node_value(env->value), name) : NULL;
 }
 
-/* Since this version from_pretrained uses the format of the files if none is given. */
-#define DTYPE_OF_FILES "5.0.0.dev0"
-
 bool rule_is_set(const struct rule_context *context, const char *key)
 {
     const struct entry *entry = rule_entry(context, key);
@@ -89,11 +87,85 @@ static const struct node *command_of(const struct rule_context *context)
     return command && !node_is_null(command->value) ? node_value(command->value) : NULL;
 }
 
+/* Iterator over the words of trainspool.command, a string or a list; NULL after the
+ * last. */
+struct command_words {
+    struct arena *arena;
+    const struct node *command;
+    const char *at; /* position in a string */
+    size_t next;    /* position in a list */
+};
+
+static const char *next_word(struct command_words *command_words)
+{
+    const struct node *command = command_words->command;
+    const char *word;
+    size_t len;
+
+    if (command->kind == NODE_LIST)
+        return command_words->next < command->count
+                   ? node_value(command->items[command_words->next++])->text
+                   : NULL;
+    command_words->at += strspn(command_words->at, " \t\n");
+    len = strcspn(command_words->at, " \t\n");
+    word = len > 0 ? arena_copy(command_words->arena, command_words->at, len) : NULL;
+    command_words->at += len;
+    return word;
+}
+
+/* `trl sft`, `/opt/bin/trl sft`, `python -m trl.scripts.sft`, `trl/scripts/sft.py`. */
+static bool is_trl_word(const char *word)
+{
+    return strcmp(word, "trl") == 0 || text_ends(word, "/trl") ||
+           text_starts(word, "trl.") || strstr(word, "trl/scripts/") ||
+           strstr(word, "trl/commands/");
+}
+
+static bool command_names_trl(const struct rule_context *context)
+{
+    const struct node *command = command_of(context);
+    struct command_words words = { .arena = context->arena, .command = command };
+    const char *word;
+
+    if (!command || (command->kind != NODE_LIST && command->kind != NODE_SCALAR))
+        return false;
+    words.at = command->text;
+    while ((word = next_word(&words)))
+        if (is_trl_word(word))
+            return true;
+    return false;
+}
+
+bool rule_is_trl(const struct rule_context *context)
+{
+    /* of TRL's ModelConfig and ScriptArguments, and of no other program's file */
+    static const char *const own[] = {
+        "use_peft",
+        "lora_target_modules",
+        "lora_modules_to_save",
+        "lora_task_type",
+        "dataset_train_split",
+        "dataset_test_split",
+        "use_bnb_nested_quant",
+    };
+
+    if (!context->plan->external)
+        return false;
+    if (command_names_trl(context))
+        return true;
+    if (!versions_know(context->versions, PACKAGE_TRL) || rule_is_llamafactory(context))
+        return false;
+    for (size_t i = 0; i < TS_COUNT(own); i++)
+        if (rule_entry(context, own[i]))
+            return true;
+    return false;
+}
+
 bool rule_names_llamafactory(const struct rule_context *context)
 {
     const struct node *command = command_of(context);
 
-    if (!context->plan->external)
+    if (!context->plan->external || command_names_trl(context))
         return false;
     if (versions_know(context->versions, PACKAGE_LLAMAFACTORY))
         return true;
@@ -147,8 +219,11 @@ bool rule_trains_all(const struct rule_context *context)
 {
     const struct node *root = context->document->root;
 
-    if (!context->plan->external || rule_is_llamafactory(context) ||
-        rule_model_is_4bit(context) || rule_version_below(context, PACKAGE_PEFT, "0.12"))
+    if (!context->plan->external || rule_is_llamafactory(context))
+        return false;
+    if (rule_is_trl(context)) /* get_peft_config */
+        return !rule_is_true(context, "use_peft");
+    if (rule_model_is_4bit(context) || rule_version_below(context, PACKAGE_PEFT, "0.12"))
         return false;
     for (size_t i = 0; i < root->count; i++)
         if (root->entries[i].key->kind == NODE_SCALAR &&
@@ -161,7 +236,8 @@ bool rule_trains_all(const struct rule_context *context)
 
 bool rule_may_use_adapters(const struct rule_context *context)
 {
-    return rule_trains_all(context) && versions_know(context->versions, PACKAGE_PEFT);
+    return rule_trains_all(context) && !rule_is_trl(context) &&
+           versions_know(context->versions, PACKAGE_PEFT);
 }
 
 /* DeepSpeed, and FSDP as configured by Accelerate, update float32 copies. */
@@ -170,22 +246,12 @@ bool rule_has_float32_masters(const struct rule_context *context)
     return rule_is_set(context, "deepspeed") || rule_is_set(context, "fsdp");
 }
 
-bool rule_loads_float16(const struct rule_context *context)
-{
-    const struct precision_request *request = &context->plan->request;
-
-    if (rule_is_llamafactory(context))
-        return false;
-    if (request->model_dtype == DTYPE_AUTO)
-        return context->checkpoint == FORMAT_FP16 && !context->plan->train_from_scratch &&
-               rule_version_at_least(context, PACKAGE_TRANSFORMERS, DTYPE_OF_FILES);
-    return request->model_dtype == DTYPE_FLOAT16;
-}
-
 bool rule_external_trains_float16(const struct rule_context *context)
 {
-    return context->plan->method != METHOD_LORA && !context->plan->request.pure_bf16 &&
-           !rule_has_float32_masters(context) && rule_loads_float16(context);
+    const struct stored_weights weights = stored_weights_now(context);
+
+    return weights.known && weights.parts[WEIGHTS_ALL] == FORMAT_FP16 &&
+           !rule_has_float32_masters(context); /* for FSDP see TS806 */
 }
 
 /* PyTorch's fused AdamW unscales gradients in its kernel, so the scaler raises no
@@ -214,30 +280,54 @@ bool rule_casts_adapters(const struct rule_context *context)
     return !entry || strcasecmp(node_value(entry->value)->text, "false") != 0;
 }
 
-/* Iterator over the words of trainspool.command, a string or a list; NULL after the
- * last. */
-struct command_words {
-    struct arena *arena;
-    const struct node *command;
-    const char *at; /* position in a string */
-    size_t next;    /* position in a list */
-};
-
-static const char *next_word(struct command_words *command_words)
+static bool has_quantized_weights(const struct rule_context *context)
 {
-    const struct node *command = command_words->command;
-    const char *word;
-    size_t len;
+    const struct entry *map = rule_entry(context, "quantization_config");
 
-    if (command->kind == NODE_LIST)
-        return command_words->next < command->count
-                   ? node_value(command->items[command_words->next++])->text
-                   : NULL;
-    command_words->at += strspn(command_words->at, " \t\n");
-    len = strcspn(command_words->at, " \t\n");
-    word = len > 0 ? arena_copy(command_words->arena, command_words->at, len) : NULL;
-    command_words->at += len;
-    return word;
+    return rule_is_quantized(context) ||
+           (map && node_value(map->value)->kind == NODE_MAP);
+}
+
+/* SFTTrainer, RewardTrainer and others: "the PEFT adapter weights are converted to
+ * bf16". */
+bool rule_casts_quantized(const struct rule_context *context)
+{
+    return rule_is_trl(context) && has_quantized_weights(context) &&
+           rule_version_at_least(context, PACKAGE_TRL, "0.26");
+}
+
+/* TRL gives its dtype to bitsandbytes as the compute format of 4-bit weights
+ * (trainer/utils.py, get_quantization_config); LLM.int8() computes in float16. */
+bool rule_dtype_computes(const struct rule_context *context)
+{
+    return rule_is_trl(context) && has_quantized_weights(context);
+}
+
+bool rule_takes_fp16(const struct rule_context *context)
+{
+    const struct fp16_need need = stored_weights_fp16_need(context);
+
+    return need.possible && need.dtype == DTYPE_AUTO;
+}
+
+bool rule_surely_takes_fp16(const struct rule_context *context)
+{
+    return rule_takes_fp16(context) && stored_weights_fp16_need(context).sure;
+}
+
+bool rule_version_loads(const struct rule_context *context)
+{
+    return context->plan->external && context->plan->request.model_dtype == DTYPE_AUTO &&
+           (!rule_entry(context, "model_dtype") ||
+            rule_version_at_least(context, PACKAGE_TRANSFORMERS, "5.0.0.dev0"));
+}
+
+bool rule_removes_scaler(const struct rule_context *context)
+{
+    return rule_is_policy(context, POLICY_NOSCALER) &&
+           (!context->plan->external ||
+            (context->plan->request.fp16 == CHOICE_YES &&
+             !propose_keeps(context->document, "fp16", rule_line(context, "fp16"))));
 }
 
 /* `accelerate launch --mixed_precision fp16 train.py` sets the variable. */

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "patcher/rules/rules_context.h"
+#include "patcher/rules/stored_weights.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -35,17 +36,40 @@ static void rule_teacher_missing(struct rule_context *context)
                 "stage");
 }
 
-/* Return whether modules trained in full next to adapters are float16: they are copies
- * of the base model and keep its format. */
-static bool additional_modules_are_float16(const struct rule_context *context)
+/* Modules trained whole next to adapters are copies of the base model and keep its
+ * format, in every stage.  If the adapters have it, too, TS801 reports both. */
+static void report_whole_modules(struct rule_context *context,
+                                 const struct stored_weights *weights)
 {
-    return context->plan->external && context->plan->method == METHOD_LORA &&
-           rule_entry(context, "additional_target") && rule_base_is_float16(context) &&
-           !rule_is_llamafactory(context);
+    enum format format = weights->parts[WEIGHTS_WHOLE];
+    struct finding finding = {
+        .rule = "TS902",
+        .severity = SEVERITY_ERROR,
+        .apply = APPLY_SAFE,
+        .because = weights->base_source,
+        .message = arena_printf(context->arena,
+                                "modules of %s are trained whole, as copies of the %s "
+                                "model, %s",
+                                weights->whole_key, format_dtype(format),
+                                stored_weights_refusal(format)),
+        .note = "or cast those modules to float32 in the script: the base may then stay "
+                "in 16 bits",
+    };
+
+    if (rule_removes_scaler(context))
+        finding.severity = SEVERITY_WARNING;
+    else if (rule_entry(context, "model_dtype") && !rule_dtype_computes(context)) {
+        rule_propose(context, &finding, "model_dtype", "float32", NULL);
+        return;
+    }
+    finding.note = "cast those modules to float32 in the script, or load the model with "
+                   "dtype=torch.float32";
+    rule_report(context, &finding, weights->whole_key);
 }
 
-static void rule_float16_student(struct rule_context *context)
+static void rule_refused_modules(struct rule_context *context)
 {
+    const struct stored_weights weights = stored_weights_now(context);
     struct finding finding = {
         .rule = "TS902",
         .severity = SEVERITY_ERROR,
@@ -56,15 +80,15 @@ static void rule_float16_student(struct rule_context *context)
                 "float16",
     };
 
-    if (!is_distillation(context) || context->plan->request.fp16 != CHOICE_YES)
+    if (stored_weights_stop_scaler(&weights, WEIGHTS_WHOLE) &&
+        !stored_weights_stop_scaler(&weights, WEIGHTS_ADAPTERS)) {
+        report_whole_modules(context, &weights);
         return;
-    if (additional_modules_are_float16(context)) {
-        finding.message = "modules of additional_target are trained as copies of the "
-                          "float16 model, which the loss scaler cannot unscale";
-        rule_report(context, &finding, "additional_target");
-    } else if (!rule_trains_float16(context)) {
+    }
+    if (!is_distillation(context) || context->plan->request.fp16 != CHOICE_YES ||
+        !rule_trains_float16(context))
         return;
-    } else if (rule_is_policy(context, POLICY_NOSCALER)) {
+    if (rule_is_policy(context, POLICY_NOSCALER)) {
         finding.severity = SEVERITY_WARNING;
         rule_report(context, &finding, "fp16");
     } else if (context->plan->external && !rule_entry(context, "model_dtype")) {
@@ -298,21 +322,28 @@ static const struct rule rows[] = {
           "file with the logits of a teacher for these data, can replace the model.",
       .source = "TRL GKDConfig: teacher_model_name_or_path" },
     { .id = "TS902",
-      .title = "float16 student, or float16 modules trained with it",
+      .title = "16-bit student, or 16-bit modules trained with a model",
       .severity = SEVERITY_ERROR,
       .apply = APPLY_SAFE,
-      .run = rule_float16_student,
+      .run = rule_refused_modules,
       .explain =
-          "This is the rule of TS105 for a distillation: a gradient has the format of "
-          "its parameter, and the loss scaler refuses float16 gradients. The scaler "
-          "checks every parameter in the optimizer. A float32 student is not enough if "
-          "a router, a projector or the modules of additional_target are optimized with "
-          "it: one float16 parameter among them stops the run with the same error.\n\n"
+          "This is the rule of TS105 for whatever else is trained: a gradient has the "
+          "format of its parameter, and the loss scaler refuses float16 and bfloat16 "
+          "gradients. The scaler checks every parameter in the optimizer. A float32 "
+          "student, or float32 adapters, are not enough if a router, a projector or "
+          "whole modules are optimized with them: one 16-bit parameter among them stops "
+          "the run with the same error.\n\n"
+          "PEFT trains the modules of additional_target, modules_to_save and "
+          "lora_modules_to_save, and the new head of a classifier, as copies of the "
+          "originals. autocast_adapter_dtype does not cast them: they have the format "
+          "of the base model. LLaMA-Factory casts them, TRL those next to quantized "
+          "weights.\n\n"
           "The patch stores the student in float32 and keeps fp16 compute, with scaler "
           "and clipping. A script casts the other modules to float32 with "
           "module.float(), or PEFT's cast_mixed_precision_params. The teacher is frozen "
           "and may stay float16. Turning the scaler off does not help: see TS108.",
-      .source = "a user report; torch/amp/grad_scaler.py, _unscale_grads_" },
+      .source = "a user report; torch/amp/grad_scaler.py, _unscale_grads_; PEFT "
+                "utils/other.py, ModulesToSaveWrapper; axolotl#1031" },
     { .id = "TS903",
       .title = "16-bit teacher",
       .severity = SEVERITY_INFO,

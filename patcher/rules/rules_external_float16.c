@@ -9,6 +9,7 @@
 #include "config.h"
 
 #include "patcher/rules/rules_context.h"
+#include "patcher/rules/stored_weights.h"
 
 #include <string.h>
 
@@ -26,25 +27,33 @@ static struct finding *propose_float32(struct rule_context *context,
     return rule_report(context, &finding, at);
 }
 
-static void rule_float16_checkpoint(struct rule_context *context)
+/* Where the version of transformers decides; else TS105 reports. */
+static void rule_files_refused(struct rule_context *context)
 {
-    if (context->plan->request.model_dtype != DTYPE_AUTO ||
-        !rule_trains_float16(context) || context->plan->request.fp16 != CHOICE_YES ||
-        rule_fused_adamw_float16(context))
+    const struct stored_weights weights = stored_weights_now(context);
+    enum format format = weights.parts[WEIGHTS_ALL];
+    struct finding finding = {
+        .rule = "TS107",
+        .severity = SEVERITY_ERROR,
+        .apply = APPLY_SAFE,
+        .note = "fp16 compute, clipping and checkpointing stay unchanged",
+    };
+
+    if (!stored_weights_stop_scaler(&weights, WEIGHTS_ALL) ||
+        !rule_version_loads(context) || rule_fused_adamw_float16(context))
         return;
-    propose_float32(
-        context,
-        (struct finding) {
-            .rule = "TS107",
-            .severity = SEVERITY_ERROR,
-            .apply = APPLY_SAFE,
-            .because = "the model's files are float16",
-            .message =
-                "transformers 5 loads this model as float16, which the loss scaler "
-                "cannot unscale",
-            .note = "fp16 compute, clipping and checkpointing stay unchanged",
-        },
-        "fp16");
+    finding.because =
+        arena_printf(context->arena, "the model's files are %s", format_dtype(format));
+    finding.message =
+        arena_printf(context->arena, "transformers 5 loads this model as %s, %s",
+                     format_dtype(format), stored_weights_refusal(format));
+    if (rule_removes_scaler(context)) {
+        finding.severity = SEVERITY_WARNING;
+        finding.note = "policy noscaler keeps them";
+        rule_report(context, &finding, "fp16");
+        return;
+    }
+    propose_float32(context, finding, "fp16");
 }
 
 static void rule_fused_adamw(struct rule_context *context)
@@ -63,7 +72,7 @@ static void rule_fused_adamw(struct rule_context *context)
 
     if (!rule_fused_adamw_float16(context))
         return;
-    if (rule_is_policy(context, POLICY_NOSCALER)) {
+    if (rule_removes_scaler(context)) {
         finding.severity = SEVERITY_WARNING;
         finding.note = "policy noscaler keeps them";
         rule_report(context, &finding,
@@ -73,33 +82,66 @@ static void rule_fused_adamw(struct rule_context *context)
     propose_float32(context, finding, "fp16");
 }
 
-static void rule_float16_adapters(struct rule_context *context)
+/* Return what leaves the adapters in 16 bits: TRL, an old PEFT, or the job. */
+static const char *adapters_message(const struct rule_context *context,
+                                    enum format format)
 {
-    bool old = rule_version_below(context, PACKAGE_PEFT, "0.12");
-    struct finding finding = {
-        .rule = "TS801",
-        .severity = SEVERITY_ERROR,
-        .apply = APPLY_SAFE,
-        .because = old ? rule_version_text(context, PACKAGE_PEFT) : NULL,
-        .message =
-            old ? "this PEFT gives adapters the format of the base model, float16, which "
-                  "the loss scaler cannot unscale; since 0.12 they are float32"
-                : "autocast_adapter_dtype: false leaves the adapters in float16, which "
-                  "the loss scaler cannot unscale",
-        .note = "or upgrade PEFT, or call cast_mixed_precision_params: the base may then "
-                "stay float16",
-    };
+    const char *name = format_dtype(format), *refusal = stored_weights_refusal(format);
 
-    if (context->plan->method != METHOD_LORA || (!old && rule_casts_adapters(context)) ||
-        context->plan->request.fp16 != CHOICE_YES || rule_has_float32_masters(context) ||
-        !rule_loads_float16(context))
-        return;
-    if (rule_is_policy(context, POLICY_NOSCALER)) {
+    if (rule_casts_quantized(context))
+        return arena_printf(context->arena,
+                            "TRL makes the adapters of a quantized model %s since 0.26, "
+                            "whatever the job says, %s",
+                            name, refusal);
+    if (rule_version_below(context, PACKAGE_PEFT, "0.12"))
+        return arena_printf(context->arena,
+                            "this PEFT gives adapters the format of the base model, %s, "
+                            "%s; since 0.12 they are float32",
+                            name, refusal);
+    return arena_printf(context->arena,
+                        "autocast_adapter_dtype: false leaves the adapters in %s, %s",
+                        name, refusal);
+}
+
+static void report_adapters(struct rule_context *context, const struct finding *base)
+{
+    struct finding finding = *base;
+
+    if (rule_removes_scaler(context)) {
         finding.severity = SEVERITY_WARNING;
         rule_report(context, &finding, "fp16");
-        return;
+    } else if (rule_casts_quantized(context)) {
+        finding.note = "use TRL up to 0.25, or bf16: true on a card with bf16, or set "
+                       "fp16: false";
+        rule_report(context, &finding, "fp16");
+    } else if (rule_dtype_computes(context)) {
+        finding.note = "upgrade PEFT: float32 in this line would slow every matmul down";
+        rule_report(context, &finding, "fp16");
+    } else {
+        propose_float32(context, finding, "fp16");
     }
-    propose_float32(context, finding, "fp16");
+}
+
+static void rule_refused_adapters(struct rule_context *context)
+{
+    const struct stored_weights weights = stored_weights_now(context);
+    bool old = rule_version_below(context, PACKAGE_PEFT, "0.12");
+
+    if (!stored_weights_stop_scaler(&weights, WEIGHTS_ADAPTERS))
+        return;
+    report_adapters(
+        context,
+        &(struct finding) {
+            .rule = "TS801",
+            .severity = SEVERITY_ERROR,
+            .apply = APPLY_SAFE,
+            .because = rule_casts_quantized(context)
+                           ? rule_version_text(context, PACKAGE_TRL)
+                       : old ? rule_version_text(context, PACKAGE_PEFT)
+                             : NULL,
+            .message = adapters_message(context, weights.parts[WEIGHTS_ADAPTERS]),
+            .note = "or upgrade PEFT, or call cast_mixed_precision_params: the base may "
+                    "then stay in 16 bits" });
 }
 
 static bool has_blamed_version(const struct rule_context *context)
@@ -159,12 +201,13 @@ static bool is_fsdp2(const struct rule_context *context)
 
 static void rule_fsdp_float16(struct rule_context *context)
 {
-    const struct precision_request *request = &context->plan->request;
-    bool mixed = request->fp16 == CHOICE_YES || request->bf16 == CHOICE_YES;
+    const struct stored_weights weights = stored_weights_now(context);
+    bool mixed = weights.autocast != FORMAT_FP32;
     bool old = rule_version_below(context, PACKAGE_ACCELERATE, "0.30");
 
     if (!rule_is_set(context, "fsdp") || is_fsdp2(context) ||
-        context->plan->method == METHOD_LORA || !rule_loads_float16(context))
+        context->plan->method == METHOD_LORA || !weights.known ||
+        weights.base != FORMAT_FP16 || rule_is_llamafactory(context))
         return;
     rule_report(
         context,
@@ -186,20 +229,21 @@ static void rule_fsdp_float16(struct rule_context *context)
 
 static const struct rule rows[] = {
     { .id = "TS107",
-      .title = "transformers 5 loads a float16 checkpoint as float16",
+      .title = "transformers 5 loads a 16-bit checkpoint in 16 bits",
       .severity = SEVERITY_ERROR,
       .apply = APPLY_SAFE,
-      .run = rule_float16_checkpoint,
+      .run = rule_files_refused,
       .target = RULE_EXTERNAL,
       .explain =
           "Since version 5, from_pretrained uses the format of the files unless a dtype "
-          "is given. A float16 checkpoint, such as opt-125m, then has float16 weights "
-          "to train, and an unchanged script fails as in TS105.\n\n"
+          "is given. A float16 or bfloat16 checkpoint then has weights in that format to "
+          "train, and an unchanged script with fp16: true fails as in TS105.\n\n"
           "If the job has a line model_dtype, the script is assumed to read it, and the "
           "patch sets it to float32. Otherwise change the call yourself: "
           "dtype=torch.float32. It costs 2 more bytes per trained weight. The rule "
           "applies only if the installed version is known to be 5 or later "
-          "(trainspool.env or trainspool.versions).",
+          "(trainspool.env or trainspool.versions). `dtype: auto` does the same in every "
+          "version: TS105.",
       .source = "transformers PR #42805; modeling_utils.py, v5.0.0rc1" },
     { .id = "TS408",
       .title = "fused AdamW over float16 weights, without clipping",
@@ -221,22 +265,25 @@ static const struct rule rows[] = {
       .source = "torch/amp/grad_scaler.py, step; transformers training_args.py, "
                 "default_optim; docs/precision.md" },
     { .id = "TS801",
-      .title = "adapters trained in float16",
+      .title = "adapters trained in 16 bits under a loss scaler",
       .severity = SEVERITY_ERROR,
       .apply = APPLY_SAFE,
       .target = RULE_EXTERNAL,
-      .run = rule_float16_adapters,
+      .run = rule_refused_adapters,
       .explain =
           "PEFT before 0.12 stores an adapter in the format of its base layer; later "
           "versions cast float16 and bfloat16 adapters to float32, unless "
-          "autocast_adapter_dtype is false. Adapters in float16 are trained float16 "
-          "weights: the loss scaler refuses their gradients.\n\n"
+          "autocast_adapter_dtype is false. Adapters in 16 bits are trained 16-bit "
+          "weights: the loss scaler refuses their gradients (TS105). Next to quantized "
+          "weights adapters are float32, but TRL 0.26 and later cast all that they train "
+          "there to bfloat16: fp16 cannot be used with it.\n\n"
           "If the script reads model_dtype, the patch sets it to float32, which costs 2 "
           "more bytes for each weight of the base model. It is cheaper to upgrade PEFT, "
           "or to call cast_mixed_precision_params(model, torch.float16) after "
           "get_peft_model: the base stays float16 and only the adapters, a few MB, "
           "become float32.",
-      .source = "PEFT 0.12.0, PR 1706; its troubleshooting page" },
+      .source = "PEFT 0.12.0, PR 1706; its troubleshooting page; TRL 0.26.0 "
+                "trainer/sft_trainer.py; trl#4901" },
     { .id = "TS803",
       .title = "versions blamed for the loss scaler's error",
       .severity = SEVERITY_INFO,

@@ -122,7 +122,9 @@ static const char *fp8_replacement(const struct rule_context *context)
         return NULL;
     if (!rule_on_gpu(context) || !rule_has_tensor_cores(context))
         return NULL;
-    return rule_lacks_bf16(context) ? "fp16" : "bf16";
+    if (!rule_lacks_bf16(context))
+        return "bf16";
+    return rule_surely_takes_fp16(context) ? "fp16" : NULL;
 }
 
 static void rule_fp8_unsupported(struct rule_context *context)

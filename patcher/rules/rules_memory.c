@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "patcher/rules/rules_context.h"
+#include "patcher/rules/stored_weights.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -28,12 +29,24 @@ static const char *checkpointing_key(const struct rule_context *context)
                : "gradient_checkpointing";
 }
 
+/* Return whether a 16-bit base model would give the loss scaler weights that it
+ * refuses. */
+static bool narrow_base_stops(const struct rule_context *context)
+{
+    struct precision_request request = context->plan->request;
+    struct stored_weights weights;
+
+    request.model_dtype = DTYPE_FLOAT16;
+    weights = stored_weights_of(context, &request);
+    return stored_weights_stop_any_scaler(&weights);
+}
+
 static void read_kept(const struct rule_context *context, struct memory_fit_case *request)
 {
     request->kept.checkpointing = keeps(context, checkpointing_key(context));
     request->kept.batch = keeps(context, "per_device_train_batch_size") ||
                           keeps(context, "gradient_accumulation_steps");
-    request->kept.frozen = keeps(context, "model_dtype");
+    request->kept.frozen = keeps(context, "model_dtype") || narrow_base_stops(context);
     request->kept.eval_batch = keeps(context, "per_device_eval_batch_size");
 }
 

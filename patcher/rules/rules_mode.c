@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "patcher/rules/rules_context.h"
+#include "patcher/rules/stored_weights.h"
 
 #include <string.h>
 
@@ -22,25 +23,33 @@ static bool conflicts_with_pure_bf16(const struct rule_context *context)
     return request->fp16 == CHOICE_YES || request->fp8;
 }
 
+/* LLaMA-Factory leaves autocast_adapter_dtype on, so PEFT keeps adapters in float32. */
+static const char *pure_bf16_message(const struct rule_context *context)
+{
+    if (!context->plan->external)
+        return "pure_bf16 saves memory at the cost of precision: trained weights have 8 "
+               "bits of mantissa and are rounded stochastically";
+    return stored_weights_now(context).trained == FORMAT_FP32
+               ? "pure_bf16 with adapters only turns autocast off: the base model is "
+                 "bfloat16, and PEFT keeps the adapters in float32"
+               : "pure_bf16 saves memory at the cost of precision: an update below 1/512 "
+                 "of its weight is rounded away";
+}
+
 static void rule_pure_bf16(struct rule_context *context)
 {
-    bool is_native = !context->plan->external;
+    bool loses =
+        !context->plan->external || stored_weights_now(context).trained != FORMAT_FP32;
 
     if (!is_pure(context) || rule_lacks_bf16(context) ||
         conflicts_with_pure_bf16(context))
         return;
     rule_report(
         context,
-        &(struct finding) {
-            .rule = "TS110",
-            .severity = SEVERITY_INFO,
-            .message = is_native
-                           ? "pure_bf16 saves memory at the cost of precision: trained "
-                             "weights have 8 bits of mantissa and are rounded "
-                             "stochastically"
-                           : "pure_bf16 saves memory at the cost of precision: an "
-                             "update below 1/512 of its weight is rounded away",
-            .note = "bf16: true keeps float32 weights" },
+        &(struct finding) { .rule = "TS110",
+                            .severity = SEVERITY_INFO,
+                            .message = pure_bf16_message(context),
+                            .note = loses ? "bf16: true keeps float32 weights" : NULL },
         "pure_bf16");
 }
 
@@ -102,7 +111,7 @@ static const char *fastest_format(const struct rule_context *context)
         return NULL;
     if (!rule_lacks_bf16(context))
         return "bf16";
-    return rule_is_bf16_model(context) ? NULL : "fp16";
+    return rule_is_bf16_model(context) || !rule_takes_fp16(context) ? NULL : "fp16";
 }
 
 /* Return the key after which the new line is inserted: the most closely related one,
@@ -210,6 +219,7 @@ static void turn_off(struct rule_context *context, const char *key, int group)
 
 static void store_float32(struct rule_context *context)
 {
+    const struct stored_weights weights = stored_weights_now(context);
     const struct precision_request *request = &context->plan->request;
     bool lora = context->plan->method == METHOD_LORA;
     /* The cases that TS102, TS105 and TS108 do not edit. */
@@ -220,6 +230,10 @@ static void store_float32(struct rule_context *context)
     /* without autocast a script's frozen weights compute in their storage format */
     if (lora && context->plan->external)
         fp16 = request->model_dtype == DTYPE_FLOAT16;
+    if (context->plan->external && request->model_dtype == DTYPE_AUTO &&
+        rule_entry(context, "model_dtype")) /* the format of the files */
+        fp16 = stored_weights_narrow(weights.base) &&
+               !stored_weights_stop_scaler(&weights, WEIGHTS_ALL); /* TS105 */
     if ((bf16 || fp16) && (!lora || context->plan->external))
         rule_propose(context,
                      &(struct finding) { .rule = "TS125",
@@ -269,9 +283,12 @@ static const struct rule rows[] = {
           "given by the distance to the two neighbors, so that lost and doubled updates "
           "cancel out. PyTorch rounds to nearest. Where memory allows, bf16: true "
           "(float32 weights, bfloat16 compute) is the better mode; lora saves more "
-          "memory than pure_bf16.",
-      .source = "LLaMA-Factory#3510 and PR #5170; Gupta et al., Deep Learning with "
-                "Limited Numerical Precision, 2015; docs/precision.md" },
+          "memory than pure_bf16.\n\n"
+          "With lora under LLaMA-Factory, PEFT 0.12 and later make the adapters float32, "
+          "so only the frozen base model is bfloat16, without autocast.",
+      .source =
+          "LLaMA-Factory#3510, #9591 and PR #5170; Gupta et al., Deep Learning with "
+          "Limited Numerical Precision, 2015; docs/precision.md" },
     { .id = "TS111",
       .title = "pure_bf16 with fp16 or fp8",
       .severity = SEVERITY_ERROR,

@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "patcher/rules/rules_context.h"
+#include "patcher/rules/stored_weights.h"
 
 #include "base/size.h"
 #include "train/model/shapes.h"
@@ -52,13 +53,20 @@ static void rule_fp16_and_bf16(struct rule_context *context)
     rule_propose(context, &finding, bf16 ? "fp16" : "bf16", "false", NULL);
 }
 
-static void propose_fp16(struct rule_context *context, int group)
+/* It is not safe where an unknown version or unknown files decide what fp16 meets. */
+static enum apply apply_with_fp16(bool fp16, const struct fp16_need *need)
+{
+    return fp16 && !need->sure ? APPLY_UNSAFE : APPLY_SAFE;
+}
+
+static void propose_fp16(struct rule_context *context, const struct fp16_need *need,
+                         int group)
 {
     rule_propose(
         context,
         &(struct finding) { .rule = "TS102",
                             .severity = SEVERITY_ERROR,
-                            .apply = APPLY_SAFE,
+                            .apply = apply_with_fp16(true, need),
                             .group = group,
                             .message = "the tensor cores of this device support fp16",
                             .note = "with a dynamic loss scale; clipping and learning "
@@ -66,27 +74,73 @@ static void propose_fp16(struct rule_context *context, int group)
         "fp16", "true", "bf16");
 }
 
-static void replace_bf16(struct rule_context *context)
+/* The line that must change with fp16, so that the scaler meets no 16-bit weights. */
+static void propose_dtype(struct rule_context *context, enum dtype dtype, int group)
 {
+    rule_propose(
+        context,
+        &(struct finding) {
+            .rule = "TS102",
+            .severity = SEVERITY_ERROR,
+            .apply = APPLY_SAFE,
+            .group = group,
+            .message = dtype == DTYPE_FLOAT32
+                           ? "under fp16 trained weights must be float32: the loss "
+                             "scaler refuses 16-bit ones"
+                           : "TRL computes quantized weights in this format, which this "
+                             "device lacks",
+            .note = dtype == DTYPE_FLOAT32 ? "2 bytes more per weight"
+                                           : "the weights stay quantized" },
+        "model_dtype", dtype_names[dtype], NULL);
+}
+
+/* fp16 would stop at its first step, and no line of the job changes that. */
+static void report_no_way_out(struct rule_context *context, const struct fp16_need *need)
+{
+    rule_report(context,
+                &(struct finding) { .rule = "TS102",
+                                    .severity = SEVERITY_ERROR,
+                                    .message =
+                                        "this device has no bf16, which requires compute "
+                                        "capability 8.0, and fp16's loss scaler would "
+                                        "refuse weights that this job trains in 16 bits",
+                                    .note = need->remedy },
+                "bf16");
+}
+
+/* Return whether the edit, if any, includes the line model_dtype. */
+static bool replace_bf16(struct rule_context *context)
+{
+    const struct fp16_need need = stored_weights_fp16_need(context);
     bool fp16 = rule_has_tensor_cores(context);
     int group = fp16 ? rule_group(context) : 0;
     const char *fp32 = rule_capability(context) == 60
                            ? "float32; fp16: true would be faster here, but watch its "
                              "loss scale"
                            : "float32, as fp16 is not faster here";
-    struct finding *proposed = rule_propose(
+    struct finding *proposed;
+
+    if (fp16 && !need.possible) {
+        report_no_way_out(context, &need);
+        return true;
+    }
+    proposed = rule_propose(
         context,
         &(struct finding) { .rule = "TS102",
                             .severity = SEVERITY_ERROR,
-                            .apply = APPLY_SAFE,
+                            .apply = apply_with_fp16(fp16, &need),
                             .group = group,
                             .message = "this device has no bf16, which requires compute "
                                        "capability 8.0",
-                            .note = fp16 ? NULL : fp32 },
+                            .note = fp16 ? need.remedy : fp32 },
         "bf16", "false", NULL);
-
-    if (fp16 && proposed)
-        propose_fp16(context, group);
+    if (!fp16 || !proposed)
+        return false;
+    propose_fp16(context, &need, group);
+    if (need.dtype == DTYPE_AUTO)
+        return false;
+    propose_dtype(context, need.dtype, group);
+    return true;
 }
 
 static void report_pure_bf16(struct rule_context *context)
@@ -137,6 +191,10 @@ static void propose_frozen_dtype(struct rule_context *context)
 {
     bool fits = frozen_fit_float32(context);
 
+    if (rule_dtype_computes(context)) {
+        propose_dtype(context, DTYPE_FLOAT16, 0);
+        return;
+    }
     rule_propose(
         context,
         &(struct finding) {
@@ -179,18 +237,18 @@ static void propose_no_bf16_eval(struct rule_context *context)
 static void rule_bf16_unsupported(struct rule_context *context)
 {
     const struct precision_request *request = &context->plan->request;
-    bool fp32 = rule_is_policy(context, POLICY_FP32);
+    bool fp32 = rule_is_policy(context, POLICY_FP32), done = false;
 
     if (!rule_lacks_bf16(context))
         return;
     if (request->pure_bf16 && !fp32)
         report_pure_bf16(context);
     else if (is_on(request->bf16) && !has_fp16_and_bf16(context) && !fp32)
-        replace_bf16(context);
+        done = replace_bf16(context);
     if (context->plan->external && context->plan->bf16_full_eval &&
         !context->plan->fp16_full_eval)
         propose_no_bf16_eval(context);
-    if (request->model_dtype == DTYPE_BFLOAT16) {
+    if (request->model_dtype == DTYPE_BFLOAT16 && !done) {
         if (context->plan->method == METHOD_LORA)
             propose_frozen_dtype(context);
         else
@@ -208,6 +266,27 @@ static bool has_float16_storage(const struct rule_context *context)
            plan->request.fp16 == CHOICE_NO && plan->request.bf16 == CHOICE_NO;
 }
 
+static enum apply apply_of_bf16(const struct rule_context *context)
+{
+    return rule_is_policy(context, POLICY_BF16) ? APPLY_SAFE : APPLY_UNSAFE;
+}
+
+/* Propose bf16 in place of fp16, which two edits do; a resumed run keeps its format. */
+static void propose_bf16(struct rule_context *context, struct finding *finding)
+{
+    if (context->plan->resume_from_checkpoint) {
+        finding->apply = APPLY_MANUAL;
+        rule_report(context, finding, "fp16");
+        return;
+    }
+    finding->group = rule_group(context);
+    if (!rule_propose(context, finding, "fp16", "false", NULL))
+        return;
+    finding->message = "use bf16 instead";
+    finding->note = NULL;
+    rule_propose(context, finding, "bf16", "true", "fp16");
+}
+
 static struct finding overflow_finding(void)
 {
     return (struct finding) {
@@ -220,6 +299,26 @@ static struct finding overflow_finding(void)
     };
 }
 
+/* Return whether fp16 is on where bf16 would do as well: TS103 or TS104. */
+static bool could_use_bf16(const struct rule_context *context)
+{
+    return is_on(context->plan->request.fp16) && !has_fp16_and_bf16(context) &&
+           !context->plan->request.pure_bf16 && rule_capability(context) >= 80 &&
+           !rule_is_policy(context, POLICY_FP32) &&
+           !(rule_is_policy(context, POLICY_NOSCALER) && rule_trains_float16(context));
+}
+
+/* A card with bf16: one edit removes the risk, and costs nothing. */
+static void report_needless_overflow(struct rule_context *context)
+{
+    struct finding finding = overflow_finding();
+
+    finding.apply = apply_of_bf16(context);
+    finding.note = "this device has bf16, which has the range of float32 and is as fast; "
+                   "a run that is resumed or compared should keep its format";
+    propose_bf16(context, &finding);
+}
+
 /* If an edit replaces bf16 by fp16, report the line that causes it. */
 static void rule_bf16_model_in_fp16(struct rule_context *context)
 {
@@ -228,6 +327,10 @@ static void rule_bf16_model_in_fp16(struct rule_context *context)
     bool falls = is_on(request->bf16) && rule_has_tensor_cores(context) &&
                  rule_is_policy(context, POLICY_REPORT);
 
+    if (could_use_bf16(context) && rule_is_bf16_model(context)) {
+        report_needless_overflow(context);
+        return;
+    }
     if (!rule_lacks_bf16(context) || request->pure_bf16 || !rule_is_bf16_model(context) ||
         rule_is_policy(context, POLICY_FP32))
         return;
@@ -244,11 +347,6 @@ static void rule_bf16_model_in_fp16(struct rule_context *context)
     }
 }
 
-static enum apply apply_of_bf16(const struct rule_context *context)
-{
-    return rule_is_policy(context, POLICY_BF16) ? APPLY_SAFE : APPLY_UNSAFE;
-}
-
 static void rule_prefer_bf16(struct rule_context *context)
 {
     struct finding finding = { .rule = "TS104",
@@ -260,21 +358,8 @@ static void rule_prefer_bf16(struct rule_context *context)
                                    "a run that is resumed or compared should keep its "
                                    "format" };
 
-    if (!is_on(context->plan->request.fp16) || has_fp16_and_bf16(context) ||
-        context->plan->request.pure_bf16 || rule_capability(context) < 80 ||
-        rule_is_policy(context, POLICY_FP32) ||
-        (rule_is_policy(context, POLICY_NOSCALER) && rule_trains_float16(context)))
-        return;
-    if (context->plan->resume_from_checkpoint) {
-        rule_report(context, &finding, "fp16");
-        return;
-    }
-    finding.group = rule_group(context);
-    if (!rule_propose(context, &finding, "fp16", "false", NULL))
-        return;
-    finding.message = "use bf16 instead";
-    finding.note = NULL;
-    rule_propose(context, &finding, "bf16", "true", "fp16");
+    if (could_use_bf16(context) && !rule_is_bf16_model(context)) /* TS103 */
+        propose_bf16(context, &finding);
 }
 
 static const struct rule rows[] = {
@@ -301,7 +386,12 @@ static const struct rule rows[] = {
           "torch.cuda.is_bf16_supported() returns true there. The rule therefore checks "
           "the compute capability and never asks that function.\n\n"
           "On a card with fp16 tensor cores the patch sets bf16 to false and fp16 to "
-          "true: float16 compute over float32 weights with a dynamic loss scale. On "
+          "true: float16 compute over float32 weights with a dynamic loss scale. The "
+          "scaler refuses 16-bit weights (TS105), so the patch also stores weights in "
+          "float32 if the job has a line for that; where it has none, or where TRL 0.26 "
+          "or later trains next to quantized weights, nothing is edited, and the finding "
+          "says what to do. TRL uses dtype as the compute format of quantized weights: "
+          "there it becomes float16. On "
           "other cards it only sets bf16 to false, since fp16 would not be faster. "
           "pure_bf16 is left to you: its replacement needs twice the memory. "
           "model_dtype: bfloat16 becomes float32; for frozen weights (lora) it becomes "
@@ -321,9 +411,11 @@ static const struct rule rows[] = {
           "Many such models still train well in fp16. Watch grad_norm and loss_scale. "
           "If the scale keeps falling, train in float32: `--unsafe` turns fp16 off, and "
           "trainspool.policy: fp32 does so permanently. This costs speed and doubles "
-          "the activations. A card with bf16 (compute capability 8.0 or higher) needs "
-          "neither.",
-      .source = "transformers#4586, #10956; gemma_pytorch#24; ms-swift#1099" },
+          "the activations.\n\n"
+          "On a card with bf16 (compute capability 8.0 or higher) the fix is free: "
+          "`--unsafe` replaces fp16 by bf16, as does trainspool.policy: bf16.",
+      .source = "transformers#4586, #10956; gemma_pytorch#24; ms-swift#1099; "
+                "LLaMA-Factory#4278" },
     { .id = "TS104",
       .title = "fp16 on a device with bf16",
       .severity = SEVERITY_INFO,

@@ -23,7 +23,7 @@ static const struct arrival {
     const char *key, *since;
 } arrivals[] = {
     { "eval_strategy", "4.41.0.dev0" },
-    { "use_cpu", "4.34.0.dev0" },
+    { "use_cpu", "4.32.0.dev0" },
     { "hub_token", "4.17.0.dev0" },
     { "hub_model_id", "4.11.0.dev0" },
 };

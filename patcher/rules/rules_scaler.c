@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "patcher/rules/rules_context.h"
+#include "patcher/rules/stored_weights.h"
 
 #include <string.h>
 
@@ -60,7 +61,7 @@ static void propose_no_fp16(struct rule_context *context)
                      .apply = APPLY_SAFE,
                      .message =
                          "policy noscaler: with fp16 the Trainer always creates a "
-                         "scaler, which refuses float16 weights; without fp16 they are "
+                         "scaler, which refuses 16-bit weights; without fp16 they are "
                          "updated unscaled",
                      .note = "at a learning rate of 2e-5 a weight of 0.1 never changes" },
                  "fp16", "false", NULL);
@@ -70,12 +71,14 @@ static void rule_policy_noscaler(struct rule_context *context)
 {
     const struct precision_request *request = &context->plan->request;
 
-    if (!rule_is_policy(context, POLICY_NOSCALER) || !rule_trains_float16(context) ||
-        request->fp16 != CHOICE_YES)
+    const struct stored_weights weights = stored_weights_now(context);
+
+    if (!rule_is_policy(context, POLICY_NOSCALER) || request->fp16 != CHOICE_YES)
         return;
-    if (context->plan->external)
-        propose_no_fp16(context);
-    else if (request->loss_scaling != CHOICE_NO)
+    if (context->plan->external) {
+        if (stored_weights_stop_any_scaler(&weights))
+            propose_no_fp16(context);
+    } else if (rule_trains_float16(context) && request->loss_scaling != CHOICE_NO)
         rule_propose(
             context,
             &(struct finding) {

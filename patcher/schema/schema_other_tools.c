@@ -121,7 +121,8 @@ static const struct key rows[] = {
                     "it trains in float16 without a float32 copy of the weights; use "
                     "fp16: true for float16 compute"),
     TS_FOREIGN_RULE("bfloat16", "TS119", "Axolotl", NULL,
-                    "it trains in bfloat16 without a float32 copy of the weights; use "
-                    "bf16: true for bfloat16 compute, or pure_bf16: true"),
+                    "it means bf16: true there: bfloat16 compute under autocast, over "
+                    "bfloat16 weights without a float32 copy; use bf16: true, which "
+                    "keeps float32 weights, or pure_bf16: true"),
 };
 const struct keys schema_foreign_keys = { "Keys of other tools", rows, TS_COUNT(rows) };

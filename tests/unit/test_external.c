@@ -47,7 +47,7 @@ static void test_external_precision_is_that_of_the_program(void **state)
           MODE_FP16_MIXED, FORMAT_FP16, FORMAT_FP32, SCALING_DYNAMIC, "transformers 4" },
         { HEAD "full\nfp16: true\n" TARGET "  versions: {transformers: 5.0.0rc1}\n", "T4",
           MODE_FP16_MIXED, FORMAT_FP16, FORMAT_FP16, SCALING_DYNAMIC,
-          "the scaler refuses" },
+          "the loss scaler cannot unscale" },
         { HEAD "full\n" TARGET "  versions: {transformers: 5.1}\n", "T4", MODE_FP16_PURE,
           FORMAT_FP16, FORMAT_FP16, SCALING_NONE, "transformers 5" },
         { HEAD "full\nmodel_dtype: bfloat16\nbf16: true\n" TARGET, "A100", MODE_BF16_PURE,

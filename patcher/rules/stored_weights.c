@@ -1,0 +1,481 @@
+/*
+ * patcher/rules/stored_weights.c - the formats of loaded and trained weights, decided as
+ * transformers, Accelerate, PEFT, TRL and LLaMA-Factory decide them.
+ *
+ * Read in transformers 4.45, 4.57, 5.1 and 5.15 (modeling_utils.py, _get_dtype;
+ * quantizer_bnb_4bit.py), PEFT 0.11 to 0.21 (tuners_utils.py, cast_adapter_dtype;
+ * utils/other.py, ModulesToSaveWrapper), TRL 0.9 to 1.16 (trainer/sft_trainer.py,
+ * models/utils.py, trainer/model_config.py), LLaMA-Factory 0.9.0 to 0.9.5
+ * (model/adapter.py, model/patcher.py) and Accelerate 0.29 to 1.11 (accelerator.py,
+ * fsdp_utils.py).  tests/differential/weights.py compares the result with these packages.
+ */
+#include "config.h"
+
+#include "patcher/rules/stored_weights.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include "base/size.h"
+#include "patcher/rules/rules_context.h"
+
+#define FIVE "5.0.0.dev0" /* from_pretrained keeps the format of the files since then */
+
+/* The job, with what several decisions below ask. */
+struct view {
+    const struct rule_context *context;
+    const struct precision_request *request;
+    bool factory, trl, deepspeed, fsdp, quantized;
+    bool casts_adapters; /* PEFT does */
+    struct stored_weights *out;
+};
+
+bool stored_weights_narrow(enum format format)
+{
+    return format == FORMAT_FP16 || format == FORMAT_BF16;
+}
+
+/* ---- Autocast ---- */
+
+static void find_autocast(const struct view *view)
+{
+    const struct precision_request *request = view->request;
+    struct stored_weights *out = view->out;
+    const struct entry *where;
+    const char *launcher = rule_launcher_precision(view->context, &where);
+
+    out->autocast = FORMAT_FP32;
+    out->autocast_source =
+        request->pure_bf16 ? "pure_bf16 is true" : "neither fp16 nor bf16 is true";
+    if (request->fp16 == CHOICE_YES) {
+        out->autocast = FORMAT_FP16;
+        out->autocast_source = "fp16: true";
+    } else if (request->bf16 == CHOICE_YES) {
+        out->autocast = FORMAT_BF16;
+        out->autocast_source = "bf16: true";
+    } else if (launcher &&
+               (strcmp(launcher, "fp16") == 0 || strcmp(launcher, "bf16") == 0)) {
+        out->autocast = launcher[0] == 'f' ? FORMAT_FP16 : FORMAT_BF16;
+        out->autocast_source = "the Accelerate setting";
+    } else if (request->fp16 == CHOICE_AUTO || request->bf16 == CHOICE_AUTO) {
+        out->autocast_source = "the script decides what auto means";
+    }
+}
+
+/* ---- What from_pretrained loads ---- */
+
+static enum format format_of(enum dtype dtype)
+{
+    return dtype == DTYPE_FLOAT16    ? FORMAT_FP16
+           : dtype == DTYPE_BFLOAT16 ? FORMAT_BF16
+                                     : FORMAT_FP32;
+}
+
+/* transformers asks config.json first, then the files. */
+static enum format files_format(const struct rule_context *context)
+{
+    if (context->model && context->model->dtype != FORMAT_COUNT)
+        return context->model->dtype;
+    return context->checkpoint;
+}
+
+/* Return the format that LLaMA-Factory's infer_optim_dtype selects for the card as
+ * torch reports it. */
+static enum format infer_format(const struct rule_context *context)
+{
+    bool bf16 = rule_capability(context) >= 80 ||
+                (rule_on_gpu(context) &&
+                 !rule_version_below(context, PACKAGE_TORCH, "2.4.0.dev0"));
+
+    if (!rule_on_gpu(context))
+        return FORMAT_FP32;
+    return bf16 && context->checkpoint != FORMAT_FP16 &&
+                   context->checkpoint != FORMAT_FP32
+               ? FORMAT_BF16
+               : FORMAT_FP16;
+}
+
+static void load_as_factory(const struct view *view)
+{
+    struct stored_weights *out = view->out;
+    bool given = out->autocast != FORMAT_FP32 || view->request->pure_bf16;
+
+    out->base = out->autocast != FORMAT_FP32 ? out->autocast
+                : view->request->pure_bf16   ? FORMAT_BF16
+                                             : infer_format(view->context);
+    out->base_source = given ? "LLaMA-Factory loads the compute format"
+                             : "LLaMA-Factory queries the card";
+}
+
+/* Load the format of the files, as far as they are known. */
+static void load_files(const struct view *view, const char *source)
+{
+    enum format files = files_format(view->context);
+    struct stored_weights *out = view->out;
+
+    out->base = files != FORMAT_COUNT ? files : FORMAT_FP32;
+    out->base_source = files != FORMAT_COUNT
+                           ? source
+                           : "an assumption, as the model's files are not available";
+    out->known = files != FORMAT_COUNT;
+}
+
+/* A missing dtype: None in transformers 4, "auto" in transformers 5.  TRL's ModelConfig
+ * passes None before 0.27 and float32 since. */
+static void load_by_version(const struct view *view)
+{
+    const struct rule_context *context = view->context;
+    struct stored_weights *out = view->out;
+
+    out->base = FORMAT_FP32;
+    if (context->plan->train_from_scratch) {
+        out->base_source = "a new model is float32";
+    } else if (view->trl && rule_version_at_least(context, PACKAGE_TRL, "0.27")) {
+        out->base_source = "TRL loads float32 since 0.27";
+    } else if (rule_version_below(context, PACKAGE_TRANSFORMERS, FIVE)) {
+        /* bitsandbytes: "Overriding dtype=None with torch.float16" */
+        out->base = view->quantized ? FORMAT_FP16 : FORMAT_FP32;
+        out->base_source = view->quantized ? "transformers 4 loads float16 next to "
+                                             "quantized weights"
+                                           : "transformers 4 loads float32";
+    } else if (versions_know(context->versions, PACKAGE_TRANSFORMERS)) {
+        load_files(view, "transformers 5 keeps the format of the files");
+    } else {
+        load_files(view, "the files' format, if transformers is 5 or later");
+        out->known = false;
+    }
+}
+
+static void find_base(const struct view *view)
+{
+    struct stored_weights *out = view->out;
+
+    if (view->factory) {
+        load_as_factory(view);
+    } else if (view->request->model_dtype != DTYPE_AUTO) {
+        out->base = format_of(view->request->model_dtype);
+        out->base_source = "model_dtype";
+    } else if (rule_entry(view->context, "model_dtype") &&
+               !view->context->plan->train_from_scratch) {
+        load_files(view, "auto keeps the format of the files");
+    } else {
+        load_by_version(view);
+    }
+}
+
+/* ---- What is trained ---- */
+
+static bool casts_as_factory(const struct view *view)
+{
+    return view->factory && !view->request->pure_bf16;
+}
+
+static bool casts_for_fsdp(const struct view *view)
+{
+    return view->fsdp && view->out->autocast != FORMAT_FP32 &&
+           !rule_version_below(view->context, PACKAGE_ACCELERATE, "0.30");
+}
+
+static bool casts_quantized_to_bf16(const struct view *view)
+{
+    return rule_casts_quantized(view->context);
+}
+
+/* Before 0.25 TRL calls PEFT's prepare_model_for_kbit_training, which casts all that is
+ * not quantized; its own function in 0.25 casts norms only. */
+static bool prepares_quantized(const struct view *view)
+{
+    return view->quantized &&
+           (view->trl ? rule_version_below(view->context, PACKAGE_TRL, "0.25")
+                      : !view->factory);
+}
+
+/* PEFT creates adapters in float32 and moves them to the format of a base weight that is
+ * a floating-point tensor.  A quantized weight is none, except where
+ * bnb_4bit_quant_storage is, as in TRL since 0.10. */
+static bool stores_adapters_apart(const struct view *view)
+{
+    return view->quantized &&
+           !(view->trl && rule_is_true(view->context, "load_in_4bit") &&
+             rule_version_at_least(view->context, PACKAGE_TRL, "0.10"));
+}
+
+static bool casts_adapters(const struct view *view)
+{
+    return view->casts_adapters;
+}
+
+static bool has_masters(const struct view *view)
+{
+    return view->deepspeed && !view->request->pure_bf16;
+}
+
+enum {
+    ALL = 1 << WEIGHTS_ALL,
+    ADAPTERS = 1 << WEIGHTS_ADAPTERS,
+    WHOLE = 1 << WEIGHTS_WHOLE
+};
+
+/* Casts of trained weights; the first that applies to a part decides. */
+static const struct cast {
+    bool (*applies)(const struct view *view);
+    int parts;
+    enum format to;
+    const char *source;
+} casts[] = {
+    { casts_as_factory, ALL | ADAPTERS | WHOLE, FORMAT_FP32, "LLaMA-Factory casts them" },
+    { has_masters, ALL | ADAPTERS | WHOLE, FORMAT_FP32,
+      "DeepSpeed keeps float32 copies" },
+    { casts_for_fsdp, ALL | ADAPTERS | WHOLE, FORMAT_FP32,
+      "Accelerate casts them for FSDP" },
+    { casts_quantized_to_bf16, ADAPTERS | WHOLE, FORMAT_BF16,
+      "TRL casts what it trains next to quantized weights to bfloat16 since 0.26" },
+    { casts_adapters, ADAPTERS, FORMAT_FP32, "PEFT casts adapters since 0.12" },
+    { stores_adapters_apart, ADAPTERS, FORMAT_FP32,
+      "adapters of quantized weights are float32" },
+    { prepares_quantized, WHOLE, FORMAT_FP32,
+      "prepare_model_for_kbit_training casts them" },
+};
+
+static const char *const uncast[WEIGHTS_PARTS] = {
+    [WEIGHTS_ADAPTERS] = "adapters have the format of the base model",
+    [WEIGHTS_WHOLE] = "modules trained whole are copies in the format of the base model",
+};
+
+static enum format find_part(const struct view *view, enum weights_part part,
+                             const char **source, bool *known)
+{
+    for (size_t i = 0; i < TS_COUNT(casts); i++)
+        if (casts[i].parts >> part & 1 && casts[i].applies(view)) {
+            *source = casts[i].source;
+            return casts[i].to;
+        }
+    *source = uncast[part] ? uncast[part] : view->out->base_source;
+    if (view->request->pure_bf16)
+        *source = "pure_bf16";
+    *known &= view->out->known;
+    return view->request->pure_bf16 ? FORMAT_BF16 : view->out->base;
+}
+
+/* Return the key that makes PEFT train modules whole, or NULL.  A classifier has a new
+ * head, which PEFT adds to modules_to_save (peft_model.py,
+ * PeftModelForSequenceClassification). */
+static const char *find_whole_key(const struct rule_context *context)
+{
+    static const char *const keys[] = { "additional_target", "modules_to_save",
+                                        "lora_modules_to_save" };
+    const struct entry *task = rule_entry(context, "lora_task_type");
+
+    for (size_t i = 0; i < TS_COUNT(keys); i++)
+        if (rule_is_set(context, keys[i]))
+            return keys[i];
+    return task && strcasecmp(node_value(task->value)->text, "SEQ_CLS") == 0
+               ? "lora_task_type"
+               : NULL;
+}
+
+/* Which of the parts is worse: float16 stops more, then bfloat16. */
+static bool is_narrower(enum format format, enum format than)
+{
+    return format != FORMAT_COUNT &&
+           (than == FORMAT_COUNT || (format == FORMAT_FP16 && than != FORMAT_FP16) ||
+            (format == FORMAT_BF16 && than == FORMAT_FP32));
+}
+
+static void find_trained(const struct view *view)
+{
+    bool lora = view->context->plan->method == METHOD_LORA, known = true;
+    struct stored_weights *out = view->out;
+    const bool trains[WEIGHTS_PARTS] = {
+        [WEIGHTS_ALL] = !lora,
+        [WEIGHTS_ADAPTERS] = lora,
+        [WEIGHTS_WHOLE] = lora && out->whole_key,
+    };
+    const char *source;
+
+    out->trained = FORMAT_COUNT;
+    for (int part = 0; part < WEIGHTS_PARTS; part++) {
+        out->parts[part] = FORMAT_COUNT;
+        if (!trains[part])
+            continue;
+        out->parts[part] = find_part(view, (enum weights_part)part, &source, &known);
+        if (!is_narrower(out->parts[part], out->trained))
+            continue;
+        out->trained = out->parts[part];
+        out->trained_source = source;
+    }
+    out->known = known;
+}
+
+static bool is_quantized(const struct rule_context *context)
+{
+    const struct entry *map = rule_entry(context, "quantization_config");
+
+    return rule_is_quantized(context) ||
+           (map && node_value(map->value)->kind == NODE_MAP);
+}
+
+static struct stored_weights native_weights(const struct rule_context *context,
+                                            const struct precision_request *request)
+{
+    static const struct device unknown = { .kind = DEVICE_CPU, .ordinal = -1 };
+    struct precision decided;
+
+    policy_decide(request, context->device ? context->device : &unknown, &decided);
+    return (struct stored_weights) {
+        .autocast = decided.compute == FORMAT_TF32 ? FORMAT_FP32 : decided.compute,
+        .scaler = false, /* ours unscales gradients that are always float32 */
+        .base = decided.frozen,
+        .parts = { decided.trainable, decided.trainable, decided.trainable },
+        .trained = decided.trainable,
+        .known = true,
+        .autocast_source = "the policy",
+        .base_source = "the policy",
+        .trained_source = "the policy",
+    };
+}
+
+struct stored_weights stored_weights_of(const struct rule_context *context,
+                                        const struct precision_request *request)
+{
+    struct stored_weights out = { .known = true, .whole_key = find_whole_key(context) };
+    const struct view view = {
+        .context = context,
+        .request = request,
+        .factory = rule_is_llamafactory(context),
+        .trl = rule_is_trl(context),
+        .deepspeed = rule_is_set(context, "deepspeed"),
+        .fsdp = rule_is_set(context, "fsdp"),
+        .quantized = is_quantized(context),
+        .casts_adapters = !rule_version_below(context, PACKAGE_PEFT, "0.12") &&
+                          rule_casts_adapters(context),
+        .out = &out,
+    };
+
+    if (!context->plan->external)
+        return native_weights(context, request);
+    find_autocast(&view);
+    out.scaler = out.autocast == FORMAT_FP16 && !view.deepspeed;
+    out.scaler_allows_float16 = view.fsdp;
+    find_base(&view);
+    find_trained(&view);
+    return out;
+}
+
+struct stored_weights stored_weights_now(const struct rule_context *context)
+{
+    return stored_weights_of(context, &context->plan->request);
+}
+
+/* ---- What follows ---- */
+
+static bool refuses(const struct stored_weights *weights, enum format format)
+{
+    return weights->scaler &&
+           (format == FORMAT_BF16 ||
+            (format == FORMAT_FP16 && !weights->scaler_allows_float16));
+}
+
+bool stored_weights_stop_scaler(const struct stored_weights *weights,
+                                enum weights_part part)
+{
+    return weights->known && refuses(weights, weights->parts[part]);
+}
+
+bool stored_weights_stop_any_scaler(const struct stored_weights *weights)
+{
+    for (int part = 0; part < WEIGHTS_PARTS; part++)
+        if (stored_weights_stop_scaler(weights, (enum weights_part)part))
+            return true;
+    return false;
+}
+
+const char *stored_weights_refusal(enum format format)
+{
+    return format == FORMAT_BF16 ? "for which PyTorch's loss scaler has no kernel"
+                                 : "which the loss scaler cannot unscale";
+}
+
+/* A run with a scaler is mixed: it computes in float16 under autocast. */
+enum mode stored_weights_mode(const struct rule_context *context,
+                              const struct stored_weights *weights)
+{
+    enum format compute =
+        weights->autocast != FORMAT_FP32 ? weights->autocast : weights->base;
+    const struct device *device = context->device;
+
+    if (compute == FORMAT_BF16)
+        return weights->trained == FORMAT_BF16 ? MODE_BF16_PURE : MODE_BF16_MIXED;
+    if (compute == FORMAT_FP16)
+        return weights->trained == FORMAT_FP16 && weights->autocast != FORMAT_FP16
+                   ? MODE_FP16_PURE
+                   : MODE_FP16_MIXED;
+    return context->plan->request.tf32 == CHOICE_YES && device && device_has_tf32(device)
+               ? MODE_TF32
+               : MODE_FP32;
+}
+
+static const char *why_not(const struct rule_context *context,
+                           const struct stored_weights *weights)
+{
+    if (rule_casts_quantized(context))
+        return "use TRL up to 0.25, or a card with bf16, or set bf16: false and fp16: "
+               "false: what TRL trains next to quantized weights is bfloat16 since 0.26, "
+               "for which fp16's loss scaler has no kernel";
+    if (weights->parts[WEIGHTS_WHOLE] == weights->trained)
+        return arena_printf(context->arena,
+                            "cast the modules of %s to float32 in the script, or load "
+                            "the model with dtype=torch.float32, and set fp16: true",
+                            weights->whole_key);
+    return weights->parts[WEIGHTS_ADAPTERS] == weights->trained
+               ? "upgrade PEFT to 0.12 or later, with autocast_adapter_dtype left on, "
+                 "and set fp16: true"
+               : "load the model with dtype=torch.float32 in the script, and set fp16: "
+                 "true";
+}
+
+static struct stored_weights with_fp16(const struct rule_context *context,
+                                       enum dtype dtype)
+{
+    struct precision_request request = context->plan->request;
+
+    request.fp16 = CHOICE_YES;
+    request.bf16 = CHOICE_NO;
+    request.pure_bf16 = false;
+    request.model_dtype = dtype;
+    return stored_weights_of(context, &request);
+}
+
+struct fp16_need stored_weights_fp16_need(const struct rule_context *context)
+{
+    struct fp16_need need = { .possible = true, .sure = true };
+    bool line = rule_entry(context, "model_dtype") != NULL;
+    enum dtype dtype = context->plan->request.model_dtype;
+    struct stored_weights weights;
+
+    if (line && rule_dtype_computes(context) && dtype == DTYPE_BFLOAT16)
+        dtype = need.dtype = DTYPE_FLOAT16;
+    weights = with_fp16(context, dtype);
+    if (stored_weights_stop_any_scaler(&weights) && line &&
+        !rule_dtype_computes(context)) {
+        struct stored_weights wide = with_fp16(context, DTYPE_FLOAT32);
+
+        if (!stored_weights_stop_any_scaler(&wide)) {
+            need.dtype = DTYPE_FLOAT32;
+            return need;
+        }
+    }
+    need.possible = !stored_weights_stop_any_scaler(&weights);
+    need.sure =
+        weights.known || (!refuses(&weights, weights.trained) &&
+                          !versions_know(context->versions, PACKAGE_TRANSFORMERS));
+    if (!need.possible)
+        need.remedy = why_not(context, &weights);
+    else if (!need.sure)
+        need.remedy = versions_know(context->versions, PACKAGE_TRANSFORMERS)
+                          ? "if the model's files are in 16 bits, fp16 requires "
+                            "dtype=torch.float32 in the script"
+                          : "if transformers is 5 or later, fp16 requires "
+                            "dtype=torch.float32 in the script";
+    return need;
+}

@@ -1,0 +1,67 @@
+/*
+ * patcher/rules/stored_weights.h - the format in which a run stores each part of its
+ * weights, and what follows for the loss scaler and the optimizer.  All rules, the plan
+ * and the memory estimate read this one answer.
+ */
+#ifndef PATCHER_RULES_STORED_WEIGHTS_H
+#define PATCHER_RULES_STORED_WEIGHTS_H
+
+#include "patcher/rules/rules.h"
+
+enum weights_part {
+    WEIGHTS_ALL,      /* every weight, or some layers of the model: full, freeze */
+    WEIGHTS_ADAPTERS, /* LoRA */
+    WEIGHTS_WHOLE,    /* modules trained whole next to adapters: modules_to_save */
+    WEIGHTS_PARTS
+};
+
+struct stored_weights {
+    /* FORMAT_FP16, FORMAT_BF16, or FORMAT_FP32: no autocast */
+    enum format autocast;
+    bool scaler; /* the loss is scaled, and the scaler checks each gradient */
+    /* FSDP1's scaler accepts float16 gradients (torch/distributed/fsdp/
+     * sharded_grad_scaler.py) */
+    bool scaler_allows_float16;
+    enum format base; /* as loaded; of a quantized model, what is not quantized */
+    /* what the optimizer updates; FORMAT_COUNT: the run does not train this part */
+    enum format parts[WEIGHTS_PARTS];
+    enum format trained; /* the narrowest part */
+    /* false: an unknown version or unknown files decide, and the formats are those of
+     * the current version */
+    bool known;
+    /* what decides them, as phrases */
+    const char *autocast_source, *base_source, *trained_source;
+    const char *whole_key; /* the key that names WEIGHTS_WHOLE, or NULL */
+};
+
+/* Decide the formats of the job with this request, which may differ from the job's own:
+ * a rule asks what an edit would lead to. */
+struct stored_weights stored_weights_of(const struct rule_context *context,
+                                        const struct precision_request *request);
+/* The same, of the job as written. */
+struct stored_weights stored_weights_now(const struct rule_context *context);
+/* Return whether the scaler raises an error at the first step because of this part. */
+bool stored_weights_stop_scaler(const struct stored_weights *weights,
+                                enum weights_part part);
+/* The same for any part. */
+bool stored_weights_stop_any_scaler(const struct stored_weights *weights);
+/* Return whether a format has 16 bits. */
+bool stored_weights_narrow(enum format format);
+/* Return the mode that `plan` reports. */
+enum mode stored_weights_mode(const struct rule_context *context,
+                              const struct stored_weights *weights);
+/* Return the message of a scaler that meets gradients of this format. */
+const char *stored_weights_refusal(enum format format);
+
+/* What fp16: true requires of a job that does not compute in fp16 yet. */
+struct fp16_need {
+    bool possible; /* false: the scaler would stop the run, whatever the lines say */
+    bool sure;     /* false: it depends on an unknown version or on unknown files */
+    /* the format that the line model_dtype must have then; DTYPE_AUTO: as it is */
+    enum dtype dtype;
+    const char *remedy; /* if it is not possible or not sure: what to do instead */
+};
+
+struct fp16_need stored_weights_fp16_need(const struct rule_context *context);
+
+#endif
