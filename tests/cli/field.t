@@ -62,4 +62,87 @@ disk_elsewhere() {
 }
 field patcher/D21-disk-of-another-machine disk_elsewhere
 
+scaler_over_bf16() {
+    cp job.yaml first.yaml
+    expect_status "D01: an edit to fp16 that would stop the run is not made" 1 "$trainspool" patch --device V100 first.yaml
+    expect "D01: the job stays as it is" cmp -s job.yaml first.yaml
+    expect_output "D01: the remedy is named" 'dtype=torch.float32'
+    expect_status "D01: bfloat16 weights under a scaler fail the check" 1 "$trainspool" check --device A100 explicit.yaml trl.yaml
+    expect_output "D01: the line of a script is edited" 'torch_dtype: bfloat16 -> float32'
+    expect_output "D01: the line of TRL is edited" ' dtype: bfloat16 -> float32'
+    try "$trainspool" plan --json --device A100 explicit.yaml
+    expect_output "D01: a run with a scaler is mixed" '"mode":"fp16-mixed"'
+    "$trainspool" patch -q --device A100 explicit.yaml trl.yaml
+    try "$trainspool" plan --json --device A100 explicit.yaml
+    expect_output "D01: the patched job trains float32 weights" '"trainable_dtype":"float32"'
+}
+field patcher/D01-fp16-scaler-over-bf16-weights scaler_over_bf16
+
+explicit_auto() {
+    try "$trainspool" plan --json --device T4 job.yaml
+    expect_output "D02: the plan is of the patched job" '"trainable_dtype":"float32"'
+    expect_status "D02: the job is patched" 0 "$trainspool" patch --device T4 job.yaml
+    expect_output "D02: auto becomes float32" 'torch_dtype: auto -> float32'
+    sed -i 's/"float16"/"bfloat16"/' h/config.json
+    sed -i -e 's/float32/auto/' -e 's/^fp16:/bf16:/' job.yaml
+    try "$trainspool" plan --json --device A100 job.yaml
+    expect_output "D02: bfloat16 files give bfloat16 weights" '"trainable_dtype":"bfloat16"'
+    sed -i '/^torch_dtype/d' job.yaml
+    try "$trainspool" plan --json --device A100 job.yaml
+    expect_output "D02: without the line nothing changes" '"trainable_dtype":"float32"'
+}
+field patcher/D02-explicit-dtype-auto explicit_auto
+
+modules_trained_whole() {
+    expect_status "D03: 16-bit copies of modules fail the check" 1 "$trainspool" check --device T4 job.yaml trl.yaml
+    expect_output "D03: additional_target" 'error\[TS902\].*additional_target'
+    expect_output "D03: lora_modules_to_save" 'error\[TS902\].*lora_modules_to_save'
+    expect_output "D03: the dtype is edited" 'dtype: float16 -> float32'
+    sed -i 's/command: \[python, train.py\], versions: {/versions: {llamafactory: 0.9.3, /' job.yaml
+    sed -i -e '/torch_dtype/d' job.yaml
+    try "$trainspool" check --device T4 job.yaml
+    expect_no_output "D03: LLaMA-Factory casts what it trains" TS902
+}
+field patcher/D03-modules-trained-whole-next-to-lora modules_trained_whole
+
+pure_bf16_adapters() {
+    try "$trainspool" plan --json --device A100 job.yaml
+    expect_output "D11: adapters are float32" '"trainable_dtype":"float32","frozen_dtype":"bfloat16"'
+    expect_no_output "D11: nothing is rounded away" 'rounded away'
+    sed -i 's/finetuning_type: lora/finetuning_type: full/' job.yaml
+    try "$trainspool" plan --json --device A100 job.yaml
+    expect_output "D11: all weights are bfloat16" '"mode":"bf16-pure".*"trainable_dtype":"bfloat16"'
+    expect_output "D11: their updates are rounded" 'rounded away'
+}
+field patcher/D11-pure-bf16-lora-adapters-are-float32 pure_bf16_adapters
+
+trl_qlora() {
+    expect_status "D12: QLoRA of TRL 0.24 is patched" 0 "$trainspool" patch --device T4 job.yaml
+    expect "D12: 4-bit weights are computed in float16" grep -q '^dtype: float16$' job.yaml
+    expect "D12: fp16 is on" grep -q '^fp16: true$' job.yaml
+    cp trl-0.26.yaml first.yaml
+    expect_status "D12: QLoRA of TRL 0.26 is an error" 1 "$trainspool" patch --device T4 first.yaml
+    expect "D12: it stays as it is" cmp -s trl-0.26.yaml first.yaml
+    expect_output "D12: the ways out are named" 'TRL up to 0\.25, or a card with bf16'
+}
+field patcher/D12-trl-qlora-on-cards-without-bf16 trl_qlora
+
+no_float32_copy() {
+    expect_status "D15: bfloat16 weights are a warning" 0 "$trainspool" check --device A100 job.yaml explicit.yaml
+    expect_output "D15: the loss is named" 'warning\[TS127\].*1/512'
+    expect_output "D15: the script is named" 'dtype=torch.float32'
+    "$trainspool" patch -q --unsafe --device A100 explicit.yaml
+    expect "D15: an unsafe edit stores float32" grep -q '^torch_dtype: float32$' explicit.yaml
+}
+field patcher/D15-bf16-weights-without-master-copy no_float32_copy
+
+overflow_on_bf16_cards() {
+    try "$trainspool" check --device A100 job.yaml
+    expect_output "D17: the overflow is a warning where the fix is free" 'warning\[TS103\].*65504'
+    expect_no_output "D17: the same edit is not proposed twice" TS104
+    "$trainspool" patch -q --unsafe --device A100 job.yaml
+    expect "D17: the unsafe edit is bf16" grep -q '^bf16: true$' job.yaml
+}
+field patcher/D17-fp16-overflow-unreported-on-bf16-cards overflow_on_bf16_cards
+
 plan
