@@ -97,6 +97,7 @@ libpatcher_a_SOURCES += %D%/rules/torch_setup.c %D%/rules/torch_setup.h
 libpatcher_a_SOURCES += %D%/rules/versions.c %D%/rules/versions.h
 
 libpatcher_a_SOURCES += %D%/schema/dialect.c %D%/schema/dialect.h
+libpatcher_a_SOURCES += %D%/schema/dialect_marks.c %D%/schema/dialect_marks.h
 libpatcher_a_SOURCES += %D%/schema/redact.c %D%/schema/redact.h
 libpatcher_a_SOURCES += %D%/schema/scalar.c %D%/schema/scalar.h
 libpatcher_a_SOURCES += %D%/schema/schema.c %D%/schema/schema.h

@@ -286,13 +286,17 @@ static const struct rule rows[] = {
           "a step in Axolotl and that of one device in torchtune; an empty "
           "max_grad_norm is 1.0 in Axolotl and off in LLaMA-Factory. Therefore nothing "
           "is guessed.\n\n"
-          "A whole file of Axolotl, torchtune, LLaMA-Factory v1, Accelerate, DeepSpeed, "
-          "TRL, ms-swift or LitGPT is recognized by keys that only it has, and reported "
-          "once, without a list of its keys. `trainspool import` converts files of "
-          "Axolotl and torchtune to jobs, with comments for what has no equivalent; a "
-          "file for TRL's scripts can be checked unchanged with `trainspool: {target: "
-          "external}`. A job that contains another tool's key stays a job: each such "
-          "key is reported, with its equivalent if there is one.",
+          "A whole file of another tool is recognized by keys that only it has, and "
+          "reported once, without a list of its keys: Axolotl, torchtune, LLaMA-Factory "
+          "v1, Accelerate, DeepSpeed, TRL, ms-swift, LitGPT, AutoTrain, Ludwig, verl, "
+          "Unsloth Studio, Lightning, NeMo, Megatron-LM, GPT-NeoX, OpenRLHF, H2O LLM "
+          "Studio, MLX LM, LLM Foundry, Oumi, mistral-finetune, mergekit, and files such "
+          "as a model's config.json or a Kubernetes manifest. Such a file is not a job: "
+          "`plan` shows no plan, and the exit status is 2. `trainspool import` converts "
+          "files of Axolotl and torchtune to jobs, with comments for what has no "
+          "equivalent; a file for TRL's scripts can be checked unchanged with "
+          "`trainspool: {target: external}`. A job that contains another tool's key stays "
+          "a job: each such key is reported, with its equivalent if there is one.",
       .source = "axolotl schemas/config.py; torchtune recipes; trl scripts/utils.py; "
                 "DeepSpeed runtime/config.py; docs/precision.md" },
     { .id = "TS708",

@@ -1,71 +1,18 @@
-/* patcher/schema/dialect.c - tables of keys that identify a tool, with their weights. */
+/* patcher/schema/dialect.c - decides which tool a file belongs to. */
 #include "config.h"
 
 #include "patcher/schema/dialect.h"
 
 #include "base/size.h"
+#include "patcher/schema/dialect_marks.h"
 #include "patcher/schema/schema.h"
 #include "patcher/schema/schema_keys.h"
 
 #include <string.h>
 
-/*
- * Keys that identify a tool, with their weights: 3 for a key that no other tool has, 1
- * for a key that may also have been copied into a job.  The file belongs to the tool if
- * these keys outweigh the keys of a job, so a job with one foreign key remains a job.
- *
- * Axolotl: schemas/config.py; LLaMA-Factory v1: examples/v1; Accelerate: what `accelerate
- * config` writes; TRL: scripts/utils.py, trainer/model_config.py and the recipes of the
- * alignment handbook; DeepSpeed: runtime/config.py; LitGPT: config_hub; ms-swift:
- * examples/yaml.
- */
-static const struct marker {
-    const char *key;
-    enum dialect dialect;
-    int weight;
-} markers[] = {
-    { "compute_environment", DIALECT_ACCELERATE, 3 },
-    { "distributed_type", DIALECT_ACCELERATE, 3 },
-    { "base_model", DIALECT_AXOLOTL, 3 },
-    { "base_model_config", DIALECT_AXOLOTL, 3 },
-    { "sequence_len", DIALECT_AXOLOTL, 3 },
-    { "dockerfile_commands", DIALECT_AXOLOTL, 3 },
-    { "micro_batch_size", DIALECT_AXOLOTL, 1 },
-    { "val_set_size", DIALECT_AXOLOTL, 1 },
-    { "sample_packing", DIALECT_AXOLOTL, 1 },
-    { "model_class", DIALECT_V1, 3 },
-    { "dist_config", DIALECT_V1, 3 },
-    { "sample_backend", DIALECT_V1, 3 },
-    { "train_dataset", DIALECT_V1, 3 },
-    { "kernel_config", DIALECT_V1, 3 },
-    { "peft_config", DIALECT_V1, 3 },
-    { "quant_config", DIALECT_V1, 3 },
-    { "zero_optimization", DIALECT_DEEPSPEED, 3 },
-    { "train_micro_batch_size_per_gpu", DIALECT_DEEPSPEED, 3 },
-    { "zero_allow_untested_optimizer", DIALECT_DEEPSPEED, 3 },
-    { "dataset_mixture", DIALECT_TRL, 3 },
-    { "dataset_mixer", DIALECT_TRL, 3 },
-    { "dataset_name", DIALECT_TRL, 3 },
-    { "use_peft", DIALECT_TRL, 2 },
-    { "dataset_train_split", DIALECT_TRL, 2 },
-    { "dataset_text_field", DIALECT_TRL, 2 },
-    { "attn_implementation", DIALECT_TRL, 1 },
-    { "max_seq_length", DIALECT_TRL, 1 },
-    { "dataset_num_proc", DIALECT_TRL, 1 },
-    { "lora_target_modules", DIALECT_TRL, 1 },
-    { "lora_r", DIALECT_TRL, 1 },
-    { "tuner_type", DIALECT_SWIFT, 3 },
-    { "train_type", DIALECT_SWIFT, 3 },
-    { "rlhf_type", DIALECT_SWIFT, 3 },
-    { "colocate_groups", DIALECT_SWIFT, 3 },
-    { "split_dataset_ratio", DIALECT_SWIFT, 2 },
-    { "logger_name", DIALECT_LITGPT, 2 },
-    { "out_dir", DIALECT_LITGPT, 2 },
-    { "tokenizer_dir", DIALECT_LITGPT, 1 },
-    { "num_nodes", DIALECT_LITGPT, 1 },
-};
-
-/* Keys that identify a job; one that no other tool has outweighs any two markers. */
+/* Keys that identify a job; one that no other tool has outweighs any two marks.  A file
+ * belongs to a tool if the tool's marks outweigh these keys, so a job with one foreign key
+ * remains a job. */
 static const struct job_key {
     const char *key;
     int weight;
@@ -107,43 +54,76 @@ static int weigh_job(const struct document *document, enum dialect except,
     return weight;
 }
 
-/* Sum the weights of the tool's keys.  *marker is the first of them, if there are any. */
+/* Return the entry at the path, with the first key of the path in *first. */
+static const struct entry *find_path(const struct node *root, const char *path,
+                                     const struct entry **first)
+{
+    const struct node *map = root;
+    const struct entry *entry = NULL;
+
+    for (*first = NULL; *path; path += *path == '.') {
+        const size_t len = strcspn(path, ".");
+
+        entry = NULL;
+        for (size_t i = 0; map->kind == NODE_MAP && i < map->count && !entry; i++) {
+            const struct node *key = map->entries[i].key;
+
+            if (key->kind == NODE_SCALAR && key->len == len &&
+                memcmp(key->text, path, len) == 0)
+                entry = &map->entries[i];
+        }
+        if (!entry)
+            return NULL;
+        if (!*first)
+            *first = entry;
+        map = node_value(entry->value);
+        path += len;
+    }
+    return entry;
+}
+
+/* Sum the weights of the tool's marks.  *marker is the key of the first one, if there are
+ * any. */
 static int weigh(const struct document *document, enum dialect dialect,
                  const struct entry **marker)
 {
+    size_t found = 0;
     int weight = 0;
 
-    for (size_t i = 0; i < TS_COUNT(markers); i++) {
-        const struct entry *entry;
+    for (size_t i = 0; i < dialect_mark_count; i++) {
+        const struct entry *first;
 
-        if (markers[i].dialect != dialect ||
-            !(entry = document_find(document, markers[i].key)))
+        if (dialect_marks[i].dialect != dialect ||
+            !find_path(document->root, dialect_marks[i].path, &first))
             continue;
-        if (weight == 0)
-            *marker = entry;
-        weight += markers[i].weight;
+        if (found++ == 0)
+            *marker = first;
+        weight += dialect_marks[i].weight;
     }
-    return weight;
+    return found < dialect_files[dialect].least ? 0 : weight;
 }
 
-static bool has_component(const struct node *node)
+static bool has_class(const struct node *node, const char *key)
 {
-    if (node->kind == NODE_MAP && node_find(node, "_component_"))
+    if (node->kind == NODE_MAP && node_find(node, key))
         return true;
     for (size_t i = 0; i < node->count; i++)
-        if (has_component(node->kind == NODE_MAP ? node->entries[i].value
-                                                 : node->items[i]))
+        if (has_class(node->kind == NODE_MAP ? node->entries[i].value : node->items[i],
+                      key))
             return true;
     return false;
 }
 
-/* A torchtune recipe names a Python class in each of its sections. */
-static const struct entry *find_component(const struct node *root)
+/* A recipe of torchtune, or a configuration of Hydra, names a Python class in each of its
+ * blocks. */
+static int weigh_classes(const struct node *root, const char *key,
+                         const struct entry **marker)
 {
-    for (size_t i = 0; i < root->count; i++)
-        if (has_component(root->entries[i].value))
-            return &root->entries[i];
-    return node_find(root, "_component_");
+    *marker = node_find(root, key);
+    for (size_t i = 0; !*marker && i < root->count; i++)
+        if (has_class(root->entries[i].value, key))
+            *marker = &root->entries[i];
+    return *marker ? 5 : 0;
 }
 
 /* ---- Files of unknown tools ---- */
@@ -159,10 +139,17 @@ static bool is_generation_key(const struct key *key)
            key < schema_generate_keys.list + schema_generate_keys.count;
 }
 
+/* `optim: {lr: 1e-5}` is not the key of a job that has this name. */
+static bool is_block_of_another_tool(const struct key *key, const struct node *value)
+{
+    return value->kind == NODE_MAP && key->type != KEY_MAP && key->type != KEY_ANY;
+}
+
 /* Classify a key.  A misspelled key of a job, `Learning-Rate` or `lerning_rate`, counts
  * as one. */
-static enum key_kind classify(const struct node *key)
+static enum key_kind classify(const struct entry *entry)
 {
+    const struct node *key = entry->key;
     const struct key *known;
     const char *near;
     bool exact;
@@ -174,6 +161,8 @@ static enum key_kind classify(const struct node *key)
         return schema_nearest(key->text, &near, 1, &exact) > 0 ? KIND_JOB : KIND_FOREIGN;
     if (is_generation_key(known))
         return KIND_SHARED;
+    if (is_block_of_another_tool(known, node_value(entry->value)))
+        return KIND_FOREIGN;
     return known->use == KEY_OTHER_TOOL                          ? KIND_FOREIGN
            : known->use == KEY_USED || known->use == KEY_RENAMED ? KIND_JOB
                                                                  : KIND_SHARED;
@@ -186,7 +175,7 @@ static enum dialect find_by_majority(const struct node *root, const struct entry
 
     *marker = NULL;
     for (size_t i = 0; i < root->count && i < MAX_KEYS; i++) {
-        enum key_kind kind = classify(root->entries[i].key);
+        enum key_kind kind = classify(&root->entries[i]);
 
         if (kind == KIND_FOREIGN && !*marker && root->entries[i].key->kind == NODE_SCALAR)
             *marker = &root->entries[i];
@@ -199,25 +188,47 @@ static enum dialect find_by_majority(const struct node *root, const struct entry
     return counts[KIND_JOB] > 0 ? DIALECT_NATIVE : DIALECT_NONE;
 }
 
+static int weigh_tool(const struct document *document, enum dialect dialect,
+                      const struct entry **marker)
+{
+    if (dialect == DIALECT_TORCHTUNE)
+        return weigh_classes(document->root, "_component_", marker);
+    if (dialect == DIALECT_HYDRA)
+        return weigh_classes(document->root, "_target_", marker);
+    return weigh(document, dialect, marker);
+}
+
 enum dialect dialect_find(const struct document *document, const struct entry **marker)
 {
     const struct entry *found = NULL, *job_key;
+    enum dialect best = DIALECT_NATIVE;
+    int most = 2; /* the weight of a tool must be more */
 
     *marker = NULL;
     for (int dialect = DIALECT_NATIVE + 1; dialect < DIALECT_OTHER; dialect++) {
-        int weight = dialect == DIALECT_TORCHTUNE
-                         ? ((found = find_component(document->root)) ? 5 : 0)
-                         : weigh(document, (enum dialect)dialect, &found);
+        int weight = weigh_tool(document, (enum dialect)dialect, &found);
 
-        if (weight > 2 && weight > weigh_job(document, (enum dialect)dialect, &job_key) &&
-            !(dialect == DIALECT_TRL && document_find(document, "trainspool"))) {
-            *marker = found;
-            return (enum dialect)dialect;
-        }
+        if (weight <= most ||
+            weight <= weigh_job(document, (enum dialect)dialect, &job_key) ||
+            (dialect == DIALECT_TRL && document_find(document, "trainspool")) ||
+            (dialect == DIALECT_HYDRA && best != DIALECT_NATIVE))
+            continue;
+        best = (enum dialect)dialect;
+        most = weight;
+        *marker = found;
     }
+    if (best != DIALECT_NATIVE)
+        return best;
     if (weigh_job(document, DIALECT_NATIVE, marker) > 2)
         return DIALECT_NATIVE;
     return find_by_majority(document->root, marker);
+}
+
+bool dialect_is_job(const struct document *document)
+{
+    const struct entry *marker;
+
+    return document->root && dialect_find(document, &marker) == DIALECT_NATIVE;
 }
 
 bool dialect_is_llama_factory(const struct document *document)
@@ -231,44 +242,27 @@ bool dialect_is_llama_factory(const struct document *document)
     return false;
 }
 
-static const char *const messages[] = {
-    [DIALECT_AXOLOTL] =
-        "this is a file of Axolotl (%s), not a job: `trainspool import` converts it",
-    [DIALECT_TORCHTUNE] = "this is a recipe of torchtune (_component_ in %s), not a job: "
-                          "`trainspool import` converts it",
-    [DIALECT_V1] =
-        "this is a file of LLaMA-Factory v1 (%s), not a job: write it in the flat form "
-        "of v0, with model_name_or_path, stage and finetuning_type",
-    [DIALECT_DEEPSPEED] =
-        "this is a file of DeepSpeed (%s), not a job: a job for a script names it with "
-        "`deepspeed: FILE`; a native run does not need it",
-    [DIALECT_TRL] =
-        "this is a file for TRL's scripts (%s), not a job: add `trainspool: {target: "
-        "external}` to check it unchanged; to train it here, use dataset, "
-        "finetuning_type and cutoff_len",
-    [DIALECT_SWIFT] =
-        "this is a file of ms-swift (%s), not a job: a job has keys such as "
-        "model_name_or_path, finetuning_type, lora_rank, cutoff_len",
-    [DIALECT_LITGPT] = "this is a file of LitGPT (%s), not a job: a job has keys such as "
-                       "model_name_or_path, finetuning_type, lora_rank, cutoff_len",
-    [DIALECT_OTHER] =
-        "most keys are not keys of a job (the first is %s): this may be another tool's "
-        "file; a job has keys such as model_name_or_path, dataset, finetuning_type",
-    [DIALECT_ACCELERATE] =
-        "this is a launcher configuration of Accelerate (%s), not a job: a job sets bf16 "
-        "or fp16 itself",
-};
-
 const char *dialect_sentence(enum dialect dialect, const struct entry *marker,
                              struct arena *arena)
 {
+    static const char keys[] = "a job has keys such as model_name_or_path, "
+                               "finetuning_type, lora_rank, cutoff_len";
+    const struct dialect_file *file =
+        dialect < DIALECT_OTHER ? &dialect_files[dialect] : NULL;
     const char *name = marker ? marker->key->text : "";
-    const char *message = dialect < TS_COUNT(messages) ? messages[dialect] : NULL;
-    const char *hole = message ? strstr(message, "%s") : NULL;
+    const char *of = dialect == DIALECT_TORCHTUNE ? "_component_ in "
+                     : dialect == DIALECT_HYDRA   ? "_target_ in "
+                                                  : "";
 
-    if (!hole)
+    if (dialect == DIALECT_OTHER)
+        return arena_printf(arena,
+                            "most keys are not keys of a job (the first is %s): this may "
+                            "be another tool's file; a job has keys such as "
+                            "model_name_or_path, dataset, finetuning_type",
+                            name);
+    if (!file || !file->what)
         return "this is not a job: it has no key of a job, such as "
                "model_name_or_path, dataset or learning_rate";
-    return arena_printf(arena, "%.*s%s%s", (int)(hole - message), message, name,
-                        hole + 2);
+    return arena_printf(arena, "this is %s (%s%s), not a job: %s", file->what, of, name,
+                        file->advice ? file->advice : keys);
 }

@@ -14,6 +14,31 @@ enum dialect {
     DIALECT_TRL,        /* arguments of TRL's scripts, the alignment handbook's recipes */
     DIALECT_SWIFT,
     DIALECT_LITGPT,
+    DIALECT_AUTOTRAIN,
+    DIALECT_LUDWIG,
+    DIALECT_VERL,
+    DIALECT_UNSLOTH,
+    DIALECT_LIGHTNING,
+    DIALECT_NEMO,
+    DIALECT_MEGATRON,
+    DIALECT_NEOX,
+    DIALECT_OPENRLHF,
+    DIALECT_H2O,
+    DIALECT_MLX,
+    DIALECT_FOUNDRY, /* LLM Foundry */
+    DIALECT_OUMI,
+    DIALECT_MISTRAL, /* mistral-finetune */
+    DIALECT_MERGEKIT,
+    DIALECT_PEFT,          /* adapter_config.json */
+    DIALECT_MODEL,         /* config.json */
+    DIALECT_TRAINER_STATE, /* trainer_state.json */
+    DIALECT_KUBERNETES,
+    DIALECT_SKYPILOT,
+    DIALECT_MLFLOW,
+    DIALECT_WANDB, /* a sweep */
+    DIALECT_COMPOSE,
+    DIALECT_CONDA,
+    DIALECT_HYDRA, /* any tool whose blocks name classes with _target_ */
     DIALECT_OTHER, /* an unknown tool: most keys are not keys of a job */
     DIALECT_NONE   /* no key of a job at all */
 };
@@ -21,6 +46,8 @@ enum dialect {
 /* Return whose file it is.  *marker is the key that decided, also for a job; or NULL.
  * The document must have a root. */
 enum dialect dialect_find(const struct document *document, const struct entry **marker);
+/* Return whether the file is a job, of whatever program. */
+bool dialect_is_job(const struct document *document);
 /* Return whether the job has keys that, among external programs, only LLaMA-Factory
  * accepts.  LLaMA-Factory rejects unknown keys; another script may define more keys. */
 bool dialect_is_llama_factory(const struct document *document);
