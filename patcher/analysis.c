@@ -13,6 +13,7 @@
 #include "patcher/rules/external.h"
 #include "patcher/findings/propose.h"
 #include "patcher/rules/rules.h"
+#include "patcher/schema/dialect.h"
 #include "patcher/schema/schema.h"
 #include "patcher/rules/suppress.h"
 #include "patcher/rules/torch_setup.h"
@@ -52,7 +53,6 @@ static void add_remarks(struct analysis *analysis, struct arena *arena)
 {
     const struct document *document = &analysis->document;
 
-    analysis->is_job = document->root != NULL;
     if (document->bom)
         add(analysis, "TS002", document_mark(document, 0),
             "the file begins with a byte order mark, which is kept");
@@ -288,6 +288,11 @@ void analyze_text(struct analyzer *analyzer, const char *data, size_t len,
     if (!out->document.root)
         return;
     schema_check(&out->document, &out->findings);
+    out->is_job = dialect_is_job(&out->document);
+    if (!out->is_job) {
+        suppress(&out->document, analyzer->options, &out->findings, &out->ignored);
+        return;
+    }
     bind(analyzer, out);
     read_model(analyzer, out->plan.model_name_or_path);
     apply_torch_base_quantization(analyzer, &out->plan);

@@ -24,10 +24,12 @@ struct patch {
     struct findings ignored; /* findings that the original text asks not to report */
     struct plan plan;        /* of the text after the safe edits */
     bool has_plan;           /* false: the file is not a job, or too broken for a plan */
-    bool is_job;             /* false: TS001, TS004, TS006, TS009: exit status 2 */
-    bool changed;            /* the safe (or selected) edits change the text */
-    bool rejected;           /* there is no plan, or an error remains after the edits */
-    const char *text;        /* the text after the edits */
+    /* false: TS001, TS004, TS006, TS009, or the file of another tool (TS706); exit
+     * status 2 */
+    bool is_job;
+    bool changed;     /* the safe (or selected) edits change the text */
+    bool rejected;    /* there is no plan, or an error remains after the edits */
+    const char *text; /* the text after the edits */
     size_t len;
     char before[65], after[65]; /* SHA-256; "" if it was not read */
     const char *backup;         /* path of the backup written, or NULL */

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "patcher/schema/dialect.h"
 
 /* One line per file: rules_NAME.c exports rules_NAME. */
 #define RULE_FILES(X)   \
@@ -123,20 +122,10 @@ static bool applies(const struct rule *rule, const struct rule_context *context)
            (rule->target == RULE_EXTERNAL) == context->plan->external;
 }
 
-static bool is_job(const struct rule_context *context)
-{
-    const struct entry *marker;
-
-    return context->document->root &&
-           dialect_find(context->document, &marker) == DIALECT_NATIVE;
-}
-
 void rules_run(struct rule_context *context)
 {
     const struct rule *sorted[NUMBERS];
 
-    if (!is_job(context))
-        return;
     if (context->plan->external && context->options->will_run) {
         rules_find("TS707")->run(context); /* refused: no other rule matters */
         return;

@@ -214,13 +214,6 @@ static void move_findings(struct suppress_state *state, struct findings *ignored
     findings->count = kept;
 }
 
-static bool is_job(const struct document *document)
-{
-    const struct entry *marker;
-
-    return document->root && dialect_find(document, &marker) == DIALECT_NATIVE;
-}
-
 void suppress(const struct document *document, const struct patch_options *options,
               struct findings *findings, struct findings *ignored)
 {
@@ -229,7 +222,7 @@ void suppress(const struct document *document, const struct patch_options *optio
                                     .findings = findings,
                                     .arena = findings->arena };
 
-    if (is_job(document)) {
+    if (dialect_is_job(document)) {
         read_comments(&state);
         read_block(&state);
         mark_hidden(&state);

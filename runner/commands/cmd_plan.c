@@ -81,6 +81,26 @@ static json_t *time_object(const struct forecast *forecast)
     return object;
 }
 
+/* Add the parts of the plan; without a plan, each is null. */
+static void add_parts(json_t *object, const struct page *page)
+{
+    static const char *const names[] = { "precision", "distillation", "preference",
+                                         "batch",     "steps",        "memory",
+                                         "time" };
+
+    for (size_t i = 0; !page->plan && i < TS_COUNT(names); i++)
+        json_object_set_new(object, names[i], json_null());
+    if (!page->plan)
+        return;
+    json_object_set_new(object, "precision", plan_json_precision(page->plan));
+    json_object_set_new(object, "distillation", plan_json_distillation(page->plan));
+    json_object_set_new(object, "preference", plan_json_preference(page->plan));
+    json_object_set_new(object, "batch", plan_json_batch(page->plan));
+    json_object_set_new(object, "steps", steps_object(page));
+    json_object_set_new(object, "memory", memory_object(&page->forecast));
+    json_object_set_new(object, "time", time_object(&page->forecast));
+}
+
 static json_t *page_object(const struct page *page)
 {
     const struct patch *patch = &page->inspection->patch;
@@ -91,15 +111,7 @@ static json_t *page_object(const struct page *page)
     json_object_set_new(object, "device", report_json_device(page->inspection->device));
     if (page->plan && page->plan->external)
         json_object_set_new(object, "program", report_json_string(page->plan->program));
-    if (page->plan) {
-        json_object_set_new(object, "precision", plan_json_precision(page->plan));
-        json_object_set_new(object, "distillation", plan_json_distillation(page->plan));
-        json_object_set_new(object, "preference", plan_json_preference(page->plan));
-        json_object_set_new(object, "batch", plan_json_batch(page->plan));
-        json_object_set_new(object, "steps", steps_object(page));
-        json_object_set_new(object, "memory", memory_object(&page->forecast));
-        json_object_set_new(object, "time", time_object(&page->forecast));
-    }
+    add_parts(object, page);
     json_object_set_new(object, "findings", report_json_findings(&patch->findings));
     return object;
 }

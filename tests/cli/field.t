@@ -21,6 +21,26 @@ expect_no_output() {
     ok $? "$1"
 }
 
+other_tools() {
+    for other in job:AutoTrain ludwig:Ludwig verl:verl; do
+        expect_status "D18: import refuses a file of ${other#*:}" 2 "$trainspool" import "${other%:*}.yaml"
+        expect "D18: it prints no job" test ! -s "$T/out"
+        expect_error "D18: it names ${other#*:}" "this is a file of ${other#*:} "
+    done
+}
+field patcher/D18-other-tools-mistaken-for-axolotl other_tools
+
+no_plan() {
+    for command in check patch plan; do
+        expect_status "D29: $command of a file that is not a job exits with 2" 2 "$trainspool" $command --device A100 job.yaml
+        expect_output "D29: $command reports whose file it is" 'error\[TS706\].*Accelerate'
+        expect_no_output "D29: $command shows no plan" precision
+    done
+    try "$trainspool" plan --json --device A100 job.yaml
+    expect_output "D29: each part of the plan is null" '"precision":null.*"batch":null,"steps":null,"memory":null'
+}
+field patcher/D29-plan-of-a-file-that-is-no-job no_plan
+
 card_without_code() {
     expect_status "D13: a Blackwell card with torch 2.5 fails the check" 1 "$trainspool" check --device "RTX 5090" job.yaml
     expect_output "D13: no code for the card is an error" 'error\[TS808\].*no code for RTX 5090'

@@ -125,4 +125,14 @@ expect "the calibration file is JSON" is_json <state/trainspool/calibrations.jso
 expect_status "plan after the calibration succeeds" 0 "$trainspool" plan --json new.yaml
 expect "the time is a range from the calibration" sh -c "jq -e '.time | .low < .expected and .expected < .high and
     (.source | startswith(\"the calibration of 20\"))' out >null"
+printf 'compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nmixed_precision: fp16\n' >launcher.yaml
+printf 'bf16: [\n' >broken.yaml
+for file in launcher broken; do
+    expect_status "a file that is not a job has no plan ($file)" 2 "$trainspool" plan --device A100 $file.yaml
+    expect "its text shows only findings ($file)" sh -c '! grep -q precision "$1"' sh "$T/out"
+    try "$trainspool" plan --json --device A100 $file.yaml
+    expect_output "its JSON has null in place of each part ($file)" \
+        '"precision":null,"distillation":null,"preference":null,"batch":null,"steps":null,"memory":null,"time":null'
+done
+
 plan
