@@ -71,9 +71,7 @@ void external_decide(const struct rule_context *context, struct plan *plan)
         .max_grad_norm = plan->request.max_grad_norm,
         .fp8 = plan->request.fp8 && weights.autocast == FORMAT_BF16,
     };
-    out->compute = weights.autocast != FORMAT_FP32 ? weights.autocast
-                   : out->mode == MODE_TF32        ? FORMAT_TF32
-                                                   : weights.base;
+    out->compute = out->mode == MODE_TF32 ? FORMAT_TF32 : weights.compute;
     write_message(context, &weights, out);
     plan->program = program_text(context);
 }

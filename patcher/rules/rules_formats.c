@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "patcher/rules/rules_context.h"
+#include "patcher/rules/stored_weights.h"
 
 #include <string.h>
 
@@ -16,17 +17,21 @@ static bool applies_to_fp16(const struct rule_context *context)
            !rule_is_policy(context, POLICY_FP32);
 }
 
+/* Turning fp16 off helps only where the program then computes in float32. */
 static void propose_fp32(struct rule_context *context, const char *rule,
                          const char *message)
 {
-    rule_propose(context,
-                 &(struct finding) { .rule = rule,
-                                     .severity = SEVERITY_WARNING,
-                                     .apply = APPLY_UNSAFE,
-                                     .message = message,
-                                     .note = "float32 is as fast here and doubles the "
-                                             "activations" },
-                 "fp16", "false", NULL);
+    struct finding finding = { .rule = rule,
+                               .severity = SEVERITY_WARNING,
+                               .message = message };
+
+    if (!stored_weights_reach_float32(context, &finding.note)) {
+        rule_report(context, &finding, "fp16");
+        return;
+    }
+    finding.apply = APPLY_UNSAFE;
+    finding.note = "float32 is as fast here and doubles the activations";
+    rule_propose(context, &finding, "fp16", "false", NULL);
 }
 
 static void rule_no_tensor_cores(struct rule_context *context)
@@ -237,7 +242,9 @@ static const struct rule rows[] = {
       .explain =
           "These cards have compute capability 7.5 but no tensor cores, and fp16 is "
           "reported to produce NaN on them. float32 is as fast. The edit requires "
-          "`--unsafe`, since fp16 halves the activations on a card with 4 or 6 GB.",
+          "`--unsafe`, since fp16 halves the activations on a card with 4 or 6 GB. "
+          "Nothing is edited where the program would compute in emulated bf16 instead of "
+          "float32, as LLaMA-Factory does for adapters.",
       .source = "pytorch#58123, #77955; kohya_ss#436" },
     { .id = "TS203",
       .title = "fp16 at 1/64 of the float32 rate",
@@ -247,7 +254,8 @@ static const struct rule rows[] = {
       .explain =
           "GTX 10xx, P40 and P4 (compute capability 6.1) have one fp16 unit for every "
           "64 float32 units. fp16 is useful there only to store frozen weights. "
-          "`--unsafe` turns fp16 off.",
+          "`--unsafe` turns fp16 off, except where the program would then compute in "
+          "emulated bf16 instead of float32, as LLaMA-Factory does for adapters.",
       .source = "CUDA C++ Programming Guide, arithmetic throughput" },
     { .id = "TS204",
       .title = "fp16 on a P100",

@@ -59,18 +59,20 @@ static enum apply apply_with_fp16(bool fp16, const struct fp16_need *need)
     return fp16 && !need->sure ? APPLY_UNSAFE : APPLY_SAFE;
 }
 
+/* why: what the job would compute in without it. */
 static void propose_fp16(struct rule_context *context, const struct fp16_need *need,
-                         int group)
+                         int group, const char *why)
 {
     rule_propose(
         context,
-        &(struct finding) { .rule = "TS102",
-                            .severity = SEVERITY_ERROR,
-                            .apply = apply_with_fp16(true, need),
-                            .group = group,
-                            .message = "the tensor cores of this device support fp16",
-                            .note = "with a dynamic loss scale; clipping and learning "
-                                    "rate stay unchanged" },
+        &(struct finding) {
+            .rule = "TS102",
+            .severity = SEVERITY_ERROR,
+            .apply = apply_with_fp16(true, need),
+            .group = group,
+            .message = why ? why : "the tensor cores of this device support fp16",
+            .note = "with a dynamic loss scale; clipping and learning "
+                    "rate stay unchanged" },
         "fp16", "true", "bf16");
 }
 
@@ -112,7 +114,9 @@ static void report_no_way_out(struct rule_context *context, const struct fp16_ne
 static bool replace_bf16(struct rule_context *context)
 {
     const struct fp16_need need = stored_weights_fp16_need(context);
-    bool fp16 = rule_has_tensor_cores(context);
+    const char *why = NULL;
+    bool fast = rule_has_tensor_cores(context),
+         fp16 = fast || !stored_weights_reach_float32(context, &why);
     int group = fp16 ? rule_group(context) : 0;
     const char *fp32 = rule_capability(context) == 60
                            ? "float32; fp16: true would be faster here, but watch its "
@@ -136,7 +140,7 @@ static bool replace_bf16(struct rule_context *context)
         "bf16", "false", NULL);
     if (!fp16 || !proposed)
         return false;
-    propose_fp16(context, &need, group);
+    propose_fp16(context, &need, group, fast ? NULL : why);
     if (need.dtype == DTYPE_AUTO)
         return false;
     propose_dtype(context, need.dtype, group);
@@ -319,6 +323,19 @@ static void report_needless_overflow(struct rule_context *context)
     propose_bf16(context, &finding);
 }
 
+/* LLaMA-Factory has no float32 for adapters on a GPU, so turning fp16 off would only bring
+ * emulated bf16. */
+static bool lacks_float32(const struct rule_context *context, struct finding *finding)
+{
+    if (!rule_is_llamafactory(context) ||
+        stored_weights_reach_float32(context, &finding->because))
+        return false;
+    finding->note =
+        "watch for inf in grad_norm and a loss scale that keeps falling; a card "
+        "with bf16 needs neither";
+    return true;
+}
+
 /* If an edit replaces bf16 by fp16, report the line that causes it. */
 static void rule_bf16_model_in_fp16(struct rule_context *context)
 {
@@ -335,8 +352,10 @@ static void rule_bf16_model_in_fp16(struct rule_context *context)
         rule_is_policy(context, POLICY_FP32))
         return;
     if (is_on(request->fp16)) {
-        finding.apply = has_fp16_and_bf16(context) ? APPLY_MANUAL : APPLY_UNSAFE;
-        if (has_fp16_and_bf16(context))
+        bool manual = has_fp16_and_bf16(context) || lacks_float32(context, &finding);
+
+        finding.apply = manual ? APPLY_MANUAL : APPLY_UNSAFE;
+        if (manual)
             rule_report(context, &finding, "fp16");
         else
             rule_propose(context, &finding, "fp16", "false", NULL);
@@ -392,7 +411,9 @@ static const struct rule rows[] = {
           "or later trains next to quantized weights, nothing is edited, and the finding "
           "says what to do. TRL uses dtype as the compute format of quantized weights: "
           "there it becomes float16. On "
-          "other cards it only sets bf16 to false, since fp16 would not be faster. "
+          "other cards it only sets bf16 to false, since fp16 would not be faster, "
+          "unless the program then computes in emulated bf16 instead of float32, as "
+          "LLaMA-Factory does for adapters: there fp16 becomes true. "
           "pure_bf16 is left to you: its replacement needs twice the memory. "
           "model_dtype: bfloat16 becomes float32; for frozen weights (lora) it becomes "
           "float16 if float32 would not fit, and TS103 reports the risk of overflow. "

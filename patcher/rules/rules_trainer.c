@@ -3,29 +3,31 @@
 #include "config.h"
 
 #include "patcher/rules/rules_context.h"
+#include "patcher/rules/stored_weights.h"
 
 #include "base/file.h"
 #include "base/size.h"
 #include "patcher/schema/scalar.h"
 #include "train/files/safetensors.h"
 
-static bool script_decides(const struct rule_context *context)
+/* Return whether LLaMA-Factory's infer_optim_dtype selects bf16 for the matmuls. */
+static bool factory_selects_bf16(const struct rule_context *context)
 {
     const struct precision_request *request = &context->plan->request;
+    const struct stored_weights weights = stored_weights_now(context);
 
-    if (request->bf16 == CHOICE_AUTO)
-        return true;
-    /* LLaMA-Factory's infer_optim_dtype */
     return rule_is_llamafactory(context) && request->bf16 == CHOICE_NO &&
            request->fp16 == CHOICE_NO && !request->pure_bf16 &&
-           context->checkpoint == FORMAT_BF16;
+           context->checkpoint == FORMAT_BF16 && weights.compute == FORMAT_BF16;
 }
 
 static void rule_permissive_probe(struct rule_context *context)
 {
     int capability = rule_capability(context);
+    bool factory = factory_selects_bf16(context);
 
-    if (capability == 0 || capability >= 80 || !script_decides(context) ||
+    if (capability == 0 || capability >= 80 ||
+        (!factory && context->plan->request.bf16 != CHOICE_AUTO) ||
         !rule_version_at_least(context, PACKAGE_TORCH, "2.4.0.dev0"))
         return;
     rule_report(
@@ -36,8 +38,11 @@ static void rule_permissive_probe(struct rule_context *context)
             .because = rule_device_text(context),
             .message = "torch.cuda.is_bf16_supported() returns true on this card since "
                        "torch 2.4, which emulates bf16 slowly",
-            .note = "set bf16: false and fp16: true, or check for compute capability "
-                    "8.0" },
+            .note = factory
+                        ? "set fp16: true: LLaMA-Factory then loads float16 instead of "
+                          "emulated bf16"
+                        : "set bf16: false and fp16: true, or check for compute "
+                          "capability 8.0" },
         "bf16");
 }
 
@@ -196,7 +201,8 @@ static const struct rule rows[] = {
           "true on a T4, a V100 and a TITAN RTX. A script that relies on it, and "
           "LLaMA-Factory if neither fp16 nor bf16 is set, then computes in bfloat16, "
           "for which the card has no units: this is slow, and some kernels are "
-          "missing.\n\n"
+          "missing. Full training in LLaMA-Factory is not affected: it casts all "
+          "weights to float32 after loading.\n\n"
           "Set bf16: false and fp16: true, or let the script check for compute "
           "capability 8.0. TS102 handles a job with bf16: true.",
       .source =

@@ -307,6 +307,19 @@ static void find_trained(const struct view *view)
     out->known = known;
 }
 
+/* Without autocast a matmul computes in the format of its weights: adapters add to what
+ * the base computes.  Full training in LLaMA-Factory has cast all of them. */
+static enum format find_compute(const struct view *view)
+{
+    const struct stored_weights *out = view->out;
+    bool cast = casts_as_factory(view) && view->request->all_trainable &&
+                !view->deepspeed && !view->fsdp;
+
+    if (out->autocast != FORMAT_FP32)
+        return out->autocast;
+    return cast ? out->trained : out->base;
+}
+
 static bool is_quantized(const struct rule_context *context)
 {
     const struct entry *map = rule_entry(context, "quantization_config");
@@ -324,6 +337,7 @@ static struct stored_weights native_weights(const struct rule_context *context,
     policy_decide(request, context->device ? context->device : &unknown, &decided);
     return (struct stored_weights) {
         .autocast = decided.compute == FORMAT_TF32 ? FORMAT_FP32 : decided.compute,
+        .compute = decided.compute,
         .scaler = false, /* ours unscales gradients that are always float32 */
         .base = decided.frozen,
         .parts = { decided.trainable, decided.trainable, decided.trainable },
@@ -359,6 +373,7 @@ struct stored_weights stored_weights_of(const struct rule_context *context,
     out.scaler_allows_float16 = view.fsdp;
     find_base(&view);
     find_trained(&view);
+    out.compute = find_compute(&view);
     return out;
 }
 
@@ -396,12 +411,27 @@ const char *stored_weights_refusal(enum format format)
                                  : "which the loss scaler cannot unscale";
 }
 
+bool stored_weights_reach_float32(const struct rule_context *context, const char **why)
+{
+    struct precision_request request = context->plan->request;
+    struct stored_weights weights;
+
+    request.fp16 = request.bf16 = CHOICE_NO;
+    weights = stored_weights_of(context, &request);
+    if (!context->plan->external || !weights.known ||
+        !stored_weights_narrow(weights.compute))
+        return true;
+    *why =
+        arena_printf(context->arena, "with neither fp16 nor bf16 it computes in %s: %s",
+                     format_dtype(weights.compute), weights.base_source);
+    return false;
+}
+
 /* A run with a scaler is mixed: it computes in float16 under autocast. */
 enum mode stored_weights_mode(const struct rule_context *context,
                               const struct stored_weights *weights)
 {
-    enum format compute =
-        weights->autocast != FORMAT_FP32 ? weights->autocast : weights->base;
+    enum format compute = weights->compute;
     const struct device *device = context->device;
 
     if (compute == FORMAT_BF16)

@@ -22,6 +22,8 @@ struct stored_weights {
     /* FSDP1's scaler accepts float16 gradients (torch/distributed/fsdp/
      * sharded_grad_scaler.py) */
     bool scaler_allows_float16;
+    /* of the matmuls: that of autocast, else of the weights */
+    enum format compute;
     enum format base; /* as loaded; of a quantized model, what is not quantized */
     /* what the optimizer updates; FORMAT_COUNT: the run does not train this part */
     enum format parts[WEIGHTS_PARTS];
@@ -47,6 +49,9 @@ bool stored_weights_stop_scaler(const struct stored_weights *weights,
 bool stored_weights_stop_any_scaler(const struct stored_weights *weights);
 /* Return whether a format has 16 bits. */
 bool stored_weights_narrow(enum format format);
+/* Return whether the job computes in float32 once neither fp16 nor bf16 is on; true if
+ * that is unknown.  Otherwise *why says what it computes in. */
+bool stored_weights_reach_float32(const struct rule_context *context, const char **why);
 /* Return the mode that `plan` reports. */
 enum mode stored_weights_mode(const struct rule_context *context,
                               const struct stored_weights *weights);

@@ -165,4 +165,19 @@ overflow_on_bf16_cards() {
 }
 field patcher/D17-fp16-overflow-unreported-on-bf16-cards overflow_on_bf16_cards
 
+old_cards() {
+    expect_status "D14: bf16 on a card before Volta is patched" 0 "$trainspool" patch --device "GTX 1080 Ti" job.yaml
+    expect_no_output "D14: nothing promises float32" 'float32, as'
+    expect "D14: fp16 is what LLaMA-Factory then computes in" grep -qx 'fp16: true' job.yaml
+    try "$trainspool" check --device "GTX 1080 Ti" job.yaml
+    expect_output "D14: its speed is reported" 'TS203'
+    expect_no_output "D14: no rule asks for the opposite" 'fp16: true -> false'
+    try "$trainspool" plan --json --device "GTX 1080 Ti" neither.yaml
+    expect_output "D14: the mode is what computes" '"mode":"bf16-mixed","compute_dtype":"bfloat16"'
+    sed -i 's/finetuning_type: lora/finetuning_type: full/' neither.yaml
+    try "$trainspool" plan --json --device "GTX 1080 Ti" neither.yaml
+    expect_output "D14: full training computes in float32" '"mode":"fp32","compute_dtype":"float32"'
+}
+field patcher/D14-old-cards-two-rules-disagree old_cards
+
 plan

@@ -7,8 +7,9 @@
 #include "precision/device.h"
 #include "tests/unit/unit.h"
 
-#define HEAD   "model_name_or_path: model-fp16\ndataset: d\nfinetuning_type: "
-#define TARGET "trainspool:\n  target: external\n  policy: report\n"
+#define HEAD      "model_name_or_path: model-fp16\ndataset: d\nfinetuning_type: "
+#define BF16_HEAD "model_name_or_path: model-bf16\ndataset: d\nfinetuning_type: "
+#define TARGET    "trainspool:\n  target: external\n  policy: report\n"
 
 static void read_plan(const char *text, const char *device, struct patch *patch)
 {
@@ -67,6 +68,16 @@ static void test_external_precision_is_that_of_the_program(void **state)
         { HEAD "full\nbf16: true\npure_bf16: true\n" TARGET
                "  versions: {llamafactory: 0.9.3}\n",
           "A100", MODE_BF16_PURE, FORMAT_BF16, FORMAT_BF16, SCALING_NONE, "pure_bf16" },
+        /* no autocast: adapters add to what the base computes; LLaMA-Factory casts all
+         * weights that it trains, and asks torch what the card can do */
+        { HEAD "lora\n" TARGET "  versions: {llamafactory: 0.9.3, torch: 2.6.0}\n", "P40",
+          MODE_FP16_MIXED, FORMAT_FP16, FORMAT_FP32, SCALING_NONE, "neither" },
+        { BF16_HEAD "lora\n" TARGET "  versions: {llamafactory: 0.9.3, torch: 2.6.0}\n",
+          "P40", MODE_BF16_MIXED, FORMAT_BF16, FORMAT_FP32, SCALING_NONE, "neither" },
+        { BF16_HEAD "lora\n" TARGET "  versions: {llamafactory: 0.9.3, torch: 2.3.1}\n",
+          "P40", MODE_FP16_MIXED, FORMAT_FP16, FORMAT_FP32, SCALING_NONE, "neither" },
+        { BF16_HEAD "full\n" TARGET "  versions: {llamafactory: 0.9.3, torch: 2.6.0}\n",
+          "P40", MODE_FP32, FORMAT_FP32, FORMAT_FP32, SCALING_NONE, "neither" },
     };
 
     (void)state;
