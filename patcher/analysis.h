@@ -6,7 +6,7 @@
 #include "patcher/patcher.h"
 #include "patcher/history/previous.h"
 #include "patcher/rules/teacher.h"
-#include "patcher/rules/versions.h"
+#include "patcher/profiles/versions.h"
 #include "train/model/model_config.h"
 
 /* Shared by several analyses of texts of one job. */

@@ -47,6 +47,12 @@ libpatcher_a_SOURCES += %D%/import/import_torchtune_training.c
 libpatcher_a_SOURCES += %D%/import/import_writer.c
 
 libpatcher_a_SOURCES += %D%/rules/device_guess.c %D%/rules/device_guess.h
+libpatcher_a_SOURCES += %D%/profiles/profile.c %D%/profiles/profile.h
+libpatcher_a_SOURCES += %D%/profiles/profile_llamafactory.c
+libpatcher_a_SOURCES += %D%/profiles/profile_transformers.c
+libpatcher_a_SOURCES += %D%/profiles/profile_trl.c
+libpatcher_a_SOURCES += %D%/profiles/versions.c %D%/profiles/versions.h
+
 libpatcher_a_SOURCES += %D%/rules/environment.c %D%/rules/environment.h
 libpatcher_a_SOURCES += %D%/rules/external.c %D%/rules/external.h
 libpatcher_a_SOURCES += %D%/rules/memory_fit.c %D%/rules/memory_fit.h
@@ -94,7 +100,6 @@ libpatcher_a_SOURCES += %D%/rules/suppress_unused.c
 libpatcher_a_SOURCES += %D%/rules/teacher.c %D%/rules/teacher.h
 libpatcher_a_SOURCES += %D%/rules/torch_build.c %D%/rules/torch_build.h
 libpatcher_a_SOURCES += %D%/rules/torch_setup.c %D%/rules/torch_setup.h
-libpatcher_a_SOURCES += %D%/rules/versions.c %D%/rules/versions.h
 
 libpatcher_a_SOURCES += %D%/schema/dialect.c %D%/schema/dialect.h
 libpatcher_a_SOURCES += %D%/schema/dialect_marks.c %D%/schema/dialect_marks.h
@@ -123,3 +128,5 @@ libpatcher_a_SOURCES += %D%/schema/schema_precision.c
 libpatcher_a_SOURCES += %D%/schema/schema_preference.c
 libpatcher_a_SOURCES += %D%/schema/schema_rows.h
 libpatcher_a_SOURCES += %D%/schema/schema_value.c %D%/schema/schema_value.h
+
+EXTRA_DIST += %D%/profiles/make_profile.py

@@ -51,7 +51,7 @@ includes_up() {
 # The rooms of a layer, lowest first; files in the layer's own folder come last and may use all.
 # train/plan.h is plain values, which every room reads.
 rooms='train text files tokenizer jinja chat dataset model checkpoint teacher generation
-patcher document findings schema history rules import
+patcher document findings profiles schema history rules import
 runner options output job generation spool page commands'
 
 # Read lines `USER USED WHAT` and print those in which USED is in a higher room than USER.

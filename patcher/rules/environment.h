@@ -7,7 +7,7 @@
 #define PATCHER_RULES_ENVIRONMENT_H
 
 #include "base/arena.h"
-#include "patcher/rules/versions.h"
+#include "patcher/profiles/versions.h"
 
 /* Maximum number of folder entries to scan; far above any real site-packages. */
 #define ENVIRONMENT_MAX_ENTRIES 20000

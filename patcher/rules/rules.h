@@ -11,7 +11,7 @@
 #include "patcher/rules/patch_options.h"
 #include "patcher/history/previous.h"
 #include "patcher/rules/teacher.h"
-#include "patcher/rules/versions.h"
+#include "patcher/profiles/versions.h"
 #include "train/model/model_config.h"
 
 /* What a rule may read.  It adds findings and changes nothing else. */

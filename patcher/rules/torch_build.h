@@ -5,7 +5,7 @@
 #ifndef PATCHER_RULES_TORCH_BUILD_H
 #define PATCHER_RULES_TORCH_BUILD_H
 
-#include "patcher/rules/versions.h"
+#include "patcher/profiles/versions.h"
 
 struct torch_build {
     const char *torch;   /* such as 2.4: any of its patch releases */

@@ -15,7 +15,7 @@
 #include "base/nearest.h"
 #include "patcher/schema/scalar.h"
 #include "patcher/schema/schema.h"
-#include "patcher/rules/versions.h"
+#include "patcher/profiles/versions.h"
 #include "precision/device.h"
 #include "precision/probe.h"
 #include "runner/spool/drop.h"

@@ -1,7 +1,7 @@
 /* tests/unit/test_versions.c - the order of PEP 440, and names in any spelling. */
 #include "config.h"
 
-#include "patcher/rules/versions.h"
+#include "patcher/profiles/versions.h"
 
 #include "base/size.h"
 #include "tests/unit/unit.h"

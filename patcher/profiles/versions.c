@@ -1,7 +1,7 @@
-/* patcher/rules/versions.c - the version order of PEP 440 and name rules of PEP 503. */
+/* patcher/profiles/versions.c - the version order of PEP 440 and name rules of PEP 503. */
 #include "config.h"
 
-#include "patcher/rules/versions.h"
+#include "patcher/profiles/versions.h"
 
 #include <ctype.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * patcher/rules/versions.h - versions of Python packages: parsed and compared as in PEP
+ * patcher/profiles/versions.h - versions of Python packages: parsed and compared as in PEP
  * 440, and the packages that rules know, with the versions that a job and its environment
  * give.
  */
