@@ -73,6 +73,65 @@ static void add_remarks(struct analysis *analysis, struct arena *arena)
     }
 }
 
+/* ---- Keys with several values ---- */
+
+/* Return the name under which the schema uses the key, or NULL for an unknown key. */
+static const char *used_name(const struct node *key)
+{
+    const struct key *row = key->kind == NODE_SCALAR ? schema_find(key->text) : NULL;
+
+    return row && row->use == KEY_RENAMED ? row->now : row ? row->name : NULL;
+}
+
+/* Return whether the top-level key of an entry that TS005 reports has several values,
+ * under one or two names. */
+static bool has_several_values(const struct node *root, const struct entry *reported)
+{
+    const char *name = used_name(reported->key);
+
+    if (strcmp(reported->key->text, "trainspool") == 0)
+        return true;
+    for (size_t i = 0; name && i < root->count; i++)
+        if (text_equal(used_name(root->entries[i].key), name) &&
+            !node_same(root->entries[i].value, reported->value))
+            return true;
+    return false;
+}
+
+/* Return whether the key that the finding of TS005 reports may decide an edit: a key of the
+ * schema with several values, any key of the block, which sets the policy, and a second
+ * `<<`, which is in no entry. */
+static bool decides_edits(const struct finding *finding, const struct node *root)
+{
+    const size_t at = finding->at.byte;
+
+    for (size_t i = 0; i < root->count; i++) {
+        const struct entry *entry = &root->entries[i];
+        const struct node *value = entry->value;
+
+        if (finding->entry == entry || entry->key->at.byte == at)
+            return has_several_values(root, entry);
+        if (at >= value->at.byte && at < value->at.byte + value->bytes)
+            return strcmp(entry->key->text, "trainspool") == 0;
+    }
+    return true;
+}
+
+/* Withdraw all edits if a key that may decide one has several values: most readers take the
+ * last value, but the first may have been meant. */
+static void withdraw_undecided(struct analysis *analysis)
+{
+    struct findings *findings = &analysis->findings;
+    bool undecided = false;
+
+    for (size_t i = 0; i < findings->count; i++)
+        undecided |= strcmp(findings->list[i].rule, "TS005") == 0 &&
+                     decides_edits(&findings->list[i], analysis->document.root);
+    for (size_t i = 0; undecided && i < findings->count; i++)
+        if (findings->list[i].new_text)
+            propose_withdraw(&findings->list[i]);
+}
+
 /* ---- The model's folder ---- */
 
 /* Return the error without the file name, which the job has.  TS713 reports a missing
@@ -308,6 +367,7 @@ void analyze_text(struct analyzer *analyzer, const char *data, size_t len,
         rules_run_guessed(&context);
     else
         rules_run(&context);
+    withdraw_undecided(out);
     suppress(&out->document, analyzer->options, &out->findings, &out->ignored);
     propose_resolve_groups(&out->findings);
 }

@@ -8,6 +8,12 @@
 #include "base/size.h"
 #include "base/text.h"
 
+static bool has_name(const struct entry *entry, const char *name)
+{
+    return entry->key->len == strlen(name) &&
+           memcmp(entry->key->text, name, entry->key->len) == 0;
+}
+
 const struct entry *node_find(const struct node *map, const char *key)
 {
     const struct entry *found = NULL;
@@ -19,11 +25,23 @@ const struct entry *node_find(const struct node *map, const char *key)
 
         if (entry->from_merge && found)
             break; /* merged entries follow all written ones */
-        if (entry->key->len == strlen(key) &&
-            memcmp(entry->key->text, key, entry->key->len) == 0)
+        if (has_name(entry, key))
             found = entry;
     }
     return found;
+}
+
+const struct entry *node_find_clear(const struct node *map, const char *key)
+{
+    const struct entry *last = node_find(map, key);
+
+    for (size_t i = 0; last && i < map->count; i++) {
+        const struct entry *entry = &map->entries[i];
+
+        if (has_name(entry, key) && !node_same(entry->value, last->value))
+            return NULL;
+    }
+    return last;
 }
 
 const struct node *node_value(const struct node *node)

@@ -37,6 +37,9 @@ struct entry {
 /* Find a key of a map: the last one if it occurs twice; a merged one only if none is
  * written. */
 const struct entry *node_find(const struct node *map, const char *key);
+/* As node_find; NULL if the key is given several times with different values, so that
+ * it is unknown which one is meant (TS005). */
+const struct entry *node_find_clear(const struct node *map, const char *key);
 
 /* Return the target of an alias, otherwise the node. */
 const struct node *node_value(const struct node *node);

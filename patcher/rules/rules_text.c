@@ -172,8 +172,10 @@ static const struct rule rows[] = {
           "Most YAML readers silently use the last value, others reject the file, so "
           "two tools would train two different jobs from the same text. A key and its "
           "alias, such as torch_dtype and model_dtype, count as duplicates, too.\n\n"
-          "Nothing is edited, since only you know which value you meant: delete the "
-          "other one.",
+          "Only you know which value you meant: delete the other one. Until then a patch "
+          "edits nothing in a file that gives two values to a key of a job, since edits "
+          "depend on each other: the format on the policy, the loss scale on the format. "
+          "A duplicate key in the block trainspool: has its default.",
       .source = "PyYAML takes the last one; OmegaConf raises an error" },
     { .id = "TS006",
       .title = "several documents in one file",

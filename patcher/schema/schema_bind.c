@@ -233,14 +233,16 @@ static void derive(struct plan *plan)
         derive_pairs(plan);
 }
 
-/* Bind in the order of the table: of two keys that share a field, the later wins. */
+/* Bind in the order of the table: of two keys that share a field, the later wins.  A key
+ * of the block that is given twice keeps its default. */
 static void bind_map(const struct binding *binding, const struct node *map,
                      const struct vocabulary *of)
 {
     const struct key *key;
 
     for (size_t i = 0; (key = schema_at(of, i)); i++) {
-        const struct entry *entry = node_find(map, key->name);
+        const struct entry *entry = of == &schema_block ? node_find_clear(map, key->name)
+                                                        : node_find(map, key->name);
 
         if (!entry || (key->use != KEY_USED && key->use != KEY_RENAMED))
             continue;
@@ -262,7 +264,7 @@ void schema_bind(const struct document *document, struct arena *arena, struct pl
     bind_defaults(&binding, &schema_job);
     bind_defaults(&binding, &schema_block);
     if (document->root) {
-        block = document_find(document, BLOCK_NAME);
+        block = node_find_clear(document->root, BLOCK_NAME);
         bind_map(&binding, document->root, &schema_job);
         if (block && node_value(block->value)->kind == NODE_MAP)
             bind_map(&binding, node_value(block->value), &schema_block);

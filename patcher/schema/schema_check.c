@@ -492,10 +492,11 @@ static void check_block(struct check *check)
 
 static bool is_external(const struct document *document)
 {
-    const struct entry *block = document_find(document, "trainspool"), *target = NULL;
+    const struct entry *block = node_find_clear(document->root, "trainspool"),
+                       *target = NULL;
 
     if (block)
-        target = node_find(node_value(block->value), "target");
+        target = node_find_clear(node_value(block->value), "target");
     return target && strcmp(node_value(target->value)->text, "external") == 0;
 }
 

@@ -41,6 +41,15 @@ no_plan() {
 }
 field patcher/D29-plan-of-a-file-that-is-no-job no_plan
 
+duplicate_policy() {
+    cp job.yaml first
+    expect_status "D22: patch of a job with two policies fails" 1 "$trainspool" patch --device A100 job.yaml
+    expect_output "D22: the duplicate is an error" 'error\[TS005\].*policy'
+    expect_no_output "D22: neither policy decides an edit" TS125
+    expect "D22: the file stays as it is" cmp job.yaml first
+}
+field patcher/D22-duplicate-policy-is-followed duplicate_policy
+
 card_without_code() {
     expect_status "D13: a Blackwell card with torch 2.5 fails the check" 1 "$trainspool" check --device "RTX 5090" job.yaml
     expect_output "D13: no code for the card is an error" 'error\[TS808\].*no code for RTX 5090'

@@ -258,6 +258,23 @@ static void test_document_reports_duplicate_keys(void **state)
     assert_int_equal(read_text("a: 1\nA: 2\n").remark_count, 0);
 }
 
+static void test_document_finds_only_clear_keys(void **state)
+{
+    static const char text[] = "a: 1\nb: 2\na: 3\nc: x\nc: x\n";
+    struct arena *arena = arena_new();
+    struct document document;
+
+    (void)state;
+    document_read(text, strlen(text), arena, &document);
+    assert_non_null(document.root);
+    assert_non_null(node_find(document.root, "a"));
+    assert_null(node_find_clear(document.root, "a"));
+    assert_null(node_find_clear(document.root, "d"));
+    assert_string_equal(node_find_clear(document.root, "b")->value->text, "2");
+    assert_string_equal(node_find_clear(document.root, "c")->value->text, "x");
+    arena_free(arena);
+}
+
 static void test_document_finds_merged_keys(void **state)
 {
     struct document document = read_text("base: &b {fp16: true, bf16: false, x: 1}\n"
@@ -449,6 +466,7 @@ int main(void)
         TEST(test_document_reads_up_to_its_limits),
         TEST(test_document_never_expands_aliases),
         TEST(test_document_reports_duplicate_keys),
+        TEST(test_document_finds_only_clear_keys),
         TEST(test_document_finds_merged_keys),
         TEST(test_document_resolves_aliases),
         TEST(test_document_recognizes_null),
