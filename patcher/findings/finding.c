@@ -43,11 +43,17 @@ static bool is_insert(const struct finding *finding)
     return finding->new_text && finding->cut == 0;
 }
 
+/* TS007 says why another finding has no edit, and follows it. */
+static const char *sort_key(const struct finding *finding)
+{
+    return strcmp(finding->rule, "TS007") == 0 ? "~" : finding->rule;
+}
+
 static int compare(const struct finding *a, const struct finding *b)
 {
     if (a->at.byte != b->at.byte)
         return a->at.byte < b->at.byte ? -1 : 1;
-    return is_insert(a) && is_insert(b) ? 0 : strcmp(a->rule, b->rule);
+    return is_insert(a) && is_insert(b) ? 0 : strcmp(sort_key(a), sort_key(b));
 }
 
 /* Insertion sort is stable, which lines inserted at one position require; lists are

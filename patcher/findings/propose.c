@@ -5,8 +5,23 @@
 
 #include <string.h>
 
+static void set_position(struct finding *finding, const struct node *node)
+{
+    finding->at = node->at;
+    finding->cut = node->bytes;
+}
+
+static void set_position_in(struct finding *finding, const struct entry *entry)
+{
+    set_position(finding, entry->value->bytes > 0 ? entry->value : entry->key);
+}
+
+/* A line that is not inserted after all is reported at the row that it would follow: the
+ * next line may be anything, or not exist. */
 void propose_withdraw(struct finding *finding)
 {
+    if (finding->new_text && finding->cut == 0 && finding->entry)
+        set_position_in(finding, finding->entry);
     finding->apply = APPLY_MANUAL;
     finding->old_text = finding->new_text = finding->label = NULL;
     finding->group = 0;
@@ -57,12 +72,6 @@ static bool line_is_kept(const struct document *document, const struct entry *en
 {
     return document_line_keeps(document, entry->key->at) ||
            document_line_keeps(document, entry->value->at);
-}
-
-static void set_position(struct finding *finding, const struct node *node)
-{
-    finding->at = node->at;
-    finding->cut = node->bytes;
 }
 
 void propose_word(const struct document *document, const struct node *node, size_t from,
@@ -133,17 +142,29 @@ static bool is_reported(const struct findings *findings, const char *rule,
     return false;
 }
 
+/* What a person should write in place of an edit that is not made. */
+static const char *hand_note(struct arena *arena, const char *line, const char *note)
+{
+    return arena_printf(arena, "write `%s` by hand%s%s", line, note ? "; " : "",
+                        note ? note : "");
+}
+
+/* Report an edit that the text does not allow; `line` is what a person should write, or
+ * NULL. */
 static struct finding *report_refused(const struct proposal *to,
                                       const struct finding *base,
-                                      const struct entry *entry, enum rewrite_fault fault)
+                                      const struct entry *entry, enum rewrite_fault fault,
+                                      const char *line)
 {
     struct finding why = { .severity = SEVERITY_WARNING, .key = base->key };
     struct finding *added;
+    const char *note = NULL;
 
-    added = add_without_edit(
-        to, base, entry,
-        fault == REWRITE_SHAPE ? "the layout does not allow a safe edit: edit it by hand"
-                               : NULL);
+    if (fault == REWRITE_SHAPE)
+        note = "the layout does not allow a safe edit: edit it by hand";
+    else if (fault != REWRITE_TWICE && line)
+        note = hand_note(to->findings->arena, line, base->note);
+    added = add_without_edit(to, base, entry, note);
     if (!added || fault == REWRITE_TWICE || fault == REWRITE_SHAPE)
         return added;
     why.rule = fault == REWRITE_ANCHOR ? "TS007" : "TS008";
@@ -187,7 +208,11 @@ static struct finding *propose(const struct proposal *to, const struct finding *
         return add_without_edit(to, &finding, entry, kept_note);
     fault = make(&rewrite, entry, value);
     if (fault != REWRITE_OK)
-        return report_refused(to, &finding, entry, fault);
+        return report_refused(
+            to, &finding, entry, fault,
+            make == rewrite_value && finding.key
+                ? arena_printf(rewrite.arena, "%s: %s", finding.key, value)
+                : NULL);
     return findings_add(to->findings, &finding);
 }
 
@@ -247,20 +272,53 @@ struct finding *propose_line(const struct proposal *to, const struct finding *ba
         return add_without_edit(to, base, keep_entry(to->document), kept_note);
     fault = rewrite_insert(&rewrite, after, base->key, value);
     if (fault != REWRITE_OK)
-        return report_refused(to, base, after, fault);
+        return report_refused(to, base, after, fault,
+                              arena_printf(rewrite.arena, "%s: %s", base->key, value));
     return findings_add(to->findings, &finding);
+}
+
+/* Return the line that the edit would have written. */
+static const char *edited_line(const struct finding *finding, struct arena *arena)
+{
+    const char *text = finding->label ? finding->label : finding->new_text;
+    size_t len;
+
+    text += strspn(text, "\r\n ");
+    len = strcspn(text, "\r\n");
+    return finding->cut == 0 || !finding->key
+               ? arena_copy(arena, text, len)
+               : arena_printf(arena, "%s: %.*s", finding->key, (int)len, text);
+}
+
+/* Withdraw the edits of a group.  They are not needed if the job keeps a value of the
+ * group; otherwise a person can write them. */
+static void withdraw_group(struct findings *findings, int group, bool kept)
+{
+    for (size_t i = 0; i < findings->count; i++) {
+        struct finding *finding = &findings->list[i];
+
+        if (finding->group != group)
+            continue;
+        if (finding->new_text && !kept)
+            finding->note = hand_note(
+                findings->arena, edited_line(finding, findings->arena), finding->note);
+        propose_withdraw(finding);
+    }
 }
 
 void propose_resolve_groups(struct findings *findings)
 {
     for (size_t i = 0; i < findings->count; i++) {
         int group = findings->list[i].group;
-        bool broken = false;
+        bool broken = false, kept = false;
 
-        for (size_t j = 0; group && j < findings->count; j++)
-            broken |= findings->list[j].group == group && !findings->list[j].old_text;
-        for (size_t j = 0; broken && j < findings->count; j++)
-            if (findings->list[j].group == group)
-                propose_withdraw(&findings->list[j]);
+        for (size_t j = 0; group && j < findings->count; j++) {
+            const struct finding *finding = &findings->list[j];
+
+            broken |= finding->group == group && !finding->old_text;
+            kept |= finding->group == group && finding->note == kept_note;
+        }
+        if (broken)
+            withdraw_group(findings, group, kept);
     }
 }

@@ -70,9 +70,10 @@ static void propose_fp16(struct rule_context *context, const struct fp16_need *n
             .severity = SEVERITY_ERROR,
             .apply = apply_with_fp16(true, need),
             .group = group,
-            .message = why ? why : "the tensor cores of this device support fp16",
-            .note = "with a dynamic loss scale; clipping and learning "
-                    "rate stay unchanged" },
+            .message = why ? why
+                           : "this device has no bf16: fp16: true replaces it, with a "
+                             "dynamic loss scale",
+            .note = "clipping and learning rate stay unchanged" },
         "fp16", "true", "bf16");
 }
 

@@ -221,4 +221,11 @@ expect_status "a job that keeps its memory settings has an error" 1 \
     "$trainspool" check --device 'TITAN RTX' ts301-kept-unsafe/job.yaml
 expect_output "the message names the kept setting" 'an edit would suffice, but the job keeps the key'
 expect_output "the advice names other settings" 'with a batch of 1, .* would fit with finetuning_type: lora$'
+printf 'model_name_or_path: m\noverwrite_cache: &on true\nbf16: *on\n' >alias.yaml
+expect_status "bf16 through an alias is an error on a T4" 1 "$trainspool" check --device T4 alias.yaml
+expect "the fault comes before the reason why nothing is edited" \
+    sh -c "grep ':3:7:' '$T/out' | head -1 | grep -q 'TS102.*this device has no bf16'"
+expect_output "the line that replaces the alias is shown" '^    write `bf16: false` by hand'
+expect_output "the line that would be inserted is shown" '^    write `fp16: true` by hand'
+
 plan

@@ -50,6 +50,21 @@ duplicate_policy() {
 }
 field patcher/D22-duplicate-policy-is-followed duplicate_policy
 
+bf16_replaced() {
+    expect_status "D23: bf16 on a T4 is an error" 1 "$trainspool" check --device T4 job.yaml
+    expect "D23: the first finding names the fault, although its line is that of fp16" \
+        sh -c "grep 'error\[' '$T/out' | head -1 | grep -q 'TS102.*this device has no bf16'"
+    expect_output "D23: the other line says what it becomes" 'TS102.*fp16: true replaces it'
+    for form in alias anchor merge; do
+        try "$trainspool" check --device T4 $form.yaml
+        expect_output "D23: $form: what to write for bf16" '^    write `bf16: false` by hand'
+        expect_output "D23: $form: what to write for fp16" '^    write `fp16: true` by hand'
+    done
+    try "$trainspool" check --device T4 alias.yaml
+    expect_no_output "D23: no finding is after the end of the file" '^alias.yaml:13'
+}
+field patcher/D23-bf16-replacement-message bf16_replaced
+
 card_without_code() {
     expect_status "D13: a Blackwell card with torch 2.5 fails the check" 1 "$trainspool" check --device "RTX 5090" job.yaml
     expect_output "D13: no code for the card is an error" 'error\[TS808\].*no code for RTX 5090'

@@ -260,19 +260,15 @@ static void test_document_reports_duplicate_keys(void **state)
 
 static void test_document_finds_only_clear_keys(void **state)
 {
-    static const char text[] = "a: 1\nb: 2\na: 3\nc: x\nc: x\n";
-    struct arena *arena = arena_new();
-    struct document document;
+    struct document document = read_text("a: 1\nb: 2\na: 3\nc: x\nc: x\n");
 
     (void)state;
-    document_read(text, strlen(text), arena, &document);
     assert_non_null(document.root);
     assert_non_null(node_find(document.root, "a"));
     assert_null(node_find_clear(document.root, "a"));
     assert_null(node_find_clear(document.root, "d"));
     assert_string_equal(node_find_clear(document.root, "b")->value->text, "2");
     assert_string_equal(node_find_clear(document.root, "c")->value->text, "x");
-    arena_free(arena);
 }
 
 static void test_document_finds_merged_keys(void **state)
