@@ -411,6 +411,7 @@ EXTRA_DIST += %D%/differential/differential.py
 EXTRA_DIST += %D%/differential/made.py
 EXTRA_DIST += %D%/differential/models.py
 EXTRA_DIST += %D%/differential/peers.py
+EXTRA_DIST += %D%/differential/weights.py
 
 # Tests that run the kernels of kernels/cuda on the CPU; see emulation/emulation.h.  The test of an
 # operation is the CPU backend's test, linked with other machines: `emulated` uses the kernels
@@ -523,14 +524,17 @@ EXTRA_DIST += %D%/mutate.py %D%/mutations.txt
 EXTRA_DIST += %D%/peers.sh %D%/peers.txt
 
 # Compare our tokenizers and templates with the real ones on random input for SECONDS; see
-# differential/differential.py.  PYTHON must have `tokenizers` and `jinja2`.  TEMPLATES names a folder
+# differential/differential.py.  Then compare the formats of weights that `plan` reports with those of
+# transformers, PEFT and TRL, if PYTHON has them; see differential/weights.py.  PYTHON must have
+# `tokenizers` and `jinja2`.  TEMPLATES names a folder
 # of NAME.jinja files to use instead of random templates.
 SEED = 1
 TEMPLATES =
-differential: %D%/differential/ours
+differential: %D%/differential/ours trainspool
 	@$${PYTHON-python3} -B '$(top_srcdir)/%D%/differential/differential.py' --seconds $(SECONDS) \
 	    --seed $(SEED) --shared '$(abs_top_srcdir)/../shared/data' --templates '$(TEMPLATES)' \
 	    %D%/differential/ours
+	@$${PYTHON-python3} -B '$(top_srcdir)/%D%/differential/weights.py' ./trainspool || test $$? = 77
 
 clean-local:
 	rm -rf fuzz-build mutate-build %D%/emulation/machine %D%/emulation/plain %D%/emulation/checked

@@ -10,6 +10,7 @@
 
 #include "base/digest.h"
 #include "base/size.h"
+#include "patcher/rules/stored_weights.h"
 #include "patcher/schema/scalar.h"
 #include "patcher/schema/schema.h"
 
@@ -108,6 +109,11 @@ bool rule_base_is_float16(const struct rule_context *context)
 {
     const struct precision_request *request = &context->plan->request;
 
+    if (context->plan->external && !rule_is_llamafactory(context)) {
+        const struct stored_weights weights = stored_weights_now(context);
+
+        return weights.base == FORMAT_FP16;
+    }
     return request->model_dtype == DTYPE_FLOAT16 ||
            (request->model_dtype == DTYPE_AUTO && context->checkpoint == FORMAT_FP16);
 }

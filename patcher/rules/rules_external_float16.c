@@ -206,7 +206,7 @@ static void rule_fsdp_float16(struct rule_context *context)
     bool old = rule_version_below(context, PACKAGE_ACCELERATE, "0.30");
 
     if (!rule_is_set(context, "fsdp") || is_fsdp2(context) ||
-        context->plan->method == METHOD_LORA || !weights.known ||
+        context->plan->method == METHOD_LORA || !weights.base_known ||
         weights.base != FORMAT_FP16 || rule_is_llamafactory(context))
         return;
     rule_report(

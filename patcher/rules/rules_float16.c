@@ -247,7 +247,8 @@ static void rule_bf16_without_copy(struct rule_context *context)
                                 "%s would be updated in bfloat16 without a float32 copy: "
                                 "an update below 1/512 of its weight is rounded away",
                                 what),
-        .note = "2 to 4 bytes more per trained weight; bf16 compute stays",
+        .note =
+            "2 bytes more for each weight, its gradient and both moments; bf16 compute stays",
     };
 
     if (weights.scaler || context->plan->request.pure_bf16 || /* TS105, TS110 */
@@ -339,8 +340,8 @@ static const struct rule rows[] = {
           "weights, which have 8 bits of mantissa, and PyTorch rounds to nearest: an "
           "update below 1/512 of its weight is lost. At a learning rate of 1e-5 this "
           "affects most updates of most weights. TS110 says the same of pure_bf16.\n\n"
-          "With float32 weights bf16: true costs 2 more bytes per weight and 4 to 6 more "
-          "with gradients and moments, and nothing is lost; if the job has a line "
+          "With float32 weights bf16: true costs 2 more bytes for each weight, its gradient "
+          "and both moments, and nothing is lost; if the job has a line "
           "model_dtype, `--unsafe` sets it. LLaMA-Factory, DeepSpeed and FSDP with mixed "
           "precision keep float32 copies, and PEFT makes adapters float32 since 0.12: "
           "they are not reported.",

@@ -343,6 +343,7 @@ static struct stored_weights native_weights(const struct rule_context *context,
         .parts = { decided.trainable, decided.trainable, decided.trainable },
         .trained = decided.trainable,
         .known = true,
+        .base_known = true,
         .autocast_source = "the policy",
         .base_source = "the policy",
         .trained_source = "the policy",
@@ -372,6 +373,7 @@ struct stored_weights stored_weights_of(const struct rule_context *context,
     out.scaler = out.autocast == FORMAT_FP16 && !view.deepspeed;
     out.scaler_allows_float16 = view.fsdp;
     find_base(&view);
+    out.base_known = out.known;
     find_trained(&view);
     out.compute = find_compute(&view);
     return out;

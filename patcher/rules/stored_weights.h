@@ -28,9 +28,9 @@ struct stored_weights {
     /* what the optimizer updates; FORMAT_COUNT: the run does not train this part */
     enum format parts[WEIGHTS_PARTS];
     enum format trained; /* the narrowest part */
-    /* false: an unknown version or unknown files decide, and the formats are those of
-     * the current version */
-    bool known;
+    /* false: an unknown version or unknown files decide, and the formats of the trained
+     * parts, or that of the base, are those of the current version */
+    bool known, base_known;
     /* what decides them, as phrases */
     const char *autocast_source, *base_source, *trained_source;
     const char *whole_key; /* the key that names WEIGHTS_WHOLE, or NULL */
