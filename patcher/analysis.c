@@ -361,8 +361,12 @@ void analyze_text(struct analyzer *analyzer, const char *data, size_t len,
     if (!analyzer->previous || !previous_belongs_to(analyzer->previous, &out->plan))
         analyzer->previous = previous_new(&out->plan, analyzer->arena);
     context = context_of(analyzer, out);
-    if (out->plan.external)
+    if (out->plan.external) {
+        struct plan read = out->plan;
+
         external_defaults(&context, &out->plan);
+        out->misread = external_read_strings(&context, &read);
+    }
     if (analyzer->options->guessed && !out->plan.external && !requests_cpu(&out->plan))
         rules_run_guessed(&context);
     else
@@ -384,10 +388,12 @@ void analysis_decide(const struct analyzer *analyzer, struct analysis *analysis,
 
     apply_base_quantization(analyzer, plan);
     plan->device = device ? *device : unknown;
-    if (plan->external)
+    if (plan->external) {
+        external_read_strings(&context, plan);
         external_decide(&context, plan);
-    else
+    } else {
         policy_decide(&plan->request, &plan->device, &plan->precision);
+    }
     if (!analyzer->model ||
         !estimate_memory(plan, analyzer->model, NULL, &plan->memory, &ignored))
         plan->memory = (struct memory_use) { 0 };

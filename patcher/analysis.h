@@ -36,6 +36,7 @@ struct analysis {
     struct plan plan;         /* as in the document; precision not decided */
     struct versions versions; /* packages of an external job */
     bool is_job, has_plan;
+    bool misread; /* the program of an external job reads false in quotes as true */
 };
 
 void analyze_text(struct analyzer *analyzer, const char *data, size_t len,

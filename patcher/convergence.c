@@ -483,7 +483,9 @@ static bool converge_pass(struct convergence *convergence, bool edit, bool *agai
 
 static void fill_patch(struct convergence *convergence, struct patch *out)
 {
-    const struct analysis *first = convergence->first, *last = convergence->last;
+    struct analysis *first = convergence->first, *last = convergence->last;
+    /* another program reads the file as it is, whatever a patch would make of it */
+    struct analysis *planned = first->misread ? first : last;
 
     if (last != first) {
         convergence_report(convergence);
@@ -492,7 +494,7 @@ static void fill_patch(struct convergence *convergence, struct patch *out)
     out->document = first->document;
     out->findings = convergence->merged;
     out->ignored = first->ignored;
-    out->plan = last->plan;
+    out->plan = planned->plan;
     out->is_job = first->is_job;
     out->has_plan = last->has_plan;
     out->rejected = !last->has_plan || findings_worst(&last->findings) == SEVERITY_ERROR;
@@ -502,7 +504,7 @@ static void fill_patch(struct convergence *convergence, struct patch *out)
     out->changed = last != first && strcmp(out->before, out->after) != 0;
     out->plan.job_digest = arena_strdup(convergence->arena, out->after);
     if (out->has_plan)
-        analysis_decide(convergence->analyzer, convergence->last, &out->plan);
+        analysis_decide(convergence->analyzer, planned, &out->plan);
 }
 
 bool converge_text(struct analyzer *analyzer, const char *data, size_t len, bool edit,

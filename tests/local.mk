@@ -183,6 +183,7 @@ unit_tests += %D%/unit/test_text_position
 unit_tests += %D%/unit/test_previous
 unit_tests += %D%/unit/test_properties
 unit_tests += %D%/unit/test_profile
+unit_tests += %D%/unit/test_python_value
 unit_tests += %D%/unit/test_pyyaml
 unit_tests += %D%/unit/test_redact
 unit_tests += %D%/unit/test_reference_gradients

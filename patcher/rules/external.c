@@ -10,6 +10,9 @@
 
 #include "patcher/rules/rules_context.h"
 #include "patcher/rules/stored_weights.h"
+#include "patcher/rules/python_value.h"
+#include "patcher/schema/scalar.h"
+#include "patcher/schema/schema.h"
 #include "precision/scaler.h"
 
 static void write_message(const struct rule_context *context,
@@ -89,4 +92,23 @@ void external_defaults(const struct rule_context *context, struct plan *plan)
         plan->request.all_trainable = true;
         plan->request.has_frozen = false;
     }
+}
+
+bool external_read_strings(const struct rule_context *context, struct plan *plan)
+{
+    const struct node *root = context->document->root;
+    bool any = false, word;
+
+    for (size_t i = 0; i < root->count; i++) {
+        const struct entry *entry = &root->entries[i];
+        const char *name = entry->key->kind == NODE_SCALAR ? entry->key->text : "";
+        struct error ignored = { 0 };
+
+        if (scalar_bool(entry->value, &word) == SCALAR_WRONG || word ||
+            !python_reads_string(context, name, entry->value))
+            continue;
+        any |= schema_set(name, "true", context->arena, plan, &ignored);
+        error_clear(&ignored);
+    }
+    return any;
 }

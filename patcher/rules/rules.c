@@ -39,6 +39,7 @@
     X(preference)       \
     X(previous_run)     \
     X(quantized)        \
+    X(reading)          \
     X(renames)          \
     X(resume)           \
     X(saving)           \

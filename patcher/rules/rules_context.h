@@ -109,6 +109,14 @@ bool rule_names_llamafactory(const struct rule_context *context);
 bool rule_is_llamafactory(const struct rule_context *context);
 /* Return whether the program is TRL: by the command, or by keys that only TRL has. */
 bool rule_is_trl(const struct rule_context *context);
+/* Return whether TrlParser reads the job: TRL is the program, the job is the argument of
+ * --config, and the version converts strings (0.9.6 or later). */
+bool rule_uses_trl_parser(const struct rule_context *context);
+/* Return whether the job belongs to this script of TRL, such as "sft": by the command or,
+ * without one, by a key that only the configuration of that script has. */
+bool rule_runs_trl(const struct rule_context *context, const char *script);
+/* Return whether a word of trainspool.command contains a text. */
+bool rule_command_has(const struct rule_context *context, const char *text);
 /* Return whether a script of the Hugging Face Trainer seems to train all weights: no
  * key of its job configures adapters. */
 bool rule_trains_all(const struct rule_context *context);

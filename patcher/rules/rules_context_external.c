@@ -175,6 +175,18 @@ bool rule_names_llamafactory(const struct rule_context *context)
     return command && strstr(command->text, "llamafactory");
 }
 
+bool rule_command_has(const struct rule_context *context, const char *text)
+{
+    const struct node *command = command_of(context);
+
+    if (!context->plan->external || !command)
+        return false;
+    for (size_t i = 0; command->kind == NODE_LIST && i < command->count; i++)
+        if (strstr(node_value(command->items[i])->text, text))
+            return true;
+    return strstr(command->text, text) != NULL;
+}
+
 bool rule_is_llamafactory(const struct rule_context *context)
 {
     static const char *const own[] = { "template", "cutoff_len", "dataset_dir" };
@@ -184,6 +196,46 @@ bool rule_is_llamafactory(const struct rule_context *context)
     for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
         if (context->plan->external && !command_of(context) &&
             rule_entry(context, own[i]))
+            return true;
+    return false;
+}
+
+bool rule_uses_trl_parser(const struct rule_context *context)
+{
+    return rule_is_trl(context) &&
+           (!command_of(context) || rule_command_has(context, "--config") ||
+            rule_command_has(context, "trl")) &&
+           !rule_version_below(context, PACKAGE_TRL, "0.9.6.dev0");
+}
+
+bool rule_runs_trl(const struct rule_context *context, const char *script)
+{
+    /* SFTConfig, DPOConfig, GRPOConfig and GKDConfig of TRL 0.9.6 to 1.16 */
+    static const struct {
+        const char *script, *key;
+    } own[] = {
+        { "sft", "packing" },
+        { "sft", "assistant_only_loss" },
+        { "sft", "eval_packing" },
+        { "sft", "dataset_text_field" },
+        { "sft", "packing_strategy" },
+        { "sft", "completion_only_loss" },
+        { "dpo", "precompute_ref_log_probs" },
+        { "dpo", "sync_ref_model" },
+        { "dpo", "f_divergence_type" },
+        { "dpo", "loss_weights" },
+        { "grpo", "num_iterations" },
+        { "grpo", "scale_rewards" },
+        { "grpo", "epsilon_high" },
+        { "grpo", "reward_weights" },
+        { "gkd", "lmbda" },
+    };
+
+    if (command_of(context))
+        return rule_is_trl(context) && rule_command_has(context, script);
+    for (size_t i = 0; i < TS_COUNT(own); i++)
+        if (strcmp(own[i].script, script) == 0 && rule_is_trl(context) &&
+            rule_line(context, own[i].key))
             return true;
     return false;
 }

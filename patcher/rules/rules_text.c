@@ -1,4 +1,4 @@
-/* patcher/rules/rules_text.c - the text of the job: encoding, YAML syntax, and values
+/* patcher/rules/rules_text.c - the text of the job: encoding, YAML syntax, and words
  * that YAML readers interpret differently. */
 #include "config.h"
 
@@ -9,59 +9,6 @@
 #include "base/size.h"
 #include "patcher/schema/scalar.h"
 #include "patcher/schema/schema.h"
-
-/* PyYAML reads digits, a decimal point and an exponent with its sign as a number
- * (yaml/resolver.py).  It reads `2e-5` and `1.0e4` as strings. */
-static const char *with_point_and_sign(const char *text, struct arena *arena)
-{
-    size_t digits = strspn(text, "+-0123456789"), part = 0;
-    const char *exponent, *rest = text + digits;
-    bool sign;
-
-    if (*rest == '.')
-        part = 1 + strspn(rest + 1, "0123456789");
-    exponent = rest + part;
-    if (digits == 0 || (*exponent != 'e' && *exponent != 'E'))
-        return NULL;
-    sign = exponent[1] == '+' || exponent[1] == '-';
-    if (part > 0 && sign)
-        return NULL;
-    return arena_printf(arena, "%.*s%s%c%s%s", (int)(digits + part), text,
-                        part == 0 ? ".0" : "", *exponent, sign ? "" : "+", exponent + 1);
-}
-
-static void rule_pyyaml_numbers(struct rule_context *context)
-{
-    const struct proposal to = rule_proposal(context);
-    const struct node *root = context->document->root;
-
-    if (rule_version_at_least(context, PACKAGE_LLAMAFACTORY, "0.9.3"))
-        return; /* it reads the job with OmegaConf, which accepts such numbers */
-    for (size_t i = 0; i < root->count; i++) {
-        const struct entry *entry = &root->entries[i];
-        const struct node *value = node_value(entry->value);
-        const struct key *key =
-            entry->key->kind == NODE_SCALAR ? schema_find(entry->key->text) : NULL;
-        const char *full;
-
-        if (!key || key->type != KEY_REAL || value->kind != NODE_SCALAR ||
-            value->style != STYLE_PLAIN ||
-            !(full = with_point_and_sign(value->text, context->arena)))
-            continue;
-        propose_value(
-            &to,
-            &(struct finding) {
-                .rule = "TS013",
-                .severity = SEVERITY_WARNING,
-                .apply = APPLY_SAFE,
-                .message = arena_printf(context->arena,
-                                        "%s: %s is a string for PyYAML, which requires a "
-                                        "decimal point and a signed exponent",
-                                        key->name, value->text),
-                .note = "the same number" },
-            entry, full);
-    }
-}
 
 /* PyYAML's booleans (yaml/resolver.py) do not include y and n. */
 static bool is_yaml_boolean(const char *text)
@@ -97,7 +44,8 @@ static void check_text(struct rule_context *context, const struct key *key,
         &to,
         &(struct finding) {
             .rule = "TS012",
-            .severity = SEVERITY_WARNING,
+            /* False is not a valid IntervalStrategy */
+            .severity = is_listed_value(key, text) ? SEVERITY_ERROR : SEVERITY_WARNING,
             .apply = is_listed_value(key, text) ? APPLY_SAFE : APPLY_UNSAFE,
             .message = arena_printf(context->arena,
                                     "%s: %s is a %s for PyYAML, but the key requires a "
@@ -156,14 +104,6 @@ static const struct rule rows[] = {
           "unchanged, and a line that a patch adds ends like the line before it, so "
           "that a diff shows only the change.",
       .source = "ruamel.yaml ticket 566, which damaged such files" },
-    { .id = "TS004",
-      .title = "tab in the indentation",
-      .severity = SEVERITY_ERROR,
-      .mandatory = true,
-      .explain =
-          "YAML forbids tabs in indentation, since their width is undefined. Replace "
-          "them with spaces.",
-      .source = "YAML 1.2, 6.1 Indentation Spaces" },
     { .id = "TS005",
       .title = "duplicate key",
       .severity = SEVERITY_ERROR,
@@ -251,29 +191,6 @@ static const struct rule rows[] = {
           "such a string; if it is not one of the values that the key lists, only with "
           "--unsafe.",
       .source = "yaml.org/type/bool.html, int.html; PyYAML, tested" },
-    { .id = "TS013",
-      .title = "number that PyYAML reads as a string",
-      .severity = SEVERITY_WARNING,
-      .apply = APPLY_SAFE,
-      .run = rule_pyyaml_numbers,
-      .target = RULE_EXTERNAL,
-      .explain =
-          "PyYAML reads `2e-5` and `1.0e4` as strings, because it requires a decimal "
-          "point and a signed exponent. The string then fails deep in the optimizer. In "
-          "a job with target: external the patch writes the number in full, 2.0e-5. "
-          "trainspool reads both forms as the same number, so a native job is not "
-          "changed. LLaMA-Factory uses OmegaConf since 0.9.3, which reads them as "
-          "numbers: if that version is known, the rule does not apply.",
-      .source = "LLaMA-Factory#4149, #4014; its hparams/parser.py, v0.9.3; trl#1450" },
-    { .id = "TS014",
-      .title = "quoted number or boolean",
-      .severity = SEVERITY_INFO,
-      .apply = APPLY_UNSAFE,
-      .explain =
-          "Most tools read a quoted value as a string. trainspool knows the type that "
-          "the key requires and reads the value as intended. `patch --unsafe` removes "
-          "the quotes.",
-      .source = "the type of the key decides" },
 };
 
 const struct rules rules_text = { rows, TS_COUNT(rows) };

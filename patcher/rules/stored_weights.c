@@ -49,7 +49,9 @@ static void find_autocast(const struct view *view)
         request->pure_bf16 ? "pure_bf16 is true" : "neither fp16 nor bf16 is true";
     if (request->fp16 == CHOICE_YES) {
         out->autocast = FORMAT_FP16;
-        out->autocast_source = "fp16: true";
+        out->autocast_source = request->bf16 == CHOICE_YES
+                                   ? "fp16: true; with bf16: true the Trainer refuses it"
+                                   : "fp16: true";
     } else if (request->bf16 == CHOICE_YES) {
         out->autocast = FORMAT_BF16;
         out->autocast_source = "bf16: true";

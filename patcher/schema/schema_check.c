@@ -153,6 +153,8 @@ static void check_quoted(const struct check *check, const struct key *key,
                                .apply = APPLY_UNSAFE,
                                .key = key->name };
 
+    if (check->external && check->of == &schema_job && !check->nested)
+        return; /* rules_reading.c knows what the program does with it */
     finding.message = arena_printf(
         check->arena, "%s is quoted; other tools may not accept it as %s", key->name,
         key->type == KEY_BOOL || key->type == KEY_CHOICE ? "a boolean" : "a number");

@@ -204,4 +204,26 @@ old_cards() {
 }
 field patcher/D14-old-cards-two-rules-disagree old_cards
 
+quoted_booleans() {
+    try "$trainspool" plan --device A100 job.yaml
+    expect_output "D10: plan shows what LLaMA-Factory does with the file as it is" 'precision .*fp16: true; with bf16: true the Trainer refuses it'
+    expect_status "D10: a quoted false is an error" 1 "$trainspool" check --device A100 job.yaml
+    for quoted in fp16 push_to_hub; do
+        expect_output "D10: $quoted counts as true" "error\[TS014\].*$quoted: .*counts as true"
+    done
+    expect_status "D10: the safe edits suffice" 0 "$trainspool" patch --device A100 job.yaml
+    expect "D10: they remove the quotes" sh -c "grep -qx 'fp16: False' job.yaml && grep -qx 'bf16: True' job.yaml && grep -qx 'push_to_hub: False' job.yaml"
+    try "$trainspool" plan --device A100 job.yaml
+    expect_output "D10: then plan shows bf16" 'precision .*bf16-mixed'
+}
+field patcher/D10-quoted-booleans quoted_booleans
+
+tab() {
+    expect_status "D28: PyYAML rejects a tab after the colon" 1 "$trainspool" check --device A100 tab.yaml
+    expect_output "D28: the exception is quoted" 'error\[TS004\].*cannot start any token'
+    expect_status "D28: the safe edit writes a blank" 0 "$trainspool" patch --device A100 tab.yaml
+    expect "D28: the value stays" grep -qx 'bf16: true' tab.yaml
+}
+field patcher/D28-yaml-hints tab
+
 plan
