@@ -40,6 +40,7 @@
     X(previous_run)     \
     X(quantized)        \
     X(reading)          \
+    X(refused)          \
     X(renames)          \
     X(resume)           \
     X(saving)           \
@@ -112,8 +113,8 @@ const struct rule *rules_find(const char *id)
 }
 
 /* First digits of the IDs: text, names, renames, then the device, then precision and what
- * depends on it. */
-static const char run_order[] = "0762143589";
+ * depends on it.  TS812 comes last: it adds what no other rule reports. */
+static const char run_order[] = "0762143598";
 
 const char *const rule_targets[3] = { "all", "native", "external" };
 

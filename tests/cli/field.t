@@ -204,6 +204,17 @@ old_cards() {
 }
 field patcher/D14-old-cards-two-rules-disagree old_cards
 
+refused() {
+    for refused in job:Quantization galore-badam:GaLore,.*BAdam lora-galore:LoRA.with.GaLore streaming-val-size:integer.val.size \
+        mask-and-prompt:mask_history predict-val-size:eval_dataset unsloth-zero3:ZeRO-3 early-stopping:EarlyStoppingCallback; do
+        expect_status "D08: ${refused%:*}.yaml is an error" 1 "$trainspool" check --device "A100 80GB" "${refused%:*}.yaml"
+        expect_output "D08: it quotes the exception" "error\[TS812\].*raises.*${refused#*:}"
+    done
+    sed -i 's/finetuning_type: full/finetuning_type: lora/' job.yaml
+    expect_status "D08: quantization with LoRA passes" 0 "$trainspool" check --device "A100 80GB" job.yaml
+}
+field patcher/D08-refused-by-llamafactory refused
+
 quoted_booleans() {
     try "$trainspool" plan --device A100 job.yaml
     expect_output "D10: plan shows what LLaMA-Factory does with the file as it is" 'precision .*fp16: true; with bf16: true the Trainer refuses it'

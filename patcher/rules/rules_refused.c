@@ -1,0 +1,158 @@
+/* patcher/rules/rules_refused.c - settings that another trainer refuses (refusals.h). */
+#include "config.h"
+
+#include "patcher/rules/refusals.h"
+
+#include <string.h>
+
+#include "base/size.h"
+#include "patcher/rules/rules_context.h"
+#include "patcher/schema/schema_value.h"
+
+static const struct refusals *const tables[] = {
+    &refusals_llamafactory,
+    &refusals_llamafactory_trainer,
+    &refusals_transformers,
+    &refusals_trl,
+};
+
+/* 0.9.4.dev0 -> 0.9.4 */
+static const char *release(const struct rule_context *context, const char *version)
+{
+    const char *dev = strstr(version, ".dev0");
+
+    return dev ? arena_copy(context->arena, version, (size_t)(dev - version)) : version;
+}
+
+/* Return whether the known version checks the row; true if the version is unknown. */
+static bool is_checked(const struct rule_context *context,
+                       const struct refusals *refusals, const struct refusal *row)
+{
+    enum package package = refusals->package;
+
+    return !rule_version_below(context, package, refusals->oldest) &&
+           !(row->since && rule_version_below(context, package, row->since)) &&
+           !(row->before && rule_version_at_least(context, package, row->before));
+}
+
+/* Return "LLaMA-Factory", or "LLaMA-Factory before 0.9.4" if the version is unknown. */
+static const char *program_text(const struct rule_context *context,
+                                const struct refusals *refusals,
+                                const struct refusal *row)
+{
+    const char *name = refusals->program;
+
+    if (versions_know(context->versions, refusals->package) ||
+        (!row->since && !row->before))
+        return name;
+    if (!row->since)
+        return arena_printf(context->arena, "%s before %s", name,
+                            release(context, row->before));
+    if (!row->before)
+        return arena_printf(context->arena, "%s since %s", name,
+                            release(context, row->since));
+    return arena_printf(context->arena, "%s since %s and before %s", name,
+                        release(context, row->since), release(context, row->before));
+}
+
+static bool is_reported(const struct rule_context *context, const struct refusal *row)
+{
+    const struct findings *findings = context->findings;
+
+    for (size_t i = 0; row->reported && i < findings->count; i++)
+        if (findings->list[i].severity == SEVERITY_ERROR &&
+            value_is_listed(row->reported, findings->list[i].rule))
+            return true;
+    return false;
+}
+
+/* Return the first key of the condition that the job has, or NULL: what the job lacks is
+ * refused. */
+static const char *culprit(const struct rule_context *context, const struct refusal *row)
+{
+    for (size_t i = 0; i < REFUSAL_TERMS && row->when[i].test != REFUSAL_END; i++) {
+        const char *key = row->when[i].key;
+        const char *top = key ? arena_copy(context->arena, key, strcspn(key, ".")) : NULL;
+
+        if (top && rule_line(context, top))
+            return top;
+    }
+    return NULL;
+}
+
+/* Return whether only some versions refuse a job without the key, and the version is
+ * unknown: a warning would be wrong for most jobs. */
+static bool is_guess(const struct rule_context *context, const struct refusals *refusals,
+                     const struct refusal *row)
+{
+    return (row->since || row->before) && !culprit(context, row) &&
+           !versions_know(context->versions, refusals->package);
+}
+
+static void report(struct rule_context *context, const struct refusals *refusals,
+                   const struct refusal *row)
+{
+    const enum package package = refusals->package;
+    bool known = versions_know(context->versions, package);
+    const char *says = row->said && rule_version_below(context, package, row->reworded)
+                           ? row->said
+                           : row->says;
+
+    rule_report(context,
+                &(struct finding) {
+                    .rule = "TS812",
+                    .severity = known || (!row->since && !row->before) ? SEVERITY_ERROR
+                                                                       : SEVERITY_WARNING,
+                    .because = rule_version_text(context, package),
+                    .message = arena_printf(context->arena, "%s raises \"%s\"",
+                                            program_text(context, refusals, row), says),
+                    .note = row->advice },
+                culprit(context, row));
+}
+
+/* A program stops at the first check, so each sentence is reported once. */
+static void check_table(struct rule_context *context, const struct refusals *refusals)
+{
+    const char *last = NULL;
+
+    for (size_t i = 0; i < refusals->count; i++) {
+        const struct refusal *row = &refusals->rows[i];
+
+        if ((last && strcmp(last, row->says) == 0) ||
+            !is_checked(context, refusals, row) ||
+            !refusal_holds(context, refusals, row) || is_reported(context, row) ||
+            is_guess(context, refusals, row))
+            continue;
+        report(context, refusals, row);
+        last = row->says;
+    }
+}
+
+static void rule_refused(struct rule_context *context)
+{
+    for (size_t i = 0; i < TS_COUNT(tables); i++)
+        if (tables[i]->applies(context))
+            check_table(context, tables[i]);
+}
+
+static const struct rule rows[] = {
+    { .id = "TS812",
+      .title = "settings that another trainer refuses",
+      .severity = SEVERITY_ERROR,
+      .target = RULE_EXTERNAL,
+      .run = rule_refused,
+      .explain =
+          "LLaMA-Factory, TrainingArguments of transformers, and TRL check how settings "
+          "fit together and raise an exception, mostly before a model is loaded: "
+          "quantization with full fine-tuning, LoRA with GaLore, streaming with a "
+          "fractional val_size, reduce_lr_on_plateau without an evaluation. The rule "
+          "makes the same checks and quotes the exception. Values count as the program "
+          "reads them, and an absent key has the program's default.\n\n"
+          "What is checked depends on the version. If the version is unknown, a check "
+          "that only some versions have is a warning that names them.",
+      .source = "LLaMA-Factory hparams/ 0.9.0 to 0.9.5; transformers training_args.py, "
+                "trainer.py and trainer_callback.py 4.37 to 5.24; trl/trainer/ 0.9.2 to "
+                "1.16; compared by tests/differential/refusals.py" },
+};
+
+const struct rules rules_refused = { rows, TS_COUNT(rows) };
