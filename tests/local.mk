@@ -412,8 +412,11 @@ check_PROGRAMS += %D%/differential/ours
 EXTRA_DIST += %D%/differential/differential.py
 EXTRA_DIST += %D%/differential/made.py
 EXTRA_DIST += %D%/differential/models.py
+EXTRA_DIST += %D%/differential/parsers.txt
 EXTRA_DIST += %D%/differential/peers.py
 EXTRA_DIST += %D%/differential/weights.py
+EXTRA_DIST += %D%/differential/refusals.py
+EXTRA_DIST += %D%/differential/refusals_worker.py
 
 # Tests that run the kernels of kernels/cuda on the CPU; see emulation/emulation.h.  The test of an
 # operation is the CPU backend's test, linked with other machines: `emulated` uses the kernels
@@ -532,11 +535,20 @@ EXTRA_DIST += %D%/peers.sh %D%/peers.txt
 # of NAME.jinja files to use instead of random templates.
 SEED = 1
 TEMPLATES =
+# differential/differential.py.  PYTHON must have `tokenizers` and `jinja2`.  TEMPLATES names a folder
+# of NAME.jinja files to use instead of random templates.  If TRAINSPOOL_PARSERS names a folder for their
+# environments, also compare the errors of JOBS random jobs with the parsers of other trainers
+# (differential/refusals.py).
+SEED = 1
+TEMPLATES =
+JOBS = 200
 differential: %D%/differential/ours trainspool
 	@$${PYTHON-python3} -B '$(top_srcdir)/%D%/differential/differential.py' --seconds $(SECONDS) \
 	    --seed $(SEED) --shared '$(abs_top_srcdir)/../shared/data' --templates '$(TEMPLATES)' \
 	    %D%/differential/ours
 	@$${PYTHON-python3} -B '$(top_srcdir)/%D%/differential/weights.py' ./trainspool || test $$? = 77
+	@test -z "$$TRAINSPOOL_PARSERS" || $${PYTHON-python3} -B '$(top_srcdir)/%D%/differential/refusals.py' \
+	    --jobs $(JOBS) --seed $(SEED) ./trainspool
 
 clean-local:
 	rm -rf fuzz-build mutate-build %D%/emulation/machine %D%/emulation/plain %D%/emulation/checked
