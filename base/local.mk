@@ -10,6 +10,7 @@ libbase_a_SOURCES += %D%/digest.c %D%/digest.h
 libbase_a_SOURCES += %D%/error.c %D%/error.h
 libbase_a_SOURCES += %D%/file.c %D%/file.h
 libbase_a_SOURCES += %D%/json.c %D%/json.h
+libbase_a_SOURCES += %D%/json_edit.c %D%/json_edit.h
 libbase_a_SOURCES += %D%/link.c %D%/link.h
 libbase_a_SOURCES += %D%/log.c %D%/log.h
 libbase_a_SOURCES += %D%/nearest.c %D%/nearest.h
