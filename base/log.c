@@ -16,6 +16,9 @@
 struct log {
     int fd;
     enum log_level level;
+    log_listener *hear; /* NULL: no listener */
+    enum log_level heard;
+    void *context;
 };
 
 static const char *const level_names[] = {
@@ -29,13 +32,22 @@ struct log *log_new(int fd, enum log_level level)
 {
     struct log *log = memory_alloc(sizeof(*log));
 
-    *log = (struct log) { fd, level };
+    *log = (struct log) { .fd = fd, .level = level };
     return log;
 }
 
 void log_free(struct log *log)
 {
     free(log);
+}
+
+void log_listen(struct log *log, enum log_level level, log_listener *hear, void *context)
+{
+    if (!log)
+        return;
+    log->hear = hear;
+    log->heard = level;
+    log->context = context;
 }
 
 void log_line(struct log *log, enum log_level level, const char *fmt, ...)
@@ -59,6 +71,8 @@ void log_line(struct log *log, enum log_level level, const char *fmt, ...)
     text_addc(&line, '\n');
     /* a failure to write the log cannot be reported anywhere */
     file_write_all(log->fd, line.data, line.len, NULL);
+    if (log->hear && level <= log->heard)
+        log->hear(log->context, level, said);
     text_clear(&line);
     free(said);
 }

@@ -13,6 +13,10 @@ struct log; /* a destination for lines; NULL is allowed everywhere and drops the
  * \xNN. */
 struct log *log_new(int fd, enum log_level level);
 void log_free(struct log *log);
+/* Call `hear` with each later message of `level` or more severe, NULL: with none.  One
+ * listener per log. */
+typedef void log_listener(void *context, enum log_level level, const char *message);
+void log_listen(struct log *log, enum log_level level, log_listener *hear, void *context);
 void log_line(struct log *log, enum log_level level, const char *fmt, ...)
     TS_PRINTF(3, 4);
 

@@ -43,6 +43,7 @@ struct attempt {
     struct report report;
     struct log *log;
     int log_fd, lock_fd;
+    int64_t warnings;              /* and errors that the run survived */
     int64_t first;                 /* the step after which this attempt resumes */
     double written;                /* when state.json was last written */
     double page_due;               /* when the page may be written next */
@@ -211,6 +212,24 @@ static void on_opened(void *context, const struct run_info *facts)
         log_line(attempt->log, LOG_WARN, "run.json: %s", err.text);
 }
 
+/* Show a warning or an error of the log on the terminal; -q shows errors only. A spool's
+ * jobs have no terminal. */
+static void on_warning(void *context, enum log_level level, const char *message)
+{
+    struct attempt *attempt = context;
+    const struct options *options = attempt->options;
+    struct text line;
+
+    attempt->warnings++;
+    if (options->spooled || (options->quiet && level != LOG_ERROR))
+        return;
+    text_init(&line, 0);
+    text_addf(&line, "%s: %s: %s", attempt->job.path,
+              level == LOG_ERROR ? "error" : "warning", message);
+    meter_note(&attempt->meter, stderr, line.data);
+    text_clear(&line);
+}
+
 /* Start the other ranks of a job that has several; plan->device becomes rank 0's. */
 static bool start_ranks(struct attempt *attempt, struct ranks *out, struct error *err)
 {
@@ -293,12 +312,14 @@ static bool train(struct attempt *attempt, struct error *err)
     log_line(attempt->log, LOG_INFO, "job %s: attempt %" PRId64 " on %s%s",
              attempt->job.name, attempt->record.attempt, attempt->record.device,
              how.resume ? ", continuing from the last checkpoint if there is one" : "");
+    log_listen(attempt->log, LOG_WARN, on_warning, attempt);
     text_init(&about, 0);
     how.about = run_summary_write(&attempt->job, &attempt->inspection.patch, &about)
                     ? about.data
                     : NULL;
     ok = plan_merges(plan) ? merge_run(plan, &how, err) : train_ranks(attempt, &how, err);
     text_clear(&about);
+    log_listen(attempt->log, LOG_WARN, NULL, NULL);
     return ok;
 }
 
@@ -349,11 +370,35 @@ static void find_ending(const struct attempt *attempt, bool done, const struct e
         snprintf(out->reason, sizeof(out->reason), "%s", err->text);
 }
 
+/* Report the end of a run that did not fail, and where its warnings are. */
+static void report_success(struct attempt *attempt, const struct ending *ending)
+{
+    const struct plan *plan = &attempt->inspection.patch.plan;
+    struct text line;
+
+    text_init(&line, 0);
+    text_addf(&line, "%s: ", attempt->job.path);
+    if (ending->reason[0])
+        text_addf(&line, "%s; trainspool run --resume continues from there",
+                  ending->reason);
+    else if (plan_merges(plan))
+        text_addf(&line, "done: merged, model in %s", plan->export_dir);
+    else if (attempt->record.step == attempt->first)
+        text_addf(&line, "no step was left to do, model in %s", plan->output_dir);
+    else
+        text_addf(&line, "done: %" PRId64 " steps, model in %s", attempt->record.step,
+                  plan->output_dir);
+    if (attempt->warnings > 0)
+        text_addf(&line, "; %" PRId64 " warning%s, also in %s", attempt->warnings,
+                  attempt->warnings == 1 ? "" : "s", attempt->job.log);
+    report_line(&attempt->report, "%s", line.data);
+    text_clear(&line);
+}
+
 /* Report the end last; the state is on disk before. */
 static void report_ending(struct attempt *attempt, const struct ending *ending,
                           const struct error *err)
 {
-    const struct plan *plan = &attempt->inspection.patch.plan;
     bool bad = ending->event == EVENT_EXIT_BAD;
 
     if (bad || !ending->reason[0])
@@ -367,19 +412,8 @@ static void report_ending(struct attempt *attempt, const struct ending *ending,
         return;
     if (bad && err->code)
         report_error(attempt->options->program, err);
-    else if (ending->reason[0] && !attempt->options->quiet)
-        report_line(&attempt->report,
-                    "%s: %s; trainspool run --resume continues from there",
-                    attempt->job.path, ending->reason);
-    else if (!bad && !attempt->options->quiet && plan_merges(plan))
-        report_line(&attempt->report, "%s: done: merged, model in %s", attempt->job.path,
-                    plan->export_dir);
-    else if (!bad && !attempt->options->quiet && attempt->record.step == attempt->first)
-        report_line(&attempt->report, "%s: no step was left to do, model in %s",
-                    attempt->job.path, plan->output_dir);
     else if (!bad && !attempt->options->quiet)
-        report_line(&attempt->report, "%s: done: %" PRId64 " steps, model in %s",
-                    attempt->job.path, attempt->record.step, plan->output_dir);
+        report_success(attempt, ending);
 }
 
 static int finish(struct attempt *attempt, bool done, struct error *err)

@@ -152,7 +152,7 @@ static void wipe(struct meter *meter)
 
 static void draw(struct meter *meter)
 {
-    if (!meter->terminal || meter->last.len == 0)
+    if (!meter->out || !meter->terminal || meter->last.len == 0)
         return;
     wipe(meter);
     fwrite(meter->last.data, 1, meter->last.len, meter->out);
@@ -181,16 +181,23 @@ void meter_step(struct meter *meter, const struct trainer_progress *progress)
 
 void meter_log(struct meter *meter, const char *logged)
 {
+    if (meter->out)
+        meter_note(meter, meter->out, logged);
+}
+
+void meter_note(struct meter *meter, FILE *out, const char *line)
+{
     struct text shown;
 
-    if (!meter->out)
-        return;
     text_init(&shown, 0);
-    text_add_visible(&shown, logged, strcspn(logged, "\n"));
+    text_add_visible(&shown, line, strcspn(line, "\n"));
     text_addc(&shown, '\n');
-    wipe(meter);
-    fwrite(shown.data, 1, shown.len, meter->out);
-    fflush(meter->out);
+    if (meter->out) {
+        wipe(meter);
+        fflush(meter->out);
+    }
+    fwrite(shown.data, 1, shown.len, out);
+    fflush(out);
     text_clear(&shown);
     draw(meter);
 }

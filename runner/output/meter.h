@@ -27,6 +27,8 @@ void meter_open(struct meter *meter, FILE *out, bool terminal);
 void meter_step(struct meter *meter, const struct trainer_progress *progress);
 /* Print a permanent line above the status line. */
 void meter_log(struct meter *meter, const char *logged);
+/* Print a permanent line on `out`, which may be another stream of the same terminal. */
+void meter_note(struct meter *meter, FILE *out, const char *line);
 /* Leave the last state of the line on the screen. */
 void meter_close(struct meter *meter);
 
