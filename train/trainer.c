@@ -461,14 +461,11 @@ static bool check_updates(const struct run *run, struct error *err)
     return false;
 }
 
-/* Write the last checkpoint, then the model.  If the run is killed between the two, it
- * resumes from that checkpoint with no steps left and only publishes. */
+/* Write the model: the best one, if the job asks for it. */
 static bool write_result(struct run *run, struct error *err)
 {
     const struct plan *plan = run->plan;
 
-    if (plan->save_strategy != WHEN_NO && !save(run, err))
-        return false;
     if (plan->load_best_model_at_end && !load_best(run, err))
         return false;
     if (!checkpoint_publish(run->model, plan, err))
@@ -478,9 +475,8 @@ static bool write_result(struct run *run, struct error *err)
 
 /* The trained weights exist only in memory.  If they cannot be written (full disk), allow
  * time to free space before giving up. */
-static bool finish(struct run *run, struct error *err)
+static bool write_result_patiently(struct run *run, struct error *err)
 {
-    const struct plan *plan = run->plan;
     double until = clock_seconds() + FINISH_PATIENCE_SECONDS;
     bool ok;
 
@@ -492,10 +488,29 @@ static bool finish(struct run *run, struct error *err)
         error_clear(err);
         nanosleep(&(struct timespec) { .tv_sec = SAVE_AGAIN_SECONDS }, NULL);
     }
-    if (ok)
-        log_line(run->options->log, LOG_INFO, "done: %" PRId64 " steps, model in %s",
-                 run->progress.step, plan->output_dir);
     return ok;
+}
+
+/*
+ * Write the model, then the last checkpoint, which takes several times the space and may
+ * fail without failing the run.  If the run is killed between the two, it repeats the
+ * steps since the previous checkpoint and writes the same bits.  Loading the best model
+ * replaces the last weights, so the checkpoint comes first then.
+ */
+static bool finish(struct run *run, struct error *err)
+{
+    const struct plan *plan = run->plan;
+    bool saves = plan->save_strategy != WHEN_NO;
+
+    if (saves && plan->load_best_model_at_end)
+        save_or_warn(run);
+    if (!write_result_patiently(run, err))
+        return false;
+    if (saves && !plan->load_best_model_at_end)
+        save_or_warn(run);
+    log_line(run->options->log, LOG_INFO, "done: %" PRId64 " steps, model in %s",
+             run->progress.step, plan->output_dir);
+    return true;
 }
 
 /* Run rank 0 from the first step to the published model. */

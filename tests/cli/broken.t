@@ -136,6 +136,8 @@ if [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=20m tmpfs small 2>/dev/null; t
     cmp -s small/out/model.safetensors wide/out/model.safetensors
     ok $? 'both runs give the same bits'
     umount small
+    job disk-six good good.jsonl 'output_dir: wide/six'
+    "$trainspool" run -q disk-six.yaml
     mount -t tmpfs -o size=1m tmpfs small
     job disk-end good good.jsonl 'output_dir: small/out'
     "$trainspool" run disk-end.yaml >out 2>err &
@@ -147,6 +149,17 @@ if [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=20m tmpfs small 2>/dev/null; t
     wait $pid
     ok $? 'the run then finishes'
     expect 'the model is saved' test -s small/out/model.safetensors
+    grep -q '^disk-end.yaml: error: end: cannot save the model.*retrying every' err
+    ok $? 'the terminal says what the run waits for'
+    umount small
+    mount -t tmpfs -o size=2600k tmpfs small
+    job disk-tight good good.jsonl 'output_dir: small/out'
+    expect_status 'a disk with room for the model alone does not fail the run' 0 \
+        timeout 60 "$trainspool" run disk-tight.yaml
+    expect 'the model is saved first' cmp small/out/model.safetensors wide/six/model.safetensors
+    expect_error 'the terminal names the checkpoint that is missing' \
+        '^disk-tight.yaml: error: checkpoint: cannot save step 6: .*No space'
+    expect_output 'the last line counts it' 'model in small/out; 1 warning, also in disk-tight.run/train.log'
     umount small
 else
     skip 'full disk' 'cannot mount a file system'
