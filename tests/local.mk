@@ -148,6 +148,7 @@ unit_tests += %D%/unit/test_teacher_logits
 unit_tests += %D%/unit/test_teacher_plan
 unit_tests += %D%/unit/test_matrix_layout
 unit_tests += %D%/unit/test_template
+unit_tests += %D%/unit/test_template_saving
 unit_tests += %D%/unit/test_template_golden
 unit_tests += %D%/unit/test_tensorboard
 unit_tests += %D%/unit/test_tokenizer

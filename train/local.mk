@@ -25,6 +25,7 @@ libtrain_a_SOURCES += %D%/trainer_steps.c
 
 libtrain_a_SOURCES += %D%/chat/chat.c %D%/chat/chat.h
 libtrain_a_SOURCES += %D%/chat/template.c %D%/chat/template.h
+libtrain_a_SOURCES += %D%/chat/template_saving.c %D%/chat/template_saving.h
 libtrain_a_SOURCES += %D%/chat/template_tools.c %D%/chat/template_internal.h
 libtrain_a_SOURCES += %D%/chat/template_turns.c
 
@@ -82,6 +83,7 @@ libtrain_a_SOURCES += %D%/jinja/jinja_value.c %D%/jinja/jinja_value.h
 
 libtrain_a_SOURCES += %D%/model/adapter_check.c %D%/model/adapter_check.h
 libtrain_a_SOURCES += %D%/model/architecture.c %D%/model/architecture.h
+libtrain_a_SOURCES += %D%/model/companion_files.c %D%/model/companion_files.h
 libtrain_a_SOURCES += %D%/model/lora.c %D%/model/lora.h
 libtrain_a_SOURCES += %D%/model/matrix_layout.c %D%/model/matrix_layout.h
 libtrain_a_SOURCES += %D%/model/model.c %D%/model/model.h

@@ -5,7 +5,11 @@
 
 #include <math.h>
 
+#include <stdlib.h>
+
 #include "base/arena.h"
+#include "base/file.h"
+#include "train/chat/chat.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/merge_plan.h"
 #include "train/model/model.h"
@@ -17,8 +21,29 @@ struct merge {
     struct arena *arena;
     struct model_config config;
     struct backend *be;
+    struct tokenizer *tokenizer;
+    struct template_saving saving;
     struct model *model;
 };
+
+/* A model without a tokenizer is merged, too. */
+static bool prepare_saving(struct merge *merge, struct error *err)
+{
+    const struct plan *plan = &merge->plan;
+    char *name = path_join(plan->model_name_or_path, "tokenizer.json");
+    bool exists = file_exists(name);
+
+    free(name);
+    if (!exists)
+        return true;
+    merge->tokenizer = chat_tokenizer_open(plan->model_name_or_path, err);
+    if (!merge->tokenizer)
+        return false;
+    template_saving_make(merge->tokenizer, plan->template_name, plan->default_system,
+                         &merge->saving);
+    model_set_saving(merge->model, &merge->saving);
+    return true;
+}
 
 static bool open_model(struct merge *merge, struct error *err)
 {
@@ -42,7 +67,7 @@ static bool open_model(struct merge *merge, struct error *err)
     if (!merge->be)
         return false;
     merge->model = model_new(&options, err);
-    return merge->model && model_load(merge->model, err);
+    return merge->model && model_load(merge->model, err) && prepare_saving(merge, err);
 }
 
 static void describe(const struct merge *merge)
@@ -87,6 +112,8 @@ bool merge_run(const struct plan *plan, const struct trainer_options *options,
         ok = write_model(&merge, err);
     }
     model_free(merge.model);
+    template_saving_clear(&merge.saving);
+    tokenizer_close(merge.tokenizer);
     backend_close(merge.be);
     arena_free(merge.arena);
     return ok;

@@ -172,6 +172,18 @@ static bool open_distillation(struct run *run, const struct run_sizes *sizes,
     return run->teaching != NULL;
 }
 
+/* Plain text (stage pt) uses a template only if the job names one. */
+static void prepare_saving(struct run *run)
+{
+    const struct plan *plan = run->plan;
+
+    if (plan->stage == STAGE_PT && !plan->template_name)
+        return;
+    template_saving_make(run->tokenizer, plan->template_name, plan->default_system,
+                         &run->saving);
+    model_set_saving(run->model, &run->saving);
+}
+
 static bool open_model(struct run *run, struct error *err)
 {
     const struct plan *plan = run->plan;
@@ -202,6 +214,7 @@ static bool open_model(struct run *run, struct error *err)
         return false;
     if (run->teaching)
         distillation_attach(run->teaching, run->model);
+    prepare_saving(run);
     model_set_fetch(run->model, parallel_fetch, run->options->group);
     return model_load(run->model, err);
 }
@@ -349,8 +362,17 @@ static void describe(struct run *run)
              dataset_tokens(run->train), prefers ? "prompt with an answer" : "sample",
              dataset_longest(run->train));
     log_line(run->options->log, LOG_INFO, "data: %s", dataset_origin(run->train));
+    if (plan->stage != STAGE_PT && !plan->template_name)
+        log_line(run->options->log, LOG_INFO, "data: template: %s",
+                 template_row_name(template_guess(run->tokenizer)));
     for (size_t i = 0; dataset_note(run->train, i); i++)
         log_line(run->options->log, LOG_WARN, "data: %s", dataset_note(run->train, i));
+    if (run->saving.conversations_differ)
+        log_line(run->options->log, LOG_WARN,
+                 "data: template %s writes a conversation differently from the model's "
+                 "own chat template, which is saved with the model; leave template out "
+                 "of the job to train with the model's own",
+                 plan->template_name);
     log_line(run->options->log, LOG_INFO,
              "steps: %" PRId64 " total, %" PRId64 " per epoch, each of %" PRId64
              " x %" PRId64 " samples%s",
@@ -467,6 +489,7 @@ void run_close(struct run *run)
     dataset_close(run->train);
     dataset_close(run->eval);
     dataset_close(run->whole);
+    template_saving_clear(&run->saving);
     tokenizer_close(run->tokenizer);
     arena_free(run->arena);
 }

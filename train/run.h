@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/text.h"
+#include "train/chat/template_saving.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/metrics.h"
 #include "train/samples.h"
@@ -22,9 +23,10 @@ struct run {
     struct backend *be;
     struct model_config config;
     struct tokenizer *tokenizer;
-    struct dataset *train, *eval; /* eval NULL: no evaluation */
-    struct dataset *whole;        /* eval without truncation, if different, for prompts */
-    size_t eval_size;             /* samples in an evaluation batch */
+    struct template_saving saving; /* what the saved tokenizer must say */
+    struct dataset *train, *eval;  /* eval NULL: no evaluation */
+    struct dataset *whole; /* eval without truncation, if different, for prompts */
+    size_t eval_size;      /* samples in an evaluation batch */
     struct model *model;
     struct distillation *teaching; /* a second model, or a file of its logits; or NULL */
     struct batch batch;

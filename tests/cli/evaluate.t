@@ -152,7 +152,7 @@ expect_status "a job with compute_accuracy succeeds" 0 "$trainspool" run tokens.
 expect_output "the output has the token accuracy" "^{'eval_loss': .*, 'eval_accuracy': 0\.[0-9]*, 'epoch': 0.00}"
 expect "the token accuracy selects the best model" grep -q 'best model: step [0-9]*, eval_accuracy 0\|done: 8 steps' tokens.run/train.log
 answering 1 "eval_steps: 1" "compute_accuracy: true" |
-    sed '/predict_with_generate/d; s/^model_name_or_path: .*/model_name_or_path: answer.run/' >known.yaml
+    sed '/predict_with_generate/d; s/^model_name_or_path: .*/model_name_or_path: answer.run\ntemplate: default/' >known.yaml
 expect_status "a trained model is evaluated with compute_accuracy" 0 "$trainspool" run known.yaml
 expect_output "the token accuracy of a trained model is 1" "^{'eval_loss': .*, 'eval_accuracy': 1, 'epoch': 0.00}"
 answering 1 "eval_steps: 1" | sed '/predict_with_generate/d; s/train.jsonl/eval.jsonl/

@@ -199,6 +199,7 @@ static void check_merges(const char *config)
     char *dir = base_new(config, 1), *adapter = unit_dir_new(), *merged = unit_dir_new();
     struct unit_model u = open_lora(dir);
     float *trained, *again;
+    char *file;
     struct error err = { 0 };
 
     u.plan.additional_target = "norm";
@@ -206,6 +207,9 @@ static void check_merges(const char *config)
     train_some(&u);
     trained = logits_of(&u);
     unit_must(model_save(u.model, adapter, &err), &err);
+    file = path_join(adapter, "config.json");
+    assert_false(file_exists(file)); /* as PEFT: readers would take it for a model */
+    free(file);
     unit_must(model_export(u.model, merged, &err), &err);
     unit_model_stop(&u);
 

@@ -529,6 +529,20 @@ bool chat_prompt(const struct template_request *request, struct token_list *ids,
     return ok;
 }
 
+bool chat_render(const struct template_request *request, bool prompt, struct text *out,
+                 struct error *err)
+{
+    struct rendering rendering = { .chat = template_model_chat(request->chat),
+                                   .tokenizer = request->tokenizer,
+                                   .err = err };
+    bool ok = begin(&rendering, request->options, request->messages, request->count) &&
+              render(&rendering, json_array_size(rendering.messages), prompt, NULL) &&
+              text_add(out, rendering.output.text.data, rendering.output.text.len);
+
+    end(&rendering);
+    return ok;
+}
+
 /* Check the texts alone. *found: the text of the conversation starts with the prompt and
  * continues with an answer. Texts without a common start may still have one as tokens. */
 static bool check_texts(struct rendering *rendering, size_t count, bool *found,

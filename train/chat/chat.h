@@ -32,6 +32,10 @@ bool chat_try(const struct chat *chat, const char *dir, struct error *err);
 /* The chat as a template like the named ones; lives as long as the chat. */
 const struct chat_template *chat_as_template(const struct chat *chat);
 
+/* Append the text of the conversation; with `prompt`, of the start of an answer, too. */
+bool chat_render(const struct template_request *request, bool prompt, struct text *out,
+                 struct error *err);
+
 /* Append the conversation as the template writes it before an answer
  * (add_generation_prompt), then what it writes after an empty answer; *answer is the
  * position where that part starts. */

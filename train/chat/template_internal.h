@@ -12,7 +12,7 @@
 #define SLOT_BOS     "\002"
 #define SLOT_EOS     "\003"
 
-enum { TEMPLATE_SPECIALS = 4 };
+enum { TEMPLATE_SPECIALS = 4, TEMPLATE_STOPS = 2 };
 
 struct chat_template {
     const char *name;
@@ -26,6 +26,9 @@ struct chat_template {
     bool ends_with_eos;      /* the end-of-text token follows the whole conversation */
     const char *specials[TEMPLATE_SPECIALS]; /* tokens that the tokenizer should have */
     const char *document_end;                /* NULL: the tokenizer's end-of-text token */
+    const char *stops[TEMPLATE_STOPS];       /* tokens that end an answer, besides EOS */
+    bool replaces_eos; /* the first stop becomes the tokenizer's end-of-text token */
+    bool replaces_model_chat; /* a saved model gets this template in place of its own */
     const struct chat *model_chat; /* a model's own template: only name is set */
 };
 

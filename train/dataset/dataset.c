@@ -60,12 +60,12 @@ static bool find_template(struct opening *open, struct error *err)
         return error_set(err, ERROR_JOB, "there is no template \"%s\"", name);
     if (guessed) {
         reading->chat = template_guess(reading->tokenizer);
-        snprintf(note, sizeof(note), "the job names no template: selected %s%s",
-                 template_row_name(reading->chat),
-                 template_model_chat(reading->chat)
-                     ? ""
-                     : ", by the tokenizer's special tokens");
-        dataset_notes_add(&open->dataset->notes, note);
+        snprintf(note, sizeof(note),
+                 "neither the job nor the model has a template: selected %s, by the "
+                 "tokenizer's special tokens",
+                 template_row_name(reading->chat));
+        if (!template_model_chat(reading->chat))
+            dataset_notes_add(&open->dataset->notes, note);
     }
     missing = reading->chat && !is_plain(open->plan)
                   ? template_missing(reading->chat, reading->tokenizer)

@@ -10,6 +10,7 @@
 #define TRAIN_MODEL_MODEL_H
 
 #include "kernels/backend.h"
+#include "train/chat/template_saving.h"
 #include "train/dataset/dataset.h"
 #include "train/model/model_config.h"
 #include "train/model/optimizer_table.h"
@@ -214,12 +215,16 @@ bool model_read_span(struct model *model, enum moment moment, size_t first, size
 void model_write_moment(struct model *model, enum moment moment,
                         const struct parameter *p, const void *from);
 
+/* Set what the tokenizer files of saved models say; borrowed.  By default they are copies
+ * of the original model's. */
+void model_set_saving(struct model *model, const struct template_saving *saving);
 /* Write what the method trains to an existing folder, in Hugging Face's format: the whole
- * model (model.safetensors, config.json) or the adapter (adapter_model.safetensors,
- * adapter_config.json, the config.json of its base), and copies of the tokenizer
+ * model (model.safetensors, config.json, generation_config.json) or, as PEFT does, the
+ * adapter alone (adapter_model.safetensors, adapter_config.json), and the tokenizer
  * files. */
 bool model_save(struct model *model, const char *dir, struct error *err);
-/* Write the whole model with the adapter merged to an existing folder. */
+/* Write the whole model with the adapter merged to an existing folder, with Ollama's
+ * Modelfile. */
 bool model_export(struct model *model, const char *dir, struct error *err);
 
 /* Compute the logits of the last row of each sequence, fp32 (sequences, V), for tests. */

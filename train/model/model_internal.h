@@ -104,6 +104,8 @@ enum sublayer {
 struct model {
     const struct plan *plan;
     const struct model_config *config;
+    const struct template_saving
+        *saving; /* borrowed; NULL: save the tokenizer as it is */
     struct backend *be;
     struct arena *arena;
     struct shapes shapes;

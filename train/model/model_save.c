@@ -12,36 +12,9 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json_edit.h"
+#include "train/model/companion_files.h"
 #include "train/model/model_internal.h"
-
-#define COPY_BYTES_MAX ((size_t)256 << 20)
-
-/* Files that are copied along with a model. */
-static const char *const copied[] = {
-    "tokenizer.json",    "tokenizer_config.json", "special_tokens_map.json",
-    "added_tokens.json", "tokenizer.model",       "vocab.json",
-    "merges.txt",        "chat_template.jinja",   "generation_config.json",
-};
-
-static bool copy_files(const char *from, const char *to, struct error *err)
-{
-    bool ok = true;
-
-    for (size_t i = 0; ok && i < sizeof(copied) / sizeof(copied[0]); i++) {
-        char *source = path_join(from, copied[i]), *target = path_join(to, copied[i]);
-        struct text text;
-
-        text_init(&text, COPY_BYTES_MAX);
-        if (file_exists(source))
-            ok = file_read(source, COPY_BYTES_MAX, &text, NULL, err) &&
-                 file_replace(target, text.data, text.len, 0644, err);
-        text_clear(&text);
-        free(source);
-        free(target);
-    }
-    return ok;
-}
 
 static bool write_text(const char *dir, const char *name, const char *data, size_t len,
                        struct error *err)
@@ -77,31 +50,50 @@ static bool write_tensors(const char *dir, const char *name,
     return ok;
 }
 
-/* Write the original config.json, with the dtype of the saved weights. */
+/* Set the dtype of the saved weights in the text of a config.json. */
+static bool set_dtype(struct text *config, enum format format, struct error *err)
+{
+    json_t *root = json_read_loose(config->data, config->len, "config.json", 1, err);
+    bool has_new = json_object_get(root, "dtype") != NULL;
+    bool has_old = json_object_get(root, "torch_dtype") || !has_new;
+    json_t *name = json_string(format_info(format)->torch);
+    bool ok =
+        root && (!has_new || json_edit_set(config, "dtype", name, "config.json", err)) &&
+        (!has_old || json_edit_set(config, "torch_dtype", name, "config.json", err));
+
+    json_decref(name);
+    json_decref(root);
+    return ok;
+}
+
+/* Write the original config.json, with the dtype of the saved weights and the tokens that
+ * the tokenizer now has. */
 static bool write_config(const struct model *m, const char *dir, enum format format,
                          struct error *err)
 {
     const struct model_config *c = m->config;
     enum format config_dtype = c->dtype == FORMAT_COUNT ? FORMAT_FP32 : c->dtype;
-    json_t *root, *name;
     struct text text;
     bool ok;
 
-    if (config_dtype == format)
-        return write_text(dir, "config.json", c->text, c->text_len, err);
-    root = json_read_text(c->text, c->text_len, "config.json", 1, err);
-    name = json_string(format_info(format)->torch);
-    if (json_object_get(root, "dtype"))
-        json_object_set(root, "dtype", name);
-    if (json_object_get(root, "torch_dtype") || !json_object_get(root, "dtype"))
-        json_object_set(root, "torch_dtype", name);
     text_init(&text, 0);
-    ok = root && json_write_pretty(root, &text) &&
+    text_add(&text, c->text, c->text_len);
+    ok = (config_dtype == format || set_dtype(&text, format, err)) &&
+         companion_files_edit_config(m->saving, &text, err) &&
          write_text(dir, "config.json", text.data, text.len, err);
     text_clear(&text);
-    json_decref(name);
-    json_decref(root);
     return ok;
+}
+
+static bool write_companions(const struct model *m, const char *dir, bool adapter,
+                             bool exported, struct error *err)
+{
+    const struct companion_files files = { .from = m->plan->model_name_or_path,
+                                           .saving = m->saving,
+                                           .adapter = adapter,
+                                           .modelfile = exported };
+
+    return companion_files_write(&files, dir, err);
 }
 
 /* Download a parameter and convert it to the layout of files. */
@@ -275,9 +267,10 @@ static bool is_base(const struct model *m, size_t index)
 
 /* Save the whole base: trained parameters as they are (exact, for a resume), the rest
  * from its files. */
-static bool save_whole(const struct model *m, const char *dir, bool merged,
+static bool save_whole(const struct model *m, const char *dir, bool exported,
                        struct error *err)
 {
+    bool merged = exported && m->plan->method == METHOD_LORA;
     struct tensor_source *sources = memory_alloc(m->shapes.count * sizeof(*sources));
     enum format format = m->shapes.trainable;
     size_t count = 0;
@@ -299,7 +292,7 @@ static bool save_whole(const struct model *m, const char *dir, bool merged,
         format = base_format(m, m->embed->name);
     ok = write_tensors(dir, "model.safetensors", sources, count, err) &&
          write_config(m, dir, format, err) &&
-         copy_files(m->plan->model_name_or_path, dir, err);
+         write_companions(m, dir, false, exported, err);
     free(sources);
     return ok;
 }
@@ -354,12 +347,15 @@ static bool save_adapter(const struct model *m, const char *dir, struct error *e
                                        m->config->architecture->paths[MODULE_HEAD]));
     }
     ok = write_tensors(dir, "adapter_model.safetensors", sources, count, err) &&
-         write_adapter_config(m, dir, err) &&
-         write_text(dir, "config.json", m->config->text, m->config->text_len, err) &&
-         copy_files(m->plan->model_name_or_path, dir, err);
+         write_adapter_config(m, dir, err) && write_companions(m, dir, true, false, err);
     arena_free(arena);
     free(sources);
     return ok;
+}
+
+void model_set_saving(struct model *model, const struct template_saving *saving)
+{
+    model->saving = saving;
 }
 
 bool model_save(struct model *model, const char *dir, struct error *err)
@@ -371,5 +367,5 @@ bool model_save(struct model *model, const char *dir, struct error *err)
 
 bool model_export(struct model *model, const char *dir, struct error *err)
 {
-    return save_whole(model, dir, model->plan->method == METHOD_LORA, err);
+    return save_whole(model, dir, true, err);
 }
