@@ -283,7 +283,7 @@ static const struct device *device_of(const struct analyzer *analyzer,
                                         .ordinal = -1 };
     const struct device *device = analyzer->options->device;
 
-    if (!device || device->kind != DEVICE_CUDA || !requests_cpu(plan))
+    if (!device || device->kind == DEVICE_CPU || !requests_cpu(plan))
         return device;
     return analyzer->options->host ? analyzer->options->host : &some;
 }

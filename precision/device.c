@@ -59,6 +59,8 @@ bool device_has_bf16(const struct device *device)
 {
     const struct capability_row *row = device_capability(device);
 
+    if (device->accelerator)
+        return device->accelerator->bf16 == KNOWN_YES;
     return device->kind == DEVICE_CPU || (row && row->bf16);
 }
 
@@ -73,7 +75,7 @@ bool device_has_fp8(const struct device *device)
 {
     const struct capability_row *row = device_capability(device);
 
-    return row && row->fp8;
+    return device->accelerator ? device->accelerator->fp8 == KNOWN_YES : row && row->fp8;
 }
 
 bool device_has_fp16_tensor_cores(const struct device *device)
@@ -85,7 +87,7 @@ bool device_has_fp16_tensor_cores(const struct device *device)
 
 void device_capability_text(const struct device *device, char out[16])
 {
-    if (device->kind == DEVICE_CPU)
+    if (device->kind != DEVICE_CUDA)
         out[0] = '\0';
     else
         snprintf(out, 16, "%d.%d", device->major, device->minor);

@@ -10,12 +10,17 @@
 
 #define DEVICE_RANKS_MAX 16 /* processes of one run, one per device */
 
-enum device_kind { DEVICE_CPU, DEVICE_CUDA };
+/* DEVICE_OTHER: an accelerator of another maker than NVIDIA, which nothing here trains
+ * on: it is only named, for a job of another program. */
+enum device_kind { DEVICE_CPU, DEVICE_CUDA, DEVICE_OTHER };
+
+struct accelerator_row;
 
 struct device {
     enum device_kind kind;
-    char name[96];    /* "Tesla T4", "cpu", "sm_75" */
-    int major, minor; /* compute capability; 0.0 on a CPU */
+    char name[96];                             /* "Tesla T4", "cpu", "sm_75" */
+    const struct accelerator_row *accelerator; /* DEVICE_OTHER: its row; else NULL */
+    int major, minor; /* compute capability; 0.0 if it is not NVIDIA's */
     uint64_t memory;  /* total bytes; 0: unknown */
     /* bytes free now; equals memory for a device from the table; 0: not queried */
     uint64_t available;
@@ -46,6 +51,20 @@ struct device_row {
     const char *source;
 };
 
+enum known { NOT_KNOWN, KNOWN_NO, KNOWN_YES };
+
+/* A row of the table of accelerators of other makers. */
+struct accelerator_row {
+    const char *name;           /* product name, "MI300X", or the backend alone */
+    const char *size;           /* as in struct device_row */
+    unsigned gib;               /* of one device in PyTorch; 0: not known */
+    const char *maker;          /* "AMD" */
+    const char *backend;        /* "rocm": as in PyTorch's device types and builds */
+    enum known fp16, bf16, fp8; /* in matmuls, by units for it */
+    const char *remark;         /* or NULL */
+    const char *source;
+};
+
 /* A row by compute capability: the features of its family. */
 struct capability_row {
     int major, minor;
@@ -60,14 +79,15 @@ struct capability_row {
 
 size_t device_rows(const struct device_row **rows);
 size_t capability_rows(const struct capability_row **rows);
+size_t device_accelerators(const struct accelerator_row **rows);
 /* Return the exact row, else the highest row below it; NULL below 6.0 or for a CPU. */
 const struct capability_row *device_capability(const struct device *device);
 
 /*
  * Find a device by a --device argument: an entry of the table ("TITAN RTX", "v100 32gb",
  * "3090", "NVIDIA A100-SXM4-80GB": case, blanks, vendor and form factor are ignored, the
- * bare name means the smallest), "cpu", or a capability with memory ("sm_75:24GiB",
- * "sm_90"). ERROR_USAGE with the nearest names otherwise.
+ * bare name means the smallest), an accelerator of another maker ("MI300X", "m2 16gb",
+ * "npu"), "cpu", or a capability with memory ("sm_75:24GiB", "sm_90"). ERROR_USAGE with the nearest names otherwise.
  */
 bool device_find(const char *text, struct device *out, struct error *err);
 /* Keep only letters and digits, in lower case: "V100 32GB" and "v100-32gb" are the same
@@ -76,13 +96,14 @@ void device_normalize_name(const char *text, char *out, size_t room);
 /* Set no_tensor_cores from the name a driver reports ("NVIDIA GeForce GTX 1650"). */
 void device_recognize(struct device *device);
 
-/* Return true for a CPU and for a GPU from 8.0 on. */
+/* Return true for a CPU, for a GPU from 8.0 on, and for another accelerator that is known
+ * to have it. */
 bool device_has_bf16(const struct device *device);
 bool device_has_tf32(const struct device *device);
 bool device_has_fp8(const struct device *device);
 /* Return whether fp16 is worth using: on 7.x and newer with tensor cores. */
 bool device_has_fp16_tensor_cores(const struct device *device);
-/* Return "7.5"; "" on a CPU. */
+/* Return "7.5"; "" if it is not NVIDIA's. */
 void device_capability_text(const struct device *device, char out[16]);
 
 /* Parse "24GiB", "1.5GB", "512MB", "123" (bytes): 2^30, 10^9, ...  Return false for any

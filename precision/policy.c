@@ -53,6 +53,9 @@ static struct decision decide_without_bf16(const struct device *device)
         return (struct decision) { MODE_FP16_MIXED,
                                    "compute capability below 8.0 has no bf16; fp16 uses "
                                    "its tensor cores" };
+    if (device->kind == DEVICE_OTHER)
+        return (struct decision) { MODE_FP32,
+                                   "bf16 is not known to work on this device" };
     return (struct decision) { MODE_FP32,
                                "this device has neither bf16 nor fp16 tensor cores" };
 }

@@ -300,7 +300,7 @@ static const struct device_row *fitting_card(const struct memory_fit_case *reque
     /* largest size that was too small, without and with bf16 */
     uint64_t failed[2] = { 0 };
     const struct device_row *rows, *best = NULL;
-    size_t count = device_rows(&rows);
+    size_t count = request->device->kind == DEVICE_OTHER ? 0 : device_rows(&rows);
 
     for (size_t i = 0; i < count; i++) {
         struct device device = { .kind = DEVICE_CUDA,

@@ -65,6 +65,21 @@ bool rule_on_gpu(const struct rule_context *context)
            !rule_on_cpu(context);
 }
 
+const struct accelerator_row *rule_accelerator(const struct rule_context *context)
+{
+    return context->device && !rule_on_cpu(context) ? context->device->accelerator : NULL;
+}
+
+bool rule_knows_bf16(const struct rule_context *context, bool *has)
+{
+    const struct accelerator_row *other = rule_accelerator(context);
+
+    *has = rule_on_cpu(context) || (context->device && device_has_bf16(context->device));
+    if (other)
+        return other->bf16 != NOT_KNOWN;
+    return context->device || rule_on_cpu(context);
+}
+
 int rule_capability(const struct rule_context *context)
 {
     return rule_on_gpu(context) ? 10 * context->device->major + context->device->minor
@@ -160,6 +175,9 @@ const char *rule_device_text(const struct rule_context *context)
         return rule_on_cpu(context) ? "the job asks for the CPU" : NULL;
     if (device->kind == DEVICE_CPU)
         return arena_printf(context->arena, "%s, no GPU", device->name);
+    if (device->accelerator)
+        return arena_printf(context->arena, "%s of %s", device->name,
+                            device->accelerator->maker);
     device_capability_text(device, capability);
     if (device->here)
         return arena_printf(context->arena, "device %d: %s, compute capability %s",

@@ -29,8 +29,13 @@ bool rule_number(const struct rule_context *context, const char *key, double *va
 
 /* Return whether the job runs on the CPU: the only device, or the requested one. */
 bool rule_on_cpu(const struct rule_context *context);
-/* Return whether the job runs on a known GPU. */
+/* Return whether the job runs on a known GPU of NVIDIA. */
 bool rule_on_gpu(const struct rule_context *context);
+/* Return the accelerator of another maker that the job runs on, or NULL: rules about
+ * devices know NVIDIA's only. */
+const struct accelerator_row *rule_accelerator(const struct rule_context *context);
+/* Return whether it is known if the job's device has bf16; *has says so. */
+bool rule_knows_bf16(const struct rule_context *context, bool *has);
 /* Return 10 * major + minor of a known GPU, else 0. */
 int rule_capability(const struct rule_context *context);
 /* Return whether the job runs on a known GPU without bf16. */

@@ -105,11 +105,70 @@ static void rule_device_map(struct rule_context *context)
         report_refused_device_map(context, "quantization_device_map", false);
 }
 
+/* "fp16, bf16"; "none" */
+static const char *list_formats(const struct rule_context *context,
+                                const struct accelerator_row *row, enum known which)
+{
+    const struct {
+        const char *name;
+        enum known known;
+    } formats[] = { { "fp16", row->fp16 }, { "bf16", row->bf16 }, { "fp8", row->fp8 } };
+    const char *list = NULL;
+
+    for (size_t i = 0; i < TS_COUNT(formats); i++)
+        if (formats[i].known == which)
+            list = arena_printf(context->arena, "%s%s%s", list ? list : "",
+                                list ? ", " : "", formats[i].name);
+    return list;
+}
+
+/* "it has 64.0 GiB (one of two dies, ...), fp16, bf16; no fp8; not known: fp8" */
+static const char *describe_accelerator(const struct rule_context *context,
+                                        const struct accelerator_row *row)
+{
+    const char *yes = list_formats(context, row, KNOWN_YES),
+               *no = list_formats(context, row, KNOWN_NO),
+               *unknown = list_formats(context, row, NOT_KNOWN);
+    char memory[16];
+
+    memory_text(context->device->memory, memory);
+    return arena_printf(
+        context->arena, "%s%s%s%s%s%s%s%s%s%s%s",
+        row->gib ? memory : "its memory is not known", row->remark ? " (" : "",
+        row->remark ? row->remark : "", row->remark ? ")" : "", yes ? "; it has " : "",
+        yes ? yes : "", no ? "; no " : "", no ? no : "", unknown ? "; not known: " : "",
+        unknown ? unknown : "", row->gib ? "; memory is estimated as on CUDA" : "");
+}
+
+static void report_accelerator(struct rule_context *context,
+                               const struct accelerator_row *row)
+{
+    report_on_device(
+        context,
+        &(struct finding) {
+            .rule = "TS208",
+            .severity = SEVERITY_INFO,
+            .message = arena_printf(
+                context->arena,
+                "%s is a device of %s; rules that depend on the device know only NVIDIA's "
+                "and are skipped%s",
+                context->device->name, row->maker,
+                context->plan->external
+                    ? ""
+                    : " (trainspool itself trains on NVIDIA GPUs and CPUs only)"),
+            .note = describe_accelerator(context, row) });
+}
+
 static void rule_unknown_device(struct rule_context *context)
 {
+    const struct accelerator_row *accelerator = rule_accelerator(context);
     const char *why = context->options->no_device;
     struct finding finding = { .rule = "TS208", .severity = SEVERITY_WARNING };
 
+    if (accelerator) {
+        report_accelerator(context, accelerator);
+        return;
+    }
     if (context->device || rule_on_cpu(context))
         return;
     if (!why)
@@ -272,8 +331,15 @@ static const struct rule rows[] = {
           "3090\"} in the job (for target: external also device), or device = \"RTX "
           "3090\" in .trainspool.toml at the root of the repository. `trainspool devices "
           "--known` lists the names; sm_86:24GiB describes any card, and auto is this "
-          "machine.",
-      .source = "axolotl#1924: checks that tested the launcher's GPU" },
+          "machine.\n\n"
+          "Devices of other makers (MI300X, Apple M2, Arc A770, Ascend 910B, Gaudi2, TPU "
+          "v5e; or rocm, mps, xpu, npu, hpu and tpu for any other) have names too. What "
+          "the rules know of cards is about NVIDIA's, so those rules are skipped there, "
+          "and an info says what is known: memory, fp16, bf16 and fp8 in matmuls. All "
+          "other rules apply, and the memory that PyTorch needs on CUDA is compared with "
+          "theirs.",
+      .source = "axolotl#1924: checks that tested the launcher's GPU; "
+                "precision/accelerator_table.c" },
     { .id = "TS209",
       .title = "unequal GPUs",
       .severity = SEVERITY_WARNING,

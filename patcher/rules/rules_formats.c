@@ -90,6 +90,7 @@ static void rule_fp16_on_cpu(struct rule_context *context)
 static void rule_tf32_unsupported(struct rule_context *context)
 {
     if (context->plan->request.tf32 != CHOICE_YES || !context->device ||
+        rule_accelerator(context) ||
         (rule_on_gpu(context) && device_has_tf32(context->device)))
         return;
     rule_propose(
@@ -144,7 +145,8 @@ static void rule_fp8_unsupported(struct rule_context *context)
 
     if (!context->plan->request.fp8 || rule_is_policy(context, POLICY_FP32))
         return;
-    if (!context->device || device_has_fp8(context->device)) {
+    if (!context->device || rule_accelerator(context) ||
+        device_has_fp8(context->device)) {
         if (rule_is_quantized(context))
             report_fp8_with_quantization(context);
         return;

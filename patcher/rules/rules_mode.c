@@ -82,7 +82,7 @@ static void rule_auto_precision(struct rule_context *context)
     if ((request->bf16 != CHOICE_AUTO && request->fp16 != CHOICE_AUTO) ||
         rule_is_policy(context, POLICY_FP32))
         return;
-    if (!context->device || context->plan->external) {
+    if (!context->device || rule_accelerator(context) || context->plan->external) {
         rule_report(
             context,
             &(struct finding) { .rule = "TS117",
@@ -185,13 +185,12 @@ static void rule_both_full_evals(struct rule_context *context)
 
     if (!plan->fp16_full_eval || !plan->bf16_full_eval)
         return;
-    if (!context->device && !rule_on_cpu(context)) {
+    if (!rule_knows_bf16(context, &bf16)) {
         finding.message = "fp16_full_eval and bf16_full_eval are both true; the right "
                           "one depends on the device, which is unknown";
         rule_report(context, &finding, "fp16_full_eval");
         return;
     }
-    bf16 = !rule_lacks_bf16(context);
     finding.message =
         bf16 ? "fp16_full_eval and bf16_full_eval are both true; this device has bf16"
              : "fp16_full_eval and bf16_full_eval are both true; this device has no bf16";

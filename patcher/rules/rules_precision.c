@@ -23,11 +23,6 @@ static bool has_fp16_and_bf16(const struct rule_context *context)
     return is_on(context->plan->request.fp16) && is_on(context->plan->request.bf16);
 }
 
-static bool keeps_bf16(const struct rule_context *context)
-{
-    return rule_on_cpu(context) || device_has_bf16(context->device);
-}
-
 static void rule_fp16_and_bf16(struct rule_context *context)
 {
     struct finding finding = { .rule = "TS101",
@@ -37,14 +32,13 @@ static void rule_fp16_and_bf16(struct rule_context *context)
 
     if (!has_fp16_and_bf16(context) || rule_is_policy(context, POLICY_FP32))
         return;
-    if (!context->device && !rule_on_cpu(context)) {
+    if (!rule_knows_bf16(context, &bf16)) {
         finding.message =
             "fp16 and bf16 are both true; the right one depends on the device, which is "
             "unknown";
         rule_report(context, &finding, "fp16");
         return;
     }
-    bf16 = keeps_bf16(context);
     finding.message =
         bf16 ? "fp16 and bf16 are both true; this device has bf16, which needs no loss "
                "scale"

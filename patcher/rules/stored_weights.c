@@ -89,7 +89,9 @@ static enum format infer_format(const struct rule_context *context)
                 (rule_on_gpu(context) &&
                  !rule_version_below(context, PACKAGE_TORCH, "2.4.0.dev0"));
 
-    if (!rule_on_gpu(context))
+    if (rule_accelerator(context))
+        bf16 = device_has_bf16(context->device);
+    else if (!rule_on_gpu(context))
         return FORMAT_FP32;
     return bf16 && context->checkpoint != FORMAT_FP16 &&
                    context->checkpoint != FORMAT_FP32

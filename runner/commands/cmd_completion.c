@@ -34,13 +34,17 @@ const struct command command_completion = {
 
 static void add_devices(struct text *out)
 {
+    const struct accelerator_row *others;
     const struct device_row *rows;
-    size_t count = device_rows(&rows);
+    size_t count = device_rows(&rows), other_count = device_accelerators(&others);
 
     text_adds(out, "auto\ncpu\n");
     for (size_t i = 0; i < count; i++)
         text_addf(out, "%s%s%s\n", rows[i].name, rows[i].size[0] ? " " : "",
                   rows[i].size);
+    for (size_t i = 0; i < other_count; i++)
+        text_addf(out, "%s%s%s\n", others[i].name, others[i].size[0] ? " " : "",
+                  others[i].size);
 }
 
 static void add_rules(struct text *out)

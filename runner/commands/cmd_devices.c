@@ -23,12 +23,45 @@ const struct command command_devices = {
     .run = cmd_devices,
 };
 
+static const char *kind_text(const struct device *device)
+{
+    return device->accelerator           ? device->accelerator->backend
+           : device->kind == DEVICE_CUDA ? "cuda"
+                                         : "cpu";
+}
+
+/* The number formats of a device; null: not known. */
+static void add_formats(json_t *object, const struct device *device)
+{
+    const struct accelerator_row *other = device->accelerator;
+    const struct {
+        const char *name;
+        bool has;
+        enum known known;
+    } formats[] = {
+        { "bf16", device_has_bf16(device), other ? other->bf16 : KNOWN_YES },
+        { "tf32", device_has_tf32(device), other ? NOT_KNOWN : KNOWN_YES },
+        { "fp8", device_has_fp8(device), other ? other->fp8 : KNOWN_YES },
+        { "fp16_tensor_cores",
+          other ? other->fp16 == KNOWN_YES : device_has_fp16_tensor_cores(device),
+          other ? other->fp16 : KNOWN_YES },
+    };
+
+    for (size_t i = 0; i < TS_COUNT(formats); i++)
+        json_object_set_new(object, formats[i].name,
+                            formats[i].known == NOT_KNOWN ? json_null()
+                                                          : json_boolean(formats[i].has));
+}
+
 static json_t *device_object(const struct device *device)
 {
     json_t *object = report_json_device(device);
 
-    json_object_set_new(object, "kind",
-                        json_string(device->kind == DEVICE_CUDA ? "cuda" : "cpu"));
+    json_object_set_new(object, "kind", json_string(kind_text(device)));
+    if (device->kind != DEVICE_CPU)
+        json_object_set_new(
+            object, "maker",
+            json_string(device->accelerator ? device->accelerator->maker : "NVIDIA"));
     if (device->here)
         json_object_set_new(object, "available_bytes",
                             json_integer((json_int_t)device->available));
@@ -36,11 +69,7 @@ static json_t *device_object(const struct device *device)
         json_object_set_new(object, "ordinal", json_integer(device->ordinal));
     if (device->threads > 0)
         json_object_set_new(object, "threads", json_integer(device->threads));
-    json_object_set_new(object, "bf16", json_boolean(device_has_bf16(device)));
-    json_object_set_new(object, "tf32", json_boolean(device_has_tf32(device)));
-    json_object_set_new(object, "fp8", json_boolean(device_has_fp8(device)));
-    json_object_set_new(object, "fp16_tensor_cores",
-                        json_boolean(device_has_fp16_tensor_cores(device)));
+    add_formats(object, device);
     if (device->here)
         json_object_set_new(object, "runnable", json_boolean(device->runnable));
     return object;
@@ -115,8 +144,13 @@ static void machine(struct report *report, const struct options *options,
         report_line(report, "note: %s", probe.note);
 }
 
-static bool row_device(const struct device_row *row, struct device *out,
-                       struct error *err)
+/* A row of either table, as it is listed. */
+struct listed {
+    const char *name, *size, *maker;
+    unsigned gib;
+};
+
+static bool find_listed(const struct listed *row, struct device *out, struct error *err)
 {
     char name[128];
 
@@ -124,32 +158,83 @@ static bool row_device(const struct device_row *row, struct device *out,
     return device_find(name, out, err);
 }
 
+static void add_accelerator(struct text *line, const struct accelerator_row *row)
+{
+    const struct {
+        const char *name;
+        enum known known;
+    } formats[] = { { "fp16", row->fp16 }, { "bf16", row->bf16 }, { "fp8", row->fp8 } };
+    bool first = true, known = false;
+
+    for (size_t i = 0; i < TS_COUNT(formats); i++)
+        if (formats[i].known == KNOWN_YES) {
+            text_addf(line, " %s", formats[i].name);
+            known = true;
+        }
+    for (size_t i = 0; i < TS_COUNT(formats); i++)
+        if (formats[i].known == NOT_KNOWN) {
+            text_addf(line, "%s %s",
+                      !first  ? ","
+                      : known ? "; not known:"
+                              : " not known:",
+                      formats[i].name);
+            first = false;
+        }
+    if (row->remark)
+        text_addf(line, "; %s", row->remark);
+}
+
+static bool known_row(struct report *report, const struct options *options,
+                      const struct listed *row, struct error *err)
+{
+    struct device device;
+    struct text line;
+    char column[16], memory[16] = "-";
+
+    if (!find_listed(row, &device, err))
+        return false;
+    if (options->json) {
+        report_json(report, device_object(&device), err);
+        return true;
+    }
+    device_capability_text(&device, column);
+    if (row->gib)
+        snprintf(memory, sizeof(memory), "%u GiB", row->gib);
+    text_init(&line, 0);
+    text_addf(&line, "%-22s %-6s %4s %9s  %-6s ", row->name, row->size,
+              device.accelerator ? device.accelerator->backend : column, memory,
+              row->maker);
+    if (device.accelerator)
+        add_accelerator(&line, device.accelerator);
+    else
+        add_abilities(&line, &device);
+    text_addc(&line, '\n');
+    report_write(report, &line);
+    text_clear(&line);
+    return true;
+}
+
 static void known(struct report *report, const struct options *options, struct error *err)
 {
+    const struct accelerator_row *accelerators;
     const struct device_row *rows;
-    size_t count = device_rows(&rows);
+    size_t count = device_rows(&rows), others = device_accelerators(&accelerators);
 
     if (!options->json && !options->quiet)
-        report_line(report, "%-22s %-6s %4s %9s  %s", "device", "size", "cc", "memory",
-                    "fast formats");
-    for (size_t i = 0; i < count; i++) {
-        struct device device;
-        struct text line;
-
-        if (!row_device(&rows[i], &device, err))
+        report_line(report, "%-22s %-6s %4s %9s  %-6s  %s", "device", "size", "cc",
+                    "memory", "maker", "fast formats");
+    for (size_t i = 0; i < count; i++)
+        if (!known_row(
+                report, options,
+                &(struct listed) { rows[i].name, rows[i].size, "NVIDIA", rows[i].gib },
+                err))
             return;
-        if (options->json) {
-            report_json(report, device_object(&device), err);
-            continue;
-        }
-        text_init(&line, 0);
-        text_addf(&line, "%-22s %-6s %2d.%d  %4u GiB ", rows[i].name, rows[i].size,
-                  rows[i].major, rows[i].minor, rows[i].gib);
-        add_abilities(&line, &device);
-        text_addc(&line, '\n');
-        report_write(report, &line);
-        text_clear(&line);
-    }
+    for (size_t i = 0; i < others; i++)
+        if (!known_row(report, options,
+                       &(struct listed) { accelerators[i].name, accelerators[i].size,
+                                          accelerators[i].maker, accelerators[i].gib },
+                       err))
+            return;
 }
 
 /* "cuda:1", "cpu" */

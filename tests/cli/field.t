@@ -237,4 +237,19 @@ tab() {
 }
 field patcher/D28-yaml-hints tab
 
+device_names() {
+    try "$trainspool" check --device m2 job.yaml
+    expect "D25: m2 is no A2" sh -c "! grep -q 'mean A2' '$T/err'"
+    for card in "RTX 4090 48GB=sm_89:48GiB" "RTX 2080 Ti 22GB=sm_75:22GiB"; do
+        expect_status "D25: ${card%=*} is unknown" 2 "$trainspool" check --device "${card%=*}" job.yaml
+        expect_error "D25: the known card is suggested" "did you mean ${card% *}"
+        expect_error "D25: the exact way out is named" "${card#*=}"
+    done
+    for device in MI300X mps npu xpu hpu Radeon; do
+        expect_status "D25: $device is checked" 0 "$trainspool" check --device "$device" job.yaml
+        expect_output "D25: rules about devices know NVIDIA cards only" 'info\[TS208\].*NVIDIA'
+    done
+}
+field patcher/D25-device-names device_names
+
 plan

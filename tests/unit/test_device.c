@@ -92,6 +92,14 @@ static void test_device_typo_is_reported_with_the_nearest_name(void **state)
         { "RTX 6000", "Quadro RTX 6000" },
         { "RTX 3090 32GB", "did you mean RTX 3090?" },
         { "A100 64GB", "A100 40GB, A100 80GB" },
+        { "RTX 3090 32GB", "sm_86:32GiB" }, /* the exact way out */
+        { "RTX 4090 48GB", "sm_89:48GiB" },
+        { "2080 ti 22gb", "did you mean RTX 2080 Ti?" },
+        { "2080 ti 22gb", "sm_75:22GiB" },
+        { "MI300X 96GB", "did you mean MI300X?" },
+        { "mi355", "MI355X" },
+        { "RX 7900", "RX 7900 XT" },
+        { "ascend 910c", "Ascend 910A" },
     };
 
     (void)state;
@@ -103,6 +111,105 @@ static void test_device_typo_is_reported_with_the_nearest_name(void **state)
         assert_int_equal(err.code, ERROR_USAGE);
         if (!strstr(err.text, misses[i][1]))
             fail_msg("%s: %s", misses[i][0], err.text);
+    }
+}
+
+/* A suggestion for two letters is a guess. */
+static void test_device_short_names_are_not_guessed(void **state)
+{
+    static const char *const names[] = { "x2", "t5", "m40", "k80", "b3", "zz" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        struct device device;
+        struct error err = { 0 };
+
+        assert_false(device_find(names[i], &device, &err));
+        if (strstr(err.text, "did you mean"))
+            fail_msg("%s", err.text);
+        assert_non_null(strstr(err.text, "sm_75:24GiB"));
+        assert_non_null(strstr(err.text, "rocm, mps, xpu, npu, hpu or tpu"));
+    }
+}
+
+/* A size that another card of the name has not, without tensor cores: no capability says
+ * that. */
+static void test_device_without_tensor_cores_has_no_way_out(void **state)
+{
+    struct device device;
+    struct error err = { 0 };
+
+    (void)state;
+    assert_false(device_find("GTX 1650 8GB", &device, &err));
+    assert_non_null(strstr(err.text, "did you mean GTX 1650?"));
+    assert_null(strstr(err.text, "sm_75"));
+}
+
+static void test_device_of_another_maker_is_found(void **state)
+{
+    static const struct {
+        const char *asked, *name, *backend;
+        unsigned gib;
+    } names[] = {
+        { "MI300X", "MI300X", "rocm", 192 },
+        { "AMD Instinct MI300X", "MI300X", "rocm", 192 },
+        { "mi250x", "MI250X", "rocm", 64 }, /* of each of its dies */
+        { "MI355X OAM", "MI355X", "rocm", 288 },
+        { "Radeon RX 7900 XTX", "RX 7900 XTX", "rocm", 24 },
+        { "7900 xtx", "RX 7900 XTX", "rocm", 24 },
+        { "AMD Radeon(TM) PRO W7900", "PRO W7900", "rocm", 48 },
+        { "w7800 48gb", "PRO W7800 48GB", "rocm", 48 },
+        { "m2", "Apple M2 8GB", "mps", 8 },
+        { "Apple M4 Max 128GB", "Apple M4 Max 128GB", "mps", 128 },
+        { "Intel(R) Arc(TM) A770 Graphics", "Arc A770 8GB", "xpu", 8 },
+        { "a770 16gb", "Arc A770 16GB", "xpu", 16 },
+        { "Intel Data Center GPU Max 1550", "Max 1550", "xpu", 64 },
+        { "910B2", "Ascend 910B 64GB", "npu", 64 },
+        { "Gaudi 3", "Gaudi3", "hpu", 128 },
+        { "tpu v5e", "TPU v5e", "tpu", 16 },
+        { "mps", "mps", "mps", 0 },
+        { "npu:0", "npu", "npu", 0 },
+        { "radeon", "rocm", "rocm", 0 },
+        { "Apple Silicon", "mps", "mps", 0 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        struct device device = find(names[i].asked);
+
+        assert_string_equal(device.name, names[i].name);
+        assert_int_equal(device.kind, DEVICE_OTHER);
+        assert_string_equal(device.accelerator->backend, names[i].backend);
+        assert_int_equal(device.memory >> 30, names[i].gib);
+        assert_null(device_capability(&device));
+        assert_false(device_has_fp16_tensor_cores(&device));
+    }
+    /* names of cards stay those of NVIDIA */
+    assert_int_equal(find("A2").kind, DEVICE_CUDA);
+    assert_int_equal(find("6800").kind, DEVICE_OTHER);
+    assert_int_equal(find("v100").kind, DEVICE_CUDA);
+}
+
+static void test_device_accelerators_are_complete_and_sorted(void **state)
+{
+    const struct accelerator_row *rows;
+    size_t count = device_accelerators(&rows);
+
+    (void)state;
+    for (size_t i = 0; i < count; i++) {
+        char whole[96];
+
+        assert_true(strlen(rows[i].source) > 4 && rows[i].maker && rows[i].backend);
+        /* what has fp8 has bf16, which fp8 is combined with */
+        assert_true(rows[i].fp8 != KNOWN_YES || rows[i].bf16 == KNOWN_YES);
+        if (i > 0 && strcmp(rows[i].name, rows[i - 1].name) == 0)
+            assert_true(rows[i].gib > rows[i - 1].gib);
+        snprintf(whole, sizeof(whole), "%s %s", rows[i].name, rows[i].size);
+        assert_ptr_equal(find(whole).accelerator, &rows[i]);
+        snprintf(whole, sizeof(whole), "%s %s %s", rows[i].maker, rows[i].name,
+                 rows[i].size);
+        if (strcmp(rows[i].maker, "Apple") != 0)
+            assert_ptr_equal(find(whole).accelerator, &rows[i]);
     }
 }
 
@@ -236,6 +343,10 @@ int main(void)
         cmocka_unit_test(test_device_is_found_by_driver_name),
         cmocka_unit_test(test_device_names_ignore_case_and_blanks),
         cmocka_unit_test(test_device_typo_is_reported_with_the_nearest_name),
+        cmocka_unit_test(test_device_short_names_are_not_guessed),
+        cmocka_unit_test(test_device_without_tensor_cores_has_no_way_out),
+        cmocka_unit_test(test_device_of_another_maker_is_found),
+        cmocka_unit_test(test_device_accelerators_are_complete_and_sorted),
         cmocka_unit_test(test_device_is_found_by_capability),
         cmocka_unit_test(test_device_unknown_name_lists_the_nearest),
         cmocka_unit_test(test_device_features_follow_the_capability),

@@ -27,6 +27,7 @@ static const struct {
 } chunks[] = {
     [DEVICE_CPU] = { (size_t)32 << 20, 1, 1024, 1 },
     [DEVICE_CUDA] = { (size_t)512 << 20, 64, 4096, 64 },
+    [DEVICE_OTHER] = { (size_t)512 << 20, 64, 4096, 64 }, /* only estimated, as a GPU */
 };
 
 /* chunks are a multiple of this: the tiles of the kernels */
@@ -433,7 +434,9 @@ bool shapes_check(const struct plan *plan, const struct model_config *config,
  * is found there. */
 static bool rounds_in_matmul(const struct plan *plan)
 {
-    static const bool rounds_b[] = { [DEVICE_CPU] = true, [DEVICE_CUDA] = false };
+    static const bool rounds_b[] = {
+        [DEVICE_CPU] = true, [DEVICE_CUDA] = false, [DEVICE_OTHER] = false
+    };
 
     return rounds_b[plan->device.kind] && !plan->precision.fp8 &&
            shapes_stored(plan->precision.compute) == FORMAT_BF16 &&
@@ -442,7 +445,9 @@ static bool rounds_in_matmul(const struct plan *plan)
 
 /* A device whose backend records passes (backend_ops.begin) pads batches, which takes
  * room for whole units of fp8 matmuls and for one more sequence. */
-static const bool pads_batches[] = { [DEVICE_CPU] = false, [DEVICE_CUDA] = true };
+static const bool pads_batches[] = {
+    [DEVICE_CPU] = false, [DEVICE_CUDA] = true, [DEVICE_OTHER] = true
+};
 enum { ROW_UNIT = 16 };
 
 static size_t rows_for(const struct plan *plan, size_t rows)
