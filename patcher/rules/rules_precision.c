@@ -72,23 +72,24 @@ static void propose_fp16(struct rule_context *context, const struct fp16_need *n
 }
 
 /* The line that must change with fp16, so that the scaler meets no 16-bit weights. */
-static void propose_dtype(struct rule_context *context, enum dtype dtype, int group)
+static void propose_dtype(struct rule_context *context, const struct fp16_need *need,
+                          int group)
 {
     rule_propose(
         context,
         &(struct finding) {
             .rule = "TS102",
             .severity = SEVERITY_ERROR,
-            .apply = APPLY_SAFE,
+            .apply = apply_with_fp16(true, need),
             .group = group,
-            .message = dtype == DTYPE_FLOAT32
+            .message = need->dtype == DTYPE_FLOAT32
                            ? "under fp16 trained weights must be float32: the loss "
                              "scaler refuses 16-bit ones"
                            : "TRL computes quantized weights in this format, which this "
                              "device lacks",
-            .note = dtype == DTYPE_FLOAT32 ? "2 bytes more per weight"
-                                           : "the weights stay quantized" },
-        "model_dtype", dtype_names[dtype], NULL);
+            .note = need->dtype == DTYPE_FLOAT32 ? "2 bytes more per weight"
+                                                 : "the weights stay quantized" },
+        "model_dtype", dtype_names[need->dtype], NULL);
 }
 
 /* fp16 would stop at its first step, and no line of the job changes that. */
@@ -138,7 +139,7 @@ static bool replace_bf16(struct rule_context *context)
     propose_fp16(context, &need, group, fast ? NULL : why);
     if (need.dtype == DTYPE_AUTO)
         return false;
-    propose_dtype(context, need.dtype, group);
+    propose_dtype(context, &need, group);
     return true;
 }
 
@@ -191,7 +192,8 @@ static void propose_frozen_dtype(struct rule_context *context)
     bool fits = frozen_fit_float32(context);
 
     if (rule_dtype_computes(context)) {
-        propose_dtype(context, DTYPE_FLOAT16, 0);
+        propose_dtype(context,
+                      &(struct fp16_need) { .sure = true, .dtype = DTYPE_FLOAT16 }, 0);
         return;
     }
     rule_propose(

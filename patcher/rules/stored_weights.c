@@ -88,15 +88,14 @@ static enum format infer_format(const struct rule_context *context)
     bool bf16 = rule_capability(context) >= 80 ||
                 (rule_on_gpu(context) &&
                  !rule_version_below(context, PACKAGE_TORCH, "2.4.0.dev0"));
+    /* it reads config.json, never the files */
+    enum format said = context->model ? context->model->dtype : context->checkpoint;
 
     if (rule_accelerator(context))
         bf16 = device_has_bf16(context->device);
     else if (!rule_on_gpu(context))
         return FORMAT_FP32;
-    return bf16 && context->checkpoint != FORMAT_FP16 &&
-                   context->checkpoint != FORMAT_FP32
-               ? FORMAT_BF16
-               : FORMAT_FP16;
+    return bf16 && said != FORMAT_FP16 && said != FORMAT_FP32 ? FORMAT_BF16 : FORMAT_FP16;
 }
 
 static void load_as_factory(const struct view *view)
@@ -134,8 +133,12 @@ static void load_by_version(const struct view *view)
     out->base = FORMAT_FP32;
     if (context->plan->train_from_scratch) {
         out->base_source = "a new model is float32";
-    } else if (view->trl && rule_version_at_least(context, PACKAGE_TRL, "0.27")) {
+    } else if (view->trl && !rule_version_below(context, PACKAGE_TRL, "0.27")) {
+        bool both = rule_version_below(context, PACKAGE_TRANSFORMERS, FIVE) &&
+                    !view->quantized; /* with either version */
+
         out->base_source = "TRL loads float32 since 0.27";
+        out->known = versions_know(context->versions, PACKAGE_TRL) || both;
     } else if (rule_version_below(context, PACKAGE_TRANSFORMERS, FIVE)) {
         /* bitsandbytes: "Overriding dtype=None with torch.float16" */
         out->base = view->quantized ? FORMAT_FP16 : FORMAT_FP32;
@@ -180,9 +183,11 @@ static bool casts_for_fsdp(const struct view *view)
            !rule_version_below(view->context, PACKAGE_ACCELERATE, "0.30");
 }
 
+/* Also where the version of TRL is unknown: the current one does. */
 static bool casts_quantized_to_bf16(const struct view *view)
 {
-    return rule_casts_quantized(view->context);
+    return view->trl && view->quantized &&
+           !rule_version_below(view->context, PACKAGE_TRL, "0.26");
 }
 
 /* Before 0.25 TRL calls PEFT's prepare_model_for_kbit_training, which casts all that is
@@ -251,6 +256,8 @@ static enum format find_part(const struct view *view, enum weights_part part,
 {
     for (size_t i = 0; i < TS_COUNT(casts); i++)
         if (casts[i].parts >> part & 1 && casts[i].applies(view)) {
+            *known &= casts[i].applies != casts_quantized_to_bf16 ||
+                      versions_know(view->context->versions, PACKAGE_TRL);
             *source = casts[i].source;
             return casts[i].to;
         }
@@ -482,6 +489,19 @@ static struct stored_weights with_fp16(const struct rule_context *context,
     return stored_weights_of(context, &request);
 }
 
+/* What fp16 depends on, if an unknown version or unknown files decide. */
+static const char *condition_of(const struct rule_context *context)
+{
+    if (rule_dtype_computes(context) && !versions_know(context->versions, PACKAGE_TRL))
+        return "if TRL is 0.26 or later, what it trains next to quantized weights is "
+               "bfloat16, and fp16's loss scaler stops the run";
+    return versions_know(context->versions, PACKAGE_TRANSFORMERS)
+               ? "if the model's files are in 16 bits, fp16 requires dtype=torch.float32 "
+                 "in the script"
+               : "if transformers is 5 or later, fp16 requires dtype=torch.float32 in the "
+                 "script";
+}
+
 struct fp16_need stored_weights_fp16_need(const struct rule_context *context)
 {
     struct fp16_need need = { .possible = true, .sure = true };
@@ -508,10 +528,6 @@ struct fp16_need stored_weights_fp16_need(const struct rule_context *context)
     if (!need.possible)
         need.remedy = why_not(context, &weights);
     else if (!need.sure)
-        need.remedy = versions_know(context->versions, PACKAGE_TRANSFORMERS)
-                          ? "if the model's files are in 16 bits, fp16 requires "
-                            "dtype=torch.float32 in the script"
-                          : "if transformers is 5 or later, fp16 requires "
-                            "dtype=torch.float32 in the script";
+        need.remedy = condition_of(context);
     return need;
 }
