@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "patcher/convergence_internal.h"
+#include "patcher/rules/rules.h"
 
 #include <string.h>
 
@@ -104,6 +105,13 @@ static void mark_resolved(struct convergence *convergence)
             convergence->outcomes[i] == EDIT_MADE || !persists[i];
 }
 
+/* Return whether the finding describes a text that the edits have changed. */
+static bool is_outdated(const struct finding *finding)
+{
+    return finding->resolved && !finding->new_text &&
+           rules_find(finding->rule)->after_edits;
+}
+
 /* Put findings with edits first, in the order of their edits: sorting keeps the order of
  * lines inserted at one position. */
 static void order_by_edits(struct convergence *convergence)
@@ -121,7 +129,7 @@ static void order_by_edits(struct convergence *convergence)
         taken[edits[i].owner] = true;
     }
     for (size_t i = 0; i < convergence->merged.count; i++)
-        if (!taken[i])
+        if (!taken[i] && !is_outdated(&convergence->merged.list[i]))
             findings_add(&ordered, &convergence->merged.list[i]);
     convergence->merged = ordered;
 }

@@ -58,6 +58,7 @@ librunner_a_SOURCES += %D%/output/report.c %D%/output/report.h
 librunner_a_SOURCES += %D%/output/report_excerpt.c %D%/output/report_excerpt.h
 librunner_a_SOURCES += %D%/output/report_json.c %D%/output/report_json.h
 librunner_a_SOURCES += %D%/output/report_sarif.c %D%/output/report_sarif.h
+librunner_a_SOURCES += %D%/output/report_similar.c %D%/output/report_similar.h
 librunner_a_SOURCES += %D%/output/review.c %D%/output/review.h
 
 librunner_a_SOURCES += %D%/page/chart.c %D%/page/chart.h

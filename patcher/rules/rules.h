@@ -43,6 +43,8 @@ struct rule {
     /* its errors cannot be ignored: the run would fail, or do something other than what
      * the job says */
     bool mandatory;
+    /* it describes the job as a whole, so only its findings after the edits are reported */
+    bool after_edits;
     enum apply apply;
     enum rule_target target;
     void (*run)(

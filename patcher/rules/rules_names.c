@@ -302,11 +302,13 @@ static const struct rule rows[] = {
     { .id = "TS708",
       .title = "known keys without effect",
       .severity = SEVERITY_INFO,
+      .after_edits = true,
       .explain =
           "The keys are valid in other tools and have no effect here: data loader "
           "workers, tracking services, settings of libraries that are not used. They "
           "stay in the file. A key whose absence changes the result (num_beams, "
-          "tool_format) is a warning that says what happens instead.",
+          "tool_format) is a warning that says what happens instead. The list is that of "
+          "the text after the safe edits.",
       .source = "trainspool-job(5)" },
     { .id = "TS709",
       .title = "secret in the file",

@@ -156,8 +156,7 @@ static void check_quoted(const struct check *check, const struct key *key,
     if (check->external && check->of == &schema_job && !check->nested)
         return; /* rules_reading.c knows what the program does with it */
     finding.message = arena_printf(
-        check->arena, "%s is quoted; other tools may not accept it as %s", key->name,
-        key->type == KEY_BOOL || key->type == KEY_CHOICE ? "a boolean" : "a number");
+        check->arena, "%s is quoted; other tools may read it as a string", key->name);
     if (check->nested || entry->value->kind != NODE_SCALAR)
         check_remark(check, finding.rule, finding.severity, entry, finding.message, NULL);
     else

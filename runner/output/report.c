@@ -15,6 +15,7 @@
 #include "base/size.h"
 #include "patcher/schema/redact.h"
 #include "runner/output/report_excerpt.h"
+#include "runner/output/report_similar.h"
 
 enum { PAGE_WIDTH = 100 };
 
@@ -301,6 +302,41 @@ static void add_group(const struct style *how, const struct finding *finding,
     }
 }
 
+/* Return whether an earlier finding says the same, with this one in its list. */
+static bool is_listed(const struct findings *findings, size_t at)
+{
+    for (size_t i = 0; i < at; i++)
+        if (report_is_similar(&findings->list[i], &findings->list[at]))
+            return true;
+    return false;
+}
+
+/* List the findings that say the same about other keys: "    also in line 8: ..." with an
+ * edit each, or "    also dropout (line 8), seed (line 9)". */
+static void add_similar(const struct style *how, size_t at, struct text *out)
+{
+    const struct finding *finding = &how->findings->list[at];
+    const char *before = "    also ";
+
+    for (size_t i = at + 1; i < how->findings->count; i++) {
+        const struct finding *other = &how->findings->list[i];
+
+        if (!report_is_similar(finding, other))
+            continue;
+        if (has_edit(other)) {
+            text_addf(out, "    also in line %u: ", other->at.line);
+            add_edit(how, other, out);
+            text_addc(out, '\n');
+        } else {
+            text_adds(out, before);
+            report_visible(out, other->key);
+            text_addf(out, " (line %u)", other->at.line);
+            before = ", ";
+        }
+    }
+    text_adds(out, before[0] == ',' ? "\n" : "");
+}
+
 static void add_position(struct text *out, const char *job, const struct finding *finding)
 {
     report_visible(out, job);
@@ -328,6 +364,8 @@ static void add_finding(const struct style *how, size_t at, struct text *out)
     const struct finding *finding = &how->findings->list[at];
     const bool open = how->excerpt && !finding->fixed;
 
+    if (is_listed(how->findings, at))
+        return;
     if (open && out->len > 0 && !text_ends(out->data, "\n\n"))
         /* after fixed findings, which have no blank lines between them */
         text_addc(out, '\n');
@@ -335,6 +373,7 @@ static void add_finding(const struct style *how, size_t at, struct text *out)
     if (open)
         excerpt_add(how->excerpt, how->findings, at, out);
     add_advice(how, finding, out);
+    add_similar(how, at, out);
     if (open)
         add_group(how, finding, out);
     if (how->verbose && finding->because) {

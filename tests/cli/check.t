@@ -228,4 +228,14 @@ expect "the fault comes before the reason why nothing is edited" \
 expect_output "the line that replaces the alias is shown" '^    write `bf16: false` by hand'
 expect_output "the line that would be inserted is shown" '^    write `fp16: true` by hand'
 
+printf 'model_name_or_path: m\nseed: "1"\nmax_steps: "2"\ncutoff_len: 8\nlogging_steps: "3"\n' >quoted.yaml
+try "$trainspool" check --device T4 quoted.yaml
+expect "findings that differ only in the key are one block" test "$(grep -c TS014 "$T/out")" -eq 1
+expect_output "the block lists each edit" '^    also in line 5: logging_steps: "3" -> 3$'
+expect_output "the summary counts them all" '^quoted.yaml: 5 findings'
+printf 'model_name_or_path: m\nflash_attn: fa2\nplot_loss: true\n' >idle.yaml
+try "$trainspool" check --json --device T4 idle.yaml
+expect_output "keys without effect are those after the edits" '"rule":"TS708".*"plot_loss has no effect here"'
+expect "they are reported once" test "$(grep -o TS708 "$T/out" | wc -l)" -eq 1
+
 plan

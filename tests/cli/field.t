@@ -65,6 +65,18 @@ bf16_replaced() {
 }
 field patcher/D23-bf16-replacement-message bf16_replaced
 
+repeated() {
+    expect_status "D27: a job with quoted values passes" 0 "$trainspool" check --device A100 job.yaml
+    expect "D27: one block reports them" test "$(grep -c TS014 "$T/out")" -eq 1
+    expect_output "D27: it lists the other values" "^    also in line 10: learning_rate: '1.0e-5' -> 1.0e-5"
+    try "$trainspool" check --json --device A100 job.yaml
+    expect "D27: the JSON has one finding for each" test "$(grep -o '"rule":"TS014"' "$T/out" | wc -l)" -eq 8
+    try "$trainspool" check --device T4 idle-keys.yaml
+    expect "D27: keys without effect are reported once" test "$(grep -c TS708 "$T/out")" -eq 1
+    expect_output "D27: those of the text after the edits" '2 keys have no effect here: plot_loss, ddp_timeout'
+}
+field patcher/D27-repeated-findings repeated
+
 card_without_code() {
     expect_status "D13: a Blackwell card with torch 2.5 fails the check" 1 "$trainspool" check --device "RTX 5090" job.yaml
     expect_output "D13: no code for the card is an error" 'error\[TS808\].*no code for RTX 5090'
