@@ -16,6 +16,7 @@ libpatcher_a_SOURCES += %D%/document/document.c %D%/document/document.h
 libpatcher_a_SOURCES += %D%/document/document_keys.c %D%/document/document_lines.c %D%/document/document_internal.h
 libpatcher_a_SOURCES += %D%/document/edit_log.c %D%/document/edit_log.h
 libpatcher_a_SOURCES += %D%/document/edits.c %D%/document/edits.h
+libpatcher_a_SOURCES += %D%/document/lookalike.c %D%/document/lookalike.h
 libpatcher_a_SOURCES += %D%/document/node.c %D%/document/node.h
 libpatcher_a_SOURCES += %D%/document/text_position.c %D%/document/text_position.h
 

@@ -41,6 +41,7 @@ unit_tests += %D%/unit/test_json
 unit_tests += %D%/unit/test_json_edit
 unit_tests += %D%/unit/test_link
 unit_tests += %D%/unit/test_log
+unit_tests += %D%/unit/test_lookalike
 unit_tests += %D%/unit/test_pcg
 unit_tests += %D%/unit/test_random
 unit_tests += %D%/unit/test_spawn

@@ -8,6 +8,7 @@
 #include "patcher/document/document.h"
 
 #include "patcher/document/document_internal.h"
+#include "patcher/document/lookalike.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -332,6 +333,40 @@ static const struct hint *find_hint(const char *problem)
     return &none;
 }
 
+/* Return whether the line of the byte has the marks of a template. */
+static bool is_template_line(const struct document *document, size_t byte)
+{
+    const size_t start = document_line_start(document, byte);
+
+    return lookalike_is_template(document->data + start,
+                                 document_line_end(document, byte) - start);
+}
+
+/* Report a character or a template that libyaml cannot know to be the cause, in the line of
+ * the error or of its context. */
+static bool report_lookalike(struct builder *builder, size_t byte, size_t context)
+{
+    struct document *document = builder->document;
+    const size_t lines[] = { byte, context };
+
+    for (size_t i = 0; i < TS_COUNT(lines); i++) {
+        size_t at = lines[i];
+        const char *hint = lookalike_in_line(document, lines[i], &at, builder->arena);
+
+        if (hint) {
+            document_report(document, DOCUMENT_SYNTAX, at, 0, "not valid YAML: %s", hint);
+            return true;
+        }
+        if (is_template_line(document, lines[i])) {
+            document_report(document, DOCUMENT_SYNTAX, lines[i], 0,
+                            "not valid YAML: this is a template, with {{ }} or {%% %%}: "
+                            "render it first and check the result");
+            return true;
+        }
+    }
+    return false;
+}
+
 static void report_syntax(struct builder *builder)
 {
     const yaml_parser_t *parser = &builder->parser;
@@ -357,6 +392,9 @@ static void report_syntax(struct builder *builder)
                         "tab in the indentation, which YAML forbids; use spaces");
         return;
     }
+    if (report_lookalike(builder, byte,
+                         parser->context ? byte_of(builder, parser->context_mark) : byte))
+        return;
     hint = find_hint(problem);
     if (hint->at_context && parser->context)
         byte = byte_of(builder, parser->context_mark);
@@ -445,6 +483,18 @@ static void detect_line_ends(struct document *document)
     document->mixed_ends = (lf > 0) + (crlf > 0) + (cr > 0) > 1;
 }
 
+static void report_no_map(struct builder *builder)
+{
+    const struct node *top = builder->top;
+    size_t at = top->at.byte;
+    const char *hint = lookalike_in_line(builder->document, at, &at, builder->arena);
+
+    document_report(builder->document, DOCUMENT_LIMIT, at, hint ? 0 : top->bytes,
+                    "a job must be a mapping of keys to values, one `key: value` per "
+                    "line%s%s",
+                    hint ? "; " : "", hint ? hint : "");
+}
+
 static void read_tree(struct document *document, struct arena *arena)
 {
     struct builder builder = { .document = document, .arena = arena };
@@ -463,9 +513,7 @@ static void read_tree(struct document *document, struct arena *arena)
         if (!builder.top) {
             document_report(document, DOCUMENT_LIMIT, origin, 0, "the file is empty");
         } else if (builder.top->kind != NODE_MAP) {
-            document_report(
-                document, DOCUMENT_LIMIT, builder.top->at.byte, builder.top->bytes,
-                "a job must be a mapping of keys to values, one `key: value` per line");
+            report_no_map(&builder);
         } else {
             document_check_duplicates(document, arena, builder.top);
             document_expand_merges(arena, builder.top);

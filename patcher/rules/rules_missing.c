@@ -9,12 +9,26 @@
 
 #include "base/file.h"
 #include "base/size.h"
+#include "patcher/document/lookalike.h"
 #include "patcher/schema/schema.h"
 #include "train/dataset/dataset_source.h"
+
+/* Return a hint about a character in the name that looks like another, or NULL. */
+static const char *lookalike_note(const struct rule_context *context, const char *key)
+{
+    const struct entry *entry = rule_entry(context, key);
+    const struct node *value = entry ? node_value(entry->value) : NULL;
+
+    return value && value->kind == NODE_SCALAR
+               ? lookalike_in_value(value->text, value->len, context->arena)
+               : NULL;
+}
 
 static struct finding *report_missing(struct rule_context *context, const char *key,
                                       const char *what, const char *note)
 {
+    const char *lookalike = lookalike_note(context, key);
+
     return rule_report(context,
                        &(struct finding) { .rule = "TS713",
                                            .severity = context->options->will_run
@@ -22,7 +36,7 @@ static struct finding *report_missing(struct rule_context *context, const char *
                                                            : SEVERITY_WARNING,
                                            .message = what,
                                            .because = "checked on this machine",
-                                           .note = note },
+                                           .note = lookalike ? lookalike : note },
                        key);
 }
 
@@ -76,8 +90,23 @@ static bool has_file(const char *dir, const char *name)
 static bool is_usual_folder(const char *name, size_t len)
 {
     static const char *const usual[] = {
-        "models", "model",   "data", "datasets",    "outputs", "output",
-        "saves",  "weights", "ckpt", "checkpoints", "runs",    "pretrained"
+        "models",      "model",         "data",
+        "dataset",     "datasets",      "output",
+        "outputs",     "out",           "saves",
+        "save",        "saved",         "checkpoint",
+        "checkpoints", "ckpt",          "ckpts",
+        "weights",     "runs",          "run",
+        "results",     "result",        "exp",
+        "exps",        "experiments",   "logs",
+        "work_dirs",   "pretrained",    "pretrained_models",
+        "base_models", "llm",           "llms",
+        "hf_models",   "model_zoo",     "adapters",
+        "adapter",     "lora",          "loras",
+        "merged",      "merged_models", "export",
+        "exports",     "artifacts",     "cache",
+        "tmp",         "files",         "assets",
+        "resources",   "trained",       "finetuned",
+        "local",       "hub",           "trainer_output",
     };
 
     for (size_t i = 0; i < TS_COUNT(usual); i++)
@@ -86,18 +115,19 @@ static bool is_usual_folder(const char *name, size_t len)
     return false;
 }
 
-/* "Qwen/Qwen3-0.6B": an owner and a name, as on the hub. */
-static bool is_hub_name(const char *name)
+/* "Qwen/Qwen3-0.6B": an owner and a name, as on the hub, unless the owner is a folder next
+ * to the job. */
+static bool is_hub_name(const struct rule_context *context, const char *name)
 {
     static const char letters[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
-    size_t owner = strspn(name, letters), rest;
+    const size_t owner = strspn(name, letters),
+                 rest = name[owner] == '/' ? strspn(name + owner + 1, letters) : 0;
 
-    if (owner == 0 || name[owner] != '/' || name[0] == '.' ||
-        is_usual_folder(name, owner))
-        return false;
-    rest = strspn(name + owner + 1, letters);
-    return rest > 0 && name[owner + 1 + rest] == 0;
+    return owner > 0 && rest > 0 && name[owner + 1 + rest] == 0 && name[0] != '.' &&
+           !is_usual_folder(name, owner) &&
+           !has_file(context->plan->dir ? context->plan->dir : ".",
+                     arena_copy(context->arena, name, owner));
 }
 
 static const char *download_note(const struct rule_context *context, const char *key)
@@ -105,7 +135,7 @@ static const char *download_note(const struct rule_context *context, const char 
     const struct entry *entry = rule_entry(context, key);
     const char *name = entry ? node_value(entry->value)->text : "";
 
-    if (!is_hub_name(name))
+    if (!is_hub_name(context, name))
         return name[0] == '/' ? "nothing is downloaded: name a folder on this machine"
                               : "nothing is downloaded: name a folder on this machine; a "
                                 "relative path is relative to the job file";

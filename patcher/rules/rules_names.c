@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/size.h"
 #include "base/nearest.h"
+#include "patcher/document/lookalike.h"
 #include "patcher/schema/schema.h"
 #include "patcher/schema/schema_value.h"
 #include "precision/probe.h"
@@ -71,6 +72,16 @@ static void check_device(struct rule_context *context)
                    entry);
 }
 
+static const char *lookalike_note(const struct rule_context *context,
+                                  const struct entry *entry)
+{
+    const struct node *value = node_value(entry->value);
+
+    return value->kind == NODE_SCALAR
+               ? lookalike_in_value(value->text, value->len, context->arena)
+               : NULL;
+}
+
 /* Report the layers in the job at which a run would fail. */
 static void check_layers(struct rule_context *context)
 {
@@ -94,7 +105,8 @@ static void check_layers(struct rule_context *context)
                 &to,
                 &(struct finding) { .rule = "TS705",
                                     .severity = SEVERITY_ERROR,
-                                    .message = arena_strdup(context->arena, err.text) },
+                                    .message = arena_strdup(context->arena, err.text),
+                                    .note = lookalike_note(context, entry) },
                 entry);
     }
 }
@@ -253,7 +265,8 @@ static const struct rule rows[] = {
           "is a number where the key requires one, and `dataset: no` stays a name. A "
           "value that is reported here cannot be read as that type; the finding says "
           "which forms are accepted and suggests a similar word if there is one. An "
-          "empty value counts as not given.\n\n"
+          "empty value counts as not given. None, Python's word for null, is a string in "
+          "YAML, so it is reported for names and paths, too.\n\n"
           "Nothing is edited, because the intended value is unknown. If the key has no "
           "effect in a native run, it is a warning: the tool that it comes from would "
           "fail.",

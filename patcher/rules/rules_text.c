@@ -135,14 +135,15 @@ static const struct rule rows[] = {
           "Edit it by hand.",
       .source = "mikefarah/yq#877, #2404: edits applied at the wrong position" },
     { .id = "TS008",
-      .title = "value contains ${...}",
+      .title = "value contains ${...} or {{ }}",
       .severity = SEVERITY_WARNING,
       .mandatory = true,
       .explain =
           "OmegaConf and shells expand such a placeholder; trainspool does not. In a "
           "key that has an effect this is an error, since the value is unknown; where "
-          "an edit would be made, the edit is left to you.",
-      .source = "OmegaConf interpolation" },
+          "an edit would be made, the edit is left to you. {{ }} in a name or number is the "
+          "mark of a template (Jinja, Helm): check what the template becomes.",
+      .source = "OmegaConf interpolation; Jinja" },
     { .id = "TS009",
       .title = "not a job: empty, too large, or invalid YAML",
       .severity = SEVERITY_ERROR,

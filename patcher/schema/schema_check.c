@@ -6,6 +6,7 @@
 #include "patcher/schema/schema_value.h"
 
 #include "base/size.h"
+#include "patcher/document/lookalike.h"
 #include "patcher/schema/dialect.h"
 #include "train/text/unicode.h"
 
@@ -82,13 +83,21 @@ static const char *shown(const struct check *check, const struct key *key,
 /* ---- Values ---- */
 
 /* Return a hint for values that YAML reads differently than their author expects. */
-static const char *advice_on(const struct node *node)
+static const char *advice_on(const struct check *check, const struct node *node)
 {
+    const struct document *document = check->to.document;
+    const char *lookalike;
+
+    if (lookalike_is_template(document->data + node->at.byte, node->bytes))
+        return "this is a template, with {{ }}: render it first and check the result";
     if (node->kind != NODE_SCALAR)
         return NULL;
     if (strcmp(node->text, "None") == 0)
         return "None is Python for null, but a string in YAML: remove the line or write "
                "null";
+    lookalike = lookalike_in_value(node->text, node->len, check->arena);
+    if (lookalike)
+        return lookalike;
     if (node->style == STYLE_LITERAL || node->style == STYLE_FOLDED)
         return "| and > begin a block of text: write the value after the colon";
     return node->tag ? "the tag before it sets its type: write the value without the tag"
@@ -105,6 +114,8 @@ static void check_type(const struct check *check, const struct key *key,
                                        value_expected_with_bound(key, node, check->arena),
                                        shown(check, key, node));
 
+    if (value->state == VALUE_WRONG && strcmp(node->text, "None") == 0)
+        message = arena_printf(check->arena, "%s is the string 'None'", key->name);
     if (near && strcmp(near, node->text) != 0)
         message = arena_printf(check->arena, "%s; did you mean %s?", message, near);
     if (range && key->use == KEY_USED && key->rule)
@@ -112,7 +123,7 @@ static void check_type(const struct check *check, const struct key *key,
     check_remark(check, range ? "TS705" : "TS704",
                  key->use == KEY_USED || check->external ? SEVERITY_ERROR
                                                          : SEVERITY_WARNING,
-                 entry, message, advice_on(node));
+                 entry, message, advice_on(check, node));
 }
 
 static void check_yaml11(const struct check *check, const struct key *key,
@@ -188,11 +199,18 @@ static void check_refused(const struct check *check, const struct key *key,
 static void check_interpolated(const struct check *check, const struct key *key,
                                const struct entry *entry)
 {
+    const char *text = node_value(entry->value)->text;
+
     check_remark(
         check, "TS008", SEVERITY_ERROR, entry,
-        arena_printf(check->arena,
-                     "%s contains ${...}, which is not expanded; write the value itself",
-                     key->name),
+        arena_printf(
+            check->arena,
+            strstr(text, "${")
+                ? "%s contains ${...}, which is not expanded; write the value "
+                  "itself"
+                : "%s contains {{ }}, so this is a template: render it first and "
+                  "check the result",
+            key->name),
         NULL);
 }
 
@@ -215,6 +233,10 @@ static void check_value(struct check *check, const struct key *key,
     if (value.state != VALUE_GOOD && value.state != VALUE_OUT_OF_RANGE)
         return;
     check_members(check, key, entry);
+    if (key->type == KEY_TEXT && value.text && strcmp(value.text, "None") == 0)
+        check_remark(check, "TS704", SEVERITY_WARNING, entry,
+                     arena_printf(check->arena, "%s is the string 'None'", key->name),
+                     advice_on(check, node_value(entry->value)));
     if (value.kind == SCALAR_YAML11)
         check_yaml11(check, key, entry, &value);
     else if (value.kind == SCALAR_QUOTED)
@@ -260,10 +282,17 @@ static void check_secret(const struct check *check, const struct entry *entry)
 static void check_rejected(struct check *check, const struct key *key,
                            const struct entry *entry)
 {
+    const struct value value = value_read(key, entry->value, check->arena);
+
     if (value_is_off(key, entry->value, check->arena))
         return;
     if (check->external) {
         check_value(check, key, entry);
+        return;
+    }
+    if (strcmp(node_value(entry->value)->text, "None") == 0 &&
+        value.state == VALUE_WRONG) {
+        check_type(check, key, entry, &value);
         return;
     }
     check_remark(check, "TS707", SEVERITY_ERROR, entry,

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "patcher/schema/schema_internal.h"
+#include "patcher/document/lookalike.h"
 #include "patcher/schema/schema_value.h"
 
 #include "base/nearest.h"
@@ -128,9 +129,13 @@ void check_unknown(const struct check *check, const struct entry *entry)
                                     check_visible(check, name)) },
             entry);
     } else {
+        const char *lookalike = lookalike_in_value(name, entry->key->len, check->arena);
+
         check_remark_name(check, "TS703", entry,
-                          arena_printf(check->arena, "%s is not a key %s",
-                                       check_visible(check, name), where));
+                          arena_printf(check->arena, "%s is not a key %s%s%s",
+                                       check_visible(check, name), where,
+                                       lookalike ? "; " : "",
+                                       lookalike ? lookalike : ""));
     }
 }
 

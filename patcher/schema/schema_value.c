@@ -4,6 +4,7 @@
 #include "patcher/schema/schema_value.h"
 
 #include "base/nearest.h"
+#include "patcher/document/lookalike.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -188,13 +189,36 @@ static struct value read_map(const struct node *node, struct arena *arena)
                : wrong();
 }
 
+/* Python's word for null, which YAML and PyYAML read as a string.  No path, model or data
+ * set has this name. */
+static bool is_python_null(const struct key *key, const struct node *node)
+{
+    static const bool is_name[] = { [KEY_PATH] = true,
+                                    [KEY_LIST] = true,
+                                    [KEY_BOOL_OR_TEXT] = true,
+                                    [KEY_MAP] = true,
+                                    [KEY_ANY] = true };
+
+    return is_name[key->type] && node->kind == NODE_SCALAR &&
+           strcmp(node->text, "None") == 0;
+}
+
+/* A text may be a template of the job itself, as a chat template is. */
+static bool is_template(const struct key *key, const struct node *node)
+{
+    return key->type != KEY_TEXT && key->type != KEY_MAP && key->type != KEY_ANY &&
+           lookalike_is_template(node->text, node->len);
+}
+
 struct value value_read(const struct key *key, const struct node *node,
                         struct arena *arena)
 {
     if (node_is_null(node))
         return (struct value) { .state = VALUE_NULL };
     node = node_value(node);
-    if (node->kind == NODE_SCALAR && strstr(node->text, "${"))
+    if (is_python_null(key, node))
+        return wrong();
+    if (node->kind == NODE_SCALAR && (strstr(node->text, "${") || is_template(key, node)))
         return (struct value) { .state = VALUE_INTERPOLATED };
     switch (key->type) {
     case KEY_BOOL:

@@ -238,4 +238,14 @@ try "$trainspool" check --json --device T4 idle.yaml
 expect_output "keys without effect are those after the edits" '"rule":"TS708".*"plot_loss has no effect here"'
 expect "they are reported once" test "$(grep -o TS708 "$T/out" | wc -l)" -eq 1
 
+mkdir -p zoo_of_mine
+for name in zoo_of_mine/tiny ckpt/tiny saves/a ./a/b ../a/b /a/b; do
+    printf 'model_name_or_path: %s\n' $name >local.yaml
+    try "$trainspool" check --device T4 local.yaml
+    expect "a local folder is not downloaded ($name)" sh -c '! grep -q "hf download" "$1"' sh "$T/out"
+done
+printf 'model_name_or_path: Qwen/Qwen3-0.6B\n' >hub.yaml
+try "$trainspool" check --device T4 hub.yaml
+expect_output "a repository of the hub is" 'hf download Qwen/Qwen3-0.6B'
+
 plan

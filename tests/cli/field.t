@@ -77,6 +77,29 @@ repeated() {
 }
 field patcher/D27-repeated-findings repeated
 
+yaml_hints() {
+    expect_status "D28: text with a full-width colon is no job" 2 "$trainspool" check --device A100 job.yaml
+    expect_output "D28: the character is named" ':11:5: error\[TS009\].*U+FF1A is a full-width colon'
+    expect_status "D28: a template is no job" 2 "$trainspool" check --device A100 jinja.yaml
+    expect_output "D28: it must be rendered first" 'template.*render it first'
+    expect_status "D28: None is an error" 1 "$trainspool" check --device A100 none.yaml
+    expect_output "D28: as a path" ":12:.*error\[TS704\]: resume_from_checkpoint is the string 'None'"
+    expect_output "D28: and of a key without effect" ":13:.*TS704.*deepspeed is the string 'None'"
+    expect_output "D28: the hint says what to write" 'remove the line or write null'
+    expect_no_output "D28: no other finding takes None for a name" 'TS513\|TS707'
+}
+field patcher/D28-yaml-hints yaml_hints
+
+local_folder() {
+    expect_status "D26: a missing model is a warning" 0 "$trainspool" check --device A100 job.yaml
+    expect_no_output "D26: a local path is no repository" 'hf download'
+    expect_output "D26: relative paths start at the job" 'relative path is relative to the job file'
+    sed 's,models_hub/,HuggingFaceH4/,' job.yaml >hub.yaml
+    try "$trainspool" check --device A100 hub.yaml
+    expect_output "D26: a name of the hub keeps the advice" 'hf download HuggingFaceH4/zephyr-7b-beta'
+}
+field patcher/D26-download-advice-for-local-folders local_folder
+
 card_without_code() {
     expect_status "D13: a Blackwell card with torch 2.5 fails the check" 1 "$trainspool" check --device "RTX 5090" job.yaml
     expect_output "D13: no code for the card is an error" 'error\[TS808\].*no code for RTX 5090'
