@@ -76,7 +76,8 @@ bool report_is_similar(const struct finding *a, const struct finding *b)
 {
     return a->key && b->key && strcmp(a->key, b->key) != 0 && a->group == 0 &&
            b->group == 0 && strcmp(a->rule, b->rule) == 0 && a->severity == b->severity &&
-           a->apply == b->apply && a->fixed == b->fixed && a->resolved == b->resolved &&
+           a->severity != SEVERITY_ERROR && a->apply == b->apply &&
+           a->fixed == b->fixed && a->resolved == b->resolved &&
            !a->new_text == !b->new_text && !a->old_text == !b->old_text &&
            same_sentence(a, a->message, b, b->message) &&
            same_sentence(a, a->note, b, b->note);

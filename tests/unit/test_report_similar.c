@@ -64,6 +64,12 @@ static void test_report_similar_compares_the_rest(void **state)
     others[11].message = "max_steps is quoted: 7 is a number for max_steps";
     for (size_t i = 1; i < TS_COUNT(others); i++)
         check(&others[i], false);
+    others[0].severity = others[1].severity = SEVERITY_ERROR;
+    others[1].rule = others[0].rule;
+    others[1].key = "dropout";
+    others[1].message = "dropout is quoted: 7 is a string for dropout";
+    assert_false(report_is_similar(&others[0], &others[1]));
+    others[0].severity = base.severity;
     others[0].key = NULL;
     check(&others[0], false);
 }
