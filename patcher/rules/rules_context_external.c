@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #include "base/size.h"
+#include "patcher/rules/fp16_need.h"
 #include "patcher/rules/stored_weights.h"
 #include "patcher/schema/scalar.h"
 #include "patcher/schema/schema.h"
@@ -357,14 +358,14 @@ bool rule_dtype_computes(const struct rule_context *context)
 
 bool rule_takes_fp16(const struct rule_context *context)
 {
-    const struct fp16_need need = stored_weights_fp16_need(context);
+    const struct fp16_need need = fp16_need_of(context);
 
     return need.possible && need.dtype == DTYPE_AUTO;
 }
 
 bool rule_surely_takes_fp16(const struct rule_context *context)
 {
-    return rule_takes_fp16(context) && stored_weights_fp16_need(context).sure;
+    return rule_takes_fp16(context) && fp16_need_of(context).sure;
 }
 
 bool rule_version_loads(const struct rule_context *context)

@@ -114,8 +114,10 @@ static void report_adapters(struct rule_context *context, const struct finding *
         finding.note = "use TRL up to 0.25, or bf16: true on a card with bf16, or set "
                        "fp16: false";
         rule_report(context, &finding, "fp16");
-    } else if (rule_dtype_computes(context)) {
-        finding.note = "upgrade PEFT: float32 in this line would slow every matmul down";
+    } else if (rule_is_quantized(
+                   context)) { /* their storage decides, or dtype computes */
+        finding.note = "upgrade PEFT to 0.12 or later, or call "
+                       "cast_mixed_precision_params";
         rule_report(context, &finding, "fp16");
     } else {
         propose_float32(context, finding, "fp16");

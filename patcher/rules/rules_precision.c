@@ -1,6 +1,7 @@
 /* patcher/rules/rules_precision.c - TS101 to TS104: the choice between fp16 and bf16. */
 #include "config.h"
 
+#include "patcher/rules/fp16_need.h"
 #include "patcher/rules/rules_context.h"
 #include "patcher/rules/stored_weights.h"
 
@@ -109,7 +110,7 @@ static void report_no_way_out(struct rule_context *context, const struct fp16_ne
 /* Return whether the edit, if any, includes the line model_dtype. */
 static bool replace_bf16(struct rule_context *context)
 {
-    const struct fp16_need need = stored_weights_fp16_need(context);
+    const struct fp16_need need = fp16_need_of(context);
     const char *why = NULL;
     bool fast = rule_has_tensor_cores(context),
          fp16 = fast || !stored_weights_reach_float32(context, &why);
@@ -333,6 +334,23 @@ static bool lacks_float32(const struct rule_context *context, struct finding *fi
     return true;
 }
 
+/* Accelerate's setting counts as well as a line of the job, and no edit reaches it. */
+static bool report_launched_fp16(struct rule_context *context)
+{
+    const struct proposal to = rule_proposal(context);
+    const struct entry *where;
+    struct finding finding = overflow_finding();
+
+    if (!context->plan->external || is_on(context->plan->request.fp16) ||
+        stored_weights_now(context).autocast != FORMAT_FP16 ||
+        !rule_launcher_precision(context, &where))
+        return false;
+    if (rule_capability(context) >= 80)
+        finding.note = "bf16 there has the range of float32, and is as fast";
+    propose_remark(&to, &finding, where);
+    return true;
+}
+
 /* If an edit replaces bf16 by fp16, report the line that causes it. */
 static void rule_bf16_model_in_fp16(struct rule_context *context)
 {
@@ -345,6 +363,9 @@ static void rule_bf16_model_in_fp16(struct rule_context *context)
         report_needless_overflow(context);
         return;
     }
+    if (rule_is_bf16_model(context) && !rule_is_policy(context, POLICY_FP32) &&
+        rule_on_gpu(context) && report_launched_fp16(context))
+        return;
     if (!rule_lacks_bf16(context) || request->pure_bf16 || !rule_is_bf16_model(context) ||
         rule_is_policy(context, POLICY_FP32))
         return;

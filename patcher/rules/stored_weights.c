@@ -199,12 +199,59 @@ static bool prepares_quantized(const struct view *view)
                       : !view->factory);
 }
 
+/* bnb_4bit_quant_storage: bfloat16, for FSDP; the default is uint8. */
+static bool has_floating_storage(const struct rule_context *context)
+{
+    static const char key[] = "bnb_4bit_quant_storage";
+    const struct entry *map = rule_entry(context, "quantization_config"),
+                       *entry = rule_entry(context, key);
+    const struct node *value;
+
+    if (!entry && map && node_value(map->value)->kind == NODE_MAP)
+        entry = node_find(node_value(map->value), key);
+    value = entry ? node_value(entry->value) : NULL;
+    return value && value->kind == NODE_SCALAR && strstr(value->text, "float");
+}
+
+/* Return whether a key names one of the modules, in a text or in a list. */
+static bool names_module(const struct rule_context *context, const char *key,
+                         const char *module)
+{
+    const struct entry *entry = key ? rule_entry(context, key) : NULL;
+    const struct node *value = entry ? node_value(entry->value) : NULL;
+
+    if (!value || value->kind == NODE_SCALAR)
+        return value && strstr(value->text, module);
+    for (size_t i = 0; value->kind == NODE_LIST && i < value->count; i++) {
+        const struct node *item = node_value(value->items[i]);
+
+        if (item->kind == NODE_SCALAR && strstr(item->text, module))
+            return true;
+    }
+    return false;
+}
+
+/* TRL before 0.26, peft_module_casting_to_bf16: with bf16 the embeddings and the head of a
+ * 4-bit model. */
+static bool casts_head_to_bf16(const struct view *view)
+{
+    static const char *const modules[] = { "lm_head", "embed_tokens", "wte", "wpe" };
+
+    if (!view->trl || !view->quantized || view->request->bf16 != CHOICE_YES ||
+        rule_is_true(view->context, "load_in_8bit"))
+        return false;
+    for (size_t i = 0; i < TS_COUNT(modules); i++)
+        if (names_module(view->context, view->out->whole_key, modules[i]))
+            return true;
+    return false;
+}
+
 /* PEFT creates adapters in float32 and moves them to the format of a base weight that is
  * a floating-point tensor.  A quantized weight is none, except where
  * bnb_4bit_quant_storage is, as in TRL since 0.10. */
 static bool stores_adapters_apart(const struct view *view)
 {
-    return view->quantized &&
+    return view->quantized && !has_floating_storage(view->context) &&
            !(view->trl && rule_is_true(view->context, "load_in_4bit") &&
              rule_version_at_least(view->context, PACKAGE_TRL, "0.10"));
 }
@@ -242,6 +289,8 @@ static const struct cast {
     { casts_adapters, ADAPTERS, FORMAT_FP32, "PEFT casts adapters since 0.12" },
     { stores_adapters_apart, ADAPTERS, FORMAT_FP32,
       "adapters of quantized weights are float32" },
+    { casts_head_to_bf16, WHOLE, FORMAT_BF16,
+      "TRL casts the head and the embeddings of a 4-bit model to bfloat16" },
     { prepares_quantized, WHOLE, FORMAT_FP32,
       "prepare_model_for_kbit_training casts them" },
 };
@@ -397,7 +446,7 @@ struct stored_weights stored_weights_now(const struct rule_context *context)
 
 /* ---- What follows ---- */
 
-static bool refuses(const struct stored_weights *weights, enum format format)
+bool stored_weights_refuse(const struct stored_weights *weights, enum format format)
 {
     return weights->scaler &&
            (format == FORMAT_BF16 ||
@@ -407,7 +456,7 @@ static bool refuses(const struct stored_weights *weights, enum format format)
 bool stored_weights_stop_scaler(const struct stored_weights *weights,
                                 enum weights_part part)
 {
-    return weights->known && refuses(weights, weights->parts[part]);
+    return weights->known && stored_weights_refuse(weights, weights->parts[part]);
 }
 
 bool stored_weights_stop_any_scaler(const struct stored_weights *weights)
@@ -456,78 +505,4 @@ enum mode stored_weights_mode(const struct rule_context *context,
     return context->plan->request.tf32 == CHOICE_YES && device && device_has_tf32(device)
                ? MODE_TF32
                : MODE_FP32;
-}
-
-static const char *why_not(const struct rule_context *context,
-                           const struct stored_weights *weights)
-{
-    if (rule_casts_quantized(context))
-        return "use TRL up to 0.25, or a card with bf16, or set bf16: false and fp16: "
-               "false: what TRL trains next to quantized weights is bfloat16 since 0.26, "
-               "for which fp16's loss scaler has no kernel";
-    if (weights->parts[WEIGHTS_WHOLE] == weights->trained)
-        return arena_printf(context->arena,
-                            "cast the modules of %s to float32 in the script, or load "
-                            "the model with dtype=torch.float32, and set fp16: true",
-                            weights->whole_key);
-    return weights->parts[WEIGHTS_ADAPTERS] == weights->trained
-               ? "upgrade PEFT to 0.12 or later, with autocast_adapter_dtype left on, "
-                 "and set fp16: true"
-               : "load the model with dtype=torch.float32 in the script, and set fp16: "
-                 "true";
-}
-
-static struct stored_weights with_fp16(const struct rule_context *context,
-                                       enum dtype dtype)
-{
-    struct precision_request request = context->plan->request;
-
-    request.fp16 = CHOICE_YES;
-    request.bf16 = CHOICE_NO;
-    request.pure_bf16 = false;
-    request.model_dtype = dtype;
-    return stored_weights_of(context, &request);
-}
-
-/* What fp16 depends on, if an unknown version or unknown files decide. */
-static const char *condition_of(const struct rule_context *context)
-{
-    if (rule_dtype_computes(context) && !versions_know(context->versions, PACKAGE_TRL))
-        return "if TRL is 0.26 or later, what it trains next to quantized weights is "
-               "bfloat16, and fp16's loss scaler stops the run";
-    return versions_know(context->versions, PACKAGE_TRANSFORMERS)
-               ? "if the model's files are in 16 bits, fp16 requires dtype=torch.float32 "
-                 "in the script"
-               : "if transformers is 5 or later, fp16 requires dtype=torch.float32 in the "
-                 "script";
-}
-
-struct fp16_need stored_weights_fp16_need(const struct rule_context *context)
-{
-    struct fp16_need need = { .possible = true, .sure = true };
-    bool line = rule_entry(context, "model_dtype") != NULL;
-    enum dtype dtype = context->plan->request.model_dtype;
-    struct stored_weights weights;
-
-    if (line && rule_dtype_computes(context) && dtype == DTYPE_BFLOAT16)
-        dtype = need.dtype = DTYPE_FLOAT16;
-    weights = with_fp16(context, dtype);
-    if (stored_weights_stop_any_scaler(&weights) && line &&
-        !rule_dtype_computes(context)) {
-        struct stored_weights wide = with_fp16(context, DTYPE_FLOAT32);
-
-        if (!stored_weights_stop_any_scaler(&wide)) {
-            need.dtype = DTYPE_FLOAT32;
-            return need;
-        }
-    }
-    need.possible = !stored_weights_stop_any_scaler(&weights);
-    need.sure =
-        weights.known || (!refuses(&weights, weights.trained) &&
-                          !versions_know(context->versions, PACKAGE_TRANSFORMERS));
-    if (!need.possible)
-        need.remedy = why_not(context, &weights);
-    else if (!need.sure)
-        need.remedy = condition_of(context);
-    return need;
 }

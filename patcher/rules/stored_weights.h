@@ -47,6 +47,8 @@ bool stored_weights_stop_scaler(const struct stored_weights *weights,
                                 enum weights_part part);
 /* The same for any part. */
 bool stored_weights_stop_any_scaler(const struct stored_weights *weights);
+/* Return whether its scaler raises an error at gradients of this format. */
+bool stored_weights_refuse(const struct stored_weights *weights, enum format format);
 /* Return whether a format has 16 bits. */
 bool stored_weights_narrow(enum format format);
 /* Return whether the job computes in float32 once neither fp16 nor bf16 is on; true if
@@ -57,16 +59,5 @@ enum mode stored_weights_mode(const struct rule_context *context,
                               const struct stored_weights *weights);
 /* Return the message of a scaler that meets gradients of this format. */
 const char *stored_weights_refusal(enum format format);
-
-/* What fp16: true requires of a job that does not compute in fp16 yet. */
-struct fp16_need {
-    bool possible; /* false: the scaler would stop the run, whatever the lines say */
-    bool sure;     /* false: it depends on an unknown version or on unknown files */
-    /* the format that the line model_dtype must have then; DTYPE_AUTO: as it is */
-    enum dtype dtype;
-    const char *remedy; /* if it is not possible or not sure: what to do instead */
-};
-
-struct fp16_need stored_weights_fp16_need(const struct rule_context *context);
 
 #endif

@@ -239,6 +239,8 @@ static enum stored whole(const struct job *job, const char *text)
         return STORED_UNKNOWN;
     if (is_quantized(job) && trl >= 26)
         return STORED_BF16;
+    if (is_quantized(job) && job->program == TRL && says(text, "bf16: true"))
+        return STORED_BF16; /* the head of a 4-bit model */
     return is_quantized(job) && trl != 25 ? STORED_32 : loaded(job, text);
 }
 
