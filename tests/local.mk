@@ -538,6 +538,12 @@ EXTRA_DIST += %D%/peers.sh %D%/peers.txt
 # `plan` reports with those of transformers, PEFT and TRL, if PYTHON has them (differential/weights.py).
 # If TRAINSPOOL_PARSERS names a folder for their environments, also compare the errors of JOBS random
 # jobs with the parsers of other trainers (differential/refusals.py).
+# differential/differential.py.  Then compare the formats of weights that `plan` reports with those of
+# transformers, PEFT and TRL, if PYTHON has them; see differential/weights.py.  PYTHON must have
+# `tokenizers` and `jinja2`.  TEMPLATES names a folder
+# of NAME.jinja files to use instead of random templates.  If TRAINSPOOL_PARSERS names a folder for their
+# environments, also compare the errors of JOBS random jobs with the parsers of other trainers
+# (differential/refusals.py).
 SEED = 1
 TEMPLATES =
 JOBS = 200

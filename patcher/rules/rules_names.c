@@ -2,6 +2,7 @@
  * paths. */
 #include "config.h"
 
+#include "patcher/rules/lora_targets.h"
 #include "patcher/rules/rules_context.h"
 
 #include <stdlib.h>
@@ -114,7 +115,9 @@ static void check_layers(struct rule_context *context)
 static void rule_unknown_values(struct rule_context *context)
 {
     check_device(context);
-    if (!context->plan->external)
+    if (context->plan->external)
+        lora_targets_check(context);
+    else
         check_layers(context);
 }
 
@@ -282,8 +285,9 @@ static const struct rule rows[] = {
           "(bf16 for bfloat16, qlora, flash_attention_2, gpu). The layers of "
           "lora_target, additional_target and freeze_trainable_modules are compared "
           "with the model if its folder exists: a run would fail at a name that none of "
-          "its layers has. q_proj of a Llama is in c_attn of a GPT-2 and in "
-          "query_key_value of a GPT-NeoX.\n\n"
+          "its layers has. In an external job lora_target is read as PEFT reads it: PEFT "
+          "stops if no name matches, and adapts the others if some do not. q_proj of a "
+          "Llama is in c_attn of a GPT-2 and in query_key_value of a GPT-NeoX.\n\n"
           "The bounds are those of the quantity itself: a batch below 1, a fraction "
           "above 1, or a dropout of 1 is impossible. save_steps, eval_steps and "
           "logging_steps may be 0 if their strategy is no or epoch, as in transformers. "

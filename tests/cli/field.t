@@ -100,6 +100,15 @@ local_folder() {
 }
 field patcher/D26-download-advice-for-local-folders local_folder
 
+target_without_layer() {
+    expect_status "D20: a lora_target without a layer is an error" 1 "$trainspool" check --device A100 job.yaml
+    expect_output "D20: the finding lists the layers" 'error\[TS705\]: lora_target: the model has no layer c_attn; there are q_proj, k_proj'
+    sed 's/^lora_target: .*/lora_target: q_proj,c_attn/' job.yaml >some.yaml
+    expect_status "D20: PEFT trains the layers that it finds" 0 "$trainspool" check --device A100 some.yaml
+    expect_output "D20: a warning names the others" 'warning\[TS705\].*no layer c_attn;'
+}
+field patcher/D20-lora-target-without-a-layer target_without_layer
+
 card_without_code() {
     expect_status "D13: a Blackwell card with torch 2.5 fails the check" 1 "$trainspool" check --device "RTX 5090" job.yaml
     expect_output "D13: no code for the card is an error" 'error\[TS808\].*no code for RTX 5090'
