@@ -67,6 +67,7 @@ libpatcher_a_SOURCES += %D%/rules/refusals_transformers.c
 libpatcher_a_SOURCES += %D%/rules/refusals_trl.c
 libpatcher_a_SOURCES += %D%/rules/rules.c %D%/rules/rules.h
 libpatcher_a_SOURCES += %D%/rules/rules_batch.c
+libpatcher_a_SOURCES += %D%/rules/rules_bitsandbytes.c
 libpatcher_a_SOURCES += %D%/rules/rules_checkpointing.c
 libpatcher_a_SOURCES += %D%/rules/rules_clipping.c
 libpatcher_a_SOURCES += %D%/rules/rules_context.c %D%/rules/rules_context.h

@@ -15,6 +15,7 @@
 /* One line per file: rules_NAME.c exports rules_NAME. */
 #define RULE_FILES(X)   \
     X(batch)            \
+    X(bitsandbytes)     \
     X(checkpointing)    \
     X(clipping)         \
     X(data)             \

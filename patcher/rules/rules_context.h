@@ -107,6 +107,12 @@ bool rule_version_below(const struct rule_context *context, enum package package
 /* Return "transformers 5.1, given in trainspool.versions", or NULL if the version is
  * unknown. */
 const char *rule_version_text(const struct rule_context *context, enum package package);
+/* Return the line of trainspool that gives the version of a package. */
+const struct entry *rule_version_entry(const struct rule_context *context,
+                                       enum package package);
+/* Find the toolkit that torch was built with: as given or found, or from torch's version,
+ * +cu121. */
+bool rule_torch_cuda(const struct rule_context *context, struct version *out);
 /* Return whether the program is LLaMA-Factory, by its version or by the command. */
 bool rule_names_llamafactory(const struct rule_context *context);
 /* The same; without a command, keys that only LLaMA-Factory has decide too.  It casts all

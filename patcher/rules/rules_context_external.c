@@ -62,6 +62,36 @@ const char *rule_version_text(const struct rule_context *context, enum package p
                                      : "installed in the environment of trainspool.env");
 }
 
+const struct entry *rule_version_entry(const struct rule_context *context,
+                                       enum package package)
+{
+    const struct entry *block = document_find(context->document, "trainspool");
+    const struct entry *versions =
+        block ? node_find(node_value(block->value), "versions") : NULL;
+    const struct node *map = versions ? node_value(versions->value) : NULL;
+
+    for (size_t i = 0; map && map->kind == NODE_MAP && i < map->count; i++)
+        if (package_find(map->entries[i].key->text) == package)
+            return &map->entries[i];
+    return context->versions->where;
+}
+
+bool rule_torch_cuda(const struct rule_context *context, struct version *out)
+{
+    const struct versions *versions = context->versions;
+    const char *local = versions->packages[PACKAGE_TORCH].version.local;
+    size_t digits = strncmp(local, "cu", 2) == 0 ? strspn(local + 2, "0123456789") : 0;
+
+    if (versions_know(versions, PACKAGE_CUDA)) {
+        *out = versions->packages[PACKAGE_CUDA].version;
+        return true;
+    }
+    if (!versions_know(versions, PACKAGE_TORCH) || digits != 3)
+        return false;
+    return version_read(arena_printf(context->arena, "%.2s.%c", local + 2, local[4]),
+                        out);
+}
+
 const struct entry *rule_env_variable(const struct rule_context *context,
                                       const char *name)
 {

@@ -92,20 +92,6 @@ static const struct requirement {
     { FACTORY, "0.9.4", "0.9.6", TORCH, "2.4.0", NULL, FACTORY_SETUP },
 };
 
-/* Return the line of trainspool that gives the version of a package. */
-static const struct entry *version_entry(const struct rule_context *context, int package)
-{
-    const struct entry *block = document_find(context->document, "trainspool");
-    const struct entry *versions =
-        block ? node_find(node_value(block->value), "versions") : NULL;
-    const struct node *map = versions ? node_value(versions->value) : NULL;
-
-    for (size_t i = 0; map && map->kind == NODE_MAP && i < map->count; i++)
-        if ((int)package_find(map->entries[i].key->text) == package)
-            return &map->entries[i];
-    return context->versions->where;
-}
-
 static struct version parse_version(const char *text)
 {
     struct version version = { 0 };
@@ -159,25 +145,7 @@ static void check_requirement(struct rule_context *context,
                                 context->arena, "this version of %s requires %s %s (%s)",
                                 package_names[package], package_names[other],
                                 range_text(context, requirement), requirement->source) },
-        version_entry(context, requirement->other));
-}
-
-/* Find the toolkit that torch was built with: as given or found, or from torch's
- * version, +cu121. */
-static bool find_cuda(const struct rule_context *context, struct version *out)
-{
-    const struct versions *versions = context->versions;
-    const char *local = versions->packages[PACKAGE_TORCH].version.local;
-    size_t digits = strncmp(local, "cu", 2) == 0 ? strspn(local + 2, "0123456789") : 0;
-
-    if (versions_know(versions, PACKAGE_CUDA)) {
-        *out = versions->packages[PACKAGE_CUDA].version;
-        return true;
-    }
-    if (!versions_know(versions, PACKAGE_TORCH) || digits != 3)
-        return false;
-    return version_read(arena_printf(context->arena, "%.2s.%c", local + 2, local[4]),
-                        out);
+        rule_version_entry(context, other));
 }
 
 static const struct version *known_torch(const struct rule_context *context)
@@ -200,7 +168,7 @@ static void report_cuda(struct rule_context *context, enum severity severity,
                             .because = rule_version_text(context, PACKAGE_TORCH),
                             .message = message,
                             .note = note },
-        version_entry(context, given ? PACKAGE_CUDA : PACKAGE_TORCH));
+        rule_version_entry(context, given ? PACKAGE_CUDA : PACKAGE_TORCH));
 }
 
 static void check_build(struct rule_context *context, const struct version *cuda)
@@ -325,7 +293,7 @@ static void rule_package_versions(struct rule_context *context)
     check_cpu_build(context);
     for (size_t i = 0; i < TS_COUNT(requirements); i++)
         check_requirement(context, &requirements[i]);
-    if (find_cuda(context, &cuda)) {
+    if (rule_torch_cuda(context, &cuda)) {
         check_build(context, &cuda);
         check_card(context, &cuda);
     }
