@@ -528,6 +528,46 @@ static void import_special_tokens(struct importing *im)
     }
 }
 
+/* Keys that Axolotl refuses together (schemas/validation.py).  The job has the first. */
+static const struct exclusive {
+    const char *key, *other;
+    const char *unless; /* the value of `other` that is allowed, or NULL */
+} exclusives[] = {
+    { "warmup_steps", "warmup_ratio", NULL },
+    { "gradient_accumulation_steps", "batch_size", NULL },
+    { "save_steps", "saves_per_epoch", NULL },
+    { "save_steps", "save_strategy", "steps" },
+    { "eval_steps", "evals_per_epoch", NULL },
+    { "eval_steps", "eval_strategy", "steps" },
+    { "evals_per_epoch", "eval_strategy", "steps" },
+    { "test_datasets", "val_set_size", NULL },
+    { "loraplus_lr_ratio", "lr_groups", NULL },
+    { "neftune_noise_alpha", "noisy_embedding_alpha", NULL },
+};
+
+static bool is_on(const struct importing *im, const char *key)
+{
+    const struct entry *entry = import_find(im, key);
+
+    return entry && !import_is_off(entry->value);
+}
+
+/* Say that Axolotl does not run the file either. */
+static void import_exclusives(struct importing *im)
+{
+    for (size_t i = 0; i < TS_COUNT(exclusives); i++) {
+        const struct exclusive *row = &exclusives[i];
+
+        if (!is_on(im, row->key) || !is_on(im, row->other) ||
+            (row->unless && text_equal(import_get(im, row->other), row->unless)))
+            continue;
+        import_mark_dropped(im, row->other, IMPORT_DIFFERS,
+                            "Axolotl refuses a file with both %s and %s, so it does not "
+                            "run there either; %s is kept",
+                            row->key, row->other, row->key);
+    }
+}
+
 bool import_axolotl(struct importing *im)
 {
     if (!import_find(im, "base_model"))
@@ -535,6 +575,7 @@ bool import_axolotl(struct importing *im)
                              "base_model is missing: this Axolotl file trains nothing");
     if (!refuse_kinds(im))
         return false;
+    import_exclusives(im);
     import_model(im);
     import_axolotl_preference(im);
     if (import_failed(im) || !import_method(im))

@@ -331,6 +331,7 @@ static void read_item(struct reading *reading, const struct node *map, const cha
         return;
     }
     set->is_local = is_local(set->path);
+    import_local_folder(im, set);
     if (import_text_of(im, map, "ds_type") && set->files) {
         set->path = set->files; /* on this machine; path is the file type */
         set->files = NULL;

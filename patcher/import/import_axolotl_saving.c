@@ -129,7 +129,9 @@ static void import_evaluation(struct importing *im)
 {
     static const char *const keys[] = { "eval_steps", "evals_per_epoch", "eval_strategy",
                                         "evaluation_strategy", "eval_batch_size" };
-    double share_kept = import_number(im, "val_set_size", 0);
+    /* Axolotl refuses both; the test data is kept */
+    double share_kept =
+        import_value(im, "eval_dataset") ? 0 : import_number(im, "val_set_size", 0);
     const struct entry *sets = import_find(im, "test_datasets");
     const char *winner, *strategy;
     bool evaluates;

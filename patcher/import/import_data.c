@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/size.h"
+#include "train/dataset/dataset_reader.h"
 #include "train/dataset/dataset_info.h"
 
 /* Return whether the word has no special characters of the shell: users may paste the
@@ -182,6 +183,12 @@ static const char *name_in_job(struct importing *im, const char *key,
     bool has_entry = set->columns || import_data_is_part(set);
     const char *name, *file;
 
+    if (set->is_local && text_ends(set->path, "/"))
+        import_remark(
+            im, key,
+            "%s: a folder of this machine, of which a job reads the files .json, "
+            ".jsonl and .txt",
+            set->path);
     if (set->is_local && !has_entry)
         return set->path;
     name = name_of(im, key, sets, at);
@@ -195,6 +202,20 @@ static const char *name_in_job(struct importing *im, const char *key,
     if (has_entry)
         report_entry(im, key, set, name, file);
     return has_entry ? name : file;
+}
+
+void import_local_folder(struct importing *im, struct import_data *set)
+{
+    static const char *const starts[] = { "./", "../", "/", "~/" };
+    bool local = false;
+
+    for (size_t i = 0; set->path && i < TS_COUNT(starts); i++)
+        local |= text_starts(set->path, starts[i]);
+    if (!local || dataset_reader_supports(set->path))
+        return;
+    set->is_local = true;
+    if (!text_ends(set->path, "/"))
+        set->path = arena_printf(im->arena, "%s/", set->path);
 }
 
 bool import_is_preference(const struct importing *im)

@@ -141,6 +141,9 @@ struct import_data {
 bool import_data_is_part(const struct import_data *set);
 /* Return whether the stage is dpo, whose records are pairs of answers. */
 bool import_is_preference(const struct importing *im);
+/* A path that starts with ./, ../, / or ~/ is a folder of this machine, which load_dataset
+ * reads from disk (datasets.load_dataset, "a local directory"). */
+void import_local_folder(struct importing *im, struct import_data *set);
 /*
  * If dataset_info.json cannot name the part of a local file, use the whole file and
  * report it where the data is named (`key`) and in the outcomes.  `entry` is its split,

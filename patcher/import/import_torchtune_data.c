@@ -198,6 +198,7 @@ static void set_source(const struct item *item, const struct builder *builder,
         }
     set->files = files;
     set->is_local = set->path && dataset_reader_supports(set->path);
+    import_local_folder(item->im, set);
 }
 
 static void record_keys(const struct item *item, const char *into)

@@ -89,6 +89,20 @@ static void import_files(struct importing *im, const char *checkpointer)
                             "all *.safetensors of the folder are read");
 }
 
+/* Without output_dir at the top level, the checkpointer's is where the result goes
+ * (training/checkpointing/_checkpointer.py). */
+static void import_result_folder(struct importing *im, const char *checkpointer)
+{
+    const char *path = arena_printf(im->arena, "%s.output_dir", checkpointer);
+    const char *folder = import_get(im, path);
+
+    if (strcmp(checkpointer, "checkpointer") != 0 || !folder ||
+        import_find(im, "output_dir"))
+        return;
+    import_set(im, "output_dir", without_slash(im->arena, folder), NULL);
+    import_mark_carried(im, path, "output_dir");
+}
+
 static void import_checkpointer(struct importing *im, const char *checkpointer,
                                 const char *to)
 {
@@ -109,6 +123,7 @@ static void import_checkpointer(struct importing *im, const char *checkpointer,
     import_set(im, to, without_slash(im->arena, folder), NULL);
     import_mark_carried(im, path, to);
     import_files(im, checkpointer);
+    import_result_folder(im, checkpointer);
     for (size_t i = 0; i < TS_COUNT(idle); i++)
         import_mark_dropped(
             im, arena_printf(im->arena, "%s.%s", checkpointer, idle[i]), IMPORT_IDLE,

@@ -109,6 +109,17 @@ target_without_layer() {
 }
 field patcher/D20-lora-target-without-a-layer target_without_layer
 
+import_details() {
+    expect_status "D30: import of a torchtune file succeeds" 0 "$trainspool" import job.yaml
+    expect_output "D30: the checkpointer's output_dir is carried over" '^output_dir: results/run1$'
+    expect_output "D30: a local source stays a local folder" '^dataset: \./spider/spider/$'
+    expect_no_output "D30: it is not on the hub" 'Hugging Face hub'
+    expect_status "D30: import of an Axolotl file succeeds" 0 "$trainspool" import axolotl.yaml
+    expect_output "D30: one of two exclusive keys is kept" '^warmup_steps: 10$'
+    expect_output "D30: the job says that Axolotl refuses both" 'Axolotl refuses a file with both warmup_steps and'
+}
+field patcher/D30-import-details import_details
+
 card_without_code() {
     expect_status "D13: a Blackwell card with torch 2.5 fails the check" 1 "$trainspool" check --device "RTX 5090" job.yaml
     expect_output "D13: no code for the card is an error" 'error\[TS808\].*no code for RTX 5090'
