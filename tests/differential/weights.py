@@ -5,11 +5,13 @@
 
 PROGRAM is trainspool.  Small random models, in each format and with each `dtype` of config.json, are
 loaded by the installed transformers, get adapters from the installed PEFT, are quantized if
-bitsandbytes is installed, and are given to TRL's SFTTrainer if TRL is installed.  The formats of the
+bitsandbytes is installed, and are given to TRL's SFTTrainer and LLaMA-Factory's init_adapter if these
+are installed.  The formats of the
 trained parameters and of the base model are compared with `plan --json` of a job that names these
 versions.  Nothing is trained and no GPU is required.  A difference makes the exit status 1; the status is
 77 if torch or transformers is not installed.
 """
+import importlib.metadata
 import itertools
 import json
 import os
@@ -19,7 +21,8 @@ import tempfile
 import warnings
 
 warnings.filterwarnings("ignore")
-os.environ.update(TRANSFORMERS_VERBOSITY="error", TQDM_DISABLE="1", HF_DATASETS_DISABLE_PROGRESS_BARS="1")
+os.environ.update(TRANSFORMERS_VERBOSITY="error", TQDM_DISABLE="1", HF_DATASETS_DISABLE_PROGRESS_BARS="1",
+                  DISABLE_VERSION_CHECK="1")  # LLaMA-Factory's, of packages that nothing here uses
 try:
     import torch
     import transformers
@@ -36,6 +39,7 @@ def optional(name):
 
 
 peft, bitsandbytes, trl = optional("peft"), optional("bitsandbytes"), optional("trl")
+factory = optional("llamafactory")
 FORMATS = ("float32", "bfloat16", "float16")
 # Formats of the files and of config.json; None: config.json does not say.
 MODELS = [(f, f) for f in FORMATS] + [("float16", "bfloat16"), ("bfloat16", "float32"), ("float16", None)]
@@ -48,6 +52,8 @@ def version_of(package):
 
 def versions():
     found = {p.__name__: p.__version__ for p in (torch, transformers, peft, bitsandbytes, trl) if p}
+    if factory:
+        found["llamafactory"] = importlib.metadata.version("llamafactory")
     return "{%s}" % ", ".join(f'{name}: "{version}"' for name, version in found.items())
 
 
@@ -129,12 +135,52 @@ def train_by_trl(model, adapters):
                               train_dataset=datasets.Dataset.from_dict({"text": ["a b"] * 2})).model
 
 
+class FactoryCase:
+    """A way to train in LLaMA-Factory, which loads the compute format whatever the files have."""
+
+    def __init__(self, method):
+        self.method = method
+
+    def __str__(self):
+        return f"LLaMA-Factory {self.method}"
+
+    def job(self, folder, key):
+        method = "lora" if self.method == "whole" else self.method
+        whole = "additional_target: lm_head\n" if self.method == "whole" else ""
+        return (f"model_name_or_path: {folder}\nstage: sft\ntemplate: default\nfinetuning_type: {method}\n{whole}"
+                f"{key}: true\ntrainspool: {{target: external, policy: report, "
+                f"command: [llamafactory-cli, train, job.yaml], versions: {versions()}}}\n")
+
+    def load(self, folder, key):
+        self.pure, self.format = key == "pure_bf16", torch.float16 if key == "fp16" else torch.bfloat16
+        return transformers.AutoModelForCausalLM.from_pretrained(folder, torch_dtype=self.format)
+
+    def prepare(self, model):
+        from llamafactory import hparams
+        from llamafactory.model.adapter import init_adapter
+
+        model_args = hparams.ModelArguments(model_name_or_path="model")
+        model_args.compute_dtype = self.format
+        settings = hparams.FinetuningArguments(
+            finetuning_type="lora" if self.method == "whole" else self.method, pure_bf16=self.pure,
+            lora_target="q_proj", additional_target="lm_head" if self.method == "whole" else None,
+            freeze_trainable_layers=1)
+        return init_adapter(model.config, model, model_args, settings, True)
+
+
+def trials():
+    yield from itertools.product(cases(), GIVEN)
+    if factory and peft:
+        yield from itertools.product(map(FactoryCase, ("full", "freeze", "lora", "whole")),
+                                     ("bf16", "fp16", "pure_bf16"))
+
+
 def cases():
     methods = ["full"] + (["lora", "whole"] if peft else [])
     yield from (Case(method) for method in methods)
     if peft and bitsandbytes:
         yield from (Case(method, quantized=True) for method in methods[1:])
-    if peft and trl:
+    if peft and trl and version_of(trl) >= (0, 20):  # with SFTConfig's max_length
         yield from (Case(method, by_trl=True) for method in methods)
         # before 0.26 TRL takes 4-bit weights on a CPU for sharded ones, which it treats differently
         if bitsandbytes and version_of(trl) >= (0, 26):
@@ -181,14 +227,14 @@ def main():
         for i, (files, said) in enumerate(MODELS):
             folder = os.path.join(root, str(i))
             save_model(folder, files, said)
-            for case, given in itertools.product(cases(), GIVEN):
-                if case.by_trl and case.quantized and given == "auto":
+            for case, given in trials():
+                if str(case).startswith("TRL") and case.quantized and given == "auto":
                     continue  # bnb_4bit_compute_dtype must be a format
                 theirs, mine = real(case, folder, given), ours(program, case, folder, given)
                 tried += 1
                 if theirs != mine:
                     different += 1
-                    print(f"weights: {case}, files {files}, config.json {said}, dtype {given}: "
+                    print(f"weights: {case}, files {files}, config.json {said}, with {given}: "
                           f"the packages {theirs}, plan {mine}")
     if torch.cuda.is_available():
         tried += 3
