@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "base/size.h"
+#include "train/model/optimizer_table.h"
 #include "train/model/shapes.h"
 #include "train/teacher/teacher_plan.h"
 
@@ -14,7 +15,7 @@ static const double low_factor = 0.6, high_factor = 1.6;
 
 /* Operations that the trainer issues: train/model/model_forward.c,
  * train/model/model_backward.c. */
-enum { FORWARD_OPS = 10, BACKWARD_OPS = 19, ADAPTER_OPS = 3, UPDATE_BYTES = 28 };
+enum { FORWARD_OPS = 10, BACKWARD_OPS = 19, ADAPTER_OPS = 3 };
 
 struct work {
     const struct plan *plan;
@@ -107,7 +108,8 @@ static double update(const struct work *w)
 {
     double numbers = (double)w->shapes.shard;
 
-    return numbers * UPDATE_BYTES / w->calibration->bytes_per_second;
+    return numbers * (double)optimizer_of(w->plan)->update_bytes /
+           w->calibration->bytes_per_second;
 }
 
 static double forward(const struct work *w)

@@ -10,8 +10,8 @@
  *                the rate of matrices as wide as a head, on a CPU in float32
  *   classifier   trained tokens, C V, as the matmuls
  *   traffic      reads and writes of norms, rotations and SwiGLU, at the bandwidth
- *   update       28 bytes per trained parameter: weight, gradient and moments are read,
- *                all but the gradient written
+ *   update       bytes per trained parameter by train/model/optimizer_table.h: 28 for
+ *                AdamW, 12 for SGD
  *   operations   each takes at least as long as an almost empty one
  *
  * The range covers what the sum omits (caches, the last tile of a matmul): the measured

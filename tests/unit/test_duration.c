@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "tests/unit/unit.h"
+#include "train/model/optimizer_table.h"
 
 static const char llama[] =
     "{\"model_type\": \"llama\", \"vocab_size\": 1000, \"hidden_size\": "
@@ -117,6 +118,20 @@ static void test_duration_has_a_floor(void **state)
     assert_true(expected(0, 0, 0) >= 28e-9 * linear); /* the update */
 }
 
+/* AdamW moves two moments, which SGD does not have: 12 bytes per weight. */
+static void test_duration_of_an_update_depends_on_the_optimizer(void **state)
+{
+    double adamw, without;
+
+    (void)state;
+    rates.bytes_per_second = 1e30;
+    without = expected(0, 0, 0);
+    rates.bytes_per_second = 1e9;
+    adamw = expected(0, 0, 0) - without;
+    plan.optimizer = optimizer_find("sgd");
+    near(expected(0, 0, 0) - without, adamw * 12 / 28);
+}
+
 static void test_duration_does_not_support_other_programs(void **state)
 {
     const struct duration_step step = { 100, 100, 10 };
@@ -137,6 +152,7 @@ int main(void)
         TEST(test_duration_counts_the_classifier_for_trained_tokens),
         TEST(test_duration_counts_attention),
         TEST(test_duration_has_a_floor),
+        TEST(test_duration_of_an_update_depends_on_the_optimizer),
         TEST(test_duration_does_not_support_other_programs),
     };
 

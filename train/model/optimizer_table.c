@@ -56,9 +56,10 @@ static const struct optimizer adamw = {
     .moment_format = MOMENT_AS_WEIGHT,
     .suffixes = { ".exp_avg", ".exp_avg_sq" },
     .divides = true,
+    .update_bytes = 28,
     .update = update_adamw,
 };
-static const struct optimizer sgd = { .update = update_sgd };
+static const struct optimizer sgd = { .update_bytes = 12, .update = update_sgd };
 
 /* Name, row, and whether the library that uses this name stores its moments in our
  * format. The first name is the default; messages list the names in this order. */

@@ -30,6 +30,9 @@ struct optimizer {
     enum format moment_format;
     const char *suffixes[MOMENTS_MAX]; /* of their tensors in a checkpoint */
     bool divides;                      /* by a moment, plus adam_epsilon */
+    /* moved per float32 weight: it, its gradient and its moments are read, all but the
+     * gradient written */
+    size_t update_bytes;
     void (*update)(struct backend *be, const struct optimizer_update *update);
 };
 
