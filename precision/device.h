@@ -74,6 +74,9 @@ struct capability_row {
     /* relative to fp32 arithmetic, without tensor cores: 2, 1/64, ... */
     double fp16_rate;
     bool cuda13; /* CUDA 13 still generates code for it */
+    /* a board whose GPU uses the memory of its CPU (Jetson, DGX Spark): no card that can be
+     * bought or rented for training */
+    bool shared_memory;
     const char *source;
 };
 

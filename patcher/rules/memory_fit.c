@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "base/text.h"
 #include "precision/memory.h"
 #include "train/estimate.h"
 #include "train/torch_memory.h"
@@ -293,6 +294,15 @@ static bool fits_on(const struct memory_fit_case *request, const struct device *
            fits(&other_device, &(struct memory_fit) { 0 });
 }
 
+/* Return whether a person can buy or rent it as a card for training: neither a board nor
+ * the GPU of a laptop. */
+static bool is_training_card(const struct device_row *row, const struct device *device)
+{
+    const struct capability_row *capability = device_capability(device);
+
+    return !(capability && capability->shared_memory) && !text_ends(row->name, " Laptop");
+}
+
 /* Find the smallest card among those with at least the capabilities of the job's
  * device. */
 static const struct device_row *fitting_card(const struct memory_fit_case *request)
@@ -312,6 +322,8 @@ static const struct device_row *fitting_card(const struct memory_fit_case *reque
 
         device.available = device.memory;
         if (best && rows[i].gib >= best->gib)
+            continue;
+        if (!is_training_card(&rows[i], &device))
             continue;
         if (device.major < request->device->major || device.memory <= request->available)
             continue;
