@@ -10,25 +10,7 @@
 #include "base/size.h"
 #include "train/model/shapes.h"
 #include "train/torch_activations.h"
-
-/* bitsandbytes: 8-bit moments and a float32 scale per 256 of them; the foreach AdamW of
- * torch computes in a copy of the weights (torch.optim documentation, "foreach"). */
-static const struct torch_optimizer optimizers[] = {
-    { "paged_adamw_8bit", 2.03, true, "bitsandbytes" },
-    { "paged_adamw", 8, true, "bitsandbytes" },
-    { "paged_lion_8bit", 1.02, true, "bitsandbytes" },
-    { "adamw_bnb_8bit", 2.03, false, "bitsandbytes" },
-    { "adamw_8bit", 2.03, false, "bitsandbytes" },
-    { "adamw_torch_8bit", 2.03, false, "torchao" },
-    { "adamw_torch_4bit", 1.06, false, "torchao, a scale per 128" },
-    { "adamw", 8, false, "torch.optim: two moments" },
-    { "lion_8bit", 1.02, false, "bitsandbytes: one moment" },
-    { "lion", 4, false, "bitsandbytes: one moment" },
-    { "adafactor", 0.05, false, "a row and a column per matrix" },
-    { "rmsprop", 4, false, "torch.optim: one average" },
-    { "adagrad", 4, false, "torch.optim: one sum" },
-    { "sgd", 0, false, "torch.optim, without momentum" },
-};
+#include "train/torch_optimizers.h"
 
 enum { LOGITS = 12, LOGITS_LOW = 10, LOGITS_KEPT = 4 }; /* bytes each */
 
@@ -36,12 +18,29 @@ enum { LOGITS = 12, LOGITS_LOW = 10, LOGITS_KEPT = 4 }; /* bytes each */
  * 2 I + 4 C (docs/memory.md). */
 enum { TEMPORARY_MLP = 2, TEMPORARY_WIDTH = 4 };
 
-const struct torch_optimizer *torch_optimizer_find(const char *optim)
+/* What a step of LLaMA-Factory's stages processes beyond that of stage sft: train/dpo, kto
+ * and rm/trainer.py, data/collator.py (LLaMA-Factory 0.9.3).  Their memory has not been
+ * measured. */
+static const struct stage_cost {
+    const char *stage;
+    double sequences; /* per sample: the chosen and the rejected answer */
+    double logits;    /* bytes of each logit, instead of LOGITS */
+    bool reference;   /* compares with a reference model */
+    bool value_head;  /* a linear layer with one output, which is trained */
+} stage_costs[] = {
+    { .stage = "dpo", .sequences = 2, .logits = LOGITS, .reference = true },
+    /* the logits of the mismatched answers exist next to the others, without gradients */
+    { .stage = "kto", .sequences = 1, .logits = LOGITS + LOGITS_KEPT, .reference = true },
+    /* logits are computed, as float32 too, but nothing reads them */
+    { .stage = "rm", .sequences = 2, .logits = 6, .value_head = true },
+};
+
+static const struct stage_cost *find_stage(const char *stage)
 {
-    for (size_t i = 0; optim && i < TS_COUNT(optimizers); i++)
-        if (strncmp(optim, optimizers[i].name, strlen(optimizers[i].name)) == 0)
-            return &optimizers[i];
-    return torch_optimizer_find("adamw");
+    for (size_t i = 0; stage && i < TS_COUNT(stage_costs); i++)
+        if (strcmp(stage_costs[i].stage, stage) == 0)
+            return &stage_costs[i];
+    return NULL;
 }
 
 /* Elements of a model by use. */
@@ -50,11 +49,25 @@ struct counts {
     double linear, frozen_linear; /* of the blocks; of these, not trained */
     double head;                  /* the classifier */
     double largest;               /* linear layer */
+    double projected;             /* elements of the matrices that are projected */
+    double low_rank, projections; /* of those: the gradients in rank r; the projections */
     double adapters;              /* columns of x A^T in one layer */
     double layers, width, queries, keys, mlp, heads, vocabulary;
 };
 
-static void count_parameter(const struct shape_parameter *p, struct counts *n)
+static void count_projection(const struct shape_parameter *p, double rank,
+                             struct counts *n)
+{
+    const double rows = (double)p->rows, cols = (double)p->cols;
+    const double least = fmin(rows, cols), kept = fmin(rank, least);
+
+    n->projected += rows * cols;
+    n->low_rank += kept * fmax(rows, cols);
+    n->projections += kept * least;
+}
+
+static void count_parameter(const struct shape_parameter *p, double rank,
+                            struct counts *n)
 {
     double numbers = (double)p->rows * (double)p->cols;
 
@@ -67,6 +80,8 @@ static void count_parameter(const struct shape_parameter *p, struct counts *n)
     n->linear += numbers;
     n->frozen_linear += p->trainable ? 0 : numbers;
     n->largest = numbers > n->largest ? numbers : n->largest;
+    if (p->trainable)
+        count_projection(p, rank, n);
 }
 
 static bool count(const struct plan *plan, const struct model_config *config,
@@ -86,7 +101,8 @@ static bool count(const struct plan *plan, const struct model_config *config,
                            .head =
                                (double)config->vocab_size * (double)config->hidden_size };
     for (size_t i = 0; ok && i < shapes.count; i++)
-        count_parameter(&shapes.parameters[i], n);
+        count_parameter(&shapes.parameters[i],
+                        plan->torch ? (double)plan->torch->rank : 0, n);
     arena_free(arena);
     return ok;
 }
@@ -95,6 +111,8 @@ static bool count(const struct plan *plan, const struct model_config *config,
 struct torch_run {
     const struct plan *plan;
     const struct torch_setup *setup;
+    const struct torch_optimizer *optimizer;
+    const struct stage_cost *stage; /* NULL: like sft */
     struct counts n;
     struct torch_row row;
     bool mixed, lora;
@@ -114,25 +132,48 @@ static double bytes_of(enum format format)
     return (double)format_info(format)->bytes;
 }
 
+/* An unknown optimizer is counted as AdamW; torch_memory_doubt says so. */
+static const struct torch_optimizer *optimizer_of_setup(const struct torch_setup *setup)
+{
+    const struct torch_optimizer *found = torch_optimizer_find(setup->optim);
+
+    return found ? found : torch_optimizer_find(NULL);
+}
+
+static void add_value_head(struct torch_run *run)
+{
+    if (!run->stage || !run->stage->value_head)
+        return;
+    run->n.all += run->n.width + 1;
+    run->n.trained += run->n.width + 1;
+}
+
 static bool run_init(const struct plan *plan, const struct model_config *config,
                      struct torch_run *run, struct error *err)
 {
     enum mode mode = plan->precision.mode;
+    const char *stage = plan->torch ? plan->torch->stage : NULL;
 
-    if (plan->torch && plan->torch->stage)
+    if (stage && !find_stage(stage))
         return error_set(err, ERROR_JOB, "cannot estimate the memory of stage: %s",
-                         plan->torch->stage);
+                         stage);
     *run = (struct torch_run) { .plan = plan,
                                 .setup = plan->torch ? plan->torch : &defaults,
+                                .stage = find_stage(stage),
                                 .mixed = is_mixed(mode),
                                 .lora = plan->method == METHOD_LORA,
                                 .devices = (double)plan_ranks(plan),
                                 .tokens = (double)plan->cutoff_len,
                                 .trained = bytes_of(plan->precision.trainable),
                                 .frozen = bytes_of(plan->precision.frozen) };
-    run->rows = (double)plan->per_device_train_batch_size * run->tokens;
+    run->optimizer = optimizer_of_setup(run->setup);
+    run->rows = (double)plan->per_device_train_batch_size * run->tokens *
+                (run->stage ? run->stage->sequences : 1);
     run->row = torch_activations_of(config, mode, run->lora);
-    return count(plan, config, &run->n, err);
+    if (!count(plan, config, &run->n, err))
+        return false;
+    add_value_head(run);
+    return true;
 }
 
 /* ---- Memory held during the whole step ---- */
@@ -148,6 +189,17 @@ static bool has_masters(const struct torch_run *run)
     return run->setup->deepspeed && run->mixed;
 }
 
+/* The reference model has the compute format: create_ref_model and, for a model that is
+ * not trained, init_adapter and load_model of LLaMA-Factory. */
+static double reference(const struct torch_run *run)
+{
+    const double each = run->mixed || run->trained < 4 ? 2 : run->trained;
+
+    if (!run->stage || !run->stage->reference || !run->setup->reference)
+        return 0;
+    return each * run->n.all / (run->setup->deepspeed ? divisor(run, 3) : 1);
+}
+
 static double weights(const struct torch_run *run)
 {
     const struct counts *n = &run->n;
@@ -157,26 +209,59 @@ static double weights(const struct torch_run *run)
     double held = trained * n->trained + run->frozen * (n->all - n->trained - quantized) +
                   each * quantized;
 
-    return (run->setup->offload_weights ? 0 : held) / divisor(run, 3);
+    return (run->setup->offload_weights ? 0 : held) / divisor(run, 3) + reference(run);
+}
+
+static double block_elements(const struct torch_run *run)
+{
+    return run->n.linear / run->n.layers;
+}
+
+/* Weights whose gradients exist at the same time. */
+static double gradient_elements(const struct torch_run *run)
+{
+    const struct counts *n = &run->n;
+
+    if (run->optimizer->in_backward)
+        return fmin(n->trained, fmax(n->largest, n->head));
+    if (run->optimizer->kind == MOMENTS_OF_BLOCK)
+        return fmin(n->trained, block_elements(run));
+    return n->trained;
 }
 
 static double gradients(const struct torch_run *run)
 {
-    return (has_masters(run) ? 2 : run->trained) * run->n.trained / divisor(run, 2);
+    const double each = run->optimizer->kind == MOMENTS_OF_BLOCK ? 4
+                        : has_masters(run)                       ? 2
+                                                                 : run->trained;
+
+    return each * gradient_elements(run) / divisor(run, 2);
+}
+
+/* Moments in the format of the weights, unless the optimizer quantizes them. */
+static double moment_bytes(const struct torch_run *run, double each)
+{
+    return each >= 4 ? each * run->trained / 4 : each;
 }
 
 static double moments(const struct torch_run *run)
 {
-    const struct torch_optimizer *optimizer = torch_optimizer_find(run->setup->optim);
-    double each = optimizer->moments;
+    const struct torch_optimizer *optimizer = run->optimizer;
+    const struct counts *n = &run->n;
+    const double each = moment_bytes(run, optimizer->moments);
+    const double masters = has_masters(run) ? 4 * n->trained : 0;
+    double bytes = each * n->trained;
 
     if (run->setup->offload_optimizer)
         return 0;
-    if (each >= 4)
-        each *= run->trained / 4;
-    if (has_masters(run))
-        each += 4;
-    return each * run->n.trained / divisor(run, 1);
+    if (optimizer->kind == MOMENTS_OF_BLOCK)
+        bytes = optimizer->moments * fmin(n->trained, block_elements(run));
+    if (optimizer->kind == MOMENTS_LOW_RANK)
+        bytes = each * (n->trained - n->projected + n->low_rank) +
+                run->trained * n->projections;
+    if (optimizer->matrices > 0)
+        bytes += (moment_bytes(run, optimizer->matrices) - each) * n->projected;
+    return (bytes + masters) / divisor(run, 1);
 }
 
 /* Linear layers stored in 32 bits have a 16-bit copy under autocast. */
@@ -282,7 +367,8 @@ static double gradients_of_others(const struct torch_run *run)
     const struct counts *n = &run->n;
     double missing = n->linear / n->layers + n->head, all = gradients(run);
 
-    if (run->plan->method != METHOD_FULL || run->plan->gradient_accumulation_steps > 1)
+    if (run->plan->method != METHOD_FULL || run->plan->gradient_accumulation_steps > 1 ||
+        gradient_elements(run) < n->trained)
         return all;
     return all * (1 - missing / n->trained);
 }
@@ -356,7 +442,7 @@ static void fill(const struct torch_run *run, const struct point *expected, doub
         .high = whole(fixed + high * 1.1) + held_range.high,
         .fits = true,
     };
-    if (torch_optimizer_find(run->setup->optim)->paged)
+    if (run->optimizer->paged)
         out->low -= out->optimizer;
     memory_finish(out, 0);
 }
@@ -366,13 +452,15 @@ bool torch_memory(const struct plan *plan, const struct model_config *config,
 {
     struct point low, expected, high;
     struct torch_run run;
+    double each;
 
     *out = (struct memory_use) { .fits = true };
     if (!run_init(plan, config, &run, err))
         return false;
-    low = largest_point(&run, LOGITS_LOW, false);
-    expected = largest_point(&run, LOGITS, false);
-    high = largest_point(&run, LOGITS, true);
+    each = run.stage ? run.stage->logits : LOGITS;
+    low = largest_point(&run, fmin(each, LOGITS_LOW), false);
+    expected = largest_point(&run, each, false);
+    high = largest_point(&run, each, true);
     fill(&run, &expected, total(&low), total(&high), out);
     return true;
 }
@@ -388,7 +476,8 @@ bool torch_memory_eval(const struct plan *plan, const struct model_config *confi
         return false;
     if (!run.setup->evaluates)
         return true;
-    run.rows = (double)plan->per_device_eval_batch_size * run.tokens;
+    run.rows = (double)plan->per_device_eval_batch_size * run.tokens *
+               (run.stage ? run.stage->sequences : 1);
     /* a quarter of a layer exists at once, as measured (docs/memory.md) */
     pass = (struct point) {
         .logits =
@@ -397,6 +486,31 @@ bool torch_memory_eval(const struct plan *plan, const struct model_config *confi
     };
     fill(&run, &pass, total(&pass) * 0.8, total(&pass), out);
     return true;
+}
+
+bool torch_memory_lacks_ranks(const struct plan *plan)
+{
+    const struct torch_setup *setup = plan->torch;
+
+    return setup && setup->zero_stage > 0 && plan_ranks(plan) == 1 && !setup->ranks_given;
+}
+
+const char *torch_memory_doubt(const struct plan *plan)
+{
+    const struct torch_setup *setup = plan->torch ? plan->torch : &defaults;
+    const struct torch_optimizer *optimizer = torch_optimizer_find(setup->optim);
+
+    if (torch_memory_lacks_ranks(plan))
+        return "the number of ranks that share it is unknown";
+    if (setup->sharding_unknown)
+        return "the DeepSpeed file cannot be read here, so what it shards is unknown";
+    if (!optimizer)
+        return "what this optimizer keeps is unknown, so it counts as AdamW";
+    if (setup->partly_covered)
+        return "the estimate does not cover this setting of the optimizer";
+    if (optimizer->unmeasured)
+        return "no run with this optimizer was measured";
+    return setup->stage ? "no run of this stage was measured" : NULL;
 }
 
 uint64_t torch_memory_load(const struct plan *plan, const struct model_config *config)

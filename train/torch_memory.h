@@ -18,8 +18,8 @@
  *                for the backward pass; with checkpointing those of one layer and the
  *                head
  *   gradients    as the trained weights
- *   optimizer    2 moments like the weights (AdamW), 2 T with 8-bit moments, 0 for SGD;
- *                a table of names in torch_memory.c
+ *   optimizer    2 moments like the weights (AdamW), 2 T with 8-bit moments, 0 for SGD,
+ *                less for low ranks and single blocks: train/torch_optimizers.h
  *   activations  L N times a row (train/torch_activations.h); for Llama in transformers
  *   5.12,
  *                counted tensor by tensor (docs/memory.md):
@@ -62,7 +62,12 @@ struct torch_setup {
     bool deepspeed;
     bool offload_optimizer, offload_weights; /* to the host */
     bool evaluates;
-    const char *stage; /* a stage without an estimate, such as "dpo"; or NULL */
+    const char *stage; /* not sft or pt, such as "dpo"; or NULL */
+    bool reference;    /* the stage loads a second model to compare with */
+    int64_t rank;      /* of the projection of GaLore and APOLLO */
+    bool ranks_given;  /* the job says how many processes there are, even if it is one */
+    bool sharding_unknown; /* the DeepSpeed file is not here */
+    bool partly_covered;   /* BAdam by ratio, or GaLore of some matrices only */
 };
 
 /* Fails like shapes_make if the method does not fit the model. */
@@ -79,13 +84,11 @@ bool torch_memory_eval(const struct plan *plan, const struct model_config *confi
  * format that it is loaded in (precision.frozen). */
 uint64_t torch_memory_load(const struct plan *plan, const struct model_config *config);
 
-/* The state of an optimizer by name; an unknown name yields that of AdamW. */
-struct torch_optimizer {
-    const char *name; /* prefix of `optim` */
-    double moments;   /* bytes per trained element, if weights are in float32 */
-    bool paged;       /* may be on the host */
-    const char *source;
-};
-const struct torch_optimizer *torch_optimizer_find(const char *optim);
+/* Return whether a job divides its state among ranks but does not say how many there are:
+ * the estimate then counts all of it on one device. */
+bool torch_memory_lacks_ranks(const struct plan *plan);
+/* Return why a run may take much less than the estimate, as a clause; NULL: no reason is
+ * known. */
+const char *torch_memory_doubt(const struct plan *plan);
 
 #endif

@@ -38,6 +38,9 @@ struct finding {
     const char *note;
     /* findings of one group are applied together or not at all; 0: no group */
     int group;
+    /* the rule of the finding that this one exists through: it is ignored with that rule,
+     * in this group; or NULL */
+    const char *through;
 };
 
 struct findings {

@@ -10,7 +10,7 @@
 
 #include "base/size.h"
 #include "patcher/rules/external.h"
-#include "patcher/rules/memory_fit.h"
+#include "patcher/rules/memory_advice.h"
 #include "patcher/rules/suppress.h"
 #include "precision/memory.h"
 #include "train/estimate.h"
@@ -78,14 +78,6 @@ static bool estimate(const struct memory_fit_case *request, struct memory_use *u
     return memory_fit_estimate(request, &(struct memory_fit) { 0 }, use, NULL);
 }
 
-static const char *bytes_text(const struct rule_context *context, uint64_t bytes)
-{
-    char text[16];
-
-    memory_text(bytes, text);
-    return arena_strdup(context->arena, text);
-}
-
 static const char *number_text(const struct rule_context *context, int64_t value)
 {
     return arena_printf(context->arena, "%" PRId64, value);
@@ -110,9 +102,11 @@ static const char *estimate_text(const struct rule_context *context,
         " tokens: weights %s, gradients %s, optimizer %s, activations %s, workspace %s",
         bounds,
         evaluation ? plan->per_device_eval_batch_size : plan->per_device_train_batch_size,
-        plan->cutoff_len, bytes_text(context, use->weights),
-        bytes_text(context, use->gradients), bytes_text(context, use->optimizer),
-        bytes_text(context, use->activations), bytes_text(context, use->workspace));
+        plan->cutoff_len, memory_advice_bytes(context, use->weights),
+        memory_advice_bytes(context, use->gradients),
+        memory_advice_bytes(context, use->optimizer),
+        memory_advice_bytes(context, use->activations),
+        memory_advice_bytes(context, use->workspace));
 }
 
 static const char *need_text(const struct rule_context *context,
@@ -120,7 +114,8 @@ static const char *need_text(const struct rule_context *context,
 {
     return arena_printf(context->arena, "%s needs about %s but may use %s",
                         evaluation ? "the evaluation" : "the job",
-                        bytes_text(context, use->total), bytes_text(context, use->limit));
+                        memory_advice_bytes(context, use->total),
+                        memory_advice_bytes(context, use->limit));
 }
 
 /* The edits that make a job fit: the first finding gives the reason, the others refer
@@ -138,6 +133,7 @@ static void propose(struct fit_proposal *p, const char *rule, const char *key,
 
     if (p->has_reason) {
         finding.rule = rule;
+        finding.through = p->base.rule;
         finding.message = message;
         finding.because = NULL;
     }
@@ -200,125 +196,25 @@ static void propose_fit(struct rule_context *context,
                 "the evaluation loss is the same except for rounding");
 }
 
-static const char *join_or(const struct rule_context *context, const char *list,
-                           const char *next)
+/* Report a job whose estimate may be too high: it is no error, and no edit follows.
+ * Return false for any other job. */
+static bool report_doubt(struct rule_context *context,
+                         const struct memory_fit_case *request, struct finding *finding)
 {
-    return *list ? arena_printf(context->arena, "%s, or %s", list, next) : next;
-}
-
-static const char *unchanged_fit(const struct rule_context *context,
-                                 const struct last_resort *last)
-{
-    const struct device_row *card = last->card;
-    const char *list = "";
-
-    if (last->limit)
-        list = arena_printf(context->arena, "memory_limit: %" PRIu64 "MiB",
-                            (last->limit >> 20) + 1);
-    if (card)
-        list = join_or(context, list,
-                       arena_printf(context->arena, "a card like %s (%u GiB)", card->name,
-                                    card->gib));
-    return list;
-}
-
-static const char *reduced_fit(const struct rule_context *context,
-                               const struct last_resort *last)
-{
-    const char *list = "";
-
-    if (last->cutoff_len)
-        list = arena_printf(context->arena, "cutoff_len: %" PRId64, last->cutoff_len);
-    if (last->lora)
-        list = join_or(context, list, "finetuning_type: lora");
-    if (last->rank)
-        list = join_or(context, list,
-                       arena_printf(context->arena, "lora_rank: %" PRId64, last->rank));
-    if (last->bits)
-        list = join_or(context, list,
-                       arena_printf(context->arena, "quantization_bit: %d", last->bits));
-    return list;
-}
-
-static const char *fit_text(const struct rule_context *context,
-                            const struct last_resort *last)
-{
-    const char *same = unchanged_fit(context, last), *small = reduced_fit(context, last);
-    const char *setup = context->plan->gradient_checkpointing
-                            ? "with a batch of 1"
-                            : "with checkpointing and a batch of 1";
-
-    if (*same && *small)
-        return arena_printf(
-            context->arena,
-            "the unchanged job would fit with %s; %s, it would fit with %s", same, setup,
-            small);
-    if (*same)
-        return arena_printf(context->arena, "the unchanged job would fit with %s", same);
-    if (*small)
-        return arena_printf(context->arena, "%s, the job would fit with %s", setup,
-                            small);
-    return "no known change would make it fit: use a smaller model, or another device";
-}
-
-/* Describe the part that neither batch nor length reduces. */
-static const char *fixed_part_text(const struct rule_context *context,
-                                   const struct memory_use *use)
-{
-    uint64_t fixed = use->weights + use->gradients + use->optimizer;
-
-    if (use->limit > fixed)
-        return "";
-    return arena_printf(context->arena,
-                        "weights, gradients and optimizer alone need %s; ",
-                        bytes_text(context, fixed));
-}
-
-/* Teacher logits from a file: the teacher and the student are not in memory together. */
-static const char *teacher_logits_note(const struct rule_context *context,
-                                       const struct memory_fit_case *request)
-{
-    struct plan plan = *request->plan;
-    struct memory_fit_case with_logits = *request;
-    struct memory_use use;
-
-    if (plan.external || plan.stage != STAGE_DISTILL || plan.kd.logits || !plan.kd.config)
-        return "";
-    plan.kd.logits = "teacher-logits.safetensors";
-    plan.kd.topk = plan.kd.topk > 0 ? plan.kd.topk : 64;
-    with_logits.plan = &plan;
-    if (!estimate(&with_logits, &use) || use.total > use.limit)
-        return "";
-    return arena_printf(context->arena,
-                        "; with a file of the teacher's logits the unchanged job would "
-                        "fit (trainspool: {teacher_logits: %s}%s)",
-                        plan.kd.logits,
-                        request->plan->kd.topk > 0 ? "" : ", and a kd_topk");
-}
-
-/* Say whether edits would suffice if the job did not keep the keys. */
-static const char *kept_note(const struct memory_fit_case *request)
-{
-    struct memory_fit_case unkept = *request;
-    struct memory_fit ignored;
-
-    memset(&unkept.kept, 0, sizeof(unkept.kept));
-    return memory_fit_find(&unkept, &ignored)
-               ? "an edit would suffice, but the job keeps the key; "
-               : "";
+    finding->note = memory_advice_doubt(context, request);
+    if (!finding->note)
+        return false;
+    finding->apply = APPLY_MANUAL;
+    rule_report(context, finding, "per_device_train_batch_size");
+    return true;
 }
 
 static void report_last_resort(struct rule_context *context,
                                const struct memory_fit_case *request,
                                const struct memory_use *use, struct finding *finding)
 {
-    struct last_resort last;
-
-    memory_fit_last_resort(request, &last);
     finding->apply = APPLY_MANUAL;
-    finding->note = arena_printf(context->arena, "%s%s%s%s", kept_note(request),
-                                 fixed_part_text(context, use), fit_text(context, &last),
-                                 teacher_logits_note(context, request));
+    finding->note = memory_advice(context, request, use);
     /* for PyTorch only the lower bound is certain */
     if (!context->plan->external || use->low > use->limit)
         finding->severity = SEVERITY_ERROR;
@@ -427,14 +323,17 @@ static void rule_memory_fit(struct rule_context *context)
             context->arena,
             "the job needs about %s, and up to %s if other allocations are large; it may "
             "use %s",
-            bytes_text(context, use.total), bytes_text(context, use.high),
-            bytes_text(context, use.limit));
+            memory_advice_bytes(context, use.total),
+            memory_advice_bytes(context, use.high),
+            memory_advice_bytes(context, use.limit));
         rule_report(context, &finding, "per_device_train_batch_size");
         return;
     }
     if (use.fits || (!context->plan->external && finds_batch(context, &request, &fit)))
         return;
     finding.message = need_text(context, &use, evaluation);
+    if (report_doubt(context, &request, &finding))
+        return;
     if (memory_fit_find(&request, &fit))
         propose_fit(context, &request, &fit, &finding);
     else
@@ -467,7 +366,8 @@ static void rule_checkpointing_unneeded(struct rule_context *context)
                 context->arena,
                 "checkpointing computes each layer twice to save memory, but without it "
                 "the job needs only about %s of %s",
-                bytes_text(context, use.total), bytes_text(context, use.limit)),
+                memory_advice_bytes(context, use.total),
+                memory_advice_bytes(context, use.limit)),
             .because = estimate_text(context, &use, false),
             .note = "about 20 % faster without checkpointing" },
         key);
@@ -492,7 +392,8 @@ static void rule_host_memory(struct rule_context *context)
             .message = arena_printf(
                 context->arena,
                 "loading the model needs about %s of the host's memory, but %s are free",
-                bytes_text(context, needed), bytes_text(context, host->available)),
+                memory_advice_bytes(context, needed),
+                memory_advice_bytes(context, host->available)),
             .note = request.plan->external && request.plan->ranks > 1
                         ? "each process loads the whole model: use fewer ranks, or a "
                           "smaller model_dtype"
@@ -521,8 +422,14 @@ static const struct rule rows[] = {
           "effective batch never change.\n\n"
           "If none fits, it is an error, and the message names what would fit: the "
           "longest cutoff_len, a smaller lora_rank, lora instead of full, quantization "
-          "where the other program has it, the smallest card of `trainspool devices "
-          "--known`. Samples shorter than cutoff_len take less: if all of yours are "
+          "where the other program has it, the smallest training card of `trainspool "
+          "devices --known` (no laptop, no board with shared memory).\n\n"
+          "It is a warning without an edit where a run may take less than the estimate: "
+          "ZeRO and FSDP divide weights, gradients and optimizer among ranks, and the job "
+          "does not say how many (`trainspool: {ranks: N}`); the DeepSpeed file is not "
+          "here; or no run with the optimizer (GaLore, APOLLO, BAdam, Adam-mini, LOMO) or "
+          "of the stage (dpo, kto, rm) was measured.\n\n"
+          "Samples shorter than cutoff_len take less: if all of yours are "
           "shorter, lower cutoff_len to the longest one, and the estimate is exact.",
       .source = "train/model/shapes.h; train/torch_memory.h and docs/memory.md; arXiv "
                 "2205.05198 for activations" },

@@ -7,6 +7,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "patcher/schema/dialect.h"
 #include "patcher/findings/propose.h"
 #include "patcher/rules/rules.h"
@@ -143,6 +144,14 @@ static bool same_group(const struct finding *a, const struct finding *b)
     return a->group && a->group == b->group;
 }
 
+/* Return whether a finding of the same group is ignored with another: it has the same
+ * rule, or exists only through it. */
+static bool follows(const struct finding *finding, const struct finding *ignored)
+{
+    return strcmp(finding->rule, ignored->rule) == 0 ||
+           text_equal(finding->through, ignored->rule);
+}
+
 static void mark_hidden(struct suppress_state *state)
 {
     const struct findings *findings = state->findings;
@@ -155,7 +164,7 @@ static void mark_hidden(struct suppress_state *state)
             continue;
         for (size_t j = 0; j < findings->count; j++)
             if (j == i || (same_group(finding, &findings->list[j]) &&
-                           strcmp(finding->rule, findings->list[j].rule) == 0))
+                           follows(&findings->list[j], finding)))
                 state->hidden[j] = true;
     }
 }
@@ -183,8 +192,11 @@ bool suppress_selects(const char *const *select, const char *const *ignore,
 static bool is_selected(const struct suppress_state *state, const struct finding *finding)
 {
     return !state->document->root ||
-           suppress_selects(state->options->select, state->options->ignore,
-                            finding->rule);
+           (suppress_selects(state->options->select, state->options->ignore,
+                             finding->rule) &&
+            (!finding->through ||
+             suppress_selects(state->options->select, state->options->ignore,
+                              finding->through)));
 }
 
 /* Withdraw all edits of a group: they are made together or not at all. */

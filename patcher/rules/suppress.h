@@ -18,7 +18,8 @@
 
 /*
  * Move the findings that the document ignores from *findings, the result of one pass, to
- * *ignored; drop those that the options do not select; add TS714.  If one finding of a
+ * *ignored; drop those that the options do not select, and those that exist only through
+ * such a rule; add TS714.  If one finding of a
  * group is ignored, all findings of its rule in the group are, and the edits of the rest
  * of the group are withdrawn.
  */

@@ -306,5 +306,36 @@ device_names() {
     done
 }
 field patcher/D25-device-names device_names
+optimizers_and_shards() {
+    sed '/galore/d; s/^pure_bf16.*/pure_bf16: true\noptim: lomo/' job.yaml >lomo.yaml
+    sed '/galore/d; s/^pure_bf16.*/pure_bf16: true\nuse_adam_mini: true/' job.yaml >mini.yaml
+    expect_status "D05: optimizers that keep little are no error" 0 "$trainspool" check --device "RTX 4090" \
+        job.yaml badam.yaml lomo.yaml mini.yaml
+    expect_no_output "D05: none of them counts as two full moments" 'needs about 30'
+    sed '/galore/d' job.yaml >adamw.yaml
+    expect_status "D05: AdamW is still an error" 1 "$trainspool" check --device "RTX 4090" adamw.yaml
+    for device in A100 "RTX 4090"; do
+        expect_status "D05: ZeRO 3 without ranks is no error on $device" 0 "$trainspool" check --device "$device" zero3.yaml
+        expect_output "D05: it names ranks" 'set .ranks. in the block trainspool'
+    done
+    sed 's/{target: external,/{target: external, ranks: 2,/' zero3.yaml >two.yaml
+    expect_status "D05: with too few ranks it is an error" 1 "$trainspool" check --device "RTX 4090" two.yaml
+    expect_no_output "D05: no board is advised" 'Jetson\|Orin\|Thor\|GB10'
+}
+field patcher/D05-memory-error-for-jobs-that-fit optimizers_and_shards
+
+orphans() {
+    try "$trainspool" check --device T4 orphans.yaml
+    expect_output "D27: TS302 belongs to TS301" TS302
+    for ignored in TS301 TS30; do
+        try "$trainspool" check --device T4 --ignore $ignored orphans.yaml
+        expect_no_output "D27: with $ignored ignored, TS302 is not reported" 'TS302'
+    done
+    echo 'trainspool: {ignore: [TS301]}' >>orphans.yaml
+    try "$trainspool" check --device T4 orphans.yaml
+    expect_no_output "D27: nor if the job ignores TS301" 'TS30[12]'
+}
+field patcher/D27-repeated-findings orphans
+
 
 plan

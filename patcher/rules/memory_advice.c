@@ -1,0 +1,184 @@
+/* patcher/rules/memory_advice.c - sentences about what would make a job fit. */
+#include "config.h"
+
+#include "patcher/rules/memory_advice.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "precision/memory.h"
+#include "train/torch_memory.h"
+
+const char *memory_advice_bytes(const struct rule_context *context, uint64_t bytes)
+{
+    char text[16];
+
+    memory_text(bytes, text);
+    return arena_strdup(context->arena, text);
+}
+
+static const char *join_or(const struct rule_context *context, const char *list,
+                           const char *next)
+{
+    return *list ? arena_printf(context->arena, "%s, or %s", list, next) : next;
+}
+
+static const char *unchanged_fit(const struct rule_context *context,
+                                 const struct last_resort *last)
+{
+    const struct device_row *card = last->card;
+    const char *list = "";
+
+    if (last->limit)
+        list = arena_printf(context->arena, "memory_limit: %" PRIu64 "MiB",
+                            (last->limit >> 20) + 1);
+    if (card)
+        list = join_or(context, list,
+                       arena_printf(context->arena, "a card like %s (%u GiB)", card->name,
+                                    card->gib));
+    return list;
+}
+
+static const char *reduced_fit(const struct rule_context *context,
+                               const struct last_resort *last)
+{
+    const char *list = "";
+
+    if (last->cutoff_len)
+        list = arena_printf(context->arena, "cutoff_len: %" PRId64, last->cutoff_len);
+    if (last->lora)
+        list = join_or(context, list, "finetuning_type: lora");
+    if (last->rank)
+        list = join_or(context, list,
+                       arena_printf(context->arena, "lora_rank: %" PRId64, last->rank));
+    if (last->bits)
+        list = join_or(context, list,
+                       arena_printf(context->arena, "quantization_bit: %d", last->bits));
+    return list;
+}
+
+static const char *fit_text(const struct rule_context *context,
+                            const struct last_resort *last)
+{
+    const char *same = unchanged_fit(context, last), *small = reduced_fit(context, last);
+    const char *setup = context->plan->gradient_checkpointing
+                            ? "with a batch of 1"
+                            : "with checkpointing and a batch of 1";
+
+    if (*same && *small)
+        return arena_printf(
+            context->arena,
+            "the unchanged job would fit with %s; %s, it would fit with %s", same, setup,
+            small);
+    if (*same)
+        return arena_printf(context->arena, "the unchanged job would fit with %s", same);
+    if (*small)
+        return arena_printf(context->arena, "%s, the job would fit with %s", setup,
+                            small);
+    return "no known change would make it fit: use a smaller model, or another device";
+}
+
+/* Describe the part that neither batch nor length reduces. */
+static const char *fixed_part_text(const struct rule_context *context,
+                                   const struct memory_use *use)
+{
+    uint64_t fixed = use->weights + use->gradients + use->optimizer;
+
+    if (use->limit > fixed)
+        return "";
+    return arena_printf(context->arena,
+                        "weights, gradients and optimizer alone need %s; ",
+                        memory_advice_bytes(context, fixed));
+}
+
+/* Teacher logits from a file: the teacher and the student are not in memory together. */
+static const char *teacher_logits_note(const struct rule_context *context,
+                                       const struct memory_fit_case *request)
+{
+    struct plan plan = *request->plan;
+    struct memory_fit_case with_logits = *request;
+    struct memory_use use;
+
+    if (plan.external || plan.stage != STAGE_DISTILL || plan.kd.logits || !plan.kd.config)
+        return "";
+    plan.kd.logits = "teacher-logits.safetensors";
+    plan.kd.topk = plan.kd.topk > 0 ? plan.kd.topk : 64;
+    with_logits.plan = &plan;
+    if (!memory_fit_estimate(&with_logits, &(struct memory_fit) { 0 }, &use, NULL) ||
+        use.total > use.limit)
+        return "";
+    return arena_printf(context->arena,
+                        "; with a file of the teacher's logits the unchanged job would "
+                        "fit (trainspool: {teacher_logits: %s}%s)",
+                        plan.kd.logits,
+                        request->plan->kd.topk > 0 ? "" : ", and a kd_topk");
+}
+
+/* Say whether edits would suffice if the job did not keep the keys. */
+static const char *kept_note(const struct memory_fit_case *request)
+{
+    struct memory_fit_case unkept = *request;
+    struct memory_fit ignored;
+
+    memset(&unkept.kept, 0, sizeof(unkept.kept));
+    return memory_fit_find(&unkept, &ignored)
+               ? "an edit would suffice, but the job keeps the key; "
+               : "";
+}
+
+const char *memory_advice(const struct rule_context *context,
+                          const struct memory_fit_case *request,
+                          const struct memory_use *use)
+{
+    struct last_resort last;
+
+    memory_fit_last_resort(request, &last);
+    return arena_printf(context->arena, "%s%s%s%s", kept_note(request),
+                        fixed_part_text(context, use), fit_text(context, &last),
+                        teacher_logits_note(context, request));
+}
+
+/* ---- Estimates that may be too high ---- */
+
+/* The most ranks that advice names: eight machines of eight cards. */
+enum { RANKS_MAX = 64 };
+
+/* Return the smallest power of two that fits as `ranks`; 0: none up to RANKS_MAX. */
+static int64_t fitting_ranks(const struct memory_fit_case *request)
+{
+    struct memory_fit_case sharded = *request;
+    struct plan plan = *request->plan;
+    struct memory_use use;
+
+    sharded.plan = &plan;
+    for (plan.ranks = 2; plan.ranks <= RANKS_MAX; plan.ranks *= 2)
+        if (memory_fit_estimate(&sharded, &(struct memory_fit) { 0 }, &use, NULL) &&
+            use.fits)
+            return plan.ranks;
+    return 0;
+}
+
+static const char *ranks_note(const struct rule_context *context, int64_t ranks)
+{
+    return arena_printf(context->arena,
+                        "the estimate counts one device, but this job divides its state "
+                        "among ranks: set `ranks` in the block trainspool; it would fit "
+                        "from ranks: %" PRId64 " on",
+                        ranks);
+}
+
+const char *memory_advice_doubt(const struct rule_context *context,
+                                const struct memory_fit_case *request)
+{
+    const char *doubt =
+        context->plan->external ? torch_memory_doubt(request->plan) : NULL;
+    int64_t ranks;
+
+    if (!doubt)
+        return NULL;
+    if (!torch_memory_lacks_ranks(request->plan))
+        return arena_printf(context->arena, "it may need less, so this is no error: %s",
+                            doubt);
+    ranks = fitting_ranks(request);
+    return ranks ? ranks_note(context, ranks) : NULL;
+}
