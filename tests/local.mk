@@ -413,6 +413,7 @@ endif
 check_PROGRAMS += %D%/differential/ours
 %C%_differential_ours_SOURCES = %D%/differential/ours.c %D%/differential/ours.h
 %C%_differential_ours_SOURCES += %D%/differential/ours_model.c
+EXTRA_DIST += %D%/differential/adapters.py
 EXTRA_DIST += %D%/differential/differential.py
 EXTRA_DIST += %D%/differential/made.py
 EXTRA_DIST += %D%/differential/models.py
@@ -421,6 +422,7 @@ EXTRA_DIST += %D%/differential/peers.py
 EXTRA_DIST += %D%/differential/weights.py
 EXTRA_DIST += %D%/differential/refusals.py
 EXTRA_DIST += %D%/differential/refusals_worker.py
+EXTRA_DIST += %D%/differential/saved.py
 
 # Tests that run the kernels of kernels/cuda on the CPU; see emulation/emulation.h.  The test of an
 # operation is the CPU backend's test, linked with other machines: `emulated` uses the kernels
@@ -544,16 +546,29 @@ EXTRA_DIST += %D%/peers.sh %D%/peers.txt
 # of NAME.jinja files to use instead of random templates.  If TRAINSPOOL_PARSERS names a folder for their
 # environments, also compare the errors of JOBS random jobs with the parsers of other trainers
 # (differential/refusals.py).
+# `make differential` compares trainspool with the real packages that PYTHON has.  Each check is a script of
+# tests/differential/, which says what it needs; exit status 77 means that a package is missing.  SECONDS is
+# the time for random texts, TEMPLATES a folder of NAME.jinja files to use instead of random templates, and
+# TRAINSPOOL_PARSERS a folder for environments with other trainers, which JOBS random jobs are compared with.
 SEED = 1
 TEMPLATES =
 JOBS = 200
-differential: %D%/differential/ours trainspool
-	@$${PYTHON-python3} -B '$(top_srcdir)/%D%/differential/differential.py' --seconds $(SECONDS) \
-	    --seed $(SEED) --shared '$(abs_top_srcdir)/../shared/data' --templates '$(TEMPLATES)' \
-	    %D%/differential/ours
-	@$${PYTHON-python3} -B '$(top_srcdir)/%D%/differential/weights.py' ./trainspool || test $$? = 77
-	@test -z "$$TRAINSPOOL_PARSERS" || $${PYTHON-python3} -B '$(top_srcdir)/%D%/differential/refusals.py' \
-	    --jobs $(JOBS) --seed $(SEED) ./trainspool
+differential_run = $${PYTHON-python3} -B '$(top_srcdir)/%D%/differential'
+differential: differential-text differential-weights differential-refusals differential-saved
+differential: differential-adapters
+differential-text: %D%/differential/ours
+	@$(differential_run)/differential.py --seconds $(SECONDS) --seed $(SEED) \
+	    --shared '$(abs_top_srcdir)/../shared/data' --templates '$(TEMPLATES)' %D%/differential/ours
+differential-weights: trainspool
+	@$(differential_run)/weights.py ./trainspool || test $$? = 77
+differential-refusals: trainspool
+	@$(differential_run)/refusals.py --jobs $(JOBS) --seed $(SEED) ./trainspool || test $$? = 77
+differential-saved: trainspool trainspool-train
+	@$(differential_run)/saved.py --seed $(SEED) ./trainspool || test $$? = 77
+differential-adapters: trainspool trainspool-train
+	@$(differential_run)/adapters.py ./trainspool || test $$? = 77
+.PHONY: differential-text differential-weights differential-refusals differential-saved
+.PHONY: differential-adapters
 
 clean-local:
 	rm -rf fuzz-build mutate-build %D%/emulation/machine %D%/emulation/plain %D%/emulation/checked

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "train/model/lora.h"
+#include "train/model/lora_config.h"
 
 #include <math.h>
 
@@ -10,6 +11,9 @@
 #include "tests/unit/unit.h"
 
 #define LLAMA architecture_find("llama")
+/* Two layers of an architecture. */
+#define CONFIG(name) \
+    (&(struct model_config) { .architecture = architecture_find(name), .layers = 2 })
 
 static struct plan plan_of(const char *target)
 {
@@ -24,7 +28,7 @@ static void test_lora_reads_the_plan(void **state)
     struct error err = { 0 };
 
     (void)state;
-    assert_true(lora_read(&plan, LLAMA, &lora, &err));
+    assert_true(lora_read(&plan, CONFIG("llama"), &lora, &err));
     assert_true(lora.adapted[MODULE_Q] && lora.adapted[MODULE_DOWN]);
     assert_false(lora.adapted[MODULE_HEAD] || lora.adapted[MODULE_EMBED]);
     assert_true(lora.alpha == 32 && lora.scale == 2);
@@ -32,13 +36,13 @@ static void test_lora_reads_the_plan(void **state)
     plan.lora_alpha = 8;
     plan.use_rslora = true;
     plan.additional_target = "embed_tokens,v_proj";
-    assert_true(lora_read(&plan, LLAMA, &lora, &err));
+    assert_true(lora_read(&plan, CONFIG("llama"), &lora, &err));
     assert_true(lora.adapted[MODULE_Q] && !lora.adapted[MODULE_K]);
     assert_true(lora.saved[MODULE_EMBED] && lora.saved[MODULE_V]);
     assert_false(lora.adapted[MODULE_V]); /* trained as a whole */
     assert_true(lora.scale == 8 / sqrt(16));
     plan.method = METHOD_FULL;
-    assert_true(lora_read(&plan, LLAMA, &lora, &err));
+    assert_true(lora_read(&plan, CONFIG("llama"), &lora, &err));
     assert_int_equal(lora.rank, 0);
 }
 
@@ -50,7 +54,8 @@ static void check_written(const char *model_type, struct plan plan, const char *
     struct lora lora;
     struct text text;
 
-    assert_true(lora_read(&plan, a, &lora, &err));
+    assert_true(lora_read(
+        &plan, &(struct model_config) { .architecture = a, .layers = 2 }, &lora, &err));
     text_init(&text, 0);
     assert_true(lora_write_config(&lora, a, "base", &text));
     for (size_t i = text.len = 0; text.data[i]; i++) /* without blanks and line breaks */
@@ -123,7 +128,9 @@ static void test_lora_writes_ties_that_peft_knows(void **state)
         struct text text;
 
         plan.additional_target = cases[i].target;
-        assert_true(lora_read(&plan, a, &lora, &err));
+        assert_true(lora_read(&plan,
+                              &(struct model_config) { .architecture = a, .layers = 2 },
+                              &lora, &err));
         lora.tied = cases[i].tied;
         text_init(&text, 0);
         assert_true(lora_write_config(&lora, a, "base", &text));
@@ -174,7 +181,7 @@ static void test_lora_reads_saved_names_as_peft(void **state)
                   "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"modules_to_save\": %s}",
                   cases[i].names);
         assert_true(file_replace(name, text.data, text.len, 0600, &err));
-        assert_true(lora_read_config(dir, architecture_find("qwen3"), &lora, &err));
+        assert_true(lora_config_read(dir, CONFIG("qwen3"), &lora, &err));
         for (enum module j = 0; j < MODULES; j++) {
             const char *leaf = architecture_leaf(architecture_find("qwen3"), j);
             bool norm = leaf && text_ends(leaf, "norm");
@@ -198,7 +205,7 @@ static void test_lora_config_round_trips(void **state)
     (void)state;
     plan.lora_dropout = 0.125;
     plan.additional_target = "embed_tokens";
-    assert_true(lora_read(&plan, LLAMA, &lora, &err));
+    assert_true(lora_read(&plan, CONFIG("llama"), &lora, &err));
     text_init(&text, 0);
     assert_true(lora_write_config(&lora, LLAMA, "/models/base", &text));
     assert_non_null(strstr(text.data, "\"base_model_name_or_path\": \"/models/base\""));
@@ -206,15 +213,60 @@ static void test_lora_config_round_trips(void **state)
     assert_true(file_replace(name, text.data, text.len, 0600, &err));
     plan = plan_of("all");
     plan.adapter_name_or_path = dir;
-    assert_true(lora_read(&plan, LLAMA, &again, &err));
+    assert_true(lora_read(&plan, CONFIG("llama"), &again, &err));
     assert_memory_equal(lora.adapted, again.adapted, sizeof(lora.adapted));
     assert_memory_equal(lora.saved, again.saved, sizeof(lora.saved));
     assert_true(again.rank == 16 && again.alpha == 32 && again.dropout == 0.125);
     assert_true(again.scale == lora.scale && !again.rslora);
     plan.create_new_adapter = true;
-    assert_true(lora_read(&plan, LLAMA, &again, &err));
+    assert_true(lora_read(&plan, CONFIG("llama"), &again, &err));
     assert_true(again.adapted[MODULE_K]);
     text_clear(&text);
+    free(name);
+    unit_dir_free(dir);
+}
+
+/* Forms that mean a plain adapter in all layers. */
+static void test_lora_config_reads_what_peft_writes(void **state)
+{
+    static const struct {
+        const char *rest;
+        bool k;
+        double rank, scale;
+    } cases[] = {
+        { "\"target_modules\": [\"q_proj\", \"k_proj\", \"qkv_proj\"]", true, 8, 2 },
+        { "\"target_modules\": \"(?:.*?(?:self_attn|mlp).*?(?:q_proj|k_proj))\"", true, 8,
+          2 },
+        { "\"target_modules\": \".*\\\\.(q|k)_proj\", \"exclude_modules\": [\"k_proj\"]",
+          false, 8, 2 },
+        { "\"target_modules\": [\"q_proj\"], \"layers_to_transform\": [1, 0]", false, 8,
+          2 },
+        { "\"target_modules\": [\"q_proj\", \"k_proj\"], \"rank_pattern\": {\"q_proj\": 4, "
+          "\".*k_proj\": 4, \"v_proj\": 2}, \"use_dora\": false, \"trainable_token_indices\": "
+          "null, \"loftq_config\": {\"bits\": 4}, \"init_lora_weights\": \"gaussian\"",
+          true, 4, 4 },
+        { "\"target_modules\": [\"q_proj\"], \"alpha_pattern\": {\"self_attn.q_proj\": 24}, "
+          "\"of_next_year\": [], \"arrow_config\": null",
+          false, 8, 3 },
+    };
+    char *dir = unit_dir_new(), *name = path_join(dir, "adapter_config.json");
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct error err = { 0 };
+        struct lora lora;
+        struct text text;
+
+        text_init(&text, 0);
+        text_addf(&text, "{\"r\": 8, \"lora_alpha\": 16, %s}", cases[i].rest);
+        assert_true(file_replace(name, text.data, text.len, 0600, &err));
+        if (!lora_config_read(dir, CONFIG("llama"), &lora, &err))
+            fail_msg("%s: %s", cases[i].rest, err.text);
+        assert_true(lora.adapted[MODULE_Q] && !lora.adapted[MODULE_V]);
+        assert_int_equal(lora.adapted[MODULE_K], cases[i].k);
+        assert_true((double)lora.rank == cases[i].rank && lora.scale == cases[i].scale);
+        text_clear(&text);
+    }
     free(name);
     unit_dir_free(dir);
 }
@@ -232,7 +284,20 @@ static void test_lora_config_rejects(void **state)
         { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"modules_to_save\": "
           "[\"layers.0.mlp.up_proj\"]}",
           "there is no layer \"layers.0.mlp.up_proj\"" },
-        { "{\"r\": 8, \"target_modules\": \".*q_proj\"}", "list of names" },
+        { "{\"r\": 8, \"target_modules\": \".*q_pro\"}", "at least one layer" },
+        { "{\"r\": 8, \"target_modules\": \"(q_proj\"}",
+          "target_modules: cannot compile" },
+        { "{\"r\": 8, \"target_modules\": \"model.layers.0.*q_proj\"}",
+          "the adapter is on q_proj in 1 of 2 layers" },
+        { "{\"r\": 8, \"target_modules\": [\"model.layers.1.self_attn.v_proj\"]}",
+          "the adapter is on v_proj in 1 of 2 layers" },
+        { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"layers_to_transform\": 1}",
+          "the adapter is on q_proj in 1 of 2 layers" },
+        { "{\"r\": 8, \"target_modules\": [\"q_proj\", \"embed_tokens\"]}",
+          "an adapter on model.embed_tokens is not supported" },
+        { "{\"r\": 8, \"target_modules\": [\"lm_head\"]}",
+          "an adapter on lm_head is not supported" },
+        { "{\"r\": 8, \"target_modules\": [\"input_layernorm\"]}", "not a linear layer" },
         { "{\"r\": 8, \"target_modules\": [1]}", "list of names" },
         { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"use_dora\": true}",
           "use_dora" },
@@ -240,8 +305,37 @@ static void test_lora_config_rejects(void **state)
         { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"peft_type\": \"IA3\"}", "IA3" },
         { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"lora_dropout\": 1}",
           "dropout" },
-        { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"rank_pattern\": {\"a\": 2}}",
-          "rank_pattern" },
+        { "{\"r\": 8, \"target_modules\": [\"q_proj\", \"k_proj\"], "
+          "\"rank_pattern\": {\"k_proj\": 4}}",
+          "rank_pattern gives model.layers.0.self_attn.k_proj 4 and other modules 8" },
+        { "{\"r\": 8, \"target_modules\": [\"q_proj\"], "
+          "\"alpha_pattern\": {\"layers.0.self_attn.q_proj\": 4}}",
+          "alpha_pattern gives" },
+        { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"init_lora_weights\": "
+          "\"pissa_niter_16\"}",
+          "init_lora_weights pissa_niter_16 is not supported: the adapter belongs to base "
+          "weights" },
+        { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"init_lora_weights\": "
+          "\"olora\"}",
+          "init_lora_weights olora" },
+        { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"init_lora_weights\": "
+          "\"new\"}",
+          "init_lora_weights new is not supported" },
+        { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"trainable_token_indices\": "
+          "[3]}",
+          "trainable_token_indices is not supported" },
+        { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"layer_replication\": "
+          "[[0, 1]]}",
+          "layer_replication is not supported" },
+        { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"alora_invocation_tokens\": "
+          "[7]}",
+          "alora_invocation_tokens is not supported" },
+        { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"use_qalora\": true}",
+          "use_qalora is not supported" },
+        { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"lora_bias\": true}",
+          "lora_bias is not supported" },
+        { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"of_next_year\": 1}",
+          "of_next_year is not supported" },
         { "{\"r\": \"8\", \"target_modules\": [\"q_proj\"]}", "r" },
         { "[]", "adapter_config.json" },
     };
@@ -253,7 +347,7 @@ static void test_lora_config_rejects(void **state)
         struct error err = { 0 };
 
         assert_true(file_replace(name, cases[i].text, strlen(cases[i].text), 0600, &err));
-        assert_false(lora_read_config(dir, LLAMA, &lora, &err));
+        assert_false(lora_config_read(dir, CONFIG("llama"), &lora, &err));
         assert_int_equal(err.code, ERROR_DATA);
         if (!strstr(err.text, cases[i].message))
             fail_msg("\"%s\" does not say \"%s\"", err.text, cases[i].message);
@@ -271,6 +365,7 @@ int main(void)
         cmocka_unit_test(test_lora_saved_names_are_as_peft_reads_them),
         cmocka_unit_test(test_lora_reads_saved_names_as_peft),
         cmocka_unit_test(test_lora_config_round_trips),
+        cmocka_unit_test(test_lora_config_reads_what_peft_writes),
         cmocka_unit_test(test_lora_config_rejects),
     };
 

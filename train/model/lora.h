@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "train/model/architecture.h"
+#include "train/model/model_config.h"
 #include "train/plan.h"
 
 struct lora {
@@ -20,17 +21,17 @@ struct lora {
     bool tied; /* saved embedding and head are one matrix; only for lora_write_config */
 };
 
+#define LORA_RANK_MAX 4096
+
 /*
  * Read the plan's settings or, if it continues an adapter (adapter_name_or_path without
- * create_new_adapter), the adapter's adapter_config.json.  Zero unless the method is
- * LoRA.  ERROR_JOB for a target that is not a linear layer, ERROR_DATA for an adapter of
- * a kind that is not supported.
+ * create_new_adapter), the adapter's adapter_config.json (train/model/lora_config.h).
+ * Zero unless the method is LoRA.  Only architecture and layers of `config` are read.
+ * ERROR_JOB for a target that is not a linear layer, ERROR_DATA for an adapter of a kind
+ * that is not supported.
  */
-bool lora_read(const struct plan *plan, const struct architecture *architecture,
+bool lora_read(const struct plan *plan, const struct model_config *config,
                struct lora *out, struct error *err);
-/* The same from the folder of an adapter. */
-bool lora_read_config(const char *dir, const struct architecture *architecture,
-                      struct lora *out, struct error *err);
 /* Write an adapter_config.json; `base` is the folder of the base model. */
 bool lora_write_config(const struct lora *lora, const struct architecture *architecture,
                        const char *base, struct text *out);

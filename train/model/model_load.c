@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "precision/nf4.h"
+#include "train/model/lora_config.h"
 #include "train/model/model_internal.h"
 #include "train/model/weights.h"
 
@@ -403,18 +404,58 @@ static bool check_tied_copies(const struct model *m, const struct safetensors *s
                      architecture_leaf(a, MODULE_HEAD));
 }
 
+/* Return whether an adapter's tensor is read when it is merged into the model. */
+static bool is_read(const struct model *m, const struct stored_tensor *t)
+{
+    const struct lora *lora = &m->merged_lora;
+
+    for (size_t i = 0; i < m->shapes.count; i++) {
+        const struct shape_parameter *p = &m->shapes.parameters[i];
+        bool weight = p->part == PART_WEIGHT;
+
+        if ((weight || p->part == PART_BIAS) && lora->saved[p->module] &&
+            t == find_adapter(m->merged, p->name, weight ? ".weight" : ""))
+            return true;
+        if (weight && lora->adapted[p->module] &&
+            (t == find_adapter(m->merged, p->name, ".lora_A.weight") ||
+             t == find_adapter(m->merged, p->name, ".lora_B.weight")))
+            return true;
+    }
+    return false;
+}
+
+/* A tensor that is not read would silently change what the adapter computes.  `copies`
+ * of the embedding are known. */
+static bool check_all_read(const struct model *m, size_t copies, struct error *err)
+{
+    const char *head = m->config->architecture->paths[MODULE_HEAD];
+    size_t count = safetensors_count(m->merged);
+
+    for (size_t i = 0; i < count; i++) {
+        const struct stored_tensor *t = safetensors_at(m->merged, i);
+
+        if (!is_read(m, t) &&
+            !(copies > 0 && t == find_adapter(m->merged, head, ".weight")))
+            return error_set(err, ERROR_DATA,
+                             "%s: the adapter's tensor %s belongs to no layer that its "
+                             "adapter_config.json names in this model",
+                             m->plan->adapter_name_or_path, t->name);
+    }
+    return true;
+}
+
 static bool open_merged(struct model *m, struct error *err)
 {
     const char *dir = m->plan->adapter_name_or_path;
-    size_t heads;
+    size_t copies = 0;
 
     if (!dir || m->plan->method != METHOD_LORA ||
         !(m->plan->create_new_adapter || m->plan->generation.alone))
         return true;
     m->merged = safetensors_open(dir, "adapter_model", false, err);
-    return m->merged &&
-           lora_read_config(dir, m->config->architecture, &m->merged_lora, err) &&
-           check_tied_copies(m, m->merged, &heads, err);
+    return m->merged && lora_config_read(dir, m->config, &m->merged_lora, err) &&
+           check_tied_copies(m, m->merged, &copies, err) &&
+           check_all_read(m, copies, err);
 }
 
 /* Load a whole stored tensor into a parameter. */

@@ -414,7 +414,7 @@ bool shapes_check(const struct plan *plan, const struct model_config *config,
 
     *lora = (struct lora) { 0 };
     if (!check_base(plan, config, err) || !check_plan(plan, a, err) ||
-        !(only_generates(plan, config) || lora_read(plan, a, lora, err)) ||
+        !(only_generates(plan, config) || lora_read(plan, config, lora, err)) ||
         !check_saved(config, lora, err))
         return false;
     if (config->tied && lora->saved[MODULE_EMBED] && plan->adapter_name_or_path &&

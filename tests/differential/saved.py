@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""Load what `trainspool run` saves with transformers and PEFT, and compare loss and greedy text.
+
+    saved.py [--seed N] [--kind NAME] PROGRAM
+
+PROGRAM is trainspool.  For each architecture, small random models are trained for some steps on chats,
+once in full and once with LoRA, merged at the end.  The trained folder, the adapter and the merged folder
+are opened by transformers (an adapter through PEFT): no tensor may be missing or unexpected, the loss of
+the evaluation data must be the one that the run logged, and the greedy answers must be those of
+`trainspool generate`.  A difference makes the exit status 1; the status is 77 if torch, transformers or
+peft is not installed.  The same seed gives the same models.
+"""
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import warnings
+
+warnings.filterwarnings("ignore")
+os.environ.update(TRANSFORMERS_VERBOSITY="error", TQDM_DISABLE="1")
+try:
+    import peft
+    import tokenizers
+    import torch
+    import transformers
+except ImportError as missing:
+    print(f"saved: {missing}", file=sys.stderr)
+    sys.exit(77)
+
+import models
+
+SPECIALS = ["<s>", "</s>", "<|im_start|>", "<|im_end|>"]
+VOCABULARY = 264 # some rows of the embedding belong to no token
+STEPS = 6
+LOSS_TOLERANCE = 3e-6 # relative: both sides sum in fp32
+TEMPLATES = ["chatml", "qwen3_nothink", "default", "alpaca"]
+
+
+def write_tokenizer(folder):
+    """A byte-level tokenizer without merges and without a chat template."""
+    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE({c: i for i, c in enumerate(alphabet)}, []))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    tokenizer.add_special_tokens(SPECIALS)
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>",
+                                         eos_token="</s>").save_pretrained(folder)
+
+
+def write_data(path, rng):
+    words = "red green blue one two three".split()
+    chats = [[{"role": "user", "content": " ".join(rng.choices(words, k=2))},
+              {"role": "assistant", "content": rng.choice(words)}] for _ in range(12)]
+    with open(path, "w", encoding="utf-8") as f:
+        for chat in chats:
+            print(json.dumps({"messages": chat}), file=f)
+    return chats
+
+
+def write_job(path, template, lines):
+    job = {"model_name_or_path": "base", "stage": "sft", "template": template, "dataset": "chats.jsonl",
+           "eval_dataset": "chats.jsonl", "cutoff_len": 512, "per_device_train_batch_size": 4,
+           "per_device_eval_batch_size": 12, "learning_rate": 3e-3, "max_steps": STEPS,
+           "eval_strategy": "steps", "eval_steps": STEPS, "save_strategy": "no", **lines}
+    with open(path, "w", encoding="utf-8") as f:
+        for key, value in job.items():
+            print(f"{key}: {json.dumps(value)}", file=f)
+
+
+def run(program, *arguments, cwd):
+    done = subprocess.run([program, *arguments], cwd=cwd, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"trainspool {' '.join(arguments)}: {done.stderr[-400:]}")
+    return done.stdout
+
+
+def logged_loss(folder, name):
+    with open(os.path.join(folder, name + ".run", "metrics.jsonl"), encoding="utf-8") as f:
+        return [json.loads(line)["eval_loss"] for line in f if "eval_loss" in line][-1]
+
+
+def token_loss(model, tokenizer, chats):
+    """The mean loss of the answers' tokens, whose prompts are context."""
+    total, count = 0.0, 0
+    for chat in chats:
+        prompt = tokenizer.apply_chat_template(chat[:1], add_generation_prompt=True, tokenize=False)
+        whole = tokenizer.apply_chat_template(chat, tokenize=False)
+        ids = tokenizer(whole, add_special_tokens=False)["input_ids"]
+        start = len(tokenizer(prompt, add_special_tokens=False)["input_ids"])
+        with torch.no_grad():
+            logits = model(input_ids=torch.tensor([ids])).logits[0, start - 1:-1].double()
+        total += torch.nn.functional.cross_entropy(logits, torch.tensor(ids[start:]), reduction="sum").item()
+        count += len(ids) - start
+    return total / count
+
+
+def greedy(model, tokenizer, chats):
+    """The base model of an adapter does not know the token that ends an answer; its tokenizer does."""
+    ends = model.generation_config.eos_token_id
+    ends = {tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])}
+    texts = []
+    for chat in chats:
+        inputs = tokenizer.apply_chat_template(chat[:1], add_generation_prompt=True, return_tensors="pt",
+                                               return_dict=True)
+        out = model.generate(**inputs, max_new_tokens=12, do_sample=False,
+                             eos_token_id=sorted(ends))
+        texts.append(tokenizer.decode(out[0][inputs["input_ids"].shape[1]:], skip_special_tokens=True))
+    return texts
+
+
+def our_greedy(program, where, folder, chats):
+    arguments = [x for chat in chats for x in ("--prompt", chat[0]["content"])]
+    out = run(program, "generate", "--json", "--device", "cpu", "--max-new-tokens", "12", "--temperature", "0",
+              *arguments, folder, cwd=where)
+    return [json.loads(line)["completion"] for line in out.splitlines()]
+
+
+def open_whole(folder):
+    model, info = transformers.AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
+    surplus = {k: v for k, v in info.items() if v}
+    if surplus:
+        raise RuntimeError(f"transformers reports {surplus}")
+    return model
+
+
+def open_adapter(folder):
+    with open(os.path.join(folder, "adapter_config.json"), encoding="utf-8") as f:
+        base = json.load(f)["base_model_name_or_path"]
+    model = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32,
+                                                              attn_implementation="eager")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*adapter keys.*")
+        peft.PeftModel.from_pretrained(model, folder)
+    # the way of users who do not know that it is an adapter
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32,
+                                                             attn_implementation="eager")
+
+
+def compare(program, where, folder, opened, loss, chats):
+    tokenizer = transformers.AutoTokenizer.from_pretrained(os.path.join(where, folder))
+    model = opened(os.path.join(where, folder)).eval()
+    theirs = token_loss(model, tokenizer, chats)
+    if not abs(theirs - loss) <= LOSS_TOLERANCE * abs(loss):
+        raise RuntimeError(f"loss {theirs:.9g}, and the run logged {loss:.9g}")
+    ours, texts = our_greedy(program, where, folder, chats[:3]), greedy(model, tokenizer, chats[:3])
+    if ours != texts:
+        raise RuntimeError(f"greedy texts {texts}, and trainspool's are {ours}")
+
+
+def train(program, where, name, template, lines, saved):
+    """Run a job; yield its folders with the functions that open them, and its last loss."""
+    write_job(os.path.join(where, name + ".yaml"), template, {**lines, "output_dir": name})
+    run(program, "run", "-q", name + ".yaml", cwd=where)
+    for folder, opened in saved:
+        yield folder, opened, logged_loss(where, name)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kind", choices=list(models.KINDS))
+    parser.add_argument("program")
+    options = parser.parse_args()
+    program, failures, count = os.path.abspath(options.program), 0, 0
+    for kind in [options.kind] if options.kind else models.KINDS:
+        rng = random.Random(f"{options.seed} {kind}")
+        values = models.KINDS[kind](rng) | {"vocab_size": VOCABULARY, "bos_token_id": 256, "eos_token_id": 257}
+        values |= {"pad_token_id": 256} | {key: 512 for key in ("max_position_embeddings", "n_positions") if key in values}
+        template = rng.choice(TEMPLATES)
+        with tempfile.TemporaryDirectory() as where:
+            models.write(os.path.join(where, "base"), kind, values, options.seed)
+            write_tokenizer(os.path.join(where, "base"))
+            chats = write_data(os.path.join(where, "chats.jsonl"), rng)
+            jobs = [("full", {"finetuning_type": "full"}, [("full", open_whole)]),
+                    ("lora", {"finetuning_type": "lora", "lora_rank": 4, "lora_target": "all",
+                              "export_dir": "merged"}, [("lora", open_adapter), ("merged", open_whole)])]
+            for name, lines, saved in jobs:
+                folder = name
+                try:
+                    for folder, opened, loss in train(program, where, name, template, lines, saved):
+                        compare(program, where, folder, opened, loss, chats)
+                        count += 1
+                except Exception as failure: # pylint: disable=broad-except
+                    failures += 1
+                    print(f"{kind}, {folder}, template {template}: {failure}\n    {values}")
+    print(f"saved: {count} folders agree, {failures} differ (transformers {transformers.__version__}, "
+          f"peft {peft.__version__})")
+    sys.exit(failures > 0)
+
+
+if __name__ == "__main__":
+    main()

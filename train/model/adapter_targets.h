@@ -1,0 +1,38 @@
+/* train/model/adapter_targets.h - names of modules that get an adapter, or are trained as a
+ * whole, as PEFT reads them. */
+#ifndef TRAIN_MODEL_ADAPTER_TARGETS_H
+#define TRAIN_MODEL_ADAPTER_TARGETS_H
+
+#include "train/model/lora.h"
+
+/* A list of target names, and the context of its error messages. */
+struct target_list {
+    const struct architecture *architecture;
+    const char *key; /* of the list */
+    bool linear;     /* accept only linear layers */
+    enum error_code code;
+    const char *file; /* of the list; NULL: the job */
+};
+
+/* Return whether a name matches the module.  `linear`: the name is the end of a path;
+ * else it is the end of a name, as in modules_to_save. */
+bool adapter_targets_match(const struct architecture *a, enum module module,
+                           const char *name, size_t len, bool linear);
+/* Return the last part of a module's path, or the whole path if the last part would also
+ * match a module without a mark ("c_proj"). */
+const char *adapter_targets_name(const struct architecture *a, const bool *marks,
+                                 enum module module, bool linear);
+
+/* Mark the modules of one name, which may be several: "c_proj", "norm". */
+bool adapter_targets_mark(const struct target_list *list, const char *name, size_t len,
+                          bool *marks, struct error *err);
+/* Mark those of names separated by commas. */
+bool adapter_targets_mark_names(const struct target_list *list, const char *names,
+                                bool *marks, struct error *err);
+/* Mark every linear layer of the blocks. */
+void adapter_targets_all(const struct architecture *a, bool *marks);
+/* Compute the scale; fail with `code` if no layer is adapted. */
+bool adapter_targets_finish(struct lora *out, const char *where, enum error_code code,
+                            struct error *err);
+
+#endif

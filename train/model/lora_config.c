@@ -1,0 +1,468 @@
+/* train/model/lora_config.c - reads adapter_config.json as PEFT 0.13 to 0.21 does
+ * (tuners/lora/config.py, tuners/tuners_utils.py). */
+#include "config.h"
+
+#include "train/model/lora_config.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/size.h"
+#include "train/model/adapter_targets.h"
+#include "train/text/pattern.h"
+
+#define CONFIG_BYTES_MAX ((size_t)1 << 20)
+
+/* The keys of PEFT's LoraConfig.  Every other key, and every key of newer versions, must
+ * have a value that turns it off. */
+static const char *const read_keys[] = {
+    "alpha_pattern",
+    "bias",
+    "exclude_modules",
+    "init_lora_weights",
+    "layers_pattern",
+    "lora_alpha",
+    "lora_dropout",
+    "modules_to_save",
+    "layers_to_transform",
+    "peft_type",
+    "r",
+    "rank_pattern",
+    "target_modules",
+    "use_rslora",
+};
+
+/* Keys that do not change what a saved adapter computes: its origin, settings of the
+ * initialization and of kinds that are off. */
+static const char *const ignored_keys[] = {
+    "auto_mapping",      "base_model_name_or_path",
+    "corda_config",      "ensure_weight_tying",
+    "eva_config",        "fan_in_fan_out",
+    "inference_mode",    "loftq_config",
+    "lora_ga_config",    "megatron_config",
+    "megatron_core",     "peft_version",
+    "revision",          "runtime_config",
+    "qalora_group_size", "task_type",
+};
+
+/* How init_lora_weights prepared the adapter.  Some methods subtract the initial adapter
+ * from the base weights, or replace them, and PEFT does so again when it loads the
+ * adapter (tuners/lora/layer.py, update_layer). */
+static const struct {
+    const char *prefix;
+    bool changes_base;
+} initializations[] = {
+    { "gaussian", false }, { "eva", false },    { "orthogonal", false },
+    { "pissa", true },     { "olora", true },   { "corda", true },
+    { "loftq", true },     { "lora_ga", true },
+};
+
+static bool is_in(const char *const *list, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(list[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* Return whether a value turns its key off. */
+static bool is_off(const json_t *value)
+{
+    const char *string = json_string_value(value);
+
+    return !value || json_is_null(value) || json_is_false(value) ||
+           (string && (!string[0] || strcmp(string, "none") == 0)) ||
+           (json_is_object(value) && json_object_size(value) == 0) ||
+           (json_is_array(value) && json_array_size(value) == 0);
+}
+
+static bool check_keys(const json_t *root, const char *file, struct error *err)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach(
+        (json_t *)root, key,
+        value) if (!is_in(read_keys, TS_COUNT(read_keys), key) &&
+                   !is_in(ignored_keys, TS_COUNT(ignored_keys), key) &&
+                   !is_off(value)) return error_set(err, ERROR_DATA,
+                                                    "%s: %s is not supported", file, key);
+    return true;
+}
+
+static bool check_initialization(const json_t *value, const char *file, struct error *err)
+{
+    const char *name = json_string_value(value);
+
+    if (!name)
+        return true; /* true or false: A is random, B is 0 or random */
+    for (size_t i = 0; i < TS_COUNT(initializations); i++) {
+        if (!text_starts(name, initializations[i].prefix))
+            continue;
+        if (!initializations[i].changes_base)
+            return true;
+        return error_set(err, ERROR_DATA,
+                         "%s: init_lora_weights %s is not supported: the adapter belongs "
+                         "to base weights that this method changed; convert it into a "
+                         "plain one (pissa_convert: true in LLaMA-Factory, "
+                         "path_initial_model_for_weight_conversion in PEFT), or merge it "
+                         "with PEFT",
+                         file, name);
+    }
+    return error_set(err, ERROR_DATA, "%s: init_lora_weights %s is not supported", file,
+                     name);
+}
+
+static bool check_kind(const json_t *root, const char *file, struct error *err)
+{
+    const char *type = json_get_string(root, "peft_type", "LORA", file, err);
+    const char *bias = json_get_string(root, "bias", "none", file, err);
+
+    if (!json_is_object(root))
+        return error_set(err, ERROR_DATA, "%s: expected a JSON object", file);
+    if (!type || !bias)
+        return false;
+    if (strcmp(type, "LORA") != 0)
+        return error_set(err, ERROR_DATA, "%s: peft_type %s is not supported, only LORA",
+                         file, type);
+    if (strcmp(bias, "none") != 0)
+        return error_set(err, ERROR_DATA, "%s: bias \"%s\" is not supported, only none",
+                         file, bias);
+    return check_keys(root, file, err) &&
+           check_initialization(json_object_get(root, "init_lora_weights"), file, err);
+}
+
+/* A list of names, or one regular expression. */
+struct name_matcher {
+    const json_t *names; /* NULL: no list */
+    struct pattern *pattern;
+};
+
+static void matcher_clear(struct name_matcher *matcher)
+{
+    pattern_free(matcher->pattern);
+    *matcher = (struct name_matcher) { .names = NULL };
+}
+
+/* Compile a regular expression that must match a whole name, as Python's re.fullmatch. */
+static struct pattern *compile_whole(const char *regex, const char *where,
+                                     struct error *err)
+{
+    struct text whole;
+    struct pattern *pattern;
+    json_t *json;
+
+    text_init(&whole, 0);
+    text_addf(&whole, "\\A(?:%s)\\z", regex);
+    json = json_pack("{s s}", "Regex", whole.data);
+    pattern = pattern_new(json, where, err);
+    json_decref(json);
+    text_clear(&whole);
+    return pattern;
+}
+
+static bool matcher_open(const json_t *value, const char *file, const char *key,
+                         struct name_matcher *out, struct error *err)
+{
+    struct text where;
+
+    *out = (struct name_matcher) { .names = NULL };
+    if (!value || json_is_null(value))
+        return true;
+    if (json_is_string(value)) {
+        text_init(&where, 0);
+        text_addf(&where, "%s: %s", file, key);
+        out->pattern = compile_whole(json_string_value(value), where.data, err);
+        text_clear(&where);
+        return out->pattern != NULL;
+    }
+    out->names = value;
+    for (size_t i = 0; i < json_array_size(value); i++)
+        if (!json_is_string(json_array_get(value, i)))
+            out->names = NULL;
+    return (out->names && json_is_array(value)) ||
+           error_set(err, ERROR_DATA,
+                     "%s: %s must be a list of names or a regular "
+                     "expression",
+                     file, key);
+}
+
+static bool pattern_matches(const struct pattern *pattern, const char *name)
+{
+    struct pattern_search search = { .pattern = pattern,
+                                     .scratch = pattern_scratch_new(),
+                                     .text = name,
+                                     .len = strlen(name) };
+    bool found = pattern_next(&search);
+
+    pattern_scratch_free(search.scratch);
+    return found;
+}
+
+/* A listed name is the whole name of a module, or its end after a dot. */
+static bool matcher_has(const struct name_matcher *matcher, const char *name)
+{
+    if (matcher->pattern)
+        return pattern_matches(matcher->pattern, name);
+    for (size_t i = 0; i < json_array_size(matcher->names); i++) {
+        const char *target = json_string_value(json_array_get(matcher->names, i));
+        size_t all = strlen(name), len = strlen(target);
+
+        if (len > 0 && len <= all && strcmp(name + all - len, target) == 0 &&
+            (len == all || name[all - len - 1] == '.'))
+            return true;
+    }
+    return false;
+}
+
+/* What is being read. */
+struct reading {
+    const json_t *root;
+    const char *file;
+    const struct model_config *config;
+    struct name_matcher targets, excluded;
+    struct lora *out;
+};
+
+/* The name of a module in a layer, or outside the blocks. */
+static void name_module(const struct reading *reading, enum module module, size_t layer,
+                        struct text *out)
+{
+    const struct architecture *a = reading->config->architecture;
+
+    text_reset(out);
+    if (module_in_block(module))
+        text_addf(out, "%s%zu.%s", a->blocks, layer, a->paths[module]);
+    else
+        text_adds(out, a->paths[module]);
+}
+
+/* Return whether layers_to_transform, a number or a list, has the layer. */
+static bool has_layer(const struct reading *reading, size_t layer)
+{
+    const json_t *layers = json_object_get(reading->root, "layers_to_transform");
+
+    if (is_off(layers))
+        return true;
+    if (json_is_integer(layers))
+        return json_integer_value(layers) == (json_int_t)layer;
+    for (size_t i = 0; i < json_array_size(layers); i++)
+        if (json_integer_value(json_array_get(layers, i)) == (json_int_t)layer)
+            return true;
+    return false;
+}
+
+static bool is_adapted(const struct reading *reading, enum module module, size_t layer,
+                       struct text *name)
+{
+    name_module(reading, module, layer, name);
+    return matcher_has(&reading->targets, name->data) &&
+           !matcher_has(&reading->excluded, name->data) && has_layer(reading, layer);
+}
+
+/* Mark a module of the blocks if all layers have an adapter on it. */
+static bool mark_in_blocks(struct reading *reading, enum module module, struct text *name,
+                           struct error *err)
+{
+    size_t layers = reading->config->layers, adapted = 0;
+
+    for (size_t i = 0; i < layers; i++)
+        adapted += is_adapted(reading, module, i, name);
+    if (adapted > 0 && !module_is_linear(module))
+        return error_set(err, ERROR_DATA, "%s: target_modules: %s is not a linear layer",
+                         reading->file, name->data);
+    if (adapted > 0 && adapted < layers)
+        return error_set(
+            err, ERROR_DATA,
+            "%s: the adapter is on %s in %zu of %zu layers; only adapters in "
+            "all layers are supported",
+            reading->file, architecture_leaf(reading->config->architecture, module),
+            adapted, layers);
+    reading->out->adapted[module] = adapted > 0;
+    return true;
+}
+
+static bool mark_adapted(struct reading *reading, struct error *err)
+{
+    const struct architecture *a = reading->config->architecture;
+    struct text name;
+    bool ok = true;
+
+    text_init(&name, 0);
+    for (enum module i = 0; ok && i < MODULES; i++) {
+        if (!a->paths[i])
+            continue;
+        if (module_in_block(i))
+            ok = mark_in_blocks(reading, i, &name, err);
+        else if (is_adapted(reading, i, 0, &name))
+            ok = error_set(err, ERROR_DATA,
+                           "%s: target_modules: an adapter on %s is not supported; only "
+                           "linear layers of the blocks can have one, and "
+                           "modules_to_save can train it whole",
+                           reading->file, name.data);
+    }
+    text_clear(&name);
+    return ok;
+}
+
+/* PEFT ignores listed names without a layer, unless no name has one. */
+static bool check_some(const struct reading *reading, struct error *err)
+{
+    const struct target_list list = { reading->config->architecture, "target_modules",
+                                      true, ERROR_DATA, reading->file };
+    const char *first = json_string_value(json_array_get(reading->targets.names, 0));
+    bool marks[MODULES];
+
+    for (enum module i = 0; i < MODULES; i++)
+        if (reading->out->adapted[i])
+            return true;
+    return !first || adapter_targets_mark(&list, first, strlen(first), marks, err);
+}
+
+static bool read_targets(struct reading *reading, struct error *err)
+{
+    const json_t *targets = json_object_get(reading->root, "target_modules");
+    bool ok;
+
+    if (json_is_string(targets) &&
+        strcmp(json_string_value(targets), "all-linear") == 0) {
+        adapter_targets_all(reading->config->architecture, reading->out->adapted);
+        return true;
+    }
+    ok = matcher_open(targets, reading->file, "target_modules", &reading->targets, err) &&
+         matcher_open(json_object_get(reading->root, "exclude_modules"), reading->file,
+                      "exclude_modules", &reading->excluded, err) &&
+         mark_adapted(reading, err) && check_some(reading, err);
+    matcher_clear(&reading->targets);
+    matcher_clear(&reading->excluded);
+    return ok;
+}
+
+/* A list of names, or null. */
+static bool read_saved(struct reading *reading, struct error *err)
+{
+    const struct target_list list = { reading->config->architecture, "modules_to_save",
+                                      false, ERROR_DATA, reading->file };
+    const json_t *names = json_object_get(reading->root, "modules_to_save");
+
+    for (size_t i = 0; i < json_array_size(names); i++) {
+        const char *name = json_string_value(json_array_get(names, i));
+
+        if (!name)
+            return error_set(err, ERROR_DATA,
+                             "%s: modules_to_save must be a list of names",
+                             reading->file);
+        if (!adapter_targets_mark(&list, name, strlen(name), reading->out->saved, err))
+            return false;
+    }
+    return is_off(names) || json_is_array(names) ||
+           error_set(err, ERROR_DATA, "%s: modules_to_save must be a list of names",
+                     reading->file);
+}
+
+/* Return the value that rank_pattern or alpha_pattern has for a module: of the first
+ * expression that matches the end of its name after a dot (PEFT's get_pattern_key). */
+static double pattern_value(const json_t *patterns, const char *name, double otherwise,
+                            const char *where, struct error *err)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach((json_t *)patterns, key, value)
+    {
+        struct text regex;
+        struct pattern *pattern;
+        bool found;
+
+        text_init(&regex, 0);
+        text_addf(&regex, "(?:.*\\.)?(?:%s)", key);
+        pattern = compile_whole(regex.data, where, err);
+        found = pattern && pattern_matches(pattern, name);
+        pattern_free(pattern);
+        text_clear(&regex);
+        if (found)
+            return json_number_value(value);
+    }
+    return otherwise;
+}
+
+/* Accept patterns that give every adapted module the same value. */
+static bool read_pattern(struct reading *reading, const char *key, double *value,
+                         struct error *err)
+{
+    const json_t *patterns = json_object_get(reading->root, key);
+    double shared = NAN;
+    struct text name;
+    bool ok = true;
+
+    if (is_off(patterns))
+        return true;
+    text_init(&name, 0);
+    for (enum module i = 0; ok && i < MODULES; i++)
+        for (size_t j = 0; ok && reading->out->adapted[i] && j < reading->config->layers;
+             j++) {
+            double one;
+
+            name_module(reading, i, j, &name);
+            one = pattern_value(patterns, name.data, *value, reading->file, err);
+            if (err->code != ERROR_NONE)
+                ok = false;
+            else if (!isnan(shared) && one != shared)
+                ok = error_set(err, ERROR_DATA,
+                               "%s: %s gives %s %g and other modules %g; only one value "
+                               "for all of them is supported",
+                               reading->file, key, name.data, one, shared);
+            shared = one;
+        }
+    text_clear(&name);
+    *value = isnan(shared) ? *value : shared;
+    return ok;
+}
+
+static bool read_numbers(struct reading *reading, struct error *err)
+{
+    const json_t *root = reading->root;
+    const char *file = reading->file;
+    struct lora *out = reading->out;
+    double rank = (double)json_get_int(root, "r", 8, file, err);
+
+    out->alpha = json_get_real(root, "lora_alpha", 8, file, err);
+    out->dropout = json_get_real(root, "lora_dropout", 0, file, err);
+    out->rslora = json_get_bool(root, "use_rslora", false, file, err);
+    if (err->code != ERROR_NONE || !read_pattern(reading, "rank_pattern", &rank, err) ||
+        !read_pattern(reading, "alpha_pattern", &out->alpha, err))
+        return false;
+    if (!(rank >= 1 && rank <= LORA_RANK_MAX))
+        return error_set(err, ERROR_DATA, "%s: r must be from 1 to %d", file,
+                         LORA_RANK_MAX);
+    if (!(out->dropout >= 0 && out->dropout < 1))
+        return error_set(err, ERROR_DATA, "%s: lora_dropout must be from 0 to below 1",
+                         file);
+    out->rank = (size_t)rank;
+    return true;
+}
+
+bool lora_config_read(const char *dir, const struct model_config *config,
+                      struct lora *out, struct error *err)
+{
+    char *file = path_join(dir, "adapter_config.json");
+    struct error local = { 0 };
+    json_t *root = json_read_file(file, CONFIG_BYTES_MAX, &local);
+    struct reading reading = { .root = root, .file = file, .config = config, .out = out };
+    bool ok;
+
+    *out = (struct lora) { 0 };
+    ok = root && check_kind(root, file, &local) && read_targets(&reading, &local) &&
+         read_saved(&reading, &local) && read_numbers(&reading, &local) &&
+         adapter_targets_finish(out, file, ERROR_DATA, &local);
+    json_decref(root);
+    free(file);
+    if (ok && local.code == ERROR_NONE)
+        return true;
+    if (err && err->code == ERROR_NONE)
+        *err = local;
+    return false;
+}
