@@ -50,9 +50,9 @@ def version_of(package):
     return tuple(int(part) for part in package.__version__.split(".")[:2] if part.isdigit())
 
 
-def versions():
+def versions(of_factory=False):
     found = {p.__name__: p.__version__ for p in (torch, transformers, peft, bitsandbytes, trl) if p}
-    if factory:
+    if of_factory:  # a job that names it is its own
         found["llamafactory"] = importlib.metadata.version("llamafactory")
     return "{%s}" % ", ".join(f'{name}: "{version}"' for name, version in found.items())
 
@@ -149,7 +149,7 @@ class FactoryCase:
         whole = "additional_target: lm_head\n" if self.method == "whole" else ""
         return (f"model_name_or_path: {folder}\nstage: sft\ntemplate: default\nfinetuning_type: {method}\n{whole}"
                 f"{key}: true\ntrainspool: {{target: external, policy: report, "
-                f"command: [llamafactory-cli, train, job.yaml], versions: {versions()}}}\n")
+                f"command: [llamafactory-cli, train, job.yaml], versions: {versions(True)}}}\n")
 
     def load(self, folder, key):
         self.pure, self.format = key == "pure_bf16", torch.float16 if key == "fp16" else torch.bfloat16
