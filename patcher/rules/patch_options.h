@@ -11,7 +11,8 @@ struct patch_options {
     const char *job;
     const struct device *device; /* NULL: device rules are off (TS208) */
     const char *no_device;       /* reason for NULL, for TS208; or NULL */
-    /* what names the device: "--device", ".trainspool.toml"; NULL: this machine has it */
+    /* what names the device, such as ".trainspool.toml"; NULL: --device, or this machine
+     * has it */
     const char *device_source;
     /* nothing names the device: it is the CPU of a machine without a GPU, and the job may
      * run elsewhere.  No safe edit and no error follows from it. */

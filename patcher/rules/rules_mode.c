@@ -201,19 +201,26 @@ static void rule_both_full_evals(struct rule_context *context)
 
 static void turn_off(struct rule_context *context, const char *key, int group)
 {
-    rule_propose(
-        context,
-        &(struct finding) {
-            .rule = "TS125",
-            .severity = SEVERITY_INFO,
-            .apply = APPLY_SAFE,
-            .group = group,
-            .message = arena_printf(context->arena,
-                                    "policy fp32: %s off; 1.5 to 2 times slower, and "
-                                    "twice the memory of a 16-bit base model",
-                                    key),
-            .note = "clipping stays unchanged" },
-        key, "false", NULL);
+    struct finding finding = { .rule = "TS125",
+                               .severity = SEVERITY_INFO,
+                               .apply = APPLY_SAFE,
+                               .group = group,
+                               .note = "clipping stays unchanged" };
+    const char *why;
+
+    if (!rule_is_llamafactory(context) || stored_weights_reach_float32(context, &why)) {
+        finding.message = arena_printf(context->arena,
+                                       "policy fp32: %s off; 1.5 to 2 times slower, and "
+                                       "twice the memory of a 16-bit base model",
+                                       key);
+    } else {
+        finding.severity = SEVERITY_WARNING;
+        finding.message =
+            arena_printf(context->arena,
+                         "policy fp32: %s off, but this job does not reach float32", key);
+        finding.note = why;
+    }
+    rule_propose(context, &finding, key, "false", NULL);
 }
 
 static void store_float32(struct rule_context *context)
@@ -366,7 +373,8 @@ static const struct rule rows[] = {
           "trained weights in float32. The run is 1.5 to 2 times slower, and a 16-bit "
           "base model takes twice the memory (not only the adapters, as is sometimes "
           "claimed). On compute capability 8.0 and higher, bf16 usually solves the same "
-          "problem at no cost.",
+          "problem at no cost. Another program may compute in the format of the base "
+          "model all the same, as LLaMA-Factory does for adapters: a warning says so.",
       .source = "a user report (docs/precision.md)" },
 };
 

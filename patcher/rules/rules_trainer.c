@@ -10,15 +10,17 @@
 #include "patcher/schema/scalar.h"
 #include "train/files/safetensors.h"
 
-/* Return whether LLaMA-Factory's infer_optim_dtype selects bf16 for the matmuls. */
+/* Return whether LLaMA-Factory's infer_optim_dtype selects bf16 for the matmuls; TS125
+ * reports it under policy fp32. */
 static bool factory_selects_bf16(const struct rule_context *context)
 {
     const struct precision_request *request = &context->plan->request;
     const struct stored_weights weights = stored_weights_now(context);
 
-    return rule_is_llamafactory(context) && request->bf16 == CHOICE_NO &&
-           request->fp16 == CHOICE_NO && !request->pure_bf16 &&
-           context->checkpoint == FORMAT_BF16 && weights.compute == FORMAT_BF16;
+    return rule_is_llamafactory(context) && !rule_is_policy(context, POLICY_FP32) &&
+           request->bf16 == CHOICE_NO && request->fp16 == CHOICE_NO &&
+           !request->pure_bf16 && context->checkpoint == FORMAT_BF16 &&
+           weights.compute == FORMAT_BF16;
 }
 
 static void rule_permissive_probe(struct rule_context *context)

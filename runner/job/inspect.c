@@ -77,13 +77,16 @@ static struct patch_options patch_options(const struct inspect_options *options,
                                           const struct inspection *inspection)
 {
     const struct selection *selection = options->selection;
+    bool by_option =
+        options->machine->source && strcmp(options->machine->source, "--device") == 0;
 
     return (struct patch_options) {
         .select = selection ? selection->select : NULL,
         .ignore = selection ? selection->ignore : NULL,
         .job = options->job,
         .device = inspection->device,
-        .device_source = inspection->device ? inspection->storage.source : NULL,
+        .device_source =
+            inspection->device && !by_option ? inspection->storage.source : NULL,
         .guessed = options->place == INSPECT_ANYWHERE && inspection->storage.guessed,
         .host = find_host(options, inspection),
         .no_device = inspection->no_device.code ? inspection->no_device.text : NULL,

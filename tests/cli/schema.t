@@ -2,22 +2,22 @@
 # schema: the JSON Schema of a job rejects what check rejects.
 . "${top_srcdir-.}/tests/cli/lib.sh"
 
-ends "the schema is printed" 0 "$trainspool" schema
+expect_status "the schema is printed" 0 "$trainspool" schema
 cp "$T/out" "$T/schema"
-holds "it is JSON" sh -c "jq -e . '$T/schema' >'$T/out'"
-holds "it is of draft 2020-12" sh -c \
+expect "it is JSON" sh -c "jq -e . '$T/schema' >'$T/out'"
+expect "it is of draft 2020-12" sh -c \
     "jq -e '.\"\$schema\" == \"https://json-schema.org/draft/2020-12/schema\"' '$T/schema' >'$T/out'"
-holds "every key has a title and a description" sh -c \
+expect "every key has a title and a description" sh -c \
     "jq -e '[.properties[], .properties.trainspool.properties[]
              | select((.title and .description) | not)] == []' '$T/schema' >'$T/out'"
-holds "it has values and defaults" sh -c "jq -e '
+expect "it has values and defaults" sh -c "jq -e '
     .properties.lr_scheduler_type.enum[1] == \"cosine\" and .properties.learning_rate.default == 5e-5
     and .properties.lora_rank.minimum == 1 and .properties.trainspool.properties.policy.default == \"sound\"
     ' '$T/schema' >'$T/out'"
-holds "an old name is deprecated, an alias is not" sh -c "jq -e '
+expect "an old name is deprecated, an alias is not" sh -c "jq -e '
     .properties.evaluation_strategy.deprecated == true and .properties.torch_dtype.deprecated == null
     ' '$T/schema' >'$T/out'"
-holds "every default is one of the values" sh -c "jq -e '
+expect "every default is one of the values" sh -c "jq -e '
     [.properties[], .properties.trainspool.properties[] | select(.enum and has(\"default\"))
      | .default as \$value | select(.enum | index([\$value]) == null)] == []' '$T/schema' >'$T/out'"
 
@@ -28,7 +28,7 @@ if [ -d "$shared/corpus" ]; then
 fi
 if "${PYTHON-python3}" -c 'import jsonschema.validators, yaml; jsonschema.Draft202012Validator' 2>/dev/null; then
     # shellcheck disable=SC2086
-    ends "$name" 0 "${PYTHON-python3}" "$source/tests/cli/schema.py" "$trainspool" $jobs
+    expect_status "$name" 0 "${PYTHON-python3}" "$source/tests/cli/schema.py" "$trainspool" $jobs
 else
     skip "$name" "${PYTHON-python3} has no jsonschema and yaml"
 fi
