@@ -112,6 +112,7 @@ libpatcher_a_SOURCES += %D%/rules/suppress_unused.c
 libpatcher_a_SOURCES += %D%/rules/teacher.c %D%/rules/teacher.h
 libpatcher_a_SOURCES += %D%/rules/torch_build.c %D%/rules/torch_build.h
 libpatcher_a_SOURCES += %D%/rules/torch_setup.c %D%/rules/torch_setup.h
+libpatcher_a_SOURCES += %D%/rules/trl_quantized.c %D%/rules/trl_quantized.h
 
 libpatcher_a_SOURCES += %D%/schema/dialect.c %D%/schema/dialect.h
 libpatcher_a_SOURCES += %D%/schema/dialect_marks.c %D%/schema/dialect_marks.h

@@ -6,14 +6,18 @@
 
 #include "patcher/rules/rules_context.h"
 #include "patcher/rules/stored_weights.h"
+#include "patcher/rules/trl_quantized.h"
 
 static const char *why_not(const struct rule_context *context,
                            const struct stored_weights *weights)
 {
     if (rule_casts_quantized(context))
-        return "use TRL up to 0.25, or a card with bf16, or set bf16: false and fp16: "
-               "false: what TRL trains next to quantized weights is bfloat16 since 0.26, "
-               "for which fp16's loss scaler has no kernel";
+        return arena_printf(
+            context->arena,
+            "use TRL up to %s, or a card with bf16, or set bf16: false and fp16: false: "
+            "later versions make what they train next to quantized weights bfloat16, for "
+            "which fp16's loss scaler has no kernel",
+            trl_quantized_last(context));
     if (weights->parts[WEIGHTS_WHOLE] == weights->trained)
         return arena_printf(context->arena,
                             "cast the modules of %s to float32 in the script, or load "
@@ -42,8 +46,10 @@ static struct stored_weights with_fp16(const struct rule_context *context,
 static const char *condition_of(const struct rule_context *context)
 {
     if (rule_dtype_computes(context) && !versions_know(context->versions, PACKAGE_TRL))
-        return "if TRL is 0.26 or later, what it trains next to quantized weights is "
-               "bfloat16, and fp16's loss scaler stops the run";
+        return arena_printf(context->arena,
+                            "if TRL is later than %s, what it trains next to quantized "
+                            "weights is bfloat16, and fp16's loss scaler stops the run",
+                            trl_quantized_last(context));
     return versions_know(context->versions, PACKAGE_TRANSFORMERS)
                ? "if the model's files are in 16 bits, fp16 requires dtype=torch.float32 "
                  "in the script"

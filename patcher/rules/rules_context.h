@@ -149,6 +149,8 @@ const char *rule_launcher_precision(const struct rule_context *context,
                                     const struct entry **where);
 /* Return whether PEFT's autocast_adapter_dtype is left on. */
 bool rule_casts_adapters(const struct rule_context *context);
+/* Return whether the frozen weights are quantized, also by a map for transformers. */
+bool rule_has_quantized_weights(const struct rule_context *context);
 /* Return whether TRL casts what it trains next to quantized weights to bfloat16. */
 bool rule_casts_quantized(const struct rule_context *context);
 /* Return whether model_dtype is also the compute format of quantized weights. */

@@ -11,6 +11,7 @@
 #include "base/size.h"
 #include "patcher/rules/fp16_need.h"
 #include "patcher/rules/stored_weights.h"
+#include "patcher/rules/trl_quantized.h"
 #include "patcher/schema/scalar.h"
 #include "patcher/schema/schema.h"
 #include "patcher/schema/schema_value.h"
@@ -363,7 +364,7 @@ bool rule_casts_adapters(const struct rule_context *context)
     return !entry || strcasecmp(node_value(entry->value)->text, "false") != 0;
 }
 
-static bool has_quantized_weights(const struct rule_context *context)
+bool rule_has_quantized_weights(const struct rule_context *context)
 {
     const struct entry *map = rule_entry(context, "quantization_config");
 
@@ -371,19 +372,18 @@ static bool has_quantized_weights(const struct rule_context *context)
            (map && node_value(map->value)->kind == NODE_MAP);
 }
 
-/* SFTTrainer, RewardTrainer and others: "the PEFT adapter weights are converted to
- * bf16". */
 bool rule_casts_quantized(const struct rule_context *context)
 {
-    return rule_is_trl(context) && has_quantized_weights(context) &&
-           rule_version_at_least(context, PACKAGE_TRL, "0.26");
+    bool known = true;
+
+    return trl_quantized_casts(context, &known) && known;
 }
 
 /* TRL gives its dtype to bitsandbytes as the compute format of 4-bit weights
  * (trainer/utils.py, get_quantization_config); LLM.int8() computes in float16. */
 bool rule_dtype_computes(const struct rule_context *context)
 {
-    return rule_is_trl(context) && has_quantized_weights(context);
+    return rule_is_trl(context) && rule_has_quantized_weights(context);
 }
 
 bool rule_takes_fp16(const struct rule_context *context)

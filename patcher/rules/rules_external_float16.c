@@ -10,6 +10,7 @@
 
 #include "patcher/rules/rules_context.h"
 #include "patcher/rules/stored_weights.h"
+#include "patcher/rules/trl_quantized.h"
 
 #include <string.h>
 
@@ -90,9 +91,9 @@ static const char *adapters_message(const struct rule_context *context,
 
     if (rule_casts_quantized(context))
         return arena_printf(context->arena,
-                            "TRL makes the adapters of a quantized model %s since 0.26, "
+                            "TRL makes the adapters of a quantized model %s after %s, "
                             "whatever the job says, %s",
-                            name, refusal);
+                            name, trl_quantized_last(context), refusal);
     if (rule_version_below(context, PACKAGE_PEFT, "0.12"))
         return arena_printf(context->arena,
                             "this PEFT gives adapters the format of the base model, %s, "
@@ -111,8 +112,10 @@ static void report_adapters(struct rule_context *context, const struct finding *
         finding.severity = SEVERITY_WARNING;
         rule_report(context, &finding, "fp16");
     } else if (rule_casts_quantized(context)) {
-        finding.note = "use TRL up to 0.25, or bf16: true on a card with bf16, or set "
-                       "fp16: false";
+        finding.note = arena_printf(context->arena,
+                                    "use TRL up to %s, or bf16: true on a card with "
+                                    "bf16, or set fp16: false",
+                                    trl_quantized_last(context));
         rule_report(context, &finding, "fp16");
     } else if (rule_is_quantized(
                    context)) { /* their storage decides, or dtype computes */
@@ -278,7 +281,7 @@ static const struct rule rows[] = {
           "autocast_adapter_dtype is false. Adapters in 16 bits are trained 16-bit "
           "weights: the loss scaler refuses their gradients (TS105). Next to quantized "
           "weights adapters are float32, but TRL 0.26 and later cast all that they train "
-          "there to bfloat16: fp16 cannot be used with it.\n\n"
+          "there to bfloat16 (DPO since 0.29, KTO since 1.4): fp16 cannot be used with it.\n\n"
           "If the script reads model_dtype, the patch sets it to float32, which costs 2 "
           "more bytes for each weight of the base model. It is cheaper to upgrade PEFT, "
           "or to call cast_mixed_precision_params(model, torch.float16) after "

@@ -18,6 +18,7 @@
 
 #include "base/size.h"
 #include "patcher/rules/rules_context.h"
+#include "patcher/rules/trl_quantized.h"
 
 #define FIVE "5.0.0.dev0" /* from_pretrained keeps the format of the files since then */
 
@@ -186,17 +187,15 @@ static bool casts_for_fsdp(const struct view *view)
 /* Also where the version of TRL is unknown: the current one does. */
 static bool casts_quantized_to_bf16(const struct view *view)
 {
-    return view->trl && view->quantized &&
-           !rule_version_below(view->context, PACKAGE_TRL, "0.26");
+    bool known = true;
+
+    return trl_quantized_casts(view->context, &known);
 }
 
-/* Before 0.25 TRL calls PEFT's prepare_model_for_kbit_training, which casts all that is
- * not quantized; its own function in 0.25 casts norms only. */
 static bool prepares_quantized(const struct view *view)
 {
     return view->quantized &&
-           (view->trl ? rule_version_below(view->context, PACKAGE_TRL, "0.25")
-                      : !view->factory);
+           (view->trl ? trl_quantized_prepares(view->context) : !view->factory);
 }
 
 /* bnb_4bit_quant_storage: bfloat16, for FSDP; the default is uint8. */
@@ -231,8 +230,8 @@ static bool names_module(const struct rule_context *context, const char *key,
     return false;
 }
 
-/* TRL before 0.26, peft_module_casting_to_bf16: with bf16 the embeddings and the head of a
- * 4-bit model. */
+/* Versions of TRL without that cast, peft_module_casting_to_bf16: with bf16 the embeddings
+ * and the head of a 4-bit model. */
 static bool casts_head_to_bf16(const struct view *view)
 {
     static const char *const modules[] = { "lm_head", "embed_tokens", "wte", "wpe" };
@@ -285,7 +284,7 @@ static const struct cast {
     { casts_for_fsdp, ALL | ADAPTERS | WHOLE, FORMAT_FP32,
       "Accelerate casts them for FSDP" },
     { casts_quantized_to_bf16, ADAPTERS | WHOLE, FORMAT_BF16,
-      "TRL casts what it trains next to quantized weights to bfloat16 since 0.26" },
+      "TRL casts what it trains next to quantized weights to bfloat16" },
     { casts_adapters, ADAPTERS, FORMAT_FP32, "PEFT casts adapters since 0.12" },
     { stores_adapters_apart, ADAPTERS, FORMAT_FP32,
       "adapters of quantized weights are float32" },
@@ -380,14 +379,6 @@ static enum format find_compute(const struct view *view)
     return cast ? out->trained : out->base;
 }
 
-static bool is_quantized(const struct rule_context *context)
-{
-    const struct entry *map = rule_entry(context, "quantization_config");
-
-    return rule_is_quantized(context) ||
-           (map && node_value(map->value)->kind == NODE_MAP);
-}
-
 static struct stored_weights native_weights(const struct rule_context *context,
                                             const struct precision_request *request)
 {
@@ -421,7 +412,7 @@ struct stored_weights stored_weights_of(const struct rule_context *context,
         .trl = rule_is_trl(context),
         .deepspeed = rule_is_set(context, "deepspeed"),
         .fsdp = rule_is_set(context, "fsdp"),
-        .quantized = is_quantized(context),
+        .quantized = rule_has_quantized_weights(context),
         .casts_adapters = !rule_version_below(context, PACKAGE_PEFT, "0.12") &&
                           rule_casts_adapters(context),
         .out = &out,
