@@ -19,6 +19,26 @@ AC_DEFUN([TS_TRY_CFLAGS], [
                       [CFLAGS=$ts_cflags; $2], [CFLAGS=$ts_cflags; $3])
 ])
 
+dnl Set HAVE_SCRIPTS if tree-sitter and its grammar of Python are in the folder that
+dnl patcher/script/grammar.sh fills.  Without them, trainspool reads no Python scripts.
+AC_DEFUN([TS_SCRIPTS], [
+    AC_ARG_WITH([tree-sitter-python],
+        [AS_HELP_STRING([--with-tree-sitter-python=DIR],
+                        [read Python scripts with the parser in DIR, default build-grammar in the source])],
+        [], [with_tree_sitter_python=yes])
+    GRAMMAR=$with_tree_sitter_python
+    AS_IF([test "$GRAMMAR" = yes], [GRAMMAR=`cd "$srcdir" && pwd`/build-grammar])
+    have_scripts="no (patcher/script/grammar.sh build-grammar fetches the parser)"
+    AS_IF([test "$GRAMMAR" != no && test -f "$GRAMMAR/grammar/scanner.c"], [
+        have_scripts=yes
+        LIBRARY_CFLAGS="$LIBRARY_CFLAGS -isystem $GRAMMAR/library/include"
+    ], [test "$with_tree_sitter_python" != yes && test "$GRAMMAR" != no], [
+        AC_MSG_ERROR([no parser of Python in $GRAMMAR])
+    ])
+    AC_SUBST([GRAMMAR])
+    AM_CONDITIONAL([HAVE_SCRIPTS], [test "$have_scripts" = yes])
+])
+
 dnl No flag here may hide a NaN or an infinity: the loss scaler depends on seeing them.
 AC_DEFUN([TS_WARNINGS], [
     OPTIMIZE="-O2"

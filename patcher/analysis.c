@@ -14,6 +14,7 @@
 #include "patcher/findings/propose.h"
 #include "patcher/rules/rules.h"
 #include "patcher/schema/dialect.h"
+#include "patcher/script/script.h"
 #include "patcher/schema/schema.h"
 #include "patcher/rules/suppress.h"
 #include "patcher/rules/torch_setup.h"
@@ -334,6 +335,27 @@ static struct rule_context context_of(const struct analyzer *analyzer,
     };
 }
 
+/* The device that expressions of a script ask for.  A CPU here says nothing about the
+ * machine that runs the script. */
+static const struct device *script_device(const struct analyzer *analyzer)
+{
+    const struct device *device = analyzer->options->device;
+
+    return device && device->here && device->kind == DEVICE_CPU ? NULL : device;
+}
+
+static void read_document(const struct analyzer *analyzer, const char *data, size_t len,
+                          struct document *out)
+{
+    const struct script_source source = { analyzer->options->job,
+                                          script_device(analyzer) };
+
+    if (script_is_name(source.name))
+        script_read(&source, data, len, analyzer->arena, out);
+    else
+        document_read(data, len, analyzer->arena, out);
+}
+
 void analyze_text(struct analyzer *analyzer, const char *data, size_t len,
                   struct analysis *out)
 {
@@ -342,7 +364,7 @@ void analyze_text(struct analyzer *analyzer, const char *data, size_t len,
     *out = (struct analysis) { 0 };
     findings_init(&out->findings, analyzer->arena);
     findings_init(&out->ignored, analyzer->arena);
-    document_read(data, len, analyzer->arena, &out->document);
+    read_document(analyzer, data, len, &out->document);
     add_remarks(out, analyzer->arena);
     if (!out->document.root)
         return;

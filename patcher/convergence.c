@@ -388,6 +388,14 @@ struct names {
     size_t count;
 };
 
+/* Return whether an edit overlaps a node.  In a script, key and value may be far apart. */
+static bool touches(const struct node *node, size_t from, size_t to)
+{
+    size_t begin = node->at.byte, end = node->at.byte + node->bytes;
+
+    return from < to ? from < end && to > begin : begin <= from && from <= end;
+}
+
 /* Add the top-level keys whose rows overlap the bytes from..to; of an empty range, the
  * row that it touches. */
 static void add_names(struct names *names, const struct document *document, size_t from,
@@ -398,7 +406,10 @@ static void add_names(struct names *names, const struct document *document, size
         size_t begin = entry->key->at.byte;
         size_t end = entry->value->at.byte + entry->value->bytes;
 
-        if (from < to ? from < end && to > begin : begin < from && from <= end)
+        if (document->script
+                ? touches(entry->key, from, to) || touches(entry->value, from, to)
+            : from < to ? from < end && to > begin
+                        : begin < from && from <= end)
             names->list[names->count++] = entry->key->text;
     }
 }

@@ -82,6 +82,7 @@ libpatcher_a_SOURCES += %D%/rules/rules_external_float16.c
 libpatcher_a_SOURCES += %D%/rules/rules_float16.c
 libpatcher_a_SOURCES += %D%/rules/rules_formats.c
 libpatcher_a_SOURCES += %D%/rules/rules_launch.c
+libpatcher_a_SOURCES += %D%/rules/rules_loop.c
 libpatcher_a_SOURCES += %D%/rules/rules_memory.c
 libpatcher_a_SOURCES += %D%/rules/rules_methods.c
 libpatcher_a_SOURCES += %D%/rules/rules_missing.c
@@ -143,3 +144,33 @@ libpatcher_a_SOURCES += %D%/schema/schema_rows.h
 libpatcher_a_SOURCES += %D%/schema/schema_value.c %D%/schema/schema_value.h
 
 EXTRA_DIST += %D%/profiles/make_profile.py
+libpatcher_a_SOURCES += %D%/script/script.c %D%/script/script.h %D%/script/script_internal.h
+libpatcher_a_SOURCES += %D%/script/script_argument.c
+libpatcher_a_SOURCES += %D%/script/script_document.c
+libpatcher_a_SOURCES += %D%/script/script_loop.c
+libpatcher_a_SOURCES += %D%/script/script_model.c
+libpatcher_a_SOURCES += %D%/script/script_names.c
+libpatcher_a_SOURCES += %D%/script/script_rewrite.c %D%/script/script_rewrite.h
+libpatcher_a_SOURCES += %D%/script/script_table.c
+libpatcher_a_SOURCES += %D%/script/script_value.c
+libpatcher_a_SOURCES += %D%/script/syntax.c %D%/script/syntax.h
+EXTRA_DIST += %D%/script/grammar.sh
+
+# The parser of Python: tree-sitter and its grammar, in $(GRAMMAR); not ours, so without warnings.
+if HAVE_SCRIPTS
+libpatcher_a_SOURCES += %D%/script/script_tree.c %D%/script/script_tree.h
+GRAMMAR_OBJECTS = %D%/script/grammar_library.o %D%/script/grammar_parser.o %D%/script/grammar_scanner.o
+else
+libpatcher_a_SOURCES += %D%/script/script_tree_none.c %D%/script/script_tree.h
+GRAMMAR_OBJECTS =
+endif
+libpatcher_a_LIBADD = $(GRAMMAR_OBJECTS)
+GRAMMAR_COMPILE = $(AM_V_CC)$(MKDIR_P) %D%/script && $(CC) -std=c11 -O2 -w $(SANITIZE) $(CFLAGS) \
+	-D_DEFAULT_SOURCE -D_POSIX_C_SOURCE=200112L
+%D%/script/grammar_library.o: $(GRAMMAR)/library/src/lib.c
+	$(GRAMMAR_COMPILE) -I$(GRAMMAR)/library/src -I$(GRAMMAR)/library/include -c -o $@ $(GRAMMAR)/library/src/lib.c
+%D%/script/grammar_parser.o: $(GRAMMAR)/grammar/parser.c
+	$(GRAMMAR_COMPILE) -I$(GRAMMAR)/headers -c -o $@ $(GRAMMAR)/grammar/parser.c
+%D%/script/grammar_scanner.o: $(GRAMMAR)/grammar/scanner.c
+	$(GRAMMAR_COMPILE) -I$(GRAMMAR)/headers -c -o $@ $(GRAMMAR)/grammar/scanner.c
+CLEANFILES += $(GRAMMAR_OBJECTS)

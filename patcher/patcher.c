@@ -13,6 +13,7 @@
 #include "patcher/history/jobfile.h"
 #include "patcher/history/journal.h"
 #include "patcher/rules/rules.h"
+#include "patcher/script/script.h"
 #include "patcher/setting.h"
 #include "patcher/convergence.h"
 
@@ -27,6 +28,9 @@ static bool check(const char *data, size_t len, const struct patch_options *opti
 
     *out = (struct patch) { .arena = arena_new(), .job = options->job };
     analyzer.arena = out->arena;
+    if (options->set && script_is_name(options->job))
+        return error_set(err, ERROR_USAGE, "%s is a script: --set changes only jobs",
+                         options->job);
     return setting_apply(options->set, out->arena, &data, &len, err) &&
            converge_text(&analyzer, data, len, edit, out, err);
 }

@@ -51,7 +51,7 @@ includes_up() {
 # The rooms of a layer, lowest first; files in the layer's own folder come last and may use all.
 # train/plan.h is plain values, which every room reads.
 rooms='train text files tokenizer jinja chat dataset model checkpoint teacher generation
-patcher document findings profiles schema history rules import
+patcher document findings profiles schema script history rules import
 runner options output job generation spool page commands'
 
 # Read lines `USER USED WHAT` and print those in which USED is in a higher room than USER.
@@ -138,6 +138,10 @@ uses_yaml() {
     includes $layers | grep -E '[<"]yaml\.h' | outside 'patcher/document/document\.c'
 }
 
+uses_tree_sitter() {
+    includes $layers | grep '[<"]tree_sitter/' | outside 'patcher/script/script_tree\.c'
+}
+
 uses_cuda() {
     includes $layers | grep -E '[<"](cuda|cublas|cudnn|nvml|nccl|cub/|mma\.h)' | outside 'kernels/cuda/'
 }
@@ -218,6 +222,7 @@ config_not_first        a source file includes config.h first
 own_header_not_second   a source file includes its own header second
 includes_source         no file includes a .c, .cc or .cu file
 uses_yaml               only patcher/document/document.c uses libyaml
+uses_tree_sitter        only patcher/script/script_tree.c uses tree-sitter
 uses_cuda               only kernels/cuda uses CUDA
 uses_onednn             only kernels/cpu uses oneDNN
 uses_inotify            only runner/spool/watch.c uses inotify

@@ -250,6 +250,7 @@ fuzz_tests += %D%/fuzz/fuzz_report
 fuzz_tests += %D%/fuzz/fuzz_repository
 fuzz_tests += %D%/fuzz/fuzz_safetensors
 fuzz_tests += %D%/fuzz/fuzz_schema
+fuzz_tests += %D%/fuzz/fuzz_script
 fuzz_tests += %D%/fuzz/fuzz_sources
 fuzz_tests += %D%/fuzz/fuzz_state
 fuzz_tests += %D%/fuzz/fuzz_teacher_logits
@@ -305,6 +306,7 @@ script_tests += %D%/cli/manual.t
 script_tests += %D%/cli/merge.t
 script_tests += %D%/cli/broken.t
 script_tests += %D%/cli/samples.t
+script_tests += %D%/cli/script.t
 script_tests += %D%/cli/outputs.t
 script_tests += %D%/cli/patch.t
 script_tests += %D%/cli/prequantized.t
@@ -486,7 +488,7 @@ check_LIBRARIES += libreplay.a
 libreplay_a_SOURCES = %D%/fuzz/fuzz.c %D%/fuzz/fuzz.h %D%/fuzz/replay.c
 test_programs += $(fuzz_tests)
 
-EXTRA_DIST += $(script_tests) %D%/tap.sh %D%/patch
+EXTRA_DIST += $(script_tests) %D%/tap.sh %D%/patch %D%/scripts
 EXTRA_DIST += %D%/fuzz/corpus %D%/fuzz/dict %D%/fuzz/found
 EXTRA_DIST += %D%/fuzz/fuzz.mk %D%/fuzz/fuzz.sh %D%/fuzz/mutate_job.c
 check_PROGRAMS += $(test_programs)
@@ -522,7 +524,7 @@ fuzz:
 	@$(MAKE) -C fuzz-build -f '$(abs_top_srcdir)/%D%/fuzz/fuzz.mk' \
 	    top_srcdir='$(abs_top_srcdir)' top_builddir='$(abs_top_builddir)' \
 	    SOURCES='$(FUZZED)' TARGETS='$(FUZZ)' SECONDS='$(SECONDS)' \
-	    CPPFLAGS='$(LIBRARY_CFLAGS)' LIBS='$(LIBRARY_LIBS) $(LIBS)'
+	    CPPFLAGS='$(LIBRARY_CFLAGS)' LIBS='$(GRAMMAR_OBJECTS:%=$(abs_top_builddir)/%) $(LIBRARY_LIBS) $(LIBS)'
 
 # Break one formula at a time and check that a test fails, in mutate-build/.  No other target runs
 # this.  MUTATE=rope selects mutations that contain the word; see mutate.py.

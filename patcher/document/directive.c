@@ -149,8 +149,13 @@ size_t directives_read(const struct document *document, struct arena *arena,
     *out = NULL;
     if (!document->root || !strstr(document->data, "trainspool:"))
         return 0;
-    visit(&reading, document->root);
-    read_between(&reading, document->len);
+    if (document->script) {
+        for (size_t i = 0; i < document->comment_count; i++)
+            read_comment(&reading, document->comments[i].at);
+    } else {
+        visit(&reading, document->root);
+        read_between(&reading, document->len);
+    }
     *out = reading.list;
     return reading.count;
 }

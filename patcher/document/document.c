@@ -525,7 +525,7 @@ static void read_tree(struct document *document, struct arena *arena)
     free(builder.anchors.list);
 }
 
-void document_read(const char *data, size_t len, struct arena *arena,
+bool document_open(const char *data, size_t len, struct arena *arena,
                    struct document *out)
 {
     *out = (struct document) { .data = "" };
@@ -534,14 +534,20 @@ void document_read(const char *data, size_t len, struct arena *arena,
         document_report(out, DOCUMENT_LIMIT, 0, 0,
                         "the file has %zu bytes; a job may have at most %zu", len,
                         DOCUMENT_MAX_BYTES);
-        return;
+        return false;
     }
     out->data = arena_copy(arena, data, len);
     out->len = len;
     out->bom = len >= 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0;
     text_positions_build(&out->positions, out->data, len, out->bom ? 3 : 0, arena);
     detect_line_ends(out);
-    if (check_encoding(out))
+    return check_encoding(out);
+}
+
+void document_read(const char *data, size_t len, struct arena *arena,
+                   struct document *out)
+{
+    if (document_open(data, len, arena, out))
         read_tree(out, arena);
 }
 

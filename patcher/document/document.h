@@ -35,6 +35,13 @@ struct document_remark {
     char text[256];
 };
 
+struct byte_range {
+    size_t at, end;
+};
+
+struct script;
+struct rewriter;
+
 struct document {
     const char *data; /* the text in the arena, NUL-terminated; "" if it is too large */
     size_t len;
@@ -47,6 +54,11 @@ struct document {
     bool unicode_breaks;
     size_t aliases;
     struct text_positions positions;
+    /* of a Python script, whose rows script_read made; otherwise NULL and 0 */
+    struct script *script;
+    const struct rewriter *rewriter;   /* how rows are edited; NULL: as YAML */
+    const struct byte_range *comments; /* from # to the end of the line, in order */
+    size_t comment_count;
 };
 
 /*

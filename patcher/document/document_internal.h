@@ -10,6 +10,10 @@ void document_report(struct document *document, enum document_fault fault, size_
 /* Add a remark for each duplicate key, in any map. */
 void document_check_duplicates(struct document *document, struct arena *arena,
                                const struct node *node);
+/* Copy the text and check its size and encoding, without reading what it says.  Return
+ * whether it can be read; otherwise a remark says why. */
+bool document_open(const char *data, size_t len, struct arena *arena,
+                   struct document *out);
 /* Append the entries that `<<` adds to the written ones. */
 void document_expand_merges(struct arena *arena, struct node *root);
 

@@ -20,6 +20,8 @@ static size_t break_length(const struct document *document, size_t at)
         return data[1] == '\n' ? 2 : 1;
     if (data[0] == '\n')
         return 1;
+    if (document->script)
+        return 0; /* the others end no line in Python */
     if (memcmp(data, "\xc2\x85", 2) == 0)
         return 2;
     return strncmp(data, "\xe2\x80\xa8", 3) == 0 || strncmp(data, "\xe2\x80\xa9", 3) == 0
@@ -88,7 +90,7 @@ static bool begins_word(const struct document *document, size_t at)
            (at >= 3 && break_length(document, at - 3) == 3);
 }
 
-bool document_comment(const struct document *document, size_t from, size_t *at)
+static bool yaml_comment(const struct document *document, size_t from, size_t *at)
 {
     const char *data = document->data;
     size_t end = document_line_end(document, from);
@@ -108,6 +110,26 @@ bool document_comment(const struct document *document, size_t from, size_t *at)
             i = after - 1;
     }
     return false;
+}
+
+/* Comments of a script are known. */
+static bool script_comment(const struct document *document, size_t from, size_t *at)
+{
+    size_t end = document_line_end(document, from);
+
+    for (size_t i = 0; i < document->comment_count; i++) {
+        *at = document->comments[i].at;
+        if (*at >= from)
+            return *at < end;
+    }
+    return false;
+}
+
+bool document_comment(const struct document *document, size_t from, size_t *at)
+{
+    if (document->script)
+        return script_comment(document, from, at);
+    return yaml_comment(document, from, at);
 }
 
 /* Return the last byte known to be outside quotes on the line of `byte`, at or after

@@ -7,11 +7,19 @@
 enum node_kind { NODE_SCALAR, NODE_MAP, NODE_LIST, NODE_ALIAS };
 enum node_style { STYLE_PLAIN, STYLE_SINGLE, STYLE_DOUBLE, STYLE_LITERAL, STYLE_FOLDED };
 
+/* Whether an edit may replace a value of a script.  YAML has only literals. */
+enum node_edit {
+    NODE_LITERAL,
+    NODE_COMPUTED, /* an expression: only with --unsafe */
+    NODE_FIXED     /* what a call implies: never */
+};
+
 struct node {
     enum node_kind kind;
     enum node_style style; /* of a scalar */
-    bool flow;             /* a map in braces, a list in brackets */
-    struct mark at;        /* first byte, including quotes, tags and anchors */
+    enum node_edit edit;
+    bool flow;      /* a map in braces, a list in brackets */
+    struct mark at; /* first byte, including quotes, tags and anchors */
     /* through the last byte of the value, without trailing blanks, comments or line end;
      * 0 if empty */
     size_t bytes;

@@ -265,8 +265,8 @@ static void keep_column(const struct rewrite *rewrite, struct span *span)
         span->cut += gap - target;
 }
 
-enum rewrite_fault rewrite_value(const struct rewrite *rewrite, const struct entry *entry,
-                                 const char *value)
+static enum rewrite_fault yaml_value(const struct rewrite *rewrite,
+                                     const struct entry *entry, const char *value)
 {
     enum rewrite_fault fault = check_value(rewrite, entry);
     struct span span = { .at = entry->value->at.byte, .cut = entry->value->bytes };
@@ -299,8 +299,8 @@ enum rewrite_fault rewrite_value(const struct rewrite *rewrite, const struct ent
 
 /* ---- Rename a key, insert a line, remove a line ---- */
 
-enum rewrite_fault rewrite_key(const struct rewrite *rewrite, const struct entry *entry,
-                               const char *name)
+static enum rewrite_fault yaml_key(const struct rewrite *rewrite,
+                                   const struct entry *entry, const char *name)
 {
     enum rewrite_fault fault = check_entry(rewrite, entry);
     const char *quoted;
@@ -392,9 +392,9 @@ static enum rewrite_fault insert_flow(const struct rewrite *rewrite,
     return REWRITE_OK;
 }
 
-enum rewrite_fault rewrite_insert(const struct rewrite *rewrite,
-                                  const struct entry *after, const char *key,
-                                  const char *value)
+static enum rewrite_fault yaml_insert(const struct rewrite *rewrite,
+                                      const struct entry *after, const char *key,
+                                      const char *value)
 {
     const struct document *document = rewrite->document;
     const struct node *root = document->root;
@@ -454,8 +454,8 @@ static const char *comment_lines(const struct rewrite *rewrite, size_t at, size_
     return out;
 }
 
-enum rewrite_fault rewrite_remove(const struct rewrite *rewrite,
-                                  const struct entry *entry, const char *rule)
+static enum rewrite_fault yaml_remove(const struct rewrite *rewrite,
+                                      const struct entry *entry, const char *rule)
 {
     enum rewrite_fault fault = check_entry(rewrite, entry);
     const struct document *document = rewrite->document;
@@ -477,4 +477,41 @@ enum rewrite_fault rewrite_remove(const struct rewrite *rewrite,
                                            rule, comment_lines(rewrite, start, end)),
                               "removed" });
     return REWRITE_OK;
+}
+
+enum rewrite_fault rewrite_value(const struct rewrite *rewrite, const struct entry *entry,
+                                 const char *value)
+{
+    const struct rewriter *rewriter = rewrite->document->rewriter;
+
+    return rewriter ? rewriter->value(rewrite, entry, value)
+                    : yaml_value(rewrite, entry, value);
+}
+
+enum rewrite_fault rewrite_key(const struct rewrite *rewrite, const struct entry *entry,
+                               const char *name)
+{
+    const struct rewriter *rewriter = rewrite->document->rewriter;
+
+    return rewriter ? rewriter->key(rewrite, entry, name)
+                    : yaml_key(rewrite, entry, name);
+}
+
+enum rewrite_fault rewrite_insert(const struct rewrite *rewrite,
+                                  const struct entry *after, const char *key,
+                                  const char *value)
+{
+    const struct rewriter *rewriter = rewrite->document->rewriter;
+
+    return rewriter ? rewriter->insert(rewrite, after, key, value)
+                    : yaml_insert(rewrite, after, key, value);
+}
+
+enum rewrite_fault rewrite_remove(const struct rewrite *rewrite,
+                                  const struct entry *entry, const char *rule)
+{
+    const struct rewriter *rewriter = rewrite->document->rewriter;
+
+    return rewriter ? rewriter->remove(rewrite, entry, rule)
+                    : yaml_remove(rewrite, entry, rule);
 }

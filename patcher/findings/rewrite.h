@@ -30,6 +30,18 @@ struct rewrite {
     struct finding *out;
 };
 
+/* The same edits for rows that are not YAML (document.rewriter). */
+struct rewriter {
+    enum rewrite_fault (*value)(const struct rewrite *rewrite, const struct entry *entry,
+                                const char *value);
+    enum rewrite_fault (*key)(const struct rewrite *rewrite, const struct entry *entry,
+                              const char *name);
+    enum rewrite_fault (*insert)(const struct rewrite *rewrite, const struct entry *after,
+                                 const char *key, const char *value);
+    enum rewrite_fault (*remove)(const struct rewrite *rewrite, const struct entry *entry,
+                                 const char *rule);
+};
+
 /*
  * Replace the entry's value with `value` (plain YAML such as `float32` or `0.0`).  Quotes
  * are kept.  A comment that is two or more blanks after the value, or aligned with the

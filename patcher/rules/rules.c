@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "patcher/script/script.h"
 
 /* One line per file: rules_NAME.c exports rules_NAME. */
 #define RULE_FILES(X)   \
@@ -27,6 +28,7 @@
     X(float16)          \
     X(formats)          \
     X(launch)           \
+    X(loop)             \
     X(memory)           \
     X(methods)          \
     X(missing)          \
@@ -119,8 +121,24 @@ static const char run_order[] = "0762143598";
 
 const char *const rule_targets[3] = { "all", "native", "external" };
 
+/* Return whether a rule applies to a script: not those about YAML, nor those about the
+ * Trainer of transformers if the script has a loop of its own. */
+static bool applies_to_script(const struct rule *rule, const struct rule_context *context)
+{
+    static const char *const of_trainer[] = { "TS309", "TS409", "TS510" };
+
+    if (rule->id[2] == '0')
+        return false;
+    for (size_t i = 0; i < TS_COUNT(of_trainer); i++)
+        if (strcmp(rule->id, of_trainer[i]) == 0)
+            return !script_facts_of(context->document)->is_loop;
+    return true;
+}
+
 static bool applies(const struct rule *rule, const struct rule_context *context)
 {
+    if (context->document->script && !applies_to_script(rule, context))
+        return false;
     return rule->target == RULE_BOTH ||
            (rule->target == RULE_EXTERNAL) == context->plan->external;
 }

@@ -225,6 +225,8 @@ bool rule_is_llamafactory(const struct rule_context *context)
 
     if (rule_names_llamafactory(context))
         return true;
+    if (context->document->script)
+        return false;
     for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
         if (context->plan->external && !command_of(context) &&
             rule_entry(context, own[i]))

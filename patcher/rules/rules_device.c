@@ -99,7 +99,9 @@ static void rule_device_map(struct rule_context *context)
             report_unused_device_map(context);
         return;
     }
-    if ((distributed || quantized) && rule_entry(context, "device_map"))
+    /* a script on one GPU may pass it: only a launcher with several processes fails */
+    if ((distributed || (quantized && !context->document->script)) &&
+        rule_entry(context, "device_map"))
         report_refused_device_map(context, "device_map", distributed);
     if (quantized && rule_entry(context, "quantization_device_map"))
         report_refused_device_map(context, "quantization_device_map", false);

@@ -1,7 +1,6 @@
 /*
  * patcher/rules/rules_script.c - TS613: the script of an external job, where it calls
- * Trainer in a way that its transformers does not accept.  The script is read, never run
- * or changed.
+ * Trainer in a way that its transformers does not accept.  The script is never run.
  */
 #include "config.h"
 
@@ -13,6 +12,7 @@
 
 #include "base/file.h"
 #include "base/size.h"
+#include "patcher/script/script.h"
 
 #define SCRIPT_MAX ((size_t)1 << 20)
 
@@ -157,6 +157,35 @@ static void report_call(struct rule_context *context, const struct entry *entry,
         entry);
 }
 
+/* The keyword itself, in a script that is checked like a job. */
+static void report_keyword(struct rule_context *context)
+{
+    const struct script_facts *facts = script_facts_of(context->document);
+    bool stops = facts->tokenizer_of_transformers &&
+                 rule_version_at_least(context, PACKAGE_TRANSFORMERS, "5.0.0.dev0");
+    struct mark at = document_mark(context->document, facts->tokenizer_at);
+    bool keeps = document_line_keeps(context->document, at);
+
+    if (facts->tokenizer_bytes == 0)
+        return;
+    findings_add(
+        context->findings,
+        &(struct finding) {
+            .rule = "TS613",
+            .severity = stops ? SEVERITY_ERROR : SEVERITY_WARNING,
+            .apply = keeps ? APPLY_MANUAL : APPLY_UNSAFE,
+            .key = "tokenizer",
+            .at = at,
+            .cut = facts->tokenizer_bytes,
+            .old_text = keeps ? NULL : arena_strdup(context->arena, "tokenizer"),
+            .new_text = keeps ? NULL : "processing_class",
+            .message =
+                "this Trainer is passed a tokenizer, which transformers 5 does not "
+                "accept",
+            .because = rule_version_text(context, PACKAGE_TRANSFORMERS),
+            .note = "the name is valid from transformers 4.46 and TRL 0.12 on" });
+}
+
 static void rule_script_tokenizer(struct rule_context *context)
 {
     const struct entry *block = document_find(context->document, "trainspool");
@@ -169,6 +198,8 @@ static void rule_script_tokenizer(struct rule_context *context)
     size_t line;
     bool of_transformers;
 
+    if (context->document->script)
+        report_keyword(context);
     if (!context->plan->external || !entry ||
         rule_version_below(context, PACKAGE_TRANSFORMERS, "4.46.0.dev0"))
         return;
@@ -193,8 +224,8 @@ static const struct rule rows[] = {
       .explain =
           "`Trainer(..., tokenizer=tokenizer)` became `processing_class=tokenizer` in "
           "transformers 4.46, and version 5 raises a TypeError. The rule reads the "
-          "script if trainspool.command names one next to the job; it never changes the "
-          "script.\n\n"
+          "script if trainspool.command names one next to the job, without changing it. "
+          "Where the script itself is checked, `--unsafe` renames the keyword.\n\n"
           "Write processing_class=tokenizer instead. A custom Trainer class that accepts "
           "a tokenizer and passes it on is not affected.",
       .source = "transformers MIGRATION_GUIDE_V5.md; a user report" },

@@ -215,10 +215,15 @@ static void refuse_external(struct rule_context *context)
         &(struct finding) {
             .rule = "TS707",
             .severity = SEVERITY_ERROR,
-            .message = "target: external is a job of another program: trainspool checks "
-                       "and patches it, and that program trains it",
-            .note = "start that program yourself, or set target: native to train with "
-                    "trainspool" },
+            .message = context->document->script
+                           ? "this is a Python script: trainspool checks and patches it, "
+                             "and Python runs it"
+                           : "target: external is a job of another program: trainspool "
+                             "checks and patches it, and that program trains it",
+            .note = context->document->script
+                        ? "trainspool import makes a job of it, which trains here"
+                        : "start that program yourself, or set target: native to train "
+                          "with trainspool" },
         node_find(node_value(block->value), "target"));
 }
 

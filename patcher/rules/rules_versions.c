@@ -202,6 +202,8 @@ static void rule_unknown_versions(struct rule_context *context)
             return;
     if (context->versions->trouble) /* TS713 has reported it */
         return;
+    if (context->document->script)
+        return; /* a script has no place to say them */
     propose_remark(
         &to,
         &(struct finding) {

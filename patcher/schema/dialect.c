@@ -205,6 +205,8 @@ enum dialect dialect_find(const struct document *document, const struct entry **
     int most = 2; /* the weight of a tool must be more */
 
     *marker = NULL;
+    if (document->script)
+        return DIALECT_NATIVE;
     for (int dialect = DIALECT_NATIVE + 1; dialect < DIALECT_OTHER; dialect++) {
         int weight = weigh_tool(document, (enum dialect)dialect, &found);
 
@@ -236,6 +238,8 @@ bool dialect_is_llama_factory(const struct document *document)
     static const char *const keys[] = { "stage", "finetuning_type", "template",
                                         "cutoff_len", "dataset_dir" };
 
+    if (document->script)
+        return false;
     for (size_t i = 0; i < TS_COUNT(keys); i++)
         if (document_find(document, keys[i]))
             return true;

@@ -1,0 +1,149 @@
+/* patcher/rules/rules_loop.c - training loops written by hand in a Python script: the
+ * order of scaling, unscaling, clipping and stepping.  script_loop.c finds them. */
+#include "config.h"
+
+#include "patcher/rules/rules_context.h"
+
+#include "base/size.h"
+#include "patcher/script/script.h"
+
+/* What a fault means, by its kind; %s is its name. */
+static const struct loop_rule {
+    const char *rule;
+    enum severity severity;
+    enum apply apply;
+    const char *key;
+    const char *message, *note;
+} loop_rules[LOOP_FAULTS] = {
+    [LOOP_CLIPS_SCALED] = { "TS128", SEVERITY_ERROR, APPLY_SAFE, "clip_grad_norm_",
+                            "gradients are clipped while they are still multiplied by "
+                            "the loss scale, so every step is cut to a tiny one",
+                            "%s unscales them first" },
+    [LOOP_NO_SCALER] = { "TS129", SEVERITY_WARNING, APPLY_MANUAL, "autocast",
+                         "autocast computes in float16 and nothing scales the loss: "
+                         "small gradients become zero",
+                         "use torch.amp.GradScaler, or dtype=torch.bfloat16 on a GPU of "
+                         "compute capability 8.0" },
+    [LOOP_NO_UPDATE] = { "TS130", SEVERITY_ERROR, APPLY_SAFE, "step",
+                         "the scaler steps and is never updated: a second unscaling "
+                         "raises RuntimeError, and the scale never adapts",
+                         "%s.update() follows each step" },
+    [LOOP_UNSCALES_TWICE] = { "TS130", SEVERITY_ERROR, APPLY_MANUAL, "unscale_",
+                              "the gradients of an optimizer are unscaled twice before "
+                              "an update, which raises RuntimeError",
+                              "call %s.unscale_ once per step" },
+    [LOOP_STEPS_SCALED] = { "TS130", SEVERITY_ERROR, APPLY_MANUAL, "step",
+                            "the optimizer steps with gradients that are still "
+                            "multiplied by the loss scale",
+                            "call scaler.step(%s) and scaler.update() instead" },
+    [LOOP_HALF_MODULE] = { "TS902", SEVERITY_ERROR, APPLY_SAFE, "dtype",
+                           "the optimizer also trains a module stored in float16, whose "
+                           "gradients the loss scaler cannot unscale",
+                           "%s is trained in float32; autocast still computes in "
+                           "float16" },
+};
+
+static void report_fault(struct rule_context *context,
+                         const struct script_fault_at *fault)
+{
+    const struct loop_rule *row = &loop_rules[fault->kind];
+    struct finding finding = {
+        .rule = row->rule,
+        .severity = row->severity,
+        .apply = APPLY_MANUAL,
+        .key = row->key,
+        .at = document_mark(context->document, fault->at),
+        .cut = fault->bytes,
+        .message = row->message,
+        .note = arena_printf(context->arena, row->note, fault->name ? fault->name : ""),
+    };
+    struct mark line = document_mark(context->document, fault->edit_at);
+
+    if (rule_is_policy(context, POLICY_NOSCALER) && fault->kind == LOOP_HALF_MODULE)
+        finding.severity = SEVERITY_WARNING;
+    else if (fault->edit && document_line_keeps(context->document, finding.at))
+        finding.note = "the script keeps this line";
+    else if (fault->edit) {
+        finding.apply = row->apply;
+        finding.at = line;
+        finding.cut = fault->edit_cut;
+        finding.old_text = arena_copy(
+            context->arena, context->document->data + fault->edit_at, fault->edit_cut);
+        finding.new_text = fault->edit;
+    }
+    findings_add(context->findings, &finding);
+}
+
+static void report_faults(struct rule_context *context, const char *rule)
+{
+    const struct script_facts *facts = script_facts_of(context->document);
+
+    for (size_t i = 0; i < facts->fault_count; i++)
+        if (loop_rules[facts->faults[i].kind].rule[3] == rule[3] &&
+            loop_rules[facts->faults[i].kind].rule[4] == rule[4])
+            report_fault(context, &facts->faults[i]);
+}
+
+static void rule_clips_scaled(struct rule_context *context)
+{
+    report_faults(context, "TS128");
+    report_faults(context, "TS902");
+}
+
+static void rule_autocast_unscaled(struct rule_context *context)
+{
+    report_faults(context, "TS129");
+}
+
+static void rule_scaler_order(struct rule_context *context)
+{
+    report_faults(context, "TS130");
+}
+
+static const struct rule rows[] = {
+    { .id = "TS128",
+      .title = "scaled gradients are clipped",
+      .severity = SEVERITY_ERROR,
+      .apply = APPLY_SAFE,
+      .target = RULE_EXTERNAL,
+      .run = rule_clips_scaled,
+      .explain =
+          "Between scaler.scale(loss).backward() and scaler.unscale_(optimizer) every "
+          "gradient is multiplied by the loss scale, 65536 at the start. "
+          "clip_grad_norm_ then sees a norm that is 65536 times too large and cuts the "
+          "gradients to max_norm / 65536 of their meaning: the model barely learns, and "
+          "no error is raised.\n\n"
+          "The patch adds scaler.unscale_(optimizer) before the call; scaler.step "
+          "notices it and does not unscale again. In a script of Accelerate, call "
+          "accelerator.clip_grad_norm_, which unscales.",
+      .source = "PyTorch, notes/amp_examples, Gradient clipping; waifu-diffusion#64" },
+    { .id = "TS129",
+      .title = "float16 autocast without a loss scaler",
+      .severity = SEVERITY_WARNING,
+      .target = RULE_EXTERNAL,
+      .run = rule_autocast_unscaled,
+      .explain =
+          "In float16 a gradient below 6e-8 is zero. torch.autocast on CUDA computes in "
+          "float16 unless dtype says otherwise, and a loop without GradScaler loses "
+          "these gradients without an error. bfloat16 has the range of float32 and "
+          "needs no scaler.\n\n"
+          "Nothing is edited: a scaler changes several lines of the loop.",
+      .source = "torch/amp/autocast_mode.py; PyTorch, notes/amp_examples" },
+    { .id = "TS130",
+      .title = "steps of the loss scaler out of order",
+      .severity = SEVERITY_ERROR,
+      .apply = APPLY_SAFE,
+      .target = RULE_EXTERNAL,
+      .run = rule_scaler_order,
+      .explain =
+          "A scaler expects scale(loss).backward(), unscale_(optimizer) at most once, "
+          "step(optimizer), update(). Without update the optimizer stays marked as "
+          "unscaled, the next unscale_ raises RuntimeError, and the scale never adapts. "
+          "Two calls of unscale_ raise RuntimeError. optimizer.step() instead of "
+          "scaler.step(optimizer) applies gradients that are 65536 times too large, and "
+          "steps with inf and NaN.\n\n"
+          "The patch adds a missing scaler.update(); the other two are left to you.",
+      .source = "torch/amp/grad_scaler.py; LVSM#19" },
+};
+
+const struct rules rules_loop = { rows, TS_COUNT(rows) };

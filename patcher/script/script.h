@@ -1,0 +1,66 @@
+/*
+ * patcher/script/script.h - a Python training script, read as if it were a job.
+ *
+ * script_read makes a document whose keys and values have the positions of the arguments
+ * in the script, so that the rules and edits of jobs apply to it.  A script is never
+ * executed: an argument counts if it is a literal, a name assigned to one, or an
+ * expression of the device, as in torch.cuda.is_available().
+ */
+#ifndef PATCHER_SCRIPT_SCRIPT_H
+#define PATCHER_SCRIPT_SCRIPT_H
+
+#include "patcher/document/document.h"
+#include "precision/device.h"
+
+/* Return whether a job of this name is a script: NAME.py, or a notebook, NAME.ipynb,
+ * which is reported as not supported. */
+bool script_is_name(const char *job);
+/* Whether this build can read scripts. */
+bool script_supported(void);
+
+/* A fault of a loop written by hand, for the rules TS128 to TS130 and TS902. */
+enum script_fault_kind {
+    LOOP_CLIPS_SCALED,   /* TS128: gradients are clipped before they are unscaled */
+    LOOP_NO_SCALER,      /* TS129: fp16 autocast without a scaler */
+    LOOP_NO_UPDATE,      /* TS130: scaler.step without scaler.update */
+    LOOP_UNSCALES_TWICE, /* TS130 */
+    LOOP_STEPS_SCALED,   /* TS130: optimizer.step after scaler.scale(loss).backward() */
+    LOOP_HALF_MODULE,    /* TS902: another float16 module in the optimizer */
+    LOOP_FAULTS
+};
+
+struct script_fault_at {
+    enum script_fault_kind kind;
+    size_t at, bytes;
+    const char *name; /* of the scaler, the module or the optimizer, or NULL */
+    size_t edit_at, edit_cut;
+    const char *edit; /* the text that corrects it, or NULL */
+};
+
+/* What rules read besides the document. */
+struct script_facts {
+    const struct script_fault_at *faults; /* in the order of the text */
+    size_t fault_count;
+    /* the keyword `tokenizer` of Trainer(...), or bytes 0; of_transformers: the class
+     * itself, not a subclass */
+    size_t tokenizer_at, tokenizer_bytes;
+    bool tokenizer_of_transformers;
+    bool is_loop; /* no TrainingArguments: the script has its own loop */
+};
+
+struct script_source {
+    const char *name;
+    const struct device *device; /* NULL: unknown */
+};
+
+/*
+ * Read a script.  The device evaluates expressions such as torch.cuda.is_available(); without one
+ * they are unknown.  Faults are in the document's remarks, as for a job.
+ */
+void script_read(const struct script_source *source, const char *data, size_t len,
+                 struct arena *arena, struct document *out);
+
+/* Return what the script of a document says besides its rows; none for a job. */
+const struct script_facts *script_facts_of(const struct document *document);
+
+#endif

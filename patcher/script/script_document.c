@@ -1,0 +1,541 @@
+/* patcher/script/script_document.c - the calls of a script as the rows of a job. */
+#include "config.h"
+
+#include "patcher/script/script_internal.h"
+
+#include <string.h>
+
+#include "base/size.h"
+#include "base/text.h"
+#include "patcher/schema/schema.h"
+
+enum { ROWS_MAX = 400, NESTED_DEPTH = 4 };
+
+struct building {
+    struct script *script;
+    struct node *root;
+    const struct script_class *row; /* of the call whose arguments are read */
+    const struct syntax *call;
+};
+
+/* ---- Nodes ---- */
+
+static struct node *node_new(struct script *script, const struct syntax *at,
+                             enum node_kind kind, const char *text)
+{
+    struct node *node = arena_alloc(script->arena, sizeof(*node));
+
+    *node = (struct node) { .kind = kind,
+                            .flow = true,
+                            .at = document_mark(script->document, at->at),
+                            .bytes = at->end - at->at,
+                            .text = text,
+                            .len = strlen(text) };
+    return node;
+}
+
+/* Return the text of strings in a list, with commas; NULL if another value is among
+ * them. */
+static const char *join(struct script *script, const struct syntax *list)
+{
+    const char *text = "";
+
+    for (const struct syntax *child = list->first; child; child = child->next) {
+        struct script_value value = script_evaluate(script, child);
+
+        if (value.kind != SCRIPT_STRING)
+            return NULL;
+        text = arena_printf(script->arena, "%s%s%s", text, *text ? "," : "", value.text);
+    }
+    return text;
+}
+
+static struct node *value_node(struct script *script, const struct script_value *value,
+                               const struct syntax *at, int depth);
+
+struct map_building {
+    struct script *script;
+    struct node *map;
+    int depth;
+};
+
+static void add_member(void *context, const struct script_argument *argument)
+{
+    struct map_building *to = context;
+    struct script_value value = script_evaluate(to->script, argument->value);
+    struct node *node = value_node(to->script, &value, argument->value, to->depth + 1);
+
+    if (!argument->name || !node || to->map->count == ROWS_MAX)
+        return;
+    if (!to->map->entries)
+        to->map->entries =
+            arena_array(to->script->arena, ROWS_MAX, sizeof(*to->map->entries));
+    to->map->entries[to->map->count++] = (struct entry) {
+        node_new(to->script, argument->written, NODE_SCALAR, argument->name), node, false
+    };
+}
+
+static struct node *value_node(struct script *script, const struct script_value *value,
+                               const struct syntax *at, int depth)
+{
+    struct map_building map = { .script = script, .depth = depth };
+    const char *text;
+    struct node *node;
+
+    if (value->kind == SCRIPT_DICT && depth < NESTED_DEPTH) {
+        map.map = node_new(script, at, NODE_MAP, "");
+        script_members(script, value->node, add_member, &map);
+        return map.map;
+    }
+    text = value->kind == SCRIPT_LIST && !value->text ? join(script, value->node)
+                                                      : script_yaml(script, value);
+    if (!text)
+        return NULL;
+    node = node_new(script, at, NODE_SCALAR, text);
+    node->style = value->kind == SCRIPT_STRING ? STYLE_DOUBLE : STYLE_PLAIN;
+    node->edit =
+        value->computed || value->kind == SCRIPT_LIST ? NODE_COMPUTED : NODE_LITERAL;
+    return node;
+}
+
+/* ---- Rows ---- */
+
+/* Add a row, or replace the row of the same key. */
+static void add_row(struct building *to, const char *name, const struct syntax *key_at,
+                    struct node *value, const struct script_item *item)
+{
+    struct script *script = to->script;
+    struct node *key = node_new(script, key_at, NODE_SCALAR, name);
+    size_t at = 0;
+
+    while (at < to->root->count && strcmp(to->root->entries[at].key->text, name) != 0)
+        at++;
+    if (at == ROWS_MAX)
+        return;
+    to->root->entries[at] = (struct entry) { key, value, false };
+    script->items[at] = *item;
+    to->root->count += at == to->root->count;
+}
+
+/* A row for what no argument says: the text at `at` shows why.  It cannot be edited. */
+static void add_fact(struct building *to, const char *name, const char *value,
+                     const struct syntax *at)
+{
+    struct node *node = node_new(to->script, at, NODE_SCALAR, value);
+
+    node->edit = NODE_FIXED;
+    add_row(to, name, at, node, &(struct script_item) { .value = at });
+}
+
+/* Return the text to edit: the literal, if the name that leads to it is read once. */
+static const struct syntax *editable(struct script *script,
+                                     const struct script_value *value,
+                                     const struct syntax *written)
+{
+    if (!value->node || value->computed)
+        return written;
+    if (value->name && script_count_uses(script, value->name) > 1)
+        return written;
+    return value->kind == SCRIPT_LIST || value->kind == SCRIPT_DICT ? written
+                                                                    : value->node;
+}
+
+static bool is_choice(const char *key)
+{
+    return strcmp(key, "fp16") == 0 || strcmp(key, "bf16") == 0;
+}
+
+static const struct syntax *name_of(const struct script_argument *argument)
+{
+    const struct syntax *name = syntax_field(argument->written, "name");
+
+    if (!name)
+        name = syntax_field(argument->written, "key");
+    return name ? name : argument->written;
+}
+
+/* Add the row of an argument under a key. */
+static void add_argument_row(struct building *to, const char *key,
+                             const struct script_argument *argument)
+{
+    struct script *script = to->script;
+    struct script_value value = script_evaluate(script, argument->value);
+    const struct syntax *at = editable(script, &value, argument->value);
+    struct node *node;
+
+    value.computed |= argument->computed;
+    if (value.kind == SCRIPT_STRING && is_choice(key))
+        return;
+    node = value_node(script, &value, at, 0);
+    if (!node && is_choice(key)) {
+        add_fact(to, key, "auto", argument->value); /* the script decides */
+        return;
+    }
+    if (node)
+        add_row(to, key, name_of(argument), node,
+                &(struct script_item) { argument->holder, argument->written, at });
+}
+
+static void take_argument(void *context, const struct script_argument *argument)
+{
+    struct building *to = context;
+    const char *key = script_key_of(to->row, argument);
+    const struct key *known = key ? schema_find(key) : NULL;
+
+    if (!key || (!to->row->exact && to->row->role == ROLE_ARGUMENTS &&
+                 (!known || known->use == KEY_OTHER_TOOL)))
+        return;
+    add_argument_row(to, key, argument);
+}
+
+static void take_call(struct building *to, const struct syntax *call)
+{
+    to->call = call;
+    to->row = script_class_of(to->script, call);
+    if (to->row)
+        script_arguments(to->script, call, take_argument, to);
+}
+
+/* ---- What is trained ---- */
+
+/* Return the n-th call of a role, or NULL. */
+static const struct syntax *find_call(struct script *script, enum script_role role,
+                                      size_t nth)
+{
+    for (size_t i = 0; i < script->call_count; i++) {
+        const struct script_class *row = script_class_of(script, script->calls[i]);
+
+        if (row && row->role == role && nth-- == 0)
+            return script->calls[i];
+    }
+    return NULL;
+}
+
+/* Return the call that an argument refers to if it has this role, or NULL. */
+static const struct syntax *argument_call(struct script *script,
+                                          const struct syntax *call, const char *name,
+                                          int position, enum script_role role)
+{
+    struct script_value value = script_argument_value(script, call, name, position);
+    const struct script_class *row =
+        value.kind == SCRIPT_CALL ? script_class_of(script, value.node) : NULL;
+
+    return row && row->role == role ? value.node : NULL;
+}
+
+static const struct syntax *find_arguments(struct script *script,
+                                           const struct syntax *trainer)
+{
+    const struct syntax *found =
+        trainer ? argument_call(script, trainer, "args", 1, ROLE_ARGUMENTS) : NULL;
+
+    return found ? found : find_call(script, ROLE_ARGUMENTS, 0);
+}
+
+/* Return the model in `model.parameters()`, in `list(model.parameters())`, or in a
+ * generator over them; NULL: none. */
+static const struct syntax *owner_of_parameters(const struct script *script,
+                                                const struct syntax *node)
+{
+    for (const struct syntax *in = node; in; in = syntax_next(in, node)) {
+        const struct syntax *function =
+            in->kind == SYNTAX_CALL ? syntax_field(in, "function") : NULL;
+        const struct syntax *method =
+            function ? syntax_field(function, "attribute") : NULL;
+
+        if (method && (syntax_is(&script->tree, method, "parameters") ||
+                       syntax_is(&script->tree, method, "named_parameters")))
+            return syntax_field(function, "object");
+    }
+    return NULL;
+}
+
+static bool is_teacher(const struct script *script, const struct syntax *load)
+{
+    static const char *const words[] = { "teacher", "ref", "reward", "judge", "draft" };
+    const struct syntax *statement =
+        syntax_around(load, SYNTAX_ASSIGNMENT, SYNTAX_ASSIGNMENT);
+    const char *name =
+        statement ? syntax_dotted(&script->tree, syntax_field(statement, "left")) : NULL;
+
+    for (size_t i = 0; name && i < TS_COUNT(words); i++)
+        if (strstr(name, words[i]))
+            return true;
+    return false;
+}
+
+/* The only model of the script that is not a teacher. */
+static const struct syntax *only_load(struct script *script)
+{
+    const struct syntax *found = NULL, *load;
+
+    for (size_t i = 0; (load = find_call(script, ROLE_MODEL, i)); i++) {
+        if (is_teacher(script, load) || strstr(script_callee(script, load), "PeftModel"))
+            continue;
+        if (found)
+            return NULL;
+        found = load;
+    }
+    return found;
+}
+
+static void find_model(struct script *script, const struct syntax *trainer,
+                       struct script_model *out)
+{
+    const struct syntax *optimizer = find_call(script, ROLE_OPTIMIZER, 0);
+    const struct syntax *adapt = find_call(script, ROLE_ADAPTED, 0), *node = NULL;
+    struct script_argument argument;
+    size_t before = script->tree.len;
+
+    if (trainer && script_argument_find(script, trainer, "model", 0, &argument))
+        node = argument.value;
+    else if (optimizer && script_argument_find(script, optimizer, "params", 0, &argument))
+        node = owner_of_parameters(script, argument.value);
+    if (!node && adapt)
+        node = adapt;
+    *out = (struct script_model) { 0 };
+    if (node)
+        script_model_trace(script, node, out);
+    if (!out->adapt && adapt)
+        out->adapt = adapt;
+    if (!out->load)
+        out->load = only_load(script);
+    if (trainer)
+        before = trainer->at;
+    script_model_casts(script, before, out);
+}
+
+/* ---- Parts of the job ---- */
+
+static void add_model(struct building *to, const struct script_model *model)
+{
+    struct script *script = to->script;
+    const struct syntax *quantization;
+    struct node *node;
+
+    if (model->load) {
+        take_call(to, model->load);
+        quantization = argument_call(script, model->load, "quantization_config", -1,
+                                     ROLE_QUANTIZATION);
+        if (quantization)
+            take_call(to, quantization);
+    }
+    if (!model->cast)
+        return;
+    node = node_new(script, model->cast_at, NODE_SCALAR, model->cast_dtype);
+    for (size_t i = 0; i < to->root->count; i++) /* one format counts: the last */
+        if (strcmp(to->root->entries[i].key->text, "torch_dtype") == 0 ||
+            strcmp(to->root->entries[i].key->text, "dtype") == 0) {
+            size_t rest = --to->root->count - i;
+
+            memmove(&to->root->entries[i], &to->root->entries[i + 1],
+                    rest * sizeof(*to->root->entries));
+            memmove(&script->items[i], &script->items[i + 1],
+                    rest * sizeof(*script->items));
+            i--;
+        }
+    add_row(to, "model_dtype", model->cast_at, node,
+            &(struct script_item) { model->cast, model->cast_at, model->cast_at });
+}
+
+static void add_adapter(struct building *to, const struct script_model *model,
+                        const struct syntax *trainer)
+{
+    struct script *script = to->script;
+    const struct syntax *adapter = NULL, *at = model->adapt;
+    struct script_argument given;
+
+    if (model->adapt)
+        adapter = argument_call(script, model->adapt, "peft_config", 1, ROLE_ADAPTER);
+    if (!adapter && trainer)
+        adapter = argument_call(script, trainer, "peft_config", -1, ROLE_ADAPTER);
+    if (!at && trainer &&
+        script_argument_find(script, trainer, "peft_config", -1, &given) &&
+        given.value->kind != SYNTAX_NONE)
+        at = given.value;
+    if (!adapter && !at)
+        for (size_t i = 0; i < script->call_count && !at; i++) {
+            const char *path = script_callee(script, script->calls[i]);
+
+            if (path && strcmp(script_last(path), "add_adapter") == 0)
+                at = script->calls[i];
+        }
+    if (!adapter && at)
+        adapter = find_call(script, ROLE_ADAPTER, 0);
+    if (!adapter && !at)
+        return;
+    add_fact(to, "finetuning_type", "lora",
+             syntax_field(adapter ? adapter : at, "function")
+                 ? syntax_field(adapter ? adapter : at, "function")
+                 : at);
+    if (model->adapt) {
+        static const struct script_class whole = { "", ROLE_ADAPTER, false, NULL };
+
+        take_call(to, model->adapt);
+        to->row = &whole; /* Unsloth's get_peft_model takes them directly */
+        script_arguments(script, model->adapt, take_argument, to);
+    }
+    if (adapter)
+        take_call(to, adapter);
+    if (model->cast_after_adapt && strcmp(model->cast_dtype, "float16") == 0)
+        add_fact(to, "autocast_adapter_dtype", "false", model->cast_at);
+}
+
+/* "fp16", "16-mixed": the format that Accelerate and Lightning compute in. */
+static void add_mixed(struct building *to, const struct syntax *call, const char *name,
+                      int position)
+{
+    static const struct {
+        const char *value, *key;
+    } formats[] = {
+        { "fp16", "fp16" },       { "bf16", "bf16" }, { "16-mixed", "fp16" },
+        { "bf16-mixed", "bf16" }, { "16", "fp16" },
+    };
+    struct script *script = to->script;
+    struct script_argument argument;
+    struct script_value value;
+    const char *text;
+
+    if (!script_argument_find(script, call, name, position, &argument))
+        return;
+    value = script_evaluate(script, argument.value);
+    text = script_yaml(script, &value);
+    for (size_t i = 0; text && i < TS_COUNT(formats); i++)
+        if (strcmp(formats[i].value, text) == 0)
+            add_fact(to, formats[i].key, "true", argument.value);
+    if (text && strcmp(text, "16-true") == 0)
+        add_fact(to, "model_dtype", "float16", argument.value);
+    if (text && strcmp(text, "bf16-true") == 0)
+        add_fact(to, "pure_bf16", "true", argument.value);
+}
+
+/* Return whether `enabled=` is absent or true, as far as is known. */
+static bool is_enabled(struct script *script, const struct syntax *call)
+{
+    struct script_value value = script_argument_value(script, call, "enabled", -1);
+
+    return script_truth(&value) != 0;
+}
+
+/* Whether a learning rate is usual is known for Adam on a pretrained model only. */
+static void add_optimizer(struct building *to, const struct script_model *model)
+{
+    const struct syntax *call = find_call(to->script, ROLE_OPTIMIZER, 0);
+
+    if (call && model->load && strstr(script_callee(to->script, call), "Adam"))
+        take_call(to, call);
+}
+
+static void add_loop(struct building *to, const struct script_model *model)
+{
+    struct script *script = to->script;
+    const struct syntax *scaler = find_call(script, ROLE_SCALER, 0);
+    const struct syntax *call, *function;
+
+    for (size_t i = 0; (call = find_call(script, ROLE_AUTOCAST, i)); i++) {
+        struct script_value dtype = script_argument_value(script, call, "dtype", -1);
+
+        if (dtype.kind == SCRIPT_DTYPE && strcmp(dtype.text, "bfloat16") == 0 &&
+            is_enabled(script, call))
+            add_fact(to, "bf16", "true", dtype.node);
+    }
+    function = scaler ? syntax_field(scaler, "function") : NULL;
+    if (function && is_enabled(script, scaler))
+        add_fact(to, "fp16", "true", function);
+    if ((call = find_call(script, ROLE_ACCELERATOR, 0))) {
+        add_mixed(to, call, "mixed_precision", 2);
+        take_call(to, call);
+    }
+    if ((call = find_call(script, ROLE_LIGHTNING, 0))) {
+        add_mixed(to, call, "precision", -1);
+        take_call(to, call);
+    }
+    if ((call = find_call(script, ROLE_CLIP, 0)) &&
+        strcmp(script_last(script_callee(script, call)), "clip_grad_value_") != 0)
+        take_call(to, call);
+    add_optimizer(to, model);
+}
+
+/* The block `trainspool: {target: external}`. */
+static void add_block(struct building *to)
+{
+    struct script *script = to->script;
+    const struct syntax start = { .at = script->document->positions.origin,
+                                  .end = script->document->positions.origin };
+    struct node *block = node_new(script, &start, NODE_MAP, "");
+    struct node *key = node_new(script, &start, NODE_SCALAR, "target"),
+                *value = node_new(script, &start, NODE_SCALAR, "external");
+
+    block->edit = value->edit = NODE_FIXED;
+    block->entries = arena_array(script->arena, 1, sizeof(*block->entries));
+    block->entries[0] = (struct entry) { key, value, false };
+    block->count = 1;
+    add_row(to, "trainspool", &start, block, &(struct script_item) { 0 });
+}
+
+/* The data of an evaluation, unless the class of transformers or TRL clearly has none. */
+static void add_evaluation(struct building *to, const struct syntax *trainer)
+{
+    struct script *script = to->script;
+    const char *path = script_callee(script, trainer);
+    bool known = text_starts(path, "transformers.") || text_starts(path, "trl.");
+    const struct syntax *list = syntax_field(trainer, "arguments"), *star = NULL;
+    struct script_argument argument;
+
+    for (star = list ? list->first : NULL; star && star->kind != SYNTAX_DOUBLE_STAR;)
+        star = star->next;
+    if (!known || star ||
+        script_argument_find(script, trainer, "eval_dataset", -1, &argument))
+        add_fact(to, "eval_dataset", "given", syntax_field(trainer, "function"));
+}
+
+static void note_tokenizer(struct script *script, const struct syntax *trainer)
+{
+    struct script_argument argument;
+    const char *last = script_last(script_callee(script, trainer));
+    const struct syntax *name;
+
+    if (!script_argument_find(script, trainer, "tokenizer", -1, &argument))
+        return;
+    name = name_of(&argument);
+    script->facts.tokenizer_at = name->at;
+    script->facts.tokenizer_bytes = name->end - name->at;
+    script->facts.tokenizer_of_transformers =
+        strcmp(last, "Trainer") == 0 || strcmp(last, "Seq2SeqTrainer") == 0;
+}
+
+void script_document(struct script *script)
+{
+    const struct syntax *trainer = find_call(script, ROLE_TRAINER, 0), *arguments;
+    struct building to = { .script = script };
+    struct script_model model;
+    const struct script_class *row;
+
+    to.root = node_new(script, script->tree.root, NODE_MAP, "");
+    to.root->entries =
+        arena_array(script->arena, ROWS_MAX + 1, sizeof(*to.root->entries));
+    script->items = arena_array(script->arena, ROWS_MAX + 1, sizeof(*script->items));
+    arguments = find_arguments(script, trainer);
+    find_model(script, trainer, &model);
+    add_model(&to, &model);
+    add_adapter(&to, &model, trainer);
+    if (arguments) {
+        row = script_class_of(script, arguments);
+        if (row->stage)
+            add_fact(&to, "stage", row->stage, syntax_field(arguments, "function"));
+        take_call(&to, arguments);
+    } else {
+        script->facts.is_loop = true;
+        add_loop(&to, &model);
+    }
+    if (trainer) {
+        add_evaluation(&to, trainer);
+        note_tokenizer(script, trainer);
+    } else if (arguments) {
+        add_fact(&to, "eval_dataset", "given", syntax_field(arguments, "function"));
+    }
+    if (to.root->count > 0) {
+        add_block(&to);
+        script->document->root = to.root;
+    }
+}

@@ -1,0 +1,116 @@
+#!/bin/sh
+# Python scripts: the files of tests/scripts/ have the expected findings and texts; formats, edits,
+# faults and limits.
+. "${top_srcdir-.}/tests/cli/lib.sh"
+cases=$source/tests/scripts
+cd "$T" || exit 99
+
+printf 'import torch\nscaler = torch.amp.GradScaler("cuda")\n' >probe.py
+try "$trainspool" check --device T4 probe.py
+if grep -q 'this build cannot read Python scripts' "$T/out"; then
+    expect_status "a build without the parser refuses a script" 2 "$trainspool" check probe.py
+    expect_output "it says how to get it" 'TS009.*install-deps.sh installs'
+    skip "the files of tests/scripts" "this build has no parser of Python"
+    plan
+    exit 0
+fi
+
+findings() { # FILE: one line for each finding
+    jq -r '.findings[] | "\(.line):\(.column) \(.severity) \(.rule) \(.applicability) \(.key)"'
+}
+
+# SCRIPT_CASES_WRITE=1 writes the expected files, for a person to review.
+check_case() { # FILE
+    name=$(basename "$1" .py)
+    device=$(sed -n 's/^# device: //p' "$1" | head -n 1)
+    cp "$1" "$name.py"
+    "$trainspool" check --json --device "$device" "$name.py" | findings >"$name.findings"
+    "$trainspool" patch -q --device "$device" "$name.py" >out 2>err
+    cp "$name.py" once.py
+    "$trainspool" patch -q --device "$device" "$name.py" >out 2>err
+    if [ -n "${SCRIPT_CASES_WRITE-}" ]; then
+        cp "$name.findings" "$cases/"
+        if cmp -s "$1" once.py; then rm -f "$cases/$name.patched"; else cp once.py "$cases/$name.patched"; fi
+    fi
+    wanted=$cases/$name.patched
+    [ -f "$wanted" ] || wanted=$1
+    cmp -s once.py "$name.py" || echo "# a second patch changes $name.py"
+    diff "$cases/$name.findings" "$name.findings" >out && diff "$wanted" once.py >>out &&
+        cmp -s once.py "$name.py"
+    ok $? "tests/scripts/$name.py has the expected findings and text"
+}
+for file in "$cases"/*.py; do
+    check_case "$file"
+done
+
+# Python's own parser accepts every patched text, if it accepts the script.
+if command -v python3 >/dev/null; then
+    python3 - "$cases" <<'CHECK' >out 2>err
+import ast, pathlib, sys
+folder = pathlib.Path(sys.argv[1])
+bad = 0
+for patched in sorted(folder.glob("*.patched")):
+    original = patched.with_suffix(".py").read_bytes()
+    if any(line.lstrip()[:1] in (b"!", b"%") for line in original.splitlines()):
+        continue
+    ast.parse(original)
+    try:
+        ast.parse(patched.read_bytes())
+    except SyntaxError as error:
+        bad += 1
+        print(patched.name, error)
+sys.exit(bad > 0)
+CHECK
+    ok $? "Python accepts every patched text"
+else
+    skip "Python accepts every patched text" "no python3"
+fi
+
+# Bytes outside the edits stay: CRLF, tabs, a byte order mark, text in other scripts.
+printf '\357\273\277# caf\303\251\r\nfrom transformers import TrainingArguments\r\nif True:\r\n\targs = TrainingArguments(\r\n\t\toutput_dir="\346\250\241", # \345\220\215\r\n\t\tbf16=True, # \346\225\260\r\n\t)\r\n' >crlf.py
+printf '\357\273\277# caf\303\251\r\nfrom transformers import TrainingArguments\r\nif True:\r\n\targs = TrainingArguments(\r\n\t\toutput_dir="\346\250\241", # \345\220\215\r\n\t\tbf16=False, # \346\225\260\r\n\t\tfp16=True,\r\n\t)\r\n' >crlf.want
+expect_status "patch edits a script with CRLF and tabs" 0 "$trainspool" patch --device T4 crlf.py
+expect "every other byte stays" cmp crlf.py crlf.want
+expect "the backup is next to the script" sh -c 'ls crlf.py.run/backups/* >/dev/null'
+expect_status "undo restores the script" 0 "$trainspool" undo crlf.py
+expect "byte for byte" sh -c 'grep -q "bf16=True" crlf.py && ! grep -q fp16 crlf.py'
+
+cat >keep.py <<'END2'
+import torch
+from transformers import AutoModelForCausalLM, TrainingArguments
+model = AutoModelForCausalLM.from_pretrained("m", torch_dtype=torch.float16)  # trainspool: keep
+args = TrainingArguments("o", fp16=True, logging_nan_inf_filter=False)  # trainspool: ignore[TS104]
+text = "# trainspool: ignore[TS105]"
+END2
+cp keep.py kept.py
+expect_status "a kept line leaves the error" 1 "$trainspool" patch --device "A100 80GB" kept.py
+expect "and its bytes" cmp keep.py kept.py
+"$trainspool" check --json --device "A100 80GB" keep.py | findings >out
+expect "a comment ignores a rule, text in quotes does not" sh -c 'grep -q TS105 out && ! grep -q TS104 out'
+
+cat >computed.py <<'END2'
+import torch
+from transformers import TrainingArguments
+args = TrainingArguments("o", bf16=torch.cuda.is_bf16_supported(), logging_nan_inf_filter=False)
+END2
+cp computed.py was.py
+expect_status "an expression is not a safe edit" 1 "$trainspool" patch --device T4 computed.py
+expect "the script stays" cmp computed.py was.py
+expect_status "patch --unsafe replaces the expression" 0 "$trainspool" patch --unsafe --device T4 computed.py
+expect "with the value for the device" grep -q 'bf16=False.*fp16=True' computed.py
+
+printf 'def f(:\n' >broken.py
+expect_status "a text that is not Python is refused" 2 "$trainspool" check broken.py
+expect_output "with the position" '^broken.py:1:.*TS009.*not Python'
+printf 'print("hello")\n' >other.py
+expect_status "a script without training is refused" 2 "$trainspool" check other.py
+printf '{"cells": []}\n' >book.ipynb
+expect_status "a notebook is refused" 2 "$trainspool" check book.ipynb
+expect_output "with the way to a script" 'jupyter nbconvert --to script'
+awk 'BEGIN { for (i = 0; i < 300000; i++) printf "["; print "" }' >deep.py
+expect_status "a deep text is refused" 2 "$trainspool" check deep.py
+expect_status "run refuses a script" 1 "$trainspool" run --no-patch keep.py
+expect_output "and names import" 'trainspool import makes a job of it'
+expect_status "--set does not apply to a script" 2 "$trainspool" plan --set fp16=true keep.py
+expect_status "plan shows what a script would do" 1 "$trainspool" plan --device T4 keep.py
+plan
