@@ -12,6 +12,7 @@
 #include "patcher/rules/environment.h"
 #include "patcher/rules/external.h"
 #include "patcher/findings/propose.h"
+#include "patcher/profiles/trainer_view.h"
 #include "patcher/rules/rules.h"
 #include "patcher/schema/dialect.h"
 #include "patcher/script/script.h"
@@ -211,6 +212,8 @@ static void read_versions(struct analyzer *analyzer, struct analysis *analysis)
 
     environment_bind(&analysis->document, analysis->plan.dir, analyzer->arena,
                      &analysis->versions);
+    if (analyzer->options->versions)
+        versions_override(&analysis->versions, analyzer->options->versions);
     if (!analysis->plan.external || !analysis->versions.folder ||
         analyzer->options->will_run)
         return;
@@ -257,6 +260,9 @@ static void bind(const struct analyzer *analyzer, struct analysis *analysis)
     free(dir);
     free(run);
     schema_bind(&analysis->document, analyzer->arena, &analysis->plan);
+    analysis->plan.external =
+        trainer_of_target(&analysis->document, analyzer->options->target) !=
+        TRAINER_NATIVE;
     if (analysis->plan.external &&
         !analyzer->options->will_run) { /* the file may belong to anyone */
         struct torch_setup *setup = arena_alloc(analyzer->arena, sizeof(*setup));
@@ -329,6 +335,7 @@ static struct rule_context context_of(const struct analyzer *analyzer,
         .previous = analyzer->previous,
         .teacher = &analyzer->teacher,
         .versions = &analysis->versions,
+        .view = &analysis->view,
         .available = find_limit(&analysis->plan, device),
         .findings = &analysis->findings,
         .arena = analyzer->arena,
@@ -368,17 +375,20 @@ void analyze_text(struct analyzer *analyzer, const char *data, size_t len,
     add_remarks(out, analyzer->arena);
     if (!out->document.root)
         return;
-    schema_check(&out->document, &out->findings);
-    out->is_job = dialect_is_job(&out->document);
+    bind(analyzer, out);
+    read_versions(analyzer, out);
+    trainer_view(&out->document, analyzer->options->target, &out->versions, &out->view);
+    out->plan.trainer = profile_at(out->view.trainer)->name;
+    schema_check(&out->document, &out->view, &out->findings);
+    out->is_job = dialect_is_job(&out->document, out->view.trainer);
     if (!out->is_job) {
+        out->has_plan = false;
         suppress(&out->document, analyzer->options, &out->findings, &out->ignored);
         return;
     }
-    bind(analyzer, out);
     read_model(analyzer, out->plan.model_name_or_path);
     apply_torch_base_quantization(analyzer, &out->plan);
     out->plan.request.checkpoint = analyzer->checkpoint;
-    read_versions(analyzer, out);
     read_teacher(analyzer, out);
     if (!analyzer->previous || !previous_belongs_to(analyzer->previous, &out->plan))
         analyzer->previous = previous_new(&out->plan, analyzer->arena);

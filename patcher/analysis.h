@@ -6,7 +6,7 @@
 #include "patcher/patcher.h"
 #include "patcher/history/previous.h"
 #include "patcher/rules/teacher.h"
-#include "patcher/profiles/versions.h"
+#include "patcher/profiles/profile.h"
 #include "train/model/model_config.h"
 
 /* Shared by several analyses of texts of one job. */
@@ -35,6 +35,7 @@ struct analysis {
     struct findings ignored;  /* findings that the text asks not to report */
     struct plan plan;         /* as in the document; precision not decided */
     struct versions versions; /* packages of an external job */
+    struct profile_view view; /* the program that trains the job */
     bool is_job, has_plan;
     bool misread; /* the program of an external job reads false in quotes as true */
 };

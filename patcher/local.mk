@@ -52,6 +52,7 @@ libpatcher_a_SOURCES += %D%/profiles/profile.c %D%/profiles/profile.h
 libpatcher_a_SOURCES += %D%/profiles/profile_llamafactory.c
 libpatcher_a_SOURCES += %D%/profiles/profile_transformers.c
 libpatcher_a_SOURCES += %D%/profiles/profile_trl.c
+libpatcher_a_SOURCES += %D%/profiles/trainer_view.c %D%/profiles/trainer_view.h
 libpatcher_a_SOURCES += %D%/profiles/versions.c %D%/profiles/versions.h
 
 libpatcher_a_SOURCES += %D%/rules/environment.c %D%/rules/environment.h
@@ -81,6 +82,7 @@ libpatcher_a_SOURCES += %D%/rules/rules_evaluation.c
 libpatcher_a_SOURCES += %D%/rules/rules_external_float16.c
 libpatcher_a_SOURCES += %D%/rules/rules_float16.c
 libpatcher_a_SOURCES += %D%/rules/rules_formats.c
+libpatcher_a_SOURCES += %D%/rules/rules_keys.c
 libpatcher_a_SOURCES += %D%/rules/rules_launch.c
 libpatcher_a_SOURCES += %D%/rules/rules_loop.c
 libpatcher_a_SOURCES += %D%/rules/rules_memory.c
@@ -114,6 +116,7 @@ libpatcher_a_SOURCES += %D%/rules/teacher.c %D%/rules/teacher.h
 libpatcher_a_SOURCES += %D%/rules/torch_build.c %D%/rules/torch_build.h
 libpatcher_a_SOURCES += %D%/rules/torch_setup.c %D%/rules/torch_setup.h
 libpatcher_a_SOURCES += %D%/rules/trl_quantized.c %D%/rules/trl_quantized.h
+libpatcher_a_SOURCES += %D%/rules/trainer_settings.c %D%/rules/trainer_settings.h
 
 libpatcher_a_SOURCES += %D%/schema/dialect.c %D%/schema/dialect.h
 libpatcher_a_SOURCES += %D%/schema/dialect_marks.c %D%/schema/dialect_marks.h

@@ -51,6 +51,7 @@ librunner_a_SOURCES += %D%/job/steps.c %D%/job/steps.h
 
 librunner_a_SOURCES += %D%/options/names.c %D%/options/names.h
 librunner_a_SOURCES += %D%/options/options.c %D%/options/options.h
+librunner_a_SOURCES += %D%/options/program.c %D%/options/program.h
 librunner_a_SOURCES += %D%/options/selection.c %D%/options/selection.h
 
 librunner_a_SOURCES += %D%/output/meter.c %D%/output/meter.h

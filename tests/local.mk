@@ -320,6 +320,7 @@ script_tests += %D%/cli/run.t
 script_tests += %D%/cli/schema.t
 script_tests += %D%/cli/select.t
 script_tests += %D%/cli/spool.t
+script_tests += %D%/cli/target.t
 script_tests += %D%/cli/tensorboard.t
 script_tests += %D%/cli/tokens.t
 script_tests += %D%/cli/version.t
@@ -545,6 +546,7 @@ EXTRA_DIST += %D%/peers.sh %D%/peers.txt
 # differential/differential.py.  Then compare the formats of weights that `plan` reports with those of
 # transformers, PEFT and TRL, if PYTHON has them; see differential/weights.py.  PYTHON must have
 # `tokenizers` and `jinja2`.  TEMPLATES names a folder
+# transformers, PEFT and TRL, if PYTHON has them; see differential/weights.py.  PYTHON must have `tokenizers` and `jinja2`.  TEMPLATES names a folder
 # of NAME.jinja files to use instead of random templates.  If TRAINSPOOL_PARSERS names a folder for their
 # environments, also compare the errors of JOBS random jobs with the parsers of other trainers
 # (differential/refusals.py).

@@ -183,6 +183,7 @@ struct plan {
     enum policy policy;
     bool external;       /* target external: check for another program, do not train */
     const char *program; /* that program with its versions, for messages; or NULL */
+    const char *trainer; /* its name as in target; or NULL */
     /* of such a job (train/torch_memory.h); NULL: defaults */
     const struct torch_setup *torch;
     const char *device_wanted; /* "auto", "cpu", "cuda:1", "cuda:0,1" */

@@ -191,6 +191,11 @@ bool profile_is_complete(const struct profile_view *view)
            view->own != PROFILE_TOO_OLD && view->base != PROFILE_TOO_OLD;
 }
 
+bool profile_is_closed(const struct profile_view *view)
+{
+    return profile_is_complete(view) && profiles[view->trainer].parser != PARSER_SCRIPT;
+}
+
 bool profile_is_newer(enum trainer trainer, const struct version *version)
 {
     const struct profile_table *table = profiles[trainer].table;

@@ -115,6 +115,8 @@ void profile_view(enum trainer trainer, const struct versions *versions,
 /* Return whether the view knows all keys that the trainer accepts: false without a
  * table, or with a version older than it. */
 bool profile_is_complete(const struct profile_view *view);
+/* Return whether, in addition, the program has no keys that the table cannot know. */
+bool profile_is_closed(const struct profile_view *view);
 /* Return whether the table was made before this version, so that keys may have come and
  * gone since. */
 bool profile_is_newer(enum trainer trainer, const struct version *version);

@@ -277,3 +277,10 @@ void versions_add(struct versions *versions, const struct versions *installed)
             versions->packages[i].version = installed->packages[i].version;
     }
 }
+
+void versions_override(struct versions *versions, const struct versions *over)
+{
+    for (size_t i = 0; i < PACKAGES; i++)
+        if (over->packages[i].given)
+            versions->packages[i] = over->packages[i];
+}

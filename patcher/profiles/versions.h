@@ -65,6 +65,8 @@ struct versions {
 };
 
 bool versions_know(const struct versions *versions, enum package package);
+/* Let the versions that `over` gives take precedence. */
+void versions_override(struct versions *versions, const struct versions *over);
 /* Add the versions installed in an environment; those given by the job stay. */
 void versions_add(struct versions *versions, const struct versions *installed);
 

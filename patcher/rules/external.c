@@ -10,6 +10,7 @@
 
 #include "patcher/rules/rules_context.h"
 #include "patcher/rules/stored_weights.h"
+#include "patcher/rules/trainer_settings.h"
 #include "patcher/rules/python_value.h"
 #include "patcher/schema/scalar.h"
 #include "patcher/schema/schema.h"
@@ -82,11 +83,14 @@ void external_decide(const struct rule_context *context, struct plan *plan)
 /* Off unless the job asks for them; only LLaMA-Factory has them on by default. */
 void external_defaults(const struct rule_context *context, struct plan *plan)
 {
-    if (rule_is_llamafactory(context))
+    if (rule_is_llamafactory(context)) {
+        trainer_settings_bind(context, plan);
         return;
+    }
     if (!rule_entry(context, "gradient_checkpointing") &&
         !rule_entry(context, "disable_gradient_checkpointing"))
         plan->gradient_checkpointing = false;
+    trainer_settings_bind(context, plan);
     if (rule_trains_all(context)) {
         plan->method = METHOD_FULL;
         plan->request.all_trainable = true;

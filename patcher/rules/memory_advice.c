@@ -6,6 +6,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "patcher/rules/rules_context.h"
+#include "patcher/rules/trainer_settings.h"
 #include "precision/memory.h"
 #include "train/torch_memory.h"
 
@@ -45,12 +47,17 @@ static const char *reduced_fit(const struct rule_context *context,
     const char *list = "";
 
     if (last->cutoff_len)
-        list = arena_printf(context->arena, "cutoff_len: %" PRId64, last->cutoff_len);
+        list =
+            arena_printf(context->arena, "%s: %" PRId64,
+                         trainer_settings_name(context, "cutoff_len"), last->cutoff_len);
     if (last->lora)
-        list = join_or(context, list, "finetuning_type: lora");
+        list = join_or(context, list,
+                       trainer_settings_name(context, "finetuning_type: lora"));
     if (last->rank)
         list = join_or(context, list,
-                       arena_printf(context->arena, "lora_rank: %" PRId64, last->rank));
+                       arena_printf(context->arena, "%s: %" PRId64,
+                                    trainer_settings_name(context, "lora_rank"),
+                                    last->rank));
     if (last->bits)
         list = join_or(context, list,
                        arena_printf(context->arena, "quantization_bit: %d", last->bits));
@@ -171,7 +178,10 @@ const char *memory_advice_doubt(const struct rule_context *context,
                                 const struct memory_fit_case *request)
 {
     const char *doubt =
-        context->plan->external ? torch_memory_doubt(request->plan) : NULL;
+        rule_lacks_defaults(context)
+            ? "an estimate without TRL's defaults, which depend on its version"
+        : context->plan->external ? torch_memory_doubt(request->plan)
+                                  : NULL;
     int64_t ranks;
 
     if (!doubt)

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 struct device;
+struct versions;
 
 struct patch_options {
     /* name used in messages; relative paths start at its folder */
@@ -30,6 +31,11 @@ struct patch_options {
     /* allowed roots of paths (TS710), ending with NULL; NULL: any path, but outputs are
      * below the job's folder or absolute */
     const char *const *roots;
+    /* --target: the program that trains the job, whatever the job says; or NULL */
+    const char *target;
+    /* --versions: versions of packages, which take precedence over those of the job; or
+     * NULL */
+    const struct versions *versions;
     /* --set KEY=VALUE, ending with NULL, or NULL: replaced in the text first, in memory
      * only */
     const char *const *set;

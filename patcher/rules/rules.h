@@ -11,7 +11,7 @@
 #include "patcher/rules/patch_options.h"
 #include "patcher/history/previous.h"
 #include "patcher/rules/teacher.h"
-#include "patcher/profiles/versions.h"
+#include "patcher/profiles/profile.h"
 #include "train/model/model_config.h"
 
 /* What a rule may read.  It adds findings and changes nothing else. */
@@ -25,6 +25,7 @@ struct rule_context {
     enum format checkpoint;    /* format of the weight files; FORMAT_COUNT: unknown */
     const char *weights_error; /* why they cannot be read, or NULL */
     const struct versions *versions; /* packages of an external job; never NULL */
+    const struct profile_view *view; /* the program that trains the job; never NULL */
     struct previous *previous;       /* what the last run of the job left on disk */
     const struct teacher *teacher;   /* teacher or reference model; never NULL */
     uint64_t available;              /* bytes the job may use; 0: unknown */

@@ -113,12 +113,10 @@ const struct entry *rule_version_entry(const struct rule_context *context,
 /* Find the toolkit that torch was built with: as given or found, or from torch's version,
  * +cu121. */
 bool rule_torch_cuda(const struct rule_context *context, struct version *out);
-/* Return whether the program is LLaMA-Factory, by its version or by the command. */
-bool rule_names_llamafactory(const struct rule_context *context);
-/* The same; without a command, keys that only LLaMA-Factory has decide too.  It casts all
- * trained weights to float32. */
+/* Return whether the program is LLaMA-Factory, which casts all trained weights to
+ * float32. */
 bool rule_is_llamafactory(const struct rule_context *context);
-/* Return whether the program is TRL: by the command, or by keys that only TRL has. */
+/* Return whether the program is TRL. */
 bool rule_is_trl(const struct rule_context *context);
 /* Return whether TrlParser reads the job: TRL is the program, the job is the argument of
  * --config, and the version converts strings (0.9.6 or later). */
@@ -128,6 +126,9 @@ bool rule_uses_trl_parser(const struct rule_context *context);
 bool rule_runs_trl(const struct rule_context *context, const char *script);
 /* Return whether a word of trainspool.command contains a text. */
 bool rule_command_has(const struct rule_context *context, const char *text);
+/* Return whether the program is TRL at an unknown version: defaults that decide memory and
+ * precision differ between its versions. */
+bool rule_lacks_defaults(const struct rule_context *context);
 /* Return whether a script of the Hugging Face Trainer seems to train all weights: no
  * key of its job configures adapters. */
 bool rule_trains_all(const struct rule_context *context);

@@ -10,6 +10,7 @@
 
 #include "base/size.h"
 #include "patcher/rules/fp16_need.h"
+#include "patcher/profiles/trainer_view.h"
 #include "patcher/rules/stored_weights.h"
 #include "patcher/rules/trl_quantized.h"
 #include "patcher/schema/scalar.h"
@@ -109,102 +110,22 @@ bool rule_is_set(const struct rule_context *context, const char *key)
     return entry && !(row && value_is_off(row, entry->value, context->arena));
 }
 
-/* Return the command that trainspool starts, a string or a list of words; or NULL. */
 static const struct node *command_of(const struct rule_context *context)
 {
-    const struct entry *block = document_find(context->document, "trainspool");
-    const struct entry *command =
-        block ? node_find(node_value(block->value), "command") : NULL;
+    struct trainer_words words;
 
-    return command && !node_is_null(command->value) ? node_value(command->value) : NULL;
-}
-
-/* Iterator over the words of trainspool.command, a string or a list; NULL after the
- * last. */
-struct command_words {
-    struct arena *arena;
-    const struct node *command;
-    const char *at; /* position in a string */
-    size_t next;    /* position in a list */
-};
-
-static const char *next_word(struct command_words *command_words)
-{
-    const struct node *command = command_words->command;
-    const char *word;
-    size_t len;
-
-    if (command->kind == NODE_LIST)
-        return command_words->next < command->count
-                   ? node_value(command->items[command_words->next++])->text
-                   : NULL;
-    command_words->at += strspn(command_words->at, " \t\n");
-    len = strcspn(command_words->at, " \t\n");
-    word = len > 0 ? arena_copy(command_words->arena, command_words->at, len) : NULL;
-    command_words->at += len;
-    return word;
-}
-
-/* `trl sft`, `/opt/bin/trl sft`, `python -m trl.scripts.sft`, `trl/scripts/sft.py`. */
-static bool is_trl_word(const char *word)
-{
-    return strcmp(word, "trl") == 0 || text_ends(word, "/trl") ||
-           text_starts(word, "trl.") || strstr(word, "trl/scripts/") ||
-           strstr(word, "trl/commands/");
-}
-
-static bool command_names_trl(const struct rule_context *context)
-{
-    const struct node *command = command_of(context);
-    struct command_words words = { .arena = context->arena, .command = command };
-    const char *word;
-
-    if (!command || (command->kind != NODE_LIST && command->kind != NODE_SCALAR))
-        return false;
-    words.at = command->text;
-    while ((word = next_word(&words)))
-        if (is_trl_word(word))
-            return true;
-    return false;
+    trainer_words_init(context->document, &words);
+    return words.command;
 }
 
 bool rule_is_trl(const struct rule_context *context)
 {
-    /* of TRL's ModelConfig and ScriptArguments, and of no other program's file */
-    static const char *const own[] = {
-        "use_peft",
-        "lora_target_modules",
-        "lora_modules_to_save",
-        "lora_task_type",
-        "dataset_train_split",
-        "dataset_test_split",
-        "use_bnb_nested_quant",
-    };
-
-    if (!context->plan->external)
-        return false;
-    if (command_names_trl(context))
-        return true;
-    if (!versions_know(context->versions, PACKAGE_TRL) || rule_is_llamafactory(context))
-        return false;
-    for (size_t i = 0; i < TS_COUNT(own); i++)
-        if (rule_entry(context, own[i]))
-            return true;
-    return false;
+    return context->view->trainer == TRAINER_TRL;
 }
 
-bool rule_names_llamafactory(const struct rule_context *context)
+bool rule_lacks_defaults(const struct rule_context *context)
 {
-    const struct node *command = command_of(context);
-
-    if (!context->plan->external || command_names_trl(context))
-        return false;
-    if (versions_know(context->versions, PACKAGE_LLAMAFACTORY))
-        return true;
-    for (size_t i = 0; command && command->kind == NODE_LIST && i < command->count; i++)
-        if (strstr(node_value(command->items[i])->text, "llamafactory"))
-            return true;
-    return command && strstr(command->text, "llamafactory");
+    return rule_is_trl(context) && context->view->own == PROFILE_ANY_VERSION;
 }
 
 bool rule_command_has(const struct rule_context *context, const char *text)
@@ -221,17 +142,7 @@ bool rule_command_has(const struct rule_context *context, const char *text)
 
 bool rule_is_llamafactory(const struct rule_context *context)
 {
-    static const char *const own[] = { "template", "cutoff_len", "dataset_dir" };
-
-    if (rule_names_llamafactory(context))
-        return true;
-    if (context->document->script)
-        return false;
-    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
-        if (context->plan->external && !command_of(context) &&
-            rule_entry(context, own[i]))
-            return true;
-    return false;
+    return context->view->trainer == TRAINER_LLAMAFACTORY;
 }
 
 bool rule_uses_trl_parser(const struct rule_context *context)
@@ -416,25 +327,25 @@ bool rule_removes_scaler(const struct rule_context *context)
 }
 
 /* `accelerate launch --mixed_precision fp16 train.py` sets the variable. */
-static const char *launched_precision(const struct rule_context *context,
-                                      const struct entry *entry)
+static const char *launched_precision(const struct rule_context *context)
 {
     const char *const flags[] = { "--mixed_precision", "--mixed-precision" };
-    struct command_words command_words = { .arena = context->arena,
-                                           .command = node_value(entry->value) };
+    struct trainer_words words;
     const char *word;
 
-    command_words.at = command_words.command->text;
-    if (!(word = next_word(&command_words)) || !text_ends(word, "accelerate") ||
-        !(word = next_word(&command_words)) || strcmp(word, "launch") != 0)
+    trainer_words_init(context->document, &words);
+    if (!(word = trainer_next_word(&words)) || !text_ends(word, "accelerate") ||
+        !(word = trainer_next_word(&words)) || strcmp(word, "launch") != 0)
         return NULL;
-    while ((word = next_word(&command_words)) && !text_ends(word, ".py") &&
+    while ((word = trainer_next_word(&words)) && !text_ends(word, ".py") &&
            strcmp(word, "-m") != 0)
         for (size_t i = 0; i < TS_COUNT(flags); i++)
             if (strcmp(word, flags[i]) == 0)
-                return next_word(&command_words);
+                return (word = trainer_next_word(&words))
+                           ? arena_strdup(context->arena, word)
+                           : NULL;
             else if (text_starts(word, flags[i]) && word[strlen(flags[i])] == '=')
-                return word + strlen(flags[i]) + 1;
+                return arena_strdup(context->arena, word + strlen(flags[i]) + 1);
     return NULL;
 }
 
@@ -446,7 +357,7 @@ const char *rule_launcher_precision(const struct rule_context *context,
 
     *where = block ? node_find(node_value(block->value), "command") : NULL;
     if (*where)
-        says = launched_precision(context, *where);
+        says = launched_precision(context);
     if (says)
         return says;
     *where = rule_env_variable(context, "ACCELERATE_MIXED_PRECISION");

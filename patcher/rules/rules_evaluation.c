@@ -67,6 +67,9 @@ static void rule_eval_data(struct rule_context *context)
     const char *key;
     struct finding finding = { .rule = "TS507", .severity = SEVERITY_ERROR };
 
+    /* sft.py and the others evaluate on dataset_test_split of the dataset */
+    if (rule_is_trl(context) && !profile_find(context->view, "val_size"))
+        return;
     if (plan->eval_dataset && plan->val_size > 0) {
         finding.message = "eval_dataset and val_size are both given: evaluation samples "
                           "must come from one of them";

@@ -169,11 +169,23 @@ static const struct kernel {
     { "flash_attention_2", "FlashAttention 2", 80 },
     { "fa3", "FlashAttention 3", 90 },
     { "flash_attention_3", "FlashAttention 3", 90 },
+    { "kernels-community/flash-attn2", "FlashAttention 2", 80 },
+    { "kernels-community/flash-attn3", "FlashAttention 3", 90 },
+    { "kernels-community/vllm-flash-attn3", "FlashAttention 3", 90 },
 };
 
-static void rule_flash_attention(struct rule_context *context)
+/* The keys that select one, and the value that is right on any card. */
+static const struct attention_key {
+    const char *key, *always;
+} attention_keys[] = {
+    { "flash_attn", "auto" },
+    { "attn_implementation", "sdpa" }, /* from_pretrained; TRL, Axolotl */
+};
+
+static void check_attention(struct rule_context *context,
+                            const struct attention_key *attention)
 {
-    const struct entry *entry = rule_entry(context, "flash_attn");
+    const struct entry *entry = rule_entry(context, attention->key);
     const char *name = entry ? node_value(entry->value)->text : "";
 
     for (size_t i = 0; i < TS_COUNT(kernels); i++)
@@ -181,17 +193,25 @@ static void rule_flash_attention(struct rule_context *context)
             rule_capability(context) < kernels[i].capability)
             rule_propose(
                 context,
-                &(struct finding) { .rule = "TS205",
-                                    .severity = SEVERITY_ERROR,
-                                    .apply = APPLY_SAFE,
-                                    .message = arena_printf(
-                                        context->arena,
-                                        "%s requires compute capability %d.%d or higher",
-                                        kernels[i].title, kernels[i].capability / 10,
-                                        kernels[i].capability % 10),
-                                    .note = "auto selects the best available "
-                                            "implementation" },
-                "flash_attn", "auto", NULL);
+                &(struct finding) {
+                    .rule = "TS205",
+                    .severity = SEVERITY_ERROR,
+                    .apply = APPLY_SAFE,
+                    .message = arena_printf(
+                        context->arena, "%s requires compute capability %d.%d or higher",
+                        kernels[i].title, kernels[i].capability / 10,
+                        kernels[i].capability % 10),
+                    .note = arena_printf(context->arena,
+                                         "%s selects the best available implementation",
+                                         attention->always) },
+                attention->key, attention->always, NULL);
+}
+
+static void rule_flash_attention(struct rule_context *context)
+{
+    for (size_t i = 0; i < TS_COUNT(attention_keys); i++)
+        if (i == 0 || context->plan->external)
+            check_attention(context, &attention_keys[i]);
 }
 
 static const struct rule rows[] = {

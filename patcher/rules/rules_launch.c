@@ -301,10 +301,12 @@ static void check_deepspeed(struct rule_context *context)
         if (json_is_true(find_member(settings, "fp16.enabled")) &&
             json_is_true(find_member(settings, "bf16.enabled")))
             add_mismatch(&comparison, "it enables both fp16 and bf16");
+        /* hparams/parser.py: no value of the file is wrong */
         if (rule_is_llamafactory(context) && context->plan->request.pure_bf16 &&
             json_number_value(find_member(settings, "zero_optimization.stage")) == 3)
-            add_mismatch(&comparison,
-                         "LLaMA-Factory rejects ZeRO 3 if pure_bf16 is true");
+            report_settings(context, SEVERITY_ERROR, "pure_bf16",
+                            "LLaMA-Factory rejects pure_bf16 with DeepSpeed's ZeRO 3",
+                            "set bf16: true in place of pure_bf16, or use ZeRO 2");
     }
     if (comparison.count > 0)
         report_settings(

@@ -206,8 +206,12 @@ static void turn_off(struct rule_context *context, const char *key, int group)
                                .apply = APPLY_SAFE,
                                .group = group,
                                .note = "clipping stays unchanged" };
+    const struct entry *where;
     const char *why;
 
+    /* a default of the program: without it the launcher's precision would apply */
+    if (!rule_line(context, key) && rule_launcher_precision(context, &where))
+        return;
     if (!rule_is_llamafactory(context) || stored_weights_reach_float32(context, &why)) {
         finding.message = arena_printf(context->arena,
                                        "policy fp32: %s off; 1.5 to 2 times slower, and "

@@ -75,6 +75,45 @@ static void report_warmup(struct rule_context *context, const char *key,
                 key);
 }
 
+/* Return whether warmup_steps of this transformers is a float, which takes a fraction. */
+static bool takes_fraction(const struct rule_context *context)
+{
+    struct profile_view view;
+    const struct profile_key *key;
+
+    profile_view(TRAINER_TRANSFORMERS, context->versions, NULL, &view);
+    key = view.own == PROFILE_ANY_VERSION ? NULL : profile_find(&view, "warmup_steps");
+    return key && key->types & PROFILE_REAL;
+}
+
+/* A fraction in warmup_steps: 4.44 to 4.57 raise, older ones take no warmup at all. */
+static void report_fraction(struct rule_context *context)
+{
+    const struct proposal to = rule_proposal(context);
+    bool raises = rule_version_at_least(context, PACKAGE_TRANSFORMERS, "4.44.0.dev0"),
+         old = rule_version_below(context, PACKAGE_TRANSFORMERS, "4.44.0.dev0");
+    struct finding finding = {
+        .rule = "TS407",
+        .severity = raises ? SEVERITY_ERROR : SEVERITY_WARNING,
+        .apply = APPLY_UNSAFE,
+        .because = rule_version_text(context, PACKAGE_TRANSFORMERS),
+        .message = raises ? "warmup_steps below 1 is an error in transformers 4: "
+                            "\"warmup_steps must be of type int\""
+                   : old  ? "warmup_steps below 1 means no warmup or one step in "
+                            "this transformers; it is a fraction since 5.0"
+                          : "warmup_steps below 1 is a fraction of all steps here and "
+                            "since transformers 5; before, it was an error or no warmup",
+        .note = "warmup_ratio has the same meaning in older versions",
+    };
+
+    if (takes_fraction(context))
+        return;
+    if ((raises || old) && !document_find(context->document, "warmup_ratio"))
+        propose_name(&to, &finding, rule_entry(context, "warmup_steps"), "warmup_ratio");
+    else
+        rule_report(context, &finding, "warmup_steps");
+}
+
 static void rule_ambiguous_warmup(struct rule_context *context)
 {
     double ratio = 0, steps = 0;
@@ -94,12 +133,8 @@ static void rule_ambiguous_warmup(struct rule_context *context)
                       "with warmup_ratio 1.0 the whole run is warmup: learning_rate is "
                       "reached at the last step",
                       "in warmup_steps, 1.0 would mean one step");
-    if (steps > 0 && steps < 1 &&
-        !rule_version_at_least(context, PACKAGE_TRANSFORMERS, "5.0.0.dev0"))
-        report_warmup(context, "warmup_steps",
-                      "warmup_steps below 1 is a fraction of all steps here and since "
-                      "transformers 5; before, it was an error or no warmup",
-                      "warmup_ratio has the same meaning in older versions");
+    if (steps > 0 && steps < 1)
+        report_fraction(context);
 }
 
 /* Keys that enable it, and the key that must be on for them to count. */
@@ -280,10 +315,12 @@ static const struct rule rows[] = {
           "4, the ratio overrides the steps in transformers 5, and in a native run a "
           "ratio above 0 overrides the steps. A ratio of 1 makes the whole run a "
           "warmup. warmup_steps below 1 is a fraction of all steps in trainspool and in "
-          "transformers 5; in older versions it was an error or no warmup. And a script "
+          "transformers 5; 4.44 to 4.57 raise an error, and older versions have no "
+          "warmup, or one step of it: `--unsafe` renames the key to warmup_ratio if the "
+          "version is known. And a script "
           "that moves warmup_ratio: 1.0 to warmup_steps leaves a warmup of one step.\n\n"
-          "Keep one of the two keys. Only you know the intended length, so nothing is "
-          "edited.",
+          "Keep one of the two keys. Only you know the intended length, so nothing else "
+          "is edited.",
       .source = "transformers, training_args.py (4: get_warmup_steps, 5: "
                 "__post_init__); vllm semantic-router PR #3940" },
     { .id = "TS410",

@@ -18,22 +18,18 @@
 #define GUIDE "transformers MIGRATION_GUIDE_V5.md; history of training_args.py"
 #define FIVE  "5.0.0.dev0"
 
-/* Names that older versions of transformers do not have. */
-static const struct arrival {
-    const char *key, *since;
-} arrivals[] = {
-    { "eval_strategy", "4.41.0.dev0" },
-    { "use_cpu", "4.32.0.dev0" },
-    { "hub_token", "4.17.0.dev0" },
-    { "hub_model_id", "4.11.0.dev0" },
-};
-
+/* Return whether the installed transformers has the name; versions before the key table have
+ * all but the newest name. */
 static bool has_name(const struct rule_context *context, const char *key)
 {
-    for (size_t i = 0; i < TS_COUNT(arrivals); i++)
-        if (strcmp(arrivals[i].key, key) == 0)
-            return !rule_version_below(context, PACKAGE_TRANSFORMERS, arrivals[i].since);
-    return true;
+    struct profile_view view;
+
+    profile_view(TRAINER_TRANSFORMERS, context->versions, NULL, &view);
+    return view.own == PROFILE_TOO_OLD
+               ? strcmp(key, "eval_strategy") != 0 &&
+                     (strcmp(key, "use_cpu") != 0 ||
+                      !rule_version_below(context, PACKAGE_TRANSFORMERS, "4.32.0.dev0"))
+               : profile_find(&view, key) != NULL;
 }
 
 /* In a native job schema_check renames the key, and reports (TS005) a key under both
@@ -225,9 +221,40 @@ static void rule_torch_dtype(struct rule_context *context)
     };
 
     if (!entry || document_find(context->document, "dtype") ||
+        (profile_is_closed(context->view) &&
+         (!profile_find(context->view, "torch_dtype") || /* TS813 */
+          !profile_find(context->view, "dtype"))) ||
         !rule_version_at_least(context, PACKAGE_TRANSFORMERS, "4.56.0.dev0"))
         return;
     propose_name(&to, &finding, entry, "dtype");
+}
+
+/* from_pretrained of an older transformers takes only torch_dtype. */
+static void rule_dtype_too_new(struct rule_context *context)
+{
+    const struct proposal to = rule_proposal(context);
+    const struct entry *entry = document_find(context->document, "dtype");
+
+    if (!context->plan->external || !entry ||
+        document_find(context->document, "torch_dtype") ||
+        profile_is_closed(context->view) || /* TS813 */
+        !rule_version_below(context, PACKAGE_TRANSFORMERS, "4.56.0.dev0"))
+        return;
+    propose_name(&to,
+                 &(struct finding) {
+                     .rule = "TS607",
+                     .severity = SEVERITY_WARNING,
+                     .apply = APPLY_UNSAFE,
+                     .message = "dtype is called torch_dtype before transformers 4.56",
+                     .because = rule_version_text(context, PACKAGE_TRANSFORMERS),
+                     .note = "only if the script reads torch_dtype" },
+                 entry, "torch_dtype");
+}
+
+static void rule_dtype_name(struct rule_context *context)
+{
+    rule_torch_dtype(context);
+    rule_dtype_too_new(context);
 }
 
 static void rule_group_by_length(struct rule_context *context)
@@ -336,10 +363,11 @@ static const struct rule rows[] = {
       .title = "torch_dtype is now dtype",
       .severity = SEVERITY_WARNING,
       .apply = APPLY_UNSAFE,
-      .run = rule_torch_dtype,
+      .run = rule_dtype_name,
       .explain =
           "from_pretrained accepts `dtype` since transformers 4.56 and warns about the "
-          "old name; TRL's ModelConfig followed. The job does not show which name your "
+          "old name; TRL's ModelConfig followed. An older version does not know `dtype`, "
+          "and the rule renames it to torch_dtype. The job does not show which name your "
           "script reads, so the rename requires `--unsafe`. In a native job torch_dtype "
           "and dtype are aliases of model_dtype.",
       .source = "transformers PR #40808" },

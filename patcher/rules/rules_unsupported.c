@@ -224,7 +224,7 @@ static void refuse_external(struct rule_context *context)
                         ? "trainspool import makes a job of it, which trains here"
                         : "start that program yourself, or set target: native to train "
                           "with trainspool" },
-        node_find(node_value(block->value), "target"));
+        block ? node_find(node_value(block->value), "target") : NULL);
 }
 
 /* llama-3 means llama3, and chatmll means chatml; llama4 does not mean llama3. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "patcher/schema/schema.h"
 
 static const char *printable_excerpt(const struct rule_context *context, const char *text)
 {
@@ -131,64 +132,111 @@ static void rule_version_entries(struct rule_context *context)
         }
 }
 
-/* The first release whose TrainingArguments has the field
- * (src/transformers/training_args.py, v4.31.0 to v5.15.0). */
-static const struct arrival {
-    const char *key, *since, *before;
-} arrivals[] = {
-    { "ddp_broadcast_buffers", "4.31", NULL },
-    { "use_cpu", "4.32", "no_cuda" },
-    { "hub_always_push", "4.32", NULL },
-    { "gradient_checkpointing_kwargs", "4.35", NULL },
-    { "neftune_noise_alpha", "4.35", NULL },
-    { "dataloader_persistent_workers", "4.36", NULL },
-    { "include_num_input_tokens_seen", "4.36", NULL },
-    { "lr_scheduler_kwargs", "4.36", NULL },
-    { "save_only_model", "4.36", NULL },
-    { "accelerator_config", "4.38", NULL },
-    { "dataloader_prefetch_factor", "4.38", NULL },
-    { "optim_target_modules", "4.39", NULL },
-    { "eval_do_concat_batches", "4.40", NULL },
-    { "batch_eval_metrics", "4.41", NULL },
-    { "eval_strategy", "4.41", "evaluation_strategy" },
-    { "restore_callback_states_from_checkpoint", "4.41", NULL },
-    { "eval_on_start", "4.42", NULL },
-    { "eval_use_gather_object", "4.43", NULL },
-    { "torch_empty_cache_steps", "4.43", NULL },
-    { "use_liger_kernel", "4.45", NULL },
-    { "include_for_metrics", "4.46", NULL },
-    { "average_tokens_across_devices", "4.46", NULL },
-    { "liger_kernel_config", "4.53", NULL },
-    { "parallelism_config", "4.56", NULL },
-    { "project", "4.57", NULL },
-    { "trackio_space_id", "4.57", NULL },
-    { "train_sampling_strategy", "5.2", "group_by_length" },
+/* The older name of a key, where it has another meaning or form (TS601 to TS609 rename the
+ * others). */
+static const struct former {
+    const char *key, *before;
+} formers[] = {
+    { "use_cpu", "no_cuda" },
+    { "eval_strategy", "evaluation_strategy" },
+    { "train_sampling_strategy", "group_by_length" },
 };
 
-static void rule_key_too_new(struct rule_context *context)
+/* Fields of TrainingArguments that came before the table begins (training_args.py, v4.31.0
+ * to v4.36.2). */
+static const struct arrival {
+    const char *key, *since;
+} arrivals[] = {
+    { "ddp_broadcast_buffers", "4.31" },
+    { "use_cpu", "4.32" },
+    { "hub_always_push", "4.32" },
+    { "gradient_checkpointing_kwargs", "4.35" },
+    { "neftune_noise_alpha", "4.35" },
+    { "dataloader_persistent_workers", "4.36" },
+    { "include_num_input_tokens_seen", "4.36" },
+    { "lr_scheduler_kwargs", "4.36" },
+    { "save_only_model", "4.36" },
+};
+
+/* Return the first release with the field, if the installed one is older; else NULL. */
+static const char *find_arrival(const struct rule_context *context,
+                                const struct profile_view *view, const char *key)
+{
+    const struct profile_table *table = profile_at(TRAINER_TRANSFORMERS)->table;
+    const struct profile_key *row;
+    struct profile_history history;
+    struct profile_view first;
+
+    if (view->own >= 0)
+        return !profile_find(view, key) && profile_history(view, key, &history) &&
+                       !history.until
+                   ? history.since
+                   : NULL;
+    if (view->own == PROFILE_ANY_VERSION)
+        return NULL;
+    for (size_t i = 0; i < TS_COUNT(arrivals); i++)
+        if (strcmp(arrivals[i].key, key) == 0 &&
+            rule_version_below(context, PACKAGE_TRANSFORMERS, arrivals[i].since))
+            return arrivals[i].since;
+    first = (struct profile_view) { TRAINER_TRANSFORMERS, UINT32_MAX, 0, view->base };
+    row = profile_find(&first, key);
+    return !row && profile_history(&first, key, &history) && history.since ? history.since
+           : row && row->since > 0 ? table->versions[row->since]
+                                   : NULL;
+}
+
+/* 4.41.0 -> 4.41 */
+static const char *short_release(const struct rule_context *context, const char *release)
+{
+    return text_ends(release, ".0") && strchr(release, '.') != strrchr(release, '.')
+               ? arena_copy(context->arena, release, strlen(release) - 2)
+               : release;
+}
+
+static void report_arrival(struct rule_context *context, const struct entry *entry,
+                           const char *since)
 {
     const struct proposal to = rule_proposal(context);
+    const char *key = entry->key->text, *before = NULL;
 
-    for (size_t i = 0; i < TS_COUNT(arrivals); i++) {
-        const struct arrival *row = &arrivals[i];
-        const struct entry *entry = document_find(context->document, row->key);
+    for (size_t i = 0; i < TS_COUNT(formers); i++)
+        if (strcmp(formers[i].key, key) == 0)
+            before = formers[i].before;
+    propose_key_remark(
+        &to,
+        &(struct finding) {
+            .rule = "TS807",
+            .severity = SEVERITY_ERROR,
+            .because = rule_version_text(context, PACKAGE_TRANSFORMERS),
+            .message = arena_printf(context->arena,
+                                    "the installed transformers does not have the "
+                                    "argument %s yet: %s added it",
+                                    key, short_release(context, since)),
+            .note = before ? arena_printf(context->arena, "its older name is %s", before)
+                           : NULL },
+        entry);
+}
 
-        if (!entry || !rule_version_below(context, PACKAGE_TRANSFORMERS, row->since))
+/* A key that the program has itself, as TRL's or LLaMA-Factory's own, is not one of
+ * transformers. */
+static void rule_key_too_new(struct rule_context *context)
+{
+    const struct node *root = context->document->root;
+    struct profile_view view;
+
+    profile_view(TRAINER_TRANSFORMERS, context->versions, NULL, &view);
+    for (size_t i = 0; i < root->count; i++) {
+        const struct entry *entry = &root->entries[i];
+        const char *since;
+
+        if (entry->key->kind != NODE_SCALAR || !schema_find(entry->key->text) ||
+            document_find(context->document, entry->key->text) != entry ||
+            (profile_is_closed(context->view) &&
+             profile_find(context->view, entry->key->text)))
             continue;
-        propose_key_remark(
-            &to,
-            &(struct finding) {
-                .rule = "TS807",
-                .severity = SEVERITY_ERROR,
-                .because = rule_version_text(context, PACKAGE_TRANSFORMERS),
-                .message = arena_printf(context->arena,
-                                        "the installed transformers does not have the "
-                                        "argument %s yet: %s added it",
-                                        row->key, row->since),
-                .note = row->before ? arena_printf(context->arena, "its older name is %s",
-                                                   row->before)
-                                    : NULL },
-            entry);
+        since = find_arrival(context, &view, entry->key->text);
+        if (since)
+            report_arrival(context, entry, since);
     }
 }
 
@@ -197,11 +245,27 @@ static void rule_unknown_versions(struct rule_context *context)
     const struct proposal to = rule_proposal(context);
     const struct entry *block = document_find(context->document, "trainspool");
 
+    const struct entry *target =
+        block ? node_find(node_value(block->value), "target") : NULL;
+
+    if (context->versions->trouble) /* TS713 has reported it */
+        return;
+    if (rule_lacks_defaults(context)) {
+        propose_remark(
+            &to,
+            &(struct finding) {
+                .rule = "TS810",
+                .severity = SEVERITY_INFO,
+                .message = "the version of TRL is unknown, and with it the defaults of "
+                           "bf16, gradient_checkpointing, max_length and other keys",
+                .note = "give it in trainspool.versions: {trl: ..}, or with --versions "
+                        "trl=.." },
+            target);
+        return;
+    }
     for (size_t i = 0; i < PACKAGES; i++)
         if (versions_know(context->versions, (enum package)i))
             return;
-    if (context->versions->trouble) /* TS713 has reported it */
-        return;
     if (context->document->script)
         return; /* a script has no place to say them */
     propose_remark(
@@ -214,7 +278,7 @@ static void rule_unknown_versions(struct rule_context *context)
                        "keys, incompatible packages",
             .note = "set trainspool.env: the folder of the Python environment, or "
                     "trainspool.versions: {torch: .., transformers: .., peft: ..}" },
-        node_find(node_value(block->value), "target"));
+        target);
 }
 
 static void rule_llamafactory_keys(struct rule_context *context)
@@ -236,10 +300,11 @@ static void rule_llamafactory_keys(struct rule_context *context)
     const struct proposal to = rule_proposal(context);
     const char *names = NULL;
 
-    if (!rule_is_llamafactory(context))
+    if (!rule_is_llamafactory(context) || !document_find(context->document, "trainspool"))
         return;
     for (size_t i = 0; i < TS_COUNT(own); i++)
-        if (document_find(context->document, own[i]))
+        if (document_find(context->document, own[i]) &&
+            (i == 0 || !profile_is_closed(context->view))) /* else TS813 */
             names = arena_printf(context->arena, "%s%s%s", names ? names : "",
                                  names ? ", " : "", own[i]);
     propose_key_remark(
@@ -292,7 +357,10 @@ static const struct rule rows[] = {
           "files are loaded as float16, whether adapters are cast to float32, which "
           "arguments exist. trainspool does not guess. trainspool.env names the folder "
           "of a Python environment, whose metadata are read without running anything; "
-          "trainspool.versions gives the versions by hand.",
+          "trainspool.versions, or --versions on the command line, gives the versions by "
+          "hand. For TRL, whose defaults for precision, checkpointing and length differ "
+          "between versions, a job that may not fit into memory (TS301) is then only a "
+          "warning.",
       .source = "trainspool-job(5)" },
     { .id = "TS811",
       .title = "keys that LLaMA-Factory rejects",

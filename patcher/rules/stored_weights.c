@@ -18,6 +18,7 @@
 
 #include "base/size.h"
 #include "patcher/rules/rules_context.h"
+#include "patcher/rules/trainer_settings.h"
 #include "patcher/rules/trl_quantized.h"
 
 #define FIVE "5.0.0.dev0" /* from_pretrained keeps the format of the files since then */
@@ -55,7 +56,8 @@ static void find_autocast(const struct view *view)
                                    : "fp16: true";
     } else if (request->bf16 == CHOICE_YES) {
         out->autocast = FORMAT_BF16;
-        out->autocast_source = "bf16: true";
+        out->autocast_source =
+            trainer_settings_bf16(view->context) ? "TRL's default" : "bf16: true";
     } else if (launcher &&
                (strcmp(launcher, "fp16") == 0 || strcmp(launcher, "bf16") == 0)) {
         out->autocast = launcher[0] == 'f' ? FORMAT_FP16 : FORMAT_BF16;

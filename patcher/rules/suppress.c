@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "patcher/profiles/trainer_view.h"
 #include "patcher/schema/dialect.h"
 #include "patcher/findings/propose.h"
 #include "patcher/rules/rules.h"
@@ -234,7 +235,7 @@ void suppress(const struct document *document, const struct patch_options *optio
                                     .findings = findings,
                                     .arena = findings->arena };
 
-    if (dialect_is_job(document)) {
+    if (dialect_is_job(document, trainer_of_target(document, options->target))) {
         read_comments(&state);
         read_block(&state);
         mark_hidden(&state);

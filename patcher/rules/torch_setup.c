@@ -259,6 +259,11 @@ void torch_setup_read(const struct document *document, const char *dir,
     const struct entry *block = document_find(document, "trainspool");
     int bits = atoi(text(document, "quantization_bit"));
 
+    if (is_on(document, "load_in_4bit")) /* transformers, and ModelConfig of TRL */
+        bits = 4;
+    else if (is_on(document, "load_in_8bit"))
+        bits = 8;
+
     *out = (struct torch_setup) {
         .quantization_bit = bits == 4 || bits == 8 ? bits : 0,
         .plain_attention = strcmp(text(document, "flash_attn"), "disabled") == 0,

@@ -226,11 +226,20 @@ enum dialect dialect_find(const struct document *document, const struct entry **
     return find_by_majority(document->root, marker);
 }
 
-bool dialect_is_job(const struct document *document)
+/* A key table decides about files of tools that are not recognized, too. */
+bool dialect_is_of(enum dialect dialect, enum trainer trainer)
+{
+    bool external = trainer != TRAINER_NATIVE;
+
+    return dialect == DIALECT_NATIVE || (external && dialect == DIALECT_TRL) ||
+           (external && dialect >= DIALECT_OTHER && profile_at(trainer)->table);
+}
+
+bool dialect_is_job(const struct document *document, enum trainer trainer)
 {
     const struct entry *marker;
 
-    return document->root && dialect_find(document, &marker) == DIALECT_NATIVE;
+    return document->root && dialect_is_of(dialect_find(document, &marker), trainer);
 }
 
 bool dialect_is_llama_factory(const struct document *document)

@@ -2,7 +2,7 @@
 #ifndef PATCHER_SCHEMA_DIALECT_H
 #define PATCHER_SCHEMA_DIALECT_H
 
-#include "patcher/document/document.h"
+#include "patcher/profiles/profile.h"
 
 enum dialect {
     DIALECT_NATIVE, /* LLaMA-Factory and Hugging Face TrainingArguments: a job */
@@ -46,8 +46,11 @@ enum dialect {
 /* Return whose file it is.  *marker is the key that decided, also for a job; or NULL.
  * The document must have a root. */
 enum dialect dialect_find(const struct document *document, const struct entry **marker);
-/* Return whether the file is a job, of whatever program. */
-bool dialect_is_job(const struct document *document);
+/* Return whether such a file is a job of that program: --target may claim a file that has
+ * no block trainspool. */
+bool dialect_is_of(enum dialect dialect, enum trainer trainer);
+/* Return whether the file is a job of that program. */
+bool dialect_is_job(const struct document *document, enum trainer trainer);
 /* Return whether the job has keys that, among external programs, only LLaMA-Factory
  * accepts.  LLaMA-Factory rejects unknown keys; another script may define more keys. */
 bool dialect_is_llama_factory(const struct document *document);

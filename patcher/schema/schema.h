@@ -8,6 +8,7 @@
 
 #include "patcher/document/document.h"
 #include "patcher/findings/finding.h"
+#include "patcher/profiles/profile.h"
 #include "train/plan.h"
 
 enum key_type {
@@ -105,8 +106,10 @@ const struct key *schema_find_in(const struct vocabulary *of, const char *name);
 const struct key *schema_find(const char *name);
 
 /* Apply TS012, TS014 and TS701-TS709 to the whole document.  A file of another tool gets
- * one finding, TS706. */
-void schema_check(const struct document *document, struct findings *findings);
+ * one finding, TS706.  Where the view knows all keys of the program, its rules report the
+ * names that it does not know (rules_keys.c). */
+void schema_check(const struct document *document, const struct profile_view *view,
+                  struct findings *findings);
 /* Fill the plan with the defaults and then with the values of the document.  A value that
  * cannot be read keeps its default; schema_check reports it.  The caller sets job, dir
  * and run_dir of the plan; relative paths are resolved against dir. */

@@ -63,7 +63,7 @@ static void bind_sampling(const struct binding *binding, const struct value *val
 
 static void bind_target(const struct binding *binding, const struct value *value)
 {
-    binding->plan->external = strcmp(value->text, "external") == 0;
+    binding->plan->external = strcmp(value->text, "native") != 0;
 }
 
 static const struct special {

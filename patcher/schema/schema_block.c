@@ -4,7 +4,11 @@
 
 #include "patcher/schema/schema_rows.h"
 
-static const char *const targets[] = { "native", "external", NULL };
+/* In the order of enum trainer; test_profile compares them. */
+static const char *const targets[] = {
+    "native",  "external",  "llamafactory", "transformers", "trl",
+    "axolotl", "torchtune", "unsloth",      "lightning",    NULL
+};
 static const char *const policies[] = { "sound",    "bf16",   "fp32", "noclip",
                                         "noscaler", "report", NULL };
 static const char *const runners[] = { "local", NULL };
@@ -34,8 +38,9 @@ static const struct key rows[] = {
                 "per_device_train_batch_size x gradient_accumulation_steps x ranks. "
                 "See RANKS." },
     { TS_USED("target", KEY_ENUM, "native"), .values = targets,
-      .help = "native trains the job with trainspool; external checks a job that a "
-              "Hugging Face script trains",
+      .help = "native trains the job with trainspool; the others check a job that "
+              "another program trains: external is a script, or is recognized by its "
+              "command, its packages or its keys",
       .manual = "See JOBS OF ANOTHER PROGRAM." },
     { TS_USED("keep", KEY_LIST, NULL), .help = "keys that no patch may change" },
     { TS_USED("ignore", KEY_LIST, NULL),

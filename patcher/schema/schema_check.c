@@ -368,7 +368,8 @@ static void check_known(struct check *check, const struct key *key,
         check_under(check, schema_find(key->now), entry);
         break;
     case KEY_OTHER_TOOL:
-        check_other_tool(check, key, entry);
+        if (!check->tabled)
+            check_other_tool(check, key, entry);
         break;
     }
 }
@@ -413,7 +414,7 @@ static void check_entry(struct check *check, const struct entry *entry)
         check_secret(check, entry);
     if (key)
         check_known(check, key, entry);
-    else if (check->unknown++ < UNKNOWN_MAX)
+    else if (check->unknown++ < UNKNOWN_MAX && !check->tabled)
         check_unknown(check, entry);
 }
 
@@ -479,6 +480,7 @@ static void check_members(struct check *check, const struct key *key,
     inner.of = key->members;
     inner.nested = true;
     inner.lenient = false;
+    inner.tabled = false;
     inner.path = arena_printf(check->arena, "%s%s.", check->path, key->name);
     inner.unknown = 0;
     check_map(&inner);
@@ -516,18 +518,9 @@ static void check_block(struct check *check)
     check->path = "trainspool.";
     check->nested = true;
     check->lenient = false;
+    check->tabled = false;
     check_map(check);
     check_environment(check);
-}
-
-static bool is_external(const struct document *document)
-{
-    const struct entry *block = node_find_clear(document->root, "trainspool"),
-                       *target = NULL;
-
-    if (block)
-        target = node_find_clear(node_value(block->value), "target");
-    return target && strcmp(node_value(target->value)->text, "external") == 0;
 }
 
 /* TS612: `accelerate config` wrote fp16 before it wrote mixed_precision. */
@@ -543,7 +536,8 @@ static void check_launcher(const struct check *check)
             NULL);
 }
 
-void schema_check(const struct document *document, struct findings *findings)
+void schema_check(const struct document *document, const struct profile_view *view,
+                  struct findings *findings)
 {
     struct check check = { .to = { document, findings },
                            .arena = findings->arena,
@@ -556,7 +550,7 @@ void schema_check(const struct document *document, struct findings *findings)
     if (!document->root)
         return;
     dialect = dialect_find(document, &marker);
-    if (dialect != DIALECT_NATIVE) {
+    if (!dialect_is_of(dialect, view->trainer)) {
         propose_key_remark(&check.to,
                            &(struct finding) { .rule = "TS706",
                                                .severity = SEVERITY_ERROR,
@@ -570,8 +564,9 @@ void schema_check(const struct document *document, struct findings *findings)
     for (size_t i = 0; i < document->remark_count; i++)
         check.doubled |= document->remarks[i].fault == DOCUMENT_DUPLICATE;
     check.directive_count = directives_read(document, check.arena, &check.directives);
-    check.external = is_external(document);
+    check.external = view->trainer != TRAINER_NATIVE;
     check.lenient = check.external && !dialect_is_llama_factory(document);
+    check.tabled = profile_is_closed(view) && !document->script;
     check_map(&check);
     check_block(&check);
     check_report_no_effect(&check);

@@ -16,6 +16,7 @@ struct check {
     bool nested;              /* below the root: cannot be edited */
     bool external;            /* another program trains the job */
     bool lenient;             /* that program may have more keys */
+    bool tabled;              /* a table has all its keys: rules_keys.c checks names */
     const char **targets;     /* for each entry of map: its correct name, or NULL */
     const struct entry *idle; /* the first key without effect */
     const char *idle_names;

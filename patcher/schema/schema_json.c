@@ -309,7 +309,7 @@ static json_t *is_external(void)
 {
     json_t *target = json_object(), *block = json_object(), *schema = json_object();
 
-    set(target, "target", with("const", json_string("external")));
+    set(target, "target", with("not", with("const", json_string("native"))));
     set(block, "properties", target);
     set(block, "required", json_pack("[s]", "target"));
     set(schema, "properties", with("trainspool", block));

@@ -16,9 +16,10 @@ const struct command command_check = {
     .operands = "JOB...",
     .min_operands = 1,
     .max_operands = -1,
-    .options = (const enum option_id[]) { OPTION_DEVICE, OPTION_JSON, OPTION_SARIF,
-                                          OPTION_SELECT, OPTION_IGNORE, OPTION_FAIL_ON,
-                                          OPTION_EXIT_ZERO, OPTION_END },
+    .options = (const enum option_id[]) { OPTION_DEVICE, OPTION_TARGET, OPTION_VERSIONS,
+                                          OPTION_JSON, OPTION_SARIF, OPTION_SELECT,
+                                          OPTION_IGNORE, OPTION_FAIL_ON, OPTION_EXIT_ZERO,
+                                          OPTION_END },
     .help = "list all findings of a job without changing it",
     .details =
         "The exit status is 1 if an error finding is left or trainspool patch would "
@@ -30,6 +31,7 @@ struct checking {
     const struct options *options;
     struct machine machine;
     struct selection selection;
+    struct program program;
     struct report report;
     json_t *sarif; /* NULL: not requested */
 };
@@ -56,6 +58,7 @@ static int check(struct checking *checking, const char *job)
 {
     struct inspect_options how = { .machine = &checking->machine,
                                    .selection = &checking->selection,
+                                   .program = &checking->program,
                                    .job = job,
                                    .place = INSPECT_ANYWHERE };
     struct error err = { 0 };
@@ -89,11 +92,14 @@ static int cmd_check(const struct options *options)
         return report_exit(err.code);
     }
     if (!machine_open_check(options->device, &checking.machine, &err) ||
-        !selection_read(options, &checking.selection, &err)) {
+        !selection_read(options, &checking.selection, &err) ||
+        !program_read(options, &checking.program, &err)) {
         report_error(options->program, &err);
         selection_clear(&checking.selection);
+        program_clear(&checking.program);
         return report_exit(err.code);
     }
+    checking.machine.target = options->target;
     if (options->sarif)
         checking.sarif = report_sarif_new();
     for (size_t i = 0; i < options->operand_count; i++) {
@@ -104,5 +110,6 @@ static int cmd_check(const struct options *options)
     if (checking.sarif)
         report_json(&checking.report, checking.sarif, &err);
     selection_clear(&checking.selection);
+    program_clear(&checking.program);
     return worst;
 }

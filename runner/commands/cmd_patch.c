@@ -13,9 +13,10 @@ const struct command command_patch = {
     .operands = "JOB...",
     .min_operands = 1,
     .max_operands = -1,
-    .options = (const enum option_id[]) { OPTION_DEVICE, OPTION_JSON, OPTION_DIFF,
-                                          OPTION_UNSAFE, OPTION_SELECT, OPTION_IGNORE,
-                                          OPTION_FAIL_ON, OPTION_EXIT_ZERO, OPTION_END },
+    .options = (const enum option_id[]) { OPTION_DEVICE, OPTION_TARGET, OPTION_VERSIONS,
+                                          OPTION_JSON, OPTION_DIFF, OPTION_UNSAFE,
+                                          OPTION_SELECT, OPTION_IGNORE, OPTION_FAIL_ON,
+                                          OPTION_EXIT_ZERO, OPTION_END },
     .help = "make the safe edits in a job file and keep a backup",
     .details = "Only the named values change: comments, order and line ends stay.  The "
                "original file is kept in NAME.run/backups; trainspool undo restores it.",
@@ -93,19 +94,24 @@ static int cmd_patch(const struct options *options)
     struct error err = { 0 };
     struct machine machine;
     struct selection selection = { 0 };
+    struct program program = { 0 };
     struct report report;
     int worst = EXIT_FINE;
 
     report_init(&report, options);
     if (!machine_open_check(options->device, &machine, &err) ||
-        !selection_read(options, &selection, &err)) {
+        !selection_read(options, &selection, &err) ||
+        !program_read(options, &program, &err)) {
         report_error(options->program, &err);
         selection_clear(&selection);
+        program_clear(&program);
         return report_exit(err.code);
     }
+    machine.target = options->target;
     for (size_t i = 0; i < options->operand_count; i++) {
         struct inspect_options how = { .machine = &machine,
                                        .selection = &selection,
+                                       .program = &program,
                                        .job = options->operands[i],
                                        .unsafe = options->unsafe,
                                        .edit =
@@ -116,5 +122,6 @@ static int cmd_patch(const struct options *options)
         worst = status > worst ? status : worst;
     }
     selection_clear(&selection);
+    program_clear(&program);
     return worst;
 }

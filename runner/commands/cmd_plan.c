@@ -24,8 +24,9 @@ const struct command command_plan = {
     .operands = "JOB",
     .min_operands = 1,
     .max_operands = 1,
-    .options = (const enum option_id[]) { OPTION_DEVICE, OPTION_JSON, OPTION_FAIL_ON,
-                                          OPTION_EXIT_ZERO, OPTION_END },
+    .options = (const enum option_id[]) { OPTION_DEVICE, OPTION_TARGET, OPTION_VERSIONS,
+                                          OPTION_JSON, OPTION_FAIL_ON, OPTION_EXIT_ZERO,
+                                          OPTION_END },
     .help = "show what would run: formats, scaling, clipping, steps, memory",
     .run = cmd_plan,
 };
@@ -109,8 +110,10 @@ static json_t *page_object(const struct page *page)
     json_object_set_new(object, "schema", json_integer(1));
     json_object_set_new(object, "job", report_json_string(patch->job));
     json_object_set_new(object, "device", report_json_device(page->inspection->device));
-    if (page->plan && page->plan->external)
+    if (page->plan && page->plan->external) {
         json_object_set_new(object, "program", report_json_string(page->plan->program));
+        json_object_set_new(object, "trainer", json_string(page->plan->trainer));
+    }
     add_parts(object, page);
     json_object_set_new(object, "findings", report_json_findings(&patch->findings));
     return object;
@@ -494,16 +497,21 @@ static int cmd_plan(const struct options *options)
                                    .place = INSPECT_NAMED };
     struct error err = { 0 };
     struct machine machine;
+    struct program program = { 0 };
     struct report report;
     struct inspection inspection = { 0 };
     int status;
 
     report_init(&report, options);
     how.machine = &machine;
-    if (!machine_open_check(options->device, &machine, &err)) {
+    how.program = &program;
+    if (!machine_open_check(options->device, &machine, &err) ||
+        !program_read(options, &program, &err)) {
         report_error(options->program, &err);
+        program_clear(&program);
         return report_exit(err.code);
     }
+    machine.target = options->target;
     if (inspect_job(&how, &inspection, &err)) {
         status = show(&report, options, &inspection);
     } else {
@@ -511,5 +519,6 @@ static int cmd_plan(const struct options *options)
         status = report_exit(err.code);
     }
     inspect_clear(&inspection);
+    program_clear(&program);
     return status;
 }

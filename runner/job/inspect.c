@@ -79,6 +79,7 @@ static struct patch_options patch_options(const struct inspect_options *options,
     const struct selection *selection = options->selection;
     bool by_option =
         options->machine->source && strcmp(options->machine->source, "--device") == 0;
+    const struct program *program = options->program;
 
     return (struct patch_options) {
         .select = selection ? selection->select : NULL,
@@ -93,7 +94,9 @@ static struct patch_options patch_options(const struct inspect_options *options,
         .unsafe = options->unsafe,
         .will_run = options->will_run,
         .resume = options->resume,
-        .set = options->set
+        .set = options->set,
+        .target = program ? program->target : NULL,
+        .versions = program ? program->versions : NULL
     };
 }
 

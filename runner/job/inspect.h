@@ -7,6 +7,7 @@
 
 #include "patcher/patcher.h"
 #include "runner/job/machine.h"
+#include "runner/options/program.h"
 #include "runner/options/selection.h"
 
 enum inspect_edit {
@@ -28,6 +29,7 @@ struct inspect_options {
     const struct machine *machine;
     const char *job;
     const struct selection *selection; /* --select, --ignore; NULL: all rules */
+    const struct program *program;     /* --target, --versions; NULL: neither */
     const char *const *set;            /* --set, NULL-ended, or NULL */
     bool unsafe;
     bool will_run; /* a missing device or model is an error */

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "patcher/document/document.h"
+#include "patcher/profiles/trainer_view.h"
 #include "precision/memory.h"
 
 bool machine_open(const char *requested, struct machine *machine, struct error *err)
@@ -52,10 +52,11 @@ struct request {
     bool external;
 };
 
-static struct request read_request(const struct document *document)
+static struct request read_request(const struct machine *machine,
+                                   const struct document *document)
 {
     struct request request = { .device = "auto", .ranks = 1 };
-    const struct entry *block, *device = NULL, *ranks = NULL, *target = NULL;
+    const struct entry *block, *device = NULL, *ranks = NULL;
     const char *use_cpu;
 
     if (!document->root)
@@ -64,11 +65,11 @@ static struct request read_request(const struct document *document)
     if (block && block->value->kind == NODE_MAP) {
         device = node_find(block->value, "device");
         ranks = node_find(block->value, "ranks");
-        target = node_find(block->value, "target");
     }
     if (block && block->value->kind == NODE_MAP)
         request.check_device = scalar(node_find(block->value, "check_device"));
-    request.external = scalar(target) && strcmp(scalar(target), "external") == 0;
+    request.external =
+        trainer_of_target(document, machine ? machine->target : NULL) != TRAINER_NATIVE;
     if (scalar(ranks) && atoi(scalar(ranks)) > 1)
         request.ranks = (size_t)atoi(scalar(ranks));
     use_cpu = scalar(document_find(document, "use_cpu"));
@@ -201,7 +202,7 @@ bool machine_device(const struct machine *machine, const char *data, size_t len,
     }
     arena = arena_new();
     document_read(data, len, arena, &document);
-    request = read_request(&document);
+    request = read_request(machine, &document);
     ok = take_here(&machine->probe, &request, out, err);
     arena_free(arena);
     return ok;
@@ -245,7 +246,7 @@ bool machine_check_device(const struct machine *machine, const char *text,
         return true;
     arena = arena_new();
     document_read(text, strlen(text), arena, &document);
-    request = read_request(&document);
+    request = read_request(machine, &document);
     ok = take_checked(machine, &request, repository, out, err);
     arena_free(arena);
     return ok;
@@ -259,7 +260,7 @@ char *machine_requested(const char *data, size_t len)
     char *requested;
 
     document_read(data, len, arena, &document);
-    device = read_request(&document).device;
+    device = read_request(NULL, &document).device;
     requested = memory_strdup(device);
     if (probe_count_named(device) > 0)
         requested[strcspn(requested, ",")] = '\0';

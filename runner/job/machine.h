@@ -12,6 +12,7 @@ struct machine {
     bool named;         /* by --device or TRAINSPOOL_DEVICE; then use `device` */
     bool local;         /* the same, but as auto: the devices of this machine */
     const char *source; /* of the two that named it */
+    const char *target; /* --target, which takes precedence over the job; or NULL */
     struct device device;
     struct probe probe; /* otherwise: the devices of this machine */
 };

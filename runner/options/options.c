@@ -24,6 +24,12 @@ enum { HELP_COLUMN = 24, HELP_WIDTH = 80, NEAR = 2 };
 static const char *const color_values[] = { "auto", "always", "never", NULL };
 static const char *const severity_values[] = { "error", "warning", "info", NULL };
 
+/* In the order of enum trainer; test_profile compares them. */
+static const char *const target_values[] = {
+    "native",  "external",  "llamafactory", "transformers", "trl",
+    "axolotl", "torchtune", "unsloth",      "lightning",    NULL
+};
+
 #define INTO(field) .into = offsetof(struct options, field)
 
 static const struct option_row rows[OPTION_IDS] = {
@@ -31,6 +37,16 @@ static const struct option_row rows[OPTION_IDS] = {
                         "check for this device: \"TITAN RTX\", \"V100 32GB\", cpu, "
                         "sm_75:24GiB, or auto for the device of this machine (the "
                         "default)" },
+    [OPTION_TARGET] = { "target", 0, OPTION_IS_TEXT, "PROGRAM", target_values,
+                        INTO(target),
+                        "the program that trains the job, whatever the job says: native "
+                        "(trainspool), external (a script), llamafactory, transformers, "
+                        "trl, axolotl, torchtune, unsloth or lightning" },
+    [OPTION_VERSIONS] = { "versions", 0, OPTION_IS_LIST, "PACKAGE=VERSION", NULL,
+                          INTO(versions),
+                          "versions of that program's packages, such as "
+                          "trl=0.26,torch=2.8; they take precedence over the job's; may "
+                          "be repeated" },
     [OPTION_JSON] = { "json", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(json),
                       "print one JSON object per line instead of text" },
     [OPTION_SARIF] = { "sarif", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(sarif),

@@ -11,6 +11,8 @@
 
 enum option_id {
     OPTION_DEVICE,
+    OPTION_TARGET,
+    OPTION_VERSIONS,
     OPTION_JSON,
     OPTION_SARIF,
     OPTION_DIFF,
@@ -111,10 +113,11 @@ struct options {
     const char *const *operands; /* NULL-ended, pointing into argv */
     size_t operand_count;
 
-    const char *device, *fail_on, *to, *color, *output;
+    const char *device, *target, *fail_on, *to, *color, *output;
     const char *const *set; /* lists are NULL-ended; NULL: none */
     const char *const *select;
     const char *const *ignore;
+    const char *const *versions;
     int64_t lock_fd, link_fd, lines; /* -1: not given */
     int64_t rank;
     bool json, sarif, diff, unsafe, force, no_patch, resume, once, follow, raw, known;

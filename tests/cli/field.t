@@ -338,4 +338,69 @@ orphans() {
 field patcher/D27-repeated-findings orphans
 
 
+trl_defaults() {
+    try "$trainspool" check --device T4 job.yaml
+    expect_no_output "D04: TRL evaluates on a split of the dataset" TS507
+    expect_output "D04: FlashAttention 2 requires another card" 'error\[TS205\].*compute capability 8\.0'
+    try "$trainspool" plan --device T4 job.yaml
+    expect_output "D04: lora_r counts" 'trainable (lora, rank 16)'
+    try "$trainspool" plan --device A100 minimal.yaml
+    expect_output "D04: bf16 is TRL's default" "bfloat16 autocast by TRL's default"
+    try "$trainspool" plan --device V100 minimal.yaml
+    expect_output "D04: checkpointing is on by default" 'activations recomputed in each layer'
+    expect_output "D04: the card lacks bf16" 'error\[TS102\]'
+    sed -i 's/trl: 0.24.0, //' job.yaml minimal.yaml
+    expect_status "D04: with an unknown TRL, memory is no error" 0 "$trainspool" check --device V100 --ignore TS102 minimal.yaml
+    expect_output "D04: it says that the defaults are unknown" 'info\[TS810\].*version of TRL is unknown'
+    sed -i 's/^trainspool:.*//; s/^max_length/max_seq_length/' job.yaml
+    expect_status "D04: max_seq_length is gone in 0.24" 1 "$trainspool" check --device A100 --target trl --versions trl=0.24 job.yaml
+    expect_output "D04: its name is max_length" 'error\[TS813\].*max_seq_length.*its name there is max_length'
+    try "$trainspool" check --device A100 --target trl --versions trl=0.19.1 job.yaml
+    expect_no_output "D04: 0.19 still has it" 'TS813.*max_seq_length'
+}
+field patcher/D04-trl-defaults-and-keys trl_defaults
+
+unknown_keys() {
+    expect_status "D09: unknown keys are errors" 1 "$trainspool" check --device A100 job.yaml
+    for name in dev_ratio:val_size sft_packing:packing max_source_length:cutoff_len; do
+        expect_output "D09: ${name%:*} is called ${name#*:}" "error\[TS813\].*${name%:*}; its name there is ${name#*:}"
+    done
+    expect_output "D09: the block stays an info" 'info\[TS811\].*does not know trainspool '
+    for key in torch_dtype checkpoint_dir dpo_beta padding_side split compute_dtype model_dtype loss_scale; do
+        sed "s/^torch_dtype: .*/$key: 1/" torch-dtype.yaml >other.yaml
+        try "$trainspool" check --device A100 other.yaml
+        expect_output "D09: LLaMA-Factory does not know $key" "error\[TS813\].* does not know $key"
+    done
+    sed -i 's/target: external,/target: external, env: {ALLOW_EXTRA_ARGS: "1"},/' job.yaml
+    expect_status "D09: ALLOW_EXTRA_ARGS makes them warnings" 0 "$trainspool" check --device A100 job.yaml
+    expect_output "D09: it says so" 'warning\[TS813\]'
+}
+field patcher/D09-keys-llamafactory-does-not-know unknown_keys
+
+fractional_warmup() {
+    expect_status "D19: transformers 4.51.3 raises" 1 "$trainspool" check --device A100 job.yaml
+    expect_output "D19: one message says why" 'error\[TS407\].*must be of type int'
+    try "$trainspool" check --device A100 dtype.yaml
+    expect_output "D19: dtype is too new" 'warning\[TS607\].*dtype is called torch_dtype before transformers 4.56'
+    sed 's/4.51.3/4.41.1/' job.yaml >older.yaml
+    expect_status "D19: 4.41.1 does not check the type" 0 "$trainspool" check --device A100 older.yaml
+    expect_output "D19: it stays a warning" 'warning\[TS407\]'
+    sed 's/4.51.3/5.0.0/' job.yaml >newer.yaml
+    try "$trainspool" check --device A100 newer.yaml
+    expect_no_output "D19: from 5.0 on it is a ratio" TS407
+}
+field patcher/D19-fractional-warmup-steps fractional_warmup
+
+no_auto_advice() {
+    try "$trainspool" check --device A40 job.yaml
+    expect_output "D24: the job contradicts LLaMA-Factory" 'error\[TS805\].*pure_bf16'
+    expect_output "D24: the advice helps" 'set bf16: true in place of pure_bf16, or use ZeRO 2'
+    expect_no_output "D24: auto would not help" '"auto"'
+    sed -i 's/"fp16": {"enabled": "auto"}/"fp16": {"enabled": true}/' zero3.json
+    sed -i 's/pure_bf16/bf16/' job.yaml
+    try "$trainspool" check --device A40 job.yaml
+    expect_output "D24: auto helps against a value" 'write "auto"'
+}
+field patcher/D24-auto-advice-where-it-does-not-help no_auto_advice
+
 plan

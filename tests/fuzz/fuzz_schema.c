@@ -11,15 +11,19 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "patcher/profiles/trainer_view.h"
 #include "patcher/schema/schema.h"
 #include "patcher/setting.h"
 
 static void check_findings(const struct document *document, struct arena *arena)
 {
+    const struct versions versions = { 0 };
     struct findings findings;
+    struct profile_view view;
 
     findings_init(&findings, arena);
-    schema_check(document, &findings);
+    trainer_view(document, NULL, &versions, &view);
+    schema_check(document, &view, &findings);
     for (size_t i = 0; i < findings.count; i++) {
         const struct finding *finding = &findings.list[i];
 

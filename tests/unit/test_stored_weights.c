@@ -164,11 +164,18 @@ static size_t dtype_of(const char *text)
     return 0;
 }
 
+/* SFTConfig.__post_init__ turns bf16 on since 0.19, unless fp16 or bf16 is given. */
+static bool has_bf16(const struct job *job, const char *text)
+{
+    return says(text, "bf16: true") ||
+           (job->program == TRL && trls[job->trl].minor >= 19 &&
+            !says(text, "bf16: false") && !says(text, "fp16: true"));
+}
+
 static bool scales(const struct job *job, const char *text)
 {
-    if (says(text, "fp16: true"))
-        return true;
-    return job->asks == ASKS_BY_LAUNCHER && !says(text, "bf16: true");
+    return says(text, "fp16: true") ||
+           (job->asks == ASKS_BY_LAUNCHER && !has_bf16(job, text));
 }
 
 static enum stored in_files(const struct job *job)
@@ -211,8 +218,7 @@ static enum stored loaded(const struct job *job, const char *text)
 static bool program_casts(const struct job *job, const char *text)
 {
     return job->program == FACTORY || job->program == SCRIPT_DEEPSPEED ||
-           (job->program == SCRIPT_FSDP &&
-            (scales(job, text) || says(text, "bf16: true")));
+           (job->program == SCRIPT_FSDP && (scales(job, text) || has_bf16(job, text)));
 }
 
 static enum stored adapters(const struct job *job, const char *text)
@@ -239,7 +245,7 @@ static enum stored whole(const struct job *job, const char *text)
         return STORED_UNKNOWN;
     if (is_quantized(job) && trl >= 26)
         return STORED_BF16;
-    if (is_quantized(job) && job->program == TRL && says(text, "bf16: true"))
+    if (is_quantized(job) && job->program == TRL && has_bf16(job, text))
         return STORED_BF16; /* the head of a 4-bit model */
     return is_quantized(job) && trl != 25 ? STORED_32 : loaded(job, text);
 }

@@ -2,6 +2,7 @@
 #ifndef TESTS_UNIT_UNIT_SCHEMA_H
 #define TESTS_UNIT_UNIT_SCHEMA_H
 
+#include "patcher/profiles/trainer_view.h"
 #include "patcher/schema/schema.h"
 #include "tests/unit/unit.h"
 
@@ -16,13 +17,16 @@ struct job {
 static inline struct job *job_new(const char *text)
 {
     struct job *job = memory_alloc(sizeof(*job));
+    const struct versions versions = { 0 };
+    struct profile_view view;
 
     job->arena = arena_new();
     findings_init(&job->findings, job->arena);
     document_read(text, strlen(text), job->arena, &job->document);
     job->plan.dir = "/jobs";
     job->plan.run_dir = "/jobs/a.run";
-    schema_check(&job->document, &job->findings);
+    trainer_view(&job->document, NULL, &versions, &view);
+    schema_check(&job->document, &view, &job->findings);
     schema_bind(&job->document, job->arena, &job->plan);
     return job;
 }

@@ -1,0 +1,229 @@
+/* patcher/profiles/trainer_view.c - tables of commands and keys that identify a trainer. */
+#include "config.h"
+
+#include "patcher/profiles/trainer_view.h"
+
+#include <string.h>
+
+#include "base/size.h"
+
+static const struct node *block_value(const struct document *document, const char *key)
+{
+    const struct entry *block =
+        document->root ? node_find_clear(document->root, "trainspool") : NULL;
+    const struct entry *entry =
+        block ? node_find_clear(node_value(block->value), key) : NULL;
+
+    return entry && !node_is_null(entry->value) ? node_value(entry->value) : NULL;
+}
+
+/* ---- The command ---- */
+
+void trainer_words_init(const struct document *document, struct trainer_words *words)
+{
+    const struct node *command = block_value(document, "command");
+
+    *words = (struct trainer_words) { 0 };
+    if (!command || (command->kind != NODE_LIST && command->kind != NODE_SCALAR))
+        return;
+    words->command = command;
+    words->at = command->kind == NODE_SCALAR ? command->text : "";
+}
+
+const char *trainer_next_word(struct trainer_words *words)
+{
+    const char *text = NULL;
+    size_t len = 0;
+
+    if (!words->command)
+        return NULL;
+    if (words->command->kind == NODE_LIST) {
+        while (!text && words->next < words->command->count)
+            text = node_value(words->command->items[words->next++])->text;
+        len = text ? strlen(text) : 0;
+    } else {
+        text = words->at + strspn(words->at, " \t\n");
+        len = strcspn(text, " \t\n");
+        words->at = text + len;
+        if (len == 0)
+            return NULL;
+    }
+    if (!text)
+        return NULL;
+    if (len >= sizeof(words->word))
+        len = sizeof(words->word) - 1;
+    memcpy(words->word, text, len);
+    words->word[len] = 0;
+    return words->word;
+}
+
+enum match { MATCH_PROGRAM, MATCH_START, MATCH_PART };
+
+/* Words of a command that only one trainer's command has. */
+static const struct command_mark {
+    const char *text;
+    enum match match; /* a program's name, with or without its folder; a part */
+    enum trainer trainer;
+} command_marks[] = {
+    { "llamafactory", MATCH_PART, TRAINER_LLAMAFACTORY },
+    { "llama-factory", MATCH_PART, TRAINER_LLAMAFACTORY },
+    { "trl", MATCH_PROGRAM, TRAINER_TRL },
+    { "trl.", MATCH_START, TRAINER_TRL }, /* python -m trl.scripts.sft */
+    { "trl/scripts/", MATCH_PART, TRAINER_TRL },
+    { "trl/commands/", MATCH_PART, TRAINER_TRL },
+    { "axolotl", MATCH_PROGRAM, TRAINER_AXOLOTL },
+    { "axolotl.", MATCH_START, TRAINER_AXOLOTL }, /* -m axolotl.cli.train */
+    { "tune", MATCH_PROGRAM, TRAINER_TORCHTUNE },
+    { "unsloth", MATCH_PROGRAM, TRAINER_UNSLOTH },
+    { "unsloth-cli.py", MATCH_PROGRAM, TRAINER_UNSLOTH },
+    { "lightning", MATCH_PROGRAM, TRAINER_LIGHTNING },
+    { "litgpt", MATCH_PROGRAM, TRAINER_LIGHTNING },
+};
+
+static bool matches(const struct command_mark *mark, const char *word)
+{
+    const char *slash = strrchr(word, '/');
+
+    switch (mark->match) {
+    case MATCH_PROGRAM:
+        return strcmp(slash ? slash + 1 : word, mark->text) == 0;
+    case MATCH_START:
+        return strncmp(word, mark->text, strlen(mark->text)) == 0;
+    case MATCH_PART:
+        return strstr(word, mark->text) != NULL;
+    }
+    return false;
+}
+
+static enum trainer find_by_command(const struct document *document)
+{
+    struct trainer_words words;
+    const char *word;
+
+    trainer_words_init(document, &words);
+    while ((word = trainer_next_word(&words)))
+        for (size_t i = 0; i < TS_COUNT(command_marks); i++)
+            if (matches(&command_marks[i], word))
+                return command_marks[i].trainer;
+    return TRAINER_EXTERNAL;
+}
+
+/* Return the program of a trainer that a word names: "sft" in `trl sft`,
+ * `trl.scripts.sft` and `examples/scripts/sft.py`; or NULL. */
+static const char *program_in(const struct profile_table *table, const char *word)
+{
+    const char *base = word + strlen(word);
+    size_t len;
+
+    if (strlen(word) > 3 && strcmp(base - 3, ".py") == 0)
+        base -= 3;
+    len = (size_t)(base - word);
+    for (size_t i = 0; i < table->program_count; i++) {
+        size_t own = strlen(table->programs[i]);
+
+        if (len >= own && strncmp(word + len - own, table->programs[i], own) == 0 &&
+            (len == own || word[len - own - 1] == '/' || word[len - own - 1] == '.'))
+            return table->programs[i];
+    }
+    return NULL;
+}
+
+static const char *find_program(const struct document *document, enum trainer trainer)
+{
+    const struct profile_table *table = profile_at(trainer)->table;
+    struct trainer_words words;
+    const char *word, *program = NULL;
+
+    trainer_words_init(document, &words);
+    while (table && !program && (word = trainer_next_word(&words)))
+        program = program_in(table, word);
+    return program;
+}
+
+/* ---- The keys ---- */
+
+/* Keys that identify a trainer, with their weights: 2 for a key that no other program's
+ * file has, 1 for a key that a script may have, too. */
+static const struct key_mark {
+    const char *key;
+    enum trainer trainer;
+    int weight;
+} key_marks[] = {
+    { "template", TRAINER_LLAMAFACTORY, 2 },
+    { "cutoff_len", TRAINER_LLAMAFACTORY, 2 },
+    { "dataset_dir", TRAINER_LLAMAFACTORY, 2 },
+    /* TRL's ModelConfig and ScriptArguments */
+    { "dataset_name", TRAINER_TRL, 2 },
+    { "dataset_mixture", TRAINER_TRL, 2 },
+    { "dataset_train_split", TRAINER_TRL, 1 },
+    { "dataset_test_split", TRAINER_TRL, 1 },
+    { "use_peft", TRAINER_TRL, 1 },
+    { "lora_target_modules", TRAINER_TRL, 1 },
+    { "lora_modules_to_save", TRAINER_TRL, 1 },
+    { "lora_task_type", TRAINER_TRL, 1 },
+    { "use_bnb_nested_quant", TRAINER_TRL, 1 },
+};
+
+static int weigh(const struct document *document, enum trainer trainer)
+{
+    int weight = 0;
+
+    for (size_t i = 0; i < TS_COUNT(key_marks); i++) {
+        const struct entry *entry = key_marks[i].trainer == trainer
+                                        ? document_find(document, key_marks[i].key)
+                                        : NULL;
+
+        if (entry && !node_is_null(entry->value))
+            weight += key_marks[i].weight;
+    }
+    return weight;
+}
+
+/*
+ * A command that is not recognized is a script.  It may use TRL's classes if TRL is
+ * installed and the file has their keys, except dataset_name, which Hugging Face's
+ * examples have.
+ */
+static enum trainer find_by_keys(const struct document *document,
+                                 const struct versions *versions)
+{
+    bool command = document->script || block_value(document, "command"),
+         trl = versions_know(versions, PACKAGE_TRL);
+    int most = weigh(document, TRAINER_TRL);
+
+    if (command && document_find(document, "dataset_name"))
+        most -= 2;
+    if (!command && weigh(document, TRAINER_LLAMAFACTORY) > 1)
+        return TRAINER_LLAMAFACTORY;
+    return most >= (trl ? 1 : 2) && (trl || !command) ? TRAINER_TRL : TRAINER_EXTERNAL;
+}
+
+/* ---- Together ---- */
+
+enum trainer trainer_of_target(const struct document *document, const char *target)
+{
+    const struct node *value =
+        document->root && !target ? block_value(document, "target") : NULL;
+    enum trainer trainer;
+
+    if (value && value->kind == NODE_SCALAR)
+        target = value->text;
+    trainer = target ? profile_named(target) : TRAINER_NATIVE;
+    return trainer == TRAINERS ? TRAINER_NATIVE : trainer;
+}
+
+void trainer_view(const struct document *document, const char *target,
+                  const struct versions *versions, struct profile_view *out)
+{
+    enum trainer trainer = trainer_of_target(document, target);
+
+    if (trainer == TRAINER_EXTERNAL)
+        trainer = find_by_command(document);
+    if (trainer == TRAINER_EXTERNAL && versions_know(versions, PACKAGE_LLAMAFACTORY))
+        trainer = TRAINER_LLAMAFACTORY;
+    if (trainer == TRAINER_EXTERNAL)
+        trainer = find_by_keys(document, versions);
+    profile_view(trainer, versions,
+                 trainer > TRAINER_EXTERNAL ? find_program(document, trainer) : NULL,
+                 out);
+}

@@ -1,0 +1,414 @@
+/* patcher/rules/rules_keys.c - keys that the program of an external job does not know at
+ * its version, by its key table. */
+#include "config.h"
+
+#include "patcher/rules/rules_context.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include "base/nearest.h"
+#include "base/size.h"
+#include "patcher/profiles/trainer_view.h"
+#include "patcher/schema/schema.h"
+
+#define KEYS_MAX 100 /* unknown keys that are reported */
+
+/* ---- What the program does with a key that it does not know ---- */
+
+/* Options of `accelerate launch`, to which `trl sft` passes what TRL leaves over, and the
+ * one that the trl command adds (accelerate 1.4 to 1.15, commands/launch.py; TRL
+ * 0.19 to 1.16, cli.py). */
+static const char *const launch_options[] = {
+    "accelerate_config",
+    "config_file",
+    "cpu",
+    "debug",
+    "downcast_bf16",
+    "enable_cpu_affinity",
+    "gpu_ids",
+    "gradient_clipping",
+    "ipex",
+    "log_dir",
+    "machine_rank",
+    "main_process_ip",
+    "main_process_port",
+    "main_training_function",
+    "max_restarts",
+    "mixed_precision",
+    "module",
+    "monitor_interval",
+    "mpirun_ccl",
+    "mpirun_hostfile",
+    "multi_gpu",
+    "no_python",
+    "no_tpu_cluster",
+    "num_cpu_threads_per_process",
+    "num_machines",
+    "num_processes",
+    "quiet",
+    "rdzv_backend",
+    "rdzv_conf",
+    "role",
+    "same_network",
+    "tee",
+    "tpu",
+    "tpu_cluster",
+    "tpu_use_sudo",
+    "use_deepspeed",
+    "use_fsdp",
+    "use_megatron_lm",
+    "use_parallelism_config",
+    "use_xpu",
+    "vm",
+    "zero3_init_flag",
+    "zero3_save_16bit_model",
+    "zero_stage",
+};
+
+/* Prefixes of the others. */
+static const char *const launch_prefixes[] = {
+    "deepspeed_",          "dynamo_", "fp8_", "fsdp_", "megatron_lm_", "offload_",
+    "parallelism_config_",
+};
+
+static bool is_launch_option(const char *name)
+{
+    for (size_t i = 0; i < TS_COUNT(launch_options); i++)
+        if (strcmp(launch_options[i], name) == 0)
+            return true;
+    for (size_t i = 0; i < TS_COUNT(launch_prefixes); i++)
+        if (text_starts(name, launch_prefixes[i]))
+            return true;
+    return false;
+}
+
+/* How a file of TRL is read. */
+enum trl_reader {
+    TRL_COMMAND, /* `trl sft`, also if no command is given */
+    TRL_MODULE,  /* TRL's own script, without the trl command */
+    TRL_SCRIPT   /* another script, with arguments of its own */
+};
+
+static enum trl_reader trl_reader(const struct rule_context *context)
+{
+    struct trainer_words words;
+    enum trl_reader reader = TRL_SCRIPT;
+    const char *word;
+
+    trainer_words_init(context->document, &words);
+    if (!words.command)
+        return TRL_COMMAND;
+    while ((word = trainer_next_word(&words))) {
+        if (strcmp(word, "trl") == 0 || text_ends(word, "/trl"))
+            return TRL_COMMAND;
+        if (text_starts(word, "trl.") || strstr(word, "trl/scripts/"))
+            reader = TRL_MODULE;
+    }
+    return reader;
+}
+
+/* Only `trl sft` passed unknown keys to the launcher before 0.29; the other commands
+ * dropped them (trl/cli.py). */
+static bool drops_keys(const struct rule_context *context)
+{
+    return rule_version_below(context, PACKAGE_TRL, "0.29") &&
+           !(context->view->programs & 1); /* sft is the first program of the table */
+}
+
+static bool is_on(const struct rule_context *context, const char *variable)
+{
+    const struct entry *entry = rule_env_variable(context, variable);
+    const char *value = entry ? node_value(entry->value)->text : "";
+
+    /* extras/misc.py, is_env_enabled */
+    return strcasecmp(value, "true") == 0 || strcasecmp(value, "y") == 0 ||
+           strcmp(value, "1") == 0;
+}
+
+/* The consequence of an unknown key. */
+struct reaction {
+    enum severity severity;
+    const char *note;
+};
+
+static struct reaction llamafactory_reaction(const struct rule_context *context)
+{
+    if (is_on(context, "ALLOW_EXTRA_ARGS") &&
+        !rule_version_below(context, PACKAGE_LLAMAFACTORY, "0.9.2"))
+        return (struct reaction) { SEVERITY_WARNING,
+                                   "ALLOW_EXTRA_ARGS is set, so LLaMA-Factory ignores "
+                                   "it" };
+    return (struct reaction) { SEVERITY_ERROR,
+                               "LLaMA-Factory stops: Some keys are not used by the "
+                               "HfArgumentParser" };
+}
+
+static struct reaction trl_reaction(const struct rule_context *context)
+{
+    enum trl_reader reader = trl_reader(context);
+
+    if (reader == TRL_SCRIPT)
+        return (struct reaction) { SEVERITY_WARNING,
+                                   "valid only if the script defines it: TrlParser stops "
+                                   "at \"Unknown arguments from config file\"" };
+    if (reader == TRL_MODULE || drops_keys(context))
+        return (struct reaction) { SEVERITY_WARNING,
+                                   "the script drops it without a message" };
+    return (struct reaction) { SEVERITY_ERROR,
+                               "trl passes it to accelerate launch, which stops: "
+                               "unrecognized arguments" };
+}
+
+static struct reaction reaction_of(const struct rule_context *context)
+{
+    const struct profile *profile = profile_at(context->view->trainer);
+
+    if (context->view->trainer == TRAINER_LLAMAFACTORY)
+        return llamafactory_reaction(context);
+    if (context->view->trainer == TRAINER_TRL)
+        return trl_reaction(context);
+    return profile->parser == PARSER_DROPS
+               ? (struct reaction) { SEVERITY_WARNING,
+                                     arena_printf(context->arena,
+                                                  "%s drops it without a message",
+                                                  profile->title) }
+               : (struct reaction) { SEVERITY_ERROR, profile->refusal };
+}
+
+/* ---- The name that the program has for it ---- */
+
+/* Return the key of ours that has the same meaning; the schema knows the names of other
+ * tools and older ones. */
+static const char *meaning_of(const struct key *row)
+{
+    return row->now ? row->now : row->name;
+}
+
+/* Names that differ in meaning between programs, so that the schema has no alias. */
+static const struct own_name {
+    enum trainer trainer;
+    const char *meaning, *name;
+} own_names[] = {
+    { TRAINER_LLAMAFACTORY, "max_source_length", "cutoff_len" },
+    { TRAINER_TRL, "cutoff_len", "max_length" },
+    { TRAINER_TRL, "max_source_length", "max_length" },
+    { TRAINER_TRL, "train_on_prompt", "completion_only_loss" },
+    { TRAINER_TRL, "pref_beta", "beta" },
+    { TRAINER_TRL, "model_dtype", "dtype" },
+    { TRAINER_TRL, "model_dtype", "torch_dtype" },
+};
+
+/* Return the program's name for a key; NULL: it has none.  *instead is set if the value
+ * does not carry over. */
+static const char *find_name(const struct rule_context *context, const struct key *row,
+                             bool *instead)
+{
+    const struct profile_view *view = context->view;
+    const char *meaning = meaning_of(row);
+    const struct key *other;
+
+    *instead = row->instead != NULL;
+    for (size_t i = 0; i < TS_COUNT(own_names); i++)
+        if (own_names[i].trainer == view->trainer &&
+            strcmp(own_names[i].meaning, meaning) == 0 &&
+            profile_find(view, own_names[i].name))
+            return own_names[i].name;
+    if (strcmp(meaning, row->name) != 0 && profile_find(view, meaning))
+        return meaning;
+    for (size_t i = 0; (other = schema_at(&schema_job, i)); i++)
+        if (other != row && strcmp(meaning_of(other), meaning) == 0 &&
+            profile_find(view, other->name)) {
+            *instead |= other->instead != NULL;
+            return other->name;
+        }
+    return NULL;
+}
+
+/* Return the nearest key of the program; *exact: it differs only in case, blanks and
+ * separators. */
+static const char *find_nearest(const struct rule_context *context, const char *name,
+                                bool *exact)
+{
+    const struct profile_key *key;
+    const char *near = NULL;
+    size_t least = 3;
+
+    *exact = false;
+    if (strlen(name) < 4)
+        return NULL;
+    for (size_t i = 0; (key = profile_key_at(context->view, i)); i++) {
+        size_t distance = nearest_distance(name, key->name, 2);
+
+        if (nearest_is_same_name(name, key->name)) {
+            *exact = true;
+            return key->name;
+        }
+        if (distance < least && strlen(key->name) > 4) {
+            least = distance;
+            near = key->name;
+        }
+    }
+    return near;
+}
+
+/* ---- The report ---- */
+
+/* "TRL 0.24.0", "TRL" if the version is unknown. */
+static const char *program_text(const struct rule_context *context)
+{
+    const struct profile *profile = profile_at(context->view->trainer);
+    const struct package_version *known =
+        profile->package < PACKAGES ? &context->versions->packages[profile->package]
+                                    : NULL;
+
+    return known && (known->given || known->found)
+               ? arena_printf(context->arena, "%s %s", profile->title,
+                              known->given ? known->given : known->found)
+               : profile->title;
+}
+
+/* "; 0.19.1 was the last version to have it". */
+static const char *history_text(const struct rule_context *context, const char *name)
+{
+    const char *own = package_names[profile_at(context->view->trainer)->package];
+    struct profile_view any = *context->view;
+    struct profile_history history;
+    const char *package;
+
+    any.programs = UINT32_MAX;
+    if (!profile_history(&any, name, &history))
+        return profile_find(&any, name) ? ": only other commands of it have the key" : "";
+    package = strcmp(history.package, own) == 0
+                  ? ""
+                  : arena_printf(context->arena, "%s ", history.package);
+    return history.until
+               ? arena_printf(context->arena, ": %s%s was the last version to have it",
+                              package, history.until)
+               : arena_printf(context->arena, " yet: %s%s added it", package,
+                              history.since);
+}
+
+/* Return whether a rule about renamed, removed or newer keys, or TS005, has reported the
+ * key. */
+static bool is_reported(const struct rule_context *context, const struct entry *entry)
+{
+    for (size_t i = 0; i < context->findings->count; i++) {
+        const struct finding *finding = &context->findings->list[i];
+
+        if ((finding->at.byte == entry->key->at.byte ||
+             finding->at.byte == node_value(entry->value)->at.byte) &&
+            (text_starts(finding->rule, "TS60") || strcmp(finding->rule, "TS807") == 0 ||
+             strcmp(finding->rule, "TS005") == 0))
+            return true;
+    }
+    return false;
+}
+
+static void report_misspelled(struct rule_context *context, const struct entry *entry)
+{
+    const struct proposal to = rule_proposal(context);
+    const struct reaction reaction = reaction_of(context);
+    const char *name = rule_printable(context, entry->key->text), *near;
+    struct finding finding = { .severity = reaction.severity,
+                               .because = program_text(context),
+                               .note = reaction.note };
+    bool exact, taken;
+
+    near = find_nearest(context, entry->key->text, &exact);
+    taken = near && document_find(context->document, near);
+    finding.rule = !near ? "TS703" : exact ? "TS701" : "TS702";
+    finding.message =
+        exact  ? arena_printf(context->arena, "%s must be spelled %s%s", name, near,
+                             taken ? ", which is also given" : "")
+        : near ? arena_printf(context->arena, "%s is not a key of %s; did you mean %s%s?",
+                              name, program_text(context), near,
+                              taken ? ", which is also given" : "")
+               : arena_printf(context->arena, "%s is not a key of %s", name,
+                              program_text(context));
+    finding.apply = exact ? APPLY_SAFE : APPLY_UNSAFE;
+    if (near && !taken)
+        propose_name(&to, &finding, entry, near);
+    else
+        propose_key_remark(&to, &finding, entry);
+}
+
+static void report_unknown(struct rule_context *context, const struct entry *entry,
+                           const struct key *row)
+{
+    const struct proposal to = rule_proposal(context);
+    const struct reaction reaction = reaction_of(context);
+    bool instead;
+    const char *name = find_name(context, row, &instead);
+    bool taken = name && document_find(context->document, name);
+    struct finding finding = {
+        .rule = "TS813",
+        .severity = reaction.severity,
+        .apply = APPLY_UNSAFE,
+        .because =
+            rule_version_text(context, profile_at(context->view->trainer)->package),
+        .note = reaction.note,
+    };
+
+    finding.message = arena_printf(
+        context->arena, "%s does not know %s%s%s%s%s", program_text(context), row->name,
+        history_text(context, row->name),
+        name ? instead ? "; the nearest key there is " : "; its name there is " : "",
+        name ? name : "", taken ? ", which is also given" : "");
+    if (name && !taken && !instead)
+        propose_name(&to, &finding, entry, name);
+    else
+        propose_key_remark(&to, &finding, entry);
+}
+
+static void rule_unknown_keys(struct rule_context *context)
+{
+    const struct node *root = context->document->root;
+    size_t reported = 0;
+
+    if (!profile_is_closed(context->view) || context->document->script)
+        return;
+    for (size_t i = 0; i < root->count && reported < KEYS_MAX; i++) {
+        const struct entry *entry = &root->entries[i];
+        const char *name = entry->key->text;
+        const struct key *row;
+
+        if (entry->key->kind != NODE_SCALAR || strcmp(name, "trainspool") == 0 ||
+            strcmp(name, "<<") == 0 || document_find(context->document, name) != entry ||
+            profile_find(context->view, name) || is_reported(context, entry) ||
+            (context->view->trainer == TRAINER_TRL && is_launch_option(name) &&
+             trl_reader(context) == TRL_COMMAND))
+            continue;
+        reported++;
+        row = schema_find(name);
+        if (row)
+            report_unknown(context, entry, row);
+        else
+            report_misspelled(context, entry);
+    }
+}
+
+static const struct rule rows[] = {
+    { .id = "TS813",
+      .title = "key that the program does not know",
+      .severity = SEVERITY_ERROR,
+      .apply = APPLY_UNSAFE,
+      .target = RULE_EXTERNAL,
+      .run = rule_unknown_keys,
+      .explain =
+          "trainspool accepts many names for one setting; another program accepts its "
+          "own names only. For each version of LLaMA-Factory (from 0.9.0), transformers "
+          "(from 4.37) and TRL (from 0.19), trainspool has a table of all keys. This rule "
+          "reports a key that the job's version does not have, with the name that it has "
+          "instead. `--unsafe` renames it if the value carries over.\n\n"
+          "LLaMA-Factory stops at an unknown key, except where ALLOW_EXTRA_ARGS=1 is set "
+          "(0.9.2 and later), which makes this a warning. `trl sft`, and from 0.29 on "
+          "every trl command, passes unknown keys to `accelerate launch`, which stops; "
+          "before 0.29 the others dropped them without a message, as TRL's scripts do "
+          "without the command. A key that is only misspelled is TS701 or TS702, and one "
+          "that no program has is TS703.",
+      .source = "LLaMA-Factory hparams/parser.py, 0.9.0 to 0.9.5; transformers "
+                "hf_argparser.py; TRL cli.py and scripts/utils.py, 0.19 to 1.16" },
+};
+
+const struct rules rules_keys = { rows, TS_COUNT(rows) };

@@ -1,0 +1,53 @@
+#!/bin/sh
+# --target and --versions: the program that trains a job, named on the command line.
+. "${top_srcdir-.}/tests/cli/lib.sh"
+
+cd "$T" || exit 99
+cat >sft.yaml <<'END'
+model_name_or_path: some/model
+dataset_name: some/poems
+learning_rate: 2.0e-5
+logging_nan_inf_filter: false
+END
+expect_status "without a target it is TRL's file, not a job" 2 "$trainspool" check --device A100 sft.yaml
+expect_output "the finding says so" TS706
+expect_status "--target trl needs no block" 0 "$trainspool" check --device A100 --target trl --versions trl=0.26,transformers=4.57 sft.yaml
+expect "the job has no finding" test ! -s "$T/err"
+expect_status "--versions may be repeated" 0 "$trainspool" check --device A100 --target trl --versions trl==0.26 --versions torch=2.8 sft.yaml
+expect_status "external recognizes TRL by its keys" 0 "$trainspool" check --device A100 --target external sft.yaml
+expect_output "so it asks for TRL's version" 'TS810.*TRL'
+
+echo 'dev_ratio: 0.1' >>sft.yaml
+expect_status "a key of another program is an error" 1 "$trainspool" check --device A100 --target trl --versions trl=0.26 sft.yaml
+expect_output "TRL does not know it" 'TS813.*TRL 0\.26 does not know dev_ratio'
+expect_status "the target takes precedence over the job" 1 "$trainspool" check --device A100 --target llamafactory --versions llamafactory=0.9.3 sft.yaml
+expect_output "LLaMA-Factory does not know dataset_name" 'TS813.*does not know dataset_name'
+sed -i '/dev_ratio/d' sft.yaml
+
+try "$trainspool" plan --json --device A100 --target trl --versions trl=0.26 sft.yaml
+expect_output "plan names the trainer" '"trainer":"trl"'
+expect_output "plan has TRL's defaults" '"compute_dtype":"bfloat16"'
+try "$trainspool" patch --diff --device V100 --target trl --versions trl=0.24,transformers=4.57 sft.yaml
+expect_output "patch edits by the program's defaults" '^+bf16: false'
+expect "patch --diff changes nothing" sh -c "! grep -q bf16 sft.yaml"
+expect_status "patch writes the edits" 0 "$trainspool" patch --device V100 --target trl --versions trl=0.24,transformers=4.57 sft.yaml
+expect "fp16 replaces bf16" grep -qx 'fp16: true' sft.yaml
+
+cat >llama.yaml <<'END'
+model_name_or_path: some/model
+stage: sft
+dataset: poems
+trainspool:
+  target: trl
+END
+try "$trainspool" check --device A100 llama.yaml
+expect_output "trainspool.target names a program, too" 'TS813.*TRL does not know stage'
+
+expect_status "an unknown target is wrong usage" 2 "$trainspool" check --target trll sft.yaml
+expect_status "an unknown package is wrong usage" 2 "$trainspool" check --versions trll=0.26 sft.yaml
+expect_error "the nearest name is shown" 'did you mean trl'
+expect_status "a version must be one" 2 "$trainspool" check --versions 'trl=>0.26' sft.yaml
+expect_error "the message says what it must be" 'must be one version'
+expect_status "a package needs a version" 2 "$trainspool" check --versions trl sft.yaml
+
+plan
