@@ -98,6 +98,12 @@ OTHERS = [
 # One per line: edge cases of arguments, arithmetic, comparisons, slices.
 EDGES = r"""
 '"' | forceescape
+('<a>' | safe) + '<b>'
+'<b>' + ('<a>' | safe) + '&'
+('<a>' | escape) + ('<b>' | safe)
+('<a>' | escape) | escape
+('<a>' | escape) | forceescape
+('<a>' | safe) ~ '<b>'
 '  a ' | trim
 '  a ' | trim(none)
 'xxaxy' | trim('xy')

@@ -49,6 +49,8 @@ const struct jinja_builtin *jinja_test_find(const char *name, size_t len);
 const struct jinja_builtin *jinja_method_find(const struct jinja_value *self,
                                               const char *name, size_t len);
 const struct jinja_builtin *jinja_global_find(const char *name, size_t len);
+/* The filter `escape`: replace the characters with a meaning in HTML. */
+struct jinja_value jinja_escape(struct jinja_run *run, const struct jinja_value *value);
 /* Search a table, whose last name is NULL. */
 const struct jinja_builtin *jinja_builtin_find(const struct jinja_builtin *table,
                                                const char *name, size_t len);

@@ -443,6 +443,21 @@ static struct jinja_value evaluate_compare(struct jinja_run *run,
     return jinja_bool(true);
 }
 
+/* A string of `safe` or `escape` plus another, which is escaped. */
+static struct jinja_value add_escaped(struct jinja_run *run, struct jinja_value *left,
+                                      struct jinja_value *right)
+{
+    struct jinja_value sum;
+
+    if (!left->is_escaped)
+        *left = jinja_escape(run, left);
+    if (!right->is_escaped)
+        *right = jinja_escape(run, right);
+    sum = jinja_arithmetic(run, OP_ADD, left, right);
+    sum.is_escaped = true;
+    return sum;
+}
+
 static struct jinja_value evaluate_arithmetic(struct jinja_run *run,
                                               const struct jinja_node *node)
 {
@@ -454,6 +469,9 @@ static struct jinja_value evaluate_arithmetic(struct jinja_run *run,
     run->line = node->line;
     if (left.kind == JINJA_STRING && node->op == OP_MODULO)
         return jinja_format_percent(run, &left, &right);
+    if (node->op == OP_ADD && left.kind == JINJA_STRING && right.kind == JINJA_STRING &&
+        (left.is_escaped || right.is_escaped))
+        return add_escaped(run, &left, &right);
     return jinja_arithmetic(run, node->op, &left, &right);
 }
 

@@ -41,12 +41,20 @@ static struct jinja_value filter_string(struct jinja_run *run,
     return jinja_str(run, &call->self);
 }
 
-static struct jinja_value filter_escape(struct jinja_run *run,
-                                        const struct jinja_call *call)
+static struct jinja_value filter_safe(struct jinja_run *run,
+                                      const struct jinja_call *call)
+{
+    struct jinja_value string = jinja_str(run, &call->self);
+
+    string.is_escaped = true;
+    return string;
+}
+
+struct jinja_value jinja_escape(struct jinja_run *run, const struct jinja_value *value)
 {
     static const char plain[] = "&<>'\"";
     static const char *const named[] = { "&amp;", "&lt;", "&gt;", "&#39;", "&#34;" };
-    struct jinja_value string = jinja_str(run, &call->self), value;
+    struct jinja_value string = jinja_str(run, value), escaped;
     struct text text;
 
     text_init(&text, 0);
@@ -58,9 +66,19 @@ static struct jinja_value filter_escape(struct jinja_run *run,
         else
             text_addc(&text, string.text[i]);
     }
-    value = jinja_take(run, &text);
+    escaped = jinja_take(run, &text);
+    escaped.is_escaped = true;
     text_clear(&text);
-    return value;
+    return escaped;
+}
+
+/* variant: whether a text that is escaped is escaped again. */
+static struct jinja_value filter_escape(struct jinja_run *run,
+                                        const struct jinja_call *call)
+{
+    bool done = call->self.kind == JINJA_STRING && call->self.is_escaped;
+
+    return done && !call->variant ? call->self : jinja_escape(run, &call->self);
 }
 
 static struct jinja_value filter_replace(struct jinja_run *run,
@@ -332,10 +350,10 @@ static const struct jinja_builtin filters[] = {
     { .name = "capitalize", .code = filter_case, .variant = CASE_CAPITALIZE },
     { .name = "trim", .code = filter_trim, .parameters = { "chars" } },
     { .name = "string", .code = filter_string },
-    { .name = "safe", .code = filter_string }, /* there is no automatic escaping */
+    { .name = "safe", .code = filter_safe },
     { .name = "escape", .code = filter_escape },
     { .name = "e", .code = filter_escape },
-    { .name = "forceescape", .code = filter_escape },
+    { .name = "forceescape", .code = filter_escape, .variant = true },
     { .name = "replace",
       .code = filter_replace,
       .parameters = { "old", "new", "count" },

@@ -32,6 +32,7 @@ struct jinja_value {
     uint8_t kind;    /* enum jinja_kind */
     uint8_t object;  /* undefined: kind of the object; ABSENT: a variable */
     bool is_message; /* undefined: the text is the complete message */
+    bool is_escaped; /* string: of `safe` or `escape`; + escapes what is added to it */
     uint32_t len;    /* string, undefined: bytes of text */
     union {
         bool truth;
