@@ -88,6 +88,7 @@ unit_tests += %D%/unit/test_architectures_use
 unit_tests += %D%/unit/test_bpe
 unit_tests += %D%/unit/test_criterion
 unit_tests += %D%/unit/test_chat
+unit_tests += %D%/unit/test_chat_record
 unit_tests += %D%/unit/test_dataset
 unit_tests += %D%/unit/test_dataset_batch
 unit_tests += %D%/unit/test_dataset_cache
@@ -296,6 +297,7 @@ script_tests += %D%/cli/cuda_code.t
 script_tests += %D%/cli/differential.t
 script_tests += %D%/cli/evaluate.t
 script_tests += %D%/cli/field.t
+script_tests += %D%/cli/field_trainer.t
 script_tests += %D%/cli/generate.t
 script_tests += %D%/cli/gpu.t
 script_tests += %D%/cli/gpu_bench.t
@@ -418,6 +420,7 @@ check_PROGRAMS += %D%/differential/ours
 %C%_differential_ours_SOURCES += %D%/differential/ours_model.c
 EXTRA_DIST += %D%/differential/adapters.py
 EXTRA_DIST += %D%/differential/differential.py
+EXTRA_DIST += %D%/differential/conversations.py
 EXTRA_DIST += %D%/differential/made.py
 EXTRA_DIST += %D%/differential/models.py
 EXTRA_DIST += %D%/differential/parsers.txt
@@ -426,6 +429,7 @@ EXTRA_DIST += %D%/differential/weights.py
 EXTRA_DIST += %D%/differential/refusals.py
 EXTRA_DIST += %D%/differential/refusals_worker.py
 EXTRA_DIST += %D%/differential/saved.py
+EXTRA_DIST += %D%/differential/published.py
 
 # Tests that run the kernels of kernels/cuda on the CPU; see emulation/emulation.h.  The test of an
 # operation is the CPU backend's test, linked with other machines: `emulated` uses the kernels
@@ -573,6 +577,16 @@ differential-adapters: trainspool trainspool-train
 	@$(differential_run)/adapters.py ./trainspool || test $$? = 77
 .PHONY: differential-text differential-weights differential-refusals differential-saved
 .PHONY: differential-adapters
+# of NAME.jinja files to use instead of random templates.  If PYTHON has transformers, published chat
+# templates are downloaded into CACHE once and compared, too.
+SEED = 1
+TEMPLATES =
+CACHE =
+differential: %D%/differential/ours
+	@$${PYTHON-python3} -B '$(top_srcdir)/%D%/differential/differential.py' --seconds $(SECONDS) \
+	    --seed $(SEED) --shared '$(abs_top_srcdir)/../shared/data' --templates '$(TEMPLATES)' \
+	    --cache '$(CACHE)' \
+	    %D%/differential/ours
 
 clean-local:
 	rm -rf fuzz-build mutate-build %D%/emulation/machine %D%/emulation/plain %D%/emulation/checked

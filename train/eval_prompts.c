@@ -14,13 +14,14 @@
 
 void eval_prompts_init(struct eval_prompts *questions)
 {
-    *questions = (struct eval_prompts) { .arena = arena_new() };
+    *questions = (struct eval_prompts) { .arena = arena_new(), .own = json_array() };
 }
 
 void eval_prompts_clear(struct eval_prompts *questions)
 {
     free(questions->list);
     arena_free(questions->arena);
+    json_decref(questions->own);
     *questions = (struct eval_prompts) { 0 };
 }
 
@@ -40,12 +41,20 @@ static struct eval_prompt *add(struct eval_prompts *questions, size_t messages)
     return question;
 }
 
+static const json_t *keep(struct eval_prompts *questions, const json_t *value)
+{
+    if (value)
+        json_array_append(questions->own, (json_t *)(uintptr_t)value);
+    return value;
+}
+
 static struct message copy_message(struct eval_prompts *questions,
                                    const struct message *message)
 {
     struct message copy = *message;
 
     copy.text = arena_copy(questions->arena, message->text, message->len);
+    copy.own = keep(questions, message->own);
     return copy;
 }
 
@@ -67,6 +76,7 @@ static void add_conversation(struct eval_prompts *questions,
         question->messages[i] = copy_message(questions, &conversation->messages[i]);
     question->expected = arena_copy(questions->arena, last->text, last->len);
     question->expected_len = last->len;
+    question->variables = keep(questions, conversation->variables);
 }
 
 /* Read a file of a dataset. */
@@ -172,8 +182,11 @@ bool eval_prompt_encode(const struct eval_prompt *question,
                         struct error *err)
 {
     const struct message *asked = eval_prompt_text(question);
+    struct template_options options = *how->options;
     struct template_request request = *how;
 
+    options.variables = question->variables;
+    request.options = &options;
     request.messages = question->messages;
     request.count = question->count;
     if (request.chat)

@@ -6,6 +6,7 @@
 #define TRAIN_EVAL_PROMPTS_H
 
 #include "base/arena.h"
+#include "base/json.h"
 #include "train/plan.h"
 #include "train/chat/template.h"
 
@@ -14,12 +15,14 @@ struct eval_prompt {
     size_t count;
     const char *expected; /* the answer in the record; NULL: none */
     size_t expected_len;
+    const json_t *variables; /* of the model's own template; NULL: none */
 };
 
 struct eval_prompts {
     struct eval_prompt *list; /* malloc'ed */
     size_t count, room;
     struct arena *arena; /* owns the texts */
+    json_t *own;         /* a list: owns the messages of records */
 };
 
 void eval_prompts_init(struct eval_prompts *questions);

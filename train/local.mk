@@ -27,6 +27,9 @@ libtrain_a_SOURCES += %D%/trainer_steps.c
 libtrain_a_SOURCES += %D%/chat/chat.c %D%/chat/chat.h
 libtrain_a_SOURCES += %D%/chat/template.c %D%/chat/template.h
 libtrain_a_SOURCES += %D%/chat/template_saving.c %D%/chat/template_saving.h
+libtrain_a_SOURCES += %D%/chat/chat_internal.h %D%/chat/chat_message.c
+libtrain_a_SOURCES += %D%/chat/chat_render.c %D%/chat/chat_turns.c
+libtrain_a_SOURCES += %D%/chat/template_match.c %D%/chat/template_tally.c
 libtrain_a_SOURCES += %D%/chat/template_tools.c %D%/chat/template_internal.h
 libtrain_a_SOURCES += %D%/chat/template_turns.c
 

@@ -366,7 +366,9 @@ static void describe(struct run *run)
         log_line(run->options->log, LOG_INFO, "data: template: %s",
                  template_row_name(template_guess(run->tokenizer)));
     for (size_t i = 0; dataset_note(run->train, i); i++)
-        log_line(run->options->log, LOG_WARN, "data: %s", dataset_note(run->train, i));
+        log_line(run->options->log,
+                 dataset_note_is_info(run->train, i) ? LOG_INFO : LOG_WARN, "data: %s",
+                 dataset_note(run->train, i));
     if (run->saving.conversations_differ)
         log_line(run->options->log, LOG_WARN,
                  "data: template %s writes a conversation differently from the model's "

@@ -9,10 +9,10 @@
 #include "train/chat/chat.h"
 
 static const struct message conversation[] = {
-    { ROLE_USER, "2+2?", 4, 0 },
-    { ROLE_ASSISTANT, "4", 1, 1 },
-    { ROLE_USER, "Sure?", 5, 0 },
-    { ROLE_ASSISTANT, "Yes.", 4, 1 },
+    { ROLE_USER, "2+2?", 4, 0, NULL },
+    { ROLE_ASSISTANT, "4", 1, 1, NULL },
+    { ROLE_USER, "Sure?", 5, 0, NULL },
+    { ROLE_ASSISTANT, "Yes.", 4, 1, NULL },
 };
 
 #define TURN   "<|im_start|>{{ m.role }}\\n{{ m.content }}<|im_end|>\\n"
@@ -159,9 +159,9 @@ static void test_chat_skips_a_short_end(void **state)
 static void test_chat_passes_variables_to_the_template(void **state)
 {
     static const struct message system[] = {
-        { ROLE_SYSTEM, "Own.", 4, 0 },
-        { ROLE_USER, "q", 1, 0 },
-        { ROLE_ASSISTANT, "a", 1, 1 },
+        { ROLE_SYSTEM, "Own.", 4, 0, NULL },
+        { ROLE_USER, "q", 1, 0, NULL },
+        { ROLE_ASSISTANT, "a", 1, 1, NULL },
     };
     static const char roles[] =
         "[{\"name\": \"tool_use\", \"template\": \"tools\"}, {\"name\": \"default\", "
@@ -205,18 +205,18 @@ static void test_chat_gives_tokens_system_and_tools(void **state)
 {
     static const char call[] = "{\"name\": \"f\", \"arguments\": \"{\\\"a\\\": 1}\"}";
     static const struct message tools[] = {
-        { ROLE_TOOLS, "[{\"name\": \"f\"}]", 15, 0 },
-        { ROLE_USER, "q", 1, 0 },
-        { ROLE_FUNCTION, call, sizeof(call) - 1, 1 },
-        { ROLE_TOOL, "7", 1, 0 },
-        { ROLE_ASSISTANT, "seven", 5, 1 },
+        { ROLE_TOOLS, "[{\"name\": \"f\"}]", 15, 0, NULL },
+        { ROLE_USER, "q", 1, 0, NULL },
+        { ROLE_FUNCTION, call, sizeof(call) - 1, 1, NULL },
+        { ROLE_TOOL, "7", 1, 0, NULL },
+        { ROLE_ASSISTANT, "seven", 5, 1, NULL },
     };
     static const char template[] =
         "[{\"name\": \"default\", \"template\": \"no tools\"}, {\"name\": \"tool_use\", "
         "\"template\": \"{{ bos_token }}{% for t in tools %}{{ t.function.name }}{% "
         "endfor %}" EACH
         "|{{ m.role }} {% if m.tool_calls %}{{ m.tool_calls[0].function | tojson }}{{ "
-        "'' if m.content is none else 'said' }}{% else %}{{ m.content }}{% endif %}{% "
+        "'' if m.content == '' else 'said' }}{% else %}{{ m.content }}{% endif %}{% "
         "endfor %}{% if add_generation_prompt %}|assistant {% endif %}\"}]";
     const struct template_options system = { .default_system = "Be." };
 
@@ -247,8 +247,6 @@ static void test_chat_reports_errors_of_the_template(void **state)
     expect_error("\"{{ raise_exception('no, no') }}\"", "line 1: no, no");
     expect_error("\"{{ messages | length }}{{ messages[-1].content }}\"",
                  "cannot separate the answer from the question");
-    expect_error("\"{% generation %}{{ messages[-1].content }}{% endgeneration %}\"",
-                 "marks 1 answers of 2");
 }
 
 /* NULL: no error. */
@@ -279,11 +277,13 @@ static void test_chat_is_checked_before_a_run(void **state)
     expect_chat_try("\"{{ raise_exception('documents, please') }}\"", NULL);
     expect_chat_try("\"" EACH TURN "{% endfor %}<|im_start|>assistant\\nto: user\\n\"",
                     "cannot separate the answer from the question");
+    expect_chat_try("\"{% if false %}{% generation %}{% endgeneration %}{% endif %}\"",
+                    "marks no text as an answer; name a template in the job");
     expect_chat_try("\"{{ messages[0].content }}\"",
                     "cannot separate the answer from the question");
     expect_chat_try("\"" EACH
                     "{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}\"",
-                    "marks 2 answers of 1");
+                    NULL);
 }
 
 /* If the texts differ only in the last token, the answer can be located: a run skips that

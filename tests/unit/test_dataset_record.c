@@ -125,6 +125,23 @@ static void test_dataset_record_finds_the_form(void **state)
           "\"value\": \"1\"}, {\"from\": \"gpt\", \"value\": \"a\"}], \"tools\": "
           "\"[1]\"}",
           "T:[1] U:q F:{} O:1 A:a" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": null}, {\"role\": "
+          "\"assistant\", \"reasoning\": \"r\"}]}",
+          "U: A:" },
+        { "{\"prompt\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": "
+          "\"assistant\", \"content\": \"b\"}, {\"role\": \"user\", \"content\": "
+          "\"q\"}], \"completion\": [{\"role\": \"assistant\", \"content\": \"a\"}], "
+          "\"tools\": [{\"name\": \"f\"}]}",
+          "T:[{\"name\":\"f\"}] U:a A0:b U:q A:a" },
+        { "{\"prompt\": \"q\", \"completion\": [{\"role\": \"assistant\", "
+          "\"content\": \"a\"}]}",
+          "U:q A:a" },
+        { "{\"prompt\": [{\"role\": \"user\", \"content\": \"q\"}], "
+          "\"completion\": \"a\"}",
+          "U:q A:a" },
+        { "{\"instruction\": \"q\", \"output\": \"a\", \"images\": [], \"video\": "
+          "null}",
+          "U:q A:a" },
         { "{\"instruction\": \"{{name}}\", \"output\": \"I am {{name}}\"}",
           "U:{{name}} A:I am {{name}}" },
     };
@@ -177,6 +194,16 @@ static void test_dataset_record_reports_malformed_records(void **state)
         { "{\"messages\": [{\"role\": \"user\"}]}",
           "error: \"content\" must be a string, not missing; add it, or remove "
           "the record" },
+        { "{\"instruction\": \"<image>q\", \"output\": \"a\", \"images\": "
+          "[\"a.png\"]}",
+          "error: the record has \"images\", which are not supported; remove the key, and "
+          "its marks in the text, to train on the text alone" },
+        { "{\"messages\": [], \"audio\": \"a.wav\"}", "~has \"audio\"" },
+        { "{\"prompt\": [{\"role\": \"user\", \"content\": \"q\"}], "
+          "\"completion\": {}}",
+          "error: \"completion\" must be a list of messages, not an object" },
+        { "{\"messages\": [], \"chat_template_kwargs\": 1}",
+          "error: \"chat_template_kwargs\" must be an object, not a number" },
         { "{\"data\": [{\"instruction\": \"q\"}]}", "~`jq '.[\"data\"]' FILE`" },
         { "[{\"instruction\": \"q\"}]", "~must be named .json" },
         { "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}]}",
@@ -222,6 +249,44 @@ static void test_dataset_record_is_text_for_pretraining(void **state)
     expect_all(&detect, true, cases, TS_COUNT(cases));
     expect_all(&named, true, named_cases, TS_COUNT(named_cases));
     expect_all(&messages_source, true, talk_cases, TS_COUNT(talk_cases));
+}
+
+/* The columns that no part of a sample comes from. */
+static void test_dataset_record_reports_unread_columns(void **state)
+{
+    static const struct {
+        const char *json, *unread;
+    } cases[] = {
+        { "{\"instruction\": \"q\", \"output\": \"a\", \"id\": 7, \"note\": \"\", "
+          "\"tags\": [1], \"input\": \"i\"}",
+          "id tags " },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": "
+          "\"assistant\", \"content\": \"a\"}], \"prompt\": \"p\", \"tools\": "
+          "\"[]\", \"chat_template_kwargs\": {\"a\": 1}}",
+          "prompt " },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct conversation got = { 0 };
+        struct error err = { 0 };
+        const char *why;
+        json_t *record =
+            json_read_text(cases[i].json, strlen(cases[i].json), "x", 1, &err);
+        struct text unread;
+
+        text_init(&unread, 0);
+        assert_int_equal(dataset_record_read(&detect, record, false, &got, &why, &err),
+                         RECORD_CONVERSATION);
+        for (void *at = json_object_iter(record); at;
+             at = json_object_iter_next(record, at))
+            if (dataset_record_unread(&got, at))
+                text_addf(&unread, "%s ", dataset_record_unread(&got, at));
+        assert_string_equal(unread.data, cases[i].unread);
+        text_clear(&unread);
+        conversation_free(&got);
+        json_decref(record);
+    }
 }
 
 /* A table has null if a record has no such column. */
@@ -284,6 +349,7 @@ int main(void)
         cmocka_unit_test(test_dataset_record_skips_records_it_cannot_learn),
         cmocka_unit_test(test_dataset_record_reports_malformed_records),
         cmocka_unit_test(test_dataset_record_is_text_for_pretraining),
+        cmocka_unit_test(test_dataset_record_reports_unread_columns),
         cmocka_unit_test(test_dataset_record_may_lack_the_prompt),
         cmocka_unit_test(test_dataset_record_follows_its_tags),
     };

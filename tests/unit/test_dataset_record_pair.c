@@ -176,6 +176,7 @@ static void test_dataset_record_pair_finds_messages(void **state)
 #define Q                      "{'role': 'user', 'content': 'q'}"
 #define C                      "{'role': 'assistant', 'content': 'c'}"
 #define R                      "{'role': 'assistant', 'content': 'r'}"
+#define TOOL                   "{'role': 'tool', 'content': '1'}"
 #define PAIR(chosen, rejected) "'chosen': [" chosen "], 'rejected': [" rejected "]"
 #define DIFFER                 "skip: whose conversations differ in more than the last answer"
 
@@ -195,6 +196,11 @@ static void test_dataset_record_pair_finds_conversations(void **state)
           "'assistant', 'content': [{'type': 'text', "
           "'value': 'r'}], 'loss_weight': 0.5}]}",
           "U:q A:c / A:r" },
+        { "{'prompt': [" Q "], " PAIR(C "," TOOL "," C, C "," TOOL "," R) "}",
+          "U:q A:c O:1 A:c / A:r" },
+        { "{'prompt': 'q', " PAIR(C "," TOOL "," C, C "," TOOL "," R) "}",
+          "U:q A:c O:1 A:c / A:r" },
+        { "{'prompt': [" Q "], " PAIR(C "," TOOL "," C, R "," TOOL "," R) "}", DIFFER },
         { "{" PAIR(Q "," C "," Q "," R, Q "," R "," Q "," C) "}", DIFFER },
         { "{" PAIR(Q "," C, Q) "}", DIFFER },
         { "{" PAIR(Q "," C, Q "," Q) "}",

@@ -25,9 +25,9 @@ static int close_tokenizer(void **state)
 
 /* A conversation of two turns, preceded by its system message. */
 static const struct message conversation[] = {
-    { ROLE_SYSTEM, "Be brief.", 9, 0 }, { ROLE_USER, "2+2?", 4, 0 },
-    { ROLE_ASSISTANT, "4", 1, 1 },      { ROLE_USER, "Sure?", 5, 0 },
-    { ROLE_ASSISTANT, "Yes.", 4, 1 },
+    { ROLE_SYSTEM, "Be brief.", 9, 0, NULL }, { ROLE_USER, "2+2?", 4, 0, NULL },
+    { ROLE_ASSISTANT, "4", 1, 1, NULL },      { ROLE_USER, "Sure?", 5, 0, NULL },
+    { ROLE_ASSISTANT, "Yes.", 4, 1, NULL },
 };
 
 /* The encoded conversation: all of it, and the trained part, as texts. */
@@ -206,9 +206,9 @@ static void test_template_picks_the_right_system_message(void **state)
     const struct template_options plain = { 0 },
                                   job = { .default_system = "By the job." };
     static const struct message silent[] = {
-        { ROLE_SYSTEM, "", 0, 0 },
-        { ROLE_USER, "a", 1, 0 },
-        { ROLE_ASSISTANT, "b", 1, 1 },
+        { ROLE_SYSTEM, "", 0, 0, NULL },
+        { ROLE_USER, "a", 1, 0, NULL },
+        { ROLE_ASSISTANT, "b", 1, 1, NULL },
     };
     struct encoded got;
 
@@ -265,8 +265,8 @@ static void test_template_trains_as_configured(void **state)
 static void test_template_keeps_messages_literally(void **state)
 {
     static const struct message odd[] = {
-        { ROLE_USER, "{{content}} {{idx}} {{name}}", 28, 0 },
-        { ROLE_ASSISTANT, "I am {{name}}.\001\003", 16, 1 },
+        { ROLE_USER, "{{content}} {{idx}} {{name}}", 28, 0, NULL },
+        { ROLE_ASSISTANT, "I am {{name}}.\001\003", 16, 1, NULL },
     };
     struct encoded got;
 
@@ -285,8 +285,8 @@ static void expect_cut(size_t source, size_t target, size_t cutoff, size_t want_
     char *text = memory_alloc(source + target + 1);
     const struct template_options options = { .cutoff_len = cutoff };
     const struct message turn[] = {
-        { ROLE_USER, text, source, 0 },
-        { ROLE_ASSISTANT, text + source, target, 1 },
+        { ROLE_USER, text, source, 0, NULL },
+        { ROLE_ASSISTANT, text + source, target, 1, NULL },
     };
     struct encoded got;
 
@@ -320,9 +320,9 @@ static void test_template_truncates_in_proportion(void **state)
 static void test_template_truncates_later_turns_first(void **state)
 {
     static const struct message turns[] = {
-        { ROLE_USER, "11111", 5, 0 }, { ROLE_ASSISTANT, "aaaaa", 5, 1 },
-        { ROLE_USER, "22222", 5, 0 }, { ROLE_ASSISTANT, "bbbbb", 5, 1 },
-        { ROLE_USER, "33333", 5, 0 }, { ROLE_ASSISTANT, "ccccc", 5, 1 },
+        { ROLE_USER, "11111", 5, 0, NULL }, { ROLE_ASSISTANT, "aaaaa", 5, 1, NULL },
+        { ROLE_USER, "22222", 5, 0, NULL }, { ROLE_ASSISTANT, "bbbbb", 5, 1, NULL },
+        { ROLE_USER, "33333", 5, 0, NULL }, { ROLE_ASSISTANT, "ccccc", 5, 1, NULL },
     };
     struct template_options options = { .cutoff_len = 16 };
     struct encoded got;
@@ -350,12 +350,12 @@ static void test_template_joins_function_results(void **state)
 {
     static const char call[] = "{\"name\": \"f\", \"arguments\": {}}";
     static const struct message turns[] = {
-        { ROLE_TOOLS, "[]", 2, 0 },
-        { ROLE_USER, "q", 1, 0 },
-        { ROLE_FUNCTION, call, sizeof(call) - 1, 1 },
-        { ROLE_TOOL, "7", 1, 0 },
-        { ROLE_TOOL, "8", 1, 0 },
-        { ROLE_ASSISTANT, "15", 2, 1 },
+        { ROLE_TOOLS, "[]", 2, 0, NULL },
+        { ROLE_USER, "q", 1, 0, NULL },
+        { ROLE_FUNCTION, call, sizeof(call) - 1, 1, NULL },
+        { ROLE_TOOL, "7", 1, 0, NULL },
+        { ROLE_TOOL, "8", 1, 0, NULL },
+        { ROLE_ASSISTANT, "15", 2, 1, NULL },
     };
     const struct template_options options = { 0 };
     struct encoded got;
@@ -372,8 +372,8 @@ static void test_template_joins_function_results(void **state)
 static void test_template_refuses_invalid_turns(void **state)
 {
     static const struct message wrong[] = {
-        { ROLE_ASSISTANT, "a", 1, 1 },
-        { ROLE_USER, "b", 1, 0 },
+        { ROLE_ASSISTANT, "a", 1, 1, NULL },
+        { ROLE_USER, "b", 1, 0, NULL },
     };
     const struct template_options options = { 0 };
     struct template_request request = { template_find("default"), tokenizer, &options,

@@ -23,8 +23,8 @@ static const struct {
 
 static struct message message_of(enum role role, const json_t *text)
 {
-    return (struct message) { role, json_string_value(text), json_string_length(text),
-                              1 };
+    return (struct message) { role, json_string_value(text), json_string_length(text), 1,
+                              NULL };
 }
 
 static size_t read_messages(const json_t *given, struct message out[MESSAGES])

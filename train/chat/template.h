@@ -3,6 +3,7 @@
 #ifndef TRAIN_CHAT_TEMPLATE_H
 #define TRAIN_CHAT_TEMPLATE_H
 
+#include "base/json.h"
 #include "train/tokenizer/tokenizer.h"
 
 enum role {
@@ -24,6 +25,9 @@ struct message {
     const char *text;
     size_t len;
     float weight; /* of an answer in the loss, usually 1; 0: the answer is only context */
+    /* the message of the record with all its keys, as role, content, tool_calls, ...;
+     * NULL: it has no others than role and text. Without a content, the text is it. */
+    const json_t *own;
 };
 
 /* a row of the table: default, alpaca, chatml, llama2, llama3, ... */
@@ -50,11 +54,36 @@ bool template_writes_end(const struct chat_template *chat);
 int64_t template_document_end(const struct chat_template *chat,
                               const struct tokenizer *tokenizer);
 
+/* What templates leave out, counted over all conversations that are encoded. */
+struct template_left {
+    char key[48];
+    size_t count; /* messages */
+};
+enum { TEMPLATE_LEFT_MAX = 12 };
+struct template_tally {
+    size_t answers; /* to be trained */
+    /* those among them that the model's own template writes differently once other
+     * messages follow, so that they are only context */
+    size_t unlearned;
+    struct template_left left[TEMPLATE_LEFT_MAX]; /* keys that are not written */
+    size_t left_count;
+};
+
+/* Append a list of the keys and their counts, and return whether one of them holds text
+ * that the model should learn. */
+bool template_tally_describe(const struct template_tally *tally, struct text *out);
+/* The named template that writes a conversation like the model's own; NULL: none, or
+ * chat is NULL. */
+const char *template_match(const struct chat *chat);
+
 struct template_options {
     const char *default_system; /* from the job; NULL: the template's default */
     bool train_on_prompt, mask_history;
     enum chat_thinking thinking;
     size_t cutoff_len; /* tokens kept, divided between question and answer; 0: all */
+    /* chat_template_kwargs of the record: variables of the model's own template */
+    const json_t *variables;
+    struct template_tally *tally; /* NULL: nothing is counted */
 };
 
 /* Return whether the turns are valid: an optional tools message and system message, then

@@ -36,6 +36,7 @@ struct chat_template {
 struct turn {
     struct token_list source, target;
     size_t source_len, target_len; /* tokens that are kept */
+    size_t answer;                 /* the answer that the target belongs to */
     float weight;
 };
 
@@ -60,6 +61,18 @@ json_t *template_tools_calls(const struct message *answer, struct text *thought,
                              struct error *err);
 /* Return the tools of a record as a list of {"type": "function", "function": ...}. */
 json_t *template_tools_list(const struct message *tools, struct error *err);
+
+/* The thoughts that a message has in a key of their own; NULL: none. */
+const char *template_thoughts(const struct message *message, size_t *len);
+bool template_is_thought_key(const char *key);
+/* Return whether a template that reasons writes these thoughts before the answer: unless
+ * the answer already has some in its text. */
+bool template_takes_thoughts(const struct message *message);
+
+/* Count what a template does not write of the conversation; options->tally may be
+ * NULL. */
+void named_tally_keys(const struct template_request *request);
+void chat_tally_keys(const struct chat *chat, const struct template_request *request);
 
 /* Make the turns of a conversation with the model's own template; malloc'ed. */
 bool chat_turns(const struct template_request *request, struct turn **turns,

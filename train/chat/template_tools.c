@@ -90,13 +90,14 @@ json_t *template_tools_list(const struct message *tools, struct error *err)
     list = json_array();
     for (size_t i = 0; i < json_array_size(json); i++) {
         json_t *tool = json_array_get(json, i);
-        const char *type = json_string_value(json_object_get(tool, "type"));
+        bool bare = json_is_string(json_object_get(tool, "name")) &&
+                    !json_is_object(json_object_get(tool, "function"));
 
-        if (type && strcmp(type, "function") == 0)
-            json_array_append(list, tool);
-        else
+        if (bare)
             json_array_append_new(
                 list, json_pack("{s s, s O}", "type", "function", "function", tool));
+        else
+            json_array_append(list, tool);
     }
     json_decref(json);
     return list;

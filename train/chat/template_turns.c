@@ -132,6 +132,32 @@ static bool has_tag(const struct message *message, const char *tag)
     return memmem(message->text, message->len, tag + blanks, len);
 }
 
+bool template_takes_thoughts(const struct message *message)
+{
+    return message->role >= ROLE_ASSISTANT && !has_tag(message, thought_begin) &&
+           !has_tag(message, thought_end);
+}
+
+/* The answer with the thoughts that it has in a key of their own, if the template
+ * reasons; `text` is memory for both. */
+static struct message with_thoughts(const struct chat_template *chat,
+                                    const struct message *answer, struct text *text)
+{
+    struct message both = *answer;
+    size_t len = 0;
+    const char *thoughts = template_thoughts(answer, &len);
+
+    if (!chat->reasons || !thoughts || len == 0 || !template_takes_thoughts(answer))
+        return both;
+    text_adds(text, thought_begin);
+    text_add(text, thoughts, len);
+    text_adds(text, thought_end);
+    text_add(text, answer->text, answer->len);
+    both.text = text->data;
+    both.len = text->len;
+    return both;
+}
+
 static bool is_input(const struct message *message)
 {
     return message->role == ROLE_USER || message->role == ROLE_TOOL;
@@ -208,22 +234,26 @@ static bool write_empty_thought(struct encoder *encoder, struct turn *turn)
 static bool encode_turn(struct encoder *encoder, const struct message *source,
                         size_t count, struct turn *turn, bool last)
 {
-    const struct message *answer = source + count;
-    bool reasons = encoder->chat->reasons,
+    struct text both;
+    struct message answer;
+    bool reasons = encoder->chat->reasons, ok,
          thinking_off = encoder->options->thinking == CHAT_THINKING_OFF;
     bool thoughts =
         !reasons || !(thinking_off || (encoder->options->mask_history && !last));
-    bool empty =
-        reasons && (last || !encoder->options->mask_history) &&
-        (!thoughts || (!has_tag(answer, thought_begin) && !has_tag(answer, thought_end)));
+    bool empty = reasons && (last || !encoder->options->mask_history);
 
-    turn->weight = answer->weight;
+    text_init(&both, 0);
+    answer = with_thoughts(encoder->chat, source + count, &both);
+    empty = empty && (!thoughts || (!has_tag(&answer, thought_begin) &&
+                                    !has_tag(&answer, thought_end)));
+    turn->weight = answer.weight;
     encoder->writer.out = &turn->source;
-    if (!write_source(encoder, source, count, source == encoder->messages) ||
-        (empty && !write_empty_thought(encoder, turn)))
-        return false;
+    ok = write_source(encoder, source, count, source == encoder->messages) &&
+         (!empty || write_empty_thought(encoder, turn));
     encoder->writer.out = &turn->target;
-    return write_answer(encoder, answer, thoughts);
+    ok = ok && write_answer(encoder, &answer, thoughts);
+    text_clear(&both);
+    return ok;
 }
 
 static bool encode_turns(struct encoder *encoder, struct turn *turns, size_t *turn_count)
@@ -236,6 +266,7 @@ static bool encode_turns(struct encoder *encoder, struct turn *turns, size_t *tu
 
         while (at + count < encoder->count && is_input(&encoder->messages[at + count]))
             count++;
+        turns[*turn_count].answer = *turn_count;
         if (!encode_turn(encoder, &encoder->messages[at], count, &turns[(*turn_count)++],
                          at + count + 1 == encoder->count))
             return false;
@@ -362,10 +393,13 @@ bool template_encode(const struct template_request *request, struct token_list *
     shortened.options = &how;
     ok = request->chat->model_chat ? chat_turns(&shortened, &turns, &turn_count, err)
                                    : named_turns(&shortened, &turns, &turn_count, err);
+    if (ok && !request->chat->model_chat)
+        named_tally_keys(request);
     if (ok)
         cut_turns(turns, turn_count, &how);
     for (size_t i = 0; i < turn_count; i++) {
-        bool learned = !how.mask_history || i + 1 == turn_count;
+        bool learned =
+            !how.mask_history || turns[i].answer == turns[turn_count - 1].answer;
 
         add_weighted(ids, weights, &turns[i].source, ok ? turns[i].source_len : 0,
                      how.train_on_prompt ? 1 : 0);

@@ -96,6 +96,14 @@ static bool check_sources(const struct opening *open, struct error *err)
     return dataset_mix_check(open->plan, sources->count, err);
 }
 
+static const char *last_warning(const struct dataset_notes *notes)
+{
+    for (size_t i = notes->count; i-- > 0;)
+        if (!notes->list[i].is_info)
+            return notes->list[i].text;
+    return "it is empty";
+}
+
 /* Find the sources, and read their tokens. */
 static bool read_tokens(struct opening *open, bool own_eval, struct error *err)
 {
@@ -115,12 +123,11 @@ static bool read_tokens(struct opening *open, bool own_eval, struct error *err)
 
     free(paths);
     for (size_t i = 0; i < tokens->notes.count; i++)
-        dataset_notes_add(&open->dataset->notes, tokens->notes.list[i]);
+        (tokens->notes.list[i].is_info ? dataset_notes_add_info : dataset_notes_add)(
+            &open->dataset->notes, tokens->notes.list[i].text);
     if (ok && tokens->store.count == 0)
         ok = error_set(err, ERROR_DATA, "%s has no record to train on: %s", names,
-                       tokens->notes.count > 0
-                           ? tokens->notes.list[tokens->notes.count - 1]
-                           : "it is empty");
+                       last_warning(&tokens->notes));
     return ok;
 }
 
@@ -362,7 +369,12 @@ const char *dataset_origin(const struct dataset *dataset)
 
 const char *dataset_note(const struct dataset *dataset, size_t index)
 {
-    return index < dataset->notes.count ? dataset->notes.list[index] : NULL;
+    return index < dataset->notes.count ? dataset->notes.list[index].text : NULL;
+}
+
+bool dataset_note_is_info(const struct dataset *dataset, size_t index)
+{
+    return dataset->notes.list[index].is_info;
 }
 
 void dataset_close(struct dataset *dataset)

@@ -46,6 +46,8 @@ uint32_t dataset_token_max(const struct dataset *dataset);
 /* Sentences for the log that the user should see (records left out, the selected
  * template); index from 0, NULL at the end. */
 const char *dataset_note(const struct dataset *dataset, size_t index);
+/* Return whether the sentence is information, not a warning. */
+bool dataset_note_is_info(const struct dataset *dataset, size_t index);
 /* Where the tokens come from, and how long loading them took. */
 const char *dataset_origin(const struct dataset *dataset);
 

@@ -19,7 +19,7 @@
 #include "base/file.h"
 #include "train/dataset/dataset_key.h"
 
-enum { CACHE_FORMAT = 1, ALIGNMENT = 64, LABEL_BYTES = 16 };
+enum { CACHE_FORMAT = 2, ALIGNMENT = 64, LABEL_BYTES = 16 };
 
 #define HEADER_MAX    ((size_t)64 << 20)
 #define DIGEST_DIGITS ((size_t)DIGEST_TEXT - 1)
@@ -58,7 +58,9 @@ static json_t *describe_notes(const struct dataset_tokens *tokens)
     json_t *notes = json_array();
 
     for (size_t i = 0; i < tokens->notes.count; i++)
-        json_array_append_new(notes, json_string(tokens->notes.list[i]));
+        json_array_append_new(notes,
+                              json_pack("{s s, s b}", "text", tokens->notes.list[i].text,
+                                        "info", (int)tokens->notes.list[i].is_info));
     return notes;
 }
 
@@ -335,8 +337,11 @@ static void read_notes(const struct input *input, struct dataset_tokens *out)
     size_t i;
 
     json_array_foreach(json_object_get(input->header, "notes"), i,
-                       note) if (json_is_string(note))
-        dataset_notes_add(&out->notes, json_string_value(note));
+                       note) if (json_object_get(note,
+                                                 "text"))(
+        json_is_true(json_object_get(note, "info")) ? dataset_notes_add_info
+                                                    : dataset_notes_add)(
+        &out->notes, json_string_value(json_object_get(note, "text")));
 }
 
 /* Name the first option that differs. */

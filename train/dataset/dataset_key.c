@@ -26,11 +26,11 @@ static bool hash_probe(const struct dataset_reading *reading, char digest[DIGEST
     static const char question[] = "What is 12 + 7?\n  (\xc3\xbc\xe4\xbd\xa0)",
                       answer[] = "19.";
     static const struct message messages[] = {
-        { ROLE_SYSTEM, answer, sizeof(answer) - 1, 0 },
-        { ROLE_USER, question, sizeof(question) - 1, 0 },
-        { ROLE_ASSISTANT, answer, sizeof(answer) - 1, 1 },
-        { ROLE_USER, answer, sizeof(answer) - 1, 0 },
-        { ROLE_ASSISTANT, question, sizeof(question) - 1, 1 },
+        { ROLE_SYSTEM, answer, sizeof(answer) - 1, 0, NULL },
+        { ROLE_USER, question, sizeof(question) - 1, 0, NULL },
+        { ROLE_ASSISTANT, answer, sizeof(answer) - 1, 1, NULL },
+        { ROLE_USER, answer, sizeof(answer) - 1, 0, NULL },
+        { ROLE_ASSISTANT, question, sizeof(question) - 1, 1, NULL },
     };
     const struct template_options options = { 0 };
     const struct template_request with_system = { reading->chat, reading->tokenizer,

@@ -41,6 +41,22 @@ static bool read_parts(const struct reading *reading, const json_t *content,
     return true;
 }
 
+static bool is_tag(const char *tag, const char *name)
+{
+    return tag && strcmp(tag, name) == 0;
+}
+
+/* A message without a text is one: null is "", as in transformers, and a missing content
+ * is allowed next to calls or thoughts. */
+static bool may_lack_content(const json_t *item, const json_t *content)
+{
+    return content ? json_is_null(content)
+                   : json_array_size(json_object_get(item, "tool_calls")) > 0 ||
+                         json_object_get(item, "reasoning_content") ||
+                         json_object_get(item, "thinking") ||
+                         json_object_get(item, "reasoning");
+}
+
 static bool read_content(const struct reading *reading, const json_t *item,
                          struct message *message)
 {
@@ -49,6 +65,11 @@ static bool read_content(const struct reading *reading, const json_t *item,
 
     if (json_is_array(content))
         return read_parts(reading, content, message);
+    if (!json_is_string(content) && may_lack_content(item, content)) {
+        message->text = "";
+        message->len = 0;
+        return true;
+    }
     if (!json_is_string(content)) {
         record_broken(reading, key ? key : "content", "a string", content);
         return false;
@@ -56,6 +77,57 @@ static bool read_content(const struct reading *reading, const json_t *item,
     message->text = json_string_value(content);
     message->len = json_string_length(content);
     return true;
+}
+
+/* Whether templates can read the list as it is: LLaMA-Factory's v1 form has "value". */
+static bool parts_have_text(const json_t *parts)
+{
+    for (size_t i = 0; i < json_array_size(parts); i++)
+        if (!json_object_get(json_array_get(parts, i), "text"))
+            return false;
+    return true;
+}
+
+/* The message with all its keys; role and content have these names. NULL: it has no
+ * others, and a text as content. calls: the content is next to tool_calls, and the
+ * message's text is the calls. */
+static json_t *own_message(const struct dataset_columns *columns, const json_t *item,
+                           bool calls)
+{
+    json_t *own = json_object(), *value;
+    const char *key;
+    bool plain = true;
+
+    json_object_foreach((json_t *)(uintptr_t)item, key, value)
+    {
+        bool is_role = strcmp(key, columns->role_tag) == 0,
+             is_content = columns->content_tag && strcmp(key, columns->content_tag) == 0;
+
+        if (strcmp(key, "loss_weight") == 0)
+            continue;
+        if (is_role) { /* templates know it by this name, too */
+            if (is_tag(json_string_value(value), "developer")) {
+                json_object_set(own, "role", value);
+                plain = false;
+            }
+        } else if (is_content) {
+            if ((json_is_array(value) && parts_have_text(value)) || json_is_null(value) ||
+                calls) {
+                json_object_set(own, "content", value);
+                plain = false;
+            }
+        } else if (!json_is_null(value)) {
+            json_object_set(own, key, value);
+            plain = false;
+        }
+    }
+    if (!plain) {
+        if (!columns->content_tag || !json_object_get(item, columns->content_tag))
+            json_object_set_new(own, "content", json_null());
+        return own;
+    }
+    json_decref(own);
+    return NULL;
 }
 
 /* Read a message's weight in the loss (LLaMA-Factory's v1 form). The weight of a question
@@ -91,11 +163,6 @@ static const struct {
     { "tool", ROLE_TOOL },           { "function", ROLE_TOOL },
     { "observation", ROLE_TOOL },    { "function_call", ROLE_FUNCTION },
 };
-
-static bool is_tag(const char *tag, const char *name)
-{
-    return tag && strcmp(tag, name) == 0;
-}
 
 /* Return -1 for an unknown role. */
 static int find_role(const struct dataset_columns *columns, const char *name)
@@ -152,6 +219,7 @@ enum record_kind record_message(const struct reading *reading, const json_t *ite
     const json_t *name =
         columns->role_tag ? json_object_get(item, columns->role_tag) : NULL;
     struct message message = { 0 };
+    json_t *own;
     int role;
 
     if (!json_is_string(name))
@@ -160,13 +228,17 @@ enum record_kind record_message(const struct reading *reading, const json_t *ite
     role = find_role(columns, json_string_value(name));
     if (role < 0 || (role == ROLE_SYSTEM && !has_only_tools(reading->out)))
         return record_skipped(reading, bad_turns);
+    if (!read_content(reading, item, &message))
+        return RECORD_BROKEN;
     if (role == ROLE_ASSISTANT &&
         json_array_size(json_object_get(item, "tool_calls")) > 0) {
         message = read_calls(reading, item);
         role = ROLE_FUNCTION;
-    } else if (!read_content(reading, item, &message)) {
-        return RECORD_BROKEN;
     }
+    own = own_message(columns, item,
+                      json_object_get(item, "tool_calls") && role == ROLE_FUNCTION);
+    if (own)
+        message.own = conversation_keep(reading->out, own);
     message.role = (enum role)role;
     if (!read_weight(reading, item, &message))
         return RECORD_BROKEN;
@@ -211,6 +283,58 @@ enum record_kind record_messages(const struct reading *reading)
     const json_t *list = record_get(reading, reading->columns->messages);
     enum record_kind kind = record_list(reading, list, json_array_size(list));
 
+    if (kind != RECORD_CONVERSATION)
+        return kind;
+    return turns_are_valid(reading->out) ? RECORD_CONVERSATION
+                                         : record_skipped(reading, bad_turns);
+}
+
+bool record_continues(const struct reading *reading, const json_t *list)
+{
+    const char *tag = reading->columns->role_tag;
+    const char *name =
+        json_string_value(json_object_get(json_array_get(list, 0), tag ? tag : "role"));
+    int role = name ? find_role(reading->columns, name) : -1;
+
+    return role >= 0 && role != ROLE_SYSTEM && role != ROLE_USER;
+}
+
+/* Add the messages of a list, or a text as one message; `weight` is that of its
+ * answers. */
+static enum record_kind add_part(const struct reading *reading, const json_t *part,
+                                 enum role role, const float *weight)
+{
+    size_t before = reading->out->count;
+    enum record_kind kind = RECORD_CONVERSATION;
+
+    if (json_is_string(part))
+        conversation_add(reading->out,
+                         &(struct message) { role, json_string_value(part),
+                                             json_string_length(part), 1, NULL });
+    for (size_t i = 0; kind == RECORD_CONVERSATION && i < json_array_size(part); i++)
+        kind = record_message(reading, json_array_get(part, i));
+    for (size_t i = before; weight && i < reading->out->count; i++)
+        reading->out->messages[i].weight = *weight;
+    return kind;
+}
+
+enum record_kind record_completion(const struct reading *reading, const json_t *prompt,
+                                   const json_t *completion)
+{
+    static const float context = 0;
+    const struct dataset_columns *columns = reading->columns;
+    enum record_kind kind;
+
+    if (!json_is_array(prompt) && !json_is_string(prompt))
+        return record_broken(reading, columns->prompt, "a list of messages", prompt);
+    if (!json_is_array(completion) && !json_is_string(completion))
+        return record_broken(reading, columns->response, "a list of messages",
+                             completion);
+    if (!record_tools(reading, columns->tools))
+        return RECORD_BROKEN;
+    kind = add_part(reading, prompt, ROLE_USER, &context);
+    if (kind == RECORD_CONVERSATION)
+        kind = add_part(reading, completion, ROLE_ASSISTANT, NULL);
     if (kind != RECORD_CONVERSATION)
         return kind;
     return turns_are_valid(reading->out) ? RECORD_CONVERSATION

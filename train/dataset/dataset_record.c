@@ -16,6 +16,9 @@ void conversation_clear(struct conversation *conversation)
     for (size_t i = 0; i < conversation->own_count; i++)
         free(conversation->own[i]);
     conversation->own_count = conversation->count = 0;
+    json_decref(conversation->own_json);
+    conversation->own_json = NULL;
+    conversation->variables = NULL;
 }
 
 void conversation_free(struct conversation *conversation)
@@ -54,6 +57,14 @@ struct message conversation_own_json(struct conversation *out, const json_t *jso
     text_init(&text, 0);
     json_write(json, &text);
     return conversation_own(out, &text);
+}
+
+const json_t *conversation_keep(struct conversation *out, json_t *json)
+{
+    if (!out->own_json)
+        out->own_json = json_array();
+    json_array_append_new(out->own_json, json);
+    return json;
 }
 
 static const char *kind_name(const json_t *value)
@@ -129,6 +140,64 @@ bool record_text(const struct reading *reading, const char *column,
     return true;
 }
 
+/* Keys of media. Some data sets have one file per record. */
+static const char *const media_keys[] = {
+    "images", "videos", "audios", "image", "video", "audio",
+};
+
+static bool is_empty(const json_t *value)
+{
+    return record_is_absent(value) ||
+           (json_is_string(value) && json_string_length(value) == 0) ||
+           (json_is_array(value) && json_array_size(value) == 0);
+}
+
+bool record_is_text_only(const struct reading *reading)
+{
+    for (size_t i = 0; i < TS_COUNT(media_keys); i++)
+        if (!is_empty(record_get(reading, media_keys[i])))
+            return error_set(reading->err, ERROR_DATA,
+                             "the record has \"%s\", which are not supported; remove the "
+                             "key, and its marks in the text, to train on the text alone",
+                             media_keys[i]);
+    return true;
+}
+
+static const char kwargs_key[] = "chat_template_kwargs";
+
+bool record_note_columns(const struct reading *reading)
+{
+    const json_t *variables = record_get(reading, kwargs_key);
+
+    reading->out->columns = *reading->columns;
+    if (record_is_absent(variables))
+        return true;
+    if (!json_is_object(variables)) {
+        record_broken(reading, kwargs_key, "an object", variables);
+        return false;
+    }
+    reading->out->variables = variables;
+    return true;
+}
+
+const char *dataset_record_unread(const struct conversation *conversation, void *iterator)
+{
+    const struct dataset_columns *columns = &conversation->columns;
+    const char *const names[] = {
+        columns->prompt,   columns->query, columns->response, columns->history,
+        columns->system,   columns->tools, columns->messages, columns->chosen,
+        columns->rejected, kwargs_key,
+    };
+    const char *key = json_object_iter_key(iterator);
+
+    if (is_empty(json_object_iter_value(iterator)))
+        return NULL;
+    for (size_t i = 0; i < TS_COUNT(names); i++)
+        if (names[i] && strcmp(names[i], key) == 0)
+            return NULL;
+    return key;
+}
+
 /* Tools are described in a list, or in a string with a list. */
 bool record_tools(const struct reading *reading, const char *column)
 {
@@ -138,6 +207,8 @@ bool record_tools(const struct reading *reading, const char *column)
     if (json_is_string(tools)) {
         message.text = json_string_value(tools);
         message.len = json_string_length(tools);
+        /* for "[]", LLaMA-Factory writes an empty system message, which no chat template
+         * writes when the model is used */
         if (message.text[strspn(message.text, "[] \t\n")] == 0)
             return true;
     } else if (json_array_size(tools) > 0) {
@@ -182,10 +253,10 @@ static bool read_history(const struct reading *reading)
         }
         conversation_add(reading->out,
                          &(struct message) { ROLE_USER, json_string_value(question),
-                                             json_string_length(question), 0 });
+                                             json_string_length(question), 0, NULL });
         conversation_add(reading->out,
                          &(struct message) { ROLE_ASSISTANT, json_string_value(answer),
-                                             json_string_length(answer), 1 });
+                                             json_string_length(answer), 1, NULL });
     }
     return json_is_array(history) ||
            (record_broken(reading, key, "a list", history), false);
@@ -249,7 +320,7 @@ static enum record_kind read_alpaca(const struct reading *reading, bool plain)
         return RECORD_BROKEN;
     conversation_add(reading->out,
                      &(struct message) { ROLE_ASSISTANT, json_string_value(answer),
-                                         json_string_length(answer), 1 });
+                                         json_string_length(answer), 1, NULL });
     return RECORD_CONVERSATION;
 }
 
@@ -257,11 +328,12 @@ static enum record_kind read_plain(const struct reading *reading, const char *ke
 {
     const json_t *value = record_get(reading, key);
 
+    reading->out->columns = (struct dataset_columns) { .prompt = key };
     if (!json_is_string(value))
         return record_broken(reading, key, "a string", value);
     conversation_add(reading->out,
                      &(struct message) { ROLE_USER, json_string_value(value),
-                                         json_string_length(value), 0 });
+                                         json_string_length(value), 0, NULL });
     return RECORD_TEXT;
 }
 
@@ -299,7 +371,12 @@ static const struct {
     { { "question", "answer" },
       { .prompt = "question", .response = "answer", .system = "system" } },
     { { "prompt", "completion" },
-      { .prompt = "prompt", .response = "completion", .system = "system" } },
+      { .prompt = "prompt",
+        .response = "completion",
+        .system = "system",
+        .tools = "tools",
+        .role_tag = "role",
+        .content_tag = "content" } },
     { { "prompt", "response" },
       { .prompt = "prompt", .response = "response", .system = "system" } },
     { { "query", "response" },
@@ -373,8 +450,21 @@ static enum record_kind fail_unknown(const struct reading *reading)
     return RECORD_BROKEN;
 }
 
+/* A question and its answer, or the messages of both. */
+static enum record_kind read_single(const struct reading *reading)
+{
+    const json_t *prompt = record_get(reading, reading->columns->prompt),
+                 *answer = record_get(reading, reading->columns->response);
+
+    return json_is_array(prompt) || json_is_array(answer)
+               ? record_completion(reading, prompt, answer)
+               : read_alpaca(reading, false);
+}
+
 static enum record_kind read_detected(struct reading *reading)
 {
+    if (!record_is_text_only(reading))
+        return RECORD_BROKEN;
     for (size_t i = 0; i < TS_COUNT(known_forms); i++) {
         const char *const *needs = known_forms[i].needs;
         struct dataset_columns columns = known_forms[i].columns;
@@ -387,7 +477,9 @@ static enum record_kind read_detected(struct reading *reading)
         record_detect_tags(&columns,
                            json_array_get(record_get(reading, columns.messages), 0));
         reading->columns = &columns;
-        kind = columns.messages ? record_messages(reading) : read_alpaca(reading, false);
+        if (!record_note_columns(reading))
+            return RECORD_BROKEN;
+        kind = columns.messages ? record_messages(reading) : read_single(reading);
         if (kind == RECORD_SKIPPED && is_pair(reading) && ends_in_question(reading->out))
             return fail_pair(reading);
         return kind;
@@ -421,7 +513,8 @@ enum record_kind dataset_record_read(const struct dataset_source *source,
     struct reading reading = { &source->columns, record, out, why, err };
 
     conversation_clear(out);
-    if (!record_is_object(&reading) || !dataset_source_check(source, false, err))
+    if (!record_is_object(&reading) || !dataset_source_check(source, false, err) ||
+        !record_note_columns(&reading))
         return RECORD_BROKEN;
     if (source->form == DATASET_DETECT)
         return plain ? read_detected_text(&reading) : read_detected(&reading);

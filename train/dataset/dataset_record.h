@@ -14,6 +14,9 @@ struct conversation {
     size_t count, room;
     char **own;
     size_t own_count, own_room;
+    json_t *own_json;               /* a list; NULL: empty */
+    const json_t *variables;        /* chat_template_kwargs; NULL: none */
+    struct dataset_columns columns; /* those that were looked for */
 };
 
 void conversation_clear(struct conversation *conversation); /* empties it, keeps memory */
@@ -26,6 +29,8 @@ void conversation_add(struct conversation *out, const struct message *message);
 struct message conversation_own(struct conversation *out, struct text *text);
 /* The same for JSON, written as text. */
 struct message conversation_own_json(struct conversation *out, const json_t *json);
+/* Take ownership of a value, and return it. */
+const json_t *conversation_keep(struct conversation *out, json_t *json);
 
 enum record_kind {
     RECORD_BROKEN, /* *err is set, without a position */
@@ -49,6 +54,11 @@ enum record_kind dataset_record_read_pair(const struct dataset_source *source,
                                           const json_t *record, struct conversation *out,
                                           struct message *rejected, const char **why,
                                           struct error *err);
+
+/* The key at `iterator` of json_object_iter, if no part of the record was read from it;
+ * NULL: it was, or it is empty. */
+const char *dataset_record_unread(const struct conversation *conversation,
+                                  void *iterator);
 
 /* The records of a file, with or without the prompt column. If all lack it, the column
  * name is wrong. */

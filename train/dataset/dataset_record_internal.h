@@ -34,6 +34,12 @@ enum record_kind record_skipped(const struct reading *reading, const char *why);
 bool record_is_object(const struct reading *reading);
 bool record_is_flat(const struct reading *reading);
 
+/* Return false with *err if the record has images, videos or audio. */
+bool record_is_text_only(const struct reading *reading);
+/* Note the columns of the record that are read, and its chat_template_kwargs. False with
+ * *err if these are not an object. */
+bool record_note_columns(const struct reading *reading);
+
 /* Add the tool functions, if any: a list, or a string with a list. */
 bool record_tools(const struct reading *reading, const char *column);
 /* Add the system message, unless it is absent or empty. */
@@ -53,5 +59,12 @@ enum record_kind record_messages(const struct reading *reading);
 enum record_kind record_list(const struct reading *reading, const json_t *list,
                              size_t count);
 enum record_kind record_message(const struct reading *reading, const json_t *item);
+/* TRL's form: the messages of `prompt` are context, those of `completion` are trained on.
+ * Each may also be a text. */
+enum record_kind record_completion(const struct reading *reading, const json_t *prompt,
+                                   const json_t *completion);
+/* Return whether the messages of a list continue a conversation: the first is not its
+ * system message or its first question. */
+bool record_continues(const struct reading *reading, const json_t *list);
 
 #endif

@@ -12,6 +12,8 @@
 
 static const char no_answers[] = "without a chosen or a rejected answer";
 static const char empty_answer[] = "with an empty answer";
+static const char different_starts[] =
+    "whose conversations differ in more than the last answer";
 
 /* A record with its answers: the chosen one, the rejected one. */
 struct pair {
@@ -77,7 +79,7 @@ static enum record_kind add_answers(const struct pair *pair)
             conversation_add(pair->reading.out,
                              &(struct message) { ROLE_ASSISTANT,
                                                  json_string_value(answer),
-                                                 json_string_length(answer), 1 });
+                                                 json_string_length(answer), 1, NULL });
         else
             kind = record_message(&pair->reading,
                                   count > 0 ? json_array_get(answer, count - 1) : answer);
@@ -88,7 +90,8 @@ static enum record_kind add_answers(const struct pair *pair)
 static bool is_same(const struct message *a, const struct message *b)
 {
     return a->role == b->role && a->len == b->len &&
-           memcmp(a->text, b->text, a->len) == 0;
+           memcmp(a->text, b->text, a->len) == 0 &&
+           (a->own == b->own || json_equal(a->own, b->own));
 }
 
 /* Move the rejected answer from the end of the conversation to *rejected, and check the
@@ -107,11 +110,44 @@ static enum record_kind finish_pair(const struct pair *pair, struct message *rej
         return record_skipped(&pair->reading,
                               "whose messages do not alternate between user and "
                               "assistant, ending in a question");
-    if (chosen->len == 0 || rejected->len == 0)
+    if ((chosen->len == 0 && !chosen->own) || (rejected->len == 0 && !rejected->own))
         return record_skipped(&pair->reading, empty_answer);
     return is_same(chosen, rejected)
                ? record_skipped(&pair->reading, "whose two answers are the same")
                : RECORD_CONVERSATION;
+}
+
+/* Return whether two conversations differ only in their last messages. */
+static bool start_the_same(const struct pair *pair)
+{
+    size_t count = json_array_size(pair->answers[0]);
+
+    if (json_array_size(pair->answers[1]) != count)
+        return false;
+    for (size_t i = 0; i + 1 < count; i++) {
+        const json_t *a = json_array_get(pair->answers[0], i);
+        const json_t *b = json_array_get(pair->answers[1], i);
+
+        if (!json_equal(a, b))
+            return false;
+    }
+    return true;
+}
+
+/* Answers of several messages, such as calls and their results: those before the last are
+ * part of the question, and must be the same. */
+static enum record_kind add_shared(struct pair *pair)
+{
+    enum record_kind kind = RECORD_CONVERSATION;
+    size_t count = json_array_size(pair->answers[0]);
+
+    if (count == 0)
+        return kind;
+    if (!start_the_same(pair))
+        return record_skipped(&pair->reading, different_starts);
+    for (size_t i = 0; kind == RECORD_CONVERSATION && i + 1 < count; i++)
+        kind = record_message(&pair->reading, json_array_get(pair->answers[0], i));
+    return kind;
 }
 
 /* like: a message with the same keys as the answers; used if the columns are not
@@ -121,6 +157,8 @@ static enum record_kind read_pair(struct pair *pair, bool list, const json_t *li
     enum record_kind kind = read_question(pair, list);
 
     record_detect_tags(&pair->columns, like);
+    if (kind == RECORD_CONVERSATION)
+        kind = add_shared(pair);
     return kind == RECORD_CONVERSATION ? add_answers(pair) : kind;
 }
 
@@ -162,32 +200,6 @@ static bool find_question(struct pair *pair, bool *list)
     return true;
 }
 
-static bool is_same_value(const json_t *a, const json_t *b, const char *key)
-{
-    const json_t *left = json_object_get(a, key), *right = json_object_get(b, key);
-
-    return left == right || json_equal(left, right);
-}
-
-/* Return whether two conversations differ only in their last messages. */
-static bool start_the_same(const struct pair *pair)
-{
-    size_t count = json_array_size(pair->answers[0]);
-
-    if (json_array_size(pair->answers[1]) != count)
-        return false;
-    for (size_t i = 0; i + 1 < count; i++) {
-        const json_t *a = json_array_get(pair->answers[0], i);
-        const json_t *b = json_array_get(pair->answers[1], i);
-
-        if (!is_same_value(a, b, pair->columns.role_tag) ||
-            !is_same_value(a, b, pair->columns.content_tag) ||
-            !is_same_value(a, b, "tool_calls"))
-            return false;
-    }
-    return true;
-}
-
 /* Complete conversations; a separate question column would repeat their question. */
 static enum record_kind read_whole(struct pair *pair)
 {
@@ -196,10 +208,20 @@ static enum record_kind read_whole(struct pair *pair)
 
     record_detect_tags(&pair->columns, json_array_get(pair->answers[0], 0));
     if (!start_the_same(pair))
-        return record_skipped(&pair->reading,
-                              "whose conversations differ in more than the last answer");
+        return record_skipped(&pair->reading, different_starts);
     kind = record_list(&pair->reading, pair->answers[0], count - 1);
     return kind == RECORD_CONVERSATION ? add_answers(pair) : kind;
+}
+
+/* Return whether the answers are lists that continue a question in another column. */
+static bool continues(const struct pair *pair)
+{
+    bool asked = false;
+
+    for (size_t i = 0; i < TS_COUNT(known_questions); i++)
+        asked |= !record_is_absent(record_get(&pair->reading, known_questions[i]));
+    return asked && record_continues(&pair->reading, pair->answers[0]) &&
+           record_continues(&pair->reading, pair->answers[1]);
 }
 
 static enum record_kind read_by_type(struct pair *pair)
@@ -217,7 +239,8 @@ static enum record_kind read_by_type(struct pair *pair)
         return RECORD_BROKEN;
     if (type == JSON_ARRAY && (chosen_count == 0 || rejected_count == 0))
         return record_skipped(&pair->reading, empty_answer);
-    if (chosen_count > 1 || rejected_count > 1)
+    record_detect_tags(&pair->columns, json_array_get(chosen, 0));
+    if ((chosen_count > 1 || rejected_count > 1) && !continues(pair))
         return read_whole(pair);
     if (!find_question(pair, &list))
         return RECORD_BROKEN;
@@ -234,6 +257,8 @@ static enum record_kind read_detected(struct pair *pair)
         .content_tag = "content",
     };
 
+    if (!record_is_text_only(&pair->reading))
+        return RECORD_BROKEN;
     for (size_t i = 0; i < TS_COUNT(known_answers); i++) {
         pair->columns = form;
         pair->columns.chosen = known_answers[i][0];
@@ -279,5 +304,7 @@ enum record_kind dataset_record_read_pair(const struct dataset_source *source,
     kind = source->form == DATASET_DETECT
                ? read_detected(&pair)
                : read_described(&pair, source->form == DATASET_MESSAGES);
+    if (kind == RECORD_CONVERSATION && !record_note_columns(&pair.reading))
+        return RECORD_BROKEN;
     return kind == RECORD_CONVERSATION ? finish_pair(&pair, rejected) : kind;
 }

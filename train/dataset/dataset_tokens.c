@@ -14,7 +14,7 @@
 #include "train/dataset/dataset_reader.h"
 #include "train/dataset/dataset_record.h"
 
-enum { MAX_REASONS = 8 };
+enum { MAX_REASONS = 8, MAX_UNREAD = 16 };
 
 /* Sample numbers have 32 bits. */
 #define MAX_SAMPLES ((size_t)UINT32_MAX - 1)
@@ -24,6 +24,12 @@ struct skipped {
     const char *why;
     size_t count;
     char first[320]; /* file:line of the first */
+};
+
+/* A column that is not part of a sample. */
+struct unread {
+    char column[48];
+    size_t count; /* records that have it */
 };
 
 /* Reads records and encodes them as samples. */
@@ -43,6 +49,9 @@ struct encoder {
     const struct dataset_source *source;
     const char *path; /* the source's file that is being read */
     struct dataset_prompts prompts;
+    struct template_tally tally;
+    struct unread unread[MAX_UNREAD];
+    size_t unread_count;
 };
 
 static bool is_plain(const struct encoder *encoder)
@@ -62,16 +71,27 @@ bool dataset_is_packed(const struct plan *plan)
             (plan->packing == CHOICE_AUTO && plan->stage == STAGE_PT));
 }
 
+static void add_note(struct dataset_notes *notes, const char *note, bool is_info)
+{
+    notes->list =
+        memory_resize(notes->list, notes->count + 1, sizeof(struct dataset_note));
+    notes->list[notes->count++] = (struct dataset_note) { memory_strdup(note), is_info };
+}
+
 void dataset_notes_add(struct dataset_notes *notes, const char *note)
 {
-    notes->list = memory_resize(notes->list, notes->count + 1, sizeof(char *));
-    notes->list[notes->count++] = memory_strdup(note);
+    add_note(notes, note, false);
+}
+
+void dataset_notes_add_info(struct dataset_notes *notes, const char *note)
+{
+    add_note(notes, note, true);
 }
 
 void dataset_notes_clear(struct dataset_notes *notes)
 {
     for (size_t i = 0; i < notes->count; i++)
-        free(notes->list[i]);
+        free(notes->list[i].text);
     free(notes->list);
     *notes = (struct dataset_notes) { 0 };
 }
@@ -106,6 +126,76 @@ static void note_skipped(struct encoder *encoder)
                   skipped->count, skipped->count == 1 ? "" : "s", skipped->why,
                   skipped->count == 1 ? "is" : "are", skipped->first);
         dataset_notes_add(&encoder->out->notes, note.data);
+    }
+    text_clear(&note);
+}
+
+static void count_unread(struct encoder *encoder, const char *column)
+{
+    size_t i = 0;
+
+    while (i < encoder->unread_count && strcmp(encoder->unread[i].column, column) != 0)
+        i++;
+    if (i == MAX_UNREAD)
+        return;
+    if (i == encoder->unread_count) {
+        encoder->unread_count++;
+        snprintf(encoder->unread[i].column, sizeof(encoder->unread[i].column), "%s",
+                 column);
+    }
+    encoder->unread[i].count++;
+}
+
+static void count_columns(struct encoder *encoder, json_t *record)
+{
+    for (void *at = json_object_iter(record); at;
+         at = json_object_iter_next(record, at)) {
+        const char *column = dataset_record_unread(&encoder->conversation, at);
+
+        if (column)
+            count_unread(encoder, column);
+    }
+}
+
+static void note_unread(struct encoder *encoder)
+{
+    struct text note;
+
+    text_init(&note, 0);
+    for (size_t i = 0; i < encoder->unread_count; i++)
+        text_addf(&note, "%s%s of %zu",
+                  i > 0 ? ", " : "columns that are not read: ", encoder->unread[i].column,
+                  encoder->unread[i].count);
+    if (note.len > 0)
+        dataset_notes_add_info(&encoder->out->notes, note.data);
+    text_clear(&note);
+}
+
+/* Report what the template does not write, and the answers that it does not train. */
+static void note_left_out(struct encoder *encoder)
+{
+    const struct template_tally *tally = &encoder->tally;
+    const struct chat_template *chat = encoder->reading->chat;
+    const char *other = NULL;
+    struct text note;
+    bool learned;
+
+    text_init(&note, 0);
+    if (tally->unlearned > 0) {
+        other = template_match(template_model_chat(chat));
+        text_addf(&note,
+                  "%zu of %zu answers are not trained: the template renders them "
+                  "differently%s%s%s",
+                  tally->unlearned, tally->answers, other ? "; template: " : "",
+                  other ? other : "", other ? " trains all" : "");
+        dataset_notes_add(&encoder->out->notes, note.data);
+        text_reset(&note);
+    }
+    if (tally->left_count > 0) {
+        text_addf(&note, "%s does not write: ", template_row_name(chat));
+        learned = template_tally_describe(tally, &note);
+        (learned ? dataset_notes_add : dataset_notes_add_info)(&encoder->out->notes,
+                                                               note.data);
     }
     text_clear(&note);
 }
@@ -171,12 +261,15 @@ static struct template_request request_of(const struct encoder *encoder)
                                        .count = encoder->conversation.count };
 }
 
-static bool encode(struct encoder *encoder, size_t cutoff_len, struct error *err)
+static bool encode(struct encoder *encoder, size_t cutoff_len,
+                   struct template_tally *tally, struct error *err)
 {
     struct template_options options = encoder->options;
     struct template_request request = request_of(encoder);
 
     options.cutoff_len = cutoff_len;
+    options.variables = encoder->conversation.variables;
+    options.tally = tally;
     request.options = &options;
     encoder->ids.count = 0;
     return template_encode(&request, &encoder->ids, &encoder->weights, err);
@@ -185,10 +278,10 @@ static bool encode(struct encoder *encoder, size_t cutoff_len, struct error *err
 /* Set *added if the sample has a target. */
 static bool add_conversation(struct encoder *encoder, bool *added, struct error *err)
 {
-    if (!encode(encoder, (size_t)encoder->plan->cutoff_len, err))
+    if (!encode(encoder, (size_t)encoder->plan->cutoff_len, &encoder->tally, err))
         return false;
     *added = has_target(encoder);
-    if (*added && encoder->reading->whole && !encode(encoder, 0, err))
+    if (*added && encoder->reading->whole && !encode(encoder, 0, NULL, err))
         return false;
     if (*added)
         dataset_store_add(&encoder->out->store, encoder->ids.ids, encoder->weights,
@@ -200,8 +293,12 @@ static bool add_conversation(struct encoder *encoder, bool *added, struct error 
 static bool encode_member(struct encoder *encoder, struct dataset_pair_member *member,
                           struct error *err)
 {
-    const struct template_request request = request_of(encoder);
+    struct template_options options = encoder->options;
+    struct template_request request = request_of(encoder);
 
+    options.variables = encoder->conversation.variables;
+    options.tally = &encoder->tally;
+    request.options = &options;
     member->ids.count = 0;
     return template_encode(&request, &member->ids, &member->weights, err);
 }
@@ -261,6 +358,7 @@ static bool add_json(struct encoder *encoder, const struct dataset_record *recor
 {
     const char *why = NULL;
     struct error cause = { 0 };
+    enum record_kind kind;
     bool ok = true, added = true;
     json_t *json = json_read_loose(record->data, record->len, encoder->path,
                                    record->at.line, &cause);
@@ -269,7 +367,10 @@ static bool add_json(struct encoder *encoder, const struct dataset_record *recor
         return error_at(err, cause.code, cause.file, cause.at, "%s; %s", cause.text,
                         json_remedy(record, &cause));
     dataset_prompts_note(&encoder->prompts, encoder->source, json);
-    switch (read_json(encoder, json, &why, &cause)) {
+    kind = read_json(encoder, json, &why, &cause);
+    if (kind == RECORD_CONVERSATION || kind == RECORD_TEXT)
+        count_columns(encoder, json);
+    switch (kind) {
     case RECORD_BROKEN:
         ok = false;
         break;
@@ -398,6 +499,8 @@ bool dataset_tokens_read(const struct dataset_reading *reading,
     for (size_t i = 0; ok && i < sources->count; i++)
         ok = read_source(&encoder, &sources->list[i], &out->parts[i], err);
     note_skipped(&encoder);
+    note_left_out(&encoder);
+    note_unread(&encoder);
     conversation_free(&encoder.conversation);
     token_list_clear(&encoder.ids);
     free(encoder.weights);

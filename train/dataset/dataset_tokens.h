@@ -9,11 +9,16 @@
 #include "train/chat/template.h"
 
 /* Sentences for the user. */
+struct dataset_note {
+    char *text;
+    bool is_info; /* not a warning */
+};
 struct dataset_notes {
-    char **list;
+    struct dataset_note *list;
     size_t count;
 };
-void dataset_notes_add(struct dataset_notes *notes, const char *note);
+void dataset_notes_add(struct dataset_notes *notes, const char *note); /* a warning */
+void dataset_notes_add_info(struct dataset_notes *notes, const char *note);
 void dataset_notes_clear(struct dataset_notes *notes);
 
 /* What to read, and how. */
