@@ -558,15 +558,18 @@ EXTRA_DIST += %D%/peers.sh %D%/peers.txt
 # tests/differential/, which says what it needs; exit status 77 means that a package is missing.  SECONDS is
 # the time for random texts, TEMPLATES a folder of NAME.jinja files to use instead of random templates, and
 # TRAINSPOOL_PARSERS a folder for environments with other trainers, which JOBS random jobs are compared with.
+# Published chat templates are downloaded into CACHE once.
 SEED = 1
 TEMPLATES =
+CACHE =
 JOBS = 200
 differential_run = $${PYTHON-python3} -B '$(top_srcdir)/%D%/differential'
 differential: differential-text differential-weights differential-refusals differential-saved
 differential: differential-adapters
 differential-text: %D%/differential/ours
 	@$(differential_run)/differential.py --seconds $(SECONDS) --seed $(SEED) \
-	    --shared '$(abs_top_srcdir)/../shared/data' --templates '$(TEMPLATES)' %D%/differential/ours
+	    --shared '$(abs_top_srcdir)/../shared/data' --templates '$(TEMPLATES)' \
+	    --cache '$(CACHE)' %D%/differential/ours
 differential-weights: trainspool
 	@$(differential_run)/weights.py ./trainspool || test $$? = 77
 differential-refusals: trainspool
@@ -577,16 +580,6 @@ differential-adapters: trainspool trainspool-train
 	@$(differential_run)/adapters.py ./trainspool || test $$? = 77
 .PHONY: differential-text differential-weights differential-refusals differential-saved
 .PHONY: differential-adapters
-# of NAME.jinja files to use instead of random templates.  If PYTHON has transformers, published chat
-# templates are downloaded into CACHE once and compared, too.
-SEED = 1
-TEMPLATES =
-CACHE =
-differential: %D%/differential/ours
-	@$${PYTHON-python3} -B '$(top_srcdir)/%D%/differential/differential.py' --seconds $(SECONDS) \
-	    --seed $(SEED) --shared '$(abs_top_srcdir)/../shared/data' --templates '$(TEMPLATES)' \
-	    --cache '$(CACHE)' \
-	    %D%/differential/ours
 
 clean-local:
 	rm -rf fuzz-build mutate-build %D%/emulation/machine %D%/emulation/plain %D%/emulation/checked

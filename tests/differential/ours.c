@@ -6,7 +6,11 @@
  *   {"tokenizer": PATH}                       {}; opens the tokenizer for the next lines
  *   {"text": TEXT, "special": BOOL}           {"ids": [..], "back": TEXT or null}
  *   {"template": TEXT, "variables": {..}}     {"text": TEXT, "spans": [[START, LENGTH],
- *   ..]} {"model": FOLDER, "sequences": [[ID, ..], ..]}
+ *                                             ..]}
+ *   {"folder": FOLDER, "record": {..}}        {"ids": [..], "mask": [..]}: the record with
+ *                                             the model's own template, up to the last
+ *                                             token that is trained
+ *   {"model": FOLDER, "sequences": [[ID, ..], ..]}
  *                                             {"loss": NUMBER, "norms": {NAME: NUMBER}}
  *
  * A failed request gets {"error": TEXT}.  back is the text of the ids, or null if it is
@@ -21,6 +25,7 @@
 #include "base/json.h"
 #include "tests/differential/ours.h"
 #include "train/chat/chat.h"
+#include "train/dataset/dataset_record.h"
 #include "train/jinja/jinja.h"
 #include "train/tokenizer/tokenizer.h"
 
@@ -98,6 +103,58 @@ static json_t *render(const json_t *source, const json_t *variables)
     return answer;
 }
 
+static json_t *mask_json(const struct token_list *ids, const float *weights)
+{
+    json_t *list = json_array(), *mask = json_array();
+    size_t count = ids->count;
+
+    while (count > 0 && weights[count - 1] <= 0)
+        count--;
+    for (size_t i = 0; i < count; i++) {
+        json_array_append_new(list, json_integer(ids->ids[i]));
+        json_array_append_new(mask, json_integer(weights[i] > 0));
+    }
+    return json_pack("{s:o, s:o}", "ids", list, "mask", mask);
+}
+
+static json_t *encode_record(const struct tokenizer *tokenizer, const json_t *record)
+{
+    static const struct dataset_source detect;
+    struct conversation conversation = { 0 };
+    struct token_list ids = { 0 };
+    struct error err = { 0 };
+    const char *why = "the record is no conversation";
+    float *weights = NULL;
+    json_t *answer;
+
+    if (dataset_record_read(&detect, record, false, &conversation, &why, &err) ==
+        RECORD_CONVERSATION) {
+        const struct template_options options = { .variables = conversation.variables };
+        const struct template_request request = { template_guess(tokenizer), tokenizer,
+                                                  &options, conversation.messages,
+                                                  conversation.count };
+
+        template_encode(&request, &ids, &weights, &err);
+    } else {
+        error_set(&err, ERROR_DATA, "%s", why);
+    }
+    answer = err.code == ERROR_NONE ? mask_json(&ids, weights) : error_json(&err);
+    conversation_free(&conversation);
+    token_list_clear(&ids);
+    free(weights);
+    return answer;
+}
+
+static json_t *answer_record(const char *dir, const json_t *record)
+{
+    struct error err = { 0 };
+    struct tokenizer *tokenizer = chat_tokenizer_open(dir, &err);
+    json_t *answer = tokenizer ? encode_record(tokenizer, record) : error_json(&err);
+
+    tokenizer_close(tokenizer);
+    return answer;
+}
+
 static json_t *model_answer(const char *dir, const json_t *sequences)
 {
     struct error err = { 0 };
@@ -111,6 +168,9 @@ static json_t *answer_request(struct tokenizer **tokenizer, const json_t *reques
     const json_t *text = json_object_get(request, "text");
     const json_t *source = json_object_get(request, "template");
 
+    if (json_object_get(request, "record"))
+        return answer_record(json_string_value(json_object_get(request, "folder")),
+                             json_object_get(request, "record"));
     if (json_object_get(request, "model"))
         return model_answer(json_string_value(json_object_get(request, "model")),
                             json_object_get(request, "sequences"));

@@ -211,9 +211,10 @@ static void cut_prefix(char *text, const char *prefix)
 /* Return false if the template refuses a plain conversation. */
 static bool find_own_slots(const struct saver *saver, struct own_slots *slots)
 {
-    static const struct message turns[] = { { ROLE_SYSTEM, SLOT_CONTENT, 1, 0 },
-                                            { ROLE_USER, SLOT_CONTENT, 1, 0 },
-                                            { ROLE_ASSISTANT, SLOT_CONTENT, 1, 1 } };
+    static const struct message turns[] = { { ROLE_SYSTEM, SLOT_CONTENT, 1, 0, NULL },
+                                            { ROLE_USER, SLOT_CONTENT, 1, 0, NULL },
+                                            { ROLE_ASSISTANT, SLOT_CONTENT, 1, 1,
+                                              NULL } };
     char *with_system = NULL;
     bool ok;
 
@@ -326,8 +327,8 @@ static void set_tokens(struct template_saving *saving, const struct saver *saver
 static bool encode_probe(const struct saver *saver, const struct chat_template *row,
                          struct token_list *ids, struct error *err)
 {
-    static const struct message probe[] = { { ROLE_USER, "2+2?", 4, 0 },
-                                            { ROLE_ASSISTANT, "4", 1, 1 } };
+    static const struct message probe[] = { { ROLE_USER, "2+2?", 4, 0, NULL },
+                                            { ROLE_ASSISTANT, "4", 1, 1, NULL } };
     const struct template_options options = { .default_system = saver->system };
     const struct template_request request = { row, saver->tokenizer, &options, probe, 2 };
     float *weights = NULL;
