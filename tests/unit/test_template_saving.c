@@ -13,9 +13,11 @@
 #define ANSWER "<think>\nit's \\n \"4\"\n</think>\n\n4"
 
 static const struct message conversation[] = {
-    { ROLE_SYSTEM, "Don't \\ lie.", 12, 0 },           { ROLE_USER, "2+2?", 4, 0 },
-    { ROLE_ASSISTANT, ANSWER, sizeof(ANSWER) - 1, 1 }, { ROLE_USER, "Sure?", 5, 0 },
-    { ROLE_ASSISTANT, ANSWER, sizeof(ANSWER) - 1, 1 },
+    { ROLE_SYSTEM, "Don't \\ lie.", 12, 0, NULL },
+    { ROLE_USER, "2+2?", 4, 0, NULL },
+    { ROLE_ASSISTANT, ANSWER, sizeof(ANSWER) - 1, 1, NULL },
+    { ROLE_USER, "Sure?", 5, 0, NULL },
+    { ROLE_ASSISTANT, ANSWER, sizeof(ANSWER) - 1, 1, NULL },
 };
 
 static char *folder_new(const char *config)
