@@ -30,7 +30,7 @@ ADD = {"type": "function", "function": {
         "properties": {"a": {"type": "number", "description": "One."},
                        "b": {"type": "number", "description": "The other."}}}}}
 CLOCK = {"type": "function", "function": {
-    "name": "clock", "description": "Tells <the> time.", "parameters": {"type": "object", "properties": {}}}}
+    "name": "clock", "description": "Returns <the> time.", "parameters": {"type": "object", "properties": {}}}}
 
 
 def system(text):
