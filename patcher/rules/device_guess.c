@@ -35,6 +35,15 @@ static bool has_error(const struct findings *findings, const struct finding *wan
     return false;
 }
 
+/* A memory_limit in bytes is the job's own, on any device. */
+static bool follows_from_limit(const struct rule_context *context,
+                               const struct finding *finding)
+{
+    const char *limit = context->plan->memory_limit;
+
+    return strcmp(finding->rule, "TS301") == 0 && limit && !strchr(limit, '%');
+}
+
 /* The edits of a group are made together or not at all. */
 static void weaken_group(struct findings *findings, size_t first, int group)
 {
@@ -55,7 +64,9 @@ static const char *weaken(struct rule_context *context, size_t first,
         struct finding *finding = &findings->list[i];
         bool edit = finding->new_text && finding->apply == APPLY_SAFE &&
                     !has_edit(without, finding);
-        bool error = finding->severity == SEVERITY_ERROR && !has_error(without, finding);
+        bool error = finding->severity == SEVERITY_ERROR &&
+                     !has_error(without, finding) &&
+                     !follows_from_limit(context, finding);
 
         if (!edit && !error)
             continue;
