@@ -52,7 +52,8 @@ def stub_device():
         stub(training_args, name, say_yes)
     stub(training_args, "enable_tf32", lambda *_: None)
     cls = training_args.TrainingArguments
-    cls.device = property(lambda self: torch.device("cpu"))
+    cls.device = property(lambda self: torch.device("cuda"))
+    cls.place_model_on_device = property(lambda self: False)
     cls.n_gpu = property(lambda self: 1)
     cls.parallel_mode = property(parallel_mode)
     cls.world_size = property(lambda self: Parallel.ranks)
@@ -109,10 +110,13 @@ class Samples(torch.utils.data.Dataset):
 
 
 def open_transformers():
+    trainer = transformers.Trainer  # import it here, not in each child
+    transformers.Trainer(torch.nn.Linear(1, 1), transformers.TrainingArguments(output_dir=tempfile.gettempdir()))
+
     def run(path):
         (args,) = transformers.HfArgumentParser(transformers.TrainingArguments).parse_yaml_file(path)
         if not args.deepspeed and not args.fsdp:  # these need processes
-            transformers.Trainer(torch.nn.Linear(1, 1), args, train_dataset=Samples(), eval_dataset=Samples())
+            trainer(torch.nn.Linear(1, 1), args, train_dataset=Samples(), eval_dataset=Samples())
     return run
 
 
