@@ -91,11 +91,15 @@ static void report_tab(struct rule_context *context, size_t byte, size_t bytes)
 {
     const struct document *document = context->document;
     const struct entry *entry = row_before(document, byte);
+    bool maybe = python_reader_of(context) == PYTHON_OMEGACONF;
     struct finding finding = {
         .rule = "TS004",
-        .severity = SEVERITY_ERROR,
-        .message = "PyYAML, which reads the job in Python, raises \"found character "
-                   "'\\t' that cannot start any token\"",
+        .severity = maybe ? SEVERITY_WARNING : SEVERITY_ERROR,
+        .message = arena_printf(context->arena,
+                                "%s raises \"found character '\\t' that cannot start any "
+                                "token\"",
+                                maybe ? "OmegaConf before 2.4"
+                                      : "PyYAML, which reads the job in Python,"),
         .note = "the value stays unchanged",
         .at = document_mark(document, byte),
         .cut = bytes,
@@ -119,7 +123,7 @@ static void report_tab(struct rule_context *context, size_t byte, size_t bytes)
 
 /* PyYAML's scanner skips blanks between tokens and ends a plain scalar at a tab, which
  * then starts no token (yaml/scanner.py, scan_to_next_token, scan_plain).  libyaml skips
- * both.  OmegaConf uses PyYAML's scanner. */
+ * both.  OmegaConf uses PyYAML's scanner before 2.4, then libyaml. */
 static void rule_pyyaml_tabs(struct rule_context *context)
 {
     const struct document *document = context->document;
@@ -281,9 +285,11 @@ static const struct rule rows[] = {
           "Between a colon and its value, or after a value, YAML 1.2 allows tabs, and "
           "trainspool accepts them. PyYAML, which LLaMA-Factory, TRL and transformers "
           "use, raises `found character '\\t' that cannot start any token`. In a job with "
-          "target: external the patch replaces such a tab with a blank.",
-      .source =
-          "YAML 1.2, 6.1 Indentation Spaces; PyYAML 6.0.3, yaml/scanner.py, tested" },
+          "target: external the patch replaces such a tab with a blank. LLaMA-Factory "
+          "reads the file with OmegaConf since 0.9.4, which accepts such a tab since 2.4: "
+          "there it is a warning.",
+      .source = "YAML 1.2, 6.1 Indentation Spaces; PyYAML 6.0.3, yaml/scanner.py, and "
+                "OmegaConf 2.3 and 2.4, tested" },
     { .id = "TS013",
       .title = "number that PyYAML reads as a string",
       .severity = SEVERITY_WARNING,

@@ -218,8 +218,8 @@ def vocabulary(parser, script):
 
 def make_job(parser, pick):
     script = pick.choice(list(TRL_SCRIPTS)) if parser.kind == "trl" else ""
-    if script == "gkd" and parser.release < (0, 11, 0):
-        script = "sft"
+    if script == "gkd" and not (0, 11, 0) <= parser.release < (0, 29, 0):
+        script = "sft"  # trl.experimental has it since 0.29
     words = vocabulary(parser, script)
     version = release(parser.versions["transformers"])
     if version >= (5, 0, 0):
