@@ -46,29 +46,58 @@ static struct steps measured(const struct plan *plan, const struct dataset *trai
     };
 }
 
+struct data {
+    struct dataset *train, *eval;
+    struct dataset *whole;           /* the evaluation data without cuts, or NULL */
+    const struct dataset *questions; /* that answers are generated for, or NULL */
+};
+
+static bool open_data(const struct plan *plan, const struct tokenizer *tokenizer,
+                      struct data *data, struct error *err)
+{
+    data->train = dataset_open_readonly(plan, SPLIT_TRAIN, tokenizer, err);
+    if (!data->train)
+        return false;
+    if (!plan_evaluates(plan))
+        return true;
+    data->eval = dataset_open_readonly(plan, SPLIT_EVAL, tokenizer, err);
+    if (!data->eval)
+        return false;
+    if (!plan->generation.on)
+        return true;
+    if (!dataset_open_whole(plan, data->eval, tokenizer, &data->whole, err))
+        return false;
+    data->questions = data->whole ? data->whole : data->eval;
+    return true;
+}
+
+/* Check what a run checks before its first step. */
+static bool check(const struct plan *plan, const struct data *data, struct error *err)
+{
+    struct arena *arena = arena_new();
+    struct model_config config;
+    bool ok =
+        model_config_read(plan->model_name_or_path, arena, &config, err) &&
+        run_check_data(plan, &config, &(struct run_data) { data->train, data->eval },
+                       err) &&
+        (!data->questions || run_check_questions(plan, &config, data->questions, err));
+
+    arena_free(arena);
+    return ok;
+}
+
 static bool count(const struct plan *plan, struct steps *out, struct error *err)
 {
     struct tokenizer *tokenizer = chat_tokenizer_open(plan->model_name_or_path, err);
-    struct dataset *train = NULL, *eval = NULL, *whole = NULL;
-    bool ok;
+    struct data data = { .train = NULL };
+    bool ok =
+        tokenizer && open_data(plan, tokenizer, &data, err) && check(plan, &data, err);
 
-    if (tokenizer)
-        train = dataset_open_readonly(plan, SPLIT_TRAIN, tokenizer, err);
-    ok = train != NULL;
-    if (ok && plan_evaluates(plan)) {
-        eval = dataset_open_readonly(plan, SPLIT_EVAL, tokenizer, err);
-        ok = eval != NULL;
-    }
-    if (ok && eval && plan->generation.on)
-        ok = dataset_open_whole(plan, eval, tokenizer, &whole, err);
     if (ok)
-        *out = measured(plan, train, eval,
-                        !plan->generation.on ? NULL
-                        : whole              ? whole
-                                             : eval);
-    dataset_close(whole);
-    dataset_close(eval);
-    dataset_close(train);
+        *out = measured(plan, data.train, data.eval, data.questions);
+    dataset_close(data.whole);
+    dataset_close(data.eval);
+    dataset_close(data.train);
     tokenizer_close(tokenizer);
     return ok;
 }

@@ -48,6 +48,7 @@ librunner_a_SOURCES += %D%/job/repository.c %D%/job/repository.h
 librunner_a_SOURCES += %D%/job/run_manifest.c %D%/job/run_manifest.h
 librunner_a_SOURCES += %D%/job/run_summary.c %D%/job/run_summary.h
 librunner_a_SOURCES += %D%/job/steps.c %D%/job/steps.h
+librunner_a_SOURCES += %D%/job/trial.c %D%/job/trial.h
 
 librunner_a_SOURCES += %D%/options/names.c %D%/options/names.h
 librunner_a_SOURCES += %D%/options/options.c %D%/options/options.h

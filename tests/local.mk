@@ -316,6 +316,7 @@ script_tests += %D%/cli/previous.t
 script_tests += %D%/cli/plan.t
 script_tests += %D%/cli/ranks.t
 script_tests += %D%/cli/readme.t
+script_tests += %D%/cli/refusals.t
 script_tests += %D%/cli/report.t
 script_tests += %D%/cli/review.t
 script_tests += %D%/cli/run.t

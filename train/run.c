@@ -16,25 +16,62 @@
 #include "train/model/shapes.h"
 
 /* A token without an embedding row would read memory outside the embedding. */
-static bool check_tokens(const struct run *run, const struct dataset *data,
+static bool check_tokens(const struct model_config *config, const struct dataset *data,
                          struct error *err)
 {
-    if (dataset_token_max(data) < run->config.vocab_size)
+    if (dataset_token_max(data) < config->vocab_size)
         return true;
     return error_set(
         err, ERROR_DATA,
         "the data contain token %u, but the model has only %zu tokens (vocab_size in "
         "config.json): the tokenizer belongs to another model, or tokens were added",
-        dataset_token_max(data), run->config.vocab_size);
+        dataset_token_max(data), config->vocab_size);
 }
 
 /* The same holds for positions after the last learned one. */
-static bool check_data(const struct run *run, const struct dataset *data,
+static bool check_data(const struct model_config *config, const struct dataset *data,
                        struct error *err)
 {
     return !data ||
-           (check_tokens(run, data, err) &&
-            model_config_check_positions(&run->config, dataset_positions_max(data), err));
+           (check_tokens(config, data, err) &&
+            model_config_check_positions(config, dataset_positions_max(data), err));
+}
+
+bool run_check_data(const struct plan *plan, const struct model_config *config,
+                    const struct run_data *data, struct error *err)
+{
+    const size_t batches =
+        dataset_batches(data->train, (size_t)plan->per_device_train_batch_size);
+
+    if (batches == 0 || trainer_steps(plan, batches).total < 1)
+        return error_set(err, ERROR_DATA,
+                         "the dataset yields no batch to train on; it has %zu samples",
+                         dataset_samples(data->train));
+    return check_data(config, data->train, err) && check_data(config, data->eval, err);
+}
+
+bool run_check_questions(const struct plan *plan, const struct model_config *config,
+                         const struct dataset *questions, struct error *err)
+{
+    size_t longer,
+        longest = dataset_question_max(questions, (size_t)plan->cutoff_len, &longer);
+
+    if (longest == 0 && longer > 0)
+        return error_set(err, ERROR_JOB,
+                         "predict_with_generate: all prompts of the evaluation data have "
+                         "more than cutoff_len, %" PRId64 ", tokens; raise cutoff_len",
+                         plan->cutoff_len);
+    if (longest == 0)
+        return error_set(err, ERROR_DATA,
+                         "predict_with_generate: the evaluation data have no prompt "
+                         "before an answer (train_on_prompt: true hides where it ends)");
+    return model_config_check_positions(config, longest + 1, NULL) ||
+           error_set(
+               err, ERROR_JOB,
+               "predict_with_generate: a prompt of %zu tokens leaves no room for an "
+               "answer in the %zu positions that this model has learned; lower "
+               "cutoff_len",
+               longest, config->max_positions);
 }
 
 const struct dataset *run_questions(const struct run *run)
@@ -58,21 +95,8 @@ static bool measure_questions(struct run *run, struct error *err)
                  "evaluation: skipping %zu of %zu prompts, which are longer than "
                  "cutoff_len, %" PRId64 " tokens",
                  longer, dataset_questions(run_questions(run)), run->plan->cutoff_len);
-    if (longest == 0 && longer > 0)
-        return error_set(err, ERROR_JOB,
-                         "predict_with_generate: all prompts of the evaluation data have "
-                         "more than cutoff_len, %" PRId64 ", tokens; raise cutoff_len",
-                         run->plan->cutoff_len);
-    if (longest == 0)
-        return error_set(err, ERROR_DATA,
-                         "predict_with_generate: the evaluation data have no prompt "
-                         "before an answer (train_on_prompt: true hides where it ends)");
-    if (!model_config_check_positions(&run->config, longest + 1, NULL))
-        return error_set(err, ERROR_JOB,
-                         "predict_with_generate: a prompt of %zu tokens leaves no room "
-                         "for an answer in the %zu positions that this model has "
-                         "learned; lower cutoff_len",
-                         longest, run->config.max_positions);
+    if (!run_check_questions(run->plan, &run->config, run_questions(run), err))
+        return false;
     run->measured = *run->plan;
     run->measured.generation.prompt_max = (int64_t)longest;
     run->plan = &run->measured;
@@ -100,11 +124,8 @@ static bool open_data(struct run *run, struct error *err)
     }
     run->steps = trainer_steps(
         plan, dataset_batches(run->train, (size_t)plan->per_device_train_batch_size));
-    if (run->steps.total < 1)
-        return error_set(err, ERROR_DATA,
-                         "the dataset yields no batch to train on; it has %zu samples",
-                         dataset_samples(run->train));
-    return check_data(run, run->train, err) && check_data(run, run->eval, err) &&
+    return run_check_data(plan, &run->config,
+                          &(struct run_data) { run->train, run->eval }, err) &&
            measure_questions(run, err);
 }
 

@@ -60,6 +60,17 @@ const struct dataset *run_questions(const struct run *run);
  * may have fewer. */
 size_t run_window_size(const struct run *run);
 
+/* The data of a run; eval is NULL without an evaluation. */
+struct run_data {
+    const struct dataset *train, *eval;
+};
+/* Check that the data fit the model and make at least one step. */
+bool run_check_data(const struct plan *plan, const struct model_config *config,
+                    const struct run_data *data, struct error *err);
+/* Check that predict_with_generate has prompts that it can answer. */
+bool run_check_questions(const struct plan *plan, const struct model_config *config,
+                         const struct dataset *questions, struct error *err);
+
 /* The largest batch of training and evaluation, for which memory is laid out. */
 struct run_sizes {
     size_t rows, sequences;

@@ -24,20 +24,28 @@ static const char *lookalike_note(const struct rule_context *context, const char
                : NULL;
 }
 
+static struct finding *report(struct rule_context *context, const char *key,
+                              const struct finding *base)
+{
+    const char *lookalike = lookalike_note(context, key);
+    struct finding finding = *base;
+
+    finding.rule = "TS713";
+    finding.because = "checked on this machine";
+    finding.note = lookalike ? lookalike : base->note;
+    return rule_report(context, &finding, key);
+}
+
+/* Report what may exist on the machine that the job is for. */
 static struct finding *report_missing(struct rule_context *context, const char *key,
                                       const char *what, const char *note)
 {
-    const char *lookalike = lookalike_note(context, key);
-
-    return rule_report(context,
-                       &(struct finding) { .rule = "TS713",
-                                           .severity = context->options->will_run
-                                                           ? SEVERITY_ERROR
-                                                           : SEVERITY_WARNING,
-                                           .message = what,
-                                           .because = "checked on this machine",
-                                           .note = lookalike ? lookalike : note },
-                       key);
+    return report(context, key,
+                  &(struct finding) { .severity = context->options->will_run
+                                                      ? SEVERITY_ERROR
+                                                      : SEVERITY_WARNING,
+                                      .message = what,
+                                      .note = note });
 }
 
 /* Return whether the job has another tool's key for this one, which TS706 reports. */
@@ -271,9 +279,12 @@ static struct finding *check_source(struct rule_context *context, const char *ke
                               arena_printf(context->arena, "%s does not exist",
                                            rule_printable(context, source->path)),
                               NULL);
-    if (!dataset_source_files(source, context->arena, &files, &count, &err))
-        return report_missing(context, key, rule_error_text(context, &err), NULL);
-    return NULL;
+    if (dataset_source_files(source, context->arena, &files, &count, &err))
+        return NULL;
+    /* it is here, and no run of it succeeds anywhere */
+    return report(context, key,
+                  &(struct finding) { .severity = SEVERITY_ERROR,
+                                      .message = rule_error_text(context, &err) });
 }
 
 /* Check an entry of dataset_info.json as training would find it, and its files. */
@@ -356,6 +367,34 @@ static void check_dataset(struct rule_context *context, const char *key,
     }
 }
 
+/* Return the first folder of the path that exists; malloc'ed. */
+static char *existing_part(const char *path)
+{
+    char *part = memory_strdup(path);
+
+    while (!file_exists(part)) {
+        char *parent = path_dir(part);
+
+        free(part);
+        part = parent;
+    }
+    return part;
+}
+
+/* Check that the folder of results can be created. */
+static void check_output(struct rule_context *context, const char *key, const char *path)
+{
+    char *part = path ? existing_part(path) : NULL;
+
+    if (part && !file_is_dir(part))
+        report(context, key,
+               &(struct finding) {
+                   .severity = SEVERITY_ERROR,
+                   .message = arena_printf(context->arena, "%s is a file, not a folder",
+                                           rule_printable(context, part)) });
+    free(part);
+}
+
 static void rule_missing_files(struct rule_context *context)
 {
     struct dataset_lookup *lookup;
@@ -364,6 +403,8 @@ static void rule_missing_files(struct rule_context *context)
         return; /* another program may download it */
     check_model(context);
     check_teacher(context);
+    check_output(context, "output_dir", context->plan->output_dir);
+    check_output(context, "export_dir", context->plan->export_dir);
     lookup = dataset_lookup_open(context->plan->dataset_dir, context->arena);
     if (context->plan->dataset)
         check_dataset(context, "dataset", lookup, context->plan->dataset);
@@ -389,7 +430,8 @@ static const struct rule rows[] = {
           "Incomplete weights are reported, too: a missing or truncated file of "
           "several, or a Git LFS pointer instead of the file. The finding is a warning "
           "in `check`, as the job may be for another machine, and an error in `run` and "
-          "`watch`. A job with export_dir, an adapter and no data is a merge, which "
+          "`watch`. If model and data exist, `check` reads tokenizer and data as the run "
+          "would, for a few seconds, and what would stop the run is an error. A job with export_dir, an adapter and no data is a merge, which "
           "needs none.",
       .source = "trainspool-job(5)" },
 };

@@ -254,7 +254,7 @@ static void check_template_name(struct rule_context *context)
         context,
         &(struct finding) {
             .rule = "TS707",
-            .severity = context->options->will_run ? SEVERITY_ERROR : SEVERITY_WARNING,
+            .severity = SEVERITY_ERROR,
             .message = arena_printf(context->arena, "there is no template %s%s%s%s",
                                     rule_printable(context, wanted),
                                     near ? "; did you mean " : "", near ? near : "",

@@ -6,6 +6,7 @@
 #include "runner/commands/commands.h"
 
 #include "runner/job/inspect.h"
+#include "runner/job/trial.h"
 #include "runner/output/report_json.h"
 #include "runner/output/report_sarif.h"
 
@@ -66,6 +67,7 @@ static int check(struct checking *checking, const char *job)
     int status;
 
     if (inspect_job(&how, &inspection, &err)) {
+        trial_add(&checking->selection, &inspection.patch);
         show(checking, &inspection, &err);
         status = report_status(&inspection.patch, checking->options, true);
     } else {

@@ -15,7 +15,7 @@
 #include "base/spawn.h"
 
 /* A large corpus takes time; a user would not wait longer for a plan. */
-enum { PATIENCE_MS = 120000, LONGEST_ANSWER = 4096 };
+enum { PATIENCE_MS = 120000, CHECK_MS = 3000, LONGEST_ANSWER = 4096 };
 
 void steps_write(const struct steps *steps, struct text *out)
 {
@@ -50,21 +50,49 @@ static bool fail_with_message(const struct text *errors,
     return error_set(err, ERROR_DATA, "%.*s", (int)strcspn(said, "\n"), said);
 }
 
-bool steps_query(const char *job, struct steps *out, struct error *err)
+/* Run `trainspool-train --steps`; *said and *errors get what it writes. */
+static bool ask(const char *job, int patience_ms, struct text *said, struct text *errors,
+                struct spawn_result *result, struct error *err)
 {
     char *program = spawn_sibling("trainspool-train");
     char *argv[] = { program, "--steps", "--", (char *)job, NULL };
+    bool ok = spawn_capture(argv, patience_ms, said, errors, result, err);
+
+    free(program);
+    return ok;
+}
+
+bool steps_query(const char *job, struct steps *out, struct error *err)
+{
     struct spawn_result result;
     struct text said, errors;
     bool ok;
 
     text_init(&said, LONGEST_ANSWER);
     text_init(&errors, LONGEST_ANSWER);
-    ok = spawn_capture(argv, PATIENCE_MS, &said, &errors, &result, err);
+    ok = ask(job, PATIENCE_MS, &said, &errors, &result, err);
     if (ok && (result.status != 0 || !steps_read(said.data, out)))
         ok = fail_with_message(&errors, &result, err);
     text_clear(&said);
     text_clear(&errors);
-    free(program);
     return ok;
+}
+
+bool steps_can_count(const char *job, struct error *err)
+{
+    struct error ignored = { 0 };
+    struct spawn_result result = { 0 };
+    struct text said, errors;
+    bool failed;
+
+    text_init(&said, LONGEST_ANSWER);
+    text_init(&errors, LONGEST_ANSWER);
+    failed = ask(job, CHECK_MS, &said, &errors, &result, &ignored) && !result.timed_out &&
+             result.status != 0 && errors.len > 0;
+    if (failed)
+        fail_with_message(&errors, &result, err);
+    error_clear(&ignored);
+    text_clear(&said);
+    text_clear(&errors);
+    return !failed;
 }

@@ -25,5 +25,8 @@ bool steps_read(const char *text, struct steps *out);
 /* Ask trainspool-train next to this program. Return false with its message if the model
  * or the data do not exist. */
 bool steps_query(const char *job, struct steps *out, struct error *err);
+/* Return false, with the message, if counting fails within a few seconds.  A check does not
+ * wait longer. */
+bool steps_can_count(const char *job, struct error *err);
 
 #endif

@@ -100,10 +100,11 @@ mkdir locked
 job unwritable good good.jsonl 'output_dir: locked/out'
 if [ "$(id -u)" -eq 0 ]; then
     : >locked/out # a file in place of the folder, because root can write everywhere
+    fails 'output folder that is a file' unwritable 'locked/out'
 else
     chmod a-w locked
+    fails 'output folder without write permission' unwritable 'locked/out' 3
 fi
-fails 'output folder without write permission' unwritable 'locked/out' 3
 
 # A full disk: a small file system that is full after the first checkpoint.
 mkdir small

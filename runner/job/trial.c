@@ -1,0 +1,54 @@
+/* runner/job/trial.c - asks trainspool-train to read the data, and reports its answer. */
+#include "config.h"
+
+#include "runner/job/trial.h"
+
+#include <string.h>
+
+#include "patcher/rules/rules.h"
+#include "patcher/rules/suppress.h"
+#include "runner/job/steps.h"
+
+static const char rule_id[] = "TS713";
+
+/* Return whether TS713 already reports what is missing or unreadable. */
+static bool is_reported(const struct findings *findings)
+{
+    for (size_t i = 0; i < findings->count; i++)
+        if (strcmp(findings->list[i].rule, rule_id) == 0)
+            return true;
+    return false;
+}
+
+static bool can_read(const struct selection *selection, const struct patch *patch)
+{
+    const struct plan *plan = &patch->plan;
+
+    return patch->has_plan && !patch->rejected && !plan->external && !plan_merges(plan) &&
+           plan->model_name_or_path && plan->dataset && !is_reported(&patch->findings) &&
+           suppress_selects(selection->select, NULL, rule_id);
+}
+
+void trial_add(const struct selection *selection, struct patch *patch)
+{
+    const struct entry *entry;
+    struct error err = { 0 };
+
+    if (!can_read(selection, patch) || steps_can_count(patch->job, &err))
+        return;
+    entry = document_find(&patch->document, "dataset");
+    findings_add(&patch->findings,
+                 &(struct finding) { .rule = rules_find(rule_id)->id,
+                                     .severity = SEVERITY_ERROR,
+                                     .apply = APPLY_MANUAL,
+                                     .key = "dataset",
+                                     .at = entry->value->at,
+                                     .cut = entry->value->bytes,
+                                     .message = arena_printf(patch->arena,
+                                                             "a run would "
+                                                             "stop: %s",
+                                                             err.text),
+                                     .because = "read on this machine" });
+    findings_sort(&patch->findings);
+    patch->rejected = true;
+}
