@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/size.h"
 #include "patcher/import/import_internal.h"
+#include "patcher/script/script.h"
 
 /* The supported tools. */
 static const struct tool {
@@ -40,6 +41,24 @@ static bool open_source(const char *file, const struct document *document,
            error_at(err, ERROR_DATA, file, remark->at, "%s", remark->text);
 }
 
+/* A script has no dialect: its name says what it is. */
+static bool read_script(struct importing *im, const char *data, size_t len,
+                        struct document *document, struct import *out)
+{
+    const struct script_source source = { .name = im->file };
+
+    script_read(&source, data, len, im->arena, document);
+    if (!document->root)
+        return open_source(im->file, document, im->err);
+    im->source = document;
+    im->tool = out->tool = "Python";
+    if (!import_script(im) || import_failed(im))
+        return false;
+    import_write(im, &out->text);
+    out->key_count = import_keys(im, &out->keys);
+    return true;
+}
+
 static bool refuse_dialect(const char *file, enum dialect dialect,
                            const struct entry *marker, struct arena *arena,
                            struct error *err)
@@ -65,6 +84,8 @@ bool import_read(const char *file, const char *data, size_t len, struct arena *a
 
     *out = (struct import) { 0 };
     text_init(&out->text, 0);
+    if (script_is_name(file))
+        return read_script(&im, data, len, &document, out);
     document_read(data, len, arena, &document);
     if (!open_source(file, &document, err))
         return false;

@@ -1,6 +1,6 @@
 /*
- * patcher/import/import.h - convert an Axolotl or torchtune file to a job with the same
- * training, and report the outcome for every key.
+ * patcher/import/import.h - convert an Axolotl or torchtune file, or a Python script, to a
+ * job with the same training, and report the outcome for every key.
  *
  * Keys that cannot be carried over become comments in the job, with the reason.  A file
  * whose training is not supported (reward models, images, diffusion) is refused: a job

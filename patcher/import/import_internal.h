@@ -45,6 +45,8 @@ const char *import_value(const struct importing *im, const char *key);
 const char *import_yaml(struct arena *arena, const char *text);
 /* The same, for use inside braces or brackets. */
 const char *import_yaml_inside(struct arena *arena, const char *text);
+/* Return whether an import can write the key. */
+bool import_has_line(const char *key);
 /* Write all lines by section, then the outcomes of keys. */
 void import_write(const struct importing *im, struct text *out);
 
@@ -181,6 +183,7 @@ extern const struct import_group import_axolotl_groups[];
 extern const size_t import_axolotl_group_count;
 
 bool import_torchtune(struct importing *im);
+bool import_script(struct importing *im);
 /* Return whether the loss is one of stage dpo. */
 bool import_torchtune_is_preference(struct importing *im);
 /* Import model, method, teacher and reference.  Return false on errors. */

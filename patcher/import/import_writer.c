@@ -57,6 +57,7 @@ static const struct line_key {
     { "fp16", NULL },
     { "pure_bf16", NULL },
     { "tf32", NULL },
+    { "model_dtype", NULL },
     { "gradient_checkpointing", NULL },
     { "use_cpu", NULL },
     { "per_device_train_batch_size", "train" },
@@ -101,6 +102,14 @@ static size_t line_index(const char *key)
             return i;
     assert(!"a key without a position in the job");
     return 0;
+}
+
+bool import_has_line(const char *key)
+{
+    for (size_t i = 0; i < TS_COUNT(order); i++)
+        if (strcmp(order[i].key, key) == 0)
+            return true;
+    return false;
 }
 
 /* ---- values ---- */

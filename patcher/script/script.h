@@ -45,6 +45,10 @@ struct script_facts {
      * itself, not a subclass */
     size_t tokenizer_at, tokenizer_bytes;
     bool tokenizer_of_transformers;
+    /* last words of the names; NULL: there is none */
+    const char *model_class, *trainer_class, *arguments_class;
+    /* arguments of load_dataset, if they are known */
+    const char *data_path, *data_name, *data_files, *data_split;
     bool is_loop; /* no TrainingArguments: the script has its own loop */
 };
 

@@ -166,6 +166,10 @@ static void add_argument_row(struct building *to, const char *key,
     value.computed |= argument->computed;
     if (value.kind == SCRIPT_STRING && is_choice(key))
         return;
+    if (value.kind == SCRIPT_STRING && strcmp(key, "gradient_checkpointing") == 0) {
+        add_fact(to, key, "true", argument->value); /* Unsloth's own, "unsloth" */
+        return;
+    }
     node = value_node(script, &value, at, 0);
     if (!node && is_choice(key)) {
         add_fact(to, key, "auto", argument->value); /* the script decides */
@@ -504,6 +508,57 @@ static void note_tokenizer(struct script *script, const struct syntax *trainer)
         strcmp(last, "Trainer") == 0 || strcmp(last, "Seq2SeqTrainer") == 0;
 }
 
+static const char *argument_text(struct script *script, const struct syntax *call,
+                                 const char *name, int position)
+{
+    struct script_value value = script_argument_value(script, call, name, position);
+
+    if (value.kind == SCRIPT_LIST && !value.text)
+        return join(script, value.node);
+    return value.kind == SCRIPT_STRING ? value.text : NULL;
+}
+
+/* `datasets.load_dataset(path, name, data_files=..., split=...)` */
+static void note_data(struct script *script)
+{
+    struct script_facts *facts = &script->facts;
+
+    for (size_t i = 0; i < script->call_count; i++) {
+        const struct syntax *call = script->calls[i];
+        const char *path = script_callee(script, call);
+
+        if (!path || strcmp(script_last(path), "load_dataset") != 0)
+            continue;
+        facts->data_path = argument_text(script, call, "path", 0);
+        facts->data_name = argument_text(script, call, "name", 1);
+        facts->data_files = argument_text(script, call, "data_files", -1);
+        facts->data_split = argument_text(script, call, "split", -1);
+        return;
+    }
+}
+
+/* Return `X` of `X.from_pretrained`. */
+static const char *class_of(const struct script *script, const struct syntax *load)
+{
+    const char *path = script_callee(script, load);
+    size_t len = strlen(path) - strlen(script_last(path));
+
+    return len > 0 ? script_last(arena_copy(script->arena, path, len - 1)) : path;
+}
+
+static void note_classes(struct script *script, const struct script_model *model,
+                         const struct syntax *trainer, const struct syntax *arguments)
+{
+    struct script_facts *facts = &script->facts;
+
+    if (model->load)
+        facts->model_class = class_of(script, model->load);
+    if (trainer)
+        facts->trainer_class = script_last(script_callee(script, trainer));
+    if (arguments)
+        facts->arguments_class = script_last(script_callee(script, arguments));
+}
+
 void script_document(struct script *script)
 {
     const struct syntax *trainer = find_call(script, ROLE_TRAINER, 0), *arguments;
@@ -517,6 +572,8 @@ void script_document(struct script *script)
     script->items = arena_array(script->arena, ROWS_MAX + 1, sizeof(*script->items));
     arguments = find_arguments(script, trainer);
     find_model(script, trainer, &model);
+    note_data(script);
+    note_classes(script, &model, trainer, arguments);
     add_model(&to, &model);
     add_adapter(&to, &model, trainer);
     if (arguments) {
@@ -534,7 +591,8 @@ void script_document(struct script *script)
     } else if (arguments) {
         add_fact(&to, "eval_dataset", "given", syntax_field(arguments, "function"));
     }
-    if (to.root->count > 0) {
+    if (to.root->count > 0 || find_call(script, ROLE_AUTOCAST, 0) ||
+        find_call(script, ROLE_SCALER, 0) || find_call(script, ROLE_OPTIMIZER, 0)) {
         add_block(&to);
         script->document->root = to.root;
     }

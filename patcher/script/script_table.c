@@ -82,6 +82,7 @@ static const struct script_key keys[] = {
     { ROLE_ADAPTER, "lora_dropout", -1, "lora_dropout" },
     { ROLE_ADAPTER, "target_modules", -1, "lora_target" },
     { ROLE_ADAPTER, "modules_to_save", -1, "additional_target" },
+    { ROLE_ADAPTER, "use_gradient_checkpointing", -1, "gradient_checkpointing" },
     { ROLE_ADAPTER, "use_rslora", -1, "use_rslora" },
     { ROLE_ADAPTER, "use_dora", -1, "use_dora" },
     { ROLE_ADAPTED, "autocast_adapter_dtype", -1, "autocast_adapter_dtype" },

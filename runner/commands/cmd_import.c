@@ -1,6 +1,6 @@
 /*
- * runner/commands/cmd_import.c - import: converts a file of Axolotl or torchtune to a
- * job.
+ * runner/commands/cmd_import.c - import: converts a file of Axolotl or torchtune, or a
+ * Python training script, to a job.
  */
 #include "config.h"
 
@@ -23,12 +23,12 @@ const struct command command_import = {
     .min_operands = 1,
     .max_operands = 1,
     .options = (const enum option_id[]) { OPTION_JSON, OPTION_OUTPUT, OPTION_END },
-    .help = "convert a file of Axolotl or torchtune to a job",
+    .help = "convert a file of Axolotl or torchtune, or a Python script, to a job",
     .details =
         "Keys that cannot be converted become comments at the end of the job, each "
         "with its reason.  Comments after values are kept, other comments are not.  "
         "The file itself does not change.  The exit status is 1 if the file trains "
-        "in a way that is not supported, 2 if it is not a file of these tools.",
+        "in a way that is not supported, 2 if it is not such a file.",
     .run = cmd_import,
 };
 

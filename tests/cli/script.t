@@ -109,6 +109,68 @@ expect_status "a notebook is refused" 2 "$trainspool" check book.ipynb
 expect_output "with the way to a script" 'jupyter nbconvert --to script'
 awk 'BEGIN { for (i = 0; i < 300000; i++) printf "["; print "" }' >deep.py
 expect_status "a deep text is refused" 2 "$trainspool" check deep.py
+cat >sft.py <<'END2'
+import torch
+from datasets import load_dataset
+from peft import LoraConfig
+from transformers import AutoModelForCausalLM
+from trl import SFTConfig, SFTTrainer
+
+data = load_dataset("json", data_files="pairs.jsonl", split="train")
+model = AutoModelForCausalLM.from_pretrained("models/small", torch_dtype="auto")
+args = SFTConfig(
+    "made",
+    max_length=512,
+    bf16=torch.cuda.is_bf16_supported(),
+    fp16=not torch.cuda.is_bf16_supported(),
+    per_device_train_batch_size=2,  # small card
+    max_grad_norm=None,
+    optim="paged_adamw_8bit",
+    report_to="wandb",
+    neftune_noise_alpha=5,
+)
+SFTTrainer(model, args=args, train_dataset=data, peft_config=LoraConfig(r=4)).train()
+END2
+cp sft.py same.py
+expect_status "import makes a job of a script" 0 "$trainspool" import sft.py
+expect_output "with its model" '^model_name_or_path: models/small$'
+expect_output "its method" '^finetuning_type: lora$'
+expect_output "PEFT's default, which differs" "^lora_alpha: 8  # PEFT's default"
+expect_output "the data that it loads" '^dataset: pairs.jsonl$'
+expect_output "TRL's name for the length" '^cutoff_len: 512$'
+expect_output "what the device decides" '^bf16: auto  # the script asks the device$'
+expect_output "no clipping" '^max_grad_norm: 0.0  # None in the script: off$'
+expect_output "a batch" '^per_device_train_batch_size: 2$'
+expect_output "what has no key is listed" '^# not carried over: neftune_noise_alpha ('
+expect "the script stays" cmp sft.py same.py
+"$trainspool" import sft.py >job.yaml 2>err
+expect_status "check accepts the job" 0 "$trainspool" check --device "A100 80GB" job.yaml
+expect_status "import --json lists every key" 0 "$trainspool" import --json sft.py
+expect "with its line" sh -c 'jq -e ".tool == \"Python\" and ([.keys[] | select(.key == \"cutoff_len\")][0].line == 11)" out'
+expect_status "a script that trains a classifier is refused" 1 "$trainspool" import "$cases/bf16_on_turing.py"
+expect_error "with the reason" 'the script trains a classifier'
+
+# The reports that began this: every fragment of Python in them is read or refused.
+if [ -d "$shared/seeds" ] && command -v python3 >/dev/null; then
+    python3 - "$shared/seeds" <<'SPLIT'
+import pathlib, re, sys
+for path in sorted(pathlib.Path(sys.argv[1]).glob("*.txt")):
+    text = path.read_text(errors="replace")
+    for number, block in enumerate(re.findall(r"```python\n(.*?)```", text, re.S)):
+        pathlib.Path(f"seed_{path.stem}_{number}.py").write_text(block)
+SPLIT
+    bad=0
+    for seed in seed_*.py; do
+        "$trainspool" check -q --device "TITAN RTX" "$seed" >out 2>err
+        [ $? -le 2 ] || { bad=1; echo "# $seed"; }
+        "$trainspool" patch -q --unsafe --device "TITAN RTX" "$seed" >out 2>err
+        [ $? -le 2 ] || { bad=1; echo "# $seed"; }
+    done
+    ok $bad "the fragments of the first reports are read or refused"
+else
+    skip "the fragments of the first reports are read or refused" "no seeds"
+fi
+
 expect_status "run refuses a script" 1 "$trainspool" run --no-patch keep.py
 expect_output "and names import" 'trainspool import makes a job of it'
 expect_status "--set does not apply to a script" 2 "$trainspool" plan --set fp16=true keep.py
