@@ -361,10 +361,78 @@ static void test_stored_weights_never_reach_a_scaler_by_an_edit(void **state)
     assert_true(edited > JOBS / 8); /* the jobs exercise the edits */
 }
 
+/* ---- config.json and the files ---- */
+
+static void write_file(const char *dir, const char *name, const void *data, size_t len)
+{
+    char *path = path_join(dir, name);
+
+    assert_true(file_replace(path, data, len, 0644, NULL));
+    free(path);
+}
+
+/* A model whose file holds one float16 matrix. */
+static void write_model(const char *dir, const char *said)
+{
+    static const char header[] = "{\"model.embed_tokens.weight\":{\"dtype\":\"F16\","
+                                 "\"shape\":[2,2],\"data_offsets\":[0,8]}}";
+    uint64_t len = sizeof(header) - 1;
+    struct text file, config;
+
+    text_init(&file, 0);
+    text_init(&config, 0);
+    text_add(&file, (const char *)&len, sizeof(len));
+    text_add(&file, header, len);
+    text_add(&file, "\0\0\0\0\0\0\0\0", 8);
+    text_addf(&config,
+              "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], "
+              "\"hidden_size\": 2, \"intermediate_size\": 2, \"num_hidden_layers\": 1, "
+              "\"num_attention_heads\": 1, \"vocab_size\": 2%s}",
+              said);
+    write_file(dir, "model.safetensors", file.data, file.len);
+    write_file(dir, "config.json", config.data, config.len);
+    text_clear(&file);
+    text_clear(&config);
+}
+
+/* transformers asks config.json for the format before it opens the files. */
+static void test_stored_weights_follow_config_json_before_the_files(void **state)
+{
+    static const struct {
+        const char *said;
+        enum format format;
+    } cases[] = {
+        { ", \"torch_dtype\": \"bfloat16\"", FORMAT_BF16 },
+        { ", \"dtype\": \"float32\"", FORMAT_FP32 },
+        { "", FORMAT_FP16 },
+    };
+    char *dir = unit_dir_new();
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct text job;
+        struct patch patch;
+
+        write_model(dir, cases[i].said);
+        text_init(&job, 0);
+        text_addf(
+            &job,
+            "model_name_or_path: %s\nfinetuning_type: full\ndtype: auto\n"
+            "trainspool: {target: external, policy: report, command: python x.py}\n",
+            dir);
+        check(job.data, "A100", false, &patch);
+        assert_int_equal(patch.plan.precision.trainable, cases[i].format);
+        patch_clear(&patch);
+        text_clear(&job);
+    }
+    unit_dir_free(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stored_weights_never_reach_a_scaler_by_an_edit),
+        cmocka_unit_test(test_stored_weights_follow_config_json_before_the_files),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
