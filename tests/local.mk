@@ -315,6 +315,7 @@ script_tests += %D%/cli/prequantized.t
 script_tests += %D%/cli/previous.t
 script_tests += %D%/cli/plan.t
 script_tests += %D%/cli/ranks.t
+script_tests += %D%/cli/records.t
 script_tests += %D%/cli/readme.t
 script_tests += %D%/cli/refusals.t
 script_tests += %D%/cli/report.t

@@ -71,8 +71,7 @@ static void check_template(struct rule_context *context)
     else if (chat && !chat_try(chat, plan->model_name_or_path, &err))
         report_template(context, &err, SEVERITY_WARNING,
                         "tried with a plain question and its answer; a template in the "
-                        "job, such as template: chatml, takes precedence over the "
-                        "model's own");
+                        "job takes precedence over the model's own");
     chat_close(chat);
 }
 

@@ -345,39 +345,47 @@ static void test_chat_record_writes_thoughts_with_named_templates(void **state)
 static void test_chat_record_matches_named_templates(void **state)
 {
     static const struct {
-        const char *template, *name;
+        const char *template, *name, *other;
     } cases[] = {
-        { QWEN, "qwen3" },
+        { QWEN, "qwen3", "chatml" },
         { "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
           "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
-          "chatml" },
+          "chatml", "qwen3" },
         { "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}<｜User｜>{{ "
           "m.content }}{% else %}<｜Assistant｜>{{ m.content.split('</think>')[-1] }}{{ "
           "eos_token }}{% endif %}{% endfor %}{% if add_generation_prompt %}"
           "<｜Assistant｜><think>\n{% endif %}",
-          "deepseekr1" },
+          "deepseekr1", "deepseek3" },
+        { "<s>{% for m in messages %}{% if m.role == 'user' %}<｜User｜>{{ m.content }}"
+          "{% else %}<｜Assistant｜></think>{{ m.content }}<｜end▁of▁sentence｜>{% endif "
+          "%}{% endfor %}{% if add_generation_prompt %}<｜Assistant｜></think>{% endif %}",
+          "deepseek3", "deepseekr1" },
         { "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}<｜User｜>{{ "
           "m.content }}{% else %}<｜Assistant｜>{{ m.content }}{{ eos_token }}{% endif "
           "%}{% endfor %}{% if add_generation_prompt %}<｜Assistant｜>{% endif %}",
-          "deepseek3" },
+          "deepseek3", "deepseekr1" },
         { "{{ bos_token }}{% for m in messages %}<|start_header_id|>{{ m.role }}"
           "<|end_header_id|>\n\n{{ m.content }}<|eot_id|>{% endfor %}",
-          "llama3" },
+          "llama3", NULL },
         { "{{ bos_token }}{% for m in messages %}<start_of_turn>{{ 'model' if m.role == "
           "'assistant' else m.role }}\n{{ m.content }}<end_of_turn>\n{% endfor %}",
-          "gemma" },
-        { "{% frob %}<|im_start|><|im_end|>", "chatml" },
-        { "{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}", NULL },
+          "gemma", NULL },
+        { "{% frob %}<|im_start|><|im_end|>", "chatml", NULL },
+        { "{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}", NULL,
+          NULL },
     };
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(cases); i++) {
         struct error err = { 0 };
         struct tokenizer *tokenizer = open_with(cases[i].template, &err);
-        const char *name = template_match(template_model_chat(template_guess(tokenizer)));
+        const struct chat *own = template_model_chat(template_guess(tokenizer));
+        const char *other, *name = template_match(own, &other);
 
-        if (!name != !cases[i].name || (name && strcmp(name, cases[i].name) != 0))
-            fail_msg("%s is like %s", cases[i].template, name ? name : "none");
+        if (strcmp(name ? name : "", cases[i].name ? cases[i].name : "") != 0 ||
+            strcmp(other ? other : "", cases[i].other ? cases[i].other : "") != 0)
+            fail_msg("%s is like %s and %s", cases[i].template, name ? name : "none",
+                     other ? other : "none");
         tokenizer_close(tokenizer);
     }
 }

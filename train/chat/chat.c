@@ -175,11 +175,14 @@ struct tokenizer *chat_tokenizer_open(const char *dir, struct error *err)
 
 void chat_advise(const struct chat *chat, struct text *out)
 {
-    const char *name = template_match(chat);
+    const char *other, *name = template_match(chat, &other);
 
     text_adds(out, "name a template in the job");
     if (name)
         text_addf(out, ", as template: %s", name);
+    if (other)
+        text_addf(out, ", or %s for answers %s thoughts", other,
+                  template_find(other)->reasons ? "with" : "without");
 }
 
 bool chat_check(const struct chat *chat, struct error *err)

@@ -73,8 +73,9 @@ struct template_tally {
  * that the model should learn. */
 bool template_tally_describe(const struct template_tally *tally, struct text *out);
 /* The named template that writes a conversation like the model's own; NULL: none, or
- * chat is NULL. */
-const char *template_match(const struct chat *chat);
+ * chat is NULL. *other, unless NULL: the one that writes it with thoughts if the first
+ * does not, or without. */
+const char *template_match(const struct chat *chat, const char **other);
 
 struct template_options {
     const char *default_system; /* from the job; NULL: the template's default */

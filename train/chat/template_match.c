@@ -9,7 +9,7 @@
 #include "train/chat/chat_internal.h"
 
 static const char question[] = "2+2?", answer[] = "4", system_text[] = "Be brief.",
-                  empty_thought[] = "<think>\n\n</think>\n\n",
+                  thoughts_begin[] = "<think>", thoughts_end[] = "</think>",
                   tools[] = "[{\"type\": \"function\", \"function\": {\"name\": \"add\", "
                             "\"description\": \"Adds.\", \"parameters\": {\"type\": "
                             "\"object\", \"properties\": {}}}}]";
@@ -27,6 +27,7 @@ enum {
 /* What the model's template writes. */
 struct own_texts {
     struct text plain, system, tools, prompt;
+    bool thinks; /* a prompt leaves thoughts open, or an answer begins with empty ones */
 };
 
 static void trim(struct text *text)
@@ -35,16 +36,23 @@ static void trim(struct text *text)
         text->data[--text->len] = 0;
 }
 
-/* Remove empty thoughts, which templates write in different places. */
+/* Remove empty thoughts, or their end alone, which templates write in different ways. */
 static void remove_thought(struct text *text)
 {
-    char *at = strstr(text->data, empty_thought);
-    size_t len = strlen(empty_thought);
+    char *end = strstr(text->data, thoughts_end), *begin = end;
+    size_t len = strlen(thoughts_begin);
 
-    if (!at)
+    if (!end)
         return;
-    memmove(at, at + len, strlen(at + len) + 1);
-    text->len -= len;
+    while (begin > text->data && strchr(" \n", begin[-1]))
+        begin--;
+    if ((size_t)(begin - text->data) >= len &&
+        memcmp(begin - len, thoughts_begin, len) == 0)
+        begin -= len;
+    end += strlen(thoughts_end);
+    end += strspn(end, " \n");
+    text->len -= (size_t)(end - begin);
+    memmove(begin, end, strlen(end) + 1);
 }
 
 static void add_slot(struct text *out, const struct chat *chat, const char *slot,
@@ -65,7 +73,20 @@ static void add_slot(struct text *out, const struct chat *chat, const char *slot
     }
 }
 
-/* What a row writes for the question and its answer; system NULL: the turn alone. */
+/* Remove the end-of-text token: many templates write its text, whatever the tokenizer's
+ * is. */
+static void remove_end(struct text *text, const struct chat *chat)
+{
+    const char *eos = json_string_value(json_object_get(chat->tokens, "eos_token"));
+    size_t len = eos ? strlen(eos) : 0;
+
+    trim(text);
+    if (len > 0 && text->len > len && strcmp(text->data + text->len - len, eos) == 0)
+        text->data[text->len -= len] = 0;
+}
+
+/* What a row writes for the question and its answer, up to the end-of-text token; system
+ * NULL: the turn alone. */
 static void add_row(struct text *out, const struct chat *chat,
                     const struct chat_template *row, const char *system)
 {
@@ -80,9 +101,7 @@ static void add_row(struct text *out, const struct chat *chat,
     text_adds(&asked, question);
     add_slot(out, chat, row->user, asked.data);
     add_slot(out, chat, row->assistant, answer);
-    if (row->ends_with_eos)
-        add_slot(out, chat, SLOT_EOS, "");
-    trim(out);
+    remove_end(out, chat);
     text_clear(&asked);
 }
 
@@ -106,30 +125,25 @@ static bool writes_tools(const struct chat_template *row, const struct own_texts
 static unsigned match_row(const struct chat *chat, const struct chat_template *row,
                           const struct own_texts *own)
 {
-    bool thinks =
-        strstr(own->prompt.data, "<think>") || strstr(own->plain.data, empty_thought);
-    struct text text, plain;
+    struct text text;
     unsigned match = 0;
 
     text_init(&text, 0);
-    text_init(&plain, 0);
-    text_adds(&plain, own->plain.data);
-    remove_thought(&plain);
     add_row(&text, chat, row, NULL);
-    if (text.len > strlen(question) + strlen(answer) && strstr(plain.data, text.data))
+    if (text.len > strlen(question) + strlen(answer) &&
+        strstr(own->plain.data, text.data))
         match |= MATCH_TURN;
     add_row(&text, chat, row, row->default_system ? row->default_system : "");
-    if (strcmp(text.data, plain.data) == 0)
+    if (text_starts(own->plain.data, text.data))
         match |= MATCH_PLAIN;
     add_row(&text, chat, row, system_text);
-    if (strcmp(text.data, own->system.data) == 0)
+    if (text_starts(own->system.data, text.data))
         match |= MATCH_SYSTEM;
-    if (row->reasons == thinks)
+    if (row->reasons == own->thinks)
         match |= MATCH_THOUGHTS;
     if (writes_tools(row, own))
         match |= MATCH_TOOLS;
     text_clear(&text);
-    text_clear(&plain);
     return match & MATCH_TURN ? match : 0;
 }
 
@@ -150,6 +164,13 @@ static void render(const struct chat *chat, const struct message *messages, size
     trim(out);
 }
 
+static bool leaves_open(const char *prompt)
+{
+    const char *begin = strstr(prompt, thoughts_begin);
+
+    return begin && !strstr(begin, thoughts_end);
+}
+
 static void write_own(const struct chat *chat, struct own_texts *own)
 {
     const struct message all[] = {
@@ -163,6 +184,10 @@ static void write_own(const struct chat *chat, struct own_texts *own)
     render(chat, all + 1, 3, false, &own->system);
     render(chat, all, 4, false, &own->tools);
     render(chat, all + 2, 1, true, &own->prompt);
+    own->thinks =
+        leaves_open(own->prompt.data) || (strstr(own->plain.data, thoughts_begin) &&
+                                          !strstr(own->prompt.data, thoughts_end));
+    remove_thought(&own->plain);
     remove_thought(&own->system);
 }
 
@@ -185,24 +210,42 @@ static const char *match_tokens(const struct chat *chat)
     return NULL;
 }
 
-const char *template_match(const struct chat *chat)
+/* The best row, among those that reason or do not unless `reasons` is NULL. */
+static const char *best_row(const struct chat *chat, const struct own_texts *own,
+                            const bool *reasons)
 {
-    struct own_texts own;
     const char *name, *found = NULL;
     unsigned best = 0;
 
+    for (size_t i = 0; (name = template_name(i)); i++) {
+        const struct chat_template *row = template_find(name);
+        unsigned match = match_row(chat, row, own);
+
+        if (match > best && (!reasons || row->reasons == *reasons)) {
+            best = match;
+            found = name;
+        }
+    }
+    return found;
+}
+
+const char *template_match(const struct chat *chat, const char **other)
+{
+    struct own_texts own;
+    const char *found;
+    bool opposite;
+
+    if (other)
+        *other = NULL;
     if (!chat)
         return NULL;
     if (!chat->default_template)
         return match_tokens(chat);
     write_own(chat, &own);
-    for (size_t i = 0; (name = template_name(i)); i++) {
-        unsigned match = match_row(chat, template_find(name), &own);
-
-        if (match > best) {
-            best = match;
-            found = name;
-        }
+    found = best_row(chat, &own, NULL);
+    if (found && other) {
+        opposite = !template_find(found)->reasons;
+        *other = best_row(chat, &own, &opposite);
     }
     text_clear(&own.plain);
     text_clear(&own.system);

@@ -182,7 +182,7 @@ static void note_left_out(struct encoder *encoder)
 
     text_init(&note, 0);
     if (tally->unlearned > 0) {
-        other = template_match(template_model_chat(chat));
+        other = template_match(template_model_chat(chat), NULL);
         text_addf(&note,
                   "%zu of %zu answers are not trained: the template renders them "
                   "differently%s%s%s",
