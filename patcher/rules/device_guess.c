@@ -1,5 +1,5 @@
-/* patcher/rules/device_guess.c - finds out what follows from the device:
- * the rules run twice, once without it. */
+/* patcher/rules/device_guess.c - finds out what follows from the device: the rules run
+ * twice, once without it. */
 #include "config.h"
 
 #include "patcher/rules/device_guess.h"

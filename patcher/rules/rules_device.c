@@ -107,7 +107,7 @@ static void rule_device_map(struct rule_context *context)
         report_refused_device_map(context, "quantization_device_map", false);
 }
 
-/* "fp16, bf16"; "none" */
+/* Return the formats of which this much is known, "fp16, bf16"; NULL: none. */
 static const char *list_formats(const struct rule_context *context,
                                 const struct accelerator_row *row, enum known which)
 {
@@ -124,7 +124,7 @@ static const char *list_formats(const struct rule_context *context,
     return list;
 }
 
-/* "it has 64.0 GiB (one of two dies, ...), fp16, bf16; no fp8; not known: fp8" */
+/* "192 GiB; it has fp16, bf16; no fp8; memory is estimated as on CUDA" */
 static const char *describe_accelerator(const struct rule_context *context,
                                         const struct accelerator_row *row)
 {

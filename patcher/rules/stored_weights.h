@@ -52,7 +52,7 @@ bool stored_weights_refuse(const struct stored_weights *weights, enum format for
 /* Return whether a format has 16 bits. */
 bool stored_weights_narrow(enum format format);
 /* Return whether the job computes in float32 once neither fp16 nor bf16 is on; true if
- * that is unknown.  Otherwise *why says what it computes in. */
+ * that is unknown.  Otherwise *why is a sentence about what it computes in. */
 bool stored_weights_reach_float32(const struct rule_context *context, const char **why);
 /* Return the mode that `plan` reports. */
 enum mode stored_weights_mode(const struct rule_context *context,
