@@ -134,6 +134,10 @@ bool rule_lacks_defaults(const struct rule_context *context);
 bool rule_trains_all(const struct rule_context *context);
 /* Return whether rule_trains_all holds but PEFT is installed, so that it may be wrong. */
 bool rule_may_use_adapters(const struct rule_context *context);
+/* Return whether DeepSpeed or FSDP trains the model: by a key, a flag of the command, or
+ * a variable of Accelerate. */
+bool rule_uses_deepspeed(const struct rule_context *context);
+bool rule_uses_fsdp(const struct rule_context *context);
 /* Return whether DeepSpeed or FSDP steps float32 copies of the weights. */
 bool rule_has_float32_masters(const struct rule_context *context);
 /* rule_trains_float16 for an external job, where versions and the launcher count. */

@@ -237,10 +237,37 @@ bool rule_may_use_adapters(const struct rule_context *context)
            versions_know(context->versions, PACKAGE_PEFT);
 }
 
+/* Return whether the launcher asks for an engine: `accelerate launch --use_fsdp`, or its
+ * variable. */
+static bool is_launched_with(const struct rule_context *context, const char *flag,
+                             const char *variable)
+{
+    const struct entry *entry = rule_env_variable(context, variable);
+    bool on = false;
+
+    return rule_command_has(context, flag) ||
+           (entry && scalar_bool(entry->value, &on) != SCALAR_WRONG && on);
+}
+
+/* `--deepspeed ds.json` is an argument of the script; the launcher of that name alone
+ * starts processes only. */
+bool rule_uses_deepspeed(const struct rule_context *context)
+{
+    return rule_is_set(context, "deepspeed") ||
+           rule_command_has(context, "--deepspeed") ||
+           is_launched_with(context, "--use_deepspeed", "ACCELERATE_USE_DEEPSPEED");
+}
+
+bool rule_uses_fsdp(const struct rule_context *context)
+{
+    return rule_is_set(context, "fsdp") || rule_command_has(context, "--fsdp") ||
+           is_launched_with(context, "--use_fsdp", "ACCELERATE_USE_FSDP");
+}
+
 /* DeepSpeed, and FSDP as configured by Accelerate, update float32 copies. */
 bool rule_has_float32_masters(const struct rule_context *context)
 {
-    return rule_is_set(context, "deepspeed") || rule_is_set(context, "fsdp");
+    return rule_uses_deepspeed(context) || rule_uses_fsdp(context);
 }
 
 bool rule_external_trains_float16(const struct rule_context *context)
