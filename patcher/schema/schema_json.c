@@ -10,6 +10,7 @@
 #include "base/size.h"
 #include "patcher/schema/schema_value.h"
 #include "precision/device.h"
+#include "train/chat/template.h"
 
 /* The scalars that scalar.h accepts, as ECMA-262 regular expressions. */
 #define WORDS                                                \
@@ -281,9 +282,22 @@ static json_t *with(const char *name, json_t *value)
     return object;
 }
 
+static json_t *template_names(void)
+{
+    json_t *list = json_array();
+    const char *name;
+
+    for (size_t i = 0; (name = template_name(i)); i++)
+        json_array_append_new(list, json_string(name));
+    json_array_append_new(list, json_null());
+    return list;
+}
+
 /* Return the values that a native run accepts; NULL: it rejects none. */
 static json_t *native_values(const struct key *key)
 {
+    if (strcmp(key->name, "template") == 0)
+        return template_names();
     if (key->use == KEY_RENAMED)
         key = schema_find(key->now);
     if (key->use == KEY_REJECTED || (key->rule && strcmp(key->rule, "TS611") == 0))

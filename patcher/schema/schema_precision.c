@@ -41,6 +41,9 @@ static const struct key rows[] = {
     { TS_USED("gradient_checkpointing", KEY_BOOL, NULL),
       .help = "keep one activation per layer and recompute the others in the "
               "backward pass; the default is true" },
+    /* the names since transformers 5.23.0 (training_args.py) */
+    TS_ALIAS("activation_checkpointing", "gradient_checkpointing", NULL),
+    TS_ALIAS("activation_checkpointing_kwargs", "gradient_checkpointing_kwargs", NULL),
     { TS_USED("per_device_train_batch_size", KEY_INT, "8"), .min = 1, .max = 65536,
       .into = TS_FIELD(per_device_train_batch_size),
       .help = "samples in one training pass on each device; with stage: dpo, pairs "
