@@ -417,6 +417,7 @@ void analysis_decide(const struct analyzer *analyzer, struct analysis *analysis,
     const struct rule_context context = context_of(analyzer, analysis);
     const struct device *device = device_of(analyzer, plan);
     struct error ignored = { 0 };
+    struct estimate_data data;
 
     apply_base_quantization(analyzer, plan);
     plan->device = device ? *device : unknown;
@@ -426,8 +427,11 @@ void analysis_decide(const struct analyzer *analyzer, struct analysis *analysis,
     } else {
         policy_decide(&plan->request, &plan->device, &plan->precision);
     }
+    if (analyzer->options->data)
+        data = estimate_data_of(analyzer->options->data, plan);
     if (!analyzer->model ||
-        !estimate_memory(plan, analyzer->model, NULL, &plan->memory, &ignored))
+        !estimate_memory(plan, analyzer->model, analyzer->options->data ? &data : NULL,
+                         &plan->memory, &ignored))
         plan->memory = (struct memory_use) { 0 };
     memory_finish(&plan->memory, find_limit(plan, device));
 }

@@ -101,6 +101,8 @@ static bool read_job(struct attempt *attempt, struct error *err)
     struct inspect_options how = { .machine = attempt->machine,
                                    .job = attempt->job.path,
                                    .will_run = true,
+                                   .counts = true,
+                                   .frozen = true,
                                    .edit = INSPECT_AS_IS };
     const char *name = options->frozen ? attempt->job.frozen : attempt->job.path;
     struct text text;

@@ -6,7 +6,9 @@
 
 #include "runner/count_steps.h"
 
+#include "base/file.h"
 #include "runner/job/inspect.h"
+#include "runner/job/job.h"
 #include "runner/output/report.h"
 #include "runner/job/steps.h"
 #include "train/chat/chat.h"
@@ -42,7 +44,9 @@ static struct steps measured(const struct plan *plan, const struct dataset *trai
                                                            (size_t)plan->cutoff_len, NULL)
                            : 0,
         .resident = resident(),
-        .learned = (int64_t)dataset_trained(train, 0, 0, batches, size)
+        .learned = (int64_t)dataset_trained(train, 0, 0, batches, size),
+        .longest = (int64_t)dataset_longest(train),
+        .batch = plan->per_device_train_batch_size
     };
 }
 
@@ -102,15 +106,35 @@ static bool count(const struct plan *plan, struct steps *out, struct error *err)
     return ok;
 }
 
+static bool inspect(const struct inspect_options *how, bool frozen,
+                    struct inspection *inspection, struct error *err)
+{
+    struct job job;
+    struct text text;
+    bool ok;
+
+    if (!frozen)
+        return inspect_job(how, inspection, err);
+    job_init(&job, how->job);
+    text_init(&text, DOCUMENT_MAX_BYTES);
+    ok = file_read(job.frozen, DOCUMENT_MAX_BYTES, &text, NULL, err) &&
+         inspect_text(how, text.data, text.len, inspection, err);
+    text_clear(&text);
+    job_clear(&job);
+    return ok;
+}
+
 int count_steps(const struct options *options, const struct machine *machine)
 {
-    struct inspect_options how = { .machine = machine, .job = options->operands[0] };
+    struct inspect_options how = { .machine = machine,
+                                   .job = options->operands[0],
+                                   .set = options->set };
     struct inspection inspection = { 0 };
     struct error err = { 0 };
     struct steps steps;
     struct text line;
 
-    if (inspect_job(&how, &inspection, &err)) {
+    if (inspect(&how, options->frozen, &inspection, &err)) {
         if (!inspection.patch.has_plan)
             error_set(&err, ERROR_JOB, "%s: the file is not a job", options->operands[0]);
         else if (!inspection.patch.plan.model_name_or_path)

@@ -28,7 +28,7 @@ static const struct command train_command = {
     .min_operands = 0,
     .max_operands = 1,
     .options =
-        (const enum option_id[]) { OPTION_RESUME, OPTION_PROBE, OPTION_STEPS,
+        (const enum option_id[]) { OPTION_RESUME, OPTION_PROBE, OPTION_STEPS, OPTION_SET,
                                    OPTION_CALIBRATE, OPTION_FROZEN, OPTION_SPOOLED,
                                    OPTION_LOCK_FD, OPTION_RANK, OPTION_LINK_FD,
                                    OPTION_GENERATE, OPTIONS_OF_GENERATE, OPTION_END },

@@ -305,6 +305,7 @@ script_tests += %D%/cli/gpu_run.t
 script_tests += %D%/cli/hooks.t
 script_tests += %D%/cli/import.t
 script_tests += %D%/cli/manual.t
+script_tests += %D%/cli/memory.t
 script_tests += %D%/cli/merge.t
 script_tests += %D%/cli/broken.t
 script_tests += %D%/cli/samples.t

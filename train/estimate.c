@@ -95,6 +95,23 @@ static void add_teacher(const struct plan *plan, const struct estimate_data *dat
     arena_free(arena);
 }
 
+struct estimate_data estimate_data_of(const struct estimate_data *counted,
+                                      const struct plan *plan)
+{
+    const size_t batch = (size_t)plan->per_device_train_batch_size;
+    const size_t length = (size_t)plan->cutoff_len;
+    const size_t longest = counted->longest < length ? counted->longest : length;
+    struct estimate_data data = *counted;
+
+    if (counted->batch == 0 || (batch == counted->batch && longest == counted->longest))
+        return data;
+    data.rows = plan_batch_sequences(plan) * longest;
+    if (data.rows > counted->rows && batch <= counted->batch)
+        data.rows = counted->rows;
+    data.sequences = (counted->sequences * batch + counted->batch - 1) / counted->batch;
+    return data;
+}
+
 /* Return the plan with the values measured from the data; a merge reads no data. */
 static struct plan with_data(const struct plan *plan, const struct estimate_data *data)
 {

@@ -15,7 +15,14 @@ struct estimate_data {
     /* tokens of the longest prompt to answer; 0: unknown, or none */
     size_t asked;
     uint64_t resident; /* bytes of program, tokenizer and data; 0: unknown */
+    size_t longest;    /* tokens of the longest sample; 0: unknown */
+    size_t batch; /* the per_device_train_batch_size that rows and sequences belong to */
 };
+
+/* Return the data as they would be with the batch and the length of a plan: exact for the
+ * batch that was counted, else an upper bound. */
+struct estimate_data estimate_data_of(const struct estimate_data *counted,
+                                      const struct plan *plan);
 
 /*
  * Estimate the memory of the plan; data NULL: unknown.  total is the expected value: for

@@ -34,15 +34,19 @@ static struct plan apply_changes(const struct memory_fit_case *request,
     return plan;
 }
 
-static bool estimate_plan(const struct plan *plan, const struct model_config *model,
+static bool estimate_plan(const struct memory_fit_case *request, const struct plan *plan,
                           struct memory_use *use, bool *evaluation)
 {
+    const struct model_config *model = request->model;
+    struct estimate_data data;
     struct memory_use eval;
     struct error ignored = { 0 };
 
+    if (request->data)
+        data = estimate_data_of(request->data, plan);
     if (evaluation)
         *evaluation = false;
-    if (!estimate_memory(plan, model, NULL, use, &ignored))
+    if (!estimate_memory(plan, model, request->data ? &data : NULL, use, &ignored))
         return false;
     if (plan->external && torch_memory_eval(plan, model, &eval, &ignored) &&
         eval.total > use->total) {
@@ -59,7 +63,7 @@ bool memory_fit_estimate(const struct memory_fit_case *request,
 {
     struct plan plan = apply_changes(request, fit);
 
-    if (!estimate_plan(&plan, request->model, use, evaluation))
+    if (!estimate_plan(request, &plan, use, evaluation))
         return false;
     memory_finish(use, request->available);
     return true;
@@ -209,7 +213,7 @@ static bool plan_fits(const struct memory_fit_case *request, const struct plan *
 {
     struct memory_use use;
 
-    if (!estimate_plan(plan, request->model, &use, NULL))
+    if (!estimate_plan(request, plan, &use, NULL))
         return false;
     memory_finish(&use, request->available);
     return use.fits;

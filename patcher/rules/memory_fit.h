@@ -4,6 +4,7 @@
 #define PATCHER_RULES_MEMORY_FIT_H
 
 #include "train/model/model_config.h"
+#include "train/estimate.h"
 #include "train/plan.h"
 
 /* A job to fit. */
@@ -11,8 +12,9 @@ struct memory_fit_case {
     const struct plan *plan; /* of an external job: with its precision decided */
     const struct model_config *model;
     const struct device *device;
-    uint64_t available; /* bytes, above 0 */
-    bool whole_batch;   /* its loss does not allow splitting the batch (TS310) */
+    uint64_t available;               /* bytes, above 0 */
+    const struct estimate_data *data; /* NULL: unknown */
+    bool whole_batch; /* its loss does not allow splitting the batch (TS310) */
     /* settings that the job keeps */
     struct {
         bool checkpointing, batch, frozen, eval_batch;

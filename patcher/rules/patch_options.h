@@ -6,6 +6,7 @@
 
 struct device;
 struct versions;
+struct estimate_data;
 
 struct patch_options {
     /* name used in messages; relative paths start at its folder */
@@ -39,6 +40,8 @@ struct patch_options {
     /* --set KEY=VALUE, ending with NULL, or NULL: replaced in the text first, in memory
      * only */
     const char *const *set;
+    /* what was counted in the data (train/estimate.h); NULL: unknown */
+    const struct estimate_data *data;
 };
 
 #endif

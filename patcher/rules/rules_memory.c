@@ -60,6 +60,7 @@ static bool read_case(struct rule_context *context, struct memory_fit_case *requ
                                           .model = context->model,
                                           .device = context->device,
                                           .available = context->available,
+                                          .data = context->options->data,
                                           .whole_batch =
                                               rule_loss_depends_on_batch(context, &key) };
     if (!request->model || !request->device || request->available == 0)
@@ -96,6 +97,16 @@ static const char *estimate_text(const struct rule_context *context,
         memory_text(use->high, high);
         bounds = arena_printf(context->arena, "in PyTorch, %s to %s; ", low, high);
     }
+    if (context->options->data)
+        return arena_printf(
+            context->arena,
+            "%zu tokens in the largest batch: weights %s, gradients %s, optimizer %s, "
+            "activations %s, workspace %s",
+            context->options->data->rows, memory_advice_bytes(context, use->weights),
+            memory_advice_bytes(context, use->gradients),
+            memory_advice_bytes(context, use->optimizer),
+            memory_advice_bytes(context, use->activations),
+            memory_advice_bytes(context, use->workspace));
     return arena_printf(
         context->arena,
         "%s%" PRId64 " x %" PRId64
@@ -304,6 +315,30 @@ static bool formats_will_change(const struct rule_context *context)
     return false;
 }
 
+/* Report that the counted data fit, and longer samples would not: a warning only if little
+ * memory is left. */
+static void report_counted(struct rule_context *context,
+                           const struct memory_fit_case *request,
+                           const struct memory_use *use, struct finding *finding)
+{
+    struct memory_fit_case full = *request;
+    struct memory_use most;
+
+    full.data = NULL;
+    if (!estimate(&full, &most) || most.fits)
+        return;
+    finding->apply = APPLY_MANUAL;
+    finding->severity = memory_is_close(use) ? SEVERITY_WARNING : SEVERITY_INFO;
+    finding->message = arena_printf(
+        context->arena,
+        "your longest sample has %zu tokens; samples of cutoff_len would need %s",
+        request->data->longest, memory_advice_bytes(context, most.total));
+    finding->note = arena_printf(context->arena, "the data fit as they are: %s of %s",
+                                 memory_advice_bytes(context, use->total),
+                                 memory_advice_bytes(context, use->limit));
+    rule_report(context, finding, "cutoff_len");
+}
+
 static void rule_memory_fit(struct rule_context *context)
 {
     struct finding finding = { .rule = "TS301",
@@ -318,6 +353,10 @@ static void rule_memory_fit(struct rule_context *context)
         !memory_fit_estimate(&request, &(struct memory_fit) { 0 }, &use, &evaluation))
         return;
     finding.because = estimate_text(context, &use, evaluation);
+    if (use.fits && request.data) {
+        report_counted(context, &request, &use, &finding);
+        return;
+    }
     if (use.fits && memory_is_close(&use)) {
         finding.message = arena_printf(
             context->arena,
@@ -429,8 +468,10 @@ static const struct rule rows[] = {
           "does not say how many (`trainspool: {ranks: N}`); the DeepSpeed file is not "
           "here; or no run with the optimizer (GaLore, APOLLO, BAdam, Adam-mini, LOMO) or "
           "of the stage (dpo, kto, rm) was measured.\n\n"
-          "Samples shorter than cutoff_len take less: if all of yours are "
-          "shorter, lower cutoff_len to the longest one, and the estimate is exact.",
+          "Samples shorter than cutoff_len take less. Before TS301 refuses a native job, "
+          "check, plan, patch, run and watch let trainspool-train count the data, and the "
+          "largest batch decides: if it fits, an info reports that samples of cutoff_len "
+          "tokens would not. Where the data cannot be read, full batches decide.",
       .source = "train/model/shapes.h; train/torch_memory.h and docs/memory.md; arXiv "
                 "2205.05198 for activations" },
     { .id = "TS302",

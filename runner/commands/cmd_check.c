@@ -61,6 +61,7 @@ static int check(struct checking *checking, const char *job)
                                    .selection = &checking->selection,
                                    .program = &checking->program,
                                    .job = job,
+                                   .counts = true,
                                    .place = INSPECT_ANYWHERE };
     struct error err = { 0 };
     struct inspection inspection;

@@ -110,6 +110,7 @@ static int cmd_patch(const struct options *options)
     machine.target = options->target;
     for (size_t i = 0; i < options->operand_count; i++) {
         struct inspect_options how = { .machine = &machine,
+                                       .counts = true,
                                        .selection = &selection,
                                        .program = &program,
                                        .job = options->operands[i],

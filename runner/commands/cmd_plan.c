@@ -494,6 +494,7 @@ static int cmd_plan(const struct options *options)
 {
     struct inspect_options how = { .job = options->operands[0],
                                    .set = options->set,
+                                   .counts = true,
                                    .place = INSPECT_NAMED };
     struct error err = { 0 };
     struct machine machine;

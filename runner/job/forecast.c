@@ -56,10 +56,8 @@ static void make_time(const struct inspection *inspection,
 static void make_numbers(const struct inspection *inspection, struct forecast *out)
 {
     const struct plan *plan = &inspection->patch.plan;
-    struct estimate_data data = { .rows = (size_t)out->steps.rows,
-                                  .sequences = (size_t)out->steps.sequences,
-                                  .asked = (size_t)out->steps.asked,
-                                  .resident = (uint64_t)out->steps.resident };
+    const struct estimate_data counted = steps_data(&out->steps);
+    const struct estimate_data data = estimate_data_of(&counted, plan);
     struct arena *arena = arena_new();
     struct model_config config;
 
@@ -80,6 +78,16 @@ static void make_numbers(const struct inspection *inspection, struct forecast *o
     arena_free(arena);
 }
 
+static void count_steps(const struct inspection *inspection, struct forecast *out)
+{
+    const struct steps_job what = { .job = inspection->patch.job };
+
+    out->has_steps =
+        inspection->has_steps || steps_query(&what, &out->steps, &out->why_no_steps);
+    if (inspection->has_steps)
+        out->steps = inspection->steps;
+}
+
 void forecast_make(const struct inspection *inspection, struct forecast *out)
 {
     *out = (struct forecast) { 0 };
@@ -88,7 +96,6 @@ void forecast_make(const struct inspection *inspection, struct forecast *out)
     else if (plan_merges(&inspection->patch.plan))
         error_set(&out->why_no_steps, ERROR_DATA, "nothing is trained");
     else
-        out->has_steps =
-            steps_query(inspection->patch.job, &out->steps, &out->why_no_steps);
+        count_steps(inspection, out);
     make_numbers(inspection, out);
 }

@@ -100,18 +100,62 @@ static struct patch_options patch_options(const struct inspect_options *options,
     };
 }
 
+/* ---- Findings that depend on the data ---- */
+
+/* Return whether a finding assumes samples of cutoff_len tokens: the data may be shorter.
+ * Only trainspool-train reads them, and only for a native job. */
+static bool assumes_lengths(const struct patch *patch)
+{
+    if (!patch->has_plan || patch->plan.external || plan_merges(&patch->plan))
+        return false;
+    for (size_t i = 0; i < patch->findings.count; i++)
+        if (strcmp(patch->findings.list[i].rule, "TS301") == 0 ||
+            strcmp(patch->findings.list[i].rule, "TS305") == 0)
+            return true;
+    return false;
+}
+
+/* Count the data if a finding of the patch assumes their lengths.  Return whether the
+ * patch must be made again, with *data. */
+static bool count_data(const struct inspect_options *options, struct inspection *out,
+                       struct estimate_data *data)
+{
+    const struct steps_job what = { options->job, options->set, options->frozen };
+    struct error ignored = { 0 };
+
+    if (!options->counts || !assumes_lengths(&out->patch))
+        return false;
+    out->has_steps = steps_query(&what, &out->steps, &ignored);
+    *data = steps_data(&out->steps);
+    return out->has_steps && data->rows > 0;
+}
+
+static bool patch_text(const struct inspect_options *options, const char *data,
+                       size_t len, const struct patch_options *how,
+                       struct inspection *out, struct error *err)
+{
+    return options->edit == INSPECT_AS_IS
+               ? patcher_read_text(data, len, how, &out->patch, err)
+               : patcher_check(data, len, how, &out->patch, err);
+}
+
 bool inspect_text(const struct inspect_options *options, const char *data, size_t len,
                   struct inspection *out, struct error *err)
 {
+    struct estimate_data counted;
     struct patch_options how;
 
     *out = (struct inspection) { 0 };
     if (!choose_device(options, data, len, out, err))
         return false;
     how = patch_options(options, out);
-    return options->edit == INSPECT_AS_IS
-               ? patcher_read_text(data, len, &how, &out->patch, err)
-               : patcher_check(data, len, &how, &out->patch, err);
+    if (!patch_text(options, data, len, &how, out, err))
+        return false;
+    if (!count_data(options, out, &counted))
+        return true;
+    patch_clear(&out->patch);
+    how.data = &counted;
+    return patch_text(options, data, len, &how, out, err);
 }
 
 static bool (*const doors[])(const struct patch_options *, struct patch *,
@@ -120,6 +164,24 @@ static bool (*const doors[])(const struct patch_options *, struct patch *,
     [INSPECT_WRITE] = patcher_patch_file,
     [INSPECT_AS_IS] = patcher_read,
 };
+
+/* Inspect the file, twice if its data decide.  A file is written only once. */
+static bool patch_file(const struct inspect_options *options, struct patch_options *how,
+                       struct inspection *out, struct error *err)
+{
+    const bool writes = options->edit == INSPECT_WRITE;
+    struct estimate_data data;
+    bool again;
+
+    if (!doors[writes ? INSPECT_LOOK : options->edit](how, &out->patch, err))
+        return false;
+    again = count_data(options, out, &data);
+    if (!again && !writes)
+        return true;
+    patch_clear(&out->patch);
+    how->data = again ? &data : NULL;
+    return doors[options->edit](how, &out->patch, err);
+}
 
 bool inspect_job(const struct inspect_options *options, struct inspection *out,
                  struct error *err)
@@ -142,7 +204,7 @@ bool inspect_job(const struct inspect_options *options, struct inspection *out,
     how = patch_options(options, out);
     if (large)
         patcher_too_large((size_t)st.st_size, &how, &out->patch);
-    return large || doors[options->edit](&how, &out->patch, err);
+    return large || patch_file(options, &how, out, err);
 }
 
 void inspect_clear(struct inspection *inspection)

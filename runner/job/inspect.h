@@ -8,6 +8,7 @@
 #include "patcher/patcher.h"
 #include "runner/job/machine.h"
 #include "runner/options/program.h"
+#include "runner/job/steps.h"
 #include "runner/options/selection.h"
 
 enum inspect_edit {
@@ -32,6 +33,9 @@ struct inspect_options {
     const struct program *program;     /* --target, --versions; NULL: neither */
     const char *const *set;            /* --set, NULL-ended, or NULL */
     bool unsafe;
+    /* read the data where that may change a finding (TS301, TS305) */
+    bool counts;
+    bool frozen;   /* inspect_text: the text is that of NAME.run/job.yaml */
     bool will_run; /* a missing device or model is an error */
     bool resume;   /* --resume */
     enum inspect_edit edit;
@@ -42,6 +46,8 @@ struct inspection {
     struct patch patch;          /* with an empty arena if there was an error */
     const struct device *device; /* NULL: unknown, device rules are off */
     struct checked_device storage;
+    bool has_steps; /* the data were read */
+    struct steps steps;
     struct error no_device; /* why the device is unknown, if there is a reason to show */
 };
 

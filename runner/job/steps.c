@@ -21,7 +21,8 @@ void steps_write(const struct steps *steps, struct text *out)
 {
     const int64_t numbers[] = { steps->per_epoch, steps->total,   steps->tokens,
                                 steps->samples,   steps->rows,    steps->sequences,
-                                steps->resident,  steps->learned, steps->asked };
+                                steps->resident,  steps->learned, steps->asked,
+                                steps->longest,   steps->batch };
 
     text_adds(out, "steps");
     for (size_t i = 0; i < TS_COUNT(numbers); i++)
@@ -33,9 +34,11 @@ bool steps_read(const char *text, struct steps *out)
 {
     return sscanf(text,
                   "steps\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64
-                  "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64,
+                  "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64
+                  "\t%" SCNd64,
                   &out->per_epoch, &out->total, &out->tokens, &out->samples, &out->rows,
-                  &out->sequences, &out->resident, &out->learned, &out->asked) == 9;
+                  &out->sequences, &out->resident, &out->learned, &out->asked,
+                  &out->longest, &out->batch) == 11;
 }
 
 static bool fail_with_message(const struct text *errors,
@@ -50,19 +53,53 @@ static bool fail_with_message(const struct text *errors,
     return error_set(err, ERROR_DATA, "%.*s", (int)strcspn(said, "\n"), said);
 }
 
+struct estimate_data steps_data(const struct steps *steps)
+{
+    return (struct estimate_data) { .rows = (size_t)steps->rows,
+                                    .sequences = (size_t)steps->sequences,
+                                    .asked = (size_t)steps->asked,
+                                    .resident = (uint64_t)steps->resident,
+                                    .longest = (size_t)steps->longest,
+                                    .batch = (size_t)steps->batch };
+}
+
+/* Fill a list that ends with NULL; the caller frees it, but not its words. */
+static char **command_words(const struct steps_job *what, char *program)
+{
+    size_t settings = 0, count = 0;
+    char **argv;
+
+    while (what->set && what->set[settings])
+        settings++;
+    argv = memory_alloc((2 * settings + 6) * sizeof(*argv));
+    argv[count++] = program;
+    argv[count++] = "--steps";
+    if (what->frozen)
+        argv[count++] = "--frozen";
+    for (size_t i = 0; i < settings; i++) {
+        argv[count++] = "--set";
+        argv[count++] = (char *)what->set[i];
+    }
+    argv[count++] = "--";
+    argv[count++] = (char *)what->job;
+    argv[count] = NULL;
+    return argv;
+}
+
 /* Run `trainspool-train --steps`; *said and *errors get what it writes. */
-static bool ask(const char *job, int patience_ms, struct text *said, struct text *errors,
-                struct spawn_result *result, struct error *err)
+static bool ask(const struct steps_job *what, int patience_ms, struct text *said,
+                struct text *errors, struct spawn_result *result, struct error *err)
 {
     char *program = spawn_sibling("trainspool-train");
-    char *argv[] = { program, "--steps", "--", (char *)job, NULL };
+    char **argv = command_words(what, program);
     bool ok = spawn_capture(argv, patience_ms, said, errors, result, err);
 
+    free(argv);
     free(program);
     return ok;
 }
 
-bool steps_query(const char *job, struct steps *out, struct error *err)
+bool steps_query(const struct steps_job *what, struct steps *out, struct error *err)
 {
     struct spawn_result result;
     struct text said, errors;
@@ -70,7 +107,7 @@ bool steps_query(const char *job, struct steps *out, struct error *err)
 
     text_init(&said, LONGEST_ANSWER);
     text_init(&errors, LONGEST_ANSWER);
-    ok = ask(job, PATIENCE_MS, &said, &errors, &result, err);
+    ok = ask(what, PATIENCE_MS, &said, &errors, &result, err);
     if (ok && (result.status != 0 || !steps_read(said.data, out)))
         ok = fail_with_message(&errors, &result, err);
     text_clear(&said);
@@ -80,6 +117,7 @@ bool steps_query(const char *job, struct steps *out, struct error *err)
 
 bool steps_can_count(const char *job, struct error *err)
 {
+    const struct steps_job what = { .job = job };
     struct error ignored = { 0 };
     struct spawn_result result = { 0 };
     struct text said, errors;
@@ -87,8 +125,8 @@ bool steps_can_count(const char *job, struct error *err)
 
     text_init(&said, LONGEST_ANSWER);
     text_init(&errors, LONGEST_ANSWER);
-    failed = ask(job, CHECK_MS, &said, &errors, &result, &ignored) && !result.timed_out &&
-             result.status != 0 && errors.len > 0;
+    failed = ask(&what, CHECK_MS, &said, &errors, &result, &ignored) &&
+             !result.timed_out && result.status != 0 && errors.len > 0;
     if (failed)
         fail_with_message(&errors, &result, err);
     error_clear(&ignored);

@@ -6,11 +6,13 @@
  *   steps  <per epoch>  <total>  <tokens per epoch>  <samples>  <rows of the largest
  *   batch>  <its sequences>  <peak bytes of the process, reading the data>
  *   <tokens per epoch with a target>  <tokens of the longest prompt to answer>
+ *   <tokens of the longest sample>  <samples of a micro batch>
  */
 #ifndef RUNNER_JOB_STEPS_H
 #define RUNNER_JOB_STEPS_H
 
 #include "base/text.h"
+#include "train/estimate.h"
 
 struct steps {
     int64_t per_epoch, total, tokens, samples;
@@ -18,13 +20,24 @@ struct steps {
     int64_t learned;  /* tokens that have a target */
     int64_t asked;    /* 0: no answers are generated */
     int64_t resident; /* bytes: program, tokenizer and data, as in a run */
+    int64_t longest;
+    int64_t batch; /* per_device_train_batch_size, which rows and sequences belong to */
+};
+
+/* What to count. */
+struct steps_job {
+    const char *job;
+    const char *const *set; /* --set, ending with NULL, or NULL */
+    bool frozen;            /* NAME.run/job.yaml */
 };
 
 void steps_write(const struct steps *steps, struct text *out);
 bool steps_read(const char *text, struct steps *out);
 /* Ask trainspool-train next to this program. Return false with its message if the model
  * or the data do not exist. */
-bool steps_query(const char *job, struct steps *out, struct error *err);
+bool steps_query(const struct steps_job *what, struct steps *out, struct error *err);
+/* Return what the estimate of memory uses. */
+struct estimate_data steps_data(const struct steps *steps);
 /* Return false, with the message, if counting fails within a few seconds.  A check does not
  * wait longer. */
 bool steps_can_count(const char *job, struct error *err);

@@ -402,5 +402,22 @@ no_auto_advice() {
     expect_output "D24: auto helps against a value" 'write "auto"'
 }
 field patcher/D24-auto-advice-where-it-does-not-help no_auto_advice
+counted_data() {
+    expect_status "D06: check accepts a job whose data fit" 0 "$trainspool" check --device cpu job.yaml
+    expect_no_output "D06: it is no error" 'error\[TS301\]'
+    expect_output "D06: the longest sample is the reason" \
+        'TS301.*your longest sample has 39 tokens; samples of cutoff_len would need 129 MiB'
+    expect_status "D06: plan accepts it too" 0 "$trainspool" plan --device cpu job.yaml
+    expect_no_output "D06: it is no error for plan" 'error\[TS301\]\|does not fit'
+    sed 's/100MiB/60MiB/' job.yaml >small.yaml
+    for command in check plan; do
+        expect_status "D06: $command refuses it where the data do not fit" 1 "$trainspool" $command --device cpu small.yaml
+        expect_output "D06: $command names what the data take" 'error\[TS301\].*64.6 MiB'
+    done
+    rm train.jsonl
+    expect_status "D06: without the data the estimate for cutoff_len stands" 1 "$trainspool" check --device cpu job.yaml
+    expect_output "D06: it is that of full batches" 'error\[TS301\].*129 MiB'
+}
+field patcher/D06-check-contradicts-plan counted_data
 
 plan

@@ -1,0 +1,103 @@
+#!/bin/sh
+# Memory: check, plan, run and watch agree on whether a job fits, with and without its data.
+. "${top_srcdir-.}/tests/cli/lib.sh"
+cd "$T" || exit 99
+
+if ! has_model; then
+    skip "the verdicts are compared" "no $model"
+    plan
+    exit 0
+fi
+echo '{"instruction": "Count.", "output": "One, two, three."}' >short.jsonl
+awk 'BEGIN { printf "{\"instruction\": \"Count.\", \"output\": \""
+    for (i = 0; i < 100; i++) printf "apple %d, ", i
+    print "\"}" }' >long.jsonl
+cat short.jsonl long.jsonl >both.jsonl
+
+# CUTOFF DATA BATCH LIMIT: write the job that the verdicts are about.
+write_job() {
+    rm -rf job.yaml job.run
+    cat >job.yaml <<END
+model_name_or_path: $model
+stage: sft
+finetuning_type: full
+dataset: $2
+template: default
+cutoff_len: $1
+per_device_train_batch_size: $3
+max_steps: 1
+save_strategy: "no"
+memory_limit: $4
+use_cpu: true
+trainspool: {device: cpu}
+END
+}
+# COMMAND...: print the verdict of the command: yes, no, or edit if the job does not fit but an edit of --unsafe
+# makes it fit, which is a warning.
+verdict() {
+    "$@" >verdict.out 2>&1
+    verdict_status=$?
+    if grep -q 'error\[TS301\]' verdict.out; then
+        [ "$verdict_status" -eq 1 ] && echo no
+    elif [ "$verdict_status" -eq 0 ]; then
+        if grep -q 'warning\[TS301\].*needs about' verdict.out; then echo edit; else echo yes; fi
+    else
+        cat verdict.out >&2
+        echo "status $verdict_status"
+    fi
+}
+planned() { "$trainspool" plan --json job.yaml | jq ".memory.$1"; }
+
+# The limits around what the plan says: a byte less does not fit.
+agree=0 edited=0 accepted=0 refused=0 jobs=0
+for data in short.jsonl long.jsonl both.jsonl; do
+    for cutoff in 64 512; do
+        for batch in 1 2; do
+            write_job $cutoff $data $batch 64GiB
+            counted=$(planned total)
+            write_job $cutoff none.jsonl $batch 64GiB
+            full=$(planned total)
+            for limit in $((counted - 1)) "$counted" $((full - 1)) "$full"; do
+                write_job $cutoff $data $batch "$limit"
+                jobs=$((jobs + 1))
+                fits=$(planned fits)
+                check=$(verdict "$trainspool" check job.yaml)
+                plan=$(verdict "$trainspool" plan job.yaml)
+                run=$(verdict "$trainspool" run job.yaml)
+                case $fits-$check-$plan-$run in
+                    true-yes-yes-yes) agree=$((agree + 1)) accepted=$((accepted + 1)) ;;
+                    false-edit-edit-edit) agree=$((agree + 1)) edited=$((edited + 1)) ;;
+                    false-no-no-no) agree=$((agree + 1)) refused=$((refused + 1)) ;;
+                    *) echo "# $data, cutoff_len $cutoff, batch $batch, limit $limit: $fits $check $plan $run" ;;
+                esac
+            done
+        done
+    done
+done
+expect "check, plan and run agree on $jobs jobs" test "$agree" -eq "$jobs"
+expect "there is each verdict" test "$accepted" -gt 10 -a "$refused" -gt 5 -a "$edited" -gt 1
+
+# The finding gives the reason.
+write_job 512 short.jsonl 1 64GiB
+counted=$(planned total)
+write_job 512 short.jsonl 1 "$counted"
+expect_status "a job whose data fit passes" 0 "$trainspool" check job.yaml
+expect_output "the longest sample is the reason" 'TS301.*your longest sample has [0-9]* tokens; samples of cutoff_len would need'
+expect_status "run with settings decides about the job with them" 1 "$trainspool" run --set dataset=long.jsonl job.yaml
+expect_output "the other data do not fit" 'error\[TS301\]'
+
+# Without the data the estimate for cutoff_len stands.
+write_job 512 none.jsonl 1 "$counted"
+expect_status "a job whose data are unknown is refused" 1 "$trainspool" check job.yaml
+expect_output "it needs what samples of cutoff_len take" 'error\[TS301\].*the job needs about'
+
+# The watch admits by the same verdict.
+mkdir spool
+for data in short long; do
+    write_job 512 "$T/$data.jsonl" 1 "$counted"
+    mv job.yaml spool/$data.yaml
+done
+"$trainspool" watch --once spool >out 2>&1
+expect "watch runs the job whose data fit" state_is spool/short.yaml done
+expect "watch rejects the job whose data do not" state_is spool/long.yaml rejected
+plan
