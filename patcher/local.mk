@@ -48,6 +48,7 @@ libpatcher_a_SOURCES += %D%/import/import_torchtune_model.c
 libpatcher_a_SOURCES += %D%/import/import_torchtune_training.c
 libpatcher_a_SOURCES += %D%/import/import_writer.c
 
+libpatcher_a_SOURCES += %D%/rules/alternatives.c %D%/rules/alternatives.h
 libpatcher_a_SOURCES += %D%/rules/device_guess.c %D%/rules/device_guess.h
 libpatcher_a_SOURCES += %D%/profiles/profile.c %D%/profiles/profile.h
 libpatcher_a_SOURCES += %D%/profiles/profile_llamafactory.c
@@ -61,6 +62,7 @@ libpatcher_a_SOURCES += %D%/rules/external.c %D%/rules/external.h
 libpatcher_a_SOURCES += %D%/rules/fp16_need.c %D%/rules/fp16_need.h
 libpatcher_a_SOURCES += %D%/rules/lora_targets.c %D%/rules/lora_targets.h
 libpatcher_a_SOURCES += %D%/rules/memory_advice.c %D%/rules/memory_advice.h
+libpatcher_a_SOURCES += %D%/rules/memory_case.c %D%/rules/memory_case.h
 libpatcher_a_SOURCES += %D%/rules/memory_fit.c %D%/rules/memory_fit.h
 libpatcher_a_SOURCES += %D%/rules/patch_options.h
 libpatcher_a_SOURCES += %D%/rules/python_value.c %D%/rules/python_value.h

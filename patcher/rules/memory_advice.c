@@ -64,13 +64,34 @@ static const char *reduced_fit(const struct rule_context *context,
     return list;
 }
 
+static const char *setup_text(const struct rule_context *context)
+{
+    return context->plan->gradient_checkpointing ? "with a batch of 1"
+                                                 : "with checkpointing and a batch of 1";
+}
+
+/* Name the mildest change that fits, its memory and its cost. */
+static const char *mildest_text(const struct rule_context *context,
+                                const struct alternative_mildest *mildest)
+{
+    if (!mildest)
+        return "";
+    return arena_printf(context->arena,
+                        "the mildest change that fits is %s%s%s (%s)%s: %s; ",
+                        mildest->row->setting, mildest->with_edits ? " " : "",
+                        mildest->with_edits ? setup_text(context) : "",
+                        memory_advice_bytes(context, mildest->use.total),
+                        mildest->row->unsafe_edit && context->plan->method == METHOD_LORA
+                            ? ", which keeps the base in 16 bits"
+                            : "",
+                        mildest->row->cost);
+}
+
 static const char *fit_text(const struct rule_context *context,
-                            const struct last_resort *last)
+                            const struct last_resort *last, bool has_mildest)
 {
     const char *same = unchanged_fit(context, last), *small = reduced_fit(context, last);
-    const char *setup = context->plan->gradient_checkpointing
-                            ? "with a batch of 1"
-                            : "with checkpointing and a batch of 1";
+    const char *setup = setup_text(context);
 
     if (*same && *small)
         return arena_printf(
@@ -82,6 +103,8 @@ static const char *fit_text(const struct rule_context *context,
     if (*small)
         return arena_printf(context->arena, "%s, the job would fit with %s", setup,
                             small);
+    if (has_mildest)
+        return "no other known change would make it fit";
     return "no known change would make it fit: use a smaller model, or another device";
 }
 
@@ -135,13 +158,15 @@ static const char *kept_note(const struct memory_fit_case *request)
 
 const char *memory_advice(const struct rule_context *context,
                           const struct memory_fit_case *request,
-                          const struct memory_use *use)
+                          const struct memory_use *use,
+                          const struct alternative_mildest *mildest)
 {
     struct last_resort last;
 
     memory_fit_last_resort(request, &last);
-    return arena_printf(context->arena, "%s%s%s%s", kept_note(request),
-                        fixed_part_text(context, use), fit_text(context, &last),
+    return arena_printf(context->arena, "%s%s%s%s%s", kept_note(request),
+                        fixed_part_text(context, use), mildest_text(context, mildest),
+                        fit_text(context, &last, mildest != NULL),
                         teacher_logits_note(context, request));
 }
 

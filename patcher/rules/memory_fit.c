@@ -149,7 +149,7 @@ static struct memory_fit all_changes(const struct memory_fit_case *request)
     return all;
 }
 
-static struct plan smallest_plan(const struct memory_fit_case *request)
+struct plan memory_fit_smallest(const struct memory_fit_case *request)
 {
     const struct memory_fit all = all_changes(request);
 
@@ -223,7 +223,7 @@ static bool plan_fits(const struct memory_fit_case *request, const struct plan *
  * memory. */
 static int64_t fitting_length(const struct memory_fit_case *request)
 {
-    struct plan plan = smallest_plan(request);
+    struct plan plan = memory_fit_smallest(request);
     int64_t fit = 0, not = plan.cutoff_len / LENGTH_STEP + 1;
 
     while (not -fit > 1) {
@@ -241,7 +241,7 @@ static int64_t fitting_length(const struct memory_fit_case *request)
 
 static int64_t fitting_rank(const struct memory_fit_case *request)
 {
-    struct plan plan = smallest_plan(request);
+    struct plan plan = memory_fit_smallest(request);
 
     for (plan.lora_rank /= 2; plan.method == METHOD_LORA && plan.lora_rank >= 1;
          plan.lora_rank /= 2)
@@ -253,7 +253,7 @@ static int64_t fitting_rank(const struct memory_fit_case *request)
 static int fitting_bits(const struct memory_fit_case *request)
 {
     struct torch_setup setup = { 0 };
-    struct plan plan = smallest_plan(request);
+    struct plan plan = memory_fit_smallest(request);
 
     if (plan.torch)
         setup = *plan.torch;
@@ -273,7 +273,7 @@ static int fitting_bits(const struct memory_fit_case *request)
 
 static bool lora_fits(const struct memory_fit_case *request)
 {
-    struct plan plan = smallest_plan(request);
+    struct plan plan = memory_fit_smallest(request);
 
     if (plan.method == METHOD_LORA || plan.train_from_scratch)
         return false;

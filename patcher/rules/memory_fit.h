@@ -48,6 +48,9 @@ bool memory_fit_find(const struct memory_fit_case *request, struct memory_fit *o
 /* The same, with the batch alone. */
 bool memory_fit_split(const struct memory_fit_case *request, struct memory_fit *out);
 
+/* Return the plan with all these changes that the job allows. */
+struct plan memory_fit_smallest(const struct memory_fit_case *request);
+
 /* Further changes; each of them makes the job fit when added to all the changes above,
  * including those of kept settings. 0: no value does. */
 struct last_resort {

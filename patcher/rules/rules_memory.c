@@ -3,76 +3,17 @@
 #include "config.h"
 
 #include "patcher/rules/rules_context.h"
-#include "patcher/rules/stored_weights.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/size.h"
-#include "patcher/rules/external.h"
+#include "base/text.h"
 #include "patcher/rules/memory_advice.h"
+#include "patcher/rules/memory_case.h"
 #include "patcher/rules/suppress.h"
 #include "precision/memory.h"
 #include "train/estimate.h"
-
-static bool keeps(const struct rule_context *context, const char *key)
-{
-    return propose_keeps(context->document, key, rule_line(context, key));
-}
-
-/* Return the key that turns checkpointing on or off. */
-static const char *checkpointing_key(const struct rule_context *context)
-{
-    return rule_entry(context, "disable_gradient_checkpointing") &&
-                   !rule_entry(context, "gradient_checkpointing")
-               ? "disable_gradient_checkpointing"
-               : "gradient_checkpointing";
-}
-
-/* Return whether a 16-bit base model would give the loss scaler weights that it
- * refuses. */
-static bool narrow_base_stops(const struct rule_context *context)
-{
-    struct precision_request request = context->plan->request;
-    struct stored_weights weights;
-
-    request.model_dtype = DTYPE_FLOAT16;
-    weights = stored_weights_of(context, &request);
-    return stored_weights_stop_any_scaler(&weights);
-}
-
-static void read_kept(const struct rule_context *context, struct memory_fit_case *request)
-{
-    request->kept.checkpointing = keeps(context, checkpointing_key(context));
-    request->kept.batch = keeps(context, "per_device_train_batch_size") ||
-                          keeps(context, "gradient_accumulation_steps");
-    request->kept.frozen = keeps(context, "model_dtype") || narrow_base_stops(context);
-    request->kept.eval_batch = keeps(context, "per_device_eval_batch_size");
-}
-
-static bool read_case(struct rule_context *context, struct memory_fit_case *request)
-{
-    const char *key;
-    struct plan *plan = arena_alloc(context->arena, sizeof(*plan));
-
-    *plan = *context->plan;
-    *request = (struct memory_fit_case) { .plan = plan,
-                                          .model = context->model,
-                                          .device = context->device,
-                                          .available = context->available,
-                                          .data = context->options->data,
-                                          .whole_batch =
-                                              rule_loss_depends_on_batch(context, &key) };
-    if (!request->model || !request->device || request->available == 0)
-        return false;
-    read_kept(context, request);
-    plan->device = *request->device;
-    if (plan->external)
-        external_decide(context, plan);
-    else
-        policy_decide(&plan->request, &plan->device, &plan->precision);
-    return true;
-}
 
 static bool estimate(const struct memory_fit_case *request, struct memory_use *use)
 {
@@ -156,7 +97,7 @@ static void propose(struct fit_proposal *p, const char *rule, const char *key,
 static void propose_checkpointing(struct fit_proposal *p)
 {
     static const char cost[] = "each layer is computed twice, 20 to 30 % slower";
-    const char *key = checkpointing_key(p->context);
+    const char *key = memory_case_checkpointing_key(p->context);
 
     propose(p, "TS301", key, *key == 'd' ? "false" : "true", NULL, cost);
 }
@@ -220,14 +161,30 @@ static bool report_doubt(struct rule_context *context,
     return true;
 }
 
+/* Return whether --unsafe makes the change, by an edit of TS118. */
+static bool is_edited(const struct rule_context *context,
+                      const struct alternative_mildest *mildest)
+{
+    const struct findings *findings = context->findings;
+
+    for (size_t i = 0; mildest->row->unsafe_edit && i < findings->count; i++)
+        if (strcmp(findings->list[i].rule, "TS118") == 0 && findings->list[i].new_text)
+            return true;
+    return false;
+}
+
 static void report_last_resort(struct rule_context *context,
                                const struct memory_fit_case *request,
                                const struct memory_use *use, struct finding *finding)
 {
+    struct alternative_mildest mildest;
+    const bool found = alternative_mildest(request, &mildest);
+
     finding->apply = APPLY_MANUAL;
-    finding->note = memory_advice(context, request, use);
+    finding->note = memory_advice(context, request, use, found ? &mildest : NULL);
     /* for PyTorch only the lower bound is certain */
-    if (!context->plan->external || use->low > use->limit)
+    if ((!context->plan->external || use->low > use->limit) &&
+        !(found && is_edited(context, &mildest)))
         finding->severity = SEVERITY_ERROR;
     rule_report(context, finding, "per_device_train_batch_size");
 }
@@ -265,7 +222,7 @@ static void rule_auto_batch(struct rule_context *context)
     struct memory_fit_case request;
     struct memory_fit fit = { 0 };
     struct memory_use use;
-    const bool known = read_case(context, &request);
+    const bool known = memory_case_read(context, &request);
     const bool found = known && finds_batch(context, &request, &fit);
 
     if (!rule_is_true(context, "auto_find_batch_size") || request.whole_batch)
@@ -349,7 +306,7 @@ static void rule_memory_fit(struct rule_context *context)
     struct memory_use use;
     bool evaluation;
 
-    if (formats_will_change(context) || !read_case(context, &request) ||
+    if (formats_will_change(context) || !memory_case_read(context, &request) ||
         !memory_fit_estimate(&request, &(struct memory_fit) { 0 }, &use, &evaluation))
         return;
     finding.because = estimate_text(context, &use, evaluation);
@@ -389,7 +346,7 @@ static void rule_checkpointing_unneeded(struct rule_context *context)
     struct plan plan;
 
     if (!context->plan->gradient_checkpointing || !rule_entry(context, key) ||
-        !read_case(context, &request))
+        !memory_case_read(context, &request))
         return;
     plan = *request.plan;
     plan.gradient_checkpointing = false;
@@ -412,13 +369,64 @@ static void rule_checkpointing_unneeded(struct rule_context *context)
         key);
 }
 
+/* The stages of LLaMA-Factory that create_ref_model serves. */
+static bool compares(const struct rule_context *context)
+{
+    static const char *const stages[] = { "dpo", "kto", "ppo" };
+    const struct entry *stage = rule_entry(context, "stage");
+
+    for (size_t i = 0; stage && i < TS_COUNT(stages); i++)
+        if (text_equal(node_value(stage->value)->text, stages[i]))
+            return true;
+    return false;
+}
+
+/* Return the weights that a change saves, as text. */
+static const char *saved_text(struct rule_context *context, const struct alternative *row)
+{
+    struct alternative_result before, after;
+    struct memory_fit_case request;
+
+    if (!memory_case_read(context, &request))
+        return "its weights";
+    alternative_try(&request, NULL, &before);
+    alternative_try(&request, row, &after);
+    if (!before.known || !after.known || before.use.weights <= after.use.weights)
+        return "its weights";
+    return memory_advice_bytes(context, before.use.weights - after.use.weights);
+}
+
+static void rule_needless_reference(struct rule_context *context)
+{
+    const struct alternative *row = alternative_without_reference();
+
+    /* a quantized base, or one that pissa_init changes, is another model; without a
+     * reference TS908 reports the key */
+    if (!compares(context) || !alternative_reference_is_base(context->plan) ||
+        rule_is_quantized(context) || rule_is_true(context, "pissa_init") ||
+        (context->plan->stage == STAGE_DPO && !plan_has_reference(context->plan)))
+        return;
+    rule_report(
+        context,
+        &(struct finding) {
+            .rule = "TS910",
+            .severity = SEVERITY_WARNING,
+            .message = arena_printf(
+                context->arena,
+                "ref_model is the model itself: it takes %s of memory for nothing",
+                saved_text(context, row)),
+            .note = "remove ref_model: with LoRA, the model without its adapter is "
+                    "the reference" },
+        "ref_model");
+}
+
 static void rule_host_memory(struct rule_context *context)
 {
     const struct device *host = context->options->host;
     struct memory_fit_case request;
     uint64_t needed;
 
-    if (!host || host->available == 0 || !read_case(context, &request))
+    if (!host || host->available == 0 || !memory_case_read(context, &request))
         return;
     needed = estimate_loading(request.plan, context->model);
     if (needed <= host->available)
@@ -532,6 +540,20 @@ static const struct rule rows[] = {
           "model. The estimate is compared with the free memory of this machine; if the "
           "job is checked for a card of another machine, the host is unknown.",
       .source = "train/model/model_load.c; train/torch_memory.h" },
+    { .id = "TS910",
+      .title = "reference model that is the model itself",
+      .severity = SEVERITY_WARNING,
+      .run = rule_needless_reference,
+      .explain =
+          "With lora and no ref_model, the reference of dpo, kto and ppo is the model with "
+          "its adapter turned off, which takes no memory. A ref_model that names the folder "
+          "of the model loads the same weights a second time and computes the same "
+          "reference: for 7 billion parameters in 16 bits, 13 GiB.\n\n"
+          "Remove ref_model. The finding is silent where the two differ: with "
+          "ref_model_adapters, with create_new_adapter and an adapter that is merged first, "
+          "with pissa_init, and with quantized weights.",
+      .source = "LLaMA-Factory train/trainer_utils.py: create_ref_model; "
+                "train/dpo/trainer.py: compute_reference_log_probs" },
 };
 
 const struct rules rules_memory = { rows, TS_COUNT(rows) };

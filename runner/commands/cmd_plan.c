@@ -14,6 +14,7 @@
 #include "base/size.h"
 #include "patcher/rules/teacher.h"
 #include "runner/job/forecast.h"
+#include "runner/job/plan_alternatives.h"
 #include "runner/job/plan_json.h"
 #include "runner/output/report_json.h"
 
@@ -24,9 +25,10 @@ const struct command command_plan = {
     .operands = "JOB",
     .min_operands = 1,
     .max_operands = 1,
-    .options = (const enum option_id[]) { OPTION_DEVICE, OPTION_TARGET, OPTION_VERSIONS,
-                                          OPTION_JSON, OPTION_FAIL_ON, OPTION_EXIT_ZERO,
-                                          OPTION_END },
+    .options =
+        (const enum option_id[]) { OPTION_DEVICE, OPTION_TARGET, OPTION_VERSIONS,
+                                   OPTION_JSON, OPTION_FAIL_ON, OPTION_ALTERNATIVES,
+                                   OPTION_EXIT_ZERO, OPTION_END },
     .help = "show what would run: formats, scaling, clipping, steps, memory",
     .run = cmd_plan,
 };
@@ -34,6 +36,7 @@ const struct command command_plan = {
 /* Everything the page shows. */
 struct page {
     const struct inspection *inspection;
+    bool alternatives; /* --alternatives */
     const struct plan *plan;
     struct forecast forecast;
 };
@@ -102,6 +105,11 @@ static void add_parts(json_t *object, const struct page *page)
     json_object_set_new(object, "time", time_object(&page->forecast));
 }
 
+static const struct steps *counted(const struct page *page)
+{
+    return page->forecast.has_steps ? &page->forecast.steps : NULL;
+}
+
 static json_t *page_object(const struct page *page)
 {
     const struct patch *patch = &page->inspection->patch;
@@ -115,6 +123,11 @@ static json_t *page_object(const struct page *page)
         json_object_set_new(object, "trainer", json_string(page->plan->trainer));
     }
     add_parts(object, page);
+    if (page->alternatives)
+        json_object_set_new(object, "alternatives",
+                            page->plan
+                                ? plan_alternatives_json(page->inspection, counted(page))
+                                : json_null());
     json_object_set_new(object, "findings", report_json_findings(&patch->findings));
     return object;
 }
@@ -462,6 +475,8 @@ static void show_page(struct report *report, const struct page *page)
         add_steps(&out, &page->forecast);
         add_memory(&out, &page->forecast);
         add_time(&out, &page->forecast);
+        if (page->alternatives)
+            plan_alternatives_text(page->inspection, counted(page), &out);
     }
     report_write(report, &out);
     text_clear(&out);
@@ -472,7 +487,8 @@ static void show_page(struct report *report, const struct page *page)
 static int show(struct report *report, const struct options *options,
                 const struct inspection *inspection)
 {
-    struct page page = { .inspection = inspection };
+    struct page page = { .inspection = inspection,
+                         .alternatives = options->alternatives };
     struct error err = { 0 };
     int status;
 

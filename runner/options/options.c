@@ -61,6 +61,10 @@ static const struct option_row rows[OPTION_IDS] = {
     [OPTION_IGNORE] = { "ignore", 0, OPTION_IS_LIST, "RULES", NULL, INTO(ignore),
                         "leave out these rules; if both options name a rule, the longer "
                         "name wins" },
+    [OPTION_ALTERNATIVES] = { "alternatives", 0, OPTION_IS_SWITCH, NULL, NULL,
+                              INTO(alternatives),
+                              "also show other ways to train the job, and what they "
+                              "cost" },
     [OPTION_EXIT_ZERO] = { "exit-zero", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(exit_zero),
                            "exit with status 0 even if there are findings" },
     [OPTION_FAIL_ON] = { "fail-on", 0, OPTION_IS_TEXT, "SEVERITY", severity_values,

@@ -21,6 +21,7 @@ enum option_id {
     OPTION_IGNORE,
     OPTION_FAIL_ON,
     OPTION_EXIT_ZERO,
+    OPTION_ALTERNATIVES,
     OPTION_TO,
     OPTION_FORCE,
     OPTION_NO_PATCH,
@@ -121,7 +122,7 @@ struct options {
     int64_t lock_fd, link_fd, lines; /* -1: not given */
     int64_t rank;
     bool json, sarif, diff, unsafe, force, no_patch, resume, once, follow, raw, known;
-    bool exit_zero, probe, steps, calibrate, frozen, spooled, no_onednn;
+    bool exit_zero, alternatives, probe, steps, calibrate, frozen, spooled, no_onednn;
     bool quiet, verbose, help, version;
 
     /* of generate */

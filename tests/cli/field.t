@@ -420,4 +420,23 @@ counted_data() {
 }
 field patcher/D06-check-contradicts-plan counted_data
 
+memory_advice() {
+    expect_status "D07: a job that an edit of --unsafe makes fit is no error" 0 "$trainspool" check --device "RTX 3090" job.yaml
+    expect_output "D07: bf16 keeps the base in 16 bits" 'bf16: true (1[0-9.]* GiB), which keeps the base in 16 bits'
+    expect_no_output "D07: no board and no laptop is advised" 'Jetson\|Orin\|Thor\|GB10\|Laptop'
+    expect_status "D07: --unsafe would make it" 0 "$trainspool" patch --diff --unsafe --exit-zero --device "RTX 3090" job.yaml
+    expect_output "D07: by TS118" '^+bf16: true'
+    expect_status "D07: a full job that does not fit is an error" 1 "$trainspool" check --device "H100 80GB" pure_bf16.yaml
+    expect_output "D07: pure_bf16 is the mildest way out" 'mildest change that fits is pure_bf16: true (7[0-9.]* GiB)'
+    expect_status "D07: a needless reference is a warning" 0 "$trainspool" check --device "V100 32GB" dpo.yaml
+    expect_output "D07: its memory is named" 'warning\[TS910\].*12.6 GiB'
+    expect_output "D07: it can go" 'remove ref_model'
+    try "$trainspool" plan --json --alternatives --device "V100 32GB" dpo.yaml
+    expect "D07: bf16 does not work on a V100" sh -c \
+        "jq -e '.alternatives[] | select(.name == \"bf16\") | .reason == \"this device has no bf16\"' '$T/out' >null"
+    expect "D07: without the reference the job takes less" sh -c \
+        "jq -e '.alternatives | (.[0].memory.total - .[1].memory.total) / 1e9 | . > 12 and . < 15' '$T/out' >null"
+}
+field patcher/D07-memory-advice memory_advice
+
 plan

@@ -100,4 +100,34 @@ done
 "$trainspool" watch --once spool >out 2>&1
 expect "watch runs the job whose data fit" state_is spool/short.yaml done
 expect "watch rejects the job whose data do not" state_is spool/long.yaml rejected
+# The alternatives: one row each, as text and as JSON, on a CPU and on cards of each kind.
+write_job 512 short.jsonl 4 64GiB
+sed -i '/^use_cpu/d; s/^trainspool.*/bf16: true/' job.yaml
+for device in cpu T4 "GTX 1650" P40 "RTX 4090" "H100 80GB"; do
+    expect_status "plan --alternatives works on $device" 0 "$trainspool" plan --alternatives --device "$device" job.yaml
+    expect_output "the job as it is comes first on $device" '^    as is  *[0-9.]* [KMG]iB  *fits  *time x1.00$'
+    expect_output "there is a row of fp32 on $device" '^    fp32 '
+    "$trainspool" plan --json --alternatives --device "$device" job.yaml >out
+    expect "each row of $device has a memory or a reason" sh -c \
+        "jq -e '.alternatives | length > 10 and all(if .applies then .memory.total > 0 and .relative_time > 0
+            and .reason == null else .memory == null and (.reason | length) > 0 end)' out >null"
+    expect "each but the first costs something, on $device" sh -c \
+        "jq -e '.alternatives[1:] | all((.cost | length) > 10 and (.setting | length) > 3)' out >null"
+done
+# NAME FIELD: print a field of a row.
+row() { jq ".alternatives[] | select(.name == \"$1\") | $2" out; }
+expect "without checkpointing activations grow" test "$(row "no checkpointing" .memory.activations)" -gt \
+    "$(row "as is" .memory.activations)"
+expect "a batch of 1 needs less" test "$(row "smaller batch" .memory.total)" -lt "$(row "as is" .memory.total)"
+expect "pure_bf16 halves the moments" test "$(row pure_bf16 .memory.optimizer)" -lt "$(row "as is" .memory.optimizer)"
+expect "adapters have few moments" test "$(row LoRA .memory.optimizer)" -lt "$(row pure_bf16 .memory.optimizer)"
+"$trainspool" plan --json --alternatives --device T4 job.yaml >out
+expect "bf16 does not work on a T4" test "$(row bf16 .reason)" = '"this device has no bf16"'
+"$trainspool" plan --json job.yaml >out
+expect "without the option there are none" sh -c "jq -e 'has(\"alternatives\") | not' out >null"
+expect_status "a job without its model has no alternatives" 0 sh -c \
+    "sed 's/^model_name.*/model_name_or_path: nowhere/' job.yaml >absent.yaml
+    '$trainspool' plan --alternatives --device T4 absent.yaml"
+expect_output "the reason is given" '^  alternatives unknown: nowhere does not exist here$'
+
 plan
