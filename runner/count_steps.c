@@ -90,20 +90,23 @@ static bool check(const struct plan *plan, const struct data *data, struct error
     return ok;
 }
 
-static bool count(const struct plan *plan, struct steps *out, struct error *err)
+/* Count the data, also if the run would refuse them: *out is empty only if they cannot be
+ * read or have no batch. */
+static void count(const struct plan *plan, struct steps *out, struct error *err)
 {
+    const size_t size = (size_t)plan->per_device_train_batch_size;
     struct tokenizer *tokenizer = chat_tokenizer_open(plan->model_name_or_path, err);
     struct data data = { .train = NULL };
-    bool ok =
-        tokenizer && open_data(plan, tokenizer, &data, err) && check(plan, &data, err);
+    bool opened = tokenizer && open_data(plan, tokenizer, &data, err);
 
-    if (ok)
+    if (opened)
+        check(plan, &data, err);
+    if (opened && dataset_batches(data.train, size) > 0)
         *out = measured(plan, data.train, data.eval, data.questions);
     dataset_close(data.whole);
     dataset_close(data.eval);
     dataset_close(data.train);
     tokenizer_close(tokenizer);
-    return ok;
 }
 
 static bool inspect(const struct inspect_options *how, bool frozen,
@@ -131,7 +134,7 @@ int count_steps(const struct options *options, const struct machine *machine)
                                    .set = options->set };
     struct inspection inspection = { 0 };
     struct error err = { 0 };
-    struct steps steps;
+    struct steps steps = { 0 };
     struct text line;
 
     if (inspect(&how, options->frozen, &inspection, &err)) {
@@ -139,12 +142,14 @@ int count_steps(const struct options *options, const struct machine *machine)
             error_set(&err, ERROR_JOB, "%s: the file is not a job", options->operands[0]);
         else if (!inspection.patch.plan.model_name_or_path)
             error_set(&err, ERROR_JOB, "no model_name_or_path");
-        else if (count(&inspection.patch.plan, &steps, &err)) {
-            text_init(&line, 0);
-            steps_write(&steps, &line);
-            fwrite(line.data, 1, line.len, stdout);
-            text_clear(&line);
-        }
+        else
+            count(&inspection.patch.plan, &steps, &err);
+    }
+    if (steps.rows > 0) {
+        text_init(&line, 0);
+        steps_write(&steps, &line);
+        fwrite(line.data, 1, line.len, stdout);
+        text_clear(&line);
     }
     if (err.code)
         report_error(options->program, &err);

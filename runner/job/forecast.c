@@ -63,8 +63,9 @@ static void make_numbers(const struct inspection *inspection, struct forecast *o
 
     if (read_model(plan, arena, &config, &out->why_no_memory)) {
         count_parameters(plan, &config, arena, out);
-        out->has_memory = estimate_memory(plan, &config, out->has_steps ? &data : NULL,
-                                          &out->memory, &out->why_no_memory);
+        out->has_memory =
+            estimate_memory(plan, &config, out->steps.rows > 0 ? &data : NULL,
+                            &out->memory, &out->why_no_memory);
     }
     if (out->has_model)
         make_time(inspection, &config, out);

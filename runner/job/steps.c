@@ -108,7 +108,9 @@ bool steps_query(const struct steps_job *what, struct steps *out, struct error *
     text_init(&said, LONGEST_ANSWER);
     text_init(&errors, LONGEST_ANSWER);
     ok = ask(what, PATIENCE_MS, &said, &errors, &result, err);
-    if (ok && (result.status != 0 || !steps_read(said.data, out)))
+    if (!ok || !steps_read(said.data, out))
+        *out = (struct steps) { 0 };
+    if (ok && (result.status != 0 || out->rows == 0))
         ok = fail_with_message(&errors, &result, err);
     text_clear(&said);
     text_clear(&errors);

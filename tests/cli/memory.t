@@ -101,7 +101,8 @@ done
 expect "watch runs the job whose data fit" state_is spool/short.yaml done
 expect "watch rejects the job whose data do not" state_is spool/long.yaml rejected
 # The alternatives: one row each, as text and as JSON, on a CPU and on cards of each kind.
-write_job 512 short.jsonl 4 64GiB
+for i in 1 2 3 4 5 6 7 8; do cat long.jsonl; done >eight.jsonl
+write_job 512 eight.jsonl 4 64GiB
 sed -i '/^use_cpu/d; s/^trainspool.*/bf16: true/' job.yaml
 for device in cpu T4 "GTX 1650" P40 "RTX 4090" "H100 80GB"; do
     expect_status "plan --alternatives works on $device" 0 "$trainspool" plan --alternatives --device "$device" job.yaml
