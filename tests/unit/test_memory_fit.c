@@ -5,6 +5,8 @@
 #include "patcher/rules/memory_fit.h"
 
 #include "base/random.h"
+#include "base/size.h"
+#include "patcher/rules/alternatives.h"
 #include "tests/unit/unit.h"
 #include "train/torch_memory.h"
 
@@ -289,6 +291,124 @@ static void test_memory_fit_names_the_smallest_card(void **state)
                         1.05 * (double)use.total);
 }
 
+static bool alternative_fits(const struct memory_fit_case *request,
+                             const struct alternative *row)
+{
+    struct alternative_result result;
+
+    alternative_try(request, row, &result);
+    assert_true(result.why_not || (result.known && result.time > 0));
+    return !result.why_not && result.use.total <= request->available;
+}
+
+/* The named row fits, and no advised row above it does, alone or with the edits. */
+static void test_alternatives_name_the_mildest(void **state)
+{
+    const struct alternative *rows;
+    const size_t count = alternatives(&rows);
+    int named[32] = { 0 }, kinds = 0, none = 0;
+
+    (void)state;
+    assert_true(count < TS_COUNT(named));
+    for (int i = 0; i < CASES; i++) {
+        struct trial t;
+        struct memory_fit fit;
+        struct memory_fit_case with_edits;
+        struct alternative_mildest mildest;
+        struct plan smallest, before;
+        size_t end = count;
+
+        make_trial(i, &t);
+        if (memory_fit_find(&t.the, &fit))
+            continue;
+        before = t.plan;
+        smallest = memory_fit_smallest(&t.the);
+        with_edits = t.the;
+        with_edits.plan = &smallest;
+        if (alternative_mildest(&t.the, &mildest)) {
+            end = (size_t)(mildest.row - rows);
+            assert_true(mildest.row->advised && mildest.use.total <= t.the.available);
+            assert_true(
+                alternative_fits(mildest.with_edits ? &with_edits : &t.the, mildest.row));
+            named[end]++;
+        } else {
+            none++;
+        }
+        for (size_t j = 0; j < end; j++)
+            if (rows[j].advised)
+                assert_false(alternative_fits(&t.the, &rows[j]) ||
+                             alternative_fits(&with_edits, &rows[j]));
+        assert_memory_equal(&before, &t.plan, sizeof(before));
+    }
+    for (size_t j = 0; j < count; j++)
+        kinds += named[j] > 0;
+    assert_true(kinds >= 4 && none > 0);
+}
+
+/* A full job of another program whose moments are what does not fit. */
+static void test_alternatives_quantize_the_optimizer_first(void **state)
+{
+    struct trial t;
+    struct alternative_mildest mildest;
+    struct memory_use use;
+
+    (void)state;
+    make_trial(1, &t);
+    t.setup = (struct torch_setup) { 0 };
+    t.plan.external = true;
+    t.plan.torch = &t.setup;
+    t.plan.method = METHOD_FULL;
+    t.plan.gradient_checkpointing = true;
+    t.plan.per_device_train_batch_size = 1;
+    t.plan.cutoff_len = 8;
+    t.plan.precision = (struct precision) { .mode = MODE_BF16_MIXED,
+                                            .compute = FORMAT_BF16,
+                                            .frozen = FORMAT_BF16 };
+    t.the.device = &card;
+    assert_true(memory_fit_estimate(&t.the, &(struct memory_fit) { 0 }, &use, NULL));
+    t.the.available = use.total - use.optimizer / 2;
+    assert_true(alternative_mildest(&t.the, &mildest));
+    assert_string_equal(mildest.row->setting, "optim: adamw_8bit");
+    assert_false(mildest.with_edits);
+    t.setup.optim = "adamw_8bit"; /* it has done that already */
+    t.the.available = use.total - use.optimizer * 7 / 8;
+    assert_true(alternative_mildest(&t.the, &mildest));
+    assert_string_equal(mildest.row->setting, "pure_bf16: true");
+}
+
+static void test_alternatives_need_no_second_copy_of_the_model(void **state)
+{
+    static const struct {
+        const char *model, *reference, *reference_adapter, *adapter;
+        bool create_new_adapter, full, same;
+    } cases[] = {
+        { "m", "m", NULL, NULL, false, false, true },
+        { "m", "./m/", NULL, NULL, false, false, true },
+        { "./m", "m", NULL, "a", false, false, true },
+        { "m", "m", NULL, "a", true, false, false },
+        { "m", "m", "a", NULL, false, false, false },
+        { "m", "n", NULL, NULL, false, false, false },
+        { "m", "mm", NULL, NULL, false, false, false },
+        { "m", NULL, NULL, NULL, false, false, false },
+        { "m", "m", NULL, NULL, false, true, false },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        const struct plan plan = {
+            .method = cases[i].full ? METHOD_FULL : METHOD_LORA,
+            .model_name_or_path = cases[i].model,
+            .adapter_name_or_path = cases[i].adapter,
+            .create_new_adapter = cases[i].create_new_adapter,
+            .preference = { .reference = cases[i].reference,
+                            .adapter = cases[i].reference_adapter },
+        };
+
+        if (alternative_reference_is_base(&plan) != cases[i].same)
+            fail_msg("case %zu", i);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -297,6 +417,9 @@ int main(void)
         cmocka_unit_test(test_memory_fit_does_not_split_a_whole_batch),
         cmocka_unit_test(test_memory_fit_names_what_would_fit),
         cmocka_unit_test(test_memory_fit_names_the_smallest_card),
+        cmocka_unit_test(test_alternatives_name_the_mildest),
+        cmocka_unit_test(test_alternatives_quantize_the_optimizer_first),
+        cmocka_unit_test(test_alternatives_need_no_second_copy_of_the_model),
     };
 
     return cmocka_run_group_tests_name("remedy", tests, setup, teardown);
