@@ -317,6 +317,8 @@ void propose_resolve_groups(struct findings *findings)
 
             broken |= finding->group == group && !finding->old_text;
             kept |= finding->group == group && finding->note == kept_note;
+            if (finding->group == group && finding->apply < findings->list[i].apply)
+                findings->list[i].apply = finding->apply;
         }
         if (broken)
             withdraw_group(findings, group, kept);

@@ -48,7 +48,8 @@ void propose_word(const struct document *document, const struct node *node, size
  * kept by its name or a comment. */
 bool propose_keeps(const struct document *document, const char *key,
                    const struct entry *entry);
-/* Withdraw all edits of each group in which one edit cannot be made. */
+/* Withdraw all edits of each group in which one edit cannot be made; a group with
+ * an unsafe edit is unsafe. */
 void propose_resolve_groups(struct findings *findings);
 /* Remove the edit from a finding. */
 void propose_withdraw(struct finding *finding);
