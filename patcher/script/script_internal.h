@@ -40,6 +40,8 @@ struct script {
     size_t import_count;
     const struct syntax **calls; /* all calls, in the order of the text */
     size_t call_count;
+    const struct script_class **classes; /* of the calls; see script_class_of */
+    bool *classified;
     size_t budget; /* evaluations left */
     int depth;     /* of evaluations */
     struct script_facts facts;

@@ -14,7 +14,8 @@
 
 #include "base/text.h"
 
-enum { FAULTS_MAX = 50 };
+/* Each call that is checked is compared with all others. */
+enum { FAULTS_MAX = 50, CHECKED_MAX = 100, BINDINGS_MAX = 50 };
 
 struct loop {
     struct script *script;
@@ -24,6 +25,7 @@ struct loop {
     const char *optimizer;   /* the argument of scaler.step, or NULL */
     bool scales;             /* the scaler is on, as far as is known */
     bool updates, steps;
+    size_t checked;
 };
 
 static struct script_fault_at *add_fault(struct loop *loop, enum script_fault_kind kind,
@@ -377,7 +379,7 @@ static void check_optimizer(struct loop *loop, const struct syntax *call)
     for (size_t i = 0, count; name && i < 1; i++) {
         const struct binding *list = script_bindings(script, name, &count);
 
-        for (size_t k = 0; k < count; k++)
+        for (size_t k = 0; k < count && k < BINDINGS_MAX; k++)
             if (list[k].at->parent)
                 check_modules(loop, list[k].at->parent);
     }
@@ -423,7 +425,12 @@ static void check_call(struct loop *loop, size_t index, const char *optimizer)
 {
     struct script *script = loop->script;
     const struct syntax *call = script->calls[index];
+    const struct script_class *row = script_class_of(script, call);
 
+    if (!row && !is_method(script, call, "step") && !is_method(script, call, "unscale_"))
+        return;
+    if (loop->checked++ >= CHECKED_MAX)
+        return;
     if (has_role(script, call, ROLE_AUTOCAST))
         check_autocast(loop, call);
     if (!loop->scales)

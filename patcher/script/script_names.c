@@ -9,7 +9,7 @@
 #include "base/text.h"
 
 /* Each call is compared with each import. */
-enum { IMPORTS_MAX = 2000, CALLS_MAX = 20000 };
+enum { IMPORTS_MAX = 2000, CALLS_MAX = 5000 };
 
 /* ---- Collect ---- */
 
@@ -193,6 +193,7 @@ static void add_call(struct collecting *to, const struct syntax *node)
     script->calls = grow(script->arena, script->calls, script->call_count, &to->call_room,
                          sizeof(*script->calls));
     script->calls[script->call_count++] = node;
+    ((struct syntax *)node)->number = (uint32_t)script->call_count; /* our own tree */
 }
 
 static void collect(struct collecting *to, const struct syntax *node)
@@ -244,6 +245,9 @@ void script_names_read(struct script *script)
     for (const struct syntax *node = script->tree.root; node;
          node = syntax_next(node, script->tree.root))
         collect(&to, node);
+    script->classes =
+        arena_array(script->arena, script->call_count + 1, sizeof(*script->classes));
+    script->classified = arena_alloc(script->arena, script->call_count + 1);
     if (script->binding_count > 0)
         qsort(script->bindings, script->binding_count, sizeof(*script->bindings),
               compare_bindings);

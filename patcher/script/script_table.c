@@ -166,7 +166,7 @@ static const struct script_class *trainer_of(const struct script *script,
     return &trainer;
 }
 
-const struct script_class *script_class_of(const struct script *script,
+static const struct script_class *classify(const struct script *script,
                                            const struct syntax *call)
 {
     const char *path = script_callee(script, call), *last;
@@ -186,6 +186,18 @@ const struct script_class *script_class_of(const struct script *script,
         if (strcmp(classes[i].name, last) == 0)
             return &classes[i];
     return NULL;
+}
+
+const struct script_class *script_class_of(const struct script *script,
+                                           const struct syntax *call)
+{
+    if (call->number == 0)
+        return NULL;
+    if (!script->classified[call->number - 1]) {
+        script->classified[call->number - 1] = true;
+        script->classes[call->number - 1] = classify(script, call);
+    }
+    return script->classes[call->number - 1];
 }
 
 const char *script_key_of(const struct script_class *row,

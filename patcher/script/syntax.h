@@ -63,6 +63,7 @@ enum syntax_kind {
 struct syntax {
     enum syntax_kind kind;
     bool interpolated; /* a string with `{...}` */
+    uint32_t number;   /* of a call, from 1 in the order of the text; 0: not counted */
     const char *field; /* its role in the parent, "left"; or NULL */
     size_t at, end;    /* bytes */
     struct syntax *parent, *first, *last, *next; /* children in order, without comments */
