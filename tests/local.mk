@@ -315,6 +315,7 @@ script_tests += %D%/cli/patch.t
 script_tests += %D%/cli/prequantized.t
 script_tests += %D%/cli/previous.t
 script_tests += %D%/cli/plan.t
+script_tests += %D%/cli/profiles.t
 script_tests += %D%/cli/ranks.t
 script_tests += %D%/cli/records.t
 script_tests += %D%/cli/readme.t
@@ -429,6 +430,8 @@ EXTRA_DIST += %D%/differential/models.py
 EXTRA_DIST += %D%/differential/parsers.txt
 EXTRA_DIST += %D%/differential/peers.py
 EXTRA_DIST += %D%/differential/weights.py
+EXTRA_DIST += %D%/differential/profiles.py
+EXTRA_DIST += %D%/differential/profiles_worker.py
 EXTRA_DIST += %D%/differential/refusals.py
 EXTRA_DIST += %D%/differential/refusals_worker.py
 EXTRA_DIST += %D%/differential/saved.py
@@ -544,19 +547,6 @@ EXTRA_DIST += %D%/english.py
 EXTRA_DIST += %D%/mutate.py %D%/mutations.txt
 EXTRA_DIST += %D%/peers.sh %D%/peers.txt
 
-# Compare our tokenizers and templates with the real ones on random input for SECONDS; see
-# differential/differential.py.  PYTHON must have `tokenizers` and `jinja2`.  TEMPLATES names a folder
-# of NAME.jinja files to use instead of random templates.  Then compare the formats of weights that
-# `plan` reports with those of transformers, PEFT and TRL, if PYTHON has them (differential/weights.py).
-# If TRAINSPOOL_PARSERS names a folder for their environments, also compare the errors of JOBS random
-# jobs with the parsers of other trainers (differential/refusals.py).
-# differential/differential.py.  Then compare the formats of weights that `plan` reports with those of
-# transformers, PEFT and TRL, if PYTHON has them; see differential/weights.py.  PYTHON must have
-# `tokenizers` and `jinja2`.  TEMPLATES names a folder
-# transformers, PEFT and TRL, if PYTHON has them; see differential/weights.py.  PYTHON must have `tokenizers` and `jinja2`.  TEMPLATES names a folder
-# of NAME.jinja files to use instead of random templates.  If TRAINSPOOL_PARSERS names a folder for their
-# environments, also compare the errors of JOBS random jobs with the parsers of other trainers
-# (differential/refusals.py).
 # `make differential` compares trainspool with the real packages that PYTHON has.  Each check is a script of
 # tests/differential/, which says what it needs; exit status 77 means that a package is missing.  SECONDS is
 # the time for random texts, TEMPLATES a folder of NAME.jinja files to use instead of random templates, and
@@ -568,7 +558,7 @@ CACHE =
 JOBS = 200
 differential_run = $${PYTHON-python3} -B '$(top_srcdir)/%D%/differential'
 differential: differential-text differential-weights differential-refusals differential-saved
-differential: differential-adapters
+differential: differential-adapters differential-profiles
 differential-text: %D%/differential/ours
 	@$(differential_run)/differential.py --seconds $(SECONDS) --seed $(SEED) \
 	    --shared '$(abs_top_srcdir)/../shared/data' --templates '$(TEMPLATES)' \
@@ -582,7 +572,10 @@ differential-saved: trainspool trainspool-train
 differential-adapters: trainspool trainspool-train
 	@$(differential_run)/adapters.py ./trainspool || test $$? = 77
 .PHONY: differential-text differential-weights differential-refusals differential-saved
-.PHONY: differential-adapters
+differential-profiles: trainspool
+	@$(differential_run)/profiles.py --sample || test $$? = 77
+	@$(differential_run)/profiles.py --jobs $(JOBS) --seed $(SEED) ./trainspool || test $$? = 77
+.PHONY: differential-adapters differential-profiles
 
 clean-local:
 	rm -rf fuzz-build mutate-build %D%/emulation/machine %D%/emulation/plain %D%/emulation/checked

@@ -268,11 +268,15 @@ def read_trl(source):
                 break
 
 
+# The order of the programs is that of their bits, which C code and older rows use: new ones come last.
 trainers = {
-    'transformers': {'title': 'transformers', 'package': 'transformers', 'first': '4.37.0', 'read': read_transformers},
-    'llamafactory': {'title': 'LLaMA-Factory', 'package': 'llamafactory', 'first': '0.9.0',
-                     'read': read_llamafactory},
-    'trl': {'title': 'TRL', 'package': 'trl', 'first': '0.19.0', 'read': read_trl},
+    'transformers': {'title': 'transformers', 'package': 'transformers', 'first': '4.37.0', 'read': read_transformers,
+                     'programs': ('Trainer', 'Seq2SeqTrainer')},
+    'llamafactory': {'title': 'LLaMA-Factory', 'package': 'llamafactory', 'first': '0.9.0', 'read': read_llamafactory,
+                     'programs': ('train',)},
+    'trl': {'title': 'TRL', 'package': 'trl', 'first': '0.19.0', 'read': read_trl,
+            'programs': ('sft', 'dpo', 'reward', 'kto', 'grpo', 'rloo', 'gkd', 'cpo', 'orpo', 'ppo', 'online_dpo',
+                         'nash_md', 'xpo', 'bco', 'prm', 'distillation')},
 }
 
 
@@ -384,8 +388,8 @@ def write(trainer, path, columns):
         for rows in columns[version].values():
             for used in rows.values():
                 programs += [p for p in used if p not in programs]
-    names = [name for name, _ in about_programs(trainer) if name in programs]
-    programs = names + [p for p in programs if p not in names]
+    fixed = [name for name in about['programs'] if name in programs]
+    programs = fixed + [name for name in programs if name not in fixed]
     rows = ranges(versions, programs, columns)
     out = [f'/*\n * patcher/profiles/{path.name} - the keys of {about["title"]} {versions[0]} to {versions[-1]}.\n'
            ' * Written by make_profile.py from the releases; not edited by hand.\n */',
@@ -402,12 +406,8 @@ def write(trainer, path, columns):
             f'const struct profile_table profile_{trainer}_table = {{',
             '    .versions = versions,', '    .version_count = TS_COUNT(versions),', '    .programs = programs,',
             '    .program_count = TS_COUNT(programs),', '    .keys = keys,', '    .key_count = TS_COUNT(keys),', '};\n']
-    path.write_text('\n'.join(out))
+    path.write_text('\n'.join(out), encoding='utf-8')
     print(f'{path.name}: {len(versions)} versions, {len({r[0] for r in rows})} keys, {len(rows)} rows')
-
-
-def about_programs(trainer):
-    return {'trl': [(p, None) for p in ('sft', 'dpo', 'reward', 'kto', 'grpo', 'rloo')]}.get(trainer, [])
 
 
 def main():

@@ -24,7 +24,7 @@ enum { HELP_COLUMN = 24, HELP_WIDTH = 80, NEAR = 2 };
 static const char *const color_values[] = { "auto", "always", "never", NULL };
 static const char *const severity_values[] = { "error", "warning", "info", NULL };
 
-/* In the order of enum trainer; test_profile compares them. */
+/* Of enum trainer; target.t tries each. */
 static const char *const target_values[] = {
     "native",  "external",  "llamafactory", "transformers", "trl",
     "axolotl", "torchtune", "unsloth",      "lightning",    NULL

@@ -43,6 +43,10 @@ END
 try "$trainspool" check --device A100 llama.yaml
 expect_output "trainspool.target names a program, too" 'TS813.*TRL does not know stage'
 
+for target in native external llamafactory transformers trl axolotl torchtune unsloth lightning; do
+    try "$trainspool" check --device A100 --target $target llama.yaml
+    expect "--target $target is known" sh -c "! grep -q 'target must be' '$T/err'"
+done
 expect_status "an unknown target is wrong usage" 2 "$trainspool" check --target trll sft.yaml
 expect_status "an unknown package is wrong usage" 2 "$trainspool" check --versions trll=0.26 sft.yaml
 expect_error "the nearest name is shown" 'did you mean trl'

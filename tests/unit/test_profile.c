@@ -5,6 +5,7 @@
 #include "patcher/profiles/profile.h"
 
 #include "base/size.h"
+#include "patcher/schema/schema.h"
 #include "tests/unit/unit.h"
 
 static const struct profile_table *const tables[] = { &profile_llamafactory_table,
@@ -233,6 +234,13 @@ static void test_profile_names_are_unique(void **state)
     for (size_t i = 0; i < TRAINERS; i++)
         assert_int_equal(profile_named(profile_at((enum trainer)i)->name), i);
     assert_int_equal(profile_named("nothing"), TRAINERS);
+    for (size_t i = 0; i <= TRAINERS; i++) { /* of trainspool.target */
+        const char *value = schema_find_in(&schema_block, "target")->values[i];
+
+        assert_true(i == TRAINERS
+                        ? !value
+                        : strcmp(value, profile_at((enum trainer)i)->name) == 0);
+    }
     assert_false(profile_has_rule(TRAINER_LLAMAFACTORY, "TS603"));
     assert_true(profile_has_rule(TRAINER_TRL, "TS603"));
 }
