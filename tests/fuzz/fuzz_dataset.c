@@ -1,6 +1,7 @@
 /* tests/fuzz/fuzz_dataset.c - data files: every record becomes a conversation, a pair of
- * answers or a text, or is reported with its position.  Input: one byte for the kind of
- * file, then the file. */
+ * answers or a text, or is reported with its position, and a model's own template renders
+ * a conversation or reports an error.  Input: one byte for the kind of file, then the
+ * file. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"
@@ -10,6 +11,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "train/chat/chat.h"
 #include "train/dataset/dataset_reader.h"
 #include "train/dataset/dataset_record.h"
 
@@ -44,6 +46,42 @@ static void check(enum record_kind kind, size_t messages, const char *why,
     }
 }
 
+/* A template that reads the keys of messages that others read, too. */
+static const struct chat *own_chat(void)
+{
+    static const char template[] =
+        "{% for m in messages %}{{ m.role }}{{ m.reasoning_content }}{{ m.thinking }}"
+        "{% for p in m.content %}{{ p.text }}{% endfor %}{{ m.content }}"
+        "{% for c in m.tool_calls %}{{ c.id }}{{ c.function.arguments | tojson }}"
+        "{% endfor %}{% endfor %}{{ tools | tojson }}";
+    static struct chat *chat;
+
+    if (!chat) {
+        fuzz_file("chat_template.jinja", template, sizeof(template) - 1);
+        if (!chat_open(fuzz_dir(), &chat, NULL) || !chat)
+            abort();
+    }
+    return chat;
+}
+
+static void render(const struct conversation *conversation)
+{
+    const struct template_options options = { .variables = conversation->variables };
+    const struct template_request request = { .chat = chat_as_template(own_chat()),
+                                              .options = &options,
+                                              .messages = conversation->messages,
+                                              .count = conversation->count };
+    struct error err = { 0 };
+    struct text text;
+
+    text_init(&text, 0);
+    if (!chat_render(&request, false, &text, &err) && err.code != ERROR_DATA)
+        abort();
+    if (!text_is_utf8(text.data, text.len, NULL))
+        abort();
+    text_clear(&text);
+}
+
 static void read_pair(const json_t *json)
 {
     static const struct dataset_source source;
@@ -75,6 +113,8 @@ static void read_json(const struct dataset_record *record, bool plain)
             dataset_record_read(&source, json, plain, &conversation, &why, &err);
 
         check(kind, conversation.count, why, &err);
+        if (kind == RECORD_CONVERSATION)
+            render(&conversation);
         read_pair(json);
     }
     conversation_free(&conversation);

@@ -302,6 +302,13 @@ static void test_chat_record_counts_keys_that_are_not_written(void **state)
                         "reasoning_content of 2 messages, tool_calls of 1 message, "
                         "tool_call_id of 1 message");
     written_clear(&got);
+    write_record(&got,
+                 "{{ enable_thinking }}{{ not_thinking }}{% for m in messages %}|{{ "
+                 "m['content'] }}{{ m['tool_calls'] }}{{ m.get('tool_call_id') }}{% "
+                 "endfor %}{% if add_generation_prompt %}|{% endif %}",
+                 NULL, json, plain);
+    assert_string_equal(got.left.data, "reasoning_content of 2 messages");
+    written_clear(&got);
     write_record(&got, QWEN, "chatml", json, plain);
     assert_string_equal(got.left.data,
                         "reasoning_content of 2 messages, content next to tool_calls of "

@@ -35,6 +35,11 @@ bool template_is_thought_key(const char *key)
     return false;
 }
 
+const char *template_thought_key(size_t index)
+{
+    return index < TS_COUNT(thought_keys) ? thought_keys[index] : NULL;
+}
+
 static json_t *call_of(const json_t *call)
 {
     json_t *arguments = json_object_get(call, "arguments"), *read = NULL;

@@ -65,6 +65,7 @@ json_t *template_tools_list(const struct message *tools, struct error *err);
 /* The thoughts that a message has in a key of their own; NULL: none. */
 const char *template_thoughts(const struct message *message, size_t *len);
 bool template_is_thought_key(const char *key);
+const char *template_thought_key(size_t index); /* NULL at the end */
 /* Return whether a template that reasons writes these thoughts before the answer: unless
  * the answer already has some in its text. */
 bool template_takes_thoughts(const struct message *message);

@@ -2,6 +2,7 @@
  * a run can report it: nothing of a record is left out silently. */
 #include "config.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -86,13 +87,32 @@ void named_tally_keys(const struct template_request *request)
         count_left(tally, "chat_template_kwargs");
 }
 
-/* Whether the template mentions the key. One of the names of thoughts is enough. */
+/* Whether a template reads the key: .key, ['key'] or get("key"), which `enable_key` is
+ * not. */
+static bool mentions(const char *source, const char *key)
+{
+    size_t len = strlen(key);
+
+    for (const char *at = source; (at = strstr(at, key)); at += len) {
+        unsigned char after = (unsigned char)at[len];
+
+        if (at > source && strchr(".'\"", at[-1]) && !isalnum(after) && after != '_')
+            return true;
+    }
+    return false;
+}
+
+/* One of the names of thoughts is enough: a template has all of them. */
 static bool chat_reads(const struct chat *chat, const char *key)
 {
+    const char *name;
+
     if (!template_is_thought_key(key))
-        return strstr(chat->source.data, key);
-    return strstr(chat->source.data, "reasoning") ||
-           strstr(chat->source.data, "thinking");
+        return mentions(chat->source.data, key);
+    for (size_t i = 0; (name = template_thought_key(i)); i++)
+        if (mentions(chat->source.data, name))
+            return true;
+    return false;
 }
 
 void chat_tally_keys(const struct chat *chat, const struct template_request *request)

@@ -110,7 +110,7 @@ static enum record_kind finish_pair(const struct pair *pair, struct message *rej
         return record_skipped(&pair->reading,
                               "whose messages do not alternate between user and "
                               "assistant, ending in a question");
-    if ((chosen->len == 0 && !chosen->own) || (rejected->len == 0 && !rejected->own))
+    if (chosen->len == 0 || rejected->len == 0)
         return record_skipped(&pair->reading, empty_answer);
     return is_same(chosen, rejected)
                ? record_skipped(&pair->reading, "whose two answers are the same")

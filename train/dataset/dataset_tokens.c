@@ -291,13 +291,13 @@ static bool add_conversation(struct encoder *encoder, bool *added, struct error 
 
 /* Encode the conversation with its present last answer, without truncation. */
 static bool encode_member(struct encoder *encoder, struct dataset_pair_member *member,
-                          struct error *err)
+                          struct template_tally *tally, struct error *err)
 {
     struct template_options options = encoder->options;
     struct template_request request = request_of(encoder);
 
     options.variables = encoder->conversation.variables;
-    options.tally = &encoder->tally;
+    options.tally = tally;
     request.options = &options;
     member->ids.count = 0;
     return template_encode(&request, &member->ids, &member->weights, err);
@@ -308,10 +308,10 @@ static bool add_pair(struct encoder *encoder, bool *added, struct error *err)
 {
     struct dataset_pair_member *members = encoder->members;
 
-    if (!encode_member(encoder, &members[0], err))
+    if (!encode_member(encoder, &members[0], &encoder->tally, err))
         return false;
     encoder->conversation.messages[encoder->conversation.count - 1] = encoder->rejected;
-    if (!encode_member(encoder, &members[1], err))
+    if (!encode_member(encoder, &members[1], NULL, err)) /* the messages are counted */
         return false;
     *added = dataset_pair_cut(members, (size_t)encoder->plan->cutoff_len);
     for (size_t i = 0; *added && i < 2; i++)
