@@ -82,13 +82,14 @@ static void convert(const char *name, const struct node *node, struct python_val
 
     if (key && key->use == KEY_RENAMED)
         key = schema_find(key->now);
-    if (!key)
-        return;
-    if (takes_bool(key) && convert_bool(node, &word))
+    /* TRL has keys that are not in the schema: what looks like a boolean or a number is
+     * one */
+    if ((key ? takes_bool(key) : !strchr("01", node->text[0])) &&
+        convert_bool(node, &word))
         *value = (struct python_value) {
             .kind = PYTHON_BOOL, .number = word, .text = node->text, .node = node
         };
-    else if ((key->type == KEY_INT || key->type == KEY_REAL) &&
+    else if ((!key || key->type == KEY_INT || key->type == KEY_REAL) &&
              scalar_number(node, &value->number) != SCALAR_WRONG)
         value->kind = PYTHON_NUMBER;
 }

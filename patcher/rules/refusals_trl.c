@@ -153,7 +153,6 @@ static const struct refusal rows[] = {
     { .when = { TS_BELOW("per_device_train_batch_size", "2"), TS_MISSING("loss_type"),
                 TS_SCRIPT("kto") },
       .since = "0.12.0.dev0",
-      .before = "0.26.0.dev0",
       .says = "Actual (not effective) batch size must be > 1.",
       .advice = "set per_device_train_batch_size to 2 or more" },
     { .when = { TS_BELOW("lmbda", "0"), TS_SCRIPT("gkd") },

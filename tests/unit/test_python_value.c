@@ -81,6 +81,8 @@ static void test_python_value_argparse_converts_strings(void **state)
     value = read_value("learning_rate", "1e-4", PYTHON_ARGPARSE);
     assert_int_equal(value.kind, PYTHON_NUMBER);
     assert_true(value.number == 1e-4);
+    value = read_value("sync_ref_model", "'false'", PYTHON_ARGPARSE);
+    assert_int_equal(value.kind, PYTHON_BOOL); /* a key of TRL only */
     value = read_value("run_name", "'12'", PYTHON_ARGPARSE);
     assert_int_equal(value.kind, PYTHON_TEXT);
 }
