@@ -73,7 +73,7 @@ static const char *apply_pure_bf16(struct alternative_trial *trial)
 {
     if (!device_has_bf16(&trial->plan.device))
         return "this device has no bf16";
-    if (trial->plan.external && trial->setup.zero_stage == 3)
+    if (trial->setup.deepspeed && trial->setup.zero_stage == 3)
         return "LLaMA-Factory refuses pure_bf16 with ZeRO 3";
     return use_mode(trial, MODE_BF16_PURE, FORMAT_BF16);
 }
@@ -212,8 +212,6 @@ static const char *apply_qlora(struct alternative_trial *trial)
         return why_not;
     if (bits == 4)
         return already;
-    if (trial->plan.external && trial->setup.zero_stage == 3)
-        return "ZeRO 3 and FSDP do not divide 4-bit weights of bitsandbytes";
     trial->plan.quantization_bit = trial->plan.external ? 0 : 4;
     trial->setup.quantization_bit = trial->plan.external ? 4 : 0;
     return NULL;

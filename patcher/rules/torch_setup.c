@@ -269,11 +269,11 @@ void torch_setup_read(const struct document *document, const char *dir,
         .plain_attention = strcmp(text(document, "flash_attn"), "disabled") == 0,
         .evaluates = !says_no(text(document, "eval_strategy")) ||
                      !says_no(text(document, "evaluation_strategy")),
-        .reference = loads_reference(document),
         .ranks_given = block && *text_of(node_find(node_value(block->value), "ranks")),
     };
     if (*stage && strcmp(stage, "sft") != 0 && strcmp(stage, "pt") != 0)
         out->stage = arena_strdup(arena, stage);
+    out->reference = out->stage && loads_reference(document);
     read_optimizer(document, arena, out);
     read_deepspeed(document, dir, out);
     read_fsdp(document, out);

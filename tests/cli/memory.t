@@ -126,6 +126,15 @@ expect "adapters have few moments" test "$(row LoRA .memory.optimizer)" -lt "$(r
 expect "bf16 does not work on a T4" test "$(row bf16 .reason)" = '"this device has no bf16"'
 "$trainspool" plan --json job.yaml >out
 expect "without the option there are none" sh -c "jq -e 'has(\"alternatives\") | not' out >null"
+{
+    sed '/^trainspool/d; /^memory_limit/d' job.yaml
+    echo 'trainspool: {target: external}'
+} >other.yaml
+"$trainspool" plan --json --alternatives --device "RTX 4090" other.yaml >out
+expect "a full job of stage sft has no reference model" test "$(row "no ref_model" .reason)" = \
+    '"the job has no second model"'
+expect "the optimizer of another program can have 8 bits" test "$(row "8-bit optimizer" .memory.optimizer)" -lt \
+    "$(($(row "as is" .memory.optimizer) / 3))"
 expect_status "a job without its model has no alternatives" 0 sh -c \
     "sed 's/^model_name.*/model_name_or_path: nowhere/' job.yaml >absent.yaml
     '$trainspool' plan --alternatives --device T4 absent.yaml"
