@@ -12,7 +12,8 @@ onednn() {
 }
 
 needed='gcc g++ libc6-dev make autoconf automake pkg-config libyaml-dev libjansson-dev libpcre2-dev
-        libutf8proc-dev nettle-dev zlib1g-dev libcmocka-dev jq'
+        libutf8proc-dev nettle-dev zlib1g-dev libsnappy-dev libzstd-dev liblz4-dev
+        libcmocka-dev jq'
 # The parser of Python scripts comes from Python's package index, through pip.
 scripts='python3 python3-venv'
 # Independent readers of YAML, schemas, pages and completions, and the formatter; tests that lack

@@ -50,7 +50,7 @@ includes_up() {
 
 # The rooms of a layer, lowest first; files in the layer's own folder come last and may use all.
 # train/plan.h is plain values, which every room reads.
-rooms='train text files tokenizer jinja chat dataset model checkpoint teacher generation
+rooms='train text files tables tokenizer jinja chat dataset model checkpoint teacher generation
 patcher document findings profiles schema script history rules import
 runner options output job generation spool page commands'
 

@@ -149,6 +149,7 @@ unit_tests += %D%/unit/test_shapes
 unit_tests += %D%/unit/test_teacher_logits
 unit_tests += %D%/unit/test_teacher_plan
 unit_tests += %D%/unit/test_matrix_layout
+unit_tests += %D%/unit/test_table
 unit_tests += %D%/unit/test_template
 unit_tests += %D%/unit/test_template_saving
 unit_tests += %D%/unit/test_template_golden
@@ -254,12 +255,14 @@ fuzz_tests += %D%/fuzz/fuzz_schema
 fuzz_tests += %D%/fuzz/fuzz_script
 fuzz_tests += %D%/fuzz/fuzz_sources
 fuzz_tests += %D%/fuzz/fuzz_state
+fuzz_tests += %D%/fuzz/fuzz_table
 fuzz_tests += %D%/fuzz/fuzz_teacher_logits
 fuzz_tests += %D%/fuzz/fuzz_tokenizer
 fuzz_tests += %D%/fuzz/fuzz_undo
 fuzz_tests += %D%/fuzz/fuzz_words
 
 # tests of the programs
+EXTRA_DIST += %D%/golden/tables.py %D%/golden/tables
 EXTRA_DIST += %D%/golden/architectures.json %D%/golden/architectures.py
 EXTRA_DIST += %D%/golden/chat.json %D%/golden/chat.py
 EXTRA_DIST += %D%/golden/conversations.json %D%/golden/conversations.py

@@ -56,6 +56,13 @@ libtrain_a_SOURCES += %D%/dataset/dataset_spill.c %D%/dataset/dataset_spill.h
 libtrain_a_SOURCES += %D%/dataset/dataset_store.c %D%/dataset/dataset_store.h
 libtrain_a_SOURCES += %D%/dataset/dataset_tokens.c %D%/dataset/dataset_tokens.h
 
+libtrain_a_SOURCES += %D%/tables/flatbuffer.c %D%/tables/flatbuffer.h
+libtrain_a_SOURCES += %D%/tables/parquet.h %D%/tables/parquet_column.c
+libtrain_a_SOURCES += %D%/tables/parquet_footer.c %D%/tables/table_parquet.c
+libtrain_a_SOURCES += %D%/tables/table.c %D%/tables/table.h %D%/tables/table_internal.h
+libtrain_a_SOURCES += %D%/tables/table_arrow.c %D%/tables/table_csv.c
+libtrain_a_SOURCES += %D%/tables/table_unpack.c
+libtrain_a_SOURCES += %D%/tables/thrift.c %D%/tables/thrift.h
 libtrain_a_SOURCES += %D%/files/manifest.c %D%/files/manifest.h
 libtrain_a_SOURCES += %D%/files/safetensors.c %D%/files/safetensors.h
 libtrain_a_SOURCES += %D%/files/safetensors_write.c

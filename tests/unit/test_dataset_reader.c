@@ -52,6 +52,8 @@ static void read_all(const char *path, bool lines, struct text *out, struct erro
     struct dataset_record record;
 
     text_reset(out);
+    if (reader)
+        dataset_reader_limit(reader, 1 << 20);
     while (reader && dataset_reader_next(reader, &record, err))
         text_addf(out, "%u:%u %.*s|", record.at.line, record.at.column, (int)record.len,
                   record.data);
@@ -211,6 +213,8 @@ static void expect_limit(char *path, const char *message)
     free(path);
 }
 
+enum { LIMIT = 1 << 20 }; /* set by read_all */
+
 static void test_dataset_reader_limits_length_and_depth(void **state)
 {
     struct error err = { 0 };
@@ -218,17 +222,18 @@ static void test_dataset_reader_limits_length_and_depth(void **state)
     char *path;
 
     (void)state;
-    expect_limit(put_run("c.jsonl", "{}\n", ' ', DATASET_LINE_MAX + 1, "\n"), "1 MiB");
-    expect_limit(put_run("c.jsonl", "{}\n", 'x', 3 * DATASET_LINE_MAX, ""), "1 MiB");
-    expect_limit(put_run("c.json", "[{\"a\":\"", 'x', DATASET_LINE_MAX, "\"}]"), "1 MiB");
+    expect_limit(put_run("c.jsonl", "{}\n", ' ', LIMIT + 1, "\n"), "longer than 1 MiB");
+    expect_limit(put_run("c.jsonl", "{}\n", 'x', 3 * LIMIT, ""), "longer than 1 MiB");
+    expect_limit(put_run("c.json", "[{\"a\":\"", 'x', LIMIT, "\"}]"),
+                 "longer than 1 MiB");
     expect_limit(put_run("c.jsonl", "", '[', DATASET_DEPTH_MAX + 1, "\n"), "64 deep");
     expect_limit(put_run("c.json", "[", '[', DATASET_DEPTH_MAX + 1, "]"), "64 deep");
     /* maximum length and depth; brackets in a string do not count */
-    path = put_run("c.jsonl", "{\"a\":\"", '[', DATASET_LINE_MAX - 8, "\"}\n");
+    path = put_run("c.jsonl", "{\"a\":\"", '[', LIMIT - 8, "\"}\n");
     text_init(&got, 0);
     read_all(path, false, &got, &err);
     assert_int_equal(err.code, ERROR_NONE);
-    assert_int_equal(got.len, DATASET_LINE_MAX + 5);
+    assert_int_equal(got.len, LIMIT + 5);
     text_clear(&got);
     free(path);
 }
@@ -271,9 +276,11 @@ static void test_dataset_reader_accepts_known_files(void **state)
     assert_true(dataset_reader_supports("a/b.json"));
     assert_true(dataset_reader_supports("b.txt.gz"));
     assert_false(dataset_reader_supports("alpaca_en_demo"));
-    assert_false(dataset_reader_supports("b.parquet"));
+    assert_true(dataset_reader_supports("b.parquet"));
+    assert_true(dataset_reader_supports("b.csv.gz"));
+    assert_false(dataset_reader_supports("b.xlsx"));
     assert_false(dataset_reader_supports("b.gz"));
-    assert_null(dataset_reader_open("b.parquet", false, &err));
+    assert_null(dataset_reader_open("b.xlsx", false, &err));
     assert_int_equal(err.code, ERROR_DATA);
     error_clear(&err);
     assert_null(dataset_reader_open("/nowhere/b.json", false, &err));

@@ -219,10 +219,10 @@ static void test_dataset_source_accepts_folders(void **state)
         for (size_t j = 0; j < count; j++)
             assert_true(text_ends(files[j], expected[j]));
     }
-    unit_write_string(dir, "many/d.parquet", "PAR1");
+    unit_write_string(dir, "many/d.xlsx", "PK");
     error_clear(&err);
     assert_false(dataset_source_files(&sources.list[0], arena, &files, &count, &err));
-    assert_non_null(strstr(err.text, "has d.parquet"));
+    assert_non_null(strstr(err.text, "has d.xlsx"));
     free(many);
 }
 
@@ -243,7 +243,7 @@ static void test_dataset_source_refuses_invalid_entries(void **state)
         { "part", "train[10%:90%]" },
         { "script", "Python scripts are not supported" },
         { "cloud", "cloud_file_name s3://x/y.json" },
-        { "x/y.parquet", "p.read_parquet(\"x/y.parquet\").to_json(" },
+        { "x/y.xlsx", "p.read_excel(\"x/y.xlsx\").to_json(" },
         { "absent/", "data folder absent/ does not exist" },
         { "wrong", "file_name" },
         { "absent.jsonl", "absent.jsonl does not exist" },

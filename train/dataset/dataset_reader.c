@@ -14,6 +14,7 @@
 
 #include "base/arena.h"
 #include "base/size.h"
+#include "train/tables/table.h"
 
 enum { READ_BYTES = 256 << 10 };
 
@@ -36,6 +37,9 @@ static const struct {
 
 struct dataset_reader {
     char *path;
+    size_t line_max;
+    struct table *table; /* of rows; the file and the window are then not used */
+    struct text row;
     enum kind kind;
     bool lines;
     gzFile file;
@@ -65,46 +69,44 @@ static int find_kind(const char *path)
 
 bool dataset_reader_supports(const char *path)
 {
-    return find_kind(path) >= 0;
+    return find_kind(path) >= 0 || table_supports(path);
 }
 
-/* The pandas functions that read them. */
+/* Data of other formats, and the pandas functions that read them. */
 static const struct {
     const char *ending, *reader;
-} tables[] = {
-    { ".parquet", "read_parquet" }, { ".arrow", "read_feather" },
-    { ".feather", "read_feather" }, { ".csv", "read_csv" },
-    { ".tsv", "read_table" },       { ".xlsx", "read_excel" },
+} foreign[] = {
+    { ".xlsx", "read_excel" }, { ".xls", "read_excel" }, { ".ods", "read_excel" },
+    { ".orc", "read_orc" },    { ".xml", "read_xml" },
 };
 
-static const char *table_reader(const char *path)
+static const char *foreign_reader(const char *path)
 {
-    for (size_t i = 0; i < TS_COUNT(tables); i++)
-        if (text_ends(path, tables[i].ending))
-            return tables[i].reader;
+    for (size_t i = 0; i < TS_COUNT(foreign); i++)
+        if (text_ends(path, foreign[i].ending))
+            return foreign[i].reader;
     return NULL;
 }
 
-bool dataset_reader_is_table(const char *path)
+bool dataset_reader_is_foreign(const char *path)
 {
-    return table_reader(path) != NULL;
+    return foreign_reader(path) != NULL;
 }
 
 bool dataset_reader_refuse(const char *path, struct error *err)
 {
-    const char *reader = table_reader(path);
+    const char *reader = foreign_reader(path);
 
     if (!reader)
         return error_set(err, ERROR_DATA,
-                         "the data file %s has an unsupported format; supported are "
-                         ".json, .jsonl and .txt, each also .gz",
-                         path);
+                         "the data file %s has an unsupported format; supported are %s",
+                         path, DATASET_FORMATS);
     return error_set(err, ERROR_DATA,
-                     "the data file %s has an unsupported format (supported are .json, "
-                     ".jsonl, .txt); convert it with: python3 -c 'import pandas as p; "
+                     "the data file %s has an unsupported format (supported are %s); "
+                     "convert it with: python3 -c 'import pandas as p; "
                      "p.%s(\"%s\").to_json(\"data.jsonl\", orient=\"records\", "
                      "lines=True)'",
-                     path, reader, path);
+                     path, DATASET_FORMATS, reader, path);
 }
 
 static gzFile open_regular(const char *path, struct error *err)
@@ -133,6 +135,21 @@ static gzFile open_regular(const char *path, struct error *err)
     return file;
 }
 
+static struct dataset_reader *open_table(const char *path, struct error *err)
+{
+    struct table *table = table_open(path, err);
+    struct dataset_reader *reader;
+
+    if (!table)
+        return NULL;
+    reader = memory_alloc(sizeof(*reader));
+    reader->path = memory_strdup(path);
+    reader->line_max = DATASET_LINE_MAX;
+    reader->table = table;
+    text_init(&reader->row, DATASET_LINE_MAX);
+    return reader;
+}
+
 struct dataset_reader *dataset_reader_open(const char *path, bool lines,
                                            struct error *err)
 {
@@ -140,6 +157,8 @@ struct dataset_reader *dataset_reader_open(const char *path, bool lines,
     struct dataset_reader *reader;
     gzFile file;
 
+    if (table_supports(path))
+        return open_table(path, err);
     if (kind < 0) {
         dataset_reader_refuse(path, err);
         return NULL;
@@ -149,6 +168,7 @@ struct dataset_reader *dataset_reader_open(const char *path, bool lines,
         return NULL;
     reader = memory_alloc(sizeof(*reader));
     reader->path = memory_strdup(path);
+    reader->line_max = DATASET_LINE_MAX;
     reader->kind = kinds[kind].kind;
     reader->lines = lines;
     reader->file = file;
@@ -160,10 +180,20 @@ void dataset_reader_close(struct dataset_reader *reader)
 {
     if (!reader)
         return;
-    gzclose_r(reader->file);
+    if (reader->table)
+        text_clear(&reader->row);
+    else
+        gzclose_r(reader->file);
+    table_close(reader->table);
     free(reader->window);
     free(reader->path);
     free(reader);
+}
+
+void dataset_reader_limit(struct dataset_reader *reader, size_t bytes)
+{
+    reader->line_max = bytes;
+    reader->row.max = bytes;
 }
 
 static bool fail(const struct dataset_reader *reader, struct error *err, const char *why)
@@ -293,7 +323,13 @@ static void scan_byte(struct scan *scan, int byte)
         scan->depth--;
 }
 
-static const char too_long[] = "the record is longer than 1 MiB; split the text";
+static bool fail_length(const struct dataset_reader *reader, struct error *err)
+{
+    return error_at(err, ERROR_DATA, reader->path, reader->mark,
+                    "the record is longer than %zu MiB; split the text",
+                    reader->line_max >> 20);
+}
+
 static const char too_deep[] = "the record is nested more than 64 deep";
 
 /* The length of the object or list that starts at the window; 0: *err is set. */
@@ -313,8 +349,11 @@ static size_t value_length(struct dataset_reader *reader, struct error *err)
         }
         scan_byte(&scan, byte);
         len++;
-        if (len > DATASET_LINE_MAX || scan.depth > DATASET_DEPTH_MAX) {
-            fail(reader, err, scan.depth > DATASET_DEPTH_MAX ? too_deep : too_long);
+        if (len > reader->line_max || scan.depth > DATASET_DEPTH_MAX) {
+            if (scan.depth > DATASET_DEPTH_MAX)
+                fail(reader, err, too_deep);
+            else
+                fail_length(reader, err);
             return 0;
         }
     } while (scan.depth > 0 || scan.in_string);
@@ -401,8 +440,8 @@ static bool line_length(struct dataset_reader *reader, size_t *len, struct error
         const char *newline = held > seen ? memchr(from + seen, '\n', held - seen) : NULL;
 
         *len = newline ? (size_t)(newline - from) : held;
-        if (*len > DATASET_LINE_MAX)
-            return fail(reader, err, too_long);
+        if (*len > reader->line_max)
+            return fail_length(reader, err);
         if (newline || reader->ended)
             return true;
         seen = held;
@@ -482,6 +521,19 @@ static void skip_byte_order_mark(struct dataset_reader *reader, struct error *er
     }
 }
 
+/* The next row of a table; its position is the line or the number of the row. */
+static bool next_row(struct dataset_reader *reader, struct dataset_record *record,
+                     struct error *err)
+{
+    if (!table_next(reader->table, &reader->row, &reader->mark.line, err))
+        return false;
+    reader->mark.column = 1;
+    *record = (struct dataset_record) { .data = reader->row.data,
+                                        .len = reader->row.len,
+                                        .at = reader->mark };
+    return true;
+}
+
 bool dataset_reader_next(struct dataset_reader *reader, struct dataset_record *record,
                          struct error *err)
 {
@@ -489,6 +541,11 @@ bool dataset_reader_next(struct dataset_reader *reader, struct dataset_record *r
 
     if (reader->done)
         return false;
+    if (reader->table) {
+        got = next_row(reader, record, err);
+        reader->done = !got;
+        return got;
+    }
     skip_byte_order_mark(reader, err);
     if (reader->kind == KIND_JSON)
         got = next_json(reader, record, err);

@@ -1,6 +1,7 @@
 /* train/dataset/dataset_reader.h - data files, one record at a time: .jsonl (one per
- * line), .json (a list, or objects one after another) and .txt, each also .gz. Memory is
- * that of the largest record, and sizes are limited. */
+ * line), .json (a list, or objects one after another) and .txt, each also .gz, and the
+ * tables of train/tables/table.h. Memory is that of the largest record, and sizes are
+ * limited. */
 #ifndef TRAIN_DATASET_DATASET_READER_H
 #define TRAIN_DATASET_DATASET_READER_H
 
@@ -8,8 +9,8 @@
 
 struct dataset_reader;
 
-#define DATASET_LINE_MAX  ((size_t)1 << 20) /* bytes of a line or of a record in a list */
-#define DATASET_DEPTH_MAX 64                /* nesting of a record */
+#define DATASET_LINE_MAX  ((size_t)64 << 20) /* bytes of a record */
+#define DATASET_DEPTH_MAX 64                 /* nesting of a record */
 /* compression ratio of a .gz; text has 2 to 20, a bomb about 1000 */
 #define DATASET_RATIO_MAX 200
 
@@ -27,14 +28,19 @@ struct dataset_reader *dataset_reader_open(const char *path, bool lines,
                                            struct error *err);
 void dataset_reader_close(struct dataset_reader *reader); /* NULL is allowed */
 
+/* Set the most bytes of a record; DATASET_LINE_MAX by default. */
+void dataset_reader_limit(struct dataset_reader *reader, size_t bytes);
 /* Return false at the end, and on an error; *err is then set, with the position. */
 bool dataset_reader_next(struct dataset_reader *reader, struct dataset_record *record,
                          struct error *err);
 
 /* Return whether the name has the extension of a supported format. */
 bool dataset_reader_supports(const char *path);
-/* Return whether the name has the extension of a table format, which is not supported. */
-bool dataset_reader_is_table(const char *path);
+/* The supported formats, for messages. */
+#define DATASET_FORMATS \
+    ".json, .jsonl and .txt, each also .gz, .csv, .tsv, .parquet, .arrow and .feather"
+/* Return whether the name has the extension of data in a format that is not supported. */
+bool dataset_reader_is_foreign(const char *path);
 /* Set ERROR_DATA for an unsupported file, and say how to convert it; return false. */
 bool dataset_reader_refuse(const char *path, struct error *err);
 

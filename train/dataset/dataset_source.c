@@ -120,7 +120,7 @@ bool dataset_lookup_find(struct dataset_lookup *lookup, const char *name,
                          struct dataset_source *out, struct error *err)
 {
     *out = (struct dataset_source) { .name = name };
-    if (dataset_reader_is_table(name))
+    if (dataset_reader_is_foreign(name))
         return dataset_reader_refuse(name, err);
     return dataset_name_is_path(name) ? find_path(lookup, name, out, err)
                                       : find_named(lookup, name, out, err);
@@ -197,9 +197,8 @@ static bool check_entries(const char *path, struct dirent *const *entries, int c
         if (!dataset_reader_supports(entries[i]->d_name))
             return error_set(err, ERROR_DATA,
                              "the data folder %s has %s, which has an unsupported "
-                             "format (supported are .json, .jsonl and .txt, each also "
-                             ".gz); remove it, or name the files",
-                             path, entries[i]->d_name);
+                             "format (supported are %s); remove it, or name the files",
+                             path, entries[i]->d_name, DATASET_FORMATS);
     if (count == 0)
         return error_set(err, ERROR_DATA, "the data folder %s is empty", path);
     return count <= FOLDER_FILES ||
