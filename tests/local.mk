@@ -330,6 +330,7 @@ script_tests += %D%/cli/schema.t
 script_tests += %D%/cli/select.t
 script_tests += %D%/cli/spool.t
 script_tests += %D%/cli/target.t
+script_tests += %D%/cli/tables.t
 script_tests += %D%/cli/tensorboard.t
 script_tests += %D%/cli/tokens.t
 script_tests += %D%/cli/version.t
