@@ -342,6 +342,32 @@ static void add_model(struct building *to, const struct script_model *model)
             &(struct script_item) { model->cast, model->cast_at, model->cast_at });
 }
 
+/* SFTTrainer(model="name", args=SFTConfig(model_init_kwargs={...})) loads the model
+ * itself. */
+static void add_named_model(struct building *to, const struct syntax *trainer,
+                            const struct syntax *arguments)
+{
+    static const struct script_class model = { "from_pretrained", ROLE_MODEL, false,
+                                               NULL };
+    struct script *script = to->script;
+    struct script_argument argument;
+    struct script_value value;
+
+    if (!trainer || !script_argument_find(script, trainer, "model", 0, &argument))
+        return;
+    value = script_evaluate(script, argument.value);
+    if (value.kind != SCRIPT_STRING)
+        return;
+    add_argument_row(to, "model_name_or_path", &argument);
+    if (!arguments)
+        return;
+    value = script_argument_value(script, arguments, "model_init_kwargs", -1);
+    if (value.kind != SCRIPT_DICT)
+        return;
+    to->row = &model;
+    script_members(script, value.node, take_argument, to);
+}
+
 static void add_adapter(struct building *to, const struct script_model *model,
                         const struct syntax *trainer)
 {
@@ -575,6 +601,8 @@ void script_document(struct script *script)
     note_data(script);
     note_classes(script, &model, trainer, arguments);
     add_model(&to, &model);
+    if (!model.load)
+        add_named_model(&to, trainer, arguments);
     add_adapter(&to, &model, trainer);
     if (arguments) {
         row = script_class_of(script, arguments);

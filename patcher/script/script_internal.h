@@ -15,6 +15,7 @@ struct binding {
     const struct syntax *at;    /* the target */
     int index;                  /* of the value, if that is a tuple; -1: all of it */
     bool is_default;            /* the default of a parameter: callers may pass another */
+    int parameter;              /* its position from 1, or 0: not a parameter */
 };
 
 /* `import torch as t`: t is torch; `from peft import LoraConfig`: peft.LoraConfig. */
@@ -56,6 +57,10 @@ const struct binding *script_find(struct script *script, const char *name,
 /* The assignments to a name, in the order of the text. */
 const struct binding *script_bindings(const struct script *script, const char *name,
                                       size_t *count);
+/* Return the expression that is assigned: for a parameter, what the only call of its
+ * function passes.  NULL: unknown.  *certain: no other value is possible. */
+const struct syntax *script_assigned(struct script *script, const struct binding *binding,
+                                     bool *certain);
 /* Return how often a name is read. */
 size_t script_count_uses(const struct script *script, const char *name);
 /* Return an expression's dotted name with imports resolved, "torch.cuda.is_available";

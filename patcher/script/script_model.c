@@ -148,6 +148,7 @@ static void trace(struct script *script, const struct syntax *node, int depth,
     const struct binding *binding;
     const struct syntax *value;
     const char *name;
+    bool certain;
 
     node = syntax_plain(node);
     if (!node || depth > TRACE_DEPTH || out->load)
@@ -165,8 +166,9 @@ static void trace(struct script *script, const struct syntax *node, int depth,
         return;
     add_name(out, name);
     binding = script_find(script, name, node);
-    if (binding && binding->value && binding->index <= 0) {
-        value = binding->value;
+    value = binding && binding->index <= 0 ? script_assigned(script, binding, &certain)
+                                           : NULL;
+    if (value) {
         if (binding->index == 0 && value->kind == SYNTAX_TUPLE)
             value = value->first;
         trace(script, value, depth + 1, out);

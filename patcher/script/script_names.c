@@ -9,7 +9,7 @@
 #include "base/text.h"
 
 /* Each call is compared with each import. */
-enum { IMPORTS_MAX = 2000, CALLS_MAX = 5000 };
+enum { IMPORTS_MAX = 2000, CALLS_MAX = 5000, CALL_DEPTH = 20 };
 
 /* ---- Collect ---- */
 
@@ -128,32 +128,35 @@ static void bind_assignment(struct collecting *to, const struct syntax *node)
     bind_target(to, syntax_field(node, "left"), syntax_plain(value), -1);
 }
 
-static void bind_parameter(struct collecting *to, const struct syntax *node)
+static void bind_parameter(struct collecting *to, const struct syntax *name,
+                           const struct syntax *value, int position)
 {
-    const struct syntax *name = syntax_field(node, "name");
-
-    if (name && name->kind == SYNTAX_NAME)
-        add_binding(
-            to, &(struct binding) { .name = syntax_text(&to->script->tree, name),
-                                    .scope = scope_of(node),
-                                    .value = syntax_plain(syntax_field(node, "value")),
-                                    .at = name,
-                                    .index = -1,
-                                    .is_default = true });
+    add_binding(to, &(struct binding) { .name = syntax_text(&to->script->tree, name),
+                                        .scope = scope_of(name),
+                                        .value = value,
+                                        .at = name,
+                                        .index = -1,
+                                        .is_default = value != NULL,
+                                        .parameter = position });
 }
 
-/* Bind the parameters that have no default, which are unknown. */
+/* Bind the parameters of a function.  `*args` and `**kwargs` are unknown. */
 static void bind_parameters(struct collecting *to, const struct syntax *node)
 {
-    for (const struct syntax *child = node->first; child; child = child->next) {
-        const struct syntax *name = child;
+    int position = 0;
 
-        if (child->kind == SYNTAX_DEFAULT)
-            continue;
+    for (const struct syntax *child = node->first; child; child = child->next) {
+        const struct syntax *name = child, *value = NULL;
+
+        position++;
+        if (child->kind == SYNTAX_DEFAULT) {
+            name = syntax_field(child, "name");
+            value = syntax_plain(syntax_field(child, "value"));
+        }
         while (name && name->kind != SYNTAX_NAME)
             name = name->first;
         if (name)
-            bind_target(to, name, NULL, -1);
+            bind_parameter(to, name, value, position);
     }
 }
 
@@ -209,10 +212,6 @@ static void collect(struct collecting *to, const struct syntax *node)
     case SYNTAX_FOR:
         if (syntax_field(node, "left"))
             bind_target(to, syntax_field(node, "left"), NULL, -1);
-        break;
-    case SYNTAX_DEFAULT:
-        if (!syntax_around(node, SYNTAX_LAMBDA, SYNTAX_LAMBDA))
-            bind_parameter(to, node);
         break;
     case SYNTAX_PARAMETERS:
         bind_parameters(to, node);
@@ -273,6 +272,52 @@ const struct binding *script_bindings(const struct script *script, const char *n
         end++;
     *count = end - low;
     return script->bindings + low;
+}
+
+/* Return whether a call calls the function: by its name, as a method, or as the class
+ * whose __init__ it is. */
+static bool calls_function(const struct script *script, const struct syntax *call,
+                           const struct syntax *function, bool is_method)
+{
+    const struct syntax *callee = syntax_field(call, "function");
+    const struct syntax *name = syntax_field(function, "name");
+    const struct syntax *class = syntax_around(function, SYNTAX_CLASS, SYNTAX_CLASS);
+
+    if (is_method && syntax_is(&script->tree, name, "__init__"))
+        name = syntax_field(class, "name");
+    else if (is_method && callee && callee->kind == SYNTAX_ATTRIBUTE)
+        callee = syntax_field(callee, "attribute");
+    return callee && name && callee->kind == SYNTAX_NAME &&
+           callee->end - callee->at == name->end - name->at &&
+           memcmp(script->tree.data + callee->at, script->tree.data + name->at,
+                  name->end - name->at) == 0;
+}
+
+const struct syntax *script_assigned(struct script *script, const struct binding *binding,
+                                     bool *certain)
+{
+    const struct syntax *function = binding->scope, *only = NULL;
+    bool is_method;
+    struct script_argument argument;
+
+    *certain = !binding->is_default;
+    if (binding->parameter == 0 || function->kind != SYNTAX_FUNCTION)
+        return binding->value;
+    is_method = scope_of(function)->kind == SYNTAX_CLASS;
+    for (size_t i = 0; i < script->call_count; i++) {
+        if (!calls_function(script, script->calls[i], function, is_method))
+            continue;
+        if (only)
+            return binding->value;
+        only = script->calls[i];
+    }
+    if (!only || script->depth >= CALL_DEPTH)
+        return binding->value;
+    *certain = true;
+    return script_argument_find(script, only, binding->name,
+                                binding->parameter - 1 - is_method, &argument)
+               ? argument.value
+               : binding->value;
 }
 
 enum branch { BRANCH_UNKNOWN, BRANCH_TAKEN, BRANCH_SKIPPED };

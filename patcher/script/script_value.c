@@ -344,13 +344,14 @@ static struct script_value find_field(struct script *script,
 static struct script_value of_binding(struct script *script,
                                       const struct binding *binding)
 {
+    bool certain;
+    const struct syntax *assigned = script_assigned(script, binding, &certain), *item;
     struct script_value value;
-    const struct syntax *item;
 
-    if (!binding->value)
+    if (!assigned)
         return unknown;
-    value = script_evaluate(script, binding->value);
-    if (binding->is_default)
+    value = script_evaluate(script, assigned);
+    if (!certain)
         value.computed = true;
     if (binding->index >= 0) {
         if (value.kind == SCRIPT_LIST && value.text && script->device)

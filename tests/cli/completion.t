@@ -6,6 +6,7 @@ mkdir jobs work
 : >work/a.yaml
 : >'work/b c.yml'
 : >work/notes.txt
+: >work/train.py
 
 for shell in bash zsh; do
     expect_status "completion prints a script for $shell" 0 "$trainspool" completion $shell
@@ -51,7 +52,8 @@ offers "templates" llama2,llama2_zh,llama3 generate --template llama
 offers "values of an option" error check --fail-on e
 offers "rules" TS101 explain TS101
 offers "keys to set" lora_rank= run --set lora_ra
-offers "only jobs and folders" 'a.yaml,b c.yml' check ''
+offers "jobs and scripts" 'a.yaml,b c.yml,train.py' check ''
+offers "only jobs" 'a.yaml,b c.yml' run ''
 offers "shells" bash,zsh completion ''
 
 "$trainspool" --help | sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' | sort >commands
