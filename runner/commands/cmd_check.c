@@ -21,6 +21,7 @@ const struct command command_check = {
                                           OPTION_JSON, OPTION_SARIF, OPTION_SELECT,
                                           OPTION_IGNORE, OPTION_FAIL_ON, OPTION_EXIT_ZERO,
                                           OPTION_END },
+    .scripts = true,
     .help = "list all findings of a job without changing it",
     .details =
         "The exit status is 1 if an error finding is left or trainspool patch would "

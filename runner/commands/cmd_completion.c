@@ -255,7 +255,8 @@ static void add_bash_operand(struct text *out, const struct command *command)
     if (list)
         text_addf(out, "_trainspool_%s ;;\n", list->name);
     else if (strstr(word, "JOB") || strcmp(word, "FILE") == 0)
-        text_adds(out, "_trainspool_files yaml yml ;;\n");
+        text_addf(out, "_trainspool_files yaml yml%s ;;\n",
+                  command->scripts ? " py" : "");
     else if (strcmp(word, "DIR") == 0)
         text_adds(out, "_trainspool_files ;;\n");
     else
@@ -313,7 +314,9 @@ static void add_zsh_text(struct text *out, const char *string, const char *speci
     }
 }
 
-static void add_zsh_action(struct text *out, const char *word, const char *const *choices)
+/* scripts: Python scripts are operands, too. */
+static void add_zsh_action(struct text *out, const char *word, const char *const *choices,
+                           bool scripts)
 {
     const struct list *list = list_of(word);
 
@@ -325,7 +328,7 @@ static void add_zsh_action(struct text *out, const char *word, const char *const
     } else if (list) {
         text_addf(out, "_trainspool_%s", list->name);
     } else if (strstr(word, "JOB") || strcmp(word, "FILE") == 0) {
-        text_adds(out, "_files -g \"*.(yaml|yml)(-.)\"");
+        text_addf(out, "_files -g \"*.(yaml|yml%s)(-.)\"", scripts ? "|py" : "");
     } else if (strcmp(word, "DIR") == 0) {
         text_adds(out, "_files -/");
     }
@@ -339,7 +342,7 @@ static void add_zsh_option(struct text *out, const struct option_row *row)
     text_addc(out, ']');
     if (row->argument) {
         text_addf(out, ":%s:", row->argument);
-        add_zsh_action(out, row->argument, row->choices);
+        add_zsh_action(out, row->argument, row->choices, false);
     }
     text_addc(out, '\'');
 }
@@ -353,12 +356,12 @@ static void add_zsh_operands(struct text *out, const struct command *command)
     if (!first[0])
         return;
     text_addf(out, " \\\n            '1:%s:", first);
-    add_zsh_action(out, first, NULL);
+    add_zsh_action(out, first, NULL, command->scripts);
     text_addc(out, '\'');
     if (command->max_operands == 1)
         return;
     text_addf(out, " \\\n            '*:%s:", last);
-    add_zsh_action(out, last, NULL);
+    add_zsh_action(out, last, NULL, command->scripts);
     text_addc(out, '\'');
 }
 

@@ -23,6 +23,7 @@ const struct command command_import = {
     .min_operands = 1,
     .max_operands = 1,
     .options = (const enum option_id[]) { OPTION_JSON, OPTION_OUTPUT, OPTION_END },
+    .scripts = true,
     .help = "convert a file of Axolotl or torchtune, or a Python script, to a job",
     .details =
         "Keys that cannot be converted become comments at the end of the job, each "

@@ -17,6 +17,7 @@ const struct command command_patch = {
                                           OPTION_JSON, OPTION_DIFF, OPTION_UNSAFE,
                                           OPTION_SELECT, OPTION_IGNORE, OPTION_FAIL_ON,
                                           OPTION_EXIT_ZERO, OPTION_END },
+    .scripts = true,
     .help = "make the safe edits in a job file and keep a backup",
     .details = "Only the named values change: comments, order and line ends stay.  The "
                "original file is kept in NAME.run/backups; trainspool undo restores it.",

@@ -29,6 +29,7 @@ const struct command command_plan = {
         (const enum option_id[]) { OPTION_DEVICE, OPTION_TARGET, OPTION_VERSIONS,
                                    OPTION_JSON, OPTION_FAIL_ON, OPTION_ALTERNATIVES,
                                    OPTION_EXIT_ZERO, OPTION_END },
+    .scripts = true,
     .help = "show what would run: formats, scaling, clipping, steps, memory",
     .run = cmd_plan,
 };

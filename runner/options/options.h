@@ -103,6 +103,7 @@ struct command {
     int min_operands, max_operands; /* max_operands -1: any number */
     /* in addition to those of every command; ends in OPTION_END; NULL: none */
     const enum option_id *options;
+    bool scripts;        /* its operands may be Python scripts, too */
     const char *help;    /* one line, without a final period */
     const char *details; /* paragraphs after `help` in --help; NULL: none */
     int (*run)(const struct options *options); /* the exit status */
