@@ -338,6 +338,18 @@ bool profile_history(const struct profile_view *view, const char *name,
     return false;
 }
 
+const char *profile_removed(enum trainer trainer, const char *name)
+{
+    const struct profile_table *table = profiles[trainer].table;
+    struct rows rows = find_rows(table, name);
+    size_t next = 0;
+
+    for (const struct profile_key *key = rows.first; key < rows.end; key++)
+        if (key->until + (size_t)1 > next)
+            next = key->until + (size_t)1;
+    return next > 0 && next < table->version_count ? table->versions[next] : NULL;
+}
+
 const struct profile_key *profile_key_at(const struct profile_view *view, size_t at)
 {
     struct layer layers[2];

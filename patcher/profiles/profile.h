@@ -141,6 +141,9 @@ struct profile_history {
 /* Return false if no version has the key. */
 bool profile_history(const struct profile_view *view, const char *name,
                      struct profile_history *out);
+/* Return the first version that no longer has a key; NULL: the newest one has it, or none
+ * had. */
+const char *profile_removed(enum trainer trainer, const char *name);
 /* Return the key at index `at` of those that the view knows; a key may come several
  * times; NULL: past the end. */
 const struct profile_key *profile_key_at(const struct profile_view *view, size_t at);

@@ -59,57 +59,66 @@ static void rule_renamed_keys(struct rule_context *context)
 
 static const struct removed {
     const char *key, *rule;
-    const char *since; /* the first transformers without it */
+    const char *since; /* the first transformers without it; NULL: by the key table */
     const char *what;  /* what to do, or why nothing is lost */
     bool moved;        /* the setting has a new position */
 } removed[] = {
-    { "fp16_backend", "TS606", FIVE, "fp16: true is PyTorch's own mixed precision",
+    { "fp16_backend", "TS606", NULL, "fp16: true is PyTorch's own mixed precision",
       false },
-    { "half_precision_backend", "TS606", FIVE,
+    { "half_precision_backend", "TS606", NULL,
       "fp16: true is PyTorch's own mixed precision", false },
-    { "fp16_opt_level", "TS606", FIVE, "it configured apex, which no longer has amp",
+    { "fp16_opt_level", "TS606", NULL, "it configured apex, which no longer has amp",
       false },
-    { "use_apex", "TS606", FIVE, "apex no longer has amp", false },
-    { "include_inputs_for_metrics", "TS609", FIVE, "write include_for_metrics: [inputs]",
+    { "use_apex", "TS606", "5.0", "apex no longer has amp", false },
+    { "include_inputs_for_metrics", "TS609", NULL, "write include_for_metrics: [inputs]",
       true },
-    { "include_tokens_per_second", "TS609", FIVE,
+    { "include_tokens_per_second", "TS609", NULL,
       "write include_num_input_tokens_seen: all", true },
-    { "tpu_metrics_debug", "TS609", FIVE, "write debug: tpu_metrics_debug", true },
-    { "fsdp_min_num_params", "TS609", FIVE,
+    { "tpu_metrics_debug", "TS609", NULL, "write debug: tpu_metrics_debug", true },
+    { "fsdp_min_num_params", "TS609", NULL,
       "write it into fsdp_config, as min_num_params", true },
-    { "fsdp_transformer_layer_cls_to_wrap", "TS609", FIVE,
+    { "fsdp_transformer_layer_cls_to_wrap", "TS609", NULL,
       "write it into fsdp_config, as transformer_layer_cls_to_wrap", true },
-    { "push_to_hub_organization", "TS609", FIVE, "write hub_model_id: ORGANIZATION/NAME",
+    { "push_to_hub_organization", "TS609", NULL, "write hub_model_id: ORGANIZATION/NAME",
       true },
-    { "adafactor", "TS609", FIVE, "write optim: adafactor", true },
-    { "split_batches", "TS609", "4.51.0.dev0", "write it into accelerator_config", true },
-    { "dispatch_batches", "TS609", "4.51.0.dev0", "write it into accelerator_config",
-      true },
-    { "evaluate_during_training", "TS609", "4.0.0.dev0", "write eval_strategy: steps",
-      true },
-    { "use_mps_device", "TS610", FIVE, "an Apple GPU is detected without it", false },
-    { "past_index", "TS610", FIVE, "it belonged to models like Transformer-XL", false },
-    { "ray_scope", "TS610", FIVE, "use RAY_SCOPE in the environment", false },
-    { "jit_mode_eval", "TS610", FIVE, "torch_compile replaces it", false },
-    { "torchdynamo", "TS610", FIVE, "torch_compile_backend replaces it", false },
-    { "mp_parameters", "TS610", FIVE, "SageMaker sets them itself", false },
-    { "tpu_num_cores", "TS610", FIVE, "use TPU_NUM_CORES in the environment", false },
-    { "use_legacy_prediction_loop", "TS610", FIVE, "there is only one loop now", false },
-    { "use_ipex", "TS610", FIVE, "Intel's extension is part of PyTorch now", false },
-    { "save_safetensors", "TS610", FIVE, "everything is saved as safetensors", false },
-    { "sharded_ddp", "TS610", "4.35.0.dev0", "fsdp replaces it", false },
-    { "tp_size", "TS610", "4.52.0.dev0", "load the model with a tp_plan", false },
-    { "xpu_backend", "TS610", "4.32.0.dev0", "ddp_backend replaces it", false },
-    { "logging_dir", "TS610", "5.15.0.dev0",
-      "use TENSORBOARD_LOGGING_DIR in the environment", false },
+    { "adafactor", "TS609", NULL, "write optim: adafactor", true },
+    { "split_batches", "TS609", NULL, "write it into accelerator_config", true },
+    { "dispatch_batches", "TS609", NULL, "write it into accelerator_config", true },
+    { "evaluate_during_training", "TS609", "4.0", "write eval_strategy: steps", true },
+    { "use_mps_device", "TS610", NULL, "an Apple GPU is detected without it", false },
+    { "past_index", "TS610", NULL, "it belonged to models like Transformer-XL", false },
+    { "ray_scope", "TS610", NULL, "use RAY_SCOPE in the environment", false },
+    { "jit_mode_eval", "TS610", NULL, "torch_compile replaces it", false },
+    { "torchdynamo", "TS610", NULL, "torch_compile_backend replaces it", false },
+    { "mp_parameters", "TS610", NULL, "SageMaker sets them itself", false },
+    { "tpu_num_cores", "TS610", NULL, "use TPU_NUM_CORES in the environment", false },
+    { "use_legacy_prediction_loop", "TS610", NULL, "there is only one loop now", false },
+    { "use_ipex", "TS610", NULL, "Intel's extension is part of PyTorch now", false },
+    { "save_safetensors", "TS610", NULL, "everything is saved as safetensors", false },
+    { "sharded_ddp", "TS610", "4.35", "fsdp replaces it", false },
+    { "tp_size", "TS610", NULL, "load the model with a tp_plan", false },
+    { "xpu_backend", "TS610", "4.32", "ddp_backend replaces it", false },
+    { "logging_dir", "TS610", NULL, "use TENSORBOARD_LOGGING_DIR in the environment",
+      false },
 };
 
-/* 5.0.0.dev0 -> 5.0 */
-static const char *short_version(const struct rule_context *context, const char *version)
+/* Return the first version without the key, "5.0". */
+static const char *removed_in(const struct rule_context *context,
+                              const struct removed *row)
 {
-    const char *end = strchr(strchr(version, '.') + 1, '.');
+    const char *version =
+        row->since ? row->since : profile_removed(TRAINER_TRANSFORMERS, row->key);
+    const char *end = strchr(version, '.') + 1;
 
-    return arena_copy(context->arena, version, (size_t)(end - version));
+    return arena_copy(context->arena, version,
+                      (size_t)(end - version) + strcspn(end, "."));
+}
+
+/* The bound includes release candidates. */
+static const char *removed_bound(const struct rule_context *context,
+                                 const struct removed *row)
+{
+    return arena_printf(context->arena, "%s.dev0", removed_in(context, row));
 }
 
 static enum severity removed_severity(const struct rule_context *context,
@@ -117,7 +126,8 @@ static enum severity removed_severity(const struct rule_context *context,
 {
     if (!context->plan->external)
         return SEVERITY_INFO;
-    return rule_version_at_least(context, PACKAGE_TRANSFORMERS, row->since)
+    return rule_version_at_least(context, PACKAGE_TRANSFORMERS,
+                                 removed_bound(context, row))
                ? SEVERITY_ERROR
                : SEVERITY_WARNING;
 }
@@ -131,7 +141,7 @@ static void report_removed(struct rule_context *context, const struct removed *r
         .severity = removed_severity(context, row),
         .apply = APPLY_UNSAFE,
         .message = arena_printf(context->arena, "%s was removed in transformers %s: %s",
-                                row->key, short_version(context, row->since), row->what),
+                                row->key, removed_in(context, row), row->what),
         .because = rule_version_text(context, PACKAGE_TRANSFORMERS),
         .note = row->moved ? NULL : "the line becomes a comment",
     };
@@ -148,13 +158,21 @@ static bool is_rejected(const struct removed *row)
     return schema_find(row->key)->use == KEY_REJECTED;
 }
 
+/* Return whether the program still has the key, as one of its own. */
+static bool has_own_key(const struct rule_context *context, const char *key)
+{
+    return profile_is_closed(context->view) && profile_find(context->view, key);
+}
+
 static void rule_removed_keys(struct rule_context *context)
 {
     for (size_t i = 0; i < TS_COUNT(removed); i++) {
         const struct entry *entry = document_find(context->document, removed[i].key);
 
         if (entry && (context->plan->external || !is_rejected(&removed[i])) &&
-            !rule_version_below(context, PACKAGE_TRANSFORMERS, removed[i].since))
+            !has_own_key(context, removed[i].key) &&
+            !rule_version_below(context, PACKAGE_TRANSFORMERS,
+                                removed_bound(context, &removed[i])))
             report_removed(context, &removed[i], entry);
     }
 }
@@ -406,8 +424,8 @@ static const struct rule rows[] = {
       .apply = APPLY_UNSAFE,
       .explain =
           "use_mps_device, past_index, ray_scope, jit_mode_eval, torchdynamo, "
-          "mp_parameters, tpu_num_cores, use_legacy_prediction_loop, use_ipex, "
-          "save_safetensors (removed in transformers 5), xpu_backend (4.32), "
+          "mp_parameters, tpu_num_cores, use_legacy_prediction_loop, save_safetensors "
+          "(removed in transformers 5), use_ipex (4.57), xpu_backend (4.32), "
           "sharded_ddp (4.35), tp_size (4.52) and logging_dir (5.15). Most of them have "
           "long been detected automatically, or became environment variables, as the "
           "finding says. `--unsafe` comments the line out; `patch` alone never does.\n\n"

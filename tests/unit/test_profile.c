@@ -228,6 +228,16 @@ static void test_profile_history_of_a_key(void **state)
     assert_false(profile_history(&now, "sequence_len", &history));
 }
 
+static void test_profile_removed_names_the_first_version_without_the_key(void **state)
+{
+    (void)state;
+    assert_string_equal(profile_removed(TRAINER_TRANSFORMERS, "use_ipex"), "4.57.1");
+    assert_string_equal(profile_removed(TRAINER_TRANSFORMERS, "no_cuda"), "5.0.0");
+    assert_string_equal(profile_removed(TRAINER_TRL, "max_seq_length"), "0.20.0");
+    assert_null(profile_removed(TRAINER_TRANSFORMERS, "learning_rate"));
+    assert_null(profile_removed(TRAINER_TRANSFORMERS, "sharded_ddp"));
+}
+
 static void test_profile_names_are_unique(void **state)
 {
     (void)state;
@@ -258,6 +268,7 @@ int main(void)
         cmocka_unit_test(test_profile_older_than_the_table_knows_nothing),
         cmocka_unit_test(test_profile_newer_than_the_table_is_the_newest),
         cmocka_unit_test(test_profile_history_of_a_key),
+        cmocka_unit_test(test_profile_removed_names_the_first_version_without_the_key),
         cmocka_unit_test(test_profile_names_are_unique),
     };
 
