@@ -262,6 +262,15 @@ static void test_chat_record_learns_marks(void **state)
     write_record(&got, template, NULL, json, last);
     assert_string_equal(got.learned.data, "(t)b.");
     written_clear(&got);
+    write_record(
+        &got,
+        "{% for m in messages %}|{% if m.role == 'user' %}{{ m.content }}{% else "
+        "%}{% generation %}{{ m.content }}{% endgeneration %}{% endif %}{% endfor "
+        "%}",
+        NULL, RECORD(ANSWER("'content': ''")), plain);
+    assert_string_equal(got.learned.data, "");
+    assert_int_equal(got.tally.unlearned, 0); /* it is empty, not written differently */
+    written_clear(&got);
 }
 
 #define QWEN                                                                          \

@@ -28,6 +28,7 @@ static size_t common_prefix(const struct token_list *a, const struct token_list 
  * conversation. */
 struct answer_span {
     size_t start, end, answer;
+    bool marked; /* by the template, maybe without a token: the answer is empty */
 };
 
 struct answer_spans {
@@ -164,7 +165,7 @@ static bool locate_marked(struct rendering *rendering, const struct token_list *
         const struct jinja_span *span = &output->spans[i];
         struct answer_span *out = &spans->list[i];
 
-        *out = (struct answer_span) { 0 };
+        *out = (struct answer_span) { .marked = true };
         ok =
             span->len == 0 ||
             (token_at(rendering, whole, exact, span->start, false, &out->start) &&
@@ -274,7 +275,8 @@ static void tally_answers(const struct template_options *options,
         if (spans->weights[i] == 0 || (options->mask_history && i + 1 < spans->answers))
             continue;
         for (size_t span = 0; span < spans->count && !found; span++)
-            found = spans->list[span].answer == i && spans->list[span].end > 0;
+            found = spans->list[span].answer == i &&
+                    (spans->list[span].marked || spans->list[span].end > 0);
         tally->answers++;
         tally->unlearned += !found;
     }
