@@ -199,6 +199,7 @@ unit_tests += %D%/unit/test_rules
 unit_tests += %D%/unit/test_scalar
 unit_tests += %D%/unit/test_schema
 unit_tests += %D%/unit/test_schema_check
+unit_tests += %D%/unit/test_script
 unit_tests += %D%/unit/test_setting
 unit_tests += %D%/unit/test_convergence
 unit_tests += %D%/unit/test_teacher

@@ -126,7 +126,7 @@ const char *const rule_targets[3] = { "all", "native", "external" };
  * Trainer of transformers if the script has a loop of its own. */
 static bool applies_to_script(const struct rule *rule, const struct rule_context *context)
 {
-    static const char *const of_trainer[] = { "TS309", "TS409", "TS510" };
+    static const char *const of_trainer[] = { "TS309", "TS409", "TS510", "TS810" };
 
     if (rule->id[2] == '0')
         return false;

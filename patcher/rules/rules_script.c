@@ -165,7 +165,10 @@ static void report_keyword(struct rule_context *context)
                  rule_version_at_least(context, PACKAGE_TRANSFORMERS, "5.0.0.dev0");
     struct mark at = document_mark(context->document, facts->tokenizer_at);
     bool keeps = document_line_keeps(context->document, at);
+    bool known = rule_version_at_least(context, PACKAGE_TRANSFORMERS, "4.46.0.dev0");
 
+    if (rule_version_below(context, PACKAGE_TRANSFORMERS, "4.46.0.dev0"))
+        return;
     if (facts->tokenizer_bytes == 0)
         return;
     findings_add(
@@ -173,7 +176,9 @@ static void report_keyword(struct rule_context *context)
         &(struct finding) {
             .rule = "TS613",
             .severity = stops ? SEVERITY_ERROR : SEVERITY_WARNING,
-            .apply = keeps ? APPLY_MANUAL : APPLY_UNSAFE,
+            .apply = keeps   ? APPLY_MANUAL
+                     : known ? APPLY_SAFE
+                             : APPLY_UNSAFE,
             .key = "tokenizer",
             .at = at,
             .cut = facts->tokenizer_bytes,
@@ -225,7 +230,8 @@ static const struct rule rows[] = {
           "`Trainer(..., tokenizer=tokenizer)` became `processing_class=tokenizer` in "
           "transformers 4.46, and version 5 raises a TypeError. The rule reads the "
           "script if trainspool.command names one next to the job, without changing it. "
-          "Where the script itself is checked, `--unsafe` renames the keyword.\n\n"
+          "Where the script itself is checked, the keyword is renamed; with "
+          "an unknown version only by `--unsafe`.\n\n"
           "Write processing_class=tokenizer instead. A custom Trainer class that accepts "
           "a tokenizer and passes it on is not affected.",
       .source = "transformers MIGRATION_GUIDE_V5.md; a user report" },

@@ -266,8 +266,6 @@ static void rule_unknown_versions(struct rule_context *context)
     for (size_t i = 0; i < PACKAGES; i++)
         if (versions_know(context->versions, (enum package)i))
             return;
-    if (context->document->script)
-        return; /* a script has no place to say them */
     propose_remark(
         &to,
         &(struct finding) {
@@ -276,8 +274,11 @@ static void rule_unknown_versions(struct rule_context *context)
             .message = "no package versions are known, so rules that depend on them are "
                        "skipped: loading of weights and adapters, renamed and removed "
                        "keys, incompatible packages",
-            .note = "set trainspool.env: the folder of the Python environment, or "
-                    "trainspool.versions: {torch: .., transformers: .., peft: ..}" },
+            .note =
+                context->document->script
+                    ? "give them with --versions torch=..,transformers=..,peft=.."
+                    : "set trainspool.env: the folder of the Python environment, or "
+                      "trainspool.versions: {torch: .., transformers: .., peft: ..}" },
         target);
 }
 

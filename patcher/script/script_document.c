@@ -347,7 +347,7 @@ static void add_model(struct building *to, const struct script_model *model)
 static void add_named_model(struct building *to, const struct syntax *trainer,
                             const struct syntax *arguments)
 {
-    static const struct script_class model = { "from_pretrained", ROLE_MODEL, false,
+    static const struct script_class model = { "from_pretrained", ROLE_MODEL, false, NULL,
                                                NULL };
     struct script *script = to->script;
     struct script_argument argument;
@@ -399,7 +399,7 @@ static void add_adapter(struct building *to, const struct script_model *model,
                  ? syntax_field(adapter ? adapter : at, "function")
                  : at);
     if (model->adapt) {
-        static const struct script_class whole = { "", ROLE_ADAPTER, false, NULL };
+        static const struct script_class whole = { "", ROLE_ADAPTER, false, NULL, NULL };
 
         take_call(to, model->adapt);
         to->row = &whole; /* Unsloth's get_peft_model takes them directly */
@@ -486,15 +486,16 @@ static void add_loop(struct building *to, const struct script_model *model)
     add_optimizer(to, model);
 }
 
-/* The block `trainspool: {target: external}`. */
-static void add_block(struct building *to)
+/* The block `trainspool: {target: ...}`: whose arguments they are, which decides about
+ * defaults and names. */
+static void add_block(struct building *to, const char *target)
 {
     struct script *script = to->script;
     const struct syntax start = { .at = script->document->positions.origin,
                                   .end = script->document->positions.origin };
     struct node *block = node_new(script, &start, NODE_MAP, "");
     struct node *key = node_new(script, &start, NODE_SCALAR, "target"),
-                *value = node_new(script, &start, NODE_SCALAR, "external");
+                *value = node_new(script, &start, NODE_SCALAR, target);
 
     block->edit = value->edit = NODE_FIXED;
     block->entries = arena_array(script->arena, 1, sizeof(*block->entries));
@@ -590,7 +591,7 @@ void script_document(struct script *script)
     const struct syntax *trainer = find_call(script, ROLE_TRAINER, 0), *arguments;
     struct building to = { .script = script };
     struct script_model model;
-    const struct script_class *row;
+    const struct script_class *row = NULL;
 
     to.root = node_new(script, script->tree.root, NODE_MAP, "");
     to.root->entries =
@@ -621,7 +622,7 @@ void script_document(struct script *script)
     }
     if (to.root->count > 0 || find_call(script, ROLE_AUTOCAST, 0) ||
         find_call(script, ROLE_SCALER, 0) || find_call(script, ROLE_OPTIMIZER, 0)) {
-        add_block(&to);
+        add_block(&to, row && row->target ? row->target : "external");
         script->document->root = to.root;
     }
 }

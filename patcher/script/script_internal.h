@@ -155,8 +155,9 @@ enum script_role {
 struct script_class {
     const char *name; /* last word of the callee */
     enum script_role role;
-    bool exact;        /* all arguments are those of the key table */
-    const char *stage; /* the job's stage, or NULL */
+    bool exact;         /* all arguments are those of the key table */
+    const char *stage;  /* the job's stage, or NULL */
+    const char *target; /* as in trainspool.target, or NULL: external */
 };
 
 /* An argument that has another name or place in a job. */

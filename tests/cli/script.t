@@ -99,6 +99,16 @@ expect "the script stays" cmp computed.py was.py
 expect_status "patch --unsafe replaces the expression" 0 "$trainspool" patch --unsafe --device T4 computed.py
 expect "with the value for the device" grep -q 'bf16=False.*fp16=True' computed.py
 
+lora=$cases/lora_base_float16.py
+"$trainspool" check --json --device "TITAN RTX" --versions peft=0.11 "$lora" | findings >out
+expect "an old PEFT trains adapters in the format of the base" grep -q 'error TS801 safe' out
+"$trainspool" check --json --device "TITAN RTX" --versions peft=0.15 "$lora" | findings >out
+expect "a newer one does not" test ! -s out
+cp "$cases/sft_full_float16.py" passes.py
+expect_status "with a known version the tokenizer is renamed" 0 \
+    "$trainspool" patch --device "TITAN RTX" --versions transformers=4.50 passes.py
+expect "to processing_class" grep -q '^        processing_class=tokenizer,$' passes.py
+
 printf 'def f(:\n' >broken.py
 expect_status "a text that is not Python is refused" 2 "$trainspool" check broken.py
 expect_output "with the position" '^broken.py:1:.*TS009.*not Python'
