@@ -4,6 +4,7 @@
 
 #include "patcher/rules/rules_context.h"
 
+#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -185,10 +186,59 @@ static void check_adapter(struct rule_context *context, const char *key, const c
         check_folder(context, key, dir, "adapter_config.json");
 }
 
+/* Weights in other formats, by the end of a file's name, and what to do. */
+static const struct {
+    const char *ending, *what, *remedy;
+} foreign_weights[] = {
+    { ".gguf", "a file of llama.cpp",
+      "name the folder of the original model; GGUF is made from it and cannot be trained" },
+    { ".bin", "a pickle of PyTorch",
+      "save it as model.safetensors with "
+      "AutoModelForCausalLM.from_pretrained(...).save_pretrained(...) of transformers" },
+    { ".pth", "a checkpoint of its authors' code",
+      "name the folder that was converted for transformers (often NAME-hf)" },
+    { ".pt", "a pickle of PyTorch", "convert it to model.safetensors" },
+    { ".ckpt", "a checkpoint of PyTorch Lightning", "convert it to model.safetensors" },
+    { ".h5", "weights of Keras", "use the safetensors of the model" },
+    { ".msgpack", "weights of Flax", "use the safetensors of the model" },
+    { ".onnx", "a graph of ONNX", "use the safetensors of the model" },
+};
+
+/* Return the first row that a file in the folder has the ending of; TS_COUNT: none. */
+static size_t find_foreign_weights(const char *dir)
+{
+    DIR *folder = opendir(dir);
+    size_t found = TS_COUNT(foreign_weights);
+    struct dirent *entry;
+
+    while (folder && (entry = readdir(folder)))
+        for (size_t i = 0; i < found; i++)
+            if (text_ends(entry->d_name, foreign_weights[i].ending))
+                found = i;
+    if (folder)
+        closedir(folder);
+    return found;
+}
+
 static bool has_weights(const char *dir)
 {
     return has_file(dir, "model.safetensors") ||
            has_file(dir, "model.safetensors.index.json");
+}
+
+static void report_foreign_weights(struct rule_context *context, const char *dir)
+{
+    size_t found = find_foreign_weights(dir);
+
+    if (found < TS_COUNT(foreign_weights))
+        report_missing(context, "model_name_or_path",
+                       arena_printf(context->arena,
+                                    "%s has no model.safetensors; its weights are in a "
+                                    "%s, %s, which is not supported",
+                                    rule_printable(context, dir),
+                                    foreign_weights[found].ending,
+                                    foreign_weights[found].what),
+                       foreign_weights[found].remedy);
 }
 
 /* Check the files next to a config.json.  A missing config.json is already reported. */
@@ -198,18 +248,8 @@ static void check_model_files(struct rule_context *context, const char *dir)
 
     if (!has_file(dir, "config.json"))
         return;
-    if (!plan->train_from_scratch && !has_weights(dir) &&
-        (has_file(dir, "pytorch_model.bin") ||
-         has_file(dir, "pytorch_model.bin.index.json")))
-        report_missing(
-            context, "model_name_or_path",
-            arena_printf(context->arena,
-                         "%s has its weights in pytorch_model.bin, a pickle, which is "
-                         "not supported",
-                         rule_printable(context, dir)),
-            "save them as model.safetensors with "
-            "AutoModelForCausalLM.from_pretrained(...).save_pretrained(...) of "
-            "transformers");
+    if (!plan->train_from_scratch && !has_weights(dir))
+        report_foreign_weights(context, dir);
     if (!plan->train_from_scratch && has_weights(dir) && context->weights_error)
         report_missing(context, "model_name_or_path",
                        arena_printf(context->arena, "cannot read the weights: %s",
@@ -231,6 +271,11 @@ static void check_model(struct rule_context *context)
     if (!plan->model_name_or_path) {
         report_not_named(context, "model_name_or_path", "the job names no model",
                          SEVERITY_ERROR);
+    } else if (file_is_dir(plan->model_name_or_path) &&
+               !has_file(plan->model_name_or_path, "config.json") &&
+               find_foreign_weights(plan->model_name_or_path) <
+                   TS_COUNT(foreign_weights)) {
+        report_foreign_weights(context, plan->model_name_or_path);
     } else {
         check_folder(context, "model_name_or_path", plan->model_name_or_path,
                      "config.json");
@@ -424,8 +469,9 @@ static const struct rule rows[] = {
       .explain =
           "Nothing is downloaded. model_name_or_path names a folder with config.json, "
           "*.safetensors and tokenizer.json; dataset names a .json, .jsonl or .txt file "
-          "(also .gz), or an entry of dataset_info.json in dataset_dir. Weights in "
-          "pytorch_model.bin, a pickle, and tokenizers in other files (tokenizer.model, "
+          "(also .gz), a .csv, .tsv, .parquet, .arrow or .feather file, or an entry of "
+          "dataset_info.json in dataset_dir. Weights in pytorch_model.bin, a pickle, in "
+          "GGUF and in other formats, and tokenizers in other files (tokenizer.model, "
           "vocab.json) are not supported: use transformers to save both again. "
           "Incomplete weights are reported, too: a missing or truncated file of "
           "several, or a Git LFS pointer instead of the file. The finding is a warning "

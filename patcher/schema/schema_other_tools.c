@@ -109,7 +109,7 @@ static const struct key rows[] = {
     TRL("assistant_only_loss"),
     TRL("loss_type"),
     TRL("ignore_bias_buffers"),
-    TRL("beta"),
+    TS_FOREIGN("beta", "TRL", "pref_beta", NULL),
     TRL("max_prompt_length"),
     TRL("max_completion_length"),
     TRL("reward_funcs"),

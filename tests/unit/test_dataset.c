@@ -319,7 +319,7 @@ static void test_dataset_reports_file_and_line(void **state)
         { "{\"prompt\": \"q\", \"response\": \"a\"}\n{\"prompt\": \"q\", \"resp",
           "the record is truncated", 2 },
         { "{\"prompt\": \"q\", \"response\": \"a\"}\n\n"
-          "{\"prompt\": 3, \"response\": \"a\"}\n",
+          "{\"prompt\": {}, \"response\": \"a\"}\n",
           "must be a string", 3 },
         { "{\"prompt\": \"q\xff\", \"response\": \"a\"}\n", "iconv -t utf-8", 1 },
         { "{'prompt': 'q', 'response': 'a'}\n", "JSON requires double quotes", 1 },

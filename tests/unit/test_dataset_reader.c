@@ -226,7 +226,7 @@ static void test_dataset_reader_limits_length_and_depth(void **state)
     expect_limit(put_run("c.jsonl", "{}\n", 'x', 3 * LIMIT, ""), "longer than 1 MiB");
     expect_limit(put_run("c.json", "[{\"a\":\"", 'x', LIMIT, "\"}]"),
                  "longer than 1 MiB");
-    expect_limit(put_run("c.jsonl", "", '[', DATASET_DEPTH_MAX + 1, "\n"), "64 deep");
+    expect_limit(put_run("c.jsonl", "", '[', DATASET_DEPTH_MAX + 2, "\n"), "64 deep");
     expect_limit(put_run("c.json", "[", '[', DATASET_DEPTH_MAX + 1, "]"), "64 deep");
     /* maximum length and depth; brackets in a string do not count */
     path = put_run("c.jsonl", "{\"a\":\"", '[', LIMIT - 8, "\"}\n");
@@ -236,6 +236,29 @@ static void test_dataset_reader_limits_length_and_depth(void **state)
     assert_int_equal(got.len, LIMIT + 5);
     text_clear(&got);
     free(path);
+}
+
+/* A list of records that is named .jsonl is a list; UTF-16 is named. */
+static void test_dataset_reader_recognizes_mistaken_files(void **state)
+{
+    struct error err = { 0 };
+    struct text got;
+    char *path = put("list.jsonl", "\n[\n  {\"a\": 1},\n  {\"a\": 2}\n]\n", 29);
+
+    (void)state;
+    text_init(&got, 0);
+    read_all(path, false, &got, &err);
+    assert_int_equal(err.code, ERROR_NONE);
+    assert_string_equal(got.data, "3:3 {\"a\": 1}|4:3 {\"a\": 2}|");
+    text_clear(&got);
+    free(path);
+    expect_limit(put("wide.jsonl", "\xff\xfe{\0}\0", 6), "the file is UTF-16");
+    expect_limit(put("wide.json", "\xfe\xff\0{\0}", 6), "the file is UTF-16");
+    expect_limit(put("wide.txt",
+                     "\xff\xfe"
+                     "a\0",
+                     4),
+                 "the file is UTF-16");
 }
 
 static void test_dataset_reader_stops_a_decompression_bomb(void **state)
@@ -295,6 +318,7 @@ int main(void)
         cmocka_unit_test(test_dataset_reader_refills_its_window),
         cmocka_unit_test(test_dataset_reader_reports_the_position_of_errors),
         cmocka_unit_test(test_dataset_reader_limits_length_and_depth),
+        cmocka_unit_test(test_dataset_reader_recognizes_mistaken_files),
         cmocka_unit_test(test_dataset_reader_stops_a_decompression_bomb),
         cmocka_unit_test(test_dataset_reader_detects_damage),
         cmocka_unit_test(test_dataset_reader_accepts_known_files),

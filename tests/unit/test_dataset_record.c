@@ -177,10 +177,11 @@ static void test_dataset_record_reports_malformed_records(void **state)
         { "[1]", "~must be an object, not a list" },
         { "{\"foo\": 1}", "~no known keys" },
         { "{\"text\": \"t\"}", "~stage: pt" },
-        { "{\"instruction\": 5, \"output\": \"a\"}",
-          "error: \"instruction\" must be a string, not a number; put it in quotes" },
-        { "{\"instruction\": \"q\", \"output\": 5}",
-          "error: \"output\" must be a string, not a number; put it in quotes" },
+        { "{\"instruction\": true, \"output\": \"a\"}",
+          "error: \"instruction\" must be a string, not true; put it in quotes" },
+        { "{\"instruction\": \"q\", \"output\": false}",
+          "error: \"output\" must be a string, not false; put it in quotes" },
+        { "{\"instruction\": 5, \"output\": 0.1}", "U:5 A:0.1" },
         { "{\"instruction\": \"q\", \"output\": \"a\", \"system\": []}",
           "error: \"system\" must be a string, not a list; write it as one text" },
         { "{\"instruction\": \"q\", \"output\": \"a\", \"history\": [[\"a\"]]}",
@@ -228,8 +229,8 @@ static void test_dataset_record_is_text_for_pretraining(void **state)
     static const struct given cases[] = {
         { "{\"text\": \"t\"}", "text: t" },
         { "{\"content\": \"c\"}", "text: c" },
-        { "{\"text\": 1}",
-          "error: \"text\" must be a string, not a number; put it in quotes" },
+        { "{\"text\": true}",
+          "error: \"text\" must be a string, not true; put it in quotes" },
         { "{\"question\": \"q\", \"answer\": \"a\"}", "~stage: sft" },
     };
     static const struct dataset_source named = {
@@ -332,7 +333,8 @@ static void test_dataset_record_follows_its_tags(void **state)
           "S:r U:q A:a" },
         { "{\"m\": [{\"who\": \"user\", \"what\": \"q\"}, {\"who\": \"it\", \"what\": "
           "\"a\"}]}",
-          "~alternate" },
+          "skip: with a message of the role \"user\", not me or it; set user_tag and "
+          "assistant_tag in dataset_info.json" },
         { "{\"m\": [{\"who\": \"me\", \"what\": \"q\"}, {\"who\": \"call\", \"what\": "
           "\"a\"}]}",
           "U:q F:a" },

@@ -288,17 +288,17 @@ static void test_dataset_record_pair_reports_what_was_expected(void **state)
           "error: \"rejected\" must be a string, not a list; write it as one text" },
         { "{'prompt': 'q', 'chosen': [], 'rejected': 'r'}",
           "error: \"rejected\" must be a list of messages, not a string" },
-        { "{'prompt': 5, 'chosen': 'c', 'rejected': 'r'}",
-          "error: \"prompt\" must be a string, not a number; put it in quotes" },
+        { "{'prompt': true, 'chosen': 'c', 'rejected': 'r'}",
+          "error: \"prompt\" must be a string, not true; put it in quotes" },
         { "{'chosen': 'c', 'rejected': 'r'}", "~has two answers and no known question" },
         { "{'instruction': 'q', 'output': 'a'}",
           "~no \"chosen\" and \"rejected\", the two answers that stage: dpo compares; "
           "use stage: sft" },
         { "{'data': [{'prompt': 'q', 'chosen': 'c', 'rejected': 'r'}]}",
           "~in the list \"data\" of this object" },
-        { "{'messages': [{'role': 'user', 'content': 3}], 'chosen': 'c', 'rejected': "
+        { "{'messages': [{'role': 'user', 'content': true}], 'chosen': 'c', 'rejected': "
           "'r'}",
-          "error: \"content\" must be a string, not a number; put it in quotes" },
+          "error: \"content\" must be a string, not true; put it in quotes" },
     };
 
     (void)state;

@@ -123,6 +123,11 @@ static bool read_form(const struct dataset_info *info, const char *name,
 {
     const char *form = json_get_string(entry, "formatting", "alpaca", info->name, err);
 
+    if (json_object_get(entry, "format"))
+        return error_set(err, ERROR_DATA,
+                         "%s: dataset %s: there is no key format; the key is formatting",
+                         info->name, name);
+
     *out = strcmp(form, "alpaca") == 0 ? DATASET_ALPACA : DATASET_MESSAGES;
     if (*out == DATASET_ALPACA || strcmp(form, "sharegpt") == 0 ||
         strcmp(form, "openai") == 0)

@@ -9,6 +9,8 @@
 
 /* Larger weights overflow fp16 gradients at any loss scale. */
 #define WEIGHT_MAX 1000
+/* Bytes of an unknown role that are shown. */
+#define ROLE_SHOWN 40
 
 static const char bad_turns[] =
     "whose roles do not alternate between user and assistant, ending in an answer";
@@ -70,12 +72,11 @@ static bool read_content(const struct reading *reading, const json_t *item,
         message->len = 0;
         return true;
     }
-    if (!json_is_string(content)) {
+    if (!record_is_text(content)) {
         record_broken(reading, key ? key : "content", "a string", content);
         return false;
     }
-    message->text = json_string_value(content);
-    message->len = json_string_length(content);
+    record_take_text(reading, content, message);
     return true;
 }
 
@@ -186,6 +187,25 @@ static int find_role(const struct dataset_columns *columns, const char *name)
     return -1;
 }
 
+/* Leave a record out, and name the role that it has and those that it may have. */
+static enum record_kind skip_unknown_role(const struct reading *reading, const char *name)
+{
+    const struct dataset_columns *columns = reading->columns;
+    struct text why;
+
+    text_init(&why, 0);
+    text_adds(&why, "with a message of the role \"");
+    text_add_visible(&why, name, strnlen(name, ROLE_SHOWN));
+    if (columns->user_tag)
+        text_addf(&why,
+                  "\", not %s or %s; set user_tag and assistant_tag in dataset_info.json",
+                  columns->user_tag,
+                  columns->assistant_tag ? columns->assistant_tag : "assistant");
+    else
+        text_adds(&why, "\", not user, assistant, system or tool");
+    return record_skipped(reading, conversation_own(reading->out, &why).text);
+}
+
 /* Return whether nothing but tools was read so far. */
 static bool has_only_tools(const struct conversation *conversation)
 {
@@ -226,7 +246,9 @@ enum record_kind record_message(const struct reading *reading, const json_t *ite
         return record_broken(reading, columns->role_tag ? columns->role_tag : "role",
                              "a string", name);
     role = find_role(columns, json_string_value(name));
-    if (role < 0 || (role == ROLE_SYSTEM && !has_only_tools(reading->out)))
+    if (role < 0)
+        return skip_unknown_role(reading, json_string_value(name));
+    if ((role == ROLE_SYSTEM && !has_only_tools(reading->out)))
         return record_skipped(reading, bad_turns);
     if (!read_content(reading, item, &message))
         return RECORD_BROKEN;

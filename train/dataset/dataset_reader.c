@@ -49,6 +49,7 @@ struct dataset_reader {
     struct mark mark; /* of window[at] */
     bool ended;       /* the end of the file was read */
     bool begun, in_list, done;
+    size_t number; /* of the last record */
 };
 
 /* The row of `kinds` for a name, -1: none. */
@@ -279,6 +280,8 @@ static void take_record(struct dataset_reader *reader, size_t len,
         .len = len,
         .at = reader->mark,
         .is_text = reader->kind == KIND_TXT,
+        .number = ++reader->number,
+        .in_list = reader->kind == KIND_JSON,
     };
     advance(reader, len);
 }
@@ -512,6 +515,28 @@ static bool check_utf8(const struct dataset_reader *reader,
                     "the text is not UTF-8 here; convert it with iconv -t utf-8");
 }
 
+/* Editors of Windows save "Unicode" as UTF-16. */
+static bool check_encoding(struct dataset_reader *reader, struct error *err)
+{
+    const unsigned char *at;
+
+    if (reader->mark.byte > 0 || peek(reader, 1, err) < 0)
+        return true;
+    at = (const unsigned char *)reader->window + reader->at;
+    if (!(at[0] == 0xff && at[1] == 0xfe) && !(at[0] == 0xfe && at[1] == 0xff))
+        return true;
+    return fail(reader, err,
+                "the file is UTF-16; convert it with iconv -f utf-16 -t utf-8");
+}
+
+/* A list of records is often named .jsonl: read it as what it is. */
+static void detect_list(struct dataset_reader *reader, struct error *err)
+{
+    if (!reader->begun && reader->kind == KIND_JSONL && skip_blanks(reader, err) == '[')
+        reader->kind = KIND_JSON;
+    reader->begun |= reader->kind == KIND_JSONL;
+}
+
 static void skip_byte_order_mark(struct dataset_reader *reader, struct error *err)
 {
     if (reader->mark.byte == 0 && peek(reader, 2, err) >= 0 &&
@@ -530,7 +555,8 @@ static bool next_row(struct dataset_reader *reader, struct dataset_record *recor
     reader->mark.column = 1;
     *record = (struct dataset_record) { .data = reader->row.data,
                                         .len = reader->row.len,
-                                        .at = reader->mark };
+                                        .at = reader->mark,
+                                        .number = ++reader->number };
     return true;
 }
 
@@ -547,6 +573,9 @@ bool dataset_reader_next(struct dataset_reader *reader, struct dataset_record *r
         return got;
     }
     skip_byte_order_mark(reader, err);
+    if (!check_encoding(reader, err))
+        return false;
+    detect_list(reader, err);
     if (reader->kind == KIND_JSON)
         got = next_json(reader, record, err);
     else if (reader->kind == KIND_TXT && !reader->lines)

@@ -20,6 +20,8 @@ struct dataset_record {
     size_t len;
     struct mark at; /* where it starts */
     bool is_text;   /* of a .txt; else JSON, not parsed yet */
+    size_t number;  /* of the record in the file, from 1 */
+    bool in_list;   /* of a .json, where a line may have several */
 };
 
 /* lines: each line of a .txt is a record; otherwise the whole file is one. ERROR_DATA if

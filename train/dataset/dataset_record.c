@@ -19,6 +19,7 @@ void conversation_clear(struct conversation *conversation)
     json_decref(conversation->own_json);
     conversation->own_json = NULL;
     conversation->variables = NULL;
+    conversation->has_numbers = false;
 }
 
 void conversation_free(struct conversation *conversation)
@@ -122,6 +123,27 @@ bool record_is_absent(const json_t *value)
     return !value || json_is_null(value);
 }
 
+bool record_is_text(const json_t *value)
+{
+    return json_is_string(value) || json_is_number(value);
+}
+
+void record_take_text(const struct reading *reading, const json_t *value,
+                      struct message *message)
+{
+    struct message number;
+
+    if (json_is_string(value)) {
+        message->text = json_string_value(value);
+        message->len = json_string_length(value);
+        return;
+    }
+    number = conversation_own_json(reading->out, value);
+    message->text = number.text;
+    message->len = number.len;
+    reading->out->has_numbers = true;
+}
+
 bool record_text(const struct reading *reading, const char *column,
                  struct message *message)
 {
@@ -131,12 +153,11 @@ bool record_text(const struct reading *reading, const char *column,
     message->len = 0;
     if (record_is_absent(value))
         return true;
-    if (!json_is_string(value)) {
+    if (!record_is_text(value)) {
         record_broken(reading, column, "a string", value);
         return false;
     }
-    message->text = json_string_value(value);
-    message->len = json_string_length(value);
+    record_take_text(reading, value, message);
     return true;
 }
 
@@ -244,19 +265,18 @@ static bool read_history(const struct reading *reading)
         return true;
     for (size_t i = 0; i < json_array_size(history); i++) {
         const json_t *pair = json_array_get(history, i);
-        const json_t *question = json_array_get(pair, 0),
-                     *answer = json_array_get(pair, 1);
+        struct message question = { .role = ROLE_USER },
+                       answer = { .role = ROLE_ASSISTANT, .weight = 1 };
 
-        if (!json_is_string(question) || !json_is_string(answer)) {
+        if (!record_is_text(json_array_get(pair, 0)) ||
+            !record_is_text(json_array_get(pair, 1))) {
             record_broken(reading, key, "a list of [question, answer]", pair);
             return false;
         }
-        conversation_add(reading->out,
-                         &(struct message) { ROLE_USER, json_string_value(question),
-                                             json_string_length(question), 0, NULL });
-        conversation_add(reading->out,
-                         &(struct message) { ROLE_ASSISTANT, json_string_value(answer),
-                                             json_string_length(answer), 1, NULL });
+        record_take_text(reading, json_array_get(pair, 0), &question);
+        record_take_text(reading, json_array_get(pair, 1), &answer);
+        conversation_add(reading->out, &question);
+        conversation_add(reading->out, &answer);
     }
     return json_is_array(history) ||
            (record_broken(reading, key, "a list", history), false);
@@ -307,6 +327,7 @@ static enum record_kind read_alpaca(const struct reading *reading, bool plain)
 {
     const struct dataset_columns *columns = reading->columns;
     const json_t *answer = record_get(reading, columns->response);
+    struct message message = { .role = ROLE_ASSISTANT, .weight = 1 };
 
     if (!record_has_question(reading))
         return RECORD_BROKEN;
@@ -314,13 +335,12 @@ static enum record_kind read_alpaca(const struct reading *reading, bool plain)
         return read_question(reading) ? RECORD_TEXT : RECORD_BROKEN;
     if (record_is_absent(answer))
         return record_skipped(reading, "without an answer");
-    if (!json_is_string(answer))
+    if (!record_is_text(answer))
         return record_broken(reading, columns->response, "a string", answer);
     if (!record_question(reading))
         return RECORD_BROKEN;
-    conversation_add(reading->out,
-                     &(struct message) { ROLE_ASSISTANT, json_string_value(answer),
-                                         json_string_length(answer), 1, NULL });
+    record_take_text(reading, answer, &message);
+    conversation_add(reading->out, &message);
     return RECORD_CONVERSATION;
 }
 
@@ -328,12 +348,13 @@ static enum record_kind read_plain(const struct reading *reading, const char *ke
 {
     const json_t *value = record_get(reading, key);
 
+    struct message message = { .role = ROLE_USER };
+
     reading->out->columns = (struct dataset_columns) { .prompt = key };
-    if (!json_is_string(value))
+    if (!record_is_text(value))
         return record_broken(reading, key, "a string", value);
-    conversation_add(reading->out,
-                     &(struct message) { ROLE_USER, json_string_value(value),
-                                         json_string_length(value), 0, NULL });
+    record_take_text(reading, value, &message);
+    conversation_add(reading->out, &message);
     return RECORD_TEXT;
 }
 

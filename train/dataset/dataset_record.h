@@ -16,6 +16,7 @@ struct conversation {
     size_t own_count, own_room;
     json_t *own_json;               /* a list; NULL: empty */
     const json_t *variables;        /* chat_template_kwargs; NULL: none */
+    bool has_numbers;               /* a number was read as text */
     struct dataset_columns columns; /* those that were looked for */
 };
 

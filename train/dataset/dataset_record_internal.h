@@ -18,7 +18,12 @@ struct reading {
 const json_t *record_get(const struct reading *reading, const char *column);
 /* Missing, or null. */
 bool record_is_absent(const json_t *value);
-/* Read a string, or "" if it is absent. False with *err for any other type. */
+/* A string, or a number, which is read as its digits: LLaMA-Factory stops at it, and
+ * classification data have such answers. */
+bool record_is_text(const json_t *value);
+void record_take_text(const struct reading *reading, const json_t *value,
+                      struct message *message);
+/* Read a text, or "" if it is absent. False with *err for any other type. */
 bool record_text(const struct reading *reading, const char *column,
                  struct message *message);
 
@@ -26,7 +31,7 @@ bool record_text(const struct reading *reading, const char *column,
  * with a remedy. Return RECORD_BROKEN. */
 enum record_kind record_broken(const struct reading *reading, const char *key,
                                const char *expected, const json_t *got);
-/* `why` must be static. Return RECORD_SKIPPED. */
+/* `why` must live as long as the conversation. Return RECORD_SKIPPED. */
 enum record_kind record_skipped(const struct reading *reading, const char *why);
 
 /* Return false with *err if the record is not an object, or if it holds the records in a

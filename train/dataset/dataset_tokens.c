@@ -21,9 +21,9 @@ enum { MAX_REASONS = 8, MAX_UNREAD = 16 };
 
 /* Records left out for one reason. */
 struct skipped {
-    const char *why;
+    char why[240];
     size_t count;
-    char first[320]; /* file:line of the first */
+    char first[340]; /* file and position of the first */
 };
 
 /* A column that is not part of a sample. */
@@ -52,6 +52,7 @@ struct encoder {
     struct template_tally tally;
     struct unread unread[MAX_UNREAD];
     size_t unread_count;
+    size_t with_numbers; /* records */
 };
 
 static bool is_plain(const struct encoder *encoder)
@@ -96,19 +97,31 @@ void dataset_notes_clear(struct dataset_notes *notes)
     *notes = (struct dataset_notes) { 0 };
 }
 
-static void skip_record(struct encoder *encoder, uint32_t line, const char *why)
+/* Append the position of a record: its number, if a line may have several. */
+static void describe_position(const struct encoder *encoder,
+                              const struct dataset_record *record, char *out, size_t size)
+{
+    if (record->in_list)
+        snprintf(out, size, "record %zu of %s (line %u)", record->number, encoder->path,
+                 record->at.line);
+    else
+        snprintf(out, size, "%s:%u", encoder->path, record->at.line);
+}
+
+static void skip_record(struct encoder *encoder, const struct dataset_record *record,
+                        const char *why)
 {
     size_t i = 0;
 
-    while (i < encoder->reasons && encoder->skipped[i].why != why)
+    while (i < encoder->reasons && strcmp(encoder->skipped[i].why, why) != 0)
         i++;
     if (i == MAX_REASONS)
         return;
     if (i == encoder->reasons) {
         encoder->reasons++;
-        encoder->skipped[i].why = why;
-        snprintf(encoder->skipped[i].first, sizeof(encoder->skipped[i].first), "%s:%u",
-                 encoder->path, line);
+        snprintf(encoder->skipped[i].why, sizeof(encoder->skipped[i].why), "%s", why);
+        describe_position(encoder, record, encoder->skipped[i].first,
+                          sizeof(encoder->skipped[i].first));
     }
     encoder->skipped[i].count++;
 }
@@ -128,6 +141,18 @@ static void note_skipped(struct encoder *encoder)
         dataset_notes_add(&encoder->out->notes, note.data);
     }
     text_clear(&note);
+}
+
+static void note_numbers(struct encoder *encoder)
+{
+    char note[160];
+
+    if (encoder->with_numbers == 0)
+        return;
+    snprintf(note, sizeof(note),
+             "%zu record%s a number where a text belongs: it is read as its digits",
+             encoder->with_numbers, encoder->with_numbers == 1 ? " has" : "s have");
+    dataset_notes_add(&encoder->out->notes, note);
 }
 
 static void count_unread(struct encoder *encoder, const char *column)
@@ -370,6 +395,7 @@ static bool add_json(struct encoder *encoder, const struct dataset_record *recor
     kind = read_json(encoder, json, &why, &cause);
     if (kind == RECORD_CONVERSATION || kind == RECORD_TEXT)
         count_columns(encoder, json);
+    encoder->with_numbers += encoder->conversation.has_numbers;
     switch (kind) {
     case RECORD_BROKEN:
         ok = false;
@@ -383,12 +409,12 @@ static bool add_json(struct encoder *encoder, const struct dataset_record *recor
                       encoder->conversation.messages[0].len, false, &cause);
         break;
     case RECORD_SKIPPED:
-        skip_record(encoder, record->at.line, why);
+        skip_record(encoder, record, why);
         break;
     }
     if (!added)
         skip_record(
-            encoder, record->at.line,
+            encoder, record,
             has_pairs(encoder)
                 ? "with no token left to train on in an answer (cutoff_len is too "
                   "short)"
@@ -499,6 +525,7 @@ bool dataset_tokens_read(const struct dataset_reading *reading,
     for (size_t i = 0; ok && i < sources->count; i++)
         ok = read_source(&encoder, &sources->list[i], &out->parts[i], err);
     note_skipped(&encoder);
+    note_numbers(&encoder);
     note_left_out(&encoder);
     note_unread(&encoder);
     conversation_free(&encoder.conversation);
