@@ -429,6 +429,8 @@ size_t script_count_uses(const struct script *script, const char *name)
     for (const struct syntax *node = root; node; node = syntax_next(node, root)) {
         if (node->kind != SYNTAX_NAME && node->kind != SYNTAX_ATTRIBUTE)
             continue;
+        if (node->parent && node->parent->kind == SYNTAX_PARAMETERS)
+            continue;
         if (node->field &&
             (strcmp(node->field, "left") == 0 || strcmp(node->field, "name") == 0 ||
              strcmp(node->field, "attribute") == 0))
