@@ -36,6 +36,10 @@ static const struct loop_rule {
                             "the optimizer steps with gradients that are still "
                             "multiplied by the loss scale",
                             "call scaler.step(%s) and scaler.update() instead" },
+    [LOOP_FURTHER] = { "TS131", SEVERITY_INFO, APPLY_MANUAL, "Trainer",
+                       "the script trains again here, with other arguments, which are "
+                       "not checked",
+                       "the findings are about the first training" },
     [LOOP_HALF_MODULE] = { "TS902", SEVERITY_ERROR, APPLY_SAFE, "dtype",
                            "the optimizer also trains a module stored in float16, whose "
                            "gradients the loss scaler cannot unscale",
@@ -100,6 +104,11 @@ static void rule_scaler_order(struct rule_context *context)
     report_faults(context, "TS130");
 }
 
+static void rule_further_training(struct rule_context *context)
+{
+    report_faults(context, "TS131");
+}
+
 static const struct rule rows[] = {
     { .id = "TS128",
       .title = "scaled gradients are clipped",
@@ -144,6 +153,17 @@ static const struct rule rows[] = {
           "steps with inf and NaN.\n\n"
           "The patch adds a missing scaler.update(); the other two are left to you.",
       .source = "torch/amp/grad_scaler.py; LVSM#19" },
+    { .id = "TS131",
+      .title = "another training in the script",
+      .severity = SEVERITY_INFO,
+      .target = RULE_EXTERNAL,
+      .run = rule_further_training,
+      .explain =
+          "A script is checked as one job: the model and the arguments of its first "
+          "Trainer. A second Trainer with other arguments is another job, about which "
+          "nothing is reported.\n\n"
+          "Check it in a script of its own.",
+      .source = "trainspool(1), PYTHON SCRIPTS" },
 };
 
 const struct rules rules_loop = { rows, TS_COUNT(rows) };

@@ -18,7 +18,7 @@ bool script_is_name(const char *job);
 /* Whether this build can read scripts. */
 bool script_supported(void);
 
-/* A fault of a loop written by hand, for the rules TS128 to TS130 and TS902. */
+/* A fault of a loop written by hand, for the rules TS128 to TS131 and TS902. */
 enum script_fault_kind {
     LOOP_CLIPS_SCALED,   /* TS128: gradients are clipped before they are unscaled */
     LOOP_NO_SCALER,      /* TS129: fp16 autocast without a scaler */
@@ -26,6 +26,7 @@ enum script_fault_kind {
     LOOP_UNSCALES_TWICE, /* TS130 */
     LOOP_STEPS_SCALED,   /* TS130: optimizer.step after scaler.scale(loss).backward() */
     LOOP_HALF_MODULE,    /* TS902: another float16 module in the optimizer */
+    LOOP_FURTHER,        /* TS131: a second training, which is not read */
     LOOP_FAULTS
 };
 

@@ -200,6 +200,30 @@ static void take_call(struct building *to, const struct syntax *call)
         script_arguments(to->script, call, take_argument, to);
 }
 
+/* `args.fp16 = True` after `args = TrainingArguments(...)` */
+static void take_attributes(struct building *to, const struct syntax *call)
+{
+    struct script *script = to->script;
+    const struct syntax *parent = call->parent;
+    const char *name = parent && parent->kind == SYNTAX_ASSIGNMENT
+                           ? syntax_dotted(&script->tree, syntax_field(parent, "left"))
+                           : NULL;
+    const char *prefix = name ? arena_printf(script->arena, "%s.", name) : NULL;
+
+    for (size_t i = 0; prefix && i < script->binding_count; i++) {
+        const struct binding *binding = &script->bindings[i];
+        const char *field = binding->name + strlen(prefix);
+
+        if (!text_starts(binding->name, prefix) || strpbrk(field, ".[") ||
+            !binding->value || binding->at->at < call->end)
+            continue;
+        take_argument(to, &(struct script_argument) { .name = field,
+                                                      .value = binding->value,
+                                                      .written = binding->value,
+                                                      .holder = call });
+    }
+}
+
 /* ---- What is trained ---- */
 
 /* Return the n-th call of a role, or NULL. */
@@ -610,6 +634,7 @@ void script_document(struct script *script)
         if (row->stage)
             add_fact(&to, "stage", row->stage, syntax_field(arguments, "function"));
         take_call(&to, arguments);
+        take_attributes(&to, arguments);
     } else {
         script->facts.is_loop = true;
         add_loop(&to, &model);

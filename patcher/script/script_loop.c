@@ -421,6 +421,28 @@ static void find_parts(struct loop *loop)
     }
 }
 
+/* Report a Trainer with other arguments than the first, whose rows the document has. */
+static void check_trainers(struct loop *loop)
+{
+    struct script *script = loop->script;
+    const struct syntax *first = NULL;
+
+    for (size_t i = 0; i < script->call_count; i++) {
+        const struct syntax *call = script->calls[i];
+        struct script_value value;
+
+        if (!has_role(script, call, ROLE_TRAINER))
+            continue;
+        value = script_argument_value(script, call, "args", 1);
+        if (value.kind != SCRIPT_CALL || value.node == first)
+            continue;
+        if (first)
+            add_fault(loop, LOOP_FURTHER, syntax_field(call, "function"), NULL);
+        else
+            first = value.node;
+    }
+}
+
 static void check_call(struct loop *loop, size_t index, const char *optimizer)
 {
     struct script *script = loop->script;
@@ -455,6 +477,7 @@ void script_loop(struct script *script)
 
     loop.faults = arena_array(script->arena, FAULTS_MAX, sizeof(*loop.faults));
     script->facts.faults = loop.faults;
+    check_trainers(&loop);
     find_parts(&loop);
     for (size_t i = 0; i < script->call_count; i++)
         check_call(&loop, i, optimizer);
