@@ -168,19 +168,18 @@ static void read_model(struct analyzer *analyzer, const char *path)
     if (!path || !file_is_dir(path))
         return;
     model = arena_alloc(analyzer->arena, sizeof(*model));
-    if (model_config_read(path, analyzer->arena, model, &ignored)) {
+    if (model_config_read(path, analyzer->arena, model, &ignored))
         analyzer->model = model;
-        analyzer->checkpoint = model->dtype; /* in case the files do not say */
-    } else {
+    else
         analyzer->model_error = config_error(analyzer, path, &ignored);
-    }
+    analyzer->checkpoint = model->dtype; /* in case the files do not say */
     error_clear(&ignored);
     set = safetensors_open(path, "model", true, &ignored);
-    if (set)
+    if (set && (analyzer->model || analyzer->checkpoint == FORMAT_COUNT))
         analyzer->checkpoint = analyzer->model
                                    ? model_config_weight_format(analyzer->model, set)
                                    : safetensors_format(set);
-    else
+    else if (!set)
         analyzer->weights_error = arena_strdup(analyzer->arena, ignored.text);
     safetensors_close(set);
 }

@@ -489,6 +489,7 @@ static void read_all(struct reader *r, struct model_config *out)
 {
     const struct architecture *row = find_architecture(r);
 
+    read_dtype(r, out);
     if (!row)
         return;
     out->architecture = row;
@@ -511,7 +512,6 @@ static void read_all(struct reader *r, struct model_config *out)
     read_rope(r, out);
     read_eos(r, out);
     read_window(r, out);
-    read_dtype(r, out);
     read_dropouts(r, out);
 }
 
@@ -546,6 +546,7 @@ bool model_config_read(const char *dir, struct arena *arena, struct model_config
     struct text text;
     bool ok;
 
+    *out = (struct model_config) { .dtype = FORMAT_COUNT };
     text_init(&text, CONFIG_BYTES_MAX);
     ok = file_read(name, CONFIG_BYTES_MAX, &text, NULL, err) &&
          model_config_parse(text.data, text.len, name, arena, out, err);

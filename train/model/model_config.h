@@ -61,7 +61,8 @@ struct model_config {
     size_t text_len;
 };
 
-/* Read `dir`/config.json.  ERROR_DATA names the file, the key and what is supported. */
+/* Read `dir`/config.json.  ERROR_DATA names the file, the key and what is supported.
+ * out->dtype is set also for a model that is not supported: FORMAT_COUNT if unknown. */
 bool model_config_read(const char *dir, struct arena *arena, struct model_config *out,
                        struct error *err);
 /* The same from a text; `file` is used in errors. */
