@@ -36,6 +36,7 @@ struct checking {
     struct program program;
     struct report report;
     json_t *sarif; /* NULL: not requested */
+    size_t unread; /* jobs whose data could be read, but were not */
 };
 
 static void show(struct checking *checking, const struct inspection *inspection,
@@ -56,6 +57,24 @@ static void show(struct checking *checking, const struct inspection *inspection,
     report_summary(report, &inspection->patch);
 }
 
+/* Read the data of a job as a run would, unless too many jobs are checked. */
+static void read_data(struct checking *checking, struct patch *patch)
+{
+    if (checking->options->operand_count <= TRIAL_MAX_JOBS)
+        trial_add(&checking->selection, patch);
+    else if (trial_applies(&checking->selection, patch))
+        checking->unread++;
+}
+
+static void report_unread(const struct checking *checking)
+{
+    if (checking->unread > 0)
+        fprintf(stderr,
+                "%s: the data of %zu jobs were not read; check reads them when it is "
+                "given at most %d jobs\n",
+                checking->options->program, checking->unread, TRIAL_MAX_JOBS);
+}
+
 static int check(struct checking *checking, const char *job)
 {
     struct inspect_options how = { .machine = &checking->machine,
@@ -69,7 +88,7 @@ static int check(struct checking *checking, const char *job)
     int status;
 
     if (inspect_job(&how, &inspection, &err)) {
-        trial_add(&checking->selection, &inspection.patch);
+        read_data(checking, &inspection.patch);
         show(checking, &inspection, &err);
         status = report_status(&inspection.patch, checking->options, true);
     } else {
@@ -113,6 +132,7 @@ static int cmd_check(const struct options *options)
     }
     if (checking.sarif)
         report_json(&checking.report, checking.sarif, &err);
+    report_unread(&checking);
     selection_clear(&checking.selection);
     program_clear(&checking.program);
     return worst;

@@ -20,7 +20,7 @@ static bool is_reported(const struct findings *findings)
     return false;
 }
 
-static bool can_read(const struct selection *selection, const struct patch *patch)
+bool trial_applies(const struct selection *selection, const struct patch *patch)
 {
     const struct plan *plan = &patch->plan;
 
@@ -34,7 +34,7 @@ void trial_add(const struct selection *selection, struct patch *patch)
     const struct entry *entry;
     struct error err = { 0 };
 
-    if (!can_read(selection, patch) || steps_can_count(patch->job, &err))
+    if (!trial_applies(selection, patch) || steps_can_count(patch->job, &err))
         return;
     entry = document_find(&patch->document, "dataset");
     findings_add(&patch->findings,

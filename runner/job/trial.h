@@ -6,8 +6,15 @@
 #include "patcher/patcher.h"
 #include "runner/options/selection.h"
 
-/* Add an error if the run of a job that is otherwise fine would stop at its data.  Nothing
- * is added where model or data are not on this machine, or reading takes too long. */
+/* A check of more jobs in one call reads no data: starting a process for each would take
+ * most of its time. */
+enum { TRIAL_MAX_JOBS = 32 };
+
+/* Return whether trial_add would read the data of a job: it is otherwise fine, and its
+ * model and data are on this machine. */
+bool trial_applies(const struct selection *selection, const struct patch *patch);
+/* Add an error if the run of such a job would stop at its data.  Nothing is added where
+ * reading takes too long. */
 void trial_add(const struct selection *selection, struct patch *patch);
 
 #endif

@@ -113,4 +113,17 @@ refused 'an output_dir that is a file'
 job out-under good good.jsonl 'output_dir: file/out'
 refused 'an output_dir below a file'
 
+# A call with many jobs does not start a process for each.
+mkdir many
+i=0
+while [ $i -lt 33 ]; do
+    sed 's,: good$,: ../good,; s,: line.jsonl,: ../line.jsonl,' line.yaml >many/$i.yaml
+    i=$((i + 1))
+done
+expect_status 'a check of 33 jobs reads no data' 0 "$trainspool" check --device cpu many/*.yaml
+expect_error 'and says so' 'the data of 33 jobs were not read'
+rm many/0.yaml
+expect_status 'a check of 32 jobs reads them' 1 "$trainspool" check --device cpu many/*.yaml
+expect 'without a note' [ ! -s "$T/err" ]
+
 plan
