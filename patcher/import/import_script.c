@@ -258,6 +258,7 @@ static void import_optimizer(struct importing *im)
 /* Arguments of the Trainer that change nothing here. */
 static const struct import_group groups[] = {
     { IMPORT_IDLE, "the device that trains holds the model", "device_map" },
+    { IMPORT_IDLE, "the attention kernel is selected for the device", "flash_attn" },
     { IMPORT_IDLE, "follows from bf16 and fp16", "bnb_4bit_compute_dtype" },
     { IMPORT_IDLE, "metrics are written next to the job",
       "report_to run_name logging_dir" },

@@ -154,6 +154,24 @@ static const struct syntax *name_of(const struct script_argument *argument)
     return name ? name : argument->written;
 }
 
+/* Values of attn_implementation as a job has them; others are left out. */
+static bool name_attention(struct script_value *value)
+{
+    static const char *const names[][2] = {
+        { "flash_attention_2", "fa2" },
+        { "flash_attention_3", "fa3" },
+        { "sdpa", "sdpa" },
+        { "eager", "disabled" },
+    };
+
+    for (size_t i = 0; value->kind == SCRIPT_STRING && i < TS_COUNT(names); i++)
+        if (strcmp(names[i][0], value->text) == 0) {
+            value->text = names[i][1];
+            return true;
+        }
+    return false;
+}
+
 /* Add the row of an argument under a key. */
 static void add_argument_row(struct building *to, const char *key,
                              const struct script_argument *argument)
@@ -165,6 +183,8 @@ static void add_argument_row(struct building *to, const char *key,
 
     value.computed |= argument->computed;
     if (value.kind == SCRIPT_STRING && is_choice(key))
+        return;
+    if (strcmp(key, "flash_attn") == 0 && !name_attention(&value))
         return;
     if (value.kind == SCRIPT_STRING && strcmp(key, "gradient_checkpointing") == 0) {
         add_fact(to, key, "true", argument->value); /* Unsloth's own, "unsloth" */

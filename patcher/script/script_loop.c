@@ -330,6 +330,28 @@ static const struct syntax *float16_word(struct script *script, const struct syn
                                                                             : NULL;
 }
 
+/* Return whether a module is frozen, so that only its adapters are trained, or whether
+ * trained weights are cast to float32: diffusers training_utils.py, cast_training_params;
+ * PEFT utils, cast_mixed_precision_params. */
+static bool is_frozen(const struct script *script, const struct syntax *object)
+{
+    const char *name = syntax_dotted(&script->tree, object);
+
+    for (size_t i = 0; i < script->call_count; i++) {
+        const struct syntax *call = script->calls[i];
+        const struct syntax *list = syntax_field(call, "arguments");
+        const char *path = script_callee(script, call);
+        const char *last = path ? script_last(path) : "";
+
+        if (strcmp(last, "cast_training_params") == 0 ||
+            strcmp(last, "cast_mixed_precision_params") == 0 ||
+            (is_call_of(script, call, name, "requires_grad_") && list && list->first &&
+             list->first->kind == SYNTAX_FALSE))
+            return true;
+    }
+    return false;
+}
+
 static void check_module(struct loop *loop, const struct syntax *object)
 {
     struct script *script = loop->script;
@@ -343,7 +365,7 @@ static void check_module(struct loop *loop, const struct syntax *object)
     for (size_t i = 0; word && root && i < root->count; i++)
         if (root->entries[i].value->at.byte == word->at)
             return; /* the model itself: TS105 */
-    if (!word)
+    if (!word || is_frozen(script, object))
         return;
     fault = add_fault(loop, LOOP_HALF_MODULE, word, syntax_dotted(&script->tree, object));
     if (!fault)

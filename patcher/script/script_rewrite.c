@@ -104,6 +104,8 @@ static enum rewrite_fault rewrite_script_value(const struct rewrite *rewrite,
 
     if (!item || !item->value || entry->value->edit == NODE_FIXED)
         return REWRITE_SHAPE;
+    if (strcmp(entry->key->text, "flash_attn") == 0 && strcmp(value, "auto") == 0)
+        value = "sdpa"; /* attn_implementation has no auto */
     text = python_of(rewrite, item->value, value);
     if (!text)
         return REWRITE_SHAPE;

@@ -94,6 +94,7 @@ static const struct script_key keys[] = {
     { ROLE_MODEL, "torch_dtype", -1, "torch_dtype" },
     { ROLE_MODEL, "dtype", -1, "dtype" },
     { ROLE_MODEL, "device_map", -1, "device_map" },
+    { ROLE_MODEL, "attn_implementation", -1, "flash_attn" },
     { ROLE_MODEL, "load_in_4bit", -1, "load_in_4bit" },
     { ROLE_MODEL, "load_in_8bit", -1, "load_in_8bit" },
     { ROLE_MODEL, "autocast_adapter_dtype", -1, "autocast_adapter_dtype" },
