@@ -51,9 +51,13 @@ libpatcher_a_SOURCES += %D%/import/import_writer.c
 libpatcher_a_SOURCES += %D%/rules/alternatives.c %D%/rules/alternatives.h
 libpatcher_a_SOURCES += %D%/rules/device_guess.c %D%/rules/device_guess.h
 libpatcher_a_SOURCES += %D%/profiles/profile.c %D%/profiles/profile.h
+libpatcher_a_SOURCES += %D%/profiles/profile_axolotl.c
+libpatcher_a_SOURCES += %D%/profiles/profile_lightning.c
 libpatcher_a_SOURCES += %D%/profiles/profile_llamafactory.c
+libpatcher_a_SOURCES += %D%/profiles/profile_torchtune.c
 libpatcher_a_SOURCES += %D%/profiles/profile_transformers.c
 libpatcher_a_SOURCES += %D%/profiles/profile_trl.c
+libpatcher_a_SOURCES += %D%/profiles/profile_unsloth.c
 libpatcher_a_SOURCES += %D%/profiles/trainer_view.c %D%/profiles/trainer_view.h
 libpatcher_a_SOURCES += %D%/profiles/versions.c %D%/profiles/versions.h
 

@@ -7,8 +7,9 @@
     make_profile.py --print TRAINER VERSION    print what one release has, as JSON
 
 TRAINER is a name in the table `trainers` below.  pip downloads the wheels into --cache (a folder; default: a
-temporary one).  Nothing of them is run: the dataclasses that a trainer hands to its parser are read from the
-source, with the fields they inherit.  tests/differential/profiles.py compares the result with the dataclasses
+temporary one), or the source archives of releases without a wheel, whose setup.py pip runs.  Nothing else of
+them is run: the classes and signatures that describe a trainer's file are read from the source, with what they
+inherit.  tests/differential/profiles.py compares the result with the dataclasses
 that Python imports.
 """
 import argparse
@@ -18,6 +19,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tarfile
 import tempfile
 import zipfile
 
@@ -171,8 +173,12 @@ class Reader:
         bits, values = self.type_of(module, node.annotation)
         default, deprecated = None, ''
         call = node.value
-        if isinstance(call, ast.Call) and ast.unparse(call.func).split('.')[-1] in ('field', 'HfArg'):
+        if isinstance(call, ast.Call) and ast.unparse(call.func).split('.')[-1] in ('field', 'HfArg', 'Field'):
             words = {k.arg: k.value for k in call.keywords}
+            if call.args:  # pydantic's Field; `...` requires the key
+                words['default'] = call.args[0]
+            if ast.unparse(words.get('default', call)) == '...':
+                del words['default']
             if 'init' in words and ast.unparse(words['init']) == 'False':
                 return None
             if 'default' in words:
@@ -206,9 +212,17 @@ class Reader:
                 row = self.field(where, node.body, item)
                 if row is None:
                     rows.pop(item.target.id, None)
-                else:
-                    rows[item.target.id] = row
+                    continue
+                for key in [item.target.id, *aliases(item.value)]:
+                    rows[key] = row
         return rows
+
+
+def aliases(call):
+    """The other names of a field of pydantic: alias, and validation_alias with AliasChoices."""
+    words = call.keywords if isinstance(call, ast.Call) else []
+    return [part.value for word in words if word.arg in ('alias', 'validation_alias')
+            for part in ast.walk(word.value) if isinstance(part, ast.Constant) and isinstance(part.value, str)]
 
 
 def deprecation(*nodes):
@@ -268,6 +282,93 @@ def read_trl(source):
                 break
 
 
+def read_axolotl(source):
+    """utils/config: AxolotlInputConfig, with the arguments of each plugin of integrations/."""
+    reader = Reader(source)
+    module = next(m for m in ('axolotl.utils.schemas.config', 'axolotl.utils.config.models.input.v0_4_1')
+                  if source.tree(m))
+    yield 'AxolotlInputConfig', reader.fields(module, 'AxolotlInputConfig', ('BaseModel',))
+    for path in sorted(source.folder.glob('axolotl/integrations/*/*.py')):
+        text = path.read_text()
+        for name in re.findall(r"def get_input_args\(self\).*?return ['\"](axolotl[\w.]+)['\"]", text, re.S):
+            module, _, name = name.rpartition('.')
+            yield name, reader.fields(module, name, ('BaseModel',))
+
+
+def constants(source, module):
+    """The texts that a module and the modules it imports from assign to names in capitals."""
+    return {target.id: node.value.value for node in (source.tree(module) or ast.Module([], [])).body
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) for target in node.targets
+            if isinstance(target, ast.Name) and target.id.isupper() and isinstance(node.value.value, str)}
+
+
+def read_torchtune(source):
+    """recipes/X.py: what a recipe reads of `cfg`, as cfg.KEY, cfg["KEY"], cfg.get(KEY), hasattr(cfg, KEY) or
+    KEY in cfg; torchtune/utils or training: the functions that get the whole cfg."""
+    names = constants(source, 'torchtune.training._profiler') | constants(source, 'torchtune.utils._profiler')
+    reader = Reader(source)
+
+    def is_cfg(node):
+        return ast.unparse(node) in ('cfg', 'self.cfg', 'self._cfg')
+
+    def text(node):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            return node.value
+        return names.get(ast.unparse(node).split('.')[-1])
+
+    for path in sorted(source.folder.glob('recipes/*.py')):
+        tree, rows = source.tree(f'recipes.{path.stem}'), {}
+        for node in ast.walk(tree):
+            key, default = None, UNKNOWN
+            if isinstance(node, ast.Attribute) and is_cfg(node.value) and node.attr not in ('get', 'pop'):
+                key = node.attr
+            elif isinstance(node, ast.Subscript) and is_cfg(node.value):
+                key = text(node.slice)
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and is_cfg(node.func.value) \
+                    and node.func.attr in ('get', 'pop') and node.args:
+                key = text(node.args[0])
+                default = reader.value_of(f'recipes.{path.stem}', [], node.args[1]) if len(node.args) > 1 else 'null'
+            elif isinstance(node, ast.Call) and ast.unparse(node.func) == 'hasattr' and is_cfg(node.args[0]):
+                key = text(node.args[1])
+            elif isinstance(node, ast.Compare) and is_cfg(node.comparators[0]):
+                key = text(node.left)
+            if key and rows.get(key, (0, [], UNKNOWN, ''))[2] == UNKNOWN:
+                rows[key] = (0, [], default, '')
+        if rows and path.stem != '__init__':
+            yield path.stem, rows
+
+
+def read_lightning(source):
+    """Trainer.__init__, whose arguments LightningCLI takes as trainer.KEY."""
+    reader, module = Reader(source), 'lightning.pytorch.trainer.trainer'
+    body = source.find(module, 'Trainer')[1].body
+    call = next(node.args for node in body if isinstance(node, ast.FunctionDef) and node.name == '__init__')
+    rows = {}
+    for at, arg in enumerate((call.args + call.kwonlyargs)[1:]):
+        defaults = [None] * (len(call.args) - 1 - len(call.defaults)) + call.defaults + call.kw_defaults
+        bits, values = reader.type_of(module, arg.annotation) if arg.annotation else (0, [])
+        default = reader.value_of(module, [], defaults[at]) if defaults[at] else ''
+        rows[f'trainer.{arg.arg}'] = (bits, values, default, '')
+    yield 'Trainer', rows
+
+
+def read_unsloth(source):
+    """unsloth_cli/config.py: the sections of Config."""
+    reader, module = Reader(source), 'unsloth_cli.config'
+    if not source.tree(module):
+        return
+    rows = {}
+    for item in source.find(module, 'Config')[1].body:
+        if isinstance(item, ast.AnnAssign):
+            section = ast.unparse(item.annotation)
+            if source.find(module, section):
+                for key, row in reader.fields(module, section, ('BaseModel',)).items():
+                    rows[f'{item.target.id}.{key}'] = row
+            else:
+                rows[item.target.id] = reader.field(module, [], item)
+    yield 'Config', rows
+
+
 # The order of the programs is that of their bits, which C code and older rows use: new ones come last.
 trainers = {
     'transformers': {'title': 'transformers', 'package': 'transformers', 'first': '4.37.0', 'read': read_transformers,
@@ -277,6 +378,19 @@ trainers = {
     'trl': {'title': 'TRL', 'package': 'trl', 'first': '0.19.0', 'read': read_trl,
             'programs': ('sft', 'dpo', 'reward', 'kto', 'grpo', 'rloo', 'gkd', 'cpo', 'orpo', 'ppo', 'online_dpo',
                          'nash_md', 'xpo', 'bco', 'prm', 'distillation')},
+    'axolotl': {'title': 'Axolotl', 'package': 'axolotl', 'first': '0.5.2', 'read': read_axolotl,
+                'programs': ('AxolotlInputConfig',)},
+    'torchtune': {'title': 'torchtune', 'package': 'torchtune', 'first': '0.1.0', 'read': read_torchtune,
+                  'programs': ('eleuther_eval', 'full_dpo_distributed', 'full_finetune_distributed',
+                               'full_finetune_single_device', 'generate', 'knowledge_distillation_distributed',
+                               'knowledge_distillation_single_device', 'lora_dpo_distributed',
+                               'lora_dpo_single_device', 'lora_finetune_distributed', 'lora_finetune_single_device',
+                               'ppo_full_finetune_single_device', 'qat_distributed', 'qat_lora_finetune_distributed',
+                               'quantize')},
+    'lightning': {'title': 'Lightning', 'package': 'lightning', 'first': '2.0.0', 'read': read_lightning,
+                  'programs': ('Trainer',)},
+    'unsloth': {'title': 'Unsloth', 'package': 'unsloth', 'first': '2026.3.1', 'read': read_unsloth,
+                'programs': ('Config',)},
 }
 
 
@@ -298,13 +412,28 @@ def download(package, version, cache):
     folder = cache / f'{package}-{version}'
     if not folder.is_dir():
         with tempfile.TemporaryDirectory(dir=cache) as part:
-            subprocess.run([sys.executable, '-m', 'pip', 'download', '-q', '--no-deps', '--only-binary', ':all:',
-                            '--python-version', '3.12', '-d', part, f'{package}=={version}'], check=True)
-            with zipfile.ZipFile(next(pathlib.Path(part).glob('*.whl'))) as wheel:
-                for name in wheel.namelist():
-                    if name.endswith('.py') and '/models/' not in name:
-                        wheel.extract(name, folder)
-    return folder
+            pip = [sys.executable, '-m', 'pip', 'download', '-q', '--no-deps', '--python-version', '3.12', '-d', part]
+            if subprocess.run([*pip, '--only-binary', ':all:', f'{package}=={version}'], check=False,
+                              stderr=subprocess.DEVNULL).returncode:
+                subprocess.run([*pip, '--no-binary', package, f'{package}=={version}'], check=True)
+            for path in pathlib.Path(part).iterdir():
+                unpack(path, folder)
+    inner = folder / f'{package}-{version}'  # of a source archive
+    return inner / 'src' if (inner / 'src').is_dir() else inner if inner.is_dir() else folder
+
+
+def unpack(path, folder):
+    """Extract the Python sources of a wheel or a source archive, without those of models."""
+    def is_source(name):
+        return name.endswith('.py') and ('/models/' not in name or '/config/models/' in name)
+
+    if path.suffix == '.whl':
+        with zipfile.ZipFile(path) as wheel:
+            for name in filter(is_source, wheel.namelist()):
+                wheel.extract(name, folder)
+        return
+    with tarfile.open(path) as archive:
+        archive.extractall(folder, [m for m in archive.getmembers() if m.isfile() and is_source(m.name)], filter='data')
 
 
 def read(trainer, version, cache):

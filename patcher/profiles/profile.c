@@ -54,22 +54,49 @@ static const struct profile profiles[TRAINERS] = {
                       .refusal = "unrecognized arguments",
                       .links = "https://github.com/huggingface/trl",
                       .table = &profile_trl_table },
+    /* cli/config.py: yaml.safe_load; pydantic ignores unknown keys */
     [TRAINER_AXOLOTL] = { .name = "axolotl",
                           .title = "Axolotl",
-                          .package = PACKAGES,
-                          .base = TRAINERS },
+                          .package = PACKAGE_AXOLOTL,
+                          .base = TRAINERS,
+                          .parser = PARSER_DROPS,
+                          .casting = CASTS_ADAPTERS,
+                          .skips = "TS013 TS014", /* pydantic converts strings */
+                          .rules = "TS714 TS809 TS812 TS813 TS815 TS816",
+                          .links = "https://github.com/axolotl-ai-cloud/axolotl",
+                          .table = &profile_axolotl_table },
+    /* config/_parse.py: OmegaConf; a recipe reads the keys that it uses */
     [TRAINER_TORCHTUNE] = { .name = "torchtune",
                             .title = "torchtune",
-                            .package = PACKAGES,
-                            .base = TRAINERS },
+                            .package = PACKAGE_TORCHTUNE,
+                            .base = TRAINERS,
+                            .parser = PARSER_DROPS,
+                            .rules = "TS714 TS809 TS812 TS813 TS815 TS816",
+                            .open = "", /* `tune cp` makes recipes to be edited */
+                            .links = "https://github.com/pytorch/torchtune",
+                            .table = &profile_torchtune_table },
+    /* unsloth_cli/config.py: pydantic with extra="forbid" */
     [TRAINER_UNSLOTH] = { .name = "unsloth",
                           .title = "Unsloth",
-                          .package = PACKAGES,
-                          .base = TRAINERS },
+                          .package = PACKAGE_UNSLOTH,
+                          .base = TRAINERS,
+                          .parser = PARSER_DICT,
+                          .refusal = "Unsloth stops: Extra inputs are not permitted",
+                          .skips = "TS013 TS014",
+                          .rules = "TS714 TS809 TS812 TS813 TS815 TS816",
+                          .links = "https://github.com/unslothai/unsloth",
+                          .table = &profile_unsloth_table },
+    /* pytorch/cli.py: jsonargparse; model, data and callbacks belong to the project */
     [TRAINER_LIGHTNING] = { .name = "lightning",
                             .title = "Lightning",
-                            .package = PACKAGES,
-                            .base = TRAINERS },
+                            .package = PACKAGE_LIGHTNING,
+                            .base = TRAINERS,
+                            .parser = PARSER_DICT,
+                            .refusal = "jsonargparse stops: Key is not expected",
+                            .rules = "TS714 TS809 TS812 TS813 TS815 TS816",
+                            .open = "",
+                            .links = "https://github.com/Lightning-AI/pytorch-lightning",
+                            .table = &profile_lightning_table },
 };
 
 const struct profile *profile_at(enum trainer trainer)
@@ -87,8 +114,10 @@ enum trainer profile_named(const char *name)
 
 bool profile_has_rule(enum trainer trainer, const char *rule)
 {
-    const char *skips = profiles[trainer].skips;
+    const char *skips = profiles[trainer].skips, *rules = profiles[trainer].rules;
 
+    if (rules && strncmp(rule, "TS0", 3) != 0 && !strstr(rules, rule))
+        return false;
     return !skips || !strstr(skips, rule);
 }
 
@@ -271,6 +300,18 @@ const struct profile_key *profile_find(const struct profile_view *view, const ch
                 return key - 1;
     }
     return NULL;
+}
+
+bool profile_has_block(const struct profile_view *view, const char *path)
+{
+    const struct profile_table *table = profiles[view->trainer].table;
+    size_t len = strlen(path);
+
+    for (size_t i = 0; table && i < table->key_count; i++)
+        if (strncmp(table->keys[i].name, path, len) == 0 &&
+            table->keys[i].name[len] == '.')
+            return true;
+    return false;
 }
 
 const char *profile_default(const struct profile_view *view, const char *name)

@@ -86,7 +86,12 @@ struct profile {
     enum profile_casting casting;
     const char *refusal; /* what it says about an unknown key; or NULL */
     const char *skips;   /* rules that do not apply to it, separated by blanks; or NULL */
-    const char *links;   /* where the facts come from */
+    /* The only rules that apply, besides those about the text (TS0xx): the file has keys
+     * of its own instead of a job's.  NULL: it has the keys of a job */
+    const char *rules;
+    const char
+        *open; /* blocks whose members are not all known; "" is the file; or NULL */
+    const char *links;                 /* where the facts come from */
     const struct profile_table *table; /* NULL: its keys are not known */
 };
 
@@ -148,7 +153,12 @@ const char *profile_removed(enum trainer trainer, const char *name);
  * times; NULL: past the end. */
 const struct profile_key *profile_key_at(const struct profile_view *view, size_t at);
 
+/* Return whether the table has keys in a block of that path: "trainer" of
+ * "trainer.precision". */
+bool profile_has_block(const struct profile_view *view, const char *path);
+
 extern const struct profile_table profile_llamafactory_table, profile_transformers_table,
-    profile_trl_table;
+    profile_trl_table, profile_axolotl_table, profile_torchtune_table,
+    profile_lightning_table, profile_unsloth_table;
 
 #endif

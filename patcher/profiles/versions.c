@@ -199,6 +199,10 @@ const char *const package_names[PACKAGES] = {
     [PACKAGE_DEEPSPEED] = "deepspeed",
     [PACKAGE_BITSANDBYTES] = "bitsandbytes",
     [PACKAGE_LLAMAFACTORY] = "llamafactory",
+    [PACKAGE_AXOLOTL] = "axolotl",
+    [PACKAGE_TORCHTUNE] = "torchtune",
+    [PACKAGE_UNSLOTH] = "unsloth",
+    [PACKAGE_LIGHTNING] = "lightning",
     [PACKAGE_CUDA] = "cuda",
 };
 
@@ -210,6 +214,7 @@ static const struct {
 } other_names[] = {
     { "pytorch", PACKAGE_TORCH },
     { "llama-factory", PACKAGE_LLAMAFACTORY },
+    { "pytorch-lightning", PACKAGE_LIGHTNING },
     { "nvidia-cuda-runtime", PACKAGE_CUDA },
     { "nvidia-cuda-runtime-cu11", PACKAGE_CUDA },
     { "nvidia-cuda-runtime-cu12", PACKAGE_CUDA },

@@ -39,6 +39,10 @@ enum package {
     PACKAGE_DEEPSPEED,
     PACKAGE_BITSANDBYTES,
     PACKAGE_LLAMAFACTORY,
+    PACKAGE_AXOLOTL,
+    PACKAGE_TORCHTUNE,
+    PACKAGE_UNSLOTH,
+    PACKAGE_LIGHTNING,
     PACKAGE_CUDA, /* the toolkit that torch was built with */
     PACKAGES
 };

@@ -8,9 +8,11 @@
 #include "patcher/schema/schema.h"
 #include "tests/unit/unit.h"
 
-static const struct profile_table *const tables[] = { &profile_llamafactory_table,
-                                                      &profile_transformers_table,
-                                                      &profile_trl_table };
+static const struct profile_table *const tables[] = {
+    &profile_llamafactory_table, &profile_transformers_table, &profile_trl_table,
+    &profile_axolotl_table,      &profile_torchtune_table,    &profile_lightning_table,
+    &profile_unsloth_table
+};
 
 static void give(struct versions *versions, enum package package, const char *text)
 {
@@ -238,6 +240,54 @@ static void test_profile_removed_names_the_first_version_without_the_key(void **
     assert_null(profile_removed(TRAINER_TRANSFORMERS, "sharded_ddp"));
 }
 
+/* Keys of files that are not jobs, by version: 0.16 of Axolotl has attn_implementation,
+ * 0.10 only the older flags; LigerArgs belong to a plugin; Trainer arguments are in a
+ * block. */
+static void test_profile_of_other_files(void **state)
+{
+    static const struct {
+        enum trainer trainer;
+        const char *version, *key;
+        bool known;
+    } keys[] = {
+        { TRAINER_AXOLOTL, "0.10.0", "flash_attention", true },
+        { TRAINER_AXOLOTL, "0.10.0", "liger_rope", true },
+        { TRAINER_AXOLOTL, "0.10.0", "dynamic_checkpoint", false },
+        { TRAINER_AXOLOTL, "0.19.0", "dynamic_checkpoint", true },
+        { TRAINER_AXOLOTL, "0.19.0", "model_type", true }, /* an alias */
+        { TRAINER_AXOLOTL, "0.19.0", "num_train_epochs", false },
+        { TRAINER_TORCHTUNE, "0.1.0", "enable_activation_offloading", false },
+        { TRAINER_TORCHTUNE, "0.4.0", "enable_activation_offloading", true },
+        { TRAINER_LIGHTNING, "2.0.0", "trainer.enable_autolog_hparams", false },
+        { TRAINER_LIGHTNING, "2.6.0", "trainer.enable_autolog_hparams", true },
+        { TRAINER_LIGHTNING, "2.0.0", "precision", false },
+        { TRAINER_UNSLOTH, "2026.10.9", "training.load_in_4bit", true },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(keys); i++) {
+        struct profile_view view = view_of(keys[i].trainer, keys[i].version, NULL, NULL);
+
+        if ((profile_find(&view, keys[i].key) != NULL) != keys[i].known)
+            fail_msg("%s %s: %s", profile_at(keys[i].trainer)->title, keys[i].version,
+                     keys[i].key);
+    }
+}
+
+static void test_profile_of_other_files_has_few_rules(void **state)
+{
+    struct profile_view view = view_of(TRAINER_LIGHTNING, NULL, NULL, NULL);
+
+    (void)state;
+    assert_true(profile_has_rule(TRAINER_AXOLOTL, "TS815"));
+    assert_true(profile_has_rule(TRAINER_AXOLOTL, "TS007"));
+    assert_false(profile_has_rule(TRAINER_AXOLOTL, "TS013")); /* pydantic converts */
+    assert_false(profile_has_rule(TRAINER_AXOLOTL, "TS102"));
+    assert_true(profile_has_rule(TRAINER_TRL, "TS102"));
+    assert_true(profile_has_block(&view, "trainer"));
+    assert_false(profile_has_block(&view, "trainer.precision"));
+}
+
 static void test_profile_names_are_unique(void **state)
 {
     (void)state;
@@ -270,6 +320,8 @@ int main(void)
         cmocka_unit_test(test_profile_history_of_a_key),
         cmocka_unit_test(test_profile_removed_names_the_first_version_without_the_key),
         cmocka_unit_test(test_profile_names_are_unique),
+        cmocka_unit_test(test_profile_of_other_files),
+        cmocka_unit_test(test_profile_of_other_files_has_few_rules),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
