@@ -10,6 +10,7 @@
 
 #include "patcher/rules/rules_context.h"
 #include "patcher/rules/stored_weights.h"
+#include "patcher/rules/trainer_file.h"
 #include "patcher/rules/trainer_settings.h"
 #include "patcher/rules/python_value.h"
 #include "patcher/schema/scalar.h"
@@ -59,7 +60,7 @@ static const char *program_text(const struct rule_context *context)
     return *versions ? arena_printf(context->arena, "%s, with %s", text, versions) : text;
 }
 
-void external_decide(const struct rule_context *context, struct plan *plan)
+static void decide_by_keys(const struct rule_context *context, struct plan *plan)
 {
     const struct stored_weights weights = stored_weights_of(context, &plan->request);
     bool scales = weights.autocast == FORMAT_FP16;
@@ -78,6 +79,54 @@ void external_decide(const struct rule_context *context, struct plan *plan)
     out->compute = out->mode == MODE_TF32 ? FORMAT_TF32 : weights.compute;
     write_message(context, &weights, out);
     plan->program = program_text(context);
+}
+
+static enum mode mode_of(const struct trainer_formats *formats, enum format compute)
+{
+    bool pure = formats->trained == compute;
+
+    switch (compute) {
+    case FORMAT_FP16:
+        return pure ? MODE_FP16_PURE : MODE_FP16_MIXED;
+    case FORMAT_BF16:
+        return pure ? MODE_BF16_PURE : MODE_BF16_MIXED;
+    default:
+        return MODE_FP32;
+    }
+}
+
+/* Decide as Axolotl, torchtune or Lightning, from its own file. */
+static void decide_by_file(const struct rule_context *context, struct plan *plan)
+{
+    const struct trainer_formats formats = trainer_file_formats(context);
+    const char *title = profile_at(context->view->trainer)->title;
+    enum format compute =
+        formats.autocast == FORMAT_FP32 ? formats.weights : formats.autocast;
+
+    plan->program = title;
+    plan->precision = (struct precision) {
+        .mode = mode_of(&formats, compute),
+        .compute = formats.known ? compute : FORMAT_FP32,
+        .trainable = formats.known ? formats.trained : FORMAT_FP32,
+        .has_frozen = formats.known && formats.trained != formats.weights,
+        .frozen = formats.weights,
+        .scaling = formats.scaled ? SCALING_DYNAMIC : SCALING_NONE,
+        .loss_scale = formats.scaled ? SCALER_START : 1,
+        .max_grad_norm = plan->request.max_grad_norm,
+    };
+    snprintf(plan->precision.message, sizeof(plan->precision.message), "%s in %s: %s, %s",
+             formats.known ? formats.request : "no format given", title,
+             format_dtype(compute),
+             formats.scaled ? "with a loss scaler" : "without a loss scaler");
+}
+
+void external_decide(const struct rule_context *context, struct plan *plan)
+{
+    if (trainer_file_is_foreign(context)) {
+        decide_by_file(context, plan);
+        return;
+    }
+    decide_by_keys(context, plan);
 }
 
 /* Off unless the job asks for them; only LLaMA-Factory has them on by default. */

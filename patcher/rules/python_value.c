@@ -22,6 +22,11 @@ enum python_reader python_reader_of(const struct rule_context *context)
         return rule_version_at_least(context, PACKAGE_LLAMAFACTORY, "0.9.4.dev0")
                    ? PYTHON_OMEGACONF
                    : PYTHON_PYYAML;
+    /* torchtune: config/_parse.py; Lightning: jsonargparse, whose loader reads 1e-4 as a
+     * number, too */
+    if (context->view->trainer == TRAINER_TORCHTUNE ||
+        context->view->trainer == TRAINER_LIGHTNING)
+        return PYTHON_OMEGACONF;
     return rule_uses_trl_parser(context) ? PYTHON_ARGPARSE : PYTHON_PYYAML;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/size.h"
 #include "patcher/rules/rules_context.h"
+#include "patcher/rules/trainer_file.h"
 #include "patcher/schema/schema_value.h"
 #include "train/torch_memory.h"
 
@@ -26,6 +27,8 @@ static const struct entry *find_entry(const struct rule_context *context,
     const struct entry *entry;
     const struct node *map;
 
+    if (trainer_file_is_foreign(context))
+        return trainer_file_entry(context, name);
     if (!dot)
         return rule_line(context, name);
     entry = rule_line(context, arena_copy(context->arena, name, (size_t)(dot - name)));

@@ -70,7 +70,8 @@ struct refusals {
 };
 
 extern const struct refusals refusals_llamafactory, refusals_llamafactory_trainer,
-    refusals_transformers, refusals_trl;
+    refusals_transformers, refusals_trl, refusals_axolotl, refusals_torchtune,
+    refusals_lightning;
 
 /* Return whether the job meets the condition of the row. */
 bool refusal_holds(const struct rule_context *context, const struct refusals *refusals,

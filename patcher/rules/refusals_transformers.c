@@ -11,6 +11,7 @@
 #include "patcher/rules/refusals.h"
 
 #include "base/size.h"
+#include "patcher/rules/trainer_file.h"
 
 static const struct refusal rows[] = {
     { .when = { TS_TRUE("fp16"), TS_TRUE("bf16") },
@@ -138,7 +139,7 @@ static const struct refusal_default defaults[] = {
 
 static bool applies(const struct rule_context *context)
 {
-    return context->plan->external;
+    return context->plan->external && !trainer_file_is_foreign(context);
 }
 
 const struct refusals refusals_transformers = {

@@ -53,6 +53,7 @@
     X(suppress_unused)  \
     X(text)             \
     X(trainer)          \
+    X(trainer_file)     \
     X(unsupported)      \
     X(versions)
 
@@ -139,6 +140,9 @@ static bool applies_to_script(const struct rule *rule, const struct rule_context
 static bool applies(const struct rule *rule, const struct rule_context *context)
 {
     if (context->document->script && !applies_to_script(rule, context))
+        return false;
+    if (profile_at(context->view->trainer)->rules &&
+        !profile_has_rule(context->view->trainer, rule->id))
         return false;
     return rule->target == RULE_BOTH ||
            (rule->target == RULE_EXTERNAL) == context->plan->external;

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "patcher/rules/rules_context.h"
+#include "patcher/rules/trainer_file.h"
 
 #include <string.h>
 #include <strings.h>
@@ -218,6 +219,21 @@ static const char *find_name(const struct rule_context *context, const struct ke
     return NULL;
 }
 
+/* "precision" of "trainer.precision". */
+static const char *name_of(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+
+    return dot ? dot + 1 : path;
+}
+
+static bool is_same_block(const char *a, const char *b)
+{
+    size_t len = (size_t)(name_of(a) - a);
+
+    return len == (size_t)(name_of(b) - b) && strncmp(a, b, len) == 0;
+}
+
 /* Return the nearest key of the program; *exact: it differs only in case, blanks and
  * separators. */
 static const char *find_nearest(const struct rule_context *context, const char *name,
@@ -228,7 +244,7 @@ static const char *find_nearest(const struct rule_context *context, const char *
     size_t least = 3;
 
     *exact = false;
-    if (strlen(name) < 4)
+    if (strlen(name_of(name)) < 4)
         return NULL;
     for (size_t i = 0; (key = profile_key_at(context->view, i)); i++) {
         size_t distance = nearest_distance(name, key->name, 2);
@@ -237,7 +253,8 @@ static const char *find_nearest(const struct rule_context *context, const char *
             *exact = true;
             return key->name;
         }
-        if (distance < least && strlen(key->name) > 4) {
+        if (distance < least && strlen(name_of(key->name)) > 4 &&
+            is_same_block(name, key->name)) {
             least = distance;
             near = key->name;
         }
@@ -298,18 +315,19 @@ static bool is_reported(const struct rule_context *context, const struct entry *
     return false;
 }
 
-static void report_misspelled(struct rule_context *context, const struct entry *entry)
+static void report_misspelled(struct rule_context *context, const struct entry *entry,
+                              const char *path)
 {
     const struct proposal to = rule_proposal(context);
     const struct reaction reaction = reaction_of(context);
-    const char *name = rule_printable(context, entry->key->text), *near;
+    const char *name = rule_printable(context, path), *near;
     struct finding finding = { .severity = reaction.severity,
                                .because = program_text(context),
                                .note = reaction.note };
     bool exact, taken;
 
-    near = find_nearest(context, entry->key->text, &exact);
-    taken = near && document_find(context->document, near);
+    near = find_nearest(context, path, &exact);
+    taken = near && trainer_file_entry(context, near);
     finding.rule = !near ? "TS703" : exact ? "TS701" : "TS702";
     finding.message =
         exact  ? arena_printf(context->arena, "%s must be spelled %s%s", name, near,
@@ -321,7 +339,7 @@ static void report_misspelled(struct rule_context *context, const struct entry *
                               program_text(context));
     finding.apply = exact ? APPLY_SAFE : APPLY_UNSAFE;
     if (near && !taken)
-        propose_name(&to, &finding, entry, near);
+        propose_name(&to, &finding, entry, name_of(near));
     else
         propose_key_remark(&to, &finding, entry);
 }
@@ -354,32 +372,80 @@ static void report_unknown(struct rule_context *context, const struct entry *ent
         propose_key_remark(&to, &finding, entry);
 }
 
+/* Return whether a value of the file refers to the key, as ${output_dir} does: OmegaConf
+ * then reads it, whether or not the recipe does. */
+static bool is_referenced(const struct rule_context *context, const char *name)
+{
+    const struct document *document = context->document;
+    const char *text = arena_printf(context->arena, "${%s", name);
+    size_t len = strlen(text);
+
+    for (const char *at = document->data; (at = strstr(at, text)); at += len)
+        if (at[len] == '}' || at[len] == '.')
+            return true;
+    return false;
+}
+
+/* Return whether the rule has nothing to say about a key that the table lacks. */
+static bool is_excused(const struct rule_context *context, const struct node *map,
+                       const struct entry *entry)
+{
+    const char *name = entry->key->text;
+    bool nested = map != context->document->root;
+
+    return strcmp(name, "<<") == 0 || node_find(map, name) != entry ||
+           (!nested && strcmp(name, "trainspool") == 0) || is_reported(context, entry) ||
+           (context->view->trainer == TRAINER_TRL && is_launch_option(name) &&
+            trl_reader(context) == TRL_COMMAND) ||
+           (context->view->trainer == TRAINER_TORCHTUNE && is_referenced(context, name));
+}
+
+/* In an open block, report names that differ little from a key of the program.  path: the
+ * block with its dot, "trainer."; "" is the file. */
+static void check_keys(struct rule_context *context, const struct node *map,
+                       const char *path, size_t *reported)
+{
+    const char *open = profile_at(context->view->trainer)->open;
+
+    for (size_t i = 0; i < map->count && *reported < KEYS_MAX; i++) {
+        const struct entry *entry = &map->entries[i];
+        const struct key *row;
+        const char *name;
+        bool is_open, exact;
+
+        if (entry->key->kind != NODE_SCALAR)
+            continue;
+        name = arena_printf(context->arena, "%s%s", path, entry->key->text);
+        if (profile_find(context->view, name))
+            continue;
+        if (profile_has_block(context->view, name)) {
+            if (node_value(entry->value)->kind == NODE_MAP)
+                check_keys(context, node_value(entry->value),
+                           arena_printf(context->arena, "%s.", name), reported);
+            continue;
+        }
+        if (is_excused(context, map, entry))
+            continue;
+        is_open = open && strcmp(open, path) == 0;
+        if (is_open && !find_nearest(context, name, &exact))
+            continue;
+        ++*reported;
+        row = *path || is_open ? NULL : schema_find(name);
+        if (row)
+            report_unknown(context, entry, row);
+        else
+            report_misspelled(context, entry, name);
+    }
+}
+
 static void rule_unknown_keys(struct rule_context *context)
 {
-    const struct node *root = context->document->root;
     size_t reported = 0;
 
     if (!profile_is_closed(context->view) || context->document->script ||
         (rule_is_llamafactory(context) && is_on(context, "USE_MCA")))
         return; /* USE_MCA adds the arguments of Megatron's adapter */
-    for (size_t i = 0; i < root->count && reported < KEYS_MAX; i++) {
-        const struct entry *entry = &root->entries[i];
-        const char *name = entry->key->text;
-        const struct key *row;
-
-        if (entry->key->kind != NODE_SCALAR || strcmp(name, "trainspool") == 0 ||
-            strcmp(name, "<<") == 0 || document_find(context->document, name) != entry ||
-            profile_find(context->view, name) || is_reported(context, entry) ||
-            (context->view->trainer == TRAINER_TRL && is_launch_option(name) &&
-             trl_reader(context) == TRL_COMMAND))
-            continue;
-        reported++;
-        row = schema_find(name);
-        if (row)
-            report_unknown(context, entry, row);
-        else
-            report_misspelled(context, entry);
-    }
+    check_keys(context, context->document->root, "", &reported);
 }
 
 static const struct rule rows[] = {
@@ -392,17 +458,22 @@ static const struct rule rows[] = {
       .explain =
           "trainspool accepts many names for one setting; another program accepts its "
           "own names only. For each version of LLaMA-Factory (from 0.9.0), transformers "
-          "(from 4.37) and TRL (from 0.19), trainspool has a table of all keys. This rule "
+          "(from 4.37), TRL (from 0.19), Axolotl (from 0.5.2), torchtune, Lightning (from "
+          "2.0) and Unsloth (from 2026.3), trainspool has a table of all keys. This rule "
           "reports a key that the job's version does not have, with the name that it has "
           "instead. `--unsafe` renames it if the value carries over.\n\n"
           "LLaMA-Factory stops at an unknown key, except where ALLOW_EXTRA_ARGS=1 is set "
           "(0.9.2 and later), which makes this a warning. `trl sft`, and from 0.29 on "
           "every trl command, passes unknown keys to `accelerate launch`, which stops; "
           "before 0.29 the others dropped them without a message, as TRL's scripts do "
-          "without the command. A key that is only misspelled is TS701 or TS702, and one "
+          "without the command. Axolotl drops unknown keys, too; Unsloth and Lightning's "
+          "Trainer stop. torchtune's recipes and Lightning's projects may have keys of "
+          "their own, so that only misspelled names are reported. A key that is only misspelled is TS701 or TS702, and one "
           "that no program has is TS703.",
       .source = "LLaMA-Factory hparams/parser.py, 0.9.0 to 0.9.5; transformers "
-                "hf_argparser.py; TRL cli.py and scripts/utils.py, 0.19 to 1.16" },
+                "hf_argparser.py; TRL cli.py and scripts/utils.py, 0.19 to 1.16; Axolotl "
+                "utils/config 0.5.2 to 0.19.0; recipes/ of torchtune 0.1 to 0.6.1; "
+                "Lightning 2.0 to 2.6; unsloth_cli/config.py" },
 };
 
 const struct rules rules_keys = { rows, TS_COUNT(rows) };

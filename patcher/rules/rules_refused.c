@@ -7,13 +7,14 @@
 
 #include "base/size.h"
 #include "patcher/rules/rules_context.h"
+#include "patcher/rules/trainer_file.h"
 #include "patcher/schema/schema_value.h"
 
 static const struct refusals *const tables[] = {
-    &refusals_llamafactory,
-    &refusals_llamafactory_trainer,
-    &refusals_transformers,
-    &refusals_trl,
+    &refusals_llamafactory, &refusals_llamafactory_trainer,
+    &refusals_transformers, &refusals_trl,
+    &refusals_axolotl,      &refusals_torchtune,
+    &refusals_lightning,
 };
 
 /* 0.9.4.dev0 -> 0.9.4 */
@@ -66,6 +67,13 @@ static bool is_reported(const struct rule_context *context, const struct refusal
     return false;
 }
 
+/* Names of other trainers' files have no aliases. */
+static const struct entry *find_line(const struct rule_context *context, const char *key)
+{
+    return trainer_file_is_foreign(context) ? document_find(context->document, key)
+                                            : rule_line(context, key);
+}
+
 /* Return the first key of the condition that the job has, or NULL: what the job lacks is
  * refused. */
 static const char *culprit(const struct rule_context *context, const struct refusal *row)
@@ -74,7 +82,7 @@ static const char *culprit(const struct rule_context *context, const struct refu
         const char *key = row->when[i].key;
         const char *top = key ? arena_copy(context->arena, key, strcspn(key, ".")) : NULL;
 
-        if (top && rule_line(context, top))
+        if (top && find_line(context, top))
             return top;
     }
     return NULL;
@@ -89,6 +97,24 @@ static bool is_guess(const struct rule_context *context, const struct refusals *
            !versions_know(context->versions, refusals->package);
 }
 
+/* Report at the first key of the condition that the file has, also in a block. */
+static void report_path(struct rule_context *context, const struct finding *finding,
+                        const struct refusal *row)
+{
+    const struct proposal to = rule_proposal(context);
+
+    for (size_t i = 0; i < REFUSAL_TERMS && row->when[i].test != REFUSAL_END; i++) {
+        const struct entry *entry =
+            row->when[i].key ? trainer_file_entry(context, row->when[i].key) : NULL;
+
+        if (entry) {
+            propose_remark(&to, finding, entry);
+            return;
+        }
+    }
+    rule_report(context, finding, NULL);
+}
+
 static void report(struct rule_context *context, const struct refusals *refusals,
                    const struct refusal *row)
 {
@@ -97,17 +123,21 @@ static void report(struct rule_context *context, const struct refusals *refusals
     const char *says = row->said && rule_version_below(context, package, row->reworded)
                            ? row->said
                            : row->says;
+    struct finding finding;
 
-    rule_report(context,
-                &(struct finding) {
-                    .rule = "TS812",
-                    .severity = known || (!row->since && !row->before) ? SEVERITY_ERROR
-                                                                       : SEVERITY_WARNING,
-                    .because = rule_version_text(context, package),
-                    .message = arena_printf(context->arena, "%s raises \"%s\"",
-                                            program_text(context, refusals, row), says),
-                    .note = row->advice },
-                culprit(context, row));
+    finding = (struct finding) {
+        .rule = "TS812",
+        .severity =
+            known || (!row->since && !row->before) ? SEVERITY_ERROR : SEVERITY_WARNING,
+        .because = rule_version_text(context, package),
+        .message = arena_printf(context->arena, "%s raises \"%s\"",
+                                program_text(context, refusals, row), says),
+        .note = row->advice
+    };
+    if (trainer_file_is_foreign(context))
+        report_path(context, &finding, row);
+    else
+        rule_report(context, &finding, culprit(context, row));
 }
 
 /* A program stops at the first check, so each sentence is reported once. */
@@ -142,17 +172,19 @@ static const struct rule rows[] = {
       .target = RULE_EXTERNAL,
       .run = rule_refused,
       .explain =
-          "LLaMA-Factory, TrainingArguments of transformers, and TRL check how settings "
-          "fit together and raise an exception, mostly before a model is loaded: "
+          "LLaMA-Factory, TrainingArguments of transformers, TRL, Axolotl, the recipes of "
+          "torchtune and Lightning check how settings fit together and raise an exception, mostly before a model is loaded: "
           "quantization with full fine-tuning, LoRA with GaLore, streaming with a "
           "fractional val_size, reduce_lr_on_plateau without an evaluation. The rule "
           "makes the same checks and quotes the exception. Values count as the program "
           "reads them, and an absent key has the program's default.\n\n"
           "What is checked depends on the version. If the version is unknown, a check "
           "that only some versions have is a warning that names them.",
-      .source = "LLaMA-Factory hparams/ 0.9.0 to 0.9.5; transformers training_args.py, "
-                "trainer.py and trainer_callback.py 4.37 to 5.24; trl/trainer/ 0.9.2 to "
-                "1.16; compared by tests/differential/refusals.py" },
+      .source =
+          "LLaMA-Factory hparams/ 0.9.0 to 0.9.5; transformers training_args.py, "
+          "trainer.py and trainer_callback.py 4.37 to 5.24; trl/trainer/ 0.9.2 to "
+          "1.16; Axolotl utils/schemas 0.5.2 to 0.19.0; recipes/ of torchtune 0.1 to "
+          "0.6.1; Lightning 2.0 to 2.6; compared by tests/differential/refusals.py" },
 };
 
 const struct rules rules_refused = { rows, TS_COUNT(rows) };

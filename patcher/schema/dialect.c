@@ -231,6 +231,8 @@ bool dialect_is_of(enum dialect dialect, enum trainer trainer)
 {
     bool external = trainer != TRAINER_NATIVE;
 
+    if (external && dialect < DIALECT_NONE && dialect_files[dialect].trainer == trainer)
+        return true;
     return dialect == DIALECT_NATIVE || (external && dialect == DIALECT_TRL) ||
            (external && dialect >= DIALECT_OTHER && profile_at(trainer)->table);
 }
@@ -276,6 +278,10 @@ const char *dialect_sentence(enum dialect dialect, const struct entry *marker,
     if (!file || !file->what)
         return "this is not a job: it has no key of a job, such as "
                "model_name_or_path, dataset or learning_rate";
-    return arena_printf(arena, "this is %s (%s%s), not a job: %s", file->what, of, name,
-                        file->advice ? file->advice : keys);
+    return arena_printf(arena, "this is %s (%s%s), not a job: %s%s", file->what, of, name,
+                        file->advice ? file->advice : keys,
+                        file->trainer == TRAINER_NATIVE
+                            ? ""
+                            : arena_printf(arena, "; `--target %s` checks it unchanged",
+                                           profile_at(file->trainer)->name));
 }

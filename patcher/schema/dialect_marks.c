@@ -177,9 +177,10 @@ const size_t dialect_mark_count = TS_COUNT(dialect_marks);
 
 const struct dialect_file dialect_files[DIALECT_NONE] = {
     /* Ludwig, AutoTrain and mergekit have base_model, too */
-    [DIALECT_AXOLOTL] = { "a file of Axolotl", "`trainspool import` converts it", 2 },
-    [DIALECT_TORCHTUNE] = { "a recipe of torchtune", "`trainspool import` converts it",
-                            0 },
+    [DIALECT_AXOLOTL] = { "a file of Axolotl", "`trainspool import` converts it", 2,
+                          TRAINER_AXOLOTL },
+    [DIALECT_TORCHTUNE] = { "a recipe of torchtune", "`trainspool import` converts it", 0,
+                            TRAINER_TORCHTUNE },
     [DIALECT_V1] = { "a file of LLaMA-Factory v1",
                      "write it in the flat form of v0, with model_name_or_path, stage "
                      "and finetuning_type",
@@ -199,8 +200,10 @@ const struct dialect_file dialect_files[DIALECT_NONE] = {
     [DIALECT_AUTOTRAIN] = OF("AutoTrain"),
     [DIALECT_LUDWIG] = OF("Ludwig"),
     [DIALECT_VERL] = OF("verl"),
-    [DIALECT_UNSLOTH] = OF("Unsloth Studio"),
-    [DIALECT_LIGHTNING] = OF("Lightning's command line"),
+    [DIALECT_UNSLOTH] = { .what = "a file of Unsloth Studio",
+                          .trainer = TRAINER_UNSLOTH },
+    [DIALECT_LIGHTNING] = { .what = "a file of Lightning's command line",
+                            .trainer = TRAINER_LIGHTNING },
     [DIALECT_NEMO] = OF("NVIDIA NeMo"),
     [DIALECT_MEGATRON] = OF("Megatron-LM"),
     [DIALECT_NEOX] = OF("GPT-NeoX"),

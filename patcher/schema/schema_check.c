@@ -567,7 +567,8 @@ void schema_check(const struct document *document, const struct profile_view *vi
     check.external = view->trainer != TRAINER_NATIVE;
     check.lenient = check.external && !dialect_is_llama_factory(document);
     check.tabled = profile_is_closed(view) && !document->script;
-    check_map(&check);
+    if (!profile_at(view->trainer)->rules)
+        check_map(&check);
     check_block(&check);
     check_report_no_effect(&check);
 }

@@ -47,6 +47,28 @@ for target in native external llamafactory transformers trl axolotl torchtune un
     try "$trainspool" check --device A100 --target $target llama.yaml
     expect "--target $target is known" sh -c "! grep -q 'target must be' '$T/err'"
 done
+cat >axolotl.yml <<'END'
+base_model: some/model
+adapter: lora
+micro_batch_size: 2
+sequence_len: 2048
+bf16: auto
+learning_rate: 2e-4
+datasets:
+  - path: some/poems
+END
+expect_status "a file of Axolotl is not a job" 2 "$trainspool" check --device A100 axolotl.yml
+expect_output "the finding names the target that checks it" 'TS706.*--target axolotl'
+expect_status "--target axolotl checks it as it is" 0 "$trainspool" check --device A100 --target axolotl --versions axolotl=0.12.2 axolotl.yml
+expect "it has no finding" test ! -s "$T/err"
+try "$trainspool" plan --json --device A100 --target axolotl axolotl.yml
+expect_output "plan names Axolotl" '"trainer":"axolotl"'
+expect_output "plan has Axolotl's formats" '"compute_dtype":"bfloat16"'
+expect_status "patch replaces emulated bf16" 0 "$trainspool" patch --device T4 --target axolotl --versions torch=2.6 axolotl.yml
+expect "by fp16" grep -qx 'fp16: true' axolotl.yml
+expect_status "the file of another tool stays one" 2 "$trainspool" check --device A100 --target torchtune axolotl.yml
+expect_output "the finding says whose" 'TS706.*Axolotl'
+
 expect_status "an unknown target is wrong usage" 2 "$trainspool" check --target trll sft.yaml
 expect_status "an unknown package is wrong usage" 2 "$trainspool" check --versions trll=0.26 sft.yaml
 expect_error "the nearest name is shown" 'did you mean trl'
