@@ -32,6 +32,17 @@ static bool has_name(const struct rule_context *context, const char *key)
                : profile_find(&view, key) != NULL;
 }
 
+/* Return an error if the installed transformers no longer has the old name. */
+static enum severity renamed_severity(const struct rule_context *context,
+                                      const char *name)
+{
+    const char *since = profile_removed(TRAINER_TRANSFORMERS, name);
+
+    return since && rule_version_at_least(context, PACKAGE_TRANSFORMERS, since)
+               ? SEVERITY_ERROR
+               : SEVERITY_WARNING;
+}
+
 /* In a native job schema_check renames the key, and reports (TS005) a key under both
  * names. */
 static void rule_renamed_keys(struct rule_context *context)
@@ -48,7 +59,7 @@ static void rule_renamed_keys(struct rule_context *context)
                 &to,
                 &(struct finding) {
                     .rule = key->rule,
-                    .severity = SEVERITY_WARNING,
+                    .severity = renamed_severity(context, key->name),
                     .apply = APPLY_SAFE,
                     .message = arena_printf(context->arena, "%s is now called %s",
                                             key->name, key->now),
