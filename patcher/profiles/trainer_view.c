@@ -179,6 +179,21 @@ static int weigh(const struct document *document, enum trainer trainer)
     return weight;
 }
 
+/* Return whether the command is a script of TRL's repository, whose folder other
+ * repositories have, too. */
+static bool runs_example(const struct document *document)
+{
+    struct trainer_words words;
+    const char *word;
+
+    trainer_words_init(document, &words);
+    while ((word = trainer_next_word(&words)))
+        if (strstr(word, "examples/scripts/") &&
+            program_in(profile_at(TRAINER_TRL)->table, word))
+            return true;
+    return false;
+}
+
 /*
  * A command that is not recognized is a script.  It may use TRL's classes if TRL is
  * installed and the file has their keys, except dataset_name, which Hugging Face's
@@ -191,6 +206,8 @@ static enum trainer find_by_keys(const struct document *document,
          trl = versions_know(versions, PACKAGE_TRL);
     int most = weigh(document, TRAINER_TRL);
 
+    if (trl && runs_example(document))
+        return TRAINER_TRL;
     if (command && document_find(document, "dataset_name"))
         most -= 2;
     if (!command && weigh(document, TRAINER_LLAMAFACTORY) > 1)
