@@ -152,6 +152,9 @@ static void rule_float32_only(struct rule_context *context)
 
     if (context->plan->external && rule_launcher_precision(context, &where))
         return; /* TS124 */
+    if (context->plan->external &&
+        format_info(stored_weights_now(context).compute)->bytes == 2)
+        return; /* weights in 16 bits need no autocast for tensor cores */
     if (is_unclear(context, "fp16") || is_unclear(context, "bf16"))
         return;
     if (!key || !trains || request->fp16 != CHOICE_NO || request->bf16 != CHOICE_NO ||
