@@ -149,12 +149,22 @@ static void add_name(struct text *out, const char *name)
     text_addf(out, "%s%s", out->len > 0 ? ", " : "", name);
 }
 
+/* Return whether no earlier module has the same name, as both c_proj of GPT-2 do. */
+static bool is_first(const struct architecture *a, enum module module)
+{
+    for (enum module i = 0; i < module; i++)
+        if (a->paths[i] && module_is_linear(i) &&
+            strcmp(architecture_leaf(a, i), architecture_leaf(a, module)) == 0)
+            return false;
+    return true;
+}
+
 static void add_layers(const struct targets *targets, struct text *out)
 {
     const struct architecture *a = targets->model->architecture;
 
     for (enum module i = 0; i < MODULES; i++)
-        if (a->paths[i] && module_is_linear(i))
+        if (a->paths[i] && module_is_linear(i) && is_first(a, i))
             add_name(out, architecture_leaf(a, i));
 }
 
