@@ -24,6 +24,8 @@ static void decide_external(struct plan *plan, enum mode mode, enum format compu
 
     plan->precision.mode = mode;
     plan->precision.compute = compute;
+    if (!memory_fit_casts(plan))
+        return; /* dtype decides, not bf16 or fp16 */
     plan->precision.trainable =
         pure && plan->method != METHOD_LORA ? FORMAT_BF16 : FORMAT_FP32;
     plan->precision.frozen =
@@ -73,6 +75,8 @@ static const char *apply_pure_bf16(struct alternative_trial *trial)
 {
     if (!device_has_bf16(&trial->plan.device))
         return "this device has no bf16";
+    if (!memory_fit_casts(&trial->plan))
+        return "only LLaMA-Factory and trainspool know pure_bf16";
     if (trial->setup.deepspeed && trial->setup.zero_stage == 3)
         return "LLaMA-Factory refuses pure_bf16 with ZeRO 3";
     return use_mode(trial, MODE_BF16_PURE, FORMAT_BF16);
@@ -193,11 +197,12 @@ static const char *apply_lora(struct alternative_trial *trial)
     plan->request.all_trainable = false;
     plan->request.has_frozen = true;
     trial->setup.reference = false;
-    if (plan->external)
+    if (plan->external) {
+        plan->precision.trainable = FORMAT_FP32;
         decide_external(plan, plan->precision.mode,
                         plan->precision.mode == MODE_FP32 ? FORMAT_FP32
                                                           : plan->precision.compute);
-    else
+    } else
         policy_decide(&plan->request, &plan->device, &plan->precision);
     return NULL;
 }

@@ -60,7 +60,9 @@ static const char *reduced_fit(const struct rule_context *context,
                                     last->rank));
     if (last->bits)
         list = join_or(context, list,
-                       arena_printf(context->arena, "quantization_bit: %d", last->bits));
+                       trainer_settings_name(context, last->bits == 4
+                                                          ? "quantization_bit: 4"
+                                                          : "quantization_bit: 8"));
     return list;
 }
 
@@ -76,15 +78,15 @@ static const char *mildest_text(const struct rule_context *context,
 {
     if (!mildest)
         return "";
-    return arena_printf(context->arena,
-                        "the mildest change that fits is %s%s%s (%s)%s: %s; ",
-                        mildest->row->setting, mildest->with_edits ? " " : "",
-                        mildest->with_edits ? setup_text(context) : "",
-                        memory_advice_bytes(context, mildest->use.total),
-                        mildest->row->unsafe_edit && context->plan->method == METHOD_LORA
-                            ? ", which keeps the base in 16 bits"
-                            : "",
-                        mildest->row->cost);
+    return arena_printf(
+        context->arena, "the mildest change that fits is %s%s%s (%s)%s: %s; ",
+        trainer_settings_name(context, mildest->row->setting),
+        mildest->with_edits ? " " : "", mildest->with_edits ? setup_text(context) : "",
+        memory_advice_bytes(context, mildest->use.total),
+        mildest->row->unsafe_edit && context->plan->method == METHOD_LORA
+            ? ", which keeps the base in 16 bits"
+            : "",
+        mildest->row->cost);
 }
 
 static const char *fit_text(const struct rule_context *context,

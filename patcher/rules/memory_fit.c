@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "patcher/profiles/profile.h"
 #include "precision/memory.h"
 #include "train/estimate.h"
 #include "train/torch_memory.h"
@@ -271,6 +272,13 @@ static int fitting_bits(const struct memory_fit_case *request)
     return 0;
 }
 
+bool memory_fit_casts(const struct plan *plan)
+{
+    return !plan->external ||
+           (plan->trainer &&
+            strcmp(plan->trainer, profile_at(TRAINER_LLAMAFACTORY)->name) == 0);
+}
+
 static bool lora_fits(const struct memory_fit_case *request)
 {
     struct plan plan = memory_fit_smallest(request);
@@ -281,8 +289,10 @@ static bool lora_fits(const struct memory_fit_case *request)
     plan.request.all_trainable = false;
     plan.request.has_frozen = true;
     if (plan.external)
+        plan.precision.trainable = FORMAT_FP32;
+    if (plan.external && memory_fit_casts(&plan))
         plan.precision.frozen = plan.precision.compute;
-    else
+    if (!plan.external)
         policy_decide(&plan.request, &plan.device, &plan.precision);
     return plan_fits(request, &plan);
 }

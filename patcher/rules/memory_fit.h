@@ -48,6 +48,9 @@ bool memory_fit_find(const struct memory_fit_case *request, struct memory_fit *o
 /* The same, with the batch alone. */
 bool memory_fit_split(const struct memory_fit_case *request, struct memory_fit *out);
 
+/* Return whether the program loads the model in the format that bf16 and fp16 ask for, as
+ * trainspool and LLaMA-Factory do; in others dtype decides. */
+bool memory_fit_casts(const struct plan *plan);
 /* Return the plan with all these changes that the job allows. */
 struct plan memory_fit_smallest(const struct memory_fit_case *request);
 

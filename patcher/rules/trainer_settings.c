@@ -25,7 +25,12 @@ static const struct translation {
     { TRAINER_TRL, "load_in_4bit", "quantization_bit", "true", "4" },
     { TRAINER_TRL, "load_in_8bit", "quantization_bit", "true", "8" },
     { TRAINER_TRL, "beta", "pref_beta", NULL, NULL },
+    /* settings with a value, which only advice names */
+    { TRAINER_TRL, "load_in_4bit: true", "quantization_bit: 4", NULL, NULL },
+    { TRAINER_TRL, "load_in_8bit: true", "quantization_bit: 8", NULL, NULL },
     { TRAINER_TRL, "use_peft: true", "finetuning_type: lora", NULL, NULL },
+    { TRAINER_TRL, "use_peft: true with load_in_4bit: true",
+      "finetuning_type: lora with quantization_bit: 4", NULL, NULL },
 };
 
 /* Settings whose default depends on other keys or is computed elsewhere: LLaMA-Factory

@@ -345,7 +345,7 @@ static void test_alternatives_name_the_mildest(void **state)
     assert_true(kinds >= 4 && none > 0);
 }
 
-/* A full job of another program whose moments are what does not fit. */
+/* A full job of LLaMA-Factory whose moments are what does not fit. */
 static void test_alternatives_quantize_the_optimizer_first(void **state)
 {
     struct trial t;
@@ -356,6 +356,7 @@ static void test_alternatives_quantize_the_optimizer_first(void **state)
     make_trial(1, &t);
     t.setup = (struct torch_setup) { 0 };
     t.plan.external = true;
+    t.plan.trainer = "llamafactory";
     t.plan.torch = &t.setup;
     t.plan.method = METHOD_FULL;
     t.plan.gradient_checkpointing = true;
