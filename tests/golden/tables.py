@@ -5,6 +5,7 @@
 
 NAME.parquet, NAME.arrow and NAME.feather have the rows of NAME.jsonl, as pyarrow reads them.
 """
+import decimal
 import json
 import os
 import sys
@@ -38,6 +39,12 @@ TYPES = pyarrow.table({
     "list": pyarrow.array([[1], None, [2, 3]], pyarrow.large_list(pyarrow.int32())),
     "pair": pyarrow.array([["a", "b"], ["c", None], ["d", "e"]], pyarrow.list_(pyarrow.string(), 2)),
 })
+DECIMALS = pyarrow.table({
+    "price": pyarrow.array([decimal.Decimal("1.50"), None, decimal.Decimal("-0.07")], pyarrow.decimal128(9, 2)),
+    "large": pyarrow.array([decimal.Decimal(10) ** 15 + 1, decimal.Decimal("-99999999999999.5"), None], pyarrow.decimal128(25, 4)),
+    "whole": pyarrow.array([decimal.Decimal(-300), decimal.Decimal(0), None], pyarrow.decimal128(18, 0)),
+    "half": pyarrow.array([0.5, None, -2.0], pyarrow.float16()),
+})
 MADE = {}
 
 
@@ -54,12 +61,23 @@ def parquet(name, table, **options):
     add(name, table.to_pylist())
 
 
-def arrow(name, table, compression=None, stream=False, rows=None):
-    options = pyarrow.ipc.IpcWriteOptions(compression=compression)
+def arrow(name, table, stream=False, rows=None, **settings):
+    options = pyarrow.ipc.IpcWriteOptions(**settings)
     maker = pyarrow.ipc.new_stream if stream else pyarrow.ipc.new_file
     with maker(path(name + ".arrow"), table.schema, options=options) as writer:
         writer.write_table(table, max_chunksize=rows)
     add(name, table.to_pylist())
+
+
+def nested_dictionaries():
+    """A dictionary with a null and a dictionary inside, and another column with the same values."""
+    words = pyarrow.DictionaryArray.from_arrays(pyarrow.array([1, 0, None], pyarrow.int8()), ["x", "y"])
+    pairs = pyarrow.StructArray.from_arrays([words, pyarrow.array([1, 2, 3])], ["word", "n"],
+                                            mask=pyarrow.array([False, False, True]))
+    return pyarrow.table({
+        "pair": pyarrow.DictionaryArray.from_arrays(pyarrow.array([2, 1, None, 0], pyarrow.uint16()), pairs),
+        "word": pyarrow.DictionaryArray.from_arrays(pyarrow.array([0, 0, 1, None], pyarrow.int64()), ["x", "y"]),
+    })
 
 
 def main():
@@ -76,6 +94,11 @@ def main():
     arrow("chats_stream", chats, stream=True)           # as `datasets` caches them
     arrow("chats_batches", chats, stream=True, rows=1)
     arrow("chats_file", chats, compression="zstd")
+    arrow("chats_legacy", chats, stream=True, use_legacy_format=True) # before version 0.15
+    arrow("dictionaries", nested_dictionaries())
+    arrow("decimals_file", DECIMALS)
+    parquet("decimals", DECIMALS)
+    parquet("decimals_integer", DECIMALS, store_decimal_as_integer=True)
     arrow("types_file", TYPES, compression="lz4")
     pyarrow.feather.write_feather(texts, path("texts_feather.feather")) # lz4
     add("texts_feather", texts.to_pylist())
@@ -94,7 +117,7 @@ def main():
     for name, rows in MADE.items():
         with open(path(name + ".jsonl"), "w", encoding="utf-8") as f:
             for row in rows:
-                print(json.dumps(row, ensure_ascii=True, allow_nan=False), file=f)
+                print(json.dumps(row, ensure_ascii=True, allow_nan=False, default=str), file=f)
 
 
 if __name__ == "__main__":

@@ -118,7 +118,7 @@ static void test_tables_have_the_rows_of_pyarrow(void **state)
         }
         free(entries[i]);
     }
-    assert_true(tables >= 19);
+    assert_true(tables >= 24);
     free(entries);
     free(folder);
 }

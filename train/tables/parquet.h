@@ -25,9 +25,11 @@ struct parquet_node {
     struct table_bytes name;
     enum parquet_type type;
     enum parquet_repetition repetition;
-    size_t type_length;         /* of PARQUET_FIXED */
-    bool is_list, is_map;       /* a group around a repeated group */
-    bool is_unsigned, is_half;  /* of the integers and of 2 bytes */
+    size_t type_length;        /* of PARQUET_FIXED */
+    bool is_list, is_map;      /* a group around a repeated group */
+    bool is_unsigned, is_half; /* of the integers and of 2 bytes */
+    bool is_decimal;           /* an integer divided by 10^scale */
+    int64_t scale;
     size_t children;            /* 0: a column */
     struct parquet_node *first; /* child; NULL: a column */
     struct parquet_node *next;  /* sibling */

@@ -397,7 +397,8 @@ static bool set_source(struct parquet_column *column, int64_t encoding,
     column->index = (struct hybrid) { .bytes = values, .at = 1 };
     if (values.len > 0)
         column->index.width = values.data[0];
-    return (column->entries && column->index.width <= 32) || damaged(column, err);
+    /* a page of nulls only needs no dictionary; take_value checks the others */
+    return column->index.width <= 32 || damaged(column, err);
 }
 
 static bool read_data(struct parquet_column *column, const struct page_head *head,

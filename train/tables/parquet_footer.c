@@ -12,8 +12,9 @@
 
 /* Converted types and members of LogicalType. */
 enum { CONVERTED_MAP = 1, CONVERTED_MAP_KEY_VALUE = 2, CONVERTED_LIST = 3 };
-enum { CONVERTED_UINT_8 = 11, CONVERTED_UINT_64 = 14 };
-enum { LOGICAL_MAP = 2, LOGICAL_LIST = 3, LOGICAL_INTEGER = 10, LOGICAL_FLOAT16 = 15 };
+enum { CONVERTED_DECIMAL = 5, CONVERTED_UINT_8 = 11, CONVERTED_UINT_64 = 14 };
+enum { LOGICAL_MAP = 2, LOGICAL_LIST = 3, LOGICAL_DECIMAL = 5 };
+enum { LOGICAL_INTEGER = 10, LOGICAL_FLOAT16 = 15 };
 
 struct reading {
     const char *name;
@@ -42,6 +43,19 @@ static void read_integer_type(struct reading *reading, struct parquet_node *node
     }
 }
 
+static void read_decimal_type(struct reading *reading, struct parquet_node *node)
+{
+    struct thrift_field field;
+    int64_t id = 0;
+
+    while ((field = thrift_next(&reading->thrift, &id)).type != THRIFT_STOP) {
+        if (id == 1)
+            node->scale = thrift_int(&reading->thrift, field.type);
+        else
+            thrift_skip(&reading->thrift, field.type);
+    }
+}
+
 static void read_logical_type(struct reading *reading, struct parquet_node *node)
 {
     struct thrift_field field;
@@ -51,8 +65,11 @@ static void read_logical_type(struct reading *reading, struct parquet_node *node
         node->is_list |= id == LOGICAL_LIST;
         node->is_map |= id == LOGICAL_MAP;
         node->is_half |= id == LOGICAL_FLOAT16;
+        node->is_decimal |= id == LOGICAL_DECIMAL;
         if (id == LOGICAL_INTEGER && field.type == THRIFT_STRUCT)
             read_integer_type(reading, node);
+        else if (id == LOGICAL_DECIMAL && field.type == THRIFT_STRUCT)
+            read_decimal_type(reading, node);
         else
             thrift_skip(&reading->thrift, field.type);
     }
@@ -62,6 +79,7 @@ static void set_converted_type(struct parquet_node *node, int64_t type)
 {
     node->is_list |= type == CONVERTED_LIST;
     node->is_map |= type == CONVERTED_MAP || type == CONVERTED_MAP_KEY_VALUE;
+    node->is_decimal |= type == CONVERTED_DECIMAL;
     node->is_unsigned |= type >= CONVERTED_UINT_8 && type <= CONVERTED_UINT_64;
 }
 
@@ -84,6 +102,8 @@ static void read_schema_element(struct reading *reading, struct parquet_node *no
             node->children = (size_t)thrift_int(thrift, field.type);
         else if (id == 6)
             set_converted_type(node, thrift_int(thrift, field.type));
+        else if (id == 7)
+            node->scale = thrift_int(thrift, field.type);
         else if (id == 10 && field.type == THRIFT_STRUCT)
             read_logical_type(reading, node);
         else

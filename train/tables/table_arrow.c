@@ -12,6 +12,7 @@
 
 #include "base/arena.h"
 #include "base/size.h"
+#include "precision/format.h"
 #include "train/tables/flatbuffer.h"
 #include "train/tables/table_internal.h"
 
@@ -122,12 +123,14 @@ struct column {
     enum layout layout;
     size_t width;   /* bytes of a value; elements of LAYOUT_SLICES */
     bool is_signed; /* of integers */
+    int64_t scale;  /* of decimal fractions */
     struct column *children;
     size_t child_count;
     bool has_dictionary;
     int64_t dictionary_id;
     struct column *dictionary; /* the type of its values */
     struct array *entries;     /* the dictionary; NULL: not read yet */
+    struct column *next_indexed;
 };
 
 struct arrow {
@@ -139,6 +142,7 @@ struct arrow {
     struct arena *arena;          /* of the schema and the dictionaries */
     struct column *columns;
     size_t column_count, field_count;
+    struct column *indexed; /* all columns with a dictionary, in a list */
     struct arena *batch_arena;
     struct array *batch; /* by column, in the arena of the batch */
     size_t rows, row;    /* of the batch: all, and those returned */
@@ -211,6 +215,15 @@ static bool next_block(struct arrow *arrow)
     return true;
 }
 
+static bool take_size(struct arrow *arrow, uint64_t *size)
+{
+    if (!table_has(arrow->file, arrow->at, 4))
+        return false;
+    *size = table_uint(arrow->file.data + arrow->at, 4);
+    arrow->at += 4;
+    return true;
+}
+
 /* Read the next message; *found is false at the end of the stream. */
 static bool next_message(struct arrow *arrow, struct message *message, bool *found,
                          struct error *err)
@@ -220,14 +233,9 @@ static bool next_message(struct arrow *arrow, struct message *message, bool *fou
     *found = false;
     if (arrow->is_file ? !next_block(arrow) : arrow->at == arrow->file.len)
         return true;
-    if (!table_has(arrow->file, arrow->at, 8))
+    /* UINT32_MAX is in front of the size since version 0.15 */
+    if (!take_size(arrow, &size) || (size == UINT32_MAX && !take_size(arrow, &size)))
         return damaged(arrow, err);
-    size = table_uint(arrow->file.data + arrow->at, 4);
-    arrow->at += 4;
-    if (size == UINT32_MAX) { /* since version 0.15, before the size */
-        size = table_uint(arrow->file.data + arrow->at, 4);
-        arrow->at += 4;
-    }
     if (size == 0)
         return true;
     if (!table_has(arrow->file, arrow->at, size))
@@ -305,6 +313,7 @@ static bool read_field(struct arrow *arrow, struct flat_table field, struct colu
     out->layout = out->type < ARROW_TYPES ? types[out->type].layout : LAYOUT_UNSUPPORTED;
     out->width = width_of(out->type, details);
     out->is_signed = flat_int(details, 1, 1, 0) != 0;
+    out->scale = flat_int(details, 1, 4, 0);
     if (out->layout == LAYOUT_UNSUPPORTED)
         return refuse_type(arrow, out, err);
     if (depth > TABLE_DEPTH_MAX || ++arrow->field_count > COLUMNS_MAX ||
@@ -332,7 +341,9 @@ static bool read_field(struct arrow *arrow, struct flat_table field, struct colu
                               .is_signed = !index.at || flat_int(index, 1, 1, 0),
                               .has_dictionary = true,
                               .dictionary_id = flat_int(dictionary, DICTIONARY_ID, 8, 0),
-                              .dictionary = values };
+                              .dictionary = values,
+                              .next_indexed = arrow->indexed };
+        arrow->indexed = out;
         return check_width(out) || damaged(arrow, err);
     }
     return true;
@@ -558,42 +569,40 @@ static bool open_batch(struct batch_reader *reader, struct flat_table batch,
     return true;
 }
 
-static struct column *find_dictionary(struct column *columns, size_t count, int64_t id)
+static struct column *find_dictionary(struct column *indexed, int64_t id)
 {
-    for (size_t i = 0; i < count; i++) {
-        struct column *below;
-
-        if (columns[i].has_dictionary && columns[i].dictionary_id == id)
-            return &columns[i];
-        below = find_dictionary(columns[i].children, columns[i].child_count, id);
-        if (below)
-            return below;
-    }
-    return NULL;
+    while (indexed && indexed->dictionary_id != id)
+        indexed = indexed->next_indexed;
+    return indexed;
 }
 
 static bool read_dictionary(struct arrow *arrow, const struct message *message,
                             struct error *err)
 {
     struct flat_table header = flat_child(message->metadata, MESSAGE_HEADER);
-    struct column *column = find_dictionary(arrow->columns, arrow->column_count,
-                                            flat_int(header, DICTIONARY_BATCH_ID, 8, 0));
+    int64_t id = flat_int(header, DICTIONARY_BATCH_ID, 8, 0);
+    struct column *column = find_dictionary(arrow->indexed, id);
+    struct column *values = column ? column->dictionary : NULL;
     struct batch_reader reader = { .arrow = arrow,
                                    .arena = arrow->arena,
                                    .body = message->body,
                                    .is_dictionary = true };
     struct array *entries = arena_array(arrow->arena, 1, sizeof(*entries));
 
-    if (!column)
+    if (!values)
         return damaged(arrow, err);
     if (flat_int(header, DICTIONARY_BATCH_IS_DELTA, 1, 0))
         return fail(arrow, err,
                     "dictionaries that grow are not supported; write the "
                     "table as Parquet");
     if (!open_batch(&reader, flat_child(header, DICTIONARY_BATCH_DATA), err) ||
-        !read_array(&reader, column->dictionary, entries, err))
+        !read_array(&reader, values, entries, err))
         return false;
-    column->entries = entries;
+    /* columns can share a dictionary; its entries have the type that read them */
+    for (; column; column = find_dictionary(column->next_indexed, id)) {
+        column->dictionary = values;
+        column->entries = entries;
+    }
     return true;
 }
 
@@ -657,15 +666,19 @@ static void add_fixed(const struct column *column, const uint8_t *data, struct t
     double real;
     float single;
 
-    if (column->type == ARROW_FLOAT && column->width == 4) {
+    if (column->type == ARROW_DECIMAL) {
+        table_add_decimal(out, (struct table_bytes) { data, column->width }, false,
+                          column->scale);
+    } else if (column->type == ARROW_FLOAT && column->width == 2) {
+        table_add_real(out, format_from_fp16((uint16_t)bits));
+    } else if (column->type == ARROW_FLOAT && column->width == 4) {
         memcpy(&single, data, sizeof(single));
         table_add_real(out, single);
     } else if (column->type == ARROW_FLOAT && column->width == 8) {
         memcpy(&real, data, sizeof(real));
         table_add_real(out, real);
-    } else if (column->width > 8 || column->type == ARROW_FLOAT ||
-               column->type == ARROW_DECIMAL || column->type == ARROW_FIXED_BINARY) {
-        text_addf(out, "{\"binary_bytes\": %zu}", column->width);
+    } else if (column->type == ARROW_FIXED_BINARY) {
+        table_add_string(out, (const char *)data, column->width);
     } else if (column->type == ARROW_INT && !column->is_signed) {
         table_add_unsigned(out, bits);
     } else {

@@ -51,6 +51,9 @@ void table_add_string(struct text *out, const char *data, size_t len);
 void table_add_name(struct text *out, size_t index, const char *name, size_t len);
 /* Append an unsigned integer; one past JSON's signed 64 bits as a real number. */
 void table_add_unsigned(struct text *out, uint64_t value);
+/* Append a decimal fraction, an integer divided by 10^scale, as a string. */
+void table_add_decimal(struct text *out, struct table_bytes value, bool big_endian,
+                       int64_t scale);
 /* Append a number, or null if it is not finite. */
 void table_add_real(struct text *out, double value);
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "precision/format.h"
 #include "train/tables/parquet.h"
 
 struct parquet {
@@ -55,6 +56,22 @@ static void *parquet_open(const char *name, struct table_bytes file, struct erro
     return NULL;
 }
 
+/* Decimal fractions and fp16, which are kinds of other types; false: the value is not
+ * one of them. */
+static bool add_logical(const struct parquet_node *node, struct table_bytes value,
+                        struct text *out)
+{
+    bool big_endian = node->type == PARQUET_FIXED || node->type == PARQUET_BYTE_ARRAY;
+
+    if (node->is_decimal)
+        table_add_decimal(out, value, big_endian, node->scale);
+    else if (node->is_half && value.len == 2)
+        table_add_real(out, format_from_fp16((uint16_t)table_uint(value.data, 2)));
+    else
+        return false;
+    return true;
+}
+
 /* An integer, a real number, or bytes. */
 static void add_value(const struct parquet_node *node, struct table_bytes value,
                       struct text *out)
@@ -63,6 +80,8 @@ static void add_value(const struct parquet_node *node, struct table_bytes value,
     double real;
     float single;
 
+    if (add_logical(node, value, out))
+        return;
     switch (node->type) {
     case PARQUET_BOOLEAN:
         text_adds(out, bits ? "true" : "false");
@@ -88,6 +107,7 @@ static void add_value(const struct parquet_node *node, struct table_bytes value,
         table_add_real(out, real);
         break;
     case PARQUET_BYTE_ARRAY:
+    case PARQUET_FIXED:
         table_add_string(out, (const char *)value.data, value.len);
         break;
     default:
