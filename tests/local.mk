@@ -434,6 +434,7 @@ EXTRA_DIST += %D%/differential/made.py
 EXTRA_DIST += %D%/differential/models.py
 EXTRA_DIST += %D%/differential/parsers.txt
 EXTRA_DIST += %D%/differential/peers.py
+EXTRA_DIST += %D%/differential/tables.py
 EXTRA_DIST += %D%/differential/weights.py
 EXTRA_DIST += %D%/differential/profiles.py
 EXTRA_DIST += %D%/differential/profiles_worker.py
@@ -563,7 +564,7 @@ CACHE =
 JOBS = 200
 differential_run = $${PYTHON-python3} -B '$(top_srcdir)/%D%/differential'
 differential: differential-text differential-weights differential-refusals differential-saved
-differential: differential-adapters differential-profiles
+differential: differential-adapters differential-profiles differential-tables
 differential-text: %D%/differential/ours
 	@$(differential_run)/differential.py --seconds $(SECONDS) --seed $(SEED) \
 	    --shared '$(abs_top_srcdir)/../shared/data' --templates '$(TEMPLATES)' \
@@ -580,7 +581,9 @@ differential-adapters: trainspool trainspool-train
 differential-profiles: trainspool
 	@$(differential_run)/profiles.py --sample || test $$? = 77
 	@$(differential_run)/profiles.py --jobs $(JOBS) --seed $(SEED) ./trainspool || test $$? = 77
-.PHONY: differential-adapters differential-profiles
+differential-tables: %D%/differential/ours
+	@$(differential_run)/tables.py --seed $(SEED) %D%/differential/ours || test $$? = 77
+.PHONY: differential-adapters differential-profiles differential-tables
 
 clean-local:
 	rm -rf fuzz-build mutate-build %D%/emulation/machine %D%/emulation/plain %D%/emulation/checked

@@ -12,6 +12,7 @@
  *                                             token that is trained
  *   {"model": FOLDER, "sequences": [[ID, ..], ..]}
  *                                             {"loss": NUMBER, "norms": {NAME: NUMBER}}
+ *   {"table": PATH}                           {"rows": [{..}, ..]}
  *
  * A failed request gets {"error": TEXT}.  back is the text of the ids, or null if it is
  * not UTF-8.
@@ -27,6 +28,7 @@
 #include "train/chat/chat.h"
 #include "train/dataset/dataset_record.h"
 #include "train/jinja/jinja.h"
+#include "train/tables/table.h"
 #include "train/tokenizer/tokenizer.h"
 
 static json_t *error_json(const struct error *err)
@@ -163,6 +165,30 @@ static json_t *model_answer(const char *dir, const json_t *sequences)
     return answer ? answer : error_json(&err);
 }
 
+static json_t *read_table(const char *path)
+{
+    struct error err = { 0 };
+    struct table *table = table_open(path, &err);
+    json_t *rows = json_array();
+    struct text row;
+    uint32_t position;
+
+    text_init(&row, 0);
+    while (table && table_next(table, &row, &position, &err)) {
+        json_t *value = json_read_text(row.data, row.len, path, position, &err);
+
+        if (!value)
+            break;
+        json_array_append_new(rows, value);
+    }
+    table_close(table);
+    text_clear(&row);
+    if (err.code == ERROR_NONE)
+        return json_pack("{s:o}", "rows", rows);
+    json_decref(rows);
+    return error_json(&err);
+}
+
 static json_t *answer_request(struct tokenizer **tokenizer, const json_t *request)
 {
     const json_t *text = json_object_get(request, "text");
@@ -171,6 +197,8 @@ static json_t *answer_request(struct tokenizer **tokenizer, const json_t *reques
     if (json_object_get(request, "record"))
         return answer_record(json_string_value(json_object_get(request, "folder")),
                              json_object_get(request, "record"));
+    if (json_object_get(request, "table"))
+        return read_table(json_string_value(json_object_get(request, "table")));
     if (json_object_get(request, "model"))
         return model_answer(json_string_value(json_object_get(request, "model")),
                             json_object_get(request, "sequences"));
