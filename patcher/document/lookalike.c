@@ -1,4 +1,4 @@
-/* patcher/document/lookalike.c - the table of characters, and where they matter. */
+/* patcher/document/lookalike.c - the table of characters and where they break a line. */
 #include "config.h"
 
 #include "patcher/document/lookalike.h"
@@ -8,14 +8,14 @@
 #include "base/size.h"
 #include "train/text/unicode.h"
 
-/* The part that a mark takes in a line, where a lookalike breaks it. */
+/* The syntax that a lookalike replaces. */
 enum part {
     PART_COLON, /* after a key */
-    PART_SPACE, /* in the indentation, or after the mark of a key or an item */
+    PART_SPACE, /* in the indentation, or after `:` or `-` */
     PART_ITEM,  /* before an item of a list */
     PART_FLOW,  /* in {a: b, c: d} */
     PART_QUOTE, /* around a value */
-    PART_NONE   /* in a value only */
+    PART_NONE   /* none: it only spoils a value */
 };
 
 static const struct lookalike {
@@ -65,7 +65,7 @@ static const char *hint(const struct lookalike *found, int32_t point, struct are
                         found->name, found->mark);
 }
 
-const char *lookalike_in_value(const char *text, size_t len, struct arena *arena)
+const char *lookalike_in_text(const char *text, size_t len, struct arena *arena)
 {
     for (size_t at = 0; at < len;) {
         int32_t point = 0;
@@ -79,17 +79,25 @@ const char *lookalike_in_value(const char *text, size_t len, struct arena *arena
     return NULL;
 }
 
-/* What has been read of a line. */
+const char *lookalike_in_node(const struct node *node, struct arena *arena)
+{
+    const struct node *value = node_value(node);
+
+    return value->kind == NODE_SCALAR ? lookalike_in_text(value->text, value->len, arena)
+                                      : NULL;
+}
+
+/* The part of a line before the position. */
 struct line {
     const char *data;
     size_t len, at;
-    bool colon;   /* a colon of ASCII */
-    bool bracket; /* a bracket or brace of ASCII */
-    bool text;    /* anything but blanks and the marks of items */
+    bool colon;   /* has an ASCII colon */
+    bool bracket; /* has an ASCII bracket or brace */
+    bool text;    /* has more than blanks and `-` */
 };
 
-/* Return whether the character at line->at takes the part of a mark. */
-static bool takes_part(const struct line *line, enum part part)
+/* Return whether the character at line->at replaces this syntax. */
+static bool replaces(const struct line *line, enum part part)
 {
     const char before = line->at > 0 ? line->data[line->at - 1] : 0;
 
@@ -122,7 +130,7 @@ const char *lookalike_in_line(const struct document *document, size_t byte, size
         size_t bytes = unicode_first(line.data + line.at, line.len - line.at, &point);
         const struct lookalike *found = find(point);
 
-        if (found && takes_part(&line, found->part)) {
+        if (found && replaces(&line, found->part)) {
             *at = start + line.at;
             return hint(found, point, arena);
         }

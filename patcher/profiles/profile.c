@@ -19,18 +19,15 @@ static const struct profile profiles[TRAINERS] = {
                            .title = "another program",
                            .package = PACKAGES,
                            .base = TRAINERS },
-    /* hparams/parser.py: OmegaConf reads the file, HfArgumentParser.parse_dict takes it;
-     * model/adapter.py: upcast of all trained weights */
+    /* hparams/parser.py: OmegaConf reads the file, HfArgumentParser.parse_dict takes it */
     [TRAINER_LLAMAFACTORY] = { .name = "llamafactory",
                                .title = "LLaMA-Factory",
                                .package = PACKAGE_LLAMAFACTORY,
                                .base = TRAINER_TRANSFORMERS,
                                .base_programs = 2, /* Seq2SeqTrainingArguments */
                                .parser = PARSER_DICT,
-                               .casting = CASTS_TRAINED,
                                .refusal = HF_REFUSAL,
                                .skips = "TS603 TS605 TS607",
-                               .links = "https://github.com/hiyouga/LLaMA-Factory",
                                .table = &profile_llamafactory_table },
     /* a script adds dataclasses of its own to TrainingArguments */
     [TRAINER_TRANSFORMERS] = { .name = "transformers",
@@ -38,9 +35,7 @@ static const struct profile profiles[TRAINERS] = {
                                .package = PACKAGE_TRANSFORMERS,
                                .base = TRAINERS,
                                .parser = PARSER_SCRIPT,
-                               .casting = CASTS_ADAPTERS,
                                .refusal = HF_REFUSAL,
-                               .links = "https://github.com/huggingface/transformers",
                                .table = &profile_transformers_table },
     /* scripts/utils.py: TrlParser makes the values the defaults of an ArgumentParser.
      * `trl sft` passes what is left over to `accelerate launch`, which refuses it. */
@@ -50,9 +45,7 @@ static const struct profile profiles[TRAINERS] = {
                       .base = TRAINER_TRANSFORMERS,
                       .base_programs = 1, /* TrainingArguments */
                       .parser = PARSER_DEFAULTS,
-                      .casting = CASTS_ADAPTERS,
                       .refusal = "unrecognized arguments",
-                      .links = "https://github.com/huggingface/trl",
                       .table = &profile_trl_table },
     /* cli/config.py: yaml.safe_load; pydantic ignores unknown keys */
     [TRAINER_AXOLOTL] = { .name = "axolotl",
@@ -60,10 +53,8 @@ static const struct profile profiles[TRAINERS] = {
                           .package = PACKAGE_AXOLOTL,
                           .base = TRAINERS,
                           .parser = PARSER_DROPS,
-                          .casting = CASTS_ADAPTERS,
                           .skips = "TS013 TS014", /* pydantic converts strings */
                           .rules = "TS714 TS809 TS812 TS813 TS815 TS816",
-                          .links = "https://github.com/axolotl-ai-cloud/axolotl",
                           .table = &profile_axolotl_table },
     /* config/_parse.py: OmegaConf; a recipe reads the keys that it uses */
     [TRAINER_TORCHTUNE] = { .name = "torchtune",
@@ -73,7 +64,6 @@ static const struct profile profiles[TRAINERS] = {
                             .parser = PARSER_DROPS,
                             .rules = "TS714 TS809 TS812 TS813 TS815 TS816",
                             .open = "", /* `tune cp` makes recipes to be edited */
-                            .links = "https://github.com/pytorch/torchtune",
                             .table = &profile_torchtune_table },
     /* unsloth_cli/config.py: pydantic with extra="forbid" */
     [TRAINER_UNSLOTH] = { .name = "unsloth",
@@ -81,10 +71,9 @@ static const struct profile profiles[TRAINERS] = {
                           .package = PACKAGE_UNSLOTH,
                           .base = TRAINERS,
                           .parser = PARSER_DICT,
-                          .refusal = "Unsloth stops: Extra inputs are not permitted",
+                          .refusal = "Extra inputs are not permitted",
                           .skips = "TS013 TS014",
                           .rules = "TS714 TS809 TS812 TS813 TS815 TS816",
-                          .links = "https://github.com/unslothai/unsloth",
                           .table = &profile_unsloth_table },
     /* pytorch/cli.py: jsonargparse; model, data and callbacks belong to the project */
     [TRAINER_LIGHTNING] = { .name = "lightning",
@@ -92,10 +81,9 @@ static const struct profile profiles[TRAINERS] = {
                             .package = PACKAGE_LIGHTNING,
                             .base = TRAINERS,
                             .parser = PARSER_DICT,
-                            .refusal = "jsonargparse stops: Key is not expected",
+                            .refusal = "Key is not expected",
                             .rules = "TS714 TS809 TS812 TS813 TS815 TS816",
                             .open = "",
-                            .links = "https://github.com/Lightning-AI/pytorch-lightning",
                             .table = &profile_lightning_table },
 };
 

@@ -45,7 +45,7 @@ struct profile_key {
     unsigned types;            /* enum profile_type; 0: any */
     const char *default_value; /* as YAML, or PROFILE_UNKNOWN; NULL: required */
     const char *values;        /* texts of an enum, separated by blanks; NULL: any */
-    const char *deprecated;    /* the trainer's own words; NULL: not deprecated */
+    const char *deprecated;    /* the trainer's message; NULL: not deprecated */
     uint32_t programs;         /* bits, in the order of the table's programs */
     uint8_t since, until;      /* first and last version, as indexes */
 };
@@ -60,38 +60,29 @@ struct profile_table {
     size_t key_count;
 };
 
-/* What happens to the values and to unknown keys of a file. */
+/* What the program does with values and unknown keys of a file. */
 enum profile_parser {
     PARSER_UNKNOWN,
-    PARSER_SCRIPT, /* a script's own arguments may come in addition: nothing is certain */
+    PARSER_SCRIPT, /* the script may define further arguments, so any key may be valid */
     PARSER_DICT, /* HfArgumentParser.parse_dict: converts nothing, refuses unknown keys */
     PARSER_DEFAULTS, /* TrlParser: converts texts as the command line does */
-    PARSER_DROPS,    /* unknown keys are dropped without a word */
-};
-
-/* Which weights the trainer casts to float32 before training. */
-enum profile_casting {
-    CASTS_NOTHING,
-    CASTS_ADAPTERS, /* PEFT's autocast_adapter_dtype */
-    CASTS_TRAINED   /* everything it trains */
+    PARSER_DROPS     /* ignores unknown keys silently */
 };
 
 struct profile {
     const char *name;       /* as in `target: trl` */
     const char *title;      /* "TRL" */
-    enum package package;   /* whose version decides; PACKAGES: none is known */
-    enum trainer base;      /* whose arguments it inherits; TRAINERS: none */
-    uint32_t base_programs; /* which of them, as bits of the base's programs */
+    enum package package;   /* package with the keys; PACKAGES: unknown */
+    enum trainer base;      /* trainer whose arguments it inherits; TRAINERS: none */
+    uint32_t base_programs; /* programs of the base that it inherits, as bits */
     enum profile_parser parser;
-    enum profile_casting casting;
-    const char *refusal; /* what it says about an unknown key; or NULL */
-    const char *skips;   /* rules that do not apply to it, separated by blanks; or NULL */
-    /* The only rules that apply, besides those about the text (TS0xx): the file has keys
-     * of its own instead of a job's.  NULL: it has the keys of a job */
+    const char *refusal; /* its message about an unknown key, or NULL */
+    const char *skips;   /* rules that do not apply, separated by blanks; or NULL */
+    /* the only rules that apply, besides those about the text (TS0xx): the file has its own
+     * keys instead of a job's.  NULL: it has the keys of a job */
     const char *rules;
-    const char
-        *open; /* blocks whose members are not all known; "" is the file; or NULL */
-    const char *links;                 /* where the facts come from */
+    /* blocks that may have unlisted members; "" is the file; or NULL */
+    const char *open;
     const struct profile_table *table; /* NULL: its keys are not known */
 };
 
@@ -117,17 +108,16 @@ enum {
 /* Fill a view for the given versions.  program: "sft"; NULL: any of them. */
 void profile_view(enum trainer trainer, const struct versions *versions,
                   const char *program, struct profile_view *out);
-/* Return whether the view knows all keys that the trainer accepts: false without a
- * table, or with a version older than it. */
+/* Return whether the view has all keys that the trainer accepts: false without a table, or if
+ * the version is older than the table. */
 bool profile_is_complete(const struct profile_view *view);
-/* Return whether, in addition, the program has no keys that the table cannot know. */
+/* Return whether the program also accepts no other keys, as a script does. */
 bool profile_is_closed(const struct profile_view *view);
-/* Return whether the table was made before this version, so that keys may have come and
- * gone since. */
+/* Return whether the version is later than the table, so that keys may differ. */
 bool profile_is_newer(enum trainer trainer, const struct version *version);
 
-/* Return a key at the version of the view, or, where that is unknown, at the newest one
- * that has it; NULL: the trainer does not know it. */
+/* Return a key at the version of the view, or, if the version is unknown, at the newest one
+ * with the key; NULL if the trainer has no such key. */
 const struct profile_key *profile_find(const struct profile_view *view, const char *name);
 /*
  * Return the default of a key as YAML; NULL: it is not known, because the trainer lacks
@@ -135,22 +125,21 @@ const struct profile_key *profile_find(const struct profile_view *view, const ch
  */
 const char *profile_default(const struct profile_view *view, const char *name);
 
-/* When a key that the view lacks exists. */
+/* The versions with a key that the view lacks. */
 struct profile_history {
     const char *package;    /* "transformers" */
-    const char *since;      /* the first version that has it after this one; or NULL */
-    const char *until;      /* the last version that had it before this one; or NULL */
-    const char *deprecated; /* what `until` said about it, or NULL */
+    const char *since;      /* first later version with the key, or NULL */
+    const char *until;      /* last earlier version with the key, or NULL */
+    const char *deprecated; /* deprecation message of `until`, or NULL */
 };
 
 /* Return false if no version has the key. */
 bool profile_history(const struct profile_view *view, const char *name,
                      struct profile_history *out);
-/* Return the first version that no longer has a key; NULL: the newest one has it, or none
- * had. */
+/* Return the first version without a removed key; NULL if the newest version has the key, or
+ * no version has it. */
 const char *profile_removed(enum trainer trainer, const char *name);
-/* Return the key at index `at` of those that the view knows; a key may come several
- * times; NULL: past the end. */
+/* Return key `at` of the view, or NULL past the end.  A key may occur several times. */
 const struct profile_key *profile_key_at(const struct profile_view *view, size_t at);
 
 /* Return whether the table has keys in a block of that path: "trainer" of

@@ -1,4 +1,4 @@
-/* patcher/rules/alternatives.c - the table of alternatives, and what each changes. */
+/* patcher/rules/alternatives.c - the table of alternatives and the change that each makes. */
 #include "config.h"
 
 #include "patcher/rules/alternatives.h"
@@ -49,7 +49,7 @@ static const char *use_mode(struct alternative_trial *trial, enum mode mode,
     plan->request.fp8 = false;
     policy_decide(&plan->request, &plan->device, &plan->precision);
     return plan->precision.mode == mode ? NULL
-                                        : "the policy of this job decides otherwise";
+                                        : "the policy of the job selects another mode";
 }
 
 static const char *apply_bf16(struct alternative_trial *trial)
@@ -62,7 +62,7 @@ static const char *apply_bf16(struct alternative_trial *trial)
 static const char *apply_fp16(struct alternative_trial *trial)
 {
     if (trial->plan.device.kind == DEVICE_CPU)
-        return "a CPU does not compute in fp16";
+        return "a CPU has no fp16 matmuls";
     return use_mode(trial, MODE_FP16_MIXED, FORMAT_FP16);
 }
 
@@ -118,11 +118,11 @@ static const char *use_optimizer(struct alternative_trial *trial, const char *na
     const char *optim = trial->setup.optim;
 
     if (!trial->plan.external)
-        return "a native run keeps the moments in the format of the weights";
+        return "a native run keeps both moments in the format of the weights";
     if (trial->plan.device.kind == DEVICE_CPU)
-        return "its kernels are for GPUs";
+        return "its kernels require a GPU";
     if (optim && !text_starts(optim, "adamw"))
-        return "the job has chosen another optimizer than AdamW";
+        return "the optimizer is not AdamW";
     if (optim && text_ends(optim, "bit"))
         return already;
     if (trial->setup.deepspeed && trial->setup.offload_optimizer)
@@ -175,7 +175,7 @@ static const char *apply_no_reference(struct alternative_trial *trial)
     if (!plan_has_second_model(&trial->plan) && !trial->setup.reference)
         return "the job has no second model";
     if (!alternative_reference_is_base(&trial->plan))
-        return "the job needs its second model";
+        return "the second model differs from the trained one";
     trial->plan.preference.reference = NULL;
     trial->plan.kd.config = NULL;
     trial->plan.teacher_bytes = 0;
@@ -227,7 +227,7 @@ static const char *apply_qlora(struct alternative_trial *trial)
 static const struct alternative rows[] = {
     { .name = "no ref_model",
       .setting = "no ref_model",
-      .cost = "nothing: with LoRA the model without its adapter is the reference",
+      .cost = "none: with LoRA, the model without its adapter is the reference",
       .advised = true,
       .apply = apply_no_reference },
     { .name = "bf16",
@@ -247,7 +247,7 @@ static const struct alternative rows[] = {
       .apply = apply_fp16 },
     { .name = "checkpointing",
       .setting = "gradient_checkpointing: true",
-      .cost = "each layer is computed twice; the result is the same",
+      .cost = "computes each layer twice; the result is the same",
       .advised = true,
       .apply = apply_checkpointing },
     { .name = "smaller batch",
@@ -374,15 +374,15 @@ static bool row_fits(const struct memory_fit_case *request, const struct alterna
     return !result.why_not && result.known && result.use.fits;
 }
 
-bool alternative_mildest(const struct memory_fit_case *request,
-                         struct alternative_mildest *out)
+bool alternative_advise(const struct memory_fit_case *request,
+                        struct alternative_advice *out)
 {
     const struct plan smallest = memory_fit_smallest(request);
     struct memory_fit_case with_edits = *request;
 
     with_edits.plan = &smallest;
     for (size_t i = 0; i < TS_COUNT(rows); i++) {
-        *out = (struct alternative_mildest) { .row = &rows[i] };
+        *out = (struct alternative_advice) { .row = &rows[i] };
         if (!rows[i].advised)
             continue;
         if (row_fits(request, &rows[i], &out->use))

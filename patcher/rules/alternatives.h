@@ -1,6 +1,8 @@
-/* patcher/rules/alternatives.h - other ways to train a job: one table, from the mildest
- * change on, of which each row is tried on a copy of the plan.  TS301 advises the first that
- * fits, and `plan --alternatives` shows all. */
+/*
+ * patcher/rules/alternatives.h - other ways to train a job, in one table.  Each row is tried
+ * on a copy of the plan.  TS301 advises the first row that fits, and `plan --alternatives`
+ * shows all rows.
+ */
 #ifndef PATCHER_RULES_ALTERNATIVES_H
 #define PATCHER_RULES_ALTERNATIVES_H
 
@@ -19,39 +21,39 @@ struct alternative {
     const char *setting; /* what to write into the job: "bf16: true" */
     const char *cost;    /* what it costs, in one sentence */
     bool advised;        /* reduces the memory: TS301 may advise it */
-    bool unsafe_edit;    /* --unsafe makes it, by TS118 */
-    /* Change the plan.  Return NULL, or why the row does not apply: "" if the job does
-     * this already. */
+    bool unsafe_edit;    /* patch --unsafe makes the change (TS118) */
+    /* Change the plan.  Return NULL, or why the row does not apply; "" if the job already
+     * has the setting. */
     const char *(*apply)(struct alternative_trial *trial);
 };
 
-/* In the order in which TS301 tries them. */
+/* Return the table, cheapest changes first: TS301 tries them in this order. */
 size_t alternatives(const struct alternative **rows);
 
 struct alternative_result {
     const char *why_not; /* as apply returns it; NULL: it was tried */
     bool known;          /* the memory could be estimated */
     struct memory_use use;
-    double time; /* of a step, relative to the job as it is, by its arithmetic */
+    double time; /* arithmetic of a step, relative to the unchanged job */
 };
 
-/* Try a row on a job whose precision is decided; row NULL: the job as it is. */
+/* Try a row on a job whose precision is decided; row NULL: the unchanged job. */
 void alternative_try(const struct memory_fit_case *request, const struct alternative *row,
                      struct alternative_result *out);
 /* The first advised row that makes a job fit, alone or with checkpointing, a batch of 1 and
  * the other edits of TS301. */
-struct alternative_mildest {
+struct alternative_advice {
     const struct alternative *row;
     bool with_edits;
     struct memory_use use;
 };
 /* Return false if no row does. */
-bool alternative_mildest(const struct memory_fit_case *request,
-                         struct alternative_mildest *out);
+bool alternative_advise(const struct memory_fit_case *request,
+                        struct alternative_advice *out);
 /* Return the row that removes a reference model. */
 const struct alternative *alternative_without_reference(void);
-/* Return whether the reference model of the job is its own model, which costs memory for
- * nothing: with LoRA the model without its adapter is the reference. */
+/* Return whether the reference model is the trained model itself, which wastes memory: with
+ * LoRA, the model without its adapter is the reference. */
 bool alternative_reference_is_base(const struct plan *plan);
 
 #endif

@@ -1,5 +1,5 @@
-/* patcher/rules/device_guess.c - finds out what follows from the device: the rules run
- * twice, once without it. */
+/* patcher/rules/device_guess.c - runs the rules with and without the guessed device: the
+ * difference depends on it. */
 #include "config.h"
 
 #include "patcher/rules/device_guess.h"
@@ -35,7 +35,7 @@ static bool has_error(const struct findings *findings, const struct finding *wan
     return false;
 }
 
-/* A memory_limit in bytes is the job's own, on any device. */
+/* A memory_limit in bytes applies on any device. */
 static bool follows_from_limit(const struct rule_context *context,
                                const struct finding *finding)
 {
@@ -44,7 +44,7 @@ static bool follows_from_limit(const struct rule_context *context,
     return strcmp(finding->rule, "TS301") == 0 && limit && !strchr(limit, '%');
 }
 
-/* The edits of a group are made together or not at all. */
+/* The patch makes all edits of a group or none. */
 static void weaken_group(struct findings *findings, size_t first, int group)
 {
     for (size_t i = first; group != 0 && i < findings->count; i++)
@@ -52,8 +52,8 @@ static void weaken_group(struct findings *findings, size_t first, int group)
             findings->list[i].apply = APPLY_UNSAFE;
 }
 
-/* Weaken the findings from `first` on that follow from the device.  Return their rules,
- * "TS114, TS115", or NULL. */
+/* Weaken the findings with index `first` or higher that follow from the device.  Return their
+ * rules, "TS114, TS115", or NULL. */
 static const char *weaken(struct rule_context *context, size_t first,
                           const struct findings *without)
 {
@@ -91,12 +91,14 @@ static void report_guess(struct rule_context *context, const char *rules)
             .rule = "TS208",
             .severity = SEVERITY_INFO,
             .message = arena_printf(context->arena,
-                                    "no device is named and this machine has no GPU: no "
-                                    "safe edit and no error follows from its CPU (%s)",
+                                    "no device is named and this machine has no GPU: "
+                                    "findings that depend on the device (%s) are "
+                                    "warnings at most, and their edits are not safe",
                                     rules),
-            .note = "name it: --device T4, TRAINSPOOL_DEVICE=T4, device = \"T4\" in "
-                    ".trainspool.toml, or trainspool: {check_device: T4}; cpu if the job "
-                    "runs on a CPU" },
+            .note =
+                "name the device: --device T4, TRAINSPOOL_DEVICE=T4, device = \"T4\" in "
+                ".trainspool.toml, or trainspool: {check_device: T4}; use cpu if the "
+                "job runs on a CPU" },
         NULL);
 }
 

@@ -1,5 +1,5 @@
-/* patcher/rules/fp16_need.c - decide what fp16: true requires, by the formats of the
- * weights that it would lead to. */
+/* patcher/rules/fp16_need.c - derives what fp16: true requires from the weight formats that it
+ * leads to. */
 #include "config.h"
 
 #include "patcher/rules/fp16_need.h"
@@ -14,9 +14,9 @@ static const char *why_not(const struct rule_context *context,
     if (rule_casts_quantized(context))
         return arena_printf(
             context->arena,
-            "use TRL up to %s, or a card with bf16, or set bf16: false and fp16: false: "
-            "later versions make what they train next to quantized weights bfloat16, for "
-            "which fp16's loss scaler has no kernel",
+            "use TRL %s or earlier or a GPU with bf16, or set bf16: false and fp16: "
+            "false: later versions cast trained weights next to quantized ones to "
+            "bfloat16, and PyTorch's loss scaler has no bfloat16 kernel",
             trl_quantized_last(context));
     if (weights->parts[WEIGHTS_WHOLE] == weights->trained)
         return arena_printf(context->arena,
@@ -24,8 +24,8 @@ static const char *why_not(const struct rule_context *context,
                             "the model with dtype=torch.float32, and set fp16: true",
                             weights->whole_key);
     return weights->parts[WEIGHTS_ADAPTERS] == weights->trained
-               ? "upgrade PEFT to 0.12 or later, with autocast_adapter_dtype left on, "
-                 "and set fp16: true"
+               ? "upgrade PEFT to 0.12 or later, keep autocast_adapter_dtype on, and set "
+                 "fp16: true"
                : "load the model with dtype=torch.float32 in the script, and set fp16: "
                  "true";
 }
@@ -42,13 +42,13 @@ static struct stored_weights with_fp16(const struct rule_context *context,
     return stored_weights_of(context, &request);
 }
 
-/* What fp16 depends on, if an unknown version or unknown files decide. */
+/* Return the condition for fp16 if an unknown version or unknown files decide. */
 static const char *condition_of(const struct rule_context *context)
 {
     if (rule_dtype_computes(context) && !versions_know(context->versions, PACKAGE_TRL))
         return arena_printf(context->arena,
-                            "if TRL is later than %s, what it trains next to quantized "
-                            "weights is bfloat16, and fp16's loss scaler stops the run",
+                            "if TRL is later than %s, trained weights next to quantized "
+                            "ones are bfloat16, and fp16's loss scaler stops the run",
                             trl_quantized_last(context));
     return versions_know(context->versions, PACKAGE_TRANSFORMERS)
                ? "if the model's files are in 16 bits, fp16 requires dtype=torch.float32 "

@@ -6,11 +6,12 @@
 
 /* What fp16: true requires of a job that does not compute in fp16 yet. */
 struct fp16_need {
-    bool possible; /* false: the scaler would stop the run, whatever the lines say */
-    bool sure;     /* false: it depends on an unknown version or on unknown files */
-    /* the format that the line model_dtype must have then; DTYPE_AUTO: as it is */
+    bool
+        possible; /* false: the scaler stops the run, and no line of the job prevents it */
+    bool sure;    /* false: it depends on an unknown version or on unknown files */
+    /* value that model_dtype then requires; DTYPE_AUTO: unchanged */
     enum dtype dtype;
-    const char *remedy; /* if it is not possible or not sure: what to do instead */
+    const char *remedy; /* if not possible or not sure: what to do instead */
 };
 
 struct fp16_need fp16_need_of(const struct rule_context *context);

@@ -13,7 +13,7 @@
 #include "base/size.h"
 #include "train/text/pattern.h"
 
-/* Where the value of a key ends up in PEFT's target_modules. */
+/* How the value of a key becomes PEFT's target_modules. */
 enum reading {
     READ_SPLIT, /* LLaMA-Factory: always a list; "all" alone means all linear layers */
     READ_TRL,   /* a list with one item becomes a string; a string is an expression */
@@ -87,7 +87,7 @@ static const char *full_name(const struct targets *targets, size_t *at)
 }
 
 /* Return whether the expression matches the whole name of a module; true for an expression
- * that is unknown here. */
+ * that cannot be compiled here. */
 static bool expression_matches(const struct targets *targets, const char *text)
 {
     json_t *json = json_pack("{s:o}", "Regex",
@@ -111,7 +111,7 @@ static bool expression_matches(const struct targets *targets, const char *text)
     return found;
 }
 
-/* Return the text that PEFT gets instead of a list; NULL for a list. */
+/* Return the string that PEFT receives; NULL if it receives a list. */
 static const char *string_of(const struct targets *targets)
 {
     const struct node *value = node_value(targets->entry->value);
@@ -184,7 +184,7 @@ static void report(struct rule_context *context, const struct targets *targets)
     add_layers(targets, &layers);
     finding.severity = found.len > 0 ? SEVERITY_WARNING : SEVERITY_ERROR;
     finding.message = arena_printf(
-        context->arena, "%s: the model has no layer %s; there are %s",
+        context->arena, "%s: the model has no layer named %s; its linear layers are %s",
         targets->entry->key->text, rule_printable(context, missing.data), layers.data);
     finding.note = found.len > 0
                        ? arena_printf(context->arena, "PEFT adapts only %s",

@@ -1,4 +1,4 @@
-/* patcher/rules/memory_advice.c - sentences about what would make a job fit. */
+/* patcher/rules/memory_advice.c - writes the advice of TS301. */
 #include "config.h"
 
 #include "patcher/rules/memory_advice.h"
@@ -72,25 +72,25 @@ static const char *setup_text(const struct rule_context *context)
                                                  : "with checkpointing and a batch of 1";
 }
 
-/* Name the mildest change that fits, its memory and its cost. */
-static const char *mildest_text(const struct rule_context *context,
-                                const struct alternative_mildest *mildest)
+/* Name the first change that fits, its memory and its cost. */
+static const char *advice_text(const struct rule_context *context,
+                               const struct alternative_advice *advice)
 {
-    if (!mildest)
+    if (!advice)
         return "";
-    return arena_printf(
-        context->arena, "the mildest change that fits is %s%s%s (%s)%s: %s; ",
-        trainer_settings_name(context, mildest->row->setting),
-        mildest->with_edits ? " " : "", mildest->with_edits ? setup_text(context) : "",
-        memory_advice_bytes(context, mildest->use.total),
-        mildest->row->unsafe_edit && context->plan->method == METHOD_LORA
-            ? ", which keeps the base in 16 bits"
-            : "",
-        mildest->row->cost);
+    return arena_printf(context->arena, "it fits with %s%s%s (%s)%s: %s; ",
+                        trainer_settings_name(context, advice->row->setting),
+                        advice->with_edits ? " " : "",
+                        advice->with_edits ? setup_text(context) : "",
+                        memory_advice_bytes(context, advice->use.total),
+                        advice->row->unsafe_edit && context->plan->method == METHOD_LORA
+                            ? ", which keeps the base in 16 bits"
+                            : "",
+                        advice->row->cost);
 }
 
 static const char *fit_text(const struct rule_context *context,
-                            const struct last_resort *last, bool has_mildest)
+                            const struct last_resort *last, bool has_advice)
 {
     const char *same = unchanged_fit(context, last), *small = reduced_fit(context, last);
     const char *setup = setup_text(context);
@@ -105,7 +105,7 @@ static const char *fit_text(const struct rule_context *context,
     if (*small)
         return arena_printf(context->arena, "%s, the job would fit with %s", setup,
                             small);
-    if (has_mildest)
+    if (has_advice)
         return "no other known change would make it fit";
     return "no known change would make it fit: use a smaller model, or another device";
 }
@@ -161,14 +161,14 @@ static const char *kept_note(const struct memory_fit_case *request)
 const char *memory_advice(const struct rule_context *context,
                           const struct memory_fit_case *request,
                           const struct memory_use *use,
-                          const struct alternative_mildest *mildest)
+                          const struct alternative_advice *advice)
 {
     struct last_resort last;
 
     memory_fit_last_resort(request, &last);
     return arena_printf(context->arena, "%s%s%s%s%s", kept_note(request),
-                        fixed_part_text(context, use), mildest_text(context, mildest),
-                        fit_text(context, &last, mildest != NULL),
+                        fixed_part_text(context, use), advice_text(context, advice),
+                        fit_text(context, &last, advice != NULL),
                         teacher_logits_note(context, request));
 }
 
@@ -194,11 +194,12 @@ static int64_t fitting_ranks(const struct memory_fit_case *request)
 
 static const char *ranks_note(const struct rule_context *context, int64_t ranks)
 {
-    return arena_printf(context->arena,
-                        "the estimate counts one device, but this job divides its state "
-                        "among ranks: set `ranks` in the block trainspool; it would fit "
-                        "from ranks: %" PRId64 " on",
-                        ranks);
+    return arena_printf(
+        context->arena,
+        "the estimate assumes one rank, but this job shards its state across "
+        "ranks: set `ranks` in the trainspool block; the job fits with "
+        "ranks: %" PRId64 " or more",
+        ranks);
 }
 
 const char *memory_advice_doubt(const struct rule_context *context,
@@ -206,7 +207,7 @@ const char *memory_advice_doubt(const struct rule_context *context,
 {
     const char *doubt =
         rule_lacks_defaults(context)
-            ? "an estimate without TRL's defaults, which depend on its version"
+            ? "the estimate lacks TRL's defaults, which depend on its version"
         : context->plan->external ? torch_memory_doubt(request->plan)
                                   : NULL;
     int64_t ranks;
@@ -214,7 +215,8 @@ const char *memory_advice_doubt(const struct rule_context *context,
     if (!doubt)
         return NULL;
     if (!torch_memory_lacks_ranks(request->plan))
-        return arena_printf(context->arena, "it may need less, so this is no error: %s",
+        return arena_printf(context->arena,
+                            "the job may need less memory, so this is a warning: %s",
                             doubt);
     ranks = fitting_ranks(request);
     return ranks ? ranks_note(context, ranks) : NULL;

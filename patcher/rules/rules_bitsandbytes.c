@@ -24,10 +24,10 @@ static const struct library {
     { "13.2", "0.50.0" },
 };
 
-/* Versions whose libraries start at a later capability than torch's builds with the same
- * toolkit (torch_build.c). */
+/* Libraries that start at a higher capability than torch's builds with the same toolkit
+ * (torch_build.c). */
 static const struct gap {
-    const char *toolkit, *from, *until; /* until NULL: up to the last one read */
+    const char *toolkit, *from, *until; /* versions; until NULL: all later ones */
     int least;
 } gaps[] = {
     { "12.8", "0.46.0", "0.47.0", 75 },
@@ -53,9 +53,9 @@ static bool quantizes(const struct rule_context *context)
                                           strcmp(method, "bitsandbytes") == 0);
 }
 
-/* OptimizerNames in transformers' training_args.py: those of bitsandbytes.  The names
- * with torch_ are torchao's. */
-static bool steps_with_it(const struct rule_context *context)
+/* Return whether the optimizer is one of bitsandbytes (transformers training_args.py,
+ * OptimizerNames).  Names with torch_ belong to torchao. */
+static bool has_its_optimizer(const struct rule_context *context)
 {
     static const char *const parts[] = { "bnb", "8bit", "paged_", "lion", "ademamix" };
     const char *optim = text_of(context, "optim");
@@ -97,9 +97,10 @@ static void check_library(struct rule_context *context, const struct version *cu
                 context,
                 arena_printf(context->arena,
                              "this version of bitsandbytes has no library for CUDA %s, "
-                             "which torch was built with: its kernels cannot be loaded",
+                             "with which torch was built, so its kernels cannot be "
+                             "loaded",
                              libraries[i].toolkit),
-                arena_printf(context->arena, "bitsandbytes has it since %s",
+                arena_printf(context->arena, "use bitsandbytes %s or later",
                              libraries[i].since));
 }
 
@@ -121,11 +122,13 @@ static void check_gap(struct rule_context *context, const struct version *cuda)
         report(
             context,
             arena_printf(context->arena,
-                         "this version of bitsandbytes with CUDA %s has no code for %s, "
-                         "compute capability %s: none of its kernels can start",
+                         "the CUDA %s library of this bitsandbytes has no code for %s, "
+                         "compute capability %s: no kernel can start",
                          gap->toolkit, context->device->name, number),
-            gap->until ? arena_printf(context->arena, "it has since %s", gap->until)
-                       : arena_printf(context->arena, "it had before %s", gap->from));
+            arena_printf(context->arena,
+                         gap->until ? "use bitsandbytes %s or later"
+                                    : "use a version before %s",
+                         gap->until ? gap->until : gap->from));
     }
 }
 
@@ -137,7 +140,7 @@ static void rule_bitsandbytes(struct rule_context *context)
         !versions_know(context->versions, PACKAGE_BITSANDBYTES) ||
         rule_env_variable(context, "BNB_CUDA_VERSION") ||
         !rule_torch_cuda(context, &cuda) ||
-        (!quantizes(context) && !steps_with_it(context)))
+        (!quantizes(context) && !has_its_optimizer(context)))
         return;
     check_library(context, &cuda);
     check_gap(context, &cuda);
@@ -145,13 +148,13 @@ static void rule_bitsandbytes(struct rule_context *context)
 
 static const struct rule rows[] = {
     { .id = "TS814",
-      .title = "bitsandbytes without a library for the CUDA or the card",
+      .title = "bitsandbytes without a library for CUDA or the GPU",
       .severity = SEVERITY_ERROR,
       .target = RULE_EXTERNAL,
       .run = rule_bitsandbytes,
       .explain =
-          "A wheel of bitsandbytes contains one library for each CUDA version it knows, "
-          "and loads the one of the CUDA that torch was built with. If it is missing, "
+          "A bitsandbytes wheel contains one library per CUDA version and loads the one "
+          "for the CUDA with which torch was built. If that library is missing, "
           "the import only warns (`Could not find the bitsandbytes CUDA binary`), and "
           "the first quantized weight or 8-bit optimizer step raises an error. Each "
           "library starts at a compute capability, as torch's builds do (TS808).\n\n"

@@ -28,7 +28,7 @@ static struct finding *propose_float32(struct rule_context *context,
     return rule_report(context, &finding, at);
 }
 
-/* Where the version of transformers decides; else TS105 reports. */
+/* Weights whose format the version of transformers decides; TS105 reports others. */
 static void rule_files_refused(struct rule_context *context)
 {
     const struct stored_weights weights = stored_weights_now(context);
@@ -83,7 +83,7 @@ static void rule_fused_adamw(struct rule_context *context)
     propose_float32(context, finding, "fp16");
 }
 
-/* Return what leaves the adapters in 16 bits: TRL, an old PEFT, or the job. */
+/* Name the cause of adapters in 16 bits: TRL, an old PEFT, or the job. */
 static const char *adapters_message(const struct rule_context *context,
                                     enum format format)
 {
@@ -91,13 +91,13 @@ static const char *adapters_message(const struct rule_context *context,
 
     if (rule_casts_quantized(context))
         return arena_printf(context->arena,
-                            "TRL makes the adapters of a quantized model %s after %s, "
-                            "whatever the job says, %s",
-                            name, trl_quantized_last(context), refusal);
+                            "TRL later than %s always casts the adapters of a "
+                            "quantized model to %s, %s",
+                            trl_quantized_last(context), name, refusal);
     if (rule_version_below(context, PACKAGE_PEFT, "0.12"))
         return arena_printf(context->arena,
-                            "this PEFT gives adapters the format of the base model, %s, "
-                            "%s; since 0.12 they are float32",
+                            "PEFT before 0.12 creates adapters in the format of the base "
+                            "model, %s, %s",
                             name, refusal);
     return arena_printf(context->arena,
                         "autocast_adapter_dtype: false leaves the adapters in %s, %s",
@@ -113,7 +113,7 @@ static void report_adapters(struct rule_context *context, const struct finding *
         rule_report(context, &finding, "fp16");
     } else if (rule_casts_quantized(context)) {
         finding.note = arena_printf(context->arena,
-                                    "use TRL up to %s, or bf16: true on a card with "
+                                    "use TRL %s or earlier, set bf16: true on a GPU with "
                                     "bf16, or set fp16: false",
                                     trl_quantized_last(context));
         rule_report(context, &finding, "fp16");
@@ -280,8 +280,8 @@ static const struct rule rows[] = {
           "versions cast float16 and bfloat16 adapters to float32, unless "
           "autocast_adapter_dtype is false. Adapters in 16 bits are trained 16-bit "
           "weights: the loss scaler refuses their gradients (TS105). Next to quantized "
-          "weights adapters are float32, but TRL 0.26 and later cast all that they train "
-          "there to bfloat16 (DPO since 0.29, KTO since 1.4): fp16 cannot be used with it.\n\n"
+          "weights adapters are float32, but TRL 0.26 and later cast all trained weights "
+          "there to bfloat16 (DPO since 0.29, KTO since 1.4), so fp16 fails.\n\n"
           "If the script reads model_dtype, the patch sets it to float32, which costs 2 "
           "more bytes for each weight of the base model. It is cheaper to upgrade PEFT, "
           "or to call cast_mixed_precision_params(model, torch.float16) after "

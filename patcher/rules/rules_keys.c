@@ -1,5 +1,5 @@
-/* patcher/rules/rules_keys.c - keys that the program of an external job does not know at
- * its version, by its key table. */
+/* patcher/rules/rules_keys.c - keys that the key table of an external job's program lacks at
+ * the version of the job. */
 #include "config.h"
 
 #include "patcher/rules/rules_context.h"
@@ -13,13 +13,13 @@
 #include "patcher/profiles/trainer_view.h"
 #include "patcher/schema/schema.h"
 
-#define KEYS_MAX 100 /* unknown keys that are reported */
+#define KEYS_MAX 100 /* unknown keys to report */
 
-/* ---- What the program does with a key that it does not know ---- */
+/* ---- What the program does with an unknown key ---- */
 
-/* Options of `accelerate launch`, to which `trl sft` passes what TRL leaves over, and the
- * one that the trl command adds (accelerate 1.4 to 1.15, commands/launch.py; TRL
- * 0.19 to 1.16, cli.py). */
+/* Options of `accelerate launch` (accelerate 1.4 to 1.15, commands/launch.py), which receives
+ * the keys that `trl sft` does not use, and the option that the trl command adds (TRL 0.19 to
+ * 1.16, cli.py). */
 /* clang-format off */
 static const char *const launch_options[] = {
     "accelerate_config", "aws_access_key_id", "aws_secret_access_key", "config_file",
@@ -77,7 +77,7 @@ static bool is_launch_option(const char *name)
     return false;
 }
 
-/* How a file of TRL is read. */
+/* The program that reads a TRL file. */
 enum trl_reader {
     TRL_COMMAND, /* `trl sft`, also if no command is given */
     TRL_MODULE,  /* TRL's own script, without the trl command */
@@ -126,60 +126,82 @@ struct reaction {
     const char *note;
 };
 
-static struct reaction llamafactory_reaction(const struct rule_context *context)
-{
-    if (is_on(context, "ALLOW_EXTRA_ARGS") &&
-        !rule_version_below(context, PACKAGE_LLAMAFACTORY, "0.9.2"))
-        return (struct reaction) { SEVERITY_WARNING,
-                                   "ALLOW_EXTRA_ARGS is set, so LLaMA-Factory ignores "
-                                   "it" };
-    return (struct reaction) { SEVERITY_ERROR,
-                               "LLaMA-Factory stops: Some keys are not used by the "
-                               "HfArgumentParser" };
-}
-
 static struct reaction trl_reaction(const struct rule_context *context)
 {
     enum trl_reader reader = trl_reader(context);
 
     if (reader == TRL_SCRIPT)
-        return (struct reaction) { SEVERITY_WARNING,
-                                   "valid only if the script defines it: TrlParser stops "
-                                   "at \"Unknown arguments from config file\"" };
+        return (struct reaction) {
+            SEVERITY_WARNING, "valid only if the script defines it; otherwise "
+                              "TrlParser stops: Unknown arguments from config file"
+        };
     if (reader == TRL_MODULE || drops_keys(context))
         return (struct reaction) { SEVERITY_WARNING,
-                                   "the script drops it without a message" };
+                                   "the script silently ignores the key" };
     return (struct reaction) { SEVERITY_ERROR,
-                               "trl passes it to accelerate launch, which stops: "
+                               "trl passes the key to accelerate launch, which stops: "
                                "unrecognized arguments" };
+}
+
+/* Return the table that ends before the job's version of its package, or NULL. */
+static const struct profile *outdated_table(const struct rule_context *context)
+{
+    const enum trainer trainers[] = { context->view->trainer,
+                                      profile_at(context->view->trainer)->base };
+
+    for (size_t i = 0; i < TS_COUNT(trainers) && trainers[i] != TRAINERS; i++) {
+        const struct profile *profile = profile_at(trainers[i]);
+
+        if (profile->package != PACKAGES &&
+            versions_know(context->versions, profile->package) &&
+            profile_is_newer(trainers[i],
+                             &context->versions->packages[profile->package].version))
+            return profile;
+    }
+    return NULL;
 }
 
 static struct reaction reaction_of(const struct rule_context *context)
 {
-    const struct profile *profile = profile_at(context->view->trainer);
+    const struct profile *profile = profile_at(context->view->trainer),
+                         *outdated = outdated_table(context);
 
-    if (context->view->trainer == TRAINER_LLAMAFACTORY)
-        return llamafactory_reaction(context);
+    if (outdated)
+        return (struct reaction) {
+            SEVERITY_WARNING,
+            arena_printf(context->arena,
+                         "a later %s may have the key: the key table ends at %s",
+                         outdated->title,
+                         outdated->table->versions[outdated->table->version_count - 1])
+        };
     if (context->view->trainer == TRAINER_TRL)
         return trl_reaction(context);
-    return profile->parser == PARSER_DROPS
-               ? (struct reaction) { SEVERITY_WARNING,
-                                     arena_printf(context->arena,
-                                                  "%s drops it without a message",
-                                                  profile->title) }
-               : (struct reaction) { SEVERITY_ERROR, profile->refusal };
+    if (profile->parser == PARSER_DROPS)
+        return (struct reaction) {
+            SEVERITY_WARNING,
+            arena_printf(context->arena, "%s silently ignores the key", profile->title)
+        };
+    if (context->view->trainer == TRAINER_LLAMAFACTORY &&
+        is_on(context, "ALLOW_EXTRA_ARGS") &&
+        !rule_version_below(context, PACKAGE_LLAMAFACTORY, "0.9.2"))
+        return (struct reaction) { SEVERITY_WARNING,
+                                   "ALLOW_EXTRA_ARGS is set, so LLaMA-Factory ignores "
+                                   "the key" };
+    return (struct reaction) { SEVERITY_ERROR,
+                               arena_printf(context->arena, "%s stops: %s",
+                                            profile->title, profile->refusal) };
 }
 
-/* ---- The name that the program has for it ---- */
+/* ---- The name of the key in the program ---- */
 
-/* Return the key of ours that has the same meaning; the schema knows the names of other
- * tools and older ones. */
+/* Return our key with the same meaning; the schema has the names of other tools and older
+ * names. */
 static const char *meaning_of(const struct key *row)
 {
     return row->now ? row->now : row->name;
 }
 
-/* Names that differ in meaning between programs, so that the schema has no alias. */
+/* Names whose meaning differs between programs, so the schema has no alias for them. */
 static const struct own_name {
     enum trainer trainer;
     const char *meaning, *name;
@@ -193,8 +215,8 @@ static const struct own_name {
     { TRAINER_TRL, "model_dtype", "torch_dtype" },
 };
 
-/* Return the program's name for a key; NULL: it has none.  *instead is set if the value
- * does not carry over. */
+/* Return the program's name for a key, or NULL.  *instead is true if the value does not carry
+ * over. */
 static const char *find_name(const struct rule_context *context, const struct key *row,
                              bool *instead)
 {
@@ -278,7 +300,7 @@ static const char *program_text(const struct rule_context *context)
                : profile->title;
 }
 
-/* "; 0.19.1 was the last version to have it". */
+/* Return ": 0.19.1 was the last version with it", " yet: 0.26 added it", or "". */
 static const char *history_text(const struct rule_context *context, const char *name)
 {
     const char *own = package_names[profile_at(context->view->trainer)->package];
@@ -288,12 +310,12 @@ static const char *history_text(const struct rule_context *context, const char *
 
     any.programs = UINT32_MAX;
     if (!profile_history(&any, name, &history))
-        return profile_find(&any, name) ? ": only other commands of it have the key" : "";
+        return profile_find(&any, name) ? ": only other commands have it" : "";
     package = strcmp(history.package, own) == 0
                   ? ""
                   : arena_printf(context->arena, "%s ", history.package);
     return history.until
-               ? arena_printf(context->arena, ": %s%s was the last version to have it",
+               ? arena_printf(context->arena, ": %s%s was the last version with it",
                               package, history.until)
                : arena_printf(context->arena, " yet: %s%s added it", package,
                               history.since);
@@ -361,11 +383,11 @@ static void report_unknown(struct rule_context *context, const struct entry *ent
         .note = reaction.note,
     };
 
-    finding.message = arena_printf(
-        context->arena, "%s does not know %s%s%s%s%s", program_text(context), row->name,
-        history_text(context, row->name),
-        name ? instead ? "; the nearest key there is " : "; its name there is " : "",
-        name ? name : "", taken ? ", which is also given" : "");
+    finding.message =
+        arena_printf(context->arena, "%s is not a key of %s%s%s%s%s", row->name,
+                     program_text(context), history_text(context, row->name),
+                     name ? instead ? "; the nearest key is " : "; use " : "",
+                     name ? name : "", taken ? ", which is also given" : "");
     if (name && !taken && !instead)
         propose_name(&to, &finding, entry, name);
     else
@@ -450,26 +472,27 @@ static void rule_unknown_keys(struct rule_context *context)
 
 static const struct rule rows[] = {
     { .id = "TS813",
-      .title = "key that the program does not know",
+      .title = "unknown key of another program",
       .severity = SEVERITY_ERROR,
       .apply = APPLY_UNSAFE,
       .target = RULE_EXTERNAL,
       .run = rule_unknown_keys,
       .explain =
-          "trainspool accepts many names for one setting; another program accepts its "
-          "own names only. For each version of LLaMA-Factory (from 0.9.0), transformers "
-          "(from 4.37), TRL (from 0.19), Axolotl (from 0.5.2), torchtune, Lightning (from "
-          "2.0) and Unsloth (from 2026.3), trainspool has a table of all keys. This rule "
-          "reports a key that the job's version does not have, with the name that it has "
-          "instead. `--unsafe` renames it if the value carries over.\n\n"
-          "LLaMA-Factory stops at an unknown key, except where ALLOW_EXTRA_ARGS=1 is set "
-          "(0.9.2 and later), which makes this a warning. `trl sft`, and from 0.29 on "
-          "every trl command, passes unknown keys to `accelerate launch`, which stops; "
-          "before 0.29 the others dropped them without a message, as TRL's scripts do "
-          "without the command. Axolotl drops unknown keys, too; Unsloth and Lightning's "
-          "Trainer stop. torchtune's recipes and Lightning's projects may have keys of "
-          "their own, so that only misspelled names are reported. A key that is only misspelled is TS701 or TS702, and one "
-          "that no program has is TS703.",
+          "trainspool accepts many names for one setting; another program accepts only its "
+          "own names. trainspool has a table of all keys for each version of LLaMA-Factory "
+          "(from 0.9.0), transformers (from 4.37), TRL (from 0.19), Axolotl (from 0.5.2), "
+          "torchtune, Lightning (from 2.0) and Unsloth (from 2026.3). This rule reports a "
+          "key that the job's version lacks, and the key to use. `--unsafe` renames it if "
+          "the value carries over.\n\n"
+          "LLaMA-Factory stops at an unknown key unless ALLOW_EXTRA_ARGS=1 is set (0.9.2 "
+          "and later), which makes this a warning. `trl sft`, and every trl command since "
+          "0.29, passes unknown keys to `accelerate launch`, which stops; before 0.29 the "
+          "other commands ignored them silently, as TRL's scripts do if they are started "
+          "directly. Axolotl also ignores unknown keys; Unsloth and Lightning's Trainer "
+          "stop. torchtune recipes and Lightning projects may define their own keys, so "
+          "only misspelled names are reported there. If the version is later than the "
+          "table, the finding is a warning: the key may be new. TS701 or TS702 reports a "
+          "misspelled key, and TS703 one that no program has.",
       .source = "LLaMA-Factory hparams/parser.py, 0.9.0 to 0.9.5; transformers "
                 "hf_argparser.py; TRL cli.py and scripts/utils.py, 0.19 to 1.16; Axolotl "
                 "utils/config 0.5.2 to 0.19.0; recipes/ of torchtune 0.1 to 0.6.1; "

@@ -4,10 +4,12 @@
 
 #include "patcher/rules/rules_context.h"
 
+#include <string.h>
+
 #include "base/size.h"
 #include "patcher/script/script.h"
 
-/* What a fault means, by its kind; %s is its name. */
+/* The finding for each kind of fault; %s in the note is the scaler or the module. */
 static const struct loop_rule {
     const char *rule;
     enum severity severity;
@@ -16,25 +18,24 @@ static const struct loop_rule {
     const char *message, *note;
 } loop_rules[LOOP_FAULTS] = {
     [LOOP_CLIPS_SCALED] = { "TS128", SEVERITY_ERROR, APPLY_SAFE, "clip_grad_norm_",
-                            "gradients are clipped while they are still multiplied by "
-                            "the loss scale, so every step is cut to a tiny one",
+                            "gradients are clipped before they are unscaled, so every "
+                            "step is far too small",
                             "%s unscales them first" },
     [LOOP_NO_SCALER] = { "TS129", SEVERITY_WARNING, APPLY_MANUAL, "autocast",
-                         "autocast computes in float16 and nothing scales the loss: "
-                         "small gradients become zero",
-                         "use torch.amp.GradScaler, or dtype=torch.bfloat16 on a GPU of "
-                         "compute capability 8.0" },
+                         "autocast computes in float16 without a loss scaler: small "
+                         "gradients underflow to zero",
+                         "use torch.amp.GradScaler, or dtype=torch.bfloat16 on a GPU with "
+                         "compute capability 8.0 or higher" },
     [LOOP_NO_UPDATE] = { "TS130", SEVERITY_ERROR, APPLY_SAFE, "step",
-                         "the scaler steps and is never updated: a second unscaling "
+                         "the scaler steps but is never updated: the next unscale_ "
                          "raises RuntimeError, and the scale never adapts",
                          "%s.update() follows each step" },
     [LOOP_UNSCALES_TWICE] = { "TS130", SEVERITY_ERROR, APPLY_MANUAL, "unscale_",
-                              "the gradients of an optimizer are unscaled twice before "
-                              "an update, which raises RuntimeError",
+                              "the gradients of an optimizer are unscaled twice in one "
+                              "step, which raises RuntimeError",
                               "call %s.unscale_ once per step" },
     [LOOP_STEPS_SCALED] = { "TS130", SEVERITY_ERROR, APPLY_MANUAL, "step",
-                            "the optimizer steps with gradients that are still "
-                            "multiplied by the loss scale",
+                            "the optimizer steps with gradients that were not unscaled",
                             "call scaler.step(%s) and scaler.update() instead" },
     [LOOP_FURTHER] = { "TS131", SEVERITY_INFO, APPLY_MANUAL, "Trainer",
                        "the script trains again here, with other arguments, which are "
@@ -83,8 +84,7 @@ static void report_faults(struct rule_context *context, const char *rule)
     const struct script_facts *facts = script_facts_of(context->document);
 
     for (size_t i = 0; i < facts->fault_count; i++)
-        if (loop_rules[facts->faults[i].kind].rule[3] == rule[3] &&
-            loop_rules[facts->faults[i].kind].rule[4] == rule[4])
+        if (strcmp(loop_rules[facts->faults[i].kind].rule, rule) == 0)
             report_fault(context, &facts->faults[i]);
 }
 

@@ -148,8 +148,8 @@ static void propose_fit(struct rule_context *context,
                 "the evaluation loss is the same except for rounding");
 }
 
-/* Report a job whose estimate may be too high: it is no error, and no edit follows.
- * Return false for any other job. */
+/* Report a job whose estimate may be too high: a warning without an edit.  Return false
+ * for any other job. */
 static bool report_doubt(struct rule_context *context,
                          const struct memory_fit_case *request, struct finding *finding)
 {
@@ -163,11 +163,11 @@ static bool report_doubt(struct rule_context *context,
 
 /* Return whether --unsafe makes the change, by an edit of TS118. */
 static bool is_edited(const struct rule_context *context,
-                      const struct alternative_mildest *mildest)
+                      const struct alternative_advice *advice)
 {
     const struct findings *findings = context->findings;
 
-    for (size_t i = 0; mildest->row->unsafe_edit && i < findings->count; i++)
+    for (size_t i = 0; advice->row->unsafe_edit && i < findings->count; i++)
         if (strcmp(findings->list[i].rule, "TS118") == 0 && findings->list[i].new_text)
             return true;
     return false;
@@ -177,14 +177,14 @@ static void report_last_resort(struct rule_context *context,
                                const struct memory_fit_case *request,
                                const struct memory_use *use, struct finding *finding)
 {
-    struct alternative_mildest mildest;
-    const bool found = alternative_mildest(request, &mildest);
+    struct alternative_advice advice;
+    const bool found = alternative_advise(request, &advice);
 
     finding->apply = APPLY_MANUAL;
-    finding->note = memory_advice(context, request, use, found ? &mildest : NULL);
+    finding->note = memory_advice(context, request, use, found ? &advice : NULL);
     /* for PyTorch only the lower bound is certain */
     if ((!context->plan->external || use->low > use->limit) &&
-        !(found && is_edited(context, &mildest)))
+        !(found && is_edited(context, &advice)))
         finding->severity = SEVERITY_ERROR;
     rule_report(context, finding, "per_device_train_batch_size");
 }
@@ -272,8 +272,8 @@ static bool formats_will_change(const struct rule_context *context)
     return false;
 }
 
-/* Report that the counted data fit, and longer samples would not: a warning only if little
- * memory is left. */
+/* Report that the counted data fit although samples of cutoff_len would not: a warning if
+ * little memory is left, else an info. */
 static void report_counted(struct rule_context *context,
                            const struct memory_fit_case *request,
                            const struct memory_use *use, struct finding *finding)
@@ -288,9 +288,9 @@ static void report_counted(struct rule_context *context,
     finding->severity = memory_is_close(use) ? SEVERITY_WARNING : SEVERITY_INFO;
     finding->message = arena_printf(
         context->arena,
-        "your longest sample has %zu tokens; samples of cutoff_len would need %s",
+        "the longest sample has %zu tokens; samples of cutoff_len would need %s",
         request->data->longest, memory_advice_bytes(context, most.total));
-    finding->note = arena_printf(context->arena, "the data fit as they are: %s of %s",
+    finding->note = arena_printf(context->arena, "the data fit: %s of %s",
                                  memory_advice_bytes(context, use->total),
                                  memory_advice_bytes(context, use->limit));
     rule_report(context, finding, "cutoff_len");
@@ -369,8 +369,8 @@ static void rule_checkpointing_unneeded(struct rule_context *context)
         key);
 }
 
-/* The stages of LLaMA-Factory that create_ref_model serves. */
-static bool compares(const struct rule_context *context)
+/* Return whether the stage calls LLaMA-Factory's create_ref_model. */
+static bool has_reference_stage(const struct rule_context *context)
 {
     static const char *const stages[] = { "dpo", "kto", "ppo" };
     const struct entry *stage = rule_entry(context, "stage");
@@ -402,22 +402,22 @@ static void rule_needless_reference(struct rule_context *context)
 
     /* a quantized base, or one that pissa_init changes, is another model; without a
      * reference TS908 reports the key */
-    if (!compares(context) || !alternative_reference_is_base(context->plan) ||
+    if (!has_reference_stage(context) || !alternative_reference_is_base(context->plan) ||
         rule_is_quantized(context) || rule_is_true(context, "pissa_init") ||
         (context->plan->stage == STAGE_DPO && !plan_has_reference(context->plan)))
         return;
-    rule_report(
-        context,
-        &(struct finding) {
-            .rule = "TS910",
-            .severity = SEVERITY_WARNING,
-            .message = arena_printf(
-                context->arena,
-                "ref_model is the model itself: it takes %s of memory for nothing",
-                saved_text(context, row)),
-            .note = "remove ref_model: with LoRA, the model without its adapter is "
-                    "the reference" },
-        "ref_model");
+    rule_report(context,
+                &(struct finding) {
+                    .rule = "TS910",
+                    .severity = SEVERITY_WARNING,
+                    .message = arena_printf(
+                        context->arena,
+                        "ref_model is the trained model itself and wastes %s of memory",
+                        saved_text(context, row)),
+                    .note =
+                        "remove ref_model: with LoRA, the model without its adapter is "
+                        "the reference" },
+                "ref_model");
 }
 
 static void rule_host_memory(struct rule_context *context)
@@ -467,7 +467,7 @@ static const struct rule rows[] = {
           "effective batch exactly (TS302); for LoRA in another program, frozen weights "
           "in the compute format if they would be loaded in float32. Learning rate and "
           "effective batch never change.\n\n"
-          "If none fits, it is an error, and the message names the mildest change that "
+          "If none fits, it is an error, and the message names the first change that "
           "does, with its memory and its cost (`trainspool plan --alternatives` tries all): "
           "bf16 or fp16 for a float32 base, 8-bit moments, pure_bf16, lora, 4 bits. If "
           "--unsafe makes that change (TS118), it is a warning. It also names the "
@@ -544,7 +544,7 @@ static const struct rule rows[] = {
           "job is checked for a card of another machine, the host is unknown.",
       .source = "train/model/model_load.c; train/torch_memory.h" },
     { .id = "TS910",
-      .title = "reference model that is the model itself",
+      .title = "reference model that is the trained model",
       .severity = SEVERITY_WARNING,
       .run = rule_needless_reference,
       .explain =
@@ -552,7 +552,7 @@ static const struct rule rows[] = {
           "its adapter turned off, which takes no memory. A ref_model that names the folder "
           "of the model loads the same weights a second time and computes the same "
           "reference: for 7 billion parameters in 16 bits, 13 GiB.\n\n"
-          "Remove ref_model. The finding is silent where the two differ: with "
+          "Remove ref_model. The rule does not apply if the two models differ: with "
           "ref_model_adapters, with create_new_adapter and an adapter that is merged first, "
           "with pissa_init, and with quantized weights.",
       .source = "LLaMA-Factory train/trainer_utils.py: create_ref_model; "

@@ -18,11 +18,8 @@
 static const char *lookalike_note(const struct rule_context *context, const char *key)
 {
     const struct entry *entry = rule_entry(context, key);
-    const struct node *value = entry ? node_value(entry->value) : NULL;
 
-    return value && value->kind == NODE_SCALAR
-               ? lookalike_in_value(value->text, value->len, context->arena)
-               : NULL;
+    return entry ? lookalike_in_node(entry->value, context->arena) : NULL;
 }
 
 static struct finding *report(struct rule_context *context, const char *key,
@@ -186,25 +183,25 @@ static void check_adapter(struct rule_context *context, const char *key, const c
         check_folder(context, key, dir, "adapter_config.json");
 }
 
-/* Weights in other formats, by the end of a file's name, and what to do. */
+/* Unsupported weights by file name ending, and the remedy. */
 static const struct {
     const char *ending, *what, *remedy;
 } foreign_weights[] = {
-    { ".gguf", "a file of llama.cpp",
+    { ".gguf", "a llama.cpp file",
       "name the folder of the original model; GGUF is made from it and cannot be trained" },
-    { ".bin", "a pickle of PyTorch",
+    { ".bin", "a PyTorch pickle",
       "save it as model.safetensors with "
       "AutoModelForCausalLM.from_pretrained(...).save_pretrained(...) of transformers" },
-    { ".pth", "a checkpoint of its authors' code",
+    { ".pth", "a checkpoint in the authors' own format",
       "name the folder that was converted for transformers (often NAME-hf)" },
-    { ".pt", "a pickle of PyTorch", "convert it to model.safetensors" },
-    { ".ckpt", "a checkpoint of PyTorch Lightning", "convert it to model.safetensors" },
-    { ".h5", "weights of Keras", "use the safetensors of the model" },
-    { ".msgpack", "weights of Flax", "use the safetensors of the model" },
-    { ".onnx", "a graph of ONNX", "use the safetensors of the model" },
+    { ".pt", "a PyTorch pickle", "convert it to model.safetensors" },
+    { ".ckpt", "a PyTorch Lightning checkpoint", "convert it to model.safetensors" },
+    { ".h5", "a Keras file", "use the safetensors of the model" },
+    { ".msgpack", "a Flax file", "use the safetensors of the model" },
+    { ".onnx", "an ONNX graph", "use the safetensors of the model" },
 };
 
-/* Return the first row that a file in the folder has the ending of; TS_COUNT: none. */
+/* Return the first row whose ending a file in the folder has, or TS_COUNT. */
 static size_t find_foreign_weights(const char *dir)
 {
     DIR *folder = opendir(dir);
@@ -231,14 +228,14 @@ static void report_foreign_weights(struct rule_context *context, const char *dir
     size_t found = find_foreign_weights(dir);
 
     if (found < TS_COUNT(foreign_weights))
-        report_missing(context, "model_name_or_path",
-                       arena_printf(context->arena,
-                                    "%s has no model.safetensors; its weights are in a "
-                                    "%s, %s, which is not supported",
-                                    rule_printable(context, dir),
-                                    foreign_weights[found].ending,
-                                    foreign_weights[found].what),
-                       foreign_weights[found].remedy);
+        report_missing(
+            context, "model_name_or_path",
+            arena_printf(context->arena,
+                         "%s has no model.safetensors, and its weights are not "
+                         "supported: %s is %s",
+                         rule_printable(context, dir), foreign_weights[found].ending,
+                         foreign_weights[found].what),
+            foreign_weights[found].remedy);
 }
 
 /* Check the files next to a config.json.  A missing config.json is already reported. */
@@ -326,7 +323,7 @@ static struct finding *check_source(struct rule_context *context, const char *ke
                               NULL);
     if (dataset_source_files(source, context->arena, &files, &count, &err))
         return NULL;
-    /* it is here, and no run of it succeeds anywhere */
+    /* the file exists and no machine can read it */
     return report(context, key,
                   &(struct finding) { .severity = SEVERITY_ERROR,
                                       .message = rule_error_text(context, &err) });

@@ -73,16 +73,6 @@ static void check_device(struct rule_context *context)
                    entry);
 }
 
-static const char *lookalike_note(const struct rule_context *context,
-                                  const struct entry *entry)
-{
-    const struct node *value = node_value(entry->value);
-
-    return value->kind == NODE_SCALAR
-               ? lookalike_in_value(value->text, value->len, context->arena)
-               : NULL;
-}
-
 /* Report the layers in the job at which a run would fail. */
 static void check_layers(struct rule_context *context)
 {
@@ -102,13 +92,13 @@ static void check_layers(struct rule_context *context)
         const struct entry *entry = document_find(context->document, keys[i]);
 
         if (entry && text_starts(err.text, keys[i]))
-            propose_remark(
-                &to,
-                &(struct finding) { .rule = "TS705",
-                                    .severity = SEVERITY_ERROR,
-                                    .message = arena_strdup(context->arena, err.text),
-                                    .note = lookalike_note(context, entry) },
-                entry);
+            propose_remark(&to,
+                           &(struct finding) {
+                               .rule = "TS705",
+                               .severity = SEVERITY_ERROR,
+                               .message = arena_strdup(context->arena, err.text),
+                               .note = lookalike_in_node(entry->value, context->arena) },
+                           entry);
     }
 }
 

@@ -114,8 +114,7 @@ static bool has_class(const struct node *node, const char *key)
     return false;
 }
 
-/* A recipe of torchtune, or a configuration of Hydra, names a Python class in each of its
- * blocks. */
+/* A torchtune recipe and a Hydra configuration name a Python class in each block. */
 static int weigh_classes(const struct node *root, const char *key,
                          const struct entry **marker)
 {
@@ -168,7 +167,7 @@ static enum key_kind classify(const struct entry *entry)
                                                                  : KIND_SHARED;
 }
 
-/* Decide by the majority of the keys, if no key identifies a tool or a job. */
+/* If no key identifies a tool or a job, the majority of the keys decides. */
 static enum dialect find_by_majority(const struct node *root, const struct entry **marker)
 {
     size_t counts[KIND_FOREIGN + 1] = { 0 };
@@ -226,7 +225,8 @@ enum dialect dialect_find(const struct document *document, const struct entry **
     return find_by_majority(document->root, marker);
 }
 
-/* A key table decides about files of tools that are not recognized, too. */
+/* A trainer with a key table also accepts files of unknown tools: the table reports their
+ * keys. */
 bool dialect_is_of(enum dialect dialect, enum trainer trainer)
 {
     bool external = trainer != TRAINER_NATIVE;
@@ -270,13 +270,14 @@ const char *dialect_sentence(enum dialect dialect, const struct entry *marker,
                                                   : "";
 
     if (dialect == DIALECT_OTHER)
-        return arena_printf(arena,
-                            "most keys are not keys of a job (the first is %s): this may "
-                            "be another tool's file; a job has keys such as "
-                            "model_name_or_path, dataset, finetuning_type",
-                            name);
+        return arena_printf(
+            arena,
+            "this is not a job: most of its keys, such as %s, are not keys "
+            "of a job; a job has keys such as "
+            "model_name_or_path, dataset, finetuning_type",
+            name);
     if (!file || !file->what)
-        return "this is not a job: it has no key of a job, such as "
+        return "this is not a job: it has none of a job's keys, such as "
                "model_name_or_path, dataset or learning_rate";
     return arena_printf(arena, "this is %s (%s%s), not a job: %s%s", file->what, of, name,
                         file->advice ? file->advice : keys,

@@ -43,8 +43,8 @@ enum dialect {
     DIALECT_NONE   /* no key of a job at all */
 };
 
-/* Return whose file it is.  *marker is the key that decided, also for a job; or NULL.
- * The document must have a root. */
+/* Return the tool that the file belongs to.  *marker is the key that decided, for a job as
+ * well, or NULL.  The document must have a root. */
 enum dialect dialect_find(const struct document *document, const struct entry **marker);
 /* Return whether such a file is a job of that program: --target may claim a file that has
  * no block trainspool. */

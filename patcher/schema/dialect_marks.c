@@ -170,65 +170,59 @@ const struct dialect_mark dialect_marks[] = {
 };
 const size_t dialect_mark_count = TS_COUNT(dialect_marks);
 
-#define OF(tool)                  \
-    {                             \
-        .what = "a file of " tool \
-    }
-
 const struct dialect_file dialect_files[DIALECT_NONE] = {
-    /* Ludwig, AutoTrain and mergekit have base_model, too */
-    [DIALECT_AXOLOTL] = { "a file of Axolotl", "`trainspool import` converts it", 2,
+    /* Ludwig, AutoTrain and mergekit also have base_model */
+    [DIALECT_AXOLOTL] = { "an Axolotl file", "`trainspool import` converts it", 2,
                           TRAINER_AXOLOTL },
-    [DIALECT_TORCHTUNE] = { "a recipe of torchtune", "`trainspool import` converts it", 0,
+    [DIALECT_TORCHTUNE] = { "a torchtune recipe", "`trainspool import` converts it", 0,
                             TRAINER_TORCHTUNE },
-    [DIALECT_V1] = { "a file of LLaMA-Factory v1",
-                     "write it in the flat form of v0, with model_name_or_path, stage "
-                     "and finetuning_type",
+    [DIALECT_V1] = { "a LLaMA-Factory v1 file",
+                     "convert it to the flat keys of v0, such as model_name_or_path, "
+                     "stage and finetuning_type",
                      0 },
-    [DIALECT_ACCELERATE] = { "a launcher configuration of Accelerate",
-                             "a job sets bf16 or fp16 itself", 0 },
-    [DIALECT_DEEPSPEED] = { "a file of DeepSpeed",
-                            "a job for a script names it with `deepspeed: FILE`; a "
-                            "native run does not need it",
+    [DIALECT_ACCELERATE] = { "an Accelerate launcher configuration",
+                             "set bf16 or fp16 in the job", 0 },
+    [DIALECT_DEEPSPEED] = { "a DeepSpeed configuration",
+                            "name it with `deepspeed: FILE` in a job that a script "
+                            "trains; a native run does not need it",
                             0 },
     [DIALECT_TRL] = { "a file for TRL's scripts",
                       "add `trainspool: {target: external}` to check it unchanged; to "
                       "train it here, use dataset, finetuning_type and cutoff_len",
                       0 },
-    [DIALECT_SWIFT] = OF("ms-swift"),
-    [DIALECT_LITGPT] = OF("LitGPT"),
-    [DIALECT_AUTOTRAIN] = OF("AutoTrain"),
-    [DIALECT_LUDWIG] = OF("Ludwig"),
-    [DIALECT_VERL] = OF("verl"),
-    [DIALECT_UNSLOTH] = { .what = "a file of Unsloth Studio",
-                          .trainer = TRAINER_UNSLOTH },
-    [DIALECT_LIGHTNING] = { .what = "a file of Lightning's command line",
+    [DIALECT_SWIFT] = { .what = "an ms-swift file" },
+    [DIALECT_LITGPT] = { .what = "a LitGPT file" },
+    [DIALECT_AUTOTRAIN] = { .what = "an AutoTrain file" },
+    [DIALECT_LUDWIG] = { .what = "a Ludwig file" },
+    [DIALECT_VERL] = { .what = "a verl file" },
+    [DIALECT_UNSLOTH] = { .what = "an Unsloth Studio file", .trainer = TRAINER_UNSLOTH },
+    [DIALECT_LIGHTNING] = { .what = "a Lightning CLI configuration",
                             .trainer = TRAINER_LIGHTNING },
-    [DIALECT_NEMO] = OF("NVIDIA NeMo"),
-    [DIALECT_MEGATRON] = OF("Megatron-LM"),
-    [DIALECT_NEOX] = OF("GPT-NeoX"),
-    [DIALECT_OPENRLHF] = OF("OpenRLHF"),
-    [DIALECT_H2O] = OF("H2O LLM Studio"),
-    [DIALECT_MLX] = OF("MLX LM"),
-    [DIALECT_FOUNDRY] = OF("LLM Foundry"),
-    [DIALECT_OUMI] = OF("Oumi"),
-    [DIALECT_MISTRAL] = OF("mistral-finetune"),
-    [DIALECT_MERGEKIT] = { "a file of mergekit",
+    [DIALECT_NEMO] = { .what = "an NVIDIA NeMo file" },
+    [DIALECT_MEGATRON] = { .what = "a Megatron-LM file" },
+    [DIALECT_NEOX] = { .what = "a GPT-NeoX file" },
+    [DIALECT_OPENRLHF] = { .what = "an OpenRLHF file" },
+    [DIALECT_H2O] = { .what = "an H2O LLM Studio file" },
+    [DIALECT_MLX] = { .what = "an MLX LM file" },
+    [DIALECT_FOUNDRY] = { .what = "an LLM Foundry file" },
+    [DIALECT_OUMI] = { .what = "an Oumi file" },
+    [DIALECT_MISTRAL] = { .what = "a mistral-finetune file" },
+    [DIALECT_MERGEKIT] = { "a mergekit file",
                            "a job trains a model, or merges an adapter into one with "
                            "export_dir",
                            0 },
     [DIALECT_PEFT] = { "the adapter_config.json of an adapter",
-                       "a job names the adapter's folder with adapter_name_or_path", 0 },
+                       "set adapter_name_or_path to its folder in the job", 0 },
     [DIALECT_MODEL] = { "the config.json of a model",
-                        "a job names the model's folder with model_name_or_path", 0 },
+                        "set model_name_or_path to its folder in the job", 0 },
     [DIALECT_TRAINER_STATE] = { "the trainer_state.json of a checkpoint",
-                                "a job names the checkpoint's folder with "
-                                "resume_from_checkpoint",
+                                "set resume_from_checkpoint to its folder in the "
+                                "job",
                                 0 },
     [DIALECT_KUBERNETES] = { .what = "a Kubernetes manifest" },
-    [DIALECT_SKYPILOT] = { .what = "a task of SkyPilot" },
-    [DIALECT_MLFLOW] = OF("MLflow"),
-    [DIALECT_WANDB] = { .what = "a sweep of Weights & Biases" },
+    [DIALECT_SKYPILOT] = { .what = "a SkyPilot task" },
+    [DIALECT_MLFLOW] = { .what = "an MLflow file" },
+    [DIALECT_WANDB] = { .what = "a Weights & Biases sweep" },
     [DIALECT_COMPOSE] = { .what = "a Compose file" },
     [DIALECT_CONDA] = { .what = "a conda environment" },
     [DIALECT_HYDRA] = { .what = "a Hydra configuration" },

@@ -16,10 +16,10 @@ extern const size_t dialect_mark_count;
 
 /* How a message names the files of a tool. */
 struct dialect_file {
-    const char *what;     /* "a file of ms-swift" */
+    const char *what;     /* "an ms-swift file" */
     const char *advice;   /* what to do with it; NULL: which keys a job has */
-    size_t least;         /* number of marks that the file must have; 0: 1 */
-    enum trainer trainer; /* whose target checks it; TRAINER_NATIVE: none */
+    size_t least;         /* marks that the file must have at least; 0: 1 */
+    enum trainer trainer; /* its target checks the file; TRAINER_NATIVE: none does */
 };
 extern const struct dialect_file dialect_files[DIALECT_NONE];
 

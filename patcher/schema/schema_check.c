@@ -95,7 +95,7 @@ static const char *advice_on(const struct check *check, const struct node *node)
     if (strcmp(node->text, "None") == 0)
         return "None is Python for null, but a string in YAML: remove the line or write "
                "null";
-    lookalike = lookalike_in_value(node->text, node->len, check->arena);
+    lookalike = lookalike_in_text(node->text, node->len, check->arena);
     if (lookalike)
         return lookalike;
     if (node->style == STYLE_LITERAL || node->style == STYLE_FOLDED)

@@ -129,7 +129,7 @@ void check_unknown(const struct check *check, const struct entry *entry)
                                     check_visible(check, name)) },
             entry);
     } else {
-        const char *lookalike = lookalike_in_value(name, entry->key->len, check->arena);
+        const char *lookalike = lookalike_in_text(name, entry->key->len, check->arena);
 
         check_remark_name(check, "TS703", entry,
                           arena_printf(check->arena, "%s is not a key %s%s%s",

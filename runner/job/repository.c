@@ -1,5 +1,5 @@
-/* runner/job/repository.c - finds and reads .trainspool.toml: lines KEY = "TEXT", as in
- * TOML 1.0, without tables. */
+/* runner/job/repository.c - finds and reads .trainspool.toml: lines KEY = "TEXT", a subset of
+ * TOML 1.0. */
 #include "config.h"
 
 #include "runner/job/repository.h"
@@ -61,29 +61,30 @@ static size_t read_key(struct reader *reader)
     return i;
 }
 
-/* A basic string, with \" and \\ as its only escapes, or a literal one. */
+/* Read a basic string, in which only \" and \\ are escapes, or a literal string. */
 static bool read_string(struct reader *reader, char *out, size_t room)
 {
     char quote = *reader->at;
     size_t len = 0;
 
     if (quote != '"' && quote != '\'')
-        return refuse(reader, "the value must be a text in quotes");
+        return refuse(reader, "the value must be a quoted string");
     for (reader->at++; *reader->at != quote; reader->at++) {
         if (*reader->at == '\0' || *reader->at == '\n' || *reader->at == '\r')
-            return refuse(reader, "the text has no closing quote");
+            return refuse(reader, "missing closing quote");
         if (quote == '"' && *reader->at == '\\') {
             reader->at++;
             if (*reader->at != '"' && *reader->at != '\\')
-                return refuse(reader, "only \\\" and \\\\ are escapes here");
+                return refuse(reader,
+                              "unsupported escape; only \\\" and \\\\ are supported");
         }
         if (len + 1 == room)
-            return refuse(reader, "the text is too long");
+            return refuse(reader, "the string is too long");
         out[len++] = *reader->at;
     }
     reader->at++;
     out[len] = '\0';
-    return len > 0 || refuse(reader, "the text is empty");
+    return len > 0 || refuse(reader, "the string must not be empty");
 }
 
 static bool read_setting(struct reader *reader)
@@ -93,7 +94,7 @@ static bool read_setting(struct reader *reader)
     if (key == TS_COUNT(keys))
         return false;
     if (reader->seen[key])
-        return refuse(reader, "the key is given twice");
+        return refuse(reader, "duplicate key");
     reader->seen[key] = true;
     skip_blanks(reader);
     if (*reader->at != '=')
@@ -141,7 +142,7 @@ static bool has(const char *dir, const char *name)
     return found;
 }
 
-/* Return the nearest folder with the file, or NULL.  malloc'ed. */
+/* Return the nearest folder with the file, malloc'ed, or NULL. */
 static char *find_folder(const char *job)
 {
     char *dir = path_dir(job), *at = realpath(dir, NULL), *found = NULL;

@@ -82,7 +82,7 @@ write_job 512 short.jsonl 1 64GiB
 counted=$(planned total)
 write_job 512 short.jsonl 1 "$counted"
 expect_status "a job whose data fit passes" 0 "$trainspool" check job.yaml
-expect_output "the longest sample is the reason" 'TS301.*your longest sample has [0-9]* tokens; samples of cutoff_len would need'
+expect_output "the longest sample is the reason" 'TS301.*the longest sample has [0-9]* tokens; samples of cutoff_len would need'
 expect_status "run with settings decides about the job with them" 1 "$trainspool" run --set dataset=long.jsonl job.yaml
 expect_output "the other data do not fit" 'error\[TS301\]'
 

@@ -19,9 +19,13 @@ expect_output "so it asks for TRL's version" 'TS810.*TRL'
 
 echo 'dev_ratio: 0.1' >>sft.yaml
 expect_status "a key of another program is an error" 1 "$trainspool" check --device A100 --target trl --versions trl=0.26 sft.yaml
-expect_output "TRL does not know it" 'TS813.*TRL 0\.26 does not know dev_ratio'
+expect_output "TRL does not know it" 'TS813.*dev_ratio is not a key of TRL 0\.26'
 expect_status "the target takes precedence over the job" 1 "$trainspool" check --device A100 --target llamafactory --versions llamafactory=0.9.3 sft.yaml
-expect_output "LLaMA-Factory does not know dataset_name" 'TS813.*does not know dataset_name'
+expect_output "LLaMA-Factory does not know dataset_name" 'TS813.*dataset_name is not a key of'
+expect_status "a TRL later than the table may have the key" 0 "$trainspool" check --device A100 --target trl --versions trl=99.1 sft.yaml
+expect_output "so it is a warning" 'warning\[TS813\].*dev_ratio'
+expect_output "the note names the end of the table" 'the key table ends at 1\.'
+expect_status "as may a later transformers" 0 "$trainspool" check --device A100 --target trl --versions trl=0.26,transformers=99.0 sft.yaml
 sed -i '/dev_ratio/d' sft.yaml
 
 try "$trainspool" plan --json --device A100 --target trl --versions trl=0.26 sft.yaml
@@ -41,7 +45,7 @@ trainspool:
   target: trl
 END
 try "$trainspool" check --device A100 llama.yaml
-expect_output "trainspool.target names a program, too" 'TS813.*TRL does not know stage'
+expect_output "trainspool.target names a program, too" 'TS813.*stage is not a key of TRL'
 
 for target in native external llamafactory transformers trl axolotl torchtune unsloth lightning; do
     try "$trainspool" check --device A100 --target $target llama.yaml

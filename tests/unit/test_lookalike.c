@@ -27,7 +27,7 @@ static void test_lookalike_names_characters_in_values(void **state)
     for (size_t i = 0; i < TS_COUNT(samples); i++) {
         struct arena *arena = arena_new();
         const char *hint =
-            lookalike_in_value(samples[i].text, strlen(samples[i].text), arena);
+            lookalike_in_text(samples[i].text, strlen(samples[i].text), arena);
 
         if (!text_equal(hint, samples[i].hint))
             fail_msg("%s: %s", samples[i].text, hint ? hint : "no hint");

@@ -302,7 +302,7 @@ static bool alternative_fits(const struct memory_fit_case *request,
 }
 
 /* The named row fits, and no advised row above it does, alone or with the edits. */
-static void test_alternatives_name_the_mildest(void **state)
+static void test_alternatives_advise_the_first_that_fits(void **state)
 {
     const struct alternative *rows;
     const size_t count = alternatives(&rows);
@@ -314,7 +314,7 @@ static void test_alternatives_name_the_mildest(void **state)
         struct trial t;
         struct memory_fit fit;
         struct memory_fit_case with_edits;
-        struct alternative_mildest mildest;
+        struct alternative_advice advice;
         struct plan smallest, before;
         size_t end = count;
 
@@ -325,11 +325,11 @@ static void test_alternatives_name_the_mildest(void **state)
         smallest = memory_fit_smallest(&t.the);
         with_edits = t.the;
         with_edits.plan = &smallest;
-        if (alternative_mildest(&t.the, &mildest)) {
-            end = (size_t)(mildest.row - rows);
-            assert_true(mildest.row->advised && mildest.use.total <= t.the.available);
+        if (alternative_advise(&t.the, &advice)) {
+            end = (size_t)(advice.row - rows);
+            assert_true(advice.row->advised && advice.use.total <= t.the.available);
             assert_true(
-                alternative_fits(mildest.with_edits ? &with_edits : &t.the, mildest.row));
+                alternative_fits(advice.with_edits ? &with_edits : &t.the, advice.row));
             named[end]++;
         } else {
             none++;
@@ -349,7 +349,7 @@ static void test_alternatives_name_the_mildest(void **state)
 static void test_alternatives_quantize_the_optimizer_first(void **state)
 {
     struct trial t;
-    struct alternative_mildest mildest;
+    struct alternative_advice advice;
     struct memory_use use;
 
     (void)state;
@@ -368,13 +368,13 @@ static void test_alternatives_quantize_the_optimizer_first(void **state)
     t.the.device = &card;
     assert_true(memory_fit_estimate(&t.the, &(struct memory_fit) { 0 }, &use, NULL));
     t.the.available = use.total - use.optimizer / 2;
-    assert_true(alternative_mildest(&t.the, &mildest));
-    assert_string_equal(mildest.row->setting, "optim: adamw_8bit");
-    assert_false(mildest.with_edits);
+    assert_true(alternative_advise(&t.the, &advice));
+    assert_string_equal(advice.row->setting, "optim: adamw_8bit");
+    assert_false(advice.with_edits);
     t.setup.optim = "adamw_8bit"; /* it has done that already */
     t.the.available = use.total - use.optimizer * 7 / 8;
-    assert_true(alternative_mildest(&t.the, &mildest));
-    assert_string_equal(mildest.row->setting, "pure_bf16: true");
+    assert_true(alternative_advise(&t.the, &advice));
+    assert_string_equal(advice.row->setting, "pure_bf16: true");
 }
 
 static void test_alternatives_need_no_second_copy_of_the_model(void **state)
@@ -418,7 +418,7 @@ int main(void)
         cmocka_unit_test(test_memory_fit_does_not_split_a_whole_batch),
         cmocka_unit_test(test_memory_fit_names_what_would_fit),
         cmocka_unit_test(test_memory_fit_names_the_smallest_card),
-        cmocka_unit_test(test_alternatives_name_the_mildest),
+        cmocka_unit_test(test_alternatives_advise_the_first_that_fits),
         cmocka_unit_test(test_alternatives_quantize_the_optimizer_first),
         cmocka_unit_test(test_alternatives_need_no_second_copy_of_the_model),
     };
