@@ -143,6 +143,43 @@ static void test_saved_chat_template_writes_what_was_trained(void **state)
     unit_dir_free(base);
 }
 
+static struct template_saving saving_of(const char *base, const char *name)
+{
+    struct tokenizer *tokenizer = open_folder(base);
+    struct template_saving saving;
+
+    template_saving_make(tokenizer, name, NULL, &saving);
+    tokenizer_close(tokenizer);
+    return saving;
+}
+
+/* Jinja refuses {{ }}: a prefix of the token that the tokenizer lacks is left out. */
+static void test_missing_tokens_are_left_out(void **state)
+{
+    char *base = unit_dir_new();
+
+    (void)state;
+    unit_tokenizer_write(base, 0, false);
+    for (size_t i = 0; template_name(i); i++) {
+        struct template_saving saving = saving_of(base, template_name(i));
+
+        if (saving.chat_template && strstr(saving.chat_template, "{{  }}"))
+            fail_msg("%s: %s", template_name(i), saving.chat_template);
+        template_saving_clear(&saving);
+    }
+    unit_dir_free(base);
+}
+
+/* Jinja reads a line end of any kind as \n, in strings too. */
+static void test_carriage_return_is_escaped(void **state)
+{
+    char *base = folder_new(NULL);
+
+    (void)state;
+    check_same("qwen", base, 1, "a\r\nb\rc");
+    unit_dir_free(base);
+}
+
 static void test_stop_token_becomes_the_end(void **state)
 {
     char *base =
@@ -209,16 +246,6 @@ static void test_missing_stop_is_not_the_end(void **state)
     "{% for m in messages %}<|im_start|>{{ m.role }}\\n{{ m.content }}"   \
     "<|im_end|>\\n{% endfor %}{% if add_generation_prompt %}<|im_start|>" \
     "assistant\\n{% endif %}"
-
-static struct template_saving saving_of(const char *base, const char *name)
-{
-    struct tokenizer *tokenizer = open_folder(base);
-    struct template_saving saving;
-
-    template_saving_make(tokenizer, name, NULL, &saving);
-    tokenizer_close(tokenizer);
-    return saving;
-}
 
 /* As in LLaMA-Factory: only the templates that say so replace the model's own. */
 static void test_own_chat_template_is_kept(void **state)
@@ -323,6 +350,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_saved_chat_template_writes_what_was_trained),
+        cmocka_unit_test(test_missing_tokens_are_left_out),
+        cmocka_unit_test(test_carriage_return_is_escaped),
         cmocka_unit_test(test_stop_token_becomes_the_end),
         cmocka_unit_test(test_other_stops_are_special_tokens),
         cmocka_unit_test(test_missing_stop_is_not_the_end),

@@ -59,7 +59,7 @@ static void add_slot(const struct saver *saver, const struct slot_language *lang
 
 static void add_plus(struct text *out)
 {
-    if (out->len > 0 && !text_ends(out->data, "{{ ") && !text_ends(out->data, "= "))
+    if (out->len > 0 && !text_ends(out->data, "= "))
         text_adds(out, " + ");
 }
 
@@ -69,7 +69,10 @@ static void add_quoted(struct text *out, const char *data, size_t len)
     for (size_t i = 0; i < len; i++) {
         if (data[i] == '\'' || data[i] == '\\')
             text_addc(out, '\\');
-        text_addc(out, data[i]);
+        if (data[i] == '\r') /* Jinja reads a line end of any kind as \n */
+            text_adds(out, "\\r");
+        else
+            text_addc(out, data[i]);
     }
     text_addc(out, '\'');
 }
@@ -88,16 +91,18 @@ static void jinja_content(struct text *out, const char *name)
 
 static const struct slot_language jinja = { jinja_literal, jinja_content };
 
-/* Append `before`, {{ the slot }}, `after`; nothing for an empty slot. */
-static void add_output(const struct saver *saver, struct text *out, const char *before,
-                       const char *slot, const char *name)
+/* Append {{ the slot }}; nothing for an empty slot, such as one with only a token that the
+ * tokenizer lacks. */
+static void add_output(const struct saver *saver, struct text *out, const char *slot,
+                       const char *name)
 {
-    text_adds(out, before);
-    if (!slot || !slot[0])
-        return;
-    text_adds(out, "{{ ");
-    add_slot(saver, &jinja, slot, name, out);
-    text_adds(out, " }}");
+    struct text output;
+
+    text_init(&output, 0);
+    add_slot(saver, &jinja, slot, name, &output);
+    if (output.len > 0)
+        text_addf(out, "{{ %s }}", output.data);
+    text_clear(&output);
 }
 
 /* The system message: a text of its own, or the start of the first question. */
@@ -116,8 +121,8 @@ static void add_system(const struct saver *saver, struct text *out)
                    "{% else %}{% set loop_messages = messages %}{% endif %}");
     if (row->system_in_question)
         return;
-    add_output(saver, out, "{% if system_message is defined %}", row->system,
-               "system_message");
+    text_adds(out, "{% if system_message is defined %}");
+    add_output(saver, out, row->system, "system_message");
     text_adds(out, "{% endif %}");
 }
 
@@ -140,20 +145,24 @@ static char *make_jinja(const struct saver *saver)
     struct text out;
 
     text_init(&out, 0);
-    add_output(saver, &out, "", row->prefix, NULL);
+    add_output(saver, &out, row->prefix, NULL);
     add_system(saver, &out);
     text_adds(&out, "{% for message in loop_messages %}");
     add_content(saver, &out);
-    add_output(saver, &out, "{% if message['role'] == 'user' %}", row->user, "content");
-    if (row->observation)
-        add_output(saver, &out, "{% elif message['role'] == 'tool' %}", row->observation,
-                   "content");
-    add_output(saver, &out, "{% elif message['role'] == 'assistant' %}", row->assistant,
-               "content");
-    if (row->ends_with_eos)
-        add_output(saver, &out, "{% if loop.last %}", SLOT_EOS, NULL);
-    text_adds(&out, row->ends_with_eos ? "{% endif %}{% endif %}{% endfor %}"
-                                       : "{% endif %}{% endfor %}");
+    text_adds(&out, "{% if message['role'] == 'user' %}");
+    add_output(saver, &out, row->user, "content");
+    if (row->observation) {
+        text_adds(&out, "{% elif message['role'] == 'tool' %}");
+        add_output(saver, &out, row->observation, "content");
+    }
+    text_adds(&out, "{% elif message['role'] == 'assistant' %}");
+    add_output(saver, &out, row->assistant, "content");
+    if (row->ends_with_eos && saver->eos[0]) {
+        text_adds(&out, "{% if loop.last %}");
+        add_output(saver, &out, SLOT_EOS, NULL);
+        text_adds(&out, "{% endif %}");
+    }
+    text_adds(&out, "{% endif %}{% endfor %}");
     return text_detach(&out, NULL);
 }
 
@@ -347,7 +356,8 @@ static bool conversations_differ(const struct saver *saver, const struct chat *o
                 encode_probe(saver, chat_as_template(own), &theirs, NULL);
     size_t shorter = ours.count < theirs.count ? ours.count : theirs.count;
 
-    same = same && memcmp(ours.ids, theirs.ids, shorter * sizeof(*ours.ids)) == 0;
+    same = same && (shorter == 0 ||
+                    memcmp(ours.ids, theirs.ids, shorter * sizeof(*ours.ids)) == 0);
     token_list_clear(&ours);
     token_list_clear(&theirs);
     return !same;
