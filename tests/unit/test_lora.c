@@ -248,6 +248,8 @@ static void test_lora_config_reads_what_peft_writes(void **state)
         { "\"target_modules\": [\"q_proj\"], \"alpha_pattern\": {\"self_attn.q_proj\": 24}, "
           "\"of_next_year\": [], \"arrow_config\": null",
           false, 8, 3 },
+        { "\"target_modules\": \"all-linear\", \"exclude_modules\": [\"v_proj\"]", true,
+          8, 2 },
     };
     char *dir = unit_dir_new(), *name = path_join(dir, "adapter_config.json");
 

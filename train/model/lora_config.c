@@ -223,6 +223,7 @@ struct reading {
     const json_t *root;
     const char *file;
     const struct model_config *config;
+    bool all_linear; /* instead of targets */
     struct name_matcher targets, excluded;
     struct lora *out;
 };
@@ -259,7 +260,8 @@ static bool is_adapted(const struct reading *reading, enum module module, size_t
                        struct text *name)
 {
     name_module(reading, module, layer, name);
-    return matcher_has(&reading->targets, name->data) &&
+    return (reading->all_linear ? module_is_linear(module)
+                                : matcher_has(&reading->targets, name->data)) &&
            !matcher_has(&reading->excluded, name->data) && has_layer(reading, layer);
 }
 
@@ -327,12 +329,10 @@ static bool read_targets(struct reading *reading, struct error *err)
     const json_t *targets = json_object_get(reading->root, "target_modules");
     bool ok;
 
-    if (json_is_string(targets) &&
-        strcmp(json_string_value(targets), "all-linear") == 0) {
-        adapter_targets_all(reading->config->architecture, reading->out->adapted);
-        return true;
-    }
-    ok = matcher_open(targets, reading->file, "target_modules", &reading->targets, err) &&
+    reading->all_linear =
+        json_is_string(targets) && strcmp(json_string_value(targets), "all-linear") == 0;
+    ok = (reading->all_linear || matcher_open(targets, reading->file, "target_modules",
+                                              &reading->targets, err)) &&
          matcher_open(json_object_get(reading->root, "exclude_modules"), reading->file,
                       "exclude_modules", &reading->excluded, err) &&
          mark_adapted(reading, err) && check_some(reading, err);
