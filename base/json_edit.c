@@ -82,6 +82,8 @@ static void add_member(struct text *out, const char *data, const struct members 
     if (!first) {
         text_addc(out, ',');
         add_gap(out, data, members);
+    } else if (data[members->open + 1] == '\n') {
+        text_adds(out, "\n  ");
     }
     text_addf(out, "\"%s\": ", key);
 }

@@ -46,7 +46,7 @@ static void test_json_edit_adds_a_member(void **state)
 {
     (void)state;
     check("{}", "k", "[1,2]", "{\"k\": [1,2]}");
-    check("{\n}\n", "k", "1", "{\"k\": 1\n}\n");
+    check("{\n}\n", "k", "1", "{\n  \"k\": 1\n}\n");
     check("{\"a\": 1}", "k", "1", "{\"a\": 1,\"k\": 1}");
     check("{\n  \"a\": {\"k\": 3},\n  \"max\": 1000000000000000019884624838656\n}\n", "k",
           "1",

@@ -145,7 +145,7 @@ static bool write_tokens(const struct companion_files *files, const char *dir,
     bool exists;
     bool ok = read_file(files, name, &text, &exists, err);
 
-    if (ok && !exists && is_config)
+    if (ok && !exists && is_config && saving)
         text_adds(&text, "{\n}\n");
     if (ok && text.len > 0 && saving) {
         ok = set_token(&text, "eos_token", saving->eos_token, name, err) &&
