@@ -39,13 +39,13 @@ last="{% for m in messages %}<|im_start|>{{ m.role }}\n$thought{{ m.content }}<|
 
 template "$last"
 cat >d.jsonl <<'END'
-{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}], "id": 1}
-{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}], "id": 2, "tools": "[]"}
+{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}], "id": 1, "this_name_is_longer_than_the_48_bytes_that_the_log_shows": 1}
+{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}], "id": 2, "this_name_is_longer_than_the_48_bytes_that_the_log_shows": 1, "tools": "[]"}
 END
 expect_status "a template that thinks only in the last answer trains" 0 run
 expect_log "the answers that are not trained are counted, with the template that trains them" \
     'warn data: 2 of 4 answers are not trained: the template renders them differently; template: qwen3 trains all$'
-expect_log "columns that are not read are listed once" 'info data: columns that are not read: id of 2$'
+expect_log "columns that are not read are listed once" 'info data: columns that are not read: id in 2 records, this_name_is_longer_than_the_48_bytes_that_the_[a-z]* in 2 records$'
 expect_status "the named template trains all" 0 run "template: qwen3"
 expect_status "nothing is reported then" 1 grep -q "are not trained" job.run/train.log
 expect_status "nor with mask_history, which trains the last answers" 0 run "mask_history: true"

@@ -113,7 +113,8 @@ static void skip_record(struct encoder *encoder, const struct dataset_record *re
 {
     size_t i = 0;
 
-    while (i < encoder->reasons && strcmp(encoder->skipped[i].why, why) != 0)
+    while (i < encoder->reasons && strncmp(encoder->skipped[i].why, why,
+                                           sizeof(encoder->skipped[i].why) - 1) != 0)
         i++;
     if (i == MAX_REASONS)
         return;
@@ -159,7 +160,9 @@ static void count_unread(struct encoder *encoder, const char *column)
 {
     size_t i = 0;
 
-    while (i < encoder->unread_count && strcmp(encoder->unread[i].column, column) != 0)
+    while (i < encoder->unread_count &&
+           strncmp(encoder->unread[i].column, column,
+                   sizeof(encoder->unread[i].column) - 1) != 0)
         i++;
     if (i == MAX_UNREAD)
         return;
@@ -188,9 +191,9 @@ static void note_unread(struct encoder *encoder)
 
     text_init(&note, 0);
     for (size_t i = 0; i < encoder->unread_count; i++)
-        text_addf(&note, "%s%s of %zu",
+        text_addf(&note, "%s%s in %zu record%s",
                   i > 0 ? ", " : "columns that are not read: ", encoder->unread[i].column,
-                  encoder->unread[i].count);
+                  encoder->unread[i].count, encoder->unread[i].count == 1 ? "" : "s");
     if (note.len > 0)
         dataset_notes_add_info(&encoder->out->notes, note.data);
     text_clear(&note);
