@@ -64,9 +64,12 @@ libtrain_a_SOURCES += %D%/tables/table_arrow.c %D%/tables/table_csv.c
 libtrain_a_SOURCES += %D%/tables/table_decimal.c %D%/tables/table_unpack.c
 libtrain_a_SOURCES += %D%/tables/thrift.c %D%/tables/thrift.h
 libtrain_a_SOURCES += %D%/files/manifest.c %D%/files/manifest.h
+libtrain_a_SOURCES += %D%/files/pickle.c %D%/files/pickle.h
 libtrain_a_SOURCES += %D%/files/safetensors.c %D%/files/safetensors.h
 libtrain_a_SOURCES += %D%/files/safetensors_write.c
 libtrain_a_SOURCES += %D%/files/tensorboard.c %D%/files/tensorboard.h
+libtrain_a_SOURCES += %D%/files/torch_file.c %D%/files/torch_file.h
+libtrain_a_SOURCES += %D%/files/zip_write.c %D%/files/zip_write.h
 
 libtrain_a_SOURCES += %D%/generation/answer.c %D%/generation/answer.h
 libtrain_a_SOURCES += %D%/generation/generate.c %D%/generation/generate.h
