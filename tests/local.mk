@@ -121,6 +121,7 @@ unit_tests += %D%/unit/test_model_distill
 unit_tests += %D%/unit/test_model_preference
 unit_tests += %D%/unit/test_model_determinism
 unit_tests += %D%/unit/test_model_files
+unit_tests += %D%/unit/test_model_torch
 unit_tests += %D%/unit/test_model_folded
 unit_tests += %D%/unit/test_model_gradients
 unit_tests += %D%/unit/test_model_prequantized

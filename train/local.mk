@@ -117,6 +117,7 @@ libtrain_a_SOURCES += %D%/model/model_quantized.c
 libtrain_a_SOURCES += %D%/model/model_save.c
 libtrain_a_SOURCES += %D%/model/model_shard.c
 libtrain_a_SOURCES += %D%/model/model_snapshot.c %D%/model/model_snapshot.h
+libtrain_a_SOURCES += %D%/model/model_torch.c
 libtrain_a_SOURCES += %D%/model/model_watch.c %D%/model/model_watch.h
 libtrain_a_SOURCES += %D%/model/optimizer.c %D%/model/optimizer.h
 libtrain_a_SOURCES += %D%/model/optimizer_table.c %D%/model/optimizer_table.h

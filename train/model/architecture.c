@@ -72,6 +72,26 @@ static const char *const gpt_neox_ignored[] = { ".attention.bias",
                                                 ".attention.masked_bias",
                                                 ".attention.rotary_emb.inv_freq", NULL };
 
+/* Order of the modules of a block in transformers 4.57 and 5.24, in the __init__ of the
+ * classes of modeling_NAME.py. */
+static const enum module llama_order[] = { MODULE_Q,     MODULE_K,      MODULE_V,
+                                           MODULE_O,     MODULE_Q_NORM, MODULE_K_NORM,
+                                           MODULE_GATE,  MODULE_UP,     MODULE_DOWN,
+                                           MODULE_NORM1, MODULE_POST1,  MODULE_NORM2,
+                                           MODULE_POST2, MODULES };
+static const enum module phi3_order[] = { MODULE_O,    MODULE_QKV,   MODULE_GATE_UP,
+                                          MODULE_DOWN, MODULE_NORM1, MODULE_NORM2,
+                                          MODULES };
+static const enum module gpt2_order[] = { MODULE_NORM1, MODULE_QKV, MODULE_O,
+                                          MODULE_NORM2, MODULE_UP,  MODULE_DOWN,
+                                          MODULES };
+static const enum module gpt_neo_order[] = { MODULE_NORM1, MODULE_K,    MODULE_V,
+                                             MODULE_Q,     MODULE_O,    MODULE_NORM2,
+                                             MODULE_UP,    MODULE_DOWN, MODULES };
+static const enum module gpt_neox_order[] = { MODULE_NORM1, MODULE_NORM2, MODULE_QKV,
+                                              MODULE_O,     MODULE_UP,    MODULE_DOWN,
+                                              MODULES };
+
 /* Common to Llama and its many descendants. */
 #define LLAMA_PATHS                                                            \
     [MODULE_EMBED] = "model.embed_tokens", [MODULE_NORM1] = "input_layernorm", \
@@ -87,15 +107,15 @@ static const char *const gpt_neox_ignored[] = { ".attention.bias",
     [MODULE_POST1] = "post_attention_layernorm",  \
     [MODULE_NORM2] = "pre_feedforward_layernorm", \
     [MODULE_POST2] = "post_feedforward_layernorm"
-#define LLAMA_LIKE                                                                     \
-    .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored,             \
-    .dropouts.attention = "attention_dropout", .activation = "silu", .norm_eps = 1e-6, \
-    .uses_padding = true, .pad_token_id = -1
-#define GEMMA_LIKE                                                                   \
-    .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored,           \
-    .dropouts.attention = "attention_dropout", .norm = NORM_RMS_1, .norm_eps = 1e-6, \
-    .activation = "gelu_pytorch_tanh", .qkv_bias = BIASES_FROM_CONFIG,               \
-    .output_bias = BIASES_FROM_CONFIG, .tied = true, .head_size = 256,               \
+#define LLAMA_LIKE                                                         \
+    .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored, \
+    .order = llama_order, .dropouts.attention = "attention_dropout",       \
+    .activation = "silu", .norm_eps = 1e-6, .uses_padding = true, .pad_token_id = -1
+#define GEMMA_LIKE                                                                       \
+    .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored,               \
+    .order = llama_order, .dropouts.attention = "attention_dropout", .norm = NORM_RMS_1, \
+    .norm_eps = 1e-6, .activation = "gelu_pytorch_tanh", .qkv_bias = BIASES_FROM_CONFIG, \
+    .output_bias = BIASES_FROM_CONFIG, .tied = true, .head_size = 256,                   \
     .embed_scaled = true, .uses_padding = true
 #define GPT2_LIKE                                                             \
     .base = "transformer.", .blocks = "transformer.h.", .norm = NORM_LAYER,   \
@@ -146,6 +166,7 @@ static const struct architecture architectures[] = {
       .ignored = llama_ignored,
       .dropouts = { .residual = "resid_pdrop", .attention = "attention_dropout" },
       .keys = &llama_keys,
+      .order = phi3_order,
       .paths = { [MODULE_EMBED] = "model.embed_tokens",
                  [MODULE_NORM1] = "input_layernorm",
                  [MODULE_QKV] = "self_attn.qkv_proj",
@@ -166,6 +187,7 @@ static const struct architecture architectures[] = {
       .keys = &gpt2_keys,
       .ignored = gpt2_ignored,
       .dropouts = { "embd_pdrop", "resid_pdrop", "attn_pdrop", 0.1 },
+      .order = gpt2_order,
       .paths = { GPT2_PATHS, [MODULE_QKV] = "attn.c_attn", [MODULE_O] = "attn.c_proj" },
       .linear = STORED_COLUMNS,
       .fused = STORED_COLUMNS,
@@ -176,6 +198,7 @@ static const struct architecture architectures[] = {
       .keys = &gpt_neo_keys,
       .ignored = gpt_neo_ignored,
       .dropouts = { "embed_dropout", "resid_dropout", "attention_dropout", 0 },
+      .order = gpt_neo_order,
       .paths = { GPT2_PATHS, [MODULE_Q] = "attn.attention.q_proj",
                  [MODULE_K] = "attn.attention.k_proj",
                  [MODULE_V] = "attn.attention.v_proj",
@@ -189,6 +212,7 @@ static const struct architecture architectures[] = {
       .keys = &gpt_neox_keys,
       .ignored = gpt_neox_ignored,
       .dropouts = { "hidden_dropout", "hidden_dropout", "attention_dropout", 0 },
+      .order = gpt_neox_order,
       .paths = { [MODULE_EMBED] = "gpt_neox.embed_in",
                  [MODULE_NORM1] = "input_layernorm",
                  [MODULE_QKV] = "attention.query_key_value",

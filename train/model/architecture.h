@@ -86,6 +86,9 @@ struct architecture {
     const char *blocks; /* prefix of the names in blocks: "model.layers." */
     /* in a block after the prefix and a number; NULL: does not exist */
     const char *paths[MODULES];
+    /* modules of a block in the order of transformers' named_parameters(); MODULES ends
+     * the list, which may name modules that do not exist */
+    const enum module *order;
     /* ends of additional names in older files; NULL ends the list */
     const char *const *ignored;
     const struct config_keys *keys;

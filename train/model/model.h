@@ -215,6 +215,19 @@ bool model_read_span(struct model *model, enum moment moment, size_t first, size
 void model_write_moment(struct model *model, enum moment moment,
                         const struct parameter *p, const void *from);
 
+/*
+ * ---- Torch's view of the trained parameters, train/model/model_torch.c ----
+ */
+
+/* Fill `order` with the indexes (model_parameter) of the trained parameters, in the order
+ * of named_parameters() of the model in transformers, or of PEFT's model around it. */
+void model_torch_order(const struct model *model, size_t *order);
+/* Return how files store a parameter, and torch its moments: rank and shape. */
+struct tensor_source model_stored_shape(const struct parameter *p);
+/* Read a moment in that layout. */
+bool model_read_stored_moment(struct model *model, enum moment moment,
+                              const struct parameter *p, void *to, struct error *err);
+
 /* Set what the tokenizer files of saved models say; borrowed.  By default they are copies
  * of the original model's. */
 void model_set_saving(struct model *model, const struct template_saving *saving);

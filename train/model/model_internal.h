@@ -304,6 +304,9 @@ size_t model_next_reduction(const struct model *model);
  * column. */
 struct matrix_layout model_matrix_layout(const struct model *model,
                                          const struct parameter *p, size_t item);
+/* Replace the rows of a whole parameter, as the model has them, by what files store. */
+bool model_rows_to_stored(const struct model *model, const struct parameter *p,
+                          enum format format, void *data, struct error *err);
 /* Return the tensor of a parameter in the base's files, or NULL. */
 const struct stored_tensor *model_find_tensor(const struct model *model,
                                               const char *name);

@@ -101,22 +101,10 @@ static bool read_trained(const void *context, size_t index, void *to, struct err
 {
     const struct model *m = context;
     const struct parameter *p = &m->parameters[index];
-    struct matrix_layout layout =
-        model_matrix_layout(m, p, format_info(p->weight.format)->bytes);
-    size_t bytes = tensor_bytes(p->weight);
-    void *rows = layout.storage == STORED_ROWS ? to : malloc(bytes);
-    bool ok = rows != NULL;
 
-    if (!ok)
-        return error_set(err, ERROR_SYSTEM, "no memory for %s", p->name);
-    m->be->ops->download(m->be, rows, p->weight.data, bytes);
-    ok = m->be->ops->sync(m->be, err);
-    if (rows == to)
-        return ok;
-    if (ok)
-        matrix_layout_scatter(&layout, rows, 0, layout.rows, to);
-    free(rows);
-    return ok;
+    m->be->ops->download(m->be, to, p->weight.data, tensor_bytes(p->weight));
+    return m->be->ops->sync(m->be, err) &&
+           model_rows_to_stored(m, p, p->weight.format, to, err);
 }
 
 /* Download rows of a parameter in fp32, malloc'ed. */
@@ -243,18 +231,13 @@ static struct tensor_source source_of(const struct model *m, size_t index,
                                       const char *name)
 {
     const struct parameter *p = &m->parameters[index];
-    bool transposed = p->stored == STORED_COLUMNS;
-    struct tensor_source source = { .name = name,
-                                    .format = p->weight.format,
-                                    .rank = p->rank,
-                                    .shape = { transposed ? p->cols : p->rows,
-                                               transposed ? p->rows : p->cols },
-                                    .read = read_trained,
-                                    .context = m,
-                                    .index = index };
+    struct tensor_source source = model_stored_shape(p);
 
-    if (p->rank == 1)
-        source.shape[0] = p->cols;
+    source.name = name;
+    source.format = p->weight.format;
+    source.read = read_trained;
+    source.context = m;
+    source.index = index;
     return source;
 }
 

@@ -50,6 +50,29 @@ static void update_sgd(struct backend *be, const struct optimizer_update *u)
     be->ops->sgd(be, &op);
 }
 
+/* In the order of torch 2.6. */
+static const struct torch_setting adamw_settings[] = {
+    { .name = "betas", .value = TORCH_BETAS },
+    { "eps", TORCH_REAL, offsetof(struct plan, adam_epsilon) },
+    { .name = "amsgrad", .value = TORCH_FALSE },
+    { .name = "foreach", .value = TORCH_NONE },
+    { .name = "maximize", .value = TORCH_FALSE },
+    { .name = "capturable", .value = TORCH_FALSE },
+    { .name = "differentiable", .value = TORCH_FALSE },
+    { .name = "fused", .value = TORCH_IS_FUSED },
+    { .name = NULL },
+};
+static const struct torch_setting sgd_settings[] = {
+    { .name = "momentum", .value = TORCH_ZERO },
+    { .name = "dampening", .value = TORCH_ZERO },
+    { .name = "nesterov", .value = TORCH_FALSE },
+    { .name = "maximize", .value = TORCH_FALSE },
+    { .name = "foreach", .value = TORCH_NONE },
+    { .name = "differentiable", .value = TORCH_FALSE },
+    { .name = "fused", .value = TORCH_IS_FUSED },
+    { .name = NULL },
+};
+
 /* Suffixes are the names of the moments in the state of torch.optim.AdamW. */
 static const struct optimizer adamw = {
     .moments = 2,
@@ -57,30 +80,34 @@ static const struct optimizer adamw = {
     .suffixes = { ".exp_avg", ".exp_avg_sq" },
     .divides = true,
     .update_bytes = 28,
+    .torch_settings = adamw_settings,
     .update = update_adamw,
 };
-static const struct optimizer sgd = { .update_bytes = 12, .update = update_sgd };
+static const struct optimizer sgd = { .update_bytes = 12,
+                                      .torch_settings = sgd_settings,
+                                      .update = update_sgd };
 
-/* Name, row, and whether the library that uses this name stores its moments in our
- * format. The first name is the default; messages list the names in this order. */
-#define OPTIMIZERS(X)                       \
-    X("adamw_torch", adamw, true)           \
-    X("sgd", sgd, true)                     \
-    X("adamw_torch_fused", adamw, true)     \
-    X("adamw_hf", adamw, true)              \
-    X("adamw_apex_fused", adamw, true)      \
-    X("adamw_8bit", adamw, false)           \
-    X("adamw_bnb_8bit", adamw, false)       \
-    X("paged_adamw_8bit", adamw, false)     \
-    X("paged_adamw_32bit", adamw, false)    \
-    X("adamw_torch_8bit", adamw, false)     \
-    X("adamw_torch_4bit", adamw, false)     \
-    X("adamw_torch_xla", adamw, true)       \
-    X("adamw_torch_npu_fused", adamw, true) \
-    X("adamw_anyprecision", adamw, false)
+/* Name, row, whether the library that uses this name stores its moments in our format,
+ * and what transformers' Trainer makes of it (trainer_optimizer.py, trainer.py).  The
+ * first name is the default; messages list the names in this order. */
+#define OPTIMIZERS(X)                                    \
+    X("adamw_torch", adamw, true, TORCH_PLAIN)           \
+    X("sgd", sgd, true, TORCH_PLAIN)                     \
+    X("adamw_torch_fused", adamw, true, TORCH_FUSED)     \
+    X("adamw_hf", adamw, true, TORCH_OTHER)              \
+    X("adamw_apex_fused", adamw, true, TORCH_OTHER)      \
+    X("adamw_8bit", adamw, false, TORCH_OTHER)           \
+    X("adamw_bnb_8bit", adamw, false, TORCH_OTHER)       \
+    X("paged_adamw_8bit", adamw, false, TORCH_OTHER)     \
+    X("paged_adamw_32bit", adamw, false, TORCH_OTHER)    \
+    X("adamw_torch_8bit", adamw, false, TORCH_OTHER)     \
+    X("adamw_torch_4bit", adamw, false, TORCH_OTHER)     \
+    X("adamw_torch_xla", adamw, true, TORCH_OTHER)       \
+    X("adamw_torch_npu_fused", adamw, true, TORCH_OTHER) \
+    X("adamw_anyprecision", adamw, false, TORCH_OTHER)
 
-#define NAME(name, row, exact) name,
-#define ROW(name, row, exact)  { &row, exact },
+#define NAME(name, row, exact, torch) name,
+#define ROW(name, row, exact, torch)  { &row, exact, torch },
 
 const char *const optimizer_names[] = { OPTIMIZERS(NAME) NULL };
 
@@ -88,6 +115,7 @@ const char *const optimizer_names[] = { OPTIMIZERS(NAME) NULL };
 static const struct {
     const struct optimizer *optimizer;
     bool exact;
+    enum torch_variant torch;
 } rows[] = { OPTIMIZERS(ROW) };
 
 int optimizer_find(const char *name)
@@ -110,6 +138,11 @@ int optimizer_first_name(int index)
 bool optimizer_is_exact(int index)
 {
     return rows[index].exact;
+}
+
+enum torch_variant optimizer_torch_variant(int index)
+{
+    return rows[index].torch;
 }
 
 const struct optimizer *optimizer_of(const struct plan *plan)

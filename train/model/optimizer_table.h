@@ -25,6 +25,27 @@ struct optimizer_update {
     struct step_scalars *scalars;
 };
 
+/* How torch.optim has the optimizer of a name. */
+enum torch_variant {
+    TORCH_OTHER, /* it does not, or with other moments */
+    TORCH_PLAIN,
+    TORCH_FUSED, /* with fused=True */
+};
+
+/* One setting of a parameter group in a state_dict of torch.optim. */
+struct torch_setting {
+    const char *name; /* NULL ends the list */
+    enum {
+        TORCH_REAL,  /* the double of the plan at offset `from` */
+        TORCH_BETAS, /* (adam_beta1, adam_beta2) */
+        TORCH_ZERO,  /* the integer 0 */
+        TORCH_FALSE,
+        TORCH_NONE,
+        TORCH_IS_FUSED, /* True for TORCH_FUSED, else None */
+    } value;
+    size_t from;
+};
+
 struct optimizer {
     size_t moments; /* up to MOMENTS_MAX */
     enum format moment_format;
@@ -33,6 +54,8 @@ struct optimizer {
     /* moved per float32 weight: it, its gradient and its moments are read, all but the
      * gradient written */
     size_t update_bytes;
+    /* of its parameter groups, besides lr, initial_lr, weight_decay and params */
+    const struct torch_setting *torch_settings;
     void (*update)(struct backend *be, const struct optimizer_update *update);
 };
 
@@ -47,6 +70,7 @@ int optimizer_first_name(int index);
 /* Return whether the library that the name comes from also keeps its moments in the
  * format that we do. */
 bool optimizer_is_exact(int index);
+enum torch_variant optimizer_torch_variant(int index);
 const struct optimizer *optimizer_of(const struct plan *plan);
 /* Return the format of the moments if trained weights have format `trainable`. */
 enum format optimizer_moment_format(const struct optimizer *optimizer,

@@ -1,0 +1,88 @@
+/* train/model/model_torch.c - torch's view of the trained parameters: their order and
+ * their layout. */
+#include "config.h"
+
+#include "train/model/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/model/model_internal.h"
+
+/* Return the position of a module of a block among the others. */
+static size_t position_in_block(const struct architecture *a, enum module module)
+{
+    size_t position = 0;
+
+    while (a->order[position] != module && a->order[position] != MODULES)
+        position++;
+    return position;
+}
+
+/* Modules of transformers' models outside blocks are in the order of our enum.  A module
+ * has its weight, its bias, and, of PEFT, A and B. */
+static size_t sort_key(const struct model *m, size_t index)
+{
+    const struct shape_parameter *p = &m->shapes.parameters[index];
+    size_t before = p->module, layer = 0, position = 0;
+
+    if (module_in_block(p->module)) {
+        before = MODULE_NORM1;
+        layer = p->layer;
+        position = position_in_block(m->config->architecture, p->module);
+    }
+    return ((before * m->config->layers + layer) * (MODULES + 1) + position) * PARTS +
+           p->part;
+}
+
+void model_torch_order(const struct model *m, size_t *order)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < m->shapes.count; i++) {
+        size_t at = count;
+
+        if (!m->parameters[i].trainable)
+            continue;
+        /* almost sorted: the list is in the order of layers, too */
+        for (; at > 0 && sort_key(m, order[at - 1]) > sort_key(m, i); at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+        count++;
+    }
+}
+
+struct tensor_source model_stored_shape(const struct parameter *p)
+{
+    bool transposed = p->stored == STORED_COLUMNS;
+
+    return (
+        struct tensor_source) { .rank = p->rank,
+                                .shape = { p->rank == 1 || transposed ? p->cols : p->rows,
+                                           transposed ? p->rows : p->cols } };
+}
+
+bool model_rows_to_stored(const struct model *m, const struct parameter *p,
+                          enum format format, void *data, struct error *err)
+{
+    struct matrix_layout layout = model_matrix_layout(m, p, format_info(format)->bytes);
+    size_t bytes = p->rows * p->cols * layout.item;
+    void *rows;
+
+    if (layout.storage == STORED_ROWS)
+        return true;
+    rows = malloc(bytes);
+    if (!rows)
+        return error_set(err, ERROR_SYSTEM, "no memory for %s", p->name);
+    memcpy(rows, data, bytes);
+    matrix_layout_scatter(&layout, rows, 0, layout.rows, data);
+    free(rows);
+    return true;
+}
+
+bool model_read_stored_moment(struct model *model, enum moment moment,
+                              const struct parameter *p, void *to, struct error *err)
+{
+    return model_read_moment(model, moment, p, to, err) &&
+           model_rows_to_stored(model, p, model_moment_format(model), to, err);
+}
