@@ -116,6 +116,7 @@ libpatcher_a_SOURCES += %D%/rules/rules_saving.c
 libpatcher_a_SOURCES += %D%/rules/rules_scaler.c
 libpatcher_a_SOURCES += %D%/rules/rules_script.c
 libpatcher_a_SOURCES += %D%/rules/rules_text.c
+libpatcher_a_SOURCES += %D%/rules/rules_torch_state.c
 libpatcher_a_SOURCES += %D%/rules/rules_trainer.c
 libpatcher_a_SOURCES += %D%/rules/rules_trainer_file.c
 libpatcher_a_SOURCES += %D%/rules/rules_unsupported.c

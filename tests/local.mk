@@ -161,6 +161,7 @@ unit_tests += %D%/unit/test_trainer_curve
 unit_tests += %D%/unit/test_trainer_overflow
 unit_tests += %D%/unit/test_torch_memory
 unit_tests += %D%/unit/test_torch_file
+unit_tests += %D%/unit/test_torch_state
 unit_tests += %D%/unit/test_zip_write
 unit_tests += %D%/unit/test_unicode
 unit_tests += %D%/unit/test_vocabulary
@@ -447,6 +448,7 @@ EXTRA_DIST += %D%/differential/profiles_worker.py
 EXTRA_DIST += %D%/differential/refusals.py
 EXTRA_DIST += %D%/differential/refusals_worker.py
 EXTRA_DIST += %D%/differential/saved.py
+EXTRA_DIST += %D%/differential/torch_state.py
 EXTRA_DIST += %D%/differential/published.py
 
 # Tests that run the kernels of kernels/cuda on the CPU; see emulation/emulation.h.  The test of an
@@ -571,6 +573,7 @@ JOBS = 200
 differential_run = $${PYTHON-python3} -B '$(top_srcdir)/%D%/differential'
 differential: differential-text differential-weights differential-refusals differential-saved
 differential: differential-adapters differential-profiles differential-tables
+differential: differential-adapters differential-torch-state
 differential-text: %D%/differential/ours
 	@$(differential_run)/differential.py --seconds $(SECONDS) --seed $(SEED) \
 	    --shared '$(abs_top_srcdir)/../shared/data' --templates '$(TEMPLATES)' \
@@ -583,6 +586,8 @@ differential-saved: trainspool trainspool-train
 	@$(differential_run)/saved.py --seed $(SEED) ./trainspool || test $$? = 77
 differential-adapters: trainspool trainspool-train
 	@$(differential_run)/adapters.py ./trainspool || test $$? = 77
+differential-torch-state: trainspool trainspool-train
+	@$(differential_run)/torch_state.py --seed $(SEED) ./trainspool || test $$? = 77
 .PHONY: differential-text differential-weights differential-refusals differential-saved
 differential-profiles: trainspool
 	@$(differential_run)/profiles.py --sample || test $$? = 77
@@ -590,6 +595,7 @@ differential-profiles: trainspool
 differential-tables: %D%/differential/ours
 	@$(differential_run)/tables.py --seed $(SEED) %D%/differential/ours || test $$? = 77
 .PHONY: differential-adapters differential-profiles differential-tables
+.PHONY: differential-adapters differential-torch-state
 
 clean-local:
 	rm -rf fuzz-build mutate-build %D%/emulation/machine %D%/emulation/plain %D%/emulation/checked

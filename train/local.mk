@@ -36,6 +36,7 @@ libtrain_a_SOURCES += %D%/chat/template_turns.c
 libtrain_a_SOURCES += %D%/checkpoint/checkpoint.c %D%/checkpoint/checkpoint.h
 libtrain_a_SOURCES += %D%/checkpoint/checkpoint_find.c %D%/checkpoint/checkpoint_find.h
 libtrain_a_SOURCES += %D%/checkpoint/progress.c %D%/checkpoint/progress.h
+libtrain_a_SOURCES += %D%/checkpoint/torch_state.c %D%/checkpoint/torch_state.h
 
 libtrain_a_SOURCES += %D%/dataset/dataset.c %D%/dataset/dataset.h
 libtrain_a_SOURCES += %D%/dataset/dataset_batch.c %D%/dataset/dataset_internal.h

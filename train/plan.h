@@ -145,6 +145,7 @@ struct plan {
 
     /* optimizer and schedule */
     int optimizer; /* index into optimizer_names, train/model/optimizer_table.h */
+    int optim;     /* the same, but the name in the job: another one of this optimizer */
     double learning_rate, weight_decay, adam_beta1, adam_beta2, adam_epsilon;
     double label_smoothing;
     enum schedule_kind schedule;
@@ -168,6 +169,7 @@ struct plan {
     enum when save_strategy, eval_strategy, logging_strategy;
     double save_steps, eval_steps, logging_steps; /* below 1: a share of all steps */
     int64_t save_total_limit;                     /* 0: keep all */
+    bool save_torch_state; /* with what transformers' Trainer resumes from */
     bool save_only_model, load_best_model_at_end, logging_first_step;
     double eval_delay;
     const char *metric_for_best_model; /* "loss", "eval_accuracy", ..; NULL: loss */

@@ -44,14 +44,20 @@ static uint64_t memory_in_use(const struct run *run)
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss << 10 : 0;
 }
 
+/* Return the learning rate of the next step. */
+static double next_rate(const struct run *run)
+{
+    return run->plan->learning_rate *
+           schedule_factor(run->plan, run->progress.updates, run->steps.total);
+}
+
 /* Return the inputs that the device requires for a step. */
 static struct step_scalars start_numbers(const struct run *run, double weight)
 {
     const struct progress *progress = &run->progress;
 
     return (struct step_scalars) {
-        .learning_rate = run->plan->learning_rate *
-                         schedule_factor(run->plan, progress->updates, run->steps.total),
+        .learning_rate = next_rate(run),
         .max_grad_norm = run->plan->precision.max_grad_norm,
         .step = progress->updates + 1,
         .grad_scale = (float)(progress->scaler.scale / weight),
@@ -245,6 +251,7 @@ static bool save(struct run *run, struct error *err)
     char *best = NULL;
     bool ok;
 
+    run->progress.next_rate = next_rate(run);
     if (!checkpoint_save(run->model, plan, &run->progress, &run->history, err))
         return false;
     log_line(run->options->log, LOG_INFO, "checkpoint: step %" PRId64 " saved in %s",

@@ -318,6 +318,7 @@ static void read_checkpoint(const struct previous *previous, const char *path,
     out->seed = -1;
     out->batch = json_is_integer(batch) ? (int64_t)json_integer_value(batch) : -1;
     out->foreign = state && !has_file(path, MANIFEST_NAME);
+    out->torch_state = has_file(path, "optimizer.pt") && has_file(path, "scheduler.pt");
     out->scaler_file = has_file(path, "scaler.pt");
     read_own(previous, out);
     json_decref(state);

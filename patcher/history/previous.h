@@ -81,7 +81,9 @@ struct previous_checkpoint {
     const char *scaling; /* loss scaling: "none", "static", "dynamic"; NULL: unknown */
     int64_t seed, batch; /* -1: unknown; batch is per device */
     bool foreign;        /* written by Hugging Face's Trainer */
-    bool scaler_file;    /* foreign only: scaler.pt exists */
+    /* files of Hugging Face's Trainer that exist: optimizer.pt and scheduler.pt;
+     * scaler.pt */
+    bool torch_state, scaler_file;
 };
 /* Find the newest checkpoint in output_dir of the job with this digest (NULL: any job).
  * `whole`: skip those that cannot be resumed.  Return NULL if there is none. */

@@ -52,6 +52,7 @@
     X(script)           \
     X(suppress_unused)  \
     X(text)             \
+    X(torch_state)      \
     X(trainer)          \
     X(trainer_file)     \
     X(unsupported)      \

@@ -9,6 +9,7 @@
 #include "base/size.h"
 #include "patcher/schema/scalar.h"
 #include "patcher/schema/schema.h"
+#include "train/model/optimizer_table.h"
 
 /* Keys that determine how the run continues; the first group is its precision. */
 enum { PRECISION_KEYS = 4 };
@@ -59,6 +60,8 @@ static const char *field_text(const struct rule_context *context, const struct k
     case KEY_REAL:
         return scalar_print(*(const double *)field, context->arena);
     case KEY_ENUM:
+        if (key->values == optimizer_names) /* names of one optimizer are alike */
+            return optimizer_names[optimizer_first_name(*(const int *)field)];
         return key->values[*(const int *)field];
     default:
         text = *(const char *const *)field;
@@ -177,7 +180,8 @@ static bool has_scale(const struct rule_context *context,
                       const struct previous_checkpoint *from)
 {
     if (context->plan->external)
-        return !from->foreign || from->scaler_file || rule_entry(context, "deepspeed");
+        return from->scaler_file || !(from->foreign || from->torch_state) ||
+               rule_entry(context, "deepspeed");
     return !from->whole || (from->scaling && strcmp(from->scaling, "dynamic") == 0);
 }
 
@@ -246,7 +250,14 @@ static void report_nothing_to_resume(struct rule_context *context, enum severity
 static void report_unusable(struct rule_context *context,
                             const struct previous_checkpoint *found)
 {
-    if (context->plan->external)
+    if (context->plan->external && found->whole)
+        report_nothing_to_resume(
+            context, SEVERITY_WARNING,
+            "resume_from_checkpoint names a checkpoint of trainspool without "
+            "optimizer.pt: the moments start from zero, and the learning rate from the "
+            "start of its schedule",
+            "trainspool.save_torch_state writes it with each checkpoint");
+    else if (context->plan->external)
         report_nothing_to_resume(
             context, SEVERITY_WARNING,
             "resume_from_checkpoint names a folder without trainer_state.json", NULL);
@@ -260,13 +271,19 @@ static void report_unusable(struct rule_context *context,
             "model_name_or_path can name it instead: its weights with a new optimizer");
 }
 
+/* Return whether Hugging Face's Trainer finds what it requires. */
+static bool can_resume_outside(const struct previous_checkpoint *from)
+{
+    return from->foreign || (from->whole && from->torch_state);
+}
+
 static void rule_nothing_to_resume(struct rule_context *context)
 {
     const struct rule_resume resume = rule_find_resume(context);
     bool external = context->plan->external;
 
-    if (!resume.asked ||
-        (resume.from && (external ? resume.from->foreign : resume.from->whole)))
+    if (!resume.asked || (resume.from && (external ? can_resume_outside(resume.from)
+                                                   : resume.from->whole)))
         return;
     if (!resume.named)
         report_nothing_to_resume(

@@ -216,7 +216,7 @@ static void derive_pairs(struct plan *plan)
 /* Set fields that depend on several keys.  Is called again after a key has changed. */
 static void derive(struct plan *plan)
 {
-    plan->optimizer = optimizer_first_name(plan->optimizer);
+    plan->optimizer = optimizer_first_name(plan->optim);
     if (plan->save_total_limit < 0) /* keep all, as in transformers */
         plan->save_total_limit = 0;
     if (!plan->output_dir)

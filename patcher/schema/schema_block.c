@@ -53,6 +53,11 @@ static const struct key rows[] = {
       .help = "order in the queue; jobs with a higher priority run first" },
     { TS_USED("threads", KEY_INT, "0"), .min = 0, .max = 4096, .into = TS_FIELD(threads),
       .help = "number of CPU threads; 0 uses all available" },
+    { TS_USED("save_torch_state", KEY_BOOL, "false"), .into = TS_FIELD(save_torch_state),
+      .help = "add optimizer.pt, scheduler.pt and scaler.pt to each checkpoint, so "
+              "that transformers' Trainer resumes from it",
+      .manual = "It requires optim: adamw_torch, adamw_torch_fused or sgd, and about "
+                "doubles the optimizer state on the disk. See RESUMING IN PYTHON." },
     { TS_USED("max_retries", KEY_INT, "3"), .min = 0, .max = 1000,
       .into = TS_FIELD(max_retries),
       .help = "number of crashes after which the job is restarted from its last "

@@ -42,7 +42,7 @@ static const struct key rows[] = {
           "galore_adamw_8bit_layerwise galore_adafactor_layerwise lomo adalomo "
           "grokadamw schedule_free_radam schedule_free_adamw schedule_free_sgd "
           "apollo_adamw apollo_adamw_layerwise stable_adamw",
-      .into = TS_FIELD(optimizer),
+      .into = TS_FIELD(optim),
       .help = "the optimizer: SGD for sgd, and AdamW for every other supported name",
       .manual =
           "Moments are float32, 8 bytes per trained weight, also under names such as "

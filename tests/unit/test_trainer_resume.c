@@ -6,6 +6,7 @@
 #include "config.h"
 
 #include "tests/unit/training.h"
+#include "tests/unit/unit_torch.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -37,6 +38,40 @@ static void test_trainer_from_scratch_ignores_earlier_checkpoints(void **state)
     training_must(&on);
     assert_int_equal(on.steps, 5);
     free(old);
+    free(job);
+    unit_dir_free(dir);
+}
+
+/* Checkpoints have the state for transformers' Trainer on request, at the learning rate of
+ * the next step, and the run itself resumes from them.  Of the two schedules in the text
+ * the last one counts. */
+static void test_trainer_saves_torch_state(void **state)
+{
+    char *dir = unit_dir_new();
+    char *job = training_text(SHAKESPEARE,
+                              FULL_PT "max_steps: 4\nsave_steps: 2\nwarmup_steps: 4\n"
+                                      "lr_scheduler_type: constant_with_warmup\n"
+                                      "trainspool: {save_torch_state: true}\n");
+    struct training first = { .dir = dir, .job = job, .stop_after = 2 };
+    struct training second = { .dir = dir, .job = job, .resume = true };
+    char *optimizer = path_join(dir, "job.run/checkpoint-2/optimizer.pt");
+    char *scheduler = path_join(dir, "job.run/checkpoint-2/scheduler.pt");
+    struct error err = { 0 };
+    struct text text;
+
+    (void)state;
+    assert_false(training_run(&first, &err));
+    assert_int_equal(err.code, ERROR_STOPPED);
+    assert_true(file_exists(optimizer));
+    training_must(&second);
+    assert_int_equal(second.steps, 2);
+    unit_torch_print(scheduler, &text);
+    assert_string_equal(text.data,
+                        "{'base_lrs': [0.001, 0.001], 'last_epoch': 2, '_step_count': 3, "
+                        "'_last_lr': [0.0005, 0.0005], 'lr_lambdas': [None, None]}\n");
+    text_clear(&text);
+    free(optimizer);
+    free(scheduler);
     free(job);
     unit_dir_free(dir);
 }
@@ -296,6 +331,7 @@ static void test_trainer_resumed_in_another_format_uses_its_own_scaling(void **s
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_trainer_saves_torch_state),
         cmocka_unit_test(test_trainer_from_scratch_ignores_earlier_checkpoints),
         cmocka_unit_test(test_trainer_resume_true_uses_the_previous_text),
         cmocka_unit_test(test_trainer_prefers_its_own_checkpoint),

@@ -15,6 +15,7 @@
 #include "base/digest.h"
 #include "base/file.h"
 #include "base/size.h"
+#include "train/checkpoint/torch_state.h"
 #include "train/files/manifest.h"
 #include "train/files/safetensors.h"
 
@@ -117,7 +118,10 @@ static bool write_folder(struct model *model, const char *dir, const struct plan
                          const struct progress_history *history, struct error *err)
 {
     return file_make_dir(dir, 0755, err) && model_save(model, dir, err) &&
-           (plan->save_only_model || write_optimizer(model, dir, err)) &&
+           (plan->save_only_model ||
+            (write_optimizer(model, dir, err) &&
+             (!plan->save_torch_state ||
+              torch_state_write(model, dir, plan, progress, err)))) &&
            progress_write(dir, plan, progress, history, err) &&
            manifest_write(dir, plan->job_digest, err);
 }

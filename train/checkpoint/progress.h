@@ -24,6 +24,7 @@ struct progress {
     int64_t window_steps;
     double best_metric; /* NaN: none yet */
     int64_t best_step;
+    double next_rate; /* learning rate of the next step; only for torch_state_write */
     struct scaler scaler;
 };
 

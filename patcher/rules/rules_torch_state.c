@@ -1,0 +1,65 @@
+/* patcher/rules/rules_torch_state.c - checkpoints that transformers' Trainer resumes
+ * from. */
+#include "config.h"
+
+#include "patcher/rules/rules_context.h"
+
+#include <string.h>
+
+#include "base/size.h"
+#include "train/checkpoint/torch_state.h"
+
+static void report(struct rule_context *context, enum severity severity,
+                   const char *message, const char *note, const char *key)
+{
+    rule_report(
+        context,
+        &(struct finding) {
+            .rule = "TS515", .severity = severity, .message = message, .note = note },
+        key);
+}
+
+static void rule_torch_state(struct rule_context *context)
+{
+    const struct plan *plan = context->plan;
+    const bool adapter = plan->method == METHOD_LORA && plan->loraplus_lr_ratio > 0;
+    struct error why = { 0 };
+
+    if (!plan->save_torch_state || plan->external)
+        return;
+    if (!torch_state_check(plan, &why))
+        report(context, SEVERITY_ERROR, arena_strdup(context->arena, why.text),
+               adapter ? NULL
+                       : "a native run computes AdamW of every name alike, so optim: "
+                         "adamw_torch changes nothing in it",
+               strncmp(why.text, "optim ", strlen("optim ")) == 0 ? "optim"
+                                                                  : "loraplus_lr_ratio");
+    else if (plan->save_only_model)
+        report(context, SEVERITY_WARNING,
+               "save_torch_state has no effect: save_only_model leaves every optimizer "
+               "state out of the checkpoints",
+               "set save_only_model: false", "save_only_model");
+}
+
+static const struct rule rows[] = {
+    { .id = "TS515",
+      .title = "save_torch_state cannot be written",
+      .severity = SEVERITY_ERROR,
+      .mandatory = true,
+      .run = rule_torch_state,
+      .explain =
+          "trainspool.save_torch_state adds optimizer.pt, scheduler.pt and scaler.pt to "
+          "each checkpoint, so that transformers' Trainer resumes from it. Their content "
+          "depends on the optimizer that the Trainer makes of optim. For adamw_torch, "
+          "adamw_torch_fused and sgd it is a class of torch.optim whose state is that of "
+          "the run. Other names mean a class with another state (8-bit moments, one "
+          "count of steps for all parameters), or one that newer versions removed, and "
+          "LoRA+ has other groups of parameters: the Trainer would fail or "
+          "continue with wrong moments.\n\n"
+          "save_only_model omits optimizer states of every kind; together the keys are "
+          "a warning.",
+      .source = "transformers trainer.py, trainer_optimizer.py; torch.optim; "
+                "LLaMA-Factory train/trainer_utils.py" },
+};
+
+const struct rules rules_torch_state = { rows, TS_COUNT(rows) };
