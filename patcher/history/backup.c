@@ -13,11 +13,24 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/file.h"
+#include "base/size.h"
+#include "base/text.h"
 #include "patcher/document/document.h"
 
 enum { SHORT_DIGEST = 8 };
 
-static const char suffix[] = ".yaml";
+/* A backup ends as its job does, so that editors know its language; earlier versions gave
+ * those of scripts the first suffix. */
+static const char *const suffixes[] = { ".yaml", ".py" };
+
+/* Return the suffix of a name; the first one if it has another. */
+static const char *suffix_of(const char *name)
+{
+    for (size_t i = 0; i < TS_COUNT(suffixes); i++)
+        if (text_ends(name, suffixes[i]))
+            return suffixes[i];
+    return suffixes[0];
+}
 
 static char *backups_dir(const char *job)
 {
@@ -50,16 +63,17 @@ bool backup_run_dir(const char *job, char **path, struct error *err)
     return false;
 }
 
-/* Return whether the name has the form TIME.DIGEST.yaml with the lengths used here. */
+/* Return whether the name has the form TIME.DIGEST.yaml or TIME.DIGEST.py with the lengths
+ * used here. */
 static bool is_backup_name(const char *name)
 {
-    const char *digest = strrchr(name, '.');
+    const char *suffix = suffix_of(name), *digest;
     size_t len = strlen(name);
 
-    if (name[0] == '.' || len < sizeof(suffix) + SHORT_DIGEST + 1 ||
+    if (name[0] == '.' || len < strlen(suffix) + SHORT_DIGEST + 2 ||
         !text_ends(name, suffix))
         return false;
-    digest = name + len - (sizeof(suffix) - 1) - SHORT_DIGEST;
+    digest = name + len - strlen(suffix) - SHORT_DIGEST;
     return digest[-1] == '.' && strspn(digest, "0123456789abcdef") == SHORT_DIGEST;
 }
 
@@ -72,7 +86,7 @@ static bool backup_open(const char *dir, const char *name, struct backup *out)
 
     text_init(&text, 0);
     *out = (struct backup) { .path = path_join(dir, name), .id = memory_strdup(name) };
-    out->id[strlen(name) - (sizeof(suffix) - 1)] = 0;
+    out->id[strlen(name) - strlen(suffix_of(name))] = 0;
     whole = file_read(out->path, DOCUMENT_MAX_BYTES, &text, NULL, &ignored);
     out->bytes = text.len;
     digest_bytes(text.data, text.len, out->digest);
@@ -190,7 +204,7 @@ bool backup_write(const char *job, const char *data, size_t len, char **path,
     if (ok)
         goto out;
     clock_compact(now);
-    text_addf(&name, "%s.%.*s%s", now, SHORT_DIGEST, digest, suffix);
+    text_addf(&name, "%s.%.*s%s", now, SHORT_DIGEST, digest, suffix_of(job));
     *path = path_join(dir, name.data);
     ok = file_create(*path, data, len, 0600, err);
     if (!ok) {
