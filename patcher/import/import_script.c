@@ -357,6 +357,7 @@ bool import_script(struct importing *im)
     for (size_t i = 0; i < root->count; i++)
         if (strcmp(root->entries[i].key->text, "finetuning_type") != 0 &&
             strcmp(root->entries[i].key->text, "lora_target") != 0 &&
+            strcmp(root->entries[i].key->text, "use_peft") != 0 &&
             strcmp(root->entries[i].key->text, "trainspool") != 0)
             import_row(im, &root->entries[i]);
     import_method(im);

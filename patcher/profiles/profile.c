@@ -202,6 +202,14 @@ void profile_view(enum trainer trainer, const struct versions *versions,
                         programs_at(profile->table, out->own);
 }
 
+bool profile_runs(const struct profile_view *view, const char *program)
+{
+    const struct profile_table *table = profiles[view->trainer].table;
+
+    return table && view->programs != 0 &&
+           view->programs == program_named(table, program);
+}
+
 bool profile_is_complete(const struct profile_view *view)
 {
     return profiles[view->trainer].table && view->programs != 0 &&

@@ -108,6 +108,8 @@ enum {
 /* Fill a view for the given versions.  program: "sft"; NULL: any of them. */
 void profile_view(enum trainer trainer, const struct versions *versions,
                   const char *program, struct profile_view *out);
+/* Return whether the view is of this program alone. */
+bool profile_runs(const struct profile_view *view, const char *program);
 /* Return whether the view has all keys that the trainer accepts: false without a table, or if
  * the version is older than the table. */
 bool profile_is_complete(const struct profile_view *view);

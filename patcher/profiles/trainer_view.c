@@ -131,8 +131,9 @@ static const char *program_in(const struct profile_table *table, const char *wor
 static const char *find_program(const struct document *document, enum trainer trainer)
 {
     const struct profile_table *table = profile_at(trainer)->table;
+    const struct node *named = document->script ? block_value(document, "program") : NULL;
     struct trainer_words words;
-    const char *word, *program = NULL;
+    const char *word, *program = named ? named->text : NULL;
 
     trainer_words_init(document, &words);
     while (table && !program && (word = trainer_next_word(&words)))

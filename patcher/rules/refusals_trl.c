@@ -175,11 +175,17 @@ static const struct refusal_default defaults[] = {
     { "per_device_train_batch_size", "8" },
 };
 
+/* Of a script only the keys of a job are read, not loss_type and others that rows ask. */
+static bool applies(const struct rule_context *context)
+{
+    return rule_is_trl(context) && !context->document->script;
+}
+
 const struct refusals refusals_trl = {
     .program = "TRL",
     .package = PACKAGE_TRL,
     .oldest = "0.9.2.dev0",
-    .applies = rule_is_trl,
+    .applies = applies,
     .rows = rows,
     .count = TS_COUNT(rows),
     .defaults = defaults,

@@ -147,7 +147,7 @@ bool rule_is_llamafactory(const struct rule_context *context)
 
 bool rule_uses_trl_parser(const struct rule_context *context)
 {
-    return rule_is_trl(context) &&
+    return rule_is_trl(context) && !context->document->script &&
            (!command_of(context) || rule_command_has(context, "--config") ||
             rule_command_has(context, "trl")) &&
            !rule_version_below(context, PACKAGE_TRL, "0.9.6.dev0");
@@ -176,6 +176,8 @@ bool rule_runs_trl(const struct rule_context *context, const char *script)
         { "gkd", "lmbda" },
     };
 
+    if (context->document->script)
+        return rule_is_trl(context) && profile_runs(context->view, script);
     if (command_of(context))
         return rule_is_trl(context) && rule_command_has(context, script);
     for (size_t i = 0; i < TS_COUNT(own); i++)
@@ -319,11 +321,12 @@ bool rule_casts_quantized(const struct rule_context *context)
     return trl_quantized_casts(context, &known) && known;
 }
 
-/* TRL gives its dtype to bitsandbytes as the compute format of 4-bit weights
+/* TRL's programs give their dtype to bitsandbytes as the compute format of 4-bit weights
  * (trainer/utils.py, get_quantization_config); LLM.int8() computes in float16. */
 bool rule_dtype_computes(const struct rule_context *context)
 {
-    return rule_is_trl(context) && rule_has_quantized_weights(context);
+    return rule_is_trl(context) && !context->document->script &&
+           rule_has_quantized_weights(context);
 }
 
 bool rule_takes_fp16(const struct rule_context *context)

@@ -258,8 +258,10 @@ static void rule_unknown_versions(struct rule_context *context)
                 .severity = SEVERITY_INFO,
                 .message = "the version of TRL is unknown, and with it the defaults of "
                            "bf16, gradient_checkpointing, max_length and other keys",
-                .note = "give it in trainspool.versions: {trl: ..}, or with --versions "
-                        "trl=.." },
+                .note = context->document->script
+                            ? "give it with --versions trl=.."
+                            : "give it in trainspool.versions: {trl: ..}, or with "
+                              "--versions trl=.." },
             target);
         return;
     }

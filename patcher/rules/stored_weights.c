@@ -20,6 +20,7 @@
 #include "patcher/rules/rules_context.h"
 #include "patcher/rules/trainer_settings.h"
 #include "patcher/rules/trl_quantized.h"
+#include "patcher/script/script.h"
 
 #define FIVE "5.0.0.dev0" /* from_pretrained keeps the format of the files since then */
 
@@ -28,6 +29,7 @@ struct view {
     const struct rule_context *context;
     const struct precision_request *request;
     bool factory, trl, deepspeed, fsdp, quantized;
+    bool trl_loads;      /* TRL calls from_pretrained, not the script */
     bool casts_adapters; /* PEFT does */
     struct stored_weights *out;
 };
@@ -126,8 +128,19 @@ static void load_files(const struct view *view, const char *source)
     out->known = files != FORMAT_COUNT;
 }
 
+/* Return whether TRL's trainer loads a model by its name as "auto": create_model_from_path
+ * of trainer/utils.py, 0.26.0 to 0.26.2. */
+static bool loads_auto(const struct view *view)
+{
+    const struct rule_context *context = view->context;
+
+    return view->trl_loads && context->document->script &&
+           rule_version_at_least(context, PACKAGE_TRL, "0.26.0.dev0") &&
+           rule_version_below(context, PACKAGE_TRL, "0.27.0.dev0");
+}
+
 /* A missing dtype: None in transformers 4, "auto" in transformers 5.  TRL's ModelConfig
- * passes None before 0.27 and float32 since. */
+ * passes None before 0.27 and float32 since, as does create_model_from_path. */
 static void load_by_version(const struct view *view)
 {
     const struct rule_context *context = view->context;
@@ -136,7 +149,9 @@ static void load_by_version(const struct view *view)
     out->base = FORMAT_FP32;
     if (context->plan->train_from_scratch) {
         out->base_source = "a new model is float32";
-    } else if (view->trl && !rule_version_below(context, PACKAGE_TRL, "0.27")) {
+    } else if (loads_auto(view)) {
+        load_files(view, "TRL 0.26 keeps the format of the files");
+    } else if (view->trl_loads && !rule_version_below(context, PACKAGE_TRL, "0.27")) {
         bool both = rule_version_below(context, PACKAGE_TRANSFORMERS, FIVE) &&
                     !view->quantized; /* with either version */
 
@@ -253,7 +268,8 @@ static bool casts_head_to_bf16(const struct view *view)
 static bool stores_adapters_apart(const struct view *view)
 {
     return view->quantized && !has_floating_storage(view->context) &&
-           !(view->trl && rule_is_true(view->context, "load_in_4bit") &&
+           !(view->trl && !view->context->document->script &&
+             rule_is_true(view->context, "load_in_4bit") &&
              rule_version_at_least(view->context, PACKAGE_TRL, "0.10"));
 }
 
@@ -412,6 +428,9 @@ struct stored_weights stored_weights_of(const struct rule_context *context,
         .request = request,
         .factory = rule_is_llamafactory(context),
         .trl = rule_is_trl(context),
+        .trl_loads =
+            rule_is_trl(context) && (!context->document->script ||
+                                     script_facts_of(context->document)->names_model),
         .deepspeed = rule_uses_deepspeed(context),
         .fsdp = rule_uses_fsdp(context),
         .quantized = rule_has_quantized_weights(context),

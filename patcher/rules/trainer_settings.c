@@ -79,13 +79,21 @@ static const char *text_of(const struct rule_context *context, const struct node
     return text;
 }
 
+/* A script's arguments have our names, and LoraConfig is called in place of TRL's
+ * ModelConfig: of the defaults only that of max_length applies. */
+static bool has_default(const struct rule_context *context, const struct translation *row)
+{
+    return !context->document->script ||
+           (strcmp(row->ours, "cutoff_len") == 0 && !rule_line(context, row->ours));
+}
+
 static void bind_translated(const struct rule_context *context,
                             const struct translation *row, struct plan *plan)
 {
     const struct entry *entry = rule_entry(context, row->theirs);
     const char *text = entry ? text_of(context, node_value(entry->value)) : NULL;
 
-    if (!entry)
+    if (!entry && has_default(context, row))
         text = profile_default(context->view, row->theirs);
     if (!text || strcmp(text, "null") == 0)
         return;
@@ -120,7 +128,7 @@ static void bind_lora_target(const struct rule_context *context, struct plan *pl
     const char *fused;
 
     if (context->view->trainer != TRAINER_TRL || !context->model ||
-        rule_entry(context, "lora_target_modules"))
+        rule_entry(context, "lora_target_modules") || rule_entry(context, "lora_target"))
         return;
     fused = context->model->architecture->paths[MODULE_QKV];
     set(context, "lora_target", fused ? strrchr(fused, '.') + 1 : "q_proj,v_proj", plan);

@@ -569,6 +569,7 @@ void schema_check(const struct document *document, const struct profile_view *vi
     check.tabled = profile_is_closed(view) && !document->script;
     if (!profile_at(view->trainer)->rules)
         check_map(&check);
-    check_block(&check);
+    if (!document->script) /* it has no block but ours */
+        check_block(&check);
     check_report_no_effect(&check);
 }

@@ -50,7 +50,8 @@ struct script_facts {
     const char *model_class, *trainer_class, *arguments_class;
     /* arguments of load_dataset, if they are known */
     const char *data_path, *data_name, *data_files, *data_split;
-    bool is_loop; /* no TrainingArguments: the script has its own loop */
+    bool is_loop;     /* no TrainingArguments: the script has its own loop */
+    bool names_model; /* the trainer is passed a name and loads the model itself */
 };
 
 struct script_source {

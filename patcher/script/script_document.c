@@ -391,8 +391,9 @@ static void add_model(struct building *to, const struct script_model *model)
 static void add_named_model(struct building *to, const struct syntax *trainer,
                             const struct syntax *arguments)
 {
-    static const struct script_class model = { "from_pretrained", ROLE_MODEL, false, NULL,
-                                               NULL };
+    static const struct script_class model = {
+        "from_pretrained", ROLE_MODEL, false, NULL, NULL, NULL
+    };
     struct script *script = to->script;
     struct script_argument argument;
     struct script_value value;
@@ -403,6 +404,7 @@ static void add_named_model(struct building *to, const struct syntax *trainer,
     if (value.kind != SCRIPT_STRING)
         return;
     add_argument_row(to, "model_name_or_path", &argument);
+    script->facts.names_model = true;
     if (!arguments)
         return;
     value = script_argument_value(script, arguments, "model_init_kwargs", -1);
@@ -413,10 +415,10 @@ static void add_named_model(struct building *to, const struct syntax *trainer,
 }
 
 static void add_adapter(struct building *to, const struct script_model *model,
-                        const struct syntax *trainer)
+                        const struct syntax *trainer, bool of_trl)
 {
     struct script *script = to->script;
-    const struct syntax *adapter = NULL, *at = model->adapt;
+    const struct syntax *adapter = NULL, *at = model->adapt, *where;
     struct script_argument given;
 
     if (model->adapt)
@@ -438,12 +440,13 @@ static void add_adapter(struct building *to, const struct script_model *model,
         adapter = find_call(script, ROLE_ADAPTER, 0);
     if (!adapter && !at)
         return;
-    add_fact(to, "finetuning_type", "lora",
-             syntax_field(adapter ? adapter : at, "function")
-                 ? syntax_field(adapter ? adapter : at, "function")
-                 : at);
+    where = syntax_field(adapter ? adapter : at, "function");
+    add_fact(to, "finetuning_type", "lora", where ? where : at);
+    if (of_trl)
+        add_fact(to, "use_peft", "true", where ? where : at);
     if (model->adapt) {
-        static const struct script_class whole = { "", ROLE_ADAPTER, false, NULL, NULL };
+        static const struct script_class whole = { "",   ROLE_ADAPTER, false,
+                                                   NULL, NULL,         NULL };
 
         take_call(to, model->adapt);
         to->row = &whole; /* Unsloth's get_peft_model takes them directly */
@@ -530,21 +533,62 @@ static void add_loop(struct building *to, const struct script_model *model)
     add_optimizer(to, model);
 }
 
+/* Unsloth replaces TRL's classes by its own, which choose the format by the model and the
+ * card (unsloth/models/rl.py). */
+static bool imports_unsloth(const struct script *script)
+{
+    for (size_t i = 0; i < script->import_count; i++)
+        if (text_starts(script->imports[i].path, "unsloth"))
+            return true;
+    return false;
+}
+
+/* Return the class whose defaults apply: that of the arguments or, if the trainer is
+ * passed none, TRL's for the trainer: sft_trainer.py, `args = SFTConfig(...)`.  NULL: none
+ * is known. */
+static const struct script_class *find_trainer_row(struct script *script,
+                                                   const struct syntax *trainer,
+                                                   const struct syntax *arguments)
+{
+    static const struct script_class external = { "",   ROLE_ARGUMENTS, false,
+                                                  NULL, NULL,           NULL };
+    const struct script_class *row = NULL;
+    struct script_argument given;
+
+    if (arguments)
+        row = script_class_of(script, arguments);
+    else if (trainer && (!script_argument_find(script, trainer, "args", 1, &given) ||
+                         syntax_plain(given.value)->kind == SYNTAX_NONE))
+        row = script_class_of_trainer(script, trainer);
+    return row && row->program && imports_unsloth(script) ? &external : row;
+}
+
+static void add_member_of_block(struct script *script, struct node *block,
+                                const char *name, const char *text,
+                                const struct syntax *at)
+{
+    struct node *value = node_new(script, at, NODE_SCALAR, text);
+
+    value->edit = NODE_FIXED;
+    block->entries[block->count++] =
+        (struct entry) { node_new(script, at, NODE_SCALAR, name), value, false };
+}
+
 /* The block `trainspool: {target: ...}`: whose arguments they are, which decides about
- * defaults and names. */
-static void add_block(struct building *to, const char *target)
+ * defaults and names.  A script has `program` in place of a command. */
+static void add_block(struct building *to, const struct script_class *row)
 {
     struct script *script = to->script;
     const struct syntax start = { .at = script->document->positions.origin,
                                   .end = script->document->positions.origin };
     struct node *block = node_new(script, &start, NODE_MAP, "");
-    struct node *key = node_new(script, &start, NODE_SCALAR, "target"),
-                *value = node_new(script, &start, NODE_SCALAR, target);
 
-    block->edit = value->edit = NODE_FIXED;
-    block->entries = arena_array(script->arena, 1, sizeof(*block->entries));
-    block->entries[0] = (struct entry) { key, value, false };
-    block->count = 1;
+    block->edit = NODE_FIXED;
+    block->entries = arena_array(script->arena, 2, sizeof(*block->entries));
+    add_member_of_block(script, block, "target",
+                        row && row->target ? row->target : "external", &start);
+    if (row && row->program)
+        add_member_of_block(script, block, "program", row->program, &start);
     add_row(to, "trainspool", &start, block, &(struct script_item) { 0 });
 }
 
@@ -648,14 +692,16 @@ void script_document(struct script *script)
     add_model(&to, &model);
     if (!model.load)
         add_named_model(&to, trainer, arguments);
-    add_adapter(&to, &model, trainer);
+    row = find_trainer_row(script, trainer, arguments);
+    add_adapter(&to, &model, trainer, row && row->program);
     if (arguments) {
-        row = script_class_of(script, arguments);
-        if (row->stage)
-            add_fact(&to, "stage", row->stage, syntax_field(arguments, "function"));
+        const struct script_class *class = script_class_of(script, arguments);
+
+        if (class->stage)
+            add_fact(&to, "stage", class->stage, syntax_field(arguments, "function"));
         take_call(&to, arguments);
         take_attributes(&to, arguments);
-    } else {
+    } else if (!row) {
         script->facts.is_loop = true;
         add_loop(&to, &model);
     }
@@ -667,7 +713,7 @@ void script_document(struct script *script)
     }
     if (to.root->count > 0 || find_call(script, ROLE_AUTOCAST, 0) ||
         find_call(script, ROLE_SCALER, 0) || find_call(script, ROLE_OPTIMIZER, 0)) {
-        add_block(&to, row && row->target ? row->target : "external");
+        add_block(&to, row);
         script->document->root = to.root;
     }
 }

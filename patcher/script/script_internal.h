@@ -155,9 +155,10 @@ enum script_role {
 struct script_class {
     const char *name; /* last word of the callee */
     enum script_role role;
-    bool exact;         /* all arguments are those of the key table */
-    const char *stage;  /* the job's stage, or NULL */
-    const char *target; /* as in trainspool.target, or NULL: external */
+    bool exact;          /* all arguments are those of the key table */
+    const char *stage;   /* the job's stage, or NULL */
+    const char *target;  /* as in trainspool.target, or NULL: external */
+    const char *program; /* of the target: "sft", or NULL */
 };
 
 /* An argument that has another name or place in a job. */
@@ -171,6 +172,9 @@ struct script_key {
 /* Return the row of a call, or NULL. */
 const struct script_class *script_class_of(const struct script *script,
                                            const struct syntax *call);
+/* Return the row of the arguments that TRL's trainer makes if it is passed none, or NULL. */
+const struct script_class *script_class_of_trainer(const struct script *script,
+                                                   const struct syntax *trainer);
 /* Return the key of an argument, or NULL if a job has none. */
 const char *script_key_of(const struct script_class *row,
                           const struct script_argument *argument);

@@ -14,61 +14,64 @@
  * *_config.py; Unsloth unsloth/trainer.py; Sentence Transformers training_args.py; PEFT
  * mapping.py and utils/other.py; Accelerate accelerator.py; PyTorch torch/amp. */
 static const struct script_class classes[] = {
-    { "TrainingArguments", ROLE_ARGUMENTS, true, NULL, "transformers" },
-    { "Seq2SeqTrainingArguments", ROLE_ARGUMENTS, true, NULL, "transformers" },
-    { "UnslothTrainingArguments", ROLE_ARGUMENTS, false, NULL, NULL },
-    { "SentenceTransformerTrainingArguments", ROLE_ARGUMENTS, false, NULL, NULL },
-    { "GaudiTrainingArguments", ROLE_ARGUMENTS, false, NULL, NULL },
-    { "SFTConfig", ROLE_ARGUMENTS, false, NULL, NULL },
-    { "DPOConfig", ROLE_ARGUMENTS, false, "dpo", NULL },
-    { "ORPOConfig", ROLE_ARGUMENTS, false, "dpo", NULL },
-    { "CPOConfig", ROLE_ARGUMENTS, false, "dpo", NULL },
-    { "KTOConfig", ROLE_ARGUMENTS, false, "kto", NULL },
-    { "RewardConfig", ROLE_ARGUMENTS, false, "rm", NULL },
-    { "GKDConfig", ROLE_ARGUMENTS, false, NULL, NULL },
-    { "GRPOConfig", ROLE_ARGUMENTS, false, NULL, NULL },
-    { "OnlineDPOConfig", ROLE_ARGUMENTS, false, NULL, NULL },
-    { "PRMConfig", ROLE_ARGUMENTS, false, NULL, NULL },
-    { "BCOConfig", ROLE_ARGUMENTS, false, NULL, NULL },
-    { "RLOOConfig", ROLE_ARGUMENTS, false, NULL, NULL },
-    { "LoraConfig", ROLE_ADAPTER, false, NULL, NULL },
-    { "LoKrConfig", ROLE_ADAPTER, false, NULL, NULL },
-    { "LoHaConfig", ROLE_ADAPTER, false, NULL, NULL },
-    { "AdaLoraConfig", ROLE_ADAPTER, false, NULL, NULL },
-    { "IA3Config", ROLE_ADAPTER, false, NULL, NULL },
-    { "VeraConfig", ROLE_ADAPTER, false, NULL, NULL },
-    { "PromptTuningConfig", ROLE_ADAPTER, false, NULL, NULL },
-    { "PrefixTuningConfig", ROLE_ADAPTER, false, NULL, NULL },
-    { "PromptEncoderConfig", ROLE_ADAPTER, false, NULL, NULL },
-    { "BitsAndBytesConfig", ROLE_QUANTIZATION, false, NULL, NULL },
-    { "get_peft_model", ROLE_ADAPTED, false, NULL, NULL },
-    { "inject_adapter_in_model", ROLE_ADAPTED, false, NULL, NULL },
-    { "prepare_model_for_kbit_training", ROLE_WRAPPER, false, NULL, NULL },
-    { "prepare_model_for_int8_training", ROLE_WRAPPER, false, NULL, NULL },
-    { "prepare", ROLE_WRAPPER, false, NULL, NULL },
-    { "DataParallel", ROLE_WRAPPER, false, NULL, NULL },
-    { "DistributedDataParallel", ROLE_WRAPPER, false, NULL, NULL },
-    { "DDP", ROLE_WRAPPER, false, NULL, NULL },
-    { "compile", ROLE_WRAPPER, false, NULL, NULL },
-    { "for_training", ROLE_WRAPPER, false, NULL, NULL },
-    { "GradScaler", ROLE_SCALER, false, NULL, NULL },
-    { "autocast", ROLE_AUTOCAST, false, NULL, NULL },
-    { "Accelerator", ROLE_ACCELERATOR, false, NULL, NULL },
-    { "AdamW", ROLE_OPTIMIZER, false, NULL, NULL },
-    { "Adam", ROLE_OPTIMIZER, false, NULL, NULL },
-    { "NAdam", ROLE_OPTIMIZER, false, NULL, NULL },
-    { "RAdam", ROLE_OPTIMIZER, false, NULL, NULL },
-    { "SGD", ROLE_OPTIMIZER, false, NULL, NULL },
-    { "RMSprop", ROLE_OPTIMIZER, false, NULL, NULL },
-    { "Adagrad", ROLE_OPTIMIZER, false, NULL, NULL },
-    { "Adafactor", ROLE_OPTIMIZER, false, NULL, NULL },
-    { "AdamW8bit", ROLE_OPTIMIZER, false, NULL, NULL },
-    { "PagedAdamW8bit", ROLE_OPTIMIZER, false, NULL, NULL },
-    { "Adam8bit", ROLE_OPTIMIZER, false, NULL, NULL },
-    { "Lion", ROLE_OPTIMIZER, false, NULL, NULL },
-    { "clip_grad_norm_", ROLE_CLIP, false, NULL, NULL },
-    { "clip_grad_norm", ROLE_CLIP, false, NULL, NULL },
-    { "clip_grad_value_", ROLE_CLIP, false, NULL, NULL },
+    { "TrainingArguments", ROLE_ARGUMENTS, true, NULL, "transformers", NULL },
+    { "Seq2SeqTrainingArguments", ROLE_ARGUMENTS, true, NULL, "transformers", NULL },
+    { "UnslothTrainingArguments", ROLE_ARGUMENTS, false, NULL, NULL, NULL },
+    { "SentenceTransformerTrainingArguments", ROLE_ARGUMENTS, false, NULL, NULL, NULL },
+    { "GaudiTrainingArguments", ROLE_ARGUMENTS, false, NULL, NULL, NULL },
+    { "SFTConfig", ROLE_ARGUMENTS, false, NULL, "trl", "sft" },
+    { "DPOConfig", ROLE_ARGUMENTS, false, "dpo", "trl", "dpo" },
+    { "ORPOConfig", ROLE_ARGUMENTS, false, "dpo", "trl", "orpo" },
+    { "CPOConfig", ROLE_ARGUMENTS, false, "dpo", "trl", "cpo" },
+    { "KTOConfig", ROLE_ARGUMENTS, false, "kto", "trl", "kto" },
+    { "RewardConfig", ROLE_ARGUMENTS, false, "rm", "trl", "reward" },
+    { "GKDConfig", ROLE_ARGUMENTS, false, NULL, "trl", "gkd" },
+    { "GRPOConfig", ROLE_ARGUMENTS, false, NULL, "trl", "grpo" },
+    { "OnlineDPOConfig", ROLE_ARGUMENTS, false, NULL, "trl", "online_dpo" },
+    { "PRMConfig", ROLE_ARGUMENTS, false, NULL, "trl", "prm" },
+    { "BCOConfig", ROLE_ARGUMENTS, false, NULL, "trl", "bco" },
+    { "RLOOConfig", ROLE_ARGUMENTS, false, NULL, "trl", "rloo" },
+    { "PPOConfig", ROLE_ARGUMENTS, false, NULL, "trl", "ppo" },
+    { "NashMDConfig", ROLE_ARGUMENTS, false, NULL, "trl", "nash_md" },
+    { "XPOConfig", ROLE_ARGUMENTS, false, NULL, "trl", "xpo" },
+    { "LoraConfig", ROLE_ADAPTER, false, NULL, NULL, NULL },
+    { "LoKrConfig", ROLE_ADAPTER, false, NULL, NULL, NULL },
+    { "LoHaConfig", ROLE_ADAPTER, false, NULL, NULL, NULL },
+    { "AdaLoraConfig", ROLE_ADAPTER, false, NULL, NULL, NULL },
+    { "IA3Config", ROLE_ADAPTER, false, NULL, NULL, NULL },
+    { "VeraConfig", ROLE_ADAPTER, false, NULL, NULL, NULL },
+    { "PromptTuningConfig", ROLE_ADAPTER, false, NULL, NULL, NULL },
+    { "PrefixTuningConfig", ROLE_ADAPTER, false, NULL, NULL, NULL },
+    { "PromptEncoderConfig", ROLE_ADAPTER, false, NULL, NULL, NULL },
+    { "BitsAndBytesConfig", ROLE_QUANTIZATION, false, NULL, NULL, NULL },
+    { "get_peft_model", ROLE_ADAPTED, false, NULL, NULL, NULL },
+    { "inject_adapter_in_model", ROLE_ADAPTED, false, NULL, NULL, NULL },
+    { "prepare_model_for_kbit_training", ROLE_WRAPPER, false, NULL, NULL, NULL },
+    { "prepare_model_for_int8_training", ROLE_WRAPPER, false, NULL, NULL, NULL },
+    { "prepare", ROLE_WRAPPER, false, NULL, NULL, NULL },
+    { "DataParallel", ROLE_WRAPPER, false, NULL, NULL, NULL },
+    { "DistributedDataParallel", ROLE_WRAPPER, false, NULL, NULL, NULL },
+    { "DDP", ROLE_WRAPPER, false, NULL, NULL, NULL },
+    { "compile", ROLE_WRAPPER, false, NULL, NULL, NULL },
+    { "for_training", ROLE_WRAPPER, false, NULL, NULL, NULL },
+    { "GradScaler", ROLE_SCALER, false, NULL, NULL, NULL },
+    { "autocast", ROLE_AUTOCAST, false, NULL, NULL, NULL },
+    { "Accelerator", ROLE_ACCELERATOR, false, NULL, NULL, NULL },
+    { "AdamW", ROLE_OPTIMIZER, false, NULL, NULL, NULL },
+    { "Adam", ROLE_OPTIMIZER, false, NULL, NULL, NULL },
+    { "NAdam", ROLE_OPTIMIZER, false, NULL, NULL, NULL },
+    { "RAdam", ROLE_OPTIMIZER, false, NULL, NULL, NULL },
+    { "SGD", ROLE_OPTIMIZER, false, NULL, NULL, NULL },
+    { "RMSprop", ROLE_OPTIMIZER, false, NULL, NULL, NULL },
+    { "Adagrad", ROLE_OPTIMIZER, false, NULL, NULL, NULL },
+    { "Adafactor", ROLE_OPTIMIZER, false, NULL, NULL, NULL },
+    { "AdamW8bit", ROLE_OPTIMIZER, false, NULL, NULL, NULL },
+    { "PagedAdamW8bit", ROLE_OPTIMIZER, false, NULL, NULL, NULL },
+    { "Adam8bit", ROLE_OPTIMIZER, false, NULL, NULL, NULL },
+    { "Lion", ROLE_OPTIMIZER, false, NULL, NULL, NULL },
+    { "clip_grad_norm_", ROLE_CLIP, false, NULL, NULL, NULL },
+    { "clip_grad_norm", ROLE_CLIP, false, NULL, NULL, NULL },
+    { "clip_grad_value_", ROLE_CLIP, false, NULL, NULL, NULL },
 };
 
 /* Arguments that a job calls by another name, or that have a position. */
@@ -125,13 +128,16 @@ static const char *const additions[] = {
     "learning_rate",
 };
 
-static const struct script_class trainer = { "Trainer", ROLE_TRAINER, false, NULL, NULL };
-static const struct script_class lightning = { "Trainer", ROLE_LIGHTNING, false, NULL,
-                                               NULL };
-static const struct script_class model = { "from_pretrained", ROLE_MODEL, false, NULL,
-                                           NULL };
-static const struct script_class adapter = { "get_peft_model", ROLE_ADAPTED, false, NULL,
-                                             NULL };
+static const struct script_class any_trainer = { "Trainer", ROLE_TRAINER, false,
+                                                 NULL,      NULL,         NULL };
+static const struct script_class lightning = { "Trainer", ROLE_LIGHTNING, false,
+                                               NULL,      NULL,           NULL };
+static const struct script_class model = {
+    "from_pretrained", ROLE_MODEL, false, NULL, NULL, NULL
+};
+static const struct script_class adapter = {
+    "get_peft_model", ROLE_ADAPTED, false, NULL, NULL, NULL
+};
 
 /* Classes whose from_pretrained loads no weights to train. */
 static bool loads_other(const char *path)
@@ -166,7 +172,7 @@ static const struct script_class *trainer_of(const struct script *script,
         (has_argument(reader, call, "max_epochs") ||
          has_argument(reader, call, "precision")))
         return &lightning;
-    return &trainer;
+    return &any_trainer;
 }
 
 static const struct script_class *classify(const struct script *script,
@@ -201,6 +207,19 @@ const struct script_class *script_class_of(const struct script *script,
         script->classes[call->number - 1] = classify(script, call);
     }
     return script->classes[call->number - 1];
+}
+
+const struct script_class *script_class_of_trainer(const struct script *script,
+                                                   const struct syntax *trainer)
+{
+    const char *last = script_last(script_callee(script, trainer));
+    const size_t stem = strlen(last) - strlen("Trainer");
+
+    for (size_t i = 0; text_ends(last, "Trainer") && i < TS_COUNT(classes); i++)
+        if (classes[i].program && strncmp(classes[i].name, last, stem) == 0 &&
+            strcmp(classes[i].name + stem, "Config") == 0)
+            return &classes[i];
+    return NULL;
 }
 
 const char *script_key_of(const struct script_class *row,

@@ -23,11 +23,13 @@ findings() { # FILE: one line for each finding
 check_case() { # FILE
     name=$(basename "$1" .py)
     device=$(sed -n 's/^# device: //p' "$1" | head -n 1)
+    versions=$(sed -n 's/^# versions: /--versions=/p' "$1" | head -n 1)
     cp "$1" "$name.py"
-    "$trainspool" check --json --device "$device" "$name.py" | findings >"$name.findings"
-    "$trainspool" patch -q --device "$device" "$name.py" >out 2>err
+    "$trainspool" check --json --device "$device" ${versions:+"$versions"} "$name.py" |
+        findings >"$name.findings"
+    "$trainspool" patch -q --device "$device" ${versions:+"$versions"} "$name.py" >out 2>err
     cp "$name.py" once.py
-    "$trainspool" patch -q --device "$device" "$name.py" >out 2>err
+    "$trainspool" patch -q --device "$device" ${versions:+"$versions"} "$name.py" >out 2>err
     if [ -n "${SCRIPT_CASES_WRITE-}" ]; then
         cp "$name.findings" "$cases/"
         if cmp -s "$1" once.py; then rm -f "$cases/$name.patched"; else cp once.py "$cases/$name.patched"; fi
@@ -71,7 +73,19 @@ printf '\357\273\277# caf\303\251\r\nfrom transformers import TrainingArguments\
 printf '\357\273\277# caf\303\251\r\nfrom transformers import TrainingArguments\r\nif True:\r\n\targs = TrainingArguments(\r\n\t\toutput_dir="\346\250\241", # \345\220\215\r\n\t\tbf16=False, # \346\225\260\r\n\t\tfp16=True,\r\n\t)\r\n' >crlf.want
 expect_status "patch edits a script with CRLF and tabs" 0 "$trainspool" patch --device T4 crlf.py
 expect "every other byte stays" cmp crlf.py crlf.want
-expect "the backup is next to the script" sh -c 'ls crlf.py.run/backups/* >/dev/null'
+expect "the backup is next to the script and named like it" sh -c \
+    'ls crlf.py.run/backups/*.py >/dev/null && ! ls crlf.py.run/backups/*.yaml 2>/dev/null'
+expect_status "backups lists it" 0 "$trainspool" backups --json crlf.py
+expect_output "with its name" 'crlf.py.run/backups/[^"]*\.py'
+expect_status "review shows the change" 0 "$trainspool" review crlf.py
+expect_output "with its rule" 'TS102'
+backup=$(ls crlf.py.run/backups)
+expect_status "undo --to takes the name of a backup" 0 "$trainspool" undo --to "$backup" crlf.py
+expect_status "a second undo redoes the patch" 0 "$trainspool" undo crlf.py
+expect "byte for byte again" cmp crlf.py crlf.want
+mv "crlf.py.run/backups/$backup" "crlf.py.run/backups/${backup%.py}.yaml"
+expect_status "a backup of an older version still counts" 0 "$trainspool" undo --to "${backup%.py}" crlf.py
+expect_status "and redoes" 0 "$trainspool" undo crlf.py
 expect_status "undo restores the script" 0 "$trainspool" undo crlf.py
 expect "byte for byte" sh -c 'grep -q "bf16=True" crlf.py && ! grep -q fp16 crlf.py'
 
