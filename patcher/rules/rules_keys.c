@@ -207,6 +207,7 @@ static const struct own_name {
     const char *meaning, *name;
 } own_names[] = {
     { TRAINER_LLAMAFACTORY, "max_source_length", "cutoff_len" },
+    { TRAINER_TRL, "dataset", "dataset_name" },
     { TRAINER_TRL, "cutoff_len", "max_length" },
     { TRAINER_TRL, "max_source_length", "max_length" },
     { TRAINER_TRL, "train_on_prompt", "completion_only_loss" },
