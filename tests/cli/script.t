@@ -118,6 +118,14 @@ lora=$cases/lora_base_float16.py
 expect "an old PEFT trains adapters in the format of the base" grep -q 'error TS801 safe' out
 "$trainspool" check --json --device "TITAN RTX" --versions peft=0.15 "$lora" | findings >out
 expect "a newer one does not" test ! -s out
+
+casts=$cases/trl_casts_adapters.py
+"$trainspool" check --json --device V100 --versions trl=0.28.0,transformers=4.57.1,peft=0.18.0 "$casts" |
+    findings >out
+expect "TRL makes adapters bfloat16, so fp16 does not replace bf16" grep -q 'error TS102 manual bf16' out
+"$trainspool" check --json --device V100 --versions trl=0.24.0,transformers=4.57.1,peft=0.18.0 "$casts" |
+    findings >out
+expect "an older TRL does not" grep -q 'error TS102 safe fp16' out
 cp "$cases/sft_full_float16.py" passes.py
 expect_status "with a known version the tokenizer is renamed" 0 \
     "$trainspool" patch --device "TITAN RTX" --versions transformers=4.50 passes.py
