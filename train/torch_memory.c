@@ -495,7 +495,8 @@ bool torch_memory_lacks_ranks(const struct plan *plan)
     return setup && setup->zero_stage > 0 && plan_ranks(plan) == 1 && !setup->ranks_given;
 }
 
-const char *torch_memory_doubt(const struct plan *plan)
+/* Return why the bytes of weights, gradients and optimizer are uncertain, or NULL. */
+static const char *state_doubt(const struct plan *plan)
 {
     const struct torch_setup *setup = plan->torch ? plan->torch : &defaults;
     const struct torch_optimizer *optimizer = torch_optimizer_find(setup->optim);
@@ -508,9 +509,21 @@ const char *torch_memory_doubt(const struct plan *plan)
         return "what this optimizer keeps is unknown, so it counts as AdamW";
     if (setup->partly_covered)
         return "the estimate does not cover this setting of the optimizer";
-    if (optimizer->unmeasured)
-        return "no run with this optimizer was measured";
-    return setup->stage ? "no run of this stage was measured" : NULL;
+    return optimizer->unmeasured ? "no run with this optimizer was measured" : NULL;
+}
+
+bool torch_memory_knows_state(const struct plan *plan)
+{
+    return state_doubt(plan) == NULL;
+}
+
+const char *torch_memory_doubt(const struct plan *plan)
+{
+    const char *doubt = state_doubt(plan);
+
+    if (!doubt && plan->torch && plan->torch->stage)
+        doubt = "no run of this stage was measured";
+    return doubt;
 }
 
 uint64_t torch_memory_load(const struct plan *plan, const struct model_config *config)

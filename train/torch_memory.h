@@ -87,6 +87,8 @@ uint64_t torch_memory_load(const struct plan *plan, const struct model_config *c
 /* Return whether a job divides its state among ranks but does not say how many there are:
  * the estimate then counts all of it on one device. */
 bool torch_memory_lacks_ranks(const struct plan *plan);
+/* Return whether the bytes of weights, gradients and optimizer are certain. */
+bool torch_memory_knows_state(const struct plan *plan);
 /* Return why a run may take much less than the estimate, as a clause; NULL: no reason is
  * known. */
 const char *torch_memory_doubt(const struct plan *plan);

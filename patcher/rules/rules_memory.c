@@ -14,6 +14,7 @@
 #include "patcher/rules/suppress.h"
 #include "precision/memory.h"
 #include "train/estimate.h"
+#include "train/torch_memory.h"
 
 static bool estimate(const struct memory_fit_case *request, struct memory_use *use)
 {
@@ -148,11 +149,23 @@ static void propose_fit(struct rule_context *context,
                 "the evaluation loss is the same except for rounding");
 }
 
+/* Return whether weights, gradients and optimizer alone certainly exceed the limit. */
+static bool state_exceeds(const struct rule_context *context,
+                          const struct memory_use *use)
+{
+    return context->plan->external && !rule_lacks_defaults(context) &&
+           torch_memory_knows_state(context->plan) && use->low > use->limit &&
+           use->weights + use->gradients + use->optimizer > use->limit;
+}
+
 /* Report a job whose estimate may be too high: a warning without an edit.  Return false
  * for any other job. */
 static bool report_doubt(struct rule_context *context,
-                         const struct memory_fit_case *request, struct finding *finding)
+                         const struct memory_fit_case *request,
+                         const struct memory_use *use, struct finding *finding)
 {
+    if (state_exceeds(context, use))
+        return false;
     finding->note = memory_advice_doubt(context, request);
     if (!finding->note)
         return false;
@@ -328,7 +341,7 @@ static void rule_memory_fit(struct rule_context *context)
     if (use.fits || (!context->plan->external && finds_batch(context, &request, &fit)))
         return;
     finding.message = need_text(context, &use, evaluation);
-    if (report_doubt(context, &request, &finding))
+    if (report_doubt(context, &request, &use, &finding))
         return;
     if (memory_fit_find(&request, &fit))
         propose_fit(context, &request, &fit, &finding);
