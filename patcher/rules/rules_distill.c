@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -36,6 +37,15 @@ static void rule_teacher_missing(struct rule_context *context)
                 "stage");
 }
 
+/* "modules of KEY are", or what a key without a list of modules trains. */
+static const char *whole_modules(const struct rule_context *context,
+                                 const struct stored_weights *weights)
+{
+    return strcmp(weights->whole_key, "lora_task_type") == 0
+               ? "the new head of a classifier (SEQ_CLS) is"
+               : arena_printf(context->arena, "modules of %s are", weights->whole_key);
+}
+
 /* Modules trained whole next to adapters are copies of the base model and keep its
  * format, in every stage.  If the adapters have it, too, TS801 reports both. */
 static void report_whole_modules(struct rule_context *context,
@@ -48,9 +58,8 @@ static void report_whole_modules(struct rule_context *context,
         .apply = APPLY_SAFE,
         .because = weights->base_source,
         .message = arena_printf(context->arena,
-                                "modules of %s are trained whole, as copies of the %s "
-                                "model, %s",
-                                weights->whole_key, format_dtype(format),
+                                "%s trained whole, in the format of the %s model, %s",
+                                whole_modules(context, weights), format_dtype(format),
                                 stored_weights_refusal(format)),
         .note = "or cast those modules to float32 in the script: the base may then stay "
                 "in 16 bits",
