@@ -276,12 +276,14 @@ static const struct alternative rows[] = {
       .apply = apply_pure_bf16 },
     { .name = "LoRA",
       .setting = "finetuning_type: lora",
+      .in_trl = "use_peft: true",
       .cost = "only adapters are trained, which learn less than all weights can and need "
               "a higher learning rate",
       .advised = true,
       .apply = apply_lora },
     { .name = "QLoRA",
       .setting = "finetuning_type: lora with quantization_bit: 4",
+      .in_trl = "use_peft: true with load_in_4bit: true",
       .cost =
           "the frozen weights lose precision, and each matmul dequantizes them first, "
           "which the time does not include",
@@ -301,6 +303,12 @@ static const struct alternative rows[] = {
 const struct alternative *alternative_without_reference(void)
 {
     return &rows[0];
+}
+
+const char *alternative_setting(const struct alternative *row, const struct plan *plan)
+{
+    return row->in_trl && memory_fit_trainer_is(plan, TRAINER_TRL) ? row->in_trl
+                                                                   : row->setting;
 }
 
 size_t alternatives(const struct alternative **out)
@@ -350,7 +358,9 @@ void alternative_try(const struct memory_fit_case *request, const struct alterna
     struct alternative_trial trial = { .plan = *request->plan,
                                        .whole_batch = request->whole_batch };
 
-    *out = (struct alternative_result) { 0 };
+    *out = (struct alternative_result) {
+        .setting = row ? alternative_setting(row, request->plan) : NULL
+    };
     trial.plan.device = *request->device;
     if (trial.plan.torch)
         trial.setup = *trial.plan.torch;

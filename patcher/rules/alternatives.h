@@ -19,6 +19,7 @@ struct alternative_trial {
 struct alternative {
     const char *name;    /* "bf16" */
     const char *setting; /* what to write into the job: "bf16: true" */
+    const char *in_trl;  /* the same in TRL's keys, if they differ */
     const char *cost;    /* what it costs, in one sentence */
     bool advised;        /* reduces the memory: TS301 may advise it */
     bool unsafe_edit;    /* patch --unsafe makes the change (TS118) */
@@ -27,10 +28,13 @@ struct alternative {
     const char *(*apply)(struct alternative_trial *trial);
 };
 
+/* Return the setting in the keys of the program that trains the plan. */
+const char *alternative_setting(const struct alternative *row, const struct plan *plan);
 /* Return the table, cheapest changes first: TS301 tries them in this order. */
 size_t alternatives(const struct alternative **rows);
 
 struct alternative_result {
+    const char *setting; /* in the keys of the job's program; NULL: no row */
     const char *why_not; /* as apply returns it; NULL: it was tried */
     bool known;          /* the memory could be estimated */
     struct memory_use use;

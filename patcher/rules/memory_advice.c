@@ -79,7 +79,7 @@ static const char *advice_text(const struct rule_context *context,
     if (!advice)
         return "";
     return arena_printf(context->arena, "it fits with %s%s%s (%s)%s: %s; ",
-                        trainer_settings_name(context, advice->row->setting),
+                        alternative_setting(advice->row, context->plan),
                         advice->with_edits ? " " : "",
                         advice->with_edits ? setup_text(context) : "",
                         memory_advice_bytes(context, advice->use.total),

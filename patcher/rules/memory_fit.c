@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "patcher/profiles/profile.h"
 #include "precision/memory.h"
 #include "train/estimate.h"
 #include "train/torch_memory.h"
@@ -272,11 +271,15 @@ static int fitting_bits(const struct memory_fit_case *request)
     return 0;
 }
 
+bool memory_fit_trainer_is(const struct plan *plan, enum trainer trainer)
+{
+    return plan->external && plan->trainer &&
+           strcmp(plan->trainer, profile_at(trainer)->name) == 0;
+}
+
 bool memory_fit_casts(const struct plan *plan)
 {
-    return !plan->external ||
-           (plan->trainer &&
-            strcmp(plan->trainer, profile_at(TRAINER_LLAMAFACTORY)->name) == 0);
+    return !plan->external || memory_fit_trainer_is(plan, TRAINER_LLAMAFACTORY);
 }
 
 static bool lora_fits(const struct memory_fit_case *request)

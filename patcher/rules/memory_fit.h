@@ -3,6 +3,7 @@
 #ifndef PATCHER_RULES_MEMORY_FIT_H
 #define PATCHER_RULES_MEMORY_FIT_H
 
+#include "patcher/profiles/profile.h"
 #include "train/model/model_config.h"
 #include "train/estimate.h"
 #include "train/plan.h"
@@ -48,6 +49,8 @@ bool memory_fit_find(const struct memory_fit_case *request, struct memory_fit *o
 /* The same, with the batch alone. */
 bool memory_fit_split(const struct memory_fit_case *request, struct memory_fit *out);
 
+/* Return whether this program trains an external job. */
+bool memory_fit_trainer_is(const struct plan *plan, enum trainer trainer);
 /* Return whether the program loads the model in the format that bf16 and fp16 ask for, as
  * trainspool and LLaMA-Factory do; in others dtype decides. */
 bool memory_fit_casts(const struct plan *plan);

@@ -29,8 +29,6 @@ static const struct translation {
     { TRAINER_TRL, "load_in_4bit: true", "quantization_bit: 4", NULL, NULL },
     { TRAINER_TRL, "load_in_8bit: true", "quantization_bit: 8", NULL, NULL },
     { TRAINER_TRL, "use_peft: true", "finetuning_type: lora", NULL, NULL },
-    { TRAINER_TRL, "use_peft: true with load_in_4bit: true",
-      "finetuning_type: lora with quantization_bit: 4", NULL, NULL },
 };
 
 /* Settings whose default depends on other keys or is computed elsewhere: LLaMA-Factory

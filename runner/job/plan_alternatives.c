@@ -69,7 +69,7 @@ static void add_row(const struct alternative *row,
     text_addf(out, " %-9s  %-14s  time x%.2f", result->known ? bytes : "unknown",
               result->known ? fit_word(&result->use) : "", result->time);
     if (row)
-        text_addf(out, "  %s\n                      %s", row->setting, row->cost);
+        text_addf(out, "  %s\n                      %s", result->setting, row->cost);
     text_addc(out, '\n');
 }
 
@@ -105,7 +105,8 @@ static json_t *row_object(const struct alternative *row,
     json_t *object = json_object();
 
     json_object_set_new(object, "name", json_string(row ? row->name : "as is"));
-    json_object_set_new(object, "setting", row ? json_string(row->setting) : json_null());
+    json_object_set_new(object, "setting",
+                        row ? json_string(result->setting) : json_null());
     json_object_set_new(object, "cost", row ? json_string(row->cost) : json_null());
     json_object_set_new(object, "applies", json_boolean(tried));
     json_object_set_new(object, "reason",

@@ -135,6 +135,15 @@ expect "a full job of stage sft has no reference model" test "$(row "no ref_mode
     '"the job has no second model"'
 expect "the optimizer of another program can have 8 bits" test "$(row "8-bit optimizer" .memory.optimizer)" -lt \
     "$(($(row "as is" .memory.optimizer) / 3))"
+{
+    grep '^model_name_or_path' job.yaml
+    echo 'dataset_name: org/chats'
+    echo 'trainspool: {target: external, command: [trl, sft], versions: {trl: 0.24.0, transformers: 4.57.1}}'
+} >trl.yaml
+"$trainspool" plan --json --alternatives --device "RTX 4090" trl.yaml >out
+expect "for TRL they have TRL's keys" test "$(row LoRA .setting)" = '"use_peft: true"'
+expect "which pure_bf16 is not" test "$(row pure_bf16 .applies)" = false
+
 expect_status "a job without its model has no alternatives" 0 sh -c \
     "sed 's/^model_name.*/model_name_or_path: nowhere/' job.yaml >absent.yaml
     '$trainspool' plan --alternatives --device T4 absent.yaml"
