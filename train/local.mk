@@ -57,6 +57,8 @@ libtrain_a_SOURCES += %D%/dataset/dataset_spill.c %D%/dataset/dataset_spill.h
 libtrain_a_SOURCES += %D%/dataset/dataset_store.c %D%/dataset/dataset_store.h
 libtrain_a_SOURCES += %D%/dataset/dataset_tokens.c %D%/dataset/dataset_tokens.h
 
+libtrain_a_SOURCES += %D%/tables/arrow.h %D%/tables/arrow_batch.c
+libtrain_a_SOURCES += %D%/tables/arrow_schema.c
 libtrain_a_SOURCES += %D%/tables/flatbuffer.c %D%/tables/flatbuffer.h
 libtrain_a_SOURCES += %D%/tables/parquet.h %D%/tables/parquet_column.c
 libtrain_a_SOURCES += %D%/tables/parquet_footer.c %D%/tables/table_parquet.c

@@ -4,7 +4,7 @@
     tables.py [--seed N] [--tables N] PROGRAM
 
 PROGRAM is tests/differential/ours.  pyarrow writes tables with random types, nesting, nulls and options as
-Parquet and as Arrow; polars and DuckDB, if they are installed, write the same tables as Parquet.  A file
+Parquet and as Arrow; polars (both formats) and DuckDB (Parquet), if installed, write the same tables.  A file
 that PROGRAM refuses as unsupported is counted; damaged or different rows make the exit status 1.  The
 status is 77 if pyarrow is not installed.  The same seed gives the same tables.
 """
@@ -41,7 +41,7 @@ DEPTH = 3
 INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
 LEAVES = INTEGERS + [pa.bool_(), pa.float16(), pa.float32(), pa.float64(), pa.string(), pa.large_string(),
                      pa.binary(), pa.binary(3), pa.date32(), pa.timestamp("us"), pa.null(),
-                     pa.decimal128(9, 2), pa.decimal128(25, 4), pa.dictionary(pa.int8(), pa.string()),
+                     pa.string_view(), pa.decimal128(9, 2), pa.decimal128(25, 4), pa.dictionary(pa.int8(), pa.string()),
                      pa.dictionary(pa.uint16(), pa.string())]
 TEXTS = ["", "a", "\"q\\\n\x01", "\u00e9\u4e2d\U0001f600", "long " * 60]
 EPOCH = datetime.datetime(1970, 1, 1)
@@ -191,11 +191,18 @@ def write_polars(rng, table, path):
         row_group_size=rng.choice([None, 1 + table.num_rows // 3]), data_page_size=rng.choice([None, 64]))
 
 
+def write_polars_arrow(rng, table, path):
+    polars.from_arrow(table).write_ipc(path, compression=rng.choice(["uncompressed", "lz4", "zstd"]))
+    return pa.ipc.open_file(path).read_all()
+
+
 def write(rng, kind, table, path):
     """Write the table; the result is what pyarrow reads, or None if the library refuses it."""
     try:
         if kind == "arrow":
             return write_arrow(rng, table, path)
+        if kind == "polars.arrow":
+            return write_polars_arrow(rng, table, path)
         {"parquet": write_parquet, "duckdb": write_duckdb, "polars": write_polars}[kind](rng, table, path)
         found = pa.parquet.read_table(path)
         # pyarrow 26 loses the rows of some files whose only column is a list of fixed size
@@ -237,13 +244,13 @@ def main():
     parser.add_argument("--tables", type=int, default=150)
     parser.add_argument("program")
     args = parser.parse_args()
-    kinds = ["parquet", "arrow"] + [name for name, found in (("duckdb", duckdb), ("polars", polars)) if found]
+    kinds = ["parquet", "arrow"] + ["duckdb"] * bool(duckdb) + ["polars", "polars.arrow"] * bool(polars)
     ours, counts, failures = Ours(args.program), collections.Counter(), 0
     with tempfile.TemporaryDirectory() as folder:
         for i in range(args.tables):
             table = random_table(random.Random(f"{args.seed} {i}"))
             for kind in kinds:
-                path = os.path.join(folder, f"{i}_{kind}." + ("arrow" if kind == "arrow" else "parquet"))
+                path = os.path.join(folder, f"{i}." + ("arrow" if kind.endswith("arrow") else "parquet"))
                 written = write(random.Random(f"{args.seed} {i} {kind}"), kind, table, path)
                 result = compare(ours, path, written) if written is not None else "not written"
                 if result not in ("same", "unsupported", "not written"):
