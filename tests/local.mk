@@ -154,6 +154,7 @@ unit_tests += %D%/unit/test_matrix_layout
 unit_tests += %D%/unit/test_table
 unit_tests += %D%/unit/test_template
 unit_tests += %D%/unit/test_template_saving
+unit_tests += %D%/unit/test_similarity
 unit_tests += %D%/unit/test_template_golden
 unit_tests += %D%/unit/test_tensorboard
 unit_tests += %D%/unit/test_tokenizer
@@ -259,6 +260,7 @@ fuzz_tests += %D%/fuzz/fuzz_repository
 fuzz_tests += %D%/fuzz/fuzz_safetensors
 fuzz_tests += %D%/fuzz/fuzz_schema
 fuzz_tests += %D%/fuzz/fuzz_script
+fuzz_tests += %D%/fuzz/fuzz_similarity
 fuzz_tests += %D%/fuzz/fuzz_sources
 fuzz_tests += %D%/fuzz/fuzz_state
 fuzz_tests += %D%/fuzz/fuzz_table
@@ -284,6 +286,7 @@ EXTRA_DIST += %D%/golden/distill.json %D%/golden/distill.py
 EXTRA_DIST += %D%/golden/mix.json %D%/golden/mix.py
 EXTRA_DIST += %D%/golden/sampling.json %D%/golden/sampling.py
 EXTRA_DIST += %D%/golden/schedule.json %D%/golden/schedule.py
+EXTRA_DIST += %D%/golden/similarity.json %D%/golden/similarity.py
 EXTRA_DIST += %D%/golden/distill_curve.json %D%/golden/distill_curve.py
 EXTRA_DIST += %D%/golden/named.json %D%/golden/named.py
 EXTRA_DIST += %D%/golden/overflow.json %D%/golden/overflow.py
@@ -449,6 +452,7 @@ EXTRA_DIST += %D%/differential/refusals.py
 EXTRA_DIST += %D%/differential/refusals_worker.py
 EXTRA_DIST += %D%/differential/saved.py
 EXTRA_DIST += %D%/differential/torch_state.py
+EXTRA_DIST += %D%/differential/scores.py
 EXTRA_DIST += %D%/differential/published.py
 
 # Tests that run the kernels of kernels/cuda on the CPU; see emulation/emulation.h.  The test of an
@@ -574,6 +578,8 @@ differential_run = $${PYTHON-python3} -B '$(top_srcdir)/%D%/differential'
 differential: differential-text differential-weights differential-refusals differential-saved
 differential: differential-adapters differential-profiles differential-tables
 differential: differential-adapters differential-torch-state
+differential: differential-adapters differential-profiles
+differential: differential-adapters differential-scores
 differential-text: %D%/differential/ours
 	@$(differential_run)/differential.py --seconds $(SECONDS) --seed $(SEED) \
 	    --shared '$(abs_top_srcdir)/../shared/data' --templates '$(TEMPLATES)' \
@@ -588,6 +594,8 @@ differential-adapters: trainspool trainspool-train
 	@$(differential_run)/adapters.py ./trainspool || test $$? = 77
 differential-torch-state: trainspool trainspool-train
 	@$(differential_run)/torch_state.py --seed $(SEED) ./trainspool || test $$? = 77
+differential-scores: %D%/differential/ours
+	@$(differential_run)/scores.py --seed $(SEED) %D%/differential/ours || test $$? = 77
 .PHONY: differential-text differential-weights differential-refusals differential-saved
 differential-profiles: trainspool
 	@$(differential_run)/profiles.py --sample || test $$? = 77
@@ -596,6 +604,8 @@ differential-tables: %D%/differential/ours
 	@$(differential_run)/tables.py --seed $(SEED) %D%/differential/ours || test $$? = 77
 .PHONY: differential-adapters differential-profiles differential-tables
 .PHONY: differential-adapters differential-torch-state
+.PHONY: differential-adapters differential-profiles
+.PHONY: differential-adapters differential-scores
 
 clean-local:
 	rm -rf fuzz-build mutate-build %D%/emulation/machine %D%/emulation/plain %D%/emulation/checked

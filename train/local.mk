@@ -78,6 +78,8 @@ libtrain_a_SOURCES += %D%/generation/answer.c %D%/generation/answer.h
 libtrain_a_SOURCES += %D%/generation/generate.c %D%/generation/generate.h
 libtrain_a_SOURCES += %D%/generation/prompt.c %D%/generation/prompt.h
 libtrain_a_SOURCES += %D%/generation/sampler.c %D%/generation/sampler.h
+libtrain_a_SOURCES += %D%/generation/similarity.c %D%/generation/similarity.h
+libtrain_a_SOURCES += %D%/generation/words.c %D%/generation/words.h
 
 libtrain_a_SOURCES += %D%/jinja/jinja_call.c %D%/jinja/jinja_call.h
 libtrain_a_SOURCES += %D%/jinja/jinja_evaluate.c %D%/jinja/jinja_node.h

@@ -13,6 +13,7 @@
  *   {"model": FOLDER, "sequences": [[ID, ..], ..]}
  *                                             {"loss": NUMBER, "norms": {NAME: NUMBER}}
  *   {"table": PATH}                           {"rows": [{..}, ..]}
+ *   {"generated": TEXT, "expected": TEXT}     {"rouge-1": NUMBER, ..}
  *
  * A failed request gets {"error": TEXT}.  back is the text of the ids, or null if it is
  * not UTF-8.
@@ -27,6 +28,7 @@
 #include "tests/differential/ours.h"
 #include "train/chat/chat.h"
 #include "train/dataset/dataset_record.h"
+#include "train/generation/similarity.h"
 #include "train/jinja/jinja.h"
 #include "train/tables/table.h"
 #include "train/tokenizer/tokenizer.h"
@@ -189,6 +191,18 @@ static json_t *read_table(const char *path)
     return error_json(&err);
 }
 
+static json_t *scores_json(const json_t *generated, const json_t *expected)
+{
+    struct similarity similarity =
+        similarity_measure(json_string_value(generated), json_string_length(generated),
+                           json_string_value(expected), json_string_length(expected));
+    json_t *answer = json_object();
+
+    for (enum score i = 0; i < SCORES; i++)
+        json_object_set_new(answer, score_names[i], json_real(similarity.scores[i]));
+    return answer;
+}
+
 static json_t *answer_request(struct tokenizer **tokenizer, const json_t *request)
 {
     const json_t *text = json_object_get(request, "text");
@@ -202,6 +216,9 @@ static json_t *answer_request(struct tokenizer **tokenizer, const json_t *reques
     if (json_object_get(request, "model"))
         return model_answer(json_string_value(json_object_get(request, "model")),
                             json_object_get(request, "sequences"));
+    if (json_object_get(request, "generated"))
+        return scores_json(json_object_get(request, "generated"),
+                           json_object_get(request, "expected"));
     if (source)
         return render(source, json_object_get(request, "variables"));
     if (text && *tokenizer)
