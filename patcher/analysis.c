@@ -378,7 +378,8 @@ void analyze_text(struct analyzer *analyzer, const char *data, size_t len,
     read_versions(analyzer, out);
     trainer_view(&out->document, analyzer->options->target, &out->versions, &out->view);
     out->plan.trainer = profile_at(out->view.trainer)->name;
-    schema_check(&out->document, &out->view, &out->findings);
+    schema_check(&out->document, &out->view, !plan_only_evaluates(&out->plan),
+                 &out->findings);
     out->is_job = dialect_is_job(&out->document, out->view.trainer);
     if (!out->is_job) {
         out->has_plan = false;

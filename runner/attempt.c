@@ -24,6 +24,7 @@
 #include "runner/page/page.h"
 #include "runner/job/ranks.h"
 #include "runner/output/report.h"
+#include "train/evaluation_only.h"
 #include "train/merge.h"
 
 /* state.json follows the steps, but is not rewritten for each of a thousand steps a
@@ -280,6 +281,18 @@ static bool train_ranks(struct attempt *attempt, struct trainer_options *how,
     return ok;
 }
 
+/* Train, or do what the job asks for instead. */
+static bool work(struct attempt *attempt, struct trainer_options *how, struct error *err)
+{
+    const struct plan *plan = &attempt->inspection.patch.plan;
+
+    if (plan_merges(plan))
+        return merge_run(plan, how, err);
+    if (plan_only_evaluates(plan))
+        return evaluation_only_run(plan, how, err);
+    return train_ranks(attempt, how, err);
+}
+
 static bool train(struct attempt *attempt, struct error *err)
 {
     struct trainer_options how = { .log = attempt->log,
@@ -297,7 +310,7 @@ static bool train(struct attempt *attempt, struct error *err)
     struct text about;
     bool ok;
 
-    if (plan_ranks(plan) > 1 && !plan_merges(plan))
+    if (plan_ranks(plan) > 1 && plan_trains(plan))
         snprintf(attempt->record.device, sizeof(attempt->record.device), "%zu x %.70s",
                  plan_ranks(plan), plan->device.name);
     else
@@ -313,13 +326,15 @@ static bool train(struct attempt *attempt, struct error *err)
         return false;
     log_line(attempt->log, LOG_INFO, "job %s: attempt %" PRId64 " on %s%s",
              attempt->job.name, attempt->record.attempt, attempt->record.device,
-             how.resume ? ", continuing from the last checkpoint if there is one" : "");
+             how.resume && plan_trains(plan)
+                 ? ", continuing from the last checkpoint if there is one"
+                 : "");
     log_listen(attempt->log, LOG_WARN, on_warning, attempt);
     text_init(&about, 0);
     how.about = run_summary_write(&attempt->job, &attempt->inspection.patch, &about)
                     ? about.data
                     : NULL;
-    ok = plan_merges(plan) ? merge_run(plan, &how, err) : train_ranks(attempt, &how, err);
+    ok = work(attempt, &how, err);
     text_clear(&about);
     log_listen(attempt->log, LOG_WARN, NULL, NULL);
     return ok;
@@ -380,11 +395,15 @@ static void report_success(struct attempt *attempt, const struct ending *ending)
 
     text_init(&line, 0);
     text_addf(&line, "%s: ", attempt->job.path);
-    if (ending->reason[0])
+    if (ending->reason[0] && plan_only_evaluates(plan))
+        text_addf(&line, "%s; trainspool run starts it again", ending->reason);
+    else if (ending->reason[0])
         text_addf(&line, "%s; trainspool run --resume continues from there",
                   ending->reason);
     else if (plan_merges(plan))
         text_addf(&line, "done: merged, model in %s", plan->export_dir);
+    else if (plan_only_evaluates(plan))
+        text_addf(&line, "done: evaluated, results in %s", plan->output_dir);
     else if (attempt->record.step == attempt->first)
         text_addf(&line, "no step was left to do, model in %s", plan->output_dir);
     else

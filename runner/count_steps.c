@@ -28,24 +28,27 @@ static int64_t resident(void)
 static struct steps measured(const struct plan *plan, const struct dataset *train,
                              const struct dataset *eval, const struct dataset *questions)
 {
+    const struct dataset *data = train ? train : eval; /* eval: nothing is trained */
     size_t size = (size_t)plan->per_device_train_batch_size;
-    size_t batches = dataset_batches(train, size);
-    struct trainer_steps steps = trainer_steps(plan, batches);
+    size_t batches = train ? dataset_batches(train, size) : 0;
+    struct trainer_steps steps = { 0 };
     struct run_sizes sizes = run_measure(plan, train, eval);
 
+    if (train)
+        steps = trainer_steps(plan, batches);
     return (struct steps) {
         .per_epoch = steps.per_epoch,
         .total = steps.total,
-        .tokens = (int64_t)dataset_tokens(train),
-        .samples = (int64_t)dataset_samples(train),
+        .tokens = (int64_t)dataset_tokens(data),
+        .samples = (int64_t)dataset_samples(data),
         .rows = (int64_t)sizes.rows,
         .sequences = (int64_t)sizes.sequences,
         .asked = questions ? (int64_t)dataset_question_max(questions,
                                                            (size_t)plan->cutoff_len, NULL)
                            : 0,
         .resident = resident(),
-        .learned = (int64_t)dataset_trained(train, 0, 0, batches, size),
-        .longest = (int64_t)dataset_longest(train),
+        .learned = train ? (int64_t)dataset_trained(train, 0, 0, batches, size) : 0,
+        .longest = (int64_t)dataset_longest(data),
         .batch = plan->per_device_train_batch_size
     };
 }
@@ -59,9 +62,11 @@ struct data {
 static bool open_data(const struct plan *plan, const struct tokenizer *tokenizer,
                       struct data *data, struct error *err)
 {
-    data->train = dataset_open_readonly(plan, SPLIT_TRAIN, tokenizer, err);
-    if (!data->train)
-        return false;
+    if (!plan_only_evaluates(plan)) {
+        data->train = dataset_open_readonly(plan, SPLIT_TRAIN, tokenizer, err);
+        if (!data->train)
+            return false;
+    }
     if (!plan_evaluates(plan))
         return true;
     data->eval = dataset_open_readonly(plan, SPLIT_EVAL, tokenizer, err);
@@ -101,7 +106,8 @@ static void count(const struct plan *plan, struct steps *out, struct error *err)
 
     if (opened)
         check(plan, &data, err);
-    if (opened && dataset_batches(data.train, size) > 0)
+    if (opened &&
+        (data.train ? dataset_batches(data.train, size) : dataset_samples(data.eval)) > 0)
         *out = measured(plan, data.train, data.eval, data.questions);
     dataset_close(data.whole);
     dataset_close(data.eval);

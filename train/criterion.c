@@ -60,7 +60,8 @@ bool criterion_is_better(const struct plan *plan, double metric, double best)
 /* Return whether the run uses the metric. */
 static bool is_used(const struct plan *plan)
 {
-    return plan->load_best_model_at_end || plan->early_stopping_steps > 0;
+    return plan_trains(plan) &&
+           (plan->load_best_model_at_end || plan->early_stopping_steps > 0);
 }
 
 static bool is_reward(enum metric_kind metric)
@@ -110,7 +111,8 @@ bool criterion_check(const struct plan *plan, const char **key, struct error *er
         return false;
     if (key)
         *key = "early_stopping_steps";
-    return plan->early_stopping_steps <= 0 || plan->eval_strategy != WHEN_NO ||
+    return !is_used(plan) || plan->early_stopping_steps <= 0 ||
+           plan->eval_strategy != WHEN_NO ||
            error_set(err, ERROR_JOB,
                      "early_stopping_steps counts evaluations, and there are none; "
                      "give eval_strategy: steps");

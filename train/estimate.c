@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "train/dataset/dataset_tokens.h"
+#include "train/evaluation_plan.h"
 #include "train/merge_plan.h"
 #include "train/model/shapes.h"
 #include "train/teacher/teacher_plan.h"
@@ -115,7 +116,9 @@ struct estimate_data estimate_data_of(const struct estimate_data *counted,
 /* Return the plan with the values measured from the data; a merge reads no data. */
 static struct plan with_data(const struct plan *plan, const struct estimate_data *data)
 {
-    struct plan copy = plan_merges(plan) ? merge_plan(plan) : *plan;
+    struct plan copy = plan_merges(plan)           ? merge_plan(plan)
+                       : plan_only_evaluates(plan) ? evaluation_plan(plan)
+                                                   : *plan;
 
     copy.generation.prompt_max = data ? (int64_t)data->asked : 0;
     return copy;

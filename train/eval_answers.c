@@ -98,10 +98,42 @@ static void remove_end(struct text *text, const char *stop)
     }
 }
 
+/* Keep the answer of an evaluation without training.  Its label is complete, as in
+ * LLaMA-Factory: with what the template puts after an answer. */
+static void keep_prediction(struct generating *t, const struct completion *completion,
+                            const struct dataset_question *q)
+{
+    const struct tokenizer *tokenizer = t->run->tokenizer;
+
+    text_reset(&t->asked);
+    text_reset(&t->expected);
+    tokenizer_decode(tokenizer, q->ids, q->question_len, false, &t->asked);
+    tokenizer_decode(tokenizer, q->ids + q->question_len, q->count - q->question_len,
+                     true, &t->expected);
+    predictions_put(t->run->predictions, t->indices[completion->index],
+                    &(struct prediction) { .prompt = &t->asked,
+                                           .label = &t->expected,
+                                           .text = completion->text,
+                                           .len = completion->len });
+}
+
+static void keep_sample(struct generating *t, const struct completion *completion,
+                        const struct dataset_question *q, bool correct)
+{
+    text_reset(&t->asked);
+    tokenizer_decode(t->run->tokenizer, q->ids, q->question_len, true, &t->asked);
+    samples_put(t->run->samples, t->indices[completion->index],
+                &(struct sample_answer) { .prompt = &t->asked,
+                                          .expected = &t->expected,
+                                          .text = completion->text,
+                                          .len = completion->len,
+                                          .correct = correct });
+}
+
 static bool on_done(void *context, const struct completion *completion, struct error *err)
 {
     struct generating *t = context;
-    const struct run *run = t->run;
+    struct run *run = t->run;
     const struct plan *plan = run->plan;
     const struct answer_rule rule = { plan->answer_tag, plan->answer_marker,
                                       plan->answer_tolerance };
@@ -109,6 +141,8 @@ static bool on_done(void *context, const struct completion *completion, struct e
     struct verdict verdict;
 
     dataset_question(run_questions(run), t->indices[completion->index], &q);
+    if (run->predictions)
+        keep_prediction(t, completion, &q);
     text_reset(&t->expected);
     tokenizer_decode(run->tokenizer, q.ids + q.question_len, q.count - q.question_len,
                      true, &t->expected);
@@ -118,18 +152,9 @@ static bool on_done(void *context, const struct completion *completion, struct e
     t->out->asked++;
     t->out->found += verdict.found;
     t->out->right += verdict.correct;
-    if (!run->samples || t->indices[completion->index] >= (size_t)plan->samples)
-        return true;
-    text_reset(&t->asked);
-    tokenizer_decode(run->tokenizer, q.ids, q.question_len, true, &t->asked);
-    samples_put(run->samples, t->indices[completion->index],
-                &(struct sample_answer) { .prompt = &t->asked,
-                                          .expected = &t->expected,
-                                          .text = completion->text,
-                                          .len = completion->len,
-                                          .correct = verdict.correct });
-    (void)err;
-    return true;
+    if (run->samples && t->indices[completion->index] < (size_t)plan->samples)
+        keep_sample(t, completion, &q, verdict.correct);
+    return run->train || run_evaluated_one(run, err);
 }
 
 static bool generate(struct generating *t, struct error *err)

@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "train/eval_answers.h"
 #include "train/criterion.h"
@@ -93,6 +94,9 @@ static bool add_losses(struct run *run, double sums[SUMS], struct error *err)
         for (int j = 0; j < REWARDS; j++)
             sums[SUM_REWARDS + j] += rewards.values[j];
         model_accuracy(run->model, &run->batch, &sums[SUM_HITS], &runs);
+        run->evaluated_loss = sums[SUM_LOSS] / sums[SUM_WEIGHT];
+        if (!run->train && !run_evaluated_one(run, err))
+            return false;
     }
     sums[SUM_RUNS] = (double)runs;
     return true;
@@ -102,8 +106,6 @@ static bool add_answers(struct run *run, double sums[SUMS], struct error *err)
 {
     struct eval_answers answers = { 0 };
 
-    if (!run->plan->generation.on)
-        return true;
     if (!eval_answers_generate(run, &answers, err))
         return false;
     sums[SUM_ASKED] = (double)answers.asked;
@@ -113,17 +115,32 @@ static bool add_answers(struct run *run, double sums[SUMS], struct error *err)
     return true;
 }
 
-static bool compute_sums(struct run *run, double sums[SUMS], struct error *err)
+static bool compute_sums(struct run *run, struct evaluation_parts *parts,
+                         double sums[SUMS], struct error *err)
 {
-    return add_losses(run, sums, err) && add_answers(run, sums, err) &&
-           parallel_sum(run->options->group, sums, SUMS, err);
+    double started = clock_seconds();
+
+    if (parts->loss && !add_losses(run, sums, err))
+        return false;
+    parts->loss_seconds = clock_seconds() - started;
+    if (parts->answers && !add_answers(run, sums, err))
+        return false;
+    parts->answer_seconds = clock_seconds() - started - parts->loss_seconds;
+    return parallel_sum(run->options->group, sums, SUMS, err);
+}
+
+static struct evaluation_parts parts_of(const struct run *run)
+{
+    return (struct evaluation_parts) { .loss = true,
+                                       .answers = run->plan->generation.on };
 }
 
 bool evaluation_follow(struct run *run, struct error *err)
 {
+    struct evaluation_parts parts = parts_of(run);
     double sums[SUMS] = { 0 };
 
-    return compute_sums(run, sums, err);
+    return compute_sums(run, &parts, sums, err);
 }
 
 static void log_evaluation(const struct run *run, const struct evaluation *evaluation)
@@ -151,32 +168,46 @@ static void log_evaluation(const struct run *run, const struct evaluation *evalu
     text_clear(&line);
 }
 
-bool evaluation_run(struct run *run, struct error *err)
+bool evaluation_measure(struct run *run, struct evaluation_parts *parts,
+                        struct evaluation *out, struct error *err)
 {
-    const struct progress *progress = &run->progress;
-    struct evaluation evaluation = { 0 };
     double sums[SUMS] = { 0 };
 
     if (!parallel_send_order(run->options->group, PARALLEL_EVALUATE, err) ||
-        !compute_sums(run, sums, err))
+        !compute_sums(run, parts, sums, err))
         return false;
-    if (sums[SUM_CUT] > 0)
-        return true;
-    evaluation.loss = sums[SUM_WEIGHT] > 0 ? sums[SUM_LOSS] / sums[SUM_WEIGHT] : NAN;
-    evaluation.prefers = run->plan->stage == STAGE_DPO;
-    for (int i = 0; evaluation.prefers && i < REWARDS; i++)
-        evaluation.rewards.values[i] = sums[SUM_REWARDS + i] / sums[SUM_WEIGHT];
+    parts->cut = sums[SUM_CUT] > 0;
+    *out = (struct evaluation) {
+        .loss = sums[SUM_WEIGHT] > 0 ? sums[SUM_LOSS] / sums[SUM_WEIGHT] : NAN,
+        .prefers = run->plan->stage == STAGE_DPO,
+    };
+    for (int i = 0; out->prefers && i < REWARDS; i++)
+        out->rewards.values[i] = sums[SUM_REWARDS + i] / sums[SUM_WEIGHT];
     if (sums[SUM_RUNS] > 0) {
-        evaluation.measures = true;
-        evaluation.accuracy = sums[SUM_HITS] / sums[SUM_RUNS];
+        out->measures = true;
+        out->accuracy = sums[SUM_HITS] / sums[SUM_RUNS];
     }
     if (sums[SUM_ASKED] > 0) {
-        evaluation.measures = evaluation.answers = true;
-        evaluation.accuracy = sums[SUM_RIGHT] / sums[SUM_ASKED];
-        evaluation.answer_rate = sums[SUM_FOUND] / sums[SUM_ASKED];
+        out->measures = out->answers = true;
+        out->accuracy = sums[SUM_RIGHT] / sums[SUM_ASKED];
+        out->answer_rate = sums[SUM_FOUND] / sums[SUM_ASKED];
     }
-    if (sums[SUM_WEIGHT] > 0)
-        autopsy_evaluation(run, evaluation.loss);
+    if (run->train && !parts->cut && sums[SUM_WEIGHT] > 0)
+        autopsy_evaluation(run, out->loss);
+    return run->train || !parts->cut ||
+           error_set(err, ERROR_STOPPED, "stopped during the evaluation");
+}
+
+bool evaluation_run(struct run *run, struct error *err)
+{
+    const struct progress *progress = &run->progress;
+    struct evaluation_parts parts = parts_of(run);
+    struct evaluation evaluation;
+
+    if (!evaluation_measure(run, &parts, &evaluation, err))
+        return false;
+    if (parts.cut)
+        return true;
     update_best(run, &evaluation);
     progress_history_add(&run->history, &(struct logged) { .evaluation = true,
                                                            .step = progress->step,

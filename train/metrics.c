@@ -177,3 +177,13 @@ void metrics_eval(struct metrics *metrics, int64_t step, double epoch,
                             json_number(exp(evaluation->loss)));
     metrics_write(metrics, object);
 }
+
+void metrics_results(struct metrics *metrics, const json_t *results)
+{
+    json_t *object = json_object();
+
+    json_object_set_new(object, "step", json_integer(0));
+    json_object_set_new(object, "epoch", json_number(0));
+    json_object_update(object, (json_t *)(uintptr_t)results);
+    metrics_write(metrics, object);
+}

@@ -43,4 +43,7 @@ void metrics_step(struct metrics *metrics, const struct metric *metric);
 void metrics_eval(struct metrics *metrics, int64_t step, double epoch,
                   const struct evaluation *evaluation);
 
+/* {"step":0,"epoch":0.0,..} with the results of an evaluation without training */
+void metrics_results(struct metrics *metrics, const json_t *results);
+
 #endif

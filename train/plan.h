@@ -179,7 +179,8 @@ struct plan {
     bool overwrite_output_dir;
     const char *resume_from_checkpoint; /* NULL: none; "true": the last one */
     const char *export_dir;
-    enum choice do_train; /* auto: not given */
+    enum choice do_train;     /* auto: not given */
+    bool do_eval, do_predict; /* used by jobs that do not train */
 
     /* trainspool: */
     enum policy policy;
@@ -205,18 +206,40 @@ struct plan {
     struct memory_use memory;
 };
 
-/* Return whether the run evaluates and therefore reads evaluation data. */
-static inline bool plan_evaluates(const struct plan *plan)
-{
-    return plan->eval_strategy != WHEN_NO || plan->eval_on_start == CHOICE_YES ||
-           plan->load_best_model_at_end;
-}
-
 /* Return whether the run only merges an adapter into its model, without training. */
 static inline bool plan_merges(const struct plan *plan)
 {
     return plan->export_dir && plan->adapter_name_or_path && !plan->dataset &&
            plan->do_train != CHOICE_YES && !plan->external;
+}
+
+/* Return whether a job that does not train computes the loss.  transformers turns do_eval
+ * on if eval_strategy is not "no" (TrainingArguments.__post_init__). */
+static inline bool plan_evaluates_loss(const struct plan *plan)
+{
+    return plan->do_eval || plan->eval_strategy != WHEN_NO;
+}
+
+/* Return whether the run only evaluates the model, without training.  do_eval alone does
+ * not turn training off: it occurs in jobs of scripts that train regardless of
+ * do_train. */
+static inline bool plan_only_evaluates(const struct plan *plan)
+{
+    return plan->do_train != CHOICE_YES && !plan->external && !plan_merges(plan) &&
+           (plan->do_predict ||
+            (plan->do_train == CHOICE_NO && plan_evaluates_loss(plan)));
+}
+
+static inline bool plan_trains(const struct plan *plan)
+{
+    return !plan_merges(plan) && !plan_only_evaluates(plan);
+}
+
+/* Return whether the run evaluates and therefore reads evaluation data. */
+static inline bool plan_evaluates(const struct plan *plan)
+{
+    return plan->eval_strategy != WHEN_NO || plan->eval_on_start == CHOICE_YES ||
+           plan->load_best_model_at_end || plan_only_evaluates(plan);
 }
 
 /* Return whether the frozen linear layers of the blocks are stored in 4 bits. */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/size.h"
 #include "train/chat/chat.h"
 #include "train/criterion.h"
 #include "train/model/parallel.h"
@@ -41,8 +42,12 @@ bool run_check_data(const struct plan *plan, const struct model_config *config,
                     const struct run_data *data, struct error *err)
 {
     const size_t batches =
-        dataset_batches(data->train, (size_t)plan->per_device_train_batch_size);
+        data->train
+            ? dataset_batches(data->train, (size_t)plan->per_device_train_batch_size)
+            : 0;
 
+    if (!data->train)
+        return check_data(config, data->eval, err);
     if (batches == 0 || trainer_steps(plan, batches).total < 1)
         return error_set(err, ERROR_DATA,
                          "the dataset yields no batch to train on; it has %zu samples",
@@ -103,6 +108,22 @@ static bool measure_questions(struct run *run, struct error *err)
     return true;
 }
 
+static bool open_train(struct run *run, struct error *err)
+{
+    const struct plan *plan = run->plan;
+
+    if (plan_only_evaluates(plan))
+        return true;
+    run->train = (parallel_rank(run->options->group) == 0
+                      ? dataset_open
+                      : dataset_open_readonly)(plan, SPLIT_TRAIN, run->tokenizer, err);
+    if (!run->train)
+        return false;
+    run->steps = trainer_steps(
+        plan, dataset_batches(run->train, (size_t)plan->per_device_train_batch_size));
+    return true;
+}
+
 static bool open_data(struct run *run, struct error *err)
 {
     const struct plan *plan = run->plan;
@@ -114,16 +135,13 @@ static bool open_data(struct run *run, struct error *err)
     run->tokenizer = chat_tokenizer_open(plan->model_name_or_path, err);
     if (!run->tokenizer)
         return false;
-    run->train = open(plan, SPLIT_TRAIN, run->tokenizer, err);
-    if (!run->train)
+    if (!open_train(run, err))
         return false;
     if (plan_evaluates(plan)) {
         run->eval = open(plan, SPLIT_EVAL, run->tokenizer, err);
         if (!run->eval)
             return false;
     }
-    run->steps = trainer_steps(
-        plan, dataset_batches(run->train, (size_t)plan->per_device_train_batch_size));
     return run_check_data(plan, &run->config,
                           &(struct run_data) { run->train, run->eval }, err) &&
            measure_questions(run, err);
@@ -149,12 +167,15 @@ struct run_sizes run_measure(const struct plan *plan, const struct dataset *trai
                              const struct dataset *eval)
 {
     size_t size = (size_t)plan->per_device_train_batch_size;
-    struct run_sizes sizes = { .rows = dataset_rows_max(train, size),
-                               .sequences = dataset_sequences_max(train, size) };
+    struct run_sizes sizes = { 0 };
 
+    if (train)
+        sizes = (struct run_sizes) { .rows = dataset_rows_max(train, size),
+                                     .sequences = dataset_sequences_max(train, size) };
     if (!eval)
         return sizes;
-    size = sizes.eval_size = eval_size(plan, eval, sizes.rows);
+    size = sizes.eval_size = train ? eval_size(plan, eval, sizes.rows)
+                                   : (size_t)plan->per_device_eval_batch_size;
     sizes.sequences = largest(sizes.sequences, dataset_sequences_max(eval, size));
     sizes.rows = largest(sizes.rows, dataset_rows_max(eval, size));
     return sizes;
@@ -359,48 +380,88 @@ static void describe_second_model(const struct run *run)
              what);
 }
 
+static void describe_steps(const struct run *run)
+{
+    char ranks[40] = "";
+
+    if (!run->train)
+        return;
+    if (plan_ranks(run->plan) > 1)
+        snprintf(ranks, sizeof(ranks), " in each of %zu ranks", plan_ranks(run->plan));
+    log_line(run->options->log, LOG_INFO,
+             "steps: %" PRId64 " total, %" PRId64 " per epoch, each of %" PRId64
+             " x %" PRId64 " samples%s",
+             run->steps.total, run->steps.per_epoch,
+             run->plan->gradient_accumulation_steps,
+             run->plan->per_device_train_batch_size, ranks);
+}
+
 static void describe(struct run *run)
 {
     const struct plan *plan = run->plan;
+    const struct dataset *data = run->train ? run->train : run->eval;
     bool prefers = plan->stage == STAGE_DPO;
-    char bytes[16], ranks[40] = "";
+    char bytes[16];
 
-    if (plan_ranks(plan) > 1)
-        snprintf(ranks, sizeof(ranks), " in each of %zu ranks", plan_ranks(plan));
     memory_text(plan->device.kind == DEVICE_CPU ? model_memory(run->model)->low
                                                 : model_memory(run->model)->total,
                 bytes);
     log_line(run->options->log, LOG_INFO, "device: %s", run->be->ops->describe(run->be));
-    log_line(run->options->log, LOG_INFO, "precision: %s", plan->precision.message);
+    log_line(run->options->log, LOG_INFO, "precision: %s%s",
+             run->train ? plan->precision.message : "computed in ",
+             run->train ? "" : format_dtype(plan->precision.compute));
     log_line(run->options->log, LOG_INFO,
              "model: %" PRIu64 " parameters, %" PRIu64 " trainable, %s in memory",
              model_total_elements(run->model), model_trainable_elements(run->model),
              bytes);
     describe_second_model(run);
     log_line(run->options->log, LOG_INFO,
-             "data: %zu %s, %" PRIu64 " tokens, longest %s %zu",
-             dataset_samples(run->train), prefers ? "pairs" : "samples",
-             dataset_tokens(run->train), prefers ? "prompt with an answer" : "sample",
-             dataset_longest(run->train));
-    log_line(run->options->log, LOG_INFO, "data: %s", dataset_origin(run->train));
+             "data: %zu %s, %" PRIu64 " tokens, longest %s %zu", dataset_samples(data),
+             prefers ? "pairs" : "samples", dataset_tokens(data),
+             prefers ? "prompt with an answer" : "sample", dataset_longest(data));
+    log_line(run->options->log, LOG_INFO, "data: %s", dataset_origin(data));
     if (plan->stage != STAGE_PT && !plan->template_name)
         log_line(run->options->log, LOG_INFO, "data: template: %s",
                  template_row_name(template_guess(run->tokenizer)));
-    for (size_t i = 0; dataset_note(run->train, i); i++)
-        log_line(run->options->log,
-                 dataset_note_is_info(run->train, i) ? LOG_INFO : LOG_WARN, "data: %s",
-                 dataset_note(run->train, i));
+    for (size_t i = 0; dataset_note(data, i); i++)
+        log_line(run->options->log, dataset_note_is_info(data, i) ? LOG_INFO : LOG_WARN,
+                 "data: %s", dataset_note(data, i));
     if (run->saving.conversations_differ)
         log_line(run->options->log, LOG_WARN,
                  "data: template %s writes a conversation differently from the model's "
                  "own chat template, which is saved with the model; leave template out "
                  "of the job to train with the model's own",
                  plan->template_name);
-    log_line(run->options->log, LOG_INFO,
-             "steps: %" PRId64 " total, %" PRId64 " per epoch, each of %" PRId64
-             " x %" PRId64 " samples%s",
-             run->steps.total, run->steps.per_epoch, plan->gradient_accumulation_steps,
-             plan->per_device_train_batch_size, ranks);
+    describe_steps(run);
+}
+
+/* Return the batches and answers of an evaluation without training. */
+static int64_t evaluation_units(const struct run *run)
+{
+    const struct plan *plan = run->plan;
+    size_t units =
+        plan_evaluates_loss(plan) ? dataset_batches(run->eval, run->eval_size) : 0;
+    size_t asked = plan->generation.on ? dataset_questions(run_questions(run)) : 0;
+
+    if (plan->eval_questions > 0)
+        asked = size_min(asked, (size_t)plan->eval_questions);
+    return (int64_t)(units + asked);
+}
+
+bool run_evaluated_one(struct run *run, struct error *err)
+{
+    const struct trainer_options *options = run->options;
+
+    run->evaluated++;
+    if (options->progress)
+        options->progress(options->context,
+                          &(struct trainer_progress) { .evaluates = true,
+                                                       .step = run->evaluated,
+                                                       .total = evaluation_units(run),
+                                                       .loss = run->evaluated_loss,
+                                                       .grad_norm = NAN });
+    return !options->stop || *options->stop == 0 ||
+           error_set(err, ERROR_STOPPED, "stopped during the evaluation");
 }
 
 static void report_opened(const struct run *run)
@@ -410,12 +471,12 @@ static void report_opened(const struct run *run)
         .threads = thread_count(run->plan),
         .parameters = model_total_elements(run->model),
         .trainable = model_trainable_elements(run->model),
-        .samples = dataset_samples(run->train),
+        .samples = run->train ? dataset_samples(run->train) : 0,
         .eval_samples = run->eval ? dataset_samples(run->eval) : 0,
-        .longest = dataset_longest(run->train),
-        .tokens = dataset_tokens(run->train),
+        .longest = dataset_longest(run->train ? run->train : run->eval),
+        .tokens = dataset_tokens(run->train ? run->train : run->eval),
         .steps_per_epoch = run->steps.per_epoch,
-        .steps = run->steps.total,
+        .steps = run->train ? run->steps.total : evaluation_units(run),
         .first = run->progress.step,
         .loss = progress_history_loss(&run->history),
         .memory = *model_memory(run->model),
@@ -433,7 +494,8 @@ static bool open_files(struct run *run, struct error *err)
     if (parallel_rank(run->options->group) > 0)
         return true;
     if (!open_metrics(run, err) || !open_samples(run, err) ||
-        !file_make_dirs(dir, 0755, err) || !checkpoint_remove_temporary(dir, err))
+        !file_make_dirs(dir, 0755, err) ||
+        (run->train && !checkpoint_remove_temporary(dir, err)))
         return false;
     describe(run);
     report_opened(run);
@@ -497,7 +559,8 @@ bool run_open(struct run *run, struct error *err)
         !model_config_read(plan->model_name_or_path, run->arena, &run->config, err) ||
         !open_data(run, err))
         return false;
-    return open_model(run, err) && resume(run, err) && open_files(run, err);
+    return open_model(run, err) && (!run->train || resume(run, err)) &&
+           open_files(run, err);
 }
 
 void run_close(struct run *run)
@@ -505,6 +568,7 @@ void run_close(struct run *run)
     batch_clear(&run->batch);
     progress_history_clear(&run->history);
     samples_close(run->samples);
+    predictions_free(run->predictions);
     metrics_close(run->metrics);
     model_free(run->model);
     distillation_close(run->teaching);

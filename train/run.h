@@ -10,6 +10,7 @@
 #include "train/chat/template_saving.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/metrics.h"
+#include "train/predictions.h"
 #include "train/samples.h"
 #include "train/teacher/distillation.h"
 #include "train/trainer.h"
@@ -24,14 +25,18 @@ struct run {
     struct model_config config;
     struct tokenizer *tokenizer;
     struct template_saving saving; /* what the saved tokenizer must say */
-    struct dataset *train, *eval;  /* eval NULL: no evaluation */
+    /* train NULL: nothing is trained; eval NULL: no evaluation */
+    struct dataset *train, *eval;
     struct dataset *whole; /* eval without truncation, if different, for prompts */
     size_t eval_size;      /* samples in an evaluation batch */
     struct model *model;
     struct distillation *teaching; /* a second model, or a file of its logits; or NULL */
     struct batch batch;
     struct metrics *metrics;
-    struct samples *samples; /* answers to save; NULL: none */
+    struct samples *samples;         /* answers to save; NULL: none */
+    struct predictions *predictions; /* of an evaluation without training; or NULL */
+    int64_t evaluated;               /* its batches and answers so far */
+    double evaluated_loss;           /* of these batches; NaN: none yet */
     struct progress progress;
     struct progress_history history;
     struct trainer_steps steps;
@@ -60,7 +65,11 @@ const struct dataset *run_questions(const struct run *run);
  * may have fewer. */
 size_t run_window_size(const struct run *run);
 
-/* The data of a run; eval is NULL without an evaluation. */
+/* Report the progress of an evaluation without training: another batch or answer.  False,
+ * with ERROR_STOPPED, if the run is asked to stop. */
+bool run_evaluated_one(struct run *run, struct error *err);
+
+/* The data of a run; eval is NULL without an evaluation, train without training. */
 struct run_data {
     const struct dataset *train, *eval;
 };

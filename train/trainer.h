@@ -10,6 +10,7 @@
 
 /* For a progress line; reported after each optimizer step. */
 struct trainer_progress {
+    bool evaluates; /* nothing is trained: steps are batches and answers */
     int64_t step, total;
     double seconds; /* of the last step */
     double loss, grad_norm, tokens_per_second, epoch;

@@ -138,8 +138,29 @@ static bool applies_to_script(const struct rule *rule, const struct rule_context
     return true;
 }
 
+/* Return whether a rule is about training only: those of optimizers (TS4..), of second
+ * models (TS9..), and these. */
+static bool is_of_training(const struct rule *rule)
+{
+    static const char *const of_training[] = {
+        "TS105", "TS106", "TS108", "TS109", "TS110", "TS112", "TS113", "TS122", "TS123",
+        "TS126", "TS127", "TS302", "TS303", "TS304", "TS305", "TS306", "TS307", "TS309",
+        "TS310", "TS311", "TS312", "TS313", "TS501", "TS502", "TS503", "TS504", "TS505",
+        "TS506", "TS508", "TS509", "TS511", "TS512", "TS513",
+    };
+
+    if (rule->id[2] == '4' || rule->id[2] == '9')
+        return true;
+    for (size_t i = 0; i < TS_COUNT(of_training); i++)
+        if (strcmp(rule->id, of_training[i]) == 0)
+            return true;
+    return false;
+}
+
 static bool applies(const struct rule *rule, const struct rule_context *context)
 {
+    if (plan_only_evaluates(context->plan) && is_of_training(rule))
+        return false;
     if (context->document->script && !applies_to_script(rule, context))
         return false;
     if (profile_at(context->view->trainer)->rules &&

@@ -254,6 +254,18 @@ static void rule_auto_batch(struct rule_context *context)
                                     .because = estimate_text(context, &use, false) });
 }
 
+/* Nothing of a job that only evaluates can be edited without changing what it measures,
+ * except its batch, which the run would not reduce. */
+static void report_evaluation(struct rule_context *context, const struct memory_use *use,
+                              struct finding *finding)
+{
+    finding->apply = APPLY_MANUAL;
+    finding->severity = use->low > use->limit ? SEVERITY_ERROR : SEVERITY_WARNING;
+    finding->message = need_text(context, use, true);
+    finding->note = "lower per_device_eval_batch_size, cutoff_len or max_new_tokens";
+    rule_report(context, finding, "per_device_eval_batch_size");
+}
+
 static bool has_all_edits(const struct findings *findings, int group)
 {
     for (size_t i = 0; group && i < findings->count; i++)
@@ -323,6 +335,10 @@ static void rule_memory_fit(struct rule_context *context)
         !memory_fit_estimate(&request, &(struct memory_fit) { 0 }, &use, &evaluation))
         return;
     finding.because = estimate_text(context, &use, evaluation);
+    if (!use.fits && plan_only_evaluates(context->plan)) {
+        report_evaluation(context, &use, &finding);
+        return;
+    }
     if (use.fits && request.data) {
         report_counted(context, &request, &use, &finding);
         return;

@@ -450,7 +450,8 @@ static void rule_missing_files(struct rule_context *context)
     lookup = dataset_lookup_open(context->plan->dataset_dir, context->arena);
     if (context->plan->dataset)
         check_dataset(context, "dataset", lookup, context->plan->dataset);
-    else if (!plan_merges(context->plan))
+    else if (!plan_merges(context->plan) &&
+             !(plan_only_evaluates(context->plan) && context->plan->eval_dataset))
         report_not_named(context, "dataset", "the job names no data", SEVERITY_WARNING);
     if (context->plan->eval_dataset && !plan_merges(context->plan))
         check_dataset(context, "eval_dataset", lookup, context->plan->eval_dataset);
@@ -475,7 +476,7 @@ static const struct rule rows[] = {
           "in `check`, as the job may be for another machine, and an error in `run` and "
           "`watch`. If model and data exist, `check` reads tokenizer and data as the run "
           "would, for a few seconds, and what would stop the run is an error. A job with export_dir, an adapter and no data is a merge, which "
-          "needs none.",
+          "needs none; a job that only evaluates needs only eval_dataset.",
       .source = "trainspool-job(5)" },
 };
 

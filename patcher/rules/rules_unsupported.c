@@ -263,31 +263,56 @@ static void check_template_name(struct rule_context *context)
         "template");
 }
 
-/* A job that asks for no training, or only for answers: LLaMA-Factory, where do_train
- * defaults to false, would do something else. (do_eval alone occurs in jobs of scripts
- * that train regardless of do_train.) */
+static void refuse_evaluation(struct rule_context *context, const char *key,
+                              const char *message, const char *note)
+{
+    rule_report(context,
+                &(struct finding) { .rule = "TS707",
+                                    .severity = SEVERITY_ERROR,
+                                    .message = message,
+                                    .note = note },
+                key);
+}
+
+/* Evaluations without training that are not supported.  LLaMA-Factory, too, refuses
+ * do_predict without generation (hparams/parser.py), and predicts only in stage sft. */
+static void refuse_only_evaluates(struct rule_context *context)
+{
+    const struct plan *plan = context->plan;
+
+    if (plan->stage == STAGE_DPO)
+        refuse_evaluation(context,
+                          rule_entry(context, "do_train") ? "do_train" : "do_predict",
+                          "a job in stage dpo cannot only evaluate: its rewards "
+                          "compare the model with itself before training",
+                          "set stage: sft to evaluate the model on chosen answers, or "
+                          "train with eval_strategy");
+    else if (plan->do_predict && plan->stage == STAGE_PT)
+        refuse_evaluation(context, "do_predict",
+                          "do_predict answers prompts, and plain text (stage: pt) has "
+                          "none",
+                          "set stage: sft, or do_eval: true instead of do_predict");
+    else if (plan->do_predict && !plan->predict_with_generate)
+        refuse_evaluation(context, "do_predict",
+                          "do_predict generates answers, which requires "
+                          "predict_with_generate: true",
+                          "set predict_with_generate: true, as LLaMA-Factory requires");
+}
+
+/* A job that asks for no training and for nothing else. */
 static void refuse_no_training(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
-    bool says_no = plan->do_train == CHOICE_NO;
 
-    if (plan->do_train == CHOICE_YES || plan_merges(plan) ||
-        (!says_no && !rule_is_true(context, "do_predict")))
-        return;
-    rule_report(
-        context,
-        &(struct finding) {
-            .rule = "TS707",
-            .severity = SEVERITY_ERROR,
-            .message = says_no
-                           ? "do_train: false turns training off, but a run of "
-                             "trainspool always trains"
-                           : "do_predict without do_train: true only generates answers, "
-                             "but a run of trainspool always trains",
-            .note = "to query a model, use trainspool generate; to merge an adapter, set "
-                    "export_dir and remove dataset; to train, set do_train: true or "
-                    "remove the line" },
-        says_no ? "do_train" : "do_predict");
+    if (plan_only_evaluates(plan))
+        refuse_only_evaluates(context);
+    else if (plan->do_train == CHOICE_NO && !plan_merges(plan))
+        refuse_evaluation(context, "do_train",
+                          "do_train: false turns training off, and the job asks for "
+                          "nothing else",
+                          "to evaluate the model, set do_eval: true or do_predict: true; "
+                          "to merge an adapter, set export_dir and remove dataset; to "
+                          "train, set do_train: true or remove the line");
 }
 
 static void rule_unsupported(struct rule_context *context)
@@ -318,8 +343,10 @@ static const struct rule rows[] = {
           "additional_target if the reference is the model without its adapter: modules "
           "that are trained in full next to the adapter have no original copy left.\n\n"
           "do_train: false turns training off, and so does do_predict without do_train: "
-          "true; a run would do something other than LLaMA-Factory does. A job without "
-          "either key is trained. train_on_prompt and mask_history contradict each "
+          "true: such a job evaluates (do_eval, do_predict) or merges an adapter, and "
+          "one that asks for neither is an error. do_predict requires "
+          "predict_with_generate and prompts, and stage dpo cannot only evaluate. A job "
+          "without either key is trained. train_on_prompt and mask_history contradict each "
           "other; keep one.\n\n"
           "Quantized models are supported in the 4-bit format of bitsandbytes (nf4) with "
           "lora. Not supported: other bit counts, other methods, fp4, quantization_bit "

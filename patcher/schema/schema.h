@@ -72,6 +72,8 @@ struct key {
      * does, if that changes results; TS708 is then a warning.  Or NULL. */
     const char *instead;
     bool secret; /* never printed */
+    /* KEY_USED: only by a job that does not train; TS708 in others */
+    bool untrained;
     /* KEY_USED: offsetof(struct plan, ...); 0: schema_bind.c has a function, because
      * several keys set one field */
     size_t into;
@@ -106,10 +108,10 @@ const struct key *schema_find_in(const struct vocabulary *of, const char *name);
 const struct key *schema_find(const char *name);
 
 /* Apply TS012, TS014 and TS701-TS709 to the whole document.  A file of another tool gets
- * one finding, TS706.  Where the view knows all keys of the program, its rules report the
+ * one finding, TS706.  trains: keys of a job that only evaluates have no effect.  Where the view knows all keys of the program, its rules report the
  * names that it does not know (rules_keys.c). */
 void schema_check(const struct document *document, const struct profile_view *view,
-                  struct findings *findings);
+                  bool trains, struct findings *findings);
 /* Fill the plan with the defaults and then with the values of the document.  A value that
  * cannot be read keeps its default; schema_check reports it.  The caller sets job, dir
  * and run_dir of the plan; relative paths are resolved against dir. */

@@ -354,7 +354,10 @@ static void check_known(struct check *check, const struct key *key,
         check_secret(check, entry);
     switch (key->use) {
     case KEY_USED:
-        check_value(check, key, entry);
+        if (key->untrained && check->trains)
+            check_without_effect(check, key, entry);
+        else
+            check_value(check, key, entry);
         break;
     case KEY_IGNORED:
         if (!secret)
@@ -537,11 +540,12 @@ static void check_launcher(const struct check *check)
 }
 
 void schema_check(const struct document *document, const struct profile_view *view,
-                  struct findings *findings)
+                  bool trains, struct findings *findings)
 {
     struct check check = { .to = { document, findings },
                            .arena = findings->arena,
                            .map = document->root,
+                           .trains = trains,
                            .of = &schema_job,
                            .path = "" };
     const struct entry *marker = NULL;

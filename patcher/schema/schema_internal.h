@@ -15,6 +15,7 @@ struct check {
     const char *path;         /* of the map: "lr_scheduler_kwargs.", or "" for the root */
     bool nested;              /* below the root: cannot be edited */
     bool external;            /* another program trains the job */
+    bool trains;              /* the job does not only evaluate */
     bool lenient;             /* that program may have more keys */
     bool tabled;              /* a table has all its keys: rules_keys.c checks names */
     const char **targets;     /* for each entry of map: its correct name, or NULL */

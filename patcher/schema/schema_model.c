@@ -128,13 +128,21 @@ static const struct key rows[] = {
     TS_IGNORED("trust_remote_code", KEY_BOOL, "false",
                "trainspool never runs code from a model folder"),
     { TS_USED("do_train", KEY_BOOL, NULL),
-      .help = "train the model; false is allowed only in a job that merges an "
-              "adapter, with export_dir, adapter_name_or_path and no dataset",
+      .help = "train the model; false is allowed only in a job that evaluates "
+              "(do_eval, do_predict) or merges an adapter, with export_dir, "
+              "adapter_name_or_path and no dataset",
       .manual = "By default, a job with dataset is trained and a job without it is a "
                 "merge: see MODELS." },
-    TS_IGNORED("do_eval", KEY_BOOL, "false", "use eval_strategy instead"),
-    TS_IGNORED("do_predict", KEY_BOOL, "false",
-               "a job trains a model; it cannot only predict"),
+    { TS_USED("do_eval", KEY_BOOL, "false"), .into = TS_FIELD(do_eval), .untrained = true,
+      .help = "with do_train: false, evaluate the model without training",
+      .manual = "See EVALUATION WITHOUT TRAINING.  A job that trains evaluates "
+                "according to eval_strategy." },
+    { TS_USED("do_predict", KEY_BOOL, "false"), .into = TS_FIELD(do_predict),
+      .untrained = true,
+      .help = "without do_train: true, answer the prompts of the evaluation data and "
+              "score the answers, without training",
+      .manual = "Requires predict_with_generate: true.  See EVALUATION WITHOUT "
+                "TRAINING." },
     { .name = "flash_attn",
       .synonyms = "flash_attention_2=fa2 flash_attention_3=fa3 flash=fa2 eager=disabled "
                   "true=fa2 false=disabled",

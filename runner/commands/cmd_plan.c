@@ -48,7 +48,22 @@ static json_t *steps_object(const struct page *page)
     const struct steps *steps = &page->forecast.steps;
     int64_t values[] = { steps->per_epoch, steps->total, steps->tokens };
 
+    if (page->plan && plan_only_evaluates(page->plan))
+        return json_null();
     return page->forecast.has_steps ? plan_json_integers(names, values, 3) : json_null();
+}
+
+/* What a job without training evaluates; samples is null if they cannot be counted. */
+static json_t *evaluation_object(const struct page *page)
+{
+    const struct forecast *forecast = &page->forecast;
+    json_t *object = plan_json_evaluation(page->plan);
+
+    if (json_is_object(object))
+        json_object_set_new(object, "samples",
+                            forecast->has_steps ? json_integer(forecast->steps.samples)
+                                                : json_null());
+    return object;
 }
 
 /* null if there is no model to count. */
@@ -90,8 +105,8 @@ static json_t *time_object(const struct forecast *forecast)
 static void add_parts(json_t *object, const struct page *page)
 {
     static const char *const names[] = { "precision", "distillation", "preference",
-                                         "batch",     "steps",        "memory",
-                                         "time" };
+                                         "batch",     "steps",        "evaluation",
+                                         "memory",    "time" };
 
     for (size_t i = 0; !page->plan && i < TS_COUNT(names); i++)
         json_object_set_new(object, names[i], json_null());
@@ -102,6 +117,7 @@ static void add_parts(json_t *object, const struct page *page)
     json_object_set_new(object, "preference", plan_json_preference(page->plan));
     json_object_set_new(object, "batch", plan_json_batch(page->plan));
     json_object_set_new(object, "steps", steps_object(page));
+    json_object_set_new(object, "evaluation", evaluation_object(page));
     json_object_set_new(object, "memory", memory_object(&page->forecast));
     json_object_set_new(object, "time", time_object(&page->forecast));
 }
@@ -297,6 +313,38 @@ static void add_steps(struct text *out, const struct forecast *forecast)
     text_addc(out, '\n');
 }
 
+/* What a job without training evaluates. */
+static void add_evaluation(struct text *out, const struct page *page)
+{
+    const struct plan *plan = page->plan;
+    const struct forecast *forecast = &page->forecast;
+
+    if (forecast->has_model) {
+        text_adds(out, "  model       ");
+        add_grouped(out, (int64_t)forecast->parameters);
+        text_addf(out, " parameters, computed in %s\n",
+                  format_dtype(plan->precision.compute));
+    }
+    if (plan->adapter_name_or_path) {
+        text_adds(out, "  adapter     ");
+        report_visible(out, plan->adapter_name_or_path);
+        text_addc(out, '\n');
+    }
+    text_adds(out, "  evaluation  ");
+    if (forecast->has_steps) {
+        text_addf(out, "%" PRId64 " samples with ", forecast->steps.samples);
+        add_grouped(out, forecast->steps.tokens);
+        text_adds(out, " tokens");
+    } else {
+        text_adds(out, "samples unknown: ");
+        report_visible(out, forecast->why_no_steps.text);
+    }
+    text_addf(out, "; %s%s%s; nothing is trained\n",
+              plan_evaluates_loss(plan) ? "loss" : "",
+              plan_evaluates_loss(plan) && plan->generation.on ? " and " : "",
+              plan->generation.on ? "generated answers" : "");
+}
+
 static void add_range(struct text *out, uint64_t low, const char *between, uint64_t high)
 {
     char from[16], to[16];
@@ -464,6 +512,9 @@ static void show_page(struct report *report, const struct page *page)
     text_addc(&out, '\n');
     if (page->plan && plan_merges(page->plan)) {
         add_merge(&out, page->plan);
+        add_memory(&out, &page->forecast);
+    } else if (page->plan && plan_only_evaluates(page->plan)) {
+        add_evaluation(&out, page);
         add_memory(&out, &page->forecast);
     } else if (page->plan) {
         add_model(&out, page);

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "train/estimate.h"
+#include "train/evaluation_plan.h"
 #include "train/model/shapes.h"
 
 static bool read_model(const struct plan *plan, struct arena *arena,
@@ -25,10 +26,11 @@ static bool read_model(const struct plan *plan, struct arena *arena,
 static void count_parameters(const struct plan *plan, const struct model_config *config,
                              struct arena *arena, struct forecast *out)
 {
+    const struct plan counted = plan_only_evaluates(plan) ? evaluation_plan(plan) : *plan;
     struct error ignored = { 0 };
     struct shapes shapes;
 
-    out->has_model = shapes_make(plan, config, 0, 0, arena, &shapes, &ignored);
+    out->has_model = shapes_make(&counted, config, 0, 0, arena, &shapes, &ignored);
     out->parameters = out->has_model ? shapes.elements : 0;
     out->trainable = out->has_model ? shapes.trainable_elements : 0;
     if (!out->has_model || plan->external || plan->disable_dropout)
@@ -43,7 +45,9 @@ static void make_time(const struct inspection *inspection,
 {
     const double steps = (double)out->steps.total;
 
-    if (!out->has_steps && !inspection->patch.plan.external)
+    if (plan_only_evaluates(&inspection->patch.plan))
+        error_set(&out->why_no_time, ERROR_DATA, "nothing is trained");
+    else if (!out->has_steps && !inspection->patch.plan.external)
         error_set(&out->why_no_time, ERROR_DATA, "the number of steps is unknown");
     else
         out->has_time =

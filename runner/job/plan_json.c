@@ -120,9 +120,23 @@ json_t *plan_json_batch(const struct plan *plan)
                              plan->gradient_accumulation_steps *
                              (int64_t)plan_ranks(plan) };
 
-    if (plan_merges(plan))
+    if (!plan_trains(plan))
         return json_null();
     return plan_json_integers(names, values, 4);
+}
+
+json_t *plan_json_evaluation(const struct plan *plan)
+{
+    json_t *object;
+
+    if (!plan_only_evaluates(plan))
+        return json_null();
+    object = json_object();
+    json_object_set_new(object, "loss", json_boolean(plan_evaluates_loss(plan)));
+    json_object_set_new(object, "answers", json_boolean(plan->generation.on));
+    json_object_set_new(object, "per_device_eval_batch_size",
+                        json_integer(plan->per_device_eval_batch_size));
+    return object;
 }
 
 json_t *plan_json_memory(const struct memory_use *use)

@@ -16,6 +16,8 @@ json_t *plan_json_preference(const struct plan *plan);
 json_t *plan_json_integers(const char *const names[], const int64_t values[],
                            size_t count);
 /* The parts of an estimate, without the limit it is compared with. */
+/* null for a job that trains; else what it measures: {"loss":..,"answers":..} */
+json_t *plan_json_evaluation(const struct plan *plan);
 json_t *plan_json_memory(const struct memory_use *use);
 
 #endif

@@ -119,7 +119,8 @@ static json_t *facts_object(const struct plan *plan, const struct run_info *fact
     json_object_set_new(object, "distillation", plan_json_distillation(plan));
     json_object_set_new(object, "preference", plan_json_preference(plan));
     json_object_set_new(object, "batch", plan_json_batch(plan));
-    json_object_set_new(object, "steps", steps_object(facts));
+    json_object_set_new(object, "steps",
+                        plan_only_evaluates(plan) ? json_null() : steps_object(facts));
     json_object_set_new(object, "evaluation", evaluation_object(plan));
     json_object_set_new(object, "memory", plan_json_memory(&facts->memory));
     json_object_set_new(object, "environment", environment_object(plan, facts));

@@ -20,12 +20,20 @@ static bool is_reported(const struct findings *findings)
     return false;
 }
 
+/* Return the key that names the data of the run. */
+static const char *data_key(const struct plan *plan)
+{
+    return plan_only_evaluates(plan) && plan->eval_dataset ? "eval_dataset" : "dataset";
+}
+
 bool trial_applies(const struct selection *selection, const struct patch *patch)
 {
     const struct plan *plan = &patch->plan;
 
     return patch->has_plan && !patch->rejected && !plan->external && !plan_merges(plan) &&
-           plan->model_name_or_path && plan->dataset && !is_reported(&patch->findings) &&
+           plan->model_name_or_path &&
+           (plan->dataset || (plan_only_evaluates(plan) && plan->eval_dataset)) &&
+           !is_reported(&patch->findings) &&
            suppress_selects(selection->select, NULL, rule_id);
 }
 
@@ -36,12 +44,12 @@ void trial_add(const struct selection *selection, struct patch *patch)
 
     if (!trial_applies(selection, patch) || steps_can_count(patch->job, &err))
         return;
-    entry = document_find(&patch->document, "dataset");
+    entry = document_find(&patch->document, data_key(&patch->plan));
     findings_add(&patch->findings,
                  &(struct finding) { .rule = rules_find(rule_id)->id,
                                      .severity = SEVERITY_ERROR,
                                      .apply = APPLY_MANUAL,
-                                     .key = "dataset",
+                                     .key = data_key(&patch->plan),
                                      .at = entry->value->at,
                                      .cut = entry->value->bytes,
                                      .message = arena_printf(patch->arena,

@@ -108,7 +108,10 @@ void meter_text(const struct meter_reading *reading, size_t width, struct text *
     meter_clock(meter_seconds_left(reading), out);
     text_adds(out, ", ");
     add_speed(out, reading->seconds, reading->made);
-    text_addf(out, ", loss=%.3g, grad_norm=%.3g", progress->loss, progress->grad_norm);
+    if (!progress->evaluates || !isnan(progress->loss))
+        text_addf(out, ", loss=%.3g", progress->loss);
+    if (!progress->evaluates)
+        text_addf(out, ", grad_norm=%.3g", progress->grad_norm);
     if (progress->tokens_per_second > 0) {
         text_adds(out, ", ");
         add_count(out, progress->tokens_per_second);

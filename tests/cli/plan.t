@@ -132,7 +132,7 @@ for file in launcher broken; do
     expect "its text shows only findings ($file)" sh -c '! grep -q precision "$1"' sh "$T/out"
     try "$trainspool" plan --json --device A100 $file.yaml
     expect_output "its JSON has null in place of each part ($file)" \
-        '"precision":null,"distillation":null,"preference":null,"batch":null,"steps":null,"memory":null,"time":null'
+        '"precision":null,"distillation":null,"preference":null,"batch":null,"steps":null,"evaluation":null,"memory":null,"time":null'
 done
 
 plan

@@ -23,7 +23,7 @@ static void check_findings(const struct document *document, struct arena *arena)
 
     findings_init(&findings, arena);
     trainer_view(document, NULL, &versions, &view);
-    schema_check(document, &view, &findings);
+    schema_check(document, &view, true, &findings);
     for (size_t i = 0; i < findings.count; i++) {
         const struct finding *finding = &findings.list[i];
 

@@ -49,6 +49,19 @@ static void test_meter_shows_nan_and_inf(void **state)
         1, 1, " 50%|█████     | 1/2 [00:01<00:01, 1.00it/s, loss=nan, grad_norm=inf]");
 }
 
+static void test_meter_of_an_evaluation_has_no_gradients(void **state)
+{
+    (void)state;
+    expect(
+        &(struct trainer_progress) {
+            .evaluates = true, .step = 1, .total = 2, .loss = 3.5, .grad_norm = NAN },
+        1, 1, " 50%|█████     | 1/2 [00:01<00:01, 1.00it/s, loss=3.5]");
+    expect(
+        &(struct trainer_progress) {
+            .evaluates = true, .step = 2, .total = 2, .loss = NAN, .grad_norm = NAN },
+        2, 2, "100%|██████████| 2/2 [00:02<00:00, 1.00it/s]");
+}
+
 static void test_meter_counts_speed_from_where_it_resumed(void **state)
 {
     struct trainer_progress progress = { .step = 101, .total = 111 };
@@ -115,6 +128,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_meter_line_has_the_documented_format),
         cmocka_unit_test(test_meter_shows_nan_and_inf),
+        cmocka_unit_test(test_meter_of_an_evaluation_has_no_gradients),
         cmocka_unit_test(test_meter_counts_speed_from_where_it_resumed),
         cmocka_unit_test(test_meter_is_cut_between_characters),
         cmocka_unit_test(test_meter_clock_has_hours_only_when_needed),

@@ -26,7 +26,7 @@ static inline struct job *job_new(const char *text)
     job->plan.dir = "/jobs";
     job->plan.run_dir = "/jobs/a.run";
     trainer_view(&job->document, NULL, &versions, &view);
-    schema_check(&job->document, &view, &job->findings);
+    schema_check(&job->document, &view, true, &job->findings);
     schema_bind(&job->document, job->arena, &job->plan);
     return job;
 }
