@@ -8,6 +8,7 @@
 
 #include "base/size.h"
 #include "train/checkpoint/torch_state.h"
+#include "train/model/lora.h"
 
 static void report(struct rule_context *context, enum severity severity,
                    const char *message, const char *note, const char *key)
@@ -17,6 +18,19 @@ static void report(struct rule_context *context, enum severity severity,
         &(struct finding) {
             .rule = "TS515", .severity = severity, .message = message, .note = note },
         key);
+}
+
+/* Return whether the adapter trains an embedding that is the head, too, under names that
+ * PEFT does not tie: there, they are two matrices (EMBEDDING_LAYER_NAMES). */
+static bool peft_splits_head(const struct rule_context *context)
+{
+    const struct model_config *model = context->model;
+    struct error ignored = { 0 };
+    struct lora lora;
+
+    return model && model->tied &&
+           strcmp(architecture_leaf(model->architecture, MODULE_HEAD), "lm_head") != 0 &&
+           lora_read(context->plan, model, &lora, &ignored) && lora.saved[MODULE_EMBED];
 }
 
 static void rule_torch_state(struct rule_context *context)
@@ -34,6 +48,14 @@ static void rule_torch_state(struct rule_context *context)
                          "adamw_torch changes nothing in it",
                strncmp(why.text, "optim ", strlen("optim ")) == 0 ? "optim"
                                                                   : "loraplus_lr_ratio");
+    else if (peft_splits_head(context))
+        report(context, SEVERITY_ERROR,
+               arena_printf(context->arena,
+                            "additional_target cannot name the embedding for "
+                            "save_torch_state: it is the head of this model, too, but "
+                            "PEFT trains %s as a second matrix",
+                            architecture_leaf(context->model->architecture, MODULE_HEAD)),
+               NULL, "additional_target");
     else if (plan->save_only_model)
         report(context, SEVERITY_WARNING,
                "save_torch_state has no effect: save_only_model leaves every optimizer "
@@ -55,11 +77,13 @@ static const struct rule rows[] = {
           "the run. Other names mean a class with another state (8-bit moments, one "
           "count of steps for all parameters), or one that newer versions removed, and "
           "LoRA+ has other groups of parameters: the Trainer would fail or "
-          "continue with wrong moments.\n\n"
+          "continue with wrong moments. So it would with an adapter of a GPT-NeoX model "
+          "whose embedding is its head and is trained, too: PEFT makes two matrices of "
+          "it.\n\n"
           "save_only_model omits optimizer states of every kind; together the keys are "
           "a warning.",
       .source = "transformers trainer.py, trainer_optimizer.py; torch.optim; "
-                "LLaMA-Factory train/trainer_utils.py" },
+                "LLaMA-Factory train/trainer_utils.py; PEFT utils/constants.py" },
 };
 
 const struct rules rules_torch_state = { rows, TS_COUNT(rows) };

@@ -40,6 +40,9 @@ WEIGHT_TOLERANCE = 2e-3
 RATE_TOLERANCE = 1e-12
 SCHEDULES = [("linear", 0), ("cosine", 2), ("constant_with_warmup", 4), ("constant", 0)]
 FINAL_NORMS = {"gpt2": "ln_f", "gpt_neo": "ln_f", "gpt_neox": "final_layer_norm"}
+EMBEDDINGS = {"gpt2": "wte", "gpt_neo": "wte"}
+# it makes two matrices of an embedding that is the head, too
+OLD_PEFT = tuple(map(int, peft.__version__.split(".")[:2])) < (0, 21)
 OLD = transformers.__version__ < "5"
 WAYS = ["full", "freeze", "lora", "sgd"]
 
@@ -61,11 +64,10 @@ def older_keys(values, kind):
 def lines_of(way, kind, tied):
     if way == "lora":
         saved_whole = [FINAL_NORMS.get(kind, "norm")]
-        if not tied:
-            saved_whole.append("embed_out" if kind == "gpt_neox" else "lm_head")
-        # transformers 5 renames GPT-NeoX's head, and PEFT finds it by that name only
-        if kind == "gpt_neox":
-            saved_whole = saved_whole[:1]
+        if tied and kind != "gpt_neox" and not OLD_PEFT:
+            saved_whole.append(EMBEDDINGS.get(kind, "embed_tokens")) # and with it the head
+        elif not tied and kind != "gpt_neox": # PEFT finds the head by a name that transformers 5 changes
+            saved_whole.append("lm_head")
         return {"finetuning_type": "lora", "lora_rank": 4, "lora_target": "all", "optim": "adamw_torch_fused",
                 "additional_target": ",".join(saved_whole)}
     if way == "freeze":
