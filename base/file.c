@@ -33,6 +33,47 @@ char *path_join(const char *dir, const char *name)
     return text_detach(&path, NULL);
 }
 
+bool path_is_from_here(const char *dir, const char *name)
+{
+    char *joined = path_join(dir, name);
+    bool here = strcmp(joined, name) != 0 && !file_exists(joined) && file_exists(name);
+
+    free(joined);
+    return here;
+}
+
+char *path_input(const char *dir, const char *name)
+{
+    return path_is_from_here(dir, name) ? memory_strdup(name) : path_join(dir, name);
+}
+
+char *path_absolute(const char *name)
+{
+    char *here = getcwd(NULL, 0), *joined = path_join(here ? here : "/", name);
+    char *out = memory_alloc(strlen(joined) + 2);
+    size_t end = 0;
+
+    for (const char *at = joined; *(at += strspn(at, "/"));) {
+        size_t len = strcspn(at, "/");
+
+        if (len == 2 && strncmp(at, "..", 2) == 0) {
+            while (end > 0 && out[--end] != '/')
+                ;
+        } else if (len != 1 || *at != '.') {
+            out[end++] = '/';
+            memcpy(out + end, at, len);
+            end += len;
+        }
+        at += len;
+    }
+    if (end == 0)
+        out[end++] = '/';
+    out[end] = 0;
+    free(joined);
+    free(here);
+    return out;
+}
+
 char *path_dir(const char *name)
 {
     const char *slash = strrchr(name, '/');

@@ -71,6 +71,13 @@ bool file_is_locked(const char *name);
 /* Names.  The results are malloc'ed; the caller frees them. */
 /* An absolute name is unchanged, and so is any name in ".". */
 char *path_join(const char *dir, const char *name);
+/* Return the path of an input: `name` in `dir`, or `name` in the working directory if only
+ * that exists. */
+char *path_input(const char *dir, const char *name);
+/* Return whether path_input takes `name` from the working directory. */
+bool path_is_from_here(const char *dir, const char *name);
+/* Return the path from the root, without "." and "..", by its components alone. */
+char *path_absolute(const char *name);
 char *path_dir(const char *name);        /* "." if there is none */
 const char *path_base(const char *name); /* points into name */
 /* gsm8k.yaml or gsm8k.yml -> gsm8k.run, in the same directory; .run is appended to any

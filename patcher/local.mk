@@ -104,6 +104,7 @@ libpatcher_a_SOURCES += %D%/rules/rules_names.c
 libpatcher_a_SOURCES += %D%/rules/rules_optimizer.c
 libpatcher_a_SOURCES += %D%/rules/rules_output.c
 libpatcher_a_SOURCES += %D%/rules/rules_packages.c
+libpatcher_a_SOURCES += %D%/rules/rules_paths.c
 libpatcher_a_SOURCES += %D%/rules/rules_precision.c
 libpatcher_a_SOURCES += %D%/rules/rules_preference.c
 libpatcher_a_SOURCES += %D%/rules/rules_previous_run.c

@@ -102,6 +102,7 @@ static bool read_job(struct attempt *attempt, struct error *err)
     struct inspect_options how = { .machine = attempt->machine,
                                    .job = attempt->job.path,
                                    .will_run = true,
+                                   .spooled = options->spooled,
                                    .counts = true,
                                    .frozen = true,
                                    .edit = INSPECT_AS_IS };

@@ -325,6 +325,7 @@ script_tests += %D%/cli/samples.t
 script_tests += %D%/cli/script.t
 script_tests += %D%/cli/outputs.t
 script_tests += %D%/cli/patch.t
+script_tests += %D%/cli/paths.t
 script_tests += %D%/cli/prequantized.t
 script_tests += %D%/cli/previous.t
 script_tests += %D%/cli/plan.t

@@ -27,6 +27,7 @@ struct patch_options {
     const char *const *select;
     const char *const *ignore; /* the same for rules that are not reported; NULL: none */
     bool will_run;             /* run, watch: TS713 is an error */
+    bool spooled;              /* watch: TS710 is an error */
     /* run --resume: the same as resume_from_checkpoint: true */
     bool resume;
     /* allowed roots of paths (TS710), ending with NULL; NULL: any path, but outputs are

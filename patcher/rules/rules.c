@@ -39,6 +39,7 @@
     X(optimizer)        \
     X(output)           \
     X(packages)         \
+    X(paths)            \
     X(precision)        \
     X(preference)       \
     X(previous_run)     \

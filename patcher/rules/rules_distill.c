@@ -282,7 +282,7 @@ static const char *adapter_dropout(const struct rule_context *context)
 {
     const char *key = "teacher_adapter_name_or_path";
     const struct entry *entry = rule_entry(context, key);
-    char *dir = entry ? path_join(context->plan->dir ? context->plan->dir : ".",
+    char *dir = entry ? path_input(context->plan->dir ? context->plan->dir : ".",
                                   node_value(entry->value)->text)
                       : NULL;
     char *name = dir ? path_join(dir, "adapter_config.json") : NULL;

@@ -111,7 +111,7 @@ static void report_settings(struct rule_context *context, enum severity severity
 static json_t *read_file(struct rule_context *context, const char *key, const char *name)
 {
     const char *dir = context->plan->dir ? context->plan->dir : ".";
-    char *path = path_join(dir, name);
+    char *path = path_input(dir, name);
     struct error err = { 0 };
     json_t *settings = NULL;
 
@@ -119,7 +119,7 @@ static json_t *read_file(struct rule_context *context, const char *key, const ch
         report_settings(
             context, SEVERITY_INFO, key,
             "the file does not exist, so its settings are not compared with the job",
-            "the path is relative to the job's folder");
+            "the path is relative to the job's folder or the working directory");
     } else if (!(settings = json_read_file(path, SETTINGS_MAX, &err))) {
         /* show no content of the file: a job may name any */
         report_settings(context, SEVERITY_ERROR, key,

@@ -122,7 +122,7 @@ static bool is_usual_folder(const char *name, size_t len)
 }
 
 /* "Qwen/Qwen3-0.6B": an owner and a name, as on the hub, unless the owner is a folder next
- * to the job. */
+ * to the job or in the working directory. */
 static bool is_hub_name(const struct rule_context *context, const char *name)
 {
     static const char letters[] =
@@ -133,7 +133,8 @@ static bool is_hub_name(const struct rule_context *context, const char *name)
     return owner > 0 && rest > 0 && name[owner + 1 + rest] == 0 && name[0] != '.' &&
            !is_usual_folder(name, owner) &&
            !has_file(context->plan->dir ? context->plan->dir : ".",
-                     arena_copy(context->arena, name, owner));
+                     arena_copy(context->arena, name, owner)) &&
+           !has_file(".", arena_copy(context->arena, name, owner));
 }
 
 static const char *download_note(const struct rule_context *context, const char *key)
@@ -343,12 +344,12 @@ static struct finding *check_entry(struct rule_context *context, const char *key
     return check_source(context, key, &source);
 }
 
-/* Check a file or folder, next to the job or in dataset_dir. */
+/* Check a file or folder, next to the job, in dataset_dir or in the working directory. */
 static struct finding *check_file(struct rule_context *context, const char *key,
                                   const char *name)
 {
     const char *const dirs[] = { context->plan->dir ? context->plan->dir : ".",
-                                 context->plan->dataset_dir };
+                                 context->plan->dataset_dir, "." };
 
     for (size_t i = 0; i < TS_COUNT(dirs); i++)
         if (has_file(dirs[i], name)) {

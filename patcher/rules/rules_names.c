@@ -1,5 +1,4 @@
-/* patcher/rules/rules_names.c - spelling, type and range of keys and values, and
- * paths. */
+/* patcher/rules/rules_names.c - spelling, type and range of keys and values. */
 #include "config.h"
 
 #include "patcher/rules/lora_targets.h"
@@ -109,104 +108,6 @@ static void rule_unknown_values(struct rule_context *context)
         lora_targets_check(context);
     else
         check_layers(context);
-}
-
-static const struct path_key {
-    const char *name;
-    bool written; /* the job writes to this folder */
-} path_keys[] = {
-    { "output_dir", true },
-    { "export_dir", true },
-    { "tokenized_path", true },
-    { "model_name_or_path", false },
-    { "adapter_name_or_path", false },
-    { "teacher_model_name_or_path", false },
-    { "teacher_adapter_name_or_path", false },
-    { "ref_model", false },
-    { "ref_model_adapters", false },
-    { "dataset_dir", false },
-    { "resume_from_checkpoint", false },
-    { "dataset", false },
-    { "eval_dataset", false },
-};
-
-/* Return whether the path leaves its starting folder, by its components alone. */
-static bool leaves_folder(const char *path)
-{
-    int depth = 0;
-
-    while (*path) {
-        size_t len = strcspn(path, "/");
-
-        if (len == 2 && strncmp(path, "..", 2) == 0) {
-            if (--depth < 0)
-                return true;
-        } else if (len > 0 && !(len == 1 && *path == '.')) {
-            depth++;
-        }
-        path += len + (path[len] == '/');
-    }
-    return false;
-}
-
-static bool is_inside(const char *path, const char *root)
-{
-    size_t len = strlen(root);
-
-    while (len > 1 && root[len - 1] == '/')
-        len--;
-    return strncmp(path, root, len) == 0 &&
-           (path[len] == '/' || path[len] == 0 || (len == 1 && root[0] == '/')) &&
-           !leaves_folder(path + len);
-}
-
-static bool is_allowed(const struct rule_context *context, const char *path, bool written)
-{
-    const char *const *roots = context->options->roots;
-    char *joined;
-    bool below = false;
-
-    if (!roots)
-        return *path == '/' || !written || !leaves_folder(path);
-    if (*path != '/' && !leaves_folder(path))
-        return true;
-    joined = path_join(context->plan->dir ? context->plan->dir : ".", path);
-    for (size_t i = 0; roots[i] && !below; i++)
-        below = is_inside(joined, roots[i]);
-    free(joined);
-    return below;
-}
-
-static void check_path(struct rule_context *context, const struct path_key *key,
-                       const char *path)
-{
-    const char *message = NULL;
-
-    if (path[0] == '~' && (path[1] == '/' || path[1] == 0))
-        message = " starts with ~, which trainspool does not expand: write the full path";
-    else if (!is_allowed(context, path, key->written))
-        message = context->options->roots
-                      ? " is outside the folders that jobs may use"
-                      : " is outside the job's folder: write the full path if you mean "
-                        "it";
-    if (message)
-        rule_report(context,
-                    &(struct finding) { .rule = "TS710",
-                                        .severity = SEVERITY_ERROR,
-                                        .message = arena_printf(context->arena, "%s%s",
-                                                                key->name, message) },
-                    key->name);
-}
-
-static void rule_paths_outside(struct rule_context *context)
-{
-    for (size_t i = 0; i < sizeof(path_keys) / sizeof(path_keys[0]); i++) {
-        const struct entry *entry = rule_entry(context, path_keys[i].name);
-        const struct node *value = entry ? node_value(entry->value) : NULL;
-
-        if (value && value->kind == NODE_SCALAR && value->len > 0)
-            check_path(context, &path_keys[i], value->text);
-    }
 }
 
 static const struct rule rows[] = {
@@ -332,19 +233,6 @@ static const struct rule rows[] = {
           "in the file refers to the variable and is no secret. Revoke the token if the "
           "file was shared.",
       .source = "trainspool-job(5)" },
-    { .id = "TS710",
-      .title = "path outside its folder",
-      .severity = SEVERITY_ERROR,
-      .mandatory = true,
-      .target = RULE_NATIVE,
-      .run = rule_paths_outside,
-      .explain =
-          "A relative path is relative to the job file. Paths that a job writes to "
-          "(output_dir, export_dir, tokenized_path) must not leave the job's folder "
-          "with `..`; write the full path if you mean it. If a spool allows certain "
-          "folders only, all paths must be below them. `~` is expanded by shells only, "
-          "not by trainspool.",
-      .source = "a job in a watched folder may come from another user" },
 };
 
 const struct rules rules_names = { rows, TS_COUNT(rows) };

@@ -211,7 +211,7 @@ static void rule_script_tokenizer(struct rule_context *context)
     script = find_script(context, node_value(entry->value));
     if (!script)
         return;
-    path = path_join(context->plan->dir ? context->plan->dir : ".", script);
+    path = path_input(context->plan->dir ? context->plan->dir : ".", script);
     text_init(&text, 0);
     if (file_read(path, SCRIPT_MAX, &text, NULL, &ignored) &&
         (line = find_call(text.data, &of_transformers)) > 0)

@@ -74,6 +74,9 @@ struct key {
     bool secret; /* never printed */
     /* KEY_USED: only by a job that does not train; TS708 in others */
     bool untrained;
+    /* KEY_PATH: the run writes there.  Other paths are inputs, which may also be in the
+     * working directory. */
+    bool written;
     /* KEY_USED: offsetof(struct plan, ...); 0: schema_bind.c has a function, because
      * several keys set one field */
     size_t into;
@@ -114,7 +117,8 @@ void schema_check(const struct document *document, const struct profile_view *vi
                   bool trains, struct findings *findings);
 /* Fill the plan with the defaults and then with the values of the document.  A value that
  * cannot be read keeps its default; schema_check reports it.  The caller sets job, dir
- * and run_dir of the plan; relative paths are resolved against dir. */
+ * and run_dir of the plan; relative paths are resolved against dir, inputs that it does not
+ * have against the working directory (path_input). */
 void schema_bind(const struct document *document, struct arena *arena, struct plan *plan);
 
 /* Set one key as on the command line, --set KEY=VALUE.  Fails with ERROR_USAGE. */

@@ -17,15 +17,18 @@ struct binding {
     struct plan *plan;
 };
 
-/* Resolve a relative path against the folder of the job. */
-static const char *resolve_path(const struct binding *binding, const char *path)
+/* Resolve a relative path against the folder of the job, an input also against the working
+ * directory. */
+static const char *resolve_path(const struct binding *binding, const struct key *key,
+                                const char *path)
 {
     char *joined;
     const char *copy;
 
     if (!path || *path == 0 || *path == '/' || !binding->plan->dir)
         return path;
-    joined = path_join(binding->plan->dir, path);
+    joined = key->written ? path_join(binding->plan->dir, path)
+                          : path_input(binding->plan->dir, path);
     copy = arena_strdup(binding->arena, joined);
     free(joined);
     return copy;
@@ -127,11 +130,11 @@ static void bind_field(const struct binding *binding, const struct key *key,
         bind_scale(binding->plan, value);
         break;
     case KEY_PATH:
-        *(const char **)into = resolve_path(binding, value->text);
+        *(const char **)into = resolve_path(binding, key, value->text);
         break;
     case KEY_BOOL_OR_TEXT:
         *(const char **)into = value->text && strcmp(value->text, "true") != 0
-                                   ? resolve_path(binding, value->text)
+                                   ? resolve_path(binding, key, value->text)
                                    : value->text;
         break;
     case KEY_TEXT:

@@ -84,6 +84,7 @@ static const struct key rows[] = {
       .help = "relative error up to which a numeric answer is correct; 0 requires "
               "equality" },
     { TS_USED("teacher_logits", KEY_PATH, NULL), .into = TS_FIELD(kd.logits),
+      .written = true,
       .help = "with stage: distill, a .safetensors file of the teacher's kd_topk "
               "largest logits for each trained token",
       .manual = "If the file does not exist, the teacher creates it before training. "

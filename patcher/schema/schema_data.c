@@ -53,6 +53,7 @@ static const struct key rows[] = {
       .help = "with an interleave strategy, the share of each dataset; the shares "
               "must add up to 1" },
     { TS_USED("tokenized_path", KEY_PATH, NULL), .into = TS_FIELD(tokenized_path),
+      .written = true,
       .help = "folder in which the tokens of the data are cached; several jobs may "
               "share it",
       .manual = "By default the cache is in the run folder: see DATA." },

@@ -11,6 +11,7 @@ static const char *const pushes[] = { "end", "every_save", "checkpoint",
 
 static const struct key rows[] = {
     { TS_USED("output_dir", KEY_PATH, NULL), .into = TS_FIELD(output_dir),
+      .written = true,
       .help = "folder of the checkpoints and the final model; the default is "
               "JOB.run" },
     { TS_USED("overwrite_output_dir", KEY_BOOL, "false"),
@@ -76,6 +77,7 @@ static const struct key rows[] = {
     { TS_USED("logging_first_step", KEY_BOOL, "false"),
       .into = TS_FIELD(logging_first_step), .help = "log the first step, too" },
     { TS_USED("export_dir", KEY_PATH, NULL), .into = TS_FIELD(export_dir),
+      .written = true,
       .help = "folder to which the merged model is written, in the format of the "
               "base model's files",
       .manual =

@@ -73,6 +73,7 @@ static bool apply_set(const struct job *job, const struct admit_options *options
                                    .job = job->path,
                                    .set = options->set,
                                    .will_run = true,
+                                   .spooled = options->spooled,
                                    .counts = true,
                                    .resume = options->resume,
                                    .edit =
@@ -144,6 +145,7 @@ bool admit_settings_are_valid(const struct job *job, const struct admit_options 
     struct inspect_options how = { .machine = options->machine,
                                    .job = job->path,
                                    .will_run = true,
+                                   .spooled = options->spooled,
                                    .counts = true,
                                    .resume = options->resume,
                                    .edit =
@@ -175,6 +177,7 @@ bool admit_job(const struct job *job, const struct admit_options *options,
     struct inspect_options how = { .machine = options->machine,
                                    .job = job->path,
                                    .will_run = true,
+                                   .spooled = options->spooled,
                                    .counts = true,
                                    .resume = options->resume,
                                    .edit = options->no_patch ? INSPECT_AS_IS

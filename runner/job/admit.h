@@ -12,8 +12,9 @@ struct admit_options {
     const struct machine *machine;
     const char *const *set; /* --set: for the frozen text, never for the job file */
     bool no_patch;
-    bool resume; /* --resume */
-    bool lazy;   /* the frozen text is not flushed yet: job_flush must follow */
+    bool resume;  /* --resume */
+    bool spooled; /* the job comes from a watched folder */
+    bool lazy;    /* the frozen text is not flushed yet: job_flush must follow */
     /* accept a missing model or dataset (TS713): an earlier job may create it before
      * this one starts; the trainer checks again */
     bool waits;

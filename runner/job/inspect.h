@@ -37,6 +37,7 @@ struct inspect_options {
     bool counts;
     bool frozen;   /* inspect_text: the text is that of NAME.run/job.yaml */
     bool will_run; /* a missing device or model is an error */
+    bool spooled;  /* the job comes from a watched folder */
     bool resume;   /* --resume */
     enum inspect_edit edit;
     enum inspect_place place;

@@ -158,6 +158,7 @@ static bool claim_locked(struct intake *intake, struct item *item, const struct 
 {
     struct admit_options how = { .machine = intake->machine,
                                  .lazy = true,
+                                 .spooled = true,
                                  .waits = intake->others || intake->current ||
                                           intake->running ||
                                           queue_count(&intake->queue) > 0 };

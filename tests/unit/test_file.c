@@ -375,6 +375,32 @@ static void assert_path(char *got, const char *want)
     free(got);
 }
 
+static void test_file_inputs_are_in_the_folder_or_here(void **state)
+{
+    char *folder = path_join(dir, "jobs"), *inner = path_join(folder, "both"), *before;
+    struct error err = { 0 };
+
+    (void)state;
+    before = getcwd(NULL, 0);
+    assert_non_null(before);
+    assert_int_equal(chdir(dir), 0);
+    assert_true(file_make_dirs("jobs/both", 0755, &err));
+    assert_true(file_make_dirs("both", 0755, &err) && file_make_dirs("here", 0755, &err));
+    assert_path(path_input("jobs", "both"), "jobs/both");
+    assert_path(path_input("jobs", "here"), "here");
+    assert_path(path_input("jobs", "nowhere"), "jobs/nowhere");
+    assert_path(path_input(".", "here"), "here");
+    assert_path(path_input("jobs", inner), inner);
+    free(inner);
+    assert_true(path_is_from_here("jobs", "here"));
+    assert_false(path_is_from_here("jobs", "both"));
+    assert_false(path_is_from_here(".", "here"));
+    assert_false(path_is_from_here("jobs", "nowhere"));
+    assert_int_equal(chdir(before), 0);
+    free(before);
+    free(folder);
+}
+
 static void test_file_names_are_joined_and_split(void **state)
 {
     (void)state;
@@ -382,6 +408,8 @@ static void test_file_names_are_joined_and_split(void **state)
     assert_path(path_join("a/", "b"), "a/b");
     assert_path(path_join("a", "/b"), "/b");
     assert_path(path_join("", "b"), "b");
+    assert_path(path_absolute("/a/./b/../../c//d/"), "/c/d");
+    assert_path(path_absolute("/../.."), "/");
     assert_path(path_dir("a/b.yaml"), "a");
     assert_path(path_dir("a//b.yaml"), "a");
     assert_path(path_dir("b.yaml"), ".");
@@ -447,6 +475,7 @@ int main(void)
         TEST(test_file_lock_has_one_holder),
         TEST(test_file_lock_reports_an_invalid_path),
         TEST(test_file_lock_is_inherited),
+        TEST(test_file_inputs_are_in_the_folder_or_here),
         cmocka_unit_test(test_file_names_are_joined_and_split),
         cmocka_unit_test(test_file_end_begins_with_a_line),
     };

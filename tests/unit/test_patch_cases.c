@@ -11,7 +11,7 @@
  *   host            bytes free on the host ("8GiB")
  *   want.yaml       the text after the safe edits
  *   want.findings   one per line: position, severity, rule, applicability, then the edit
- *   options         words: unsafe, run, roots, resume (run --resume), guessed (nothing
+ *   options         words: unsafe, run, spooled, roots, resume (run --resume), guessed (nothing
  *                   names the device)
  *   job.run/, out/  what a previous run left next to the job and in its output_dir
  *
@@ -112,6 +112,7 @@ static void read_case(struct patch_case *test, char *job)
         .device = strcmp(device, "none") != 0 ? &test->requested : NULL,
         .unsafe = strstr(test->options.data, "unsafe"),
         .will_run = strstr(test->options.data, "run"),
+        .spooled = strstr(test->options.data, "spooled"),
         .resume = strstr(test->options.data, "resume"),
         .guessed = strstr(test->options.data, "guessed"),
         .roots = strstr(test->options.data, "roots") ? roots : NULL,

@@ -549,6 +549,22 @@ void dataset_tokens_clear(struct dataset_tokens *tokens)
     *tokens = (struct dataset_tokens) { 0 };
 }
 
+/* Return the path of a file or folder of data: next to the job, in dataset_dir, or else in
+ * the working directory; NULL: nowhere. */
+static char *find_file(const struct plan *plan, const char *name)
+{
+    const char *const dirs[] = { plan->dir ? plan->dir : ".", plan->dataset_dir, "." };
+
+    for (size_t i = 0; i < TS_COUNT(dirs); i++) {
+        char *path = dirs[i] ? path_join(dirs[i], name) : NULL;
+
+        if (path && file_exists(path))
+            return path;
+        free(path);
+    }
+    return NULL;
+}
+
 char *dataset_tokens_paths(const struct plan *plan, const char *names)
 {
     struct text out;
@@ -559,9 +575,9 @@ char *dataset_tokens_paths(const struct plan *plan, const char *names)
         char *name = memory_strdup(names + blanks), *path;
 
         name[len] = 0;
-        path = path_join(plan->dir ? plan->dir : ".", name);
+        path = dataset_name_is_path(name) ? find_file(plan, name) : NULL;
         text_add(&out, names, blanks);
-        text_adds(&out, dataset_name_is_path(name) && file_exists(path) ? path : name);
+        text_adds(&out, path ? path : name);
         names += blanks + len;
         free(path);
         free(name);

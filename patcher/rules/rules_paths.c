@@ -1,0 +1,261 @@
+/* patcher/rules/rules_paths.c - TS710, TS717: the folders that paths of a job start at. */
+#include "config.h"
+
+#include "patcher/rules/rules_context.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/size.h"
+#include "patcher/schema/schema.h"
+#include "train/dataset/dataset_source.h"
+
+static const char *const path_keys[] = {
+    "output_dir",
+    "export_dir",
+    "tokenized_path",
+    "model_name_or_path",
+    "adapter_name_or_path",
+    "teacher_model_name_or_path",
+    "teacher_adapter_name_or_path",
+    "ref_model",
+    "ref_model_adapters",
+    "dataset_dir",
+    "resume_from_checkpoint",
+    "deepspeed",
+    "dataset",
+    "eval_dataset",
+};
+
+static const char *job_dir(const struct rule_context *context)
+{
+    return context->plan->dir ? context->plan->dir : ".";
+}
+
+static bool is_written(const char *key)
+{
+    const struct key *row = schema_find(key);
+
+    return row && row->written;
+}
+
+/* ---- TS710 ---- */
+
+/* Return whether the path leaves its starting folder, by its components alone. */
+static bool leaves_folder(const char *path)
+{
+    int depth = 0;
+
+    while (*path) {
+        size_t len = strcspn(path, "/");
+
+        if (len == 2 && strncmp(path, "..", 2) == 0) {
+            if (--depth < 0)
+                return true;
+        } else if (len > 0 && !(len == 1 && *path == '.')) {
+            depth++;
+        }
+        path += len + (path[len] == '/');
+    }
+    return false;
+}
+
+static bool is_inside(const char *path, const char *root)
+{
+    size_t len = strlen(root);
+
+    while (len > 1 && root[len - 1] == '/')
+        len--;
+    return strncmp(path, root, len) == 0 &&
+           (path[len] == '/' || path[len] == 0 || (len == 1 && root[0] == '/')) &&
+           !leaves_folder(path + len);
+}
+
+static bool is_allowed(const struct rule_context *context, const char *path, bool written)
+{
+    const char *const *roots = context->options->roots;
+    char *joined;
+    bool below = false;
+
+    if (!roots)
+        return *path == '/' || !written || !leaves_folder(path);
+    if (*path != '/' && !leaves_folder(path))
+        return true;
+    joined = path_join(job_dir(context), path);
+    for (size_t i = 0; roots[i] && !below; i++)
+        below = is_inside(joined, roots[i]);
+    free(joined);
+    return below;
+}
+
+static void report_outside(struct rule_context *context, enum severity severity,
+                           const char *key, const char *message)
+{
+    rule_report(context,
+                &(struct finding) {
+                    .rule = "TS710",
+                    .severity = severity,
+                    .message = arena_printf(context->arena, "%s%s", key, message) },
+                key);
+}
+
+/* A job in a watched folder may come from another user; the user of a command named the
+ * folder. */
+static void report_left(struct rule_context *context, const char *key, const char *path)
+{
+    char *joined = path_join(job_dir(context), path), *whole = path_absolute(joined);
+
+    if (context->options->spooled)
+        report_outside(
+            context, SEVERITY_ERROR, key,
+            " is outside the job's folder: write the full path if you mean it");
+    else
+        report_outside(context, SEVERITY_WARNING, key,
+                       arena_printf(context->arena,
+                                    " is outside the job's folder: the run writes to %s",
+                                    rule_printable(context, whole)));
+    free(whole);
+    free(joined);
+}
+
+static void check_path(struct rule_context *context, const char *key, const char *path)
+{
+    if (path[0] == '~' && (path[1] == '/' || path[1] == 0))
+        report_outside(context, SEVERITY_ERROR, key,
+                       " starts with ~, which trainspool does not expand: write the full "
+                       "path");
+    else if (is_allowed(context, path, is_written(key)))
+        return;
+    else if (context->options->roots)
+        report_outside(context, SEVERITY_ERROR, key,
+                       " is outside the folders that jobs may use");
+    else
+        report_left(context, key, path);
+}
+
+static const char *path_of(const struct rule_context *context, const char *key)
+{
+    const struct entry *entry = rule_entry(context, key);
+    const struct node *value = entry ? node_value(entry->value) : NULL;
+
+    return value && value->kind == NODE_SCALAR && value->len > 0 ? value->text : NULL;
+}
+
+static void rule_paths_outside(struct rule_context *context)
+{
+    for (size_t i = 0; i < TS_COUNT(path_keys); i++) {
+        const char *path = path_of(context, path_keys[i]);
+
+        if (path && strcmp(path_keys[i], "deepspeed") != 0)
+            check_path(context, path_keys[i], path);
+    }
+}
+
+/* ---- TS717 ---- */
+
+/* The inputs of a job that are in the working directory only. */
+struct inputs {
+    const char *first; /* key of the first */
+    struct text names; /* "models/a (model_name_or_path), data (dataset_dir)" */
+};
+
+static void add_input(struct inputs *inputs, const char *key, const char *path)
+{
+    if (!inputs->first)
+        inputs->first = key;
+    text_addf(&inputs->names, "%s%s (%s)", inputs->names.len ? ", " : "", path, key);
+}
+
+/* Files and folders of data are also looked for in dataset_dir first. */
+static void add_datasets(const struct rule_context *context, struct inputs *inputs,
+                         const char *key, const char *names)
+{
+    const char *dir = context->plan->dataset_dir;
+
+    for (const char *at = names; at && *(at += strspn(at, ", "));) {
+        size_t len = strcspn(at, ",");
+        const char *name = arena_copy(context->arena, at, len);
+        char *inner = dir ? path_join(dir, name) : NULL;
+
+        if (dataset_name_is_path(name) && !(inner && file_exists(inner)) &&
+            path_is_from_here(job_dir(context), name))
+            add_input(inputs, key, name);
+        free(inner);
+        at += len;
+    }
+}
+
+static void add_key(const struct rule_context *context, struct inputs *inputs,
+                    const char *key)
+{
+    const struct plan *plan = context->plan;
+    const struct key *row = schema_find(key);
+    const char *path = path_of(context, key);
+
+    if (strcmp(key, "dataset") == 0)
+        add_datasets(context, inputs, key, plan->dataset);
+    else if (strcmp(key, "eval_dataset") == 0)
+        add_datasets(context, inputs, key, plan->eval_dataset);
+    else if (strcmp(key, "dataset_dir") == 0 && !path)
+        path = plan->dataset && !plan->external ? row->default_value : NULL;
+    if (path && row && row->type != KEY_LIST && path_is_from_here(job_dir(context), path))
+        add_input(inputs, key, path);
+}
+
+static void rule_read_from_here(struct rule_context *context)
+{
+    struct inputs inputs = { 0 };
+
+    text_init(&inputs.names, 0);
+    for (size_t i = 0; i < TS_COUNT(path_keys); i++)
+        if (!is_written(path_keys[i]))
+            add_key(context, &inputs, path_keys[i]);
+    if (inputs.first)
+        rule_report(
+            context,
+            &(struct finding) {
+                .rule = "TS717",
+                .severity = SEVERITY_INFO,
+                .message = arena_printf(
+                    context->arena,
+                    "read from the working directory, as %s not in the "
+                    "job's folder: %s",
+                    strstr(inputs.names.data, "), ") ? "these paths are" : "it is",
+                    rule_printable(context, inputs.names.data)),
+                .note = "outputs are in the job's folder" },
+            inputs.first);
+    text_clear(&inputs.names);
+}
+
+static const struct rule rows[] = {
+    { .id = "TS710",
+      .title = "path outside its folder",
+      .severity = SEVERITY_ERROR,
+      .mandatory = true,
+      .target = RULE_NATIVE,
+      .run = rule_paths_outside,
+      .explain =
+          "A relative path is relative to the job file. If a path that a job writes to "
+          "(output_dir, export_dir, tokenized_path) leaves the job's folder with `..`, "
+          "the warning names the folder that the run writes to. In a watched folder it "
+          "is an error: write the full path if you mean it. If a spool allows certain "
+          "folders only, all paths must be below them. `~` is expanded by shells only, "
+          "not by trainspool.",
+      .source = "a job in a watched folder may come from another user" },
+    { .id = "TS717",
+      .title = "input read from the working directory",
+      .severity = SEVERITY_INFO,
+      .run = rule_read_from_here,
+      .explain =
+          "A relative path is relative to the job file. An input (model, adapter, teacher, "
+          "data, checkpoint, DeepSpeed file) that does not exist there, but exists "
+          "relative to the working directory, is read from there: LLaMA-Factory resolves "
+          "all paths of a job this way, so that its examples start from the root of its "
+          "repository. The job's folder comes first. Outputs are always relative to the "
+          "job file. A watched folder is the working directory of its jobs.\n\n"
+          "Start trainspool in the same folder for `run --resume`, or write full paths.",
+      .source = "LLaMA-Factory examples/README.md; trainspool(1)" },
+};
+
+const struct rules rules_paths = { rows, TS_COUNT(rows) };
