@@ -283,7 +283,7 @@ static const char *adapter_dropout(const struct rule_context *context)
     const char *key = "teacher_adapter_name_or_path";
     const struct entry *entry = rule_entry(context, key);
     char *dir = entry ? path_input(context->plan->dir ? context->plan->dir : ".",
-                                  node_value(entry->value)->text)
+                                   node_value(entry->value)->text)
                       : NULL;
     char *name = dir ? path_join(dir, "adapter_config.json") : NULL;
     json_t *config = name ? json_read_file(name, (size_t)1 << 20, NULL) : NULL;

@@ -216,6 +216,35 @@ static void report_unused_logits(struct rule_context *context)
             entry);
 }
 
+static void report_contradiction(struct rule_context *context, const char *key,
+                                 const char *required, const char *why)
+{
+    rule_report(context,
+                &(struct finding) {
+                    .rule = "TS712",
+                    .severity = SEVERITY_ERROR,
+                    .message = arena_printf(
+                        context->arena, "%s requires finetuning_type: %s, not %s%s", key,
+                        required, selected_value(context, "finetuning_type"), why) },
+                key);
+}
+
+/* Report what ends a run before its first step (train/model/shapes.c). */
+static void report_contradictions(struct rule_context *context)
+{
+    const struct plan *plan = context->plan;
+    const bool lora = plan->method == METHOD_LORA;
+
+    if (!is_known(context, "finetuning_type"))
+        return;
+    if (!lora && rule_entry(context, "adapter_name_or_path"))
+        report_contradiction(context, "adapter_name_or_path", "lora", "");
+    if (lora && plan->train_from_scratch && !plan->external)
+        report_contradiction(context, "train_from_scratch", "full or freeze",
+                             ": the weights are random, so there is nothing to adapt "
+                             "yet");
+}
+
 static void rule_unused_method_keys(struct rule_context *context)
 {
     for (size_t i = 0; i < TS_COUNT(groups); i++)
@@ -224,17 +253,7 @@ static void rule_unused_method_keys(struct rule_context *context)
             report_group(context, &groups[i]);
     report_unused_arguments(context);
     report_unused_logits(context);
-    if (context->plan->method != METHOD_LORA && is_known(context, "finetuning_type") &&
-        rule_entry(context, "adapter_name_or_path"))
-        rule_report(context,
-                    &(struct finding) { .rule = "TS712",
-                                        .severity = SEVERITY_ERROR,
-                                        .message = arena_printf(
-                                            context->arena,
-                                            "adapter_name_or_path requires "
-                                            "finetuning_type: lora, not %s",
-                                            selected_value(context, "finetuning_type")) },
-                    "adapter_name_or_path");
+    report_contradictions(context);
 }
 
 /* transformers/integrations/integration_utils.py */
@@ -362,7 +381,9 @@ static const struct rule rows[] = {
           "ignores an argument that does not belong to its schedule, with a warning; "
           "transformers raises a TypeError.\n\n"
           "adapter_name_or_path without LoRA is an error, because the adapter would be "
-          "ignored: merge it into the model first, or train with lora.",
+          "ignored: merge it into the model first, or train with lora. So is "
+          "train_from_scratch with LoRA in a native run: adapters of random weights learn "
+          "nothing of use.",
       .source = "LLaMA-Factory finetuning_args.py, parser.py: _verify_model_args; "
                 "transformers optimization.py" },
 };

@@ -76,7 +76,8 @@ static void check_device(struct rule_context *context)
 static void check_layers(struct rule_context *context)
 {
     static const char *const keys[] = { "lora_target", "additional_target",
-                                        "freeze_trainable_modules" };
+                                        "freeze_trainable_modules",
+                                        "freeze_trainable_layers" };
     const struct proposal to = rule_proposal(context);
     struct plan plan = *context->plan;
     struct error err = { 0 };

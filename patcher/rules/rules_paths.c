@@ -167,7 +167,45 @@ static void add_input(struct inputs *inputs, const char *key, const char *path)
     text_addf(&inputs->names, "%s%s (%s)", inputs->names.len ? ", " : "", path, key);
 }
 
-/* Files and folders of data are also looked for in dataset_dir first. */
+/* Return whether a dataset is looked up in dataset_dir by its name, or else is a file there
+ * and not next to the job. */
+static bool uses_dataset_dir(const struct rule_context *context, const char *names)
+{
+    for (const char *at = names; at && *(at += strspn(at, ", "));) {
+        size_t len = strcspn(at, ",");
+        const char *name = arena_copy(context->arena, at, len);
+        char *path = path_join(job_dir(context), name),
+             *inner = path_join(context->plan->dataset_dir, name);
+        bool uses =
+            !dataset_name_is_path(name) || (!file_exists(path) && file_exists(inner));
+
+        free(inner);
+        free(path);
+        if (uses)
+            return true;
+        at += len;
+    }
+    return false;
+}
+
+/* The folder of the default is an input only if the data are in it. */
+static void add_dataset_dir(const struct rule_context *context, struct inputs *inputs)
+{
+    const struct plan *plan = context->plan;
+    const char *named = path_of(context, "dataset_dir"), *path = named;
+
+    if (!named && !plan->external && plan->dataset_dir &&
+        (uses_dataset_dir(context, plan->dataset) ||
+         uses_dataset_dir(context, plan->eval_dataset)))
+        path = schema_find("dataset_dir")->default_value;
+    if (!path || !path_is_from_here(job_dir(context), path))
+        return;
+    add_input(inputs, "dataset_dir", path);
+    if (!named && strcmp(inputs->first, "dataset_dir") == 0)
+        inputs->first = "dataset";
+}
+
+/* Files and folders of data are looked for in dataset_dir first. */
 static void add_datasets(const struct rule_context *context, struct inputs *inputs,
                          const char *key, const char *names)
 {
@@ -190,16 +228,15 @@ static void add_key(const struct rule_context *context, struct inputs *inputs,
                     const char *key)
 {
     const struct plan *plan = context->plan;
-    const struct key *row = schema_find(key);
     const char *path = path_of(context, key);
 
     if (strcmp(key, "dataset") == 0)
         add_datasets(context, inputs, key, plan->dataset);
     else if (strcmp(key, "eval_dataset") == 0)
         add_datasets(context, inputs, key, plan->eval_dataset);
-    else if (strcmp(key, "dataset_dir") == 0 && !path)
-        path = plan->dataset && !plan->external ? row->default_value : NULL;
-    if (path && row && row->type != KEY_LIST && path_is_from_here(job_dir(context), path))
+    else if (strcmp(key, "dataset_dir") == 0)
+        add_dataset_dir(context, inputs);
+    else if (path && path_is_from_here(job_dir(context), path))
         add_input(inputs, key, path);
 }
 

@@ -57,7 +57,9 @@ static const struct key rows[] = {
     { TS_USED("train_from_scratch", KEY_BOOL, "false"),
       .into = TS_FIELD(train_from_scratch),
       .help = "initialize the weights at random and read only config.json and the "
-              "tokenizer" },
+              "tokenizer",
+      .manual = "finetuning_type must be full or freeze: adapters of random weights have "
+                "nothing to adapt." },
     { TS_USED("freeze_trainable_layers", KEY_INT, "2"), .min = -4096, .max = 4096,
       .into = TS_FIELD(freeze_trainable_layers),
       .help = "with finetuning_type: freeze, train this many of the last layers; if "

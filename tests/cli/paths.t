@@ -54,6 +54,8 @@ for key in model_name_or_path teacher_model_name_or_path dataset eval_dataset; d
 done
 expect "none is missing" sh -c "! grep -q 'TS713' '$T/out'"
 
+expect "dataset_dir is none of them" sh -c "! grep -q '(dataset_dir)' '$T/out'"
+
 # A watched folder is the working directory of its jobs.
 mkdir spool
 printf '%s\n' "model_name_or_path: models/small" "dataset: data/counts.jsonl" "use_cpu: true" >spool/a.yaml

@@ -17,6 +17,7 @@ NAMES = {"TS701", "TS702", "TS703", "TS704", "TS705", "TS706", "TS707", "TS008",
 # modules a model has, how many bits its files use, which keys exclude each other, and that a
 # string is a template.
 BEYOND = {("TS707", "adapter_name_or_path"), ("TS705", "freeze_trainable_modules"),
+          ("TS705", "freeze_trainable_layers"),
           ("TS707", "quantization_bit"), ("TS707", "quantization_method"),
           ("TS707", "quantization_type"), ("TS707", "create_new_adapter"),
           ("TS707", "export_dir"), ("TS707", "model_name_or_path"),

@@ -350,8 +350,8 @@ static bool check_plan(const struct plan *plan, const struct architecture *a,
     if (plan->method == METHOD_LORA && plan->train_from_scratch)
         return error_set(
             err, ERROR_JOB,
-            "train_from_scratch requires finetuning_type: full, not lora: there is "
-            "nothing to adapt yet");
+            "train_from_scratch requires finetuning_type: full or freeze, not lora: the "
+            "weights are random, so there is nothing to adapt yet");
     if (plan->method != METHOD_LORA && plan->adapter_name_or_path)
         return error_set(
             err, ERROR_JOB,
