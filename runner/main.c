@@ -7,6 +7,7 @@
 #include "base/size.h"
 #include "runner/commands/commands.h"
 #include "runner/output/report.h"
+#include "runner/options/options_help.h"
 
 static const char program[] = "trainspool";
 

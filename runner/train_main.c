@@ -21,6 +21,7 @@
 #include "runner/generation/generation.h"
 #include "runner/job/ranks.h"
 #include "runner/output/report.h"
+#include "runner/options/options_help.h"
 
 static const struct command train_command = {
     .name = "",

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "base/text.h"
 
 static const struct node *block_value(const struct document *document, const char *key)
 {
@@ -57,28 +58,44 @@ const char *trainer_next_word(struct trainer_words *words)
     return words->word;
 }
 
-enum match { MATCH_PROGRAM, MATCH_START, MATCH_PART };
+/* How a mark is found in a word. */
+enum match {
+    MATCH_PROGRAM, /* the file name of a path */
+    MATCH_MODULE,  /* the start of a module name, as in `python -m axolotl.cli.train` */
+    MATCH_PART
+};
 
-/* Words of a command that only one trainer's command has. */
+/* Words that only the command of one trainer has. */
 static const struct command_mark {
     const char *text;
-    enum match match; /* a program's name, with or without its folder; a part */
+    enum match match;
     enum trainer trainer;
 } command_marks[] = {
     { "llamafactory", MATCH_PART, TRAINER_LLAMAFACTORY },
     { "llama-factory", MATCH_PART, TRAINER_LLAMAFACTORY },
     { "trl", MATCH_PROGRAM, TRAINER_TRL },
-    { "trl.", MATCH_START, TRAINER_TRL }, /* python -m trl.scripts.sft */
+    { "trl.", MATCH_MODULE, TRAINER_TRL },
     { "trl/scripts/", MATCH_PART, TRAINER_TRL },
     { "trl/commands/", MATCH_PART, TRAINER_TRL },
     { "axolotl", MATCH_PROGRAM, TRAINER_AXOLOTL },
-    { "axolotl.", MATCH_START, TRAINER_AXOLOTL }, /* -m axolotl.cli.train */
+    { "axolotl.", MATCH_MODULE, TRAINER_AXOLOTL },
     { "tune", MATCH_PROGRAM, TRAINER_TORCHTUNE },
     { "unsloth", MATCH_PROGRAM, TRAINER_UNSLOTH },
     { "unsloth-cli.py", MATCH_PROGRAM, TRAINER_UNSLOTH },
     { "lightning", MATCH_PROGRAM, TRAINER_LIGHTNING },
     { "litgpt", MATCH_PROGRAM, TRAINER_LIGHTNING },
 };
+
+/* Return whether the word names a configuration, such as axolotl.yaml. */
+static bool is_file(const char *word)
+{
+    static const char *const endings[] = { ".yaml", ".yml", ".json", ".toml" };
+
+    for (size_t i = 0; i < TS_COUNT(endings); i++)
+        if (text_ends(word, endings[i]))
+            return true;
+    return false;
+}
 
 static bool matches(const struct command_mark *mark, const char *word)
 {
@@ -87,8 +104,8 @@ static bool matches(const struct command_mark *mark, const char *word)
     switch (mark->match) {
     case MATCH_PROGRAM:
         return strcmp(slash ? slash + 1 : word, mark->text) == 0;
-    case MATCH_START:
-        return strncmp(word, mark->text, strlen(mark->text)) == 0;
+    case MATCH_MODULE:
+        return text_starts(word, mark->text) && !is_file(word);
     case MATCH_PART:
         return strstr(word, mark->text) != NULL;
     }

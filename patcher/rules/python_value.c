@@ -50,8 +50,9 @@ static bool read_bool(const char *text, bool *out)
     return *out || is_among(off, TS_COUNT(off), text);
 }
 
-/* PyYAML requires a decimal point and a signed exponent (yaml/resolver.py); OmegaConf
- * neither (omegaconf/_utils.py, get_yaml_loader).  Both know 0b11 and 017, not 0o17. */
+/* PyYAML requires a decimal point and a signed exponent (yaml/resolver.py); OmegaConf requires
+ * neither (omegaconf/_utils.py, get_yaml_loader).  Both read 0b11 and 017 as numbers, but not
+ * 0o17. */
 static bool is_number(const struct node *node, enum python_reader reader, double *out)
 {
     const char *exponent = strpbrk(node->text, "eE");
@@ -87,8 +88,7 @@ static void convert(const char *name, const struct node *node, struct python_val
 
     if (key && key->use == KEY_RENAMED)
         key = schema_find(key->now);
-    /* TRL has keys that are not in the schema: what looks like a boolean or a number is
-     * one */
+    /* the schema lacks keys of TRL: a text that looks like a boolean or a number is one */
     if ((key ? takes_bool(key) : !strchr("01", node->text[0])) &&
         convert_bool(node, &word))
         *value = (struct python_value) {

@@ -1,5 +1,5 @@
-/* patcher/rules/python_value.h - the value that the program of an external job reads: a
- * Python object, by the rules of its YAML reader instead of the type of the key. */
+/* patcher/rules/python_value.h - the Python object that the program of an external job reads
+ * for a value: its YAML reader decides the type, not the key. */
 #ifndef PATCHER_RULES_PYTHON_VALUE_H
 #define PATCHER_RULES_PYTHON_VALUE_H
 
@@ -24,20 +24,20 @@ enum python_kind {
 
 struct python_value {
     enum python_kind kind;
-    double number;           /* of a number or a boolean */
-    const char *text;        /* as written; "" for lists and maps */
-    const struct node *node; /* NULL: a default */
+    double number;    /* of a number or a boolean */
+    const char *text; /* as written; "" for lists and maps */
+    const struct node *node;
 };
 
 /* Return how the program of an external job reads its file. */
 enum python_reader python_reader_of(const struct rule_context *context);
-/* Return the object for the value of `key`, a key of the job or any other name. */
+/* Return the object for the value of `key`, which may be any name. */
 struct python_value python_value_read(const char *key, const struct node *node,
                                       enum python_reader reader);
 /* Return whether `if value:` takes the branch. */
 bool python_value_is_true(const struct python_value *value);
-/* Return whether the program reads a string where the key requires a boolean or a number,
- * which trainspool reads from the same text. */
+/* Return whether the program reads a string from a text that trainspool reads as the boolean
+ * or number that the key requires. */
 bool python_reads_string(const struct rule_context *context, const char *key,
                          const struct node *node);
 

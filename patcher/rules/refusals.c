@@ -63,7 +63,7 @@ static struct python_value read_key(const struct test *test, const char *key)
                  : read_default(test, key);
 }
 
-/* Return element `at` of a list, or of a text with commas; NULL: past the end. */
+/* Return element `at` of a list or of a comma-separated text; NULL past the end. */
 static const char *element(const struct test *test, const struct python_value *value,
                            size_t at)
 {
@@ -97,14 +97,14 @@ static size_t count_elements(const struct test *test, const struct python_value 
     return count;
 }
 
-/* Return whether a word of an element is one of `words`, or is not one of them. */
+/* Return whether a word of an element is one of `words`; if !listed, is none of them. */
 static bool has_word(const struct test *test, const struct python_value *value,
                      const char *words, bool listed)
 {
     const char *at;
 
     for (size_t i = 0; (at = element(test, value, i)); i++)
-        while (*at) {
+        for (at += strspn(at, " "); *at;) {
             size_t len = strcspn(at, " ");
             const char *word = arena_copy(test->context->arena, at, len);
 
@@ -122,8 +122,8 @@ static bool is_zero3(const struct rule_context *context)
     return setup && setup->deepspeed && setup->zero_stage == 3;
 }
 
-/* The parsers test ParallelMode.DISTRIBUTED.  DeepSpeed requires it, so a job that sets
- * DeepSpeed is refused otherwise. */
+/* The parsers test ParallelMode.DISTRIBUTED and refuse DeepSpeed without it, so DeepSpeed
+ * implies several ranks. */
 static bool runs_in_ranks(const struct rule_context *context)
 {
     const struct entry *force = rule_env_variable(context, "FORCE_TORCHRUN");

@@ -1,7 +1,7 @@
 /*
- * patcher/rules/refusals.h - what other trainers refuse before they load a model: tables
- * of a condition over the keys of a job, the versions that check it, and the words of the
- * exception (TS812).
+ * patcher/rules/refusals.h - settings that other trainers refuse before they load a model.
+ * A row has a condition over the keys of a job, the versions that check it, and the message
+ * of the exception (TS812).
  */
 #ifndef PATCHER_RULES_REFUSALS_H
 #define PATCHER_RULES_REFUSALS_H
@@ -16,21 +16,21 @@ enum refusal_test {
     REFUSAL_GIVEN, /* it is not None */
     REFUSAL_MISSING,
     REFUSAL_IN,     /* it, or an element of the list, is one of the words */
-    REFUSAL_NOT_IN, /* it, or the first element of the list, is another one */
-    REFUSAL_OTHER,  /* it, or any element of the list, is another one */
+    REFUSAL_NOT_IN, /* it, or the first element of the list, is none of the words */
+    REFUSAL_OTHER,  /* it, or any element of the list, is none of the words */
     REFUSAL_ABOVE,  /* it is a number above this one */
     REFUSAL_BELOW,
     REFUSAL_LESS,    /* it is below the value of the other key */
-    REFUSAL_SEVERAL, /* the list, or the text with commas, does not have one element */
-    REFUSAL_COUNT,   /* its elements are not as many as those of the other key */
-    REFUSAL_LIST,    /* it is a list of YAML */
+    REFUSAL_SEVERAL, /* the list, or the text with commas, has no element or several */
+    REFUSAL_COUNT,   /* it and the other key differ in the number of elements */
+    REFUSAL_LIST,    /* it is a YAML list */
     REFUSAL_STRING,  /* it is a string */
     REFUSAL_NO_INT,  /* it is not a whole number */
     REFUSAL_ZERO3,   /* DeepSpeed shards the weights */
     REFUSAL_NO_ZERO3,
     REFUSAL_RANKS,   /* the job runs in several processes or under torchrun */
-    REFUSAL_SCRIPT,  /* the job belongs to this script of TRL: sft, dpo, grpo .. */
-    REFUSAL_ONLY,    /* it is given, and each word or element is one of the words */
+    REFUSAL_SCRIPT,  /* the job runs this TRL script: sft, dpo, grpo */
+    REFUSAL_ONLY,    /* it is true, and each word of each element is one of the words */
     REFUSAL_VERSION, /* the package that `key` names is at least this version */
 };
 
@@ -44,15 +44,15 @@ struct refusal_term {
 
 struct refusal {
     struct refusal_term when[REFUSAL_TERMS]; /* all hold; the first names the culprit */
-    const char *since, *before;  /* the versions that check it; NULL: no bound */
-    const char *says;            /* the words of the exception */
-    const char *said, *reworded; /* its words before the version `reworded` */
+    const char *since, *before;              /* versions that check it; NULL: no bound */
+    const char *says;                        /* message of the exception */
+    const char *said, *reworded; /* its message before the version `reworded` */
     const char *advice;
-    /* rules that report the same; if one has, this row is silent.  Or NULL. */
+    /* rules that report the same fault: after a finding of one, this row is silent; or NULL */
     const char *reported;
 };
 
-/* The program's default of a key, as YAML; null for keys that are not listed. */
+/* The program's default of a key, as YAML; the default of other keys is null. */
 struct refusal_default {
     const char *key, *value;
 };
@@ -61,7 +61,7 @@ struct refusal_default {
 struct refusals {
     const char *program;  /* "LLaMA-Factory" */
     enum package package; /* whose versions the rows name */
-    const char *oldest;   /* the first version that the rows were compared with */
+    const char *oldest;   /* first version with which the rows were compared */
     bool (*applies)(const struct rule_context *context);
     const struct refusal *rows;
     size_t count;

@@ -36,7 +36,7 @@ static bool is_checked(const struct rule_context *context,
            !(row->before && rule_version_at_least(context, package, row->before));
 }
 
-/* Return "LLaMA-Factory", or "LLaMA-Factory before 0.9.4" if the version is unknown. */
+/* Return "LLaMA-Factory"; if the version is unknown, "LLaMA-Factory before 0.9.4". */
 static const char *program_text(const struct rule_context *context,
                                 const struct refusals *refusals,
                                 const struct refusal *row)
@@ -74,8 +74,8 @@ static const struct entry *find_line(const struct rule_context *context, const c
                                             : rule_line(context, key);
 }
 
-/* Return the first key of the condition that the job has, or NULL: what the job lacks is
- * refused. */
+/* Return the first key of the condition that the job has, or NULL: the program refuses the job
+ * for a missing key. */
 static const char *culprit(const struct rule_context *context, const struct refusal *row)
 {
     for (size_t i = 0; i < REFUSAL_TERMS && row->when[i].test != REFUSAL_END; i++) {
@@ -88,8 +88,8 @@ static const char *culprit(const struct rule_context *context, const struct refu
     return NULL;
 }
 
-/* Return whether only some versions refuse a job without the key, and the version is
- * unknown: a warning would be wrong for most jobs. */
+/* Return whether the version is unknown and only some versions refuse a job without the key: a
+ * warning would be wrong for most jobs. */
 static bool is_guess(const struct rule_context *context, const struct refusals *refusals,
                      const struct refusal *row)
 {
@@ -123,9 +123,7 @@ static void report(struct rule_context *context, const struct refusals *refusals
     const char *says = row->said && rule_version_below(context, package, row->reworded)
                            ? row->said
                            : row->says;
-    struct finding finding;
-
-    finding = (struct finding) {
+    const struct finding finding = {
         .rule = "TS812",
         .severity =
             known || (!row->since && !row->before) ? SEVERITY_ERROR : SEVERITY_WARNING,
@@ -140,7 +138,7 @@ static void report(struct rule_context *context, const struct refusals *refusals
         rule_report(context, &finding, culprit(context, row));
 }
 
-/* A program stops at the first check, so each sentence is reported once. */
+/* A program stops at the first failed check, so each message is reported once. */
 static void check_table(struct rule_context *context, const struct refusals *refusals)
 {
     const char *last = NULL;
@@ -172,14 +170,14 @@ static const struct rule rows[] = {
       .target = RULE_EXTERNAL,
       .run = rule_refused,
       .explain =
-          "LLaMA-Factory, TrainingArguments of transformers, TRL, Axolotl, the recipes of "
-          "torchtune and Lightning check how settings fit together and raise an exception, mostly before a model is loaded: "
-          "quantization with full fine-tuning, LoRA with GaLore, streaming with a "
+          "LLaMA-Factory, TrainingArguments of transformers, TRL, Axolotl, torchtune's "
+          "recipes and Lightning reject contradictory settings with an exception, usually "
+          "before they load a model: quantization with full fine-tuning, LoRA with GaLore, streaming with a "
           "fractional val_size, reduce_lr_on_plateau without an evaluation. The rule "
-          "makes the same checks and quotes the exception. Values count as the program "
-          "reads them, and an absent key has the program's default.\n\n"
-          "What is checked depends on the version. If the version is unknown, a check "
-          "that only some versions have is a warning that names them.",
+          "makes the same checks and quotes the exception. It reads values as the program "
+          "does, and an absent key has the program's default.\n\n"
+          "The checks depend on the version. If the version is unknown, a check of some "
+          "versions only is a warning that names them.",
       .source =
           "LLaMA-Factory hparams/ 0.9.0 to 0.9.5; transformers training_args.py, "
           "trainer.py and trainer_callback.py 4.37 to 5.24; trl/trainer/ 0.9.2 to "

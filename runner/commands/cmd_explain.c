@@ -12,6 +12,7 @@
 #include "patcher/rules/rules.h"
 #include "patcher/rules/suppress.h"
 #include "runner/output/report_json.h"
+#include "runner/options/options_help.h"
 
 static int cmd_explain(const struct options *options);
 

@@ -1,5 +1,5 @@
 /*
- * runner/commands/cmd_import.c - import: converts a file of Axolotl or torchtune, or a
+ * runner/commands/cmd_import.c - import: converts an Axolotl or torchtune file, or a
  * Python training script, to a job.
  */
 #include "config.h"
@@ -24,7 +24,7 @@ const struct command command_import = {
     .max_operands = 1,
     .options = (const enum option_id[]) { OPTION_JSON, OPTION_OUTPUT, OPTION_END },
     .scripts = true,
-    .help = "convert a file of Axolotl or torchtune, or a Python script, to a job",
+    .help = "convert an Axolotl or torchtune file, or a Python script, to a job",
     .details =
         "Keys that cannot be converted become comments at the end of the job, each "
         "with its reason.  Comments after values are kept, other comments are not.  "

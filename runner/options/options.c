@@ -1,13 +1,9 @@
-/*
- * runner/options/options.c - drives getopt_long with the table of options, and generates
- * usage and help from it.
- */
+/* runner/options/options.c - the table of options; drives getopt_long with it. */
 #include "config.h"
 
 #include "runner/options/options.h"
 
 #include <assert.h>
-#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -18,13 +14,14 @@
 #include "base/arena.h"
 #include "base/size.h"
 #include "base/nearest.h"
+#include "runner/options/options_help.h"
 
-enum { HELP_COLUMN = 24, HELP_WIDTH = 80, NEAR = 2 };
+enum { NEAR = 2 };
 
 static const char *const color_values[] = { "auto", "always", "never", NULL };
 static const char *const severity_values[] = { "error", "warning", "info", NULL };
 
-/* Of enum trainer; target.t tries each. */
+/* The trainers of patcher/profiles/profile.c; target.t tries each. */
 static const char *const target_values[] = {
     "native",  "external",  "llamafactory", "transformers", "trl",
     "axolotl", "torchtune", "unsloth",      "lightning",    NULL
@@ -39,7 +36,7 @@ static const struct option_row rows[OPTION_IDS] = {
                         "default)" },
     [OPTION_TARGET] = { "target", 0, OPTION_IS_TEXT, "PROGRAM", target_values,
                         INTO(target),
-                        "the program that trains the job, whatever the job says: native "
+                        "the program that trains the job, which overrides the job: native "
                         "(trainspool), external (a script), llamafactory, transformers, "
                         "trl, axolotl, torchtune, unsloth or lightning" },
     [OPTION_VERSIONS] = { "versions", 0, OPTION_IS_LIST, "PACKAGE=VERSION", NULL,
@@ -63,7 +60,7 @@ static const struct option_row rows[OPTION_IDS] = {
                         "name wins" },
     [OPTION_ALTERNATIVES] = { "alternatives", 0, OPTION_IS_SWITCH, NULL, NULL,
                               INTO(alternatives),
-                              "also show other ways to train the job, and what they "
+                              "also show other ways to train the job and their "
                               "cost" },
     [OPTION_EXIT_ZERO] = { "exit-zero", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(exit_zero),
                            "exit with status 0 even if there are findings" },
@@ -340,20 +337,13 @@ static const struct option_row *row_of(int got)
 }
 
 /* "trainspool check", or "trainspool-train" whose only command has no name. */
-static void add_name(struct text *out, const char *program, const struct command *command)
-{
-    text_adds(out, program);
-    if (command && command->name[0])
-        text_addf(out, " %s", command->name);
-}
-
 static bool refuse(const char *program, const struct command *command, const char *what,
                    const char *which, struct error *err)
 {
     struct text name;
 
     text_init(&name, 0);
-    add_name(&name, program, command);
+    options_add_name(&name, program, command);
     error_set(err, ERROR_USAGE, "%s%s; see %s --help", what, which, name.data);
     text_clear(&name);
     return false;
@@ -399,7 +389,7 @@ static bool count_operands(const char *program, const struct command *command,
                  out->operand_count <= (size_t)command->max_operands))
         return true;
     text_init(&usage, 0);
-    add_name(&usage, program, command);
+    options_add_name(&usage, program, command);
     if (command->operands[0])
         text_addf(&usage, " %s", command->operands);
     if (few)
@@ -533,82 +523,4 @@ char **options_argv(const struct options *options, const struct command *command
     for (size_t i = 0; i < options->operand_count; i++)
         args_add(&args, options->operands[i]);
     return args.list;
-}
-
-void options_usage(const char *program, const struct command *command, struct text *out)
-{
-    text_adds(out, "usage: ");
-    add_name(out, program, command);
-    text_adds(out, " [options]");
-    if (command->operands[0])
-        text_addf(out, " %s", command->operands);
-    text_addc(out, '\n');
-}
-
-void options_wrap(const char *text, size_t indent, size_t width, struct text *out)
-{
-    size_t column = 0;
-
-    while (*text) {
-        size_t word = strcspn(text, " \n");
-
-        if (column > 0 && column + 1 + word > width) {
-            text_addc(out, '\n');
-            column = 0;
-        }
-        if (word > 0) {
-            text_addf(out, "%*s", column ? 1 : (int)indent, "");
-            text_add(out, text, word);
-            column += word + (column ? 1 : indent);
-        }
-        text += word;
-        if (*text == '\n') {
-            text_addc(out, '\n');
-            column = 0;
-        }
-        text += *text != 0;
-    }
-    if (column > 0)
-        text_addc(out, '\n');
-}
-
-static void help_row(const struct option_row *row, struct text *out)
-{
-    struct text wrapped;
-    size_t start = out->len, used;
-
-    text_addf(out, row->letter ? "  -%c, " : "      ", row->letter);
-    text_addf(out, "--%s", row->name);
-    if (row->argument)
-        text_addf(out, " %s", row->argument);
-    used = out->len - start;
-    text_init(&wrapped, 0);
-    options_wrap(row->help, HELP_COLUMN, HELP_WIDTH, &wrapped);
-    if (used + 1 < HELP_COLUMN) /* the first line continues after the name */
-        text_addf(out, "%*s%s", (int)(HELP_COLUMN - used), "",
-                  wrapped.data + HELP_COLUMN);
-    else
-        text_addf(out, "\n%s", wrapped.data);
-    text_clear(&wrapped);
-}
-
-void options_help(const char *program, const struct command *command, struct text *out)
-{
-    struct text first;
-
-    options_usage(program, command, out);
-    text_addc(out, '\n');
-    text_init(&first, 0);
-    text_addf(&first, "%c%s.", toupper((unsigned char)command->help[0]),
-              command->help + 1);
-    options_wrap(first.data, 0, HELP_WIDTH, out);
-    text_clear(&first);
-    if (command->details) {
-        text_addc(out, '\n');
-        options_wrap(command->details, 0, HELP_WIDTH, out);
-    }
-    text_adds(out, "\noptions:\n");
-    for (int id = 0; id < OPTION_IDS; id++)
-        if (option_is_accepted(command, (enum option_id)id))
-            help_row(&rows[id], out);
 }

@@ -156,13 +156,4 @@ char **options_argv(const struct options *options, const struct command *command
  * NULL: none is near. */
 const char *options_nearest(const char *word, const char *const *words);
 
-/* Append "trainspool check [options] JOB..." and a newline. */
-void options_usage(const char *program, const struct command *command, struct text *out);
-/* Append the whole --help page of one command. */
-void options_help(const char *program, const struct command *command, struct text *out);
-
-/* Append `text` broken at spaces so that no line exceeds `width` columns; each line is
- * indented by `indent` spaces. */
-void options_wrap(const char *text, size_t indent, size_t width, struct text *out);
-
 #endif

@@ -47,6 +47,19 @@ END
 try "$trainspool" check --device A100 llama.yaml
 expect_output "trainspool.target names a program, too" 'TS813.*stage is not a key of TRL'
 
+cat >own.yaml <<'END'
+model_name_or_path: some/model
+learning_rate: 2.0e-5
+trainspool:
+  target: external
+  command: python train.py axolotl.yaml
+END
+try "$trainspool" plan --json --device A100 own.yaml
+expect_output "axolotl.yaml is no module of Axolotl" '"trainer":"external"'
+sed -i 's/train.py/-m axolotl.cli.train/' own.yaml
+try "$trainspool" plan --json --device A100 own.yaml
+expect_output "axolotl.cli.train is one" '"trainer":"axolotl"'
+
 for target in native external llamafactory transformers trl axolotl torchtune unsloth lightning; do
     try "$trainspool" check --device A100 --target $target llama.yaml
     expect "--target $target is known" sh -c "! grep -q 'target must be' '$T/err'"

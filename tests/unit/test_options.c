@@ -5,6 +5,7 @@
 
 #include "base/size.h"
 #include "runner/options/options.h"
+#include "runner/options/options_help.h"
 
 static const struct command command = {
     .name = "check",
