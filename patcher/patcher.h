@@ -22,8 +22,8 @@ struct patch {
     /* all findings, each with its edit; marks refer to the original text */
     struct findings findings;
     struct findings ignored; /* findings that the original text asks not to report */
-    /* of the text after the safe edits; of the original text if another program reads
-     * values of it otherwise than trainspool */
+    /* of the text after the safe edits; of the original text if another program reads its
+     * values differently */
     struct plan plan;
     bool has_plan; /* false: the file is not a job, or too broken for a plan */
     /* false: TS001, TS004, TS006, TS009, or the file of another tool (TS706); exit

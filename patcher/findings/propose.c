@@ -142,7 +142,7 @@ static bool is_reported(const struct findings *findings, const char *rule,
     return false;
 }
 
-/* What a person should write in place of an edit that is not made. */
+/* Advise a manual edit after an edit that cannot be made. */
 static const char *hand_note(struct arena *arena, const char *line, const char *note)
 {
     return arena_printf(arena, "write `%s` by hand%s%s", line, note ? "; " : "",

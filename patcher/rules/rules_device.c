@@ -152,8 +152,8 @@ static void report_accelerator(struct rule_context *context,
             .severity = SEVERITY_INFO,
             .message = arena_printf(
                 context->arena,
-                "%s is a device of %s; rules that depend on the device know only NVIDIA's "
-                "and are skipped%s",
+                "device rules are skipped: they know only NVIDIA devices, and %s is made by "
+                "%s%s",
                 context->device->name, row->maker,
                 context->plan->external
                     ? ""
@@ -324,10 +324,10 @@ static const struct rule rows[] = {
           "and this finding is reported instead.\n\n"
           "A native job is checked for this machine too, but a file under version control "
           "rarely runs where it is committed. If this machine has no GPU and nothing "
-          "names a device, check and patch make no safe edit that follows from the "
-          "device, report errors that do as warnings, and an info says so. run and "
-          "watch, which train here, make those edits; so does patch for a job with "
-          "use_cpu: true or device: cpu.\n\n"
+          "names a device, check and patch make no safe edit that depends on the device, "
+          "report such errors as warnings, and an info explains it. run and watch, which "
+          "train here, make those edits; so does patch for a job with use_cpu: true or "
+          "device: cpu.\n\n"
           "Name the device: `--device \"RTX 3090\"` for a single check, "
           "TRAINSPOOL_DEVICE in the environment, trainspool: {check_device: \"RTX "
           "3090\"} in the job (for target: external also device), or device = \"RTX "
@@ -335,11 +335,10 @@ static const struct rule rows[] = {
           "--known` lists the names; sm_86:24GiB describes any card, and auto is this "
           "machine.\n\n"
           "Devices of other makers (MI300X, Apple M2, Arc A770, Ascend 910B, Gaudi2, TPU "
-          "v5e; or rocm, mps, xpu, npu, hpu and tpu for any other) have names too. What "
-          "the rules know of cards is about NVIDIA's, so those rules are skipped there, "
-          "and an info says what is known: memory, fp16, bf16 and fp8 in matmuls. All "
-          "other rules apply, and the memory that PyTorch needs on CUDA is compared with "
-          "theirs.",
+          "v5e; or rocm, mps, xpu, npu, hpu and tpu for any other) have names too. The "
+          "device rules know only NVIDIA cards and are skipped there, and an info reports "
+          "what is known: memory, fp16, bf16 and fp8 in matmuls. All other rules apply, and "
+          "the memory that PyTorch needs on CUDA is compared with that of the device.",
       .source = "axolotl#1924: checks that tested the launcher's GPU; "
                 "precision/accelerator_table.c" },
     { .id = "TS209",

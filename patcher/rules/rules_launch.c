@@ -306,7 +306,7 @@ static void check_deepspeed(struct rule_context *context)
             json_number_value(find_member(settings, "zero_optimization.stage")) == 3)
             report_settings(context, SEVERITY_ERROR, "pure_bf16",
                             "LLaMA-Factory rejects pure_bf16 with DeepSpeed's ZeRO 3",
-                            "set bf16: true in place of pure_bf16, or use ZeRO 2");
+                            "replace pure_bf16 with bf16: true, or use ZeRO 2");
     }
     if (comparison.count > 0)
         report_settings(

@@ -381,7 +381,7 @@ static const struct rule rows[] = {
           "base model takes twice the memory (not only the adapters, as is sometimes "
           "claimed). On compute capability 8.0 and higher, bf16 usually solves the same "
           "problem at no cost. Another program may compute in the format of the base "
-          "model all the same, as LLaMA-Factory does for adapters: a warning says so.",
+          "model regardless, as LLaMA-Factory does for adapters; a warning reports that.",
       .source = "a user report (docs/precision.md)" },
 };
 

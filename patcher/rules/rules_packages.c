@@ -212,7 +212,7 @@ static const char *find_remedy(const struct rule_context *context,
     const char *dot;
 
     if (!torch_build_serves(capability))
-        return "NVIDIA publishes builds of PyTorch for this board";
+        return "use NVIDIA's builds of PyTorch for this board";
     if (!build)
         return "no build of PyTorch since 1.12 runs on it";
     dot = strchr(build->toolkit, '.');
@@ -246,7 +246,7 @@ static bool lacks_code(const struct rule_context *context, const struct version 
     return found;
 }
 
-/* No kernel starts on a card that torch has no code for. */
+/* No kernel can start on a card for which torch has no code. */
 static void check_card(struct rule_context *context, const struct version *cuda)
 {
     const struct version *torch = known_torch(context);
@@ -281,7 +281,7 @@ static void check_cpu_build(struct rule_context *context)
         return;
     report_cuda(context, SEVERITY_WARNING,
                 arena_printf(context->arena,
-                             "this build of torch has no CUDA and does not use %s",
+                             "this build of torch has no CUDA support, so %s is not used",
                              context->device->name),
                 find_remedy(context, torch, rule_capability(context)));
 }

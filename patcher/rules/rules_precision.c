@@ -48,13 +48,13 @@ static void rule_fp16_and_bf16(struct rule_context *context)
     rule_propose(context, &finding, bf16 ? "fp16" : "bf16", "false", NULL);
 }
 
-/* It is not safe where an unknown version or unknown files decide what fp16 meets. */
+/* The edit is unsafe if an unknown version or unknown files decide which weights fp16 meets. */
 static enum apply apply_with_fp16(bool fp16, const struct fp16_need *need)
 {
     return fp16 && !need->sure ? APPLY_UNSAFE : APPLY_SAFE;
 }
 
-/* why: what the job would compute in without it. */
+/* why: the format in which the job computes without fp16. */
 static void propose_fp16(struct rule_context *context, const struct fp16_need *need,
                          int group, const char *why)
 {
@@ -72,7 +72,7 @@ static void propose_fp16(struct rule_context *context, const struct fp16_need *n
         "fp16", "true", "bf16");
 }
 
-/* The line that must change with fp16, so that the scaler meets no 16-bit weights. */
+/* Propose the line that must change with fp16, so that no trained weight has 16 bits. */
 static void propose_dtype(struct rule_context *context, const struct fp16_need *need,
                           int group)
 {
@@ -94,7 +94,7 @@ static void propose_dtype(struct rule_context *context, const struct fp16_need *
 }
 
 /* fp16 would stop at its first step, and no line of the job changes that. */
-static void report_no_way_out(struct rule_context *context, const struct fp16_need *need)
+static void report_no_remedy(struct rule_context *context, const struct fp16_need *need)
 {
     rule_report(context,
                 &(struct finding) { .rule = "TS102",
@@ -122,7 +122,7 @@ static bool replace_bf16(struct rule_context *context)
     struct finding *proposed;
 
     if (fp16 && !need.possible) {
-        report_no_way_out(context, &need);
+        report_no_remedy(context, &need);
         return true;
     }
     proposed = rule_propose(
@@ -273,7 +273,7 @@ static enum apply apply_of_bf16(const struct rule_context *context)
     return rule_is_policy(context, POLICY_BF16) ? APPLY_SAFE : APPLY_UNSAFE;
 }
 
-/* Propose bf16 in place of fp16, which two edits do; a resumed run keeps its format. */
+/* Replace fp16 with bf16 in two edits; a resumed run keeps its format. */
 static void propose_bf16(struct rule_context *context, struct finding *finding)
 {
     if (context->plan->resume_from_checkpoint) {
@@ -301,7 +301,7 @@ static struct finding overflow_finding(void)
     };
 }
 
-/* Return whether fp16 is on where bf16 would do as well: TS103 or TS104. */
+/* Return whether fp16 is on although bf16 would work as well: TS103 or TS104. */
 static bool could_use_bf16(const struct rule_context *context)
 {
     return is_on(context->plan->request.fp16) && !has_fp16_and_bf16(context) &&
@@ -310,7 +310,7 @@ static bool could_use_bf16(const struct rule_context *context)
            !(rule_is_policy(context, POLICY_NOSCALER) && rule_trains_float16(context));
 }
 
-/* A card with bf16: one edit removes the risk, and costs nothing. */
+/* The card has bf16: one edit removes the risk at no cost. */
 static void report_needless_overflow(struct rule_context *context)
 {
     struct finding finding = overflow_finding();
@@ -334,7 +334,7 @@ static bool lacks_float32(const struct rule_context *context, struct finding *fi
     return true;
 }
 
-/* Accelerate's setting counts as well as a line of the job, and no edit reaches it. */
+/* Accelerate's setting has the same effect as a line of the job, but no edit can change it. */
 static bool report_launched_fp16(struct rule_context *context)
 {
     const struct proposal to = rule_proposal(context);

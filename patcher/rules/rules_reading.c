@@ -1,5 +1,5 @@
-/* patcher/rules/rules_reading.c - text that the program of an external job reads
- * otherwise than trainspool: tabs, numbers, and quoted values. */
+/* patcher/rules/rules_reading.c - text that trainspool and the program of an external job read
+ * differently: tabs, numbers and quoted values. */
 #include "config.h"
 
 #include "patcher/rules/rules_context.h"
@@ -77,8 +77,8 @@ static const struct entry *row_before(const struct document *document, size_t by
     return found;
 }
 
-/* Return whether a blank in place of the tab leaves the value as it is: it does not in
- * the middle of a plain scalar. */
+/* Return whether a space instead of the tab leaves the value unchanged, as anywhere but within
+ * a plain scalar. */
 static bool is_between_values(const struct entry *entry, size_t byte)
 {
     const struct node *value = entry->value;
@@ -96,10 +96,9 @@ static void report_tab(struct rule_context *context, size_t byte, size_t bytes)
         .rule = "TS004",
         .severity = maybe ? SEVERITY_WARNING : SEVERITY_ERROR,
         .message = arena_printf(context->arena,
-                                "%s raises \"found character '\\t' that cannot start any "
-                                "token\"",
-                                maybe ? "OmegaConf before 2.4"
-                                      : "PyYAML, which reads the job in Python,"),
+                                "%s rejects this tab: found character '\\t' that cannot "
+                                "start any token",
+                                maybe ? "OmegaConf before 2.4" : "PyYAML"),
         .note = "the value stays unchanged",
         .at = document_mark(document, byte),
         .cut = bytes,
@@ -114,9 +113,9 @@ static void report_tab(struct rule_context *context, size_t byte, size_t bytes)
         finding.apply = APPLY_SAFE;
         finding.old_text = arena_copy(context->arena, document->data + byte, bytes);
         finding.new_text = " ";
-        finding.label = "a blank";
+        finding.label = "a space";
     } else {
-        finding.note = "write blanks instead";
+        finding.note = "replace the tab with spaces";
     }
     findings_add(context->findings, &finding);
 }
@@ -285,9 +284,9 @@ static const struct rule rows[] = {
           "Between a colon and its value, or after a value, YAML 1.2 allows tabs, and "
           "trainspool accepts them. PyYAML, which LLaMA-Factory, TRL and transformers "
           "use, raises `found character '\\t' that cannot start any token`. In a job with "
-          "target: external the patch replaces such a tab with a blank. LLaMA-Factory "
-          "reads the file with OmegaConf since 0.9.4, which accepts such a tab since 2.4: "
-          "there it is a warning.",
+          "target: external the patch replaces such a tab with a space. LLaMA-Factory "
+          "reads the file with OmegaConf since 0.9.4, which accepts such a tab since 2.4, so "
+          "the finding is a warning there.",
       .source = "YAML 1.2, 6.1 Indentation Spaces; PyYAML 6.0.3, yaml/scanner.py, and "
                 "OmegaConf 2.3 and 2.4, tested" },
     { .id = "TS013",

@@ -256,12 +256,13 @@ static void rule_unknown_versions(struct rule_context *context)
             &(struct finding) {
                 .rule = "TS810",
                 .severity = SEVERITY_INFO,
-                .message = "the version of TRL is unknown, and with it the defaults of "
-                           "bf16, gradient_checkpointing, max_length and other keys",
+                .message =
+                    "the version of TRL is unknown, and the defaults of bf16, "
+                    "gradient_checkpointing, max_length and other keys depend on it",
                 .note = context->document->script
-                            ? "give it with --versions trl=.."
-                            : "give it in trainspool.versions: {trl: ..}, or with "
-                              "--versions trl=.." },
+                            ? "pass --versions trl=.."
+                            : "set trainspool.versions: {trl: ..}, or pass --versions "
+                              "trl=.." },
             target);
         return;
     }
@@ -278,7 +279,7 @@ static void rule_unknown_versions(struct rule_context *context)
                        "keys, incompatible packages",
             .note =
                 context->document->script
-                    ? "give them with --versions torch=..,transformers=..,peft=.."
+                    ? "pass --versions torch=..,transformers=..,peft=.."
                     : "set trainspool.env: the folder of the Python environment, or "
                       "trainspool.versions: {torch: .., transformers: .., peft: ..}" },
         target);

@@ -24,13 +24,13 @@
 
 #define FIVE "5.0.0.dev0" /* from_pretrained keeps the format of the files since then */
 
-/* The job, with what several decisions below ask. */
+/* The job and facts that several decisions use. */
 struct view {
     const struct rule_context *context;
     const struct precision_request *request;
     bool factory, trl, deepspeed, fsdp, quantized;
     bool trl_loads;      /* TRL calls from_pretrained, not the script */
-    bool casts_adapters; /* PEFT does */
+    bool casts_adapters; /* by PEFT */
     struct stored_weights *out;
 };
 
@@ -201,7 +201,7 @@ static bool casts_for_fsdp(const struct view *view)
            !rule_version_below(view->context, PACKAGE_ACCELERATE, "0.30");
 }
 
-/* Also where the version of TRL is unknown: the current one does. */
+/* True if the version of TRL is unknown, since the newest one casts. */
 static bool casts_quantized_to_bf16(const struct view *view)
 {
     bool known = true;
@@ -351,7 +351,7 @@ static const char *find_whole_key(const struct rule_context *context)
                : NULL;
 }
 
-/* Which of the parts is worse: float16 stops more, then bfloat16. */
+/* Return whether a format stops more runs than another: float16, then bfloat16. */
 static bool is_narrower(enum format format, enum format than)
 {
     return format != FORMAT_COUNT &&

@@ -7,7 +7,7 @@
 
 #include "patcher/document/document.h"
 
-/* Shown in place of a secret. */
+/* Shown instead of a secret. */
 #define REDACT_SHOWN "***"
 
 /* Append the text with each secret replaced with REDACT_SHOWN; line numbers stay the

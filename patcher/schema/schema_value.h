@@ -28,7 +28,7 @@ struct value value_read(const struct key *key, const struct node *node,
                         struct arena *arena);
 /* Return what the value must be, for messages: "a whole number". */
 const char *value_expected(const struct key *key, struct arena *arena);
-/* Same, in place of a wrong value: includes the upper bound if the value exceeds it. */
+/* The same for a wrong value: includes the upper bound if the value exceeds it. */
 const char *value_expected_with_bound(const struct key *key, const struct node *node,
                                       struct arena *arena);
 /* Return the map that a value is or, as Hugging Face accepts it, holds as JSON

@@ -256,7 +256,7 @@ static void add_preference(struct text *out, const struct plan *plan)
     text_addc(out, '\n');
 }
 
-/* Shown for a merge in place of training. */
+/* Shown for a merge instead of training. */
 static void add_merge(struct text *out, const struct plan *plan)
 {
     text_adds(out, "  merge       ");

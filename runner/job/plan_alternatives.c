@@ -1,4 +1,4 @@
-/* runner/job/plan_alternatives.c - try each alternative on a copy of the plan. */
+/* runner/job/plan_alternatives.c - tries each alternative on a copy of the plan. */
 #include "config.h"
 
 #include "runner/job/plan_alternatives.h"
@@ -12,7 +12,7 @@
 #include "runner/output/report.h"
 #include "runner/output/report_json.h"
 
-/* The job to change, with what the estimates of all rows share. */
+/* The unchanged job and the inputs that the estimates of all rows share. */
 struct base_job {
     struct memory_fit_case request;
     struct model_config config;
@@ -61,8 +61,7 @@ static void add_row(const struct alternative *row,
 
     text_addf(out, "    %-17s", row ? row->name : "as is");
     if (result->why_not) {
-        text_addf(out, " %s\n",
-                  *result->why_not ? result->why_not : "is what the job does");
+        text_addf(out, " %s\n", *result->why_not ? result->why_not : "already set");
         return;
     }
     memory_text(result->use.total, bytes);
@@ -113,7 +112,7 @@ static json_t *row_object(const struct alternative *row,
                         tried ? json_null()
                               : json_string(*result->why_not
                                                 ? result->why_not
-                                                : "the job does this already"));
+                                                : "the job already has this setting"));
     json_object_set_new(object, "memory",
                         counted ? plan_json_memory(&result->use) : json_null());
     json_object_set_new(object, "fits",

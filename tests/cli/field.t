@@ -394,7 +394,7 @@ field patcher/D19-fractional-warmup-steps fractional_warmup
 no_auto_advice() {
     try "$trainspool" check --device A40 job.yaml
     expect_output "D24: the job contradicts LLaMA-Factory" 'error\[TS805\].*pure_bf16'
-    expect_output "D24: the advice helps" 'set bf16: true in place of pure_bf16, or use ZeRO 2'
+    expect_output "D24: the advice helps" 'replace pure_bf16 with bf16: true, or use ZeRO 2'
     expect_no_output "D24: auto would not help" '"auto"'
     sed -i 's/"fp16": {"enabled": "auto"}/"fp16": {"enabled": true}/' zero3.json
     sed -i 's/pure_bf16/bf16/' job.yaml
