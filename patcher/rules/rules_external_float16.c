@@ -127,13 +127,36 @@ static void report_adapters(struct rule_context *context, const struct finding *
     }
 }
 
+/* A script shows its base and its scaler, but not the PEFT that decides about the adapters. */
+static void remark_unknown_peft(struct rule_context *context,
+                                const struct stored_weights *weights)
+{
+    if (!context->document->script || context->plan->method != METHOD_LORA ||
+        versions_know(context->versions, PACKAGE_PEFT) || !weights->scaler ||
+        !weights->base_known || weights->base != FORMAT_FP16 ||
+        rule_has_quantized_weights(context))
+        return;
+    rule_report(context,
+                &(struct finding) {
+                    .rule = "TS801",
+                    .severity = SEVERITY_INFO,
+                    .message =
+                        "the adapters are float32 with PEFT 0.12 or later; earlier "
+                        "versions make them float16 like the base, which the loss scaler "
+                        "cannot unscale",
+                    .note = "give the version with --versions peft=.." },
+                "fp16");
+}
+
 static void rule_refused_adapters(struct rule_context *context)
 {
     const struct stored_weights weights = stored_weights_now(context);
     bool old = rule_version_below(context, PACKAGE_PEFT, "0.12");
 
-    if (!stored_weights_stop_scaler(&weights, WEIGHTS_ADAPTERS))
+    if (!stored_weights_stop_scaler(&weights, WEIGHTS_ADAPTERS)) {
+        remark_unknown_peft(context, &weights);
         return;
+    }
     report_adapters(
         context,
         &(struct finding) {
@@ -286,7 +309,9 @@ static const struct rule rows[] = {
           "more bytes for each weight of the base model. It is cheaper to upgrade PEFT, "
           "or to call cast_mixed_precision_params(model, torch.float16) after "
           "get_peft_model: the base stays float16 and only the adapters, a few MB, "
-          "become float32.",
+          "become float32.\n\n"
+          "In a Python script with a float16 base, an info says that the version of PEFT "
+          "decides, if it is unknown.",
       .source = "PEFT 0.12.0, PR 1706; its troubleshooting page; TRL 0.26.0 "
                 "trainer/sft_trainer.py; trl#4901" },
     { .id = "TS803",
