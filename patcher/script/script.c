@@ -67,7 +67,7 @@ static void read_script(struct script *script)
     if (!document->root) {
         document_report(document, DOCUMENT_LIMIT, document->positions.origin, 0,
                         "the script has no call that configures a training, such as "
-                        "TrainingArguments, from_pretrained or GradScaler");
+                        "TrainingArguments, get_peft_model or GradScaler");
         return;
     }
     script_loop(script);

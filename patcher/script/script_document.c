@@ -674,6 +674,30 @@ static void note_classes(struct script *script, const struct script_model *model
         facts->arguments_class = script_last(script_callee(script, arguments));
 }
 
+/* Return whether a script does more than load a model, as one that only generates or that
+ * another file imports does. */
+static bool is_training(struct script *script)
+{
+    static const enum script_role roles[] = {
+        ROLE_TRAINER,     ROLE_ARGUMENTS, ROLE_OPTIMIZER, ROLE_SCALER,  ROLE_AUTOCAST,
+        ROLE_ACCELERATOR, ROLE_LIGHTNING, ROLE_ADAPTED,   ROLE_ADAPTER, ROLE_CLIP
+    };
+
+    for (size_t i = 0; i < TS_COUNT(roles); i++)
+        if (find_call(script, roles[i], 0))
+            return true;
+    for (size_t i = 0; i < script->call_count; i++) {
+        const char *path = script_callee(script, script->calls[i]);
+        const struct syntax *function = syntax_field(script->calls[i], "function");
+        const struct syntax *method = syntax_field(function, "attribute");
+
+        if ((method && syntax_is(&script->tree, method, "backward")) ||
+            (path && strcmp(script_last(path), "add_adapter") == 0))
+            return true;
+    }
+    return false;
+}
+
 void script_document(struct script *script)
 {
     const struct syntax *trainer = find_call(script, ROLE_TRAINER, 0), *arguments;
@@ -711,8 +735,7 @@ void script_document(struct script *script)
     } else if (arguments) {
         add_fact(&to, "eval_dataset", "given", syntax_field(arguments, "function"));
     }
-    if (to.root->count > 0 || find_call(script, ROLE_AUTOCAST, 0) ||
-        find_call(script, ROLE_SCALER, 0) || find_call(script, ROLE_OPTIMIZER, 0)) {
+    if (is_training(script)) {
         add_block(&to, row);
         script->document->root = to.root;
     }
