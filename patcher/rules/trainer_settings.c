@@ -126,7 +126,8 @@ static void bind_lora_target(const struct rule_context *context, struct plan *pl
     const char *fused;
 
     if (context->view->trainer != TRAINER_TRL || !context->model ||
-        rule_entry(context, "lora_target_modules") || rule_entry(context, "lora_target"))
+        rule_entry(context, "lora_target_modules") ||
+        (context->document->script && rule_entry(context, "lora_target")))
         return;
     fused = context->model->architecture->paths[MODULE_QKV];
     set(context, "lora_target", fused ? strrchr(fused, '.') + 1 : "q_proj,v_proj", plan);
