@@ -67,6 +67,10 @@ static void rule_eval_data(struct rule_context *context)
     const char *key;
     struct finding finding = { .rule = "TS507", .severity = SEVERITY_ERROR };
 
+    /* a script passes its own eval_dataset to Trainer */
+    if (plan->external && !rule_is_llamafactory(context) && !rule_is_trl(context) &&
+        !plan->eval_dataset && !(plan->val_size > 0))
+        return;
     /* sft.py and the others evaluate on dataset_test_split of the dataset */
     if (rule_is_trl(context) && !profile_find(context->view, "val_size"))
         return;
@@ -97,7 +101,9 @@ static const struct rule rows[] = {
           "ask for an evaluation. It needs samples that are not trained on: either a "
           "separate file, eval_dataset, or a part of dataset, val_size (0.1 is a tenth, "
           "100 is a hundred samples, selected by seed). LLaMA-Factory and trainspool "
-          "reject both at once, because it would be unclear what was evaluated.",
+          "reject both at once, because it would be unclear what was evaluated. A script of "
+          "the Trainer loads its data in Python, so nothing is reported about it unless "
+          "the job names data.",
       .source =
           "LLaMA-Factory hparams/parser.py and data_args.py; train/dataset/dataset.c" },
     { .id = "TS514",
