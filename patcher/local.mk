@@ -70,6 +70,7 @@ libpatcher_a_SOURCES += %D%/rules/memory_case.c %D%/rules/memory_case.h
 libpatcher_a_SOURCES += %D%/rules/memory_fit.c %D%/rules/memory_fit.h
 libpatcher_a_SOURCES += %D%/rules/patch_options.h
 libpatcher_a_SOURCES += %D%/rules/python_value.c %D%/rules/python_value.h
+libpatcher_a_SOURCES += %D%/rules/typed_value.c %D%/rules/typed_value.h
 libpatcher_a_SOURCES += %D%/rules/trainer_file.c %D%/rules/trainer_file.h
 libpatcher_a_SOURCES += %D%/rules/refusals.c %D%/rules/refusals.h
 libpatcher_a_SOURCES += %D%/rules/refusals_axolotl.c

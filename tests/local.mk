@@ -441,6 +441,7 @@ check_PROGRAMS += %D%/differential/ours
 %C%_differential_ours_SOURCES = %D%/differential/ours.c %D%/differential/ours.h
 %C%_differential_ours_SOURCES += %D%/differential/ours_model.c
 EXTRA_DIST += %D%/differential/adapters.py
+EXTRA_DIST += %D%/differential/axolotl_files.py
 EXTRA_DIST += %D%/differential/differential.py
 EXTRA_DIST += %D%/differential/conversations.py
 EXTRA_DIST += %D%/differential/made.py
@@ -583,6 +584,7 @@ differential: differential-adapters differential-profiles differential-tables
 differential: differential-adapters differential-torch-state
 differential: differential-adapters differential-profiles
 differential: differential-adapters differential-scores
+differential: differential-adapters differential-profiles differential-axolotl
 differential-text: %D%/differential/ours
 	@$(differential_run)/differential.py --seconds $(SECONDS) --seed $(SEED) \
 	    --shared '$(abs_top_srcdir)/../shared/data' --templates '$(TEMPLATES)' \
@@ -609,6 +611,9 @@ differential-tables: %D%/differential/ours
 .PHONY: differential-adapters differential-torch-state
 .PHONY: differential-adapters differential-profiles
 .PHONY: differential-adapters differential-scores
+differential-axolotl: trainspool
+	@$(differential_run)/axolotl_files.py --jobs $(JOBS) --seed $(SEED) ./trainspool || test $$? = 77
+.PHONY: differential-adapters differential-profiles differential-axolotl
 
 clean-local:
 	rm -rf fuzz-build mutate-build %D%/emulation/machine %D%/emulation/plain %D%/emulation/checked

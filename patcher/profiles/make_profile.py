@@ -27,7 +27,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 UNKNOWN = '?'  # a default that depends on the machine or on other packages
 
 # Bits of enum profile_type (profile.h).
-BOOL, INT, REAL, TEXT, LIST, MAP, NONE, REQUIRED = (1 << i for i in range(8))
+BOOL, INT, REAL, TEXT, LIST, MAP, NONE, REQUIRED, ANY = (1 << i for i in range(9))
 SIMPLE = {'bool': BOOL, 'int': INT, 'float': REAL, 'str': TEXT, 'list': LIST, 'List': LIST, 'tuple': LIST,
           'Sequence': LIST, 'dict': MAP, 'Dict': MAP, 'None': NONE}
 
@@ -90,8 +90,10 @@ def members(source, module, name):
 
 
 class Reader:
-    def __init__(self, source):
-        self.source = source
+    """strict: the types are those of pydantic, which refuses what they do not accept."""
+
+    def __init__(self, source, strict=False):
+        self.source, self.strict = source, strict
 
     def type_of(self, module, node):
         """(bits, values) of an annotation; values are those of a Literal or an enum."""
@@ -115,12 +117,12 @@ class Reader:
                 for value in values:
                     bits |= NONE if value is None else SIMPLE[type(value).__name__]
                 return bits, [str(v) for v in values if isinstance(v, str)]
-            return SIMPLE.get(outer, 0), []
+            return SIMPLE.get(outer, ANY if self.strict else 0), []
         name = ast.unparse(node).split('.')[-1]
         if name in SIMPLE:
             return SIMPLE[name], []
         values = [str(v) for v in members(self.source, module, name).values()]
-        return (TEXT, values) if values else (0, [])
+        return (TEXT, values) if values else (ANY if self.strict else 0, [])
 
     def union(self, module, nodes):
         bits, values = 0, []
@@ -128,7 +130,9 @@ class Reader:
             more, named = self.type_of(module, node)
             bits |= more
             values += named
-        # `SchedulerType | str`: the enum says which texts are accepted
+        # `SchedulerType | str`: the enum says which texts are accepted; pydantic accepts all
+        if self.strict and any(ast.unparse(node) == 'str' for node in nodes):
+            values = []
         return bits, values
 
     def text(self, value):
@@ -284,7 +288,7 @@ def read_trl(source):
 
 def read_axolotl(source):
     """utils/config: AxolotlInputConfig, with the arguments of each plugin of integrations/."""
-    reader = Reader(source)
+    reader = Reader(source, True)
     module = next(m for m in ('axolotl.utils.schemas.config', 'axolotl.utils.config.models.input.v0_4_1')
                   if source.tree(m))
     yield 'AxolotlInputConfig', reader.fields(module, 'AxolotlInputConfig', ('BaseModel',))
@@ -354,7 +358,7 @@ def read_lightning(source):
 
 def read_unsloth(source):
     """unsloth_cli/config.py: the sections of Config."""
-    reader, module = Reader(source), 'unsloth_cli.config'
+    reader, module = Reader(source, True), 'unsloth_cli.config'
     if not source.tree(module):
         return
     rows = {}
@@ -402,8 +406,8 @@ def order(version):
 
 def releases(package):
     """The final releases, oldest first."""
-    out = subprocess.run([sys.executable, '-m', 'pip', 'index', 'versions', package], capture_output=True, text=True,
-                         check=True).stdout
+    out = subprocess.run([sys.executable, '-m', 'pip', 'index', 'versions', '--python-version', '3.12', package],
+                         capture_output=True, text=True, check=True).stdout
     names = re.search(r'Available versions: (.*)', out).group(1).split(', ')
     return sorted((name for name in names if re.fullmatch(r'[0-9.]+', name)), key=order)
 

@@ -33,7 +33,8 @@ enum profile_type {
     PROFILE_LIST = 16,
     PROFILE_MAP = 32,
     PROFILE_NULL = 64,
-    PROFILE_REQUIRED = 128 /* no default: the parser refuses a file without the key */
+    PROFILE_REQUIRED = 128, /* no default: the parser refuses a file without the key */
+    PROFILE_OTHER = 256     /* or a type that the table cannot express */
 };
 
 #define PROFILE_UNKNOWN "?" /* a default that depends on the machine or other packages */
@@ -83,6 +84,7 @@ struct profile {
     const char *rules;
     /* blocks that may have unlisted members; "" is the file; or NULL */
     const char *open;
+    bool typed; /* pydantic refuses values that the types of the table do not accept */
     const struct profile_table *table; /* NULL: its keys are not known */
 };
 

@@ -51,7 +51,7 @@ static const struct profile_key keys[] = {
     { "training.max_seq_length", 0x02, "2048", NULL, NULL, 0x1, 1, 8 },
     { "training.max_steps", 0x02, "0", NULL, NULL, 0x1, 1, 8 },
     { "training.num_epochs", 0x02, "3", NULL, NULL, 0x1, 1, 8 },
-    { "training.output_dir", 0x00, "?", NULL, NULL, 0x1, 1, 8 },
+    { "training.output_dir", 0x100, "?", NULL, NULL, 0x1, 1, 8 },
     { "training.packing", 0x01, "false", NULL, NULL, 0x1, 1, 8 },
     { "training.random_seed", 0x02, "3407", NULL, NULL, 0x1, 1, 8 },
     { "training.save_steps", 0x02, "0", NULL, NULL, 0x1, 1, 8 },

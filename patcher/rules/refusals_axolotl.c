@@ -2,7 +2,7 @@
  * patcher/rules/refusals_axolotl.c - what Axolotl's configuration refuses without looking
  * at the model, the data or the machine.
  *
- * Compared with AxolotlInputConfig of the releases 0.5.2 to 0.19.0: its validators are in
+ * Compared with AxolotlInputConfig of the releases 0.5.2 to 0.21.0: its validators are in
  * utils/config/models/input/v0_4_1/__init__.py, since 0.8 in utils/schemas/.
  */
 #include "config.h"
@@ -20,6 +20,13 @@ static bool applies(const struct rule_context *context)
 #define PACKED_EVAL                                                            \
     "eval_table_size and eval_sample_packing are not supported together with " \
     "sample_packing."
+#define TWO_SIZES                                                                        \
+    "At least two of micro_batch_size, gradient_accumulation_steps, batch_size must be " \
+    "set"
+#define EIGHT_BITS "FSDP2 not compatible with"
+#define FSDP1_ONLY                                                                      \
+    "fsdp_config.sharding_strategy is an FSDP1-only option and FSDP1 has been removed " \
+    "from Axolotl."
 #define REMOVE_ONE "remove one of them"
 
 static const struct refusal rows[] = {
@@ -41,6 +48,13 @@ static const struct refusal rows[] = {
     { .when = { TS_TRUE("do_causal_lm_eval"), TS_TRUE("eval_sample_packing") },
       .says = "do_causal_lm_eval is enabled, eval_sample_packing must be set to False",
       .advice = "set eval_sample_packing: false" },
+    { .when = { TS_TRUE("do_causal_lm_eval"), TS_TRUE("sample_packing"),
+                TS_MISSING("eval_sample_packing"), TS_FALSE("eval_table_size") },
+      .says = "do_causal_lm_eval is enabled, eval_sample_packing must be set to False",
+      .advice = "set eval_sample_packing: false" },
+    { .when = { TS_TRUE("pretraining_dataset"), TS_FALSE("max_steps") },
+      .says = "max_steps must be set when using iterable pretraining_dataset",
+      .advice = "set max_steps" },
     { .when = { TS_TRUE("max_packed_sequence_len") },
       .says = "`max_packed_sequence_len` is no longer supported",
       .advice = "use sample_packing" },
@@ -53,10 +67,22 @@ static const struct refusal rows[] = {
     { .when = { TS_TRUE("gradient_accumulation_steps"), TS_TRUE("batch_size") },
       .says = "please set only one of gradient_accumulation_steps or batch_size",
       .advice = "remove batch_size" },
+    { .when = { TS_FALSE("micro_batch_size"), TS_FALSE("gradient_accumulation_steps") },
+      .before = "0.19.0.dev0",
+      .says = TWO_SIZES,
+      .advice = "set micro_batch_size and gradient_accumulation_steps" },
+    { .when = { TS_FALSE("gradient_accumulation_steps"), TS_FALSE("batch_size") },
+      .before = "0.19.0.dev0",
+      .says = TWO_SIZES,
+      .advice = "set gradient_accumulation_steps" },
+    { .when = { TS_FALSE("micro_batch_size"), TS_FALSE("batch_size") },
+      .before = "0.19.0.dev0",
+      .says = TWO_SIZES,
+      .advice = "set micro_batch_size" },
     { .when = { TS_TRUE("batch_size"), TS_FALSE("micro_batch_size"),
                 TS_FALSE("gradient_accumulation_steps") },
-      .says = "At least two of micro_batch_size, gradient_accumulation_steps, batch_size "
-              "must be set",
+      .since = "0.19.0.dev0",
+      .says = TWO_SIZES,
       .advice = "set micro_batch_size" },
     { .when = { TS_TRUE("warmup_steps"), TS_TRUE("warmup_ratio") },
       .says = "warmup_steps and warmup_ratio are mutually exclusive",
@@ -87,6 +113,15 @@ static const struct refusal rows[] = {
           "eval_strategy and eval_steps mismatch. Please set eval_strategy to 'steps' "
           "or remove eval_steps.",
       .advice = "remove eval_steps" },
+    { .when = { TS_FALSE("val_set_size"), TS_GIVEN("val_set_size"), TS_TRUE("eval_steps"),
+                TS_FALSE("test_datasets") },
+      .says = "eval_steps and eval_strategy are not supported with val_set_size == 0",
+      .advice = "remove eval_steps" },
+    { .when = { TS_FALSE("val_set_size"), TS_GIVEN("val_set_size"),
+                TS_TRUE("eval_strategy"), TS_NOT_IN("eval_strategy", "no"),
+                TS_FALSE("test_datasets") },
+      .says = "eval_steps and eval_strategy are not supported with val_set_size == 0",
+      .advice = "remove eval_strategy" },
     { .when = { TS_TRUE("evals_per_epoch"), TS_TRUE("eval_steps") },
       .says = "eval_steps and evals_per_epoch are mutually exclusive and cannot be used "
               "together.",
@@ -96,6 +131,12 @@ static const struct refusal rows[] = {
       .says = "eval_strategy must be empty or set to `steps` when used with "
               "evals_per_epoch.",
       .advice = "remove eval_strategy" },
+    { .when = { TS_TRUE("early_stopping_patience"), TS_FALSE("save_steps") },
+      .says = "`early_stopping_patience` requires save_steps and eval_steps to be set.",
+      .advice = "set save_steps" },
+    { .when = { TS_TRUE("early_stopping_patience"), TS_FALSE("eval_steps") },
+      .says = "`early_stopping_patience` requires save_steps and eval_steps to be set.",
+      .advice = "set eval_steps" },
     { .when = { TS_TRUE("do_bench_eval"), TS_FALSE("evals_per_epoch"),
                 TS_FALSE("eval_steps") },
       .says = "do_bench_eval requires evals_per_epoch or eval_steps to be set.",
@@ -158,6 +199,29 @@ static const struct refusal rows[] = {
       .advice = "set remove_unused_columns: false" },
 
     /* Optimizer and kernels */
+    { .when = { TS_IN("optimizer", "adamw_8bit adamw_bnb_8bit"), TS_TRUE("fsdp_config"),
+                TS_IN("fsdp_version", "2") },
+      .since = "0.8.1.dev0",
+      .before = "0.20.0.dev0",
+      .says = EIGHT_BITS,
+      .advice = "use adamw_torch_8bit" },
+    { .when = { TS_IN("optimizer", "adamw_8bit adamw_bnb_8bit"), TS_TRUE("fsdp_config") },
+      .since = "0.20.0.dev0",
+      .says = EIGHT_BITS,
+      .advice = "use adamw_torch_8bit" },
+    { .when = { TS_TRUE("fsdp") },
+      .since = "0.20.0.dev0",
+      .says = "The top-level `fsdp` list is no longer supported, it configured FSDP1 "
+              "sharding strategies.",
+      .advice = "use fsdp_config" },
+    { .when = { TS_GIVEN("fsdp_config.sharding_strategy") },
+      .since = "0.20.0.dev0",
+      .says = FSDP1_ONLY,
+      .advice = "use reshard_after_forward" },
+    { .when = { TS_GIVEN("fsdp_config.fsdp_sharding_strategy") },
+      .since = "0.20.0.dev0",
+      .says = FSDP1_ONLY,
+      .advice = "use reshard_after_forward" },
     { .when = { TS_IN("optimizer", "muon"), TS_TRUE("deepspeed") },
       .since = "0.8.0.dev0",
       .says = "Muon optimizer is currently incompatible with DeepSpeed",

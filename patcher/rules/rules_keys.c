@@ -332,6 +332,8 @@ static bool is_reported(const struct rule_context *context, const struct entry *
         if ((finding->at.byte == entry->key->at.byte ||
              finding->at.byte == node_value(entry->value)->at.byte) &&
             (text_starts(finding->rule, "TS60") || strcmp(finding->rule, "TS807") == 0 ||
+             (profile_at(context->view->trainer)->rules &&
+              strcmp(finding->rule, "TS812") == 0) ||
              strcmp(finding->rule, "TS005") == 0))
             return true;
     }
@@ -496,7 +498,7 @@ static const struct rule rows[] = {
           "misspelled key, and TS703 one that no program has.",
       .source = "LLaMA-Factory hparams/parser.py, 0.9.0 to 0.9.5; transformers "
                 "hf_argparser.py; TRL cli.py and scripts/utils.py, 0.19 to 1.16; Axolotl "
-                "utils/config 0.5.2 to 0.19.0; recipes/ of torchtune 0.1 to 0.6.1; "
+                "utils/config 0.5.2 to 0.21.0; recipes/ of torchtune 0.1 to 0.6.1; "
                 "Lightning 2.0 to 2.6; unsloth_cli/config.py" },
 };
 

@@ -8,6 +8,7 @@
 #include "base/size.h"
 #include "patcher/rules/rules_context.h"
 #include "patcher/rules/trainer_file.h"
+#include "patcher/rules/typed_value.h"
 #include "patcher/schema/schema_value.h"
 
 static const struct refusals *const tables[] = {
@@ -156,8 +157,68 @@ static void check_table(struct rule_context *context, const struct refusals *ref
     }
 }
 
+/* ---- Types ---- */
+
+static const char *type_advice(const struct rule_context *context,
+                               const struct profile_key *key,
+                               const struct python_value *value)
+{
+    if (key->values)
+        return arena_printf(context->arena, "the values are %s%s", key->values,
+                            key->types & PROFILE_BOOL ? ", true and false" : "");
+    return value->kind == PYTHON_BOOL ? "YAML reads this word as a boolean: quote it"
+                                      : NULL;
+}
+
+static void check_value(struct rule_context *context, const struct entry *entry,
+                        const char *path)
+{
+    const struct profile *profile = profile_at(context->view->trainer);
+    const struct profile_key *key = profile_find(context->view, path);
+    const struct python_value value =
+        python_value_read(path, entry->value, python_reader_of(context));
+    const char *says = key ? typed_value_refusal(key, &value) : NULL;
+    const struct proposal to = rule_proposal(context);
+
+    if (!says)
+        return;
+    propose_remark(&to,
+                   &(struct finding) {
+                       .rule = "TS812",
+                       .severity = versions_know(context->versions, profile->package)
+                                       ? SEVERITY_ERROR
+                                       : SEVERITY_WARNING,
+                       .because = rule_version_text(context, profile->package),
+                       .message = arena_printf(context->arena, "%s raises \"%s: %s\"",
+                                               profile->title, path, says),
+                       .note = type_advice(context, key, &value) },
+                   entry);
+}
+
+/* path: the block with its dot; "" is the file. */
+static void check_values(struct rule_context *context, const struct node *map,
+                         const char *path)
+{
+    for (size_t i = 0; i < map->count; i++) {
+        const struct entry *entry = &map->entries[i];
+        const char *name;
+
+        if (entry->key->kind != NODE_SCALAR || node_find(map, entry->key->text) != entry)
+            continue;
+        name = arena_printf(context->arena, "%s%s", path, entry->key->text);
+        if (profile_has_block(context->view, name) &&
+            node_value(entry->value)->kind == NODE_MAP)
+            check_values(context, node_value(entry->value),
+                         arena_printf(context->arena, "%s.", name));
+        else
+            check_value(context, entry, name);
+    }
+}
+
 static void rule_refused(struct rule_context *context)
 {
+    if (profile_at(context->view->trainer)->typed && profile_is_closed(context->view))
+        check_values(context, context->document->root, "");
     for (size_t i = 0; i < TS_COUNT(tables); i++)
         if (tables[i]->applies(context))
             check_table(context, tables[i]);
@@ -176,13 +237,16 @@ static const struct rule rows[] = {
           "fractional val_size, reduce_lr_on_plateau without an evaluation. The rule "
           "makes the same checks and quotes the exception. It reads values as the program "
           "does, and an absent key has the program's default.\n\n"
+          "Axolotl and Unsloth check the types of values, too: `save_strategy: no` is a "
+          "boolean for YAML, and refused.\n\n"
           "The checks depend on the version. If the version is unknown, a check of some "
           "versions only is a warning that names them.",
       .source =
           "LLaMA-Factory hparams/ 0.9.0 to 0.9.5; transformers training_args.py, "
           "trainer.py and trainer_callback.py 4.37 to 5.24; trl/trainer/ 0.9.2 to "
-          "1.16; Axolotl utils/schemas 0.5.2 to 0.19.0; recipes/ of torchtune 0.1 to "
-          "0.6.1; Lightning 2.0 to 2.6; compared by tests/differential/refusals.py" },
+          "1.16; Axolotl utils/schemas 0.5.2 to 0.21.0; recipes/ of torchtune 0.1 to "
+          "0.6.1; Lightning 2.0 to 2.6; compared by tests/differential/refusals.py "
+          "and axolotl_files.py" },
 };
 
 const struct rules rules_refused = { rows, TS_COUNT(rows) };

@@ -288,7 +288,7 @@ static const struct rule rows[] = {
           "for torchtune, whose recipes refuse fp16. Nothing is edited where float16 "
           "weights would be trained.",
       .source = "transformers training_args.py; Axolotl utils/config and utils/schemas "
-                "0.5.2 to 0.19.0; torchtune training/precision.py 0.1 to 0.6.1; "
+                "0.5.2 to 0.21.0; torchtune training/precision.py 0.1 to 0.6.1; "
                 "Lightning fabric/plugins/precision 2.0 to 2.6" },
     { .id = "TS816",
       .title = "float16 weights, trained by another trainer",

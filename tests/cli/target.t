@@ -68,6 +68,7 @@ cat >axolotl.yml <<'END'
 base_model: some/model
 adapter: lora
 micro_batch_size: 2
+gradient_accumulation_steps: 1
 sequence_len: 2048
 bf16: auto
 learning_rate: 2e-4
