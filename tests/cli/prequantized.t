@@ -54,10 +54,10 @@ expect_output "the base prints words" '[a-z]'
 lora narrow whole | sed 's/lora/full/' >full.yaml
 expect_status "full training of a 4-bit base gives 1" 1 "$trainspool" check full.yaml
 expect_output "TS707 reports full training" 'full.yaml:3:18: error.TS707.: the files of the model are 4-bit'
-lora narrow out "export_dir: merged" >export.yaml
+lora narrow trained "export_dir: merged" >export.yaml
 expect_status "merging into a 4-bit base gives 1" 1 "$trainspool" check export.yaml
 expect_output "TS707 reports the merge" 'error.TS707.: cannot merge an adapter into a model with 4-bit files'
-lora narrow out "quantization_bit: 8" >eight.yaml
+lora narrow trained "quantization_bit: 8" >eight.yaml
 expect_status "another quantization_bit in the job is only a warning" 0 "$trainspool" check eight.yaml
 expect_output "TS707 reports the difference" 'warning.TS707.: the files of the model are 4-bit'
 expect "the files decide the quantization" sh -c '"$1" plan --json eight.yaml | jq -e ".precision.quantization_bit == 4" >/dev/null' \
@@ -78,7 +78,7 @@ expect "the adapter of the teacher changes the student" sh -c '! cmp -s kd/adapt
 # The metadata of a matrix is not trusted.
 cp -r narrow broken
 sed -i 's/"blocksize": 64/"blocksize": 32/' broken/model.safetensors
-lora broken out >broken.yaml
+lora broken trained >broken.yaml
 expect_status "an unsupported block size gives 1" 1 "$trainspool" run broken.yaml
 expect "the log names the tensor and the key" grep -q 'quant_state.bitsandbytes__nf4: blocksize must be 64' broken.run/train.log
 plan
