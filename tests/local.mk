@@ -585,6 +585,15 @@ differential: differential-adapters differential-torch-state
 differential: differential-adapters differential-profiles
 differential: differential-adapters differential-scores
 differential: differential-adapters differential-profiles differential-axolotl
+differential: differential-adapters
+differential: differential-profiles
+differential: differential-refusals
+differential: differential-saved
+differential: differential-scores
+differential: differential-tables
+differential: differential-text
+differential: differential-torch-state
+differential: differential-weights
 differential-text: %D%/differential/ours
 	@$(differential_run)/differential.py --seconds $(SECONDS) --seed $(SEED) \
 	    --shared '$(abs_top_srcdir)/../shared/data' --templates '$(TEMPLATES)' \
@@ -601,7 +610,6 @@ differential-torch-state: trainspool trainspool-train
 	@$(differential_run)/torch_state.py --seed $(SEED) ./trainspool || test $$? = 77
 differential-scores: %D%/differential/ours
 	@$(differential_run)/scores.py --seed $(SEED) %D%/differential/ours || test $$? = 77
-.PHONY: differential-text differential-weights differential-refusals differential-saved
 differential-profiles: trainspool
 	@$(differential_run)/profiles.py --sample || test $$? = 77
 	@$(differential_run)/profiles.py --jobs $(JOBS) --seed $(SEED) ./trainspool || test $$? = 77
@@ -614,6 +622,16 @@ differential-tables: %D%/differential/ours
 differential-axolotl: trainspool
 	@$(differential_run)/axolotl_files.py --jobs $(JOBS) --seed $(SEED) ./trainspool || test $$? = 77
 .PHONY: differential-adapters differential-profiles differential-axolotl
+
+.PHONY: differential-adapters \
+	differential-profiles \
+	differential-refusals \
+	differential-saved \
+	differential-scores \
+	differential-tables \
+	differential-text \
+	differential-torch-state \
+	differential-weights
 
 clean-local:
 	rm -rf fuzz-build mutate-build %D%/emulation/machine %D%/emulation/plain %D%/emulation/checked

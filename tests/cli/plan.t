@@ -95,7 +95,7 @@ expect_output "there is no reference model" '^              no reference model$'
 expect_status "plan prints text" 0 "$trainspool" plan full.yaml
 expect_output "the plan has the number of parameters" '^  model       [0-9,]* parameters, [0-9,]* trainable'
 expect_output "the plan has the memory of the process" '^              the process with its data .* to '
-gpt2=$TRAINSPOOL_SHARED/data/capp-gpt2/hf
+gpt2=$shared/data/capp-gpt2/hf
 sed "s|^model_name_or_path:.*|model_name_or_path: $gpt2|" full.yaml >dropping.yaml
 expect_status "plan of a model with dropout succeeds" 0 "$trainspool" plan dropping.yaml
 expect_output "the plan shows the dropout of the model" "^  dropout     0.1 of the embeddings, 0.1 of the output of each sublayer, 0.1 of attention weights; "
