@@ -17,7 +17,7 @@ static const struct loop_rule {
     const char *key;
     const char *message, *note;
 } loop_rules[LOOP_FAULTS] = {
-    [LOOP_CLIPS_SCALED] = { "TS128", SEVERITY_ERROR, APPLY_SAFE, "clip_grad_norm_",
+    [LOOP_CLIPS_SCALED] = { "TS128", SEVERITY_ERROR, APPLY_UNSAFE, "clip_grad_norm_",
                             "gradients are clipped before they are unscaled, so every "
                             "step is far too small",
                             "%s unscales them first" },
@@ -26,7 +26,7 @@ static const struct loop_rule {
                          "gradients underflow to zero",
                          "use torch.amp.GradScaler, or dtype=torch.bfloat16 on a GPU with "
                          "compute capability 8.0 or higher" },
-    [LOOP_NO_UPDATE] = { "TS130", SEVERITY_ERROR, APPLY_SAFE, "step",
+    [LOOP_NO_UPDATE] = { "TS130", SEVERITY_ERROR, APPLY_UNSAFE, "step",
                          "the scaler steps but is never updated: the next unscale_ "
                          "raises RuntimeError, and the scale never adapts",
                          "%s.update() follows each step" },
@@ -113,7 +113,7 @@ static const struct rule rows[] = {
     { .id = "TS128",
       .title = "scaled gradients are clipped",
       .severity = SEVERITY_ERROR,
-      .apply = APPLY_SAFE,
+      .apply = APPLY_UNSAFE,
       .target = RULE_EXTERNAL,
       .run = rule_clips_scaled,
       .explain =
@@ -122,9 +122,10 @@ static const struct rule rows[] = {
           "clip_grad_norm_ then sees a norm that is 65536 times too large and cuts the "
           "gradients to max_norm / 65536 of their meaning: the model barely learns, and "
           "no error is raised.\n\n"
-          "The patch adds scaler.unscale_(optimizer) before the call; scaler.step "
-          "notices it and does not unscale again. In a script of Accelerate, call "
-          "accelerator.clip_grad_norm_, which unscales.",
+          "patch --unsafe adds scaler.unscale_(optimizer) before the call; a safe edit "
+          "changes arguments only. scaler.step notices the call and does not unscale "
+          "again. In a script of Accelerate, call accelerator.clip_grad_norm_, which "
+          "unscales.",
       .source = "PyTorch, notes/amp_examples, Gradient clipping; waifu-diffusion#64" },
     { .id = "TS129",
       .title = "float16 autocast without a loss scaler",
@@ -141,7 +142,7 @@ static const struct rule rows[] = {
     { .id = "TS130",
       .title = "steps of the loss scaler out of order",
       .severity = SEVERITY_ERROR,
-      .apply = APPLY_SAFE,
+      .apply = APPLY_UNSAFE,
       .target = RULE_EXTERNAL,
       .run = rule_scaler_order,
       .explain =
@@ -151,7 +152,7 @@ static const struct rule rows[] = {
           "Two calls of unscale_ raise RuntimeError. optimizer.step() instead of "
           "scaler.step(optimizer) applies gradients that are 65536 times too large, and "
           "steps with inf and NaN.\n\n"
-          "The patch adds a missing scaler.update(); the other two are left to you.",
+          "patch --unsafe adds a missing scaler.update(); the other two are left to you.",
       .source = "torch/amp/grad_scaler.py; LVSM#19" },
     { .id = "TS131",
       .title = "another training in the script",

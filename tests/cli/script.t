@@ -113,6 +113,16 @@ expect "the script stays" cmp computed.py was.py
 expect_status "patch --unsafe replaces the expression" 0 "$trainspool" patch --unsafe --device T4 computed.py
 expect "with the value for the device" grep -q 'bf16=False.*fp16=True' computed.py
 
+for name in loop_clip_before_unscale loop_no_update; do
+    cp "$cases/$name.py" added.py
+    "$trainspool" patch -q --device T4 --unsafe added.py >out 2>err
+    diff "$cases/$name.py" added.py >out
+    case $name in
+    *clip*) expect "patch --unsafe unscales before it clips" grep -qx '>  *scaler.unscale_(optimizer)' out ;;
+    *) expect "patch --unsafe adds the update" grep -qx '>  *scaler.update()' out ;;
+    esac
+done
+
 lora=$cases/lora_base_float16.py
 "$trainspool" check --json --device "TITAN RTX" --versions peft=0.11 "$lora" | findings >out
 expect "an old PEFT trains adapters in the format of the base" grep -q 'error TS801 safe' out
