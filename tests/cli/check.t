@@ -200,7 +200,7 @@ if has_model; then
     printf '%s\n' "model_name_or_path: other" "dataset: x.jsonl" >other.yaml
     expect_status "weights with a shape other than in config.json have an error" 1 "$trainspool" check other.yaml
     expect_output "the message names the tensor and both shapes" 'error\[TS716\]: .*embed_tokens.weight has the shape \[512, 64\], config.json requires \[512, 128\]'
-    echo "train_from_scratch: true" >>other.yaml
+    printf '%s\n' 'train_from_scratch: true' 'finetuning_type: full' >>other.yaml
     expect_status "train_from_scratch ignores the weights" 0 "$trainspool" check --fail-on error other.yaml
     printf '%s\n' "model_name_or_path: $model" "teacher_model_name_or_path: other" "stage: distill" \
         "dataset: x.jsonl" >taught.yaml
