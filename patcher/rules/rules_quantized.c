@@ -118,7 +118,8 @@ static const struct rule rows[] = {
           "for compute.\n\n"
           "A native run supports quantization_bit: 4, not 8. A float16 or bfloat16 base "
           "under LoRA needs 2 bytes per weight instead of 1 or 0.5: `trainspool plan` "
-          "shows whether that fits. To convert a whole Axolotl file, use `trainspool "
+          "shows whether that fits. In a job of another program the finding is a warning, "
+          "because a script may read these keys. To convert a whole Axolotl file, use `trainspool "
           "import`.",
       .source =
           "axolotl schemas/config.py; trl ModelConfig; LLaMA-Factory model_args.py" },

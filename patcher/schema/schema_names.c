@@ -141,8 +141,8 @@ void check_unknown(const struct check *check, const struct entry *entry)
 
 static enum severity foreign_severity(const struct check *check, const struct key *key)
 {
-    if (key->rule && strcmp(key->rule, "TS119") == 0)
-        return SEVERITY_WARNING;
+    if (key->rule && (check->external || strcmp(key->rule, "TS119") == 0))
+        return SEVERITY_WARNING; /* a script of its own may read the key */
     return name_severity(check);
 }
 

@@ -29,8 +29,6 @@ BEYOND = {("TS707", "adapter_name_or_path"), ("TS705", "freeze_trainable_modules
           ("TS904", "kd_beta"), ("TS904", "teacher_logits"),
           ("TS705", "lora_target_modules"), ("TS008", "output_dir"),
           ("TS705", "save_steps"), ("TS705", "eval_steps"), ("TS705", "logging_steps")}
-# Errors that it does not express for a job of another program.
-BEYOND_EXTERNAL = {("TS611", "load_in_4bit")}
 FILES = "the files of the model"
 # Targets whose files have keys and values of their own, which the schema of a job does not describe.
 OTHER_FILES = {"axolotl", "torchtune", "lightning", "unsloth"}
@@ -73,9 +71,6 @@ def main(trainspool, jobs):
     jobs = [job for job in jobs if isinstance(read_jobs[job], dict) and not is_other(read_jobs[job])]
     differ = 0
     for job, ours in zip(jobs, errors_of_check(trainspool, jobs)):
-        block = read_jobs[job].get("trainspool")
-        if isinstance(block, dict) and block.get("target") == "external":
-            ours -= BEYOND_EXTERNAL
         theirs = [(list(error.absolute_path), error.message[:80])
                   for error in validator.iter_errors(read_jobs[job])]
         if bool(ours) != bool(theirs):
