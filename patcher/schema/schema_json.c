@@ -24,6 +24,8 @@
 #define SIZE                                                                    \
     "[0-9]{5,}|[0-9.]+[eE][+]?[0-9]+|" PLAIN " *([kKmMgGtT]([iI]?[bB])?|[bB])|" \
     "(?!0*\\.?0*%)0*(100(\\.0*)?|[0-9]{1,2}(\\.[0-9]*)?|\\.[0-9]+)%"
+/* as probe_count_named reads them */
+#define DEVICE  "^(auto|cpu|cuda|cuda:[0-9]{1,4}(,[0-9]{1,4}){0,15})$"
 #define SPECIAL "[-+]?\\.(inf|Inf|INF)|\\.(nan|NaN|NAN)"
 
 struct shape {
@@ -83,13 +85,11 @@ static void add_once(json_t *list, json_t *value)
     json_decref(value);
 }
 
-/* YAML 1.1 parsers pass `no` and `off` to the schema as false. */
+/* Editors read YAML 1.2, in which `no` and `off` are strings. */
 static void add_value(json_t *list, const char *written)
 {
     add_once(list, json_string(written));
     add_once(list, value_of(written));
-    if (strcmp(written, "no") == 0 || strcmp(written, "off") == 0)
-        add_once(list, json_false());
 }
 
 static void add_words(json_t *list, const char *words)
@@ -305,6 +305,13 @@ static json_t *native_values(const struct key *key)
     return key->type == KEY_ENUM && key->rejects ? enum_of(key, false) : NULL;
 }
 
+/* A job of another program may name a card: only a native run looks for the device. */
+static json_t *native_block(void)
+{
+    return with("properties", with("device", json_pack("{s:[s,s],s:s}", "type", "string",
+                                                       "null", "pattern", DEVICE)));
+}
+
 static json_t *native_properties(void)
 {
     json_t *properties = json_object();
@@ -316,6 +323,7 @@ static json_t *native_properties(void)
         if (values)
             set(properties, key->name, with("enum", values));
     }
+    set(properties, "trainspool", native_block());
     return properties;
 }
 

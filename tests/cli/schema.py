@@ -5,6 +5,7 @@ validator reject exactly the jobs in which check finds an error in a name or a v
 """
 
 import json
+import re
 import subprocess
 import sys
 
@@ -48,12 +49,23 @@ def errors_of_check(trainspool, jobs):
     } - BEYOND for report in reports]
 
 
+class Loader(yaml.SafeLoader):
+    """Reads booleans as YAML 1.2 does, and so as editors do: `no` is a string."""
+
+
+Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()}
+Loader.add_implicit_resolver("tag:yaml.org,2002:bool",
+                             re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
+
+
 def read(job):
     try:
         with open(job, encoding="utf-8-sig") as file:
             text = file.read()
             # the schema does not know about comments that suppress findings
-            return None if "trainspool: ignore" in text else yaml.safe_load(text)
+            return None if "trainspool: ignore" in text else yaml.load(text, Loader)
     except (yaml.YAMLError, UnicodeDecodeError):
         return None
 

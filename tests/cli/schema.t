@@ -32,4 +32,11 @@ if "${PYTHON-python3}" -c 'import jsonschema.validators, yaml; jsonschema.Draft2
 else
     skip "$name" "${PYTHON-python3} has no jsonschema and yaml"
 fi
+name="check accepts every value that the schema offers"
+if "${PYTHON-python3}" -c 'import jsonschema.validators; jsonschema.Draft202012Validator' 2>/dev/null; then
+    mkdir offers
+    expect_status "$name" 0 "${PYTHON-python3}" "$source/tests/cli/schema_offers.py" "$trainspool" offers
+else
+    skip "$name" "${PYTHON-python3} has no jsonschema"
+fi
 plan
