@@ -73,6 +73,7 @@ libpatcher_a_SOURCES += %D%/rules/python_value.c %D%/rules/python_value.h
 libpatcher_a_SOURCES += %D%/rules/typed_value.c %D%/rules/typed_value.h
 libpatcher_a_SOURCES += %D%/rules/trainer_file.c %D%/rules/trainer_file.h
 libpatcher_a_SOURCES += %D%/rules/refusals.c %D%/rules/refusals.h
+libpatcher_a_SOURCES += %D%/rules/refusals_accelerate.c
 libpatcher_a_SOURCES += %D%/rules/refusals_axolotl.c
 libpatcher_a_SOURCES += %D%/rules/refusals_llamafactory.c
 libpatcher_a_SOURCES += %D%/rules/refusals_recipes.c

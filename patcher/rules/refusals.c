@@ -133,6 +133,13 @@ static bool runs_in_ranks(const struct rule_context *context)
            (force && value_is_listed("1 true True TRUE", node_value(force->value)->text));
 }
 
+static bool runs_on(const struct rule_context *context, const char *backend)
+{
+    const struct accelerator_row *row = rule_accelerator(context);
+
+    return row && strcmp(row->backend, backend) == 0;
+}
+
 static bool compare(const struct test *test, const struct refusal_term *term,
                     const struct python_value *value)
 {
@@ -207,6 +214,10 @@ static bool test_term(const struct test *test, const struct refusal_term *term)
         return rule_runs_trl(context, term->with);
     case REFUSAL_VERSION:
         return rule_version_at_least(context, package_find(term->key), term->with);
+    case REFUSAL_BEFORE:
+        return rule_version_below(context, package_find(term->key), term->with);
+    case REFUSAL_BACKEND:
+        return runs_on(context, term->with);
     default:
         return test_value(test, term);
     }

@@ -32,6 +32,8 @@ enum refusal_test {
     REFUSAL_SCRIPT,  /* the job runs this TRL script: sft, dpo, grpo */
     REFUSAL_ONLY,    /* it is true, and each word of each element is one of the words */
     REFUSAL_VERSION, /* the package that `key` names is at least this version */
+    REFUSAL_BEFORE,  /* the package that `key` names is below this version */
+    REFUSAL_BACKEND, /* the job runs on an accelerator of this backend: mps */
 };
 
 struct refusal_term {
@@ -70,8 +72,8 @@ struct refusals {
 };
 
 extern const struct refusals refusals_llamafactory, refusals_llamafactory_trainer,
-    refusals_transformers, refusals_trl, refusals_axolotl, refusals_torchtune,
-    refusals_lightning;
+    refusals_transformers, refusals_accelerate, refusals_trl, refusals_axolotl,
+    refusals_torchtune, refusals_lightning;
 
 /* Return whether the job meets the condition of the row. */
 bool refusal_holds(const struct rule_context *context, const struct refusals *refusals,
@@ -161,6 +163,14 @@ bool refusal_holds(const struct rule_context *context, const struct refusals *re
 #define TS_VERSION(package, least)                             \
     {                                                          \
         .key = package, .test = REFUSAL_VERSION, .with = least \
+    }
+#define TS_BEFORE(package, bound)                             \
+    {                                                         \
+        .key = package, .test = REFUSAL_BEFORE, .with = bound \
+    }
+#define TS_BACKEND(name)                      \
+    {                                         \
+        .test = REFUSAL_BACKEND, .with = name \
     }
 
 #endif

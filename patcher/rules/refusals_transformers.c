@@ -17,6 +17,13 @@ static const struct refusal rows[] = {
     { .when = { TS_TRUE("fp16"), TS_TRUE("bf16") },
       .says = "At most one of fp16 and bf16 can be True, but not both",
       .reported = "TS101 TS014" },
+    { .when = { TS_TRUE("fp16"), TS_BACKEND("mps"),
+                TS_BEFORE("transformers", "4.41.0.dev0") },
+      .says = "FP16 Mixed precision training with AMP or APEX (`--fp16`) and FP16 half "
+              "precision evaluation (`--fp16_full_eval`) can only be used on CUDA",
+      .advice =
+          "remove fp16, or use transformers 4.41 or later: Accelerate decides there",
+      .reported = "TS101" },
     { .when = { TS_TRUE("fp16_full_eval"), TS_TRUE("bf16_full_eval") },
       .says = "At most one of fp16 and bf16 can be True for full eval, but not both",
       .advice = "remove one of them" },

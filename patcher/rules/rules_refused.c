@@ -13,9 +13,9 @@
 
 static const struct refusals *const tables[] = {
     &refusals_llamafactory, &refusals_llamafactory_trainer,
-    &refusals_transformers, &refusals_trl,
-    &refusals_axolotl,      &refusals_torchtune,
-    &refusals_lightning,
+    &refusals_transformers, &refusals_accelerate,
+    &refusals_trl,          &refusals_axolotl,
+    &refusals_torchtune,    &refusals_lightning,
 };
 
 /* 0.9.4.dev0 -> 0.9.4 */
@@ -231,7 +231,7 @@ static const struct rule rows[] = {
       .target = RULE_EXTERNAL,
       .run = rule_refused,
       .explain =
-          "LLaMA-Factory, TrainingArguments of transformers, TRL, Axolotl, torchtune's "
+          "LLaMA-Factory, TrainingArguments of transformers, Accelerate, TRL, Axolotl, torchtune's "
           "recipes and Lightning reject contradictory settings with an exception, usually "
           "before they load a model: quantization with full fine-tuning, LoRA with GaLore, streaming with a "
           "fractional val_size, reduce_lr_on_plateau without an evaluation. The rule "
@@ -239,6 +239,8 @@ static const struct rule rows[] = {
           "does, and an absent key has the program's default.\n\n"
           "Axolotl and Unsloth check the types of values, too: `save_strategy: no` is a "
           "boolean for YAML, and refused.\n\n"
+          "Accelerate 0.30 to 1.10 refuses fp16 on an Apple GPU; later releases require "
+          "PyTorch 2.8 for it.\n\n"
           "The checks depend on the version. If the version is unknown, a check of some "
           "versions only is a warning that names them.",
       .source =
@@ -246,7 +248,7 @@ static const struct rule rows[] = {
           "trainer.py and trainer_callback.py 4.37 to 5.24; trl/trainer/ 0.9.2 to "
           "1.16; Axolotl utils/schemas 0.5.2 to 0.21.0; recipes/ of torchtune 0.1 to "
           "0.6.1; Lightning 2.0 to 2.6; compared by tests/differential/refusals.py "
-          "and axolotl_files.py" },
+          "and axolotl_files.py; accelerate accelerator.py 0.20 to 1.15" },
 };
 
 const struct rules rules_refused = { rows, TS_COUNT(rows) };

@@ -8,9 +8,8 @@
 #include "tests/unit/unit.h"
 
 static const struct refusals *const tables[] = {
-    &refusals_llamafactory,
-    &refusals_llamafactory_trainer,
-    &refusals_transformers,
+    &refusals_llamafactory, &refusals_llamafactory_trainer,
+    &refusals_transformers, &refusals_accelerate,
     &refusals_trl,
 };
 
@@ -24,7 +23,7 @@ static struct version parse(const char *text)
 
 static bool needs_key(enum refusal_test test)
 {
-    return test != REFUSAL_RANKS && test != REFUSAL_SCRIPT;
+    return test != REFUSAL_RANKS && test != REFUSAL_SCRIPT && test != REFUSAL_BACKEND;
 }
 
 static bool needs_operand(enum refusal_test test)
@@ -40,6 +39,8 @@ static bool needs_operand(enum refusal_test test)
     case REFUSAL_COUNT:
     case REFUSAL_SCRIPT:
     case REFUSAL_VERSION:
+    case REFUSAL_BEFORE:
+    case REFUSAL_BACKEND:
         return true;
     default:
         return false;
@@ -56,7 +57,7 @@ static void check_terms(const struct refusal *row)
         if (needs_key(term->test))
             assert_non_null(term->key);
         assert_int_equal(term->with != NULL, needs_operand(term->test));
-        if (term->test == REFUSAL_VERSION) {
+        if (term->test == REFUSAL_VERSION || term->test == REFUSAL_BEFORE) {
             assert_true(package_find(term->key) < PACKAGES);
             parse(term->with);
         }
