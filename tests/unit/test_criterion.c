@@ -41,7 +41,8 @@ static void test_criterion_better_depends_on_the_metric(void **state)
 
 static void test_criterion_knows_its_metrics(void **state)
 {
-    struct plan plan = { .metric_for_best_model = "eval_rouge-l" };
+    struct plan plan = { .metric_for_best_model = "eval_rouge-l",
+                         .do_train = CHOICE_YES };
     const char *key;
     struct error err = { 0 };
 
@@ -53,7 +54,7 @@ static void test_criterion_knows_its_metrics(void **state)
     assert_int_equal(err.code, ERROR_JOB);
     assert_non_null(strstr(err.text, "eval_rouge-l"));
     error_clear(&err);
-    plan = (struct plan) { .early_stopping_steps = 2 };
+    plan = (struct plan) { .early_stopping_steps = 2, .do_train = CHOICE_YES };
     assert_false(criterion_check(&plan, &key, &err));
     assert_non_null(strstr(err.text, "eval_strategy"));
     assert_string_equal(key, "early_stopping_steps");

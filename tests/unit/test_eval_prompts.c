@@ -75,7 +75,7 @@ static void test_questions_report_the_position_of_a_broken_record(void **state)
     char *dir = unit_dir_new(),
          *data = write_file(dir, "data.jsonl",
                             "{\"instruction\": \"a\", \"output\": \"b\"}\n"
-                            "{\"instruction\": 1, \"output\": \"b\"}\n");
+                            "{\"instruction\": true, \"output\": \"b\"}\n");
     struct plan plan = { .dir = dir, .stage = STAGE_SFT };
     struct eval_prompts questions;
     struct error err = { 0 };
