@@ -231,8 +231,8 @@ static const struct rule rows[] = {
       .target = RULE_EXTERNAL,
       .run = rule_refused,
       .explain =
-          "LLaMA-Factory, TrainingArguments of transformers, Accelerate, TRL, Axolotl, torchtune's "
-          "recipes and Lightning reject contradictory settings with an exception, usually "
+          "LLaMA-Factory, TrainingArguments of transformers, Accelerate, TRL, Axolotl, "
+          "torchtune's recipes and Lightning reject contradictory settings with an exception, usually "
           "before they load a model: quantization with full fine-tuning, LoRA with GaLore, streaming with a "
           "fractional val_size, reduce_lr_on_plateau without an evaluation. The rule "
           "makes the same checks and quotes the exception. It reads values as the program "
