@@ -54,7 +54,7 @@ static const struct profile profiles[TRAINERS] = {
                           .base = TRAINERS,
                           .parser = PARSER_DROPS,
                           .skips = "TS013 TS014", /* pydantic converts strings */
-                          .typed = true,
+                          .typing = TYPING_PYDANTIC,
                           .rules = "TS714 TS809 TS812 TS813 TS815 TS816",
                           .table = &profile_axolotl_table },
     /* config/_parse.py: OmegaConf; a recipe reads the keys that it uses */
@@ -74,7 +74,7 @@ static const struct profile profiles[TRAINERS] = {
                           .parser = PARSER_DICT,
                           .refusal = "Extra inputs are not permitted",
                           .skips = "TS013 TS014",
-                          .typed = true,
+                          .typing = TYPING_PYDANTIC,
                           .rules = "TS714 TS809 TS812 TS813 TS815 TS816",
                           .table = &profile_unsloth_table },
     /* pytorch/cli.py: jsonargparse; model, data and callbacks belong to the project */
@@ -84,6 +84,7 @@ static const struct profile profiles[TRAINERS] = {
                             .base = TRAINERS,
                             .parser = PARSER_DICT,
                             .refusal = "Key is not expected",
+                            .typing = TYPING_JSONARGPARSE,
                             .rules = "TS714 TS809 TS812 TS813 TS815 TS816",
                             .open = "",
                             .table = &profile_lightning_table },

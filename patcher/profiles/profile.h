@@ -70,6 +70,9 @@ enum profile_parser {
     PARSER_DROPS     /* ignores unknown keys silently */
 };
 
+/* What refuses values that the types of the table do not accept. */
+enum profile_typing { TYPING_NONE, TYPING_PYDANTIC, TYPING_JSONARGPARSE };
+
 struct profile {
     const char *name;       /* as in `target: trl` */
     const char *title;      /* "TRL" */
@@ -84,7 +87,7 @@ struct profile {
     const char *rules;
     /* blocks that may have unlisted members; "" is the file; or NULL */
     const char *open;
-    bool typed; /* pydantic refuses values that the types of the table do not accept */
+    enum profile_typing typing;
     const struct profile_table *table; /* NULL: its keys are not known */
 };
 

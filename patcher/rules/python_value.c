@@ -50,6 +50,13 @@ static bool read_bool(const char *text, bool *out)
     return *out || is_among(off, TS_COUNT(off), text);
 }
 
+/* YAML 1.1 reads 12:30 as a number of base 60, but not 00:12:30 (yaml/resolver.py). */
+static bool is_clock(const char *text)
+{
+    text += *text == '-' || *text == '+';
+    return *text == '0' && strchr(text, ':') && !strchr(text, '.');
+}
+
 /* PyYAML requires a decimal point and a signed exponent (yaml/resolver.py); OmegaConf requires
  * neither (omegaconf/_utils.py, get_yaml_loader).  Both read 0b11 and 017 as numbers, but not
  * 0o17. */
@@ -58,7 +65,8 @@ static bool is_number(const struct node *node, enum python_reader reader, double
     const char *exponent = strpbrk(node->text, "eE");
     bool hex = strchr(node->text, 'x') != NULL;
 
-    if (scalar_number(node, out) == SCALAR_WRONG || strchr(node->text, 'o'))
+    if (scalar_number(node, out) == SCALAR_WRONG || strchr(node->text, 'o') ||
+        is_clock(node->text))
         return false;
     return !exponent || hex || reader == PYTHON_OMEGACONF ||
            (strchr(node->text, '.') && (exponent[1] == '+' || exponent[1] == '-'));

@@ -191,6 +191,8 @@ static bool test_value(const struct test *test, const struct refusal_term *term)
         return value.kind == PYTHON_LIST;
     case REFUSAL_STRING:
         return value.kind == PYTHON_TEXT;
+    case REFUSAL_FRACTION:
+        return value.kind == PYTHON_NUMBER && value.number != floor(value.number);
     case REFUSAL_NO_INT:
         return value.kind != PYTHON_NUMBER || value.number != floor(value.number) ||
                strpbrk(value.text, ".eE") != NULL;

@@ -20,13 +20,14 @@ enum refusal_test {
     REFUSAL_OTHER,  /* it, or any element of the list, is none of the words */
     REFUSAL_ABOVE,  /* it is a number above this one */
     REFUSAL_BELOW,
-    REFUSAL_LESS,    /* it is below the value of the other key */
-    REFUSAL_SEVERAL, /* the list, or the text with commas, has no element or several */
-    REFUSAL_COUNT,   /* it and the other key differ in the number of elements */
-    REFUSAL_LIST,    /* it is a YAML list */
-    REFUSAL_STRING,  /* it is a string */
-    REFUSAL_NO_INT,  /* it is not a whole number */
-    REFUSAL_ZERO3,   /* DeepSpeed shards the weights */
+    REFUSAL_LESS,     /* it is below the value of the other key */
+    REFUSAL_SEVERAL,  /* the list, or the text with commas, has no element or several */
+    REFUSAL_COUNT,    /* it and the other key differ in the number of elements */
+    REFUSAL_LIST,     /* it is a YAML list */
+    REFUSAL_STRING,   /* it is a string */
+    REFUSAL_NO_INT,   /* it is not a whole number */
+    REFUSAL_FRACTION, /* it is a number with a fractional part */
+    REFUSAL_ZERO3,    /* DeepSpeed shards the weights */
     REFUSAL_NO_ZERO3,
     REFUSAL_RANKS,   /* the job runs in several processes or under torchrun */
     REFUSAL_SCRIPT,  /* the job runs this TRL script: sft, dpo, grpo */
@@ -139,6 +140,10 @@ bool refusal_holds(const struct rule_context *context, const struct refusals *re
 #define TS_NO_INT(name)                     \
     {                                       \
         .key = name, .test = REFUSAL_NO_INT \
+    }
+#define TS_FRACTION(name)                     \
+    {                                         \
+        .key = name, .test = REFUSAL_FRACTION \
     }
 #define TS_ZERO3                                  \
     {                                             \

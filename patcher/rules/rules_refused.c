@@ -3,6 +3,7 @@
 
 #include "patcher/rules/refusals.h"
 
+#include <ctype.h>
 #include <string.h>
 
 #include "base/size.h"
@@ -159,6 +160,24 @@ static void check_table(struct rule_context *context, const struct refusals *ref
 
 /* ---- Types ---- */
 
+/* Copy the text in lower case and without the blanks around it; "?" if it is too long. */
+static void text_fold(const char *text, char *out, size_t size)
+{
+    size_t len;
+
+    text += strspn(text, " \t\n");
+    len = strlen(text);
+    while (len > 0 && strchr(" \t\n", text[len - 1]))
+        len--;
+    if (len >= size) {
+        text = "?";
+        len = 1;
+    }
+    for (size_t i = 0; i < len; i++)
+        out[i] = (char)tolower((unsigned char)text[i]);
+    out[len] = 0;
+}
+
 static const char *type_advice(const struct rule_context *context,
                                const struct profile_key *key,
                                const struct python_value *value)
@@ -170,6 +189,24 @@ static const char *type_advice(const struct rule_context *context,
                                       : NULL;
 }
 
+/* unsloth_cli/config.py, _lower_str and _normalize_gradient_checkpointing, of 2026.9.14;
+ * not of 2026.8.22. */
+static bool is_normalized(const struct rule_context *context,
+                          const struct profile_key *key, const struct python_value *value)
+{
+    bool checkpointing = strcmp(key->name, "training.gradient_checkpointing") == 0;
+    char word[16];
+
+    if (context->view->trainer != TRAINER_UNSLOTH || !key->values ||
+        rule_version_below(context, PACKAGE_UNSLOTH, "2026.9.0.dev0"))
+        return false;
+    if (value->kind != PYTHON_TEXT)
+        return checkpointing && value->kind == PYTHON_BOOL;
+    text_fold(value->text, word, sizeof(word));
+    return value_is_listed(key->values, word) ||
+           (checkpointing && (!*word || value_is_listed("1 0 yes no false off", word)));
+}
+
 static void check_value(struct rule_context *context, const struct entry *entry,
                         const char *path)
 {
@@ -177,10 +214,10 @@ static void check_value(struct rule_context *context, const struct entry *entry,
     const struct profile_key *key = profile_find(context->view, path);
     const struct python_value value =
         python_value_read(path, entry->value, python_reader_of(context));
-    const char *says = key ? typed_value_refusal(key, &value) : NULL;
+    const char *says = key ? typed_value_refusal(profile->typing, key, &value) : NULL;
     const struct proposal to = rule_proposal(context);
 
-    if (!says)
+    if (!says || is_normalized(context, key, &value))
         return;
     propose_remark(&to,
                    &(struct finding) {
@@ -217,7 +254,8 @@ static void check_values(struct rule_context *context, const struct node *map,
 
 static void rule_refused(struct rule_context *context)
 {
-    if (profile_at(context->view->trainer)->typed && profile_is_closed(context->view))
+    if (profile_at(context->view->trainer)->typing != TYPING_NONE &&
+        profile_is_closed(context->view))
         check_values(context, context->document->root, "");
     for (size_t i = 0; i < TS_COUNT(tables); i++)
         if (tables[i]->applies(context))
@@ -237,8 +275,8 @@ static const struct rule rows[] = {
           "fractional val_size, reduce_lr_on_plateau without an evaluation. The rule "
           "makes the same checks and quotes the exception. It reads values as the program "
           "does, and an absent key has the program's default.\n\n"
-          "Axolotl and Unsloth check the types of values, too: `save_strategy: no` is a "
-          "boolean for YAML, and refused.\n\n"
+          "Axolotl, Unsloth and Lightning check the types of values, too: "
+          "`save_strategy: no` is a boolean for YAML, and refused.\n\n"
           "Accelerate 0.30 to 1.10 refuses fp16 on an Apple GPU; later releases require "
           "PyTorch 2.8 for it.\n\n"
           "The checks depend on the version. If the version is unknown, a check of some "
@@ -247,8 +285,9 @@ static const struct rule rows[] = {
           "LLaMA-Factory hparams/ 0.9.0 to 0.9.5; transformers training_args.py, "
           "trainer.py and trainer_callback.py 4.37 to 5.24; trl/trainer/ 0.9.2 to "
           "1.16; Axolotl utils/schemas 0.5.2 to 0.21.0; recipes/ of torchtune 0.1 to "
-          "0.6.1; Lightning 2.0 to 2.6; compared by tests/differential/refusals.py "
-          "and axolotl_files.py; accelerate accelerator.py 0.20 to 1.15" },
+          "0.6.1; Lightning 2.0 to 2.6; unsloth_cli/config.py 2026.3 to 2026.10; "
+          "compared by tests/differential/refusals.py, axolotl_files.py and "
+          "recipe_files.py; accelerate accelerator.py 0.20 to 1.15" },
 };
 
 const struct rules rules_refused = { rows, TS_COUNT(rows) };
