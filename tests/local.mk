@@ -443,6 +443,7 @@ check_PROGRAMS += %D%/differential/ours
 %C%_differential_ours_SOURCES += %D%/differential/ours_model.c
 EXTRA_DIST += %D%/differential/adapters.py
 EXTRA_DIST += %D%/differential/axolotl_files.py
+EXTRA_DIST += %D%/differential/recipe_files.py
 EXTRA_DIST += %D%/differential/differential.py
 EXTRA_DIST += %D%/differential/conversations.py
 EXTRA_DIST += %D%/differential/made.py
@@ -586,6 +587,7 @@ differential: differential-adapters differential-torch-state
 differential: differential-adapters differential-profiles
 differential: differential-adapters differential-scores
 differential: differential-adapters differential-profiles differential-axolotl
+differential: differential-recipes
 differential: differential-adapters
 differential: differential-profiles
 differential: differential-refusals
@@ -622,7 +624,10 @@ differential-tables: %D%/differential/ours
 .PHONY: differential-adapters differential-scores
 differential-axolotl: trainspool
 	@$(differential_run)/axolotl_files.py --jobs $(JOBS) --seed $(SEED) ./trainspool || test $$? = 77
+differential-recipes: trainspool
+	@$(differential_run)/recipe_files.py --jobs $(JOBS) --seed $(SEED) ./trainspool || test $$? = 77
 .PHONY: differential-adapters differential-profiles differential-axolotl
+.PHONY: differential-recipes
 
 .PHONY: differential-adapters \
 	differential-profiles \

@@ -50,10 +50,13 @@ BASE = {"base_model": "org/model", "learning_rate": "2e-4", "micro_batch_size": 
 
 
 class Stubs(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Replaces packages that are not installed: the model's checks do not use them."""
+    """Replaces packages that are not installed: the checks do not use them."""
+
+    def __init__(self, names):
+        self.names = names
 
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] not in STUBBED:
+        if name.split(".")[0] not in self.names:
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
@@ -70,7 +73,7 @@ def import_model():
     try:
         for name in NEEDED:
             importlib.import_module(name)
-        sys.meta_path.append(Stubs())
+        sys.meta_path.append(Stubs(STUBBED))
         try:
             from axolotl.utils.schemas.config import AxolotlInputConfig
         except ModuleNotFoundError:
@@ -89,14 +92,14 @@ def make_job(pick):
     return "".join(f"{key}: {value}\n" for key, value in keys.items() if value != "null")
 
 
-def check(program, jobs, version):
+def check(program, jobs, version, target="axolotl"):
     """The findings of `trainspool check` for each text."""
     with tempfile.TemporaryDirectory() as folder:
         names = [f"{at:04}.yaml" for at in range(len(jobs))]
         for name, job in zip(names, jobs):
             pathlib.Path(folder, name).write_text(job, encoding="utf-8")
-        done = subprocess.run([program, "check", "--json", "--device", "A100 80GB", "--target", "axolotl", "--versions",
-                               f"axolotl={version}", *names], cwd=folder, capture_output=True, text=True)
+        done = subprocess.run([program, "check", "--json", "--device", "A100 80GB", "--target", target, "--versions",
+                               f"{target}={version}", *names], cwd=folder, capture_output=True, text=True)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(lines) == len(jobs), done.stderr
     return [line["findings"] for line in lines]
@@ -154,4 +157,5 @@ def main():
     return 0 if agreed == len(jobs) and not wrong else 1
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
