@@ -66,7 +66,7 @@ static const struct profile profiles[TRAINERS] = {
                             .rules = "TS714 TS809 TS812 TS813 TS815 TS816",
                             .open = "", /* `tune cp` makes recipes to be edited */
                             .table = &profile_torchtune_table },
-    /* unsloth_cli/config.py: pydantic with extra="forbid" */
+    /* unsloth_cli/config.py: pydantic, with extra="forbid" since 2026.9 */
     [TRAINER_UNSLOTH] = { .name = "unsloth",
                           .title = "Unsloth",
                           .package = PACKAGE_UNSLOTH,

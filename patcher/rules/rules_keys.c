@@ -161,6 +161,13 @@ static const struct profile *outdated_table(const struct rule_context *context)
     return NULL;
 }
 
+/* unsloth_cli/config.py of 2026.8.22 has no extra="forbid"; that of 2026.9.14 has. */
+static bool has_open_models(const struct rule_context *context)
+{
+    return context->view->trainer == TRAINER_UNSLOTH &&
+           rule_version_below(context, PACKAGE_UNSLOTH, "2026.9.0.dev0");
+}
+
 static struct reaction reaction_of(const struct rule_context *context)
 {
     const struct profile *profile = profile_at(context->view->trainer),
@@ -176,7 +183,7 @@ static struct reaction reaction_of(const struct rule_context *context)
         };
     if (context->view->trainer == TRAINER_TRL)
         return trl_reaction(context);
-    if (profile->parser == PARSER_DROPS)
+    if (profile->parser == PARSER_DROPS || has_open_models(context))
         return (struct reaction) {
             SEVERITY_WARNING,
             arena_printf(context->arena, "%s silently ignores the key", profile->title)
