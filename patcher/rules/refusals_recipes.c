@@ -93,6 +93,7 @@ static const struct refusal_default lightning_defaults[] = {
     { "trainer.check_val_every_n_epoch", "1" },
     { "trainer.max_steps", "-1" },
     { "trainer.overfit_batches", "0.0" },
+    { "trainer.reload_dataloaders_every_n_epochs", "0" },
 };
 
 static const struct refusal lightning[] = {
@@ -117,6 +118,8 @@ static const struct refusal lightning[] = {
           "only be one of ['simple', 'advanced', 'pytorch', 'xla']" },
     { .when = { TS_BELOW("trainer.fast_dev_run", "0") },
       .says = "is not a valid configuration. It should be >= 0." },
+    { .when = { TS_MISSING("trainer.reload_dataloaders_every_n_epochs") },
+      .says = "`reload_dataloaders_every_n_epochs` should be an int >= 0" },
     { .when = { TS_BELOW("trainer.reload_dataloaders_every_n_epochs", "0") },
       .says = "`reload_dataloaders_every_n_epochs` should be an int >= 0" },
     { .when = { TS_BELOW("trainer.max_epochs", "-1") },
