@@ -51,4 +51,26 @@ calls() {
     expect_tokens "D02: null is no text" 32
 }
 field D02-text-next-to-tool-calls calls
+
+# The base is random; the tokenizer is Llama 3's without its chat template.
+saved() {
+    mkdir base
+    cp "$shared/data/tokenizers/llama3/tokenizer.json" base/
+    jq 'del(.chat_template)' "$shared/data/tokenizers/llama3/tokenizer_config.json" >base/tokenizer_config.json
+    echo '{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 128256, "hidden_size": 16,
+        "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1, "max_position_embeddings": 128,
+        "bos_token_id": 128000, "eos_token_id": 128001, "tie_word_embeddings": true}' >base/config.json
+    expect_status "D03: the job trains" 0 "$trainspool" run -q --set train_from_scratch=true --set max_steps=1 job.yaml
+    expect "D03: the chat template is saved" grep -q '<|start_header_id|>assistant' out/chat_template.jinja
+    expect "D03: the tokenizer ends answers with the template's token" jq_accepts -e '.eos_token == "<|eot_id|>"
+        and .pad_token == "<|eot_id|>"' out/tokenizer_config.json
+    expect "D03: so do config.json and generation_config.json" jq_accepts -es '.[0].eos_token_id == 128009
+        and .[1].eos_token_id[0] == 128009' out/config.json out/generation_config.json
+    sed 's/finetuning_type: full/finetuning_type: lora/; s/^model_name_or_path: .*/model_name_or_path: out/
+        s/^output_dir: .*/output_dir: lora/' job.yaml >lora.yaml
+    expect_status "D05: an adapter trains" 0 "$trainspool" run -q --set max_steps=1 lora.yaml
+    expect "D05: its folder has no config.json" test ! -e lora/config.json -a ! -e lora/generation_config.json
+    expect "D05: and has the chat template" test -s lora/chat_template.jinja
+}
+field D03-template-and-stop-token-missing saved
 plan
