@@ -448,7 +448,8 @@ void options_clear(struct options *options)
     free((void *)options->ignore);
     free((void *)options->prompt);
     free((void *)options->stop);
-    options->set = options->select = options->ignore = NULL;
+    free((void *)options->versions);
+    options->set = options->select = options->ignore = options->versions = NULL;
     options->prompt = options->stop = NULL;
 }
 
