@@ -43,6 +43,7 @@ static char *archive_new(const char *dir, struct text *out)
     assert_true(zip_finish(&zip, &err));
     zip_clear(&zip);
     close(fd);
+    text_init(out, 0);
     assert_true(file_read(name, 1 << 20, out, NULL, &err));
     return name;
 }
