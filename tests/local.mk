@@ -200,6 +200,7 @@ unit_tests += %D%/unit/test_pyyaml
 unit_tests += %D%/unit/test_redact
 unit_tests += %D%/unit/test_reference_gradients
 unit_tests += %D%/unit/test_refusals
+unit_tests += %D%/unit/test_alternatives
 unit_tests += %D%/unit/test_memory_fit
 unit_tests += %D%/unit/test_rewrite
 unit_tests += %D%/unit/test_rules

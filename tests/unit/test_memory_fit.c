@@ -386,6 +386,7 @@ static void test_alternatives_need_no_second_copy_of_the_model(void **state)
         { "m", "m", NULL, NULL, false, false, true },
         { "m", "./m/", NULL, NULL, false, false, true },
         { "./m", "m", NULL, "a", false, false, true },
+        { "m//", "m", NULL, NULL, false, false, true },
         { "m", "m", NULL, "a", true, false, false },
         { "m", "m", "a", NULL, false, false, false },
         { "m", "n", NULL, NULL, false, false, false },
