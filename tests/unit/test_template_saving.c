@@ -229,6 +229,51 @@ static void test_other_stops_are_special_tokens(void **state)
     unit_dir_free(base);
 }
 
+/* transformers 5 has a list of extra_special_tokens; a token may be an object. */
+static void test_stops_are_not_doubled(void **state)
+{
+    char *base = folder_new("{\"eos_token\": \"</s>\", \"extra_special_tokens\": "
+                            "[\"<s>\", {\"content\": \"<|im_start|>\"}]}");
+    char *dir;
+
+    (void)state;
+    unit_write_string(base, "generation_config.json", "{\"eos_token_id\": 257}");
+    dir = save(base, "chatml", NULL, false);
+    check_content(dir, "tokenizer_config.json",
+                  "\"extra_special_tokens\": [\"<s>\",{\"content\":\"<|im_start|>\"}]",
+                  true);
+    check_content(dir, "tokenizer_config.json", "additional_special_tokens", false);
+    check_content(dir, "generation_config.json", "\"eos_token_id\": [259,257,258]", true);
+    unit_dir_free(dir);
+    unit_dir_free(base);
+}
+
+/* What the model has is copied; only tokenizer_config.json is created. */
+static void test_other_files_are_copied(void **state)
+{
+    static const char *const names[] = { "added_tokens.json", "tokenizer.model",
+                                         "vocab.json", "merges.txt",
+                                         "additional_chat_templates/tool_use.jinja" };
+    char *base = folder_new(NULL), *more = path_join(base, "additional_chat_templates");
+    struct error err = { 0 };
+    char *dir, *map;
+
+    (void)state;
+    assert_true(file_make_dirs(more, 0755, &err));
+    for (size_t i = 0; i < TS_COUNT(names); i++)
+        unit_write_string(base, names[i], names[i]);
+    dir = save(base, "chatml", NULL, false);
+    for (size_t i = 0; i < TS_COUNT(names); i++)
+        check_content(dir, names[i], names[i], true);
+    check_content(dir, "tokenizer_config.json", "\"eos_token\": \"<|im_end|>\"", true);
+    map = path_join(dir, "special_tokens_map.json");
+    assert_false(file_exists(map));
+    free(map);
+    free(more);
+    unit_dir_free(dir);
+    unit_dir_free(base);
+}
+
 /* A template whose stop the tokenizer lacks trains it as plain text, which ends nothing. */
 static void test_missing_stop_is_not_the_end(void **state)
 {
@@ -354,6 +399,8 @@ int main(void)
         cmocka_unit_test(test_carriage_return_is_escaped),
         cmocka_unit_test(test_stop_token_becomes_the_end),
         cmocka_unit_test(test_other_stops_are_special_tokens),
+        cmocka_unit_test(test_stops_are_not_doubled),
+        cmocka_unit_test(test_other_files_are_copied),
         cmocka_unit_test(test_missing_stop_is_not_the_end),
         cmocka_unit_test(test_own_chat_template_is_kept),
         cmocka_unit_test(test_adapter_has_no_generation_config),
