@@ -54,7 +54,7 @@ static bool read_bool(const char *text, bool *out)
 static bool is_clock(const char *text)
 {
     text += *text == '-' || *text == '+';
-    return *text == '0' && strchr(text, ':') && !strchr(text, '.');
+    return *text == '0' && strchr(text, ':');
 }
 
 /* PyYAML requires a decimal point and a signed exponent (yaml/resolver.py); OmegaConf requires

@@ -280,6 +280,7 @@ static void test_lora_config_rejects(void **state)
     } cases[] = {
         { "{\"r\": 0, \"target_modules\": [\"q_proj\"]}", "r must be" },
         { "{\"r\": 8, \"target_modules\": [\"q_prod\"]}", "q_prod" },
+        { "{\"r\": 8, \"target_modules\": [\"_proj\"]}", "there is no layer \"_proj\"" },
         { "{\"r\": 8, \"target_modules\": []}", "at least one layer" },
         { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"modules_to_save\": [\"\"]}",
           "modules_to_save: there is no layer \"\"" },

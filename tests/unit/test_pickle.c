@@ -43,6 +43,17 @@ static void put_text(struct text *out)
     pickle_text(out, "lr");
 }
 
+static void put_long_text(struct text *out)
+{
+    struct text name;
+
+    text_init(&name, 0);
+    for (int i = 0; i < 0x102; i++)
+        text_addc(&name, 'a');
+    pickle_text(out, name.data);
+    text_clear(&name);
+}
+
 static void put_constants(struct text *out)
 {
     pickle_open(out, PICKLE_TUPLE);
@@ -105,10 +116,23 @@ static void test_pickle_has_the_bytes_of_protocol_2(void **state)
     }
 }
 
+static void test_pickle_has_the_length_of_a_long_text(void **state)
+{
+    struct text text;
+
+    (void)state;
+    text_init(&text, 0);
+    put_long_text(&text);
+    assert_int_equal(text.len, 5 + 0x102);
+    assert_memory_equal(text.data, "X\x02\x01\0\0aa", 7);
+    text_clear(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pickle_has_the_bytes_of_protocol_2),
+        cmocka_unit_test(test_pickle_has_the_length_of_a_long_text),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

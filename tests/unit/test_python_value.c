@@ -55,6 +55,7 @@ static void test_python_value_kinds(void **state)
         { "1.0e-4", PYTHON_NUMBER, PYTHON_NUMBER },
         { "017", PYTHON_NUMBER, PYTHON_NUMBER },
         { "0o17", PYTHON_TEXT, PYTHON_TEXT },
+        { "0:30", PYTHON_TEXT, PYTHON_TEXT },
         { "\"3\"", PYTHON_TEXT, PYTHON_TEXT },
         { "[a, b]", PYTHON_LIST, PYTHON_LIST },
         { "{a: b}", PYTHON_MAP, PYTHON_MAP },
@@ -83,6 +84,8 @@ static void test_python_value_argparse_converts_strings(void **state)
     assert_true(value.number == 1e-4);
     value = read_value("sync_ref_model", "'false'", PYTHON_ARGPARSE);
     assert_int_equal(value.kind, PYTHON_BOOL); /* a key of TRL only */
+    value = read_value("of_next_year", "'1'", PYTHON_ARGPARSE);
+    assert_int_equal(value.kind, PYTHON_NUMBER);
     value = read_value("run_name", "'12'", PYTHON_ARGPARSE);
     assert_int_equal(value.kind, PYTHON_TEXT);
 }

@@ -101,6 +101,39 @@ static void test_published_builds(void **state)
     assert_null(find("2.15", "13.0"));
 }
 
+/* A version may have fewer parts than the row, or more; a release has at least two. */
+static void test_builds_match_versions_of_any_length(void **state)
+{
+    (void)state;
+    const struct torch_build build = { .torch = "2.5", .toolkit = "12.4" };
+    const struct {
+        const char *torch, *toolkit;
+        bool matches;
+    } rows[] = {
+        { "2.5", "12", true },       { "2.5.1", "12.4.1", true },
+        { "2.5", "12.1", false },    { "2.5", "11", false },
+        { "2.50", "12.4", false },   { "2.4.1", "12.4", false },
+        { "2.5.1", "12.40", false },
+    };
+
+    for (size_t i = 0; i < TS_COUNT(rows); i++) {
+        struct version torch = parse_version(rows[i].torch),
+                       toolkit = parse_version(rows[i].toolkit);
+
+        assert_int_equal(torch_build_matches(&build, &torch, &toolkit), rows[i].matches);
+    }
+}
+
+/* "2" is any release, also 2.0. */
+static void test_a_major_version_matches_no_build(void **state)
+{
+    (void)state;
+    const struct torch_build build = { .torch = "2.0", .toolkit = "11.8" };
+    struct version torch = parse_version("2");
+
+    assert_false(torch_build_matches(&build, &torch, NULL));
+}
+
 static void check_remedy(const char *torch, int capability, const char *release,
                          const char *toolkit)
 {
@@ -124,8 +157,9 @@ static void test_remedy_prefers_the_same_release(void **state)
 static void test_remedy_falls_back_to_the_nearest_release(void **state)
 {
     (void)state;
-    check_remedy("2.5.1", 120, "2.7", "12.8"); /* the first later one */
-    check_remedy("2.12.0", 37, "2.7", "11.8"); /* the last earlier one */
+    check_remedy("2.5.1", 120, "2.7", "12.8");  /* the first later one */
+    check_remedy("1.10.0", 80, "1.12", "11.6"); /* with its last toolkit */
+    check_remedy("2.12.0", 37, "2.7", "11.8");  /* the last earlier one */
     check_remedy("2.15.0", 60, "2.14", "12.6");
     assert_string_equal(torch_build_for(NULL, 60)->torch, "2.14");
     assert_null(torch_build_for(NULL, 35));
@@ -174,6 +208,8 @@ int main(void)
         cmocka_unit_test(test_older_code_of_a_major_version_is_required),
         cmocka_unit_test(test_ptx_runs_on_every_later_card),
         cmocka_unit_test(test_published_builds),
+        cmocka_unit_test(test_builds_match_versions_of_any_length),
+        cmocka_unit_test(test_a_major_version_matches_no_build),
         cmocka_unit_test(test_remedy_prefers_the_same_release),
         cmocka_unit_test(test_remedy_falls_back_to_the_nearest_release),
         cmocka_unit_test(test_rows_are_ordered_and_name_a_source),

@@ -55,7 +55,8 @@ static size_t check_entry(const struct text *all, size_t at, size_t i)
     size_t name = strlen(files[i].name), len = strlen(files[i].data), skip;
 
     assert_int_equal(little(entry, 4), 0x02014b50);
-    assert_int_equal(little(entry + 10, 2), 0); /* stored */
+    assert_int_equal(little(entry + 10, 2), 0);          /* stored */
+    assert_int_equal(little(entry + 14, 2), 1 << 5 | 1); /* January 1 of 1980 */
     assert_int_equal(little(entry + 16, 4),
                      crc32(0, (const unsigned char *)files[i].data, (unsigned)len));
     assert_int_equal(little(entry + 24, 4), UINT32_MAX);
