@@ -28,11 +28,10 @@ static struct progress progress_of(int64_t updates)
                                            .good = 7 } };
 }
 
-/* A model of which the input norm, the first vector, and nothing else is trained. */
-static struct unit_model model_of(const char *optim)
+/* Start a model whose input norm and MLP are trained.  The model points into *u. */
+static void start_model(struct unit_model *u, const char *optim)
 {
     struct plan plan = unit_plan(NULL);
-    struct unit_model u;
 
     plan.train_from_scratch = true;
     plan.optim = plan.optimizer = optimizer_find(optim);
@@ -43,9 +42,8 @@ static struct unit_model model_of(const char *optim)
     plan.learning_rate = 0.5;
     plan.adam_beta2 = 0.75;
     plan.adam_epsilon = 0.125;
-    u = unit_model_text(llama, plan);
-    unit_model_start(&u, 8, 1, 1);
-    return u;
+    *u = unit_model_text(llama, plan);
+    unit_model_start(u, 8, 1, 1);
 }
 
 /* The moments of parameter i are i + 1, 10 (i + 1), .. per element. */
@@ -100,12 +98,13 @@ static void check_file(const char *dir, const char *base, const char *expected)
 /* Matrices decay and come first, then the vector. */
 static void test_torch_state_is_that_of_the_run(void **state)
 {
-    struct unit_model u = model_of("adamw_torch");
+    struct unit_model u;
     struct progress progress = progress_of(UPDATES);
     char *dir = unit_dir_new();
     struct error err = { 0 };
 
     (void)state;
+    start_model(&u, "adamw_torch");
     fill_moments(&u);
     unit_must(torch_state_write(u.model, dir, &u.plan, &progress, &err), &err);
     check_file(dir, "optimizer.pt",
@@ -124,12 +123,13 @@ static void test_torch_state_is_that_of_the_run(void **state)
 /* All steps were skipped: torch.optim has no state yet. */
 static void test_torch_state_is_empty_before_an_update(void **state)
 {
-    struct unit_model u = model_of("adamw_torch_fused");
+    struct unit_model u;
     struct progress progress = progress_of(0);
     char *dir = unit_dir_new(), *scaler = path_join(dir, "scaler.pt");
     struct error err = { 0 };
 
     (void)state;
+    start_model(&u, "adamw_torch_fused");
     progress.scaler.scaling = SCALING_NONE;
     unit_must(torch_state_write(u.model, dir, &u.plan, &progress, &err), &err);
     check_file(dir, "optimizer.pt", "{'state': {}, " GROUPS(ADAMW("True")));
@@ -141,12 +141,13 @@ static void test_torch_state_is_empty_before_an_update(void **state)
 
 static void test_torch_state_of_sgd_has_no_moments(void **state)
 {
-    struct unit_model u = model_of("sgd");
+    struct unit_model u;
     struct progress progress = progress_of(UPDATES);
     char *dir = unit_dir_new();
     struct error err = { 0 };
 
     (void)state;
+    start_model(&u, "sgd");
     unit_must(torch_state_write(u.model, dir, &u.plan, &progress, &err), &err);
     check_file(dir, "optimizer.pt", "{'state': {}, " GROUPS(SGD));
     unit_dir_free(dir);
