@@ -475,8 +475,9 @@ static const struct rule rows[] = {
           "Incomplete weights are reported, too: a missing or truncated file of "
           "several, or a Git LFS pointer instead of the file. The finding is a warning "
           "in `check`, as the job may be for another machine, and an error in `run` and "
-          "`watch`. If model and data exist, `check` reads tokenizer and data as the run "
-          "would, for a few seconds, and what would stop the run is an error. A job with export_dir, an adapter and no data is a merge, which "
+          "`watch`. If model and data exist, `check` and `plan` read tokenizer and data as "
+          "the run would, `check` for a few seconds at most, and what would stop the run "
+          "is an error. A job with export_dir, an adapter and no data is a merge, which "
           "needs none; a job that only evaluates needs only eval_dataset.",
       .source = "trainspool-job(5)" },
 };

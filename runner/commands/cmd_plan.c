@@ -16,6 +16,7 @@
 #include "runner/job/forecast.h"
 #include "runner/job/plan_alternatives.h"
 #include "runner/job/plan_json.h"
+#include "runner/job/trial.h"
 #include "runner/output/report_json.h"
 
 static int cmd_plan(const struct options *options);
@@ -537,8 +538,9 @@ static void show_page(struct report *report, const struct page *page)
 }
 
 static int show(struct report *report, const struct options *options,
-                const struct inspection *inspection)
+                struct inspection *inspection)
 {
+    const struct selection all_rules = { .arena = NULL };
     struct page page = { .inspection = inspection,
                          .alternatives = options->alternatives };
     struct error err = { 0 };
@@ -547,6 +549,8 @@ static int show(struct report *report, const struct options *options,
     if (inspection->patch.has_plan) {
         page.plan = &inspection->patch.plan;
         forecast_make(inspection, &page.forecast);
+        if (page.forecast.why_no_steps.code == ERROR_DATA)
+            trial_report(&all_rules, &page.forecast.why_no_steps, &inspection->patch);
     }
     if (options->json)
         report_json(report, page_object(&page), &err);

@@ -49,7 +49,10 @@ static bool fail_with_message(const struct text *errors,
         text_starts(errors->data, name) ? errors->data + sizeof(name) - 1 : errors->data;
 
     if (result->timed_out)
-        return error_set(err, ERROR_DATA, "reading the data took too long");
+        return error_set(err, ERROR_SYSTEM, "reading the data took too long");
+    if (errors->len == 0)
+        return error_set(err, ERROR_SYSTEM, "trainspool-train ended with status %d",
+                         result->status);
     return error_set(err, ERROR_DATA, "%.*s", (int)strcspn(said, "\n"), said);
 }
 

@@ -37,12 +37,12 @@ bool trial_applies(const struct selection *selection, const struct patch *patch)
            suppress_selects(selection->select, NULL, rule_id);
 }
 
-void trial_add(const struct selection *selection, struct patch *patch)
+void trial_report(const struct selection *selection, const struct error *why,
+                  struct patch *patch)
 {
     const struct entry *entry;
-    struct error err = { 0 };
 
-    if (!trial_applies(selection, patch) || steps_can_count(patch->job, &err))
+    if (!trial_applies(selection, patch))
         return;
     entry = document_find(&patch->document, data_key(&patch->plan));
     findings_add(&patch->findings,
@@ -55,8 +55,16 @@ void trial_add(const struct selection *selection, struct patch *patch)
                                      .message = arena_printf(patch->arena,
                                                              "a run would "
                                                              "stop: %s",
-                                                             err.text),
+                                                             why->text),
                                      .because = "read on this machine" });
     findings_sort(&patch->findings);
     patch->rejected = true;
+}
+
+void trial_add(const struct selection *selection, struct patch *patch)
+{
+    struct error why = { 0 };
+
+    if (trial_applies(selection, patch) && !steps_can_count(patch->job, &why))
+        trial_report(selection, &why, patch);
 }

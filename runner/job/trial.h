@@ -16,5 +16,9 @@ bool trial_applies(const struct selection *selection, const struct patch *patch)
 /* Add an error if the run of such a job would stop at its data.  Nothing is added where
  * reading takes too long. */
 void trial_add(const struct selection *selection, struct patch *patch);
+/* Add the error that trial_add would add, for a caller that has read the data: why is the
+ * ERROR_DATA of steps_query.  Nothing is added where trial_applies returns false. */
+void trial_report(const struct selection *selection, const struct error *why,
+                  struct patch *patch);
 
 #endif

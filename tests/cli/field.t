@@ -407,8 +407,19 @@ counted_data() {
     expect_no_output "D06: it is no error" 'error\[TS301\]'
     expect_output "D06: the longest sample is the reason" \
         'TS301.*the longest sample has 39 tokens; samples of cutoff_len would need 129 MiB'
-    expect_status "D06: plan accepts it too" 0 "$trainspool" plan --device cpu job.yaml
-    expect_no_output "D06: it is no error for plan" 'error\[TS301\]\|does not fit'
+    for command in 'check --device cpu' 'plan --device cpu' run; do
+        expect_status "D06: ${command%% *} refuses a tokenizer with more tokens than the model" 1 \
+            "$trainspool" $command job.yaml
+        grep -q 'token 258, but the model has only 256 tokens' "$T/out" "$T/err"
+        ok $? "D06: ${command%% *} names the token"
+    done
+    cp m/config.json config.json
+    sed -i 's/"vocab_size": 256/"vocab_size": 300/' m/config.json
+    for command in check plan; do
+        expect_status "D06: $command accepts a model with enough tokens" 0 "$trainspool" $command --device cpu job.yaml
+        expect_no_output "D06: $command has no error" 'error\[\|does not fit'
+    done
+    mv config.json m/config.json
     sed 's/100MiB/60MiB/' job.yaml >small.yaml
     for command in check plan; do
         expect_status "D06: $command refuses it where the data do not fit" 1 "$trainspool" $command --device cpu small.yaml

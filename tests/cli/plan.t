@@ -70,10 +70,13 @@ check_memory filed "stage: distill" "dataset: asked.jsonl" "template: default" "
 expect_status "plan of a distillation from a logits file succeeds" 0 "$trainspool" plan --json filed.yaml
 expect "the plan names the file and counts no teacher" sh -c "jq -e '.memory.total < $small and
     (.distillation.teacher_logits | endswith(\"kept.safetensors\"))' out >null"
+for i in 1 2 3 4 5 6; do
+    echo '{"instruction": "Tell me of a cat.", "chosen": "The cat sat on a mat '$i'.", "rejected": "No '$i'."}'
+done >paired.jsonl
 paired() { # NAME LINE...: write a preference job
     paired=$1
     shift
-    printf '%s\n' "model_name_or_path: $model" "dataset: asked.jsonl" "template: default" "cutoff_len: 64" \
+    printf '%s\n' "model_name_or_path: $model" "dataset: paired.jsonl" "template: default" "cutoff_len: 64" \
         "stage: dpo" "trainspool: {device: cpu}" "$@" >"$paired.yaml"
 }
 paired pairs "pref_beta: 0.2" "dpo_label_smoothing: 0.1" "pref_ftx: 0.5"
@@ -92,6 +95,14 @@ paired simple "pref_loss: simpo" "pref_beta: 2.5"
 expect_status "plan of a loss without a reference succeeds" 0 "$trainspool" plan simple.yaml
 expect_output "the plan shows the margin" '^  preference  simpo, beta 2.5, gamma 0.5$'
 expect_output "there is no reference model" '^              no reference model$'
+
+# A count that ends early says nothing about the data.
+mkdir bin && cp "$trainspool" bin/trainspool
+printf '#!/bin/sh\n[ "$1" != --steps ] || kill -9 $$\nexec "%s" "$@"\n' "$train" >bin/trainspool-train
+chmod +x bin/trainspool-train
+expect_status "plan succeeds where the count is killed" 0 bin/trainspool plan full.yaml
+expect_output "it shows how the count ended" '^  steps       unknown: trainspool-train ended with status 137$'
+
 expect_status "plan prints text" 0 "$trainspool" plan full.yaml
 expect_output "the plan has the number of parameters" '^  model       [0-9,]* parameters, [0-9,]* trainable'
 expect_output "the plan has the memory of the process" '^              the process with its data .* to '

@@ -1,11 +1,11 @@
 #!/bin/sh
-# tests/cli/refusals.t - what run refuses, check reports as an error: the same jobs exit with a status
-# other than 0.  Missing files are a warning in check, because the job may be for another machine.
+# tests/cli/refusals.t - what run refuses, check and plan report as an error: the same jobs exit with a
+# status other than 0.  Missing files are a warning there, because the job may be for another machine.
 . "${top_srcdir-.}/tests/cli/lib.sh"
 
 model=$shared/data/stories260K/hf
 if [ ! -d "$model" ]; then
-    skip 'check and run refuse the same jobs' 'no shared models'
+    skip 'check, plan and run refuse the same jobs' 'no shared models'
     plan
     exit 0
 fi
@@ -31,19 +31,21 @@ job() {
         echo "$line" >>"$name.yaml"
     done
 }
-# STATUS NAME: check and run agree that the job is fine (0) or not (1).
+# STATUS NAME: check, plan and run agree that the job is fine (0) or not (1).
 agree() {
     "$trainspool" check --device cpu "$name.yaml" >"$T/out" 2>"$T/err"
     checked=$?
+    "$trainspool" plan --device cpu "$name.yaml" >>"$T/out" 2>>"$T/err"
+    planned=$?
     "$trainspool" run "$name.yaml" >>"$T/out" 2>>"$T/err"
     ran=$?
-    [ $((checked != 0)) -eq "$1" ] && [ $((ran != 0)) -eq "$1" ]
+    [ $checked -eq "$1" ] && [ $planned -eq "$1" ] && [ $((ran != 0)) -eq "$1" ]
     agreed=$?
-    [ $agreed -eq 0 ] || echo "# check exits with $checked, run with $ran"
+    [ $agreed -eq 0 ] || echo "# check exits with $checked, plan with $planned, run with $ran"
     ok $agreed "$2"
 }
-fine() { agree 0 "check and run accept $1"; }
-refused() { agree 1 "check and run refuse $1"; }
+fine() { agree 0 "check, plan and run accept $1"; }
+refused() { agree 1 "check, plan and run refuse $1"; }
 
 job fine good good.jsonl
 fine 'a good job'
