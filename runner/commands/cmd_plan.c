@@ -123,9 +123,11 @@ static void add_parts(json_t *object, const struct page *page)
     json_object_set_new(object, "time", time_object(&page->forecast));
 }
 
+/* Return what the memory of the plan follows from, also for data that a run would refuse;
+ * NULL if nothing could be counted. */
 static const struct steps *counted(const struct page *page)
 {
-    return page->forecast.has_steps ? &page->forecast.steps : NULL;
+    return page->forecast.steps.rows > 0 ? &page->forecast.steps : NULL;
 }
 
 static json_t *page_object(const struct page *page)

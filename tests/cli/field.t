@@ -413,6 +413,9 @@ counted_data() {
         grep -q 'token 258, but the model has only 256 tokens' "$T/out" "$T/err"
         ok $? "D06: ${command%% *} names the token"
     done
+    try "$trainspool" plan --json --alternatives --device cpu job.yaml
+    expect "D06: the alternatives start from the memory of the plan" \
+        jq_accepts -e '.memory.total > 0 and .alternatives[0].memory.total == .memory.total' "$T/out"
     cp m/config.json config.json
     sed -i 's/"vocab_size": 256/"vocab_size": 300/' m/config.json
     for command in check plan; do
