@@ -67,47 +67,30 @@ static bool is_module(const struct targets *targets, const char *name)
     return false;
 }
 
-/* Return the next full name of a module, from *at on; NULL after the last. */
-static const char *full_name(const struct targets *targets, size_t *at)
+/* Return whether the expression matches the whole name of a module; true for an expression
+ * that cannot be compiled or takes too long here. */
+static bool expression_matches(const struct targets *targets, const char *text)
 {
     const struct architecture *a = targets->model->architecture;
     const size_t all = MODULES * (size_t)targets->model->layers;
+    struct error ignored = { 0 };
+    struct pattern *pattern = pattern_compile_whole(text, "lora_target", &ignored);
+    bool found = !pattern;
+    struct text name;
 
-    while (*at < all) {
-        const enum module module = (enum module)(*at % MODULES);
-        const size_t layer = (*at)++ / MODULES;
+    text_init(&name, 0);
+    for (size_t i = 0; !found && i < all; i++) {
+        const enum module module = (enum module)(i % MODULES);
+        const size_t layer = i / MODULES;
+        bool failed;
 
         if (!a->paths[module] || (!module_in_block(module) && layer > 0))
             continue;
-        return module_in_block(module) ? arena_printf(targets->arena, "%s%zu.%s",
-                                                      a->blocks, layer, a->paths[module])
-                                       : a->paths[module];
+        architecture_name(a, module, layer, &name);
+        found = pattern_matches(pattern, name.data, &failed) || failed;
     }
-    return NULL;
-}
-
-/* Return whether the expression matches the whole name of a module; true for an expression
- * that cannot be compiled here. */
-static bool expression_matches(const struct targets *targets, const char *text)
-{
-    json_t *json = json_pack("{s:o}", "Regex",
-                             json_string(arena_printf(targets->arena, "^(?:%s)$", text)));
-    struct error ignored = { 0 };
-    struct pattern *pattern = json ? pattern_new(json, "lora_target", &ignored) : NULL;
-    struct pattern_scratch *scratch = pattern_scratch_new();
-    bool found = !pattern;
-    const char *name;
-
-    for (size_t at = 0; !found && (name = full_name(targets, &at));) {
-        struct pattern_search search = {
-            .pattern = pattern, .scratch = scratch, .text = name, .len = strlen(name)
-        };
-
-        found = pattern_next(&search) || search.failed;
-    }
-    pattern_scratch_free(scratch);
+    text_clear(&name);
     pattern_free(pattern);
-    json_decref(json);
     return found;
 }
 

@@ -111,6 +111,51 @@ static void test_pattern_refuses_invalid_expressions(void **state)
     pattern_scratch_free(NULL);
 }
 
+static void test_pattern_whole_matches_all_of_a_text(void **state)
+{
+    static const struct {
+        const char *regex, *text;
+        bool matches;
+    } cases[] = {
+        { "q_proj", "q_proj", true },
+        { "q_proj", "attn.q_proj", false },
+        { "q_proj", "q_proj_a", false },
+        { "q_proj", "q_proj\n", false }, /* $ would match before the line's end */
+        { "q_proj", "x\nq_proj", false },
+        { "q|k", "q", true }, /* the alternatives are grouped */
+        { "q|k", "kq", false },
+        { "q|k", "qk", false },
+        { ".*\\.(q|v)_proj", "model.layers.3.self_attn.v_proj", true },
+        { ".*\\.(q|v)_proj", "model.layers.3.self_attn.o_proj", false },
+        { "", "", true },
+        { "", "q", false },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct error err = { 0 };
+        struct pattern *pattern = pattern_compile_whole(cases[i].regex, "x", &err);
+        bool failed = true;
+
+        assert_non_null(pattern);
+        if (pattern_matches(pattern, cases[i].text, &failed) != cases[i].matches)
+            fail_msg("%s %s \"%s\"", cases[i].regex,
+                     cases[i].matches ? "does not match" : "matches", cases[i].text);
+        assert_false(failed);
+        pattern_free(pattern);
+    }
+}
+
+static void test_pattern_whole_refuses_invalid_expressions(void **state)
+{
+    struct error err = { 0 };
+
+    (void)state;
+    assert_null(pattern_compile_whole("q_proj(", "file: key", &err));
+    assert_int_equal(err.code, ERROR_DATA);
+    assert_non_null(strstr(err.text, "file: key: "));
+}
+
 /* An expression that would run forever on a text is abandoned. */
 static void test_pattern_abandons_endless_matching(void **state)
 {
@@ -122,10 +167,14 @@ static void test_pattern_abandons_endless_matching(void **state)
         .text = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab",
         .len = 40,
     };
+    bool failed = false;
 
     (void)state;
     assert_false(pattern_next(&search));
     assert_true(search.failed);
+    assert_false(pattern_matches(pattern, search.text, &failed));
+    assert_true(failed);
+    assert_false(pattern_matches(pattern, search.text, NULL));
     pattern_scratch_free(scratch);
     pattern_free(pattern);
 }
@@ -136,6 +185,8 @@ int main(void)
         cmocka_unit_test(test_pattern_finds_the_matches_of_oniguruma),
         cmocka_unit_test(test_pattern_is_a_string_or_a_regex),
         cmocka_unit_test(test_pattern_refuses_invalid_expressions),
+        cmocka_unit_test(test_pattern_whole_matches_all_of_a_text),
+        cmocka_unit_test(test_pattern_whole_refuses_invalid_expressions),
         cmocka_unit_test(test_pattern_abandons_endless_matching),
     };
 

@@ -300,6 +300,15 @@ const char *architecture_leaf(const struct architecture *a, enum module module)
     return dot ? dot + 1 : path;
 }
 
+void architecture_name(const struct architecture *a, enum module module, size_t layer,
+                       struct text *out)
+{
+    text_reset(out);
+    if (module_in_block(module))
+        text_addf(out, "%s%zu.", a->blocks, layer);
+    text_adds(out, a->paths[module]);
+}
+
 /* Return whether the path `whole` ends in `end`, at its start or after a dot. */
 static bool ends_in(const char *whole, size_t len, const char *end, size_t end_len)
 {

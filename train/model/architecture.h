@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/text.h"
+
 /* Modules of a model, in the order of its parameters. */
 enum module {
     MODULE_EMBED,
@@ -139,6 +141,10 @@ bool architecture_is_gated(const struct architecture *a);
 /* Return the last part of its path, which lora_target uses: "q_proj"; NULL if it does not
  * exist. */
 const char *architecture_leaf(const struct architecture *a, enum module module);
+/* Set *out to the full name of a module, which exists: "model.layers.3.mlp.up_proj".
+ * `layer` has no effect outside the blocks. */
+void architecture_name(const struct architecture *a, enum module module, size_t layer,
+                       struct text *out);
 /* Return whether `name` is the end of the module's path or ends in that path: "q_proj",
  * "self_attn.q_proj", "model.layers.0.self_attn.q_proj". */
 bool architecture_is_named(const struct architecture *a, enum module module,

@@ -147,23 +147,6 @@ static void matcher_clear(struct name_matcher *matcher)
     *matcher = (struct name_matcher) { .names = NULL };
 }
 
-/* Compile a regular expression that must match a whole name, as Python's re.fullmatch. */
-static struct pattern *compile_whole(const char *regex, const char *where,
-                                     struct error *err)
-{
-    struct text whole;
-    struct pattern *pattern;
-    json_t *json;
-
-    text_init(&whole, 0);
-    text_addf(&whole, "\\A(?:%s)\\z", regex);
-    json = json_pack("{s s}", "Regex", whole.data);
-    pattern = pattern_new(json, where, err);
-    json_decref(json);
-    text_clear(&whole);
-    return pattern;
-}
-
 static bool matcher_open(const json_t *value, const char *file, const char *key,
                          struct name_matcher *out, struct error *err)
 {
@@ -175,7 +158,7 @@ static bool matcher_open(const json_t *value, const char *file, const char *key,
     if (json_is_string(value)) {
         text_init(&where, 0);
         text_addf(&where, "%s: %s", file, key);
-        out->pattern = compile_whole(json_string_value(value), where.data, err);
+        out->pattern = pattern_compile_whole(json_string_value(value), where.data, err);
         text_clear(&where);
         return out->pattern != NULL;
     }
@@ -190,23 +173,11 @@ static bool matcher_open(const json_t *value, const char *file, const char *key,
                      file, key);
 }
 
-static bool pattern_matches(const struct pattern *pattern, const char *name)
-{
-    struct pattern_search search = { .pattern = pattern,
-                                     .scratch = pattern_scratch_new(),
-                                     .text = name,
-                                     .len = strlen(name) };
-    bool found = pattern_next(&search);
-
-    pattern_scratch_free(search.scratch);
-    return found;
-}
-
 /* A listed name is the whole name of a module, or its end after a dot. */
 static bool matcher_has(const struct name_matcher *matcher, const char *name)
 {
     if (matcher->pattern)
-        return pattern_matches(matcher->pattern, name);
+        return pattern_matches(matcher->pattern, name, NULL);
     for (size_t i = 0; i < json_array_size(matcher->names); i++) {
         const char *target = json_string_value(json_array_get(matcher->names, i));
         size_t all = strlen(name), len = strlen(target);
@@ -228,19 +199,6 @@ struct reading {
     struct lora *out;
 };
 
-/* The name of a module in a layer, or outside the blocks. */
-static void name_module(const struct reading *reading, enum module module, size_t layer,
-                        struct text *out)
-{
-    const struct architecture *a = reading->config->architecture;
-
-    text_reset(out);
-    if (module_in_block(module))
-        text_addf(out, "%s%zu.%s", a->blocks, layer, a->paths[module]);
-    else
-        text_adds(out, a->paths[module]);
-}
-
 /* Return whether layers_to_transform, a number or a list, has the layer. */
 static bool has_layer(const struct reading *reading, size_t layer)
 {
@@ -259,7 +217,7 @@ static bool has_layer(const struct reading *reading, size_t layer)
 static bool is_adapted(const struct reading *reading, enum module module, size_t layer,
                        struct text *name)
 {
-    name_module(reading, module, layer, name);
+    architecture_name(reading->config->architecture, module, layer, name);
     return (reading->all_linear ? module_is_linear(module)
                                 : matcher_has(&reading->targets, name->data)) &&
            !matcher_has(&reading->excluded, name->data) && has_layer(reading, layer);
@@ -379,8 +337,8 @@ static double pattern_value(const json_t *patterns, const char *name, double oth
 
         text_init(&regex, 0);
         text_addf(&regex, "(?:.*\\.)?(?:%s)", key);
-        pattern = compile_whole(regex.data, where, err);
-        found = pattern && pattern_matches(pattern, name);
+        pattern = pattern_compile_whole(regex.data, where, err);
+        found = pattern && pattern_matches(pattern, name, NULL);
         pattern_free(pattern);
         text_clear(&regex);
         if (found)
@@ -406,7 +364,7 @@ static bool read_pattern(struct reading *reading, const char *key, double *value
              j++) {
             double one;
 
-            name_module(reading, i, j, &name);
+            architecture_name(reading->config->architecture, i, j, &name);
             one = pattern_value(patterns, name.data, *value, reading->file, err);
             if (err->code != ERROR_NONE)
                 ok = false;

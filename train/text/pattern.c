@@ -122,6 +122,19 @@ struct pattern *pattern_compile(const char *regex)
     return pattern;
 }
 
+struct pattern *pattern_compile_whole(const char *regex, const char *where,
+                                      struct error *err)
+{
+    struct pattern *pattern;
+    struct text whole;
+
+    text_init(&whole, 0);
+    text_addf(&whole, "\\A(?:%s)\\z", regex);
+    pattern = compile_regex(whole.data, whole.len, where, err);
+    text_clear(&whole);
+    return pattern;
+}
+
 struct pattern *pattern_new(const json_t *json, const char *where, struct error *err)
 {
     const json_t *string = json_object_get(json, "String");
@@ -207,4 +220,18 @@ bool pattern_next(struct pattern_search *search)
                                            : 1;
     }
     return false;
+}
+
+bool pattern_matches(const struct pattern *pattern, const char *text, bool *failed)
+{
+    struct pattern_search search = { .pattern = pattern,
+                                     .scratch = pattern_scratch_new(),
+                                     .text = text,
+                                     .len = strlen(text) };
+    bool found = pattern_next(&search);
+
+    if (failed)
+        *failed = search.failed;
+    pattern_scratch_free(search.scratch);
+    return found;
 }

@@ -12,6 +12,10 @@ struct pattern_scratch; /* state of a search; one for each thread */
 struct pattern *pattern_new(const json_t *json, const char *where, struct error *err);
 /* Compile a built-in expression; never fails. */
 struct pattern *pattern_compile(const char *regex);
+/* Compile an expression that must match a whole text, as Python's re.fullmatch.
+ * ERROR_DATA naming `where`. */
+struct pattern *pattern_compile_whole(const char *regex, const char *where,
+                                      struct error *err);
 void pattern_free(struct pattern *pattern); /* NULL is allowed */
 
 struct pattern_scratch *pattern_scratch_new(void);
@@ -32,5 +36,8 @@ struct pattern_search {
 
 /* Find the next match. Empty matches count, except where the last match ended. */
 bool pattern_next(struct pattern_search *search);
+/* Return whether a text, which ends in a zero byte, has a match.  *failed, unless NULL, is
+ * whether a limit was exceeded, which counts as no match. */
+bool pattern_matches(const struct pattern *pattern, const char *text, bool *failed);
 
 #endif
