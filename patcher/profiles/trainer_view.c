@@ -62,7 +62,7 @@ const char *trainer_next_word(struct trainer_words *words)
 enum match {
     MATCH_PROGRAM, /* the file name of a path */
     MATCH_MODULE,  /* the start of a module name, as in `python -m axolotl.cli.train` */
-    MATCH_PART
+    MATCH_PART     /* anything but an option, an assignment or a configuration */
 };
 
 /* Words that only the command of one trainer has. */
@@ -86,11 +86,16 @@ static const struct command_mark {
     { "litgpt", MATCH_PROGRAM, TRAINER_LIGHTNING },
 };
 
-/* Return whether the word names a configuration, such as axolotl.yaml. */
-static bool is_file(const char *word)
+/* Return whether the word is an option, an assignment such as WANDB_PROJECT=trl, or a
+ * configuration such as axolotl.yaml.  `sh -c` takes a whole command as one word. */
+static bool is_setting(const char *word)
 {
     static const char *const endings[] = { ".yaml", ".yml", ".json", ".toml" };
 
+    if (word[strcspn(word, " \t\n")])
+        return false;
+    if (word[0] == '-' || strchr(word, '='))
+        return true;
     for (size_t i = 0; i < TS_COUNT(endings); i++)
         if (text_ends(word, endings[i]))
             return true;
@@ -105,23 +110,27 @@ static bool matches(const struct command_mark *mark, const char *word)
     case MATCH_PROGRAM:
         return strcmp(slash ? slash + 1 : word, mark->text) == 0;
     case MATCH_MODULE:
-        return text_starts(word, mark->text) && !is_file(word);
+        return text_starts(word, mark->text) && !is_setting(word);
     case MATCH_PART:
-        return strstr(word, mark->text) != NULL;
+        return strstr(word, mark->text) != NULL && !is_setting(word);
     }
     return false;
 }
 
+/* The words after a script are its arguments. */
 static enum trainer find_by_command(const struct document *document)
 {
     struct trainer_words words;
     const char *word;
 
     trainer_words_init(document, &words);
-    while ((word = trainer_next_word(&words)))
+    while ((word = trainer_next_word(&words))) {
         for (size_t i = 0; i < TS_COUNT(command_marks); i++)
             if (matches(&command_marks[i], word))
                 return command_marks[i].trainer;
+        if (text_ends(word, ".py"))
+            break;
+    }
     return TRAINER_EXTERNAL;
 }
 
@@ -212,6 +221,25 @@ static bool runs_example(const struct document *document)
     return false;
 }
 
+static bool has_command(const struct document *document)
+{
+    return document->script || block_value(document, "command");
+}
+
+/* Return whether the job has a key that only LLaMA-Factory has. */
+static bool has_factory_keys(const struct document *document)
+{
+    return weigh(document, TRAINER_LLAMAFACTORY) > 1;
+}
+
+/* The package decides alone only without a command: a script may run next to it. */
+static bool is_factory_by_package(const struct document *document,
+                                  const struct versions *versions)
+{
+    return versions_know(versions, PACKAGE_LLAMAFACTORY) &&
+           (!has_command(document) || has_factory_keys(document));
+}
+
 /*
  * A command that is not recognized is a script.  It may use TRL's classes if TRL is
  * installed and the file has their keys, except dataset_name, which Hugging Face's
@@ -220,15 +248,14 @@ static bool runs_example(const struct document *document)
 static enum trainer find_by_keys(const struct document *document,
                                  const struct versions *versions)
 {
-    bool command = document->script || block_value(document, "command"),
-         trl = versions_know(versions, PACKAGE_TRL);
+    bool command = has_command(document), trl = versions_know(versions, PACKAGE_TRL);
     int most = weigh(document, TRAINER_TRL);
 
     if (trl && runs_example(document))
         return TRAINER_TRL;
     if (command && document_find(document, "dataset_name"))
         most -= 2;
-    if (!command && weigh(document, TRAINER_LLAMAFACTORY) > 1)
+    if (!command && has_factory_keys(document))
         return TRAINER_LLAMAFACTORY;
     return most >= (trl ? 1 : 2) && (trl || !command) ? TRAINER_TRL : TRAINER_EXTERNAL;
 }
@@ -254,7 +281,7 @@ void trainer_view(const struct document *document, const char *target,
 
     if (trainer == TRAINER_EXTERNAL)
         trainer = find_by_command(document);
-    if (trainer == TRAINER_EXTERNAL && versions_know(versions, PACKAGE_LLAMAFACTORY))
+    if (trainer == TRAINER_EXTERNAL && is_factory_by_package(document, versions))
         trainer = TRAINER_LLAMAFACTORY;
     if (trainer == TRAINER_EXTERNAL)
         trainer = find_by_keys(document, versions);

@@ -60,6 +60,37 @@ sed -i 's/train.py/-m axolotl.cli.train/' own.yaml
 try "$trainspool" plan --json --device A100 own.yaml
 expect_output "axolotl.cli.train is one" '"trainer":"axolotl"'
 
+# TRAINER COMMAND [OPTION...]: check which program trains a job with this command.
+runs() {
+    runs_trainer=$1 runs_command=$2
+    shift 2
+    printf 'model_name_or_path: some/model\nlearning_rate: 2.0e-5\n%strainspool: {target: external, command: %s}\n' \
+        "$runs_keys" "$runs_command" >runs.yaml
+    try "$trainspool" plan --json --device A100 "$@" runs.yaml
+    expect_output "$runs_command${runs_keys:+ with cutoff_len} $* is $runs_trainer" "\"trainer\":\"$runs_trainer\""
+}
+runs_keys=
+runs llamafactory 'llamafactory-cli train x.yaml'
+runs llamafactory 'python my/llamafactory-cli train x.yaml'
+runs llamafactory 'torchrun --nproc_per_node 2 src/llamafactory/launcher.py x.yaml'
+runs llamafactory 'python -m llamafactory.cli train x.yaml'
+runs llamafactory '[sh, -c, "RANK=0 llamafactory-cli train x.yaml"]'
+runs external 'accelerate launch train.py --config llamafactory.yaml'
+runs external 'accelerate launch --config_file llamafactory.yaml train.py'
+runs external 'accelerate launch --config_file=llamafactory/fsdp train.py'
+runs external 'WANDB_PROJECT=llamafactory python train.py'
+runs external 'python train.py --run_name llamafactory'
+runs external 'python train.py trl sft'
+runs trl 'python trl/scripts/sft.py --run_name llamafactory'
+runs external 'python train.py' --versions llamafactory=0.9.3
+runs_keys='cutoff_len: 512
+'
+runs external 'python train.py'
+runs llamafactory 'python train.py' --versions llamafactory=0.9.3
+printf 'model_name_or_path: some/model\nlearning_rate: 2.0e-5\n' >runs.yaml
+try "$trainspool" plan --json --device A100 --target external --versions llamafactory=0.9.3 runs.yaml
+expect_output "without a command the package decides" '"trainer":"llamafactory"'
+
 for target in native external llamafactory transformers trl axolotl torchtune unsloth lightning; do
     try "$trainspool" check --device A100 --target $target llama.yaml
     expect "--target $target is known" sh -c "! grep -q 'target must be' '$T/err'"
