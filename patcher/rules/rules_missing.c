@@ -410,14 +410,19 @@ static void check_dataset(struct rule_context *context, const char *key,
     }
 }
 
-/* Return the first folder of the path that exists; malloc'ed. */
+/* Return the longest part of the path that exists, malloc'ed; NULL if there is none, which
+ * is possible if the working directory was deleted. */
 static char *existing_part(const char *path)
 {
     char *part = memory_strdup(path);
 
-    while (!file_exists(part)) {
+    while (part && !file_exists(part)) {
         char *parent = path_dir(part);
 
+        if (strcmp(parent, part) == 0) {
+            free(parent);
+            parent = NULL;
+        }
         free(part);
         part = parent;
     }

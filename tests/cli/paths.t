@@ -74,4 +74,14 @@ expect_output "the warning names the folder" "warning\[TS710\]: output_dir .*: t
 expect_status "the run writes to it" 0 "$trainspool" run --no-patch $job
 expect "the model is there" [ -f out/adapter_model.safetensors ]
 
+# A shell stays in its working directory when another process deletes it.
+printf '%s\n' "model_name_or_path: models/small" "dataset: data/counts.jsonl" "template: alpaca" "cutoff_len: 64" \
+    "use_cpu: true" "output_dir: saves/gone" >gone.yaml
+mkdir "$T/gone" && cd "$T/gone" && rmdir "$T/gone" || exit 99
+expect_status "check from a deleted folder reads a job elsewhere" 0 timeout 60 "$trainspool" check --fail-on error "$T/repo/gone.yaml"
+expect "it finds model and data next to the job" sh -c '! grep -q "TS713\|TS717" "$1"' sh "$T/out"
+expect_status "check of a job that was deleted with its folder ends" 2 timeout 60 "$trainspool" check gone.yaml
+expect_error "it names the job" 'cannot open the job gone.yaml: No such file or directory'
+cd "$T" || exit 99
+
 plan
