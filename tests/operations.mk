@@ -131,6 +131,15 @@ EXTRA_PROGRAMS += %D%/unit/test_emulated_matmul %D%/unit/test_races_matmul
 %C%_unit_test_races_matmul_SOURCES = %D%/unit/test_cpu_matmul.c
 %C%_unit_test_races_matmul_LDADD = %D%/emulation/races.o $(LDADD)
 
+# matmul_sums
+unit_tests += %D%/unit/test_cpu_matmul_sums
+emulated_operations += %D%/unit/test_emulated_matmul_sums
+EXTRA_PROGRAMS += %D%/unit/test_emulated_matmul_sums %D%/unit/test_races_matmul_sums
+%C%_unit_test_emulated_matmul_sums_SOURCES = %D%/unit/test_cpu_matmul_sums.c
+%C%_unit_test_emulated_matmul_sums_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_matmul_sums_SOURCES = %D%/unit/test_cpu_matmul_sums.c
+%C%_unit_test_races_matmul_sums_LDADD = %D%/emulation/races.o $(LDADD)
+
 # norm
 unit_tests += %D%/unit/test_cpu_norm
 emulated_operations += %D%/unit/test_emulated_norm

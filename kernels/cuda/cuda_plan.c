@@ -8,6 +8,10 @@
 
 enum { SLOTS = 256, BIAS_ALIGNED = 4, SCALES_ALIGNED = 16 };
 
+/* The elements of a sum that a kernel of the library loads at a time are a power of two
+ * up to this. */
+enum { TILE_DEPTH_MAX = 128 };
+
 /* Allow split sums only through the workspace, in fp32 and in a fixed order; sums by
  * atomics would give different bits in every run. */
 static const uint32_t split = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
@@ -175,9 +179,11 @@ static bool make_preference(struct cuda_plans *plans, struct cuda_plan *plan,
 }
 
 /*
- * Divide the depth only into equal parts. With parts of unequal length cuBLAS 12.6 Update
- * 2 to 13.4 may silently omit the end of the sum on 9.0 and newer (CUDA Toolkit release
- * notes, cuBLAS, [6580689]).
+ * Split a sum only into parts of equally many whole tiles. With parts of unequal length
+ * cuBLAS 12.6 Update 2 to 13.4 may silently omit the end of the sum on 9.0 and newer
+ * (CUDA Toolkit release notes, cuBLAS, [6580689]). With equal parts and a last tile that
+ * is not whole, cuBLAS 12 and 13 omitted that tile on 9.0 and 10.0
+ * (github.com/facebookexperimental/triton, issue 2767: of 8648, 8640 were summed).
  */
 static bool splits_evenly(const struct cuda_library *library,
                           const cublasLtMatmulAlgo_t *algo, size_t depth)
@@ -187,7 +193,7 @@ static bool splits_evenly(const struct cuda_library *library,
 
     return library->algo_get(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &parts, sizeof(parts),
                              &written) != CUBLAS_STATUS_SUCCESS ||
-           parts <= 1 || depth % (size_t)parts == 0;
+           parts <= 1 || depth % (TILE_DEPTH_MAX * (size_t)parts) == 0;
 }
 
 /* The library's best estimates, in its order of expected time. Timing them would choose
@@ -213,7 +219,7 @@ static void query_heuristics(struct cuda_plans *plans, struct cuda_plan *plan,
         plan->status = CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-/* If it has only sums in unequal parts, use one that is not split. */
+/* If all of its sums are split unevenly, use one that is not split. */
 static void choose(struct cuda_plans *plans, struct cuda_plan *plan,
                    cublasLtMatmulPreference_t preference)
 {

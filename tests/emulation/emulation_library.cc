@@ -12,9 +12,10 @@
  * not known.
  *
  * It also has the faults that NVIDIA's release notes report for some versions: fp8 scales
- * must be aligned to 16 bytes; sums split into unequal parts lose their end; with one row
- * or column a bias is added wrongly, and an algorithm that the heuristic returned is
- * refused.
+ * must be aligned to 16 bytes; with one row or column a bias is added wrongly, and an
+ * algorithm that the heuristic returned is refused. A split sum has only as many whole
+ * tiles as all parts have: the notes report that for parts of unequal length, and a public
+ * reproducer (facebookexperimental/triton issue 2767) for a last tile that is not whole.
  */
 #include "tests/emulation/emulation_runtime.h"
 
@@ -54,7 +55,7 @@ struct cublasLtMatmulPreferenceOpaque_t {
 
 /* Words of an algorithm. */
 enum { IS_MAGIC, ALIGNED_A, ALIGNED_B, ALIGNED_C, ALIGNED_D, PARTS, REFUSES };
-enum { MAGIC = 0x5eed, UNEVEN = 3 };
+enum { MAGIC = 0x5eed, PARTS_OFFERED = 3, TILE_DEPTH = 128 };
 
 static cublasStatus_t create(cublasLtHandle_t *handle)
 {
@@ -273,7 +274,7 @@ static cublasStatus_t heuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t de
     if (!supported(desc, a, b, d, p))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (p->reductions != CUBLASLT_REDUCTION_SCHEME_NONE)
-        offer(p, UNEVEN, false, results, expected, found);
+        offer(p, PARTS_OFFERED, false, results, expected, found);
     if (is_one(d))
         offer(p, 1, true, results, expected, found);
     if (p->reductions == CUBLASLT_REDUCTION_SCHEME_NONE || !only_split)
@@ -395,6 +396,13 @@ static void store(const matmul_call *p, size_t row, size_t col, float sum)
         ((float *)p->d)[at] = x;
 }
 
+static size_t summed_depth(size_t depth, size_t parts)
+{
+    size_t tiles = TILE_DEPTH * parts;
+
+    return parts == 1 ? depth : depth / tiles * tiles;
+}
+
 static void multiply(const void *argument)
 {
     const matmul_call *p = (const matmul_call *)argument;
@@ -402,7 +410,7 @@ static void multiply(const void *argument)
          trans_b = p->desc.trans_b == CUBLAS_OP_T;
     size_t rows = p->d_layout.rows, cols = p->d_layout.cols;
     size_t depth = trans_a ? p->a_layout.rows : p->a_layout.cols;
-    size_t summed = depth / p->parts * p->parts;
+    size_t summed = summed_depth(depth, p->parts);
     size_t steps = (summed + WIDTH - 1) / WIDTH;
     lanes *a = pack_operand(p->a, &p->a_layout, trans_a, p->tf32, summed, rows);
     lanes *b = pack_operand(p->b, &p->b_layout, !trans_b, p->tf32, summed, cols);

@@ -109,8 +109,16 @@ static int32_t parts_of(const struct plans *p, const struct cuda_plan *plan)
     return parts;
 }
 
-static void test_cuda_plan_splits_sums_evenly(void **state)
+/* The emulated library offers three parts first; a tile is 128 deep. */
+static void test_cuda_plan_splits_sums_into_whole_tiles(void **state)
 {
+    static const struct {
+        size_t depth;
+        int32_t parts;
+    } cases[] = {
+        { 384, 3 },  { 6144, 3 }, { 48, 1 },    { 64, 1 },       { 192, 1 },
+        { 3120, 1 }, { 2064, 1 }, { 16416, 1 }, { 6144 + 8, 1 },
+    };
     struct plans p = plans_open();
 
     (void)state;
@@ -118,8 +126,10 @@ static void test_cuda_plan_splits_sums_evenly(void **state)
     assert_non_null(p.plans);
     for (int only = 0; only < 2; only++) {
         emulation_offer_only_split(only);
-        assert_int_equal(parts_of(&p, find_key(&p, key_of(16, 16 + only, 48))), 3);
-        assert_int_equal(parts_of(&p, find_key(&p, key_of(16, 16 + only, 64))), 1);
+        for (size_t i = 0; i < TS_COUNT(cases); i++)
+            assert_int_equal(
+                parts_of(&p, find_key(&p, key_of(16, 16 + only, cases[i].depth))),
+                cases[i].parts);
     }
     emulation_offer_only_split(false);
     plans_close(&p);
@@ -192,7 +202,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cuda_plan_keeps_plans_in_use),
-        cmocka_unit_test(test_cuda_plan_splits_sums_evenly),
+        cmocka_unit_test(test_cuda_plan_splits_sums_into_whole_tiles),
         cmocka_unit_test(test_cuda_plan_adds_a_bias_to_more_than_a_row),
         cmocka_unit_test(test_cuda_plan_passes_scale_factors),
         cmocka_unit_test(test_cuda_plan_retries_after_lack_of_memory),
