@@ -6,7 +6,8 @@
  * process, so that the peak of memory is its own; on a GPU it is the memory allocated
  * there. First: from opening the device to the end of step 1, without initializing
  * weights. Planned: the memory in the plan, on a CPU the block alone. In matmuls: the
- * share of the time of the steps, on a CPU.
+ * share of the time of the steps, on a CPU. Loss of step 4: with all its bits, to compare
+ * two runs.
  *
  *     bench_train [cuda] [checkpointed] [MODEL full|lora fp32|bf16]
  *     bench_train [cuda] [checkpointed] shape LAYERS WIDTH HEADS INNER VOCABULARY
@@ -79,6 +80,7 @@ static void run(const struct bench_row *row)
 {
     enum { MOST = 15 };
     double start = clock_seconds(), seconds[MOST], total = 0, first, memory, rate;
+    double loss = 0;
     struct stopwatch matmuls = { .seconds = 0 };
     char share[16] = "-";
     struct bench bench = { .row = *row,
@@ -93,6 +95,8 @@ static void run(const struct bench_row *row)
     while (count < MOST && (count < 3 || total < row->seconds)) {
         seconds[count] = model_steps_run(&bench, count + 2);
         total += seconds[count++];
+        if (count == 3)
+            loss = bench.loss;
     }
     stopwatch_stop(&matmuls, bench.be);
     if (!row->gpu)
@@ -101,14 +105,14 @@ static void run(const struct bench_row *row)
     memory = model_steps_memory(&bench);
     rate = rate_reference(bench.be, row->format, row->seconds / 6);
     printf("| %s, B%zu T%zu | %s%s | %s | %.1f | %.1f | %.0f | %.0f | %.0f | %.0f %% | "
-           "%.2f | %.1f | %.2f | %s |\n",
+           "%.2f | %.1f | %.2f | %s | %a |\n",
            row->model->name, row->model->sequences, row->model->length,
            row->method == METHOD_LORA ? "LoRA r=16" : "full",
            row->checkpointed ? ", checkpointed" : "", format_info(row->format)->name,
            1e3 * seconds[count / 2], 1e3 * seconds[0],
            (double)bench.batch.rows / seconds[count / 2], memory, rate,
            100 * model_steps_flops(&bench) / seconds[count / 2] / (rate * 1e9), first,
-           model_steps_planned(&bench), model_steps_flops(&bench) / 1e9, share);
+           model_steps_planned(&bench), model_steps_flops(&bench) / 1e9, share, loss);
     fflush(stdout);
     model_steps_close(&bench);
     backend_close(bench.be);
@@ -265,8 +269,8 @@ int main(int argc, char **argv)
     printf(
         "| model | method | format | ms per step | best | tokens/s | peak MiB | matmul "
         "rate, GFLOP/s | share of that rate | first, s | planned MiB | GFLOP per step | "
-        "time in matmuls |\n"
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
+        "time in matmuls | loss of step 4 |\n"
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
     fflush(stdout);
     rows = shape ? run_shape(&row, arguments + 1) : run_models(&row, words, arguments);
     if (rows == 0)

@@ -148,7 +148,7 @@ void model_steps_close(struct bench *bench)
 
 double model_steps_run(struct bench *bench, int64_t number)
 {
-    double start = clock_seconds(), sum;
+    double start = clock_seconds();
     struct step_scalars numbers = {
         .learning_rate = bench->plan.learning_rate,
         .max_grad_norm = bench->plan.precision.max_grad_norm,
@@ -161,8 +161,8 @@ double model_steps_run(struct bench *bench, int64_t number)
     model_begin(bench->model, &numbers);
     check(model_train(bench->model, &bench->batch, 0, &err), &err);
     optimizer_step(bench->model, &bench->plan);
-    check(model_end(bench->model, &numbers, &sum, &err), &err);
-    if (!isfinite(sum) || !numbers.finite) {
+    check(model_end(bench->model, &numbers, &bench->loss, &err), &err);
+    if (!isfinite(bench->loss) || !numbers.finite) {
         fprintf(stderr, "bench: the loss or its gradient is not finite\n");
         exit(1);
     }

@@ -28,6 +28,7 @@ struct bench {
     struct backend *be;
     struct model *model;
     struct batch batch;
+    double loss; /* of the last step, summed over its tokens */
 };
 
 struct plan model_steps_plan(const struct bench_row *row);
