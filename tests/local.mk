@@ -363,6 +363,7 @@ EXTRA_DIST += %D%/gpu/compile.sh
 EXTRA_DIST += %D%/gpu/curve.sh
 EXTRA_DIST += %D%/gpu/gpu.sh
 EXTRA_DIST += %D%/gpu/run.sh
+EXTRA_DIST += %D%/gpu/train.t
 
 # shared by unit tests
 EXTRA_DIST += %D%/unit/corpus.h

@@ -3,7 +3,7 @@
 # is llm.c if it runs, else PyTorch.
 . "${top_srcdir-.}/tests/cli/lib.sh"
 
-mkdir -p "$T/build/logs" "$T/results"
+mkdir -p "$T/build/logs/summary" "$T/results"
 echo C=true >"$T/build/flags.built"
 program() { # FILE: write a script from standard input
     { echo '#!/bin/sh'; cat; } >"$1"
@@ -31,7 +31,7 @@ END
 table() { # LLMC PART...
     table_llmc=$1
     shift
-    rm -f "$T/asked" "$T/build/logs/steps"
+    rm -f "$T/asked" "$T/build/logs/summary/steps"
     try env LLMC="$table_llmc" BUILD="$T/build" OUT="$T/results" PYTHON="$T/python" CC=true NVCC=false GPU_ARCH=90 \
         LIBRARY="$T" LIBS='' CMOCKA_LIBS='' CUDA_INCLUDES='' MISSING='' \
         sh "$source/tests/gpu/bench.sh" --within "$@"

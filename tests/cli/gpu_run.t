@@ -50,21 +50,22 @@ refuses 'a GPU that nvcc does not support' \
 
 tree=$T/tree toolkit=$T/toolkit results=$T/whole
 mkdir -p "$toolkit/bin" "$toolkit/include" "$toolkit/lib64" "$tree/tests/unit" "$tree/tests/reference" \
-    "$tree/kernels/cpu" "$tree/kernels/cuda" "$tree/bench" "$tree/base" "$tree/precision" "$tree/train" \
-    "$tree/patcher" "$tree/runner" "$T/shared"
+    "$tree/kernels/cpu" "$tree/kernels/cuda" "$tree/bench" "$tree/base" "$tree/precision" "$tree/train/room" \
+    "$tree/patcher/script" "$tree/runner" "$T/shared"
 cp -R "$source/tests/gpu" "$tree/tests"
+echo 'echo ok 1 - trains' >"$tree/tests/gpu/train.t"
 echo 'AC_INIT([trainspool], [1.0])' >"$tree/configure.ac"
 : >"$toolkit/include/cuda_runtime.h"
 : >"$toolkit/lib64/libcudart_static.a"
 : >"$tree/tests/unit/unit.h"
-for file in base/one precision/one kernels/one kernels/cpu/one kernels/cuda/one train/one patcher/one \
-    runner/one tests/reference/machines_cpu tests/reference/machines_cuda tests/unit/test_model_cuda \
-    tests/unit/test_trainer_curve bench/gpu_ops bench/model_steps bench/rate bench/stopwatch bench/target \
-    bench/bench_cuda_ops; do
+for file in base/one precision/one kernels/one kernels/cpu/one kernels/cuda/one train/room/one \
+    patcher/script/script_tree runner/main runner/train_main tests/reference/machines_cpu \
+    tests/reference/machines_cuda tests/unit/test_model_cuda tests/unit/test_group tests/unit/test_trainer_curve \
+    bench/gpu_ops bench/model_steps bench/rate bench/stopwatch bench/target bench/bench_cuda_ops; do
     : >"$tree/$file.c"
 done
 : >"$tree/kernels/cuda/one.cu"
-for name in attention norm swiglu; do
+for name in attention matmul_sums norm swiglu; do
     echo machines_open >"$tree/tests/unit/test_cpu_$name.c"
 done
 
@@ -129,16 +130,16 @@ steps() { # print the steps of the summary in order: NAME|RESULT
 whole
 ok "$status" 'a complete run passes'
 expect 'models come first, then speed, then operations' test "$(steps | sed -n \
-    -e 's/^\(test_model_cuda\|ours: operations\|operation norm\|test_group\|test_trainer_curve\|memcheck norm\)|ok$/\1/p' |
-    tr '\n' ,)" = 'test_model_cuda,ours: operations,operation norm,test_group,test_trainer_curve,memcheck norm,'
+    -e 's/^\(sums of ones\|test_model_cuda\|ours: operations\|operation norm\|test_group\|test_trainer_curve\|memcheck norm\)|ok$/\1/p' |
+    tr '\n' ,)" = 'sums of ones,test_model_cuda,ours: operations,operation norm,test_group,test_trainer_curve,memcheck norm,'
 expect 'the summary names the GPU' grep -q '^- card: A card, 580.1, 80000 MiB$' "$results/summary.md"
 ok $(($(wc -l <"$T/asked") > 2)) 'the driver is queried at most twice'
-expect 'the run leaves two files' test "$(ls "$results" | tr '\n' ' ')" = 'results.tar.gz summary.md '
-try tar -C "$T" -xzf "$results/results.tar.gz"
-expect 'the archive has every log' cmp "$T/logs/tests.log" "$T/made/logs/tests.log"
-expect 'the archive has every step' test "$(cut -f 1,2 "$T/logs/steps" | tr '\t' '|')" = "$(steps)"
+expect 'the run leaves two files' test "$(ls "$results" | tr '\n' ' ')" = 'summary.md summary.tar.gz '
+try tar -C "$T" -xzf "$results/summary.tar.gz"
+expect 'the archive has every log' cmp "$T/summary/tests.log" "$T/made/logs/summary/tests.log"
+expect 'the archive has every step' test "$(cut -f 1,2 "$T/summary/steps" | tr '\t' '|')" = "$(steps)"
 
-whole LIMIT=32 SLOW=0.5 sanitizer
+whole LIMIT=32 SLOW=1 SANITIZED=norm sanitizer
 ok "$status" 'a run that exceeds its time limit passes'
 ok $(($(steps | grep -c '|skip$') != 1)) 'one line records the skipped rest of the sanitizer step'
 expect 'the skipped rest is the last line' test "$(steps | tail -n 1)" = 'rest of sanitizer|skip'
@@ -148,10 +149,13 @@ ok "$status" 'a run without one library passes'
 expect_output 'the missing library is listed' '^- missing libraries: libyaml-dev$'
 expect 'steps that require the library are skipped' \
     test "$(steps | grep -v ' attention\| norm\| swiglu')" = "build|ok
+build 4 programs|ok
+sums of ones|ok
 test_model_cuda|skip
 test_model_cuda_forward|skip
 test_model_distill|skip
-test_model_preference|skip"
+test_model_preference|skip
+trainspool on the card|skip"
 whole UNLINKED=cmocka operations
 ok "$status" 'a run without the cmocka library passes'
 expect 'programs use the cmocka.h of the tree' grep -q -e "-I$tree/tests/gpu/cmocka " "$T/made/flags.built"
@@ -167,6 +171,13 @@ expect 'steps cut off by the limit are skipped' test "$(steps | tail -n 3 | grep
 whole curves models
 expect 'steps run in the given order' \
     test "$(steps | grep '^test_.*ok' | tr '\n' ,)" = 'test_trainer_curve|ok,test_model_cuda|ok,'
+whole build
+ok "$status" 'building alone passes'
+expect 'building alone runs nothing' test "$(steps | sed 's/[0-9][0-9]* programs/N programs/' | tr '\n' ,)" = 'build|ok,build N programs|ok,'
+rm "$T/made/test_cpu_norm"
+whole PREBUILT=yes operations
+expect 'a prebuilt program runs' test "$(steps | grep swiglu)" = 'operation swiglu|ok'
+expect 'a missing program fails' test "$(steps | grep norm)" = 'operation norm|FAIL'
 whole models operation
 ok $((status != 2)) 'an unknown step gives 2'
 expect_error 'the message names the unknown step' 'unknown step operation$'

@@ -7,17 +7,19 @@
 #
 # Parts: attention, ops and train, or one model of train: SmolLM2-135M, GPT-2 or Llama-1B; the default
 # is all parts.  --within: run.sh has built everything and prints the summary.  gpu.sh describes the
-# variables.  The table is in summary.md in $OUT and is updated after every step.
+# variables.  The table is bench.md in $OUT, and that of run.sh --within; it is updated after every step.
 # shellcheck disable=SC2086,SC1091
 set -u
-TITLE=${TITLE:-Speed on a GPU}
-. "$(dirname "$0")/gpu.sh"
-
 within=
 if [ "${1-}" = --within ]; then
     within=yes
     shift
+else
+    # shellcheck disable=SC2034 # gpu.sh reads them; run.sh's report is kept
+    TITLE='Speed on a GPU' REPORT=bench
 fi
+. "$(dirname "$0")/gpu.sh"
+
 parts=${*:-attention ops train}
 is_selected() { # PART
     case " $parts " in *" $1 "*) return 0 ;; esac
@@ -36,13 +38,13 @@ with_unit() { # NUMBER UNIT: print both, or nothing if there is no number
 has_torch() {
     python_can 'import torch, sys; sys.exit(not torch.cuda.is_available())'
 }
-# build_bench NAME OBJECTS: fails if the program is not in the tree or requires a missing library
-build_bench() {
+# Succeed if the benchmark can run; otherwise record why not.
+can_run() { # PROGRAM
     if [ ! -f "bench/$1.c" ]; then
         skip "$1" 'not in this tree'
         return 1
     fi
-    step "build $1" 300 bench-build.log build_program "$BUILD/$1" "bench/$1.c" $2
+    is_built "$1" "$1"
 }
 
 # Fields of our table: 5 ms, 7 tokens/s, 8 MiB, 9 GFLOP/s of a matmul, 10 share, 11 first step
@@ -117,13 +119,12 @@ train() {
         return
         ;;
     esac
-    objects=$BUILD/objects/bench
-    build_bench bench_train "$objects/model_steps.o $objects/rate.o $objects/stopwatch.o $objects/target.o" || return
+    can_run bench_train || return
     for_each_model run_both
 }
 
 attention() {
-    build_bench bench_cuda_attention "$BUILD/objects/bench/target.o" || return
+    can_run bench_cuda_attention || return
     step 'ours: attention' 120 bench-attention.log "$BUILD/bench_cuda_attention" 0 4096 4
     ! has_cudnn || step 'ours: attention, forward by cuDNN' 120 bench-cudnn.log \
         env TRAINSPOOL_CUDNN=1 "$BUILD/bench_cuda_attention" 0 4096 4
@@ -151,8 +152,7 @@ attention_lines() {
 
 # Kernels bound by memory bandwidth, and the bandwidth of a copy.
 ops() {
-    objects=$BUILD/objects/bench
-    build_bench bench_cuda_ops "$objects/gpu_ops.o $objects/target.o" && step 'ours: operations' 200 bench-ops.log "$BUILD/bench_cuda_ops"
+    ! can_run bench_cuda_ops || step 'ours: operations' 200 bench-ops.log "$BUILD/bench_cuda_ops"
     [ -n "$torch" ] || return
     for what in copy products; do
         step "peer: $what" 120 bench-card.log "$PYTHON" bench/peer_torch.py cuda "$what"
@@ -188,7 +188,8 @@ tables() {
 
 if [ -z "$within" ]; then
     prepare || exit 2
-    step build 900 build.log build || { summary; exit 1; }
+    bench_programs >"$BUILD/programs"
+    build_all "$BUILD/programs" || { summary; exit 1; }
 fi
 torch=
 if has_torch; then

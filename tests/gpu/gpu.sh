@@ -6,6 +6,7 @@
 #   CPPFLAGS LDFLAGS  paths of libraries outside the system's
 #   DEPS              a folder with unpacked Debian packages (dpkg -x), for the same purpose
 #   BUILD             build folder (build-gpu)           OUT      results folder (gpu-results)
+#   PREBUILT          yes: everything is in $BUILD already, built on another machine (no)
 #   LIMIT             total seconds; steps that do not fit are skipped (no limit)
 #   COMMIT            commit for the table if git cannot name it
 #   LLMC              a checkout of llm.c, the peer for GPT-2 in bench.sh (none)
@@ -41,8 +42,9 @@ unset DEPS # the flags above contain it; scripts called from here must not add i
 mkdir -p "$BUILD" "$OUT"
 BUILD=$(cd "$BUILD" && pwd)
 OUT=$(cd "$OUT" && pwd)
-LOGS=$BUILD/logs
-export TRAINSPOOL_SHARED OUT BUILD
+REPORT=${REPORT:-summary} # name of the results: $OUT/summary.md and summary.tar.gz
+LOGS=$BUILD/logs/$REPORT
+export TRAINSPOOL_SHARED OUT BUILD REPORT
 
 # --- steps: $LOGS/steps has one line per step: name, ok|FAIL|skip, seconds, remark
 
@@ -78,23 +80,24 @@ step() {
     fi
     step_may_skip=$step_slow
     [ "$step_left" -ge "$step_limit" ] || step_limit=$step_left step_may_skip=yes
-    echo "== $step_name: $*" >>"$step_log"
-    step_line=$(wc -l <"$step_log")
+    step_output=$BUILD/step.$$ # several steps may run at once
+    step_words="== $step_name: $*"
     step_status=0
     case $(command -v "$1") in
     */*) ;;
     "$1") set -- sh tests/gpu/call.sh "$@" ;; # a function
     esac
-    timeout -k 10 "$step_limit" "$@" >>"$step_log" 2>&1 </dev/null || step_status=$?
+    timeout -k 10 "$step_limit" "$@" >"$step_output" 2>&1 </dev/null || step_status=$?
     step_took=$(($(date +%s) - step_from))
-    tail -n "+$((step_line + 1))" "$step_log" >"$BUILD/step.output"
+    { echo "$step_words"; cat "$step_output"; } >"$step_output.log"
+    cat "$step_output.log" >>"$step_log"
     case $step_status in
     124 | 137) [ "$step_took" -ge "$step_limit" ] || step_status=1 ;; # killed by another process
     esac
     case $step_status in
     0)
-        if grep -q '^1\.\.0 # SKIP' "$BUILD/step.output"; then
-            record "$step_name" skip "$step_took" "$(sed -n 's/^1\.\.0 # SKIP //p' "$BUILD/step.output" | cut -c 1-100)"
+        if grep -q '^1\.\.0 # SKIP' "$step_output"; then
+            record "$step_name" skip "$step_took" "$(sed -n 's/^1\.\.0 # SKIP //p' "$step_output" | cut -c 1-100)"
         else
             record "$step_name" ok "$step_took" "$(tap_summary)"
         fi
@@ -106,15 +109,16 @@ step() {
         ;;
     *) record "$step_name" FAIL "$step_took" "$(first_error)" ;;
     esac
+    rm -f "$step_output" "$step_output.log"
     return "$step_status"
 }
 tap_summary() { # summarize the TAP output
     awk '/^ok .*# SKIP/ { skipped++; next } /^ok / { passed++ }
          END { if (passed + skipped) printf "%d passed%s", passed, skipped ? ", " skipped " skipped" : "" }' \
-        "$BUILD/step.output"
+        "$step_output"
 }
 first_error() { # print the first error, or the last line
-    { grep -m 1 -E '^not ok|^bench: |error|Error|ERROR' "$BUILD/step.output" || tail -n 1 "$BUILD/step.output"; } | cut -c 1-100
+    { grep -m 1 -E '^not ok|^bench: |error|Error|ERROR' "$step_output" || tail -n 1 "$step_output"; } | cut -c 1-100
 }
 # Write the table, and all logs in one file, because some machines return few files.  Called after every
 # step, so that an interrupted run leaves its results.
@@ -128,13 +132,13 @@ write_summary() {
         echo '|---|---|---|---|'
         awk -F '\t' '{ printf "| %s | %s | %s | %s |\n", $1, $2, $3, $4 }' "$LOGS/steps"
         [ ! -f "$LOGS/bench.md" ] || { echo; cat "$LOGS/bench.md"; }
-    } >"$OUT/summary.new" && mv "$OUT/summary.new" "$OUT/summary.md"
-    tar -C "$BUILD" -czf "$OUT/results.new" logs && mv "$OUT/results.new" "$OUT/results.tar.gz"
+    } >"$OUT/summary.$$" && mv "$OUT/summary.$$" "$OUT/$REPORT.md"
+    tar -C "$BUILD/logs" -czf "$OUT/archive.$$" "$REPORT" && mv "$OUT/archive.$$" "$OUT/$REPORT.tar.gz"
 }
 summary() {
     write_summary
     echo
-    cat "$OUT/summary.md"
+    cat "$OUT/$REPORT.md"
     ! grep -q "$(printf '\tFAIL\t')" "$LOGS/steps"
 }
 # python_can CODE: run Python code.  The limit is high because packages may be on a slow disk.
@@ -265,6 +269,12 @@ write_config() {
     cmp -s "$BUILD/config.h.new" "$BUILD/config.h" || mv "$BUILD/config.h.new" "$BUILD/config.h"
 }
 
+# Print every source of the programs; those of CUDA, which take longest, come first.
+sources() {
+    find kernels/cuda -name '*.cu'
+    find base precision kernels train patcher runner tests/reference -name '*.c'
+    for name in gpu_ops model_steps rate stopwatch target; do echo "bench/$name.c"; done
+}
 # Write the flags and the list of files to compile, which are those whose object is older than its
 # source or any header; compile.sh compiles them, $JOBS at a time.
 build_objects() {
@@ -289,12 +299,11 @@ END
     mv "$BUILD/flags" "$BUILD/flags.built"
     layers='base precision kernels train patcher runner tests/reference bench'
     newest=$(find $layers tests/unit tests/gpu \( -name '*.h' -o -name '*.cuh' \) -print0 | xargs -0 ls -t | head -n 1)
-    for file in kernels/cuda/*.cu base/*.c precision/*.c kernels/*.c kernels/cpu/*.c kernels/cuda/*.c \
-        tests/reference/*.c train/*.c patcher/*.c runner/*.c bench/gpu_ops.c \
-        bench/model_steps.c bench/rate.c bench/stopwatch.c bench/target.c; do
+    sources | while read -r file; do
         case $X86$file in *_avx*) [ -n "$X86" ] || continue ;; esac
         case ${NO_NCCL:-no}$file in
         yes*/cuda_group.c | yes*/cuda_nccl.c | no*/cuda_group_none.c) continue ;;
+        */script/script_tree.c | runner/main.c | runner/train_main.c) continue ;; # the first requires tree-sitter
         esac
         object=$BUILD/objects/${file%.c*}.o
         for than in "$file" "$newest" "$BUILD/config.h"; do
@@ -304,7 +313,8 @@ END
     xargs -r -n 1 -P "$JOBS" sh tests/gpu/compile.sh <"$BUILD/list"
 }
 
-# Build the objects and one archive.  Sources that require a missing library are left out.
+# Build the objects and one archive.  Sources that require a missing library are left out.  The
+# objects of bench/ are in it, too.
 build() {
     build_objects || return
     rm -f "$BUILD/libtrainspool.a"
@@ -312,19 +322,50 @@ build() {
         xargs -0 ar rcs "$BUILD/libtrainspool.a"
 }
 
-# build_program OUTPUT SOURCE.c [OBJECT...]
+# build_program NAME SOURCE.c MACHINES|- [-DMACRO]: build $BUILD/NAME.  MACHINES: what operations run on.
 build_program() {
-    program=$1 source=$2
-    shift 2
+    program=$BUILD/$1 source=$2 machines=
+    [ "$3" = - ] || machines=$BUILD/objects/tests/reference/machines_$3.o
     . "$BUILD/flags.built"
-    $C ${defines-} -c -o "$program.o" "$source" || return
-    $CC $LDFLAGS -o "$program" "$program.o" "$@" "$BUILD/libtrainspool.a" $CMOCKA_LIBS $LIBS \
-        -L"$LIBRARY" -lcudart_static -lrt -ldl -lpthread -lstdc++ -lm
+    rm -f "$program"
+    { $C ${4-} -c -o "$program.o" "$source" &&
+        $CC $LDFLAGS -o "$program" "$program.o" $machines "$BUILD/libtrainspool.a" $CMOCKA_LIBS $LIBS \
+            -L"$LIBRARY" -lcudart_static -lrt -ldl -lpthread -lstdc++ -lm; } >"$program.log" 2>&1
+    program_status=$?
+    cat "$program.log"
+    rm -f "$program.o" "$program.log"
+    return "$program_status"
 }
-
-build_test() { # NAME MACHINES [-DMACRO]: build tests/unit/NAME.c
-    defines=${3-}
-    build_program "$BUILD/$1" "tests/unit/$1.c" "$BUILD/objects/tests/reference/machines_$2.o"
+# Build the programs listed in a file, one build_program's arguments per line, $JOBS at a time.
+build_programs() { # FILE
+    xargs -r -L 1 -P "$JOBS" sh tests/gpu/call.sh build_program <"$1"
+}
+# Return whether a program was built; otherwise record why it is not run.
+is_built() { # NAME STEP
+    [ ! -x "$BUILD/$1" ] || return 0
+    record "$2" FAIL 0 "$1 was not built"
+    return 1
+}
+# Print the programs of bench.sh, as for build_programs.
+bench_programs() {
+    for name in bench_train bench_cuda_attention bench_cuda_ops; do
+        case $name:" $MISSING " in bench_train:*' libjansson-dev '*) continue ;; esac
+        [ ! -f "bench/$name.c" ] || echo "$name bench/$name.c -"
+    done
+}
+# Run one test, for call.sh; its name has : for each space.
+run_test() { # LOG PROGRAM=STEP
+    test_name=$(echo "${2#*=}" | tr : ' ')
+    is_built "${2%%=*}" "$test_name" && step "$test_name" 300 "$1" "$BUILD/${2%%=*}"
+}
+# Build everything that the listed programs require, and them.
+build_all() { # FILE
+    if [ -n "${PREBUILT-}" ]; then
+        skip build 'built before, elsewhere'
+        return
+    fi
+    step build 900 build.log build || return
+    step "build $(wc -l <"$1") programs" 900 build.log build_programs "$1" || true # is_built reports which
 }
 
 # Prepare a run of either script.  If the machine cannot run the tests, print the reason in one line
@@ -338,7 +379,7 @@ prepare() {
     }
     find_toolkit || { echo "cannot find cuda_runtime.h or libcudart_static.a near $NVCC" >&2; return 1; }
     mkdir -p "$LOGS"
-    rm -f "$LOGS"/* "$OUT/summary.md" "$OUT/results.tar.gz"
+    rm -f "$LOGS"/* "$OUT/$REPORT.md" "$OUT/$REPORT.tar.gz"
     : >"$LOGS/steps"
     find_libraries
     CMOCKA_LIBS=

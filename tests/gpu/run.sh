@@ -6,15 +6,18 @@
 #     tests/gpu/run.sh [build|models|bench|operations|ranks|curves|sanitizer]...
 #
 # Runs the named steps in the given order; the default is all steps in the order above.  The build
-# always comes first.  gpu.sh describes the variables.  The table is in $OUT (gpu-results), with all
-# logs in results.tar.gz.
+# always comes first; the step `build` alone builds all programs, to be carried to a machine with a
+# GPU, where PREBUILT=yes runs them.  gpu.sh describes the variables.  The table is summary.md in $OUT
+# (gpu-results), with all logs in summary.tar.gz.
+# shellcheck disable=SC2046,SC2086,SC2154,SC1091
 set -u
 . "$(dirname "$0")/gpu.sh"
 
 # The most important results come first: whether models train correctly with the memory they use in
 # practice, and how fast.  Tests of operations use managed memory, take long to build, and help to
 # locate the error if a model is wrong.  The sanitizer may take hours.
-steps=${*:-models bench operations ranks curves sanitizer}
+all='models bench operations ranks curves sanitizer'
+steps=${*:-$all}
 for word in $steps; do
     case $word in
     build | models | bench | operations | ranks | curves | sanitizer) ;;
@@ -22,15 +25,79 @@ for word in $steps; do
     esac
 done
 
+# --- programs: NAME SOURCE MACHINES [-DMACRO], the arguments of build_program
+
+model_tests='test_model_cuda test_model_cuda_forward test_model_distill test_model_preference'
+rank_tests='test_group test_model_ranks'
+operations=$(grep -l machines_open tests/unit/test_cpu_*.c | sed 's,.*/test_cpu_\(.*\)\.c,\1,')
+test_programs() { # MACHINES NAME...: those whose source is in the tree
+    test_machines=$1
+    shift
+    for name; do
+        [ ! -f "tests/unit/$name.c" ] || echo "$name tests/unit/$name.c $test_machines"
+    done
+}
+operation_tests() { # NAME...
+    test_programs cuda $(printf 'test_cpu_%s ' "$@")
+}
+programs() { # STEP...
+    for word; do
+        case $word in
+        models) operation_tests matmul_sums ;;
+        operations) operation_tests $operations ;;
+        sanitizer) operation_tests swiglu $SANITIZED ;;
+        bench) bench_programs ;;
+        esac
+        [ -z "$MISSING" ] || continue
+        case $word in
+        models)
+            test_programs cpu $model_tests
+            for name in main:trainspool train_main:trainspool-train; do
+                [ ! -f "runner/${name%:*}.c" ] || echo "${name#*:} runner/${name%:*}.c -"
+            done
+            ;;
+        ranks) ! has_header nccl.h || test_programs 'cpu -DUNIT_CUDA' $rank_tests ;;
+        curves) test_programs cpu test_trainer_curve ;;
+        esac
+    done | sort -u
+}
+# Run tests that do not depend on each other at the same time: LOG PROGRAM=STEP...
+together() {
+    together_log=$1
+    shift
+    printf '%s\n' "$@" | xargs -r -P "$JOBS" -I '{}' sh tests/gpu/call.sh run_test "$together_log" '{}'
+}
+# Print `PROGRAM=STEP` for each test whose requirements are met; record the others as skipped.
+runnable() { # NAME...
+    for name; do
+        if [ -n "$MISSING" ]; then
+            skip "$name" "$MISSING is missing" >&2
+        elif [ ! -f "tests/unit/$name.c" ]; then
+            skip "$name" 'not in this tree' >&2
+        else
+            echo "$name=$name"
+        fi
+    done
+}
+
+# --- models: matmuls of ones first, because nothing else is right if these are not
+
+models() {
+    together models.log 'test_cpu_matmul_sums=sums of ones'
+    together models.log $(runnable $model_tests)
+    if [ -n "$MISSING" ]; then
+        skip 'trainspool on the card' "$MISSING is missing"
+    elif is_built trainspool-train 'trainspool on the card' && is_built trainspool 'trainspool on the card'; then
+        step 'trainspool on the card' 300 train.log env top_srcdir="$top" top_builddir="$BUILD" sh tests/gpu/train.t
+    fi
+}
+
 # --- operations: the tests of the CPU kernels, run on the GPU
 
 operations() {
-    for file in tests/unit/test_cpu_*.c; do
-        name=$(basename "$file" .c)
-        grep -q machines_open "$file" || continue
-        step "build ${name#test_cpu_}" 300 tests.log build_test "$name" cuda &&
-            step "operation ${name#test_cpu_}" 300 tests.log "$BUILD/$name"
-    done
+    together tests.log $(for name in $operations; do
+        [ "$name" = matmul_sums ] || echo "test_cpu_$name=operation:$name"
+    done)
     if has_cudnn; then
         step 'operation attention, forward by cuDNN' 300 tests.log \
             env TRAINSPOOL_CUDNN=1 "$BUILD/test_cpu_attention"
@@ -39,37 +106,22 @@ operations() {
     fi
 }
 
-# --- models and curves: whole programs, which require every library
+# --- ranks: programs whose ranks each have a GPU, with the real NCCL
 
-run_tests() { # NAME...: build and run unit tests that use the GPU
-    for name; do
-        if [ -n "$MISSING" ]; then
-            skip "$name" "$MISSING is missing"
-        elif [ ! -f "tests/unit/$name.c" ]; then
-            skip "$name" 'not in this tree'
-        else
-            step "build $name" 300 models.log build_test "$name" cpu &&
-                step "$name" 300 models.log "$BUILD/$name"
-        fi
-    done
+ranks() {
+    if [ -z "$MISSING" ] && ! has_header nccl.h; then
+        for name in $rank_tests; do skip "$name" 'nccl.h is missing (libnccl-dev)'; done
+        return
+    fi
+    JOBS=1 together ranks.log $(runnable $rank_tests)
 }
-# Programs whose ranks each have a GPU, with the real NCCL.
-ranks() { # NAME...
-    for name; do
-        if [ -n "$MISSING" ]; then
-            skip "$name" "$MISSING is missing"
-        elif ! has_header nccl.h; then
-            skip "$name" 'nccl.h is missing (libnccl-dev)'
-        else
-            step "build $name" 300 ranks.log build_test "$name" cpu -DUNIT_CUDA &&
-                step "$name" 300 ranks.log "$BUILD/$name"
-        fi
-    done
-}
+
+# --- curves
+
 # Train again from scratch, with the PyTorch of this machine.
 curves() {
     model=$TRAINSPOOL_SHARED/data/stories260K/hf
-    run_tests test_trainer_curve
+    together curves.log $(runnable test_trainer_curve)
     if [ ! -d "$model" ]; then
         skip 'curve by PyTorch' "no $model"
     elif ! python_can 'import torch, transformers'; then
@@ -95,12 +147,16 @@ sanitizer() {
         skip compute-sanitizer 'not installed'
         return
     fi
-    for name in swiglu $SANITIZED; do # the first is used to try the sanitizer
-        ! sanitizer_is_late || return
-        [ -x "$BUILD/test_cpu_$name" ] ||
-            step "build $name" 300 tests.log build_test "test_cpu_$name" cuda || return
+    sanitized=
+    for name in $SANITIZED; do
+        if [ ! -f "tests/unit/test_cpu_$name.c" ]; then
+            skip "sanitizer $name" 'not in this tree'
+        elif is_built "test_cpu_$name" "sanitizer $name"; then
+            sanitized="$sanitized $name"
+        fi
     done
     ! sanitizer_is_late || return
+    # the first program is used to try the sanitizer
     timeout -k 5 "$(at_most 120)" "$sanitizer" "$BUILD/test_cpu_swiglu" >"$LOGS/sanitizer.log" 2>&1
     case $? in
     0 | 124 | 137) ;; # slow is not broken
@@ -111,7 +167,7 @@ sanitizer() {
     esac
     step_slow=yes
     for tool in $TOOLS; do
-        for name in $SANITIZED; do
+        for name in $sanitized; do
             ! sanitizer_is_late || return
             step "$tool $name" 120 sanitizer.log "$sanitizer" --tool "$tool" --error-exitcode 9 \
                 "$BUILD/test_cpu_$name"
@@ -120,13 +176,14 @@ sanitizer() {
 }
 
 prepare || exit 2
-step build 900 build.log build || { summary; exit 1; }
+if [ "$steps" = build ]; then programs $all; else programs $steps; fi >"$BUILD/programs"
+build_all "$BUILD/programs" || { summary; exit 1; }
 for word in $steps; do
     case $word in
-    models) run_tests test_model_cuda test_model_cuda_forward test_model_distill test_model_preference ;;
+    models) models ;;
     bench) sh tests/gpu/bench.sh --within ;;
     operations) operations ;;
-    ranks) ranks test_group test_model_ranks ;;
+    ranks) ranks ;;
     curves) curves ;;
     sanitizer)
         sanitizer
