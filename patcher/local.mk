@@ -169,6 +169,7 @@ libpatcher_a_SOURCES += %D%/script/script_loop.c
 libpatcher_a_SOURCES += %D%/script/script_model.c
 libpatcher_a_SOURCES += %D%/script/script_names.c
 libpatcher_a_SOURCES += %D%/script/script_rewrite.c %D%/script/script_rewrite.h
+libpatcher_a_SOURCES += %D%/script/script_rows.c %D%/script/script_rows.h
 libpatcher_a_SOURCES += %D%/script/script_table.c
 libpatcher_a_SOURCES += %D%/script/script_value.c
 libpatcher_a_SOURCES += %D%/script/syntax.c %D%/script/syntax.h

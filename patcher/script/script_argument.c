@@ -187,3 +187,12 @@ struct script_value script_argument_value(struct script *script,
     value.computed |= argument.computed;
     return value;
 }
+
+const struct syntax *script_argument_keyword(const struct script_argument *argument)
+{
+    const struct syntax *name = syntax_field(argument->written, "name");
+
+    if (!name)
+        name = syntax_field(argument->written, "key");
+    return name ? name : argument->written;
+}

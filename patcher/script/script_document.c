@@ -1,248 +1,12 @@
 /* patcher/script/script_document.c - the calls of a script as the rows of a job. */
 #include "config.h"
 
-#include "patcher/script/script_internal.h"
+#include "patcher/script/script_rows.h"
 
 #include <string.h>
 
 #include "base/size.h"
 #include "base/text.h"
-#include "patcher/schema/schema.h"
-
-enum { ROWS_MAX = 400, NESTED_DEPTH = 4 };
-
-struct building {
-    struct script *script;
-    struct node *root;
-    const struct script_class *row; /* of the call whose arguments are read */
-    const struct syntax *call;
-};
-
-/* ---- Nodes ---- */
-
-static struct node *node_new(struct script *script, const struct syntax *at,
-                             enum node_kind kind, const char *text)
-{
-    struct node *node = arena_alloc(script->arena, sizeof(*node));
-
-    *node = (struct node) { .kind = kind,
-                            .flow = true,
-                            .at = document_mark(script->document, at->at),
-                            .bytes = at->end - at->at,
-                            .text = text,
-                            .len = strlen(text) };
-    return node;
-}
-
-/* Return the text of strings in a list, with commas; NULL if another value is among
- * them. */
-static const char *join(struct script *script, const struct syntax *list)
-{
-    const char *text = "";
-
-    for (const struct syntax *child = list->first; child; child = child->next) {
-        struct script_value value = script_evaluate(script, child);
-
-        if (value.kind != SCRIPT_STRING)
-            return NULL;
-        text = arena_printf(script->arena, "%s%s%s", text, *text ? "," : "", value.text);
-    }
-    return text;
-}
-
-static struct node *value_node(struct script *script, const struct script_value *value,
-                               const struct syntax *at, int depth);
-
-struct map_building {
-    struct script *script;
-    struct node *map;
-    int depth;
-};
-
-static void add_member(void *context, const struct script_argument *argument)
-{
-    struct map_building *to = context;
-    struct script_value value = script_evaluate(to->script, argument->value);
-    struct node *node = value_node(to->script, &value, argument->value, to->depth + 1);
-
-    if (!argument->name || !node || to->map->count == ROWS_MAX)
-        return;
-    if (!to->map->entries)
-        to->map->entries =
-            arena_array(to->script->arena, ROWS_MAX, sizeof(*to->map->entries));
-    to->map->entries[to->map->count++] = (struct entry) {
-        node_new(to->script, argument->written, NODE_SCALAR, argument->name), node, false
-    };
-}
-
-static struct node *value_node(struct script *script, const struct script_value *value,
-                               const struct syntax *at, int depth)
-{
-    struct map_building map = { .script = script, .depth = depth };
-    const char *text;
-    struct node *node;
-
-    if (value->kind == SCRIPT_DICT && depth < NESTED_DEPTH) {
-        map.map = node_new(script, at, NODE_MAP, "");
-        script_members(script, value->node, add_member, &map);
-        return map.map;
-    }
-    text = value->kind == SCRIPT_LIST && !value->text ? join(script, value->node)
-                                                      : script_yaml(script, value);
-    if (!text)
-        return NULL;
-    node = node_new(script, at, NODE_SCALAR, text);
-    node->style = value->kind == SCRIPT_STRING ? STYLE_DOUBLE : STYLE_PLAIN;
-    node->edit =
-        value->computed || value->kind == SCRIPT_LIST ? NODE_COMPUTED : NODE_LITERAL;
-    return node;
-}
-
-/* ---- Rows ---- */
-
-/* Add a row, or replace the row of the same key. */
-static void add_row(struct building *to, const char *name, const struct syntax *key_at,
-                    struct node *value, const struct script_item *item)
-{
-    struct script *script = to->script;
-    struct node *key = node_new(script, key_at, NODE_SCALAR, name);
-    size_t at = 0;
-
-    while (at < to->root->count && strcmp(to->root->entries[at].key->text, name) != 0)
-        at++;
-    if (at == ROWS_MAX)
-        return;
-    to->root->entries[at] = (struct entry) { key, value, false };
-    script->items[at] = *item;
-    to->root->count += at == to->root->count;
-}
-
-/* A row for what no argument says: the text at `at` shows why.  It cannot be edited. */
-static void add_fact(struct building *to, const char *name, const char *value,
-                     const struct syntax *at)
-{
-    struct node *node = node_new(to->script, at, NODE_SCALAR, value);
-
-    node->edit = NODE_FIXED;
-    add_row(to, name, at, node, &(struct script_item) { .value = at });
-}
-
-/* Return the text to edit: the literal, if the name that leads to it is read once. */
-static const struct syntax *editable(struct script *script,
-                                     const struct script_value *value,
-                                     const struct syntax *written)
-{
-    if (!value->node || value->computed)
-        return written;
-    if (value->name && script_count_uses(script, value->name) > 1)
-        return written;
-    return value->kind == SCRIPT_LIST || value->kind == SCRIPT_DICT ? written
-                                                                    : value->node;
-}
-
-static bool is_choice(const char *key)
-{
-    return strcmp(key, "fp16") == 0 || strcmp(key, "bf16") == 0;
-}
-
-static const struct syntax *name_of(const struct script_argument *argument)
-{
-    const struct syntax *name = syntax_field(argument->written, "name");
-
-    if (!name)
-        name = syntax_field(argument->written, "key");
-    return name ? name : argument->written;
-}
-
-/* Values of attn_implementation as a job has them; others are left out. */
-static bool name_attention(struct script_value *value)
-{
-    static const char *const names[][2] = {
-        { "flash_attention_2", "fa2" },
-        { "flash_attention_3", "fa3" },
-        { "sdpa", "sdpa" },
-        { "eager", "disabled" },
-    };
-
-    for (size_t i = 0; value->kind == SCRIPT_STRING && i < TS_COUNT(names); i++)
-        if (strcmp(names[i][0], value->text) == 0) {
-            value->text = names[i][1];
-            return true;
-        }
-    return false;
-}
-
-/* Add the row of an argument under a key. */
-static void add_argument_row(struct building *to, const char *key,
-                             const struct script_argument *argument)
-{
-    struct script *script = to->script;
-    struct script_value value = script_evaluate(script, argument->value);
-    const struct syntax *at = editable(script, &value, argument->value);
-    struct node *node;
-
-    value.computed |= argument->computed;
-    if (value.kind == SCRIPT_STRING && is_choice(key))
-        return;
-    if (strcmp(key, "flash_attn") == 0 && !name_attention(&value))
-        return;
-    if (value.kind == SCRIPT_STRING && strcmp(key, "gradient_checkpointing") == 0) {
-        add_fact(to, key, "true", argument->value); /* Unsloth's own, "unsloth" */
-        return;
-    }
-    node = value_node(script, &value, at, 0);
-    if (!node && is_choice(key)) {
-        add_fact(to, key, "auto", argument->value); /* the script decides */
-        return;
-    }
-    if (node)
-        add_row(to, key, name_of(argument), node,
-                &(struct script_item) { argument->holder, argument->written, at });
-}
-
-static void take_argument(void *context, const struct script_argument *argument)
-{
-    struct building *to = context;
-    const char *key = script_key_of(to->row, argument);
-    const struct key *known = key ? schema_find(key) : NULL;
-
-    if (!key || (!to->row->exact && to->row->role == ROLE_ARGUMENTS &&
-                 (!known || known->use == KEY_OTHER_TOOL)))
-        return;
-    add_argument_row(to, key, argument);
-}
-
-static void take_call(struct building *to, const struct syntax *call)
-{
-    to->call = call;
-    to->row = script_class_of(to->script, call);
-    if (to->row)
-        script_arguments(to->script, call, take_argument, to);
-}
-
-/* `args.fp16 = True` after `args = TrainingArguments(...)` */
-static void take_attributes(struct building *to, const struct syntax *call)
-{
-    struct script *script = to->script;
-    const struct syntax *parent = call->parent;
-    const char *name = parent && parent->kind == SYNTAX_ASSIGNMENT
-                           ? syntax_dotted(&script->tree, syntax_field(parent, "left"))
-                           : NULL;
-    const char *prefix = name ? arena_printf(script->arena, "%s.", name) : NULL;
-
-    for (size_t i = 0; prefix && i < script->binding_count; i++) {
-        const struct binding *binding = &script->bindings[i];
-        const char *field = binding->name + strlen(prefix);
-
-        if (!text_starts(binding->name, prefix) || strpbrk(field, ".[") ||
-            !binding->value || binding->at->at < call->end)
-            continue;
-        take_argument(to, &(struct script_argument) { .name = field,
-                                                      .value = binding->value,
-                                                      .written = binding->value,
-                                                      .holder = call });
-    }
-}
 
 /* ---- What is trained ---- */
 
@@ -259,12 +23,10 @@ static const struct syntax *find_call(struct script *script, enum script_role ro
     return NULL;
 }
 
-/* Return the call that an argument refers to if it has this role, or NULL. */
-static const struct syntax *argument_call(struct script *script,
-                                          const struct syntax *call, const char *name,
-                                          int position, enum script_role role)
+/* Return the call that a value is the result of, if it has this role, or NULL. */
+static const struct syntax *call_of(const struct script *script,
+                                    struct script_value value, enum script_role role)
 {
-    struct script_value value = script_argument_value(script, call, name, position);
     const struct script_class *row =
         value.kind == SCRIPT_CALL ? script_class_of(script, value.node) : NULL;
 
@@ -275,7 +37,9 @@ static const struct syntax *find_arguments(struct script *script,
                                            const struct syntax *trainer)
 {
     const struct syntax *found =
-        trainer ? argument_call(script, trainer, "args", 1, ROLE_ARGUMENTS) : NULL;
+        trainer ? call_of(script, script_argument_value(script, trainer, "args", 1),
+                          ROLE_ARGUMENTS)
+                : NULL;
 
     return found ? found : find_call(script, ROLE_ARGUMENTS, 0);
 }
@@ -355,40 +119,56 @@ static void find_model(struct script *script, const struct syntax *trainer,
 
 /* ---- Parts of the job ---- */
 
-static void add_model(struct building *to, const struct script_model *model)
+/* `args.fp16 = True` after `args = TrainingArguments(...)` */
+static void take_attributes(struct script_rows *to, const struct syntax *call)
+{
+    struct script *script = to->script;
+    const struct syntax *parent = call->parent;
+    const char *name = parent && parent->kind == SYNTAX_ASSIGNMENT
+                           ? syntax_dotted(&script->tree, syntax_field(parent, "left"))
+                           : NULL;
+    const char *prefix = name ? arena_printf(script->arena, "%s.", name) : NULL;
+
+    for (size_t i = 0; prefix && i < script->binding_count; i++) {
+        const struct binding *binding = &script->bindings[i];
+        const char *field = binding->name + strlen(prefix);
+
+        if (!text_starts(binding->name, prefix) || strpbrk(field, ".[") ||
+            !binding->value || binding->at->at < call->end)
+            continue;
+        script_rows_take(to, &(struct script_argument) { .name = field,
+                                                         .value = binding->value,
+                                                         .written = binding->value,
+                                                         .holder = call });
+    }
+}
+
+static void add_model(struct script_rows *to, const struct script_model *model)
 {
     struct script *script = to->script;
     const struct syntax *quantization;
-    struct node *node;
 
     if (model->load) {
-        take_call(to, model->load);
-        quantization = argument_call(script, model->load, "quantization_config", -1,
-                                     ROLE_QUANTIZATION);
+        script_rows_take_call(to, model->load);
+        quantization = call_of(
+            script, script_argument_value(script, model->load, "quantization_config", -1),
+            ROLE_QUANTIZATION);
         if (quantization)
-            take_call(to, quantization);
+            script_rows_take_call(to, quantization);
     }
     if (!model->cast)
         return;
-    node = node_new(script, model->cast_at, NODE_SCALAR, model->cast_dtype);
-    for (size_t i = 0; i < to->root->count; i++) /* one format counts: the last */
-        if (strcmp(to->root->entries[i].key->text, "torch_dtype") == 0 ||
-            strcmp(to->root->entries[i].key->text, "dtype") == 0) {
-            size_t rest = --to->root->count - i;
-
-            memmove(&to->root->entries[i], &to->root->entries[i + 1],
-                    rest * sizeof(*to->root->entries));
-            memmove(&script->items[i], &script->items[i + 1],
-                    rest * sizeof(*script->items));
-            i--;
-        }
-    add_row(to, "model_dtype", model->cast_at, node,
-            &(struct script_item) { model->cast, model->cast_at, model->cast_at });
+    script_rows_remove(to, "torch_dtype"); /* one format counts: the last */
+    script_rows_remove(to, "dtype");
+    script_rows_add(
+        to, script_rows_node(script, model->cast_at, NODE_SCALAR, "model_dtype"),
+        script_rows_node(script, model->cast_at, NODE_SCALAR, model->cast_dtype),
+        &(struct script_item) { model->cast, model->cast_at, model->cast_at });
 }
 
 /* SFTTrainer(model="name", args=SFTConfig(model_init_kwargs={...})) loads the model
  * itself. */
-static void add_named_model(struct building *to, const struct syntax *trainer,
+static void add_named_model(struct script_rows *to, const struct syntax *trainer,
                             const struct syntax *arguments)
 {
     static const struct script_class model = {
@@ -403,7 +183,7 @@ static void add_named_model(struct building *to, const struct syntax *trainer,
     value = script_evaluate(script, argument.value);
     if (value.kind != SCRIPT_STRING)
         return;
-    add_argument_row(to, "model_name_or_path", &argument);
+    script_rows_add_argument(to, "model_name_or_path", &argument);
     script->facts.names_model = true;
     if (!arguments)
         return;
@@ -411,10 +191,10 @@ static void add_named_model(struct building *to, const struct syntax *trainer,
     if (value.kind != SCRIPT_DICT)
         return;
     to->row = &model;
-    script_members(script, value.node, take_argument, to);
+    script_members(script, value.node, script_rows_take, to);
 }
 
-static void add_adapter(struct building *to, const struct script_model *model,
+static void add_adapter(struct script_rows *to, const struct script_model *model,
                         const struct syntax *trainer, bool of_trl)
 {
     struct script *script = to->script;
@@ -422,9 +202,13 @@ static void add_adapter(struct building *to, const struct script_model *model,
     struct script_argument given;
 
     if (model->adapt)
-        adapter = argument_call(script, model->adapt, "peft_config", 1, ROLE_ADAPTER);
+        adapter =
+            call_of(script, script_argument_value(script, model->adapt, "peft_config", 1),
+                    ROLE_ADAPTER);
     if (!adapter && trainer)
-        adapter = argument_call(script, trainer, "peft_config", -1, ROLE_ADAPTER);
+        adapter =
+            call_of(script, script_argument_value(script, trainer, "peft_config", -1),
+                    ROLE_ADAPTER);
     if (!at && trainer &&
         script_argument_find(script, trainer, "peft_config", -1, &given) &&
         given.value->kind != SYNTAX_NONE)
@@ -441,25 +225,25 @@ static void add_adapter(struct building *to, const struct script_model *model,
     if (!adapter && !at)
         return;
     where = syntax_field(adapter ? adapter : at, "function");
-    add_fact(to, "finetuning_type", "lora", where ? where : at);
+    script_rows_add_fact(to, "finetuning_type", "lora", where ? where : at);
     if (of_trl)
-        add_fact(to, "use_peft", "true", where ? where : at);
+        script_rows_add_fact(to, "use_peft", "true", where ? where : at);
     if (model->adapt) {
         static const struct script_class whole = { "",   ROLE_ADAPTER, false,
                                                    NULL, NULL,         NULL };
 
-        take_call(to, model->adapt);
+        script_rows_take_call(to, model->adapt);
         to->row = &whole; /* Unsloth's get_peft_model takes them directly */
-        script_arguments(script, model->adapt, take_argument, to);
+        script_arguments(script, model->adapt, script_rows_take, to);
     }
     if (adapter)
-        take_call(to, adapter);
+        script_rows_take_call(to, adapter);
     if (model->cast_after_adapt && strcmp(model->cast_dtype, "float16") == 0)
-        add_fact(to, "autocast_adapter_dtype", "false", model->cast_at);
+        script_rows_add_fact(to, "autocast_adapter_dtype", "false", model->cast_at);
 }
 
 /* "fp16", "16-mixed": the format that Accelerate and Lightning compute in. */
-static void add_mixed(struct building *to, const struct syntax *call, const char *name,
+static void add_mixed(struct script_rows *to, const struct syntax *call, const char *name,
                       int position)
 {
     static const struct {
@@ -479,11 +263,11 @@ static void add_mixed(struct building *to, const struct syntax *call, const char
     text = script_yaml(script, &value);
     for (size_t i = 0; text && i < TS_COUNT(formats); i++)
         if (strcmp(formats[i].value, text) == 0)
-            add_fact(to, formats[i].key, "true", argument.value);
+            script_rows_add_fact(to, formats[i].key, "true", argument.value);
     if (text && strcmp(text, "16-true") == 0)
-        add_fact(to, "model_dtype", "float16", argument.value);
+        script_rows_add_fact(to, "model_dtype", "float16", argument.value);
     if (text && strcmp(text, "bf16-true") == 0)
-        add_fact(to, "pure_bf16", "true", argument.value);
+        script_rows_add_fact(to, "pure_bf16", "true", argument.value);
 }
 
 /* Return whether `enabled=` is absent or true, as far as is known. */
@@ -495,15 +279,15 @@ static bool is_enabled(struct script *script, const struct syntax *call)
 }
 
 /* Whether a learning rate is usual is known for Adam on a pretrained model only. */
-static void add_optimizer(struct building *to, const struct script_model *model)
+static void add_optimizer(struct script_rows *to, const struct script_model *model)
 {
     const struct syntax *call = find_call(to->script, ROLE_OPTIMIZER, 0);
 
     if (call && model->load && strstr(script_callee(to->script, call), "Adam"))
-        take_call(to, call);
+        script_rows_take_call(to, call);
 }
 
-static void add_loop(struct building *to, const struct script_model *model)
+static void add_loop(struct script_rows *to, const struct script_model *model)
 {
     struct script *script = to->script;
     const struct syntax *scaler = find_call(script, ROLE_SCALER, 0);
@@ -514,22 +298,22 @@ static void add_loop(struct building *to, const struct script_model *model)
 
         if (dtype.kind == SCRIPT_DTYPE && strcmp(dtype.text, "bfloat16") == 0 &&
             is_enabled(script, call))
-            add_fact(to, "bf16", "true", dtype.node);
+            script_rows_add_fact(to, "bf16", "true", dtype.node);
     }
     function = scaler ? syntax_field(scaler, "function") : NULL;
     if (function && is_enabled(script, scaler))
-        add_fact(to, "fp16", "true", function);
+        script_rows_add_fact(to, "fp16", "true", function);
     if ((call = find_call(script, ROLE_ACCELERATOR, 0))) {
         add_mixed(to, call, "mixed_precision", 2);
-        take_call(to, call);
+        script_rows_take_call(to, call);
     }
     if ((call = find_call(script, ROLE_LIGHTNING, 0))) {
         add_mixed(to, call, "precision", -1);
-        take_call(to, call);
+        script_rows_take_call(to, call);
     }
     if ((call = find_call(script, ROLE_CLIP, 0)) &&
         strcmp(script_last(script_callee(script, call)), "clip_grad_value_") != 0)
-        take_call(to, call);
+        script_rows_take_call(to, call);
     add_optimizer(to, model);
 }
 
@@ -563,37 +347,38 @@ static const struct script_class *find_trainer_row(struct script *script,
     return row && row->program && imports_unsloth(script) ? &external : row;
 }
 
-static void add_member_of_block(struct script *script, struct node *block,
-                                const char *name, const char *text,
+static struct entry fixed_entry(struct script *script, const char *name, const char *text,
                                 const struct syntax *at)
 {
-    struct node *value = node_new(script, at, NODE_SCALAR, text);
+    struct node *value = script_rows_node(script, at, NODE_SCALAR, text);
 
     value->edit = NODE_FIXED;
-    block->entries[block->count++] =
-        (struct entry) { node_new(script, at, NODE_SCALAR, name), value, false };
+    return (struct entry) { script_rows_node(script, at, NODE_SCALAR, name), value,
+                            false };
 }
 
 /* The block `trainspool: {target: ...}`: whose arguments they are, which decides about
  * defaults and names.  A script has `program` in place of a command. */
-static void add_block(struct building *to, const struct script_class *row)
+static void add_block(struct script_rows *to, const struct script_class *row)
 {
     struct script *script = to->script;
     const struct syntax start = { .at = script->document->positions.origin,
                                   .end = script->document->positions.origin };
-    struct node *block = node_new(script, &start, NODE_MAP, "");
+    struct node *block = script_rows_node(script, &start, NODE_MAP, "");
 
     block->edit = NODE_FIXED;
     block->entries = arena_array(script->arena, 2, sizeof(*block->entries));
-    add_member_of_block(script, block, "target",
-                        row && row->target ? row->target : "external", &start);
+    block->entries[block->count++] = fixed_entry(
+        script, "target", row && row->target ? row->target : "external", &start);
     if (row && row->program)
-        add_member_of_block(script, block, "program", row->program, &start);
-    add_row(to, "trainspool", &start, block, &(struct script_item) { 0 });
+        block->entries[block->count++] =
+            fixed_entry(script, "program", row->program, &start);
+    script_rows_add(to, script_rows_node(script, &start, NODE_SCALAR, "trainspool"),
+                    block, &(struct script_item) { 0 });
 }
 
 /* The data of an evaluation, unless the class of transformers or TRL clearly has none. */
-static void add_evaluation(struct building *to, const struct syntax *trainer)
+static void add_evaluation(struct script_rows *to, const struct syntax *trainer)
 {
     struct script *script = to->script;
     const char *path = script_callee(script, trainer);
@@ -605,7 +390,8 @@ static void add_evaluation(struct building *to, const struct syntax *trainer)
         star = star->next;
     if (!known || star ||
         script_argument_find(script, trainer, "eval_dataset", -1, &argument))
-        add_fact(to, "eval_dataset", "given", syntax_field(trainer, "function"));
+        script_rows_add_fact(to, "eval_dataset", "given",
+                             syntax_field(trainer, "function"));
 }
 
 static void note_tokenizer(struct script *script, const struct syntax *trainer)
@@ -616,7 +402,7 @@ static void note_tokenizer(struct script *script, const struct syntax *trainer)
 
     if (!script_argument_find(script, trainer, "tokenizer", -1, &argument))
         return;
-    name = name_of(&argument);
+    name = script_argument_keyword(&argument);
     script->facts.tokenizer_at = name->at;
     script->facts.tokenizer_bytes = name->end - name->at;
     script->facts.tokenizer_of_transformers =
@@ -629,7 +415,7 @@ static const char *argument_text(struct script *script, const struct syntax *cal
     struct script_value value = script_argument_value(script, call, name, position);
 
     if (value.kind == SCRIPT_LIST && !value.text)
-        return join(script, value.node);
+        return script_list_text(script, value.node);
     return value.kind == SCRIPT_STRING ? value.text : NULL;
 }
 
@@ -701,14 +487,11 @@ static bool is_training(struct script *script)
 void script_document(struct script *script)
 {
     const struct syntax *trainer = find_call(script, ROLE_TRAINER, 0), *arguments;
-    struct building to = { .script = script };
+    struct script_rows to;
     struct script_model model;
     const struct script_class *row = NULL;
 
-    to.root = node_new(script, script->tree.root, NODE_MAP, "");
-    to.root->entries =
-        arena_array(script->arena, ROWS_MAX + 1, sizeof(*to.root->entries));
-    script->items = arena_array(script->arena, ROWS_MAX + 1, sizeof(*script->items));
+    script_rows_init(&to, script);
     arguments = find_arguments(script, trainer);
     find_model(script, trainer, &model);
     note_data(script);
@@ -722,8 +505,9 @@ void script_document(struct script *script)
         const struct script_class *class = script_class_of(script, arguments);
 
         if (class->stage)
-            add_fact(&to, "stage", class->stage, syntax_field(arguments, "function"));
-        take_call(&to, arguments);
+            script_rows_add_fact(&to, "stage", class->stage,
+                                 syntax_field(arguments, "function"));
+        script_rows_take_call(&to, arguments);
         take_attributes(&to, arguments);
     } else if (!row) {
         script->facts.is_loop = true;
@@ -733,7 +517,8 @@ void script_document(struct script *script)
         add_evaluation(&to, trainer);
         note_tokenizer(script, trainer);
     } else if (arguments) {
-        add_fact(&to, "eval_dataset", "given", syntax_field(arguments, "function"));
+        script_rows_add_fact(&to, "eval_dataset", "given",
+                             syntax_field(arguments, "function"));
     }
     if (is_training(script)) {
         add_block(&to, row);

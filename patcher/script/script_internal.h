@@ -100,6 +100,9 @@ struct script_value script_evaluate(struct script *script, const struct syntax *
 int script_truth(const struct script_value *value);
 /* Return the value as YAML, or NULL if it has none. */
 const char *script_yaml(struct script *script, const struct script_value *value);
+/* Return the text of strings in a list, with commas; NULL if another value is among
+ * them. */
+const char *script_list_text(struct script *script, const struct syntax *list);
 
 /* ---- Calls ---- */
 
@@ -125,6 +128,8 @@ bool script_argument_find(struct script *script, const struct syntax *call,
 struct script_value script_argument_value(struct script *script,
                                           const struct syntax *call, const char *name,
                                           int position);
+/* Return the text that names an argument, or all of it if it has no name. */
+const struct syntax *script_argument_keyword(const struct script_argument *argument);
 /* Return the members of a dictionary or a call of dict as arguments. */
 void script_members(struct script *script, const struct syntax *dict,
                     void (*take)(void *context, const struct script_argument *argument),

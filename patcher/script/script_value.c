@@ -681,3 +681,17 @@ const char *script_yaml(struct script *script, const struct script_value *value)
         return NULL;
     }
 }
+
+const char *script_list_text(struct script *script, const struct syntax *list)
+{
+    const char *text = "";
+
+    for (const struct syntax *child = list->first; child; child = child->next) {
+        struct script_value value = script_evaluate(script, child);
+
+        if (value.kind != SCRIPT_STRING)
+            return NULL;
+        text = arena_printf(script->arena, "%s%s%s", text, *text ? "," : "", value.text);
+    }
+    return text;
+}
