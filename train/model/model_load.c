@@ -1,25 +1,14 @@
 /* train/model/model_load.c - loads weights from files. */
 #include "config.h"
 
-#include "train/model/model.h"
+#include "train/model/model_load.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/random.h"
 #include "base/text.h"
 #include "precision/nf4.h"
-#include "train/model/lora_config.h"
-#include "train/model/model_internal.h"
 #include "train/model/weights.h"
-
-/* Room for a span in fp32 and in its storage format. */
-struct loader {
-    struct model *model;
-    float *values;
-    void *packed;
-};
 
 size_t model_span_rows(const struct parameter *p)
 {
@@ -60,17 +49,16 @@ const struct stored_tensor *model_find_tensor(const struct model *model, const c
     return weights_find(model->base_files, model->bare, model->config, name);
 }
 
-static bool check_shape(const struct stored_tensor *t, const struct parameter *p,
-                        struct error *err)
+bool model_check_shape(const struct stored_tensor *t, const struct parameter *p,
+                       struct error *err)
 {
     return weights_fit(
         t, &(struct weights_expected) { p->rank, p->rows, p->cols, p->stored }, err);
 }
 
-/* Read elements of a stored tensor in fp32.  In a file whose header is not padded they
- * are at odd addresses. */
-static bool read_stored(const struct stored_tensor *t, size_t first, size_t count,
-                        float *out, struct error *err)
+/* In a file whose header is not padded, elements are at odd addresses. */
+bool model_read_stored(const struct stored_tensor *t, size_t first, size_t count,
+                       float *out, struct error *err)
 {
     size_t item = format_info(t->format)->bytes;
     const char *from = (const char *)t->data + first * item;
@@ -87,15 +75,14 @@ static bool read_stored(const struct stored_tensor *t, size_t first, size_t coun
     return true;
 }
 
-/* Read rows of a parameter, or of an adapter's B that is stored like it, in fp32. */
-static bool read_rows(const struct matrix_layout *layout, const struct stored_tensor *t,
-                      size_t row, size_t rows, float *out, struct error *err)
+bool model_read_rows(const struct matrix_layout *layout, const struct stored_tensor *t,
+                     size_t row, size_t rows, float *out, struct error *err)
 {
     size_t count = rows * layout->cols;
     void *packed;
 
     if (layout->storage == STORED_ROWS)
-        return read_stored(t, row * layout->cols, count, out, err);
+        return model_read_stored(t, row * layout->cols, count, out, err);
     packed = malloc(count * layout->item);
     if (!packed)
         return error_set(err, ERROR_SYSTEM, "no memory for %zu elements", count);
@@ -105,15 +92,14 @@ static bool read_rows(const struct matrix_layout *layout, const struct stored_te
     return true;
 }
 
-/* The same for the tensor of a parameter; a vector is read as a whole. */
-static bool read_parameter(const struct model *m, const struct parameter *p,
-                           const struct stored_tensor *t, size_t row, size_t rows,
-                           float *out, struct error *err)
+bool model_read_parameter(const struct model *m, const struct parameter *p,
+                          const struct stored_tensor *t, size_t row, size_t rows,
+                          float *out, struct error *err)
 {
     struct matrix_layout layout =
         model_matrix_layout(m, p, format_info(t->format)->bytes);
 
-    return read_rows(&layout, t, row, rows * p->cols / layout.cols, out, err);
+    return model_read_rows(&layout, t, row, rows * p->cols / layout.cols, out, err);
 }
 
 void model_merge(float *out, size_t rows, size_t cols, const float *b, const float *a,
@@ -128,75 +114,6 @@ void model_merge(float *out, size_t rows, size_t cols, const float *b, const flo
         }
 }
 
-/* "model.layers.0.x.weight" -> "base_model.model.model.layers.0.x.lora_A.weight" */
-static const struct stored_tensor *find_adapter(const struct safetensors *set,
-                                                const char *name, const char *part)
-{
-    size_t stem = strlen(name) - (text_ends(name, ".weight") ? strlen(".weight") : 0);
-    const struct stored_tensor *found;
-    struct text text;
-
-    text_init(&text, 0);
-    text_addf(&text, "base_model.model.%.*s%s", (int)stem, name, part);
-    found = safetensors_find(set, text.data);
-    text_clear(&text);
-    return found;
-}
-
-static bool has_shape(const struct stored_tensor *t, size_t rows, size_t cols)
-{
-    return t && t->format < FORMAT_COUNT && t->rank == 2 && t->shape[0] == rows &&
-           t->shape[1] == cols;
-}
-
-/* Return whether an adapter stays separate when the model only generates: with a base in
- * 4 bits it does, even in layers that the base has in 16 bits. */
-static bool stays_separate(const struct model *m, enum module module)
-{
-    return m->plan->generation.alone && m->shapes.lora.adapted[module];
-}
-
-/* Add the adapter that create_new_adapter merges into the base. */
-static bool add_merged(const struct model *m, size_t index, size_t row, size_t rows,
-                       float *out, struct error *err)
-{
-    const struct parameter *p = &m->parameters[index];
-    enum module module = m->shapes.parameters[index].module;
-    enum part part = m->shapes.parameters[index].part;
-    const struct stored_tensor *a = find_adapter(m->merged, p->name, ".lora_A.weight");
-    const struct stored_tensor *b = find_adapter(m->merged, p->name, ".lora_B.weight");
-    const struct stored_tensor *saved =
-        find_adapter(m->merged, p->name, part == PART_BIAS ? "" : ".weight");
-    size_t rank = m->merged_lora.rank;
-    struct matrix_layout layout = { .storage = STORED_ROWS,
-                                    .rows = p->rows,
-                                    .cols = rank };
-    float *lora_a, *lora_b;
-    bool ok;
-
-    if (saved && m->merged_lora.saved[module])
-        return check_shape(saved, p, err) &&
-               read_parameter(m, p, saved, row, rows, out, err);
-    if (part != PART_WEIGHT || !m->merged_lora.adapted[module] ||
-        stays_separate(m, module))
-        return true;
-    if (!has_shape(a, rank, p->cols) || !has_shape(b, p->rows, rank))
-        return error_set(err, ERROR_DATA,
-                         "the adapter for %s is missing or has another shape", p->name);
-    if (p->stored == STORED_HEADS)
-        layout.storage = STORED_HEADS;
-    layout.heads = m->config->heads;
-    layout.item = format_info(b->format)->bytes;
-    lora_a = memory_alloc((p->cols + rows) * rank * sizeof(*lora_a));
-    lora_b = lora_a + rank * p->cols;
-    ok = read_stored(a, 0, rank * p->cols, lora_a, err) &&
-         read_rows(&layout, b, row, rows, lora_b, err);
-    if (ok)
-        model_merge(out, rows, p->cols, lora_b, lora_a, rank, m->merged_lora.scale);
-    free(lora_a);
-    return ok;
-}
-
 bool model_read(const struct model *model, const struct parameter *p, size_t row,
                 size_t rows, float *out, struct error *err)
 {
@@ -205,7 +122,8 @@ bool model_read(const struct model *model, const struct parameter *p, size_t row
     if (!t)
         return error_set(err, ERROR_DATA, "%s: the tensor %s is missing",
                          model->plan->model_name_or_path, p->name);
-    return check_shape(t, p, err) && read_parameter(model, p, t, row, rows, out, err);
+    return model_check_shape(t, p, err) &&
+           model_read_parameter(model, p, t, row, rows, out, err);
 }
 
 bool model_read_original(const struct model *model, size_t index, size_t row, size_t rows,
@@ -219,7 +137,7 @@ bool model_read_original(const struct model *model, size_t index, size_t row, si
         return true;
     }
     return model_read(model, &model->parameters[index], row, rows, out, err) &&
-           (!model->merged || add_merged(model, index, row, rows, out, err));
+           (!model->merged || model_add_merged(model, index, row, rows, out, err));
 }
 
 void model_round_frozen(const struct model *model, float *values, void *packed,
@@ -233,22 +151,18 @@ void model_round_frozen(const struct model *model, float *values, void *packed,
     format_convert(values, FORMAT_FP32, packed, frozen, count);
 }
 
-static bool is_adapter(const struct shape_parameter *p)
-{
-    return p->part == PART_LORA_A || p->part == PART_LORA_B;
-}
-
 /* Return whether a parameter is not trained, neither now nor when an adapter was made. */
 static bool is_frozen(const struct model *m, const struct parameter *p)
 {
     const struct shape_parameter *shape = &m->shapes.parameters[p - m->parameters];
 
-    return !p->trainable && !is_adapter(shape) && !m->shapes.lora.saved[shape->module];
+    return !p->trainable && !model_is_adapter(shape) &&
+           !m->shapes.lora.saved[shape->module];
 }
 
 /* Write the values to their rows of the parameter. */
-static void upload_rows(const struct loader *l, const struct parameter *p, size_t row,
-                        size_t rows)
+static void upload_rows(const struct model_loader *l, const struct parameter *p,
+                        size_t row, size_t rows)
 {
     struct backend *be = l->model->be;
     struct tensor to = tensor_rows(p->weight, row, rows);
@@ -295,7 +209,7 @@ bool model_load_tensor(struct model *model, const struct parameter *p,
  * that of its working copy and the copy widens to the weight without loss.  Returns false
  * if it must be converted.
  */
-static bool upload_stored(const struct loader *l, const struct stored_tensor *t,
+static bool upload_stored(const struct model_loader *l, const struct stored_tensor *t,
                           const struct parameter *p)
 {
     const struct backend_ops *ops = l->model->be->ops;
@@ -378,100 +292,19 @@ static bool open_base(struct model *m, struct error *err)
     return m->base_files && check_extra_tensors(m, err);
 }
 
-/* If the head is the embedding, PEFT trains two copies; a single matrix can only replace
- * them if they are equal.  Counts the head's copy. */
-static bool check_tied_copies(const struct model *m, const struct safetensors *set,
-                              size_t *heads, struct error *err)
-{
-    const struct architecture *a = m->config->architecture;
-    const char *dir = m->plan->adapter_name_or_path;
-    const struct stored_tensor *embed, *head;
-
-    if (!m->config->tied)
-        return true;
-    embed = find_adapter(set, a->paths[MODULE_EMBED], ".weight");
-    head = find_adapter(set, a->paths[MODULE_HEAD], ".weight");
-    *heads = head != NULL;
-    if ((!embed && !head) ||
-        (embed && head && embed->format == head->format && embed->bytes == head->bytes &&
-         memcmp(embed->data, head->data, head->bytes) == 0))
-        return true;
-    return error_set(err, ERROR_DATA,
-                     "%s: the adapter trains %s and %s separately, but in this model "
-                     "they are one matrix; merge it with PEFT into a model of "
-                     "tie_word_embeddings: false, and train that",
-                     dir, architecture_leaf(a, MODULE_EMBED),
-                     architecture_leaf(a, MODULE_HEAD));
-}
-
-/* Return whether an adapter's tensor is read when it is merged into the model. */
-static bool is_read(const struct model *m, const struct stored_tensor *t)
-{
-    const struct lora *lora = &m->merged_lora;
-
-    for (size_t i = 0; i < m->shapes.count; i++) {
-        const struct shape_parameter *p = &m->shapes.parameters[i];
-        bool weight = p->part == PART_WEIGHT;
-
-        if ((weight || p->part == PART_BIAS) && lora->saved[p->module] &&
-            t == find_adapter(m->merged, p->name, weight ? ".weight" : ""))
-            return true;
-        if (weight && lora->adapted[p->module] &&
-            (t == find_adapter(m->merged, p->name, ".lora_A.weight") ||
-             t == find_adapter(m->merged, p->name, ".lora_B.weight")))
-            return true;
-    }
-    return false;
-}
-
-/* A tensor that is not read would silently change what the adapter computes.  `copies`
- * of the embedding are known. */
-static bool check_all_read(const struct model *m, size_t copies, struct error *err)
-{
-    const char *head = m->config->architecture->paths[MODULE_HEAD];
-    size_t count = safetensors_count(m->merged);
-
-    for (size_t i = 0; i < count; i++) {
-        const struct stored_tensor *t = safetensors_at(m->merged, i);
-
-        if (!is_read(m, t) &&
-            !(copies > 0 && t == find_adapter(m->merged, head, ".weight")))
-            return error_set(err, ERROR_DATA,
-                             "%s: the adapter's tensor %s belongs to no layer that its "
-                             "adapter_config.json names in this model",
-                             m->plan->adapter_name_or_path, t->name);
-    }
-    return true;
-}
-
-static bool open_merged(struct model *m, struct error *err)
-{
-    const char *dir = m->plan->adapter_name_or_path;
-    size_t copies = 0;
-
-    if (!dir || m->plan->method != METHOD_LORA ||
-        !(m->plan->create_new_adapter || m->plan->generation.alone))
-        return true;
-    m->merged = safetensors_open(dir, "adapter_model", false, err);
-    return m->merged && lora_config_read(dir, m->config, &m->merged_lora, err) &&
-           check_tied_copies(m, m->merged, &copies, err) &&
-           check_all_read(m, copies, err);
-}
-
-/* Load a whole stored tensor into a parameter. */
-static bool load_stored(const struct loader *l, const struct stored_tensor *t,
-                        const struct parameter *p, struct error *err)
+bool model_load_stored(const struct model_loader *l, const struct stored_tensor *t,
+                       const struct parameter *p, struct error *err)
 {
     size_t step = model_span_rows(p);
 
-    if (!check_shape(t, p, err))
+    if (!model_check_shape(t, p, err))
         return false;
     if (upload_stored(l, t, p))
         return true;
     for (size_t row = 0; row < p->rows; row += step) {
         size_t rows = p->rows - row < step ? p->rows - row : step;
 
-        if (!read_parameter(l->model, p, t, row, rows, l->values, err))
+        if (!model_read_parameter(l->model, p, t, row, rows, l->values, err))
             return false;
         upload_rows(l, p, row, rows);
     }
@@ -479,19 +312,7 @@ static bool load_stored(const struct loader *l, const struct stored_tensor *t,
     return true;
 }
 
-/* Load an adapter that is not trained and that cannot be merged into the weights. */
-static bool load_separate_adapter(const struct loader *l, size_t index, struct error *err)
-{
-    const struct parameter *p = &l->model->parameters[index];
-    const struct stored_tensor *t = safetensors_find(l->model->merged, p->name);
-
-    if (!t)
-        return error_set(err, ERROR_DATA, "%s: the adapter has no tensor for %s",
-                         l->model->plan->adapter_name_or_path, p->name);
-    return load_stored(l, t, p, err);
-}
-
-static bool load_parameter(const struct loader *l, size_t index, struct error *err)
+static bool load_parameter(const struct model_loader *l, size_t index, struct error *err)
 {
     struct model *m = l->model;
     struct parameter *p = &m->parameters[index];
@@ -502,16 +323,16 @@ static bool load_parameter(const struct loader *l, size_t index, struct error *e
         return model_load_prequantized(m, p, err);
     if (p->quantized.codes)
         return model_quantize(m, p, l->values, l->packed, err);
-    if (is_adapter(&m->shapes.parameters[index]) && m->plan->generation.alone)
-        return load_separate_adapter(l, index, err);
-    if (!is_adapter(&m->shapes.parameters[index]) && m->base_files && !m->merged)
+    if (model_is_adapter(&m->shapes.parameters[index]) && m->plan->generation.alone)
+        return model_load_separate_adapter(l, index, err);
+    if (!model_is_adapter(&m->shapes.parameters[index]) && m->base_files && !m->merged)
         t = model_find_tensor(m, p->name);
-    if (t && check_shape(t, p, NULL) && upload_stored(l, t, p))
+    if (t && model_check_shape(t, p, NULL) && upload_stored(l, t, p))
         return true;
     for (size_t row = 0; row < p->rows; row += step) {
         size_t rows = p->rows - row < step ? p->rows - row : step;
 
-        if (is_adapter(&m->shapes.parameters[index]))
+        if (model_is_adapter(&m->shapes.parameters[index]))
             model_init_adapter(m, index, row * p->cols, rows * p->cols, l->values);
         else if (!model_read_original(m, index, row, rows, l->values, err))
             return false;
@@ -521,7 +342,7 @@ static bool load_parameter(const struct loader *l, size_t index, struct error *e
     return true;
 }
 
-static bool load_base(const struct loader *l, struct error *err)
+static bool load_base(const struct model_loader *l, struct error *err)
 {
     struct model *m = l->model;
 
@@ -534,66 +355,9 @@ static bool load_base(const struct loader *l, struct error *err)
     return true;
 }
 
-/* Return the stored tensor of a parameter that an adapter's file may have. */
-static const struct stored_tensor *find_trained(const struct safetensors *set,
-                                                const struct shape_parameter *p)
-{
-    if (is_adapter(p))
-        return safetensors_find(set, p->name);
-    return p->trainable
-               ? find_adapter(set, p->name, p->part == PART_BIAS ? "" : ".weight")
-               : NULL;
-}
-
-/* Load an adapter that is trained further, over the initialized one. */
-static bool load_adapter(const struct loader *l, const struct safetensors *set,
-                         struct error *err)
-{
-    struct model *m = l->model;
-    const char *dir = m->plan->adapter_name_or_path;
-    size_t used = 0;
-
-    if (!check_tied_copies(m, set, &used, err))
-        return false;
-    for (size_t i = 0; i < m->shapes.count; i++) {
-        const struct shape_parameter *p = &m->shapes.parameters[i];
-        const struct stored_tensor *t = find_trained(set, p);
-
-        if (!p->trainable)
-            continue;
-        if (!t)
-            return error_set(err, ERROR_DATA, "%s: the adapter has no tensor for %s", dir,
-                             p->name);
-        if (!load_stored(l, t, &m->parameters[i], err))
-            return false;
-        used++;
-    }
-    if (used != safetensors_count(set))
-        return error_set(
-            err, ERROR_DATA,
-            "%s: the adapter has %zu tensors, but %zu of them belong to this model", dir,
-            safetensors_count(set), used);
-    return true;
-}
-
-static bool load_trained_adapter(const struct loader *l, struct error *err)
-{
-    const struct plan *plan = l->model->plan;
-    struct safetensors *set;
-    bool ok;
-
-    if (plan->method != METHOD_LORA || !plan->adapter_name_or_path ||
-        plan->create_new_adapter || plan->generation.alone)
-        return true;
-    set = safetensors_open(plan->adapter_name_or_path, "adapter_model", false, err);
-    ok = set && load_adapter(l, set, err);
-    safetensors_close(set);
-    return ok;
-}
-
 bool model_load(struct model *model, struct error *err)
 {
-    struct loader l = { .model = model };
+    struct model_loader l = { .model = model };
     size_t elements = model_span_elements(model);
     bool ok;
 
@@ -602,8 +366,9 @@ bool model_load(struct model *model, struct error *err)
     ok = l.values && l.packed;
     if (!ok)
         error_set(err, ERROR_SYSTEM, "no memory to convert %zu elements", elements);
-    ok = ok && open_base(model, err) && open_merged(model, err) && load_base(&l, err) &&
-         load_trained_adapter(&l, err) && model->be->ops->sync(model->be, err);
+    ok = ok && open_base(model, err) && model_open_merged(model, err) &&
+         load_base(&l, err) && model_load_trained_adapter(&l, err) &&
+         model->be->ops->sync(model->be, err);
     free(l.values);
     free(l.packed);
     if (model->plan->method == METHOD_FULL) {

@@ -1,0 +1,229 @@
+/* train/model/model_load_adapter.c - loads adapters: one that is merged into the base, one
+ * that stays separate, or one that is trained further. */
+#include "config.h"
+
+#include "train/model/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "train/model/lora_config.h"
+#include "train/model/model_load.h"
+
+/* "model.layers.0.x.weight" -> "base_model.model.model.layers.0.x.lora_A.weight" */
+static const struct stored_tensor *find_adapter(const struct safetensors *set,
+                                                const char *name, const char *part)
+{
+    size_t stem = strlen(name) - (text_ends(name, ".weight") ? strlen(".weight") : 0);
+    const struct stored_tensor *found;
+    struct text text;
+
+    text_init(&text, 0);
+    text_addf(&text, "base_model.model.%.*s%s", (int)stem, name, part);
+    found = safetensors_find(set, text.data);
+    text_clear(&text);
+    return found;
+}
+
+static bool has_shape(const struct stored_tensor *t, size_t rows, size_t cols)
+{
+    return t && t->format < FORMAT_COUNT && t->rank == 2 && t->shape[0] == rows &&
+           t->shape[1] == cols;
+}
+
+/* Return whether an adapter stays separate when the model only generates: with a base in
+ * 4 bits it does, even in layers that the base has in 16 bits. */
+static bool stays_separate(const struct model *m, enum module module)
+{
+    return m->plan->generation.alone && m->shapes.lora.adapted[module];
+}
+
+bool model_add_merged(const struct model *m, size_t index, size_t row, size_t rows,
+                      float *out, struct error *err)
+{
+    const struct parameter *p = &m->parameters[index];
+    enum module module = m->shapes.parameters[index].module;
+    enum part part = m->shapes.parameters[index].part;
+    const struct stored_tensor *a = find_adapter(m->merged, p->name, ".lora_A.weight");
+    const struct stored_tensor *b = find_adapter(m->merged, p->name, ".lora_B.weight");
+    const struct stored_tensor *saved =
+        find_adapter(m->merged, p->name, part == PART_BIAS ? "" : ".weight");
+    size_t rank = m->merged_lora.rank;
+    struct matrix_layout layout = { .storage = STORED_ROWS,
+                                    .rows = p->rows,
+                                    .cols = rank };
+    float *lora_a, *lora_b;
+    bool ok;
+
+    if (saved && m->merged_lora.saved[module])
+        return model_check_shape(saved, p, err) &&
+               model_read_parameter(m, p, saved, row, rows, out, err);
+    if (part != PART_WEIGHT || !m->merged_lora.adapted[module] ||
+        stays_separate(m, module))
+        return true;
+    if (!has_shape(a, rank, p->cols) || !has_shape(b, p->rows, rank))
+        return error_set(err, ERROR_DATA,
+                         "the adapter for %s is missing or has another shape", p->name);
+    if (p->stored == STORED_HEADS)
+        layout.storage = STORED_HEADS;
+    layout.heads = m->config->heads;
+    layout.item = format_info(b->format)->bytes;
+    lora_a = memory_alloc((p->cols + rows) * rank * sizeof(*lora_a));
+    lora_b = lora_a + rank * p->cols;
+    ok = model_read_stored(a, 0, rank * p->cols, lora_a, err) &&
+         model_read_rows(&layout, b, row, rows, lora_b, err);
+    if (ok)
+        model_merge(out, rows, p->cols, lora_b, lora_a, rank, m->merged_lora.scale);
+    free(lora_a);
+    return ok;
+}
+
+/* If the head is the embedding, PEFT trains two copies; a single matrix can only replace
+ * them if they are equal.  Counts the head's copy. */
+static bool check_tied_copies(const struct model *m, const struct safetensors *set,
+                              size_t *heads, struct error *err)
+{
+    const struct architecture *a = m->config->architecture;
+    const char *dir = m->plan->adapter_name_or_path;
+    const struct stored_tensor *embed, *head;
+
+    if (!m->config->tied)
+        return true;
+    embed = find_adapter(set, a->paths[MODULE_EMBED], ".weight");
+    head = find_adapter(set, a->paths[MODULE_HEAD], ".weight");
+    *heads = head != NULL;
+    if ((!embed && !head) ||
+        (embed && head && embed->format == head->format && embed->bytes == head->bytes &&
+         memcmp(embed->data, head->data, head->bytes) == 0))
+        return true;
+    return error_set(err, ERROR_DATA,
+                     "%s: the adapter trains %s and %s separately, but in this model "
+                     "they are one matrix; merge it with PEFT into a model of "
+                     "tie_word_embeddings: false, and train that",
+                     dir, architecture_leaf(a, MODULE_EMBED),
+                     architecture_leaf(a, MODULE_HEAD));
+}
+
+/* Return whether an adapter's tensor is read when it is merged into the model. */
+static bool is_read(const struct model *m, const struct stored_tensor *t)
+{
+    const struct lora *lora = &m->merged_lora;
+
+    for (size_t i = 0; i < m->shapes.count; i++) {
+        const struct shape_parameter *p = &m->shapes.parameters[i];
+        bool weight = p->part == PART_WEIGHT;
+
+        if ((weight || p->part == PART_BIAS) && lora->saved[p->module] &&
+            t == find_adapter(m->merged, p->name, weight ? ".weight" : ""))
+            return true;
+        if (weight && lora->adapted[p->module] &&
+            (t == find_adapter(m->merged, p->name, ".lora_A.weight") ||
+             t == find_adapter(m->merged, p->name, ".lora_B.weight")))
+            return true;
+    }
+    return false;
+}
+
+/* A tensor that is not read would silently change what the adapter computes.  `copies`
+ * of the embedding are known. */
+static bool check_all_read(const struct model *m, size_t copies, struct error *err)
+{
+    const char *head = m->config->architecture->paths[MODULE_HEAD];
+    size_t count = safetensors_count(m->merged);
+
+    for (size_t i = 0; i < count; i++) {
+        const struct stored_tensor *t = safetensors_at(m->merged, i);
+
+        if (!is_read(m, t) &&
+            !(copies > 0 && t == find_adapter(m->merged, head, ".weight")))
+            return error_set(err, ERROR_DATA,
+                             "%s: the adapter's tensor %s belongs to no layer that its "
+                             "adapter_config.json names in this model",
+                             m->plan->adapter_name_or_path, t->name);
+    }
+    return true;
+}
+
+bool model_open_merged(struct model *m, struct error *err)
+{
+    const char *dir = m->plan->adapter_name_or_path;
+    size_t copies = 0;
+
+    if (!dir || m->plan->method != METHOD_LORA ||
+        !(m->plan->create_new_adapter || m->plan->generation.alone))
+        return true;
+    m->merged = safetensors_open(dir, "adapter_model", false, err);
+    return m->merged && lora_config_read(dir, m->config, &m->merged_lora, err) &&
+           check_tied_copies(m, m->merged, &copies, err) &&
+           check_all_read(m, copies, err);
+}
+
+bool model_load_separate_adapter(const struct model_loader *l, size_t index,
+                                 struct error *err)
+{
+    const struct parameter *p = &l->model->parameters[index];
+    const struct stored_tensor *t = safetensors_find(l->model->merged, p->name);
+
+    if (!t)
+        return error_set(err, ERROR_DATA, "%s: the adapter has no tensor for %s",
+                         l->model->plan->adapter_name_or_path, p->name);
+    return model_load_stored(l, t, p, err);
+}
+
+/* Return the stored tensor of a parameter that an adapter's file may have. */
+static const struct stored_tensor *find_trained(const struct safetensors *set,
+                                                const struct shape_parameter *p)
+{
+    if (model_is_adapter(p))
+        return safetensors_find(set, p->name);
+    return p->trainable
+               ? find_adapter(set, p->name, p->part == PART_BIAS ? "" : ".weight")
+               : NULL;
+}
+
+/* Load an adapter that is trained further, over the initialized one. */
+static bool load_adapter(const struct model_loader *l, const struct safetensors *set,
+                         struct error *err)
+{
+    struct model *m = l->model;
+    const char *dir = m->plan->adapter_name_or_path;
+    size_t used = 0;
+
+    if (!check_tied_copies(m, set, &used, err))
+        return false;
+    for (size_t i = 0; i < m->shapes.count; i++) {
+        const struct shape_parameter *p = &m->shapes.parameters[i];
+        const struct stored_tensor *t = find_trained(set, p);
+
+        if (!p->trainable)
+            continue;
+        if (!t)
+            return error_set(err, ERROR_DATA, "%s: the adapter has no tensor for %s", dir,
+                             p->name);
+        if (!model_load_stored(l, t, &m->parameters[i], err))
+            return false;
+        used++;
+    }
+    if (used != safetensors_count(set))
+        return error_set(
+            err, ERROR_DATA,
+            "%s: the adapter has %zu tensors, but %zu of them belong to this model", dir,
+            safetensors_count(set), used);
+    return true;
+}
+
+bool model_load_trained_adapter(const struct model_loader *l, struct error *err)
+{
+    const struct plan *plan = l->model->plan;
+    struct safetensors *set;
+    bool ok;
+
+    if (plan->method != METHOD_LORA || !plan->adapter_name_or_path ||
+        plan->create_new_adapter || plan->generation.alone)
+        return true;
+    set = safetensors_open(plan->adapter_name_or_path, "adapter_model", false, err);
+    ok = set && load_adapter(l, set, err);
+    safetensors_close(set);
+    return ok;
+}
