@@ -168,6 +168,7 @@ libpatcher_a_SOURCES += %D%/script/script_document.c
 libpatcher_a_SOURCES += %D%/script/script_loop.c
 libpatcher_a_SOURCES += %D%/script/script_model.c
 libpatcher_a_SOURCES += %D%/script/script_names.c
+libpatcher_a_SOURCES += %D%/script/script_operator.c
 libpatcher_a_SOURCES += %D%/script/script_rewrite.c %D%/script/script_rewrite.h
 libpatcher_a_SOURCES += %D%/script/script_rows.c %D%/script/script_rows.h
 libpatcher_a_SOURCES += %D%/script/script_table.c

@@ -95,7 +95,14 @@ struct script_value {
     const char *name;          /* the name that led to the literal, or NULL */
 };
 
+struct script_value script_bool(const struct syntax *node, bool value);
+struct script_value script_number(const struct syntax *node, double value);
+/* Return the value, marked as computed. */
+struct script_value script_computed(struct script_value value);
 struct script_value script_evaluate(struct script *script, const struct syntax *node);
+/* Evaluate an operator, a condition or a subscript; SCRIPT_UNKNOWN for any other
+ * node. */
+struct script_value script_operate(struct script *script, const struct syntax *node);
 /* Return the truth of a value: 1, 0, or -1 if it is unknown. */
 int script_truth(const struct script_value *value);
 /* Return the value as YAML, or NULL if it has none. */

@@ -3,7 +3,6 @@
 
 #include "patcher/script/script_internal.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,12 +13,12 @@ enum { DEPTH_MAX = 60 };
 
 static const struct script_value unknown = { .kind = SCRIPT_UNKNOWN };
 
-static struct script_value of_bool(const struct syntax *node, bool value)
+struct script_value script_bool(const struct syntax *node, bool value)
 {
     return (struct script_value) { .kind = SCRIPT_BOOL, .boolean = value, .node = node };
 }
 
-static struct script_value of_number(const struct syntax *node, double value)
+struct script_value script_number(const struct syntax *node, double value)
 {
     return (struct script_value) { .kind = SCRIPT_NUMBER, .number = value, .node = node };
 }
@@ -29,7 +28,7 @@ static struct script_value of_text(const struct syntax *node, const char *text)
     return (struct script_value) { .kind = SCRIPT_STRING, .text = text, .node = node };
 }
 
-static struct script_value computed(struct script_value value)
+struct script_value script_computed(struct script_value value)
 {
     value.computed = true;
     return value;
@@ -69,7 +68,7 @@ static struct script_value read_number(struct script *script, const struct synta
     if (digits[0] == '0' && strchr("xXoObB", digits[1]) && digits[1])
         return unknown;
     value = strtod(digits, &end);
-    return *end ? unknown : of_number(node, value);
+    return *end ? unknown : script_number(node, value);
 }
 
 /* Prefixes and escapes other than none are left unknown. */
@@ -156,19 +155,19 @@ static struct script_value ask_device(struct script *script, const struct syntax
     switch (probe) {
     case PROBE_CUDA:
     case PROBE_BF16:
-        return computed(of_bool(call, cuda));
+        return script_computed(script_bool(call, cuda));
     case PROBE_BF16_HARDWARE:
-        return computed(of_bool(call, cuda && device_has_bf16(device)));
+        return script_computed(script_bool(call, cuda && device_has_bf16(device)));
     case PROBE_CAPABILITY:
         if (cuda)
-            return computed(
+            return script_computed(
                 (struct script_value) { .kind = SCRIPT_LIST,
                                         .number = device->major + device->minor / 10.0,
                                         .text = "capability",
                                         .node = call });
         return unknown;
     default:
-        return computed(of_bool(call, false));
+        return script_computed(script_bool(call, false));
     }
 }
 
@@ -215,7 +214,7 @@ static struct script_value get_attribute(struct script *script, const struct syn
     dtype = dtype_of(arena_printf(script->arena, "%s.%s", object, name.text));
     if (!dtype)
         return unknown;
-    return computed(
+    return script_computed(
         (struct script_value) { .kind = SCRIPT_DTYPE, .text = dtype, .node = call });
 }
 
@@ -234,7 +233,7 @@ static struct script_value evaluate_call(struct script *script, const struct syn
     if (strcmp(path, "getattr") == 0)
         return get_attribute(script, call);
     if (strcmp(path, "os.environ.get") == 0 || strcmp(path, "os.getenv") == 0)
-        return computed(script_argument_value(script, call, "default", 1));
+        return script_computed(script_argument_value(script, call, "default", 1));
     if (is_conversion(path)) {
         struct script_value inner = script_argument_value(script, call, "", 0);
 
@@ -275,8 +274,9 @@ static struct script_value find_option(struct script *script, const char *name)
                 continue;
             action = script_argument_value(script, call, "action", -1);
             if (action.kind == SCRIPT_STRING && text_starts(action.text, "store_"))
-                return computed(of_bool(call, strcmp(action.text, "store_false") == 0));
-            return computed(script_argument_value(script, call, "default", -1));
+                return script_computed(
+                    script_bool(call, strcmp(action.text, "store_false") == 0));
+            return script_computed(script_argument_value(script, call, "default", -1));
         }
     }
     return unknown;
@@ -331,9 +331,9 @@ static struct script_value find_field(struct script *script,
     if (ends_in(path, "cuda.get_device_properties") && script->device &&
         script->device->kind == DEVICE_CUDA) {
         if (strcmp(field, "major") == 0)
-            return computed(of_number(node, script->device->major));
+            return script_computed(script_number(node, script->device->major));
         if (strcmp(field, "minor") == 0)
-            return computed(of_number(node, script->device->minor));
+            return script_computed(script_number(node, script->device->minor));
     }
     if (script_argument_find(script, object->node, field, -1, &given))
         return script_evaluate(script, given.value);
@@ -355,9 +355,9 @@ static struct script_value of_binding(struct script *script,
         value.computed = true;
     if (binding->index >= 0) {
         if (value.kind == SCRIPT_LIST && value.text && script->device)
-            return computed(of_number(value.node, binding->index == 0
-                                                      ? script->device->major
-                                                      : script->device->minor));
+            return script_computed(
+                script_number(value.node, binding->index == 0 ? script->device->major
+                                                              : script->device->minor));
         item = value.kind == SCRIPT_LIST ? value.node->first : NULL;
         for (int i = 0; item && i < binding->index; i++)
             item = item->next;
@@ -397,200 +397,11 @@ static struct script_value evaluate_name(struct script *script, const struct syn
     return value;
 }
 
-/* ---- Operators ---- */
-
-static struct script_value negate(struct script *script, const struct syntax *node)
-{
-    struct script_value value = script_evaluate(script, syntax_field(node, "argument"));
-
-    if (value.kind != SCRIPT_NUMBER || script->tree.data[node->at] != '-')
-        return unknown;
-    value.number = -value.number;
-    value.node = node;
-    return value;
-}
-
-static struct script_value invert(struct script *script, const struct syntax *node)
-{
-    struct script_value value = script_evaluate(script, syntax_field(node, "argument"));
-    int truth = script_truth(&value);
-
-    if (truth < 0)
-        return unknown;
-    return (struct script_value) {
-        .kind = SCRIPT_BOOL, .boolean = !truth, .computed = value.computed, .node = node
-    };
-}
-
-static struct script_value combine(struct script *script, const struct syntax *node)
-{
-    struct script_value left = script_evaluate(script, syntax_field(node, "left"));
-    struct script_value right = script_evaluate(script, syntax_field(node, "right"));
-    bool is_and = syntax_is(&script->tree, syntax_field(node, "operator"), "and");
-    int a = script_truth(&left), b = script_truth(&right);
-
-    /* one side may decide alone */
-    if (a == !is_and) {
-        left.computed |= right.computed;
-        return left;
-    }
-    if (b == !is_and && b >= 0) {
-        right.computed = true;
-        return right;
-    }
-    if (a < 0)
-        return unknown;
-    right.computed |= left.computed;
-    return right;
-}
-
-static struct script_value calculate(struct script *script, const struct syntax *node)
-{
-    struct script_value left = script_evaluate(script, syntax_field(node, "left"));
-    struct script_value right = script_evaluate(script, syntax_field(node, "right"));
-    const struct syntax *sign = syntax_field(node, "operator");
-    const char *text = sign ? syntax_text(&script->tree, sign) : "";
-    double value;
-
-    if (left.kind != SCRIPT_NUMBER || right.kind != SCRIPT_NUMBER)
-        return unknown;
-    value = strcmp(text, "+") == 0    ? left.number + right.number
-            : strcmp(text, "-") == 0  ? left.number - right.number
-            : strcmp(text, "*") == 0  ? left.number * right.number
-            : strcmp(text, "/") == 0  ? left.number / right.number
-            : strcmp(text, "//") == 0 ? floor(left.number / right.number)
-            : strcmp(text, "**") == 0 ? pow(left.number, right.number)
-                                      : NAN;
-    if (!isfinite(value))
-        return unknown;
-    left = of_number(node, value);
-    left.computed = true;
-    return left;
-}
-
-/* A tuple of two numbers, (8, 0), as 8.0. */
-static bool as_number(struct script *script, const struct script_value *value,
-                      double *out)
-{
-    const struct syntax *first =
-        value->kind == SCRIPT_LIST && !value->text ? value->node->first : NULL;
-    struct script_value major, minor;
-
-    *out = value->number;
-    if (value->kind == SCRIPT_NUMBER || (value->kind == SCRIPT_LIST && value->text))
-        return true;
-    if (value->kind == SCRIPT_BOOL) {
-        *out = value->boolean;
-        return true;
-    }
-    if (!first || !first->next)
-        return false;
-    major = script_evaluate(script, first);
-    minor = script_evaluate(script, first->next);
-    *out = major.number + minor.number / 10;
-    return major.kind == SCRIPT_NUMBER && minor.kind == SCRIPT_NUMBER;
-}
-
-static bool same_text(const struct script_value *a, const struct script_value *b,
-                      bool *same)
-{
-    bool a_named = a->kind == SCRIPT_STRING || a->kind == SCRIPT_DTYPE,
-         b_named = b->kind == SCRIPT_STRING || b->kind == SCRIPT_DTYPE;
-
-    if (a->kind == SCRIPT_NULL || b->kind == SCRIPT_NULL) {
-        *same = a->kind == b->kind;
-        return a->kind != SCRIPT_UNKNOWN && b->kind != SCRIPT_UNKNOWN;
-    }
-    if (!a_named || !b_named)
-        return false;
-    *same = a->kind == b->kind && strcmp(a->text, b->text) == 0;
-    return true;
-}
-
-static struct script_value compare(struct script *script, const struct syntax *node)
-{
-    const struct syntax *sign = syntax_field(node, "operators");
-    struct script_value left = script_evaluate(script, node->first);
-    struct script_value right = script_evaluate(script, node->last);
-    const char *text = sign ? syntax_text(&script->tree, sign) : "";
-    struct script_value result = of_bool(node, false);
-    double a, b;
-    bool same;
-
-    if (!sign || node->first->next != sign || sign->next != node->last)
-        return unknown; /* a < b < c */
-    result.computed = left.computed || right.computed;
-    if (same_text(&left, &right, &same)) {
-        if (strcmp(text, "==") != 0 && strcmp(text, "is") != 0 &&
-            strcmp(text, "!=") != 0 && strcmp(text, "is not") != 0)
-            return unknown;
-        result.boolean = (text[0] == '=' || strcmp(text, "is") == 0) == same;
-        return result;
-    }
-    if (!as_number(script, &left, &a) || !as_number(script, &right, &b))
-        return unknown;
-    result.boolean = strcmp(text, ">=") == 0   ? a >= b
-                     : strcmp(text, ">") == 0  ? a > b
-                     : strcmp(text, "<") == 0  ? a < b
-                     : strcmp(text, "<=") == 0 ? a <= b
-                     : strcmp(text, "==") == 0 ? a == b
-                                               : a != b;
-    return result;
-}
-
-static struct script_value choose(struct script *script, const struct syntax *node)
-{
-    const struct syntax *yes = node->first, *test = yes ? yes->next : NULL,
-                        *no = test ? test->next : NULL;
-    struct script_value value;
-    int truth;
-
-    if (!no)
-        return unknown;
-    value = script_evaluate(script, test);
-    truth = script_truth(&value);
-    if (truth < 0)
-        return unknown;
-    value = script_evaluate(script, truth ? yes : no);
-    value.computed = true;
-    return value;
-}
-
-struct member_search {
-    const char *name;
-    const struct syntax *found;
-};
-
-static void find_member(void *context, const struct script_argument *argument)
-{
-    struct member_search *search = context;
-
-    if (argument->name && strcmp(argument->name, search->name) == 0)
-        search->found = argument->value;
-}
-
-/* `capability[0]`, `dtypes["fp16"]` */
-static struct script_value pick(struct script *script, const struct syntax *node)
-{
-    struct script_value object = script_evaluate(script, syntax_field(node, "value"));
-    struct script_value key = script_evaluate(script, syntax_field(node, "subscript"));
-    struct member_search search = { .name = key.text };
-
-    if (object.kind == SCRIPT_LIST && object.text && key.kind == SCRIPT_NUMBER &&
-        script->device)
-        return computed(of_number(node, key.number == 0 ? script->device->major
-                                                        : script->device->minor));
-    if (object.kind != SCRIPT_DICT || key.kind != SCRIPT_STRING)
-        return unknown;
-    script_members(script, object.node, find_member, &search);
-    return search.found ? computed(script_evaluate(script, search.found)) : unknown;
-}
-
 /* ---- All expressions ---- */
 
 struct script_value script_evaluate(struct script *script, const struct syntax *node)
 {
-    struct script_value value = { .node = node };
+    struct script_value value;
 
     node = syntax_plain(node);
     if (!node || script->budget == 0 || script->depth >= DEPTH_MAX)
@@ -600,7 +411,7 @@ struct script_value script_evaluate(struct script *script, const struct syntax *
     switch (node->kind) {
     case SYNTAX_TRUE:
     case SYNTAX_FALSE:
-        value = of_bool(node, node->kind == SYNTAX_TRUE);
+        value = script_bool(node, node->kind == SYNTAX_TRUE);
         break;
     case SYNTAX_NONE:
         value = (struct script_value) { .kind = SCRIPT_NULL, .node = node };
@@ -626,28 +437,8 @@ struct script_value script_evaluate(struct script *script, const struct syntax *
     case SYNTAX_CALL:
         value = evaluate_call(script, node);
         break;
-    case SYNTAX_UNARY:
-        value = negate(script, node);
-        break;
-    case SYNTAX_NOT:
-        value = invert(script, node);
-        break;
-    case SYNTAX_BOOLEAN:
-        value = combine(script, node);
-        break;
-    case SYNTAX_BINARY:
-        value = calculate(script, node);
-        break;
-    case SYNTAX_COMPARISON:
-        value = compare(script, node);
-        break;
-    case SYNTAX_CONDITIONAL:
-        value = choose(script, node);
-        break;
-    case SYNTAX_SUBSCRIPT:
-        value = pick(script, node);
-        break;
     default:
+        value = script_operate(script, node);
         break;
     }
     script->depth--;
