@@ -377,6 +377,7 @@ EXTRA_DIST += %D%/unit/unit_lora_run.h
 EXTRA_DIST += %D%/unit/unit_cuda.h
 EXTRA_DIST += %D%/unit/unit_formula_adapter.h
 EXTRA_DIST += %D%/unit/unit_architectures.h
+EXTRA_DIST += %D%/unit/unit_attention.h
 EXTRA_DIST += %D%/unit/unit_import.h
 EXTRA_DIST += %D%/unit/unit_hashed_model.h
 EXTRA_DIST += %D%/unit/unit_model.h

@@ -29,8 +29,18 @@ EXTRA_PROGRAMS += %D%/unit/test_emulated_attention %D%/unit/test_races_attention
 %C%_unit_test_emulated_attention_SOURCES = %D%/unit/test_cpu_attention.c
 %C%_unit_test_emulated_attention_LDADD = %D%/emulation/emulated.o $(LDADD)
 %C%_unit_test_races_attention_SOURCES = %D%/unit/test_cpu_attention.c
-%C%_unit_test_races_attention_CPPFLAGS = $(AM_CPPFLAGS) -DUNIT_RACES
 %C%_unit_test_races_attention_LDADD = %D%/emulation/races.o $(LDADD)
+
+# attention_limits
+unit_tests += %D%/unit/test_cpu_attention_limits
+emulated_operations += %D%/unit/test_emulated_attention_limits
+races_tests += %D%/unit/test_races_attention_limits
+EXTRA_PROGRAMS += %D%/unit/test_emulated_attention_limits %D%/unit/test_races_attention_limits
+%C%_unit_test_emulated_attention_limits_SOURCES = %D%/unit/test_cpu_attention_limits.c
+%C%_unit_test_emulated_attention_limits_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_attention_limits_SOURCES = %D%/unit/test_cpu_attention_limits.c
+%C%_unit_test_races_attention_limits_CPPFLAGS = $(AM_CPPFLAGS) -DUNIT_RACES
+%C%_unit_test_races_attention_limits_LDADD = %D%/emulation/races.o $(LDADD)
 
 # decide
 unit_tests += %D%/unit/test_cpu_decide
