@@ -162,6 +162,7 @@ unit_tests += %D%/unit/test_tokenizer
 unit_tests += %D%/unit/test_trainer_curve
 unit_tests += %D%/unit/test_trainer_overflow
 unit_tests += %D%/unit/test_torch_memory
+unit_tests += %D%/unit/test_torch_memory_settings
 unit_tests += %D%/unit/test_torch_file
 unit_tests += %D%/unit/test_torch_state
 unit_tests += %D%/unit/test_zip_write
@@ -386,6 +387,7 @@ EXTRA_DIST += %D%/unit/unit_prequantized.h
 EXTRA_DIST += %D%/unit/unit_ranks.h
 EXTRA_DIST += %D%/unit/unit_schema.h
 EXTRA_DIST += %D%/unit/unit_torch.h
+EXTRA_DIST += %D%/unit/unit_torch_memory.h
 EXTRA_DIST += %D%/unit/unit_trials.h
 EXTRA_DIST += %D%/unit/unit_dataset.h %D%/unit/unit_tokenizer.h
 
