@@ -68,10 +68,7 @@ struct distill_case {
     struct reference_distill reference;
 };
 
-static struct operand none(void)
-{
-    return (struct operand) { .numbers = 0 };
-}
+static const struct operand none = { .numbers = 0 };
 
 /* Tokens that are kept: some, ascending, with separate logits. */
 static void keep_words(struct distill_case *c, const struct shape *s)
@@ -98,11 +95,11 @@ static void take_operands(struct distill_case *c, const struct shape *s)
     c->dlogits = operand_filled(s->format, s->chunk, s->words, 7);
     c->gathered = operand_filled(s->format, s->chunk, s->cols, 7);
     c->dgathered = operand_filled(s->format, s->chunk, s->cols, 7);
-    c->tx = live ? operand_random(s->taught, s->rows, s->teacher, 1, 4) : none();
-    c->tw = live ? operand_random(s->taught, s->shared, s->teacher, 0.5, 5) : none();
-    c->tlogits = live ? operand_filled(FORMAT_FP32, s->chunk2, s->shared, 7) : none();
-    c->tgathered = live ? operand_filled(s->taught, s->chunk2, s->teacher, 7) : none();
-    c->values = none();
+    c->tx = live ? operand_random(s->taught, s->rows, s->teacher, 1, 4) : none;
+    c->tw = live ? operand_random(s->taught, s->shared, s->teacher, 0.5, 5) : none;
+    c->tlogits = live ? operand_filled(FORMAT_FP32, s->chunk2, s->shared, 7) : none;
+    c->tgathered = live ? operand_filled(s->taught, s->chunk2, s->teacher, 7) : none;
+    c->values = none;
     c->ids = NULL;
     if (!live)
         keep_words(c, s);
@@ -487,18 +484,17 @@ static void put_identity(struct operand *w)
     operand_write(w);
 }
 
-static void put_numbers(struct operand *x, const json_t *numbers)
-{
-    assert_int_equal(json_array_size(numbers), x->numbers);
-    for (size_t i = 0; i < x->numbers; i++)
-        x->real[i] = json_number_value(json_array_get(numbers, i));
-    operand_write(x);
-}
-
 static void wanted_numbers(double *out, const json_t *numbers)
 {
     for (size_t i = 0; i < json_array_size(numbers); i++)
         out[i] = json_number_value(json_array_get(numbers, i));
+}
+
+static void put_numbers(struct operand *x, const json_t *numbers)
+{
+    assert_int_equal(json_array_size(numbers), x->numbers);
+    wanted_numbers(x->real, numbers);
+    operand_write(x);
 }
 
 static double member(const json_t *object, const char *name)
