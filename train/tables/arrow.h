@@ -91,6 +91,7 @@ struct arrow {
     struct arena *arena;          /* of the schema and the dictionaries */
     struct column *columns;
     size_t column_count, field_count;
+    unsigned depth;         /* of the field that is read */
     struct column *indexed; /* all columns with a dictionary, in a list */
     struct arena *batch_arena;
     struct array *batch; /* by column, in the arena of the batch */

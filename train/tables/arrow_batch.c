@@ -61,7 +61,8 @@ static bool take_buffer(struct batch_reader *reader, struct table_bytes *out,
     *out = table_part(*out, 8, (size_t)len - 8);
     if (size == UINT64_MAX) /* stored as it is, because packing it does not pay */
         return true;
-    unpacked = table_unpack(reader->codec, *out, size, reader->arrow->name, err);
+    unpacked = table_unpack(&(struct table_packed) { reader->codec, *out, size },
+                            reader->arrow->name, err);
     if (!unpacked)
         return false;
     keep(reader, unpacked);

@@ -109,7 +109,7 @@ static bool check_width(const struct column *column)
 }
 
 static bool read_field(struct arrow *arrow, struct flat_table field, struct column *out,
-                       unsigned depth, struct error *err)
+                       struct error *err)
 {
     struct flat_table dictionary = flat_child(field, FIELD_DICTIONARY);
     struct flat_table details = flat_child(field, FIELD_TYPE);
@@ -124,7 +124,7 @@ static bool read_field(struct arrow *arrow, struct flat_table field, struct colu
     out->offset_bytes = out->layout ? types[out->type].offset_bytes : 0;
     if (out->layout == LAYOUT_UNSUPPORTED)
         return refuse_type(arrow, out, err);
-    if (depth > TABLE_DEPTH_MAX || ++arrow->field_count > COLUMNS_MAX ||
+    if (arrow->depth > TABLE_DEPTH_MAX || ++arrow->field_count > COLUMNS_MAX ||
         !check_width(out))
         return arrow_damaged(arrow, err);
     out->child_count = children.count;
@@ -132,10 +132,11 @@ static bool read_field(struct arrow *arrow, struct flat_table field, struct colu
     if ((out->layout == LAYOUT_LIST || out->layout == LAYOUT_SLICES) &&
         children.count != 1)
         return arrow_damaged(arrow, err);
+    arrow->depth++;
     for (size_t i = 0; i < children.count; i++)
-        if (!read_field(arrow, flat_element(children, i), &out->children[i], depth + 1,
-                        err))
+        if (!read_field(arrow, flat_element(children, i), &out->children[i], err))
             return false;
+    arrow->depth--;
     if (dictionary.at > 0) { /* the column is indexes of its values */
         struct flat_table index = flat_child(dictionary, DICTIONARY_INDEX);
         struct column *values = arena_array(arrow->arena, 1, sizeof(*values));
@@ -166,7 +167,7 @@ bool arrow_schema_read(struct arrow *arrow, struct flat_table schema, struct err
     arrow->column_count = fields.count;
     arrow->columns = arena_array(arrow->arena, fields.count + 1, sizeof(*arrow->columns));
     for (size_t i = 0; i < fields.count; i++)
-        if (!read_field(arrow, flat_element(fields, i), &arrow->columns[i], 0, err))
+        if (!read_field(arrow, flat_element(fields, i), &arrow->columns[i], err))
             return false;
     return true;
 }

@@ -47,8 +47,8 @@ struct parquet_group {
     int64_t rows;
 };
 
-/* All memory belongs to the arena. */
 struct parquet_footer {
+    struct arena *arena; /* of everything below; borrowed */
     struct parquet_node *root;
     struct parquet_node **columns;
     size_t column_count;
@@ -56,7 +56,8 @@ struct parquet_footer {
     size_t group_count;
 };
 
-bool parquet_footer_read(const char *name, struct table_bytes file, struct arena *arena,
+/* Fill *out, whose arena is set. */
+bool parquet_footer_read(const char *name, struct table_bytes file,
                          struct parquet_footer *out, struct error *err);
 
 /* One entry of a column: a value, or the level at which it is missing. */

@@ -123,17 +123,22 @@ struct page_head {
     bool is_packed;
 };
 
+/* Bytes of a page: in the file, or unpacked. */
+struct page_bytes {
+    uint8_t *owned; /* NULL: in the file */
+    struct table_bytes bytes;
+};
+
 struct parquet_column {
     const char *name;
     struct table_bytes chunk;
     size_t at;
     const struct parquet_node *node;
     enum table_codec codec;
-    const char *codec_refused;  /* name of an unsupported codec */
-    int64_t values;             /* left in the chunk */
-    int64_t in_page;            /* left in the page */
-    uint8_t *page, *dictionary; /* unpacked; NULL: in the file */
-    struct table_bytes dictionary_bytes;
+    const char *codec_refused; /* name of an unsupported codec */
+    int64_t values;            /* left in the chunk */
+    int64_t in_page;           /* left in the page */
+    struct page_bytes page, dictionary;
     struct table_bytes *entries; /* of the dictionary */
     size_t entry_count;
     struct hybrid repetition, definition, index;
@@ -182,8 +187,8 @@ void parquet_column_close(struct parquet_column *column)
 {
     if (!column)
         return;
-    free(column->page);
-    free(column->dictionary);
+    free(column->page.owned);
+    free(column->dictionary.owned);
     free(column->entries);
     free(column);
 }
@@ -241,14 +246,12 @@ static bool read_page_head(struct parquet_column *column, struct page_head *head
            table_has(column->chunk, column->at, (uint64_t)head->packed);
 }
 
-/* Unpack a page, or part of it, into *owned; *out is the result. */
-static bool unpack(struct parquet_column *column, struct table_bytes packed,
-                   int64_t unpacked, uint8_t **owned, struct table_bytes *out,
-                   struct error *err)
+/* Unpack a page, or part of it. */
+static bool unpack(const struct parquet_column *column, const struct table_packed *packed,
+                   struct page_bytes *out, struct error *err)
 {
-    free(*owned);
-    *owned = NULL;
-    *out = packed;
+    free(out->owned);
+    *out = (struct page_bytes) { .bytes = packed->bytes };
     if (column->codec_refused) {
         struct text why;
 
@@ -261,11 +264,11 @@ static bool unpack(struct parquet_column *column, struct table_bytes packed,
         text_clear(&why);
         return false;
     }
-    if (column->codec == TABLE_RAW)
+    if (packed->codec == TABLE_RAW)
         return true;
-    *owned = table_unpack(column->codec, packed, (uint64_t)unpacked, column->name, err);
-    *out = (struct table_bytes) { *owned, (size_t)unpacked };
-    return *owned != NULL;
+    out->owned = table_unpack(packed, column->name, err);
+    out->bytes = (struct table_bytes) { out->owned, (size_t)packed->size };
+    return out->owned != NULL;
 }
 
 /* The size of values without their own length; 0: they have one. */
@@ -301,22 +304,22 @@ static bool take_plain(const struct parquet_node *node, struct table_bytes bytes
 static bool read_dictionary(struct parquet_column *column, const struct page_head *head,
                             struct table_bytes packed, struct error *err)
 {
+    const struct table_packed page = { column->codec, packed, (uint64_t)head->unpacked };
     size_t at = 0;
 
     if (column->entries || column->node->type == PARQUET_BOOLEAN ||
         (uint64_t)head->values > UINT32_MAX ||
         (head->encoding != ENCODING_PLAIN && head->encoding != ENCODING_PLAIN_DICTIONARY))
         return damaged(column, err);
-    if (!unpack(column, packed, head->unpacked, &column->dictionary,
-                &column->dictionary_bytes, err))
+    if (!unpack(column, &page, &column->dictionary, err))
         return false;
     /* an entry takes at least one byte, but for fixed values of 0 bytes */
-    if ((uint64_t)head->values > column->dictionary_bytes.len + 1)
+    if ((uint64_t)head->values > column->dictionary.bytes.len + 1)
         return damaged(column, err);
     column->entry_count = (size_t)head->values;
     column->entries = memory_alloc((column->entry_count + 1) * sizeof(*column->entries));
     for (size_t i = 0; i < column->entry_count; i++)
-        if (!take_plain(column->node, column->dictionary_bytes, &at, &column->entries[i]))
+        if (!take_plain(column->node, column->dictionary.bytes, &at, &column->entries[i]))
             return damaged(column, err);
     return true;
 }
@@ -404,18 +407,21 @@ static bool set_source(struct parquet_column *column, int64_t encoding,
 static bool read_data(struct parquet_column *column, const struct page_head *head,
                       struct table_bytes packed, struct error *err)
 {
+    const struct table_packed page = { column->codec, packed, (uint64_t)head->unpacked };
     const struct parquet_node *node = column->node;
-    struct table_bytes page;
+    struct table_bytes values;
 
     if (node->max_repetition + node->max_definition > 0 &&
         head->level_encoding != ENCODING_RLE)
         return refuse_encoding(column, head->level_encoding, err);
     column->in_page = head->values;
-    return unpack(column, packed, head->unpacked, &column->page, &page, err) &&
-           ((take_levels(&page, node->max_repetition, &column->repetition) &&
-             take_levels(&page, node->max_definition, &column->definition)) ||
+    if (!unpack(column, &page, &column->page, err))
+        return false;
+    values = column->page.bytes;
+    return ((take_levels(&values, node->max_repetition, &column->repetition) &&
+             take_levels(&values, node->max_definition, &column->definition)) ||
             damaged(column, err)) &&
-           set_source(column, head->encoding, page, err);
+           set_source(column, head->encoding, values, err);
 }
 
 static bool read_data_2(struct parquet_column *column, const struct page_head *head,
@@ -423,6 +429,7 @@ static bool read_data_2(struct parquet_column *column, const struct page_head *h
 {
     const struct parquet_node *node = column->node;
     int64_t levels = head->definition_bytes + head->repetition_bytes;
+    struct table_packed packed;
 
     column->in_page = head->values;
     if (!take_levels_2(&page, head->repetition_bytes, node->max_repetition,
@@ -431,10 +438,12 @@ static bool read_data_2(struct parquet_column *column, const struct page_head *h
                        &column->definition) ||
         levels > head->unpacked)
         return damaged(column, err);
-    if (head->is_packed && page.len > 0 &&
-        !unpack(column, page, head->unpacked - levels, &column->page, &page, err))
-        return false;
-    return set_source(column, head->encoding, page, err);
+    if (!head->is_packed || page.len == 0)
+        return set_source(column, head->encoding, page, err);
+    packed = (struct table_packed) { column->codec, page,
+                                     (uint64_t)(head->unpacked - levels) };
+    return unpack(column, &packed, &column->page, err) &&
+           set_source(column, head->encoding, column->page.bytes, err);
 }
 
 static bool read_page(struct parquet_column *column, struct error *err)

@@ -263,13 +263,13 @@ static bool read_footer(struct reading *reading)
     return !thrift->bad && reading->out->root;
 }
 
-bool parquet_footer_read(const char *name, struct table_bytes file, struct arena *arena,
+bool parquet_footer_read(const char *name, struct table_bytes file,
                          struct parquet_footer *out, struct error *err)
 {
-    struct reading reading = { .name = name, .arena = arena, .out = out };
+    struct reading reading = { .name = name, .arena = out->arena, .out = out };
     uint64_t len;
 
-    *out = (struct parquet_footer) { 0 };
+    *out = (struct parquet_footer) { .arena = out->arena };
     if (file.len < 12 || memcmp(file.data, MAGIC, 4) != 0)
         return fail(&reading, err, "the file is not a Parquet file");
     if (memcmp(file.data + file.len - 4, "PARE", 4) == 0)

@@ -23,7 +23,9 @@ struct csv {
     char separator;
     char **columns;
     size_t count;
-    struct text field;
+    uint32_t row_line; /* where the present row begins */
+    struct text field; /* the present one */
+    bool quoted;       /* it had quotes */
 };
 
 static bool fail(const struct csv *csv, uint32_t line, struct error *err, const char *why)
@@ -64,16 +66,15 @@ static bool read_quoted(struct csv *csv, struct error *err)
     }
 }
 
-/* Read a field and the separator after it.  *quoted: it had quotes; *last: the line ends
- * after it. */
-static bool read_field(struct csv *csv, bool *quoted, bool *last, struct error *err)
+/* Read a field and the separator after it.  *last: the line ends after it. */
+static bool read_field(struct csv *csv, bool *last, struct error *err)
 {
     text_reset(&csv->field);
-    *quoted = peek(csv) == '"';
-    if (*quoted && !read_quoted(csv, err))
+    csv->quoted = peek(csv) == '"';
+    if (csv->quoted && !read_quoted(csv, err))
         return false;
     while (!is_end_of_line(peek(csv)) && peek(csv) != csv->separator) {
-        if (*quoted)
+        if (csv->quoted)
             return fail(csv, csv->line, err,
                         "text follows a closing quote; a quote inside a field is "
                         "written twice");
@@ -95,14 +96,14 @@ static bool read_field(struct csv *csv, bool *quoted, bool *last, struct error *
 
 static bool read_header(struct csv *csv, struct error *err)
 {
-    bool quoted, last = false;
+    bool last = false;
 
     if (csv->file.len >= 3 && memcmp(csv->file.data, "\xef\xbb\xbf", 3) == 0)
         csv->at = 3;
     while (!last) {
         if (csv->count == COLUMNS_MAX)
             return fail(csv, 1, err, "the header has more than 4096 columns");
-        if (!read_field(csv, &quoted, &last, err))
+        if (!read_field(csv, &last, err))
             return false;
         csv->columns = memory_resize(csv->columns, csv->count + 1, sizeof(*csv->columns));
         csv->columns[csv->count++] = memory_strdup(csv->field.data);
@@ -144,21 +145,21 @@ static void *tsv_open(const char *name, struct table_bytes file, struct error *e
     return open_with('\t', name, file, err);
 }
 
-/* Append a field under its column; false: the row has more fields than the header. */
-static bool add_field(struct csv *csv, size_t index, bool quoted, uint32_t line,
-                      struct text *row, struct error *err)
+/* Append the field under its column; false: the row has more fields than the header. */
+static bool add_field(const struct csv *csv, size_t index, struct text *row,
+                      struct error *err)
 {
     size_t bad;
 
     if (index >= csv->count)
-        return fail(csv, line, err,
+        return fail(csv, csv->row_line, err,
                     "this row has more fields than the header; quote fields that have "
                     "a separator in them");
     table_add_name(row, index, csv->columns[index], strlen(csv->columns[index]));
-    if (csv->field.len == 0 && !quoted)
+    if (csv->field.len == 0 && !csv->quoted)
         return text_adds(row, "null");
     if (!text_is_utf8(csv->field.data, csv->field.len, &bad))
-        return fail(csv, line, err,
+        return fail(csv, csv->row_line, err,
                     "this row is not UTF-8; convert the file with iconv -t utf-8");
     table_add_string(row, csv->field.data, csv->field.len);
     return true;
@@ -175,25 +176,23 @@ static void skip_empty_lines(struct csv *csv)
 static bool csv_next(void *state, struct text *row, uint32_t *position, struct error *err)
 {
     struct csv *csv = state;
-    uint32_t line;
     size_t index = 0;
-    bool quoted, last = false;
+    bool last = false;
 
     skip_empty_lines(csv);
     if (peek(csv) == -1)
         return false;
-    *position = line = csv->line;
+    *position = csv->row_line = csv->line;
     text_addc(row, '{');
     while (!last) {
-        if (!read_field(csv, &quoted, &last, err) ||
-            !add_field(csv, index++, quoted, line, row, err))
+        if (!read_field(csv, &last, err) || !add_field(csv, index++, row, err))
             return false;
     }
     for (; index < csv->count; index++) {
         table_add_name(row, index, csv->columns[index], strlen(csv->columns[index]));
         text_adds(row, "null");
     }
-    return text_addc(row, '}') || fail(csv, line, err, "the row is too long");
+    return text_addc(row, '}') || fail(csv, csv->row_line, err, "the row is too long");
 }
 
 const struct table_format table_csv = { ".csv", csv_open, csv_next, csv_close };

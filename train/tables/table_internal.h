@@ -70,9 +70,16 @@ enum table_codec {
 /* The largest piece that is unpacked at once: a page, or a column of a batch. */
 #define TABLE_UNPACKED_MAX ((uint64_t)1 << 30)
 
-/* Unpack into `size` bytes, which must be exactly the unpacked size, malloc'ed.  NULL:
- * damaged, too large, or a codec that this build lacks; *err is set. */
-uint8_t *table_unpack(enum table_codec codec, struct table_bytes packed, uint64_t size,
-                      const char *name, struct error *err);
+/* A packed piece of a file. */
+struct table_packed {
+    enum table_codec codec;
+    struct table_bytes bytes;
+    uint64_t size; /* unpacked, exactly */
+};
+
+/* Return the unpacked bytes, malloc'ed.  NULL: damaged, too large, or a codec that this
+ * build lacks; *err is set. */
+uint8_t *table_unpack(const struct table_packed *packed, const char *name,
+                      struct error *err);
 
 #endif

@@ -47,7 +47,8 @@ static void *parquet_open(const char *name, struct table_bytes file, struct erro
     struct parquet *parquet = memory_alloc(sizeof(*parquet));
 
     *parquet = (struct parquet) { .name = name, .file = file, .arena = arena_new() };
-    if (parquet_footer_read(name, file, parquet->arena, &parquet->footer, err)) {
+    parquet->footer.arena = parquet->arena;
+    if (parquet_footer_read(name, file, &parquet->footer, err)) {
         parquet->columns = arena_array(parquet->arena, parquet->footer.column_count,
                                        sizeof(*parquet->columns));
         return parquet;

@@ -107,9 +107,11 @@ static const struct {
     [TABLE_LZ4_FRAME] = { "lz4", "liblz4-dev", unpack_lz4_frame },
 };
 
-uint8_t *table_unpack(enum table_codec codec, struct table_bytes packed, uint64_t size,
-                      const char *name, struct error *err)
+uint8_t *table_unpack(const struct table_packed *packed, const char *name,
+                      struct error *err)
 {
+    enum table_codec codec = packed->codec;
+    uint64_t size = packed->size, len = packed->bytes.len;
     uint8_t *out;
 
     if (!codecs[codec].unpack) {
@@ -119,8 +121,8 @@ uint8_t *table_unpack(enum table_codec codec, struct table_bytes packed, uint64_
                   name, codecs[codec].name, codecs[codec].package);
         return NULL;
     }
-    out = size <= TABLE_UNPACKED_MAX && packed.len <= TABLE_UNPACKED_MAX &&
-                  size <= FREE_BYTES + RATIO_MAX * (uint64_t)packed.len
+    out = size <= TABLE_UNPACKED_MAX && len <= TABLE_UNPACKED_MAX &&
+                  size <= FREE_BYTES + RATIO_MAX * len
               ? malloc(size + 1)
               : NULL;
     if (!out) {
@@ -130,7 +132,7 @@ uint8_t *table_unpack(enum table_codec codec, struct table_bytes packed, uint64_
                   name, (unsigned long long)size);
         return NULL;
     }
-    if (codecs[codec].unpack(packed, out, (size_t)size))
+    if (codecs[codec].unpack(packed->bytes, out, (size_t)size))
         return out;
     free(out);
     error_set(err, ERROR_DATA, "%s is damaged: a part cannot be unpacked with %s", name,
