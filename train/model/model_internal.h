@@ -343,18 +343,24 @@ bool model_check_quant_tensor(const struct model *model, const struct stored_ten
  * whole blocks), and the largest number of elements in a span. */
 size_t model_span_rows(const struct parameter *p);
 size_t model_span_elements(const struct model *model);
-/* Read rows `row` .. `row` + `rows` of a parameter of the base from its files, in
- * fp32. */
-bool model_read(const struct model *model, const struct parameter *p, size_t row,
-                size_t rows, float *out, struct error *err);
+/* Rows of a parameter in fp32. */
+struct model_rows {
+    const struct parameter *parameter;
+    size_t first, count;
+    float *values;
+};
+
+/* Read rows of a parameter of the base from its files. */
+bool model_read(const struct model *model, const struct model_rows *rows,
+                struct error *err);
 /* Round frozen weights as if the model had been loaded in precision.frozen. */
 void model_round_frozen(const struct model *model, float *values, void *packed,
                         size_t count);
 /* Like model_read, with a merged adapter added; or initialized from the seed. */
-bool model_read_original(const struct model *model, size_t index, size_t row, size_t rows,
-                         float *out, struct error *err);
-/* out (rows, cols) += scale B A, B (rows, r), A (r, cols) */
-void model_merge(float *out, size_t rows, size_t cols, const float *b, const float *a,
-                 size_t rank, double scale);
+bool model_read_original(const struct model *model, const struct model_rows *rows,
+                         struct error *err);
+/* rows (count, cols) += scale B A, B (count, r), A (r, cols) */
+void model_merge(const struct model_rows *rows, const struct lora *lora, const float *b,
+                 const float *a);
 
 #endif

@@ -76,68 +76,72 @@ bool model_read_stored(const struct stored_tensor *t, size_t first, size_t count
 }
 
 bool model_read_rows(const struct matrix_layout *layout, const struct stored_tensor *t,
-                     size_t row, size_t rows, float *out, struct error *err)
+                     const struct model_rows *rows, struct error *err)
 {
-    size_t count = rows * layout->cols;
+    size_t count = rows->count * layout->cols;
     void *packed;
 
     if (layout->storage == STORED_ROWS)
-        return model_read_stored(t, row * layout->cols, count, out, err);
+        return model_read_stored(t, rows->first * layout->cols, count, rows->values, err);
     packed = malloc(count * layout->item);
     if (!packed)
         return error_set(err, ERROR_SYSTEM, "no memory for %zu elements", count);
-    matrix_layout_gather(layout, t->data, row, rows, packed);
-    format_convert(out, FORMAT_FP32, packed, t->format, count);
+    matrix_layout_gather(layout, t->data, rows->first, rows->count, packed);
+    format_convert(rows->values, FORMAT_FP32, packed, t->format, count);
     free(packed);
     return true;
 }
 
-bool model_read_parameter(const struct model *m, const struct parameter *p,
-                          const struct stored_tensor *t, size_t row, size_t rows,
-                          float *out, struct error *err)
+bool model_read_parameter(const struct model *m, const struct stored_tensor *t,
+                          const struct model_rows *rows, struct error *err)
 {
+    const struct parameter *p = rows->parameter;
     struct matrix_layout layout =
         model_matrix_layout(m, p, format_info(t->format)->bytes);
+    struct model_rows stored = *rows;
 
-    return model_read_rows(&layout, t, row, rows * p->cols / layout.cols, out, err);
+    stored.count = rows->count * p->cols / layout.cols;
+    return model_read_rows(&layout, t, &stored, err);
 }
 
-void model_merge(float *out, size_t rows, size_t cols, const float *b, const float *a,
-                 size_t rank, double scale)
+void model_merge(const struct model_rows *rows, const struct lora *lora, const float *b,
+                 const float *a)
 {
-    for (size_t i = 0; i < rows; i++)
+    size_t cols = rows->parameter->cols, rank = lora->rank;
+
+    for (size_t i = 0; i < rows->count; i++)
         for (size_t k = 0; k < rank; k++) {
-            float factor = (float)(scale * b[i * rank + k]);
+            float factor = (float)(lora->scale * b[i * rank + k]);
 
             for (size_t j = 0; j < cols; j++)
-                out[i * cols + j] += factor * a[k * cols + j];
+                rows->values[i * cols + j] += factor * a[k * cols + j];
         }
 }
 
-bool model_read(const struct model *model, const struct parameter *p, size_t row,
-                size_t rows, float *out, struct error *err)
+bool model_read(const struct model *model, const struct model_rows *rows,
+                struct error *err)
 {
+    const struct parameter *p = rows->parameter;
     const struct stored_tensor *t = model_find_tensor(model, p->name);
 
     if (!t)
         return error_set(err, ERROR_DATA, "%s: the tensor %s is missing",
                          model->plan->model_name_or_path, p->name);
-    return model_check_shape(t, p, err) &&
-           model_read_parameter(model, p, t, row, rows, out, err);
+    return model_check_shape(t, p, err) && model_read_parameter(model, t, rows, err);
 }
 
-bool model_read_original(const struct model *model, size_t index, size_t row, size_t rows,
-                         float *out, struct error *err)
+bool model_read_original(const struct model *model, const struct model_rows *rows,
+                         struct error *err)
 {
-    const struct shape_parameter *p = &model->shapes.parameters[index];
-    size_t first = row * p->cols, count = rows * p->cols;
+    const struct parameter *p = rows->parameter;
 
     if (model->plan->train_from_scratch) {
-        model_init_weights(model, index, first, count, out);
+        model_init_weights(model, (size_t)(p - model->parameters), rows->first * p->cols,
+                           rows->count * p->cols, rows->values);
         return true;
     }
-    return model_read(model, &model->parameters[index], row, rows, out, err) &&
-           (!model->merged || model_add_merged(model, index, row, rows, out, err));
+    return model_read(model, rows, err) &&
+           (!model->merged || model_add_merged(model, rows, err));
 }
 
 void model_round_frozen(const struct model *model, float *values, void *packed,
@@ -161,18 +165,18 @@ static bool is_frozen(const struct model *m, const struct parameter *p)
 }
 
 /* Write the values to their rows of the parameter. */
-static void upload_rows(const struct model_loader *l, const struct parameter *p,
-                        size_t row, size_t rows)
+static void upload_rows(const struct model_loader *l, const struct model_rows *rows)
 {
+    const struct parameter *p = rows->parameter;
     struct backend *be = l->model->be;
-    struct tensor to = tensor_rows(p->weight, row, rows);
-    size_t count = rows * p->cols;
-    const void *from = l->values;
+    struct tensor to = tensor_rows(p->weight, rows->first, rows->count);
+    size_t count = rows->count * p->cols;
+    const void *from = rows->values;
 
     if (is_frozen(l->model, p))
-        model_round_frozen(l->model, l->values, l->packed, count);
+        model_round_frozen(l->model, rows->values, l->packed, count);
     if (to.format != FORMAT_FP32) {
-        format_convert(l->packed, to.format, l->values, FORMAT_FP32, count);
+        format_convert(l->packed, to.format, rows->values, FORMAT_FP32, count);
         from = l->packed;
     }
     be->ops->upload(be, to.data, from, tensor_bytes(to));
@@ -292,21 +296,29 @@ static bool open_base(struct model *m, struct error *err)
     return m->base_files && check_extra_tensors(m, err);
 }
 
+/* Return the next rows of a parameter that fit into the loader's room. */
+static struct model_rows span_of(const struct model_loader *l, const struct parameter *p,
+                                 size_t first)
+{
+    size_t step = model_span_rows(p), left = p->rows - first;
+
+    return (struct model_rows) { p, first, left < step ? left : step, l->values };
+}
+
 bool model_load_stored(const struct model_loader *l, const struct stored_tensor *t,
                        const struct parameter *p, struct error *err)
 {
-    size_t step = model_span_rows(p);
-
     if (!model_check_shape(t, p, err))
         return false;
     if (upload_stored(l, t, p))
         return true;
-    for (size_t row = 0; row < p->rows; row += step) {
-        size_t rows = p->rows - row < step ? p->rows - row : step;
+    for (size_t row = 0; row < p->rows;) {
+        struct model_rows rows = span_of(l, p, row);
 
-        if (!model_read_parameter(l->model, p, t, row, rows, l->values, err))
+        if (!model_read_parameter(l->model, t, &rows, err))
             return false;
-        upload_rows(l, p, row, rows);
+        upload_rows(l, &rows);
+        row += rows.count;
     }
     update_copy(l->model->be, p);
     return true;
@@ -316,7 +328,6 @@ static bool load_parameter(const struct model_loader *l, size_t index, struct er
 {
     struct model *m = l->model;
     struct parameter *p = &m->parameters[index];
-    size_t step = model_span_rows(p);
     const struct stored_tensor *t = NULL;
 
     if (p->quantized.codes && m->config->quantized.enabled)
@@ -329,14 +340,16 @@ static bool load_parameter(const struct model_loader *l, size_t index, struct er
         t = model_find_tensor(m, p->name);
     if (t && model_check_shape(t, p, NULL) && upload_stored(l, t, p))
         return true;
-    for (size_t row = 0; row < p->rows; row += step) {
-        size_t rows = p->rows - row < step ? p->rows - row : step;
+    for (size_t row = 0; row < p->rows;) {
+        struct model_rows rows = span_of(l, p, row);
 
         if (model_is_adapter(&m->shapes.parameters[index]))
-            model_init_adapter(m, index, row * p->cols, rows * p->cols, l->values);
-        else if (!model_read_original(m, index, row, rows, l->values, err))
+            model_init_adapter(m, index, row * p->cols, rows.count * p->cols,
+                               rows.values);
+        else if (!model_read_original(m, &rows, err))
             return false;
-        upload_rows(l, p, row, rows);
+        upload_rows(l, &rows);
+        row += rows.count;
     }
     update_copy(l->model->be, p);
     return true;

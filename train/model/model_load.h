@@ -24,11 +24,10 @@ bool model_read_stored(const struct stored_tensor *t, size_t first, size_t count
                        float *out, struct error *err);
 /* Read rows of a parameter, or of an adapter's B that is stored like it, in fp32. */
 bool model_read_rows(const struct matrix_layout *layout, const struct stored_tensor *t,
-                     size_t row, size_t rows, float *out, struct error *err);
+                     const struct model_rows *rows, struct error *err);
 /* The same for the tensor of a parameter; a vector is read as a whole. */
-bool model_read_parameter(const struct model *m, const struct parameter *p,
-                          const struct stored_tensor *t, size_t row, size_t rows,
-                          float *out, struct error *err);
+bool model_read_parameter(const struct model *m, const struct stored_tensor *t,
+                          const struct model_rows *rows, struct error *err);
 /* Load a whole stored tensor into a parameter. */
 bool model_load_stored(const struct model_loader *l, const struct stored_tensor *t,
                        const struct parameter *p, struct error *err);
@@ -37,8 +36,8 @@ bool model_load_stored(const struct model_loader *l, const struct stored_tensor 
  * if the plan has one. */
 bool model_open_merged(struct model *m, struct error *err);
 /* Add the adapter that create_new_adapter merges into the base. */
-bool model_add_merged(const struct model *m, size_t index, size_t row, size_t rows,
-                      float *out, struct error *err);
+bool model_add_merged(const struct model *m, const struct model_rows *rows,
+                      struct error *err);
 /* Load an adapter that is not trained and that cannot be merged into the weights. */
 bool model_load_separate_adapter(const struct model_loader *l, size_t index,
                                  struct error *err);

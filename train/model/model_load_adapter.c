@@ -39,12 +39,13 @@ static bool stays_separate(const struct model *m, enum module module)
     return m->plan->generation.alone && m->shapes.lora.adapted[module];
 }
 
-bool model_add_merged(const struct model *m, size_t index, size_t row, size_t rows,
-                      float *out, struct error *err)
+bool model_add_merged(const struct model *m, const struct model_rows *rows,
+                      struct error *err)
 {
-    const struct parameter *p = &m->parameters[index];
-    enum module module = m->shapes.parameters[index].module;
-    enum part part = m->shapes.parameters[index].part;
+    const struct parameter *p = rows->parameter;
+    const struct shape_parameter *shape = &m->shapes.parameters[p - m->parameters];
+    enum module module = shape->module;
+    enum part part = shape->part;
     const struct stored_tensor *a = find_adapter(m->merged, p->name, ".lora_A.weight");
     const struct stored_tensor *b = find_adapter(m->merged, p->name, ".lora_B.weight");
     const struct stored_tensor *saved =
@@ -53,12 +54,13 @@ bool model_add_merged(const struct model *m, size_t index, size_t row, size_t ro
     struct matrix_layout layout = { .storage = STORED_ROWS,
                                     .rows = p->rows,
                                     .cols = rank };
+    struct model_rows rows_of_b = *rows;
     float *lora_a, *lora_b;
     bool ok;
 
     if (saved && m->merged_lora.saved[module])
         return model_check_shape(saved, p, err) &&
-               model_read_parameter(m, p, saved, row, rows, out, err);
+               model_read_parameter(m, saved, rows, err);
     if (part != PART_WEIGHT || !m->merged_lora.adapted[module] ||
         stays_separate(m, module))
         return true;
@@ -69,12 +71,13 @@ bool model_add_merged(const struct model *m, size_t index, size_t row, size_t ro
         layout.storage = STORED_HEADS;
     layout.heads = m->config->heads;
     layout.item = format_info(b->format)->bytes;
-    lora_a = memory_alloc((p->cols + rows) * rank * sizeof(*lora_a));
+    lora_a = memory_alloc((p->cols + rows->count) * rank * sizeof(*lora_a));
     lora_b = lora_a + rank * p->cols;
+    rows_of_b.values = lora_b;
     ok = model_read_stored(a, 0, rank * p->cols, lora_a, err) &&
-         model_read_rows(&layout, b, row, rows, lora_b, err);
+         model_read_rows(&layout, b, &rows_of_b, err);
     if (ok)
-        model_merge(out, rows, p->cols, lora_b, lora_a, rank, m->merged_lora.scale);
+        model_merge(rows, &m->merged_lora, lora_b, lora_a);
     free(lora_a);
     return ok;
 }

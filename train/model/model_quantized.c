@@ -62,7 +62,7 @@ static bool make_codes(const struct model *m, const struct parameter *p,
         size_t rows = p->rows - row < step ? p->rows - row : step;
         size_t first = row * p->cols, count = rows * p->cols;
 
-        if (!model_read(m, &as_stored, row, rows, values, err))
+        if (!model_read(m, &(struct model_rows) { &as_stored, row, rows, values }, err))
             return false;
         model_round_frozen(m, values, packed, count);
         nf4_quantize(values, count, (uint8_t *)matrix->data + first / 2,

@@ -147,21 +147,20 @@ static bool find_adapter(const struct model *m, const struct shape_parameter *p,
     return p->part == PART_WEIGHT && *a != SIZE_MAX && *b != SIZE_MAX;
 }
 
-static bool add_adapter(const struct model *m, size_t index, size_t row, size_t rows,
-                        float *out, struct error *err)
+static bool add_adapter(const struct model *m, const struct model_rows *rows,
+                        struct error *err)
 {
-    const struct shape_parameter *p = &m->shapes.parameters[index];
+    size_t index = (size_t)(rows->parameter - m->parameters), a, b;
     const struct lora *lora = &m->shapes.lora;
     float *lora_a, *lora_b = NULL;
-    size_t a, b;
 
-    if (!find_adapter(m, p, &a, &b))
+    if (!find_adapter(m, &m->shapes.parameters[index], &a, &b))
         return true;
     lora_a = read_values(m, a, 0, lora->rank, err);
     if (lora_a)
-        lora_b = read_values(m, b, row, rows, err);
+        lora_b = read_values(m, b, rows->first, rows->count, err);
     if (lora_b)
-        model_merge(out, rows, p->cols, lora_b, lora_a, lora->rank, lora->scale);
+        model_merge(rows, lora, lora_b, lora_a);
     free(lora_a);
     free(lora_b);
     return lora_b != NULL;
@@ -181,18 +180,17 @@ static enum format base_format(const struct model *m, const char *name)
 
 /* Return rows of a parameter of the base with its adapter merged; of a trained parameter,
  * the current rows. */
-static bool merge_rows(const struct model *m, size_t index, size_t row, size_t rows,
-                       float *out, struct error *err)
+static bool merge_rows(const struct model *m, const struct model_rows *rows,
+                       struct error *err)
 {
-    const struct parameter *p = &m->parameters[index];
+    const struct parameter *p = rows->parameter;
     float *trained;
 
     if (!p->trainable)
-        return model_read_original(m, index, row, rows, out, err) &&
-               add_adapter(m, index, row, rows, out, err);
-    trained = read_values(m, index, row, rows, err);
+        return model_read_original(m, rows, err) && add_adapter(m, rows, err);
+    trained = read_values(m, (size_t)(p - m->parameters), rows->first, rows->count, err);
     if (trained)
-        memcpy(out, trained, rows * p->cols * sizeof(*out));
+        memcpy(rows->values, trained, rows->count * p->cols * sizeof(*trained));
     free(trained);
     return trained != NULL;
 }
@@ -214,7 +212,7 @@ static bool read_merged(const void *context, size_t index, void *to, struct erro
         size_t rows = p->rows - row < step ? p->rows - row : step;
         size_t count = rows * p->cols;
 
-        ok = merge_rows(m, index, row, rows, values, err);
+        ok = merge_rows(m, &(struct model_rows) { p, row, rows, values }, err);
         if (!ok)
             break;
         format_convert(packed, format, values, FORMAT_FP32, count);
