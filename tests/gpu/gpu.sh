@@ -381,7 +381,13 @@ prepare() {
     mkdir -p "$LOGS"
     rm -f "$LOGS"/* "$OUT/$REPORT.md" "$OUT/$REPORT.tar.gz"
     : >"$LOGS/steps"
-    find_libraries
+    MISSING='' LIBS=''
+    if [ -n "${PREBUILT-}" ]; then # the toolkit may be in another place than where it was built
+        LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$LIBRARY
+        export LD_LIBRARY_PATH
+    else
+        find_libraries
+    fi
     CMOCKA_LIBS=
     if can_link cmocka.h cmocka; then CMOCKA_LIBS=-lcmocka; else CPPFLAGS="-I$top/tests/gpu/cmocka $CPPFLAGS"; fi
     export NVCC GPU_ARCH INCLUDE LIBRARY CUDA_INCLUDES LIBS MISSING CMOCKA_LIBS
