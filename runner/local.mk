@@ -45,6 +45,7 @@ librunner_a_SOURCES += %D%/job/machine.c %D%/job/machine.h
 librunner_a_SOURCES += %D%/job/plan_alternatives.c %D%/job/plan_alternatives.h
 librunner_a_SOURCES += %D%/job/plan_json.c %D%/job/plan_json.h
 librunner_a_SOURCES += %D%/job/ranks.c %D%/job/ranks.h
+librunner_a_SOURCES += %D%/job/record.c %D%/job/record.h
 librunner_a_SOURCES += %D%/job/repository.c %D%/job/repository.h
 librunner_a_SOURCES += %D%/job/run_manifest.c %D%/job/run_manifest.h
 librunner_a_SOURCES += %D%/job/run_summary.c %D%/job/run_summary.h

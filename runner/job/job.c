@@ -16,8 +16,8 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/json.h"
 #include "base/size.h"
+#include "runner/job/record.h"
 
 enum {
     STATE_BYTES = 16 << 10,
@@ -122,125 +122,22 @@ bool job_make_dir(const struct job *job, struct error *err)
     return true;
 }
 
-/* Text fields of state.json and where they are stored. */
-#define TEXT_FIELD(name)                                                                 \
-    {                                                                                    \
-#name, offsetof(struct job_record, name), sizeof(((struct job_record *)0)->name) \
-    }
-static const struct {
-    const char *key;
-    size_t at, room;
-} text_fields[] = {
-    TEXT_FIELD(reason), TEXT_FIELD(device),  TEXT_FIELD(digest), TEXT_FIELD(source),
-    TEXT_FIELD(queued), TEXT_FIELD(started), TEXT_FIELD(ended),
-};
-
-#define NUMBER_FIELD(name)                       \
-    {                                            \
-#name, offsetof(struct job_record, name) \
-    }
-static const struct {
-    const char *key;
-    size_t at;
-} number_fields[] = {
-    NUMBER_FIELD(step),    NUMBER_FIELD(total),       NUMBER_FIELD(attempt),
-    NUMBER_FIELD(crashes), NUMBER_FIELD(max_retries), NUMBER_FIELD(priority),
-};
-
-/* Copy as much of a text as fits, without cutting a character. */
-static void copy_text(char *out, size_t room, const char *text)
-{
-    size_t bad;
-
-    snprintf(out, room, "%s", text);
-    if (strlen(text) >= room && !text_is_utf8(out, room - 1, &bad) &&
-        text_is_utf8(text, strlen(text), NULL))
-        out[bad] = 0;
-}
-
-static double real(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-static bool record_read(const json_t *object, struct job_record *out)
-{
-    const char *state = json_string_value(json_object_get(object, "state"));
-    bool found = false;
-
-    for (int i = JOB_NEW; state && i < JOB_STATES; i++)
-        if (strcmp(job_state_names[i], state) == 0) {
-            out->state = (enum job_state)i;
-            found = true;
-        }
-    for (size_t i = 0; i < TS_COUNT(text_fields); i++) {
-        const char *value =
-            json_string_value(json_object_get(object, text_fields[i].key));
-
-        copy_text((char *)out + text_fields[i].at, text_fields[i].room,
-                  value ? value : "");
-    }
-    for (size_t i = 0; i < TS_COUNT(number_fields); i++)
-        *(int64_t *)((char *)out + number_fields[i].at) =
-            json_integer_value(json_object_get(object, number_fields[i].key));
-    out->loss = real(object, "loss");
-    out->arrived = real(object, "arrived");
-    out->seconds_left = real(object, "seconds_left");
-    out->resume = json_is_true(json_object_get(object, "resume"));
-    return found;
-}
-
 bool job_read(const struct job *job, struct job_record *out, struct error *err)
 {
     struct text text;
     struct stat st;
-    json_t *object = NULL;
     bool ok;
 
-    *out = (struct job_record) {
-        .state = JOB_NEW, .loss = NAN, .arrived = NAN, .seconds_left = NAN
-    };
+    record_init(out);
     if (lstat(job->state, &st) != 0)
         return errno == ENOENT || errno == ENOTDIR ||
                error_errno(err, "cannot access %s", job->state);
     text_init(&text, STATE_BYTES);
     ok = file_read_at(AT_FDCWD, job->state, STATE_BYTES, &text, NULL, err);
     if (ok)
-        object = json_read_text(text.data, text.len, job->state, 1, NULL);
-    if (ok && !record_read(object, out))
-        *out = (struct job_record) {
-            .state = JOB_NEW, .loss = NAN, .arrived = NAN, .seconds_left = NAN
-        };
-    json_decref(object);
+        record_read(text.data, text.len, out);
     text_clear(&text);
     return ok;
-}
-
-static json_t *record_object(const struct job_record *record)
-{
-    json_t *object = json_object();
-
-    json_object_set_new(object, "state", json_string(job_state_names[record->state]));
-    for (size_t i = 0; i < TS_COUNT(text_fields); i++) {
-        const char *value = (const char *)record + text_fields[i].at;
-
-        json_object_set_new(object, text_fields[i].key,
-                            value[0] ? json_visible(value, strlen(value)) : json_null());
-    }
-    for (size_t i = 0; i < TS_COUNT(number_fields); i++)
-        json_object_set_new(
-            object, number_fields[i].key,
-            json_integer(*(const int64_t *)((const char *)record + number_fields[i].at)));
-    if (!isnan(record->loss))
-        json_object_set_new(object, "loss", json_number(record->loss));
-    if (!isnan(record->arrived))
-        json_object_set_new(object, "arrived", json_number(record->arrived));
-    if (!isnan(record->seconds_left))
-        json_object_set_new(object, "seconds_left", json_number(record->seconds_left));
-    json_object_set_new(object, "resume", json_boolean(record->resume));
-    return object;
 }
 
 /* Replace the file without the two flushes of file_replace: progress is not worth waiting
@@ -270,13 +167,11 @@ static bool replace_unflushed(const char *name, const char *data, size_t len, mo
 bool job_write(const struct job *job, const struct job_record *record, bool durable,
                struct error *err)
 {
-    json_t *object = record_object(record);
     struct text text;
     bool ok;
 
     text_init(&text, 0);
-    ok = json_write(object, &text) && text_addc(&text, '\n');
-    json_decref(object);
+    ok = record_write(record, &text) && text_addc(&text, '\n');
     if (!ok)
         error_set(err, ERROR_SYSTEM, "cannot write the state of %s as JSON", job->name);
     else if (durable)
@@ -333,7 +228,7 @@ bool job_event(const struct job *job, struct job_record *record, enum job_event 
         return error_set(err, ERROR_SYSTEM, "job %s is %s and cannot become %s",
                          job->name, job_state_names[record->state],
                          job_event_names[event]);
-    copy_text(after.reason, sizeof(after.reason), reason ? reason : "");
+    record_set_text(after.reason, sizeof(after.reason), reason ? reason : "");
     note_event(&after, event);
     if (!job_write(job, &after, is_end[event], err))
         return false;
