@@ -1,6 +1,5 @@
 /*
- * base/file.h - read a file whole, replace a file whole, locks, and names derived from a
- * file's.
+ * base/file.h - read a file whole, replace a file whole, locks.
  * Durability: data written here is on disk when the call returns true: data is fsynced
  * before the rename, and the directory after it (fsync(2)).  A failed fsync is never
  * retried on the same file: kernels mark the pages clean after reporting the error.
@@ -11,6 +10,7 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+#include "base/path.h"
 #include "base/text.h"
 
 /* Read a regular file of at most `max` bytes.  Follows links; does not block on a FIFO.
@@ -67,26 +67,5 @@ bool file_is_dir(const char *name);
 int file_lock(const char *name, bool *busy, struct error *err);
 /* Return whether any process holds the lock.  Never waits, never creates the file. */
 bool file_is_locked(const char *name);
-
-/* Names.  The results are malloc'ed; the caller frees them. */
-/* An absolute name is unchanged, and so is any name in ".". */
-char *path_join(const char *dir, const char *name);
-/* Return the path of an input: `name` in `dir`, or `name` in the working directory if only
- * that exists. */
-char *path_input(const char *dir, const char *name);
-/* Return whether path_input takes `name` from the working directory. */
-bool path_is_from_here(const char *dir, const char *name);
-/* Return the path from the root, without "." and "..", by its components alone. */
-char *path_absolute(const char *name);
-char *path_dir(const char *name);        /* "." if there is none */
-const char *path_base(const char *name); /* points into name */
-/* gsm8k.yaml or gsm8k.yml -> gsm8k.run, in the same directory; .run is appended to any
- * other name */
-char *path_run_dir(const char *job);
-/* A gsm8k.yml next to a gsm8k.yaml would share its folder, which belongs to the latter:
- * return that name, or NULL if no other job owns the folder.  The caller frees it. */
-char *path_run_owner(const char *job);
-/* Return whether no other job owns the folder; otherwise ERROR_USAGE, with the remedy. */
-bool path_run_is_free(const char *job, struct error *err);
 
 #endif

@@ -14,6 +14,7 @@ libbase_a_SOURCES += %D%/json_edit.c %D%/json_edit.h
 libbase_a_SOURCES += %D%/link.c %D%/link.h
 libbase_a_SOURCES += %D%/log.c %D%/log.h
 libbase_a_SOURCES += %D%/nearest.c %D%/nearest.h
+libbase_a_SOURCES += %D%/path.c %D%/path.h
 libbase_a_SOURCES += %D%/pcg.c %D%/pcg.h
 libbase_a_SOURCES += %D%/random.c %D%/random.h
 libbase_a_SOURCES += %D%/size.h
