@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fault.h"
+
 static bool is_unset(const struct error *err)
 {
     return err && err->code == ERROR_NONE;
@@ -63,22 +65,41 @@ bool error_at(struct error *err, enum error_code code, const char *file, struct 
     return false;
 }
 
-bool error_errno(struct error *err, const char *fmt, ...)
+/* Fill *err, or a copy that only the record of faults keeps, from errno. */
+static bool fill_errno(struct error *err, enum error_code code, const char *fmt,
+                       va_list args)
 {
     int saved = errno;
-    va_list args;
+    struct error own = { 0 }, *out = is_unset(err) ? err : &own;
     size_t len;
 
-    if (!is_unset(err))
-        return false;
-    va_start(args, fmt);
-    fill(err, ERROR_SYSTEM, fmt, args);
-    va_end(args);
-    len = strlen(err->text);
-    if (snprintf(err->text + len, sizeof(err->text) - len, ": %s", strerror(saved)) >=
-        (int)(sizeof(err->text) - len))
-        add_ellipsis(err->text, sizeof(err->text));
+    fill(out, fault_is(saved) ? ERROR_FAULT : code, fmt, args);
+    len = strlen(out->text);
+    if (snprintf(out->text + len, sizeof(out->text) - len, ": %s", strerror(saved)) >=
+        (int)(sizeof(out->text) - len))
+        add_ellipsis(out->text, sizeof(out->text));
+    fault_keep(out);
     errno = saved;
+    return false;
+}
+
+bool error_errno(struct error *err, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    fill_errno(err, ERROR_SYSTEM, fmt, args);
+    va_end(args);
+    return false;
+}
+
+bool error_errno_data(struct error *err, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    fill_errno(err, ERROR_DATA, fmt, args);
+    va_end(args);
     return false;
 }
 

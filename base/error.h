@@ -14,7 +14,8 @@ enum error_code {
     ERROR_USAGE,    /* the command line */
     ERROR_JOB,      /* the job file asks for something that cannot be done */
     ERROR_DATA,     /* a model, tokenizer, dataset or checkpoint is broken or missing */
-    ERROR_SYSTEM,   /* I/O, locks, memory */
+    ERROR_SYSTEM,   /* a file in the way, a missing permission, a held lock, a bug */
+    ERROR_FAULT,    /* the machine cannot for now (base/fault.h): trying again may help */
     ERROR_DEVICE,   /* a device failed or is missing */
     ERROR_DIVERGED, /* training diverged, for example by too many overflows in a row */
     ERROR_STOPPED,  /* stopped on request */
@@ -40,9 +41,11 @@ bool error_set(struct error *err, enum error_code code, const char *fmt, ...)
     TS_PRINTF(3, 4);
 bool error_at(struct error *err, enum error_code code, const char *file, struct mark at,
               const char *fmt, ...) TS_PRINTF(5, 6);
-/* ERROR_SYSTEM; adds ": " and strerror(errno).  errno is read before anything else, and
- * preserved. */
+/* ERROR_FAULT or else ERROR_SYSTEM, as errno says; adds ": " and strerror(errno).  errno
+ * is read before anything else, and preserved. A fault is also noted (base/fault.h). */
 bool error_errno(struct error *err, const char *fmt, ...) TS_PRINTF(2, 3);
+/* The same for a file that a job names: ERROR_FAULT or else ERROR_DATA. */
+bool error_errno_data(struct error *err, const char *fmt, ...) TS_PRINTF(2, 3);
 
 /* Reset *err so that it can be used again. */
 void error_clear(struct error *err);

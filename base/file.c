@@ -4,7 +4,6 @@
 #include "base/file.h"
 
 #include <assert.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,21 +15,58 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/fault.h"
 
 enum { READ_BYTES = 64 << 10 };
+
+bool file_stat(const char *name, struct stat *st)
+{
+    if (stat(name, st) == 0)
+        return true;
+    fault_note("cannot examine", name);
+    return false;
+}
+
+bool file_lstat(const char *name, struct stat *st)
+{
+    if (lstat(name, st) == 0)
+        return true;
+    fault_note("cannot examine", name);
+    return false;
+}
 
 bool file_exists(const char *name)
 {
     struct stat st;
 
-    return stat(name, &st) == 0;
+    return file_stat(name, &st);
 }
 
 bool file_is_dir(const char *name)
 {
     struct stat st;
 
-    return stat(name, &st) == 0 && S_ISDIR(st.st_mode);
+    return file_stat(name, &st) && S_ISDIR(st.st_mode);
+}
+
+DIR *file_open_dir(const char *name)
+{
+    DIR *dir = opendir(name);
+
+    if (!dir)
+        fault_note("cannot open the directory", name);
+    return dir;
+}
+
+struct dirent *file_next(DIR *dir, const char *name)
+{
+    struct dirent *entry;
+
+    errno = 0;
+    entry = readdir(dir);
+    if (!entry)
+        fault_note("cannot read the directory", name);
+    return entry;
 }
 
 static bool read_all(int fd, const char *name, size_t max, struct text *out,
@@ -309,9 +345,10 @@ static bool append_open(int fd, const char *name, const char *line, size_t len,
     while (put < 0 && errno == EINTR);
     if (put < 0)
         return error_errno(err, "cannot append to %s", name);
-    if ((size_t)put != parts[0].iov_len + len + 1)
-        return error_set(err, ERROR_SYSTEM, "cannot append to %s: the disk is full",
-                         name);
+    if ((size_t)put != parts[0].iov_len + len + 1) {
+        errno = ENOSPC;
+        return error_errno(err, "cannot append to %s", name);
+    }
     if (!durable)
         return true;
     if (fsync(fd) != 0)

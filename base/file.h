@@ -7,6 +7,7 @@
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 
+#include <dirent.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 
@@ -54,8 +55,14 @@ bool file_sync_dir(const char *name, struct error *err);
 /* Remove a directory and everything below it, never following links; a link or a plain
  * file is removed itself.  A missing one is success. */
 bool file_remove_tree(const char *name, struct error *err);
+/* These answer no if the machine fails, and note the fault (base/fault.h). */
 bool file_exists(const char *name);
 bool file_is_dir(const char *name);
+bool file_stat(const char *name, struct stat *st);
+bool file_lstat(const char *name, struct stat *st);
+/* As opendir(3) and readdir(3); `name` of the directory is for the note of a fault. */
+DIR *file_open_dir(const char *name);
+struct dirent *file_next(DIR *dir, const char *name);
 
 /*
  * Take an advisory lock (flock) on `name`, created 0600 if missing.  The lock belongs to

@@ -111,7 +111,7 @@ char *path_run_owner(const char *job)
     text_init(&other, 0);
     text_add(&other, job, strlen(job) - strlen("yml"));
     text_adds(&other, "yaml");
-    if (lstat(other.data, &st) == 0)
+    if (file_lstat(other.data, &st))
         return text_detach(&other, NULL);
     text_clear(&other);
     return NULL;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "base/file.h"
 #include "patcher/history/backup.h"
 #include "patcher/history/jobfile.h"
@@ -31,8 +32,10 @@ static bool check(const char *data, size_t len, const struct patch_options *opti
     if (options->set && script_is_name(options->job))
         return error_set(err, ERROR_USAGE, "%s is a script: --set changes only jobs",
                          options->job);
+    fault_clear();
     return setting_apply(options->set, out->arena, &data, &len, err) &&
-           converge_text(&analyzer, data, len, edit, out, err);
+           converge_text(&analyzer, data, len, edit, out, err) &&
+           (!options->will_run || fault_none(err));
 }
 
 bool patcher_check(const char *data, size_t len, const struct patch_options *options,

@@ -36,6 +36,7 @@ unit_tests += %D%/unit/test_clock
 unit_tests += %D%/unit/test_crc32c
 unit_tests += %D%/unit/test_digest
 unit_tests += %D%/unit/test_error
+unit_tests += %D%/unit/test_fault
 unit_tests += %D%/unit/test_file
 unit_tests += %D%/unit/test_json
 unit_tests += %D%/unit/test_json_edit

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/size.h"
 #include "train/chat/chat.h"
@@ -309,9 +310,15 @@ static void restore_scaling(struct run *run)
 static bool resume(struct run *run, struct error *err)
 {
     bool first = parallel_rank(run->options->group) == 0, own = false, ok;
-    char *name = first ? find_checkpoint(run, &own) : NULL;
+    char *name = NULL;
     int64_t after = -1;
 
+    fault_clear();
+    if (first)
+        name = find_checkpoint(run, &own);
+    /* a checkpoint that cannot be read for now is not missing */
+    if (first && !name && !fault_none(err))
+        return false;
     ok = parallel_share_text(run->options->group, &name, err);
     scaler_init(&run->progress.scaler, &run->plan->precision);
     run->progress.best_metric = NAN;

@@ -487,7 +487,8 @@ static bool write_result_patiently(struct run *run, struct error *err)
     double until = clock_seconds() + FINISH_PATIENCE_SECONDS;
     bool ok;
 
-    while (!(ok = write_result(run, err)) && err->code == ERROR_SYSTEM &&
+    while (!(ok = write_result(run, err)) &&
+           (err->code == ERROR_SYSTEM || err->code == ERROR_FAULT) &&
            clock_seconds() < until && !stop_requested(run)) {
         log_line(run->options->log, LOG_ERROR,
                  "end: cannot save the model: %s; retrying every %d s for %d minutes",
@@ -541,7 +542,8 @@ bool trainer_run(const struct plan *plan, const struct trainer_options *options,
 
     if (!ok) {
         parallel_report(options->group, &why);
-        if (why.code == ERROR_SYSTEM || why.code == ERROR_DEVICE)
+        if (why.code == ERROR_SYSTEM || why.code == ERROR_FAULT ||
+            why.code == ERROR_DEVICE)
             parallel_explain(options->group, &why);
         if (err && err->code == ERROR_NONE)
             *err = why;

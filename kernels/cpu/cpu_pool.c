@@ -14,6 +14,7 @@
 #include "kernels/cpu/cpu_cores.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
@@ -254,10 +255,8 @@ static bool start_thread(struct pool_worker *worker, struct error *err)
 {
     int failure = pthread_create(&worker->thread, NULL, worker_main, worker);
 
-    if (failure)
-        return error_set(err, ERROR_SYSTEM, "cannot start a thread: %s",
-                         strerror(failure));
-    return true;
+    errno = failure;
+    return failure == 0 || error_errno(err, "cannot start a thread");
 }
 
 /* The main thread handles signals; the other threads block all of them. */

@@ -3,7 +3,6 @@
 
 #include "patcher/history/backup.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,7 +108,7 @@ static int newest_first(const void *a, const void *b)
 bool backup_list(const char *job, struct backup **out, size_t *count, struct error *err)
 {
     char *dir = backups_dir(job);
-    DIR *stream = opendir(dir);
+    DIR *stream = file_open_dir(dir);
     const struct dirent *entry;
     size_t room = 0;
 
@@ -121,7 +120,7 @@ bool backup_list(const char *job, struct backup **out, size_t *count, struct err
         free(dir);
         return missing;
     }
-    while ((entry = readdir(stream))) {
+    while ((entry = file_next(stream, dir))) {
         if (*count == room) {
             room = room ? 2 * room : 16;
             *out = memory_resize(*out, room, sizeof(**out));

@@ -125,7 +125,7 @@ json_t *journal_read(const char *job, struct error *err)
     json_t *out = NULL;
 
     text_init(&text, 0);
-    if (access(path, F_OK) != 0 || file_read(path, JOURNAL_MAX_BYTES, &text, NULL, err))
+    if (!file_exists(path) || file_read(path, JOURNAL_MAX_BYTES, &text, NULL, err))
         out = journal_parse(text.data, text.len);
     text_clear(&text);
     free(path);

@@ -4,7 +4,6 @@
 
 #include "patcher/history/previous_internal.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/digest.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/size.h"
 #include "patcher/schema/schema.h"
@@ -47,7 +47,7 @@ static bool is_own_dir(const char *name)
 {
     struct stat st;
 
-    return lstat(name, &st) == 0 && S_ISDIR(st.st_mode);
+    return file_lstat(name, &st) && S_ISDIR(st.st_mode);
 }
 
 struct previous *previous_new(const struct plan *plan, struct arena *arena)
@@ -72,9 +72,15 @@ bool previous_belongs_to(const struct previous *previous, const struct plan *pla
 /* Open NAME.run, which must not be a link either.  Return -1 if it does not exist. */
 static int open_run(const struct previous *previous)
 {
-    return previous->absent ? -1
-                            : open(previous->plan.run_dir,
-                                   O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    const char *name = previous->plan.run_dir;
+    int fd = -1;
+
+    if (!previous->absent) {
+        fd = open(name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0)
+            fault_note("cannot open the directory", name);
+    }
+    return fd;
 }
 
 static json_t *read_json(int dir, const char *name, size_t max)
@@ -231,7 +237,7 @@ static bool has_file(const char *dir, const char *name)
 {
     char *path = path_join(dir, name);
     struct stat st;
-    bool exists = stat(path, &st) == 0 && S_ISREG(st.st_mode);
+    bool exists = file_stat(path, &st) && S_ISREG(st.st_mode);
 
     free(path);
     return exists;
@@ -244,7 +250,7 @@ static bool is_newer(const char *dir, const char *name, const char *than_dir,
     char *path = path_join(dir, name), *other = path_join(than_dir, than);
     struct stat a, b;
     bool later =
-        lstat(path, &a) == 0 && lstat(other, &b) == 0 &&
+        file_lstat(path, &a) && file_lstat(other, &b) &&
         (a.st_ctim.tv_sec > b.st_ctim.tv_sec ||
          (a.st_ctim.tv_sec == b.st_ctim.tv_sec && a.st_ctim.tv_nsec > b.st_ctim.tv_nsec));
 
@@ -343,12 +349,12 @@ static const struct previous_checkpoint *describe(struct previous *previous,
 /* Find the newest folder checkpoint-N as transformers does: by its number alone. */
 static char *find_foreign(const char *dir)
 {
-    DIR *folder = opendir(dir);
+    DIR *folder = file_open_dir(dir);
     const struct dirent *entry;
     char *last = NULL;
     int64_t most = -1;
 
-    for (int i = 0; folder && i < FOLDER_MAX && (entry = readdir(folder)); i++) {
+    for (int i = 0; folder && i < FOLDER_MAX && (entry = file_next(folder, dir)); i++) {
         int64_t step = checkpoint_step(entry->d_name);
         char *name;
 

@@ -8,7 +8,6 @@
 
 #include "patcher/rules/environment.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,12 +155,12 @@ static void scan_project(struct scan *scan, const char *dir, const char *entry)
 
 static bool scan_folder(struct scan *scan, const char *path)
 {
-    DIR *dir = opendir(path);
+    DIR *dir = file_open_dir(path);
     struct dirent *entry;
 
     if (!dir)
         return false;
-    while (scan->entries < ENVIRONMENT_MAX_ENTRIES && (entry = readdir(dir))) {
+    while (scan->entries < ENVIRONMENT_MAX_ENTRIES && (entry = file_next(dir, path))) {
         scan->entries++;
         scan_project(scan, path, entry->d_name);
     }
@@ -173,10 +172,11 @@ static bool scan_folder(struct scan *scan, const char *path)
 static void scan_pythons(struct scan *scan, const char *lib)
 {
     static const char *const inner[] = { "site-packages", "dist-packages" };
-    DIR *dir = opendir(lib);
+    DIR *dir = file_open_dir(lib);
     struct dirent *entry;
 
-    while (dir && scan->entries < ENVIRONMENT_MAX_ENTRIES && (entry = readdir(dir))) {
+    while (dir && scan->entries < ENVIRONMENT_MAX_ENTRIES &&
+           (entry = file_next(dir, lib))) {
         scan->entries++;
         if (!text_starts(entry->d_name, "python3"))
             continue;

@@ -4,7 +4,6 @@
 
 #include "patcher/rules/rules_context.h"
 
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -205,11 +204,11 @@ static const struct {
 /* Return the first row whose ending a file in the folder has, or TS_COUNT. */
 static size_t find_foreign_weights(const char *dir)
 {
-    DIR *folder = opendir(dir);
+    DIR *folder = file_open_dir(dir);
     size_t found = TS_COUNT(foreign_weights);
     struct dirent *entry;
 
-    while (folder && (entry = readdir(folder)))
+    while (folder && (entry = file_next(folder, dir)))
         for (size_t i = 0; i < found; i++)
             if (text_ends(entry->d_name, foreign_weights[i].ending))
                 found = i;

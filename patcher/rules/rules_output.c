@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "base/size.h"
 
 /* Return whether the job or the command line says what to do with the contents. */
@@ -68,7 +69,7 @@ static bool is_same_folder(const char *a, const char *b)
 {
     struct stat first_stat, second_stat;
 
-    return a && b && stat(a, &first_stat) == 0 && stat(b, &second_stat) == 0 &&
+    return a && b && file_stat(a, &first_stat) && file_stat(b, &second_stat) &&
            first_stat.st_dev == second_stat.st_dev &&
            first_stat.st_ino == second_stat.st_ino;
 }

@@ -408,7 +408,7 @@ static void test_patcher_keeps_the_file_on_a_full_disk(void **state)
     }
     size_limit = sizeof(patched) - 1; /* the line of the journal is longer */
     assert_int_equal(WEXITSTATUS(patch_in_child(fixture, prepare_full_disk)),
-                     ERROR_SYSTEM);
+                     ERROR_FAULT);
     assert_old_or_new(fixture);
 }
 

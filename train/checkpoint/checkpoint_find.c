@@ -3,7 +3,6 @@
 
 #include "train/checkpoint/checkpoint_find.h"
 
-#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,12 +48,12 @@ static int by_step(const void *a, const void *b)
 
 size_t checkpoint_list(const char *dir, const char *digest, struct checkpoint_found **out)
 {
-    DIR *folder = opendir(dir);
+    DIR *folder = file_open_dir(dir);
     struct dirent *entry;
     size_t count = 0;
 
     *out = NULL;
-    while (folder && (entry = readdir(folder))) {
+    while (folder && (entry = file_next(folder, dir))) {
         int64_t step = checkpoint_step(entry->d_name);
         char *name;
 

@@ -117,11 +117,15 @@ static gzFile open_regular(const char *path, struct error *err)
     gzFile file;
 
     if (fd < 0) {
-        error_set(err, ERROR_DATA, "cannot open the data file %s: %s", path,
-                  strerror(errno));
+        error_errno_data(err, "cannot open the data file %s", path);
         return NULL;
     }
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+    if (fstat(fd, &st) != 0) {
+        error_errno_data(err, "cannot examine the data file %s", path);
+        close(fd);
+        return NULL;
+    }
+    if (!S_ISREG(st.st_mode)) {
         error_set(err, ERROR_DATA, "the data file %s is not a regular file", path);
         close(fd);
         return NULL;
@@ -220,7 +224,7 @@ static bool check_size(const struct dataset_reader *reader, struct error *err)
 /* Read more of the file after window[end]; set `ended` at its end. */
 static bool fill(struct dataset_reader *reader, struct error *err)
 {
-    int got, why;
+    int got, why = Z_OK;
 
     if (reader->at > 0) {
         memmove(reader->window, reader->window + reader->at, reader->end - reader->at);
@@ -232,7 +236,9 @@ static bool fill(struct dataset_reader *reader, struct error *err)
         reader->window = memory_resize(reader->window, reader->room, 1);
     }
     got = gzread(reader->file, reader->window + reader->end, READ_BYTES);
-    if (got < 0 || (got == 0 && gzerror(reader->file, &why) && why != Z_OK))
+    if (got <= 0 && gzerror(reader->file, &why) && why == Z_ERRNO)
+        return error_errno_data(err, "cannot read the data file %s", reader->path);
+    if (got < 0 || why != Z_OK)
         return fail(reader, err,
                     "the file cannot be unpacked from here on: it is damaged or "
                     "truncated");

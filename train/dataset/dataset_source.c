@@ -215,8 +215,7 @@ static bool list_folder(const char *path, struct arena *arena, const char *const
     bool ok;
 
     if (found < 0)
-        return error_set(err, ERROR_DATA, "cannot read the data folder %s: %s", path,
-                         strerror(errno));
+        return error_errno_data(err, "cannot read the data folder %s", path);
     ok = check_entries(path, entries, found, err);
     list = arena_array(arena, (size_t)found + 1, sizeof(*list));
     for (int i = 0; i < found; i++) {

@@ -94,7 +94,7 @@ static bool check_file(const char *dir, const char *base, const json_t *entry, b
     if (strchr(base, '/'))
         error_set(err, ERROR_DATA, "%s/%s names a file outside its folder", dir,
                   MANIFEST_NAME);
-    else if (stat(name, &st) != 0)
+    else if (!file_stat(name, &st))
         error_set(err, ERROR_DATA, "%s is missing", name);
     else if (st.st_size != bytes)
         error_set(err, ERROR_DATA, "%s has %lld bytes, not %lld", name,

@@ -85,9 +85,12 @@ static bool map_file(const char *path, void **data, size_t *len, struct error *e
     *data = NULL;
     *len = 0;
     if (fd < 0)
-        return error_set(err, ERROR_DATA, "cannot open the data file %s: %s", path,
-                         strerror(errno));
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        return error_errno_data(err, "cannot open the data file %s", path);
+    if (fstat(fd, &st) != 0) {
+        error_errno_data(err, "cannot examine the data file %s", path);
+        goto out;
+    }
+    if (!S_ISREG(st.st_mode)) {
         error_set(err, ERROR_DATA, "the data file %s is not a regular file", path);
         goto out;
     }
@@ -110,15 +113,17 @@ static bool unpack_file(const char *path, size_t packed, struct text *out,
     gzFile file = gzopen(path, "rb");
     char part[64 << 10];
     uint64_t most = (packed + 4096) * (uint64_t)GZ_RATIO_MAX;
-    int got = 0;
+    int got = 0, code = Z_OK;
 
     if (!file)
-        return error_set(err, ERROR_DATA, "cannot open the data file %s", path);
+        return error_errno_data(err, "cannot open the data file %s", path);
     text_init(out, most < TABLE_UNPACKED_MAX ? (size_t)most : TABLE_UNPACKED_MAX);
     while ((got = gzread(file, part, sizeof(part))) > 0 &&
            text_add(out, part, (size_t)got))
         ;
-    if (got < 0 || !gzeof(file))
+    if (got < 0 && gzerror(file, &code) && code == Z_ERRNO)
+        error_errno_data(err, "cannot read the data file %s", path);
+    else if (got < 0 || !gzeof(file))
         error_set(err, ERROR_DATA,
                   out->overflow
                       ? "%s unpacks to far more than data does; unpack it with gunzip "

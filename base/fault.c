@@ -1,0 +1,49 @@
+/* base/fault.c - the first fault of each thread, kept as errno is. */
+#include "config.h"
+
+#include "base/fault.h"
+
+#include <errno.h>
+
+#include "base/size.h"
+
+/* A disk, a limit of processes, descriptors or memory, a network file system. Not EACCES,
+ * EISDIR and the like: they last until someone changes a file. ETXTBSY: a program that is
+ * being replaced. */
+static const int faults[] = {
+    ENOSPC, EDQUOT, EROFS,  EIO,       EINTR,     EMFILE,   ENFILE,    ENOMEM,
+    EAGAIN, ENOLCK, ESTALE, EREMOTEIO, ETIMEDOUT, ENOTCONN, EHOSTDOWN, ETXTBSY,
+};
+
+/* As errno, which says no more either. */
+static _Thread_local struct error first;
+
+bool fault_is(int number)
+{
+    for (size_t i = 0; i < TS_COUNT(faults); i++)
+        if (faults[i] == number)
+            return true;
+    return false;
+}
+
+void fault_note(const char *what, const char *name)
+{
+    if (fault_is(errno))
+        error_errno(&first, "%s %s", what, name);
+}
+
+void fault_keep(const struct error *err)
+{
+    if (err->code == ERROR_FAULT && first.code == ERROR_NONE)
+        first = *err;
+}
+
+void fault_clear(void)
+{
+    error_clear(&first);
+}
+
+bool fault_none(struct error *err)
+{
+    return first.code == ERROR_NONE || error_set(err, ERROR_FAULT, "%s", first.text);
+}
