@@ -13,6 +13,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/stop.h"
 #include "kernels/backend.h"
 #include "patcher/document/document.h"
 #include "runner/attempt.h"
@@ -37,28 +38,9 @@ static const struct command train_command = {
     .details =
         "trainspool run and trainspool watch start this program.  It follows the "
         "job file and never edits it.  On SIGTERM and SIGINT it finishes the step, "
-        "saves a checkpoint and exits; a second signal ends it at once.",
+        "saves a checkpoint and exits; another signal more than 2 s later ends it "
+        "at once.",
 };
-
-/* The number of the signal that asked to stop; the only global that changes. */
-static volatile sig_atomic_t stop_signal;
-
-static void on_signal(int number)
-{
-    stop_signal = number;
-}
-
-/* SA_RESETHAND: the second signal ends the process with the default action. */
-static void catch_signals(void)
-{
-    struct sigaction action = { .sa_handler = on_signal,
-                                .sa_flags = SA_RESTART | (int)SA_RESETHAND };
-
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGINT, &action, NULL);
-    signal(SIGPIPE, SIG_IGN); /* a run outlives the reader of its output */
-}
 
 static void probe_here(const char *requested, struct probe *out)
 {
@@ -137,9 +119,23 @@ static bool open_machine(const struct options *options, struct machine *machine,
     return true;
 }
 
+/* Return whether the process does no more than print something: it needs no time to
+ * stop. */
+static bool is_query(const struct options *options)
+{
+    return options->help || options->version || options->probe || options->steps ||
+           options->calibrate;
+}
+
 static int train(const struct options *options, struct error *err)
 {
+    volatile sig_atomic_t *stop = NULL;
     struct machine machine;
+
+    if (is_query(options))
+        stop_ignore_none();
+    else
+        stop = stop_catch();
 
     if (options->calibrate) {
         if (open_machine(options, &machine, err))
@@ -148,19 +144,11 @@ static int train(const struct options *options, struct error *err)
         error_set(err, ERROR_USAGE, "no job given; see %s --help", options->program);
     else if (open_machine(options, &machine, err))
         return options->rank > 0   ? ranks_follow(options, &machine, err)
-               : options->generate ? generation_run(options, &machine, &stop_signal, err)
+               : options->generate ? generation_run(options, &machine, stop, err)
                : options->steps    ? count_steps(options, &machine)
-                                   : attempt_run(options, &machine, &stop_signal, err);
+                                   : attempt_run(options, &machine, stop, err);
     report_error(options->program, err);
     return report_exit(err->code);
-}
-
-/* Return whether the output on standard output is the result. A run continues without it,
- * and a generation checks it separately. */
-static bool is_query(const struct options *options)
-{
-    return options->help || options->version || options->probe || options->steps ||
-           options->calibrate;
 }
 
 /* Exit without exit handlers once everything is written. A driver's handlers may wait for
@@ -178,7 +166,7 @@ int main(int argc, char **argv)
     struct error err = { 0 };
     int status;
 
-    catch_signals();
+    signal(SIGPIPE, SIG_IGN); /* a run outlives the reader of its output */
     if (!options_read(argc, argv, program, &train_command, &options, &err)) {
         report_error(program, &err);
         status = report_exit(err.code);
@@ -190,6 +178,7 @@ int main(int argc, char **argv)
     } else {
         status = options.probe ? print_probe() : train(&options, &err);
     }
+    /* a run continues without its output, and a generation checks it separately */
     if (is_query(&options))
         status = report_flush(program, status);
     if (err.code == ERROR_DEVICE)

@@ -46,6 +46,7 @@ unit_tests += %D%/unit/test_lookalike
 unit_tests += %D%/unit/test_pcg
 unit_tests += %D%/unit/test_random
 unit_tests += %D%/unit/test_spawn
+unit_tests += %D%/unit/test_stop
 unit_tests += %D%/unit/test_text
 
 # precision
@@ -347,6 +348,7 @@ script_tests += %D%/cli/run.t
 script_tests += %D%/cli/schema.t
 script_tests += %D%/cli/select.t
 script_tests += %D%/cli/spool.t
+script_tests += %D%/cli/stops.t
 script_tests += %D%/cli/target.t
 script_tests += %D%/cli/tables.t
 script_tests += %D%/cli/tensorboard.t

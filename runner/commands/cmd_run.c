@@ -15,6 +15,7 @@
 
 #include "base/file.h"
 #include "base/spawn.h"
+#include "base/stop.h"
 #include "runner/job/admit.h"
 #include "runner/page/page.h"
 #include "runner/output/report.h"
@@ -31,32 +32,34 @@ const struct command command_run = {
                                           OPTION_NO_ONEDNN, OPTION_END },
     .help = "patch a job, then train it in the foreground",
     .details = "SIGTERM and Ctrl-C finish the step, save a checkpoint and exit; --resume "
-               "continues from there.",
+               "continues from there.  Another one more than 2 s later ends at once.",
     .run = cmd_run,
 };
 
 /* Block the signals that end a run, and the one that reports the child's end. */
 static void block_signals(sigset_t *set)
 {
-    sigemptyset(set);
+    stop_signals(set);
     sigaddset(set, SIGCHLD);
-    sigaddset(set, SIGINT);
-    sigaddset(set, SIGTERM);
-    sigaddset(set, SIGHUP);
     sigprocmask(SIG_BLOCK, set, NULL);
 }
 
-/* Ctrl-C also reaches the child, from the terminal (the kernel); kill(1) reaches only
- * us. */
+/* Ctrl-C also reaches the child, from the terminal (the kernel); kill(1) reaches only us,
+ * timeout(1) both. Pass on the first signal and one that asks to
+ * end at once. */
 static int wait_for(struct child *child, const sigset_t *set)
 {
+    struct stop_request stop = { 0 };
     siginfo_t info;
     int status;
 
     while (!child_reap(child, false, &status)) {
+        bool first = !stop.number;
+
         if (sigwaitinfo(set, &info) < 0 || info.si_signo == SIGCHLD)
             continue;
-        if (info.si_code != SI_KERNEL)
+        if ((stop_request_add(&stop, info.si_signo) || first) &&
+            info.si_code != SI_KERNEL)
             child_signal(child, info.si_signo == SIGHUP ? SIGTERM : info.si_signo);
     }
     return status;

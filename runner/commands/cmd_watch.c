@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/spawn.h"
+#include "base/stop.h"
 #include "runner/output/report.h"
 #include "runner/spool/spool.h"
 #include "runner/spool/worker.h"
@@ -33,7 +34,8 @@ const struct command command_watch = {
     .details =
         "A job is taken when it is complete: at once if it was renamed into the "
         "folder, otherwise when it has stopped changing.  On SIGTERM the running "
-        "job saves a checkpoint and the watch ends; the next watch resumes the job.",
+        "job saves a checkpoint and the watch ends; the next watch resumes the job.  "
+        "Another signal more than 2 s later ends the watch at once; its job continues.",
     .run = cmd_watch,
 };
 
@@ -46,8 +48,8 @@ struct daemon {
     struct machine machine;
     struct spool *spool;
     struct worker worker;
-    int signals;  /* signalfd */
-    int stopping; /* the signal that ends the watch */
+    int signals; /* signalfd */
+    struct stop_request stop;
 };
 
 /* SIGIO: a lease that is broken while we check a file must not kill us. */
@@ -56,34 +58,36 @@ static int open_signals(void)
     sigset_t set;
 
     signal(SIGIO, SIG_IGN);
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGHUP);
+    stop_signals(&set);
     sigaddset(&set, SIGCHLD);
     sigprocmask(SIG_BLOCK, &set, NULL);
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static void request_stop(struct daemon *daemon, int number)
+{
+    bool first = !daemon->stop.number;
+
+    /* end at once: leave the job running without us */
+    if (stop_request_add(&daemon->stop, number)) {
+        worker_close(&daemon->worker);
+        return;
+    }
+    if (!first)
+        return;
+    if (daemon->worker.busy)
+        log_line(daemon->log, LOG_INFO, "watch: ending after job %s saves a checkpoint",
+                 daemon->worker.job.name);
+    worker_request_stop(&daemon->worker);
 }
 
 static void read_signals(struct daemon *daemon)
 {
     struct signalfd_siginfo info;
 
-    while (read(daemon->signals, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
-        if (info.ssi_signo == SIGCHLD)
-            continue;
-        /* on the second signal, leave the job running without us */
-        if (daemon->stopping) {
-            worker_close(&daemon->worker);
-            continue;
-        }
-        daemon->stopping = info.ssi_signo == SIGINT ? SIGINT : SIGTERM;
-        if (daemon->worker.busy)
-            log_line(daemon->log, LOG_INFO,
-                     "watch: ending after job %s saves a checkpoint",
-                     daemon->worker.job.name);
-        worker_request_stop(&daemon->worker);
-    }
+    while (read(daemon->signals, &info, sizeof(info)) == (ssize_t)sizeof(info))
+        if (info.ssi_signo != SIGCHLD)
+            request_stop(daemon, (int)info.ssi_signo);
 }
 
 static void log_end(struct daemon *daemon, const char *name,
@@ -121,7 +125,7 @@ static void reap(struct daemon *daemon)
 
 static void start_next(struct daemon *daemon)
 {
-    while (!daemon->worker.busy && !daemon->stopping) {
+    while (!daemon->worker.busy && !daemon->stop.number) {
         enum worker_start start = WORKER_HELD;
         bool running;
         char *name = spool_next(daemon->spool, &running);
@@ -168,14 +172,15 @@ static bool is_over(const struct daemon *daemon)
 {
     if (daemon->worker.busy)
         return false;
-    return daemon->stopping || (daemon->options->once && spool_is_empty(daemon->spool));
+    return daemon->stop.number ||
+           (daemon->options->once && spool_is_empty(daemon->spool));
 }
 
 static int loop(struct daemon *daemon)
 {
     for (;;) {
         reap(daemon);
-        if (!daemon->stopping)
+        if (!daemon->stop.number)
             spool_handle_due(daemon->spool, !daemon->worker.busy);
         start_next(daemon);
         spool_flush(daemon->spool);
@@ -184,8 +189,8 @@ static int loop(struct daemon *daemon)
         wait_for_events(daemon);
     }
     log_line(daemon->log, LOG_INFO, "watch: ended");
-    if (daemon->stopping)
-        return 128 + daemon->stopping;
+    if (daemon->stop.number)
+        return 128 + daemon->stop.number;
     return spool_failures(daemon->spool) > 0 ? EXIT_FINDINGS : EXIT_FINE;
 }
 

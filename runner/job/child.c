@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/size.h"
+#include "base/stop.h"
 
 extern char **environ;
 
@@ -63,15 +64,19 @@ static int add_files(posix_spawn_file_actions_t *files, const struct child_start
                   : posix_spawn_file_actions_adddup2(files, STDOUT_FILENO, STDERR_FILENO);
 }
 
-/* A closed terminal, or its Ctrl-C, must not reach a spooled job. */
+/* Requests to stop stay blocked until the child catches them, so that none ends it while
+ * it starts. A closed terminal, or its Ctrl-C, must not reach a spooled job; nor may a
+ * closed terminal reach one that nohup(1) protects. */
 static int set_attributes(posix_spawnattr_t *attributes, bool spooled)
 {
     short flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF;
-    sigset_t none, all;
+    sigset_t stops, all;
 
-    sigemptyset(&none);
+    stop_signals(&stops);
     sigfillset(&all);
-    posix_spawnattr_setsigmask(attributes, &none);
+    if (!sigismember(&stops, SIGHUP))
+        sigdelset(&all, SIGHUP);
+    posix_spawnattr_setsigmask(attributes, &stops);
     posix_spawnattr_setsigdefault(attributes, &all);
     return posix_spawnattr_setflags(attributes,
                                     spooled ? flags | POSIX_SPAWN_SETSID : flags);
@@ -101,6 +106,12 @@ bool child_start(const struct child_start *start, struct child *out, struct erro
     }
     out->fd = (int)syscall(SYS_pidfd_open, out->pid, 0);
     return true;
+}
+
+void child_stop(const struct child *child)
+{
+    if (child->pid > 0)
+        stop_ask(child->pid);
 }
 
 void child_signal(const struct child *child, int number)

@@ -29,6 +29,8 @@ struct child_start {
 };
 
 bool child_start(const struct child_start *start, struct child *out, struct error *err);
+/* Ask it to save and end, however often this was asked before. */
+void child_stop(const struct child *child);
 void child_signal(const struct child *child, int number);
 /* Return whether the child has ended. *status is then the status of waitpid, and the
  * child is gone. `wait`: block until it ends. */

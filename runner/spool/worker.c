@@ -201,7 +201,7 @@ void worker_request_stop(struct worker *worker)
         return;
     worker->asked = true;
     if (!worker->adopted)
-        child_signal(&worker->child, SIGTERM);
+        child_stop(&worker->child);
     else if (!job_request(&worker->job, REQUEST_PAUSE, &err))
         log_line(worker->log, LOG_ERROR, "job %s: %s", worker->job.name, err.text);
 }

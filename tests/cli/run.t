@@ -49,14 +49,15 @@ expect_status "a short run succeeds" 0 "$trainspool" run -q longer.yaml
 expect_status "run --resume with more steps succeeds" 0 "$trainspool" run --resume --set max_steps=9 longer.yaml
 expect "it resumes from the checkpoint" grep -q 'resume: from longer.run/checkpoint-6' longer.run/train.log
 expect "it does all steps" test "$(step longer.yaml)" -eq 9
-job 4000 >at-once.yaml
-background "$trainspool" run -q at-once.yaml
-wait_until 20 has_reached at-once.yaml 1
+job 4000 >twice.yaml
+background "$trainspool" run -q twice.yaml
+wait_until 20 has_reached twice.yaml 1
 trainer=$(children "$daemon" | head -1)
 kill -INT "$trainer"
 kill -INT "$trainer"
-expect "a second SIGINT ends the run at once" exited_with "$daemon" 130
-expect "the state is stopped after the second SIGINT" state_is at-once.yaml stopped
+expect "two SIGINTs at once end the run with a checkpoint" exited_with "$daemon" 130
+expect "the state is stopped" state_is twice.yaml stopped
+expect "the checkpoint is of its last step" test -f "twice.run/checkpoint-$(step twice.yaml)/trainspool_manifest.json"
 job 4000 >removed.yaml
 background "$trainspool" run -q removed.yaml
 wait_until 20 has_reached removed.yaml 1

@@ -1,0 +1,76 @@
+#!/bin/sh
+# Stops: signals from any sender, however many.
+. "${top_srcdir-.}/tests/cli/lib.sh"
+cd "$T" || exit 99
+if ! has_model; then
+    echo "1..0 # SKIP no $model"
+    exit 0
+fi
+mkdir spool
+make_data .
+make_data spool
+trainer() { children "$daemon" | head -1; }
+# JOB: its last step has a checkpoint.
+is_saved() { test -f "${1%.yaml}.run/checkpoint-$(step "$1")/trainspool_manifest.json"; }
+
+# timeout(1) signals trainspool and its trainer, and trainspool passes on what it gets.
+job 100000 >limited.yaml
+background timeout 600 "$trainspool" run -q limited.yaml
+wait_until 30 has_reached limited.yaml 3
+kill -TERM "$daemon"
+wait "$daemon"
+expect "timeout(1) ends a run with a checkpoint" is_saved limited.yaml
+expect "the reason is the signal" test "$(reason limited.yaml)" = "stopped by SIGTERM at step $(step limited.yaml)"
+
+# systemd signals every process of a unit.
+background "$trainspool" watch spool
+job 100000 >unit.yaml
+mv unit.yaml spool/
+wait_until 30 has_reached spool/unit.yaml 3
+trainer=$(trainer)
+for i in 1 2 3; do
+    kill -TERM "$daemon" "$trainer" 2>/dev/null
+    kill -TERM "$trainer" 2>/dev/null
+    kill -INT "$trainer" 2>/dev/null
+done
+expect "a watch that is signaled several times at once gives 143" exited_with "$daemon" 143
+expect "it waits for its job" has_exited "$trainer"
+expect "the job is ready to resume" state_is spool/unit.yaml ready
+expect "the trainer has saved its last step" is_saved spool/unit.yaml
+
+# A closed terminal.
+job 100000 >hup.yaml
+background nohup "$trainspool" run -q hup.yaml
+wait_until 30 has_reached hup.yaml 3
+trainer=$(trainer)
+kill -HUP "$daemon" "$trainer"
+at=$(step hup.yaml)
+wait_until 30 has_reached hup.yaml $((at + 100))
+ok $? "a run under nohup continues when its terminal is closed"
+kill -TERM "$daemon"
+wait "$daemon"
+job 100000 >open.yaml
+background "$trainspool" run -q open.yaml
+wait_until 30 has_reached open.yaml 3
+kill -HUP "$daemon" "$(trainer)"
+expect "another one ends" exited_with "$daemon" 143
+expect "with a checkpoint" is_saved open.yaml
+
+# A step that takes longer than several signals.
+job 3 "trainspool: {threads: 1}" | sed 's/size: 2$/size: 500/; s/len: 64/len: 256/' >slow.yaml
+for i in 1 2 3 4 5 6 7 8 9 10; do cat text.txt; done >long.txt
+mv long.txt text.txt
+background "$trainspool" run -q slow.yaml
+wait_until 60 grep -qs steps: slow.run/train.log
+trainer=$(trainer)
+kill -TERM "$trainer"
+sleep 1
+kill -TERM "$trainer"
+sleep 0.2
+expect "a second SIGTERM after 1 s is the same request" kill -0 "$trainer"
+sleep 1.2
+kill -TERM "$trainer"
+expect "a later one ends the trainer at once" exited_with "$daemon" 143
+expect "the state is stopped" state_is slow.yaml stopped
+expect "the reason says so" test "$(reason slow.yaml)" = 'trainspool-train was killed by signal 15 (Terminated)'
+plan
