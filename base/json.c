@@ -51,7 +51,10 @@ static json_t *read_text(const char *data, size_t len, const struct origin *orig
         at.column = (uint32_t)why.column;
     if (why.position > 0)
         at.byte = skip + (size_t)why.position;
-    error_at(err, ERROR_DATA, origin->name, at, "invalid JSON: %s", why.text);
+    if (why.text[0])
+        error_at(err, ERROR_DATA, origin->name, at, "invalid JSON: %s", why.text);
+    else /* Jansson has no words for this */
+        error_set(err, ERROR_DATA, "%s: not enough memory for its JSON", origin->name);
     return NULL;
 }
 

@@ -12,6 +12,7 @@ libbase_a_SOURCES += %D%/fault.c %D%/fault.h
 libbase_a_SOURCES += %D%/file.c %D%/file.h
 libbase_a_SOURCES += %D%/json.c %D%/json.h
 libbase_a_SOURCES += %D%/json_edit.c %D%/json_edit.h
+libbase_a_SOURCES += %D%/limits.c %D%/limits.h
 libbase_a_SOURCES += %D%/link.c %D%/link.h
 libbase_a_SOURCES += %D%/log.c %D%/log.h
 libbase_a_SOURCES += %D%/nearest.c %D%/nearest.h

@@ -7,6 +7,7 @@
 #include "runner/count_steps.h"
 
 #include "base/file.h"
+#include "base/limits.h"
 #include "runner/job/inspect.h"
 #include "runner/job/job.h"
 #include "runner/output/report.h"
@@ -133,6 +134,14 @@ static bool inspect(const struct inspect_options *how, bool frozen,
     return ok;
 }
 
+/* Data that need more than half of the machine's memory do not fit next to a model. */
+static void limit_memory(const struct machine *machine)
+{
+    const uint64_t least = (uint64_t)4 << 30, half = machine->probe.devices[0].memory / 2;
+
+    limits_data(half > least ? half : least);
+}
+
 int count_steps(const struct options *options, const struct machine *machine)
 {
     struct inspect_options how = { .machine = machine,
@@ -143,6 +152,7 @@ int count_steps(const struct options *options, const struct machine *machine)
     struct steps steps = { 0 };
     struct text line;
 
+    limit_memory(machine);
     if (inspect(&how, options->frozen, &inspection, &err)) {
         if (!inspection.patch.has_plan)
             error_set(&err, ERROR_JOB, "%s: the file is not a job", options->operands[0]);

@@ -76,7 +76,9 @@ librunner_a_SOURCES += %D%/page/page_failure.c
 librunner_a_SOURCES += %D%/page/page_sections.c
 librunner_a_SOURCES += %D%/page/page_style.c
 
+librunner_a_SOURCES += %D%/spool/claim.c %D%/spool/claim.h
 librunner_a_SOURCES += %D%/spool/drop.c %D%/spool/drop.h
+librunner_a_SOURCES += %D%/spool/examiner.c %D%/spool/examiner.h
 librunner_a_SOURCES += %D%/spool/intake.c %D%/spool/intake.h
 librunner_a_SOURCES += %D%/spool/queue.c %D%/spool/queue.h
 librunner_a_SOURCES += %D%/spool/spool.c %D%/spool/spool.h

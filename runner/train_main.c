@@ -13,6 +13,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/limits.h"
 #include "base/stop.h"
 #include "kernels/backend.h"
 #include "patcher/document/document.h"
@@ -151,6 +152,13 @@ static int train(const struct options *options, struct error *err)
     return report_exit(err->code);
 }
 
+/* A query has a limit of its own, not that of the process that asks, and ends with it. */
+static void prepare_query(void)
+{
+    limits_lift();
+    limits_end_with(getppid());
+}
+
 /* Exit without exit handlers once everything is written. A driver's handlers may wait for
  * a GPU that is lost or hangs, while the lock of the job is held. */
 static void exit_at_once(int status)
@@ -176,6 +184,8 @@ int main(int argc, char **argv)
     } else if (options.help || options.version) {
         status = print_page(&options);
     } else {
+        if (is_query(&options))
+            prepare_query();
         status = options.probe ? print_probe() : train(&options, &err);
     }
     /* a run continues without its output, and a generation checks it separately */

@@ -226,6 +226,7 @@ unit_tests += %D%/unit/test_versions
 # runner
 unit_tests += %D%/unit/test_chart
 unit_tests += %D%/unit/test_drop
+unit_tests += %D%/unit/test_examiner
 unit_tests += %D%/unit/test_html
 unit_tests += %D%/unit/test_job
 unit_tests += %D%/unit/test_machine
@@ -316,6 +317,7 @@ script_tests += %D%/cli/crash.t
 script_tests += %D%/cli/cuda_code.t
 script_tests += %D%/cli/differential.t
 script_tests += %D%/cli/evaluate.t
+script_tests += %D%/cli/examine.t
 script_tests += %D%/cli/field.t
 script_tests += %D%/cli/field_trainer.t
 script_tests += %D%/cli/generate.t

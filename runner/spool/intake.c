@@ -14,12 +14,12 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "patcher/history/journal.h"
-#include "runner/job/admit.h"
 #include "runner/spool/worker.h"
 
 /* Seconds. */
 static const double again_after_fault = INTAKE_RETRY_SECONDS, again_while_held = 1,
-                    patience = 600;
+                    again_while_examined = 0.02, again_while_full = 1,
+                    again_after_hang = 60, patience = 600;
 
 static void state_source(const struct job *job, char out[64])
 {
@@ -106,42 +106,14 @@ static void follow(struct intake *intake, const struct job *job,
 }
 
 static void log_admission(struct intake *intake, const struct job *job,
-                          const struct job_record *record,
-                          const struct inspection *inspection)
+                          const struct job_record *record, size_t edits)
 {
-    size_t fixed = 0;
-
-    for (size_t i = 0; i < inspection->patch.findings.count; i++)
-        fixed += inspection->patch.findings.list[i].fixed &&
-                 inspection->patch.findings.list[i].new_text;
     if (record->state == JOB_READY)
         log_line(intake->log, LOG_INFO, "job %s: ready, %zu edit%s made", job->name,
-                 fixed, fixed == 1 ? "" : "s");
+                 edits, edits == 1 ? "" : "s");
     else
         log_line(intake->log, LOG_WARN, "job %s: rejected: %s", job->name,
                  record->reason);
-}
-
-/* Reset the job to `new` from any state; the caller holds the lock. */
-static bool make_new(const struct job *job, struct job_record *record, struct error *err)
-{
-    if (record->state == JOB_RUNNING &&
-        !job_event(job, record, EVENT_CRASHED, "a new text was dropped", err))
-        return false;
-    if (record->state != JOB_NEW && !job_event(job, record, EVENT_CHANGED, NULL, err))
-        return false;
-    record->step = record->total = 0;
-    record->loss = NAN;
-    /* a power cut lost the state: the job ran, but it is unknown how far */
-    record->resume |= !record->digest[0] && file_exists(job->frozen);
-    job_forget(job);
-    return true;
-}
-
-/* Rejection is for faults of the job; a fault of the machine may be temporary. */
-static bool may_pass(const struct error *err)
-{
-    return err->code == ERROR_SYSTEM || err->code == ERROR_NONE;
 }
 
 static void schedule_flush(struct intake *intake, struct item *item)
@@ -153,72 +125,102 @@ static void schedule_flush(struct intake *intake, struct item *item)
     intake->flush = item;
 }
 
-static bool claim_locked(struct intake *intake, struct item *item, const struct job *job,
-                         const struct drop *drop, struct error *err)
+/* The job is admitted or rejected, and its record is on disk. */
+static void take_in(struct intake *intake, struct item *item, const struct job *job,
+                    const struct examine_result *result)
 {
-    struct admit_options how = { .machine = intake->machine,
-                                 .lazy = true,
-                                 .spooled = true,
-                                 .waits = intake->others || intake->current ||
-                                          intake->running ||
-                                          queue_count(&intake->queue) > 0 };
-    struct job_record record;
-    struct inspection inspection = { 0 };
-    bool ok = job_read(job, &record, err) && make_new(job, &record, err);
-
-    record.arrived =
-        (double)drop->st.st_ctim.tv_sec + (double)drop->st.st_ctim.tv_nsec / 1e9;
-    if (ok && !drop->reason[0]) {
-        ok = admit_job(job, &how, &record, &inspection, err);
-        if (!ok && may_pass(err)) {
-            inspect_clear(&inspection);
-            return false;
-        }
-    }
-    if (drop->reason[0] || (!ok && err->code != ERROR_SYSTEM)) {
-        snprintf(record.source, sizeof(record.source), "%s", item->history.source);
-        record.digest[0] = 0;
-        ok = admit_reject(job, &record, drop->reason[0] ? drop->reason : err->text, NULL);
-    }
-    if (ok) {
-        note_known(item, job, record.source);
-        log_admission(intake, job, &record, &inspection);
-        intake->failures += record.state == JOB_REJECTED;
-        if (record.state == JOB_READY) {
-            queue_job(intake, job, &record);
-            schedule_flush(intake, item);
-        }
-    }
-    inspect_clear(&inspection);
-    return ok;
+    note_known(item, job, result->record.source);
+    log_admission(intake, job, &result->record, result->edits);
+    intake->failures += result->record.state == JOB_REJECTED;
+    if (result->record.state != JOB_READY)
+        return;
+    queue_job(intake, job, &result->record);
+    schedule_flush(intake, item);
 }
 
-/* Return true if the job was handled; otherwise check it again later. */
+static void make_request(const struct intake *intake, const struct item *item,
+                         const struct drop *drop, struct examine_request *out)
+{
+    *out = (struct examine_request) { .arrived = (double)drop->st.st_ctim.tv_sec +
+                                                 (double)drop->st.st_ctim.tv_nsec / 1e9,
+                                      .waits = intake->others || intake->current ||
+                                               intake->running ||
+                                               queue_count(&intake->queue) > 0,
+                                      .suspect = item->suspect };
+    snprintf(out->name, sizeof(out->name), "%s", item->name);
+    snprintf(out->source, sizeof(out->source), "%s", item->history.source);
+    snprintf(out->refused, sizeof(out->refused), "%s", drop->reason);
+}
+
+static void note_fault(struct intake *intake, struct item *item, const struct job *job,
+                       const struct examine_result *result)
+{
+    log_line(intake->log, LOG_ERROR, "job %s: %s; trying again", job->name,
+             result->err.text);
+    item->suspect |= result->late;
+    item->due = clock_seconds() + (result->late ? again_after_hang : again_after_fault);
+}
+
+static void note_busy(struct intake *intake, struct item *item, const struct job *job)
+{
+    if (!item->reported)
+        log_line(intake->log, LOG_INFO, "job %s: a new text waits until the run ends",
+                 job->name);
+    item->reported = true;
+    item->due = clock_seconds() + again_while_held;
+}
+
+/* Send the job to an examiner, or ask for the answer to an earlier request. Return true
+ * if the job was handled; otherwise check it again later. */
+static bool examine(struct intake *intake, struct item *item, const struct job *job,
+                    const struct examine_request *request)
+{
+    struct examine_result result;
+    bool waited = item->examined;
+    enum examine_answer answer =
+        examiners_ask(intake->examiners, request, intake->until, &result);
+
+    item->examined = answer == EXAMINERS_WORK;
+    if (answer != EXAMINERS_ANSWERED) {
+        item->due = clock_seconds() +
+                    (answer == EXAMINERS_FULL ? again_while_full : again_while_examined);
+        return false;
+    }
+    if (result.end == EXAMINE_FAULT) {
+        note_fault(intake, item, job, &result);
+        return false;
+    }
+    if (result.end == EXAMINE_BUSY) {
+        note_busy(intake, item, job);
+        return false;
+    }
+    item->suspect = false;
+    take_in(intake, item, job, &result);
+    item->due = 0;
+    return !waited; /* events of the meantime were not handled: check once more */
+}
+
 static bool claim(struct intake *intake, struct item *item, const struct job *job,
                   const struct drop *drop)
 {
-    struct error err = { 0 };
-    bool busy = false, ok;
-    int lock = -1;
+    struct examine_request request;
 
-    if (job_make_dir(job, &err))
-        lock = job_lock(job, &busy, &err);
-    if (busy) {
-        if (!item->reported)
-            log_line(intake->log, LOG_INFO, "job %s: a new text waits until the run ends",
-                     job->name);
-        item->reported = true;
-        item->due = clock_seconds() + again_while_held;
-        return false;
-    }
-    ok = lock >= 0 && claim_locked(intake, item, job, drop, &err);
-    if (lock >= 0)
-        close(lock);
-    if (!ok) {
-        log_line(intake->log, LOG_ERROR, "job %s: %s; trying again", job->name, err.text);
-        item->due = clock_seconds() + again_after_fault;
-    }
-    return ok;
+    make_request(intake, item, drop, &request);
+    return examine(intake, item, job, &request);
+}
+
+/* Ask for the answer about a job that an examiner works on. */
+static bool ask_again(struct intake *intake, struct item *item)
+{
+    struct examine_request request = { .suspect = item->suspect };
+    struct job job;
+    bool done;
+
+    snprintf(request.name, sizeof(request.name), "%s", item->name);
+    job_init(&job, item->name);
+    done = examine(intake, item, &job, &request);
+    job_clear(&job);
+    return done;
 }
 
 /* Return whether the record is about this text. */
@@ -294,12 +296,14 @@ static void log_waiting(const struct intake *intake, struct item *item, double n
 bool intake_handle(struct intake *intake, struct item *item)
 {
     double now = clock_seconds();
+    enum drop_verdict verdict;
     struct drop drop;
     struct job job;
-    enum drop_verdict verdict =
-        drop_inspect(intake->dir, item->name, now, &item->history, &drop);
     bool done;
 
+    if (item->examined)
+        return ask_again(intake, item);
+    verdict = drop_inspect(intake->dir, item->name, now, &item->history, &drop);
     if (verdict == DROP_GONE || is_duplicate(intake, item))
         return true;
     job_init(&job, item->name);
@@ -334,6 +338,8 @@ void intake_flush(struct intake *intake)
 
 void intake_clear(struct intake *intake)
 {
+    examiners_free(intake->examiners);
+    intake->examiners = NULL;
     queue_clear(&intake->queue);
     free(intake->running);
     free(intake->current);

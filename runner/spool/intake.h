@@ -8,8 +8,8 @@
 
 #include "base/log.h"
 #include "runner/spool/drop.h"
+#include "runner/spool/examiner.h"
 #include "runner/job/job.h"
-#include "runner/job/machine.h"
 #include "runner/spool/queue.h"
 
 #define INTAKE_RETRY_SECONDS \
@@ -22,6 +22,8 @@ struct item {
     char known[64];       /* source of the file when it was last handled */
     char known_state[64]; /* of its state.json at that time */
     double due;           /* when to check again if one check was not enough */
+    bool examined;        /* an examiner works on it */
+    bool suspect;         /* an examination reached its deadline */
     /* whether it was reported that a new text waits for the end of the run */
     bool reported;
     bool pending;      /* used by the spool: a check is due */
@@ -33,7 +35,8 @@ struct item {
 /* The results of checking names. */
 struct intake {
     int dir; /* the spool, which is also the current directory */
-    const struct machine *machine;
+    struct examiners *examiners;
+    double until; /* how long checks may wait for an examiner, by clock_seconds */
     struct log *log;
     struct queue queue;
     char *running; /* a job found running, to be adopted; NULL: none */

@@ -20,6 +20,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "runner/spool/claim.h"
 #include "runner/spool/intake.h"
 #include "runner/options/names.h"
 
@@ -28,10 +29,14 @@ enum { CHECKS_AT_ONCE = 16, CROWD = 10000 };
 /* Seconds. */
 static const double scan_every = 30, scan_crowd_every = 60, scan_polling_every = 1;
 static const double reopen_first = 0.1, reopen_longest = 5;
+/* How long the checks of one round may wait for examiners together: the watch answers
+ * signals and events within 0.1 s. */
+static const double examine_patience = 0.05;
 
 struct spool {
     char *path;
     int dir, inner, lock;
+    const struct machine *machine;
     struct watch *watch;
     struct names names;          /* of struct item */
     struct item *pending, *last; /* a list, first come first */
@@ -102,6 +107,7 @@ static void check_due_items(struct spool *spool)
     double now = clock_seconds();
     int checks = 0;
 
+    spool->intake.until = now + examine_patience;
     while ((item = *at) && checks < CHECKS_AT_ONCE) {
         spool->intake.others = spool->pending->next != NULL;
         if (item->due <= now && checks++ >= 0 && intake_handle(&spool->intake, item)) {
@@ -258,6 +264,8 @@ static bool open_dir(struct spool *spool, bool *busy, struct error *err)
                  spool->path, no_events.text);
     spool->absent = false;
     spool->intake.dir = spool->dir;
+    spool->intake.examiners =
+        examiners_new(claim_examine, spool->machine, &examine_limits);
     scan(spool);
     find_running(spool);
     return true;
@@ -312,7 +320,8 @@ struct spool *spool_open(const char *path, const struct machine *machine, struct
     struct spool *spool = memory_alloc(sizeof(*spool));
 
     *spool = (struct spool) { .path = absolute(path),
-                              .intake = { .dir = -1, .machine = machine, .log = log },
+                              .machine = machine,
+                              .intake = { .dir = -1, .log = log },
                               .dir = -1,
                               .inner = -1,
                               .lock = -1,

@@ -91,10 +91,11 @@ background() {
     daemon=$!
     pids="$pids $daemon"
 }
-# PROCESS: print the ids of its children, from /proc.
+# PROCESS: print the ids of its children, from /proc, without those that examine jobs for the watch.
 children() {
     for children_stat in /proc/[0-9]*/stat; do
         children_line=$(cat "$children_stat" 2>/dev/null) || continue
+        case $children_line in *"(trainspool-exam)"*) continue ;; esac
         children_pid=${children_line%% *}
         children_line=${children_line##*) ?} # the name is followed by state and parent
         children_line=${children_line# }

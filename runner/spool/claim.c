@@ -1,0 +1,92 @@
+/* runner/spool/claim.c - moves a job from new to ready or rejected. */
+#include "config.h"
+
+#include "runner/spool/claim.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "runner/job/admit.h"
+
+/* Reset the job to `new` from any state; the caller holds the lock. */
+static bool make_new(const struct job *job, struct job_record *record, struct error *err)
+{
+    if (record->state == JOB_RUNNING &&
+        !job_event(job, record, EVENT_CRASHED, "a new text was dropped", err))
+        return false;
+    if (record->state != JOB_NEW && !job_event(job, record, EVENT_CHANGED, NULL, err))
+        return false;
+    record->step = record->total = 0;
+    record->loss = NAN;
+    /* a power cut lost the state: the job ran, but it is unknown how far */
+    record->resume |= !record->digest[0] && file_exists(job->frozen);
+    job_forget(job);
+    return true;
+}
+
+/* Rejection is for faults of the job; a fault of the machine may be temporary. */
+static bool may_pass(const struct error *err)
+{
+    return err->code == ERROR_SYSTEM || err->code == ERROR_NONE;
+}
+
+static size_t count_edits(const struct patch *patch)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < patch->findings.count; i++)
+        count += patch->findings.list[i].fixed && patch->findings.list[i].new_text;
+    return count;
+}
+
+static bool reject(const struct job *job, const struct examine_request *request,
+                   struct job_record *record, const char *reason)
+{
+    snprintf(record->source, sizeof(record->source), "%s", request->source);
+    record->digest[0] = 0;
+    return admit_reject(job, record, reason, NULL);
+}
+
+static bool claim_locked(const struct job *job, const struct examine_request *request,
+                         const struct machine *machine, struct examine_result *out)
+{
+    struct admit_options how = {
+        .machine = machine, .lazy = true, .spooled = true, .waits = request->waits
+    };
+    struct job_record *record = &out->record;
+    struct inspection inspection = { 0 };
+    bool ok = job_read(job, record, &out->err) && make_new(job, record, &out->err);
+
+    record->arrived = request->arrived;
+    if (ok && !request->refused[0])
+        ok = admit_job(job, &how, record, &inspection, &out->err);
+    if (request->refused[0])
+        ok = reject(job, request, record, request->refused);
+    else if (!ok && !may_pass(&out->err))
+        ok = reject(job, request, record, out->err.text);
+    out->edits = count_edits(&inspection.patch);
+    inspect_clear(&inspection);
+    return ok;
+}
+
+void claim_examine(const struct examine_request *request, const struct machine *machine,
+                   struct examine_result *out)
+{
+    struct job job;
+    bool busy = false;
+    int lock = -1;
+
+    out->end = EXAMINE_FAULT;
+    job_init(&job, request->name);
+    if (job_make_dir(&job, &out->err))
+        lock = job_lock(&job, &busy, &out->err);
+    if (busy)
+        out->end = EXAMINE_BUSY;
+    else if (lock >= 0 && claim_locked(&job, request, machine, out))
+        out->end = EXAMINE_DONE;
+    if (lock >= 0)
+        close(lock);
+    job_clear(&job);
+}

@@ -1,0 +1,71 @@
+/*
+ * runner/spool/examiner.h - child processes that examine jobs for the watch. Whatever a
+ * job names (a model with a huge header, a file on a hung mount) is read only there, with
+ * limits and a deadline; the watch never waits for it.
+ *
+ * An examiner is a fork of the watch that answers requests one after the other. If one
+ * does not answer, the next request gets another examiner. If one exceeds a limit, another
+ * one gets the same request, refused with the reason.
+ */
+#ifndef RUNNER_SPOOL_EXAMINER_H
+#define RUNNER_SPOOL_EXAMINER_H
+
+#include "runner/job/job.h"
+#include "runner/job/machine.h"
+
+struct examine_request {
+    char name[256];
+    char source[64];   /* job_source of the file */
+    char refused[256]; /* why the file cannot be a job; empty: it can */
+    double arrived;
+    bool waits;   /* admit_options.waits */
+    bool suspect; /* an earlier examination of this job reached the deadline */
+};
+
+enum examine_end {
+    EXAMINE_DONE, /* *record is on disk */
+    EXAMINE_BUSY, /* another process holds the job's lock */
+    EXAMINE_FAULT /* of the machine; err says which */
+};
+
+struct examine_result {
+    enum examine_end end;
+    struct job_record record;
+    size_t edits; /* made to the job file */
+    bool late;    /* FAULT: the deadline came first */
+    struct error err;
+};
+
+/* Runs in an examiner. `out` is zeroed. */
+typedef void examine_function(const struct examine_request *request,
+                              const struct machine *machine, struct examine_result *out);
+
+struct examine_limits {
+    double seconds;     /* for one job, until the answer */
+    double cpu_seconds; /* the same, of CPU time */
+    size_t bytes;       /* of memory, in addition to that of the watch */
+};
+extern const struct examine_limits examine_limits;
+
+struct examiners;
+
+/* *limits and *machine stay the caller's. An examiner knows the machine as it was when
+ * it started; if *machine has changed since, another one is started. */
+struct examiners *examiners_new(examine_function *examine, const struct machine *machine,
+                                const struct examine_limits *limits);
+/* Ends all examiners. NULL is allowed. */
+void examiners_free(struct examiners *examiners);
+
+enum examine_answer {
+    EXAMINERS_ANSWERED, /* *out is set */
+    EXAMINERS_WORK,     /* ask again later; the name is enough */
+    EXAMINERS_FULL      /* no examiner is free: make the request again later */
+};
+
+/* Ask about a job, or for the answer to an earlier request for that name. Wait for it
+ * until `until` (clock_seconds) at most. */
+enum examine_answer examiners_ask(struct examiners *examiners,
+                                  const struct examine_request *request, double until,
+                                  struct examine_result *out);
+
+#endif
