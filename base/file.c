@@ -490,8 +490,8 @@ bool file_is_locked(const char *name)
     bool held;
 
     if (fd < 0)
-        return false;
-    held = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+        return fault_is(errno);
+    held = flock(fd, LOCK_SH | LOCK_NB) != 0 && (errno == EWOULDBLOCK || fault_is(errno));
     close(fd);
     return held;
 }

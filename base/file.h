@@ -72,7 +72,8 @@ struct dirent *file_next(DIR *dir, const char *name);
  * if another process holds the lock (err is not set then).
  */
 int file_lock(const char *name, bool *busy, struct error *err);
-/* Return whether any process holds the lock.  Never waits, never creates the file. */
+/* Return whether any process holds the lock.  Never waits, never creates the file.  A lock
+ * that cannot be examined because of a fault of the machine counts as held. */
 bool file_is_locked(const char *name);
 
 #endif

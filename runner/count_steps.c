@@ -170,5 +170,5 @@ int count_steps(const struct options *options, const struct machine *machine)
     if (err.code)
         report_error(options->program, &err);
     inspect_clear(&inspection);
-    return report_training_exit(err.code);
+    return report_spooled_exit(err.code);
 }

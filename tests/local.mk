@@ -318,6 +318,7 @@ script_tests += %D%/cli/cuda_code.t
 script_tests += %D%/cli/differential.t
 script_tests += %D%/cli/evaluate.t
 script_tests += %D%/cli/examine.t
+script_tests += %D%/cli/faults.t
 script_tests += %D%/cli/field.t
 script_tests += %D%/cli/field_trainer.t
 script_tests += %D%/cli/generate.t

@@ -233,7 +233,7 @@ static int cmd_watch(const struct options *options)
                       "and `trainspool status %s` shows them",
                       options->operands[0], options->operands[0]);
         report_error(options->program, &err);
-        status = busy ? EXIT_SECOND : report_exit(err.code);
+        status = busy ? EXIT_AGAIN : report_exit(err.code);
     }
     worker_close(&daemon.worker);
     spool_close(daemon.spool);

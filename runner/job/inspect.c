@@ -68,9 +68,7 @@ static bool readable(const char *job, struct stat *st, struct error *err)
         return error_set(err, ERROR_DATA,
                          "cannot read a job from standard input: - is not a job; name a "
                          "file");
-    if (errno == EIO || errno == ENOMEM || errno == EMFILE || errno == ENFILE)
-        return error_errno(err, "cannot open the job %s", job);
-    return error_set(err, ERROR_DATA, "cannot open the job %s: %s", job, strerror(errno));
+    return error_errno_data(err, "cannot open the job %s", job);
 }
 
 static struct patch_options patch_options(const struct inspect_options *options,
@@ -116,19 +114,23 @@ static bool assumes_lengths(const struct patch *patch)
     return false;
 }
 
-/* Count the data if a finding of the patch assumes their lengths.  Return whether the
- * patch must be made again, with *data. */
+/* Count the data if a finding of the patch assumes their lengths. *again: the patch must
+ * be made again, with *data. A run must not be refused because the machine failed here. */
 static bool count_data(const struct inspect_options *options, struct inspection *out,
-                       struct estimate_data *data)
+                       struct estimate_data *data, bool *again, struct error *err)
 {
     const struct steps_job what = { options->job, options->set, options->frozen };
-    struct error ignored = { 0 };
+    struct error why = { 0 };
 
+    *again = false;
     if (!options->counts || !assumes_lengths(&out->patch))
-        return false;
-    out->has_steps = steps_query(&what, &out->steps, &ignored);
+        return true;
+    out->has_steps = steps_query(&what, &out->steps, &why);
+    if (options->will_run && why.code == ERROR_FAULT)
+        return error_set(err, why.code, "%s", why.text);
     *data = steps_data(&out->steps);
-    return data->rows > 0; /* also of data that the run would refuse for another reason */
+    *again = data->rows > 0; /* also if the run would refuse the data otherwise */
+    return true;
 }
 
 static bool patch_text(const struct inspect_options *options, const char *data,
@@ -145,14 +147,16 @@ bool inspect_text(const struct inspect_options *options, const char *data, size_
 {
     struct estimate_data counted;
     struct patch_options how;
+    bool again;
 
     *out = (struct inspection) { 0 };
     if (!choose_device(options, data, len, out, err))
         return false;
     how = patch_options(options, out);
-    if (!patch_text(options, data, len, &how, out, err))
+    if (!patch_text(options, data, len, &how, out, err) ||
+        !count_data(options, out, &counted, &again, err))
         return false;
-    if (!count_data(options, out, &counted))
+    if (!again)
         return true;
     patch_clear(&out->patch);
     how.data = &counted;
@@ -174,9 +178,9 @@ static bool patch_file(const struct inspect_options *options, struct patch_optio
     struct estimate_data data;
     bool again;
 
-    if (!doors[writes ? INSPECT_LOOK : options->edit](how, &out->patch, err))
+    if (!doors[writes ? INSPECT_LOOK : options->edit](how, &out->patch, err) ||
+        !count_data(options, out, &data, &again, err))
         return false;
-    again = count_data(options, out, &data);
     if (!again && !writes)
         return true;
     patch_clear(&out->patch);

@@ -13,6 +13,7 @@
 
 #include "base/size.h"
 #include "base/spawn.h"
+#include "runner/output/report.h"
 
 /* A large corpus takes time; a user would not wait longer for a plan. */
 enum { PATIENCE_MS = 120000, CHECK_MS = 3000, LONGEST_ANSWER = 4096 };
@@ -50,6 +51,8 @@ static bool fail_with_message(const struct text *errors,
 
     if (result->timed_out)
         return error_set(err, ERROR_SYSTEM, "reading the data took too long");
+    if (result->status == EXIT_AGAIN || result->status == EXIT_NOT_LOADED)
+        return error_set(err, ERROR_FAULT, "%.*s", (int)strcspn(said, "\n"), said);
     if (errors->len == 0)
         return error_set(err, ERROR_SYSTEM, "trainspool-train ended with status %d",
                          result->status);
@@ -95,8 +98,11 @@ static bool ask(const struct steps_job *what, int patience_ms, struct text *said
 {
     char *program = spawn_sibling("trainspool-train");
     char **argv = command_words(what, program);
-    bool ok = spawn_capture(argv, patience_ms, said, errors, result, err);
+    struct error why = { 0 };
+    bool ok = spawn_capture(argv, patience_ms, said, errors, result, &why);
 
+    if (!ok) /* it may be missing only while it is replaced */
+        error_set(err, ERROR_FAULT, "%s", why.text);
     free(argv);
     free(program);
     return ok;

@@ -34,8 +34,9 @@ struct steps_job {
 void steps_write(const struct steps *steps, struct text *out);
 bool steps_read(const char *text, struct steps *out);
 /* Ask trainspool-train next to this program.  ERROR_DATA with its message if the model or
- * the data do not exist, or if a run would refuse them; ERROR_SYSTEM if it takes too long
- * or ends without a message.  *out has what could be counted in any case: rows is 0 if
+ * the data do not exist, or if a run would refuse them; ERROR_FAULT if it cannot be
+ * started or the machine kept it from counting; ERROR_SYSTEM if it takes too long or ends
+ * without a message.  *out has what could be counted in any case: rows is 0 if
  * nothing could. */
 bool steps_query(const struct steps_job *what, struct steps *out, struct error *err);
 /* Return what the estimate of memory uses. */

@@ -25,7 +25,7 @@ static const struct exit_row exits[] = {
       "an error finding is left, an edit would be made, or training failed" },
     { EXIT_NO_JOB, "wrong usage, an unreadable file, or a file that is not a job" },
     { EXIT_SYSTEM, "an I/O or lock error, or a bug in trainspool" },
-    { EXIT_SECOND, "another trainspool watch has the folder" },
+    { EXIT_AGAIN, "another trainspool watch has the folder" },
     { EXIT_INTERRUPT, "stopped by SIGINT" },
     { EXIT_TERMINATED, "stopped by SIGTERM" },
 };
@@ -66,6 +66,11 @@ int report_exit(enum error_code code)
 int report_training_exit(enum error_code code)
 {
     return statuses[code].training;
+}
+
+int report_spooled_exit(enum error_code code)
+{
+    return code == ERROR_FAULT ? EXIT_AGAIN : report_training_exit(code);
 }
 
 /* Return whether to color; NO_COLOR counts if it is set and not empty (no-color.org). */

@@ -15,11 +15,15 @@
 #include "runner/options/options.h"
 
 enum {
-    EXIT_FINE = 0,        /* no findings to fix, or training succeeded */
-    EXIT_FINDINGS = 1,    /* an error finding or an edit is left, or training failed */
-    EXIT_NO_JOB = 2,      /* usage, an unreadable file, or a file that is not a job */
-    EXIT_SYSTEM = 3,      /* I/O, locks, a bug in trainspool */
-    EXIT_SECOND = 75,     /* another watch holds the folder (EX_TEMPFAIL of sysexits.h) */
+    EXIT_FINE = 0,     /* no findings to fix, or training succeeded */
+    EXIT_FINDINGS = 1, /* an error finding or an edit is left, or training failed */
+    EXIT_NO_JOB = 2,   /* usage, an unreadable file, or a file that is not a job */
+    EXIT_SYSTEM = 3,   /* I/O, locks, a bug in trainspool */
+    /* EX_TEMPFAIL of sysexits.h: another watch holds the folder, or a fault of the machine
+     * ended a job of a spool */
+    EXIT_AGAIN = 75,
+    EXIT_NOT_LOADED =
+        127, /* of a shell or the dynamic loader: the program did not start */
     EXIT_INTERRUPT = 130, /* stopped by SIGINT */
     EXIT_TERMINATED = 143 /* stopped by SIGTERM */
 };
@@ -35,6 +39,8 @@ const struct exit_row *report_exits(size_t *count);
  * training). */
 int report_exit(enum error_code code);
 int report_training_exit(enum error_code code);
+/* The same for a process whose parent tries again after a fault of the machine. */
+int report_spooled_exit(enum error_code code);
 
 struct report {
     FILE *out;

@@ -26,10 +26,11 @@ static bool make_new(const struct job *job, struct job_record *record, struct er
     return true;
 }
 
-/* Rejection is for faults of the job; a fault of the machine may be temporary. */
-static bool may_pass(const struct error *err)
+/* Rejection is for faults of the job, not for those of the machine or of other files. */
+static bool is_of_job(const struct error *err)
 {
-    return err->code == ERROR_SYSTEM || err->code == ERROR_NONE;
+    return err->code != ERROR_FAULT && err->code != ERROR_SYSTEM &&
+           err->code != ERROR_NONE;
 }
 
 static size_t count_edits(const struct patch *patch)
@@ -42,11 +43,11 @@ static size_t count_edits(const struct patch *patch)
 }
 
 static bool reject(const struct job *job, const struct examine_request *request,
-                   struct job_record *record, const char *reason)
+                   const char *reason, struct examine_result *out)
 {
-    snprintf(record->source, sizeof(record->source), "%s", request->source);
-    record->digest[0] = 0;
-    return admit_reject(job, record, reason, NULL);
+    snprintf(out->record.source, sizeof(out->record.source), "%s", request->source);
+    out->record.digest[0] = 0;
+    return admit_reject(job, &out->record, reason, &out->err);
 }
 
 static bool claim_locked(const struct job *job, const struct examine_request *request,
@@ -62,10 +63,14 @@ static bool claim_locked(const struct job *job, const struct examine_request *re
     record->arrived = request->arrived;
     if (ok && !request->refused[0])
         ok = admit_job(job, &how, record, &inspection, &out->err);
-    if (request->refused[0])
-        ok = reject(job, request, record, request->refused);
-    else if (!ok && !may_pass(&out->err))
-        ok = reject(job, request, record, out->err.text);
+    if (ok && request->refused[0])
+        ok = reject(job, request, request->refused, out);
+    else if (!ok && is_of_job(&out->err)) {
+        struct error why = out->err;
+
+        error_clear(&out->err);
+        ok = reject(job, request, why.text, out);
+    }
     out->edits = count_edits(&inspection.patch);
     inspect_clear(&inspection);
     return ok;

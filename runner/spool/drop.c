@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/digest.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/size.h"
 #include "patcher/document/document.h"
@@ -83,14 +84,23 @@ static enum drop_verdict wait_for(struct drop *out, double seconds)
     return DROP_WAIT;
 }
 
+/* Wait until a fault of the machine has passed. */
+static enum drop_verdict wait_for_machine(const char *name, int number, struct drop *out)
+{
+    error_set(&out->fault, ERROR_FAULT, "cannot examine %s: %s", name, strerror(number));
+    return wait_for(out, DROP_RETRY_SECONDS);
+}
+
 /* Report why a name could not be opened. */
 static enum drop_verdict not_opened(int dir, const char *name, int number,
                                     struct drop *out)
 {
     if (number == ENOENT)
         return DROP_GONE;
+    if (fault_is(number))
+        return wait_for_machine(name, number, out);
     if (fstatat(dir, name, &out->st, AT_SYMLINK_NOFOLLOW) != 0)
-        return DROP_GONE;
+        return errno == ENOENT ? DROP_GONE : wait_for_machine(name, errno, out);
     if (number == ELOOP || S_ISLNK(out->st.st_mode))
         return refuse(out, "it is a symbolic link; copy the file itself");
     if (number == EACCES || number == EPERM)
@@ -99,34 +109,42 @@ static enum drop_verdict not_opened(int dir, const char *name, int number,
         return refuse(out, "it is not a regular file");
     if (number == EXDEV)
         return refuse(out, "it is on another file system");
-    return wait_for(out, 5); /* EMFILE, EIO, ENOMEM: may be temporary */
+    return wait_for_machine(name, number, out);
 }
 
 /* Only the owner may write to the file: group write access is harmless if the group has
- * no other members. */
-static bool writable_by_others(const struct stat *st)
+ * no other members. *fault: errno if the machine failed to say so, else 0. */
+static bool writable_by_others(const struct stat *st, int *fault)
 {
     struct group entry, *group = NULL;
     char buffer[4096];
+    int failed;
 
+    *fault = 0;
     if (st->st_mode & S_IWOTH)
         return true;
     if (!(st->st_mode & S_IWGRP) || st->st_gid == 0)
         return false;
-    if (getgrgid_r(st->st_gid, &entry, buffer, sizeof(buffer), &group) != 0 || !group)
-        return false;
-    return group->gr_mem[0] != NULL;
+    failed = getgrgid_r(st->st_gid, &entry, buffer, sizeof(buffer), &group);
+    if (fault_is(failed))
+        *fault = failed;
+    return group && group->gr_mem[0] != NULL;
 }
 
-static enum drop_verdict check_open_file(const struct stat *st, struct drop *out)
+static enum drop_verdict check_open_file(const char *name, const struct stat *st,
+                                         struct drop *out)
 {
+    int fault;
+
     if (!S_ISREG(st->st_mode))
         return refuse(out, S_ISDIR(st->st_mode) ? "it is a folder"
                                                 : "it is not a regular file");
     if (st->st_uid != geteuid() && st->st_uid != 0)
         return refuse(out, "it belongs to another user");
-    if (writable_by_others(st))
+    if (writable_by_others(st, &fault))
         return refuse(out, "others may write to it; run chmod go-w");
+    if (fault)
+        return wait_for_machine(name, fault, out);
     if ((uintmax_t)st->st_size > DOCUMENT_MAX_BYTES)
         return refuse(out, "it is larger than 1 MiB");
     return DROP_COMPLETE;
@@ -229,11 +247,12 @@ enum drop_verdict drop_inspect(int dir, const char *name, double now,
         return verdict;
     }
     if (fstat(fd, &out->st) != 0) {
+        verdict = wait_for_machine(name, errno, out);
         close(fd);
-        return wait_for(out, 5);
+        return verdict;
     }
     note_check(history, &out->st, now);
-    verdict = check_open_file(&out->st, out);
+    verdict = check_open_file(name, &out->st, out);
     if (verdict == DROP_COMPLETE && out->st.st_nlink == 0)
         verdict = DROP_GONE;
     else if (verdict == DROP_COMPLETE && out->st.st_nlink > 1)
@@ -244,7 +263,8 @@ enum drop_verdict drop_inspect(int dir, const char *name, double now,
     return verdict;
 }
 
-bool drop_digest(int dir, const char *name, const struct drop *drop, char out[65])
+bool drop_digest(int dir, const char *name, const struct drop *drop, char out[65],
+                 struct error *err)
 {
     struct text text;
     struct stat st, after;
@@ -252,12 +272,14 @@ bool drop_digest(int dir, const char *name, const struct drop *drop, char out[65
     bool ok;
 
     text_init(&text, DOCUMENT_MAX_BYTES);
-    ok = file_read_at(dir, name, DOCUMENT_MAX_BYTES, &text, &st, NULL) &&
-         fstatat(dir, name, &after, AT_SYMLINK_NOFOLLOW) == 0;
+    ok = file_read_at(dir, name, DOCUMENT_MAX_BYTES, &text, &st, err) &&
+         (fstatat(dir, name, &after, AT_SYMLINK_NOFOLLOW) == 0 ||
+          error_errno(err, "cannot examine %s", name));
     if (ok) {
         job_source(&drop->st, was);
         job_source(&after, is);
-        ok = strcmp(was, is) == 0 && (uintmax_t)st.st_size == text.len;
+        if (strcmp(was, is) != 0 || (uintmax_t)st.st_size != text.len)
+            ok = error_set(err, ERROR_DATA, "%s changed while it was read", name);
         digest_bytes(text.data, text.len, out);
     }
     text_clear(&text);

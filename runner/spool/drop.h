@@ -15,6 +15,8 @@
  * editors and copying programs use for unfinished files. */
 bool drop_name_is_valid(const char *name);
 
+#define DROP_RETRY_SECONDS 5 /* until the next try after a fault of the machine */
+
 enum drop_verdict {
     DROP_COMPLETE,
     DROP_WAIT,   /* not yet: check again after `again` seconds */
@@ -26,6 +28,7 @@ struct drop {
     struct stat st;
     double again;
     char reason[256];
+    struct error fault; /* of the machine, which kept the file from being examined */
 };
 
 /* Results of earlier checks of a name. */
@@ -39,8 +42,9 @@ struct drop_history {
 /* Inspect `name` in `dir`, the spool, and update the history. */
 enum drop_verdict drop_inspect(int dir, const char *name, double now,
                                struct drop_history *history, struct drop *out);
-/* Read the same file again, whole, and compute its digest. Return false if it changed;
- * check again then. */
-bool drop_digest(int dir, const char *name, const struct drop *drop, char out[65]);
+/* Read the same file again, whole, and compute its digest. If it changed or cannot be read
+ * (ERROR_DATA, ERROR_FAULT, ERROR_SYSTEM), nothing is known: check again. */
+bool drop_digest(int dir, const char *name, const struct drop *drop, char out[65],
+                 struct error *err);
 
 #endif

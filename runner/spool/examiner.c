@@ -249,7 +249,7 @@ static bool describe_end(const struct examine_limits *limits, int status,
                   "very large file of the model",
                   limits->bytes >> 20);
     else if (number == 0 || number == SIGKILL || number == SIGTERM)
-        return error_set(err, ERROR_SYSTEM, "the process that examined it ended");
+        return error_set(err, ERROR_FAULT, "the process that examined it ended");
     else
         error_set(err, ERROR_DATA,
                   "checking it ended with signal %d (%s); this is a bug in trainspool",
@@ -273,7 +273,7 @@ static struct examiner *replace(struct examiners *examiners, struct examiner *ex
     *examiner = (struct examiner) { 0 };
     by_job = describe_end(examiners->limits, status, &why);
     if (!by_job || request.refused[0]) {
-        error_set(err, ERROR_SYSTEM, "%s", why.text);
+        error_set(err, ERROR_FAULT, "%s", why.text);
         return NULL;
     }
     snprintf(request.refused, sizeof(request.refused), "%.*s",
@@ -286,7 +286,7 @@ static void give_up(struct examiners *examiners, struct examiner *examiner,
 {
     abandon(examiners, examiner);
     *out = (struct examine_result) { .end = EXAMINE_FAULT, .late = true };
-    error_set(&out->err, ERROR_SYSTEM,
+    error_set(&out->err, ERROR_FAULT,
               "checking it did not end within %g s; look for a file system that does not "
               "answer",
               examiners->limits->seconds);

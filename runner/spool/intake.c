@@ -12,14 +12,42 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "patcher/history/journal.h"
 #include "runner/spool/worker.h"
 
 /* Seconds. */
-static const double again_after_fault = INTAKE_RETRY_SECONDS, again_while_held = 1,
-                    again_while_examined = 0.02, again_while_full = 1,
-                    again_after_hang = 60, patience = 600;
+static const double again_after_fault = DROP_RETRY_SECONDS, again_while_held = 1,
+                    again_after_change = 0.2, again_while_examined = 0.02,
+                    again_while_full = 1, again_after_hang = 60, patience = 600;
+
+void item_free(struct item *item)
+{
+    free(item->trouble);
+    free(item->name);
+    free(item);
+}
+
+/* Check the item again later, also if its file stays as it is; log a new reason once. */
+static void put_off(struct intake *intake, struct item *item, const struct error *why,
+                    double seconds)
+{
+    if (!item->trouble || strcmp(item->trouble, why->text) != 0) {
+        log_line(intake->log, LOG_ERROR, "%s: %s; trying again every %g s", item->name,
+                 why->text, seconds);
+        free(item->trouble);
+        item->trouble = memory_strdup(why->text);
+    }
+    item->known[0] = 0;
+    item->due = clock_seconds() + seconds;
+}
+
+static void forget_trouble(struct item *item)
+{
+    free(item->trouble);
+    item->trouble = NULL;
+}
 
 static void state_source(const struct job *job, char out[64])
 {
@@ -49,23 +77,26 @@ static bool is_unchanged(const struct item *item, const struct job *job)
     return strcmp(state, item->known_state) == 0;
 }
 
-/* Return whether one of our patches or undos wrote this text, or replaced it. */
-static bool is_our_change(const struct job *job, const char *digest)
+/* Find out whether one of our patches or undos wrote this text, or replaced it. */
+static bool is_our_change(const struct job *job, const char *digest, bool *ours,
+                          struct error *err)
 {
-    json_t *journal = journal_read(job->path, NULL), *line;
-    bool found = false;
+    json_t *journal, *line;
     size_t i;
 
+    fault_clear();
+    journal = journal_read(job->path, NULL);
+    *ours = false;
     json_array_foreach(journal, i, line)
     {
         const char *before = json_string_value(json_object_get(line, "before"));
         const char *after = json_string_value(json_object_get(line, "after"));
 
-        found |= (before && strcmp(before, digest) == 0) ||
+        *ours |= (before && strcmp(before, digest) == 0) ||
                  (after && strcmp(after, digest) == 0);
     }
     json_decref(journal);
-    return found;
+    return fault_none(err);
 }
 
 static void queue_job(struct intake *intake, const struct job *job,
@@ -85,24 +116,23 @@ static bool is_current(const struct intake *intake, const struct job *job)
 }
 
 /* Continue a job whose text is known, according to its state. */
-static void follow(struct intake *intake, const struct job *job,
-                   struct job_record *record)
+static bool follow(struct intake *intake, const struct job *job,
+                   struct job_record *record, struct error *err)
 {
-    struct error err = { 0 };
-
     if (record->state == JOB_RUNNING && !job_is_locked(job)) {
-        if (!worker_record_end(job, -1, true, record, &err))
-            log_line(intake->log, LOG_ERROR, "job %s: %s", job->name, err.text);
-        else if (record->state != JOB_RUNNING)
+        if (!worker_record_end(job, -1, true, record, err))
+            return false;
+        if (record->state != JOB_RUNNING)
             log_line(intake->log, LOG_WARN, "job %s: crashed: %s", job->name,
                      record->reason);
     }
     if (is_current(intake, job))
-        return;
+        return true;
     if (record->state == JOB_RUNNING && !intake->running)
         intake->running = memory_strdup(path_base(job->path));
     else if (record->state == JOB_READY)
         queue_job(intake, job, record);
+    return true;
 }
 
 static void log_admission(struct intake *intake, const struct job *job,
@@ -152,13 +182,12 @@ static void make_request(const struct intake *intake, const struct item *item,
     snprintf(out->refused, sizeof(out->refused), "%s", drop->reason);
 }
 
-static void note_fault(struct intake *intake, struct item *item, const struct job *job,
+static void note_fault(struct intake *intake, struct item *item,
                        const struct examine_result *result)
 {
-    log_line(intake->log, LOG_ERROR, "job %s: %s; trying again", job->name,
-             result->err.text);
     item->suspect |= result->late;
-    item->due = clock_seconds() + (result->late ? again_after_hang : again_after_fault);
+    put_off(intake, item, &result->err,
+            result->late ? again_after_hang : again_after_fault);
 }
 
 static void note_busy(struct intake *intake, struct item *item, const struct job *job)
@@ -187,7 +216,7 @@ static bool examine(struct intake *intake, struct item *item, const struct job *
         return false;
     }
     if (result.end == EXAMINE_FAULT) {
-        note_fault(intake, item, job, &result);
+        note_fault(intake, item, &result);
         return false;
     }
     if (result.end == EXAMINE_BUSY) {
@@ -195,6 +224,7 @@ static bool examine(struct intake *intake, struct item *item, const struct job *
         return false;
     }
     item->suspect = false;
+    forget_trouble(item);
     take_in(intake, item, job, &result);
     item->due = 0;
     return !waited; /* events of the meantime were not handled: check once more */
@@ -223,40 +253,52 @@ static bool ask_again(struct intake *intake, struct item *item)
     return done;
 }
 
-/* Return whether the record is about this text. */
-static bool is_known_text(struct intake *intake, struct item *item, const struct job *job,
-                          const struct job_record *record, const struct drop *drop)
+/* A text, and the record that may be about it. */
+struct comparison {
+    const struct item *item;
+    const struct job *job;
+    const struct drop *drop;
+    struct job_record record;
+};
+
+/* Find out whether the record is about this text. */
+static bool compare_text(int dir, const struct comparison *text, bool *known,
+                         struct error *err)
 {
+    const struct job_record *record = &text->record;
     char digest[65];
 
-    if (record->state == JOB_NEW)
-        return false;
-    if (record->source[0] && strcmp(record->source, item->history.source) == 0)
+    *known = record->state != JOB_NEW && record->source[0] &&
+             strcmp(record->source, text->item->history.source) == 0;
+    if (*known || record->state == JOB_NEW || text->drop->reason[0])
         return true;
-    if (drop->reason[0] || !drop_digest(intake->dir, item->name, drop, digest))
+    if (!drop_digest(dir, text->item->name, text->drop, digest, err))
         return false;
-    if (strcmp(digest, record->digest) == 0)
-        return true;
+    *known = strcmp(digest, record->digest) == 0;
     /* an undo after the end is not a new job; for a rejected job it may be the fix */
-    return record->state != JOB_REJECTED && is_our_change(job, digest);
+    return *known || record->state == JOB_REJECTED ||
+           is_our_change(text->job, digest, known, err);
 }
 
 static bool handle(struct intake *intake, struct item *item, const struct job *job,
                    const struct drop *drop)
 {
-    struct job_record record;
+    struct comparison text = { .item = item, .job = job, .drop = drop };
     struct error err = { 0 };
+    bool known = false;
+    bool ok = job_read(job, &text.record, &err) &&
+              compare_text(intake->dir, &text, &known, &err);
 
-    if (!job_read(job, &record, &err)) {
-        log_line(intake->log, LOG_ERROR, "job %s: %s", job->name, err.text);
-        item->due = clock_seconds() + again_after_fault;
-        return false;
-    }
-    if (!is_known_text(intake, item, job, &record, drop))
+    if (ok && !known)
         return claim(intake, item, job, drop);
-    follow(intake, job, &record);
-    note_known(item, job, item->history.source);
-    return true;
+    ok = ok && follow(intake, job, &text.record, &err);
+    if (ok)
+        note_known(item, job, item->history.source);
+    else if (err.code == ERROR_DATA) /* the file changed while it was read */
+        item->due = clock_seconds() + again_after_change;
+    else
+        put_off(intake, item, &err, again_after_fault);
+    return ok;
 }
 
 /* Return whether the state is about this very file; then it need not be waited for. */
@@ -304,8 +346,15 @@ bool intake_handle(struct intake *intake, struct item *item)
     if (item->examined)
         return ask_again(intake, item);
     verdict = drop_inspect(intake->dir, item->name, now, &item->history, &drop);
-    if (verdict == DROP_GONE || is_duplicate(intake, item))
+    fault_clear();
+    if (verdict == DROP_GONE || is_duplicate(intake, item)) {
+        forget_trouble(item);
         return true;
+    }
+    if (drop.fault.code || !fault_none(&drop.fault)) {
+        put_off(intake, item, &drop.fault, again_after_fault);
+        return false;
+    }
     job_init(&job, item->name);
     if (is_unchanged(item, &job)) {
         done = true;
@@ -316,6 +365,8 @@ bool intake_handle(struct intake *intake, struct item *item)
     } else {
         done = handle(intake, item, &job, &drop);
     }
+    if (done)
+        forget_trouble(item);
     job_clear(&job);
     return done;
 }

@@ -12,9 +12,6 @@
 #include "runner/job/job.h"
 #include "runner/spool/queue.h"
 
-#define INTAKE_RETRY_SECONDS \
-    5 /* seconds until the next try after a fault of the machine */
-
 /* State of a name; zeroed at first except for the name. */
 struct item {
     char *name;
@@ -24,6 +21,7 @@ struct item {
     double due;           /* when to check again if one check was not enough */
     bool examined;        /* an examiner works on it */
     bool suspect;         /* an examination reached its deadline */
+    char *trouble;        /* why it was put off, as logged; malloc'ed, NULL: nothing */
     /* whether it was reported that a new text waits for the end of the run */
     bool reported;
     bool pending;      /* used by the spool: a check is due */
@@ -52,5 +50,6 @@ bool intake_handle(struct intake *intake, struct item *item);
 /* Flush the frozen texts of admitted jobs. */
 void intake_flush(struct intake *intake);
 void intake_clear(struct intake *intake);
+void item_free(struct item *item);
 
 #endif

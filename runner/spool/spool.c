@@ -19,6 +19,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "runner/spool/claim.h"
 #include "runner/spool/intake.h"
@@ -43,6 +44,7 @@ struct spool {
     struct intake intake;
     double scan_at, reopen_wait;
     bool absent;
+    bool unread; /* the last scan missed names */
 };
 
 static struct item *find_item(struct spool *spool, const char *name)
@@ -59,8 +61,7 @@ static struct item *find_item(struct spool *spool, const char *name)
 
 static void free_item(void *item)
 {
-    free(((struct item *)item)->name);
-    free(item);
+    item_free(item);
 }
 
 static void forget_names(struct spool *spool)
@@ -137,7 +138,8 @@ static int by_arrival(const void *a, const void *b)
     return strcmp(one->name, two->name);
 }
 
-/* Check all names in the order of their arrival; readdir returns them in no order. */
+/* Check all names in the order of their arrival; readdir returns them in no order. A name
+ * that was missed is a fault, which is noted. */
 static void check_all_names(struct spool *spool, DIR *dir)
 {
     struct found *list = NULL;
@@ -145,10 +147,12 @@ static void check_all_names(struct spool *spool, DIR *dir)
     struct dirent *entry;
     struct stat st;
 
-    while ((entry = readdir(dir))) {
+    while ((entry = file_next(dir, spool->path))) {
         if (!drop_name_is_valid(entry->d_name) ||
-            fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+            fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
+            fault_note("cannot examine", entry->d_name);
             continue;
+        }
         if (count == room) {
             room = room ? 2 * room : 64;
             list = memory_resize(list, room, sizeof(*list));
@@ -164,23 +168,37 @@ static void check_all_names(struct spool *spool, DIR *dir)
     free(list);
 }
 
-static void scan(struct spool *spool)
+static bool read_names(struct spool *spool, struct error *err)
 {
-    double every = spool->watch ? scan_every : scan_polling_every;
     int fd = openat(spool->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
 
     if (!dir) {
-        log_line(spool->intake.log, LOG_ERROR, "watch: cannot read %s: %s", spool->path,
-                 strerror(errno));
+        error_errno(err, "cannot read %s", spool->path);
         if (fd >= 0)
             close(fd);
+        return false;
     }
-    if (dir) {
-        check_all_names(spool, dir);
-        closedir(dir);
-    }
-    if (spool->watch && spool->names.count > CROWD)
+    fault_clear();
+    check_all_names(spool, dir);
+    closedir(dir);
+    return fault_none(err);
+}
+
+/* Scan; after a fault of the machine soon again. */
+static void scan(struct spool *spool)
+{
+    double every = spool->watch ? scan_every : scan_polling_every;
+    struct error err = { 0 };
+    bool ok = read_names(spool, &err);
+
+    if (!ok && !spool->unread)
+        log_line(spool->intake.log, LOG_ERROR, "watch: %s; trying again every %d s",
+                 err.text, DROP_RETRY_SECONDS);
+    spool->unread = !ok;
+    if (!ok)
+        every = fmin(every, DROP_RETRY_SECONDS);
+    else if (spool->watch && spool->names.count > CROWD)
         every = scan_crowd_every;
     spool->scan_at = clock_seconds() + every;
 }
@@ -250,6 +268,8 @@ static bool open_dir(struct spool *spool, bool *busy, struct error *err)
     struct error no_events = { 0 };
 
     spool->dir = open(spool->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (spool->dir < 0 && fault_is(errno))
+        return error_errno(err, "cannot open %s", spool->path);
     if (spool->dir < 0)
         return error_set(err, ERROR_USAGE, "cannot open %s: %s", spool->path,
                          strerror(errno));
@@ -432,7 +452,7 @@ double spool_due(const struct spool *spool)
 
 bool spool_is_empty(const struct spool *spool)
 {
-    return !spool->pending && !spool->intake.running &&
+    return !spool->pending && !spool->unread && !spool->intake.running &&
            queue_count(&spool->intake.queue) == 0;
 }
 
@@ -472,7 +492,7 @@ void spool_retry_later(struct spool *spool, const char *name)
     free(spool->intake.current);
     spool->intake.current = NULL;
     item->known[0] = 0;
-    schedule_check(spool, item, clock_seconds() + INTAKE_RETRY_SECONDS);
+    schedule_check(spool, item, clock_seconds() + DROP_RETRY_SECONDS);
 }
 
 size_t spool_failures(const struct spool *spool)

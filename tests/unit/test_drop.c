@@ -185,15 +185,17 @@ static void test_drop_digest_notices_a_change(void **state)
 {
     struct fixture *fixture = *state;
     char digest[65], expected[65];
+    struct error err = { 0 };
     struct drop drop;
 
     close(create_file(fixture, "a.yaml", "stage: sft\n"));
     assert_int_equal(inspect(fixture, "a.yaml", WATCH_RENAMED, &drop), DROP_COMPLETE);
-    assert_true(drop_digest(fixture->dir, "a.yaml", &drop, digest));
+    assert_true(drop_digest(fixture->dir, "a.yaml", &drop, digest, &err));
     digest_bytes("stage: sft\n", 11, expected);
     assert_string_equal(digest, expected);
     close(create_file(fixture, "a.yaml", "stage: pt and more\n"));
-    assert_false(drop_digest(fixture->dir, "a.yaml", &drop, digest));
+    assert_false(drop_digest(fixture->dir, "a.yaml", &drop, digest, &err));
+    assert_int_equal(err.code, ERROR_DATA);
 }
 
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)

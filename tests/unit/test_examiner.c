@@ -127,7 +127,7 @@ static void test_examiner_that_was_killed_is_a_fault_of_the_machine(void **state
 
     assert_int_equal(ask(*state, "killed", patience, &result), EXAMINERS_ANSWERED);
     assert_int_equal(result.end, EXAMINE_FAULT);
-    assert_int_equal(result.err.code, ERROR_SYSTEM);
+    assert_int_equal(result.err.code, ERROR_FAULT);
     assert_false(result.late);
 }
 
