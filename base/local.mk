@@ -10,6 +10,7 @@ libbase_a_SOURCES += %D%/digest.c %D%/digest.h
 libbase_a_SOURCES += %D%/error.c %D%/error.h
 libbase_a_SOURCES += %D%/fault.c %D%/fault.h
 libbase_a_SOURCES += %D%/file.c %D%/file.h
+libbase_a_SOURCES += %D%/heartbeat.c %D%/heartbeat.h
 libbase_a_SOURCES += %D%/json.c %D%/json.h
 libbase_a_SOURCES += %D%/json_edit.c %D%/json_edit.h
 libbase_a_SOURCES += %D%/limits.c %D%/limits.h

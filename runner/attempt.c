@@ -37,6 +37,7 @@ struct attempt {
     const struct options *options;
     const struct machine *machine;
     volatile sig_atomic_t *stop;
+    struct heartbeat heartbeat;
     struct job job;
     struct job_record record;
     struct inspection inspection;
@@ -47,6 +48,7 @@ struct attempt {
     int64_t warnings;              /* and errors that the run survived */
     int64_t first;                 /* the step after which this attempt resumes */
     double written;                /* when state.json was last written */
+    bool unwritten;                /* the record has changed since */
     double page_due;               /* when the page may be written next */
     enum job_request_kind request; /* what the file `cancel` requests */
 };
@@ -137,21 +139,30 @@ static bool accept(struct attempt *attempt, struct error *err)
     return false;
 }
 
+/* Write the progress since the last time, but not too often; the next write may
+ * succeed. */
+static void write_progress(struct attempt *attempt)
+{
+    double now = clock_seconds();
+
+    if (!attempt->unwritten || now - attempt->written < state_seconds)
+        return;
+    attempt->written = now;
+    attempt->unwritten = !job_write(&attempt->job, &attempt->record, false, NULL);
+}
+
 static void note_progress(struct attempt *attempt,
                           const struct trainer_progress *progress)
 {
     struct job_record *record = &attempt->record;
     struct meter_reading reading = meter_read(&attempt->meter, progress);
-    double now = clock_seconds();
 
     record->step = progress->step;
     record->total = progress->total;
     record->loss = progress->loss;
     record->seconds_left = meter_seconds_left(&reading);
-    if (now - attempt->written < state_seconds)
-        return;
-    attempt->written = now;
-    job_write(&attempt->job, record, false, NULL); /* the next write may succeed */
+    attempt->unwritten = true;
+    write_progress(attempt);
 }
 
 /* Treat a request in the file `cancel` like a signal. */
@@ -162,18 +173,20 @@ static void check_requests(struct attempt *attempt)
         *attempt->stop = SIGTERM;
 }
 
+static void on_beat(void *context)
+{
+    struct attempt *attempt = context;
+
+    check_requests(attempt);
+    write_progress(attempt);
+}
+
 static void on_progress(void *context, const struct trainer_progress *progress)
 {
     struct attempt *attempt = context;
 
     meter_step(&attempt->meter, progress);
     note_progress(attempt, progress);
-    check_requests(attempt);
-}
-
-static void on_waiting(void *context)
-{
-    check_requests(context);
 }
 
 static void on_logged(void *context, const char *line)
@@ -297,12 +310,11 @@ static bool work(struct attempt *attempt, struct trainer_options *how, struct er
 static bool train(struct attempt *attempt, struct error *err)
 {
     struct trainer_options how = { .log = attempt->log,
-                                   .stop = attempt->stop,
+                                   .heartbeat = &attempt->heartbeat,
                                    .progress = on_progress,
                                    .logged = on_logged,
                                    .opened = on_opened,
                                    .milestone = on_milestone,
-                                   .waiting = on_waiting,
                                    .context = attempt,
                                    .resume =
                                        attempt->options->resume || attempt->record.resume,
@@ -347,25 +359,27 @@ struct ending {
     char reason[800]; /* a position and a sentence of struct error */
 };
 
-/* The trainer stops for a signal, for the file `cancel`, or at the job's timeout. */
+/* The trainer stops for a signal, for the file `cancel`, or at the job's timeout; its
+ * error says where: "stopped at step 12". */
 static void stopped_ending(const struct attempt *attempt, const struct error *err,
                            struct ending *out)
 {
+    static const char verb[] = "stopped";
     int number = *attempt->stop;
-    int64_t step = attempt->record.step;
+    const char *where = text_starts(err->text, verb) ? err->text + strlen(verb) : "";
 
     out->status = 128 + number;
     if (attempt->request == REQUEST_CANCEL) {
         out->event = EVENT_CANCELLED;
-        snprintf(out->reason, sizeof(out->reason), "canceled at step %" PRId64, step);
+        snprintf(out->reason, sizeof(out->reason), "canceled%s", where);
     } else if (!number) {
         out->event = EVENT_EXIT_BAD;
         out->status = EXIT_FINDINGS;
         snprintf(out->reason, sizeof(out->reason), "%s", err->text);
     } else {
         out->event = attempt->options->spooled ? EVENT_PAUSED : EVENT_CANCELLED;
-        snprintf(out->reason, sizeof(out->reason), "stopped by SIG%s at step %" PRId64,
-                 sigabbrev_np(number), step);
+        snprintf(out->reason, sizeof(out->reason), "stopped by SIG%s%s",
+                 sigabbrev_np(number), where);
     }
 }
 
@@ -444,6 +458,8 @@ static int finish(struct attempt *attempt, bool done, struct error *err)
     struct error lost = { 0 };
 
     meter_close(&attempt->meter);
+    if (!done) /* a request may have arrived since the last beat */
+        check_requests(attempt);
     find_ending(attempt, done, err, &ending);
     if (ending.event == EVENT_EXIT_OK) {
         attempt->record.resume = false;
@@ -492,6 +508,8 @@ int attempt_run(const struct options *options, const struct machine *machine,
     };
     int status;
 
+    attempt.heartbeat =
+        (struct heartbeat) { .stop = stop, .beat = on_beat, .context = &attempt };
     report_init(&attempt.report, options);
     job_init(&attempt.job, options->operands[0]);
     meter_open(&attempt.meter, options->spooled || options->quiet ? NULL : stdout,

@@ -133,7 +133,7 @@ static int train(const struct options *options, struct error *err)
     volatile sig_atomic_t *stop = NULL;
     struct machine machine;
 
-    if (is_query(options))
+    if (is_query(options) || options->generate)
         stop_ignore_none();
     else
         stop = stop_catch();
@@ -145,7 +145,7 @@ static int train(const struct options *options, struct error *err)
         error_set(err, ERROR_USAGE, "no job given; see %s --help", options->program);
     else if (open_machine(options, &machine, err))
         return options->rank > 0   ? ranks_follow(options, &machine, err)
-               : options->generate ? generation_run(options, &machine, stop, err)
+               : options->generate ? generation_run(options, &machine, err)
                : options->steps    ? count_steps(options, &machine)
                                    : attempt_run(options, &machine, stop, err);
     report_error(options->program, err);

@@ -154,7 +154,10 @@ static bool on_done(void *context, const struct completion *completion, struct e
     t->out->right += verdict.correct;
     if (run->samples && t->indices[completion->index] < (size_t)plan->samples)
         keep_sample(t, completion, &q, verdict.correct);
-    return run->train || run_evaluated_one(run, err);
+    (void)err;
+    if (!run->train)
+        run_evaluated_one(run);
+    return true;
 }
 
 static bool generate(struct generating *t, struct error *err)
@@ -167,7 +170,7 @@ static bool generate(struct generating *t, struct error *err)
                                     .seed = (uint64_t)run->plan->seed,
                                     .separate_answer = true,
                                     .stop_strings = stops,
-                                    .stop = run->options->stop,
+                                    .heartbeat = run->options->heartbeat,
                                     .on_completion = on_done,
                                     .context = t };
     bool ok = find_ends(run, &how.ends, &t->stop, err);

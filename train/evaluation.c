@@ -77,7 +77,8 @@ bool evaluation_stops_early(const struct run *run)
 }
 
 /* Evaluate this rank's share of the batches, dealt out in turn: losses and their weights
- * and, as in LLaMA-Factory, the share of correctly predicted tokens of each sample. */
+ * and, as in LLaMA-Factory, the share of correctly predicted tokens of each sample.  A
+ * stop cuts it short. */
 static bool add_losses(struct run *run, double sums[SUMS], struct error *err)
 {
     const struct backend_group *group = run->options->group;
@@ -87,6 +88,10 @@ static bool add_losses(struct run *run, double sums[SUMS], struct error *err)
     for (uint64_t i = parallel_rank(group);
          dataset_batch(run->eval, 0, i, run->eval_size, &run->batch);
          i += parallel_ranks(group)) {
+        if (!heartbeat_tick(run->options->heartbeat)) {
+            sums[SUM_CUT] = 1;
+            return true;
+        }
         if (!model_evaluate(run->model, &run->batch, &sums[SUM_LOSS], err))
             return false;
         sums[SUM_WEIGHT] += run->batch.weight;
@@ -95,8 +100,8 @@ static bool add_losses(struct run *run, double sums[SUMS], struct error *err)
             sums[SUM_REWARDS + j] += rewards.values[j];
         model_accuracy(run->model, &run->batch, &sums[SUM_HITS], &runs);
         run->evaluated_loss = sums[SUM_LOSS] / sums[SUM_WEIGHT];
-        if (!run->train && !run_evaluated_one(run, err))
-            return false;
+        if (!run->train)
+            run_evaluated_one(run);
     }
     sums[SUM_RUNS] = (double)runs;
     return true;
@@ -123,7 +128,7 @@ static bool compute_sums(struct run *run, struct evaluation_parts *parts,
     if (parts->loss && !add_losses(run, sums, err))
         return false;
     parts->loss_seconds = clock_seconds() - started;
-    if (parts->answers && !add_answers(run, sums, err))
+    if (parts->answers && sums[SUM_CUT] == 0 && !add_answers(run, sums, err))
         return false;
     parts->answer_seconds = clock_seconds() - started - parts->loss_seconds;
     return parallel_sum(run->options->group, sums, SUMS, err);

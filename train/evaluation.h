@@ -8,16 +8,15 @@
 #include "train/run.h"
 
 /* On rank 0, evaluate with the other ranks, log the result and update the best model.  A
- * signal to stop during generation discards the evaluation; the resumed run repeats
- * it. */
+ * stop discards the evaluation; the resumed run repeats it. */
 bool evaluation_run(struct run *run, struct error *err);
 /* What evaluation_measure measures, and how long each part took. */
 struct evaluation_parts {
     bool loss, answers;
     double loss_seconds, answer_seconds;
-    bool cut; /* a signal ended the generation: there is no result */
+    bool cut; /* a stop ended it: there is no result */
 };
-/* Measure with all ranks.  Without training, a signal is ERROR_STOPPED. */
+/* Measure with all ranks.  Without training, a stop is ERROR_STOPPED. */
 bool evaluation_measure(struct run *run, struct evaluation_parts *parts,
                         struct evaluation *out, struct error *err);
 /* On the other ranks, evaluate their share when rank 0 orders it. */

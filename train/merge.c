@@ -92,7 +92,7 @@ static bool write_model(const struct merge *merge, struct error *err)
 {
     const struct trainer_options *options = merge->options;
 
-    if (options->stop && *options->stop != 0)
+    if (!heartbeat_tick(options->heartbeat))
         return error_set(err, ERROR_STOPPED,
                          "stopped before the merged model was written");
     if (!checkpoint_export(merge->model, &merge->plan, err))

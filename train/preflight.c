@@ -111,19 +111,11 @@ static bool try_step(struct run *run, preflight_step *step, struct seen *seen,
     return true;
 }
 
-static bool stop_requested(const struct run *run)
-{
-    return run->options->stop && *run->options->stop != 0;
-}
-
 static bool is_over(const struct run *run, const struct seen *seen)
 {
-    const struct trainer_options *options = run->options;
-
-    if (options->waiting)
-        options->waiting(options->context);
     return seen->made == PREFLIGHT_STEPS || seen->hopeless == PREFLIGHT_FAILURES_MAX ||
-           run->progress.step == run->steps.total || stop_requested(run);
+           run->progress.step == run->steps.total ||
+           !heartbeat_tick(run->options->heartbeat);
 }
 
 static bool try_steps(struct run *run, preflight_step *step, struct seen *seen,

@@ -199,7 +199,7 @@ static bool open_distillation(struct run *run, const struct run_sizes *sizes,
     const struct distillation_options options = {
         .plan = run->plan,
         .log = run->options->log,
-        .stop = run->options->stop,
+        .heartbeat = run->options->heartbeat,
         .group = run->options->group,
         .student = &run->config,
         .data = run->train,
@@ -455,7 +455,7 @@ static int64_t evaluation_units(const struct run *run)
     return (int64_t)(units + asked);
 }
 
-bool run_evaluated_one(struct run *run, struct error *err)
+void run_evaluated_one(struct run *run)
 {
     const struct trainer_options *options = run->options;
 
@@ -467,8 +467,6 @@ bool run_evaluated_one(struct run *run, struct error *err)
                                                        .total = evaluation_units(run),
                                                        .loss = run->evaluated_loss,
                                                        .grad_norm = NAN });
-    return !options->stop || *options->stop == 0 ||
-           error_set(err, ERROR_STOPPED, "stopped during the evaluation");
 }
 
 static void report_opened(const struct run *run)

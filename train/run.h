@@ -45,6 +45,7 @@ struct run {
     double save_failed_at; /* 0: the last save succeeded */
     double grad_norm, learning_rate, seconds,
         rate;                    /* of the last step; tokens per second */
+    bool abandoned;              /* the step, by a stop */
     bool trial;                  /* a preflight is in progress */
     struct preflight_kept *kept; /* the state to restore after the preflight */
     char finding[256];           /* short result of an autopsy; "": there was none */
@@ -65,9 +66,8 @@ const struct dataset *run_questions(const struct run *run);
  * may have fewer. */
 size_t run_window_size(const struct run *run);
 
-/* Report the progress of an evaluation without training: another batch or answer.  False,
- * with ERROR_STOPPED, if the run is asked to stop. */
-bool run_evaluated_one(struct run *run, struct error *err);
+/* Report the progress of an evaluation without training: another batch or answer. */
+void run_evaluated_one(struct run *run);
 
 /* The data of a run; eval is NULL without an evaluation, train without training. */
 struct run_data {

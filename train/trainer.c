@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -27,11 +26,6 @@
 #define SAVE_AGAIN_SECONDS 5 /* after a failed save: the disk may have been full */
 /* to free disk space before a trained model is lost */
 #define FINISH_PATIENCE_SECONDS 600
-
-static bool stop_requested(const struct run *run)
-{
-    return run->options->stop && *run->options->stop != 0;
-}
 
 /* Return the memory in use on the device; on a CPU, the peak of this process. */
 static uint64_t memory_in_use(const struct run *run)
@@ -88,7 +82,9 @@ static bool finish_numbers(struct run *run, const struct step_scalars *numbers,
 }
 
 /* Run forward and backward over this rank's micro-batches of one optimizer step, then
- * the step itself.  This waits for the device once. */
+ * the step itself.  This waits for the device once.  A stop abandons the step before the
+ * next micro-batch: no weight has changed yet, and a resumed run repeats the step.
+ * Several ranks finish it, because they wait for each other's gradients. */
 static bool run_window(struct run *run, const struct run_step_batches *place,
                        struct error *err)
 {
@@ -106,6 +102,10 @@ static bool run_window(struct run *run, const struct run_step_batches *place,
     for (size_t i = parallel_rank(run->options->group); i < place->batches; i += ranks) {
         uint64_t draw = (uint64_t)run->progress.step * run_window_size(run) + i;
 
+        if (!heartbeat_tick(run->options->heartbeat) && ranks == 1) {
+            run->abandoned = true;
+            return true;
+        }
         if (!dataset_batch(run->train, (uint64_t)place->epoch, place->first + i, size,
                            &run->batch))
             return error_set(err, ERROR_DATA, "the dataset ended inside an epoch");
@@ -144,6 +144,7 @@ static bool step(struct run *run, struct error *err)
     double started = clock_seconds();
     uint64_t tokens = progress->tokens;
 
+    run->abandoned = false;
     if (place.weight == 0)
         log_line(run->options->log, LOG_WARN,
                  "step %" PRId64 ": its samples have no trained token (no answer fits "
@@ -151,6 +152,8 @@ static bool step(struct run *run, struct error *err)
                  progress->step + 1);
     else if (!run_window(run, &place, err))
         return false;
+    if (run->abandoned)
+        return true;
     progress->step++;
     progress->window_steps += place.weight > 0;
     progress->epoch = (double)progress->step / (double)run->steps.per_epoch;
@@ -352,13 +355,21 @@ static bool timed_out(const struct run *run)
     return limit > 0 && clock_seconds() - run->started > limit;
 }
 
+/* A full disk does not turn a stop into a failure: the previous checkpoint remains. */
 static bool stop_with_checkpoint(struct run *run, const char *why, struct error *err)
 {
-    if (!save(run, err))
-        return false;
-    return error_set(err, ERROR_STOPPED,
-                     "%s after step %" PRId64 " of %" PRId64 "; its checkpoint is saved",
-                     why, run->progress.step, run->steps.total);
+    struct error lost = { 0 };
+
+    if (save(run, &lost))
+        return error_set(err, ERROR_STOPPED, "%s at step %" PRId64, why,
+                         run->progress.step);
+    if (lost.code != ERROR_SYSTEM && lost.code != ERROR_FAULT)
+        return error_set(err, lost.code, "%s", lost.text);
+    log_line(run->options->log, LOG_ERROR,
+             "checkpoint: cannot save step %" PRId64 ": %s; keeping the previous one",
+             run->progress.step, lost.text);
+    return error_set(err, ERROR_STOPPED, "%s at step %" PRId64 ", which is not saved: %s",
+                     why, run->progress.step, lost.text);
 }
 
 /* Make the current step the last one. */
@@ -386,12 +397,12 @@ static bool train(struct run *run, struct error *err)
             end_early(run);
             break;
         }
-        if (stop_requested(run))
+        if (!heartbeat_tick(run->options->heartbeat))
             return stop_with_checkpoint(run, "stopped", err);
         if (timed_out(run))
             return stop_with_checkpoint(run, "timeout reached", err);
         if (!parallel_send_order(run->options->group, PARALLEL_STEP, err) ||
-            !step(run, err) || !after_step(run, err))
+            !step(run, err) || (!run->abandoned && !after_step(run, err)))
             return false;
     }
     return true;
@@ -489,12 +500,12 @@ static bool write_result_patiently(struct run *run, struct error *err)
 
     while (!(ok = write_result(run, err)) &&
            (err->code == ERROR_SYSTEM || err->code == ERROR_FAULT) &&
-           clock_seconds() < until && !stop_requested(run)) {
+           clock_seconds() < until && heartbeat_tick(run->options->heartbeat)) {
         log_line(run->options->log, LOG_ERROR,
                  "end: cannot save the model: %s; retrying every %d s for %d minutes",
                  err->text, SAVE_AGAIN_SECONDS, FINISH_PATIENCE_SECONDS / 60);
+        heartbeat_sleep(run->options->heartbeat, SAVE_AGAIN_SECONDS);
         error_clear(err);
-        nanosleep(&(struct timespec) { .tv_sec = SAVE_AGAIN_SECONDS }, NULL);
     }
     return ok;
 }

@@ -2,8 +2,7 @@
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H
 
-#include <signal.h>
-
+#include "base/heartbeat.h"
 #include "base/log.h"
 #include "kernels/backend.h"
 #include "train/plan.h"
@@ -29,8 +28,9 @@ struct run_info {
 };
 
 struct trainer_options {
-    struct log *log;                   /* train.log */
-    const volatile sig_atomic_t *stop; /* set by a signal: finish the step, save, exit */
+    struct log *log; /* train.log */
+    /* It ticks at least with every micro-batch; a stop saves a checkpoint; or NULL. */
+    struct heartbeat *heartbeat;
     void (*progress)(void *context,
                      const struct trainer_progress *progress); /* or NULL */
     /* Called with a logged step or evaluation in the format of Trainer, for the
@@ -40,9 +40,6 @@ struct trainer_options {
     /* Called after an evaluation or a checkpoint, when the files of the run are up to
      * date; or NULL. */
     void (*milestone)(void *context);
-    /* Called before each step of a preflight, which `progress` does not report: a chance
-     * to set `stop`.  Or NULL. */
-    void (*waiting)(void *context);
     void *context;
     const char *about; /* the job in Markdown, for TensorBoard; or NULL */
     bool resume;       /* resume from the last checkpoint of this job, if any */

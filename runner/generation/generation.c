@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/stop.h"
 #include "runner/generation/generation_internal.h"
 #include "train/chat/chat.h"
 #include "train/generation/prompt.h"
@@ -295,11 +296,13 @@ static bool complete(struct generator *g, struct error *err)
                                           .ends = g->ends,
                                           .separate_answer = g->chat != NULL,
                                           .stop_strings = g->stops,
-                                          .stop = g->stop,
+                                          .heartbeat = &g->heartbeat,
                                           .on_completion = on_done,
                                           .context = g };
     bool ok;
 
+    /* before, there is nothing to finish: a signal ends the process */
+    g->heartbeat.stop = stop_catch();
     g->made = memory_alloc(count * sizeof(*g->made));
     for (size_t i = 0; i < count; i++) {
         const struct token_list *tokens = &g->tokens[i / g->samples];
@@ -376,9 +379,9 @@ static void close_generator(struct generator *g)
 }
 
 int generation_run(const struct options *options, const struct machine *machine,
-                   const volatile sig_atomic_t *stop, struct error *err)
+                   struct error *err)
 {
-    struct generator g = { .options = options, .stop = stop };
+    struct generator g = { .options = options };
 
     signal(SIGPIPE, SIG_DFL); /* `| head` ends it as it ends other tools */
     report_init(&g.report, options);
@@ -387,7 +390,7 @@ int generation_run(const struct options *options, const struct machine *machine,
     if (!run(&g, machine, err) && err->code)
         report_error(options->program, err);
     close_generator(&g);
-    if (err->code == ERROR_STOPPED && *stop)
-        return 128 + (int)*stop;
+    if (err->code == ERROR_STOPPED)
+        return 128 + (int)*g.heartbeat.stop;
     return report_exit(err->code);
 }

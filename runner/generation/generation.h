@@ -5,13 +5,11 @@
 #ifndef RUNNER_GENERATION_GENERATION_H
 #define RUNNER_GENERATION_GENERATION_H
 
-#include <signal.h>
-
 #include "runner/job/machine.h"
 #include "runner/options/options.h"
 
 /* Return the exit status; the error is in *err and has been reported. */
 int generation_run(const struct options *options, const struct machine *machine,
-                   const volatile sig_atomic_t *stop, struct error *err);
+                   struct error *err);
 
 #endif

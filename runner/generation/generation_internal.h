@@ -22,7 +22,7 @@ struct made {
 
 struct generator {
     const struct options *options;
-    const volatile sig_atomic_t *stop; /* set by a signal */
+    struct heartbeat heartbeat; /* a signal stops it */
     struct report report;
     struct generation_target target;
     struct model_config config;

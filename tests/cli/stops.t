@@ -56,10 +56,30 @@ kill -HUP "$daemon" "$(trainer)"
 expect "another one ends" exited_with "$daemon" 143
 expect "with a checkpoint" is_saved open.yaml
 
-# A step that takes longer than several signals.
-job 3 "trainspool: {threads: 1}" | sed 's/size: 2$/size: 500/; s/len: 64/len: 256/' >slow.yaml
 for i in 1 2 3 4 5 6 7 8 9 10; do cat text.txt; done >long.txt
+
+# An evaluation of some seconds, a step of many micro-batches: each is given up, and the checkpoint is that of the
+# last whole step.
+job 3 "eval_dataset: long.txt" "eval_steps: 2" "eval_strategy: steps" "eval_on_start: false" \
+    "per_device_eval_batch_size: 1" >evaluates.yaml
+background "$trainspool" run -q evaluates.yaml
+wait_until 60 has_reached evaluates.yaml 2
+expect_status "cancel during an evaluation succeeds" 0 "$trainspool" cancel evaluates.yaml
+expect "cancel ends the evaluation" exited_with "$daemon" 143
+expect "the evaluation has no result" sh -c '! grep -q eval_loss evaluates.run/train.log'
+expect "the job is canceled at its last step" test "$(reason evaluates.yaml)" = "canceled at step 2"
+expect "that step is saved" is_saved evaluates.yaml
+job 3 "gradient_accumulation_steps: 20000" "num_train_epochs: 900" >wide.yaml
+background "$trainspool" run -q wide.yaml
+wait_until 60 grep -qs steps: wide.run/train.log
+kill -TERM "$daemon"
+expect "SIGTERM ends a long step" exited_with "$daemon" 143
+expect "the step is not counted" test "$(reason wide.yaml)" = "stopped by SIGTERM at step 0"
+expect "the state before it is saved" is_saved wide.yaml
+
+# A micro-batch that takes longer than several signals.
 mv long.txt text.txt
+job 3 "trainspool: {threads: 1}" | sed 's/size: 2$/size: 500/; s/len: 64/len: 256/' >slow.yaml
 background "$trainspool" run -q slow.yaml
 wait_until 60 grep -qs steps: slow.run/train.log
 trainer=$(trainer)

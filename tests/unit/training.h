@@ -56,8 +56,9 @@ static inline bool training_run(struct training *training, struct error *err)
     struct device device;
     struct patch patch;
     struct patch_options options = { .job = name, .device = &device, .will_run = true };
+    struct heartbeat heartbeat = { .stop = &training->stop };
     struct trainer_options trainer = { .log = training->log,
-                                       .stop = &training->stop,
+                                       .heartbeat = &heartbeat,
                                        .progress = training_on_step,
                                        .logged = training_on_line,
                                        .context = training,

@@ -189,8 +189,8 @@ static bool is_busy(const struct generation_run *run)
 static bool decode_all(struct generation_run *run, struct error *err)
 {
     do {
-        if (run->options->stop && *run->options->stop)
-            return error_set(err, ERROR_STOPPED, "stopped while generating");
+        if (!heartbeat_continue(run->options->heartbeat, "generating", err))
+            return false;
         for (size_t i = 0; i < run->slot_count; i++)
             if (!fill(run, i, err))
                 return false;

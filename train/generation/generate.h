@@ -7,8 +7,7 @@
 #ifndef TRAIN_GENERATION_GENERATE_H
 #define TRAIN_GENERATION_GENERATE_H
 
-#include <signal.h>
-
+#include "base/heartbeat.h"
 #include "train/generation/prompt.h"
 #include "train/model/model.h"
 #include "train/tokenizer/tokenizer.h"
@@ -43,8 +42,8 @@ struct generate_options {
     /* an answer is a separate text, as templates write it; otherwise it continues the
      * text of the prompt */
     bool separate_answer;
-    const char *const *stop_strings;   /* end an answer; NULL-terminated; NULL: none */
-    const volatile sig_atomic_t *stop; /* set by a signal handler to stop; NULL: none */
+    const char *const *stop_strings; /* end an answer; NULL-terminated; NULL: none */
+    struct heartbeat *heartbeat;     /* ticks with every token; or NULL */
     /* Called for each completion when it is finished, in no particular order; false stops
      * the generation. */
     bool (*on_completion)(void *context, const struct completion *completion,

@@ -102,9 +102,7 @@ static void make_room(struct distillation *t, size_t rows, size_t kept)
 static bool add_batch(struct distillation *t, struct teacher_writer *writer,
                       const struct batch *batch, struct error *err)
 {
-    const volatile sig_atomic_t *stop = t->options.stop;
-
-    if (stop && *stop)
+    if (!heartbeat_tick(t->options.heartbeat))
         return error_set(err, ERROR_STOPPED,
                          "stopped while the teacher's logits "
                          "were computed; none of them are saved");

@@ -12,8 +12,7 @@
 #ifndef TRAIN_TEACHER_DISTILLATION_H
 #define TRAIN_TEACHER_DISTILLATION_H
 
-#include <signal.h>
-
+#include "base/heartbeat.h"
 #include "base/log.h"
 #include "kernels/backend.h"
 #include "train/model/model.h"
@@ -24,8 +23,7 @@ struct distillation;
 struct distillation_options {
     const struct plan *plan;
     struct log *log;
-    /* set by a signal: stop writing the file; NULL: never */
-    const volatile sig_atomic_t *stop;
+    struct heartbeat *heartbeat;       /* a stop ends the writing of the file; or NULL */
     const struct backend_group *group; /* this process among the ranks; NULL: alone */
     const struct model_config *student;
     const struct dataset *data; /* training data */
