@@ -105,35 +105,53 @@ json_t *json_visible(const char *data, size_t len)
     return value;
 }
 
-/* Writer state: output text, and spaces per level, 0 for one line. */
-struct writer {
-    struct text *out;
-    int indent, level;
-};
-
-static bool write_value(struct writer *writer, const json_t *value);
-
-static void write_string(struct text *out, const char *string, size_t len)
+/* Return how many bytes at the start of a string need no escape. */
+static size_t plain_bytes(const char *string, size_t len)
 {
-    static const char plain[] = "\b\f\n\r\t\"\\", escape[] = "bfnrt\"\\";
+    size_t n = 0;
+
+    while (n < len && (unsigned char)string[n] >= 0x20 && string[n] != 0x7f &&
+           string[n] != '"' && string[n] != '\\')
+        n++;
+    return n;
+}
+
+void json_add_string(struct text *out, const char *string, size_t len)
+{
+    static const char special[] = "\b\f\n\r\t\"\\", escape[] = "bfnrt\"\\";
 
     text_addc(out, '"');
     for (size_t i = 0; i < len; i++) {
-        unsigned char byte = (unsigned char)string[i];
-        const char *at = byte ? strchr(plain, byte) : NULL;
+        size_t plain = plain_bytes(string + i, len - i);
+        const char *at;
 
+        text_add(out, string + i, plain);
+        i += plain;
+        if (i == len)
+            break;
+        at = string[i] ? strchr(special, string[i]) : NULL;
         if (at)
-            text_addf(out, "\\%c", escape[at - plain]);
-        else if (byte < 0x20 || byte == 0x7f)
-            text_addf(out, "\\u%04x", byte);
+            text_addf(out, "\\%c", escape[at - special]);
         else
-            text_addc(out, string[i]);
+            text_addf(out, "\\u%04x", (unsigned char)string[i]);
     }
     text_addc(out, '"');
 }
 
-/* Write the fewest digits that read back as the same number, never as an integer. */
-static void write_real(struct text *out, double value)
+void json_add_integer(struct text *out, int64_t value)
+{
+    uint64_t left = value < 0 ? -(uint64_t)value : (uint64_t)value;
+    char digits[24], *at = digits + sizeof(digits);
+
+    do
+        *--at = (char)('0' + left % 10);
+    while ((left /= 10) > 0);
+    if (value < 0)
+        *--at = '-';
+    text_add(out, at, (size_t)(digits + sizeof(digits) - at));
+}
+
+void json_add_real(struct text *out, double value)
 {
     char digits[40];
 
@@ -146,6 +164,14 @@ static void write_real(struct text *out, double value)
     if (!strpbrk(digits, ".e"))
         text_adds(out, ".0");
 }
+
+/* Writer state: output text, and spaces per level, 0 for one line. */
+struct writer {
+    struct text *out;
+    int indent, level;
+};
+
+static bool write_value(struct writer *writer, const json_t *value);
 
 static void write_break(struct writer *writer)
 {
@@ -189,7 +215,7 @@ static bool write_object(struct writer *writer, const json_t *object)
             text_addc(writer->out, ',');
         first = false;
         write_break(writer);
-        write_string(writer->out, key, strlen(key));
+        json_add_string(writer->out, key, strlen(key));
         text_adds(writer->out, writer->indent > 0 ? ": " : ":");
         ok = write_value(writer, value) && ok;
     }
@@ -208,13 +234,13 @@ static bool write_value(struct writer *writer, const json_t *value)
     case JSON_ARRAY:
         return write_array(writer, value);
     case JSON_STRING:
-        write_string(writer->out, json_string_value(value), json_string_length(value));
+        json_add_string(writer->out, json_string_value(value), json_string_length(value));
         break;
     case JSON_INTEGER:
-        text_addf(writer->out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+        json_add_integer(writer->out, json_integer_value(value));
         break;
     case JSON_REAL:
-        write_real(writer->out, json_real_value(value));
+        json_add_real(writer->out, json_real_value(value));
         break;
     case JSON_TRUE:
         text_adds(writer->out, "true");

@@ -25,6 +25,12 @@ bool json_write(const json_t *value, struct text *out);
 /* indented by 2, final newline */
 bool json_write_pretty(const json_t *value, struct text *out);
 
+/* Append one JSON value to a text without a json_t: a string of valid UTF-8; a finite
+ * number, never as an integer. */
+void json_add_string(struct text *out, const char *string, size_t len);
+void json_add_integer(struct text *out, int64_t value);
+void json_add_real(struct text *out, double value);
+
 /* Convert a double to JSON: "NaN", "Infinity", "-Infinity" as strings if it is not
  * finite. */
 json_t *json_number(double value);

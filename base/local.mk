@@ -22,5 +22,6 @@ libbase_a_SOURCES += %D%/pcg.c %D%/pcg.h
 libbase_a_SOURCES += %D%/random.c %D%/random.h
 libbase_a_SOURCES += %D%/size.h
 libbase_a_SOURCES += %D%/spawn.c %D%/spawn.h
+libbase_a_SOURCES += %D%/spread.c %D%/spread.h
 libbase_a_SOURCES += %D%/stop.c %D%/stop.h
 libbase_a_SOURCES += %D%/text.c %D%/text.h

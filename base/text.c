@@ -78,21 +78,27 @@ bool text_addc(struct text *text, char byte)
     return text_add(text, &byte, 1);
 }
 
+/* Most texts fit into the room that is left, so print there first. */
 bool text_addf(struct text *text, const char *fmt, ...)
 {
+    size_t left = text->room - (text->room > 0 ? text->len : 0);
     va_list args;
     int len;
 
     va_start(args, fmt);
-    len = vsnprintf(NULL, 0, fmt, args);
+    len = vsnprintf(left > 0 ? text->data + text->len : NULL, left, fmt, args);
     va_end(args);
+    if (left > 0 && (len < 0 || (size_t)len >= left || text->overflow))
+        text->data[text->len] = 0; /* nothing of it is part of the text */
     if (len < 0 || !text_grow(text, (size_t)len)) {
         text->overflow = true;
         return false;
     }
-    va_start(args, fmt);
-    vsnprintf(text->data + text->len, (size_t)len + 1, fmt, args);
-    va_end(args);
+    if ((size_t)len >= left) {
+        va_start(args, fmt);
+        vsnprintf(text->data + text->len, (size_t)len + 1, fmt, args);
+        va_end(args);
+    }
     text->len += (size_t)len;
     return true;
 }
@@ -144,8 +150,13 @@ bool text_is_utf8(const char *data, size_t len, size_t *bad_byte)
     size_t at = 0;
 
     while (at < len) {
-        size_t length = character_length((const unsigned char *)data + at, len - at);
+        size_t length;
 
+        if ((unsigned char)data[at] < 0x80) { /* most of most texts */
+            at++;
+            continue;
+        }
+        length = character_length((const unsigned char *)data + at, len - at);
         if (length == 0) {
             if (bad_byte)
                 *bad_byte = at;

@@ -3,8 +3,6 @@
 
 #include "runner/commands/commands.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,11 +12,13 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/size.h"
-#include "runner/job/job.h"
+#include "base/spread.h"
 #include "runner/output/meter.h"
+#include "runner/output/report.h"
+#include "runner/spool/listing.h"
 #include "runner/spool/queue.h"
-#include "runner/output/report_json.h"
 #include "runner/spool/spool.h"
 
 static int cmd_status(const struct options *options);
@@ -33,89 +33,162 @@ const struct command command_status = {
     .run = cmd_status,
 };
 
-enum { SHORTEST_NAME = 12, LONGEST_NAME = 40 };
+enum { SHORTEST_NAME = 12, LONGEST_NAME = 40, LINES_AT_ONCE = 128 };
 
+static bool is_known_job(const char *path)
+{
+    char *run = path_run_dir(path), *state = path_join(run, "state.json");
+    bool known = file_exists(path) || file_exists(state);
+
+    free(state);
+    free(run);
+    return known;
+}
+
+/* Read what is there, report the rest, and return the worst exit status. */
+static int read_listing(const struct options *options, struct listing *listing)
+{
+    int worst = EXIT_FINE;
+
+    for (size_t i = 0; i < options->operand_count; i++) {
+        const char *path = options->operands[i];
+        struct error err = { 0 };
+
+        if (file_is_dir(path))
+            listing_add_folder(listing, path, &err);
+        else if (is_known_job(path))
+            listing_add_job(listing, path);
+        else
+            error_set(&err, ERROR_USAGE, "there is no %s", path);
+        if (err.code)
+            report_error(options->program, &err);
+        if (report_exit(err.code) > worst)
+            worst = report_exit(err.code);
+    }
+    return worst;
+}
+
+/* Each adds a member of an object; `key` has its quotes and the characters around
+ * them. */
+static void add_text(struct text *out, const char *key, const char *value)
+{
+    size_t len = strlen(value);
+    struct text shown;
+
+    text_adds(out, key);
+    text_init(&shown, 0);
+    if (!text_is_utf8(value, len, NULL)) {
+        text_add_visible(&shown, value, len);
+        value = shown.data;
+        len = shown.len;
+    }
+    json_add_string(out, value, len);
+    text_clear(&shown);
+}
+
+static void add_integer(struct text *out, const char *key, int64_t value)
+{
+    text_adds(out, key);
+    json_add_integer(out, value);
+}
+
+static void add_real(struct text *out, const char *key, double value)
+{
+    text_adds(out, key);
+    if (isfinite(value))
+        json_add_real(out, value);
+    else
+        text_adds(out, "null");
+}
+
+static void add_object(struct text *out, const struct listed *job)
+{
+    const struct job_record *record = &job->record;
+
+    add_text(out, "{\"job\":", job->path);
+    add_text(out, ",\"name\":", job->name);
+    add_text(out, ",\"state\":", listed_state(job));
+    add_text(out, ",\"reason\":", record->reason);
+    add_integer(out, ",\"step\":", record->step);
+    add_integer(out, ",\"total\":", record->total);
+    add_real(out, ",\"loss\":", record->loss);
+    add_real(out, ",\"seconds_left\":", record->seconds_left);
+    add_integer(out, ",\"attempt\":", record->attempt);
+    add_integer(out, ",\"crashes\":", record->crashes);
+    add_integer(out, ",\"priority\":", record->priority);
+    add_text(out, ",\"device\":", record->device);
+    add_text(out, ",\"queued\":", record->queued);
+    add_text(out, ",\"started\":", record->started);
+    add_text(out, ",\"ended\":", record->ended);
+    text_adds(out, "}\n");
+}
+
+/* The texts of some jobs each, made by several threads. */
+struct part {
+    struct text out;
+    bool unread; /* some job */
+};
+struct objects {
+    const struct listing *listing;
+    struct part *parts; /* one per LINES_AT_ONCE jobs */
+};
+
+static void add_objects(void *context, size_t from, size_t to)
+{
+    const struct objects *objects = context;
+    struct part *part = &objects->parts[from / LINES_AT_ONCE];
+    struct listed job;
+
+    text_init(&part->out, 0);
+    for (size_t i = from; i < to; i++)
+        if (listing_read(objects->listing, i, &job)) {
+            add_object(&part->out, &job);
+            part->unread |= job.unread;
+            listed_clear(&job);
+        }
+}
+
+/* Return whether the state of some job is unknown. */
+static bool show_json(struct report *report, const struct listing *listing)
+{
+    size_t count = size_divide_up(listing->count, LINES_AT_ONCE);
+    struct objects objects = { listing, memory_alloc(count * sizeof(struct part)) };
+    bool unread = false;
+
+    spread_each(listing->count, LINES_AT_ONCE, add_objects, &objects);
+    for (size_t i = 0; i < count; i++) {
+        report_write(report, &objects.parts[i].out);
+        text_clear(&objects.parts[i].out);
+        unread |= objects.parts[i].unread;
+    }
+    free(objects.parts);
+    return unread;
+}
+
+/* A line of the table. */
 struct line {
-    struct job job;
-    struct job_record record;
-    bool running; /* the lock is held */
-    size_t turn;  /* its position among the waiting jobs of its folder, from 1; 0: none */
+    struct listed job;
+    bool shown;
+    size_t turn; /* its position among the waiting jobs of its folder, from 1; 0: none */
 };
 
 struct table {
+    const struct listing *listing;
     struct line *lines; /* malloc'ed */
-    size_t count, room;
 };
 
-static void table_clear(struct table *table)
+static void read_lines(void *context, size_t from, size_t to)
 {
-    for (size_t i = 0; i < table->count; i++)
-        job_clear(&table->lines[i].job);
-    free(table->lines);
-    *table = (struct table) { 0 };
-}
+    const struct table *table = context;
 
-static bool table_add(struct table *table, const char *path, struct error *err)
-{
-    struct error taken = { 0 };
-    struct line *line;
-
-    if (table->count == table->room) {
-        table->room = table->room ? 2 * table->room : 16;
-        table->lines = memory_resize(table->lines, table->room, sizeof(*table->lines));
-    }
-    line = &table->lines[table->count++];
-    *line = (struct line) { 0 };
-    job_init(&line->job, path);
-    if (!path_run_is_free(path, &taken)) {
-        line->record = (struct job_record) { .state = JOB_REJECTED, .loss = NAN };
-        snprintf(line->record.reason, sizeof(line->record.reason), "%s", taken.text);
-        return true;
-    }
-    if (!job_read(&line->job, &line->record, err))
-        return false;
-    line->running = line->record.state == JOB_RUNNING && job_is_locked(&line->job);
-    return true;
-}
-
-static int is_job_name(const struct dirent *item)
-{
-    return text_ends(item->d_name, ".yaml") || text_ends(item->d_name, ".yml") ||
-                   text_ends(item->d_name, ".run")
-               ? item->d_name[0] != '.'
-               : 0;
-}
-
-/* Add x.run whose job was removed: it is shown while it runs or waits. */
-static void add_removed_job(struct table *table, const char *run)
-{
-    static const char *const endings[] = { "", ".yml", ".yaml" };
-    struct error ignored = { 0 };
-    struct line *last;
-    struct text path;
-    bool job = false;
-
-    text_init(&path, 0);
-    for (size_t i = 0; i < TS_COUNT(endings) && !job; i++) {
-        text_reset(&path);
-        text_add(&path, run, strlen(run) - strlen(".run"));
-        text_adds(&path, endings[i]);
-        job = file_exists(path.data);
-    }
-    if (!job) {
-        job = table_add(table, path.data, &ignored);
-        last = &table->lines[table->count - 1];
-        if (!job ||
-            (last->record.state != JOB_RUNNING && last->record.state != JOB_READY))
-            job_clear(&table->lines[--table->count].job);
-    }
-    text_clear(&path);
+    for (size_t i = from; i < to; i++)
+        table->lines[i].shown = listing_read(table->listing, i, &table->lines[i].job);
 }
 
 static struct queued queued_of(const struct line *line)
 {
-    return (struct queued) { .priority = line->record.priority,
-                             .arrived = line->record.arrived };
+    return (struct queued) { .priority = line->job.record.priority,
+                             .arrived = line->job.record.arrived };
 }
 
 static int compare_turn(const void *a, const void *b)
@@ -133,7 +206,7 @@ static void number_turns(struct line *lines, size_t count)
     size_t waits = 0;
 
     for (size_t i = 0; i < count; i++)
-        if (lines[i].record.state == JOB_READY)
+        if (lines[i].shown && lines[i].job.record.state == JOB_READY)
             waiting[waits++] = &lines[i];
     qsort(waiting, waits, sizeof(struct line *), compare_turn);
     for (size_t i = 0; i < waits; i++)
@@ -141,89 +214,29 @@ static void number_turns(struct line *lines, size_t count)
     free(waiting);
 }
 
-static bool add_folder(struct table *table, const char *dir, struct error *err)
+static void table_read(struct table *table, const struct listing *listing)
 {
-    size_t from = table->count;
-    struct dirent **items;
-    int count = scandir(dir, &items, is_job_name, alphasort);
-    bool ok = true;
+    size_t to;
 
-    if (count < 0)
-        return error_set(err, ERROR_USAGE, "cannot read %s: %s", dir, strerror(errno));
-    for (int i = 0; i < count; i++) {
-        char *path = path_join(dir, items[i]->d_name);
+    *table =
+        (struct table) { listing, memory_alloc(listing->count * sizeof(struct line)) };
+    spread_each(listing->count, LINES_AT_ONCE, read_lines, table);
+    for (size_t from = 0; from < listing->count; from = to) {
+        const char *folder = listing_folder(listing, from);
 
-        if (text_ends(path, ".run"))
-            add_removed_job(table, path);
-        else
-            ok = ok && table_add(table, path, err);
-        free(path);
-        free(items[i]);
+        for (to = from + 1; to < listing->count && listing_folder(listing, to) == folder;)
+            to++;
+        if (folder[0])
+            number_turns(table->lines + from, to - from);
     }
-    free(items);
-    number_turns(table->lines + from, table->count - from);
-    return ok;
 }
 
-static bool is_known_job(const char *path)
+static void table_clear(struct table *table)
 {
-    char *run = path_run_dir(path), *state = path_join(run, "state.json");
-    bool known = file_exists(path) || file_exists(state);
-
-    free(state);
-    free(run);
-    return known;
-}
-
-static bool read_table(const struct options *options, struct table *table,
-                       struct error *err)
-{
-    for (size_t i = 0; i < options->operand_count; i++) {
-        const char *path = options->operands[i];
-
-        if (file_is_dir(path)     ? !add_folder(table, path, err)
-            : !is_known_job(path) ? !error_set(err, ERROR_USAGE, "there is no %s", path)
-                                  : !table_add(table, path, err))
-            return false;
-    }
-    return true;
-}
-
-/* Return the name to show: `running` with a free lock is a crash that is not recorded
- * yet. */
-static const char *state_name(const struct line *line)
-{
-    if (line->record.state == JOB_RUNNING && !line->running)
-        return "crashed";
-    return job_state_names[line->record.state];
-}
-
-static json_t *real(double value)
-{
-    return isnan(value) ? json_null() : json_number(value);
-}
-
-static json_t *line_object(const struct line *line)
-{
-    const struct job_record *record = &line->record;
-    json_t *object = json_object();
-
-    json_object_set_new(object, "job", report_json_string(line->job.path));
-    json_object_set_new(object, "name", report_json_string(line->job.name));
-    json_object_set_new(object, "state", json_string(state_name(line)));
-    json_object_set_new(object, "reason", report_json_string(record->reason));
-    json_object_set_new(object, "step", json_integer(record->step));
-    json_object_set_new(object, "total", json_integer(record->total));
-    json_object_set_new(object, "loss", real(record->loss));
-    json_object_set_new(object, "seconds_left", real(record->seconds_left));
-    json_object_set_new(object, "attempt", json_integer(record->attempt));
-    json_object_set_new(object, "crashes", json_integer(record->crashes));
-    json_object_set_new(object, "priority", json_integer(record->priority));
-    json_object_set_new(object, "device", report_json_string(record->device));
-    json_object_set_new(object, "queued", report_json_string(record->queued));
-    json_object_set_new(object, "started", report_json_string(record->started));
-    json_object_set_new(object, "ended", report_json_string(record->ended));
-    return object;
+    for (size_t i = 0; i < table->listing->count; i++)
+        if (table->lines[i].shown)
+            listed_clear(&table->lines[i].job);
+    free(table->lines);
 }
 
 static const char *const state_colors[JOB_STATES] = {
@@ -244,8 +257,8 @@ static void add_cell(struct text *out, const char *value, size_t width)
 
 static void add_reason(struct text *out, const struct line *line)
 {
-    report_visible(out, line->record.reason);
-    if (line->record.state != JOB_READY || line->record.reason[0])
+    report_visible(out, line->job.record.reason);
+    if (line->job.record.state != JOB_READY || line->job.record.reason[0])
         return;
     text_adds(out, "waiting");
     if (line->turn > 1)
@@ -256,14 +269,14 @@ static void add_reason(struct text *out, const struct line *line)
 
 static void add_line(struct text *out, const struct line *line, size_t names, bool color)
 {
-    const struct job_record *record = &line->record;
+    const struct job_record *record = &line->job.record;
     const char *color_code = color ? state_colors[record->state] : NULL;
     struct text cell;
 
     text_init(&cell, 0);
     add_cell(out, line->job.name, names);
     text_adds(out, color_code ? color_code : "");
-    add_cell(out, state_name(line), 8);
+    add_cell(out, listed_state(&line->job), 8);
     text_adds(out, color_code ? "\033[0m" : "");
     if (record->total > 0)
         text_addf(&cell, "%" PRId64 "/%" PRId64, record->step, record->total);
@@ -273,7 +286,7 @@ static void add_line(struct text *out, const struct line *line, size_t names, bo
         text_addf(&cell, "%.4g", record->loss);
     add_cell(out, cell.len ? cell.data : "-", 7);
     text_reset(&cell);
-    if (line->running)
+    if (line->job.running)
         meter_clock(record->seconds_left, &cell);
     add_cell(out, cell.len ? cell.data : "-", 7);
     text_reset(&cell);
@@ -286,58 +299,74 @@ static void add_line(struct text *out, const struct line *line, size_t names, bo
     text_clear(&cell);
 }
 
-static void add_table(struct text *out, const struct table *table, bool color)
+/* Return whether the state of some job is unknown. */
+static bool add_table(struct text *out, const struct table *table, bool color)
 {
+    const struct line *lines = table->lines, *end = lines + table->listing->count;
     size_t names = SHORTEST_NAME;
+    bool unread = false;
 
-    for (size_t i = 0; i < table->count; i++) {
-        size_t len = strlen(table->lines[i].job.name);
+    for (const struct line *line = lines; line < end; line++) {
+        size_t len = line->shown ? strlen(line->job.name) : 0;
 
         names = len > names ? (len < LONGEST_NAME ? len : LONGEST_NAME) : names;
+        unread |= line->shown && line->job.unread;
     }
     text_addf(out, "%-*s  %-8s  %-11s  %-7s  %-7s  %-20s  %s\n", (int)names, "NAME",
               "STATE", "STEP", "LOSS", "LEFT", "DEVICE", "REASON");
-    for (size_t i = 0; i < table->count; i++)
-        add_line(out, &table->lines[i], names, color);
+    for (const struct line *line = lines; line < end; line++)
+        if (line->shown)
+            add_line(out, line, names, color);
+    return unread;
 }
 
-static bool show(struct report *report, const struct options *options, struct error *err)
+static bool show_table(struct report *report, const struct options *options,
+                       const struct listing *listing)
 {
-    struct table table = { 0 };
+    const char *first = options->operands[0];
+    struct table table;
     struct text out;
-    bool ok = read_table(options, &table, err);
+    bool unread;
 
     text_init(&out, 0);
-    for (size_t i = 0; ok && options->json && i < table.count; i++)
-        ok = report_json(report, line_object(&table.lines[i]), err);
-    if (ok && !options->json) {
-        /* move home, print, clear the rest: this does not flicker */
-        text_adds(&out, options->follow && report->terminal ? "\033[H" : "");
-        add_table(&out, &table, report->color);
-        if (!options->quiet && file_is_dir(options->operands[0]) &&
-            !spool_is_watched(options->operands[0]))
-            text_adds(&out, "no watch is running on this folder\n");
-        text_adds(&out, options->follow && report->terminal ? "\033[J" : "");
-        report_write(report, &out);
-    }
-    fflush(report->out);
-    text_clear(&out);
+    /* move home, print, clear the rest: this does not flicker */
+    text_adds(&out, options->follow && report->terminal ? "\033[H" : "");
+    table_read(&table, listing);
+    unread = add_table(&out, &table, report->color);
     table_clear(&table);
-    return ok;
+    if (!options->quiet && file_is_dir(first) && !spool_is_watched(first))
+        text_adds(&out, "no watch is running on this folder\n");
+    text_adds(&out, options->follow && report->terminal ? "\033[J" : "");
+    report_write(report, &out);
+    text_clear(&out);
+    return unread;
+}
+
+/* Show all jobs once, and return the exit status. */
+static int show(struct report *report, const struct options *options)
+{
+    struct listing listing = { 0 };
+    int status = read_listing(options, &listing);
+    bool unread = options->json ? show_json(report, &listing)
+                                : show_table(report, options, &listing);
+
+    fflush(report->out);
+    listing_clear(&listing);
+    return unread ? EXIT_SYSTEM : status;
 }
 
 static int cmd_status(const struct options *options)
 {
     static const struct timespec second = { .tv_sec = 1 };
-    struct error err = { 0 };
     struct report report;
+    int status;
 
     report_init(&report, options);
     if (options->follow && report.terminal && !options->json)
         fputs("\033[2J", stdout);
-    while (show(&report, options, &err) && options->follow && !ferror(stdout))
-        nanosleep(&second, NULL);
-    if (err.code)
-        report_error(options->program, &err);
-    return report_exit(err.code);
+    do
+        status = show(&report, options);
+    while (status != EXIT_NO_JOB && options->follow && !ferror(stdout) &&
+           nanosleep(&second, NULL) == 0);
+    return status;
 }

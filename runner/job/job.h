@@ -88,6 +88,8 @@ bool job_make_dir(const struct job *job, struct error *err);
 /* Read state.json. A missing or broken file (a power cut) is JOB_NEW. ERROR_SYSTEM
  * otherwise. */
 bool job_read(const struct job *job, struct job_record *out, struct error *err);
+/* The same for `name`, a state.json relative to an open directory (AT_FDCWD allowed). */
+bool job_read_at(int dir, const char *name, struct job_record *out, struct error *err);
 /* Replace state.json. durable: on disk when this returns; otherwise a power cut may
  * restore the previous state. */
 bool job_write(const struct job *job, const struct job_record *record, bool durable,

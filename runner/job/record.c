@@ -9,31 +9,27 @@
 
 #include "base/json.h"
 #include "base/size.h"
+#include "runner/job/record_scan.h"
 
-/* Text fields of state.json and where they are stored. */
-#define TEXT_FIELD(name)                                                                 \
-    {                                                                                    \
-#name, offsetof(struct job_record, name), sizeof(((struct job_record *)0)->name) \
+#define FIELD(field_kind, name)                                                    \
+    {                                                                              \
+        .key = #name, .kind = field_kind, .at = offsetof(struct job_record, name), \
+        .room = sizeof(((struct job_record *)NULL)->name)                          \
     }
-static const struct {
-    const char *key;
-    size_t at, room;
-} text_fields[] = {
-    TEXT_FIELD(reason), TEXT_FIELD(device),  TEXT_FIELD(digest), TEXT_FIELD(source),
-    TEXT_FIELD(queued), TEXT_FIELD(started), TEXT_FIELD(ended),
-};
 
-#define NUMBER_FIELD(name)                       \
-    {                                            \
-#name, offsetof(struct job_record, name) \
-    }
-static const struct {
-    const char *key;
-    size_t at;
-} number_fields[] = {
-    NUMBER_FIELD(step),    NUMBER_FIELD(total),       NUMBER_FIELD(attempt),
-    NUMBER_FIELD(crashes), NUMBER_FIELD(max_retries), NUMBER_FIELD(priority),
+/* In the order of the text, after `state`. */
+const struct record_field record_fields[] = {
+    FIELD(RECORD_TEXT, reason),      FIELD(RECORD_TEXT, device),
+    FIELD(RECORD_TEXT, digest),      FIELD(RECORD_TEXT, source),
+    FIELD(RECORD_TEXT, queued),      FIELD(RECORD_TEXT, started),
+    FIELD(RECORD_TEXT, ended),       FIELD(RECORD_INTEGER, step),
+    FIELD(RECORD_INTEGER, total),    FIELD(RECORD_INTEGER, attempt),
+    FIELD(RECORD_INTEGER, crashes),  FIELD(RECORD_INTEGER, max_retries),
+    FIELD(RECORD_INTEGER, priority), FIELD(RECORD_REAL, loss),
+    FIELD(RECORD_REAL, arrived),     FIELD(RECORD_REAL, seconds_left),
+    FIELD(RECORD_BOOLEAN, resume),
 };
+const size_t record_field_count = TS_COUNT(record_fields);
 
 void record_set_text(char *out, size_t room, const char *text)
 {
@@ -52,79 +48,81 @@ void record_init(struct job_record *out)
     };
 }
 
-static double real(const json_t *object, const char *key)
+bool record_set_state(struct job_record *out, const char *name)
 {
-    const json_t *value = json_object_get(object, key);
-
-    return json_is_number(value) ? json_number_value(value) : NAN;
+    for (int i = JOB_NEW; i < JOB_STATES; i++)
+        if (strcmp(job_state_names[i], name) == 0) {
+            out->state = (enum job_state)i;
+            return true;
+        }
+    return false;
 }
 
-static bool read_object(const json_t *object, struct job_record *out)
+/* A member that is missing or has another type keeps the value of record_init. */
+static void read_field(const json_t *value, const struct record_field *field,
+                       struct job_record *out)
 {
-    const char *state = json_string_value(json_object_get(object, "state"));
-    bool found = false;
+    void *at = (char *)out + field->at;
 
-    for (int i = JOB_NEW; state && i < JOB_STATES; i++)
-        if (strcmp(job_state_names[i], state) == 0) {
-            out->state = (enum job_state)i;
-            found = true;
-        }
-    for (size_t i = 0; i < TS_COUNT(text_fields); i++) {
-        const char *value =
-            json_string_value(json_object_get(object, text_fields[i].key));
-
-        record_set_text((char *)out + text_fields[i].at, text_fields[i].room,
-                        value ? value : "");
-    }
-    for (size_t i = 0; i < TS_COUNT(number_fields); i++)
-        *(int64_t *)((char *)out + number_fields[i].at) =
-            json_integer_value(json_object_get(object, number_fields[i].key));
-    out->loss = real(object, "loss");
-    out->arrived = real(object, "arrived");
-    out->seconds_left = real(object, "seconds_left");
-    out->resume = json_is_true(json_object_get(object, "resume"));
-    return found;
+    if (field->kind == RECORD_TEXT && json_is_string(value))
+        record_set_text(at, field->room, json_string_value(value));
+    else if (field->kind == RECORD_INTEGER && json_is_integer(value))
+        *(int64_t *)at = json_integer_value(value);
+    else if (field->kind == RECORD_REAL && json_is_number(value))
+        *(double *)at = json_number_value(value);
+    else if (field->kind == RECORD_BOOLEAN && json_is_boolean(value))
+        *(bool *)at = json_is_true(value);
 }
 
 void record_read(const char *data, size_t len, struct job_record *out)
 {
-    json_t *object = json_read_text(data, len, "state.json", 1, NULL);
+    json_t *object;
+    const char *state;
 
-    if (!read_object(object, out))
-        record_init(out);
+    record_init(out);
+    if (record_scan(data, len, out))
+        return;
+    record_init(out);
+    object = json_read_text(data, len, "state.json", 1, NULL);
+    state = json_string_value(json_object_get(object, "state"));
+    if (state && record_set_state(out, state))
+        for (size_t i = 0; i < record_field_count; i++)
+            read_field(json_object_get(object, record_fields[i].key), &record_fields[i],
+                       out);
     json_decref(object);
 }
 
-static json_t *record_object(const struct job_record *record)
+static void set_member(json_t *object, const char *key, json_t *value)
 {
-    json_t *object = json_object();
+    json_object_set_new(object, key, value);
+}
 
-    json_object_set_new(object, "state", json_string(job_state_names[record->state]));
-    for (size_t i = 0; i < TS_COUNT(text_fields); i++) {
-        const char *value = (const char *)record + text_fields[i].at;
+static void write_field(const struct job_record *record, const struct record_field *field,
+                        json_t *object)
+{
+    const void *at = (const char *)record + field->at;
+    const char *text = at;
 
-        json_object_set_new(object, text_fields[i].key,
-                            value[0] ? json_visible(value, strlen(value)) : json_null());
-    }
-    for (size_t i = 0; i < TS_COUNT(number_fields); i++)
-        json_object_set_new(
-            object, number_fields[i].key,
-            json_integer(*(const int64_t *)((const char *)record + number_fields[i].at)));
-    if (!isnan(record->loss))
-        json_object_set_new(object, "loss", json_number(record->loss));
-    if (!isnan(record->arrived))
-        json_object_set_new(object, "arrived", json_number(record->arrived));
-    if (!isnan(record->seconds_left))
-        json_object_set_new(object, "seconds_left", json_number(record->seconds_left));
-    json_object_set_new(object, "resume", json_boolean(record->resume));
-    return object;
+    if (field->kind == RECORD_TEXT)
+        set_member(object, field->key,
+                   text[0] ? json_visible(text, strlen(text)) : json_null());
+    else if (field->kind == RECORD_INTEGER)
+        set_member(object, field->key, json_integer(*(const int64_t *)at));
+    else if (field->kind == RECORD_REAL && !isnan(*(const double *)at))
+        set_member(object, field->key, json_number(*(const double *)at));
+    else if (field->kind == RECORD_BOOLEAN)
+        set_member(object, field->key, json_boolean(*(const bool *)at));
 }
 
 bool record_write(const struct job_record *record, struct text *out)
 {
-    json_t *object = record_object(record);
-    bool ok = json_write(object, out);
+    json_t *object = json_object();
+    bool ok;
 
+    set_member(object, "state", json_string(job_state_names[record->state]));
+    for (size_t i = 0; i < record_field_count; i++)
+        write_field(record, &record_fields[i], object);
+    ok = json_write(object, out);
     json_decref(object);
     return ok;
 }

@@ -60,7 +60,7 @@ void names_add(struct names *names, const char *name, void *thing)
 void names_clear(struct names *names, void (*drop)(void *thing))
 {
     for (size_t i = 0; i < names->room; i++)
-        if (names->slots[i].name)
+        if (names->slots[i].name && drop)
             drop(names->slots[i].thing);
     free(names->slots);
     *names = (struct names) { 0 };

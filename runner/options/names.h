@@ -15,7 +15,7 @@ struct names {
 void *names_find(const struct names *names, const char *name); /* NULL: not there */
 /* Add a name, which must not exist and must live as long as the table. */
 void names_add(struct names *names, const char *name, void *thing);
-/* Free the table after calling `drop` for each value. */
+/* Free the table after calling `drop` for each value; NULL: the caller frees them. */
 void names_clear(struct names *names, void (*drop)(void *thing));
 
 #endif

@@ -1,0 +1,287 @@
+/*
+ * runner/spool/listing.c - reads a folder once and each state.json once: a spool may have
+ * thousands of finished jobs.
+ */
+#include "config.h"
+
+#include "runner/spool/listing.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "runner/job/record.h"
+#include "runner/options/names.h"
+
+struct listing_folder {
+    char *path; /* "": the working directory */
+    int fd;
+};
+
+struct listing_entry {
+    char *file;   /* of the job, relative to the folder */
+    uint64_t key; /* its first bytes after those that all names share, for sorting */
+    size_t folder;
+    bool removed; /* only its NAME.run exists */
+};
+
+void listing_clear(struct listing *listing)
+{
+    for (size_t i = 0; i < listing->count; i++)
+        free(listing->entries[i].file);
+    for (size_t i = 0; i < listing->folder_count; i++) {
+        free(listing->folders[i].path);
+        if (listing->folders[i].fd >= 0)
+            close(listing->folders[i].fd);
+    }
+    free(listing->entries);
+    free(listing->folders);
+    *listing = (struct listing) { 0 };
+}
+
+void listed_clear(struct listed *job)
+{
+    free(job->path);
+    free(job->name);
+}
+
+const char *listed_state(const struct listed *job)
+{
+    if (job->unread)
+        return "unknown";
+    if (job->record.state == JOB_RUNNING && !job->running)
+        return "crashed";
+    return job_state_names[job->record.state];
+}
+
+const char *listing_folder(const struct listing *listing, size_t index)
+{
+    return listing->folders[listing->entries[index].folder].path;
+}
+
+static void add_folder(struct listing *listing, const char *path, int fd)
+{
+    if (listing->folder_count == listing->folder_room) {
+        listing->folder_room = listing->folder_room ? 2 * listing->folder_room : 4;
+        listing->folders = memory_resize(listing->folders, listing->folder_room,
+                                         sizeof(*listing->folders));
+    }
+    listing->folders[listing->folder_count++] =
+        (struct listing_folder) { memory_strdup(path), fd };
+}
+
+/* Add a job to the last folder.  `file` belongs to the listing. */
+static void add_entry(struct listing *listing, char *file, bool removed)
+{
+    if (listing->count == listing->room) {
+        listing->room = listing->room ? 2 * listing->room : 16;
+        listing->entries =
+            memory_resize(listing->entries, listing->room, sizeof(*listing->entries));
+    }
+    listing->entries[listing->count++] =
+        (struct listing_entry) { file, 0, listing->folder_count - 1, removed };
+}
+
+void listing_add_job(struct listing *listing, const char *path)
+{
+    add_folder(listing, "", AT_FDCWD);
+    add_entry(listing, memory_strdup(path), false);
+}
+
+static char *copy_of(const char *string, size_t len)
+{
+    char *copy = memory_alloc(len + 1);
+
+    memcpy(copy, string, len);
+    return copy;
+}
+
+/* Names of jobs without their endings. */
+struct stems {
+    char **list; /* malloc'ed, and so is each */
+    size_t count, room;
+};
+
+static void add_stem(struct stems *stems, const char *name, size_t cut)
+{
+    if (stems->count == stems->room) {
+        stems->room = stems->room ? 2 * stems->room : 64;
+        stems->list = memory_resize(stems->list, stems->room, sizeof(char *));
+    }
+    stems->list[stems->count++] = copy_of(name, strlen(name) - cut);
+}
+
+static void clear_stems(struct stems *stems)
+{
+    for (size_t i = 0; i < stems->count; i++)
+        free(stems->list[i]);
+    free(stems->list);
+}
+
+/* Add the job files, and note the names of both kinds. */
+static void read_names(struct listing *listing, DIR *stream, struct stems *jobs,
+                       struct stems *runs)
+{
+    const struct dirent *entry;
+
+    while ((entry = readdir(stream))) {
+        const char *name = entry->d_name;
+        size_t cut = text_ends(name, ".yaml") ? 5 : text_ends(name, ".yml") ? 4 : 0;
+
+        if (name[0] == '.')
+            continue;
+        if (cut > 0) {
+            add_entry(listing, memory_strdup(name), false);
+            add_stem(jobs, name, cut);
+        } else if (text_ends(name, ".run")) {
+            add_stem(runs, name, strlen(".run"));
+        }
+    }
+}
+
+/* Add the jobs that only have a NAME.run.  A job whose file has no ending is not one of a
+ * spool. */
+static void add_removed_jobs(struct listing *listing, int dir, const struct stems *jobs,
+                             const struct stems *runs)
+{
+    struct names known = { 0 };
+    struct stat st;
+
+    for (size_t i = 0; i < jobs->count; i++)
+        if (!names_find(&known, jobs->list[i]))
+            names_add(&known, jobs->list[i], jobs->list[i]);
+    for (size_t i = 0; i < runs->count; i++) {
+        struct text file;
+
+        if (names_find(&known, runs->list[i]) || fstatat(dir, runs->list[i], &st, 0) == 0)
+            continue;
+        text_init(&file, 0);
+        text_addf(&file, "%s.yaml", runs->list[i]);
+        add_entry(listing, text_detach(&file, NULL), true);
+    }
+    names_clear(&known, NULL);
+}
+
+static size_t shared_bytes(const char *a, const char *b, size_t most)
+{
+    size_t n = 0;
+
+    while (n < most && a[n] && a[n] == b[n])
+        n++;
+    return n;
+}
+
+/* The order of these numbers is that of the texts. */
+static uint64_t key_of(const char *text)
+{
+    uint64_t key = 0;
+
+    for (int i = 0; i < 8; i++)
+        key = key << 8 | (unsigned char)(*text ? *text++ : 0);
+    return key;
+}
+
+static int by_file(const void *a, const void *b)
+{
+    const struct listing_entry *one = a, *two = b;
+
+    return one->key != two->key ? (one->key < two->key ? -1 : 1)
+                                : strcmp(one->file, two->file);
+}
+
+static void sort_entries(struct listing_entry *entries, size_t count)
+{
+    size_t shared = count > 0 ? strlen(entries[0].file) : 0;
+
+    for (size_t i = 1; i < count; i++)
+        shared = shared_bytes(entries[0].file, entries[i].file, shared);
+    for (size_t i = 0; i < count; i++)
+        entries[i].key = key_of(entries[i].file + shared);
+    if (count > 0)
+        qsort(entries, count, sizeof(*entries), by_file);
+}
+
+bool listing_add_folder(struct listing *listing, const char *dir, struct error *err)
+{
+    struct stems jobs = { 0 }, runs = { 0 };
+    size_t from = listing->count;
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int copy = fd >= 0 ? dup(fd) : -1;
+    DIR *stream = copy >= 0 ? fdopendir(copy) : NULL;
+
+    if (!stream) {
+        error_set(err, ERROR_USAGE, "cannot read %s: %s", dir, strerror(errno));
+        if (copy >= 0)
+            close(copy);
+        if (fd >= 0)
+            close(fd);
+        return false;
+    }
+    add_folder(listing, dir, fd);
+    read_names(listing, stream, &jobs, &runs);
+    add_removed_jobs(listing, fd, &jobs, &runs);
+    closedir(stream);
+    clear_stems(&jobs);
+    clear_stems(&runs);
+    sort_entries(listing->entries + from, listing->count - from);
+    return true;
+}
+
+/* Return whether a process holds the lock, or may hold it: a lock that another user may
+ * not open shows nothing, and then the record counts. */
+static bool is_running(const char *path)
+{
+    struct job job;
+    bool held;
+
+    job_init(&job, path);
+    held = job_is_locked(&job) || (access(job.lock, R_OK) != 0 && errno == EACCES);
+    job_clear(&job);
+    return held;
+}
+
+static void read_record(int dir, const char *run, struct listed *job)
+{
+    struct error err = { 0 };
+    char *state;
+
+    if (!path_run_is_free(job->path, &err)) { /* its folder belongs to another job */
+        record_init(&job->record);
+        job->record.state = JOB_REJECTED;
+        record_set_text(job->record.reason, sizeof(job->record.reason), err.text);
+        return;
+    }
+    state = path_join(run, "state.json");
+    if (!job_read_at(dir, state, &job->record, &err)) {
+        job->unread = true;
+        record_set_text(job->record.reason, sizeof(job->record.reason), err.text);
+    }
+    job->running = job->record.state == JOB_RUNNING && is_running(job->path);
+    free(state);
+}
+
+bool listing_read(const struct listing *listing, size_t index, struct listed *out)
+{
+    const struct listing_entry *entry = &listing->entries[index];
+    const struct listing_folder *folder = &listing->folders[entry->folder];
+    char *run = path_run_dir(entry->file);
+    const char *base = path_base(run);
+
+    out->path = path_join(folder->path, entry->file);
+    out->name = copy_of(base, strlen(base) - strlen(".run"));
+    out->unread = out->running = false;
+    read_record(folder->fd, run, out);
+    free(run);
+    if (!entry->removed || out->unread || out->record.state == JOB_RUNNING ||
+        out->record.state == JOB_READY)
+        return true;
+    listed_clear(out);
+    return false;
+}

@@ -1,0 +1,44 @@
+/*
+ * runner/spool/listing.h - the jobs of folders, and single jobs, with their states, for
+ * people and programs that look at a spool from outside.  A job that cannot be read is
+ * shown with the reason and hides no other.
+ */
+#ifndef RUNNER_SPOOL_LISTING_H
+#define RUNNER_SPOOL_LISTING_H
+
+#include "runner/job/job.h"
+
+/* Names of jobs: those of each folder by name, in the order in which they were added.
+ * Records are read one by one, because thousands of them need much memory. */
+struct listing {
+    struct listing_folder *folders; /* malloc'ed, as is the next */
+    struct listing_entry *entries;
+    size_t folder_count, folder_room, count, room;
+};
+
+struct listed {
+    char *path, *name; /* malloc'ed */
+    struct job_record record;
+    bool unread;  /* its state is unknown; record.reason says why */
+    bool running; /* the lock is held */
+};
+
+/* Add the jobs of a folder, which stays open.  Return false if it cannot be read. */
+bool listing_add_folder(struct listing *listing, const char *dir, struct error *err);
+void listing_add_job(struct listing *listing, const char *path);
+void listing_clear(struct listing *listing);
+
+/* Read a job by its index, from any thread.  Return false if it is not to be shown: its
+ * file was removed, and it neither runs nor waits. */
+bool listing_read(const struct listing *listing, size_t index, struct listed *out);
+void listed_clear(struct listed *job);
+
+/* Return the folder that a job was found in, the same pointer for all its jobs; "" for a
+ * single job. */
+const char *listing_folder(const struct listing *listing, size_t index);
+
+/* Return the state to show: `crashed` for a job that is running by its record, but whose
+ * lock is free; `unknown` for one that cannot be read. */
+const char *listed_state(const struct listed *job);
+
+#endif
