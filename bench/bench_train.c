@@ -9,13 +9,14 @@
  * share of the time of the steps, on a CPU. Loss of step 4: with all its bits, to compare
  * two runs.
  *
- *     bench_train [cuda] [checkpointed] [MODEL full|lora fp32|bf16]
- *     bench_train [cuda] [checkpointed] shape LAYERS WIDTH HEADS INNER VOCABULARY
+ *     bench_train [cuda] [profile] [checkpointed] [MODEL full|lora fp32|bf16]
+ *     bench_train [cuda] [profile] [checkpointed] shape LAYERS WIDTH HEADS INNER VOCABULARY
  *                                       SEQUENCES LENGTH full|lora fp32|bf16
  *
  * The second form is a Llama of any shape, its head tied to the embedding, with fewer
  * steps. GPT-2-dropping has the dropouts that GPT-2 was published with; GPT-2 has none,
  * like llm.c. Checkpointed: only the input of each block is kept, the rest is recomputed.
+ * Profile: the time of each operation instead (profile.h).
  */
 #include "config.h"
 
@@ -28,6 +29,7 @@
 #include "base/clock.h"
 #include "base/size.h"
 #include "bench/model_steps.h"
+#include "bench/profile.h"
 #include "bench/rate.h"
 #include "bench/stopwatch.h"
 
@@ -118,13 +120,40 @@ static void run(const struct bench_row *row)
     backend_close(bench.be);
 }
 
+/* Print the operations of a step. */
+static void run_profile(const struct bench_row *row)
+{
+    enum { STEPS = 3 };
+    struct bench bench = { .row = *row, .plan = model_steps_plan(row) };
+    struct profile profile;
+
+    setenv("TRAINSPOOL_NO_GRAPHS", "1", 1);
+    bench.be = row->gpu ? rate_open_gpu() : rate_open(0, false);
+    model_steps_open(&bench);
+    model_steps_run(&bench, 1);
+    profile_start(&profile, bench.be);
+    for (int i = 0; i < STEPS; i++)
+        model_steps_run(&bench, i + 2);
+    profile_stop(&profile, bench.be);
+    printf("\n%s, B%zu T%zu, %s, %s\n\n", row->model->name, row->model->sequences,
+           row->model->length, row->method == METHOD_LORA ? "LoRA r=16" : "full",
+           format_info(row->format)->name);
+    profile_print(&profile, STEPS);
+    fflush(stdout);
+    model_steps_close(&bench);
+    backend_close(bench.be);
+}
+
 static void run_apart(const struct bench_row *row)
 {
     pid_t child = fork();
     int status = 1;
 
     if (child == 0) {
-        run(row);
+        if (row->profile)
+            run_profile(row);
+        else
+            run(row);
         _exit(0);
     }
     if (child < 0 || waitpid(child, &status, 0) != child || status != 0) {
@@ -146,10 +175,12 @@ static bool is_selected(const struct bench_row *row, char *const words[2])
 
 static void usage(void)
 {
-    fprintf(stderr,
-            "usage: bench_train [cuda] [checkpointed] [MODEL full|lora fp32|bf16]\n"
-            "       bench_train [cuda] [checkpointed] shape LAYERS WIDTH HEADS INNER "
-            "VOCABULARY SEQUENCES LENGTH full|lora fp32|bf16\n");
+    fprintf(
+        stderr,
+        "usage: bench_train [cuda] [profile] [checkpointed] [MODEL full|lora "
+        "fp32|bf16]\n"
+        "       bench_train [cuda] [profile] [checkpointed] shape LAYERS WIDTH HEADS INNER "
+        "VOCABULARY SEQUENCES LENGTH full|lora fp32|bf16\n");
     exit(2);
 }
 
@@ -253,6 +284,16 @@ static bool is_word(const char *argument, const char *word)
     return argument && strcmp(argument, word) == 0;
 }
 
+static void print_header(void)
+{
+    printf(
+        "| model | method | format | ms per step | best | tokens/s | peak MiB | matmul "
+        "rate, GFLOP/s | share of that rate | first, s | planned MiB | GFLOP per step | "
+        "time in matmuls | loss of step 4 |\n"
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
+    fflush(stdout);
+}
+
 int main(int argc, char **argv)
 {
     struct bench_row row = { .gpu = is_word(argv[1], "cuda") };
@@ -260,18 +301,16 @@ int main(int argc, char **argv)
     int words, rows;
     bool shape;
 
+    row.profile = is_word(*arguments, "profile");
+    arguments += row.profile;
     row.checkpointed = is_word(*arguments, "checkpointed");
     arguments += row.checkpointed;
     words = argc - (int)(arguments - argv);
     shape = words == 1 + SHAPE_WORDS + 2 && strcmp(arguments[0], "shape") == 0;
     if (words != 0 && words != 3 && !shape)
         usage();
-    printf(
-        "| model | method | format | ms per step | best | tokens/s | peak MiB | matmul "
-        "rate, GFLOP/s | share of that rate | first, s | planned MiB | GFLOP per step | "
-        "time in matmuls | loss of step 4 |\n"
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
-    fflush(stdout);
+    if (!row.profile)
+        print_header();
     rows = shape ? run_shape(&row, arguments + 1) : run_models(&row, words, arguments);
     if (rows == 0)
         usage();

@@ -3,7 +3,7 @@
 bench_programs = %D%/bench_check %D%/bench_cuda_attention %D%/bench_ops %D%/bench_matmul \
 	%D%/bench_start %D%/bench_status %D%/bench_tokenizer %D%/bench_train
 if HAVE_CUDA
-bench_programs += %D%/bench_cuda_ops
+bench_programs += %D%/bench_cuda_matmul %D%/bench_cuda_ops
 endif
 EXTRA_PROGRAMS += $(bench_programs)
 EXTRA_DIST += %D%/compare_torch.py
@@ -17,6 +17,7 @@ EXTRA_DIST += %D%/peer_torch.py
 EXTRA_DIST += %D%/peer_trainer.py
 EXTRA_DIST += %D%/results/data-and-start.md
 EXTRA_DIST += %D%/results/gpu-estimates.md
+EXTRA_DIST += %D%/results/gpu-h100.md
 EXTRA_DIST += %D%/results/growth.md
 EXTRA_DIST += %D%/results/matmul-cpu.md
 EXTRA_DIST += %D%/results/training-cpu.md
@@ -27,6 +28,9 @@ bench_bench_check_SOURCES = %D%/bench_check.c
 bench_bench_check_LDADD = $(BENCH_LIBS)
 bench_bench_cuda_attention_SOURCES = %D%/bench_cuda_attention.c %D%/target.c %D%/target.h
 bench_bench_cuda_attention_LDADD = $(BENCH_LIBS)
+bench_bench_cuda_matmul_SOURCES = %D%/bench_cuda_matmul.c %D%/target.c %D%/target.h
+bench_bench_cuda_matmul_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+bench_bench_cuda_matmul_LDADD = $(BENCH_LIBS)
 bench_bench_cuda_ops_SOURCES = %D%/bench_cuda_ops.c %D%/gpu_ops.c %D%/gpu_ops.h \
 	%D%/target.c %D%/target.h
 bench_bench_cuda_ops_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
@@ -41,8 +45,8 @@ bench_bench_start_SOURCES = %D%/bench_start.c
 bench_bench_start_LDADD = $(BENCH_LIBS)
 bench_bench_tokenizer_SOURCES = %D%/bench_tokenizer.c
 bench_bench_tokenizer_LDADD = $(BENCH_LIBS)
-bench_bench_train_SOURCES = %D%/bench_train.c %D%/model_steps.c %D%/model_steps.h %D%/rate.c \
-	%D%/rate.h %D%/stopwatch.c %D%/stopwatch.h %D%/target.c %D%/target.h
+bench_bench_train_SOURCES = %D%/bench_train.c %D%/model_steps.c %D%/model_steps.h %D%/profile.c \
+	%D%/profile.h %D%/rate.c %D%/rate.h %D%/stopwatch.c %D%/stopwatch.h %D%/target.c %D%/target.h
 bench_bench_train_LDADD = $(BENCH_LIBS)
 
 .PHONY: bench

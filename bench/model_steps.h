@@ -14,6 +14,7 @@ struct bench_model {
 struct bench_row {
     const struct bench_model *model;
     bool gpu, checkpointed;
+    bool profile; /* print the operations of a step instead of the row */
     enum method method;
     enum format format;
     double seconds; /* stop after this time */

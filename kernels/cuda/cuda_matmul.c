@@ -215,6 +215,22 @@ static struct cuda_plan *plan_for(struct cuda_backend *cuda, const struct op_mat
     return plan && plan->status == CUBLAS_STATUS_SUCCESS ? plan : NULL;
 }
 
+size_t cuda_matmul_choices(struct cuda_backend *cuda, const struct op_matmul *op)
+{
+    struct cuda_plan *plan = plan_for(cuda, op, false);
+
+    return plan ? plan->count : 0;
+}
+
+void cuda_matmul_choose(struct cuda_backend *cuda, const struct op_matmul *op,
+                        size_t choice)
+{
+    struct cuda_plan *plan = plan_for(cuda, op, false);
+
+    if (plan && choice < plan->count)
+        plan->chosen = (unsigned)choice;
+}
+
 static cublasStatus_t point(struct cuda_matmul *matmul, struct cuda_plan *plan,
                             cublasLtMatmulDescAttributes_t attribute, const void *at)
 {

@@ -17,6 +17,11 @@ size_t cuda_matmul_plans(const struct cuda_matmul *matmul);
 /* Return the number of matmuls issued or recorded that multiply in fp8: 0 if none of a
  * job's fp8 matmuls can. */
 size_t cuda_matmul_in_fp8(const struct cuda_matmul *matmul);
+/* For benchmarks: how many algorithms the library proposes for a matmul, best first by its
+ * own estimate; 0 if it does not support it.  And use one of them from now on. */
+size_t cuda_matmul_choices(struct cuda_backend *cuda, const struct op_matmul *op);
+void cuda_matmul_choose(struct cuda_backend *cuda, const struct op_matmul *op,
+                        size_t choice);
 /* Return the device memory allocated since it was opened. */
 size_t cuda_matmul_bytes(const struct cuda_matmul *matmul);
 

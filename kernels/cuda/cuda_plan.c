@@ -8,6 +8,10 @@
 
 enum { SLOTS = 256, BIAS_ALIGNED = 4, SCALES_ALIGNED = 16 };
 
+/* How many algorithms the library may propose: the first few for a small output with a
+ * deep sum may all be split unevenly. */
+enum { PROPOSALS = 32 };
+
 /* The elements of a sum that a kernel of the library loads at a time are a power of two
  * up to this. */
 enum { TILE_DEPTH_MAX = 128 };
@@ -201,16 +205,16 @@ static bool splits_evenly(const struct cuda_library *library,
 static void query_heuristics(struct cuda_plans *plans, struct cuda_plan *plan,
                              cublasLtMatmulPreference_t preference)
 {
-    cublasLtMatmulHeuristicResult_t results[CUDA_PLAN_CHOICES];
+    cublasLtMatmulHeuristicResult_t results[PROPOSALS];
     int found = 0;
 
     plan->count = 0;
-    plan->status = plans->library->heuristic(plans->handle, plan->desc, plan->b, plan->a,
-                                             plan->out, plan->out, preference,
-                                             CUDA_PLAN_CHOICES, results, &found);
+    plan->status =
+        plans->library->heuristic(plans->handle, plan->desc, plan->b, plan->a, plan->out,
+                                  plan->out, preference, PROPOSALS, results, &found);
     if (plan->status != CUBLAS_STATUS_SUCCESS)
         return;
-    for (int i = 0; i < found; i++)
+    for (int i = 0; i < found && plan->count < CUDA_PLAN_CHOICES; i++)
         if (results[i].state == CUBLAS_STATUS_SUCCESS &&
             results[i].workspaceSize <= plans->workspace_bytes &&
             splits_evenly(plans->library, &results[i].algo, plan->key.depth))

@@ -13,7 +13,7 @@
 
 /* How many are cached: a number of rows has about fifteen, and a job has some dozens of
  * such numbers. A plan is about a kilobyte of host memory. */
-enum { CUDA_PLANS_MOST = 1024, CUDA_PLAN_CHOICES = 4 };
+enum { CUDA_PLANS_MOST = 1024, CUDA_PLAN_CHOICES = 8 };
 
 /* Everything that determines the algorithm: compared byte for byte, so there are
  * no gaps. */

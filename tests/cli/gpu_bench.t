@@ -33,7 +33,7 @@ table() { # LLMC PART...
     shift
     rm -f "$T/asked" "$T/build/logs/summary/steps"
     try env LLMC="$table_llmc" BUILD="$T/build" OUT="$T/results" PYTHON="$T/python" CC=true NVCC=false GPU_ARCH=90 \
-        LIBRARY="$T" LIBS='' CMOCKA_LIBS='' CUDA_INCLUDES='' MISSING='' \
+        LIBRARY="$T" LIBS='' CUDA_INCLUDES='' MISSING='' \
         sh "$source/tests/gpu/bench.sh" --within "$@"
     cp "$T/results/summary.md" "$T/out"
 }

@@ -156,8 +156,6 @@ test_model_cuda_forward|skip
 test_model_distill|skip
 test_model_preference|skip
 trainspool on the card|skip"
-whole UNLINKED=cmocka operations
-ok "$status" 'a run without the cmocka library passes'
 expect 'programs use the cmocka.h of the tree' grep -q -e "-I$tree/tests/gpu/cmocka " "$T/made/flags.built"
 
 whole SANITIZED=norm TOOLS=racecheck sanitizer

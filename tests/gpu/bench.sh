@@ -5,8 +5,8 @@
 #
 #     tests/gpu/bench.sh [--within] [PART...]
 #
-# Parts: attention, ops and train, or one model of train: SmolLM2-135M, GPT-2 or Llama-1B; the default
-# is all parts.  --within: run.sh has built everything and prints the summary.  gpu.sh describes the
+# Parts: attention, ops, train and profile, or one model of train: SmolLM2-135M, GPT-2 or Llama-1B; the
+# default is all parts.  --within: run.sh has built everything and prints the summary.  gpu.sh describes the
 # variables.  The table is bench.md in $OUT, and that of run.sh --within; it is updated after every step.
 # shellcheck disable=SC2086,SC1091
 set -u
@@ -20,7 +20,7 @@ else
 fi
 . "$(dirname "$0")/gpu.sh"
 
-parts=${*:-attention ops train}
+parts=${*:-attention ops train profile}
 is_selected() { # PART
     case " $parts " in *" $1 "*) return 0 ;; esac
     return 1
@@ -150,6 +150,14 @@ attention_lines() {
     done
 }
 
+# Where a step goes, and whether the library's first choice of algorithm is its best.
+profile() {
+    for row in 'Llama-1B full' 'Llama-1B lora' 'SmolLM2-135M full' 'GPT-2 full'; do
+        step "profile: $row" 60 bench-profile.log "$BUILD/bench_train" cuda profile $row bf16
+    done
+    ! can_run bench_cuda_matmul || step 'matmuls by algorithm' 120 bench-matmul.log "$BUILD/bench_cuda_matmul"
+}
+
 # Kernels bound by memory bandwidth, and the bandwidth of a copy.
 ops() {
     ! can_run bench_cuda_ops || step 'ours: operations' 200 bench-ops.log "$BUILD/bench_cuda_ops"
@@ -206,4 +214,5 @@ for part in attention ops; do
     tables
 done
 [ -z "$(for_each_model echo)" ] || train
+! is_selected profile || ! can_run bench_train || profile
 [ -n "$within" ] || summary

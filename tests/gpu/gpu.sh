@@ -273,7 +273,7 @@ write_config() {
 sources() {
     find kernels/cuda -name '*.cu'
     find base precision kernels train patcher runner tests/reference -name '*.c'
-    for name in gpu_ops model_steps rate stopwatch target; do echo "bench/$name.c"; done
+    for name in gpu_ops model_steps profile rate stopwatch target; do echo "bench/$name.c"; done
 }
 # Write the flags and the list of files to compile, which are those whose object is older than its
 # source or any header; compile.sh compiles them, $JOBS at a time.
@@ -329,7 +329,7 @@ build_program() {
     . "$BUILD/flags.built"
     rm -f "$program"
     { $C ${4-} -c -o "$program.o" "$source" &&
-        $CC $LDFLAGS -o "$program" "$program.o" $machines "$BUILD/libtrainspool.a" $CMOCKA_LIBS $LIBS \
+        $CC $LDFLAGS -o "$program" "$program.o" $machines "$BUILD/libtrainspool.a" $LIBS \
             -L"$LIBRARY" -lcudart_static -lrt -ldl -lpthread -lstdc++ -lm; } >"$program.log" 2>&1
     program_status=$?
     cat "$program.log"
@@ -348,7 +348,7 @@ is_built() { # NAME STEP
 }
 # Print the programs of bench.sh, as for build_programs.
 bench_programs() {
-    for name in bench_train bench_cuda_attention bench_cuda_ops; do
+    for name in bench_train bench_cuda_attention bench_cuda_matmul bench_cuda_ops; do
         case $name:" $MISSING " in bench_train:*' libjansson-dev '*) continue ;; esac
         [ ! -f "bench/$name.c" ] || echo "$name bench/$name.c -"
     done
@@ -388,9 +388,8 @@ prepare() {
     else
         find_libraries
     fi
-    CMOCKA_LIBS=
-    if can_link cmocka.h cmocka; then CMOCKA_LIBS=-lcmocka; else CPPFLAGS="-I$top/tests/gpu/cmocka $CPPFLAGS"; fi
-    export NVCC GPU_ARCH INCLUDE LIBRARY CUDA_INCLUDES LIBS MISSING CMOCKA_LIBS
+    CPPFLAGS="-I$top/tests/gpu/cmocka $CPPFLAGS" # a subset of cmocka, so that no library has to be carried
+    export NVCC GPU_ARCH INCLUDE LIBRARY CUDA_INCLUDES LIBS MISSING
     export CC CXX CPPFLAGS LDFLAGS PYTHON JOBS
     describe_machine >"$BUILD/machine"
     write_summary

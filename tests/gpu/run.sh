@@ -99,8 +99,10 @@ operations() {
         [ "$name" = matmul_sums ] || echo "test_cpu_$name=operation:$name"
     done)
     if has_cudnn; then
-        step 'operation attention, forward by cuDNN' 300 tests.log \
-            env TRAINSPOOL_CUDNN=1 "$BUILD/test_cpu_attention"
+        for name in attention attention_limits; do
+            [ ! -f "tests/unit/test_cpu_$name.c" ] || step "operation $name, forward by cuDNN" 300 tests.log \
+                env TRAINSPOOL_CUDNN=1 "$BUILD/test_cpu_$name"
+        done
     else
         skip 'operation attention, forward by cuDNN' 'no libcudnn.so.9'
     fi
