@@ -262,27 +262,128 @@ static void test_jinja_reports_the_line(void **state)
         expect(rows[i][0], rows[i][1]);
 }
 
-static void test_jinja_always_terminates(void **state)
+#define STEPS  " steps: it does not end, or repeats its work"
+#define MEMORY "the template takes more than 32 MiB of memory"
+#define OFTEN  "{% for i in range(100000) %}"
+#define LONG   "{% set x = 'a' * 1000000 %}"
+#define BLANK  "{% set x = ' ' * 1000000 %}"
+#define LIST   "{% set x = [1] * 900000 %}"
+
+static void expect_failure(const char *source, const char *part)
 {
+    json_t *none = json_object();
+    struct error err = { 0 };
+    struct jinja_output out;
+    struct jinja *jinja = jinja_parse(source, strlen(source), "t", &err);
+
+    jinja_output_init(&out);
+    assert_non_null(jinja);
+    if (jinja_render(jinja, none, &out, NULL, &err) ||
+        !text_starts(err.text, "t, line 1: ") || !strstr(err.text, part))
+        fail_msg("%s: %s", source, err.code ? err.text : "no failure");
+    jinja_output_clear(&out);
+    jinja_free(jinja);
+    json_decref(none);
+}
+
+/* Each of these took more than a second, and some took hours. */
+static void test_jinja_limits_steps_and_memory(void **state)
+{
+    static const char *const rows[][2] = {
+        { OFTEN OFTEN "{% endfor %}{% endfor %}", MEMORY },
+        { "{% set l = range(99999) | list %}" OFTEN "{% if l != l %}{% endif %}{% endfor "
+          "%}",
+          STEPS },
+        { "{{ 'x' * 1000000000000 }}", MEMORY },
+        { "{{ ('%s' * 100000000) % 1 }}", MEMORY },
+        { "{{ ('%s' * 10000000) % 1 }}", STEPS },
+        { "{{ ('{}' * 10000000).format(1) }}", STEPS },
+        { "{% set ns = namespace(x='ab') %}" OFTEN
+          "{% set ns.x = ns.x + ns.x %}{% endfor %}",
+          MEMORY },
+        { "{% set ns = namespace(x='ab') %}" OFTEN
+          "{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
+          MEMORY },
+        { BLANK OFTEN "{% set y = x | trim %}{% endfor %}", STEPS },
+        { BLANK OFTEN "{% set y = x.strip() %}{% endfor %}", STEPS },
+        { BLANK OFTEN "{% set y = x | int %}{% endfor %}", STEPS },
+        { "{{ ('a' * 1000000).strip('b' * 1000000 ~ 'a') }}", STEPS },
+        { LONG OFTEN "{% set y = x.isalpha() %}{% endfor %}", STEPS },
+        { LONG OFTEN "{% set y = x is lower %}{% endfor %}", STEPS },
+        { LONG OFTEN "{% set y = x is string %}{% endfor %}", STEPS },
+        { LONG OFTEN "{% set y = x | upper %}{% endfor %}", STEPS },
+        { LONG OFTEN "{% set y = x | e %}{% endfor %}", STEPS },
+        { LONG OFTEN "{% set y = x | tojson %}{% endfor %}", STEPS },
+        { LONG OFTEN "{% set y = x.startswith(x) %}{% endfor %}", STEPS },
+        { LONG OFTEN "{% set y = {x: 1}[x] %}{% endfor %}", STEPS },
+        { LONG OFTEN "{% set y = strftime_now(x) %}{% endfor %}", MEMORY },
+        { LONG "{{ x.rfind('a' * 500000 ~ 'b') }}", STEPS },
+        { LONG "{{ x.rsplit('a' * 500000 ~ 'b') | length }}", STEPS },
+        { LONG "{{ x.replace('a', x) | length }}", STEPS },
+        { "{{ 'a'.ljust(30000000, 'b') | length }}", STEPS },
+        { LIST OFTEN "{% set y = x | sum %}{% endfor %}", STEPS },
+        { LIST OFTEN "{% set y = x | max %}{% endfor %}", STEPS },
+        { LIST OFTEN "{% if 2 in x %}{% endif %}{% endfor %}", STEPS },
+        { OFTEN "{{ '%9999d' % 1 }}{% endfor %}", STEPS },
+        { OFTEN "{{ '%.20f' % 1e300 }}{% endfor %}", STEPS },
+        { "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+          "the template exceeds 400 levels of nesting" },
+        { "{% set ns = namespace(x=[]) %}{% for a in range(9999) %}{% set ns.x = [ns.x, "
+          "ns.x] %}{% endfor %}{{ ns.x }}",
+          "the template exceeds 400 levels of nesting" },
+        { "{{ range(1000000) }}",
+          "Range too big. The sandbox blocks ranges larger than 100000" },
+    };
+
     (void)state;
-    expect("{% set l = range(99999) | list %}{% for a in range(999) %}{% if l != l %}{% "
-           "endif %}{% endfor %}",
-           "!t, line 1: the template takes more than 10485760 steps: it does not end");
-    expect(
-        "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
-        "!t, line 1: the template takes more than 256 MiB of memory");
-    expect("{{ 'x' * 1000000000000 }}",
-           "!t, line 1: the template takes more than 256 MiB of memory");
-    expect("{% set ns = namespace(x='ab') %}{% for a in range(99) %}{% set ns.x = ns.x "
-           "+ ns.x %}{% endfor %}",
-           "!t, line 1: the template takes more than 256 MiB of memory");
-    expect("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
-           "!t, line 1: the template exceeds 400 levels of nesting");
-    expect("{% set ns = namespace(x=[]) %}{% for a in range(9999) %}{% set ns.x = "
-           "[ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
-           "!t, line 1: the template exceeds 400 levels of nesting");
-    expect("{{ range(1000000) }}",
-           "!t, line 1: Range too big. The sandbox blocks ranges larger than 100000");
+    for (size_t i = 0; i < TS_COUNT(rows); i++)
+        expect_failure(rows[i][0], rows[i][1]);
+}
+
+/* 1,000 messages of 1,000 bytes: more than the context of most models. */
+static json_t *long_conversation(void)
+{
+    json_t *messages = json_array();
+    char content[1001];
+
+    for (size_t i = 0; i < sizeof(content) - 1; i++)
+        content[i] = "word word\n<x> "[i % 14];
+    content[sizeof(content) - 1] = 0;
+    for (int i = 0; i < 1000; i++)
+        json_array_append_new(messages, json_pack("{s s, s s}", "role",
+                                                  i % 2 ? "assistant" : "user", "content",
+                                                  content));
+    return messages;
+}
+
+static void test_jinja_limits_allow_long_conversations(void **state)
+{
+    json_t *variables = json_deep_copy(json_object_get(golden, "special")), *source;
+    const char *name;
+    size_t rendered = 0;
+
+    (void)state;
+    json_object_set_new(variables, "messages", long_conversation());
+    json_object_set_new(variables, "tools", json_null());
+    json_object_set_new(variables, "add_generation_prompt", json_false());
+    json_object_foreach(json_object_get(golden, "templates"), name, source)
+    {
+        struct error err = { 0 };
+        struct jinja *jinja = jinja_parse(json_string_value(source),
+                                          json_string_length(source), name, &err);
+        struct jinja_output out;
+        bool refused = false;
+
+        jinja_output_init(&out);
+        if (jinja_render(jinja, variables, &out, &refused, &err))
+            rendered++;
+        else if (!refused && strstr(err.text, "takes more than"))
+            fail_msg("%s", err.text);
+        jinja_output_clear(&out);
+        jinja_free(jinja);
+    }
+    assert_true(rendered > 15);
+    json_decref(variables);
 }
 
 static void test_jinja_recognizes_a_template_refusal(void **state)
@@ -332,7 +433,8 @@ int main(void)
         cmocka_unit_test(test_jinja_reads_published_templates),
         cmocka_unit_test(test_jinja_computes_like_python),
         cmocka_unit_test(test_jinja_reports_the_line),
-        cmocka_unit_test(test_jinja_always_terminates),
+        cmocka_unit_test(test_jinja_limits_steps_and_memory),
+        cmocka_unit_test(test_jinja_limits_allow_long_conversations),
         cmocka_unit_test(test_jinja_recognizes_a_template_refusal),
         cmocka_unit_test(test_jinja_reports_generation_spans),
     };

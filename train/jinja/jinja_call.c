@@ -136,6 +136,18 @@ static bool bind(struct jinja_run *run, const struct jinja_builtin *builtin,
     return true;
 }
 
+/* Whatever a built-in does with texts, it reads each at most once, or counts the rest. */
+static bool work_on_texts(struct jinja_run *run, const struct jinja_value *self,
+                          const struct jinja_arguments *given)
+{
+    size_t bytes = self->kind == JINJA_STRING ? self->len : 0;
+
+    for (size_t i = 0; i < given->count; i++)
+        if (given->values[i].kind == JINJA_STRING)
+            bytes += given->values[i].len;
+    return jinja_work(run, bytes);
+}
+
 struct jinja_value jinja_invoke(struct jinja_run *run,
                                 const struct jinja_builtin *builtin,
                                 const struct jinja_value *self,
@@ -145,7 +157,8 @@ struct jinja_value jinja_invoke(struct jinja_run *run,
                                .variant = builtin->variant,
                                .given = given };
 
-    if (!jinja_work(run, 0) || (!builtin->variadic && !bind(run, builtin, given, &call)))
+    if (!work_on_texts(run, self, given) ||
+        (!builtin->variadic && !bind(run, builtin, given, &call)))
         return jinja_none();
     return builtin->code(run, &call);
 }

@@ -17,11 +17,15 @@ static struct jinja_value evaluate_name(struct jinja_run *run,
     struct jinja_value value = { .kind = JINJA_FUNCTION };
     const struct jinja_builtin *global;
     const struct jinja_value *given;
+    size_t visited = 0;
 
     for (const struct jinja_scope *scope = run->scope; scope; scope = scope->parent)
-        for (const struct jinja_variable *at = scope->variables; at; at = at->next)
+        for (const struct jinja_variable *at = scope->variables; at; at = at->next) {
+            visited++;
             if (at->name == node->name)
-                return at->value;
+                return jinja_work(run, visited) ? at->value : jinja_none();
+        }
+    jinja_work(run, visited);
     given = jinja_dict_find(run, run->variables.dict, &name);
     if (given)
         return *given;

@@ -85,7 +85,7 @@ struct jinja_value jinja_capture(struct jinja_run *run, const struct jinja_node 
     struct text *outer = run->text, text;
     struct jinja_value value;
 
-    text_init(&text, JINJA_BYTES_MAX);
+    text_init(&text, run->bytes_max);
     run->text = &text;
     execute(run, body);
     run->text = outer;

@@ -30,8 +30,8 @@ static struct jinja_value filter_trim(struct jinja_run *run,
     if (jinja_failed(run))
         return string;
     if (chars->kind == JINJA_ABSENT || chars->kind == JINJA_NONE)
-        return jinja_strip(&string, NULL, SIDE_BOTH);
-    return chars->kind == JINJA_STRING ? jinja_strip(&string, chars, SIDE_BOTH)
+        return jinja_strip(run, &string, NULL, SIDE_BOTH);
+    return chars->kind == JINJA_STRING ? jinja_strip(run, &string, chars, SIDE_BOTH)
                                        : jinja_fail(run, "strip arg must be None or str");
 }
 
@@ -58,6 +58,7 @@ struct jinja_value jinja_escape(struct jinja_run *run, const struct jinja_value 
     struct text text;
 
     text_init(&text, 0);
+    jinja_work(run, 4 * (size_t)string.len);
     for (size_t i = 0; !jinja_failed(run) && i < string.len; i++) {
         const char *known = string.text[i] ? strchr(plain, string.text[i]) : NULL;
 
@@ -168,10 +169,10 @@ static struct jinja_value filter_indent(struct jinja_run *run,
 }
 
 /* Parse a number as Python's int() and float() do; false if it is invalid. */
-static bool read_number(const struct jinja_value *string, int base, bool real,
-                        struct jinja_value *out)
+static bool read_number(struct jinja_run *run, const struct jinja_value *string, int base,
+                        bool real, struct jinja_value *out)
 {
-    struct jinja_value text = jinja_strip(string, NULL, SIDE_BOTH);
+    struct jinja_value text = jinja_strip(run, string, NULL, SIDE_BOTH);
     char digits[64], *end;
     size_t len = 0;
 
@@ -213,9 +214,9 @@ static struct jinja_value filter_int(struct jinja_run *run, const struct jinja_c
         return jinja_fail(run, "int with base 0 is not supported");
     if (call->self.kind == JINJA_STRING) {
         if (base >= 2 && base <= 36 &&
-            read_number(&call->self, (int)base, false, &number))
+            read_number(run, &call->self, (int)base, false, &number))
             return number;
-        if (read_number(&call->self, 10, true, &number))
+        if (read_number(run, &call->self, 10, true, &number))
             return to_int(run, number.real, &call->args[0]);
     }
     return call->args[0].kind == JINJA_ABSENT ? jinja_int(0) : call->args[0];
@@ -230,7 +231,8 @@ static struct jinja_value filter_float(struct jinja_run *run,
         return jinja_fail_undefined(run, &call->self);
     if (jinja_is_number(&call->self))
         return jinja_real(jinja_as_real(&call->self));
-    if (call->self.kind == JINJA_STRING && read_number(&call->self, 10, true, &number))
+    if (call->self.kind == JINJA_STRING &&
+        read_number(run, &call->self, 10, true, &number))
         return number;
     return call->args[0].kind == JINJA_ABSENT ? jinja_real(0) : call->args[0];
 }

@@ -55,6 +55,7 @@ static struct jinja_value get_path(struct jinja_run *run, struct jinja_value ite
 {
     size_t at = 0, len;
 
+    jinja_work(run, path->kind == JINJA_STRING ? path->len : 0);
     if (path->kind == JINJA_INT)
         return jinja_item(run, &item, path);
     for (; path->kind == JINJA_STRING && at <= path->len && !jinja_failed(run);

@@ -11,6 +11,9 @@
 #include "train/jinja/jinja_print.h"
 #include "train/jinja/jinja_text.h"
 
+/* Printing a large number takes as long as 4 KiB of text. */
+enum { NUMBER_WORK = 4 << 10 };
+
 static const char *const signs[] = {
     [OP_ADD] = "+",           [OP_SUBTRACT] = "-", [OP_MULTIPLY] = "*", [OP_DIVIDE] = "/",
     [OP_FLOOR_DIVIDE] = "//", [OP_MODULO] = "%",   [OP_POWER] = "**",
@@ -216,6 +219,7 @@ static void add_number(struct jinja_run *run, struct text *out,
                    conversion->letter, jinja_type(value));
         return;
     }
+    jinja_work(run, NUMBER_WORK);
     real = jinja_as_real(value);
     if (conversion->letter != 'd') {
         snprintf(format, sizeof(format), "%%%s%c", conversion->spec, conversion->letter);
@@ -308,9 +312,11 @@ static void format_percent(struct jinja_run *run, struct text *out,
             text_addc(out, '%');
         } else {
             struct jinja_value value = next_value(run, values, &used, &conversion);
+            size_t before = out->len;
 
             if (!jinja_failed(run))
                 convert(run, out, &conversion, &value);
+            jinja_work(run, out->len - before);
         }
     }
     count = values->kind == JINJA_TUPLE
@@ -329,6 +335,7 @@ struct jinja_value jinja_format_percent(struct jinja_run *run,
     struct text text;
 
     text_init(&text, 0);
+    jinja_work(run, 4 * (size_t)format->len);
     format_percent(run, &text, format, values);
     value = jinja_take(run, &text);
     text_clear(&text);
@@ -378,6 +385,7 @@ static void format_braces(struct jinja_run *run, struct text *out,
             jinja_fail(run, "format(): only {}, {0} and {name} are supported");
             return;
         }
+        jinja_work(run, given->count * JINJA_STEP_BYTES);
         value = find_field(run, at + 1, (size_t)(close - at) - 1, given, &used);
         if (!jinja_failed(run))
             jinja_add(run, out, &value);
@@ -393,6 +401,7 @@ struct jinja_value jinja_format_braces(struct jinja_run *run,
     struct text text;
 
     text_init(&text, 0);
+    jinja_work(run, 4 * (size_t)format->len);
     format_braces(run, &text, format, given);
     value = jinja_take(run, &text);
     text_clear(&text);

@@ -130,14 +130,17 @@ static struct jinja_value global_strftime(struct jinja_run *run,
 {
     time_t now = CLOCK;
     struct tm tm;
-    char text[256], *format;
+    struct jinja_value format;
+    char text[256];
     size_t len;
 
     if (!jinja_arg_string(run, &call->args[0]))
         return jinja_none();
     gmtime_r(&now, &tm);
-    format = arena_copy(run->arena, call->args[0].text, call->args[0].len);
-    len = strftime(text, sizeof(text), format, &tm);
+    format = jinja_copy(run, call->args[0].text, call->args[0].len);
+    if (jinja_failed(run))
+        return format;
+    len = strftime(text, sizeof(text), format.text, &tm);
     return jinja_copy(run, text, len);
 }
 

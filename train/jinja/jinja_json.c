@@ -9,6 +9,9 @@
 #include "train/jinja/jinja_text.h"
 #include "train/text/unicode.h"
 
+/* The shortest digits of a number take several attempts. */
+enum { REAL_WORK = 1 << 10 };
+
 struct writer {
     struct jinja_run *run;
     struct text text;
@@ -38,7 +41,8 @@ static void write_string(struct writer *writer, const struct jinja_value *string
     size_t bytes;
 
     text_addc(out, '"');
-    for (size_t i = 0; i < string->len; i += bytes) {
+    jinja_work(writer->run, 4 * (size_t)string->len);
+    for (size_t i = 0; i < string->len && !jinja_failed(writer->run); i += bytes) {
         int32_t point;
         const char *known;
 
@@ -54,8 +58,11 @@ static void write_string(struct writer *writer, const struct jinja_value *string
     text_addc(out, '"');
 }
 
-static void write_real(struct text *out, double real)
+static void write_real(struct writer *writer, double real)
 {
+    struct text *out = &writer->text;
+
+    jinja_work(writer->run, REAL_WORK);
     if (isnan(real))
         text_adds(out, "NaN");
     else if (isinf(real))
@@ -168,7 +175,7 @@ static void write_any(struct writer *writer, const struct jinja_value *value)
         text_addf(&writer->text, "%lld", (long long)value->integer);
         break;
     case JINJA_REAL:
-        write_real(&writer->text, value->real);
+        write_real(writer, value->real);
         break;
     case JINJA_STRING:
         write_string(writer, value);

@@ -28,7 +28,7 @@ static struct jinja_value method_strip(struct jinja_run *run,
 
     return jinja_failed(run)
                ? jinja_none()
-               : jinja_strip(&call->self, chars, (enum jinja_side)call->variant);
+               : jinja_strip(run, &call->self, chars, (enum jinja_side)call->variant);
 }
 
 static struct jinja_value method_split(struct jinja_run *run,
@@ -74,7 +74,7 @@ static struct jinja_value method_ends(struct jinja_run *run,
         const struct jinja_value *one =
             part->kind == JINJA_TUPLE ? &part->list->items[i] : part;
 
-        if (!jinja_arg_string(run, one))
+        if (!jinja_arg_string(run, one) || !jinja_work(run, one->len))
             return jinja_none();
         if (has_end(&call->self, one, call->variant))
             return jinja_bool(true);
@@ -209,8 +209,7 @@ static struct jinja_value method_partition(struct jinja_run *run,
 
 static struct jinja_value method_is(struct jinja_run *run, const struct jinja_call *call)
 {
-    (void)run;
-    return jinja_bool(jinja_is_class(&call->self, (enum jinja_class)call->variant));
+    return jinja_bool(jinja_is_class(run, &call->self, (enum jinja_class)call->variant));
 }
 
 /* A side is the end that the method works on, or the end where the search starts. */

@@ -154,9 +154,9 @@ static struct jinja_value test_case(struct jinja_run *run, const struct jinja_ca
 {
     struct jinja_value string = jinja_str(run, &call->self);
 
-    return jinja_failed(run)
-               ? string
-               : jinja_bool(jinja_is_class(&string, (enum jinja_class)call->variant));
+    return jinja_failed(run) ? string
+                             : jinja_bool(jinja_is_class(
+                                   run, &string, (enum jinja_class)call->variant));
 }
 
 static struct jinja_value test_filter(struct jinja_run *run,

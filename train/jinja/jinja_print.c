@@ -5,6 +5,9 @@
 
 #include "train/jinja/jinja_text.h"
 
+/* The shortest digits of a number take several attempts. */
+enum { REAL_WORK = 1 << 10 };
+
 static void add_items(struct jinja_run *run, struct text *out,
                       const struct jinja_list *list, const char *open, const char *close)
 {
@@ -68,6 +71,7 @@ static void add_any(struct jinja_run *run, struct text *out,
         text_addf(out, "%lld", (long long)value->integer);
         break;
     case JINJA_REAL:
+        jinja_work(run, REAL_WORK);
         jinja_add_real(out, value->real);
         break;
     case JINJA_STRING:

@@ -44,10 +44,12 @@ struct jinja_value jinja_fail_undefined(struct jinja_run *run,
 
 bool jinja_work(struct jinja_run *run, size_t bytes)
 {
-    run->steps += 1 + bytes / 64;
-    if (run->steps > JINJA_STEPS_MAX)
-        jinja_fail(run, "the template takes more than %zu steps: it does not end",
-                   JINJA_STEPS_MAX);
+    run->steps += 1 + bytes / JINJA_STEP_BYTES;
+    if (run->steps > run->steps_max)
+        jinja_fail(run,
+                   "the template takes more than %zu steps: it does not end, or repeats "
+                   "its work",
+                   run->steps_max);
     return !jinja_failed(run);
 }
 
@@ -57,9 +59,9 @@ void *jinja_alloc(struct jinja_run *run, size_t count, size_t size)
 
     if (jinja_failed(run))
         return NULL;
-    if (!size_mul(count, size, &bytes) || bytes > JINJA_BYTES_MAX - run->bytes) {
+    if (!size_mul(count, size, &bytes) || bytes > run->bytes_max - run->bytes) {
         jinja_fail(run, "the template takes more than %zu MiB of memory",
-                   JINJA_BYTES_MAX >> 20);
+                   run->bytes_max >> 20);
         return NULL;
     }
     run->bytes += bytes;
@@ -95,6 +97,21 @@ void jinja_output_clear(struct jinja_output *output)
     free(output->spans);
 }
 
+/* Start with the variables, whose size decides what the rest may take. */
+static void set_variables(struct jinja_run *run, const json_t *variables)
+{
+    size_t input;
+
+    run->steps_max = JINJA_STEPS_FREE;
+    run->bytes_max = JINJA_BYTES_MAX;
+    run->variables = jinja_from_json(run, variables);
+    input = run->bytes;
+    run->steps_max += JINJA_STEPS_PER_BYTE * input;
+    if (input < (JINJA_BYTES_MAX - JINJA_BYTES_FREE) / JINJA_BYTES_PER_BYTE)
+        run->bytes_max = JINJA_BYTES_FREE + JINJA_BYTES_PER_BYTE * input;
+    run->out->text.max = run->bytes_max;
+}
+
 bool jinja_render(const struct jinja *jinja, const json_t *variables,
                   struct jinja_output *out, bool *refused, struct error *err)
 {
@@ -110,12 +127,12 @@ bool jinja_render(const struct jinja *jinja, const json_t *variables,
     text_reset(&out->text);
     out->span_count = 0;
     run.line = 1;
-    run.variables = jinja_from_json(&run, variables);
+    set_variables(&run, variables);
     run.scope = jinja_alloc(&run, 1, sizeof(*run.scope));
     if (run.scope)
         jinja_execute(&run, jinja->body);
     if (!jinja_failed(&run) && out->text.overflow)
-        jinja_fail(&run, "the text is longer than %zu MiB", JINJA_BYTES_MAX >> 20);
+        jinja_fail(&run, "the text is longer than %zu MiB", run.bytes_max >> 20);
     arena_free(run.arena);
     if (refused)
         *refused = run.refused;

@@ -66,16 +66,27 @@ struct jinja_run {
     bool refused;  /* the template called raise_exception */
     uint32_t line; /* current line */
     size_t steps, depth, bytes;
+    size_t steps_max, bytes_max; /* of this rendering */
     struct jinja_scope *scope;
     struct jinja_value variables; /* passed by the caller, a dict */
     struct jinja_output *out;     /* spans go here */
     struct text *text;            /* current output: that of `out`, or of a macro */
 };
 
-/* Limits of a rendering; a conversation of 1000 messages takes about 10^5 steps. */
-#define JINJA_STEPS_MAX ((size_t)10 << 20)
-#define JINJA_BYTES_MAX ((size_t)256 << 20)
-#define JINJA_DEPTH_MAX ((size_t)400)
+/*
+ * Limits of a rendering. A step is a node of the template, or an operation on 16 bytes of
+ * text. A conversation of 1000 short messages takes about 10^5 steps, 1 s is enough for
+ * about 10^7. Each further byte of the variables allows for 8 steps, in which a text is
+ * read 128 times, and for 64 bytes of memory, which hold 16 copies of a text with one
+ * value per word.
+ */
+#define JINJA_STEPS_FREE     ((size_t)4 << 20)
+#define JINJA_STEPS_PER_BYTE ((size_t)8)
+#define JINJA_STEP_BYTES     ((size_t)16)
+#define JINJA_BYTES_FREE     ((size_t)32 << 20)
+#define JINJA_BYTES_PER_BYTE ((size_t)64)
+#define JINJA_BYTES_MAX      ((size_t)256 << 20)
+#define JINJA_DEPTH_MAX      ((size_t)400)
 
 bool jinja_failed(const struct jinja_run *run);
 /* Set the error, with the template's name and the current line; return none. */

@@ -54,6 +54,8 @@ struct jinja_value jinja_case(struct jinja_run *run, const struct jinja_value *s
     size_t len;
 
     text_init(&text, 0);
+    if (!jinja_work(run, 8 * (size_t)string->len))
+        return jinja_none();
     for (size_t i = 0; i < string->len; i += len) {
         len = unicode_first(string->text + i, string->len - i, &point);
         /* a common letter whose uppercase form has two letters */
@@ -64,17 +66,18 @@ struct jinja_value jinja_case(struct jinja_run *run, const struct jinja_value *s
                      unicode_put(convert_case(how, point, before, i == 0), bytes));
         before = point;
     }
-    jinja_work(run, string->len);
     value = jinja_take(run, &text);
     text_clear(&text);
     return value;
 }
 
-static bool has_point(const struct jinja_value *chars, int32_t expected)
+static bool has_point(struct jinja_run *run, const struct jinja_value *chars,
+                      int32_t expected)
 {
     int32_t point;
 
-    for (size_t i = 0; i < chars->len;) {
+    jinja_work(run, chars->len);
+    for (size_t i = 0; i < chars->len && !jinja_failed(run);) {
         i += unicode_first(chars->text + i, chars->len - i, &point);
         if (point == expected)
             return true;
@@ -82,7 +85,7 @@ static bool has_point(const struct jinja_value *chars, int32_t expected)
     return false;
 }
 
-struct jinja_value jinja_strip(const struct jinja_value *string,
+struct jinja_value jinja_strip(struct jinja_run *run, const struct jinja_value *string,
                                const struct jinja_value *chars, enum jinja_side side)
 {
     const char *text = string->text;
@@ -91,17 +94,18 @@ struct jinja_value jinja_strip(const struct jinja_value *string,
 
     while (side & SIDE_LEFT && len > 0) {
         bytes = unicode_first(text, len, &point);
-        if (chars ? !has_point(chars, point) : !jinja_is_space(point))
+        if (chars ? !has_point(run, chars, point) : !jinja_is_space(point))
             break;
         text += bytes;
         len -= bytes;
     }
     while (side & SIDE_RIGHT && len > 0) {
         bytes = unicode_last(text, len, &point);
-        if (chars ? !has_point(chars, point) : !jinja_is_space(point))
+        if (chars ? !has_point(run, chars, point) : !jinja_is_space(point))
             break;
         len -= bytes;
     }
+    jinja_work(run, 4 * (string->len - len)); /* character by character */
     return jinja_string(text, len);
 }
 
@@ -145,20 +149,34 @@ struct jinja_value jinja_replace(struct jinja_run *run, const struct jinja_value
         limit--;
     }
     text_add(&text, at, (size_t)(end - at));
-    jinja_work(run, string->len);
+    jinja_work(run, string->len + text.len);
     value = jinja_take(run, &text);
     text_clear(&text);
     return value;
 }
 
-static void add_part(struct jinja_value *list, const char *from, const char *end)
+/* A list without room for items only counts them. */
+static void add_part(struct jinja_list *list, const char *from, const char *end)
 {
-    list->list->items[list->list->count++] = jinja_string(from, (size_t)(end - from));
+    if (list->items)
+        list->items[list->count] = jinja_string(from, (size_t)(end - from));
+    list->count++;
 }
 
-static void split_space(struct jinja_value *list, const char *at, const char *end,
-                        int64_t limit)
+/* What to split, and at most how often; a negative limit is none. */
+struct splitting {
+    struct jinja_run *run;
+    const char *at, *end;
+    const struct jinja_value *separator; /* NULL: white space */
+    int64_t limit;
+    bool from_right;
+};
+
+static void split_space(struct jinja_list *list, const struct splitting *how)
 {
+    const char *at = how->at, *end = how->end;
+    int64_t limit = how->limit;
+
     at += jinja_leading_space(at, (size_t)(end - at));
     while (at < end) {
         const char *word = at;
@@ -178,10 +196,11 @@ static void split_space(struct jinja_value *list, const char *at, const char *en
     }
 }
 
-static void split_text(struct jinja_value *list, const char *at, const char *end,
-                       const struct jinja_value *separator, int64_t limit)
+static void split_text(struct jinja_list *list, const struct splitting *how)
 {
-    const char *found;
+    const struct jinja_value *separator = how->separator;
+    const char *at = how->at, *end = how->end, *found;
+    int64_t limit = how->limit;
 
     while (limit-- != 0 &&
            (found = memmem(at, (size_t)(end - at), separator->text, separator->len))) {
@@ -193,7 +212,7 @@ static void split_text(struct jinja_value *list, const char *at, const char *end
 
 static void reverse(struct jinja_list *list)
 {
-    for (size_t i = 0; i < list->count / 2; i++) {
+    for (size_t i = 0; list->items && i < list->count / 2; i++) {
         struct jinja_value swap = list->items[i];
 
         list->items[i] = list->items[list->count - 1 - i];
@@ -201,13 +220,23 @@ static void reverse(struct jinja_list *list)
     }
 }
 
-static void split_text_right(struct jinja_value *list, const char *at, const char *end,
-                             const struct jinja_value *separator, int64_t limit)
+/* Compare at a position of a search from the right. Count the work where the first byte
+ * is equal: in a text of equal bytes, each comparison goes far. */
+static bool matches(struct jinja_run *run, const char *at, const struct jinja_value *part)
 {
-    size_t len = separator->len;
+    return part->len == 0 || (*at == *part->text && jinja_work(run, part->len) &&
+                              memcmp(at, part->text, part->len) == 0);
+}
 
-    for (const char *from = end - len; from >= at && limit != 0;) {
-        if (memcmp(from, separator->text, len) == 0) {
+static void split_text_right(struct jinja_list *list, const struct splitting *how)
+{
+    const char *at = how->at, *end = how->end;
+    size_t len = how->separator->len;
+    int64_t limit = how->limit;
+
+    for (const char *from = end - len;
+         from >= at && limit != 0 && !jinja_failed(how->run);) {
+        if (matches(how->run, from, how->separator)) {
             add_part(list, from + len, end);
             end = from;
             limit--;
@@ -219,28 +248,42 @@ static void split_text_right(struct jinja_value *list, const char *at, const cha
         }
     }
     add_part(list, at, end);
-    reverse(list->list);
+    reverse(list);
+}
+
+static void split(struct jinja_list *list, const struct splitting *how)
+{
+    if (!how->separator)
+        split_space(list, how);
+    else if (how->from_right && how->separator->len <= (size_t)(how->end - how->at))
+        split_text_right(list, how);
+    else
+        split_text(list, how);
 }
 
 struct jinja_value jinja_split(struct jinja_run *run, const struct jinja_value *string,
                                const struct jinja_value *separator, int64_t limit,
                                bool from_right)
 {
-    struct jinja_value list = jinja_list_new(run, JINJA_LIST, (size_t)string->len + 1);
-    const char *end = string->text + string->len;
+    const struct splitting how = { .run = run,
+                                   .at = string->text,
+                                   .end = string->text + string->len,
+                                   .separator = separator,
+                                   .limit = limit,
+                                   .from_right = from_right };
+    struct jinja_list counted = { .count = 0 };
+    struct jinja_value list;
 
+    if (separator && separator->len == 0)
+        return jinja_fail(run, "empty separator");
+    if (!jinja_work(run, 2 * (size_t)string->len))
+        return jinja_none();
+    split(&counted, &how);
+    list = jinja_list_new(run, JINJA_LIST, counted.count);
     if (jinja_failed(run))
         return list;
     list.list->count = 0;
-    if (separator && separator->len == 0)
-        return jinja_fail(run, "empty separator");
-    jinja_work(run, string->len);
-    if (!separator)
-        split_space(&list, string->text, end, limit);
-    else if (from_right && separator->len <= string->len)
-        split_text_right(&list, string->text, end, separator, limit);
-    else
-        split_text(&list, string->text, end, separator, limit);
+    split(list.list, &how);
     return list;
 }
 
@@ -251,28 +294,39 @@ static bool ends_line(int32_t point)
            point == 0x85 || point == 0x2028 || point == 0x2029;
 }
 
-struct jinja_value jinja_lines(struct jinja_run *run, const struct jinja_value *string,
-                               bool keep_ends)
+static void split_lines(struct jinja_list *list, const struct jinja_value *string,
+                        bool keep_ends)
 {
-    struct jinja_value list = jinja_list_new(run, JINJA_LIST, string->len);
     size_t line = 0, len;
     int32_t point;
 
-    if (jinja_failed(run))
-        return list;
-    list.list->count = 0;
     for (size_t i = 0; i < string->len; i += len) {
         len = unicode_first(string->text + i, string->len - i, &point);
         if (!ends_line(point))
             continue;
         if (point == '\r' && i + 1 < string->len && string->text[i + 1] == '\n')
             len = 2;
-        add_part(&list, string->text + line, string->text + i + (keep_ends ? len : 0));
+        add_part(list, string->text + line, string->text + i + (keep_ends ? len : 0));
         line = i + len;
     }
     if (line < string->len)
-        add_part(&list, string->text + line, string->text + string->len);
-    jinja_work(run, string->len);
+        add_part(list, string->text + line, string->text + string->len);
+}
+
+struct jinja_value jinja_lines(struct jinja_run *run, const struct jinja_value *string,
+                               bool keep_ends)
+{
+    struct jinja_list counted = { .count = 0 };
+    struct jinja_value list;
+
+    if (!jinja_work(run, 2 * (size_t)string->len))
+        return jinja_none();
+    split_lines(&counted, string, keep_ends);
+    list = jinja_list_new(run, JINJA_LIST, counted.count);
+    if (jinja_failed(run))
+        return list;
+    list.list->count = 0;
+    split_lines(list.list, string, keep_ends);
     return list;
 }
 
@@ -288,8 +342,8 @@ int64_t jinja_find(struct jinja_run *run, const struct jinja_value *string,
                           : string->text;
         return found ? found - string->text : -1;
     }
-    for (size_t i = string->len - part->len + 1; i-- > 0;)
-        if (memcmp(string->text + i, part->text, part->len) == 0)
+    for (size_t i = string->len - part->len + 1; i-- > 0 && !jinja_failed(run);)
+        if (matches(run, string->text + i, part))
             return (int64_t)i;
     return -1;
 }
@@ -334,10 +388,11 @@ struct jinja_value jinja_pad(struct jinja_run *run, const struct jinja_value *st
     if (missing > (int64_t)JINJA_BYTES_MAX / 8)
         return jinja_fail(run, "a width of %lld is too large", (long long)width);
     text_init(&text, 0);
-    for (int64_t i = 0; i < left; i++)
+    jinja_work(run, 4 * (size_t)missing * fill->len);
+    for (int64_t i = 0; i < left && !jinja_failed(run); i++)
         text_add(&text, fill->text, fill->len);
     text_add(&text, string->text, string->len);
-    for (int64_t i = left; i < missing; i++)
+    for (int64_t i = left; i < missing && !jinja_failed(run); i++)
         text_add(&text, fill->text, fill->len);
     value = jinja_take(run, &text);
     text_clear(&text);
@@ -365,11 +420,14 @@ static bool has_class(int32_t point, enum jinja_class class)
 
 /* All characters are of the class; for upper and lower, all that have a case, and at
  * least one has. */
-bool jinja_is_class(const struct jinja_value *string, enum jinja_class class)
+bool jinja_is_class(struct jinja_run *run, const struct jinja_value *string,
+                    enum jinja_class class)
 {
     bool cases = class == CLASS_UPPER || class == CLASS_LOWER, cased = false;
     int32_t point;
 
+    if (!jinja_work(run, 8 * (size_t)string->len))
+        return false;
     for (size_t i = 0; i < string->len;) {
         i += unicode_first(string->text + i, string->len - i, &point);
         if (!cases && !has_class(point, class))

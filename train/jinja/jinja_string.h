@@ -17,7 +17,7 @@ struct jinja_value jinja_case(struct jinja_run *run, const struct jinja_value *s
 
 enum jinja_side { SIDE_LEFT = 1, SIDE_RIGHT = 2, SIDE_BOTH = 3 };
 /* chars NULL: white space. */
-struct jinja_value jinja_strip(const struct jinja_value *string,
+struct jinja_value jinja_strip(struct jinja_run *run, const struct jinja_value *string,
                                const struct jinja_value *chars, enum jinja_side side);
 /* limit < 0: all. */
 struct jinja_value jinja_replace(struct jinja_run *run, const struct jinja_value *string,
@@ -47,6 +47,7 @@ enum jinja_class {
     CLASS_UPPER,
     CLASS_LOWER
 };
-bool jinja_is_class(const struct jinja_value *string, enum jinja_class class);
+bool jinja_is_class(struct jinja_run *run, const struct jinja_value *string,
+                    enum jinja_class class);
 
 #endif

@@ -399,10 +399,12 @@ const struct jinja_value *jinja_dict_find(struct jinja_run *run,
     }
     for (size_t i = 0; i < dict->count && jinja_work(run, 0); i++) {
         const struct jinja_value *other = &dict->entries[i].key;
+        bool texts = other->kind == JINJA_STRING && key->kind == JINJA_STRING;
 
-        if (other->kind == JINJA_STRING && key->kind == JINJA_STRING
-                ? other->len == key->len && memcmp(other->text, key->text, key->len) == 0
-                : jinja_equal(run, other, key))
+        /* the length is compared first, and most keys are short */
+        if (texts ? other->len == key->len && jinja_work(run, key->len) &&
+                        memcmp(other->text, key->text, key->len) == 0
+                  : jinja_equal(run, other, key))
             return &dict->entries[i].value;
     }
     return NULL;
