@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/size.h"
 #include "train/text/unicode.h"
 
@@ -18,8 +19,15 @@ struct pattern {
     bool jit;
 };
 
+/* How often searches that take long look at their CPU time, in seconds. */
+static const double check_every = 0.5;
+
 struct pattern_scratch {
     pcre2_match_data *match;
+    size_t work_left;
+    double cpu_until; /* clock_cpu; 0: no limit */
+    double check_at;  /* clock_coarse */
+    bool spent;
 };
 
 /* Oniguruma's \s and \w inside a class. PCRE2 10.42 counts U+180E as a space, which
@@ -165,7 +173,50 @@ struct pattern_scratch *pattern_scratch_new(void)
 
     scratch->match = pcre2_match_data_create(1, NULL);
     assert(scratch->match);
+    scratch->work_left = SIZE_MAX;
     return scratch;
+}
+
+void pattern_scratch_limit(struct pattern_scratch *scratch, size_t work,
+                           double cpu_seconds)
+{
+    scratch->work_left = work;
+    scratch->cpu_until = clock_cpu() + cpu_seconds;
+    scratch->check_at = clock_coarse() + check_every;
+    scratch->spent = false;
+}
+
+bool pattern_spend(struct pattern_scratch *scratch, size_t work)
+{
+    if (!scratch)
+        return true;
+    if (work > scratch->work_left)
+        scratch->spent = true;
+    else
+        scratch->work_left -= work;
+    return !scratch->spent;
+}
+
+size_t pattern_work_left(const struct pattern_scratch *scratch)
+{
+    return scratch->work_left;
+}
+
+bool pattern_is_spent(const struct pattern_scratch *scratch)
+{
+    return scratch->spent;
+}
+
+/* PCRE2 limits what it does at one position; this limits all positions together. */
+static bool has_time(struct pattern_scratch *scratch)
+{
+    double now;
+
+    if (scratch->cpu_until == 0 || (now = clock_coarse()) < scratch->check_at)
+        return !scratch->spent;
+    scratch->check_at = now + check_every;
+    scratch->spent |= clock_cpu() > scratch->cpu_until;
+    return !scratch->spent;
 }
 
 void pattern_scratch_free(struct pattern_scratch *scratch)
@@ -205,7 +256,8 @@ bool pattern_next(struct pattern_search *search)
 
         if (found == PCRE2_ERROR_NOMATCH)
             return false;
-        if (found < 0 || ends[1] < ends[0] || ends[0] < from) {
+        if (found < 0 || !has_time(search->scratch) || ends[1] < ends[0] ||
+            ends[0] < from) {
             search->failed = true;
             return false;
         }

@@ -6,7 +6,7 @@
 #include "base/json.h"
 
 struct pattern;
-struct pattern_scratch; /* state of a search; one for each thread */
+struct pattern_scratch; /* state of searches, and what they may take; one per thread */
 
 /* Compile {"String": ...} or {"Regex": ...}. ERROR_DATA naming `where`. */
 struct pattern *pattern_new(const json_t *json, const char *where, struct error *err);
@@ -20,6 +20,16 @@ void pattern_free(struct pattern *pattern); /* NULL is allowed */
 
 struct pattern_scratch *pattern_scratch_new(void);
 void pattern_scratch_free(struct pattern_scratch *scratch); /* NULL is allowed */
+
+/* Limit the work on a text: its searches fail after `cpu_seconds`, and pattern_spend does
+ * after `work` units in total. */
+void pattern_scratch_limit(struct pattern_scratch *scratch, size_t work,
+                           double cpu_seconds);
+/* Take so much of the limit; NULL has none. False, from then on, if it is exceeded. */
+bool pattern_spend(struct pattern_scratch *scratch, size_t work);
+size_t pattern_work_left(const struct pattern_scratch *scratch);
+/* Return whether a limit was exceeded. */
+bool pattern_is_spent(const struct pattern_scratch *scratch);
 
 /* A search in well-formed UTF-8 text. */
 struct pattern_search {

@@ -45,12 +45,15 @@ static uint32_t trie_node(struct trie *trie, unsigned char byte, uint32_t siblin
     return (uint32_t)trie->count++;
 }
 
-static uint32_t find_child(const struct trie *trie, uint32_t node, unsigned char byte)
+/* *visited counts the nodes. */
+static uint32_t find_child(const struct trie *trie, uint32_t node, unsigned char byte,
+                           size_t *visited)
 {
     uint32_t child = trie->nodes[node].child;
 
-    while (child && trie->nodes[child].byte != byte)
-        child = trie->nodes[child].sibling;
+    for (; child && trie->nodes[child].byte != byte; child = trie->nodes[child].sibling)
+        ++*visited;
+    ++*visited;
     return child;
 }
 
@@ -59,13 +62,14 @@ static bool trie_add(struct trie *trie, const char *data, size_t len, uint32_t t
 {
     uint32_t *root = &trie->roots[(unsigned char)data[0]];
     uint32_t node;
+    size_t visited = 0;
 
     if (!*root)
         *root = trie_node(trie, (unsigned char)data[0], 0);
     node = *root;
     for (size_t i = 1; i < len; i++) {
         unsigned char byte = (unsigned char)data[i];
-        uint32_t child = find_child(trie, node, byte);
+        uint32_t child = find_child(trie, node, byte, &visited);
 
         if (!child) {
             child = trie_node(trie, byte, trie->nodes[node].child);
@@ -80,14 +84,15 @@ static bool trie_add(struct trie *trie, const char *data, size_t len, uint32_t t
 }
 
 /* The longest token at the start of data. */
-static uint32_t trie_match(const struct trie *trie, const char *data, size_t len)
+static uint32_t trie_match(const struct trie *trie, const char *data, size_t len,
+                           size_t *visited)
 {
     uint32_t found = NO_TOKEN, node = trie->roots[(unsigned char)data[0]];
 
     for (size_t i = 1; node; i++) {
         if (trie->nodes[node].token != NO_TOKEN)
             found = trie->nodes[node].token;
-        node = i < len ? find_child(trie, node, (unsigned char)data[i]) : 0;
+        node = i < len ? find_child(trie, node, (unsigned char)data[i], visited) : 0;
     }
     return found;
 }
@@ -141,9 +146,12 @@ bool added_tokens_next(struct added_search *search, size_t *end)
 
     while (trie->count > 0 && search->from < search->len) {
         const struct added_token *token;
-        size_t start = search->from;
-        uint32_t found = trie_match(trie, search->text + start, search->len - start);
+        size_t start = search->from, visited = 1;
+        uint32_t found =
+            trie_match(trie, search->text + start, search->len - start, &visited);
 
+        if (!pattern_spend(search->scratch, visited))
+            return false;
         if (found == NO_TOKEN) {
             search->from++;
             continue;
@@ -204,30 +212,6 @@ void added_tokens_free(struct added_tokens *added)
     free(added);
 }
 
-static bool normalize_token(struct added_token *token,
-                            const struct normalizer *normalizer, struct error *err)
-{
-    struct pattern_scratch *scratch;
-    struct text text, spare;
-    bool ok;
-
-    token->normal = token->content;
-    token->normal_len = token->len;
-    if (!token->normalized || normalizer_is_empty(normalizer))
-        return true;
-    scratch = pattern_scratch_new();
-    text_init(&text, 0);
-    text_init(&spare, 0);
-    text_add(&text, token->content, token->len);
-    ok = normalizer_apply(normalizer, &text, &spare, scratch, err);
-    if (ok)
-        token->normal = text_detach(&text, &token->normal_len);
-    text_clear(&text);
-    text_clear(&spare);
-    pattern_scratch_free(scratch);
-    return ok;
-}
-
 /* State while the list is read. */
 struct reading {
     struct added_tokens *added;
@@ -237,6 +221,35 @@ struct reading {
     size_t next; /* id of the next token that is not in the vocabulary */
     const char *where;
 };
+
+static bool normalize_token(struct added_token *token, const struct reading *reading,
+                            struct error *err)
+{
+    const struct normalizer *normalizer = reading->normalizer;
+    struct error cause = { 0 };
+    struct pattern_scratch *scratch;
+    struct text text, spare;
+    bool ok;
+
+    token->normal = token->content;
+    token->normal_len = token->len;
+    if (!token->normalized || normalizer_is_empty(normalizer))
+        return true;
+    scratch = pattern_scratch_new();
+    normalizer_limit(scratch, token->len);
+    text_init(&text, 0);
+    text_init(&spare, 0);
+    text_add(&text, token->content, token->len);
+    ok = normalizer_apply(normalizer, &text, &spare, scratch, &cause) ||
+         error_set(err, cause.code, "%s: added token \"%.40s\": %s", reading->where,
+                   token->content, cause.text);
+    if (ok)
+        token->normal = text_detach(&text, &token->normal_len);
+    text_clear(&text);
+    text_clear(&spare);
+    pattern_scratch_free(scratch);
+    return ok;
+}
 
 /* A token of the vocabulary has its id there. The others are numbered from the end of the
  * vocabulary, whatever the list says, as in Hugging Face's add_tokens
@@ -312,7 +325,7 @@ static bool read_token(struct reading *reading, const json_t *item, struct error
     token->content = memory_resize(NULL, token->len + 1, 1);
     memcpy(token->content, json_string_value(content), token->len + 1);
     if (read_id(reading, item, token, err) && read_flags(reading, item, token, err) &&
-        normalize_token(token, reading->normalizer, err)) {
+        normalize_token(token, reading, err)) {
         if (index_token(added, reading->where, err))
             return true;
         if (token->normal != token->content)

@@ -36,6 +36,7 @@ size_t added_tokens_size(const struct added_tokens *added); /* largest id + 1 */
  * others in its normal form. */
 struct added_search {
     const struct added_tokens *added;
+    struct pattern_scratch *scratch; /* whose limit the search takes from, or NULL */
     bool normalized;
     const char *text;
     size_t len;
@@ -47,7 +48,7 @@ struct added_search {
 
 /* Find the next token, the longest of the leftmost. On return, the text from search->done
  * to search->start precedes the token; the caller then sets search->done to *end, which
- * may be before it. */
+ * may be before it.  False also if the limit is exceeded (pattern_is_spent). */
 bool added_tokens_next(struct added_search *search, size_t *end);
 
 #endif

@@ -29,6 +29,11 @@ struct detokenizer {
 
 enum { MAX_STEPS = 64 };
 
+/* No published decoder makes a text more than three times as long: a byte becomes U+FFFD.
+ * Decoding fails if one does more. */
+#define FREE_BYTES ((size_t)64 << 10)
+#define GROWTH_MAX ((size_t)16)
+
 void pieces_init(struct pieces *pieces)
 {
     *pieces = (struct pieces) { .count = 0 };
@@ -114,7 +119,7 @@ static void apply_replace(const struct step *step, const struct pieces *in,
         size_t done = 0;
 
         search.text = piece(in, i, &search.len);
-        while (pattern_next(&search)) {
+        while (!out->text.overflow && pattern_next(&search)) {
             text_add(&out->text, search.text + done, search.start - done);
             text_adds(&out->text, step->content);
             done = search.end;
@@ -334,9 +339,12 @@ bool detokenizer_run(const struct detokenizer *detokenizer, struct pieces *piece
         struct pieces result;
 
         pieces_init(&result);
+        result.text.max = FREE_BYTES + GROWTH_MAX * pieces->text.len;
         step->apply(step, pieces, &result);
         pieces_clear(pieces);
         *pieces = result;
+        if (pieces->text.overflow)
+            break;
     }
     for (size_t i = 0; i < pieces->count; i++) {
         const char *data = piece(pieces, i, &len);

@@ -45,6 +45,12 @@ struct normalizer {
 
 enum { MAX_STEPS = 64 };
 
+/* normalizer_limit: for each text, and for each of its bytes. */
+#define FREE_WORK     ((size_t)1 << 20)
+#define WORK_PER_BYTE ((size_t)128)
+
+static const double free_seconds = 1, seconds_per_byte = 12e-6;
+
 static bool apply_form(const struct step *step, const struct work *work,
                        struct error *err)
 {
@@ -108,15 +114,16 @@ static bool apply_replace(const struct step *step, const struct work *work,
     };
     size_t done = 0;
 
-    while (pattern_next(&search)) {
+    while (pattern_next(&search) && !work->out->overflow) {
         text_add(work->out, work->in->data + done, search.start - done);
         text_add(work->out, step->content, step->len);
         done = search.end;
     }
     if (search.failed)
         return error_set(err, ERROR_DATA,
-                         "an expression of the tokenizer's normalizer takes too long");
-    return text_add(work->out, work->in->data + done, work->in->len - done);
+                         "an expression of the normalizer takes too long");
+    text_add(work->out, work->in->data + done, work->in->len - done);
+    return true;
 }
 
 /* Every character has one lowercase character, except U+0130, the only one with two in
@@ -250,24 +257,39 @@ bool normalizer_is_empty(const struct normalizer *normalizer)
     return normalizer->count == 0;
 }
 
+void normalizer_limit(struct pattern_scratch *scratch, size_t len)
+{
+    pattern_scratch_limit(scratch, FREE_WORK + WORK_PER_BYTE * len,
+                          free_seconds + seconds_per_byte * (double)len);
+}
+
 bool normalizer_apply(const struct normalizer *normalizer, struct text *text,
                       struct text *spare, struct pattern_scratch *scratch,
                       struct error *err)
 {
+    const size_t longest = text->max, spare_longest = spare->max;
+
     for (size_t i = 0; i < normalizer->count; i++) {
         const struct step *step = &normalizer->steps[i];
+        const size_t left = pattern_work_left(scratch);
         struct text result;
         bool ok;
 
         text_reset(spare);
+        spare->max = left < spare_longest ? left : spare_longest;
         ok = step->kind->apply(step, &(struct work) { text, spare, scratch }, err);
-        if (spare->overflow)
-            return error_set(err, ERROR_DATA, "a text is too long to be normalized");
+        spare->max = spare_longest;
+        if (spare->overflow || !pattern_spend(scratch, spare->len))
+            return error_set(err, ERROR_DATA,
+                             "the normalizer makes a text too long, at its step %zu (%s)",
+                             i + 1, step->kind->name);
         if (!ok)
             return false;
         result = *spare;
         *spare = *text;
         *text = result;
+        text->max = longest;
+        spare->max = spare_longest;
     }
     return true;
 }

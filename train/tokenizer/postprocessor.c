@@ -10,6 +10,9 @@
 #include "base/arena.h"
 #include "base/size.h"
 
+/* Around each text; published tokenizers add at most 2 on a side. */
+enum { MAX_TOKENS = 64 };
+
 struct postprocessor {
     struct token_list before, after;
     size_t ids;
@@ -79,6 +82,15 @@ static void wrap_around(struct postprocessor *postprocessor, struct token_list *
     token_list_clear(&postprocessor->before);
     postprocessor->before = *before;
     add_all(&postprocessor->after, after);
+}
+
+static bool check_count(const struct postprocessor *postprocessor, const char *where,
+                        struct error *err)
+{
+    return postprocessor->before.count + postprocessor->after.count <= MAX_TOKENS ||
+           error_set(err, ERROR_DATA,
+                     "%s: post_processor: more than %d special tokens around a text",
+                     where, MAX_TOKENS);
 }
 
 /* TemplateProcessing: the tokens before and after the text in its `single`. */
@@ -168,7 +180,8 @@ static bool read_processor(struct postprocessor *postprocessor, const json_t *js
     }
     for (size_t i = 0; i < TS_COUNT(kinds); i++)
         if (strcmp(kinds[i].name, type) == 0)
-            return kinds[i].read(postprocessor, json, where, err);
+            return kinds[i].read(postprocessor, json, where, err) &&
+                   check_count(postprocessor, where, err);
     return error_set(err, ERROR_DATA,
                      "%s: a post_processor of type \"%s\" is not supported", where, type);
 }

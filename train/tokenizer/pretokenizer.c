@@ -112,14 +112,14 @@ static void cut_by_pattern(struct cutter *cutter, size_t len)
     };
     size_t done = 0;
 
-    while (pattern_next(&search)) {
+    while (!cutter->run->failure && pattern_next(&search)) {
         if (done < search.start)
             cutter_take(cutter, done, search.start, false);
         cutter_take(cutter, search.start, search.end, true);
         done = search.end;
     }
     if (search.failed)
-        cutter->run->failure = "an expression of the tokenizer takes too long on a text";
+        cutter->run->failure = "an expression of the pre-tokenizer takes too long";
     if (done < len)
         cutter_take(cutter, done, len, false);
 }
@@ -128,7 +128,7 @@ static void cut_by_class(struct cutter *cutter, size_t len)
 {
     size_t done = 0;
 
-    for (size_t i = 0; i < len;) {
+    for (size_t i = 0; i < len && !cutter->run->failure;) {
         int32_t point;
         size_t bytes = unicode_first(cutter->text + i, len - i, &point);
 
@@ -191,6 +191,10 @@ static void run_steps(struct run *run, size_t at, const char *text, size_t len,
 
     if (run->failure)
         return;
+    if (!pattern_spend(run->scratch, len)) {
+        run->failure = "the pre-tokenizer splits a text into too many pieces";
+        return;
+    }
     if (at == run->pretokenizer->count) {
         run->sink->take(run->sink->context, text, len);
         return;

@@ -23,7 +23,7 @@ struct word_sink {
 };
 
 /* first: the text is the start of the complete input. ERROR_DATA if an expression takes
- * too long. */
+ * too long, or the pieces exceed the limit of *scratch. */
 bool pretokenizer_run(const struct pretokenizer *pretokenizer, const char *text,
                       size_t len, bool first, struct pattern_scratch *scratch,
                       const struct word_sink *sink, struct error *err);

@@ -22,10 +22,14 @@ enum { NO_TOKEN = -2 }; /* no token, and no substitute is searched for */
 
 #define MAX_FILE_BYTES ((size_t)256 << 20)
 #define MAX_TEXT_BYTES ((size_t)1 << 30)
+/* The longest tokens of published vocabularies have some hundred bytes. */
+#define DECODED_FREE      ((size_t)1 << 20)
+#define DECODED_PER_TOKEN ((size_t)1 << 10)
 /* Ids below this are always allowed; above it, a file of n bytes may have n. */
 #define FREE_IDS ((size_t)1 << 20)
 
 struct tokenizer {
+    char *file;
     struct normalizer *normalizer;
     struct pretokenizer *pretokenizer;
     struct bpe *bpe;
@@ -78,12 +82,20 @@ static bool encode_plain(struct encoding *encoding, const char *text, size_t len
                             encoding->patterns, &sink, err);
 }
 
+/* Return whether a search for added tokens ended within its limit. */
+static bool check_search(const struct encoding *encoding, struct error *err)
+{
+    return !pattern_is_spent(encoding->patterns) ||
+           error_set(err, ERROR_DATA, "the search for added tokens takes too long");
+}
+
 /* Encode a text in normal form, which may contain normalized tokens. */
 static bool encode_normal(struct encoding *encoding, const char *text, size_t len,
                           bool first, struct error *err)
 {
     struct added_search search = {
         .added = encoding->tokenizer->added,
+        .scratch = encoding->patterns,
         .normalized = true,
         .text = text,
         .len = len,
@@ -97,7 +109,8 @@ static bool encode_normal(struct encoding *encoding, const char *text, size_t le
         token_list_add(encoding->out, search.token->id);
         search.done = end;
     }
-    return encode_plain(encoding, text + search.done, len - search.done,
+    return check_search(encoding, err) &&
+           encode_plain(encoding, text + search.done, len - search.done,
                         first && search.done == 0, err);
 }
 
@@ -123,6 +136,7 @@ static bool encode_text(struct encoding *encoding, const char *text, size_t len,
 {
     struct added_search search = {
         .added = encoding->tokenizer->added,
+        .scratch = encoding->patterns,
         .text = text,
         .len = len,
     };
@@ -135,7 +149,8 @@ static bool encode_text(struct encoding *encoding, const char *text, size_t len,
         token_list_add(encoding->out, search.token->id);
         search.done = end;
     }
-    return encode_segment(encoding, text + search.done, len - search.done,
+    return check_search(encoding, err) &&
+           encode_segment(encoding, text + search.done, len - search.done,
                           search.done == 0, err);
 }
 
@@ -143,6 +158,7 @@ bool tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_
                       bool special, struct token_list *out, struct error *err)
 {
     struct encoding encoding = { .tokenizer = tokenizer, .out = out };
+    struct error cause = { 0 };
     size_t bad;
     bool ok;
 
@@ -152,11 +168,15 @@ bool tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_
     if (!text_is_utf8(text, len, &bad))
         return error_set(err, ERROR_DATA, "the text is not UTF-8 at byte %zu", bad + 1);
     encoding.patterns = pattern_scratch_new();
+    normalizer_limit(encoding.patterns, len);
     text_init(&encoding.normal, 4 * MAX_TEXT_BYTES);
     text_init(&encoding.spare, 4 * MAX_TEXT_BYTES);
     if (special)
         postprocessor_begin(tokenizer->postprocessor, out);
-    ok = encode_text(&encoding, text, len, err);
+    ok = encode_text(&encoding, text, len, &cause);
+    if (!ok)
+        error_set(err, cause.code, "%s: %s (in a text of %zu bytes)", tokenizer->file,
+                  cause.text, len);
     if (special)
         postprocessor_end(tokenizer->postprocessor, out);
     text_clear(&encoding.normal);
@@ -174,6 +194,7 @@ bool tokenizer_decode(const struct tokenizer *tokenizer, const uint32_t *ids,
     bool ok;
 
     pieces_init(&pieces);
+    pieces.text.max = DECODED_FREE + DECODED_PER_TOKEN * count;
     for (size_t i = 0; i < count; i++) {
         const struct added_token *token = added_tokens_by_id(tokenizer->added, ids[i]);
         const char *data = token ? token->normal : NULL;
@@ -254,6 +275,7 @@ void tokenizer_close(struct tokenizer *tokenizer)
     bpe_free(tokenizer->bpe);
     pretokenizer_free(tokenizer->pretokenizer);
     normalizer_free(tokenizer->normalizer);
+    free(tokenizer->file);
     free(tokenizer);
 }
 
@@ -397,6 +419,7 @@ static struct tokenizer *open_file(const char *file, struct error *err)
         json = json_read_text(text.data, text.len, file, 1, err);
     if (json) {
         tokenizer = memory_alloc(sizeof(*tokenizer));
+        tokenizer->file = memory_strdup(file);
         tokenizer->bos = tokenizer->eos = tokenizer->pad = -1;
         ok = read_parts(tokenizer, json, text.len > FREE_IDS ? text.len : FREE_IDS, file,
                         err);

@@ -20,10 +20,13 @@ struct tokenizer *tokenizer_open(const char *path, struct error *err);
 void tokenizer_close(struct tokenizer *tokenizer);
 
 /* Append the tokens of a text (UTF-8). special: run the post-processor (BOS, EOS);
- * special tokens in the text are recognized in any case. Thread-safe on one tokenizer. */
+ * special tokens in the text are recognized in any case. ERROR_DATA with the name of the
+ * file if its normalizer or pre-tokenizer exceeds normalizer_limit. Thread-safe on one
+ * tokenizer. */
 bool tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t len,
                       bool special, struct token_list *out, struct error *err);
-/* Append the text of tokens; skip_special leaves special tokens out. */
+/* Append the text of tokens; skip_special leaves special tokens out. False if the text is
+ * cut off, because the tokens or the decoder make it absurdly long. */
 bool tokenizer_decode(const struct tokenizer *tokenizer, const uint32_t *ids,
                       size_t count, bool skip_special, struct text *out);
 
