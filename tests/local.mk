@@ -227,6 +227,7 @@ unit_tests += %D%/unit/test_versions
 
 # runner
 unit_tests += %D%/unit/test_chart
+unit_tests += %D%/unit/test_claim
 unit_tests += %D%/unit/test_drop
 unit_tests += %D%/unit/test_examiner
 unit_tests += %D%/unit/test_html

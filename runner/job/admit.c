@@ -100,8 +100,7 @@ static bool freeze(const struct job *job, const struct admit_options *options,
 }
 
 /* Note the identity of the file after the patch, so that our own rename is recognized
- * later. If the file was replaced meanwhile the source stays unknown, and the next scan
- * finds the new text. */
+ * later. If the file was replaced meanwhile the source stays unknown. */
 static void note_source(const struct job *job, const struct patch *patch,
                         struct job_record *record)
 {
@@ -188,6 +187,8 @@ bool admit_job(const struct job *job, const struct admit_options *options,
         !log_findings(job, &inspection->patch, err))
         return false;
     note_source(job, &inspection->patch, record);
+    if (options->spooled && inspection->patch.after[0] && !record->source[0])
+        return error_set(err, ERROR_FAULT, "%s changed while it was examined", job->path);
     if (set && inspection->patch.is_job && !apply_set(job, options, inspection, err))
         return false;
     if (is_rejected(&inspection->patch, options))

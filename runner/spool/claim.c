@@ -5,6 +5,8 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -76,6 +78,20 @@ static bool claim_locked(const struct job *job, const struct examine_request *re
     return ok;
 }
 
+/* Return whether the file is the one that was complete. */
+static bool is_requested(const struct job *job, const struct examine_request *request)
+{
+    char source[64];
+    struct stat st;
+
+    if (request->refused[0])
+        return true;
+    if (lstat(job->path, &st) != 0)
+        return false;
+    job_source(&st, source);
+    return strcmp(source, request->source) == 0;
+}
+
 void claim_examine(const struct examine_request *request, const struct machine *machine,
                    struct examine_result *out)
 {
@@ -89,8 +105,11 @@ void claim_examine(const struct examine_request *request, const struct machine *
         lock = job_lock(&job, &busy, &out->err);
     if (busy)
         out->end = EXAMINE_BUSY;
+    else if (lock >= 0 && !is_requested(&job, request))
+        out->end = EXAMINE_CHANGED;
     else if (lock >= 0 && claim_locked(&job, request, machine, out))
         out->end = EXAMINE_DONE;
+
     if (lock >= 0)
         close(lock);
     job_clear(&job);

@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/digest.h"
@@ -26,9 +25,11 @@
 
 enum { LONGEST_NAME = 200 };
 
-/* Seconds: how long a file must stay unchanged, and how long a second link is
- * tolerated. */
-static const double settle_written = 0.2, settle_seen = 2, link_patience = 60;
+/* Seconds: how long a file must stay unchanged after a program closed it, and otherwise;
+ * when to look again at a file that is being written; how long a second link is
+ * tolerated.  Scripts write a file in several steps, half a second apart and more. */
+static const double settle_written = 1, settle_seen = 2, again_while_written = 0.2,
+                    link_patience = 60;
 
 static bool is_printable(const char *name)
 {
@@ -179,20 +180,6 @@ static void read_end(int fd, off_t size, bool *marked, bool *ended)
     *marked = got >= 4 && memcmp(tail + got - 4, "\n...", 4) == 0;
 }
 
-/* A file that has not changed for long is complete; a clock that was set back proves
- * nothing. */
-static double still_for(const struct drop_history *history, const struct stat *st,
-                        double now)
-{
-    struct timespec wall;
-    double age, seen = now - history->still;
-
-    clock_gettime(CLOCK_REALTIME, &wall);
-    age = (double)(wall.tv_sec - st->st_ctim.tv_sec) +
-          (double)(wall.tv_nsec - st->st_ctim.tv_nsec) / 1e9;
-    return age > seen ? age : seen;
-}
-
 static enum drop_verdict is_complete(int fd, double now,
                                      const struct drop_history *history, struct drop *out)
 {
@@ -201,26 +188,43 @@ static enum drop_verdict is_complete(int fd, double now,
     double settle, still;
 
     if (lease == LEASE_WRITER)
-        return wait_for(out, settle_written);
+        return wait_for(out, again_while_written);
     read_end(fd, out->st.st_size, &marked, &ended);
     if (history->hint == WATCH_RENAMED || marked)
         return DROP_COMPLETE;
     settle = history->hint == WATCH_WRITTEN && lease == LEASE_GRANTED && ended
                  ? settle_written
                  : settle_seen;
-    still = still_for(history, &out->st, now);
+    still = now - history->still;
     return still >= settle ? DROP_COMPLETE : wait_for(out, settle - still);
 }
 
+void drop_note_event(struct drop_history *history, enum watch_hint hint, double now)
+{
+    if (hint == WATCH_SEEN)
+        return;
+    history->hint = hint;
+    history->fresh = true;
+    history->still = now; /* even if size and times are as before */
+}
+
+/* An event says nothing about a file that changed after it without another one: events
+ * get lost. */
 static void note_check(struct drop_history *history, const struct stat *st, double now)
 {
     char source[64];
 
     job_source(st, source);
-    if (strcmp(source, history->source) == 0)
-        return;
-    strcpy(history->source, source);
-    history->still = now;
+    if (strcmp(source, history->source) != 0 ||
+        st->st_mtim.tv_sec != history->modified.tv_sec ||
+        st->st_mtim.tv_nsec != history->modified.tv_nsec) {
+        strcpy(history->source, source);
+        history->modified = st->st_mtim;
+        history->still = now;
+        if (!history->fresh)
+            history->hint = WATCH_SEEN;
+    }
+    history->fresh = false;
 }
 
 /* A second link is a rename in progress for a moment; after that it is another user's

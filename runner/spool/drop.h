@@ -2,6 +2,9 @@
  * runner/spool/drop.h - a file dropped into the spool: checks whether its name is a
  * job's, whether it may be opened, and whether it is complete. The spool is a trust
  * boundary: no link is followed, no call blocks.
+ *
+ * Completeness is a matter of observations, never of the age of a file: the wall clock
+ * may be set, and another machine's file system may have another one.
  */
 #ifndef RUNNER_SPOOL_DROP_H
 #define RUNNER_SPOOL_DROP_H
@@ -34,10 +37,15 @@ struct drop {
 /* Results of earlier checks of a name. */
 struct drop_history {
     enum watch_hint hint; /* the best result since it changed */
+    bool fresh;           /* an event arrived since the last check */
     char source[64];      /* job_source at the last check */
-    double still;         /* clock_seconds since which the file is unchanged */
-    double first;         /* clock_seconds of the first check */
+    struct timespec modified;
+    double still; /* clock_seconds since which the file is unchanged, as observed */
+    double first; /* clock_seconds of the first check */
 };
+
+/* Note an event of the file. */
+void drop_note_event(struct drop_history *history, enum watch_hint hint, double now);
 
 /* Inspect `name` in `dir`, the spool, and update the history. */
 enum drop_verdict drop_inspect(int dir, const char *name, double now,

@@ -23,9 +23,10 @@ struct examine_request {
 };
 
 enum examine_end {
-    EXAMINE_DONE, /* *record is on disk */
-    EXAMINE_BUSY, /* another process holds the job's lock */
-    EXAMINE_FAULT /* of the machine; err says which */
+    EXAMINE_DONE,    /* *record is on disk */
+    EXAMINE_BUSY,    /* another process holds the job's lock */
+    EXAMINE_CHANGED, /* the file is not the one of the request, or no longer */
+    EXAMINE_FAULT    /* of the machine; err says which */
 };
 
 struct examine_result {

@@ -219,6 +219,10 @@ static bool examine(struct intake *intake, struct item *item, const struct job *
         note_fault(intake, item, &result);
         return false;
     }
+    if (result.end == EXAMINE_CHANGED) {
+        item->due = clock_seconds() + again_after_change;
+        return false;
+    }
     if (result.end == EXAMINE_BUSY) {
         note_busy(intake, item, job);
         return false;

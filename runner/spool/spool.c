@@ -97,8 +97,7 @@ static void on_name(void *context, const char *name, enum watch_hint hint)
     if (!drop_name_is_valid(name))
         return;
     item = find_item(spool, name);
-    if (hint != WATCH_SEEN)
-        item->history.hint = hint;
+    drop_note_event(&item->history, hint, clock_seconds());
     schedule_check(spool, item, 0);
 }
 
