@@ -92,7 +92,7 @@ run() { # BUILD ARGUMENTS...: the arguments are for configure
     skipped=$((skipped + $(count "$build" SKIP)))
 }
 
-run build
+run build --with-cuda-archs=all
 run build-san --enable-sanitizers --without-cuda
 find_peers # before the summary, so that its messages do not follow the last line
 

@@ -1,8 +1,9 @@
 dnl TS_CUDA: find nvcc, the runtime library and the headers of cuBLASLt; choose the architectures.
 dnl
 dnl   --with-cuda        require CUDA; --with-cuda=DIR names its directory
-dnl   --without-cuda     build without CUDA; by default CUDA is used if found
-dnl   --with-cuda-archs  capabilities to generate code for; "75 90" compiles faster than all
+dnl   --without-cuda     build without CUDA; by default CUDA is used if found and if this machine has a GPU
+dnl   --with-cuda-archs  capabilities to generate code for, as "75 90"; "all" for packages; by default those
+dnl                      of the GPUs of this machine
 dnl
 dnl The runtime is linked statically, so the program starts without a driver and reports that;
 dnl cuBLASLt is loaded when a GPU is opened (kernels/cuda/cuda_library.c).
@@ -12,8 +13,8 @@ AC_DEFUN([TS_CUDA], [
         [], [with_cuda=auto])
     AC_ARG_WITH([cuda-archs],
         [AS_HELP_STRING([--with-cuda-archs=LIST],
-            [compute capabilities without the dot (default: all that nvcc supports of 60 61 70 75 80 86 89 90 100 120)])],
-        [cuda_archs=$withval], [cuda_archs="60 61 70 75 80 86 89 90 100 120"])
+            [compute capabilities without the dot, or all (default: those of the GPUs of this machine)])],
+        [cuda_archs=$withval], [cuda_archs=native])
 
     have_cuda=no
     AS_CASE([$with_cuda],
@@ -23,6 +24,7 @@ AC_DEFUN([TS_CUDA], [
     AS_IF([test "$with_cuda" != no && test "$with_cuda" != auto && test "$have_cuda" = no],
           [AC_MSG_ERROR([cannot find a CUDA toolkit with nvcc, cuda_runtime.h, cublasLt.h and libcudart_static.a])])
 
+    AS_IF([test "$have_cuda" != no], [TS_CUDA_ARCHS])
     AS_IF([test "$have_cuda" != no],
           [TS_CUDA_FLAGS
            AC_DEFINE([HAVE_CUDA], [1], [kernels/cuda is built])
@@ -31,6 +33,7 @@ AC_DEFUN([TS_CUDA], [
            AC_DEFINE_UNQUOTED([CUDA_LIBRARY_DIR], ["$ts_library_dir"],
                [library directory of the toolkit])])
     AM_CONDITIONAL([HAVE_CUDA], [test "$have_cuda" != no])
+    AS_IF([test "$have_cuda" = no && test -n "$ts_no_gpu"], [have_cuda="no, $ts_no_gpu"], [ts_no_gpu=])
     TS_NCCL
     AC_SUBST([NVCC])
     AC_SUBST([NVCC_FLAGS])
@@ -56,20 +59,34 @@ AC_DEFUN([TS_CUDA_FIND], [
     AC_MSG_RESULT([$have_cuda])
 ])
 
+dnl TS_CUDA_ARCHS: find the capabilities to generate code for.  Without a GPU, code for all of them takes
+dnl minutes and cannot run here, so there is none unless --with-cuda or --with-cuda-archs asks for it.
+AC_DEFUN([TS_CUDA_ARCHS], [
+    ts_all="60 61 70 75 80 86 89 90 100 120" ts_no_gpu=
+    AS_IF([test "$cuda_archs" = native], [
+        AC_MSG_CHECKING([for GPUs of this machine])
+        cuda_archs=$( (nvidia-smi --query-gpu=compute_cap --format=csv,noheader) 2>/dev/null |
+            sed -n 's/^\(@<:@0-9@:>@*\)\.\(@<:@0-9@:>@\)@<:@^0-9@:>@*$/\1\2/p' | sort -nu | tr '\n' ' ')
+        AC_MSG_RESULT([${cuda_archs:-none}])
+        AS_IF([test -z "$cuda_archs" && test "$with_cuda" = auto],
+              [have_cuda=no
+               ts_no_gpu="this machine has no GPU; --with-cuda-archs=all builds for every GPU"],
+              [TS_CUDA_SUPPORTED([$cuda_archs])
+               # PTX for the newest capability runs on newer cards
+               test -n "$ts_taken" || cuda_archs=all])])
+    AS_IF([test "$cuda_archs" = all], [cuda_archs=$ts_all])
+])
+
 dnl Generate machine code for each capability that this nvcc supports, and PTX for future ones.  The
 dnl sources differ only between the capabilities in the loop over `base` (hardware.cuh); the compiler
 dnl runs once for each of these, and the assembler turns its PTX into code for every capability up to
 dnl the next one.
 AC_DEFUN([TS_CUDA_FLAGS], [
     AC_MSG_CHECKING([for compute capabilities of $NVCC])
-    ts_known=$($NVCC --list-gpu-arch 2>/dev/null)
-    ts_taken= ts_base= ts_codes=
+    ts_base= ts_codes=
     NVCC_FLAGS="-std=c++17 -O3 --threads 2 -Xcompiler -Wall,-Wextra"
     TS_CUDA_COMPRESS
-    for arch in $cuda_archs; do
-        AS_CASE([" "$(echo $ts_known)" "], [*" compute_$arch "*],
-                [ts_taken="$ts_taken${ts_taken:+ }$arch"])
-    done
+    TS_CUDA_SUPPORTED([$cuda_archs])
     AS_IF([test -z "$ts_taken"], [AC_MSG_ERROR([$NVCC supports none of: $cuda_archs])])
     for arch in $ts_taken; do
         ts_of=$arch
@@ -88,6 +105,15 @@ AC_DEFUN([TS_CUDA_FLAGS], [
     have_cuda="$have_cuda (sm $ts_taken)"
 ])
 
+dnl TS_CUDA_SUPPORTED(ARCHS): set ts_taken to those that this nvcc supports.
+AC_DEFUN([TS_CUDA_SUPPORTED], [
+    ts_known=" "$(echo $($NVCC --list-gpu-arch 2>/dev/null))" "
+    ts_taken=
+    for arch in $1; do
+        AS_CASE([$ts_known], [*" compute_$arch "*], [ts_taken="$ts_taken${ts_taken:+ }$arch"])
+    done
+])
+
 dnl The code of seven capabilities is nearly identical; compressed together it takes a tenth of the space.
 dnl Drivers before 550 cannot decompress it; CUDA 13 requires 580 anyway.
 AC_DEFUN([TS_CUDA_COMPRESS], [
@@ -103,7 +129,7 @@ AC_DEFUN([TS_NCCL], [
         [AS_HELP_STRING([--with-nccl], [several GPUs in one job (default: if nccl.h is found)])],
         [], [with_nccl=auto])
     have_nccl=no
-    AS_IF([test "$have_cuda" != no && test "$with_nccl" != no], [
+    AS_IF([test -n "$NVCC_FLAGS" && test "$with_nccl" != no], [
         AC_MSG_CHECKING([for nccl.h of 2.14 or newer])
         ts_cppflags=$CPPFLAGS
         CPPFLAGS="$CPPFLAGS $CUDA_CPPFLAGS"

@@ -318,6 +318,7 @@ EXTRA_DIST += %D%/cli/schema_offers.py
 script_tests += %D%/cli/chain.t
 script_tests += %D%/cli/check.t
 script_tests += %D%/cli/completion.t
+script_tests += %D%/cli/configure.t
 script_tests += %D%/cli/crash.t
 script_tests += %D%/cli/cuda_code.t
 script_tests += %D%/cli/differential.t
