@@ -82,6 +82,7 @@ librunner_a_SOURCES += %D%/spool/drop.c %D%/spool/drop.h
 librunner_a_SOURCES += %D%/spool/examiner.c %D%/spool/examiner.h
 librunner_a_SOURCES += %D%/spool/intake.c %D%/spool/intake.h
 librunner_a_SOURCES += %D%/spool/listing.c %D%/spool/listing.h
+librunner_a_SOURCES += %D%/spool/placement.c %D%/spool/placement.h
 librunner_a_SOURCES += %D%/spool/queue.c %D%/spool/queue.h
 librunner_a_SOURCES += %D%/spool/spool.c %D%/spool/spool.h
 librunner_a_SOURCES += %D%/spool/watch.c %D%/spool/watch.h
