@@ -7,6 +7,7 @@ librunner_a_SOURCES += %D%/attempt.c %D%/attempt.h
 librunner_a_SOURCES += %D%/calibrate.c %D%/calibrate.h
 librunner_a_SOURCES += %D%/count_steps.c %D%/count_steps.h
 
+librunner_a_SOURCES += %D%/commands/announce.c %D%/commands/announce.h
 librunner_a_SOURCES += %D%/commands/cmd_backups.c
 librunner_a_SOURCES += %D%/commands/cmd_cancel.c
 librunner_a_SOURCES += %D%/commands/cmd_check.c
@@ -83,6 +84,8 @@ librunner_a_SOURCES += %D%/spool/examiner.c %D%/spool/examiner.h
 librunner_a_SOURCES += %D%/spool/intake.c %D%/spool/intake.h
 librunner_a_SOURCES += %D%/spool/listing.c %D%/spool/listing.h
 librunner_a_SOURCES += %D%/spool/placement.c %D%/spool/placement.h
+librunner_a_SOURCES += %D%/spool/mail.c %D%/spool/mail.h
+librunner_a_SOURCES += %D%/spool/notify.c %D%/spool/notify.h
 librunner_a_SOURCES += %D%/spool/queue.c %D%/spool/queue.h
 librunner_a_SOURCES += %D%/spool/spool.c %D%/spool/spool.h
 librunner_a_SOURCES += %D%/spool/watch.c %D%/spool/watch.h

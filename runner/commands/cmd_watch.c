@@ -4,9 +4,11 @@
  */
 #include "config.h"
 
+#include "runner/commands/announce.h"
 #include "runner/commands/commands.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -29,7 +31,8 @@ const struct command command_watch = {
     .operands = "DIR",
     .min_operands = 1,
     .max_operands = 1,
-    .options = (const enum option_id[]) { OPTION_ONCE, OPTION_END },
+    .options = (const enum option_id[]) { OPTION_ONCE, OPTION_ON_END, OPTION_MAIL,
+                                          OPTION_NOTIFY_TIMEOUT, OPTION_END },
     .help = "patch and train every job dropped into a folder",
     .details =
         "A job is taken when it is complete: at once if it was renamed into the "
@@ -41,6 +44,8 @@ const struct command command_watch = {
 
 /* Seconds between checks of the lock of a job that is not our child. */
 static const double adopted_every = 0.2;
+/* How long reports may delay the end of the watch. */
+static const double announce_patience = 5;
 
 struct daemon {
     const struct options *options;
@@ -48,6 +53,7 @@ struct daemon {
     struct machine machine;
     struct spool *spool;
     struct worker worker;
+    struct announce *announce;
     int signals; /* signalfd */
     struct stop_request stop;
 };
@@ -71,10 +77,12 @@ static void request_stop(struct daemon *daemon, int number)
     /* end at once: leave the job running without us */
     if (stop_request_add(&daemon->stop, number)) {
         worker_close(&daemon->worker);
+        announce_hurry(daemon->announce, 0);
         return;
     }
     if (!first)
         return;
+    announce_hurry(daemon->announce, announce_patience);
     if (daemon->worker.busy)
         log_line(daemon->log, LOG_INFO, "watch: ending after job %s saves a checkpoint",
                  daemon->worker.job.name);
@@ -117,6 +125,8 @@ static void reap(struct daemon *daemon)
     if (worker_poll(&daemon->worker, &record)) {
         if (record.state != JOB_INVALID)
             log_end(daemon, name, &record);
+        if (record.state != JOB_INVALID)
+            announce_job_ended(daemon->announce, path, &record);
         spool_job_ended(daemon->spool, path, &record);
     }
     free(name);
@@ -144,7 +154,8 @@ static void start_next(struct daemon *daemon)
 
 static int wait_ms(const struct daemon *daemon)
 {
-    double due = spool_due(daemon->spool), now = clock_seconds();
+    double due = fmin(spool_due(daemon->spool), announce_due(daemon->announce));
+    double now = clock_seconds();
 
     if (daemon->worker.busy && worker_fd(&daemon->worker) < 0 &&
         due > now + adopted_every)
@@ -172,6 +183,8 @@ static bool is_over(const struct daemon *daemon)
 {
     if (daemon->worker.busy)
         return false;
+    if (!announce_is_idle(daemon->announce))
+        return false;
     return daemon->stop.number ||
            (daemon->options->once && spool_is_empty(daemon->spool));
 }
@@ -184,6 +197,7 @@ static int loop(struct daemon *daemon)
             spool_handle_due(daemon->spool, !daemon->worker.busy);
         start_next(daemon);
         spool_flush(daemon->spool);
+        announce_poll(daemon->announce);
         if (is_over(daemon))
             break;
         wait_for_events(daemon);
@@ -198,6 +212,9 @@ static bool open_daemon(struct daemon *daemon, bool *busy, struct error *err)
 {
     if (!machine_open(NULL, &daemon->machine, err))
         return false;
+    daemon->announce = announce_open(daemon->options, daemon->log, err);
+    if (!daemon->announce)
+        return false;
     daemon->signals = open_signals();
     if (daemon->signals < 0)
         return error_errno(err, "cannot wait for signals");
@@ -205,6 +222,7 @@ static bool open_daemon(struct daemon *daemon, bool *busy, struct error *err)
                                daemon->log, busy, err);
     if (!daemon->spool)
         return false;
+    spool_on_end(daemon->spool, announce_job_ended, daemon->announce);
     log_line(daemon->log, LOG_INFO, "watch: %s, pid %d", daemon->options->operands[0],
              (int)getpid());
     return true;
@@ -237,6 +255,7 @@ static int cmd_watch(const struct options *options)
     }
     worker_close(&daemon.worker);
     spool_close(daemon.spool);
+    announce_close(daemon.announce);
     log_free(daemon.log);
     free(program);
     return status;

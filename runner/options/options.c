@@ -82,6 +82,15 @@ static const struct option_row rows[OPTION_IDS] = {
                      "repeated" },
     [OPTION_ONCE] = { "once", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(once),
                       "exit when no jobs are left" },
+    [OPTION_ON_END] = { "on-end", 0, OPTION_IS_TEXT, "PROGRAM", NULL, INTO(on_end),
+                        "run this program when a job ends, with the arguments job, "
+                        "state, reason and path" },
+    [OPTION_MAIL] = { "mail", 0, OPTION_IS_TEXT, "ADDRESS", NULL, INTO(mail),
+                      "send a mail to this address when a job ends" },
+    [OPTION_NOTIFY_TIMEOUT] = { "notify-timeout", 0, OPTION_IS_NUMBER, "SECONDS", NULL,
+                                INTO(notify_timeout),
+                                "how long that program and the mail system may take; "
+                                "default 60" },
     [OPTION_FOLLOW] = { "follow", 'f', OPTION_IS_SWITCH, NULL, NULL, INTO(follow),
                         "keep showing changes until stopped" },
     [OPTION_LINES] = { "lines", 'n', OPTION_IS_NUMBER, "N", NULL, INTO(lines),

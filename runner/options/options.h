@@ -28,6 +28,9 @@ enum option_id {
     OPTION_RESUME,
     OPTION_SET,
     OPTION_ONCE,
+    OPTION_ON_END,
+    OPTION_MAIL,
+    OPTION_NOTIFY_TIMEOUT,
     OPTION_FOLLOW,
     OPTION_LINES,
     OPTION_RAW,
@@ -125,6 +128,10 @@ struct options {
     bool json, sarif, diff, unsafe, force, no_patch, resume, once, follow, raw, known;
     bool exit_zero, alternatives, probe, steps, calibrate, frozen, spooled, no_onednn;
     bool quiet, verbose, help, version;
+
+    /* of watch */
+    const char *on_end, *mail;
+    int64_t notify_timeout; /* -1: not given */
 
     /* of generate */
     const char *const *prompt;

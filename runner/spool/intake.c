@@ -115,6 +115,13 @@ static bool is_current(const struct intake *intake, const struct job *job)
     return intake->current && strcmp(intake->current, path_base(job->path)) == 0;
 }
 
+static void note_end(const struct intake *intake, const struct job *job,
+                     const struct job_record *record)
+{
+    if (intake->ended)
+        intake->ended(intake->ended_context, job->path, record);
+}
+
 /* Continue a job whose text is known, according to its state. */
 static bool follow(struct intake *intake, const struct job *job,
                    struct job_record *record, struct error *err)
@@ -122,9 +129,11 @@ static bool follow(struct intake *intake, const struct job *job,
     if (record->state == JOB_RUNNING && !job_is_locked(job)) {
         if (!worker_record_end(job, -1, true, record, err))
             return false;
-        if (record->state != JOB_RUNNING)
+        if (record->state != JOB_RUNNING) {
             log_line(intake->log, LOG_WARN, "job %s: crashed: %s", job->name,
                      record->reason);
+            note_end(intake, job, record);
+        }
     }
     if (is_current(intake, job))
         return true;
@@ -162,8 +171,10 @@ static void take_in(struct intake *intake, struct item *item, const struct job *
     note_known(item, job, result->record.source);
     log_admission(intake, job, &result->record, result->edits);
     intake->failures += result->record.state == JOB_REJECTED;
-    if (result->record.state != JOB_READY)
+    if (result->record.state != JOB_READY) {
+        note_end(intake, job, &result->record);
         return;
+    }
     queue_job(intake, job, &result->record);
     schedule_flush(intake, item);
 }

@@ -42,6 +42,9 @@ struct intake {
     bool others;   /* some names were not checked yet */
     struct item *flush;
     size_t failures; /* number of jobs rejected */
+    /* called for a job that ended without the watch waiting for it; NULL: none */
+    void (*ended)(void *context, const char *path, const struct job_record *record);
+    void *ended_context;
 };
 
 /* Check a name. Return true if nothing is left to do; otherwise check again at

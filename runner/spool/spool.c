@@ -494,6 +494,12 @@ void spool_retry_later(struct spool *spool, const char *name)
     schedule_check(spool, item, clock_seconds() + DROP_RETRY_SECONDS);
 }
 
+void spool_on_end(struct spool *spool, spool_end_function *ended, void *context)
+{
+    spool->intake.ended = ended;
+    spool->intake.ended_context = context;
+}
+
 size_t spool_failures(const struct spool *spool)
 {
     return spool->intake.failures;

@@ -47,6 +47,12 @@ void spool_job_ended(struct spool *spool, const char *name,
 /* Note that a job could not be started: check it again later. */
 void spool_retry_later(struct spool *spool, const char *name);
 
+/* Call a function for each job that ends other than by spool_job_ended: it was rejected, or
+ * it is found to have crashed. */
+typedef void spool_end_function(void *context, const char *path,
+                                const struct job_record *record);
+void spool_on_end(struct spool *spool, spool_end_function *ended, void *context);
+
 /* Return the number of jobs that failed or were rejected since the spool was opened. */
 size_t spool_failures(const struct spool *spool);
 
