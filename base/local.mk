@@ -17,6 +17,7 @@ libbase_a_SOURCES += %D%/limits.c %D%/limits.h
 libbase_a_SOURCES += %D%/link.c %D%/link.h
 libbase_a_SOURCES += %D%/log.c %D%/log.h
 libbase_a_SOURCES += %D%/nearest.c %D%/nearest.h
+libbase_a_SOURCES += %D%/outlet.c %D%/outlet.h
 libbase_a_SOURCES += %D%/path.c %D%/path.h
 libbase_a_SOURCES += %D%/pcg.c %D%/pcg.h
 libbase_a_SOURCES += %D%/random.c %D%/random.h

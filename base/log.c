@@ -7,14 +7,22 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/outlet.h"
 #include "base/text.h"
+
+enum { BUFFER = 256 << 10 };
+
+/* Seconds that a log waits at its end for a reader that takes nothing. */
+static const double last_patience = 1;
 
 struct log {
     int fd;
+    struct outlet *outlet; /* NULL: lines are written at once */
     enum log_level level;
     log_listener *hear; /* NULL: no listener */
     enum log_level heard;
@@ -36,8 +44,46 @@ struct log *log_new(int fd, enum log_level level)
     return log;
 }
 
+/* Begin a line. */
+static void add_prefix(enum log_level level, struct text *out)
+{
+    char when[32];
+
+    clock_iso(when);
+    text_addf(out, "%s %s ", when, level_names[level]);
+}
+
+static void report_dropped(int fd, size_t lines, char *out, size_t room)
+{
+    struct text prefix;
+
+    (void)fd;
+    text_init(&prefix, 0);
+    add_prefix(LOG_WARN, &prefix);
+    snprintf(out, room, "%slog: %zu line%s dropped here: they could not be written\n",
+             prefix.data, lines, lines == 1 ? " was" : "s were");
+    text_clear(&prefix);
+}
+
+void log_detach(struct log *log)
+{
+    log->outlet = outlet_new(log->fd, BUFFER, report_dropped);
+}
+
+void log_redirect(struct log *log, int fd, bool close_previous)
+{
+    if (log->outlet)
+        outlet_redirect(log->outlet, fd, close_previous);
+    else if (close_previous)
+        close(log->fd);
+    log->fd = fd;
+}
+
 void log_free(struct log *log)
 {
+    if (!log)
+        return;
+    outlet_free(log->outlet, last_patience);
     free(log);
 }
 
@@ -53,7 +99,7 @@ void log_listen(struct log *log, enum log_level level, log_listener *hear, void 
 void log_line(struct log *log, enum log_level level, const char *fmt, ...)
 {
     va_list args;
-    char when[32], *said = NULL;
+    char *said = NULL;
     struct text line;
     int len;
 
@@ -64,15 +110,16 @@ void log_line(struct log *log, enum log_level level, const char *fmt, ...)
     va_end(args);
     if (len < 0)
         return;
-    clock_iso(when);
     text_init(&line, 0);
-    text_addf(&line, "%s %s ", when, level_names[level]);
+    add_prefix(level, &line);
     text_add_visible(&line, said, (size_t)len);
     text_addc(&line, '\n');
-    /* a failure to write the log cannot be reported anywhere */
-    file_write_all(log->fd, line.data, line.len, NULL);
+    if (log->outlet)
+        outlet_add(log->outlet, line.data, line.len);
+    else /* a failure to write the log cannot be reported anywhere */
+        file_write_all(log->fd, line.data, line.len, NULL);
+    text_clear(&line);
     if (log->hear && level <= log->heard)
         log->hear(log->context, level, said);
-    text_clear(&line);
     free(said);
 }

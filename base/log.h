@@ -12,7 +12,13 @@ struct log; /* a destination for lines; NULL is allowed everywhere and drops the
 /* The caller keeps fd open and closes it.  Control characters in a line are shown as
  * \xNN. */
 struct log *log_new(int fd, enum log_level level);
+/* Wait a moment for lines that are not written yet (log_detach). */
 void log_free(struct log *log);
+/* From now on, write by a thread, so that no reader of the log ever stops its writer.
+ * Lines that the reader does not take are dropped; a later line reports their number. */
+void log_detach(struct log *log);
+/* Write later lines to another descriptor, and close the previous one if so asked. */
+void log_redirect(struct log *log, int fd, bool close_previous);
 /* Call `hear` with each later message of `level` or more severe, NULL: with none.  One
  * listener per log. */
 typedef void log_listener(void *context, enum log_level level, const char *message);

@@ -44,6 +44,7 @@ unit_tests += %D%/unit/test_json_edit
 unit_tests += %D%/unit/test_link
 unit_tests += %D%/unit/test_log
 unit_tests += %D%/unit/test_lookalike
+unit_tests += %D%/unit/test_outlet
 unit_tests += %D%/unit/test_pcg
 unit_tests += %D%/unit/test_random
 unit_tests += %D%/unit/test_spawn
@@ -369,6 +370,7 @@ script_tests += %D%/cli/tensorboard.t
 script_tests += %D%/cli/tokens.t
 script_tests += %D%/cli/version.t
 script_tests += %D%/cli/watch.t
+script_tests += %D%/cli/watch_log.t
 
 # checks of the source tree
 script_tests += %D%/english.t

@@ -241,6 +241,8 @@ static int cmd_watch(const struct options *options)
 
     umask(077);
     daemon.log = log_new(STDOUT_FILENO, level);
+    log_detach(daemon.log);
+    signal(SIGPIPE, SIG_IGN); /* the reader of the log may end */
     daemon.worker = (struct worker) { .program = program, .log = daemon.log };
     if (open_daemon(&daemon, &busy, &err)) {
         status = loop(&daemon);

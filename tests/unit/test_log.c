@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -50,6 +51,35 @@ static void test_log_drops_lines_below_its_level(void **state)
     close(fd);
 }
 
+static void test_log_reports_dropped_lines(void **state)
+{
+    static char long_line[4000];
+    struct log *log;
+    struct text text;
+    char buffer[4096];
+    int ends[2];
+    ssize_t got;
+
+    (void)state;
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    log = log_new(ends[1], LOG_INFO);
+    log_detach(log);
+    memset(long_line, 'x', sizeof(long_line) - 1);
+    for (int i = 0; i < 200; i++) /* 800 kB: more than pipe and buffer */
+        log_line(log, LOG_INFO, "%s", long_line);
+    text_init(&text, 0);
+    while (!strstr(text.data, "dropped here: they could not be written\n")) {
+        got = read(ends[0], buffer, sizeof(buffer));
+        assert_true(got > 0);
+        text_add(&text, buffer, (size_t)got);
+    }
+    assert_non_null(strstr(text.data, "Z warn log: "));
+    text_clear(&text);
+    log_free(log);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 static void test_log_null_drops_every_line(void **state)
 {
     (void)state;
@@ -62,6 +92,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_log_line_is_one_line),
         cmocka_unit_test(test_log_drops_lines_below_its_level),
+        cmocka_unit_test(test_log_reports_dropped_lines),
         cmocka_unit_test(test_log_null_drops_every_line),
     };
 
