@@ -16,11 +16,14 @@ struct announce *announce_open(const struct options *options, struct log *log,
                                struct error *err);
 void announce_close(struct announce *announce);
 
+/* Note the start of an attempt, or that one was found running. */
+void announce_job_started(struct announce *announce, const char *path, bool adopted);
 /* Note the end of an attempt or a rejection; of `announce`, as a callback. */
 void announce_job_ended(void *announce, const char *path,
                         const struct job_record *record);
-/* Do what is due; never block.  Call it when a child ended and at announce_due(). */
-void announce_poll(struct announce *announce);
+/* Do what is due; never block.  Call it when a child ended and at announce_due().
+ * `active`: jobs run or wait. */
+void announce_poll(struct announce *announce, bool active);
 double announce_due(const struct announce *announce); /* by clock_seconds */
 /* Return whether everything has been reported. */
 bool announce_is_idle(const struct announce *announce);

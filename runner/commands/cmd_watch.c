@@ -32,7 +32,8 @@ const struct command command_watch = {
     .min_operands = 1,
     .max_operands = 1,
     .options = (const enum option_id[]) { OPTION_ONCE, OPTION_ON_END, OPTION_MAIL,
-                                          OPTION_NOTIFY_TIMEOUT, OPTION_END },
+                                          OPTION_NOTIFY_TIMEOUT, OPTION_METRICS,
+                                          OPTION_PAGE, OPTION_END },
     .help = "patch and train every job dropped into a folder",
     .details =
         "A job is taken when it is complete: at once if it was renamed into the "
@@ -146,7 +147,9 @@ static void start_next(struct daemon *daemon)
             start = worker_start(&daemon->worker, name);
         if (start == WORKER_HELD)
             worker_adopt(&daemon->worker, name);
-        else if (start == WORKER_SKIPPED)
+        if (start != WORKER_SKIPPED)
+            announce_job_started(daemon->announce, name, start == WORKER_HELD);
+        if (start == WORKER_SKIPPED)
             spool_retry_later(daemon->spool, name);
         free(name);
     }
@@ -197,7 +200,9 @@ static int loop(struct daemon *daemon)
             spool_handle_due(daemon->spool, !daemon->worker.busy);
         start_next(daemon);
         spool_flush(daemon->spool);
-        announce_poll(daemon->announce);
+        announce_poll(daemon->announce,
+                      daemon->worker.busy ||
+                          (!daemon->stop.number && !spool_is_empty(daemon->spool)));
         if (is_over(daemon))
             break;
         wait_for_events(daemon);

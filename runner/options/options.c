@@ -91,6 +91,10 @@ static const struct option_row rows[OPTION_IDS] = {
                                 INTO(notify_timeout),
                                 "how long that program and the mail system may take; "
                                 "default 60" },
+    [OPTION_METRICS] = { "metrics", 0, OPTION_IS_TEXT, "FILE", NULL, INTO(metrics),
+                         "keep metrics of the folder in this file, for Prometheus" },
+    [OPTION_PAGE] = { "page", 0, OPTION_IS_TEXT, "FILE", NULL, INTO(page),
+                      "keep an HTML page of the folder in this file" },
     [OPTION_FOLLOW] = { "follow", 'f', OPTION_IS_SWITCH, NULL, NULL, INTO(follow),
                         "keep showing changes until stopped" },
     [OPTION_LINES] = { "lines", 'n', OPTION_IS_NUMBER, "N", NULL, INTO(lines),

@@ -31,6 +31,8 @@ enum option_id {
     OPTION_ON_END,
     OPTION_MAIL,
     OPTION_NOTIFY_TIMEOUT,
+    OPTION_METRICS,
+    OPTION_PAGE,
     OPTION_FOLLOW,
     OPTION_LINES,
     OPTION_RAW,
@@ -130,7 +132,7 @@ struct options {
     bool quiet, verbose, help, version;
 
     /* of watch */
-    const char *on_end, *mail;
+    const char *on_end, *mail, *metrics, *page;
     int64_t notify_timeout; /* -1: not given */
 
     /* of generate */

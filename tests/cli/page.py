@@ -1,6 +1,7 @@
 """Check a report with Python's HTML parser: every element is closed properly, ids are unique,
 references to ids resolve, the page loads nothing and has only its own script.
-Usage: page.py FILE [WORD...]; the text must contain the words.
+Usage: page.py [--links] FILE [WORD...]; the text must contain the words.  With --links, it is a page
+without a script that links to other files by relative names.
 """
 import html.parser
 import sys
@@ -29,7 +30,10 @@ class Page(html.parser.HTMLParser):
             if name in LOADING or name.startswith("on"):
                 self.errors.append(f"<{tag} {name}={value}>")
             if name == "href" and tag != "link":
-                self.references.add(value.removeprefix("#"))
+                if not links or value.startswith("#"):
+                    self.references.add(value.removeprefix("#"))
+                elif ":" in value or value.startswith("/"):
+                    self.errors.append(f"<{tag} {name}={value}>")
         self.scripts += tag == "script"
         if tag in ("h1", "h2", "h3"):
             self.headings.append(int(tag[1]))
@@ -50,13 +54,16 @@ class Page(html.parser.HTMLParser):
             self.text += data
 
 
+arguments = sys.argv[1:]
+links = arguments[0] == "--links"
+arguments = arguments[links:]
 page = Page()
-page.feed(open(sys.argv[1], encoding="utf-8", newline="").read())
+page.feed(open(arguments[0], encoding="utf-8", newline="").read())
 page.close()
 page.errors += [f"<{tag}> is not closed" for tag in page.open]
 page.errors += [f"no element has the id {name}" for name in page.references - page.ids]
-page.errors += [f"the text does not contain {word!r}" for word in sys.argv[2:] if word not in page.text]
-if page.scripts != 1:
+page.errors += [f"the text does not contain {word!r}" for word in arguments[1:] if word not in page.text]
+if page.scripts != (0 if links else 1):
     page.errors.append(f"{page.scripts} scripts")
 if page.headings[0] != 1 or any(b > a + 1 for a, b in zip(page.headings, page.headings[1:])):
     page.errors.append(f"headings {page.headings}")
