@@ -65,6 +65,15 @@ bool error_at(struct error *err, enum error_code code, const char *file, struct 
     return false;
 }
 
+/* What errno means where links are not followed (base/walk.h). */
+static const char *reason(int number)
+{
+    return number == ELOOP     ? "a symbolic link is not followed"
+           : number == ENOLINK ? "a symbolic link on the way belongs to another user"
+           : number == EMLINK  ? "it has a second name (a hard link)"
+                               : strerror(number);
+}
+
 /* Fill *err, or a copy that only the record of faults keeps, from errno. */
 static bool fill_errno(struct error *err, enum error_code code, const char *fmt,
                        va_list args)
@@ -75,7 +84,7 @@ static bool fill_errno(struct error *err, enum error_code code, const char *fmt,
 
     fill(out, fault_is(saved) ? ERROR_FAULT : code, fmt, args);
     len = strlen(out->text);
-    if (snprintf(out->text + len, sizeof(out->text) - len, ": %s", strerror(saved)) >=
+    if (snprintf(out->text + len, sizeof(out->text) - len, ": %s", reason(saved)) >=
         (int)(sizeof(out->text) - len))
         add_ellipsis(out->text, sizeof(out->text));
     fault_keep(out);

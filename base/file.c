@@ -16,6 +16,7 @@
 
 #include "base/arena.h"
 #include "base/fault.h"
+#include "base/walk.h"
 
 enum { READ_BYTES = 64 << 10 };
 
@@ -244,14 +245,12 @@ static bool sync_parent(const char *name, struct error *err)
 
 /* Write and flush a newly created file, and close it; `shown` is its name in errors. */
 static bool fill_and_close(int fd, const char *shown, const void *data, size_t len,
-                           mode_t mode, struct error *err)
+                           struct error *err)
 {
     struct error why = { 0 };
     bool ok = false;
 
-    if (fchmod(fd, mode) != 0)
-        error_errno(err, "cannot set the mode of %s", shown);
-    else if (!file_write_all(fd, data, len, &why))
+    if (!file_write_all(fd, data, len, &why))
         error_set(err, why.code, "%s: %s", shown, why.text);
     else if (fsync(fd) != 0)
         error_errno(err, "cannot flush %s", shown);
@@ -262,20 +261,20 @@ static bool fill_and_close(int fd, const char *shown, const void *data, size_t l
     return ok;
 }
 
-static int create_new(const char *name)
+static int create_new(const char *name, mode_t mode)
 {
-    return open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    return walk_open(name, O_WRONLY | O_CREAT | O_EXCL, mode);
 }
 
 bool file_create(const char *name, const void *data, size_t len, mode_t mode,
                  struct error *err)
 {
-    int fd = create_new(name);
+    int fd = create_new(name, mode);
 
     if (fd < 0)
         return error_errno(err, "cannot create %s", name);
-    if (!fill_and_close(fd, name, data, len, mode, err)) {
-        unlink(name);
+    if (!fill_and_close(fd, name, data, len, err)) {
+        walk_unlink(name);
         return false;
     }
     return sync_parent(name, err);
@@ -298,22 +297,23 @@ bool file_replace(const char *name, const void *data, size_t len, mode_t mode,
                   struct error *err)
 {
     char *temporary = temporary_name(name);
-    int fd = create_new(temporary);
+    int fd = create_new(temporary, mode);
     bool ok = false;
 
     /* a process with the same pid died before its rename */
-    if (fd < 0 && errno == EEXIST && unlink(temporary) == 0)
-        fd = create_new(temporary);
+    if (fd < 0 && errno == EEXIST && walk_unlink(temporary) == 0)
+        fd = create_new(temporary, mode);
     if (fd < 0) {
         error_errno(err, "cannot create %s", temporary);
         goto out;
     }
-    ok = fill_and_close(fd, name, data, len, mode, err) &&
-         (rename(temporary, name) == 0 || error_errno(err, "cannot replace %s", name));
+    ok = fill_and_close(fd, name, data, len, err) &&
+         (walk_rename(temporary, name) == 0 ||
+          error_errno(err, "cannot replace %s", name));
     if (ok)
         ok = sync_parent(name, err);
     else
-        unlink(temporary);
+        walk_unlink(temporary);
 out:
     free(temporary);
     return ok;
@@ -337,8 +337,6 @@ static bool append_open(int fd, const char *name, const char *line, size_t len,
 
     if (fstat(fd, &st) != 0)
         return error_errno(err, "cannot stat %s", name);
-    if (!S_ISREG(st.st_mode))
-        return error_set(err, ERROR_SYSTEM, "%s is not a regular file", name);
     parts[0].iov_len = ends_within_a_line(fd, &st);
     do
         put = writev(fd, parts, 3);
@@ -359,10 +357,12 @@ static bool append_open(int fd, const char *name, const char *line, size_t len,
 bool file_append_line(const char *name, const char *line, size_t len, mode_t mode,
                       bool durable, struct error *err)
 {
-    int fd = open(name, O_RDWR | O_APPEND | O_CREAT | O_NOCTTY | O_CLOEXEC, mode);
+    int fd = walk_open(name, O_RDWR | O_APPEND | O_CREAT, mode);
     bool ok;
 
     assert(!memchr(line, '\n', len));
+    if (fd < 0 && errno == ENXIO)
+        return error_set(err, ERROR_SYSTEM, "%s is not a regular file", name);
     if (fd < 0)
         return error_errno(err, "cannot open %s", name);
     ok = append_open(fd, name, line, len, durable, err);
@@ -374,7 +374,7 @@ bool file_make_dir(const char *name, mode_t mode, struct error *err)
 {
     int why;
 
-    if (mkdir(name, mode) == 0)
+    if (walk_mkdir(name, mode) == 0)
         return sync_parent(name, err);
     why = errno;
     if (why == EEXIST && file_is_dir(name))
@@ -440,7 +440,15 @@ static bool remove_at(int dir, const char *name, struct error *err)
 
 bool file_remove_tree(const char *name, struct error *err)
 {
-    return remove_at(AT_FDCWD, name, err);
+    struct walk walk;
+    bool ok;
+
+    if (walk_begin(&walk, name) < 0)
+        return errno == ENOENT || errno == ENOTDIR ||
+               error_errno(err, "cannot remove %s", name);
+    ok = remove_at(walk.dir, walk.last, err);
+    walk_end(&walk);
+    return ok;
 }
 
 /* Return whether `name` is still the file of `fd`.  It may have been removed between open
@@ -462,7 +470,7 @@ int file_lock(const char *name, bool *busy, struct error *err)
 
     *busy = false;
     for (int tries = 0; tries < TRIES; tries++) {
-        int fd = open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC, 0600);
+        int fd = walk_open(name, O_RDWR | O_CREAT, 0600);
 
         if (fd < 0) {
             error_errno(err, "cannot open the lock %s", name);

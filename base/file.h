@@ -32,15 +32,17 @@ bool file_read_end_at(int dir, const char *name, size_t max, struct text *out,
 
 bool file_write_all(int fd, const void *data, size_t len, struct error *err);
 
+/* Functions that change files do it as base/walk.h: a link at the end of a name is not
+ * followed, nor one on the way by which another user could lead elsewhere. The umask
+ * applies to modes. */
+
 /* Replace `name` with the text: write .NAME.tmp-PID in the same directory with `mode`,
  * flush it, rename it, flush the directory.  On any failure before the rename the old
- * file stays and the temporary file is removed.  The mode is exact, regardless of the
- * umask. */
+ * file stays and the temporary file is removed. */
 bool file_replace(const char *name, const void *data, size_t len, mode_t mode,
                   struct error *err);
-/* Create `name` with O_EXCL
- *  O_NOFOLLOW and write the text, flushed with its directory.  errno is EEXIST if it
- * exists. */
+/* Create `name` with O_EXCL and write the text, flushed with its directory.  errno is
+ * EEXIST if it exists. */
 bool file_create(const char *name, const void *data, size_t len, mode_t mode,
                  struct error *err);
 /* Append one whole line (a newline is added) with a single write; fsync if `durable`.  If

@@ -76,10 +76,9 @@ static bool take_lock(struct attempt *attempt, struct error *err)
 
 static bool open_log(struct attempt *attempt, struct error *err)
 {
-    attempt->log_fd = open(attempt->job.log,
-                           O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0644);
+    attempt->log_fd = job_open_log(&attempt->job, err);
     if (attempt->log_fd < 0)
-        return error_errno(err, "cannot open %s", attempt->job.log);
+        return false;
     attempt->log =
         log_new(attempt->log_fd, attempt->options->verbose ? LOG_DEBUG : LOG_INFO);
     return true;

@@ -198,6 +198,13 @@ hides_nan() {
         configure.ac Makefile.am m4/*.m4 ./*/local.mk
 }
 
+# An unnamed file (O_TMPFILE), or its replacement, holds nothing that another user can reach.
+writes_by_path() {
+    code $layers | grep -E '[^_a-z](open|openat|creat|mkdir|rename|unlink|rmdir|symlink|link|truncate)\(' |
+        grep -vE '[^_a-z]open(at)?\(.*O_(RDONLY|PATH|TMPFILE|DIRECTORY)|->open\(|= open\(plan|how\.flags' |
+        outside 'base/walk\.c|train/model/model_snapshot\.c'
+}
+
 stale_mutation() {
     PYTHONDONTWRITEBYTECODE=1 python3 tests/mutate.py . 2>&1
 }
@@ -225,6 +232,7 @@ uses_yaml               only patcher/document/document.c uses libyaml
 uses_tree_sitter        only patcher/script/script_tree.c uses tree-sitter
 uses_cuda               only kernels/cuda uses CUDA
 uses_onednn             only kernels/cpu uses oneDNN
+writes_by_path          only base/walk.c creates, renames and removes files by their path
 uses_inotify            only runner/spool/watch.c uses inotify
 prints_outside_runner   only the runner prints
 duplicate_name          file names are unique in the tree

@@ -51,6 +51,7 @@ unit_tests += %D%/unit/test_spawn
 unit_tests += %D%/unit/test_stop
 unit_tests += %D%/unit/test_spread
 unit_tests += %D%/unit/test_text
+unit_tests += %D%/unit/test_walk
 
 # precision
 unit_tests += %D%/unit/test_claims

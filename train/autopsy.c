@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/walk.h"
 #include "train/model/model_watch.h"
 #include "train/model/parallel.h"
 
@@ -346,7 +347,7 @@ static bool write_file(const struct autopsy *a, const char *sentence, struct err
     text_init(&text, 0);
     json_write_pretty(object, &text);
     json_decref(object);
-    ok = file_replace(name, text.data, text.len, 0644, err);
+    ok = file_replace(name, text.data, text.len, 0666, err);
     text_clear(&text);
     free(name);
     return ok;
@@ -432,7 +433,7 @@ void autopsy_forget(const struct run *run)
     char *name = path_join(run->plan->run_dir, "autopsy.json");
 
     if (run->progress.step == 0)
-        unlink(name);
+        walk_unlink(name);
     free(name);
 }
 

@@ -75,7 +75,7 @@ static bool write_object(const struct run *run, const char *file, const json_t *
 
     text_init(&text, RESULTS_MAX);
     ok = json_write_pretty(object, &text) &&
-         file_replace(name, text.data, text.len, 0644, err);
+         file_replace(name, text.data, text.len, 0666, err);
     text_clear(&text);
     free(name);
     return ok;

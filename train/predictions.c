@@ -117,7 +117,7 @@ bool predictions_write(const struct predictions *predictions, const char *name,
     for (size_t i = 0; ok && i < predictions->count; i++)
         if (predictions->lines[i].json)
             ok = text_add(&text, predictions->lines[i].json, predictions->lines[i].len);
-    ok = ok ? file_replace(name, text.data, text.len, 0644, err)
+    ok = ok ? file_replace(name, text.data, text.len, 0666, err)
             : error_set(err, ERROR_SYSTEM, "%s would have more than 4 GiB", name);
     text_clear(&text);
     return ok;

@@ -499,7 +499,7 @@ static bool open_files(struct run *run, struct error *err)
     if (parallel_rank(run->options->group) > 0)
         return true;
     if (!open_metrics(run, err) || !open_samples(run, err) ||
-        !file_make_dirs(dir, 0755, err) ||
+        !file_make_dirs(dir, 0777, err) ||
         (run->train && !checkpoint_remove_temporary(dir, err)))
         return false;
     describe(run);

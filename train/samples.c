@@ -142,7 +142,7 @@ bool samples_write(struct samples *samples, int64_t step, struct error *err)
         }
         write_line(line, step, &text);
     }
-    ok = file_replace(samples->name, text.data, text.len, 0644, err);
+    ok = file_replace(samples->name, text.data, text.len, 0666, err);
     text_clear(&text);
     return ok;
 }

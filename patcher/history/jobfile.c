@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/walk.h"
 #include "patcher/history/backup.h"
 #include "patcher/document/document.h"
 
@@ -144,14 +145,14 @@ bool jobfile_replace(const struct jobfile *file, const char *data, size_t len,
                      bool *stale, struct error *err)
 {
     char *temporary = temporary_name(file->name), *dir = path_dir(file->name);
-    int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-    int fd = open(temporary, flags, 0600);
+    int flags = O_WRONLY | O_CREAT | O_EXCL;
+    int fd = walk_open(temporary, flags, 0600);
     bool ok = false;
 
     *stale = false;
-    if (fd < 0 && errno == EEXIST && unlink(temporary) == 0)
+    if (fd < 0 && errno == EEXIST && walk_unlink(temporary) == 0)
         /* left by a process of this program that was killed */
-        fd = open(temporary, flags, 0600);
+        fd = walk_open(temporary, flags, 0600);
     if (fd < 0) {
         error_errno(err, "cannot create %s", temporary);
         goto out;
@@ -160,10 +161,10 @@ bool jobfile_replace(const struct jobfile *file, const char *data, size_t len,
     if (close(fd) != 0 && ok)
         ok = error_errno(err, "cannot close %s", temporary);
     *stale = ok && !jobfile_is_same(file);
-    if (ok && !*stale && rename(temporary, file->name) != 0)
+    if (ok && !*stale && walk_rename(temporary, file->name) != 0)
         ok = error_errno(err, "cannot replace %s", file->name);
     if (!ok || *stale)
-        unlink(temporary);
+        walk_unlink(temporary);
     else
         ok = file_sync_dir(dir, err);
 out:

@@ -97,7 +97,7 @@ static bool write_job(const struct options *options, const struct import *import
     if (!options->output)
         return true;
     errno = 0;
-    if (file_create(options->output, import->text.data, import->text.len, 0644, err))
+    if (file_create(options->output, import->text.data, import->text.len, 0666, err))
         return true;
     if (errno != EEXIST)
         return false;

@@ -352,7 +352,7 @@ static bool run(struct generator *g, const struct machine *machine, struct error
     if (!g->tokenizer || !find_template(g, err) || !read_questions(g, err) ||
         !encode(g, err) || !find_ends(g, err) || !open_model(g, err) || !complete(g, err))
         return false;
-    if (output && !file_create(output, g->output.data, g->output.len, 0644, err))
+    if (output && !file_create(output, g->output.data, g->output.len, 0666, err))
         return false;
     generation_summarize(g);
     return true;

@@ -47,21 +47,22 @@ static void make_argv(const struct child_start *start, const char *argv[MOST_ARG
 
 /* Duplicating a descriptor onto itself clears its close-on-exec flag (POSIX.1-2024, glibc
  * 2.29). */
-static int add_files(posix_spawn_file_actions_t *files, const struct child_start *start)
+static int add_files(posix_spawn_file_actions_t *files, const struct child_start *start,
+                     int log)
 {
-    int failed = posix_spawn_file_actions_adddup2(files, start->lock, LOCK_FD);
+    int failed = 0;
 
-    if (!start->spooled)
-        return failed;
-    failed = failed ? failed
-                    : posix_spawn_file_actions_addopen(files, STDIN_FILENO, "/dev/null",
-                                                       O_RDONLY, 0);
-    failed = failed ? failed
-                    : posix_spawn_file_actions_addopen(
-                          files, STDOUT_FILENO, start->job->log,
-                          O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0644);
+    if (log >= 0) {
+        failed = posix_spawn_file_actions_addopen(files, STDIN_FILENO, "/dev/null",
+                                                  O_RDONLY, 0);
+        failed =
+            failed ? failed : posix_spawn_file_actions_adddup2(files, log, STDOUT_FILENO);
+        failed =
+            failed ? failed : posix_spawn_file_actions_adddup2(files, log, STDERR_FILENO);
+    }
+    /* last: the log may be descriptor 3 here */
     return failed ? failed
-                  : posix_spawn_file_actions_adddup2(files, STDOUT_FILENO, STDERR_FILENO);
+                  : posix_spawn_file_actions_adddup2(files, start->lock, LOCK_FD);
 }
 
 /* Requests to stop stay blocked until the child catches them, so that none ends it while
@@ -82,18 +83,19 @@ static int set_attributes(posix_spawnattr_t *attributes, bool spooled)
                                     spooled ? flags | POSIX_SPAWN_SETSID : flags);
 }
 
-bool child_start(const struct child_start *start, struct child *out, struct error *err)
+/* log: for the output of the child; -1: it has ours. */
+static bool spawn(const struct child_start *start, int log, struct child *out,
+                  struct error *err)
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
     const char *argv[MOST_ARGUMENTS];
     int failed;
 
-    *out = (struct child) { .fd = -1 };
     make_argv(start, argv);
     posix_spawn_file_actions_init(&files);
     posix_spawnattr_init(&attributes);
-    failed = add_files(&files, start);
+    failed = add_files(&files, start, log);
     failed = failed ? failed : set_attributes(&attributes, start->spooled);
     failed = failed ? failed
                     : posix_spawn(&out->pid, start->program, &files, &attributes,
@@ -106,6 +108,20 @@ bool child_start(const struct child_start *start, struct child *out, struct erro
     }
     out->fd = (int)syscall(SYS_pidfd_open, out->pid, 0);
     return true;
+}
+
+bool child_start(const struct child_start *start, struct child *out, struct error *err)
+{
+    int log = start->spooled ? job_open_log(start->job, err) : -1;
+    bool ok;
+
+    *out = (struct child) { .fd = -1 };
+    if (start->spooled && log < 0)
+        return false;
+    ok = spawn(start, log, out, err);
+    if (log >= 0)
+        close(log);
+    return ok;
 }
 
 void child_stop(const struct child *child)

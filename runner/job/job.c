@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/size.h"
+#include "base/walk.h"
 #include "runner/job/record.h"
 
 enum {
@@ -110,7 +111,7 @@ bool job_make_dir(const struct job *job, struct error *err)
 
     if (!path_run_is_free(job->path, err))
         return false;
-    if (mkdir(job->run_dir, RUN_DIR_MODE) == 0)
+    if (walk_mkdir(job->run_dir, RUN_DIR_MODE) == 0)
         return true;
     if (errno != EEXIST)
         return error_errno(err, "cannot create %s", job->run_dir);
@@ -179,14 +180,13 @@ static bool replace_unflushed(const char *name, const char *data, size_t len, mo
 
     text_init(&temporary, 0);
     text_addf(&temporary, "%s.new", name);
-    fd =
-        open(temporary.data, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, mode);
+    fd = walk_open(temporary.data, O_WRONLY | O_CREAT | O_TRUNC, mode);
     ok = fd >= 0 || error_errno(err, "cannot create %s", temporary.data);
     if (ok)
         ok = file_write_all(fd, data, len, err);
     if (fd >= 0)
         close(fd);
-    if (ok && rename(temporary.data, name) != 0)
+    if (ok && walk_rename(temporary.data, name) != 0)
         ok = error_errno(err, "cannot rename %s", temporary.data);
     text_clear(&temporary);
     return ok;
@@ -321,18 +321,26 @@ enum job_request_kind job_requested(const struct job *job)
 
 void job_forget(const struct job *job)
 {
-    unlink(job->cancel);
+    walk_unlink(job->cancel);
+}
+
+int job_open_log(const struct job *job, struct error *err)
+{
+    int fd = walk_open(job->log, O_WRONLY | O_CREAT | O_APPEND, FILE_MODE);
+
+    if (fd < 0 && errno == ENXIO)
+        error_set(err, ERROR_SYSTEM, "%s is not a regular file", job->log);
+    else if (fd < 0)
+        error_errno(err, "cannot open %s", job->log);
+    return fd;
 }
 
 bool job_log(const struct job *job, const struct text *text, struct error *err)
 {
-    int fd =
-        open(job->log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, FILE_MODE);
-    bool ok;
+    int fd = job_open_log(job, err);
+    bool ok = fd >= 0 && file_write_all(fd, text->data, text->len, err);
 
-    if (fd < 0)
-        return error_errno(err, "cannot open %s", job->log);
-    ok = file_write_all(fd, text->data, text->len, err);
-    close(fd);
+    if (fd >= 0)
+        close(fd);
     return ok;
 }

@@ -123,6 +123,8 @@ bool job_request(const struct job *job, enum job_request_kind request, struct er
 enum job_request_kind job_requested(const struct job *job);
 void job_forget(const struct job *job);
 
+/* Open train.log for appending. Return the descriptor, or -1. */
+int job_open_log(const struct job *job, struct error *err);
 /* Append to train.log verbatim. */
 bool job_log(const struct job *job, const struct text *text, struct error *err);
 

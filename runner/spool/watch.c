@@ -20,6 +20,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/size.h"
+#include "base/walk.h"
 
 #define WAKE_NAME "wake"
 
@@ -154,7 +155,7 @@ void watch_read(struct watch *watch,
 void watch_wake(const char *inner)
 {
     char *name = path_join(inner, WAKE_NAME);
-    int fd = open(name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    int fd = walk_open(name, O_WRONLY | O_CREAT, 0600);
 
     if (fd >= 0) /* if no watch is running there is nothing to wake */
         close(fd);

@@ -140,20 +140,20 @@ static void test_file_read_at_follows_no_link(void **state)
     free(alias);
 }
 
-static void test_file_replace_changes_text_and_mode(void **state)
+static void test_file_replace_changes_text_and_follows_the_umask(void **state)
 {
     char *name = path_join(dir, "state.json");
     struct stat st;
     struct error err = { 0 };
-    mode_t mask = umask(077);
+    mode_t mask = umask(027);
 
     (void)state;
     assert_true(file_replace(name, "one", 3, 0600, &err));
-    assert_true(file_replace(name, "two", 3, 0664, &err));
+    assert_true(file_replace(name, "two", 3, 0666, &err));
     umask(mask);
     assert_holds(name, "two");
     assert_int_equal(stat(name, &st), 0);
-    assert_int_equal(st.st_mode & 0777, 0664);
+    assert_int_equal(st.st_mode & 0777, 0640);
     assert_int_equal(count_entries(dir), 1);
     free(name);
 }
@@ -463,7 +463,7 @@ int main(void)
         TEST(test_file_read_refuses_oversize),
         TEST(test_file_read_refuses_special_files),
         TEST(test_file_read_at_follows_no_link),
-        TEST(test_file_replace_changes_text_and_mode),
+        TEST(test_file_replace_changes_text_and_follows_the_umask),
         TEST(test_file_replace_leaves_the_old_file_to_its_readers),
         TEST(test_file_replace_keeps_the_old_file_on_failure),
         TEST(test_file_replace_of_a_directory_leaves_no_temporary),

@@ -15,6 +15,7 @@
 #include "base/digest.h"
 #include "base/file.h"
 #include "base/size.h"
+#include "base/walk.h"
 #include "train/checkpoint/torch_state.h"
 #include "train/files/manifest.h"
 #include "train/files/safetensors.h"
@@ -117,7 +118,7 @@ static bool write_folder(struct model *model, const char *dir, const struct plan
                          const struct progress *progress,
                          const struct progress_history *history, struct error *err)
 {
-    return file_make_dir(dir, 0755, err) && model_save(model, dir, err) &&
+    return file_make_dir(dir, 0777, err) && model_save(model, dir, err) &&
            (plan->save_only_model ||
             (write_optimizer(model, dir, err) &&
              (!plan->save_torch_state ||
@@ -137,8 +138,8 @@ static bool move_aside(const char *name, struct error *err)
         text_reset(&other);
         text_addf(&other, "%s.old-%d", name, i);
         if (!file_exists(other.data))
-            ok =
-                rename(name, other.data) == 0 || error_errno(err, "cannot move %s", name);
+            ok = walk_rename(name, other.data) == 0 ||
+                 error_errno(err, "cannot move %s", name);
     }
     text_clear(&other);
     return ok;
@@ -160,12 +161,12 @@ bool checkpoint_save(struct model *model, const struct plan *plan,
         ok = true;
         goto out;
     }
-    if (!file_make_dirs(plan->output_dir, 0755, err) || !file_remove_tree(temporary, err))
+    if (!file_make_dirs(plan->output_dir, 0777, err) || !file_remove_tree(temporary, err))
         goto out;
     if (!write_folder(model, temporary, plan, progress, history, err) ||
         (file_exists(name) && !move_aside(name, err)))
         goto out;
-    if (rename(temporary, name) != 0) {
+    if (walk_rename(temporary, name) != 0) {
         error_errno(err, "cannot rename %s", temporary);
         goto out;
     }
@@ -343,7 +344,8 @@ static bool move_file(const char *old, const char *new, bool ours, struct error 
           strcmp(before, after) == 0) &&
         !move_aside(new, err))
         return false;
-    return rename(old, new) == 0 || error_errno(err, "cannot rename %s to %s", old, new);
+    return walk_rename(old, new) == 0 ||
+           error_errno(err, "cannot rename %s to %s", old, new);
 }
 
 /* Move every file of `from` into `to`, the manifest last: without it, the files in `to`
@@ -383,8 +385,8 @@ static bool publish(struct model *model, const char *dir, const struct plan *pla
                     struct error *err)
 {
     char *temporary = path_join(dir, "." CHECKPOINT_PREFIX "final.tmp");
-    bool ok = file_make_dirs(dir, 0755, err) && file_remove_tree(temporary, err) &&
-              file_make_dir(temporary, 0755, err) && save(model, temporary, err) &&
+    bool ok = file_make_dirs(dir, 0777, err) && file_remove_tree(temporary, err) &&
+              file_make_dir(temporary, 0777, err) && save(model, temporary, err) &&
               manifest_write(temporary, plan->job_digest, err) &&
               move_files(temporary, dir, plan->job_digest, err);
 

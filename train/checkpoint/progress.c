@@ -240,7 +240,7 @@ static bool write_object(const char *dir, const char *base, json_t *object,
     text_init(&text, STATE_MAX);
     json_write_pretty(object, &text);
     json_decref(object);
-    ok = file_create(name, text.data, text.len, 0644, err);
+    ok = file_create(name, text.data, text.len, 0666, err);
     text_clear(&text);
     free(name);
     return ok;

@@ -17,6 +17,7 @@
 
 #include "base/digest.h"
 #include "base/file.h"
+#include "base/walk.h"
 #include "train/dataset/dataset_key.h"
 
 enum { CACHE_FORMAT = 2, ALIGNMENT = 64, LABEL_BYTES = 16 };
@@ -126,7 +127,7 @@ static bool write_all(int fd, const struct dataset_reading *reading,
  * *err set. */
 static int open_temporary(const char *temporary, struct error *err)
 {
-    int fd = open(temporary, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+    int fd = walk_open(temporary, O_RDWR | O_CREAT, 0666);
     struct stat ours, named;
 
     if (fd < 0) {
@@ -168,10 +169,10 @@ static bool publish(int fd, const char *temporary, const char *name, bool writte
     char *dir = path_dir(name);
     bool ok = written;
 
-    if (ok && rename(temporary, name) != 0)
+    if (ok && walk_rename(temporary, name) != 0)
         ok = error_errno(err, "cannot rename %s", temporary);
     if (!ok)
-        unlink(temporary);
+        walk_unlink(temporary);
     close(fd);
     ok = ok && file_sync_dir(dir, err);
     free(dir);

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/size.h"
+#include "base/walk.h"
 #include "train/dataset/dataset_cache.h"
 
 enum { ORIGIN = 320 };
@@ -57,10 +58,10 @@ static bool save(const struct dataset_fetch *fetch, const char *path,
     if (fetch->read_only || !path)
         return true;
     if (!plan->tokenized_path && tokens->store.tokens < KEEP_TOKENS) {
-        unlink(path); /* saved from larger data before */
+        walk_unlink(path); /* saved from larger data before */
         return true;
     }
-    return file_make_dirs(folder_of(plan), 0755, err) &&
+    return file_make_dirs(folder_of(plan), 0777, err) &&
            dataset_cache_save(fetch->reading, path, tokens, err);
 }
 

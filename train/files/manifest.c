@@ -74,7 +74,7 @@ bool manifest_write(const char *dir, const char *job, struct error *err)
     text_init(&text, MANIFEST_MAX);
     if (ok) {
         json_write_pretty(manifest, &text);
-        ok = file_create(name, text.data, text.len, 0644, err);
+        ok = file_create(name, text.data, text.len, 0666, err);
     }
     text_clear(&text);
     json_decref(manifest);

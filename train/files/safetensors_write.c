@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/size.h"
+#include "base/walk.h"
 
 static const char *dtype_of(const struct tensor_source *source)
 {
@@ -102,7 +103,7 @@ bool safetensors_write(const char *name, const struct tensor_source *sources,
         text_clear(&header);
         return false;
     }
-    fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    fd = walk_open(name, O_WRONLY | O_CREAT | O_EXCL, 0666);
     if (fd < 0) {
         error_errno(err, "cannot create %s", name);
         text_clear(&header);
@@ -115,7 +116,7 @@ bool safetensors_write(const char *name, const struct tensor_source *sources,
     if (close(fd) != 0 && ok)
         ok = error_errno(&why, "cannot close");
     if (!ok) {
-        unlink(name);
+        walk_unlink(name);
         error_set(err, why.code, "%s: %s", name, why.text);
     }
     text_clear(&header);

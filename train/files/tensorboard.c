@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/crc32c.h"
 #include "base/file.h"
+#include "base/walk.h"
 
 #define NAME_START "events.out.tfevents."
 #define NAME_END   ".trainspool"
@@ -203,7 +204,7 @@ static bool create(struct tensorboard *board, const char *dir, struct error *err
     snprintf(base, sizeof(base), NAME_START "%010lld" NAME_END,
              latest >= now ? latest + 1 : now);
     board->name = path_join(dir, base);
-    board->fd = open(board->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    board->fd = walk_open(board->name, O_WRONLY | O_CREAT | O_EXCL, 0666);
     return board->fd >= 0 || error_errno(err, "cannot create %s", board->name);
 }
 
@@ -232,8 +233,8 @@ struct tensorboard *tensorboard_open(const char *dir, int64_t first, struct erro
     board->first = first;
     if (create(board, dir, err) && write_start(board, err))
         return board;
-    if (board->fd >= 0)
-        unlink(board->name); /* without its first events it is not a valid event file */
+    if (board->fd >= 0) /* without its first events it is not a valid event file */
+        walk_unlink(board->name);
     tensorboard_close(board);
     return NULL;
 }

@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/size.h"
+#include "base/walk.h"
 #include "train/files/zip_write.h"
 
 #define SERIALIZATION_VERSION "3\n" /* kProducedFileFormatVersion, caffe2/serialize */
@@ -193,7 +194,7 @@ bool torch_file_write(struct torch_file *file, const char *name, struct error *e
     struct error why = { 0 };
     char *folder;
     bool ok;
-    int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    int fd = walk_open(name, O_WRONLY | O_CREAT | O_EXCL, 0666);
 
     if (fd < 0)
         return error_errno(err, "cannot create %s", name);
@@ -205,7 +206,7 @@ bool torch_file_write(struct torch_file *file, const char *name, struct error *e
     if (close(fd) != 0 && ok)
         ok = error_errno(&why, "cannot close");
     if (!ok) {
-        unlink(name);
+        walk_unlink(name);
         error_set(err, why.code, "%s: %s", name, why.text);
     }
     free(folder);

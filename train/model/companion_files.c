@@ -33,7 +33,7 @@ static bool write_file(const char *dir, const char *name, const struct text *tex
                        struct error *err)
 {
     char *path = path_join(dir, name);
-    bool ok = file_replace(path, text->data, text->len, 0644, err);
+    bool ok = file_replace(path, text->data, text->len, 0666, err);
 
     free(path);
     return ok;
@@ -66,7 +66,7 @@ static bool make_parent(const char *dir, const char *name, struct error *err)
         return true;
     folder = strndup(name, (size_t)(slash - name));
     path = folder ? path_join(dir, folder) : NULL;
-    ok = path && file_make_dirs(path, 0755, err);
+    ok = path && file_make_dirs(path, 0777, err);
     free(folder);
     free(path);
     return ok;

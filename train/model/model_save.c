@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/json_edit.h"
+#include "base/walk.h"
 #include "train/model/companion_files.h"
 #include "train/model/model_internal.h"
 
@@ -20,7 +21,7 @@ static bool write_text(const char *dir, const char *name, const char *data, size
                        struct error *err)
 {
     char *path = path_join(dir, name);
-    bool ok = file_replace(path, data, len, 0644, err);
+    bool ok = file_replace(path, data, len, 0666, err);
 
     free(path);
     return ok;
@@ -39,11 +40,11 @@ static bool write_tensors(const char *dir, const char *name,
     text_init(&text, 0);
     text_addf(&text, "%s/.%s.tmp", dir, name);
     temporary = text_detach(&text, NULL);
-    unlink(temporary);
+    walk_unlink(temporary);
     ok = safetensors_write(temporary, sources, count, err);
-    if (ok && rename(temporary, target) != 0) {
+    if (ok && walk_rename(temporary, target) != 0) {
         ok = error_errno(err, "cannot rename %s", temporary);
-        unlink(temporary);
+        walk_unlink(temporary);
     }
     free(temporary);
     free(target);

@@ -14,6 +14,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/size.h"
+#include "base/walk.h"
 #include "train/files/safetensors.h"
 
 #define DIGITS ((size_t)DIGEST_TEXT - 1)
@@ -138,8 +139,7 @@ struct teacher_writer *teacher_writer_new(const char *name,
     w->starts = memory_resize(NULL, samples + 1, sizeof(*w->starts));
     w->starts[0] = 0;
     w->digests = memory_resize(NULL, samples + 1, DIGITS);
-    w->fd =
-        open(w->temp_name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+    w->fd = walk_open(w->temp_name, O_WRONLY | O_CREAT | O_TRUNC, 0666);
     if (w->fd < 0)
         error_errno(err, "cannot create %s", w->temp_name);
     else if (write_header(w, err))
@@ -214,7 +214,7 @@ bool teacher_writer_finish(struct teacher_writer *writer, struct error *err)
         write_at(w, w->kind.teacher, DIGITS, w->offsets[FIELD_TEACHER], err);
     if (ok && fsync(w->fd) != 0)
         ok = error_errno(err, "cannot flush %s", w->temp_name);
-    if (ok && rename(w->temp_name, w->name) != 0)
+    if (ok && walk_rename(w->temp_name, w->name) != 0)
         ok = error_errno(err, "cannot rename %s to %s", w->temp_name, w->name);
     if (!ok)
         return false;
@@ -233,7 +233,7 @@ void teacher_writer_free(struct teacher_writer *writer)
     if (writer->fd >= 0)
         close(writer->fd);
     if (writer->fd >= 0 && writer->temp_name)
-        unlink(writer->temp_name);
+        walk_unlink(writer->temp_name);
     free(writer->name);
     free(writer->temp_name);
     free(writer->starts);
