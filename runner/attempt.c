@@ -20,6 +20,7 @@
 #include "runner/job/run_manifest.h"
 #include "runner/job/inspect.h"
 #include "runner/job/job.h"
+#include "runner/job/record.h"
 #include "runner/output/meter.h"
 #include "runner/page/page.h"
 #include "runner/job/ranks.h"
@@ -354,6 +355,7 @@ static bool train(struct attempt *attempt, struct error *err)
 
 struct ending {
     enum job_event event;
+    bool paused; /* by a fault of the machine */
     int status;
     char reason[800]; /* a position and a sentence of struct error */
 };
@@ -382,6 +384,12 @@ static void stopped_ending(const struct attempt *attempt, const struct error *er
     }
 }
 
+static int exit_status(const struct attempt *attempt, enum error_code code)
+{
+    return attempt->options->spooled ? report_spooled_exit(code)
+                                     : report_training_exit(code);
+}
+
 static void find_ending(const struct attempt *attempt, bool done, const struct error *err,
                         struct ending *out)
 {
@@ -392,8 +400,10 @@ static void find_ending(const struct attempt *attempt, bool done, const struct e
         stopped_ending(attempt, err, out);
         return;
     }
-    out->event = EVENT_EXIT_BAD;
-    out->status = report_training_exit(err->code);
+    /* a job of a spool is tried again after a fault of the machine */
+    out->paused = attempt->options->spooled && err->code == ERROR_FAULT;
+    out->event = out->paused ? EVENT_PAUSED : EVENT_EXIT_BAD;
+    out->status = exit_status(attempt, err->code);
     if (err->file[0] && err->at.line)
         snprintf(out->reason, sizeof(out->reason), "%s:%u:%u: %s", err->file,
                  err->at.line, err->at.column, err->text);
@@ -434,7 +444,7 @@ static void report_success(struct attempt *attempt, const struct ending *ending)
 static void report_ending(struct attempt *attempt, const struct ending *ending,
                           const struct error *err)
 {
-    bool bad = ending->event == EVENT_EXIT_BAD;
+    bool bad = ending->event == EVENT_EXIT_BAD || ending->paused;
 
     if (bad || !ending->reason[0])
         log_line(attempt->log, bad ? LOG_ERROR : LOG_INFO,
@@ -449,6 +459,18 @@ static void report_ending(struct attempt *attempt, const struct ending *ending,
         report_error(attempt->options->program, err);
     else if (!bad && !attempt->options->quiet)
         report_success(attempt, ending);
+}
+
+/* A job that has not begun stays ready, with the reason. */
+static bool record_ending(struct attempt *attempt, const struct ending *ending,
+                          struct error *err)
+{
+    struct job_record *record = &attempt->record;
+
+    if (!ending->paused || record->state != JOB_READY)
+        return job_event(&attempt->job, record, ending->event, ending->reason, err);
+    record_set_text(record->reason, sizeof(record->reason), ending->reason);
+    return job_write(&attempt->job, record, false, err);
 }
 
 static int finish(struct attempt *attempt, bool done, struct error *err)
@@ -466,9 +488,9 @@ static int finish(struct attempt *attempt, bool done, struct error *err)
         attempt->record.step = attempt->record.total;
     }
     job_forget(&attempt->job);
-    if (!job_event(&attempt->job, &attempt->record, ending.event, ending.reason, &lost)) {
+    if (!record_ending(attempt, &ending, &lost)) {
         report_error(attempt->options->program, &lost);
-        ending.status = EXIT_SYSTEM;
+        ending.status = exit_status(attempt, lost.code);
     }
     report_ending(attempt, &ending, err);
     write_page(attempt);
@@ -480,7 +502,7 @@ static int refuse(struct attempt *attempt, const struct error *err)
 {
     report_error(attempt->options->program, err);
     log_line(attempt->log, LOG_ERROR, "job %s: %s", attempt->job.name, err->text);
-    return report_training_exit(err->code);
+    return exit_status(attempt, err->code);
 }
 
 static int run(struct attempt *attempt, struct error *err)

@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -115,6 +116,7 @@ static void log_end(struct daemon *daemon, const char *name,
 static void reap(struct daemon *daemon)
 {
     struct job_record record;
+    struct error err = { 0 };
     char *name, *path;
 
     if (!daemon->worker.busy)
@@ -125,10 +127,19 @@ static void reap(struct daemon *daemon)
         abort();
     if (worker_poll(&daemon->worker, &record)) {
         if (record.state != JOB_INVALID)
-            log_end(daemon, name, &record);
-        if (record.state != JOB_INVALID)
             announce_job_ended(daemon->announce, path, &record);
-        spool_job_ended(daemon->spool, path, &record);
+        if (daemon->worker.fault && record.state == JOB_READY) {
+            /* the fault may have kept the child from writing its reason */
+            error_set(&err, ERROR_FAULT, "%s",
+                      strcmp(record.reason, daemon->worker.before) == 0 ? ""
+                                                                        : record.reason);
+            spool_start_failed(daemon->spool, path, &err);
+        } else {
+            if (record.state != JOB_INVALID)
+                log_end(daemon, name, &record);
+            spool_start_succeeded(daemon->spool);
+            spool_job_ended(daemon->spool, path, &record);
+        }
     }
     free(name);
     free(path);
@@ -138,19 +149,24 @@ static void start_next(struct daemon *daemon)
 {
     while (!daemon->worker.busy && !daemon->stop.number) {
         enum worker_start start = WORKER_HELD;
+        struct error err = { 0 };
         bool running;
         char *name = spool_next(daemon->spool, &running);
 
         if (!name)
             return;
         if (!running)
-            start = worker_start(&daemon->worker, name);
+            start = worker_start(&daemon->worker, name, &err);
         if (start == WORKER_HELD)
             worker_adopt(&daemon->worker, name);
-        if (start != WORKER_SKIPPED)
+        else if (start == WORKER_SKIPPED)
+            spool_put_back(daemon->spool, name);
+        else if (start == WORKER_FAULT)
+            spool_start_failed(daemon->spool, name, &err);
+        else if (!spool_is_troubled(daemon->spool))
+            log_line(daemon->log, LOG_INFO, "job %s: started", daemon->worker.job.name);
+        if (start == WORKER_STARTED || start == WORKER_HELD)
             announce_job_started(daemon->announce, name, start == WORKER_HELD);
-        if (start == WORKER_SKIPPED)
-            spool_retry_later(daemon->spool, name);
         free(name);
     }
 }
@@ -184,7 +200,8 @@ static void wait_for_events(struct daemon *daemon)
 
 static bool is_over(const struct daemon *daemon)
 {
-    if (daemon->worker.busy)
+    /* do not wait until the disk has room to record the end; the next watch records it */
+    if (daemon->worker.busy && !(daemon->stop.number && daemon->worker.ended))
         return false;
     if (!announce_is_idle(daemon->announce))
         return false;

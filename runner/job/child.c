@@ -17,6 +17,7 @@
 
 #include "base/size.h"
 #include "base/stop.h"
+#include "runner/output/report.h"
 
 extern char **environ;
 
@@ -102,10 +103,10 @@ static bool spawn(const struct child_start *start, int log, struct child *out,
                                   (char *const *)argv, environ);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&files);
-    if (failed) {
-        errno = failed;
-        return error_errno(err, "cannot start %s", start->program);
-    }
+    /* none of the reasons is the job's; a program is missing while it is replaced */
+    if (failed)
+        return error_set(err, ERROR_FAULT, "cannot start %s: %s", start->program,
+                         strerror(failed));
     out->fd = (int)syscall(SYS_pidfd_open, out->pid, 0);
     return true;
 }
@@ -151,6 +152,12 @@ bool child_reap(struct child *child, bool wait, int *status)
         close(child->fd);
     *child = (struct child) { .fd = -1 };
     return true;
+}
+
+bool child_met_fault(int status)
+{
+    return status >= 0 && WIFEXITED(status) &&
+           (WEXITSTATUS(status) == EXIT_AGAIN || WEXITSTATUS(status) == EXIT_NOT_LOADED);
 }
 
 /* Advice for the signals that end a trainer. */

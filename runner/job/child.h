@@ -28,7 +28,11 @@ struct child_start {
     const struct options *options; /* passed on: quiet, verbose, color; NULL: none */
 };
 
+/* ERROR_FAULT if the program cannot be started, which is no fault of the job; ERROR_SYSTEM
+ * or ERROR_FAULT if its log cannot be opened. */
 bool child_start(const struct child_start *start, struct child *out, struct error *err);
+/* Return whether the child ended, or did not begin, because of a fault of the machine. */
+bool child_met_fault(int status);
 /* Ask it to save and end, however often this was asked before. */
 void child_stop(const struct child *child);
 void child_signal(const struct child *child, int number);

@@ -52,6 +52,8 @@ static const enum job_state next_state[JOB_STATES][JOB_EVENTS] = {
     [JOB_READY] = { [EVENT_STARTED] = JOB_RUNNING,
                     [EVENT_CANCELLED] = JOB_STOPPED,
                     [EVENT_EXIT_BAD] = JOB_FAILED,
+                    [EVENT_CRASHED] = JOB_READY,
+                    [EVENT_GAVE_UP] = JOB_FAILED,
                     [EVENT_CHANGED] = JOB_NEW },
     [JOB_RUNNING] = { [EVENT_EXIT_OK] = JOB_DONE,
                       [EVENT_EXIT_BAD] = JOB_FAILED,
@@ -175,6 +177,7 @@ static bool replace_unflushed(const char *name, const char *data, size_t len, mo
                               struct error *err)
 {
     struct text temporary;
+    struct error why = { 0 };
     bool ok;
     int fd;
 
@@ -182,8 +185,8 @@ static bool replace_unflushed(const char *name, const char *data, size_t len, mo
     text_addf(&temporary, "%s.new", name);
     fd = walk_open(temporary.data, O_WRONLY | O_CREAT | O_TRUNC, mode);
     ok = fd >= 0 || error_errno(err, "cannot create %s", temporary.data);
-    if (ok)
-        ok = file_write_all(fd, data, len, err);
+    if (ok && !file_write_all(fd, data, len, &why))
+        ok = error_set(err, why.code, "%s: %s", name, why.text);
     if (fd >= 0)
         close(fd);
     if (ok && walk_rename(temporary.data, name) != 0)

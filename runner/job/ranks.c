@@ -106,10 +106,9 @@ static bool start_one(const struct ranks_start *start, int rank, struct ranks *o
                  : spawn(words.argv, lock, link, &out->children[rank].pid);
     close(lock);
     close(link);
-    if (failed) {
-        errno = failed;
-        error_errno(err, "cannot start %s for rank %d", program, rank);
-    }
+    if (failed) /* none of the reasons is the job's: see child_start */
+        error_set(err, ERROR_FAULT, "cannot start %s for rank %d: %s", program, rank,
+                  strerror(failed));
     free(program);
     return !failed;
 }

@@ -99,15 +99,15 @@ static bool is_our_change(const struct job *job, const char *digest, bool *ours,
     return fault_none(err);
 }
 
-static void queue_job(struct intake *intake, const struct job *job,
+static void queue_job(struct intake *intake, const struct item *item,
                       const struct job_record *record)
 {
-    queue_add(
-        &intake->queue,
-        &(struct queued) { .name = path_base(job->path),
-                           .priority = record->priority,
-                           .arrived = record->arrived,
-                           .not_before = clock_seconds() + worker_retry_delay(record) });
+    queue_add(&intake->queue, &(struct queued) { .name = item->name,
+                                                 .priority = record->priority,
+                                                 .arrived = record->arrived,
+                                                 .not_before = clock_seconds() +
+                                                               worker_retry_delay(record),
+                                                 .tried = item->tried });
 }
 
 static bool is_current(const struct intake *intake, const struct job *job)
@@ -122,10 +122,20 @@ static void note_end(const struct intake *intake, const struct job *job,
         intake->ended(intake->ended_context, job->path, record);
 }
 
+/* A text, and the record that may be about it. */
+struct comparison {
+    const struct item *item;
+    const struct job *job;
+    const struct drop *drop;
+    struct job_record record;
+};
+
 /* Continue a job whose text is known, according to its state. */
-static bool follow(struct intake *intake, const struct job *job,
+static bool follow(struct intake *intake, const struct comparison *text,
                    struct job_record *record, struct error *err)
 {
+    const struct job *job = text->job;
+
     if (record->state == JOB_RUNNING && !job_is_locked(job)) {
         if (!worker_record_end(job, -1, true, record, err))
             return false;
@@ -140,7 +150,7 @@ static bool follow(struct intake *intake, const struct job *job,
     if (record->state == JOB_RUNNING && !intake->running)
         intake->running = memory_strdup(path_base(job->path));
     else if (record->state == JOB_READY)
-        queue_job(intake, job, record);
+        queue_job(intake, text->item, record);
     return true;
 }
 
@@ -175,7 +185,7 @@ static void take_in(struct intake *intake, struct item *item, const struct job *
         note_end(intake, job, &result->record);
         return;
     }
-    queue_job(intake, job, &result->record);
+    queue_job(intake, item, &result->record);
     schedule_flush(intake, item);
 }
 
@@ -268,14 +278,6 @@ static bool ask_again(struct intake *intake, struct item *item)
     return done;
 }
 
-/* A text, and the record that may be about it. */
-struct comparison {
-    const struct item *item;
-    const struct job *job;
-    const struct drop *drop;
-    struct job_record record;
-};
-
 /* Find out whether the record is about this text. */
 static bool compare_text(int dir, const struct comparison *text, bool *known,
                          struct error *err)
@@ -306,7 +308,7 @@ static bool handle(struct intake *intake, struct item *item, const struct job *j
 
     if (ok && !known)
         return claim(intake, item, job, drop);
-    ok = ok && follow(intake, job, &text.record, &err);
+    ok = ok && follow(intake, &text, &text.record, &err);
     if (ok)
         note_known(item, job, item->history.source);
     else if (err.code == ERROR_DATA) /* the file changed while it was read */

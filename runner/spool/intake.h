@@ -21,6 +21,7 @@ struct item {
     double due;           /* when to check again if one check was not enough */
     bool examined;        /* an examiner works on it */
     bool suspect;         /* an examination reached its deadline */
+    uint64_t tried;       /* the queue's round in which it could not be started */
     char *trouble;        /* why it was put off, as logged; malloc'ed, NULL: nothing */
     /* whether it was reported that a new text waits for the end of the run */
     bool reported;

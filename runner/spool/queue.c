@@ -77,16 +77,50 @@ void queue_add(struct queue *queue, const struct queued *job)
     queue->count++;
 }
 
+/* Return the position of the first job that is due, or of the end. */
+static size_t find_due(const struct queue *queue, double now, bool tried)
+{
+    size_t at = queue->head, end = queue->head + queue->count;
+
+    while (at < end && (queue->list[at].not_before > now ||
+                        (queue->list[at].tried == queue_round(queue)) != tried))
+        at++;
+    return at;
+}
+
 char *queue_next(struct queue *queue, double now)
 {
-    for (size_t i = queue->head; i < queue->head + queue->count; i++)
-        if (queue->list[i].not_before <= now) {
-            char *name = (char *)queue->list[i].name;
+    size_t end = queue->head + queue->count, at;
+    char *name;
 
-            take_out(queue, i);
-            return name;
-        }
-    return NULL;
+    if (now < queue->paused_until)
+        return NULL;
+    at = find_due(queue, now, false);
+    if (at == end) {
+        at = find_due(queue, now, true);
+        if (at < end)
+            queue_end_round(queue);
+    }
+    if (at == end)
+        return NULL;
+    name = (char *)queue->list[at].name;
+    take_out(queue, at);
+    return name;
+}
+
+void queue_pause(struct queue *queue, double until)
+{
+    queue->paused_until = until;
+}
+
+uint64_t queue_round(const struct queue *queue)
+{
+    return queue->round + 1;
+}
+
+void queue_end_round(struct queue *queue)
+{
+    queue->round++;
 }
 
 double queue_due(const struct queue *queue)
@@ -96,7 +130,7 @@ double queue_due(const struct queue *queue)
     for (size_t i = queue->head; i < queue->head + queue->count; i++)
         if (queue->list[i].not_before < due)
             due = queue->list[i].not_before;
-    return due;
+    return due > queue->paused_until ? due : queue->paused_until;
 }
 
 size_t queue_count(const struct queue *queue)

@@ -14,11 +14,17 @@ struct queued {
     int64_t priority;
     double arrived;    /* among jobs of one priority the earliest goes first */
     double not_before; /* clock_seconds: a job that crashed waits for a while */
+    uint64_t tried;    /* the round in which it could not be started; 0: none */
 };
 
+/* After a fault of the machine no job starts for a while. Then the jobs that were not
+ * tried in this round come first, because the fault may be of one job's files alone. A
+ * round ends when a job runs, or when all were tried. */
 struct queue {
     struct queued *list; /* in order, from `head` on */
     size_t head, count, room;
+    double paused_until; /* clock_seconds */
+    uint64_t round;
 };
 
 /* Return whether `a` goes before `b` if both may start. */
@@ -30,6 +36,10 @@ void queue_add(struct queue *queue, const struct queued *job);
 void queue_remove(struct queue *queue, const char *name);
 /* Remove and return the first job that is due; malloc'ed, NULL: none. */
 char *queue_next(struct queue *queue, double now);
+void queue_pause(struct queue *queue, double until);
+/* Return the present round, for `tried`. */
+uint64_t queue_round(const struct queue *queue);
+void queue_end_round(struct queue *queue);
 /* Return when the next job will be due; infinity for an empty queue. */
 double queue_due(const struct queue *queue);
 size_t queue_count(const struct queue *queue);

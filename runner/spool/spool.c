@@ -44,7 +44,8 @@ struct spool {
     struct intake intake;
     double scan_at, reopen_wait;
     bool absent;
-    bool unread; /* the last scan missed names */
+    bool unread;   /* the last scan missed names */
+    char *trouble; /* why no job starts, as logged; malloc'ed, NULL: nothing */
 };
 
 static struct item *find_item(struct spool *spool, const char *name)
@@ -356,6 +357,7 @@ void spool_close(struct spool *spool)
     if (!spool)
         return;
     close_dir(spool);
+    free(spool->trouble);
     free(spool->path);
     free(spool);
 }
@@ -470,28 +472,74 @@ char *spool_next(struct spool *spool, bool *running)
     return name;
 }
 
-void spool_job_ended(struct spool *spool, const char *name,
-                     const struct job_record *record)
-{
-    free(spool->intake.current);
-    spool->intake.current = NULL;
-    spool->intake.failures += record->state == JOB_FAILED;
-    if (spool->absent) {
-        spool->scan_at = 0; /* nothing prevents us from opening it again */
-        return;
-    }
-    /* the check finds a new text, or a state that a command changed */
-    schedule_check(spool, find_item(spool, name), 0);
-}
-
-void spool_retry_later(struct spool *spool, const char *name)
+/* The check finds a new text, or a state that a command changed. It must not rely on what
+ * is known: a job that left the queue is in no list until its state is read. */
+static struct item *release(struct spool *spool, const char *name, double due)
 {
     struct item *item = find_item(spool, name);
 
     free(spool->intake.current);
     spool->intake.current = NULL;
+    if (spool->absent)
+        spool->scan_at = 0; /* nothing prevents us from opening it again */
     item->known[0] = 0;
-    schedule_check(spool, item, clock_seconds() + DROP_RETRY_SECONDS);
+    schedule_check(spool, item, due);
+    return item;
+}
+
+void spool_put_back(struct spool *spool, const char *name)
+{
+    release(spool, name, 0);
+}
+
+void spool_job_ended(struct spool *spool, const char *name,
+                     const struct job_record *record)
+{
+    spool->intake.failures += record->state == JOB_FAILED;
+    spool_put_back(spool, name);
+}
+
+/* Log why no job starts, unless the last line says so. */
+static void log_trouble(struct spool *spool, const char *why)
+{
+    if (spool->trouble && (!why[0] || strcmp(spool->trouble, why) == 0))
+        return;
+    free(spool->trouble);
+    spool->trouble =
+        memory_strdup(why[0] ? why : "a fault of the machine ended trainspool-train");
+    log_line(spool->intake.log, LOG_ERROR,
+             "watch: no job starts: %s; trying again every %d s", spool->trouble,
+             DROP_RETRY_SECONDS);
+}
+
+void spool_start_failed(struct spool *spool, const char *name, const struct error *why)
+{
+    const bool fault = why->code == ERROR_FAULT;
+    const double again = clock_seconds() + DROP_RETRY_SECONDS;
+    struct item *item = release(spool, name, fault ? 0 : again);
+
+    if (fault) {
+        item->tried = queue_round(&spool->intake.queue);
+        queue_pause(&spool->intake.queue, again);
+        log_trouble(spool, why->text);
+    } else {
+        log_line(spool->intake.log, LOG_ERROR, "%s: %s; trying again every %d s", name,
+                 why->text, DROP_RETRY_SECONDS);
+    }
+}
+
+bool spool_is_troubled(const struct spool *spool)
+{
+    return spool->trouble != NULL;
+}
+
+void spool_start_succeeded(struct spool *spool)
+{
+    queue_end_round(&spool->intake.queue);
+    if (spool->trouble)
+        log_line(spool->intake.log, LOG_INFO, "watch: jobs start again");
+    free(spool->trouble);
+    spool->trouble = NULL;
 }
 
 void spool_on_end(struct spool *spool, spool_end_function *ended, void *context)

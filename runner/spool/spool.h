@@ -40,12 +40,21 @@ bool spool_is_empty(const struct spool *spool);
 /* Return the next job to start, or one that was found running (*running); malloc'ed;
  * NULL: none. */
 char *spool_next(struct spool *spool, bool *running);
-/* Note how a job ended: a job that is ready is queued again. */
+/* Note how a job ended: a job that is ready is queued again. Its files are read again in
+ * any case. */
 void spool_job_ended(struct spool *spool, const char *name,
                      const struct job_record *record);
 
-/* Note that a job could not be started: check it again later. */
-void spool_retry_later(struct spool *spool, const char *name);
+/* Note that a job is not the current one after all: check it again now. */
+void spool_put_back(struct spool *spool, const char *name);
+/* Note that a job could not start or continue. After a fault of the machine no job starts for
+ * a few seconds, and then another one is tried first; after any other error, only this job
+ * is checked again later. An empty text: the fault is not known. */
+void spool_start_failed(struct spool *spool, const char *name, const struct error *why);
+/* Return whether the last job could not start because of a fault of the machine. */
+bool spool_is_troubled(const struct spool *spool);
+/* Note that a job ran: a fault of the machine is over. */
+void spool_start_succeeded(struct spool *spool);
 
 /* Call a function for each job that ends other than by spool_job_ended: it was rejected, or
  * it is found to have crashed. */

@@ -12,6 +12,9 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
+#include "runner/job/record.h"
+#include "runner/spool/drop.h"
 
 enum { LONGEST_PATIENCE = 60 };
 enum {
@@ -29,6 +32,7 @@ double worker_retry_delay(const struct job_record *record)
     return seconds < LONGEST_PATIENCE ? seconds : LONGEST_PATIENCE;
 }
 
+/* Also record a child that ended before it could set its state to `running`. */
 static bool crashed(const struct job *job, int status, bool forgive,
                     struct job_record *record, struct error *err)
 {
@@ -45,9 +49,11 @@ static bool crashed(const struct job *job, int status, bool forgive,
         text_adds(&reason, "trainspool-train ");
         child_describe_exit(status, &reason);
     }
+    if (record->state == JOB_READY)
+        text_adds(&reason, " before it began");
     if (forgive && !again)
         text_addf(&reason, "; gave up after %" PRId64 " crashes", record->crashes + 1);
-    record->resume = true;
+    record->resume |= record->state == JOB_RUNNING;
     ok = job_event(job, record,
                    requested ? EVENT_CANCELLED
                    : again   ? EVENT_CRASHED
@@ -57,27 +63,26 @@ static bool crashed(const struct job *job, int status, bool forgive,
     return ok;
 }
 
-/* Record a child that exited before it could set its state to `running`. */
-static bool record_early_exit(const struct job *job, int status,
-                              struct job_record *record, struct error *err)
-{
-    struct text reason;
-    bool ok;
-
-    text_init(&reason, 0);
-    text_adds(&reason, "trainspool-train ");
-    child_describe_exit(status, &reason);
-    text_adds(&reason, " before it began");
-    ok = job_event(job, record, EVENT_EXIT_BAD, reason.data, err);
-    text_clear(&reason);
-    return ok;
-}
-
-/* Return whether the job handled a signal and stopped: a job that is ready was then
- * paused. */
+/* Return whether the job handled a signal and stopped, or waits for the machine: a job
+ * that is ready was then paused. */
 static bool was_paused(int status)
 {
-    return status < 0 || (WIFEXITED(status) && WEXITSTATUS(status) > 128);
+    return status < 0 || child_met_fault(status) ||
+           (WIFEXITED(status) && WEXITSTATUS(status) > 128);
+}
+
+/* Record a state that the child could not write, or that it had no time for. */
+static bool record_lost_end(const struct job *job, int status, bool forgive,
+                            struct job_record *record, struct error *err)
+{
+    if (record->state == JOB_RUNNING && forgive && child_met_fault(status))
+        return job_event(job, record, EVENT_PAUSED,
+                         "a fault of the machine ended it; its log may have the reason",
+                         err);
+    if (record->state == JOB_RUNNING ||
+        (record->state == JOB_READY && !was_paused(status)))
+        return crashed(job, status, forgive, record, err);
+    return true;
 }
 
 /* The ranks of a job hold its lock too, and end shortly after our child. */
@@ -102,11 +107,8 @@ bool worker_record_end(const struct job *job, int status, bool forgive,
 
     if (lock < 0 && !busy)
         return false;
-    ok = job_read(job, record, err);
-    if (ok && !busy && record->state == JOB_RUNNING)
-        ok = crashed(job, status, forgive, record, err);
-    else if (ok && !busy && record->state == JOB_READY && !was_paused(status))
-        ok = record_early_exit(job, status, record, err);
+    ok = job_read(job, record, err) &&
+         (busy || record_lost_end(job, status, forgive, record, err));
     if (lock >= 0)
         close(lock);
     return ok;
@@ -116,7 +118,8 @@ static void take_job(struct worker *worker, const char *path)
 {
     job_init(&worker->job, path);
     worker->busy = true;
-    worker->adopted = worker->asked = false;
+    worker->adopted = worker->asked = worker->ended = false;
+    worker->due = 0;
     worker->child = (struct child) { .fd = -1 };
 }
 
@@ -124,63 +127,71 @@ static void release(struct worker *worker)
 {
     if (worker->busy)
         job_clear(&worker->job);
-    worker->busy = worker->adopted = worker->asked = false;
+    worker->busy = worker->adopted = worker->asked = worker->ended = false;
 }
 
 /* Check, with the lock held, whether the job should still start. */
-static bool still_ready(struct worker *worker, struct job_record *record,
+static bool still_ready(struct worker *worker, struct job_record *record, bool *ready,
                         struct error *err)
 {
-    if (!job_read(&worker->job, record, err) || record->state != JOB_READY)
+    *ready = false;
+    if (!job_read(&worker->job, record, err))
         return false;
-    if (job_requested(&worker->job) == REQUEST_CANCEL) {
-        job_event(&worker->job, record, EVENT_CANCELLED, "canceled", err);
-        job_forget(&worker->job);
+    if (record->state != JOB_READY)
+        return true;
+    *ready = job_requested(&worker->job) != REQUEST_CANCEL;
+    if (!*ready && !job_event(&worker->job, record, EVENT_CANCELLED, "canceled", err))
         return false;
-    }
     job_forget(&worker->job);
     return true;
 }
 
-static enum worker_start start(struct worker *worker, int lock)
+/* Show in the state why the job does not start; the job stays ready. */
+static void note_trouble(struct worker *worker, struct job_record *record,
+                         const struct error *err)
+{
+    if (strcmp(record->reason, err->text) == 0)
+        return;
+    record_set_text(record->reason, sizeof(record->reason), err->text);
+    job_write(&worker->job, record, false, NULL); /* the same fault may prevent it */
+}
+
+static enum worker_start start(struct worker *worker, int lock, struct error *err)
 {
     struct child_start how = {
         .program = worker->program, .job = &worker->job, .lock = lock, .spooled = true
     };
     struct job_record record;
-    struct error err = { 0 };
+    bool ready, ok = still_ready(worker, &record, &ready, err);
 
-    if (still_ready(worker, &record, &err)) {
-        how.resume = record.resume;
-        if (child_start(&how, &worker->child, &err))
-            return WORKER_STARTED;
-        job_event(&worker->job, &record, EVENT_EXIT_BAD, err.text, NULL);
-    }
-    if (err.code)
-        log_line(worker->log, LOG_ERROR, "job %s: %s", worker->job.name, err.text);
-    return WORKER_SKIPPED;
+    how.resume = record.resume;
+    strcpy(worker->before, record.reason);
+    if (ready && child_start(&how, &worker->child, err))
+        return WORKER_STARTED;
+    if (ok && !ready)
+        return WORKER_SKIPPED;
+    if (ready && err->code == ERROR_FAULT)
+        note_trouble(worker, &record, err);
+    else if (ready)
+        job_event(&worker->job, &record, EVENT_EXIT_BAD, err->text, err);
+    return WORKER_FAULT;
 }
 
-enum worker_start worker_start(struct worker *worker, const char *path)
+enum worker_start worker_start(struct worker *worker, const char *path, struct error *err)
 {
     enum worker_start result;
-    struct error err = { 0 };
     bool busy = false;
     int lock;
 
     take_job(worker, path);
-    lock = job_lock(&worker->job, &busy, &err);
+    lock = job_lock(&worker->job, &busy, err);
     if (lock >= 0) {
-        result = start(worker, lock);
+        result = start(worker, lock, err);
         close(lock); /* the child holds it now */
     } else {
-        result = busy ? WORKER_HELD : WORKER_SKIPPED;
-        if (!busy)
-            log_line(worker->log, LOG_ERROR, "job %s: %s", worker->job.name, err.text);
+        result = busy ? WORKER_HELD : WORKER_FAULT;
     }
-    if (result == WORKER_STARTED)
-        log_line(worker->log, LOG_INFO, "job %s: started", worker->job.name);
-    else
+    if (result != WORKER_STARTED)
         release(worker);
     return result;
 }
@@ -214,17 +225,33 @@ static bool ended(struct worker *worker, int *status)
     return child_reap(&worker->child, false, status);
 }
 
+/* A full disk may keep the end from being recorded: try again, and keep the worker busy. */
+static bool put_off(struct worker *worker, const struct error *err)
+{
+    if (worker->due == 0)
+        log_line(worker->log, LOG_ERROR,
+                 "job %s: cannot record its end: %s; trying again every %d s",
+                 worker->job.name, err->text, DROP_RETRY_SECONDS);
+    worker->due = clock_seconds() + DROP_RETRY_SECONDS;
+    return false;
+}
+
 bool worker_poll(struct worker *worker, struct job_record *record)
 {
     struct error err = { 0 };
-    int status;
 
-    if (!worker->busy || !ended(worker, &status))
+    if (!worker->busy || (!worker->ended && !ended(worker, &worker->status)))
         return false;
-    if (!worker_record_end(&worker->job, status, true, record, &err)) {
+    worker->ended = true;
+    if (clock_seconds() < worker->due)
+        return false;
+    if (!worker_record_end(&worker->job, worker->status, true, record, &err)) {
+        if (err.code == ERROR_FAULT)
+            return put_off(worker, &err);
         log_line(worker->log, LOG_ERROR, "job %s: %s", worker->job.name, err.text);
         record->state = JOB_INVALID;
     }
+    worker->fault = child_met_fault(worker->status);
     release(worker);
     return true;
 }

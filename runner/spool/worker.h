@@ -16,23 +16,30 @@ struct worker {
     bool busy, adopted;
     bool asked; /* to end */
     struct child child;
+    bool ended;       /* the job has ended, and that is not recorded yet */
+    int status;       /* from waitpid; -1: unknown */
+    double due;       /* when to record it, after a fault of the machine; 0: now */
+    bool fault;       /* a fault of the machine ended the last job */
+    char before[512]; /* the reason in its state when it started */
 };
 
 enum worker_start {
     WORKER_STARTED,
-    /* it is no longer ready, or failed to start; its state says so */
-    WORKER_SKIPPED,
-    WORKER_HELD /* another process holds its lock: it can be adopted */
+    WORKER_SKIPPED, /* it is no longer ready */
+    WORKER_FAULT,   /* it cannot be started now */
+    WORKER_HELD     /* another process holds its lock: it can be adopted */
 };
 
-/* Start the job at `path`, which must be ready. */
-enum worker_start worker_start(struct worker *worker, const char *path);
+/* Start the job at `path`, which must be ready. WORKER_FAULT sets *err. */
+enum worker_start worker_start(struct worker *worker, const char *path,
+                               struct error *err);
 /* Wait for a job whose lock another process holds. */
 void worker_adopt(struct worker *worker, const char *path);
 /* Ask the running job to finish its step, save, and exit. */
 void worker_request_stop(struct worker *worker);
-/* Return whether the running job has ended. *record then is its final state, and the
- * worker is free. A crashed attempt is recorded here. */
+/* Return whether the running job has ended. *record then is its final state (JOB_INVALID
+ * if it cannot be read), and the worker is free. A crashed attempt is recorded here; as
+ * long as a fault of the machine prevents that, the worker stays busy. */
 bool worker_poll(struct worker *worker, struct job_record *record);
 /* Return a descriptor that is readable when our child ends; -1: call worker_poll
  * periodically. */
@@ -42,8 +49,10 @@ void worker_close(struct worker *worker);
 
 /* Handle a job whose lock is free and whose state is `running`: the attempt crashed. It
  * becomes ready again if `forgive` is set and it crashed fewer than max_retries times
- * before, else failed. status: from waitpid, -1: unknown. Any other state stays.
- * ERROR_SYSTEM; a held lock is not an error, and *record is then `running`. */
+ * before, else failed. So does a job that is ready and whose child, which ended with
+ * `status`, had no time to begin. After a fault of the machine the job is ready again.
+ * status: from waitpid, -1: unknown. Any other state stays. ERROR_SYSTEM or ERROR_FAULT; a
+ * held lock is not an error, and *record is then `running`. */
 bool worker_record_end(const struct job *job, int status, bool forgive,
                        struct job_record *record, struct error *err);
 /* Return how many seconds a job waits after a crash. */

@@ -92,6 +92,38 @@ static void test_queue_holds_a_name_once(void **state)
     queue_clear(&queue);
 }
 
+/* The job could not be started; it is queued again as the watch does. */
+static void put_back(struct queue *queue, const char *name, double arrived)
+{
+    queue_add(queue, &(struct queued) {
+                         .name = name, .arrived = arrived, .tried = queue_round(queue) });
+}
+
+static void test_queue_tries_another_job_after_a_fault(void **state)
+{
+    struct queue queue = { 0 };
+
+    (void)state;
+    queue_add(&queue, &(struct queued) { .name = "a", .arrived = 1 });
+    queue_add(&queue, &(struct queued) { .name = "b", .arrived = 2 });
+    expect_next(&queue, 0, "a");
+    put_back(&queue, "a", 1);
+    queue_pause(&queue, 5);
+    expect_next(&queue, 4, NULL);
+    assert_true(queue_due(&queue) == 5);
+    expect_next(&queue, 5, "b");
+    put_back(&queue, "b", 2);
+    expect_next(&queue, 5, "a"); /* both were tried: a new round */
+    put_back(&queue, "a", 1);
+    queue_add(&queue, &(struct queued) { .name = "c", .arrived = 3 });
+    expect_next(&queue, 5, "b");
+    queue_end_round(&queue); /* b ran */
+    expect_next(&queue, 5, "a");
+    expect_next(&queue, 5, "c");
+    expect_next(&queue, 5, NULL);
+    queue_clear(&queue);
+}
+
 static void test_queue_keeps_thousands_in_order(void **state)
 {
     struct queue queue = { 0 };
@@ -121,6 +153,7 @@ int main(void)
         cmocka_unit_test(test_queue_orders_by_arrival_not_by_discovery),
         cmocka_unit_test(test_queue_skips_jobs_that_are_not_due),
         cmocka_unit_test(test_queue_holds_a_name_once),
+        cmocka_unit_test(test_queue_tries_another_job_after_a_fault),
         cmocka_unit_test(test_queue_keeps_thousands_in_order),
     };
 

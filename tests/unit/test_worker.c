@@ -10,7 +10,13 @@
 #include "base/size.h"
 #include "tests/unit/unit.h"
 
-enum { KILLED = 9, LEFT_3 = 3 << 8, LEFT_143 = 143 << 8 }; /* as waitpid says */
+enum {
+    KILLED = 9,
+    LEFT_3 = 3 << 8,
+    LEFT_75 = 75 << 8,
+    LEFT_127 = 127 << 8,
+    LEFT_143 = 143 << 8
+}; /* as waitpid says */
 
 struct job_files {
     char *dir;
@@ -114,9 +120,26 @@ static void test_worker_distinguishes_a_pause_from_a_failed_start(void **state)
     job_files->record.state = JOB_READY;
     assert_int_equal(record_end(job_files, LEFT_143, true).state, JOB_READY);
     assert_int_equal(record_end(job_files, -1, true).state, JOB_READY);
+    assert_int_equal(record_end(job_files, LEFT_75, true).crashes, 0);
+    assert_int_equal(record_end(job_files, LEFT_127, true).crashes, 0);
     job_files->record = record_end(job_files, LEFT_3, true);
-    assert_int_equal(job_files->record.state, JOB_FAILED);
+    assert_int_equal(job_files->record.state, JOB_READY);
+    assert_int_equal(job_files->record.crashes, 1);
+    assert_false(job_files->record.resume);
     assert_non_null(strstr(job_files->record.reason, "before it began"));
+    job_files->record = record_end(job_files, KILLED, true);
+    job_files->record = record_end(job_files, KILLED, true);
+    assert_int_equal(job_files->record.state, JOB_FAILED);
+    assert_non_null(strstr(job_files->record.reason, "gave up after 3 crashes"));
+}
+
+static void test_worker_counts_no_fault_of_the_machine(void **state)
+{
+    struct job_files *job_files = *state;
+
+    job_files->record = record_end(job_files, LEFT_75, true);
+    assert_int_equal(job_files->record.state, JOB_READY);
+    assert_int_equal(job_files->record.crashes, 0);
 }
 
 static void test_worker_waits_longer_after_each_crash(void **state)
@@ -169,6 +192,7 @@ int main(void)
         BESIDE(test_worker_ignores_a_locked_job),
         BESIDE(test_worker_keeps_a_final_state),
         BESIDE(test_worker_distinguishes_a_pause_from_a_failed_start),
+        BESIDE(test_worker_counts_no_fault_of_the_machine),
         cmocka_unit_test(test_worker_waits_longer_after_each_crash),
     };
 
