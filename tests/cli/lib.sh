@@ -94,7 +94,7 @@ background() {
 # PROCESS: print the ids of its children, from /proc, without those that examine jobs for the watch.
 children() {
     for children_stat in /proc/[0-9]*/stat; do
-        children_line=$(cat "$children_stat" 2>/dev/null) || continue
+        { read -r children_line <"$children_stat"; } 2>/dev/null || continue
         case $children_line in *"(trainspool-exam)"*) continue ;; esac
         children_pid=${children_line%% *}
         children_line=${children_line##*) ?} # the name is followed by state and parent
