@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/file.h"
+#include "runner/job/containment.h"
 #include "runner/job/run_summary.h"
 #include "runner/job/run_manifest.h"
 #include "runner/job/inspect.h"
@@ -42,6 +43,7 @@ struct attempt {
     struct job job;
     struct job_record record;
     struct inspection inspection;
+    struct containment containment;
     struct meter meter;
     struct report report;
     struct log *log;
@@ -116,6 +118,8 @@ static bool read_job(struct attempt *attempt, struct error *err)
     ok = file_read(name, DOCUMENT_MAX_BYTES, &text, NULL, err);
     if (ok && !options->frozen)
         ok = freeze(attempt, &text, err);
+    if (ok)
+        containment_enter(&attempt->containment, &attempt->job, &text, attempt->log);
     ok = ok && inspect_text(&how, text.data, text.len, &attempt->inspection, err);
     text_clear(&text);
     return ok;
@@ -285,6 +289,7 @@ static bool train_ranks(struct attempt *attempt, struct trainer_options *how,
     bool ok = start_ranks(attempt, &ranks, err);
     int number;
 
+    containment_close(&attempt->containment, attempt->log);
     if (ok) {
         how->group = ranks.group.ranks > 1 ? &ranks.group : NULL;
         ok = trainer_run(&attempt->inspection.patch.plan, how, err);
@@ -300,6 +305,8 @@ static bool work(struct attempt *attempt, struct trainer_options *how, struct er
 {
     const struct plan *plan = &attempt->inspection.patch.plan;
 
+    if (!plan_trains(plan))
+        containment_close(&attempt->containment, attempt->log);
     if (plan_merges(plan))
         return merge_run(plan, how, err);
     if (plan_only_evaluates(plan))
@@ -531,6 +538,8 @@ int attempt_run(const struct options *options, const struct machine *machine,
 
     attempt.heartbeat =
         (struct heartbeat) { .stop = stop, .beat = on_beat, .context = &attempt };
+    attempt.containment =
+        (struct containment) { .on = !options->no_sandbox, .machine = machine };
     report_init(&attempt.report, options);
     job_init(&attempt.job, options->operands[0]);
     meter_open(&attempt.meter, options->spooled || options->quiet ? NULL : stdout,

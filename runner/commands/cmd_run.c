@@ -28,8 +28,9 @@ const struct command command_run = {
     .operands = "JOB",
     .min_operands = 1,
     .max_operands = 1,
-    .options = (const enum option_id[]) { OPTION_NO_PATCH, OPTION_RESUME, OPTION_SET,
-                                          OPTION_NO_ONEDNN, OPTION_END },
+    .options =
+        (const enum option_id[]) { OPTION_NO_PATCH, OPTION_RESUME, OPTION_SET,
+                                   OPTION_NO_ONEDNN, OPTION_NO_SANDBOX, OPTION_END },
     .help = "patch a job, then train it in the foreground",
     .details = "SIGTERM and Ctrl-C finish the step, save a checkpoint and exit; --resume "
                "continues from there.  Another one more than 2 s later ends at once.",

@@ -34,7 +34,7 @@ const struct command command_watch = {
     .max_operands = 1,
     .options = (const enum option_id[]) { OPTION_ONCE, OPTION_ON_END, OPTION_MAIL,
                                           OPTION_NOTIFY_TIMEOUT, OPTION_METRICS,
-                                          OPTION_PAGE, OPTION_END },
+                                          OPTION_PAGE, OPTION_NO_SANDBOX, OPTION_END },
     .help = "patch and train every job dropped into a folder",
     .details =
         "A job is taken when it is complete: at once if it was renamed into the "
@@ -265,7 +265,9 @@ static int cmd_watch(const struct options *options)
     daemon.log = log_new(STDOUT_FILENO, level);
     log_detach(daemon.log);
     signal(SIGPIPE, SIG_IGN); /* the reader of the log may end */
-    daemon.worker = (struct worker) { .program = program, .log = daemon.log };
+    daemon.worker = (struct worker) { .program = program,
+                                      .log = daemon.log,
+                                      .no_sandbox = options->no_sandbox };
     if (open_daemon(&daemon, &busy, &err)) {
         status = loop(&daemon);
     } else {

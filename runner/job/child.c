@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -17,6 +18,7 @@
 
 #include "base/size.h"
 #include "base/stop.h"
+#include "runner/job/child_environment.h"
 #include "runner/output/report.h"
 
 extern char **environ;
@@ -41,6 +43,8 @@ static void make_argv(const struct child_start *start, const char *argv[MOST_ARG
         argv[n++] = "--verbose";
     if (options && options->no_onednn)
         argv[n++] = "--no-onednn";
+    if (options && options->no_sandbox)
+        argv[n++] = "--no-sandbox";
     argv[n++] = "--";
     argv[n++] = start->job->path;
     argv[n] = NULL;
@@ -90,7 +94,9 @@ static bool spawn(const struct child_start *start, int log, struct child *out,
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
+    bool contained = !start->options || !start->options->no_sandbox;
     const char *argv[MOST_ARGUMENTS];
+    char **variables = child_environment();
     int failed;
 
     make_argv(start, argv);
@@ -100,9 +106,10 @@ static bool spawn(const struct child_start *start, int log, struct child *out,
     failed = failed ? failed : set_attributes(&attributes, start->spooled);
     failed = failed ? failed
                     : posix_spawn(&out->pid, start->program, &files, &attributes,
-                                  (char *const *)argv, environ);
+                                  (char *const *)argv, contained ? variables : environ);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&files);
+    free(variables);
     /* none of the reasons is the job's; a program is missing while it is replaced */
     if (failed)
         return error_set(err, ERROR_FAULT, "cannot start %s: %s", start->program,

@@ -25,7 +25,8 @@ struct child_start {
     /* In a spool: use a new session, with output to train.log. Otherwise use the caller's
      * terminal. */
     bool spooled;
-    const struct options *options; /* passed on: quiet, verbose, color; NULL: none */
+    /* passed on: quiet, verbose, no_onednn, no_sandbox; NULL: none */
+    const struct options *options;
 };
 
 /* ERROR_FAULT if the program cannot be started, which is no fault of the job; ERROR_SYSTEM

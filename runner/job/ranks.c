@@ -20,6 +20,7 @@
 #include "base/link.h"
 #include "base/size.h"
 #include "base/spawn.h"
+#include "runner/job/containment.h"
 #include "runner/job/inspect.h"
 #include "runner/output/report.h"
 #include "train/model/parallel.h"
@@ -57,6 +58,8 @@ static void make_words(const struct ranks_start *start, int rank, const char *pr
     out->argv[n++] = "--link-fd=4";
     if (start->options->no_onednn)
         out->argv[n++] = "--no-onednn";
+    if (start->options->no_sandbox)
+        out->argv[n++] = "--no-sandbox";
     out->argv[n++] = "--";
     out->argv[n++] = start->job->path;
     out->argv[n] = NULL;
@@ -223,6 +226,10 @@ int ranks_follow(const struct options *options, const struct machine *machine,
     struct backend_group group = { .rank = (int)options->rank, .links = &link };
     struct trainer_options how = { .no_onednn = options->no_onednn, .group = &group };
     struct inspection inspection = { 0 };
+    /* rank 0 contained itself and all ranks, except for starting programs */
+    struct containment containment = { .on = !options->no_sandbox,
+                                       .machine = machine,
+                                       .seccomp = true };
     struct job job;
     bool ok;
 
@@ -239,6 +246,8 @@ int ranks_follow(const struct options *options, const struct machine *machine,
         parallel_report(&group, err);
     } else {
         group.ranks = (int)plan_ranks(&inspection.patch.plan);
+        containment.gpu = inspection.patch.plan.device.kind != DEVICE_CPU;
+        containment_close(&containment, NULL);
         ok = trainer_run(&inspection.patch.plan, &how, err);
     }
     inspect_clear(&inspection);

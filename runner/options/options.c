@@ -127,6 +127,10 @@ static const struct option_row rows[OPTION_IDS] = {
                          "descriptor N is connected to rank 0" },
     [OPTION_NO_ONEDNN] = { "no-onednn", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(no_onednn),
                            "use the built-in matmuls on a CPU, not oneDNN" },
+    [OPTION_NO_SANDBOX] = { "no-sandbox", 0, OPTION_IS_SWITCH, NULL, NULL,
+                            INTO(no_sandbox),
+                            "do not contain the job: let it use every file and system "
+                            "call that its user may" },
     [OPTION_GENERATE] = { "generate", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(generate),
                           "complete prompts instead of training" },
     [OPTION_PROMPT] = { "prompt", 'p', OPTION_IS_LIST, "TEXT", NULL, INTO(prompt),

@@ -47,6 +47,7 @@ enum option_id {
     OPTION_RANK,
     OPTION_LINK_FD,
     OPTION_NO_ONEDNN,
+    OPTION_NO_SANDBOX,
     OPTION_GENERATE,
     OPTION_PROMPT,
     OPTION_PROMPTS,
@@ -129,6 +130,7 @@ struct options {
     int64_t rank;
     bool json, sarif, diff, unsafe, force, no_patch, resume, once, follow, raw, known;
     bool exit_zero, alternatives, probe, steps, calibrate, frozen, spooled, no_onednn;
+    bool no_sandbox;
     bool quiet, verbose, help, version;
 
     /* of watch */

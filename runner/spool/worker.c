@@ -158,9 +158,12 @@ static void note_trouble(struct worker *worker, struct job_record *record,
 
 static enum worker_start start(struct worker *worker, int lock, struct error *err)
 {
-    struct child_start how = {
-        .program = worker->program, .job = &worker->job, .lock = lock, .spooled = true
-    };
+    const struct options options = { .no_sandbox = worker->no_sandbox };
+    struct child_start how = { .program = worker->program,
+                               .job = &worker->job,
+                               .lock = lock,
+                               .spooled = true,
+                               .options = &options };
     struct job_record record;
     bool ready, ok = still_ready(worker, &record, &ready, err);
 

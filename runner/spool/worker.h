@@ -11,6 +11,7 @@
 
 struct worker {
     const char *program; /* trainspool-train */
+    bool no_sandbox;     /* jobs are not contained */
     struct log *log;
     struct job job; /* of the running job */
     bool busy, adopted;

@@ -1,0 +1,85 @@
+/* runner/job/child_environment.c - a list of names and beginnings of names. */
+#include "config.h"
+
+#include "runner/job/child_environment.h"
+
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/size.h"
+#include "base/text.h"
+
+extern char **environ;
+
+/* The user, the language, the terminal; then GPUs, NCCL, thread libraries, oneDNN, memory
+ * allocation; then what instruments a build. An underscore at the end: all that begin so. */
+static const char *const kept[] = {
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "PWD",
+    "LANG",
+    "LANGUAGE",
+    "LC_",
+    "TZ",
+    "TMPDIR",
+    "TERM",
+    "COLORTERM",
+    "NO_COLOR",
+    "COLUMNS",
+    "XDG_",
+    "TRAINSPOOL_",
+    "CUDA_",
+    "NVIDIA_",
+    "NCCL_",
+    "LD_LIBRARY_PATH",
+    "OMP_",
+    "GOMP_",
+    "KMP_",
+    "DNNL_",
+    "ONEDNN_",
+    "MALLOC_",
+    "GLIBC_TUNABLES",
+    "ASAN_OPTIONS",
+    "LSAN_OPTIONS",
+    "UBSAN_OPTIONS",
+    "TSAN_OPTIONS",
+    "GCOV_",
+    "LLVM_PROFILE_FILE",
+};
+
+bool child_variable_is_kept(const char *name)
+{
+    for (size_t i = 0; i < TS_COUNT(kept); i++)
+        if (text_ends(kept[i], "_") ? text_starts(name, kept[i])
+                                    : strcmp(name, kept[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool is_kept(const char *variable)
+{
+    char name[64];
+    size_t len = strcspn(variable, "=");
+
+    if (len >= sizeof(name)) /* longer than any that is kept whole */
+        len = sizeof(name) - 1;
+    memcpy(name, variable, len);
+    name[len] = 0;
+    return child_variable_is_kept(name);
+}
+
+char **child_environment(void)
+{
+    size_t all = 0, count = 0;
+    char **list;
+
+    while (environ[all])
+        all++;
+    list = memory_alloc((all + 1) * sizeof(*list));
+    for (size_t i = 0; i < all; i++)
+        if (is_kept(environ[i]))
+            list[count++] = environ[i];
+    return list;
+}

@@ -1,0 +1,128 @@
+/* runner/job/containment.c - applies base/landlock.h, base/seccomp.h and base/limits.h to
+ * a run. */
+#include "config.h"
+
+#include "runner/job/containment.h"
+
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "base/limits.h"
+#include "base/seccomp.h"
+#include "patcher/document/document.h"
+#include "patcher/schema/schema.h"
+#include "runner/job/contained_paths.h"
+
+/* Bind the text's keys alone: no rule, no model, no device. */
+static void bind_plan(const struct job *job, const struct text *text, struct arena *arena,
+                      struct plan *plan)
+{
+    struct document document;
+    char *dir = path_dir(job->path);
+
+    *plan = (struct plan) { .job = job->path,
+                            .dir = arena_strdup(arena, dir),
+                            .run_dir = job->run_dir };
+    free(dir);
+    document_read(text->data, text->len, arena, &document);
+    if (document.root)
+        schema_bind(&document, arena, plan);
+}
+
+static bool has_gpu(const struct machine *machine, const struct plan *plan)
+{
+    bool cpu = plan->device_wanted && text_equal(plan->device_wanted, "cpu");
+
+    if (machine->named)
+        return machine->device.kind != DEVICE_CPU;
+    return !cpu && machine->probe.count > 1;
+}
+
+/* Landlock: the paths that the text names, and those that every run needs. */
+static bool enter_landlock(struct containment *containment, const struct plan *plan,
+                           struct arena *arena, struct error *err)
+{
+    const bool network = containment->gpu && containment->ranks;
+    struct contained_paths paths;
+    struct landlock list;
+    bool ok = landlock_open(&list, network, err);
+
+    contained_paths_init(&paths, arena);
+    if (ok) {
+        contained_paths_create(plan);
+        contained_paths_add_system(&paths);
+        if (containment->gpu)
+            contained_paths_add_gpu(&paths);
+        contained_paths_add_plan(&paths, plan);
+    }
+    for (size_t i = 0; i < paths.count && ok; i++)
+        ok = landlock_allow(&list, paths.list[i].path, paths.list[i].access, err);
+    ok = ok && landlock_enter(&list, err);
+    landlock_close(&list);
+    containment->landlock = ok ? list.version : 0;
+    return ok;
+}
+
+/* A GPU driver may use sockets of this machine, such as those of MPS, and NCCL uses the
+ * network; both may share memory between processes. */
+static unsigned refused_calls(const struct containment *containment)
+{
+    unsigned calls = SECCOMP_SYSTEM;
+
+    if (!containment->gpu)
+        calls |= SECCOMP_NETWORK | SECCOMP_LOCAL | SECCOMP_OTHERS;
+    else if (!containment->ranks)
+        calls |= SECCOMP_NETWORK;
+    return calls;
+}
+
+static void report_lack(struct log *log, const struct error *err)
+{
+    log_line(log, LOG_WARN, "containment: %s: continuing without it", err->text);
+}
+
+void containment_enter(struct containment *containment, const struct job *job,
+                       const struct text *text, struct log *log)
+{
+    struct arena *arena;
+    struct plan plan;
+    struct error err = { 0 };
+
+    if (!containment->on)
+        return;
+    arena = arena_new();
+    bind_plan(job, text, arena, &plan);
+    containment->ranks = plan_ranks(&plan) > 1;
+    containment->gpu = has_gpu(containment->machine, &plan);
+    limits_no_core();
+    if (!enter_landlock(containment, &plan, arena, &err))
+        report_lack(log, &err);
+    error_clear(&err);
+    containment->seccomp = seccomp_refuse(refused_calls(containment), &err);
+    if (!containment->seccomp)
+        report_lack(log, &err);
+    arena_free(arena);
+}
+
+/* The driver may start processes; a program that it starts stays contained. */
+void containment_close(struct containment *containment, struct log *log)
+{
+    struct error err = { 0 };
+    unsigned calls = SECCOMP_PROGRAMS;
+
+    if (!containment->on || !containment->seccomp)
+        return;
+    if (!containment->gpu)
+        calls |= SECCOMP_PROCESSES;
+    if (!seccomp_refuse(calls, &err))
+        report_lack(log, &err);
+}
+
+void containment_describe(struct text *out)
+{
+    int version = landlock_version();
+
+    if (version > 0)
+        text_addf(out, "Landlock (version %d), ", version);
+    text_adds(out, "seccomp, a clean environment");
+}

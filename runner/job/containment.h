@@ -1,0 +1,35 @@
+/*
+ * runner/job/containment.h - keeps a run to what its job needs, whatever its model and data
+ * make of the process: which files it may use (Landlock), which system calls (seccomp), no
+ * new privileges, limits.
+ *
+ * Nothing here can fail a run: what the kernel lacks is left out, and the log says so.
+ */
+#ifndef RUNNER_JOB_CONTAINMENT_H
+#define RUNNER_JOB_CONTAINMENT_H
+
+#include "base/log.h"
+#include "base/text.h"
+#include "runner/job/job.h"
+#include "runner/job/machine.h"
+
+struct containment {
+    bool on;
+    const struct machine *machine;
+    bool gpu, ranks; /* of the run: what it needs in addition */
+    int landlock;    /* version of the kernel's interface; 0: not used */
+    bool seccomp;
+};
+
+/* Contain this process, and the ranks that it starts, before it reads the model and the data
+ * that the text names. Do nothing unless `on`. */
+void containment_enter(struct containment *containment, const struct job *job,
+                       const struct text *text, struct log *log);
+/* Refuse new programs, once the ranks have started. */
+void containment_close(struct containment *containment, struct log *log);
+
+/* Append what contains a job on this machine, "Landlock, seccomp, limits, clean
+ * environment"; what the kernel lacks is left out. */
+void containment_describe(struct text *out);
+
+#endif

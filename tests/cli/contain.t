@@ -1,0 +1,110 @@
+#!/bin/sh
+# tests/cli/contain.t - a job can use its own model, data and output folders and nothing else, runs without
+# the secrets of its caller's environment, and --no-sandbox turns this off.
+. "${top_srcdir-.}/tests/cli/lib.sh"
+
+# PROCESS NAME: print the value of a line of /proc/PROCESS/status.
+status_of() { sed -n "s/^$2:[[:blank:]]*//p" "/proc/$1/status"; }
+# PROCESS NAME VALUE
+status_is() { [ "$(status_of "$1" "$2")" = "$3" ]; }
+# PROCESS PATTERN: a variable of its environment matches.
+has_variable() { tr '\0' '\n' <"/proc/$1/environ" | grep -q "$2"; }
+# Start the job in the background, with more options, and wait until it trains.
+start() { # JOB OPTION...
+    start_job=$1
+    shift
+    background "$trainspool" run "$start_job" "$@"
+    wait_until 30 has_reached "$start_job" 5
+    trainer=$(children "$daemon")
+}
+end() {
+    kill -TERM "$daemon"
+    wait "$daemon"
+}
+
+if ! has_model; then
+    skip "contained jobs" "no model in $shared"
+    plan
+    exit 0
+fi
+contains=true
+grep -q '^Seccomp:' /proc/self/status && [ "$(uname -m)" = x86_64 ] || contains=false
+cd "$T" || exit 99
+make_data .
+
+# ---- A running job ----
+job 100000 >long.yaml
+export HF_TOKEN=hf_secret AWS_SECRET_ACCESS_KEY=secret LD_BIND_NOT=1 NCCL_DEBUG=WARN
+start long.yaml
+ok "$([ -n "$trainer" ]; echo $?)" "a contained job trains"
+expect "it cannot gain privileges" status_is "$trainer" NoNewPrivs 1
+if $contains; then
+    expect "system calls are filtered" status_is "$trainer" Seccomp 2
+else
+    skip "system calls are filtered" "not on this machine"
+fi
+expect "it dumps no memory" grep -q '^Max core file size  *0 ' "/proc/$trainer/limits"
+expect "its environment has PATH" has_variable "$trainer" '^PATH='
+expect "its environment has settings of NCCL" has_variable "$trainer" '^NCCL_DEBUG=WARN$'
+has_variable "$trainer" 'secret\|^LD_BIND_NOT'
+ok $((! $?)) "its environment has no secrets and no settings of the loader"
+end
+grep -q 'containment: ' long.run/train.log && $contains
+ok $((! $?)) "the log reports nothing that is missing"
+
+rm -rf long.run
+start long.yaml --no-sandbox
+expect "--no-sandbox leaves privileges" status_is "$trainer" NoNewPrivs 0
+expect "--no-sandbox filters no system call" status_is "$trainer" Seccomp 0
+expect "--no-sandbox keeps the environment" has_variable "$trainer" '^HF_TOKEN='
+end
+
+mkdir spool
+cp text.txt spool
+job 100000 >spool/long.yaml
+background "$trainspool" watch spool
+wait_until 30 has_reached spool/long.yaml 5
+trainer=$(children "$daemon")
+expect "a job of a spool is contained" status_is "$trainer" NoNewPrivs 1
+has_variable "$trainer" '^HF_TOKEN='
+ok $((! $?)) "a job of a spool gets no secrets"
+end
+rm -rf spool/long.run
+background "$trainspool" watch --no-sandbox spool
+wait_until 30 has_reached spool/long.yaml 5
+trainer=$(children "$daemon")
+expect "watch --no-sandbox does not contain jobs" status_is "$trainer" NoNewPrivs 0
+end
+
+# ---- Files ----
+echo '{"a": 1}' >private.txt
+mkdir linked
+for name in "$model"/*; do ln -s "$name" linked/; done
+job 4 | sed "s,^model_name.*,model_name_or_path: linked," >linked.yaml
+expect_status "a model of links to a model trains" 0 "$trainspool" run linked.yaml
+rm -rf linked.run
+job 4 "export_dir: exported" "output_dir: result/deep" "tokenized_path: tokens" "val_size: 0.1" \
+    "eval_strategy: steps" "eval_steps: 2" "report_to: tensorboard" \
+    "trainspool: {save_torch_state: true}" >all.yaml
+expect_status "a job with all kinds of output trains" 0 "$trainspool" run all.yaml
+expect "it writes where it should" test -s result/deep/model.safetensors -a -s exported/model.safetensors
+cp -R all.run/metrics.jsonl contained.jsonl
+rm -rf all.run result exported tokens
+expect_status "the same job trains without the sandbox" 0 "$trainspool" run --no-sandbox all.yaml
+for file in contained.jsonl all.run/metrics.jsonl; do
+    jq -c '{step, loss, grad_norm, eval_loss}' "$file" >"$file.values"
+done
+expect "containment does not change the results" cmp contained.jsonl.values all.run/metrics.jsonl.values
+
+if dmesg 2>/dev/null | grep -q landlock || [ -e /sys/kernel/security/landlock ] || $contains; then
+    mkdir sly
+    cp "$model"/* sly/
+    cp sly/tokenizer.json "$T/somewhere else"
+    chmod -R u+w sly
+    ln -sf "$T/somewhere else" sly/tokenizer.json
+    job 4 | sed "s,^model_name.*,model_name_or_path: sly," >sly.yaml
+    expect_status "a link of a model to any other file is not followed" 3 "$trainspool" run sly.yaml
+    expect_error "the error names the file" 'sly/tokenizer.json: Permission denied'
+    expect_status "it is followed without the sandbox" 0 "$trainspool" run --no-sandbox sly.yaml
+fi
+plan

@@ -1,0 +1,337 @@
+/* tests/unit/test_containment.c - what a contained process can and cannot do; each test
+ * contains a child of its own. */
+#include "config.h"
+
+#include "runner/job/containment.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/landlock.h"
+#include "runner/job/contained_paths.h"
+
+#include "base/size.h"
+#include "tests/unit/unit.h"
+
+static char folder[] = "/tmp/trainspool-contain-XXXXXX";
+
+/* ---- The list of paths ---- */
+
+static const struct contained_path *find(const struct contained_paths *paths,
+                                         const char *path)
+{
+    const struct contained_path *found = NULL;
+
+    for (size_t i = 0; i < paths->count; i++)
+        if (strcmp(paths->list[i].path, path) == 0)
+            found = &paths->list[i];
+    return found;
+}
+
+static void write_file(const char *name, const char *content)
+{
+    int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+
+    assert_return_code(fd, errno);
+    assert_int_equal(write(fd, content, strlen(content)), strlen(content));
+    close(fd);
+}
+
+static void make_folders(void)
+{
+    if (!mkdtemp(folder) || chdir(folder) != 0)
+        abort();
+    assert_return_code(mkdir("model", 0755), errno);
+    assert_return_code(mkdir("hub", 0755), errno);
+    assert_return_code(mkdir("hub/blobs", 0755), errno);
+    assert_return_code(mkdir("job.run", 0755), errno);
+    write_file("private", "secret");
+    write_file("weights.safetensors", "weights");
+    write_file("hub/blobs/abc", "{}");
+    write_file("model/config.json", "{}");
+    write_file("text.txt", "text");
+    assert_return_code(symlink("../weights.safetensors", "model/model.safetensors"),
+                       errno);
+    assert_return_code(symlink("../private", "model/tokenizer.json"), errno);
+    assert_return_code(symlink("../hub/blobs/abc", "model/merges.json"), errno);
+    assert_return_code(symlink("/", "model/more"), errno);
+}
+
+static char *in_folder(const char *name)
+{
+    static char path[4096];
+
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    return path;
+}
+
+static void test_paths_of_a_plan_are_its_inputs_and_outputs(void **state)
+{
+    struct plan plan = { .job = "job.yaml",
+                         .dir = ".",
+                         .run_dir = "job.run",
+                         .output_dir = "out",
+                         .model_name_or_path = "model",
+                         .kd = { .teacher = "teacher", .logits = "logits.safetensors" },
+                         .preference = { .reference = "reference" },
+                         .dataset_dir = ".",
+                         .dataset = "text.txt",
+                         .resume_from_checkpoint = "old/checkpoint-1",
+                         .tokenized_path = "tokens",
+                         .export_dir = "merged" };
+    struct arena *arena = arena_new();
+    struct contained_paths paths;
+
+    (void)state;
+    contained_paths_init(&paths, arena);
+    contained_paths_add_plan(&paths, &plan);
+    assert_int_equal(find(&paths, "job.yaml")->access, LANDLOCK_READ);
+    assert_int_equal(find(&paths, "model")->access, LANDLOCK_READ);
+    assert_int_equal(find(&paths, "teacher")->access, LANDLOCK_READ);
+    assert_int_equal(find(&paths, "reference")->access, LANDLOCK_READ);
+    assert_int_equal(find(&paths, "old/checkpoint-1")->access, LANDLOCK_READ);
+    assert_int_equal(find(&paths, "text.txt")->access, LANDLOCK_READ);
+    assert_int_equal(find(&paths, "job.run")->access, LANDLOCK_WRITE);
+    assert_int_equal(find(&paths, "out")->access, LANDLOCK_WRITE);
+    assert_int_equal(find(&paths, "tokens")->access, LANDLOCK_WRITE);
+    assert_int_equal(find(&paths, "merged")->access, LANDLOCK_WRITE);
+    assert_int_equal(find(&paths, ".")->access, LANDLOCK_WRITE); /* of the logits */
+    arena_free(arena);
+}
+
+static void test_paths_follow_only_links_to_models_and_data(void **state)
+{
+    struct plan plan = {
+        .job = "job.yaml", .dir = ".", .run_dir = "job.run", .model_name_or_path = "model"
+    };
+    struct arena *arena = arena_new();
+    struct contained_paths paths;
+
+    (void)state;
+    contained_paths_init(&paths, arena);
+    contained_paths_add_plan(&paths, &plan);
+    assert_non_null(find(&paths, in_folder("weights.safetensors")));
+    assert_non_null(find(&paths, in_folder("hub/blobs/abc")));
+    assert_null(find(&paths, in_folder("private")));
+    assert_null(find(&paths, "/"));
+    arena_free(arena);
+}
+
+static void test_paths_of_the_system_leave_out_secrets(void **state)
+{
+    static const char *const never[] = { "/",     "/etc", "/etc/shadow", "/home",
+                                         "/root", "/tmp", "/var",        "/dev",
+                                         "/run",  "/mnt", "/boot",       "/media" };
+    struct arena *arena = arena_new();
+    struct contained_paths paths;
+
+    (void)state;
+    contained_paths_init(&paths, arena);
+    contained_paths_add_system(&paths);
+    contained_paths_add_gpu(&paths);
+    for (size_t i = 0; i < TS_COUNT(never); i++)
+        assert_null(find(&paths, never[i]));
+    assert_int_equal(find(&paths, "/usr")->access, LANDLOCK_READ);
+    assert_int_equal(find(&paths, "/dev/shm")->access, LANDLOCK_WRITE);
+    arena_free(arena);
+}
+
+/* ---- A contained process ---- */
+
+static const char job_text[] = "model_name_or_path: model\nstage: pt\ndataset: text.txt\n"
+                               "dataset_dir: .\noutput_dir: out\n";
+
+static bool refuses(long result)
+{
+    return result < 0 && (errno == EACCES || errno == EPERM);
+}
+
+static bool opens(const char *name, int flags)
+{
+    int fd = open(name, flags | O_CLOEXEC, 0644);
+
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
+}
+
+static void *answer(void *nothing)
+{
+    return nothing;
+}
+
+static bool files_are_contained(void)
+{
+    return opens("text.txt", O_RDONLY) && opens("model/config.json", O_RDONLY) &&
+           opens("model/model.safetensors", O_RDONLY) &&
+           opens("/proc/self/stat", O_RDONLY) && opens("/dev/null", O_RDWR) &&
+           opens("out/new", O_WRONLY | O_CREAT) &&
+           mkdir("out/checkpoint.tmp", 0755) == 0 &&
+           opens("out/checkpoint.tmp/a", O_WRONLY | O_CREAT) &&
+           rename("out/checkpoint.tmp/a", "out/a") == 0 &&
+           rmdir("out/checkpoint.tmp") == 0 && unlink("out/a") == 0 &&
+           opens("job.run/metrics.jsonl", O_WRONLY | O_CREAT) &&
+           !opens("private", O_RDONLY) && errno == EACCES &&
+           !opens("model/tokenizer.json", O_RDONLY) && errno == EACCES &&
+           !opens("/etc/shadow", O_RDONLY) && !opens("model/more/tmp", O_RDONLY) &&
+           !opens(".", O_RDONLY) && !opens("new", O_WRONLY | O_CREAT) &&
+           !opens("text.txt", O_WRONLY) && !opens("model/config.json", O_WRONLY) &&
+           refuses(rename("out/new", "new")) && refuses(unlink("private")) &&
+           refuses(mknod("out/device", S_IFCHR | 0600, 0));
+}
+
+static bool calls_are_contained(void)
+{
+    char *const words[] = { "/bin/true", NULL };
+    pthread_t thread;
+
+    return refuses(execve(words[0], words, NULL)) && refuses(fork()) &&
+           refuses(socket(AF_INET, SOCK_STREAM, 0)) &&
+           refuses(socket(AF_UNIX, SOCK_STREAM, 0)) &&
+           refuses(mount("none", "/mnt", "tmpfs", 0, "")) &&
+           refuses(unshare(CLONE_NEWUSER)) && refuses(ptrace(PTRACE_TRACEME, 0, 0, 0)) &&
+           refuses(syscall(SYS_bpf, 0, NULL, 0)) &&
+           refuses(ioctl(STDIN_FILENO, TIOCSTI, "x")) && syscall(435, NULL, 0) < 0 &&
+           errno == ENOSYS && pthread_create(&thread, NULL, answer, NULL) == 0 &&
+           pthread_join(thread, NULL) == 0 && getpid() > 0 &&
+           prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1;
+}
+
+static bool nothing_is_contained(void)
+{
+    return opens("private", O_RDONLY) && opens("new", O_WRONLY | O_CREAT) &&
+           prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 0;
+}
+
+/* What a run with a GPU and several ranks needs in addition. */
+static bool gpu_has_sockets(void)
+{
+    int fd = socket(AF_INET, SOCK_STREAM, 0), local = socket(AF_UNIX, SOCK_STREAM, 0);
+
+    return fd >= 0 && local >= 0 && refuses(unshare(CLONE_NEWUSER)) &&
+           opens("/dev/shm/trainspool-test", O_WRONLY | O_CREAT) &&
+           unlink("/dev/shm/trainspool-test") == 0 && !opens("private", O_RDONLY);
+}
+
+static bool gpu_has_local_sockets(void)
+{
+    return socket(AF_UNIX, SOCK_STREAM, 0) >= 0 &&
+           refuses(socket(AF_INET, SOCK_STREAM, 0)) &&
+           refuses(socket(AF_INET6, SOCK_DGRAM, 0));
+}
+
+struct trial {
+    bool on;
+    const char *more; /* lines of the job */
+    size_t devices;
+    bool (*check)(void);
+};
+
+static void run_trial(const struct trial *trial)
+{
+    struct machine machine = { .probe = { .count = trial->devices } };
+    struct containment containment = { .on = trial->on, .machine = &machine };
+    struct text text;
+    struct job job;
+
+    text_init(&text, 0);
+    text_addf(&text, "%s%s", job_text, trial->more);
+    job_init(&job, "job.yaml");
+    containment_enter(&containment, &job, &text, NULL);
+    containment_close(&containment, NULL);
+    _exit(trial->check() ? 0 : 1);
+}
+
+static void expect(const struct trial *trial)
+{
+    pid_t pid = fork();
+    int status;
+
+    if (pid == 0)
+        run_trial(trial);
+    assert_return_code(pid, errno);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+static void test_files_outside_the_job_are_refused(void **state)
+{
+    const struct trial trial = { true, "", 1, files_are_contained };
+
+    (void)state;
+    if (landlock_version() == 0)
+        skip();
+    expect(&trial);
+}
+
+#ifdef __SANITIZE_ADDRESS__ /* its leak detector needs processes and ptrace */
+static void test_programs_and_sockets_are_refused(void **state)
+{
+    (void)state;
+    (void)calls_are_contained;
+    skip();
+}
+#else
+static void test_programs_and_sockets_are_refused(void **state)
+{
+    const struct trial trial = { true, "", 1, calls_are_contained };
+
+    (void)state;
+    expect(&trial);
+}
+#endif
+
+static void test_nothing_is_refused_without_the_sandbox(void **state)
+{
+    const struct trial trial = { false, "", 1, nothing_is_contained };
+
+    (void)state;
+    expect(&trial);
+}
+
+static void test_a_gpu_may_use_sockets(void **state)
+{
+    const struct trial one = { true, "", 2, gpu_has_local_sockets };
+    const struct trial two = { true, "trainspool: {ranks: 2}\n", 3, gpu_has_sockets };
+
+    (void)state;
+    if (landlock_version() == 0)
+        skip();
+    expect(&one);
+    expect(&two);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_paths_of_a_plan_are_its_inputs_and_outputs),
+        cmocka_unit_test(test_paths_follow_only_links_to_models_and_data),
+        cmocka_unit_test(test_paths_of_the_system_leave_out_secrets),
+        cmocka_unit_test(test_files_outside_the_job_are_refused),
+        cmocka_unit_test(test_programs_and_sockets_are_refused),
+        cmocka_unit_test(test_nothing_is_refused_without_the_sandbox),
+        cmocka_unit_test(test_a_gpu_may_use_sockets),
+    };
+    int failed;
+
+    setenv("HOME", "/nonexistent", 1);
+    make_folders();
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    file_remove_tree(folder, NULL);
+    return failed;
+}
