@@ -239,6 +239,14 @@ static void write_program(struct program *program, unsigned calls)
     answer(program, SECCOMP_RET_ALLOW);
 }
 
+bool seccomp_is_available(void)
+{
+    const unsigned action = SECCOMP_RET_ERRNO;
+
+    return OWN_MACHINE != 0 &&
+           syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
+}
+
 bool seccomp_refuse(unsigned calls, struct error *err)
 {
     struct program program = { 0 };

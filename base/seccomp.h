@@ -18,6 +18,8 @@ enum seccomp_calls {
     SECCOMP_OTHERS = 1 << 5     /* the memory of other processes */
 };
 
+/* Return whether this kernel and this build can refuse system calls. */
+bool seccomp_is_available(void);
 /* Refuse them to all threads. ERROR_SYSTEM if the kernel cannot. */
 bool seccomp_refuse(unsigned calls, struct error *err);
 

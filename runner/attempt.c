@@ -314,6 +314,17 @@ static bool work(struct attempt *attempt, struct trainer_options *how, struct er
     return train_ranks(attempt, how, err);
 }
 
+static void note_containment(struct attempt *attempt)
+{
+    struct text text;
+
+    text_init(&text, 0);
+    containment_describe(&attempt->containment, &text);
+    snprintf(attempt->record.contained, sizeof(attempt->record.contained), "%s",
+             text.data);
+    text_clear(&text);
+}
+
 static bool train(struct attempt *attempt, struct error *err)
 {
     struct trainer_options how = { .log = attempt->log,
@@ -336,6 +347,7 @@ static bool train(struct attempt *attempt, struct error *err)
     else
         snprintf(attempt->record.device, sizeof(attempt->record.device), "%s",
                  plan->device.name);
+    note_containment(attempt);
     attempt->record.resume =
         true; /* the next attempt continues from this one, however it ends */
     /* --resume means the last checkpoint, even one that another text of the job made */

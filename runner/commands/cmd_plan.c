@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/size.h"
 #include "patcher/rules/teacher.h"
+#include "runner/job/containment.h"
 #include "runner/job/forecast.h"
 #include "runner/job/plan_alternatives.h"
 #include "runner/job/plan_json.h"
@@ -478,24 +479,14 @@ static void add_model(struct text *out, const struct page *page)
                                            : "");
 }
 
-/* The dropout that the model's config.json specifies and the run applies. */
-static void add_dropout(struct text *out, const struct forecast *forecast)
+static void add_end(struct text *out, const struct page *page)
 {
-    const struct {
-        double share;
-        const char *of;
-    } dropouts[] = { { forecast->embed_dropout, "the embeddings" },
-                     { forecast->residual_dropout, "the output of each sublayer" },
-                     { forecast->attention_dropout, "attention weights" } };
-    const char *before = "  dropout     ";
-
-    for (size_t i = 0; i < TS_COUNT(dropouts); i++)
-        if (dropouts[i].share > 0) {
-            text_addf(out, "%s%g of %s", before, dropouts[i].share, dropouts[i].of);
-            before = ", ";
-        }
-    if (before[0] == ',')
-        text_adds(out, "; disable_dropout turns it off\n");
+    add_memory(out, &page->forecast);
+    if (plan_trains(page->plan))
+        add_time(out, &page->forecast);
+    containment_add_line(page->plan, out);
+    if (plan_trains(page->plan) && page->alternatives)
+        plan_alternatives_text(page->inspection, counted(page), out);
 }
 
 static void show_page(struct report *report, const struct page *page)
@@ -515,24 +506,20 @@ static void show_page(struct report *report, const struct page *page)
     text_addc(&out, '\n');
     if (page->plan && plan_merges(page->plan)) {
         add_merge(&out, page->plan);
-        add_memory(&out, &page->forecast);
     } else if (page->plan && plan_only_evaluates(page->plan)) {
         add_evaluation(&out, page);
-        add_memory(&out, &page->forecast);
     } else if (page->plan) {
         add_model(&out, page);
-        add_dropout(&out, &page->forecast);
+        forecast_add_dropout(&page->forecast, &out);
         add_program(&out, page->plan);
         add_precision(&out, page->plan);
         add_teacher(&out, page->plan);
         add_preference(&out, page->plan);
         add_batch(&out, page);
         add_steps(&out, &page->forecast);
-        add_memory(&out, &page->forecast);
-        add_time(&out, &page->forecast);
-        if (page->alternatives)
-            plan_alternatives_text(page->inspection, counted(page), &out);
     }
+    if (page->plan)
+        add_end(&out, page);
     report_write(report, &out);
     text_clear(&out);
     report->apart = !report->quiet;

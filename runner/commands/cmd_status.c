@@ -117,6 +117,7 @@ static void add_object(struct text *out, const struct listed *job)
     add_integer(out, ",\"crashes\":", record->crashes);
     add_integer(out, ",\"priority\":", record->priority);
     add_text(out, ",\"device\":", record->device);
+    add_text(out, ",\"contained\":", record->contained);
     add_text(out, ",\"queued\":", record->queued);
     add_text(out, ",\"started\":", record->started);
     add_text(out, ",\"ended\":", record->ended);
@@ -320,6 +321,26 @@ static bool add_table(struct text *out, const struct table *table, bool color)
     return unread;
 }
 
+/* Say what contains the running jobs, once unless they differ. */
+static void add_containment(struct text *out, const struct table *table)
+{
+    const struct line *lines = table->lines, *end = lines + table->listing->count;
+    const char *last = NULL;
+
+    for (const struct line *line = lines; line < end; line++) {
+        const char *contained = line->job.record.contained;
+
+        if (!line->shown || !line->job.running || !*contained ||
+            text_equal(contained, last))
+            continue;
+        report_visible(out, line->job.name);
+        text_adds(out, " is contained by ");
+        report_visible(out, contained);
+        text_addc(out, '\n');
+        last = contained;
+    }
+}
+
 static bool show_table(struct report *report, const struct options *options,
                        const struct listing *listing)
 {
@@ -333,6 +354,8 @@ static bool show_table(struct report *report, const struct options *options,
     text_adds(&out, options->follow && report->terminal ? "\033[H" : "");
     table_read(&table, listing);
     unread = add_table(&out, &table, report->color);
+    if (!options->quiet)
+        add_containment(&out, &table);
     table_clear(&table);
     if (!options->quiet && file_is_dir(first) && !spool_is_watched(first))
         text_adds(&out, "no watch is running on this folder\n");

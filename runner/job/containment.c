@@ -118,11 +118,26 @@ void containment_close(struct containment *containment, struct log *log)
         report_lack(log, &err);
 }
 
-void containment_describe(struct text *out)
+void containment_describe(const struct containment *containment, struct text *out)
 {
-    int version = landlock_version();
+    if (!containment->on) {
+        text_adds(out, "nothing (--no-sandbox)");
+        return;
+    }
+    text_addf(out, "%s%sno new privileges, clean environment",
+              containment->landlock ? "Landlock, " : "",
+              containment->seccomp ? "seccomp, " : "");
+}
 
-    if (version > 0)
-        text_addf(out, "Landlock (version %d), ", version);
-    text_adds(out, "seccomp, a clean environment");
+void containment_add_line(const struct plan *plan, struct text *out)
+{
+    const struct containment here = { .on = true,
+                                      .landlock = landlock_version(),
+                                      .seccomp = seccomp_is_available() };
+
+    if (plan->external)
+        return;
+    text_adds(out, "  contained   ");
+    containment_describe(&here, out);
+    text_addc(out, '\n');
 }

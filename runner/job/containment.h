@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "runner/job/job.h"
 #include "runner/job/machine.h"
+#include "train/plan.h"
 
 struct containment {
     bool on;
@@ -28,8 +29,11 @@ void containment_enter(struct containment *containment, const struct job *job,
 /* Refuse new programs, once the ranks have started. */
 void containment_close(struct containment *containment, struct log *log);
 
-/* Append what contains a job on this machine, "Landlock, seccomp, limits, clean
- * environment"; what the kernel lacks is left out. */
-void containment_describe(struct text *out);
+/* Append "Landlock, seccomp, no new privileges, clean environment", or why nothing contains
+ * the job. */
+void containment_describe(const struct containment *containment, struct text *out);
+/* Append the line of plan that says what would contain a run on this machine; nothing for a
+ * job of another program. */
+void containment_add_line(const struct plan *plan, struct text *out);
 
 #endif

@@ -6,6 +6,8 @@
 
 #include "runner/job/forecast.h"
 
+#include "base/size.h"
+
 #include "base/file.h"
 #include "train/estimate.h"
 #include "train/evaluation_plan.h"
@@ -103,4 +105,23 @@ void forecast_make(const struct inspection *inspection, struct forecast *out)
     else
         count_steps(inspection, out);
     make_numbers(inspection, out);
+}
+
+void forecast_add_dropout(const struct forecast *forecast, struct text *out)
+{
+    const struct {
+        double share;
+        const char *of;
+    } dropouts[] = { { forecast->embed_dropout, "the embeddings" },
+                     { forecast->residual_dropout, "the output of each sublayer" },
+                     { forecast->attention_dropout, "attention weights" } };
+    const char *before = "  dropout     ";
+
+    for (size_t i = 0; i < TS_COUNT(dropouts); i++)
+        if (dropouts[i].share > 0) {
+            text_addf(out, "%s%g of %s", before, dropouts[i].share, dropouts[i].of);
+            before = ", ";
+        }
+    if (before[0] == ',')
+        text_adds(out, "; disable_dropout turns it off\n");
 }

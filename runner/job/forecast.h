@@ -35,4 +35,8 @@ struct forecast {
 /* Forecast a job that has a plan.  Asks trainspool-train for the steps. */
 void forecast_make(const struct inspection *inspection, struct forecast *out);
 
+/* Append the line of plan on the dropout that the model's config.json specifies and the run
+ * applies. */
+void forecast_add_dropout(const struct forecast *forecast, struct text *out);
+
 #endif

@@ -61,8 +61,9 @@ struct job_record {
     double arrived; /* wall time at which the file arrived; NaN: unknown */
     bool resume;    /* the next start continues from the last checkpoint */
     char device[96];
-    char digest[65]; /* SHA-256 of the job file as accepted or rejected */
-    char source[64]; /* "inode:ctime:size" of that file: cheap to compare */
+    char contained[96]; /* what contained the last attempt, for people */
+    char digest[65];    /* SHA-256 of the job file as accepted or rejected */
+    char source[64];    /* "inode:ctime:size" of that file: cheap to compare */
     char queued[32], started[32], ended[32]; /* for people; UTC */
 };
 

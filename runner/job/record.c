@@ -27,7 +27,7 @@ const struct record_field record_fields[] = {
     FIELD(RECORD_INTEGER, crashes),  FIELD(RECORD_INTEGER, max_retries),
     FIELD(RECORD_INTEGER, priority), FIELD(RECORD_REAL, loss),
     FIELD(RECORD_REAL, arrived),     FIELD(RECORD_REAL, seconds_left),
-    FIELD(RECORD_BOOLEAN, resume),
+    FIELD(RECORD_BOOLEAN, resume),   FIELD(RECORD_TEXT, contained),
 };
 const size_t record_field_count = TS_COUNT(record_fields);
 

@@ -46,16 +46,25 @@ fi
 expect "it dumps no memory" grep -q '^Max core file size  *0 ' "/proc/$trainer/limits"
 expect "its environment has PATH" has_variable "$trainer" '^PATH='
 expect "its environment has settings of NCCL" has_variable "$trainer" '^NCCL_DEBUG=WARN$'
+try "$trainspool" status long.yaml
+expect_output "status says what contains a running job" '^long is contained by .*clean environment$'
 has_variable "$trainer" 'secret\|^LD_BIND_NOT'
 ok $((! $?)) "its environment has no secrets and no settings of the loader"
 end
 grep -q 'containment: ' long.run/train.log && $contains
 ok $((! $?)) "the log reports nothing that is missing"
 
+try "$trainspool" status --json long.yaml
+expect "status --json says it after the end, too" jq_accepts -e '.contained | test("clean environment")' "$T/out"
+try "$trainspool" plan long.yaml
+expect_output "plan says what would contain a run" '^  contained   .*clean environment$'
+
 rm -rf long.run
 start long.yaml --no-sandbox
 expect "--no-sandbox leaves privileges" status_is "$trainer" NoNewPrivs 0
 expect "--no-sandbox filters no system call" status_is "$trainer" Seccomp 0
+try "$trainspool" status long.yaml
+expect_output "status says that nothing contains it" '^long is contained by nothing (--no-sandbox)$'
 expect "--no-sandbox keeps the environment" has_variable "$trainer" '^HF_TOKEN='
 end
 
