@@ -57,7 +57,7 @@ if strace -f -qq -o /dev/null true 2>/dev/null; then
     once folder "$T/folder" getdents64 EIO >folder.out &
     pids="$pids $!"
     test_folder=$!
-    # a watch opens files by names relative to its folder
+    # a watch opens files by names relative to their folders
     while read -r name path call error; do
         lasting "$name" "$path" "$call" "$error" >"$name.out" 2>/dev/null &
         pids="$pids $!"
@@ -68,10 +68,10 @@ frozen $T/frozen/a.run/job.yaml.new write ENOSPC
 model $model/config.json openat EINTR
 weights $model/model.safetensors openat EIO
 tokenizer $model/tokenizer.json newfstatat ENOMEM
-run a.run mkdir EROFS
-lock a.run/lock openat ENFILE
-state a.run/state.json.new openat EDQUOT
-log a.run/train.log openat ENOSPC
+run a.run mkdirat EROFS
+lock lock openat ENFILE
+state state.json.new openat EDQUOT
+log train.log openat ENOSPC
 END
 fi
 
