@@ -76,6 +76,19 @@ static unsigned refused_calls(const struct containment *containment)
     return calls;
 }
 
+/*
+ * The lists for GPUs have not been tried on a card, and a run that cannot use its GPU is
+ * worse than one that is not contained: without privileges of its own, the driver could not
+ * start nvidia-modprobe, which is set-user-ID. So both are off unless
+ * TRAINSPOOL_SANDBOX=1.
+ */
+static bool leaves_gpu_alone(const struct containment *containment)
+{
+    const char *wish = getenv("TRAINSPOOL_SANDBOX");
+
+    return containment->gpu && !(wish && text_equal(wish, "1"));
+}
+
 static void report_lack(struct log *log, const struct error *err)
 {
     log_line(log, LOG_WARN, "containment: %s: continuing without it", err->text);
@@ -95,6 +108,10 @@ void containment_enter(struct containment *containment, const struct job *job,
     containment->ranks = plan_ranks(&plan) > 1;
     containment->gpu = has_gpu(containment->machine, &plan);
     limits_no_core();
+    if (leaves_gpu_alone(containment)) {
+        arena_free(arena);
+        return;
+    }
     if (!enter_landlock(containment, &plan, arena, &err))
         report_lack(log, &err);
     error_clear(&err);
@@ -110,7 +127,7 @@ void containment_close(struct containment *containment, struct log *log)
     struct error err = { 0 };
     unsigned calls = SECCOMP_PROGRAMS;
 
-    if (!containment->on || !containment->seccomp)
+    if (!containment->on || !containment->seccomp || leaves_gpu_alone(containment))
         return;
     if (!containment->gpu)
         calls |= SECCOMP_PROCESSES;
@@ -124,6 +141,11 @@ void containment_describe(const struct containment *containment, struct text *ou
         text_adds(out, "nothing (--no-sandbox)");
         return;
     }
+    if (leaves_gpu_alone(containment)) {
+        text_adds(out, "clean environment (with a GPU, Landlock and seccomp only by "
+                       "TRAINSPOOL_SANDBOX=1)");
+        return;
+    }
     text_addf(out, "%s%sno new privileges, clean environment",
               containment->landlock ? "Landlock, " : "",
               containment->seccomp ? "seccomp, " : "");
@@ -132,6 +154,7 @@ void containment_describe(const struct containment *containment, struct text *ou
 void containment_add_line(const struct plan *plan, struct text *out)
 {
     const struct containment here = { .on = true,
+                                      .gpu = plan->device.kind != DEVICE_CPU,
                                       .landlock = landlock_version(),
                                       .seccomp = seccomp_is_available() };
 

@@ -304,6 +304,14 @@ static void test_nothing_is_refused_without_the_sandbox(void **state)
     expect(&trial);
 }
 
+static void test_a_gpu_is_contained_only_on_request(void **state)
+{
+    const struct trial trial = { true, "", 2, nothing_is_contained };
+
+    (void)state;
+    expect(&trial);
+}
+
 static void test_a_gpu_may_use_sockets(void **state)
 {
     const struct trial one = { true, "", 2, gpu_has_local_sockets };
@@ -312,8 +320,10 @@ static void test_a_gpu_may_use_sockets(void **state)
     (void)state;
     if (landlock_version() == 0)
         skip();
+    setenv("TRAINSPOOL_SANDBOX", "1", 1);
     expect(&one);
     expect(&two);
+    unsetenv("TRAINSPOOL_SANDBOX");
 }
 
 int main(void)
@@ -325,6 +335,7 @@ int main(void)
         cmocka_unit_test(test_files_outside_the_job_are_refused),
         cmocka_unit_test(test_programs_and_sockets_are_refused),
         cmocka_unit_test(test_nothing_is_refused_without_the_sandbox),
+        cmocka_unit_test(test_a_gpu_is_contained_only_on_request),
         cmocka_unit_test(test_a_gpu_may_use_sockets),
     };
     int failed;
