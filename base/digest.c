@@ -59,39 +59,47 @@ void digest_end(struct digest *digest, char out[DIGEST_TEXT])
     free(digest);
 }
 
-static bool digest_open(int fd, const char *name, char out[DIGEST_TEXT],
-                        struct error *err)
+static bool add_file(struct sha256_ctx *sha, int fd, const char *name,
+                     struct heartbeat *heartbeat, struct error *err)
 {
-    struct sha256_ctx sha;
-    struct stat st;
     uint8_t *buffer;
-    ssize_t got;
+    struct stat st;
+    ssize_t got = -1;
+    bool ok;
 
     if (fstat(fd, &st) != 0)
         return error_errno(err, "cannot stat %s", name);
     if (!S_ISREG(st.st_mode))
         return error_set(err, ERROR_DATA, "%s is not a regular file", name);
     buffer = memory_alloc(READ_BYTES);
-    sha256_init(&sha);
-    while ((got = read(fd, buffer, READ_BYTES)) > 0 || (got < 0 && errno == EINTR))
+    while ((ok = heartbeat_continue(heartbeat, "reading files", err)) &&
+           ((got = read(fd, buffer, READ_BYTES)) > 0 || (got < 0 && errno == EINTR)))
         if (got > 0)
-            sha256_update(&sha, (size_t)got, buffer);
-    if (got < 0)
-        error_errno(err, "cannot read %s", name);
-    else
-        digest_text(&sha, out);
+            sha256_update(sha, (size_t)got, buffer);
+    if (ok && got < 0)
+        ok = error_errno(err, "cannot read %s", name);
     free(buffer);
-    return got == 0;
+    return ok;
 }
 
-bool digest_file(const char *name, char out[DIGEST_TEXT], struct error *err)
+bool digest_large_file(const char *name, struct heartbeat *heartbeat,
+                       char out[DIGEST_TEXT], struct error *err)
 {
     int fd = open(name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    struct sha256_ctx sha;
     bool ok;
 
     if (fd < 0)
         return error_errno(err, "cannot open %s", name);
-    ok = digest_open(fd, name, out, err);
+    sha256_init(&sha);
+    ok = add_file(&sha, fd, name, heartbeat, err);
+    if (ok)
+        digest_text(&sha, out);
     close(fd);
     return ok;
+}
+
+bool digest_file(const char *name, char out[DIGEST_TEXT], struct error *err)
+{
+    return digest_large_file(name, NULL, out, err);
 }

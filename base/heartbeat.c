@@ -32,6 +32,16 @@ bool heartbeat_continue(struct heartbeat *heartbeat, const char *doing, struct e
            error_set(err, ERROR_STOPPED, "stopped while %s", doing);
 }
 
+struct heartbeat heartbeat_unstopped(const struct heartbeat *heartbeat)
+{
+    struct heartbeat unstopped = { 0 };
+
+    if (heartbeat)
+        unstopped = *heartbeat;
+    unstopped.stop = NULL;
+    return unstopped;
+}
+
 bool heartbeat_sleep(struct heartbeat *heartbeat, double seconds)
 {
     double end = clock_seconds() + seconds;

@@ -30,6 +30,8 @@ bool heartbeat_continue(struct heartbeat *heartbeat, const char *doing,
                         struct error *err);
 /* Return whether the work should end, without a tick. */
 bool heartbeat_stopped(const struct heartbeat *heartbeat);
+/* Return one that beats as often but never stops, for work that must be finished. */
+struct heartbeat heartbeat_unstopped(const struct heartbeat *heartbeat);
 /* Sleep; return false as soon as the work should end. */
 bool heartbeat_sleep(struct heartbeat *heartbeat, double seconds);
 

@@ -67,7 +67,10 @@ static bool open_model(struct merge *merge, struct error *err)
     if (!merge->be)
         return false;
     merge->model = model_new(&options, err);
-    return merge->model && model_load(merge->model, err) && prepare_saving(merge, err);
+    if (!merge->model)
+        return false;
+    model_set_heartbeat(merge->model, merge->options->heartbeat);
+    return model_load(merge->model, err) && prepare_saving(merge, err);
 }
 
 static void describe(const struct merge *merge)

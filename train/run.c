@@ -136,6 +136,7 @@ static bool open_data(struct run *run, struct error *err)
     run->tokenizer = chat_tokenizer_open(plan->model_name_or_path, err);
     if (!run->tokenizer)
         return false;
+    tokenizer_set_heartbeat(run->tokenizer, run->options->heartbeat);
     if (!open_train(run, err))
         return false;
     if (plan_evaluates(plan)) {
@@ -259,6 +260,7 @@ static bool open_model(struct run *run, struct error *err)
         distillation_attach(run->teaching, run->model);
     prepare_saving(run);
     model_set_fetch(run->model, parallel_fetch, run->options->group);
+    model_set_heartbeat(run->model, run->options->heartbeat);
     return model_load(run->model, err);
 }
 
@@ -269,17 +271,22 @@ static char *find_checkpoint(const struct run *run, bool *own)
 {
     const char *named = run->plan->resume_from_checkpoint, *dir = run->plan->output_dir;
     bool last = named && strcmp(named, "true") == 0;
-    char *name = run->options->resume || last
-                     ? checkpoint_last(dir, run->plan->job_digest, true)
-                     : NULL;
+    char *name =
+        run->options->resume || last
+            ? checkpoint_last(dir, run->plan->job_digest, true, run->options->heartbeat)
+            : NULL;
 
     *own = name != NULL;
+    if (heartbeat_stopped(run->options->heartbeat))
+        return name;
     if (!name && named && !last && strcmp(named, "false") != 0)
         return memory_strdup(named);
-    if (!name && last && (name = checkpoint_last(dir, NULL, true)))
+    if (!name && last &&
+        (name = checkpoint_last(dir, NULL, true, run->options->heartbeat)))
         log_line(run->options->log, LOG_WARN,
                  "resume: %s was saved by another version of the job", name);
-    if (!name && (last || run->options->resume))
+    if (!name && (last || run->options->resume) &&
+        !heartbeat_stopped(run->options->heartbeat))
         log_line(run->options->log, LOG_WARN,
                  "resume: no checkpoint in %s can be resumed; starting from scratch "
                  "(save_only_model: true omits the optimizer state)",
@@ -316,8 +323,10 @@ static bool resume(struct run *run, struct error *err)
     fault_clear();
     if (first)
         name = find_checkpoint(run, &own);
-    /* a checkpoint that cannot be read for now is not missing */
-    if (first && !name && !fault_none(err))
+    /* a checkpoint that cannot be read for now, or is not read to its end, is not missing */
+    if (first && !name &&
+        (!heartbeat_continue(run->options->heartbeat, "reading the checkpoint", err) ||
+         !fault_none(err)))
         return false;
     ok = parallel_share_text(run->options->group, &name, err);
     scaler_init(&run->progress.scaler, &run->plan->precision);

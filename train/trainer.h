@@ -29,7 +29,8 @@ struct run_info {
 
 struct trainer_options {
     struct log *log; /* train.log */
-    /* It ticks at least with every micro-batch; a stop saves a checkpoint; or NULL. */
+    /* It ticks while data and model are read, and with every layer; a stop saves a
+     * checkpoint if there is something to save; or NULL. */
     struct heartbeat *heartbeat;
     void (*progress)(void *context,
                      const struct trainer_progress *progress); /* or NULL */

@@ -320,7 +320,7 @@ static void read_checkpoint(const struct previous *previous, const char *path,
     out->base = path_base(out->path);
     out->step = checkpoint_step(out->base);
     out->job = read_owner(previous, path);
-    out->whole = checkpoint_can_resume(path, false);
+    out->whole = checkpoint_can_resume(path, false, NULL);
     out->seed = -1;
     out->batch = json_is_integer(batch) ? (int64_t)json_integer_value(batch) : -1;
     out->foreign = state && !has_file(path, MANIFEST_NAME);
@@ -381,7 +381,7 @@ static char *find_own(const char *dir, const char *digest, bool whole)
     char *first;
 
     if (whole)
-        return checkpoint_last(dir, digest, false);
+        return checkpoint_last(dir, digest, false, NULL);
     count = checkpoint_list(dir, digest, &found);
     first = count > 0 ? found[0].name : NULL;
     for (size_t i = 1; i < count; i++)

@@ -113,7 +113,7 @@ static bool open_folder(struct generation_target *target, const struct machine *
 
 static bool no_model(const struct plan *plan, const char *job, struct error *err)
 {
-    char *last = checkpoint_last(plan->output_dir, NULL, false);
+    char *last = checkpoint_last(plan->output_dir, NULL, false, NULL);
 
     if (last)
         error_set(

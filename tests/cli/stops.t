@@ -69,13 +69,29 @@ expect "cancel ends the evaluation" exited_with "$daemon" 143
 expect "the evaluation has no result" sh -c '! grep -q eval_loss evaluates.run/train.log'
 expect "the job is canceled at its last step" test "$(reason evaluates.yaml)" = "canceled at step 2"
 expect "that step is saved" is_saved evaluates.yaml
-job 3 "gradient_accumulation_steps: 20000" "num_train_epochs: 900" >wide.yaml
+job 3 "gradient_accumulation_steps: 20000" | sed "s/text.txt/long.txt/" >wide.yaml
 background "$trainspool" run -q wide.yaml
 wait_until 60 grep -qs steps: wide.run/train.log
 kill -TERM "$daemon"
 expect "SIGTERM ends a long step" exited_with "$daemon" 143
 expect "the step is not counted" test "$(reason wide.yaml)" = "stopped by SIGTERM at step 0"
 expect "the state before it is saved" is_saved wide.yaml
+
+# Data that take long to read: many records, and one text.  The job is running meanwhile.
+awk 'BEGIN { for (i = 1; i <= 400000; i++) printf "{\"text\": \"Tom has %d apples and gives %d away, so he has %d left.\"}\n",
+        i, i % 7, i - i % 7 }' >records.jsonl
+for i in 1 2 3 4 5 6 7 8; do cat long.txt; done >longer.txt
+for data in records.jsonl longer.txt; do
+    job 3 | sed "s/text.txt/$data/" >reads.yaml
+    background "$trainspool" run -q reads.yaml
+    wait_until 60 state_is reads.yaml running
+    kill -TERM "$daemon"
+    expect "SIGTERM ends the reading of $data" exited_with "$daemon" 143
+    expect "$data is not read to its end" sh -c '! grep -q "data: .* samples" reads.run/train.log'
+    expect "the reason names the reading of $data" \
+        test "$(reason reads.yaml)" = "stopped by SIGTERM while reading the data"
+    rm -r reads.run
+done
 
 # A micro-batch that takes longer than several signals.
 mv long.txt text.txt

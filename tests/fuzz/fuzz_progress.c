@@ -36,10 +36,10 @@ static void read_manifest(void)
 {
     struct error err = { 0 };
 
-    if (!manifest_check(fuzz_dir(), true, &err))
+    if (!manifest_check(fuzz_dir(), true, NULL, &err))
         FUZZ_HOLDS(err.code != ERROR_NONE && err.text[0]);
     else
-        FUZZ_HOLDS(manifest_check(fuzz_dir(), false, &err));
+        FUZZ_HOLDS(manifest_check(fuzz_dir(), false, NULL, &err));
     manifest_has_job(fuzz_dir(), "digest");
 }
 

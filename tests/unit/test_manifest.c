@@ -12,7 +12,8 @@ static char *folder_new(void)
     char *dir = unit_dir_new(), *name = path_join(dir, "model.safetensors");
     struct error err = { 0 };
 
-    if (!file_create(name, "weights", 7, 0644, &err) || !manifest_write(dir, "abc", &err))
+    if (!file_create(name, "weights", 7, 0644, &err) ||
+        !manifest_write(dir, "abc", NULL, &err))
         fail_msg("%s", err.text);
     free(name);
     return dir;
@@ -24,7 +25,7 @@ static void test_manifest_of_a_complete_folder(void **state)
     struct error err = { 0 };
 
     (void)state;
-    assert_true(manifest_check(dir, true, &err));
+    assert_true(manifest_check(dir, true, NULL, &err));
     assert_true(manifest_has_job(dir, "abc"));
     assert_false(manifest_has_job(dir, "abd"));
     unit_dir_free(dir);
@@ -38,16 +39,35 @@ static void test_manifest_detects_damage(void **state)
 
     (void)state;
     assert_true(file_replace(name, "weighty", 7, 0644, &err));
-    assert_true(manifest_check(dir, false, &err));
-    assert_false(manifest_check(dir, true, &err));
+    assert_true(manifest_check(dir, false, NULL, &err));
+    assert_false(manifest_check(dir, true, NULL, &err));
     assert_int_equal(err.code, ERROR_DATA);
     error_clear(&err);
     assert_true(file_replace(name, "weight", 6, 0644, &err));
-    assert_false(manifest_check(dir, false, &err));
+    assert_false(manifest_check(dir, false, NULL, &err));
     error_clear(&err);
     assert_int_equal(unlink(name), 0);
-    assert_false(manifest_check(dir, false, &err));
+    assert_false(manifest_check(dir, false, NULL, &err));
     assert_non_null(strstr(err.text, "missing"));
+    free(name);
+    unit_dir_free(dir);
+}
+
+/* Digests of large files take long: a stop ends a check, but not the end of a save. */
+static void test_manifest_stops(void **state)
+{
+    volatile sig_atomic_t stop = 1;
+    struct heartbeat heartbeat = { .stop = &stop };
+    char *dir = folder_new(), *name = path_join(dir, MANIFEST_NAME);
+    struct error err = { 0 };
+
+    (void)state;
+    assert_false(manifest_check(dir, true, &heartbeat, &err));
+    assert_int_equal(err.code, ERROR_STOPPED);
+    error_clear(&err);
+    assert_int_equal(unlink(name), 0);
+    assert_true(manifest_write(dir, "abc", &heartbeat, &err));
+    assert_true(manifest_check(dir, true, NULL, &err));
     free(name);
     unit_dir_free(dir);
 }
@@ -61,11 +81,11 @@ static void test_manifest_stays_in_its_folder(void **state)
 
     (void)state;
     assert_true(file_replace(name, hostile, sizeof(hostile) - 1, 0644, &err));
-    assert_false(manifest_check(dir, true, &err));
+    assert_false(manifest_check(dir, true, NULL, &err));
     assert_non_null(strstr(err.text, "outside"));
     error_clear(&err);
     assert_int_equal(unlink(name), 0);
-    assert_false(manifest_check(dir, false, &err));
+    assert_false(manifest_check(dir, false, NULL, &err));
     free(name);
     unit_dir_free(dir);
 }
@@ -75,6 +95,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_manifest_of_a_complete_folder),
         cmocka_unit_test(test_manifest_detects_damage),
+        cmocka_unit_test(test_manifest_stops),
         cmocka_unit_test(test_manifest_stays_in_its_folder),
     };
 

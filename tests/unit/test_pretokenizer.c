@@ -16,10 +16,11 @@ static struct pretokenizer *read_json(const char *json, struct error *err)
     return pretokenizer;
 }
 
-static void take_word(void *context, const char *word, size_t len)
+static bool take_word(void *context, const char *word, size_t len)
 {
     assert_true(len > 0);
     text_addf(context, "%.*s|", (int)len, word);
+    return true;
 }
 
 static void expect_words(const char *json, const char *text, bool first,

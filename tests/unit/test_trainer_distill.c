@@ -407,14 +407,16 @@ static void test_trainer_distill_stopped_while_writing_starts_over(void **state)
 {
     char *dir = folder_new(FORMAT_FP32), *job = distill_job(TAUGHT KEPT TWELVE FILED);
     char *name = path_join(dir, "kept.safetensors");
-    struct training training = { .dir = dir, .job = job, .stop = 1 };
+    struct training training = { .dir = dir, .job = job, .stop_at = ".kept" };
     struct error err = { 0 };
 
     (void)state;
     assert_false(training_run(&training, &err));
     assert_int_equal(err.code, ERROR_STOPPED);
+    assert_non_null(strstr(err.text, "teacher's logits"));
     assert_false(file_exists(name));
     training.stop = 0;
+    training.stop_at = NULL;
     training_must(&training);
     assert_true(file_exists(name));
     free(name);

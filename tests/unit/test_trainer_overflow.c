@@ -100,8 +100,9 @@ static void set_interval(const char *run_dir)
                      0);
     put_json(state, folder, "trainspool_state.json");
     unit_must(file_remove_tree(name, &err) &&
-                  manifest_write(
-                      folder, json_string_value(json_object_get(manifest, "job")), &err),
+                  manifest_write(folder,
+                                 json_string_value(json_object_get(manifest, "job")),
+                                 NULL, &err),
               &err);
     json_decref(manifest);
     json_decref(state);

@@ -5,6 +5,7 @@
 #ifndef TESTS_UNIT_TRAINING_H
 #define TESTS_UNIT_TRAINING_H
 
+#include <dirent.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,7 +26,10 @@ struct training {
     const struct device *device;       /* NULL: the CPU */
     const struct backend_group *group; /* with several processes; NULL: one process */
     int64_t stop_after;                /* request a stop after this step; 0: never */
+    const char *stop_at; /* and when the folder has a file named like this; NULL: never */
+    int64_t ticks, stop_at_tick; /* and at this tick; 0: never */
     volatile sig_atomic_t stop;
+    struct heartbeat heartbeat;
     char logged[8192]; /* all logged lines */
     int64_t steps;     /* reported optimizer steps */
     double last_loss;
@@ -42,6 +46,23 @@ static inline void training_on_step(void *context,
         training->stop = 1;
 }
 
+/* Look again at the next tick. */
+static inline void training_on_beat(void *context)
+{
+    struct training *training = context;
+    DIR *dir = training->stop_at ? opendir(training->dir) : NULL;
+    struct dirent *entry;
+
+    training->heartbeat.due = 0;
+    if (++training->ticks == training->stop_at_tick)
+        training->stop = 1;
+    while (dir && (entry = readdir(dir)))
+        if (strstr(entry->d_name, training->stop_at))
+            training->stop = 1;
+    if (dir)
+        closedir(dir);
+}
+
 static inline void training_on_line(void *context, const char *line)
 {
     struct training *training = context;
@@ -56,9 +77,8 @@ static inline bool training_run(struct training *training, struct error *err)
     struct device device;
     struct patch patch;
     struct patch_options options = { .job = name, .device = &device, .will_run = true };
-    struct heartbeat heartbeat = { .stop = &training->stop };
     struct trainer_options trainer = { .log = training->log,
-                                       .heartbeat = &heartbeat,
+                                       .heartbeat = &training->heartbeat,
                                        .progress = training_on_step,
                                        .logged = training_on_line,
                                        .context = training,
@@ -67,6 +87,9 @@ static inline bool training_run(struct training *training, struct error *err)
                                        .group = training->group };
     bool ok;
 
+    training->heartbeat = (struct heartbeat) { .stop = &training->stop,
+                                               .beat = training_on_beat,
+                                               .context = training };
     if (training->device)
         device = *training->device;
     else

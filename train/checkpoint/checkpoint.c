@@ -56,6 +56,7 @@ static bool read_kept(const void *context, size_t index, void *to, struct error 
     const struct parameter *p = model_parameter(model, index / KEPT_COUNT);
     size_t kept = index % KEPT_COUNT;
 
+    heartbeat_tick(model_heartbeat(model));
     if (kept != KEPT_WEIGHT)
         return model_read_moment(model, (enum moment)kept, p, to, err);
     be->ops->download(be, to, p->weight.data, tensor_bytes(p->weight));
@@ -124,7 +125,7 @@ static bool write_folder(struct model *model, const char *dir, const struct plan
              (!plan->save_torch_state ||
               torch_state_write(model, dir, plan, progress, err)))) &&
            progress_write(dir, plan, progress, history, err) &&
-           manifest_write(dir, plan->job_digest, err);
+           manifest_write(dir, plan->job_digest, model_heartbeat(model), err);
 }
 
 /* Rename a file or folder of another job to NAME.old-K. */
@@ -265,14 +266,15 @@ static bool load_tensors(struct model *model, const char *dir, bool moments,
 bool checkpoint_load(struct model *model, const char *name, struct progress *progress,
                      struct progress_history *history, struct error *err)
 {
-    return manifest_check(name, true, err) &&
+    return manifest_check(name, true, model_heartbeat(model), err) &&
            progress_read(name, progress, history, err) &&
            load_tensors(model, name, true, err);
 }
 
 bool checkpoint_load_weights(struct model *model, const char *name, struct error *err)
 {
-    return manifest_check(name, true, err) && load_tensors(model, name, false, err);
+    return manifest_check(name, true, model_heartbeat(model), err) &&
+           load_tensors(model, name, false, err);
 }
 
 bool checkpoint_prune(const char *dir, const char *digest, int64_t keep,
@@ -387,7 +389,7 @@ static bool publish(struct model *model, const char *dir, const struct plan *pla
     char *temporary = path_join(dir, "." CHECKPOINT_PREFIX "final.tmp");
     bool ok = file_make_dirs(dir, 0777, err) && file_remove_tree(temporary, err) &&
               file_make_dir(temporary, 0777, err) && save(model, temporary, err) &&
-              manifest_write(temporary, plan->job_digest, err) &&
+              manifest_write(temporary, plan->job_digest, model_heartbeat(model), err) &&
               move_files(temporary, dir, plan->job_digest, err);
 
     file_remove_tree(temporary, NULL);

@@ -34,7 +34,7 @@ int64_t checkpoint_step(const char *base)
 
 bool checkpoint_belongs_to(const char *name, const char *digest)
 {
-    return manifest_check(name, false, NULL) &&
+    return manifest_check(name, false, NULL, NULL) &&
            (!digest || manifest_has_job(name, digest));
 }
 
@@ -74,23 +74,24 @@ size_t checkpoint_list(const char *dir, const char *digest, struct checkpoint_fo
     return count;
 }
 
-bool checkpoint_can_resume(const char *name, bool deep)
+bool checkpoint_can_resume(const char *name, bool deep, struct heartbeat *heartbeat)
 {
     char *optimizer = path_join(name, CHECKPOINT_OPTIMIZER);
-    bool ok = file_exists(optimizer) && manifest_check(name, deep, NULL);
+    bool ok = file_exists(optimizer) && manifest_check(name, deep, heartbeat, NULL);
 
     free(optimizer);
     return ok;
 }
 
-char *checkpoint_last(const char *dir, const char *digest, bool deep)
+char *checkpoint_last(const char *dir, const char *digest, bool deep,
+                      struct heartbeat *heartbeat)
 {
     struct checkpoint_found *found;
     size_t count = checkpoint_list(dir, digest, &found);
     char *last = NULL;
 
     for (size_t i = 0; i < count; i++)
-        if (!last && checkpoint_can_resume(found[i].name, deep))
+        if (!last && checkpoint_can_resume(found[i].name, deep, heartbeat))
             last = found[i].name;
         else
             free(found[i].name);

@@ -5,7 +5,7 @@
 #ifndef TRAIN_CHECKPOINT_CHECKPOINT_FIND_H
 #define TRAIN_CHECKPOINT_CHECKPOINT_FIND_H
 
-#include "base/error.h"
+#include "base/heartbeat.h"
 
 #define CHECKPOINT_PREFIX    "checkpoint-"
 #define CHECKPOINT_OPTIMIZER "trainspool_optimizer.safetensors"
@@ -29,11 +29,12 @@ size_t checkpoint_list(const char *dir, const char *digest,
                        struct checkpoint_found **out);
 
 /* Return whether the checkpoint has everything that a run resumes from.  `deep`: also
- * read every file and compare its digest. */
-bool checkpoint_can_resume(const char *name, bool deep);
+ * read every file and compare its digest, until the heartbeat (or NULL) stops. */
+bool checkpoint_can_resume(const char *name, bool deep, struct heartbeat *heartbeat);
 /* Return the newest checkpoint in `dir` of the job with this digest (NULL: of any) that
  * can be resumed, malloc'ed; NULL: none.  Skips incomplete ones, with `deep` also damaged
- * ones. */
-char *checkpoint_last(const char *dir, const char *digest, bool deep);
+ * ones.  After a stop the result means nothing. */
+char *checkpoint_last(const char *dir, const char *digest, bool deep,
+                      struct heartbeat *heartbeat);
 
 #endif

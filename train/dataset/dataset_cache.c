@@ -17,6 +17,7 @@
 
 #include "base/digest.h"
 #include "base/file.h"
+#include "base/size.h"
 #include "base/walk.h"
 #include "train/dataset/dataset_key.h"
 
@@ -24,6 +25,7 @@ enum { CACHE_FORMAT = 2, ALIGNMENT = 64, LABEL_BYTES = 16 };
 
 #define HEADER_MAX    ((size_t)64 << 20)
 #define DIGEST_DIGITS ((size_t)DIGEST_TEXT - 1)
+#define PART_BYTES    ((size_t)4 << 20) /* between two ticks */
 /* A file that was written less than this long before it was read may have changed
  * since. */
 #define CHANGED_SECONDS 0.02
@@ -36,13 +38,22 @@ static const char label[] = "TSTOKENS";
 struct output {
     int fd;
     struct digest *digest;
+    struct heartbeat *heartbeat;
 };
 
 static bool write_bytes(struct output *output, const void *data, size_t len,
                         struct error *err)
 {
-    digest_add(output->digest, data, len);
-    return file_write_all(output->fd, data, len, err);
+    for (size_t at = 0, part; at < len; at += part) {
+        const char *from = (const char *)data + at;
+
+        part = size_min(len - at, PART_BYTES);
+        digest_add(output->digest, from, part);
+        if (!heartbeat_continue(output->heartbeat, "saving the tokens", err) ||
+            !file_write_all(output->fd, from, part, err))
+            return false;
+    }
+    return true;
 }
 
 static json_t *describe_parts(const struct dataset_tokens *tokens, size_t sources)
@@ -110,7 +121,7 @@ static bool write_all(int fd, const struct dataset_reading *reading,
                       const struct dataset_tokens *tokens, json_t *key, json_t *files,
                       struct error *err)
 {
-    struct output output = { fd, digest_new() };
+    struct output output = { fd, digest_new(), tokenizer_heartbeat(reading->tokenizer) };
     char digest[DIGEST_TEXT];
     bool ok = write_header(&output, reading, tokens, key, files, err) &&
               write_arrays(&output, &tokens->store, err);
@@ -252,12 +263,20 @@ static bool read_header(struct input *input)
     return json_is_object(input->header);
 }
 
-static bool digest_fits(const struct input *input)
+/* False also if a stop ends it. */
+static bool digest_fits(const struct input *input, struct heartbeat *heartbeat)
 {
-    char digest[DIGEST_TEXT];
+    size_t len = input->len - DIGEST_DIGITS;
+    struct digest *digest = digest_new();
+    char text[DIGEST_TEXT];
+    bool ok = true;
 
-    digest_bytes(input->data, input->len - DIGEST_DIGITS, digest);
-    return memcmp(digest, input->data + input->len - DIGEST_DIGITS, DIGEST_DIGITS) == 0;
+    for (size_t at = 0; ok && at < len; at += PART_BYTES) {
+        digest_add(digest, input->data + at, size_min(len - at, PART_BYTES));
+        ok = heartbeat_tick(heartbeat);
+    }
+    digest_end(digest, text);
+    return ok && memcmp(text, input->data + len, DIGEST_DIGITS) == 0;
 }
 
 /* A non-negative integer that counts elements of `size` bytes in the file. */
@@ -385,7 +404,8 @@ static bool load(const struct dataset_reading *reading, struct input *input,
     }
     if (!matches(reading, input, key, why))
         return false;
-    if (digest_fits(input) && set_arrays(input, &out->store) && is_valid(&out->store) &&
+    if (digest_fits(input, tokenizer_heartbeat(reading->tokenizer)) &&
+        set_arrays(input, &out->store) && is_valid(&out->store) &&
         read_parts(input, reading->sources.count, out)) {
         read_notes(input, out);
         return true;

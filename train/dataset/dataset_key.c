@@ -196,7 +196,8 @@ static bool list_inputs(const struct dataset_reading *reading, struct inputs *ou
     return true;
 }
 
-static json_t *describe_file(const char *path, struct error *err)
+static json_t *describe_file(const char *path, struct heartbeat *heartbeat,
+                             struct error *err)
 {
     char digest[DIGEST_TEXT];
     struct stat st;
@@ -205,7 +206,7 @@ static json_t *describe_file(const char *path, struct error *err)
         error_errno(err, "cannot stat %s", path);
         return NULL;
     }
-    if (!digest_file(path, digest, err))
+    if (!digest_large_file(path, heartbeat, digest, err))
         return NULL;
     return json_pack("{s:s, s:I, s:[I, I], s:s}", "path", path, "bytes",
                      (json_int_t)st.st_size, "mtime", (json_int_t)st.st_mtim.tv_sec,
@@ -222,7 +223,8 @@ json_t *dataset_key_files(const struct dataset_reading *reading, struct error *e
         return NULL;
     }
     for (size_t i = 0; i < inputs.count; i++) {
-        file = describe_file(inputs.paths[i], err);
+        file =
+            describe_file(inputs.paths[i], tokenizer_heartbeat(reading->tokenizer), err);
         if (!file) {
             json_decref(list);
             return NULL;
@@ -238,7 +240,8 @@ static int64_t get_integer(const json_t *object, const char *key)
 }
 
 /* Compare size and time if they can be trusted, otherwise the content. */
-static bool is_same(const json_t *file, const char *path, int64_t kept)
+static bool is_same(const json_t *file, const char *path, int64_t kept,
+                    struct heartbeat *heartbeat)
 {
     const json_t *mtime = json_object_get(file, "mtime");
     const char *digest = json_string_value(json_object_get(file, "sha256"));
@@ -253,7 +256,8 @@ static bool is_same(const json_t *file, const char *path, int64_t kept)
         st.st_mtim.tv_nsec == json_integer_value(json_array_get(mtime, 1)) &&
         st.st_mtim.tv_sec < kept - RACY_SECONDS)
         return true;
-    return digest_file(path, present_digest, NULL) && strcmp(present_digest, digest) == 0;
+    return digest_large_file(path, heartbeat, present_digest, NULL) &&
+           strcmp(present_digest, digest) == 0;
 }
 
 bool dataset_key_matches(const struct dataset_reading *reading, const json_t *files,
@@ -266,7 +270,8 @@ bool dataset_key_matches(const struct dataset_reading *reading, const json_t *fi
         return false;
     }
     for (size_t i = 0; i < inputs.count; i++)
-        if (!is_same(json_array_get(files, i), inputs.paths[i], kept)) {
+        if (!is_same(json_array_get(files, i), inputs.paths[i], kept,
+                     tokenizer_heartbeat(reading->tokenizer))) {
             text_addf(why, "%s has changed", inputs.paths[i]);
             return false;
         }

@@ -38,6 +38,7 @@ static const struct {
 struct dataset_reader {
     char *path;
     size_t line_max;
+    struct heartbeat *heartbeat;
     struct table *table; /* of rows; the file and the window are then not used */
     struct text row;
     enum kind kind;
@@ -201,6 +202,17 @@ void dataset_reader_limit(struct dataset_reader *reader, size_t bytes)
     reader->row.max = bytes;
 }
 
+void dataset_reader_set_heartbeat(struct dataset_reader *reader,
+                                  struct heartbeat *heartbeat)
+{
+    reader->heartbeat = heartbeat;
+}
+
+static bool may_continue(const struct dataset_reader *reader, struct error *err)
+{
+    return heartbeat_continue(reader->heartbeat, "reading the data", err);
+}
+
 static bool fail(const struct dataset_reader *reader, struct error *err, const char *why)
 {
     return error_at(err, ERROR_DATA, reader->path, reader->mark, "%s", why);
@@ -226,6 +238,8 @@ static bool fill(struct dataset_reader *reader, struct error *err)
 {
     int got, why = Z_OK;
 
+    if (!may_continue(reader, err))
+        return false;
     if (reader->at > 0) {
         memmove(reader->window, reader->window + reader->at, reader->end - reader->at);
         reader->end -= reader->at;
@@ -571,7 +585,7 @@ bool dataset_reader_next(struct dataset_reader *reader, struct dataset_record *r
 {
     bool got;
 
-    if (reader->done)
+    if (reader->done || !may_continue(reader, err))
         return false;
     if (reader->table) {
         got = next_row(reader, record, err);

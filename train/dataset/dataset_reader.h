@@ -5,6 +5,7 @@
 #ifndef TRAIN_DATASET_DATASET_READER_H
 #define TRAIN_DATASET_DATASET_READER_H
 
+#include "base/heartbeat.h"
 #include "base/text.h"
 
 struct dataset_reader;
@@ -32,6 +33,9 @@ void dataset_reader_close(struct dataset_reader *reader); /* NULL is allowed */
 
 /* Set the most bytes of a record; DATASET_LINE_MAX by default. */
 void dataset_reader_limit(struct dataset_reader *reader, size_t bytes);
+/* Set what ticks with each record and each part of a long one, borrowed. */
+void dataset_reader_set_heartbeat(struct dataset_reader *reader,
+                                  struct heartbeat *heartbeat);
 /* Return false at the end, and on an error; *err is then set, with the position. */
 bool dataset_reader_next(struct dataset_reader *reader, struct dataset_record *record,
                          struct error *err);

@@ -457,6 +457,9 @@ static bool read_file(struct encoder *encoder, int64_t *remaining, struct error 
     struct error cause = { 0 };
     bool ok = reader;
 
+    if (ok)
+        dataset_reader_set_heartbeat(reader,
+                                     tokenizer_heartbeat(encoder->reading->tokenizer));
     encoder->prompts = (struct dataset_prompts) { 0 };
     while (ok && *remaining != 0 && dataset_reader_next(reader, &record, &cause)) {
         ok = add_record(encoder, &record, err);

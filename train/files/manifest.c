@@ -28,9 +28,16 @@ static bool flush_file(const char *name, struct error *err)
     return ok;
 }
 
-static bool add_file(const char *dir, const char *base, json_t *files, struct error *err)
+/* A folder for which a manifest is made. */
+struct listing {
+    const char *dir;
+    json_t *files;
+    struct heartbeat heartbeat;
+};
+
+static bool add_file(struct listing *listing, const char *base, struct error *err)
 {
-    char *name = path_join(dir, base), digest[DIGEST_TEXT];
+    char *name = path_join(listing->dir, base), digest[DIGEST_TEXT];
     struct stat st;
     bool ok = false;
 
@@ -38,10 +45,11 @@ static bool add_file(const char *dir, const char *base, json_t *files, struct er
         error_errno(err, "cannot stat %s", name);
         goto out;
     }
-    if (!flush_file(name, err) || !digest_file(name, digest, err))
+    if (!flush_file(name, err) ||
+        !digest_large_file(name, &listing->heartbeat, digest, err))
         goto out;
     json_object_set_new(
-        files, base,
+        listing->files, base,
         json_pack("{s:I, s:s}", "bytes", (json_int_t)st.st_size, "sha256", digest));
     ok = true;
 out:
@@ -54,10 +62,12 @@ static int by_name(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-bool manifest_write(const char *dir, const char *job, struct error *err)
+bool manifest_write(const char *dir, const char *job, struct heartbeat *heartbeat,
+                    struct error *err)
 {
+    struct listing listing = { dir, json_object(), heartbeat_unstopped(heartbeat) };
     struct dirent **entries = NULL;
-    json_t *files = json_object(), *manifest;
+    json_t *manifest;
     char *name = path_join(dir, MANIFEST_NAME);
     struct text text;
     int count = scandir(dir, &entries, NULL, by_name);
@@ -65,12 +75,12 @@ bool manifest_write(const char *dir, const char *job, struct error *err)
 
     for (int i = 0; i < count; i++) {
         if (ok && entries[i]->d_name[0] != '.')
-            ok = add_file(dir, entries[i]->d_name, files, err);
+            ok = add_file(&listing, entries[i]->d_name, err);
         free(entries[i]);
     }
     free(entries);
-    manifest =
-        json_pack("{s:i, s:s, s:o}", "schema", 1, "job", job ? job : "", "files", files);
+    manifest = json_pack("{s:i, s:s, s:o}", "schema", 1, "job", job ? job : "", "files",
+                         listing.files);
     text_init(&text, MANIFEST_MAX);
     if (ok) {
         json_write_pretty(manifest, &text);
@@ -82,8 +92,9 @@ bool manifest_write(const char *dir, const char *job, struct error *err)
     return ok;
 }
 
-static bool check_file(const char *dir, const char *base, const json_t *entry, bool deep,
-                       struct error *err)
+/* deep: what ticks while the file is read; NULL: compare its size only. */
+static bool check_file(const char *dir, const char *base, const json_t *entry,
+                       struct heartbeat *deep, struct error *err)
 {
     char *name = path_join(dir, base), digest[DIGEST_TEXT];
     int64_t bytes = json_get_int(entry, "bytes", -1, MANIFEST_NAME, err);
@@ -101,15 +112,17 @@ static bool check_file(const char *dir, const char *base, const json_t *entry, b
                   (long long)st.st_size, (long long)bytes);
     else if (!deep)
         ok = true;
-    else if (digest_file(name, digest, err))
+    else if (digest_large_file(name, deep, digest, err))
         ok = strcmp(digest, expected) == 0 ||
              error_set(err, ERROR_DATA, "%s is damaged: its SHA-256 differs", name);
     free(name);
     return ok;
 }
 
-bool manifest_check(const char *dir, bool deep, struct error *err)
+bool manifest_check(const char *dir, bool deep, struct heartbeat *heartbeat,
+                    struct error *err)
 {
+    struct heartbeat none = { 0 };
     char *name = path_join(dir, MANIFEST_NAME);
     json_t *manifest = json_read_file(name, MANIFEST_MAX, err), *entry;
     json_t *files = json_object_get(manifest, "files");
@@ -119,8 +132,11 @@ bool manifest_check(const char *dir, bool deep, struct error *err)
     if (ok && !json_is_object(files))
         ok = error_set(err, ERROR_DATA, "%s has no list of files", name);
     if (ok)
-        json_object_foreach(files, base,
-                            entry) if (!check_file(dir, base, entry, deep, err))
+        json_object_foreach(files, base, entry) if (!check_file(dir, base, entry,
+                                                                !deep       ? NULL
+                                                                : heartbeat ? heartbeat
+                                                                            : &none,
+                                                                err))
         {
             ok = false;
             break;

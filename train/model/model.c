@@ -478,6 +478,16 @@ void model_free(struct model *model)
     free(model);
 }
 
+void model_set_heartbeat(struct model *model, struct heartbeat *heartbeat)
+{
+    model->heartbeat = heartbeat;
+}
+
+struct heartbeat *model_heartbeat(const struct model *model)
+{
+    return model->heartbeat;
+}
+
 struct backend *model_backend(struct model *model)
 {
     return model->be;

@@ -9,6 +9,7 @@
 #ifndef TRAIN_MODEL_MODEL_H
 #define TRAIN_MODEL_MODEL_H
 
+#include "base/heartbeat.h"
 #include "kernels/backend.h"
 #include "train/chat/template_saving.h"
 #include "train/dataset/dataset.h"
@@ -51,6 +52,11 @@ struct model_options {
  * the requested bytes if the allocation fails. */
 struct model *model_new(const struct model_options *options, struct error *err);
 void model_free(struct model *model);
+
+/* Set what ticks in the layers of each pass, and while weights are loaded and saved;
+ * borrowed.  A stop ends only the loading. */
+void model_set_heartbeat(struct model *model, struct heartbeat *heartbeat);
+struct heartbeat *model_heartbeat(const struct model *model);
 
 /* Load the weights from the plan's model folder (and adapter), or initialize them from
  * the plan's seed (train_from_scratch; new adapters).  ERROR_DATA names a tensor that is

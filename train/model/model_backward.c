@@ -471,6 +471,7 @@ static void levels_backward(const struct pass *pass, size_t from, size_t to)
     if (!pass_begin_levels(pass, from, to))
         return;
     while (from-- > to) {
+        heartbeat_tick(pass->model->heartbeat);
         if (from == 0)
             embeddings_backward(pass);
         else if (from <= layers)

@@ -461,8 +461,10 @@ void model_forward(const struct pass *pass)
     size_t last = m->config->layers - 1;
 
     embed(pass);
-    for (size_t l = 0; l <= last; l++)
+    for (size_t l = 0; l <= last; l++) {
+        heartbeat_tick(m->heartbeat);
         model_forward_block(pass, l, false);
+    }
     model_norm(pass, &m->norm,
                (struct op_rmsnorm) { .out = pass_buffer(pass, BUFFER_H_LAST, 0),
                                      .sum = pass_buffer(pass, BUFFER_X_LAST, 0),

@@ -107,6 +107,7 @@ struct model {
     const struct template_saving
         *saving; /* borrowed; NULL: save the tokenizer as it is */
     struct backend *be;
+    struct heartbeat *heartbeat; /* borrowed; or NULL */
     struct arena *arena;
     struct shapes shapes;
     struct memory_use memory;

@@ -360,7 +360,8 @@ static bool load_base(const struct model_loader *l, struct error *err)
     struct model *m = l->model;
 
     for (size_t i = 0; i < m->shapes.count; i++) {
-        if (!load_parameter(l, i, err))
+        if (!heartbeat_continue(m->heartbeat, "loading the model", err) ||
+            !load_parameter(l, i, err))
             return false;
         if (m->base_files)
             safetensors_release(m->base_files);

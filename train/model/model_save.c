@@ -103,6 +103,7 @@ static bool read_trained(const void *context, size_t index, void *to, struct err
     const struct model *m = context;
     const struct parameter *p = &m->parameters[index];
 
+    heartbeat_tick(m->heartbeat);
     m->be->ops->download(m->be, to, p->weight.data, tensor_bytes(p->weight));
     return m->be->ops->sync(m->be, err) &&
            model_rows_to_stored(m, p, p->weight.format, to, err);
@@ -213,6 +214,7 @@ static bool read_merged(const void *context, size_t index, void *to, struct erro
         size_t rows = p->rows - row < step ? p->rows - row : step;
         size_t count = rows * p->cols;
 
+        heartbeat_tick(m->heartbeat);
         ok = merge_rows(m, &(struct model_rows) { p, row, rows, values }, err);
         if (!ok)
             break;

@@ -59,6 +59,7 @@ static bool write_weights(struct model *m, int fd, char *span, struct error *err
         size_t remaining = m->shapes.weight_bytes - at,
                bytes = remaining < SPAN_BYTES ? remaining : SPAN_BYTES;
 
+        heartbeat_tick(m->heartbeat);
         m->be->ops->download(m->be, span, m->memory_block + at, bytes);
         if (!m->be->ops->sync(m->be, err) || !file_write_all(fd, span, bytes, err))
             return false;
@@ -74,6 +75,7 @@ static bool read_weights(struct model *m, int fd, char *span, struct error *err)
         size_t remaining = m->shapes.weight_bytes - at,
                bytes = remaining < SPAN_BYTES ? remaining : SPAN_BYTES;
 
+        heartbeat_tick(m->heartbeat);
         if (!read_all(fd, span, bytes, err))
             return false;
         m->be->ops->upload(m->be, m->memory_block + at, span, bytes);

@@ -78,7 +78,10 @@ static bool load_teacher(struct distillation *t, bool keeps, struct error *err)
         !check_tokens(t, err))
         return false;
     t->model = model_new(&options, err);
-    return t->model && model_load(t->model, err);
+    if (!t->model)
+        return false;
+    model_set_heartbeat(t->model, o->heartbeat);
+    return model_load(t->model, err);
 }
 
 /* ---- The file ---- */

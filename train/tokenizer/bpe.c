@@ -15,7 +15,7 @@
 #include "train/tokenizer/bpe_merges.h"
 #include "train/text/unicode.h"
 
-enum { SHORT_WORD = 48 };
+enum { SHORT_WORD = 48, TICK_WORK = 64 << 10 };
 
 #define NO_LINK UINT32_MAX
 
@@ -227,6 +227,16 @@ static struct bpe_merge link_merge(const struct bpe *bpe, const struct bpe_link 
     return bpe_merges_find(bpe->merges, links[at].id, links[links[at].after].id);
 }
 
+/* A tick costs as much as a short word. */
+static bool may_continue(struct bpe_scratch *scratch, size_t work)
+{
+    scratch->work += work;
+    if (scratch->work < TICK_WORK)
+        return true;
+    scratch->work = 0;
+    return heartbeat_tick(scratch->heartbeat);
+}
+
 static void push_merge(const struct bpe *bpe, struct bpe_scratch *scratch, size_t *heap,
                        uint32_t at)
 {
@@ -249,7 +259,7 @@ static size_t merge_long(const struct bpe *bpe, struct bpe_scratch *scratch, siz
         };
     for (size_t i = 0; i < count; i++)
         push_merge(bpe, scratch, &heap, (uint32_t)i);
-    while (heap > 0) {
+    while (heap > 0 && may_continue(scratch, 1)) {
         uint64_t top = heap_pop(scratch->heap, &heap);
         uint32_t at = (uint32_t)top, after;
         struct bpe_merge merge = link_merge(bpe, links, at);
@@ -317,18 +327,21 @@ static size_t word_length(const char *text, size_t len)
     return len;
 }
 
-void bpe_encode(const struct bpe *bpe, const char *word, size_t len,
+bool bpe_encode(const struct bpe *bpe, const char *word, size_t len,
                 struct bpe_scratch *scratch, struct token_list *out)
 {
     while (bpe->splits && len > 0) {
         size_t part = word_length(word, len);
 
+        if (!may_continue(scratch, part))
+            return false;
         encode_word(bpe, word, part, scratch, out);
         word += part;
         len -= part;
     }
     if (len > 0)
         encode_word(bpe, word, len, scratch, out);
+    return may_continue(scratch, len) && !heartbeat_stopped(scratch->heartbeat);
 }
 
 void bpe_free(struct bpe *bpe)

@@ -21,8 +21,11 @@ void bpe_free(struct bpe *bpe); /* NULL is allowed */
 /* The strings of the model as in the file. */
 const struct vocabulary *bpe_names(const struct bpe *bpe);
 
-/* Memory that is reused from word to word; starts zeroed, one per thread. */
+/* Memory that is reused from word to word; starts zeroed except for the heartbeat, one
+ * per thread. */
 struct bpe_scratch {
+    struct heartbeat *heartbeat; /* borrowed; or NULL */
+    size_t work;                 /* since its last tick, about in bytes */
     uint32_t *ids;
     struct bpe_link *links;
     uint64_t *heap;
@@ -32,8 +35,9 @@ struct bpe_scratch {
 void bpe_scratch_clear(struct bpe_scratch *scratch);
 
 /* Append the tokens of a word. Characters without a token are dropped if there is no
- * unknown token, as in Hugging Face's library. */
-void bpe_encode(const struct bpe *bpe, const char *word, size_t len,
+ * unknown token, as in Hugging Face's library. Returns false if the heartbeat was
+ * stopped; the tokens are then incomplete. */
+bool bpe_encode(const struct bpe *bpe, const char *word, size_t len,
                 struct bpe_scratch *scratch, struct token_list *out);
 
 /* GPT-2's printable code point for a byte (encoder.py, bytes_to_unicode), and the

@@ -46,7 +46,13 @@ struct run {
     struct pattern_scratch *scratch;
     const struct word_sink *sink;
     const char *failure;
+    bool ended; /* by the sink */
 };
+
+static bool is_over(const struct run *run)
+{
+    return run->failure || run->ended;
+}
 
 static void run_steps(struct run *run, size_t step, const char *text, size_t len,
                       bool first);
@@ -112,7 +118,7 @@ static void cut_by_pattern(struct cutter *cutter, size_t len)
     };
     size_t done = 0;
 
-    while (!cutter->run->failure && pattern_next(&search)) {
+    while (!is_over(cutter->run) && pattern_next(&search)) {
         if (done < search.start)
             cutter_take(cutter, done, search.start, false);
         cutter_take(cutter, search.start, search.end, true);
@@ -128,7 +134,7 @@ static void cut_by_class(struct cutter *cutter, size_t len)
 {
     size_t done = 0;
 
-    for (size_t i = 0; i < len && !cutter->run->failure;) {
+    for (size_t i = 0; i < len && !is_over(cutter->run);) {
         int32_t point;
         size_t bytes = unicode_first(cutter->text + i, len - i, &point);
 
@@ -189,14 +195,14 @@ static void run_steps(struct run *run, size_t at, const char *text, size_t len,
     const struct step *step = &run->pretokenizer->steps[at];
     struct text changed;
 
-    if (run->failure)
+    if (is_over(run))
         return;
     if (!pattern_spend(run->scratch, len)) {
         run->failure = "the pre-tokenizer splits a text into too many pieces";
         return;
     }
     if (at == run->pretokenizer->count) {
-        run->sink->take(run->sink->context, text, len);
+        run->ended = !run->sink->take(run->sink->context, text, len);
         return;
     }
     if (!step->blank[0] && step->prepend == PREPEND_NEVER) {
@@ -216,7 +222,7 @@ bool pretokenizer_run(const struct pretokenizer *pretokenizer, const char *text,
                       size_t len, bool first, struct pattern_scratch *scratch,
                       const struct word_sink *sink, struct error *err)
 {
-    struct run run = { pretokenizer, scratch, sink, NULL };
+    struct run run = { .pretokenizer = pretokenizer, .scratch = scratch, .sink = sink };
 
     if (len > 0)
         run_steps(&run, 0, text, len, first);

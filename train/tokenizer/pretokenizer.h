@@ -16,14 +16,16 @@ void pretokenizer_free(struct pretokenizer *pretokenizer); /* NULL is allowed */
 /* Return whether it ends in ByteLevel, so that the model's strings encode bytes. */
 bool pretokenizer_is_byte_level(const struct pretokenizer *pretokenizer);
 
-/* The consumer of the words, which come in order and are not empty. */
+/* The consumer of the words, which come in order and are not empty. It returns
+ * false to end them. */
 struct word_sink {
-    void (*take)(void *context, const char *word, size_t len);
+    bool (*take)(void *context, const char *word, size_t len);
     void *context;
 };
 
 /* first: the text is the start of the complete input. ERROR_DATA if an expression takes
- * too long, or the pieces exceed the limit of *scratch. */
+ * too long, or the pieces exceed the limit of *scratch. Returns true if the sink ends
+ * it. */
 bool pretokenizer_run(const struct pretokenizer *pretokenizer, const char *text,
                       size_t len, bool first, struct pattern_scratch *scratch,
                       const struct word_sink *sink, struct error *err);

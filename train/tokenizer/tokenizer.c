@@ -36,6 +36,7 @@ struct tokenizer {
     struct added_tokens *added;
     struct postprocessor *postprocessor;
     struct detokenizer *detokenizer;
+    struct heartbeat *heartbeat; /* borrowed; or NULL */
     void *attached;
     void (*release)(void *attached);
     int64_t bos, eos, pad;
@@ -66,11 +67,11 @@ struct encoding {
     struct token_list *out;
 };
 
-static void take_word(void *context, const char *word, size_t len)
+static bool take_word(void *context, const char *word, size_t len)
 {
     struct encoding *encoding = context;
 
-    bpe_encode(encoding->tokenizer->bpe, word, len, &encoding->bpe, encoding->out);
+    return bpe_encode(encoding->tokenizer->bpe, word, len, &encoding->bpe, encoding->out);
 }
 
 static bool encode_plain(struct encoding *encoding, const char *text, size_t len,
@@ -79,7 +80,9 @@ static bool encode_plain(struct encoding *encoding, const char *text, size_t len
     const struct word_sink sink = { take_word, encoding };
 
     return pretokenizer_run(encoding->tokenizer->pretokenizer, text, len, first,
-                            encoding->patterns, &sink, err);
+                            encoding->patterns, &sink, err) &&
+           (!heartbeat_stopped(encoding->tokenizer->heartbeat) ||
+            error_set(err, ERROR_STOPPED, "stopped while reading the data"));
 }
 
 /* Return whether a search for added tokens ended within its limit. */
@@ -157,7 +160,9 @@ static bool encode_text(struct encoding *encoding, const char *text, size_t len,
 bool tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t len,
                       bool special, struct token_list *out, struct error *err)
 {
-    struct encoding encoding = { .tokenizer = tokenizer, .out = out };
+    struct encoding encoding = { .tokenizer = tokenizer,
+                                 .bpe = { .heartbeat = tokenizer->heartbeat },
+                                 .out = out };
     struct error cause = { 0 };
     size_t bad;
     bool ok;
@@ -174,7 +179,9 @@ bool tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_
     if (special)
         postprocessor_begin(tokenizer->postprocessor, out);
     ok = encode_text(&encoding, text, len, &cause);
-    if (!ok)
+    if (!ok && cause.code == ERROR_STOPPED)
+        error_set(err, cause.code, "%s", cause.text);
+    else if (!ok)
         error_set(err, cause.code, "%s: %s (in a text of %zu bytes)", tokenizer->file,
                   cause.text, len);
     if (special)
@@ -249,6 +256,16 @@ int64_t tokenizer_pad(const struct tokenizer *tokenizer)
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer)
 {
     return tokenizer->adds_bos;
+}
+
+void tokenizer_set_heartbeat(struct tokenizer *tokenizer, struct heartbeat *heartbeat)
+{
+    tokenizer->heartbeat = heartbeat;
+}
+
+struct heartbeat *tokenizer_heartbeat(const struct tokenizer *tokenizer)
+{
+    return tokenizer->heartbeat;
 }
 
 void tokenizer_attach(struct tokenizer *tokenizer, void *value, void (*release)(void *))

@@ -4,6 +4,7 @@
 #ifndef TRAIN_TOKENIZER_TOKENIZER_H
 #define TRAIN_TOKENIZER_TOKENIZER_H
 
+#include "base/heartbeat.h"
 #include "base/text.h"
 
 struct tokenizer;
@@ -18,6 +19,11 @@ struct token_list {
  * names unsupported features. */
 struct tokenizer *tokenizer_open(const char *path, struct error *err);
 void tokenizer_close(struct tokenizer *tokenizer);
+
+/* Set what ticks while texts are encoded, borrowed; then the tokenizer is for one thread.
+ * A stop ends an encoding with ERROR_STOPPED, "stopped while reading the data". */
+void tokenizer_set_heartbeat(struct tokenizer *tokenizer, struct heartbeat *heartbeat);
+struct heartbeat *tokenizer_heartbeat(const struct tokenizer *tokenizer);
 
 /* Append the tokens of a text (UTF-8). special: run the post-processor (BOS, EOS);
  * special tokens in the text are recognized in any case. ERROR_DATA with the name of the
