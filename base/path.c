@@ -66,6 +66,24 @@ char *path_absolute(const char *name)
     return out;
 }
 
+bool path_climbs(const char *path)
+{
+    int depth = 0;
+
+    while (*path) {
+        size_t len = strcspn(path, "/");
+
+        if (len == 2 && strncmp(path, "..", 2) == 0) {
+            if (--depth < 0)
+                return true;
+        } else if (len > 0 && !(len == 1 && *path == '.')) {
+            depth++;
+        }
+        path += len + (path[len] == '/');
+    }
+    return false;
+}
+
 char *path_dir(const char *name)
 {
     const char *slash = strrchr(name, '/');

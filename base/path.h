@@ -16,6 +16,8 @@ char *path_input(const char *dir, const char *name);
 bool path_is_from_here(const char *dir, const char *name);
 /* Return the path from the root, without "." and "..", by its components alone. */
 char *path_absolute(const char *name);
+/* Return whether a relative path leaves its starting folder, by its components alone. */
+bool path_climbs(const char *path);
 char *path_dir(const char *name);        /* "." if there is none */
 const char *path_base(const char *name); /* points into name */
 /* gsm8k.yaml or gsm8k.yml -> gsm8k.run, in the same directory; .run is appended to any

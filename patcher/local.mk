@@ -7,6 +7,7 @@ libpatcher_a_SOURCES += %D%/analysis.c %D%/analysis.h
 libpatcher_a_SOURCES += %D%/convergence.c %D%/convergence.h
 libpatcher_a_SOURCES += %D%/convergence_report.c %D%/convergence_internal.h
 libpatcher_a_SOURCES += %D%/patcher.c %D%/patcher.h
+libpatcher_a_SOURCES += %D%/relocation.c %D%/relocation.h
 libpatcher_a_SOURCES += %D%/setting.c %D%/setting.h
 
 libpatcher_a_SOURCES += %D%/document/comment.c %D%/document/comment.h

@@ -42,25 +42,6 @@ static bool is_written(const char *key)
 
 /* ---- TS710 ---- */
 
-/* Return whether the path leaves its starting folder, by its components alone. */
-static bool leaves_folder(const char *path)
-{
-    int depth = 0;
-
-    while (*path) {
-        size_t len = strcspn(path, "/");
-
-        if (len == 2 && strncmp(path, "..", 2) == 0) {
-            if (--depth < 0)
-                return true;
-        } else if (len > 0 && !(len == 1 && *path == '.')) {
-            depth++;
-        }
-        path += len + (path[len] == '/');
-    }
-    return false;
-}
-
 static bool is_inside(const char *path, const char *root)
 {
     size_t len = strlen(root);
@@ -69,7 +50,7 @@ static bool is_inside(const char *path, const char *root)
         len--;
     return strncmp(path, root, len) == 0 &&
            (path[len] == '/' || path[len] == 0 || (len == 1 && root[0] == '/')) &&
-           !leaves_folder(path + len);
+           !path_climbs(path + len);
 }
 
 static bool is_allowed(const struct rule_context *context, const char *path, bool written)
@@ -79,8 +60,8 @@ static bool is_allowed(const struct rule_context *context, const char *path, boo
     bool below = false;
 
     if (!roots)
-        return *path == '/' || !written || !leaves_folder(path);
-    if (*path != '/' && !leaves_folder(path))
+        return *path == '/' || !written || !path_climbs(path);
+    if (*path != '/' && !path_climbs(path))
         return true;
     joined = path_join(job_dir(context), path);
     for (size_t i = 0; roots[i] && !below; i++)

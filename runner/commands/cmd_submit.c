@@ -1,6 +1,6 @@
 /*
  * runner/commands/cmd_submit.c - submit: copies a job into a spool by rename, so that it
- * is complete at once.
+ * is complete at once, with paths that mean the same there.
  */
 #include "config.h"
 
@@ -10,9 +10,11 @@
 
 #include "base/file.h"
 #include "patcher/document/document.h"
-#include "runner/spool/drop.h"
+#include "patcher/relocation.h"
 #include "runner/output/report.h"
+#include "runner/spool/drop.h"
 #include "runner/spool/spool.h"
+#include "runner/spool/submission.h"
 
 static int cmd_submit(const struct options *options);
 
@@ -21,16 +23,59 @@ const struct command command_submit = {
     .operands = "DIR JOB...",
     .min_operands = 2,
     .max_operands = -1,
-    .options = (const enum option_id[]) { OPTION_FORCE, OPTION_END },
+    .options = (const enum option_id[]) { OPTION_FORCE, OPTION_AS_IS, OPTION_END },
     .help = "copy jobs into a watched folder, each complete at once",
-    .details = "Relative paths in a job are relative to the watched folder.",
+    .details =
+        "A relative path of an input that exists next to the job, or in the working "
+        "directory, becomes a full path, and so does an output outside the job's folder; "
+        "each is shown.  Other relative paths are relative to the watched folder.  A job "
+        "whose model or data exist nowhere is refused with status 1, unless a job of the "
+        "folder will write them.",
     .run = cmd_submit,
 };
 
-static bool submit(const struct options *options, const char *dir, const char *job,
-                   struct report *report, struct error *err)
+static void show_moves(struct report *report, const struct relocation *moved)
 {
-    char *target = path_join(dir, path_base(job));
+    for (size_t i = 0; i < moved->count; i++)
+        report_line(report, "    %s: %s -> %s", moved->list[i].key, moved->list[i].from,
+                    moved->list[i].to);
+}
+
+/* Write the job, with the paths of `moved`. */
+static bool place(const struct options *options, const char *target,
+                  const struct relocation *moved, struct report *report,
+                  struct error *err)
+{
+    if (!file_replace(target, moved->text, moved->len, 0644, err))
+        return false;
+    if (options->quiet)
+        return true;
+    report_line(report, "%s", target);
+    show_moves(report, moved);
+    return true;
+}
+
+static bool submit_text(const struct options *options, const char *job,
+                        const struct text *text, struct report *report, struct error *err)
+{
+    const char *spool = options->operands[0];
+    char *dir = path_dir(job), *target = path_join(spool, path_base(job));
+    struct relocation moved = { .text = text->data, .len = text->len };
+    bool ok = options->as_is ||
+              (relocate(text->data, text->len, dir, &moved, err) &&
+               submission_check(spool, path_base(job), moved.text, moved.len, err));
+
+    ok = ok && place(options, target, &moved, report, err);
+    relocation_clear(&moved);
+    free(target);
+    free(dir);
+    return ok;
+}
+
+static bool submit(const struct options *options, const char *job, struct report *report,
+                   struct error *err)
+{
+    char *target = path_join(options->operands[0], path_base(job));
     struct text text;
     bool ok;
 
@@ -43,9 +88,7 @@ static bool submit(const struct options *options, const char *dir, const char *j
             error_set(err, ERROR_USAGE, "%s already exists; --force replaces it", target);
     else
         ok = file_read(job, DOCUMENT_MAX_BYTES, &text, NULL, err) &&
-             file_replace(target, text.data, text.len, 0644, err);
-    if (ok && !options->quiet)
-        report_line(report, "%s", target);
+             submit_text(options, job, &text, report, err);
     text_clear(&text);
     free(target);
     return ok;
@@ -57,6 +100,7 @@ static int cmd_submit(const struct options *options)
     struct error err = { 0 };
     struct report report;
     int worst = EXIT_FINE;
+    bool any = false;
 
     report_init(&report, options);
     if (!file_is_dir(dir)) {
@@ -68,12 +112,13 @@ static int cmd_submit(const struct options *options)
         int status;
 
         error_clear(&err);
-        if (!submit(options, dir, options->operands[i], &report, &err))
+        if (!submit(options, options->operands[i], &report, &err))
             report_error(options->program, &err);
         status = report_exit(err.code);
+        any |= status == EXIT_FINE;
         worst = status > worst ? status : worst;
     }
-    if (!options->quiet && !spool_is_watched(dir))
+    if (any && !options->quiet && !spool_is_watched(dir))
         report_line(&report, "no watch is running on %s yet: trainspool watch %s", dir,
                     dir);
     return worst;

@@ -73,6 +73,8 @@ static const struct option_row rows[OPTION_IDS] = {
     [OPTION_FORCE] = { "force", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(force),
                        "undo even if the job has changed; submit even if a job with "
                        "that name exists" },
+    [OPTION_AS_IS] = { "as-is", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(as_is),
+                       "submit the text unchanged, whatever its paths mean" },
     [OPTION_NO_PATCH] = { "no-patch", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(no_patch),
                           "do not change the job file" },
     [OPTION_RESUME] = { "resume", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(resume),

@@ -24,6 +24,7 @@ enum option_id {
     OPTION_ALTERNATIVES,
     OPTION_TO,
     OPTION_FORCE,
+    OPTION_AS_IS,
     OPTION_NO_PATCH,
     OPTION_RESUME,
     OPTION_SET,
@@ -128,7 +129,8 @@ struct options {
     const char *const *versions;
     int64_t lock_fd, link_fd, lines; /* -1: not given */
     int64_t rank;
-    bool json, sarif, diff, unsafe, force, no_patch, resume, once, follow, raw, known;
+    bool json, sarif, diff, unsafe, force, as_is, no_patch, resume, once, follow, raw,
+        known;
     bool exit_zero, alternatives, probe, steps, calibrate, frozen, spooled, no_onednn;
     bool no_sandbox;
     bool quiet, verbose, help, version;

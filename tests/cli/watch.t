@@ -72,11 +72,11 @@ mv outside/yml.yml spool/
 wait_until 5 state_is spool/yml.yml rejected
 ok $? "a .yml job is found"
 invalid_job >outside/one.yaml
-expect_status "submit succeeds" 0 "$trainspool" submit spool outside/one.yaml
+expect_status "submit succeeds" 0 "$trainspool" submit --as-is spool outside/one.yaml
 wait_until 5 state_is spool/one.yaml rejected
 ok $? "a submitted job is found"
-expect_status "submit does not replace a job" 2 "$trainspool" submit spool outside/one.yaml
-expect_status "submit --force replaces a job" 0 "$trainspool" submit --force spool outside/one.yaml
+expect_status "submit does not replace a job" 2 "$trainspool" submit --as-is spool outside/one.yaml
+expect_status "submit --force replaces a job" 0 "$trainspool" submit --as-is --force spool outside/one.yaml
 
 {
     invalid_job
@@ -98,6 +98,7 @@ invalid_job | tail -n +2 >>spool/twice.yaml
 took=$(($(now) - began))
 wait_until 10 state_is spool/twice.yaml rejected
 ok $? "a file that is written in two steps is found"
+wait_until 10 grep -q 'job twice: ' "$T/daemon.log"
 if [ $took -lt 900 ]; then
     expect "the first step alone is no job" test "$(grep -c 'job twice: ' "$T/daemon.log")" -eq 1
 else
