@@ -352,6 +352,7 @@ script_tests += %D%/cli/samples.t
 script_tests += %D%/cli/script.t
 script_tests += %D%/cli/outputs.t
 script_tests += %D%/cli/overview.t
+script_tests += %D%/cli/package.t
 script_tests += %D%/cli/patch.t
 script_tests += %D%/cli/paths.t
 script_tests += %D%/cli/prequantized.t
