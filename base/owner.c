@@ -31,6 +31,8 @@ static bool is_own_group(uid_t user, gid_t group, int *fault)
         failed = getgrgid_r(group, &list, group_bytes, sizeof(group_bytes), &found);
     if (fault_is(failed))
         *fault = failed;
+    if (!owner && !found) /* a container without a list of users */
+        return user == group;
     if (!owner || !found || strcmp(owner->pw_name, found->gr_name) != 0)
         return false;
     for (char **member = found->gr_mem; *member; member++)

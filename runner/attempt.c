@@ -61,7 +61,8 @@ static bool take_lock(struct attempt *attempt, struct error *err)
 {
     bool busy = false;
 
-    if (!job_make_dir(&attempt->job, err))
+    if (!job_make_dir(&attempt->job, err) ||
+        (attempt->options->spooled && !job_check_dir(&attempt->job, err)))
         return false;
     if (attempt->options->lock_fd >= 0) {
         attempt->lock_fd = (int)attempt->options->lock_fd;
@@ -96,7 +97,7 @@ static bool freeze(struct attempt *attempt, const struct text *text, struct erro
     *record = (struct job_record) { .state = JOB_NEW, .loss = NAN, .seconds_left = NAN };
     digest_bytes(text->data, text->len, record->digest);
     record->resume = resume;
-    return job_freeze(&attempt->job, text->data, text->len, true, err) &&
+    return job_freeze(&attempt->job, text, true, record, err) &&
            job_event(&attempt->job, record, EVENT_ACCEPTED, NULL, err);
 }
 
@@ -110,14 +111,14 @@ static bool read_job(struct attempt *attempt, struct error *err)
                                    .counts = true,
                                    .frozen = true,
                                    .edit = INSPECT_AS_IS };
-    const char *name = options->frozen ? attempt->job.frozen : attempt->job.path;
     struct text text;
     bool ok;
 
     text_init(&text, DOCUMENT_MAX_BYTES);
-    ok = file_read(name, DOCUMENT_MAX_BYTES, &text, NULL, err);
-    if (ok && !options->frozen)
-        ok = freeze(attempt, &text, err);
+    ok = options->frozen
+             ? job_read_frozen(&attempt->job, options->digest, &text, err)
+             : file_read(attempt->job.path, DOCUMENT_MAX_BYTES, &text, NULL, err) &&
+                   freeze(attempt, &text, err);
     if (ok)
         containment_enter(&attempt->containment, &attempt->job, &text, attempt->log);
     ok = ok && inspect_text(&how, text.data, text.len, &attempt->inspection, err);

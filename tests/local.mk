@@ -369,6 +369,7 @@ script_tests += %D%/cli/review.t
 script_tests += %D%/cli/run.t
 script_tests += %D%/cli/schema.t
 script_tests += %D%/cli/select.t
+script_tests += %D%/cli/shared.t
 script_tests += %D%/cli/spool.t
 script_tests += %D%/cli/starts.t
 script_tests += %D%/cli/stops.t

@@ -39,11 +39,11 @@ static char *backups_dir(const char *job)
     return dir;
 }
 
-static bool make_own_dir(const char *path, struct error *err)
+static bool make_own_dir(const char *path, mode_t mode, struct error *err)
 {
     struct stat st;
 
-    if (!file_make_dir(path, 0700, err))
+    if (!file_make_dir(path, mode, err))
         return false;
     if (lstat(path, &st) != 0)
         return error_errno(err, "cannot stat %s", path);
@@ -55,7 +55,7 @@ static bool make_own_dir(const char *path, struct error *err)
 bool backup_run_dir(const char *job, char **path, struct error *err)
 {
     *path = path_run_dir(job);
-    if (path_run_is_free(job, err) && make_own_dir(*path, err))
+    if (path_run_is_free(job, err) && make_own_dir(*path, 0755, err))
         return true;
     free(*path);
     *path = NULL;
@@ -196,7 +196,7 @@ bool backup_write(const char *job, const char *data, size_t len, char **path,
     text_init(&name, 0);
     *path = NULL;
     digest_bytes(data, len, digest);
-    if (!backup_run_dir(job, &run, err) || !make_own_dir(dir, err) ||
+    if (!backup_run_dir(job, &run, err) || !make_own_dir(dir, 0700, err) ||
         !find_equal(job, digest, path, err))
         goto out;
     ok = *path != NULL;

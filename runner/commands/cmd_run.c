@@ -96,12 +96,14 @@ static int record_end(const struct job *job, const struct options *options, int 
     return report_training_exit(err.code);
 }
 
-static int train(const struct job *job, const struct options *options, int lock)
+static int train(const struct job *job, const struct options *options,
+                 const struct job_record *record, int lock)
 {
     char *program = spawn_sibling("trainspool-train");
     struct child_start start = { .program = program,
                                  .job = job,
                                  .lock = lock,
+                                 .digest = record->frozen,
                                  .resume = options->resume,
                                  .options = options };
     struct child child;
@@ -181,7 +183,7 @@ static int run(const struct job *job, const struct options *options)
     if (inspection.patch.findings.count > 0)
         report_summary(&report, &inspection.patch);
     if (record.state == JOB_READY) {
-        status = train(job, options, lock);
+        status = train(job, options, &record, lock);
     } else {
         close(lock);
         status = inspection.patch.is_job ? EXIT_FINDINGS : EXIT_NO_JOB;

@@ -261,7 +261,6 @@ static int cmd_watch(const struct options *options)
     char *program = spawn_sibling("trainspool-train");
     int status;
 
-    umask(077);
     daemon.log = log_new(STDOUT_FILENO, level);
     log_detach(daemon.log);
     signal(SIGPIPE, SIG_IGN); /* the reader of the log may end */

@@ -93,9 +93,11 @@ static bool freeze(const struct job *job, const struct admit_options *options,
                    struct job_record *record, const struct patch *patch,
                    struct error *err)
 {
+    const struct text text = { .data = (char *)patch->text, .len = patch->len };
+
     record->priority = patch->plan.priority;
     record->max_retries = patch->plan.max_retries;
-    return job_freeze(job, patch->text, patch->len, !options->lazy, err) &&
+    return job_freeze(job, &text, !options->lazy, record, err) &&
            job_event(job, record, EVENT_ACCEPTED, NULL, err);
 }
 

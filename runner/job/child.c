@@ -23,7 +23,7 @@
 
 extern char **environ;
 
-enum { LOCK_FD = 3, MOST_ARGUMENTS = 16 };
+enum { LOCK_FD = 3, MOST_ARGUMENTS = 20 };
 
 static void make_argv(const struct child_start *start, const char *argv[MOST_ARGUMENTS])
 {
@@ -33,6 +33,10 @@ static void make_argv(const struct child_start *start, const char *argv[MOST_ARG
     argv[n++] = start->program;
     argv[n++] = "--frozen";
     argv[n++] = "--lock-fd=3";
+    if (start->digest && start->digest[0]) {
+        argv[n++] = "--digest";
+        argv[n++] = start->digest;
+    }
     if (start->resume)
         argv[n++] = "--resume";
     if (start->spooled)

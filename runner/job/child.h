@@ -20,7 +20,8 @@ struct child {
 struct child_start {
     const char *program; /* path of trainspool-train */
     const struct job *job;
-    int lock; /* the job's lock; the child keeps it when the caller closes it */
+    int lock;           /* the job's lock; the child keeps it when the caller closes it */
+    const char *digest; /* of the frozen text as admitted; "": unknown */
     bool resume;
     /* In a spool: use a new session, with output to train.log. Otherwise use the caller's
      * terminal. */

@@ -15,14 +15,17 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/digest.h"
 #include "base/file.h"
+#include "base/owner.h"
 #include "base/size.h"
 #include "base/walk.h"
+#include "patcher/document/document.h"
 #include "runner/job/record.h"
 
 enum {
     STATE_BYTES = 16 << 10,
-    RUN_DIR_MODE = 0700,
+    RUN_DIR_MODE = 0755,
     FILE_MODE = 0644,
     FROZEN_MODE = 0600
 };
@@ -123,6 +126,31 @@ bool job_make_dir(const struct job *job, struct error *err)
         return error_set(err, ERROR_SYSTEM, "%s exists and is not a directory",
                          job->run_dir);
     return true;
+}
+
+bool job_check_dir(const struct job *job, struct error *err)
+{
+    struct stat st;
+    bool shared;
+    int fault;
+
+    if (lstat(job->run_dir, &st) != 0)
+        return errno == ENOENT || error_errno(err, "cannot access %s", job->run_dir);
+    if (!S_ISDIR(st.st_mode))
+        return error_set(err, ERROR_SYSTEM, "%s exists and is not a directory",
+                         job->run_dir);
+    if (!owner_is_trusted(st.st_uid))
+        return error_set(err, ERROR_SYSTEM,
+                         "%s belongs to another user; remove it, or give the job another "
+                         "name",
+                         job->run_dir);
+    shared = owner_shares(&st, &fault);
+    if (fault)
+        return error_set(err, ERROR_FAULT, "cannot find the group of %s: %s",
+                         job->run_dir, strerror(fault));
+    return !shared ||
+           error_set(err, ERROR_SYSTEM, "other users may write to %s; run chmod go-w %s",
+                     job->run_dir, job->run_dir);
 }
 
 /* Read a whole state file with as few system calls as possible.  Return 0 for a file that
@@ -267,11 +295,28 @@ bool job_event(const struct job *job, struct job_record *record, enum job_event 
     return true;
 }
 
-bool job_freeze(const struct job *job, const char *data, size_t len, bool durable,
-                struct error *err)
+bool job_freeze(const struct job *job, const struct text *text, bool durable,
+                struct job_record *record, struct error *err)
 {
-    return durable ? file_replace(job->frozen, data, len, FROZEN_MODE, err)
-                   : replace_unflushed(job->frozen, data, len, FROZEN_MODE, err);
+    digest_bytes(text->data, text->len, record->frozen);
+    return durable
+               ? file_replace(job->frozen, text->data, text->len, FROZEN_MODE, err)
+               : replace_unflushed(job->frozen, text->data, text->len, FROZEN_MODE, err);
+}
+
+bool job_read_frozen(const struct job *job, const char *digest, struct text *out,
+                     struct error *err)
+{
+    char is[DIGEST_TEXT];
+
+    if (!file_read_at(AT_FDCWD, job->frozen, DOCUMENT_MAX_BYTES, out, NULL, err))
+        return false;
+    digest_bytes(out->data, out->len, is);
+    return !digest || !digest[0] || strcmp(is, digest) == 0 ||
+           error_set(err, ERROR_JOB,
+                     "%s is not the text that was admitted; `trainspool retry` admits "
+                     "the job again",
+                     job->frozen);
 }
 
 bool job_flush(const struct job *job, struct error *err)

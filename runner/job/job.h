@@ -63,6 +63,7 @@ struct job_record {
     char device[96];
     char contained[96]; /* what contained the last attempt, for people */
     char digest[65];    /* SHA-256 of the job file as accepted or rejected */
+    char frozen[65];    /* of NAME.run/job.yaml */
     char source[64];    /* "inode:ctime:size" of that file: cheap to compare */
     char queued[32], started[32], ended[32]; /* for people; UTC */
 };
@@ -85,6 +86,10 @@ void job_clear(struct job *job);
 
 /* Create NAME.run/ if it does not exist; never through a link, and only a directory. */
 bool job_make_dir(const struct job *job, struct error *err);
+/* Check that no other user decides what is in NAME.run/, if it exists: its owner is root
+ * or this user, and no one else may write to it. Jobs of a folder that others may write to
+ * are used only then. ERROR_SYSTEM with the remedy. */
+bool job_check_dir(const struct job *job, struct error *err);
 
 /* Read state.json. A missing or broken file (a power cut) is JOB_NEW. ERROR_SYSTEM
  * otherwise. */
@@ -103,10 +108,13 @@ bool job_write(const struct job *job, const struct job_record *record, bool dura
 bool job_event(const struct job *job, struct job_record *record, enum job_event event,
                const char *reason, struct error *err);
 
-/* Write NAME.run/job.yaml. Without `durable`, job_flush must follow before anything
+/* Write NAME.run/job.yaml, and note its digest in the record. Without `durable`, job_flush must follow before anything
  * depends on it. */
-bool job_freeze(const struct job *job, const char *data, size_t len, bool durable,
-                struct error *err);
+bool job_freeze(const struct job *job, const struct text *text, bool durable,
+                struct job_record *record, struct error *err);
+/* Read NAME.run/job.yaml. ERROR_JOB if its digest is not this one; NULL: any. */
+bool job_read_frozen(const struct job *job, const char *digest, struct text *out,
+                     struct error *err);
 bool job_flush(const struct job *job, struct error *err);
 
 /* Lock the job. Return the descriptor, or -1 with *busy (another process holds the lock)

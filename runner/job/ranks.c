@@ -36,7 +36,7 @@ enum { END_MS = 10000 };
 
 struct words {
     char rank[24], device[24];
-    const char *argv[16];
+    const char *argv[20];
 };
 
 static void make_words(const struct ranks_start *start, int rank, const char *program,
@@ -54,6 +54,10 @@ static void make_words(const struct ranks_start *start, int rank, const char *pr
     out->argv[n++] = out->rank;
     out->argv[n++] = out->device;
     out->argv[n++] = "--frozen";
+    if (start->options->digest) {
+        out->argv[n++] = "--digest";
+        out->argv[n++] = start->options->digest;
+    }
     out->argv[n++] = "--lock-fd=3";
     out->argv[n++] = "--link-fd=4";
     if (start->options->no_onednn)
@@ -209,7 +213,7 @@ static bool read_plan(const struct options *options, const struct machine *machi
     bool ok;
 
     text_init(&text, DOCUMENT_MAX_BYTES);
-    ok = file_read(job->frozen, DOCUMENT_MAX_BYTES, &text, NULL, err) &&
+    ok = job_read_frozen(job, options->digest, &text, err) &&
          inspect_text(&how, text.data, text.len, inspection, err);
     text_clear(&text);
     if (ok && (!inspection->patch.has_plan ||

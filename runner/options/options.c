@@ -118,6 +118,8 @@ static const struct option_row rows[OPTION_IDS] = {
                            "that plan can estimate the time of a run" },
     [OPTION_FROZEN] = { "frozen", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(frozen),
                         "use NAME.run/job.yaml, the text frozen for this run" },
+    [OPTION_DIGEST] = { "digest", 0, OPTION_IS_TEXT, "HEX", NULL, INTO(digest),
+                        "with --frozen, train only a text with this SHA-256" },
     [OPTION_SPOOLED] = { "spooled", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(spooled),
                          "a spool owns this job: print nothing, and leave it ready to "
                          "resume when stopped" },

@@ -43,6 +43,7 @@ enum option_id {
     OPTION_STEPS,
     OPTION_CALIBRATE,
     OPTION_FROZEN,
+    OPTION_DIGEST,
     OPTION_SPOOLED,
     OPTION_LOCK_FD,
     OPTION_RANK,
@@ -122,7 +123,7 @@ struct options {
     const char *const *operands; /* NULL-ended, pointing into argv */
     size_t operand_count;
 
-    const char *device, *target, *fail_on, *to, *color, *output;
+    const char *device, *target, *fail_on, *to, *color, *output, *digest;
     const char *const *set; /* lists are NULL-ended; NULL: none */
     const char *const *select;
     const char *const *ignore;

@@ -101,7 +101,7 @@ void claim_examine(const struct examine_request *request, const struct machine *
 
     out->end = EXAMINE_FAULT;
     job_init(&job, request->name);
-    if (job_make_dir(&job, &out->err))
+    if (job_make_dir(&job, &out->err) && job_check_dir(&job, &out->err))
         lock = job_lock(&job, &busy, &out->err);
     if (busy)
         out->end = EXAMINE_BUSY;

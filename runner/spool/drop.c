@@ -9,7 +9,6 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,6 +18,7 @@
 #include "base/digest.h"
 #include "base/fault.h"
 #include "base/file.h"
+#include "base/owner.h"
 #include "base/size.h"
 #include "patcher/document/document.h"
 #include "runner/job/job.h"
@@ -113,39 +113,22 @@ static enum drop_verdict not_opened(int dir, const char *name, int number,
     return wait_for_machine(name, number, out);
 }
 
-/* Only the owner may write to the file: group write access is harmless if the group has
- * no other members. *fault: errno if the machine failed to say so, else 0. */
-static bool writable_by_others(const struct stat *st, int *fault)
-{
-    struct group entry, *group = NULL;
-    char buffer[4096];
-    int failed;
-
-    *fault = 0;
-    if (st->st_mode & S_IWOTH)
-        return true;
-    if (!(st->st_mode & S_IWGRP) || st->st_gid == 0)
-        return false;
-    failed = getgrgid_r(st->st_gid, &entry, buffer, sizeof(buffer), &group);
-    if (fault_is(failed))
-        *fault = failed;
-    return group && group->gr_mem[0] != NULL;
-}
-
 static enum drop_verdict check_open_file(const char *name, const struct stat *st,
                                          struct drop *out)
 {
+    bool shared;
     int fault;
 
     if (!S_ISREG(st->st_mode))
         return refuse(out, S_ISDIR(st->st_mode) ? "it is a folder"
                                                 : "it is not a regular file");
-    if (st->st_uid != geteuid() && st->st_uid != 0)
+    if (!owner_is_trusted(st->st_uid))
         return refuse(out, "it belongs to another user");
-    if (writable_by_others(st, &fault))
-        return refuse(out, "others may write to it; run chmod go-w");
+    shared = owner_shares(st, &fault);
     if (fault)
         return wait_for_machine(name, fault, out);
+    if (shared)
+        return refuse(out, "others may write to it; run chmod go-w");
     if ((uintmax_t)st->st_size > DOCUMENT_MAX_BYTES)
         return refuse(out, "it is larger than 1 MiB");
     return DROP_COMPLETE;

@@ -373,7 +373,10 @@ bool intake_handle(struct intake *intake, struct item *item)
         return false;
     }
     job_init(&job, item->name);
-    if (is_unchanged(item, &job)) {
+    if (!job_check_dir(&job, &drop.fault)) {
+        put_off(intake, item, &drop.fault, again_after_fault);
+        done = false;
+    } else if (is_unchanged(item, &job)) {
         done = true;
     } else if (verdict == DROP_WAIT && !is_recorded(item, &job)) {
         log_waiting(intake, item, now);

@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/file.h"
+#include "base/owner.h"
 #include "runner/spool/claim.h"
 #include "runner/spool/intake.h"
 #include "runner/options/names.h"
@@ -211,7 +212,7 @@ static void find_running(struct spool *spool)
         struct job job;
 
         job_init(&job, item->name);
-        if (job_is_locked(&job))
+        if (job_check_dir(&job, NULL) && job_is_locked(&job))
             spool->intake.running = memory_strdup(item->name);
         job_clear(&job);
     }
@@ -221,15 +222,31 @@ static void find_running(struct spool *spool)
 static bool trust_dir(int dir, const char *path, struct error *err)
 {
     struct stat st;
+    int fault;
 
     if (fstat(dir, &st) != 0)
         return error_errno(err, "cannot access %s", path);
-    if (st.st_uid != geteuid() && st.st_uid != 0)
+    if (!owner_is_trusted(st.st_uid))
         return error_set(err, ERROR_USAGE, "%s belongs to another user", path);
-    if (st.st_mode & S_IWOTH && !(st.st_mode & S_ISVTX))
-        return error_set(err, ERROR_USAGE, "%s is writable by everyone; run chmod o-w %s",
-                         path, path);
+    /* in a sticky folder, no user can replace what belongs to another */
+    if (!(st.st_mode & S_ISVTX) && owner_shares(&st, &fault))
+        return error_set(err, ERROR_USAGE,
+                         "other users may write to %s; run chmod go-w %s, or chmod +t %s",
+                         path, path, path);
     return true;
+}
+
+/* Another user could hold the lock in it for ever. */
+static bool trust_inner(const struct spool *spool, struct error *err)
+{
+    struct stat st;
+    int fault;
+
+    if (fstat(spool->inner, &st) != 0)
+        return error_errno(err, "cannot access %s/%s", spool->path, SPOOL_INNER);
+    return (owner_is_trusted(st.st_uid) && !owner_shares(&st, &fault)) ||
+           error_set(err, ERROR_USAGE, "%s/%s belongs to another user; remove it",
+                     spool->path, SPOOL_INNER);
 }
 
 static bool open_inner(struct spool *spool, bool *busy, struct error *err)
@@ -240,6 +257,8 @@ static bool open_inner(struct spool *spool, bool *busy, struct error *err)
         openat(spool->dir, SPOOL_INNER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (spool->inner < 0)
         return error_errno(err, "cannot open %s/%s", spool->path, SPOOL_INNER);
+    if (!trust_inner(spool, err))
+        return false;
     spool->lock = file_lock(SPOOL_INNER "/lock", busy, err);
     return spool->lock >= 0;
 }

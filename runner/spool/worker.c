@@ -168,6 +168,7 @@ static enum worker_start start(struct worker *worker, int lock, struct error *er
     bool ready, ok = still_ready(worker, &record, &ready, err);
 
     how.resume = record.resume;
+    how.digest = record.frozen;
     strcpy(worker->before, record.reason);
     if (ready && child_start(&how, &worker->child, err))
         return WORKER_STARTED;
@@ -187,7 +188,7 @@ enum worker_start worker_start(struct worker *worker, const char *path, struct e
     int lock;
 
     take_job(worker, path);
-    lock = job_lock(&worker->job, &busy, err);
+    lock = job_check_dir(&worker->job, err) ? job_lock(&worker->job, &busy, err) : -1;
     if (lock >= 0) {
         result = start(worker, lock, err);
         close(lock); /* the child holds it now */
