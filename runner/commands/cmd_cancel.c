@@ -49,7 +49,8 @@ static bool cancel(const struct job *job, struct job_record *record,
         return true;
     }
     text_adds(sentence, "canceled");
-    if (record->state == JOB_NEW && !note_text(job, record, err))
+    if ((record->state == JOB_NEW || record->state == JOB_BLOCKED) &&
+        !note_text(job, record, err))
         return false;
     return job_event(job, record, EVENT_CANCELLED, "canceled before it ran", err);
 }

@@ -242,7 +242,7 @@ static void table_clear(struct table *table)
 
 static const char *const state_colors[JOB_STATES] = {
     [JOB_RUNNING] = "\033[36m", [JOB_DONE] = "\033[32m",     [JOB_FAILED] = "\033[31m",
-    [JOB_STOPPED] = "\033[33m", [JOB_REJECTED] = "\033[31m",
+    [JOB_STOPPED] = "\033[33m", [JOB_REJECTED] = "\033[31m", [JOB_BLOCKED] = "\033[33m",
 };
 
 /* Append a cell of `width` columns; a non-ASCII character counts as one column. */

@@ -201,16 +201,35 @@ static void wait_for_events(struct daemon *daemon)
 static bool is_over(const struct daemon *daemon)
 {
     /* do not wait until the disk has room to record the end; the next watch records it */
-    if (daemon->worker.busy && !(daemon->stop.number && daemon->worker.ended))
+    bool forget = daemon->stop.number
+                      ? daemon->worker.ended
+                      : daemon->options->once && worker_is_stuck(&daemon->worker);
+
+    if (daemon->worker.busy && !forget)
         return false;
     if (!announce_is_idle(daemon->announce))
         return false;
     return daemon->stop.number ||
-           (daemon->options->once && spool_is_empty(daemon->spool));
+           (daemon->options->once && (forget || spool_is_stuck(daemon->spool)));
+}
+
+/* Return the exit status of watch --once. */
+static int once_status(const struct daemon *daemon)
+{
+    if (daemon->worker.busy || !spool_is_empty(daemon->spool)) {
+        log_line(daemon->log, LOG_ERROR,
+                 "watch: ended with jobs that could not run; `trainspool status %s` "
+                 "shows them",
+                 daemon->options->operands[0]);
+        return EXIT_SYSTEM;
+    }
+    return spool_failures(daemon->spool) > 0 ? EXIT_FINDINGS : EXIT_FINE;
 }
 
 static int loop(struct daemon *daemon)
 {
+    int status;
+
     for (;;) {
         reap(daemon);
         if (!daemon->stop.number)
@@ -224,10 +243,9 @@ static int loop(struct daemon *daemon)
             break;
         wait_for_events(daemon);
     }
+    status = daemon->stop.number ? 128 + daemon->stop.number : once_status(daemon);
     log_line(daemon->log, LOG_INFO, "watch: ended");
-    if (daemon->stop.number)
-        return 128 + daemon->stop.number;
-    return spool_failures(daemon->spool) > 0 ? EXIT_FINDINGS : EXIT_FINE;
+    return status;
 }
 
 static bool open_daemon(struct daemon *daemon, bool *busy, struct error *err)

@@ -21,6 +21,7 @@
 #include "base/size.h"
 #include "base/walk.h"
 #include "patcher/document/document.h"
+#include "runner/job/obstacle.h"
 #include "runner/job/record.h"
 
 enum {
@@ -33,7 +34,7 @@ enum {
 const char *const job_state_names[JOB_STATES] = {
     [JOB_INVALID] = "nowhere", [JOB_NEW] = "new",           [JOB_READY] = "ready",
     [JOB_RUNNING] = "running", [JOB_DONE] = "done",         [JOB_FAILED] = "failed",
-    [JOB_STOPPED] = "stopped", [JOB_REJECTED] = "rejected",
+    [JOB_STOPPED] = "stopped", [JOB_REJECTED] = "rejected", [JOB_BLOCKED] = "blocked",
 };
 
 const char *const job_event_names[JOB_EVENTS] = {
@@ -42,17 +43,25 @@ const char *const job_event_names[JOB_EVENTS] = {
     [EVENT_EXIT_BAD] = "failed",    [EVENT_PAUSED] = "paused",
     [EVENT_CANCELLED] = "canceled", [EVENT_CRASHED] = "crashed",
     [EVENT_GAVE_UP] = "given up",   [EVENT_RETRIED] = "retried",
-    [EVENT_CHANGED] = "changed",
+    [EVENT_CHANGED] = "changed",    [EVENT_BLOCKED] = "blocked",
 };
 
 /* A transition that is not in the table must not happen. */
 static const enum job_state next_state[JOB_STATES][JOB_EVENTS] = {
     [JOB_NEW] = { [EVENT_ACCEPTED] = JOB_READY,
                   [EVENT_REJECTED] = JOB_REJECTED,
+                  [EVENT_BLOCKED] = JOB_BLOCKED,
                   [EVENT_CANCELLED] = JOB_STOPPED,
                   [EVENT_RETRIED] = JOB_NEW,
                   [EVENT_CHANGED] = JOB_NEW },
+    [JOB_BLOCKED] = { [EVENT_ACCEPTED] = JOB_READY,
+                      [EVENT_REJECTED] = JOB_REJECTED,
+                      [EVENT_BLOCKED] = JOB_BLOCKED,
+                      [EVENT_CANCELLED] = JOB_STOPPED,
+                      [EVENT_RETRIED] = JOB_NEW,
+                      [EVENT_CHANGED] = JOB_NEW },
     [JOB_READY] = { [EVENT_STARTED] = JOB_RUNNING,
+                    [EVENT_BLOCKED] = JOB_BLOCKED,
                     [EVENT_CANCELLED] = JOB_STOPPED,
                     [EVENT_EXIT_BAD] = JOB_FAILED,
                     [EVENT_CRASHED] = JOB_READY,
@@ -112,20 +121,13 @@ void job_clear(struct job *job)
 
 bool job_make_dir(const struct job *job, struct error *err)
 {
-    struct stat st;
-
     if (!path_run_is_free(job->path, err))
         return false;
     if (walk_mkdir(job->run_dir, RUN_DIR_MODE) == 0)
         return true;
     if (errno != EEXIST)
         return error_errno(err, "cannot create %s", job->run_dir);
-    if (lstat(job->run_dir, &st) != 0)
-        return error_errno(err, "cannot access %s", job->run_dir);
-    if (!S_ISDIR(st.st_mode))
-        return error_set(err, ERROR_SYSTEM, "%s exists and is not a directory",
-                         job->run_dir);
-    return true;
+    return obstacle_is_folder(AT_FDCWD, job->run_dir, err);
 }
 
 bool job_check_dir(const struct job *job, struct error *err)
@@ -136,9 +138,8 @@ bool job_check_dir(const struct job *job, struct error *err)
 
     if (lstat(job->run_dir, &st) != 0)
         return errno == ENOENT || error_errno(err, "cannot access %s", job->run_dir);
-    if (!S_ISDIR(st.st_mode))
-        return error_set(err, ERROR_SYSTEM, "%s exists and is not a directory",
-                         job->run_dir);
+    if (!obstacle_is_folder(AT_FDCWD, job->run_dir, err))
+        return false;
     if (!owner_is_trusted(st.st_uid))
         return error_set(err, ERROR_SYSTEM,
                          "%s belongs to another user; remove it, or give the job another "
@@ -165,18 +166,37 @@ static size_t read_quickly(int fd, char *buffer, size_t room)
     return (size_t)got;
 }
 
+static void block(struct job_record *out, const char *reason)
+{
+    record_init(out);
+    out->state = JOB_BLOCKED;
+    record_set_text(out->reason, sizeof(out->reason), reason);
+}
+
+/* A job without a state is new, unless something is in the way of its files. */
+static bool read_missing(int dir, const char *name, struct job_record *out,
+                         struct error *err)
+{
+    char *run_dir = path_dir(name);
+    struct error why = { 0 };
+
+    record_init(out);
+    if (!obstacle_none_at(dir, run_dir, &why) && why.code == ERROR_SYSTEM)
+        block(out, why.text);
+    free(run_dir);
+    return why.code != ERROR_FAULT || error_set(err, why.code, "%s", why.text);
+}
+
 bool job_read_at(int dir, const char *name, struct job_record *out, struct error *err)
 {
+    struct error why = { 0 };
     char buffer[STATE_BYTES];
     struct text text;
     size_t len = 0;
-    bool ok;
     int fd = openat(dir, name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC);
 
-    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR)) {
-        record_init(out);
-        return true;
-    }
+    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+        return read_missing(dir, name, out, err);
     if (fd >= 0) {
         len = read_quickly(fd, buffer, sizeof(buffer));
         close(fd);
@@ -187,11 +207,14 @@ bool job_read_at(int dir, const char *name, struct job_record *out, struct error
     }
     record_init(out);
     text_init(&text, STATE_BYTES);
-    ok = file_read_at(dir, name, STATE_BYTES, &text, NULL, err);
-    if (ok)
+    if (file_read_at(dir, name, STATE_BYTES, &text, NULL, &why))
         record_read(text.data, text.len, out);
+    else if (why.code == ERROR_DATA) /* a folder, a link, or huge */
+        block(out, why.text);
+    else
+        error_set(err, why.code, "%s", why.text);
     text_clear(&text);
-    return ok;
+    return why.code == ERROR_NONE || why.code == ERROR_DATA;
 }
 
 bool job_read(const struct job *job, struct job_record *out, struct error *err)

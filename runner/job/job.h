@@ -21,6 +21,9 @@ enum job_state {
     JOB_INVALID, /* no transition leads here: what is not in the table must not happen */
     JOB_NEW,     /* dropped, not examined yet; also if there is no state.json */
     JOB_READY,   /* patched and frozen, waits for its turn */
+    /* cannot be admitted or started for a reason outside it, such as a file in the way; the
+     * watch tries again */
+    JOB_BLOCKED,
     JOB_RUNNING,
     JOB_DONE,
     JOB_FAILED,
@@ -34,6 +37,7 @@ extern const char *const job_state_names[JOB_STATES];
 enum job_event {
     EVENT_ACCEPTED,
     EVENT_REJECTED,
+    EVENT_BLOCKED,
     EVENT_STARTED,
     EVENT_EXIT_OK,
     EVENT_EXIT_BAD,
@@ -91,8 +95,8 @@ bool job_make_dir(const struct job *job, struct error *err);
  * are used only then. ERROR_SYSTEM with the remedy. */
 bool job_check_dir(const struct job *job, struct error *err);
 
-/* Read state.json. A missing or broken file (a power cut) is JOB_NEW. ERROR_SYSTEM
- * otherwise. */
+/* Read state.json. A missing or broken file (a power cut) is JOB_NEW; something else in its
+ * place, or in that of NAME.run, is JOB_BLOCKED. ERROR_SYSTEM otherwise. */
 bool job_read(const struct job *job, struct job_record *out, struct error *err);
 /* The same for `name`, a state.json relative to an open directory (AT_FDCWD allowed). */
 bool job_read_at(int dir, const char *name, struct job_record *out, struct error *err);

@@ -97,7 +97,8 @@ void page_trouble(const struct page_data *data, struct text *out)
     const struct job_record *record = &data->record;
     bool vanished = record->state == JOB_RUNNING && !data->running;
 
-    if (record->state == JOB_FAILED || record->state == JOB_REJECTED || vanished) {
+    if (record->state == JOB_FAILED || record->state == JOB_REJECTED ||
+        record->state == JOB_BLOCKED || vanished) {
         text_adds(out, "<div class=\"alarm\" role=\"note\"><p>");
         html_text(out, vanished            ? "trainspool-train crashed"
                        : record->reason[0] ? record->reason

@@ -50,7 +50,7 @@ const char page_style[] =
     ".6em;border-radius:1em;border:1px "
     "solid "
     "currentColor;color:var(--soft);white-space:nowrap}\n"
-    ".state.done{color:var(--good)}.state.failed,.state.rejected{color:var(--bad)}.state.running{color:var(--train)}.state.stopped{color:var(--warn)}\n"
+    ".state.done{color:var(--good)}.state.failed,.state.rejected{color:var(--bad)}.state.running{color:var(--train)}.state.stopped,.state.blocked{color:var(--warn)}\n"
     "nav{display:flex;flex-wrap:wrap;gap:.2rem "
     "1.1rem;font-size:.9rem;margin:.9rem "
     "0 2.25rem;padding:.6rem "

@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "runner/job/admit.h"
+#include "runner/job/obstacle.h"
 
 /* Reset the job to `new` from any state; the caller holds the lock. */
 static bool make_new(const struct job *job, struct job_record *record, struct error *err)
@@ -18,7 +19,10 @@ static bool make_new(const struct job *job, struct job_record *record, struct er
     if (record->state == JOB_RUNNING &&
         !job_event(job, record, EVENT_CRASHED, "a new text was dropped", err))
         return false;
-    if (record->state != JOB_NEW && !job_event(job, record, EVENT_CHANGED, NULL, err))
+    if (record->state == JOB_BLOCKED) /* it stays that until it is admitted */
+        record->attempt = record->crashes = 0;
+    else if (record->state != JOB_NEW &&
+             !job_event(job, record, EVENT_CHANGED, NULL, err))
         return false;
     record->step = record->total = 0;
     record->loss = NAN;
@@ -52,6 +56,20 @@ static bool reject(const struct job *job, const struct examine_request *request,
     return admit_reject(job, &out->record, reason, &out->err);
 }
 
+/* Show why the job is not admitted. The same reason may keep this from being written. */
+static void block(const struct job *job, struct job_record *record,
+                  const struct error *why)
+{
+    struct job_record before;
+
+    record->source[0] = record->digest[0] = 0;
+    if (job_read(job, &before, NULL) && before.state == JOB_BLOCKED &&
+        strcmp(before.reason, why->text) == 0)
+        return;
+    if (job_next(record->state, EVENT_BLOCKED) != JOB_INVALID)
+        job_event(job, record, EVENT_BLOCKED, why->text, NULL);
+}
+
 static bool claim_locked(const struct job *job, const struct examine_request *request,
                          const struct machine *machine, struct examine_result *out)
 {
@@ -60,7 +78,8 @@ static bool claim_locked(const struct job *job, const struct examine_request *re
     };
     struct job_record *record = &out->record;
     struct inspection inspection = { 0 };
-    bool ok = job_read(job, record, &out->err) && make_new(job, record, &out->err);
+    bool ok = job_read(job, record, &out->err) && make_new(job, record, &out->err) &&
+              obstacle_none(job, &out->err);
 
     record->arrived = request->arrived;
     if (ok && !request->refused[0])
@@ -73,6 +92,8 @@ static bool claim_locked(const struct job *job, const struct examine_request *re
         error_clear(&out->err);
         ok = reject(job, request, why.text, out);
     }
+    if (!ok)
+        block(job, record, &out->err);
     out->edits = count_edits(&inspection.patch);
     inspect_clear(&inspection);
     return ok;

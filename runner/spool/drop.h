@@ -19,6 +19,8 @@
 bool drop_name_is_valid(const char *name);
 
 #define DROP_RETRY_SECONDS 5 /* until the next try after a fault of the machine */
+/* how long such faults last before watch --once ends in spite of them */
+#define DROP_PATIENCE_SECONDS 30
 
 enum drop_verdict {
     DROP_COMPLETE,

@@ -33,20 +33,26 @@ void item_free(struct item *item)
 static void put_off(struct intake *intake, struct item *item, const struct error *why,
                     double seconds)
 {
+    double now = clock_seconds();
+
     if (!item->trouble || strcmp(item->trouble, why->text) != 0) {
         log_line(intake->log, LOG_ERROR, "%s: %s; trying again every %g s", item->name,
                  why->text, seconds);
+        item->since = item->trouble ? item->since : now;
         free(item->trouble);
         item->trouble = memory_strdup(why->text);
     }
+    item->blocked =
+        why->code != ERROR_FAULT || now - item->since >= DROP_PATIENCE_SECONDS;
     item->known[0] = 0;
-    item->due = clock_seconds() + seconds;
+    item->due = now + seconds;
 }
 
 static void forget_trouble(struct item *item)
 {
     free(item->trouble);
     item->trouble = NULL;
+    item->blocked = false;
 }
 
 static void state_source(const struct job *job, char out[64])
@@ -285,9 +291,11 @@ static bool compare_text(int dir, const struct comparison *text, bool *known,
     const struct job_record *record = &text->record;
     char digest[65];
 
-    *known = record->state != JOB_NEW && record->source[0] &&
-             strcmp(record->source, text->item->history.source) == 0;
-    if (*known || record->state == JOB_NEW || text->drop->reason[0])
+    *known = false;
+    if (record->state == JOB_NEW || record->state == JOB_BLOCKED)
+        return true;
+    *known = record->source[0] && strcmp(record->source, text->item->history.source) == 0;
+    if (*known || text->drop->reason[0])
         return true;
     if (!drop_digest(dir, text->item->name, text->drop, digest, err))
         return false;

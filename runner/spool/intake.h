@@ -23,6 +23,8 @@ struct item {
     bool suspect;         /* an examination reached its deadline */
     uint64_t tried;       /* the queue's round in which it could not be started */
     char *trouble;        /* why it was put off, as logged; malloc'ed, NULL: nothing */
+    double since;         /* when it was put off first */
+    bool blocked;         /* it may stay put off for ever */
     /* whether it was reported that a new text waits for the end of the run */
     bool reported;
     bool pending;      /* used by the spool: a check is due */

@@ -47,6 +47,7 @@ struct spool {
     bool absent;
     bool unread;   /* the last scan missed names */
     char *trouble; /* why no job starts, as logged; malloc'ed, NULL: nothing */
+    double unread_since, trouble_since;
 };
 
 static struct item *find_item(struct spool *spool, const char *name)
@@ -196,6 +197,8 @@ static void scan(struct spool *spool)
     if (!ok && !spool->unread)
         log_line(spool->intake.log, LOG_ERROR, "watch: %s; trying again every %d s",
                  err.text, DROP_RETRY_SECONDS);
+    if (!ok && !spool->unread)
+        spool->unread_since = clock_seconds();
     spool->unread = !ok;
     if (!ok)
         every = fmin(every, DROP_RETRY_SECONDS);
@@ -476,6 +479,24 @@ bool spool_is_empty(const struct spool *spool)
            queue_count(&spool->intake.queue) == 0;
 }
 
+static bool is_long_since(double then)
+{
+    return clock_seconds() - then >= DROP_PATIENCE_SECONDS;
+}
+
+bool spool_is_stuck(const struct spool *spool)
+{
+    for (const struct item *item = spool->pending; item; item = item->next)
+        if (!item->blocked)
+            return false;
+    if (spool->unread && !is_long_since(spool->unread_since))
+        return false;
+    if (queue_count(&spool->intake.queue) > 0 &&
+        !(spool->trouble && is_long_since(spool->trouble_since)))
+        return false;
+    return !spool->intake.running;
+}
+
 char *spool_next(struct spool *spool, bool *running)
 {
     char *name = spool->intake.running;
@@ -523,6 +544,8 @@ static void log_trouble(struct spool *spool, const char *why)
 {
     if (spool->trouble && (!why[0] || strcmp(spool->trouble, why) == 0))
         return;
+    if (!spool->trouble)
+        spool->trouble_since = clock_seconds();
     free(spool->trouble);
     spool->trouble =
         memory_strdup(why[0] ? why : "a fault of the machine ended trainspool-train");

@@ -177,7 +177,7 @@ static enum worker_start start(struct worker *worker, int lock, struct error *er
     if (ready && err->code == ERROR_FAULT)
         note_trouble(worker, &record, err);
     else if (ready)
-        job_event(&worker->job, &record, EVENT_EXIT_BAD, err->text, err);
+        job_event(&worker->job, &record, EVENT_BLOCKED, err->text, NULL);
     return WORKER_FAULT;
 }
 
@@ -233,6 +233,8 @@ static bool ended(struct worker *worker, int *status)
 static bool put_off(struct worker *worker, const struct error *err)
 {
     if (worker->due == 0)
+        worker->since = clock_seconds();
+    if (worker->due == 0)
         log_line(worker->log, LOG_ERROR,
                  "job %s: cannot record its end: %s; trying again every %d s",
                  worker->job.name, err->text, DROP_RETRY_SECONDS);
@@ -258,6 +260,12 @@ bool worker_poll(struct worker *worker, struct job_record *record)
     worker->fault = child_met_fault(worker->status);
     release(worker);
     return true;
+}
+
+bool worker_is_stuck(const struct worker *worker)
+{
+    return worker->busy && worker->ended && worker->due > 0 &&
+           clock_seconds() - worker->since >= DROP_PATIENCE_SECONDS;
 }
 
 int worker_fd(const struct worker *worker)

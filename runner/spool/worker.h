@@ -20,6 +20,7 @@ struct worker {
     bool ended;       /* the job has ended, and that is not recorded yet */
     int status;       /* from waitpid; -1: unknown */
     double due;       /* when to record it, after a fault of the machine; 0: now */
+    double since;     /* when that failed first */
     bool fault;       /* a fault of the machine ended the last job */
     char before[512]; /* the reason in its state when it started */
 };
@@ -45,6 +46,8 @@ bool worker_poll(struct worker *worker, struct job_record *record);
 /* Return a descriptor that is readable when our child ends; -1: call worker_poll
  * periodically. */
 int worker_fd(const struct worker *worker);
+/* Return whether the end of the job could not be recorded for long. */
+bool worker_is_stuck(const struct worker *worker);
 /* Forget the job; it continues without us. */
 void worker_close(struct worker *worker);
 

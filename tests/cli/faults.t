@@ -33,7 +33,7 @@ lasting() {
     wait_until 20 grep -q 'error .*; trying again every 5 s$' "$1.log" || echo "no fault is reported"
     sleep 0.5
     case $(state "$1/a.yaml") in
-    '' | new | ready) ;;
+    '' | new | blocked | ready) ;;
     *) echo "the job is $(state "$1/a.yaml") during the fault" ;;
     esac
     kill -TERM $lasting_strace
@@ -52,8 +52,22 @@ once() {
     grep -q 'error .*; trying again every 5 s$' "$1.log" || echo "no fault is reported"
 }
 
+# A watch --once that never can read its folder ends, but not at once.
+unreadable() {
+    spool unreadable
+    strace -qq -o /dev/null -P "$T/unreadable" -e inject=getdents64:error=EIO \
+        "$trainspool" watch --once unreadable >unreadable.log 2>&1
+    unreadable_status=$?
+    [ $unreadable_status -eq 3 ] || echo "watch --once ended with $unreadable_status, not 3"
+    grep -q 'error watch: cannot read the directory .*: Input/output error; trying again every 5 s' unreadable.log ||
+        echo "no fault is reported"
+}
+
 if strace -f -qq -o /dev/null true 2>/dev/null; then
     traces=yes
+    unreadable >unreadable.out &
+    pids="$pids $!"
+    test_unreadable=$!
     once folder "$T/folder" getdents64 EIO >folder.out &
     pids="$pids $!"
     test_folder=$!
@@ -108,6 +122,10 @@ if [ "${traces-}" ]; then
         cp $name.log err
         expect "a job runs after a fault of $name" test ! -s out
     done
+    wait $test_unreadable
+    cp unreadable.out out
+    cp unreadable.log err
+    expect "watch --once ends with 3 if it can never read the folder" test ! -s out
 else
     skip "jobs run after faults of single calls" "no strace(1), or it may not trace"
 fi

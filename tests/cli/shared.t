@@ -62,7 +62,7 @@ job 2 >links/a.yaml
 background "$trainspool" watch links
 wait_until 20 grep -q 'train.log' daemon.log
 cp daemon.log out
-expect_output "a log that is a link is reported as such" 'cannot open a.run/train.log: a symbolic link is not followed'
+expect_output "a log that is a link is reported as such" 'a.run/train.log is in the way: it is a symbolic link, not a file'
 expect "nothing is written through it" test ! -s target
 rm links/a.run/train.log
 ! state_is links/a.yaml failed || "$trainspool" retry links/a.yaml >/dev/null
@@ -109,7 +109,7 @@ ok $? "other jobs of a shared folder run"
 for name in owned linked held; do
     expect "$name.run of another user is not used" grep -q "$name.run belongs to another user; remove it" daemon.log
 done
-expect "nor is a link" grep -q 'away.run exists and is not a directory' daemon.log
+expect "nor is a link" grep -q 'away.run is in the way: it is a symbolic link, not a folder' daemon.log
 expect "nor a folder that others may write to" grep -q 'other users may write to open.run; run chmod go-w' daemon.log
 expect "nothing was written elsewhere" test -z "$(ls secret)"
 rm -rf shared/owned.run shared/linked.run shared/held.run shared/away.run

@@ -15,13 +15,13 @@ make_job spool broken done
 rm spool/broken.run/state.json
 mkdir spool/broken.run/state.json
 make_job spool c failed
-expect_status "an unreadable state gives 3" 3 "$trainspool" status spool
-expect_output "its line has the reason" '^broken  *unknown .*state.json is a directory'
+expect_status "a folder in the way of a state gives 0" 0 "$trainspool" status spool
+expect_output "its job is blocked, with the reason" '^broken  *blocked .*state.json is a directory'
 expect_output "the job before it is shown" '^a  *done  *7/7  *2.5'
 expect_output "the job after it is shown" '^c  *failed'
-expect_status "the same with --json gives 3" 3 "$trainspool" status --json spool
-expect "all three jobs are objects" jq_accepts -es 'map(.state) == ["done", "unknown", "failed"]' "$T/out"
-expect_status "status of jobs gives 3 for an unreadable one" 3 "$trainspool" status spool/a.yaml spool/broken.yaml spool/c.yaml
+expect_status "the same with --json gives 0" 0 "$trainspool" status --json spool
+expect "all three jobs are objects" jq_accepts -es 'map(.state) == ["done", "blocked", "failed"]' "$T/out"
+expect_status "status of jobs gives 0 for a blocked one" 0 "$trainspool" status spool/a.yaml spool/broken.yaml spool/c.yaml
 expect "all three are shown" test "$(wc -l <"$T/out")" -eq 4
 expect_status "a missing job gives 2" 2 "$trainspool" status spool/a.yaml nowhere.yaml spool/c.yaml
 expect_error "it is reported" 'there is no nowhere.yaml'

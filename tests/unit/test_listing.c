@@ -77,10 +77,10 @@ static void test_listing_shows_a_job_that_cannot_be_read(void **state)
     write_file(*state, "a.run/state.json/x", "");
     write_file(*state, "b.yaml", "");
     write_file(*state, "b.run/state.json", "{\"state\":\"failed\"}\n");
-    assert_summary(*state, "a unknown;b failed;");
+    assert_summary(*state, "a blocked;b failed;");
     assert_true(listing_add_folder(&listing, *state, &err));
     assert_true(listing_read(&listing, 0, &job));
-    assert_true(job.unread);
+    assert_false(job.unread);
     assert_non_null(strstr(job.record.reason, "state.json is a directory"));
     listed_clear(&job);
     listing_clear(&listing);
@@ -91,10 +91,9 @@ static void test_listing_shows_removed_jobs_while_they_run_or_wait(void **state)
     write_file(*state, "done.run/state.json", "{\"state\":\"done\"}\n");
     write_file(*state, "ready.run/state.json", "{\"state\":\"ready\"}\n");
     write_file(*state, "running.run/state.json", "{\"state\":\"running\"}\n");
-    write_file(*state, "unread.run/state.json/x", "");
     write_file(*state, "other", "");
     write_file(*state, "other.run/state.json", "{\"state\":\"ready\"}\n");
-    assert_summary(*state, "ready ready;running crashed;unread unknown;");
+    assert_summary(*state, "ready ready;running crashed;");
 }
 
 static void test_listing_shows_that_two_jobs_share_a_folder(void **state)
