@@ -7,6 +7,9 @@ if ! has_model; then
     exit 0
 fi
 make_data .
+# LeakSanitizer cannot work in a traced process
+ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
+export ASAN_OPTIONS
 # the processes of functions in the background
 trap 'kill -9 $(cat ./*.pid 2>/dev/null) 2>/dev/null; finish' EXIT
 

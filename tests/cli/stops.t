@@ -69,11 +69,30 @@ expect "cancel ends the evaluation" exited_with "$daemon" 143
 expect "the evaluation has no result" sh -c '! grep -q eval_loss evaluates.run/train.log'
 expect "the job is canceled at its last step" test "$(reason evaluates.yaml)" = "canceled at step 2"
 expect "that step is saved" is_saved evaluates.yaml
+# JOB CHECK...: run the job, send SIGTERM once $stopped_wait JOB succeeds, and check the result.  On a busy machine the
+# signal may come after the work, so try up to three times; set $stopped_status.
+stopped() {
+    stopped_job=$1
+    shift
+    for stopped_try in 1 2 3; do
+        rm -rf "${stopped_job%.yaml}.run"
+        background "$trainspool" run -q "$stopped_job"
+        wait_until 60 "$stopped_wait" "$stopped_job"
+        kill -TERM "$daemon"
+        wait "$daemon"
+        stopped_status=$?
+        ! "$@" || return 0
+    done
+    return 1
+}
+has_steps() { grep -qs steps: "${1%.yaml}.run/train.log"; }
+is_running() { state_is "$1" running; }
+is_unread() { ! grep -q 'data: .* samples' reads.run/train.log; }
+
 job 3 "gradient_accumulation_steps: 20000" | sed "s/text.txt/long.txt/" >wide.yaml
-background "$trainspool" run -q wide.yaml
-wait_until 60 grep -qs steps: wide.run/train.log
-kill -TERM "$daemon"
-expect "SIGTERM ends a long step" exited_with "$daemon" 143
+stopped_wait=has_steps
+stopped wide.yaml sh -c '! grep -q "at step [1-9]" wide.run/state.json'
+ok $((stopped_status != 143)) "SIGTERM ends a long step"
 expect "the step is not counted" test "$(reason wide.yaml)" = "stopped by SIGTERM at step 0"
 expect "the state before it is saved" is_saved wide.yaml
 
@@ -83,11 +102,10 @@ awk 'BEGIN { for (i = 1; i <= 400000; i++) printf "{\"text\": \"Tom has %d apple
 for i in 1 2 3 4 5 6 7 8; do cat long.txt; done >longer.txt
 for data in records.jsonl longer.txt; do
     job 3 | sed "s/text.txt/$data/" >reads.yaml
-    background "$trainspool" run -q reads.yaml
-    wait_until 60 state_is reads.yaml running
-    kill -TERM "$daemon"
-    expect "SIGTERM ends the reading of $data" exited_with "$daemon" 143
-    expect "$data is not read to its end" sh -c '! grep -q "data: .* samples" reads.run/train.log'
+    stopped_wait=is_running
+    stopped reads.yaml is_unread
+    ok $((stopped_status != 143)) "SIGTERM ends the reading of $data"
+    expect "$data is not read to its end" is_unread
     expect "the reason names the reading of $data" \
         test "$(reason reads.yaml)" = "stopped by SIGTERM while reading the data"
     rm -r reads.run
