@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "base/size.h"
 #include "base/spawn.h"
+#include "precision/cgroup.h"
 
 #define HEADER     "trainspool-probe 1"
 #define TIMEOUT_MS 30000 /* a cold driver takes seconds to start */
@@ -31,17 +32,6 @@ static bool read_small(const char *name, struct text *out)
     return text_add(out, buffer, len) && len > 0;
 }
 
-static bool read_number(const char *name, uint64_t *out)
-{
-    struct text text;
-    bool ok;
-
-    text_init(&text, 0);
-    ok = read_small(name, &text) && sscanf(text.data, "%" SCNu64, out) == 1;
-    text_clear(&text);
-    return ok;
-}
-
 /* Return a row of /proc/meminfo in bytes; 0 if absent. */
 static uint64_t meminfo(const char *text, const char *key)
 {
@@ -53,49 +43,18 @@ static uint64_t meminfo(const char *text, const char *key)
     return kib << 10;
 }
 
-/* Apply the memory limit of a cgroup, version 2 or 1. */
-static void limit_memory(struct device *out)
+/* Apply what the control groups of this process allow. */
+static void limit_by_groups(struct device *out)
 {
-    static const char *const files[][2] = {
-        { "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current" },
-        { "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-          "/sys/fs/cgroup/memory/memory.usage_in_bytes" },
-    };
+    struct cgroup_limits limits;
 
-    for (size_t i = 0; i < TS_COUNT(files); i++) {
-        uint64_t limit, used = 0;
-
-        if (!read_number(files[i][0], &limit) || limit >= out->memory)
-            continue;
-        read_number(files[i][1], &used);
-        out->memory = limit;
-        if (out->available > limit - (used < limit ? used : limit))
-            out->available = limit - (used < limit ? used : limit);
-    }
-}
-
-/* Return the cores that a cgroup's quota allows, rounded up; `threads` if it sets no
- * quota. */
-static int limit_threads(int threads)
-{
-    struct text text;
-    uint64_t period = 0;
-    int64_t quota = -1;
-
-    text_init(&text, 0);
-    if (read_small("/sys/fs/cgroup/cpu.max", &text)) {
-        if (sscanf(text.data, "%" SCNd64 " %" SCNu64, &quota, &period) != 2)
-            quota = -1;
-    } else if (read_small("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", &text)) {
-        if (sscanf(text.data, "%" SCNd64, &quota) != 1 ||
-            !read_number("/sys/fs/cgroup/cpu/cpu.cfs_period_us", &period))
-            quota = -1;
-    }
-    text_clear(&text);
-    if (quota > 0 && period > 0 &&
-        (uint64_t)threads > ((uint64_t)quota + period - 1) / period)
-        return (int)(((uint64_t)quota + period - 1) / period);
-    return threads;
+    cgroup_read("", &limits);
+    if (limits.cores > 0 && (size_t)out->threads > limits.cores)
+        out->threads = (int)limits.cores;
+    if (out->memory > limits.memory)
+        out->memory = limits.memory;
+    if (out->available > limits.available)
+        out->available = limits.available;
 }
 
 static void cpu_name(struct device *out)
@@ -124,14 +83,13 @@ void probe_cpu(struct device *out)
     };
     cpu_name(out);
     out->threads = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-    out->threads = limit_threads(out->threads);
     text_init(&text, 0);
     if (read_small("/proc/meminfo", &text)) {
         out->memory = meminfo(text.data, "MemTotal");
         out->available = meminfo(text.data, "MemAvailable");
     }
     text_clear(&text);
-    limit_memory(out);
+    limit_by_groups(out);
 }
 
 void probe_write(const struct probe *probe, struct text *out)

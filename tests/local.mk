@@ -56,6 +56,7 @@ unit_tests += %D%/unit/test_walk
 # precision
 unit_tests += %D%/unit/test_claims
 unit_tests += %D%/unit/test_calibration
+unit_tests += %D%/unit/test_cgroup
 unit_tests += %D%/unit/test_device
 unit_tests += %D%/unit/test_format
 unit_tests += %D%/unit/test_memory

@@ -1,4 +1,4 @@
-/* tests/unit/test_cpu_cores.c - CPU limits in the format the kernel writes. */
+/* tests/unit/test_cpu_cores.c - the cores that a process may use. */
 #include "config.h"
 
 #include "kernels/cpu/cpu_cores.h"
@@ -6,26 +6,6 @@
 #include "tests/unit/unit.h"
 
 #include <sched.h>
-
-static void test_cores_reads_version_2(void **state)
-{
-    (void)state;
-    assert_int_equal(cores_of_max("max 100000\n"), 0);
-    assert_int_equal(cores_of_max("200000 100000\n"), 2);
-    assert_int_equal(cores_of_max("150000 100000\n"), 2);
-    assert_int_equal(cores_of_max("1000 100000\n"), 1);
-    assert_int_equal(cores_of_max(""), 0);
-    assert_int_equal(cores_of_max("100000 0"), 0);
-}
-
-static void test_cores_reads_version_1(void **state)
-{
-    (void)state;
-    assert_int_equal(cores_of_quota("-1\n", "100000\n"), 0);
-    assert_int_equal(cores_of_quota("400000\n", "100000\n"), 4);
-    assert_int_equal(cores_of_quota("50000\n", "100000\n"), 1);
-    assert_int_equal(cores_of_quota("", ""), 0);
-}
 
 static void test_cores_respect_affinity(void **state)
 {
@@ -47,8 +27,6 @@ static void test_cores_respect_affinity(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cores_reads_version_2),
-        cmocka_unit_test(test_cores_reads_version_1),
         cmocka_unit_test(test_cores_respect_affinity),
     };
 

@@ -1,0 +1,278 @@
+/*
+ * precision/cgroup.c - follows /proc/self/cgroup through the mounts of the hierarchies.
+ *
+ * A line of /proc/self/cgroup is HIERARCHY:CONTROLLERS:PATH; version 2 has no controllers
+ * (cgroups(7)).  The folder of a path depends on where its hierarchy is mounted, and on
+ * which of its folders is (proc(5), mountinfo): a container may see only its own part, or
+ * a path of the host that it cannot see, and then the mount point is the best that is
+ * known.  Files: Linux, Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst,
+ * scheduler/sched-bwc.rst.
+ */
+#include "config.h"
+
+#include "precision/cgroup.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
+enum { LONGEST_LINE = 4096, FILE_BYTES = 16 << 10 };
+
+/* Read the start of a small file. */
+static bool read_file(const char *folder, const char *file, char out[FILE_BYTES])
+{
+    struct text name;
+    size_t len = 0;
+    FILE *in;
+
+    text_init(&name, 0);
+    text_addf(&name, "%s/%s", folder, file);
+    in = fopen(name.data, "re");
+    text_clear(&name);
+    if (in) {
+        len = fread(out, 1, FILE_BYTES - 1, in);
+        fclose(in);
+    }
+    out[len] = 0;
+    return len > 0;
+}
+
+/* Read a number; "max" is none. */
+static bool read_bytes(const char *folder, const char *file, uint64_t *out)
+{
+    char text[FILE_BYTES];
+
+    return read_file(folder, file, text) && sscanf(text, "%" SCNu64, out) == 1;
+}
+
+/* Return a row of memory.stat; 0 if absent. */
+static uint64_t stat_row(const char *stat, const char *key)
+{
+    size_t len = strlen(key);
+
+    for (const char *row = stat; row; row = strchr(row, '\n')) {
+        row += *row == '\n';
+        if (strncmp(row, key, len) == 0 && row[len] == ' ')
+            return strtoull(row + len, NULL, 10);
+    }
+    return 0;
+}
+
+/* Pages of files that are clean can be dropped when memory is short. */
+static uint64_t droppable(const char *folder, const char *prefix)
+{
+    static const char *const clean[] = { "inactive_file", "active_file" };
+    static const char *const dirty[] = { "file_dirty", "file_writeback", "dirty",
+                                         "writeback" };
+    char stat[FILE_BYTES], key[64];
+    uint64_t bytes = 0, kept = 0;
+
+    if (!read_file(folder, "memory.stat", stat))
+        return 0;
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(key, sizeof(key), "%s%s", prefix, clean[i]);
+        bytes += stat_row(stat, key);
+    }
+    for (size_t i = 0; i < 4; i++) {
+        snprintf(key, sizeof(key), "%s%s", prefix, dirty[i]);
+        kept += stat_row(stat, key);
+    }
+    return bytes > kept ? bytes - kept : 0;
+}
+
+static void limit_memory(struct cgroup_limits *out, uint64_t limit, uint64_t used)
+{
+    uint64_t left = used < limit ? limit - used : 0;
+
+    out->memory = limit < out->memory ? limit : out->memory;
+    out->available = left < out->available ? left : out->available;
+}
+
+static void limit_cores(struct cgroup_limits *out, int64_t quota, int64_t period)
+{
+    size_t cores = quota > 0 && period > 0 ? (size_t)((quota + period - 1) / period) : 0;
+
+    if (cores > 0 && (out->cores == 0 || cores < out->cores))
+        out->cores = cores;
+}
+
+/* Memory beyond memory.high is taken away again, with long waits: it is a limit, too. */
+static void read_v2(const char *folder, struct cgroup_limits *out)
+{
+    static const char *const limits[] = { "memory.max", "memory.high" };
+    char text[FILE_BYTES];
+    uint64_t limit, used;
+    int64_t quota, period;
+
+    for (size_t i = 0; i < 2; i++)
+        if (read_bytes(folder, limits[i], &limit)) {
+            uint64_t free = droppable(folder, "");
+
+            used = 0;
+            read_bytes(folder, "memory.current", &used);
+            limit_memory(out, limit, used > free ? used - free : 0);
+        }
+    if (read_file(folder, "cpu.max", text) &&
+        sscanf(text, "%" SCNd64 " %" SCNd64, &quota, &period) == 2)
+        limit_cores(out, quota, period);
+}
+
+/* No limit is a number near 2^63 bytes. */
+static void read_v1_memory(const char *folder, struct cgroup_limits *out)
+{
+    uint64_t limit, used = 0, free = droppable(folder, "total_");
+
+    if (!read_bytes(folder, "memory.limit_in_bytes", &limit) || limit >= (uint64_t)1
+                                                                             << 62)
+        return;
+    read_bytes(folder, "memory.usage_in_bytes", &used);
+    limit_memory(out, limit, used > free ? used - free : 0);
+}
+
+static void read_v1_cpu(const char *folder, struct cgroup_limits *out)
+{
+    char quota[FILE_BYTES], period[FILE_BYTES];
+
+    if (read_file(folder, "cpu.cfs_quota_us", quota) &&
+        read_file(folder, "cpu.cfs_period_us", period))
+        limit_cores(out, atoll(quota), atoll(period));
+}
+
+/* A hierarchy by its controller, "" for version 2. */
+static const struct hierarchy {
+    const char *controller;
+    const char *folder; /* where it usually is */
+    void (*read)(const char *folder, struct cgroup_limits *out);
+} hierarchies[] = {
+    { "", "/sys/fs/cgroup", read_v2 },
+    { "memory", "/sys/fs/cgroup/memory", read_v1_memory },
+    { "cpu", "/sys/fs/cgroup/cpu", read_v1_cpu },
+};
+
+static bool has_word(const char *list, const char *word)
+{
+    size_t len = strlen(word);
+
+    for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',')
+        if (strncmp(at, word, len) == 0 && (at[len] == ',' || at[len] == 0))
+            return true;
+    return false;
+}
+
+struct mount {
+    char root[LONGEST_LINE];  /* the folder of the hierarchy that is mounted */
+    char point[LONGEST_LINE]; /* where */
+};
+
+/* Read a line of mountinfo: "32 31 0:29 /root /point rw,relatime - cgroup cgroup rw,cpu". */
+static bool read_mount(const char *line, const char *controller, struct mount *out)
+{
+    const char *rest = strstr(line, " - ");
+    char type[32], options[LONGEST_LINE];
+
+    if (!rest || sscanf(line, "%*s %*s %*s %4095s %4095s", out->root, out->point) != 2 ||
+        sscanf(rest, " - %31s %*s %4095s", type, options) != 2)
+        return false;
+    if (controller[0] == 0)
+        return strcmp(type, "cgroup2") == 0;
+    return strcmp(type, "cgroup") == 0 && has_word(options, controller);
+}
+
+static void find_mount(const char *root, const struct hierarchy *of, struct mount *out)
+{
+    char line[LONGEST_LINE];
+    struct text name;
+    bool found = false;
+    FILE *in;
+
+    text_init(&name, 0);
+    text_addf(&name, "%s/proc/self/mountinfo", root);
+    in = fopen(name.data, "re");
+    while (in && !found && fgets(line, sizeof(line), in))
+        found = read_mount(line, of->controller, out);
+    if (in)
+        fclose(in);
+    if (!found) {
+        strcpy(out->root, "/");
+        strcpy(out->point, of->folder);
+    }
+    text_clear(&name);
+}
+
+/* Return the part of a path below the mounted folder; "" if it is outside. */
+static const char *below_mount(const char *path, const struct mount *mount)
+{
+    size_t len = strlen(mount->root);
+
+    if (len == 1)
+        len = 0; /* "/" */
+    if (strncmp(path, mount->root, len) != 0 || (path[len] && path[len] != '/') ||
+        strstr(path, "/.."))
+        return "";
+    return path + len;
+}
+
+/* Read the limits of a group and of each parent. */
+static void read_hierarchy(const char *root, const struct hierarchy *of, const char *path,
+                           struct cgroup_limits *out)
+{
+    struct text folder;
+    struct mount mount;
+    size_t top;
+
+    find_mount(root, of, &mount);
+    text_init(&folder, 0);
+    text_addf(&folder, "%s%s", root, mount.point);
+    top = folder.len;
+    text_adds(&folder, below_mount(path, &mount));
+    for (;;) {
+        char *slash;
+
+        of->read(folder.data, out);
+        slash = folder.len > top ? strrchr(folder.data + top, '/') : NULL;
+        if (!slash)
+            break;
+        *slash = 0;
+        folder.len = (size_t)(slash - folder.data);
+    }
+    text_clear(&folder);
+}
+
+static void read_line(const char *root, char *line, struct cgroup_limits *out)
+{
+    char *path = line;
+    const char *controllers;
+
+    strsep(&path, ":");
+    controllers = strsep(&path, ":");
+    if (!controllers || !path)
+        return;
+    path[strcspn(path, "\n")] = 0;
+    for (size_t i = 0; i < sizeof(hierarchies) / sizeof(*hierarchies); i++) {
+        const struct hierarchy *of = &hierarchies[i];
+
+        if (of->controller[0] ? has_word(controllers, of->controller) : !controllers[0])
+            read_hierarchy(root, of, path, out);
+    }
+}
+
+void cgroup_read(const char *root, struct cgroup_limits *out)
+{
+    char line[LONGEST_LINE];
+    struct text name;
+    FILE *in;
+
+    *out = (struct cgroup_limits) { .memory = UINT64_MAX, .available = UINT64_MAX };
+    text_init(&name, 0);
+    text_addf(&name, "%s/proc/self/cgroup", root);
+    in = fopen(name.data, "re");
+    while (in && fgets(line, sizeof(line), in))
+        read_line(root, line, out);
+    if (in)
+        fclose(in);
+    text_clear(&name);
+}
