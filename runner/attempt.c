@@ -507,8 +507,10 @@ static int finish(struct attempt *attempt, bool done, struct error *err)
         /* an attempt that found the last checkpoint had no step left to report */
         attempt->record.step = attempt->record.total;
     }
-    job_forget(&attempt->job);
-    if (!record_ending(attempt, &ending, &lost)) {
+    /* a request stays until its effect is on disk */
+    if (record_ending(attempt, &ending, &lost)) {
+        job_forget(&attempt->job);
+    } else {
         report_error(attempt->options->program, &lost);
         ending.status = exit_status(attempt, lost.code);
     }

@@ -40,19 +40,43 @@ static bool note_text(const struct job *job, struct job_record *record, struct e
     return ok;
 }
 
+static bool record_cancel(const struct job *job, struct job_record *record,
+                          struct error *err)
+{
+    bool crashed = record->state == JOB_RUNNING; /* and nothing recorded that yet */
+
+    record->resume |= crashed;
+    return ((record->state != JOB_NEW && record->state != JOB_BLOCKED) ||
+            note_text(job, record, err)) &&
+           job_event(job, record, EVENT_CANCELLED,
+                     crashed ? "canceled" : "canceled before it ran", err);
+}
+
+/* The state cannot be written for now: leave a request, which the watch records later. */
+static bool leave_request(const struct job *job, const struct error *why,
+                          struct text *sentence, struct error *err)
+{
+    text_addf(sentence, "will not run; its state follows when the fault is over: %s",
+              why->text);
+    return job_request(job, REQUEST_CANCEL, err);
+}
+
 static bool cancel(const struct job *job, struct job_record *record,
                    struct text *sentence, struct error *err)
 {
+    struct error why = { 0 };
+
     if (job_next(record->state, EVENT_CANCELLED) == JOB_INVALID) {
         text_addf(sentence, "is %s, there is nothing to cancel",
                   job_state_names[record->state]);
         return true;
     }
-    text_adds(sentence, "canceled");
-    if ((record->state == JOB_NEW || record->state == JOB_BLOCKED) &&
-        !note_text(job, record, err))
-        return false;
-    return job_event(job, record, EVENT_CANCELLED, "canceled before it ran", err);
+    if (record_cancel(job, record, &why)) {
+        text_adds(sentence, "canceled");
+        return true;
+    }
+    return why.code == ERROR_FAULT ? leave_request(job, &why, sentence, err)
+                                   : error_set(err, why.code, "%s", why.text);
 }
 
 static bool cancel_running(const struct job *job, struct text *sentence,

@@ -36,6 +36,10 @@ static void describe_queued(const struct job *job, struct text *sentence)
 static bool retry(const struct job *job, struct job_record *record, struct text *sentence,
                   struct error *err)
 {
+    /* a crash that is not recorded yet */
+    if (record->state == JOB_RUNNING &&
+        !job_event(job, record, EVENT_GAVE_UP, "trainspool-train vanished", err))
+        return false;
     /* a finished job starts from scratch, any other resumes */
     record->resume = record->state != JOB_DONE;
     if (job_next(record->state, EVENT_RETRIED) == JOB_INVALID) {

@@ -59,12 +59,7 @@ static bool change_job(const struct job_change *change, const struct job *job,
         return change->running(job, sentence, err);
     if (lock < 0)
         return false;
-    ok = job_read(job, &record, err);
-    if (ok && record.state == JOB_RUNNING) { /* a crash that is not recorded yet */
-        record.resume = true;
-        ok = job_event(job, &record, EVENT_GAVE_UP, "trainspool-train vanished", err);
-    }
-    ok = ok && change->unlocked(job, &record, sentence, err);
+    ok = job_read(job, &record, err) && change->unlocked(job, &record, sentence, err);
     close(lock);
     return ok;
 }

@@ -370,10 +370,27 @@ static const char *const request_texts[] = {
     [REQUEST_PAUSE] = "pause\n",
 };
 
+/* An empty file needs no room on a full disk, and cancels. */
+static bool request_without_text(const struct job *job, struct error *err)
+{
+    int fd = walk_open(job->cancel, O_WRONLY | O_CREAT | O_TRUNC, FILE_MODE);
+
+    if (fd < 0)
+        return error_errno(err, "cannot create %s", job->cancel);
+    close(fd);
+    return true;
+}
+
 bool job_request(const struct job *job, enum job_request_kind request, struct error *err)
 {
-    return replace_unflushed(job->cancel, request_texts[request],
-                             strlen(request_texts[request]), FILE_MODE, err);
+    struct error why = { 0 };
+
+    if (replace_unflushed(job->cancel, request_texts[request],
+                          strlen(request_texts[request]), FILE_MODE, &why))
+        return true;
+    if (request == REQUEST_CANCEL && why.code == ERROR_FAULT)
+        return request_without_text(job, err);
+    return error_set(err, why.code, "%s", why.text);
 }
 
 enum job_request_kind job_requested(const struct job *job)

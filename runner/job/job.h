@@ -9,8 +9,9 @@
  *   lock free, `running`          that attempt crashed
  *   lock free, any other state    is what it says
  *
- * The file NAME.run/cancel asks a running job to end: the trainer checks for it after
- * each step, saves, and exits. It is removed before a job starts and when it ends.
+ * The file NAME.run/cancel asks a job to end: the trainer checks for it after each step,
+ * saves, and exits; the watch records a job that waits as stopped. It is removed before a
+ * job starts and when its end is recorded.
  */
 #ifndef RUNNER_JOB_JOB_H
 #define RUNNER_JOB_JOB_H
@@ -132,6 +133,7 @@ enum job_request_kind {
     REQUEST_CANCEL, /* end, and do not resume automatically */
     REQUEST_PAUSE   /* end, and be ready to resume */
 };
+/* REQUEST_CANCEL can also be made on a full disk, and of a job that waits. */
 bool job_request(const struct job *job, enum job_request_kind request, struct error *err);
 enum job_request_kind job_requested(const struct job *job);
 void job_forget(const struct job *job);

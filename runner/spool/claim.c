@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/digest.h"
 #include "base/file.h"
 #include "runner/job/admit.h"
 #include "runner/job/obstacle.h"
@@ -16,6 +17,7 @@
 /* Reset the job to `new` from any state; the caller holds the lock. */
 static bool make_new(const struct job *job, struct job_record *record, struct error *err)
 {
+    job_forget(job); /* first: a request is about the text that was recorded */
     if (record->state == JOB_RUNNING &&
         !job_event(job, record, EVENT_CRASHED, "a new text was dropped", err))
         return false;
@@ -28,7 +30,6 @@ static bool make_new(const struct job *job, struct job_record *record, struct er
     record->loss = NAN;
     /* a power cut lost the state: the job ran, but it is unknown how far */
     record->resume |= !record->digest[0] && file_exists(job->frozen);
-    job_forget(job);
     return true;
 }
 
@@ -56,6 +57,26 @@ static bool reject(const struct job *job, const struct examine_request *request,
     return admit_reject(job, &out->record, reason, &out->err);
 }
 
+/* Return whether a job that is not admitted yet was canceled on a full disk. */
+static bool is_canceled(const struct job *job, const struct job_record *record)
+{
+    return (record->state == JOB_NEW || record->state == JOB_BLOCKED) &&
+           job_requested(job) == REQUEST_CANCEL;
+}
+
+static bool cancel(const struct job *job, const struct examine_request *request,
+                   struct examine_result *out)
+{
+    struct job_record *record = &out->record;
+
+    snprintf(record->source, sizeof(record->source), "%s", request->source);
+    if (!digest_file(job->path, record->digest, &out->err) ||
+        !job_event(job, record, EVENT_CANCELLED, "canceled before it ran", &out->err))
+        return false;
+    job_forget(job);
+    return true;
+}
+
 /* Show why the job is not admitted. The same reason may keep this from being written. */
 static void block(const struct job *job, struct job_record *record,
                   const struct error *why)
@@ -78,9 +99,11 @@ static bool claim_locked(const struct job *job, const struct examine_request *re
     };
     struct job_record *record = &out->record;
     struct inspection inspection = { 0 };
-    bool ok = job_read(job, record, &out->err) && make_new(job, record, &out->err) &&
-              obstacle_none(job, &out->err);
+    bool ok = job_read(job, record, &out->err);
 
+    if (ok && is_canceled(job, record))
+        return cancel(job, request, out);
+    ok = ok && make_new(job, record, &out->err) && obstacle_none(job, &out->err);
     record->arrived = request->arrived;
     if (ok && !request->refused[0])
         ok = admit_job(job, &how, record, &inspection, &out->err);

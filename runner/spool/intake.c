@@ -55,6 +55,7 @@ static void forget_trouble(struct item *item)
     item->blocked = false;
 }
 
+/* The state, and whether there is a request about it. */
 static void state_source(const struct job *job, char out[64])
 {
     struct stat st;
@@ -62,12 +63,15 @@ static void state_source(const struct job *job, char out[64])
     out[0] = 0;
     if (lstat(job->state, &st) == 0)
         job_source(&st, out);
+    if (lstat(job->cancel, &st) == 0)
+        snprintf(out + strlen(out), 64 - strlen(out), "+");
 }
 
 static void note_known(struct item *item, const struct job *job, const char *source)
 {
     snprintf(item->known, sizeof(item->known), "%s", source);
-    snprintf(item->history.source, sizeof(item->history.source), "%s", source);
+    if (source != item->history.source)
+        snprintf(item->history.source, sizeof(item->history.source), "%s", source);
     state_source(job, item->known_state);
     item->reported = false;
 }
@@ -136,21 +140,34 @@ struct comparison {
     struct job_record record;
 };
 
+/* Record the end of a job that nothing runs: a crash, or a request to cancel it. */
+static bool settle(struct intake *intake, const struct job *job,
+                   struct job_record *record, struct error *err)
+{
+    const enum job_state before = record->state;
+    bool canceled = before == JOB_READY && job_requested(job) == REQUEST_CANCEL;
+
+    if (!canceled && (before != JOB_RUNNING || job_is_locked(job)))
+        return true;
+    if (!worker_record_end(job, -1, true, record, err))
+        return false;
+    if (record->state == before) /* another process has the lock */
+        return true;
+    canceled = record->state == JOB_STOPPED;
+    log_line(intake->log, canceled ? LOG_INFO : LOG_WARN, "job %s: %s: %s", job->name,
+             canceled ? "stopped" : "crashed", record->reason);
+    note_end(intake, job, record);
+    return true;
+}
+
 /* Continue a job whose text is known, according to its state. */
 static bool follow(struct intake *intake, const struct comparison *text,
                    struct job_record *record, struct error *err)
 {
     const struct job *job = text->job;
 
-    if (record->state == JOB_RUNNING && !job_is_locked(job)) {
-        if (!worker_record_end(job, -1, true, record, err))
-            return false;
-        if (record->state != JOB_RUNNING) {
-            log_line(intake->log, LOG_WARN, "job %s: crashed: %s", job->name,
-                     record->reason);
-            note_end(intake, job, record);
-        }
-    }
+    if (!settle(intake, job, record, err))
+        return false;
     if (is_current(intake, job))
         return true;
     if (record->state == JOB_RUNNING && !intake->running)
@@ -167,7 +184,8 @@ static void log_admission(struct intake *intake, const struct job *job,
         log_line(intake->log, LOG_INFO, "job %s: ready, %zu edit%s made", job->name,
                  edits, edits == 1 ? "" : "s");
     else
-        log_line(intake->log, LOG_WARN, "job %s: rejected: %s", job->name,
+        log_line(intake->log, record->state == JOB_STOPPED ? LOG_INFO : LOG_WARN,
+                 "job %s: %s: %s", job->name, job_state_names[record->state],
                  record->reason);
 }
 

@@ -75,6 +75,14 @@ static bool was_paused(int status)
 static bool record_lost_end(const struct job *job, int status, bool forgive,
                             struct job_record *record, struct error *err)
 {
+    bool waits = record->state == JOB_RUNNING || record->state == JOB_READY;
+
+    if (waits && job_requested(job) == REQUEST_CANCEL) {
+        if (!job_event(job, record, EVENT_CANCELLED, "canceled", err))
+            return false;
+        job_forget(job);
+        return true;
+    }
     if (record->state == JOB_RUNNING && forgive && child_met_fault(status))
         return job_event(job, record, EVENT_PAUSED,
                          "a fault of the machine ended it; its log may have the reason",

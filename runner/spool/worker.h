@@ -55,7 +55,8 @@ void worker_close(struct worker *worker);
  * becomes ready again if `forgive` is set and it crashed fewer than max_retries times
  * before, else failed. So does a job that is ready and whose child, which ended with
  * `status`, had no time to begin. After a fault of the machine the job is ready again.
- * status: from waitpid, -1: unknown. Any other state stays. ERROR_SYSTEM or ERROR_FAULT; a
+ * Either is stopped if a request says so. status: from waitpid, -1: unknown. Any other
+ * state stays. ERROR_SYSTEM or ERROR_FAULT; a
  * held lock is not an error, and *record is then `running`. */
 bool worker_record_end(const struct job *job, int status, bool forgive,
                        struct job_record *record, struct error *err);
