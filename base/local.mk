@@ -24,6 +24,7 @@ libbase_a_SOURCES += %D%/path.c %D%/path.h
 libbase_a_SOURCES += %D%/pcg.c %D%/pcg.h
 libbase_a_SOURCES += %D%/random.c %D%/random.h
 libbase_a_SOURCES += %D%/seccomp.c %D%/seccomp.h
+libbase_a_SOURCES += %D%/roots.c %D%/roots.h
 libbase_a_SOURCES += %D%/size.h
 libbase_a_SOURCES += %D%/spawn.c %D%/spawn.h
 libbase_a_SOURCES += %D%/spread.c %D%/spread.h

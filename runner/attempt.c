@@ -21,6 +21,7 @@
 #include "runner/job/run_manifest.h"
 #include "runner/job/inspect.h"
 #include "runner/job/job.h"
+#include "runner/job/outputs.h"
 #include "runner/job/record.h"
 #include "runner/output/meter.h"
 #include "runner/page/page.h"
@@ -101,6 +102,19 @@ static bool freeze(struct attempt *attempt, const struct text *text, struct erro
            job_event(&attempt->job, record, EVENT_ACCEPTED, NULL, err);
 }
 
+/* Links may have changed since the job was admitted. */
+static bool may_write(const struct attempt *attempt, const struct text *text,
+                      struct error *err)
+{
+    char *dir = path_dir(attempt->job.path);
+    const struct roots roots = { dir, attempt->options->root,
+                                 (uid_t)attempt->record.owner };
+    bool ok = outputs_check(&attempt->job, text, &roots, err);
+
+    free(dir);
+    return ok;
+}
+
 static bool read_job(struct attempt *attempt, struct error *err)
 {
     const struct options *options = attempt->options;
@@ -108,6 +122,8 @@ static bool read_job(struct attempt *attempt, struct error *err)
                                    .job = attempt->job.path,
                                    .will_run = true,
                                    .spooled = options->spooled,
+                                   .roots = options->root,
+                                   .owner = (uid_t)attempt->record.owner,
                                    .counts = true,
                                    .frozen = true,
                                    .edit = INSPECT_AS_IS };
@@ -119,6 +135,7 @@ static bool read_job(struct attempt *attempt, struct error *err)
              ? job_read_frozen(&attempt->job, options->digest, &text, err)
              : file_read(attempt->job.path, DOCUMENT_MAX_BYTES, &text, NULL, err) &&
                    freeze(attempt, &text, err);
+    ok = ok && (!options->spooled || may_write(attempt, &text, err));
     if (ok)
         containment_enter(&attempt->containment, &attempt->job, &text, attempt->log);
     ok = ok && inspect_text(&how, text.data, text.len, &attempt->inspection, err);

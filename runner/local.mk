@@ -47,6 +47,7 @@ librunner_a_SOURCES += %D%/job/inspect.c %D%/job/inspect.h
 librunner_a_SOURCES += %D%/job/job.c %D%/job/job.h
 librunner_a_SOURCES += %D%/job/machine.c %D%/job/machine.h
 librunner_a_SOURCES += %D%/job/obstacle.c %D%/job/obstacle.h
+librunner_a_SOURCES += %D%/job/outputs.c %D%/job/outputs.h
 librunner_a_SOURCES += %D%/job/plan_alternatives.c %D%/job/plan_alternatives.h
 librunner_a_SOURCES += %D%/job/plan_json.c %D%/job/plan_json.h
 librunner_a_SOURCES += %D%/job/ranks.c %D%/job/ranks.h

@@ -3,6 +3,7 @@
 #define PATCHER_RULES_PATCH_OPTIONS_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 struct device;
 struct versions;
@@ -30,9 +31,10 @@ struct patch_options {
     bool spooled;              /* watch: TS710 is an error */
     /* run --resume: the same as resume_from_checkpoint: true */
     bool resume;
-    /* allowed roots of paths (TS710), ending with NULL; NULL: any path, but outputs are
-     * below the job's folder or absolute */
+    /* with spooled: the folders that jobs may write to, ending with NULL; NULL: those of
+     * the owner of the job (TS710, base/roots.h) */
     const char *const *roots;
+    uid_t owner;
     /* --target: the program that trains the job, whatever the job says; or NULL */
     const char *target;
     /* --versions: versions of packages, which take precedence over those of the job; or

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/roots.h"
 #include "base/size.h"
 #include "patcher/schema/schema.h"
 #include "train/dataset/dataset_source.h"
@@ -42,77 +43,133 @@ static bool is_written(const char *key)
 
 /* ---- TS710 ---- */
 
-static bool is_inside(const char *path, const char *root)
+static bool may_come_from_others(const struct rule_context *context)
 {
-    size_t len = strlen(root);
-
-    while (len > 1 && root[len - 1] == '/')
-        len--;
-    return strncmp(path, root, len) == 0 &&
-           (path[len] == '/' || path[len] == 0 || (len == 1 && root[0] == '/')) &&
-           !path_climbs(path + len);
+    return context->options->spooled || context->options->roots;
 }
 
-static bool is_allowed(const struct rule_context *context, const char *path, bool written)
+static void report_outside(struct rule_context *context, const struct entry *entry,
+                           const struct finding *base)
+{
+    const struct proposal to = rule_proposal(context);
+    struct finding finding = *base;
+
+    finding.rule = "TS710";
+    if (!finding.severity)
+        finding.severity = SEVERITY_ERROR;
+    propose_remark(&to, &finding, entry);
+}
+
+/* "/data, /scratch" */
+static const char *list_roots(const struct rule_context *context)
 {
     const char *const *roots = context->options->roots;
-    char *joined;
-    bool below = false;
+    const char *list = "";
 
-    if (!roots)
-        return *path == '/' || !written || !path_climbs(path);
-    if (*path != '/' && !path_climbs(path))
-        return true;
-    joined = path_join(job_dir(context), path);
-    for (size_t i = 0; roots[i] && !below; i++)
-        below = is_inside(joined, roots[i]);
-    free(joined);
-    return below;
+    for (size_t i = 0; roots[i]; i++)
+        list = arena_printf(context->arena, "%s%s%s", list, i ? ", " : "",
+                            rule_printable(context, roots[i]));
+    return list;
 }
 
-static void report_outside(struct rule_context *context, enum severity severity,
-                           const char *key, const char *message)
+/* Why a job of a watched folder may not write to a path, and what to do about it. */
+static struct finding describe_refusal(struct rule_context *context, const char *key,
+                                       const char *path, enum roots_answer answer,
+                                       const char *where)
 {
-    rule_report(context,
-                &(struct finding) {
-                    .rule = "TS710",
-                    .severity = severity,
-                    .message = arena_printf(context->arena, "%s%s", key, message) },
-                key);
+    struct arena *arena = context->arena;
+    const char *place = rule_printable(context, where[0] ? where : path);
+
+    switch (answer) {
+    case ROOTS_CLIMB:
+        return (struct finding) { .message = arena_printf(
+                                      arena,
+                                      "%s is outside the job's folder: write the full "
+                                      "path if you mean it",
+                                      key) };
+    case ROOTS_LINK:
+        return (struct finding) { .message = arena_printf(
+                                      arena,
+                                      "%s: a symbolic link leads out of its folder, "
+                                      "to %s",
+                                      key, place),
+                                  .note = "write the full path of that folder instead" };
+    case ROOTS_OUTSIDE:
+        return (struct finding) {
+            .message = arena_printf(arena,
+                                    "%s is outside the folders that jobs may write to: "
+                                    "the watched folder and %s",
+                                    key, list_roots(context)),
+            .note = "use one of them, or start the watch with one more --root"
+        };
+    case ROOTS_SYSTEM:
+        return (struct finding) {
+            .message =
+                arena_printf(arena, "%s is in %s, a folder of the system", key, place),
+            .note = "use another folder, or name this one with --root of the watch"
+        };
+    case ROOTS_DENIED:
+        return (struct finding) {
+            .message = arena_printf(arena,
+                                    "%s is in %s, where the owner of the job may not "
+                                    "write",
+                                    key, place),
+            .note = "use another folder, or name this one with --root of the watch"
+        };
+    default:
+        return (struct finding) { .message = arena_printf(
+                                      arena, "%s: %s cannot be examined", key, place) };
+    }
 }
 
-/* A job in a watched folder may come from another user; the user of a command named the
- * folder. */
-static void report_left(struct rule_context *context, const char *key, const char *path)
+/* A job in a watched folder may come from another user, and the watch may be root's. */
+static void check_root(struct rule_context *context, const struct entry *entry,
+                       const char *key, const char *path)
 {
-    char *joined = path_join(job_dir(context), path), *whole = path_absolute(joined);
+    const struct roots roots = { job_dir(context), context->options->roots,
+                                 context->options->owner };
+    char where[PATH_MAX];
+    enum roots_answer answer = roots_check(&roots, path, where);
+    struct finding finding;
 
-    if (context->options->spooled)
-        report_outside(
-            context, SEVERITY_ERROR, key,
-            " is outside the job's folder: write the full path if you mean it");
-    else
-        report_outside(context, SEVERITY_WARNING, key,
-                       arena_printf(context->arena,
-                                    " is outside the job's folder: the run writes to %s",
-                                    rule_printable(context, whole)));
-    free(whole);
-    free(joined);
-}
-
-static void check_path(struct rule_context *context, const char *key, const char *path)
-{
-    if (path[0] == '~' && (path[1] == '/' || path[1] == 0))
-        report_outside(context, SEVERITY_ERROR, key,
-                       " starts with ~, which trainspool does not expand: write the full "
-                       "path");
-    else if (is_allowed(context, path, is_written(key)))
+    if (answer == ROOTS_ALLOW)
         return;
-    else if (context->options->roots)
-        report_outside(context, SEVERITY_ERROR, key,
-                       " is outside the folders that jobs may use");
-    else
-        report_left(context, key, path);
+    finding = describe_refusal(context, key, path, answer, where);
+    report_outside(context, entry, &finding);
+}
+
+static void check_path(struct rule_context *context, const struct entry *entry,
+                       const char *key, bool written)
+{
+    const struct node *value = entry ? node_value(entry->value) : NULL;
+    const char *path = value && value->kind == NODE_SCALAR ? value->text : "";
+    char *joined, *whole;
+
+    if (path[0] == '~' && (path[1] == '/' || path[1] == 0)) {
+        report_outside(context, entry,
+                       &(struct finding) { .message = arena_printf(
+                                               context->arena,
+                                               "%s starts with ~, which trainspool does "
+                                               "not expand: write the full path",
+                                               key) });
+    } else if (!path[0] || !written) {
+        return;
+    } else if (may_come_from_others(context)) {
+        check_root(context, entry, key, path);
+    } else if (path[0] != '/' && path_climbs(path)) {
+        /* the user of a command named the folder */
+        joined = path_join(job_dir(context), path);
+        whole = path_absolute(joined);
+        report_outside(context, entry,
+                       &(struct finding) { .severity = SEVERITY_WARNING,
+                                           .message = arena_printf(
+                                               context->arena,
+                                               "%s is outside the job's folder: the run "
+                                               "writes to %s",
+                                               key, rule_printable(context, whole)) });
+        free(whole);
+        free(joined);
+    }
 }
 
 static const char *path_of(const struct rule_context *context, const char *key)
@@ -125,12 +182,15 @@ static const char *path_of(const struct rule_context *context, const char *key)
 
 static void rule_paths_outside(struct rule_context *context)
 {
-    for (size_t i = 0; i < TS_COUNT(path_keys); i++) {
-        const char *path = path_of(context, path_keys[i]);
-
-        if (path && strcmp(path_keys[i], "deepspeed") != 0)
-            check_path(context, path_keys[i], path);
-    }
+    for (size_t i = 0; i < TS_COUNT(path_keys); i++)
+        if (strcmp(path_keys[i], "deepspeed") != 0)
+            check_path(context, rule_entry(context, path_keys[i]), path_keys[i],
+                       is_written(path_keys[i]));
+    /* a file that exists is read */
+    if (may_come_from_others(context) && context->plan->kd.logits &&
+        !file_exists(context->plan->kd.logits))
+        check_path(context, rule_block_entry(context, "teacher_logits"), "teacher_logits",
+                   true);
 }
 
 /* ---- TS717 ---- */
@@ -255,12 +315,15 @@ static const struct rule rows[] = {
       .run = rule_paths_outside,
       .explain =
           "A relative path is relative to the job file. If a path that a job writes to "
-          "(output_dir, export_dir, tokenized_path) leaves the job's folder with `..`, "
-          "the warning names the folder that the run writes to. In a watched folder it "
-          "is an error: write the full path if you mean it. If a spool allows certain "
-          "folders only, all paths must be below them. `~` is expanded by shells only, "
-          "not by trainspool.",
-      .source = "a job in a watched folder may come from another user" },
+          "(output_dir, export_dir, tokenized_path, teacher_logits) leaves the job's "
+          "folder with `..`, the warning names the folder that the run writes to.\n\n"
+          "In a watched folder it is an error: write the full path if you mean it. There, "
+          "a job may write below the watched folder, where no symbolic link is followed "
+          "out of it, and below the folders of `watch --root`. Without --root, it may "
+          "write to folders that the owner of the job file may write to; root's jobs not "
+          "to folders of the system such as /etc. `~` is expanded by shells only, not by "
+          "trainspool.",
+      .source = "openat2(2), RESOLVE_BENEATH; Filesystem Hierarchy Standard 3.0" },
     { .id = "TS717",
       .title = "input read from the working directory",
       .severity = SEVERITY_INFO,

@@ -7,6 +7,7 @@
 #include "runner/commands/announce.h"
 #include "runner/commands/commands.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <poll.h>
@@ -18,7 +19,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/arena.h"
 #include "base/clock.h"
+#include "base/path.h"
 #include "base/spawn.h"
 #include "base/stop.h"
 #include "runner/output/report.h"
@@ -32,9 +35,10 @@ const struct command command_watch = {
     .operands = "DIR",
     .min_operands = 1,
     .max_operands = 1,
-    .options = (const enum option_id[]) { OPTION_ONCE, OPTION_ON_END, OPTION_MAIL,
-                                          OPTION_NOTIFY_TIMEOUT, OPTION_METRICS,
-                                          OPTION_PAGE, OPTION_NO_SANDBOX, OPTION_END },
+    .options =
+        (const enum option_id[]) { OPTION_ONCE, OPTION_ON_END, OPTION_MAIL,
+                                   OPTION_NOTIFY_TIMEOUT, OPTION_METRICS, OPTION_PAGE,
+                                   OPTION_ROOT, OPTION_NO_SANDBOX, OPTION_END },
     .help = "patch and train every job dropped into a folder",
     .details =
         "A job is taken when it is complete: at once if it was renamed into the "
@@ -54,6 +58,7 @@ struct daemon {
     struct log *log;
     struct machine machine;
     struct spool *spool;
+    char **roots; /* of --root: as named and as resolved; NULL: none */
     struct worker worker;
     struct announce *announce;
     int signals; /* signalfd */
@@ -248,10 +253,41 @@ static int loop(struct daemon *daemon)
     return status;
 }
 
+/* A job may name a folder in either way. */
+static bool find_roots(struct daemon *daemon, struct error *err)
+{
+    const char *const *given = daemon->options->root;
+    size_t count = 0;
+
+    while (given && given[count])
+        count++;
+    if (count == 0)
+        return true;
+    daemon->roots = memory_alloc((2 * count + 1) * sizeof(*daemon->roots));
+    for (size_t i = 0; i < count; i++) {
+        char *real = realpath(given[i], NULL);
+
+        if (!real)
+            return error_set(err, ERROR_USAGE, "--root %s: %s", given[i],
+                             strerror(errno));
+        daemon->roots[2 * i] = path_absolute(given[i]);
+        daemon->roots[2 * i + 1] = real;
+    }
+    return true;
+}
+
+static void free_roots(struct daemon *daemon)
+{
+    for (size_t i = 0; daemon->roots && daemon->roots[i]; i++)
+        free(daemon->roots[i]);
+    free(daemon->roots);
+}
+
 static bool open_daemon(struct daemon *daemon, bool *busy, struct error *err)
 {
-    if (!machine_open(NULL, &daemon->machine, err))
+    if (!find_roots(daemon, err) || !machine_open(NULL, &daemon->machine, err))
         return false;
+    daemon->worker.roots = (const char *const *)daemon->roots;
     daemon->announce = announce_open(daemon->options, daemon->log, err);
     if (!daemon->announce)
         return false;
@@ -262,6 +298,7 @@ static bool open_daemon(struct daemon *daemon, bool *busy, struct error *err)
                                daemon->log, busy, err);
     if (!daemon->spool)
         return false;
+    spool_set_roots(daemon->spool, daemon->worker.roots);
     spool_on_end(daemon->spool, announce_job_ended, daemon->announce);
     log_line(daemon->log, LOG_INFO, "watch: %s, pid %d", daemon->options->operands[0],
              (int)getpid());
@@ -299,6 +336,7 @@ static int cmd_watch(const struct options *options)
     worker_close(&daemon.worker);
     spool_close(daemon.spool);
     announce_close(daemon.announce);
+    free_roots(&daemon);
     log_free(daemon.log);
     free(program);
     return status;

@@ -74,6 +74,8 @@ static bool apply_set(const struct job *job, const struct admit_options *options
                                    .set = options->set,
                                    .will_run = true,
                                    .spooled = options->spooled,
+                                   .roots = options->roots,
+                                   .owner = options->owner,
                                    .counts = true,
                                    .resume = options->resume,
                                    .edit =
@@ -147,6 +149,8 @@ bool admit_settings_are_valid(const struct job *job, const struct admit_options 
                                    .job = job->path,
                                    .will_run = true,
                                    .spooled = options->spooled,
+                                   .roots = options->roots,
+                                   .owner = options->owner,
                                    .counts = true,
                                    .resume = options->resume,
                                    .edit =
@@ -179,6 +183,8 @@ bool admit_job(const struct job *job, const struct admit_options *options,
                                    .job = job->path,
                                    .will_run = true,
                                    .spooled = options->spooled,
+                                   .roots = options->roots,
+                                   .owner = options->owner,
                                    .counts = true,
                                    .resume = options->resume,
                                    .edit = options->no_patch ? INSPECT_AS_IS

@@ -5,6 +5,8 @@
 #ifndef RUNNER_JOB_ADMIT_H
 #define RUNNER_JOB_ADMIT_H
 
+#include <sys/types.h>
+
 #include "runner/job/inspect.h"
 #include "runner/job/job.h"
 
@@ -12,9 +14,11 @@ struct admit_options {
     const struct machine *machine;
     const char *const *set; /* --set: for the frozen text, never for the job file */
     bool no_patch;
-    bool resume;  /* --resume */
-    bool spooled; /* the job comes from a watched folder */
-    bool lazy;    /* the frozen text is not flushed yet: job_flush must follow */
+    bool resume;              /* --resume */
+    bool spooled;             /* the job comes from a watched folder */
+    const char *const *roots; /* with spooled: as in patch_options */
+    uid_t owner;
+    bool lazy; /* the frozen text is not flushed yet: job_flush must follow */
     /* accept a missing model or dataset (TS713): an earlier job may create it before
      * this one starts; the trainer checks again */
     bool waits;

@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/arena.h"
 #include "base/size.h"
 #include "base/stop.h"
 #include "runner/job/child_environment.h"
@@ -25,10 +26,16 @@ extern char **environ;
 
 enum { LOCK_FD = 3, MOST_ARGUMENTS = 20 };
 
-static void make_argv(const struct child_start *start, const char *argv[MOST_ARGUMENTS])
+/* Return a list that ends with NULL; the caller frees it, but not its words. */
+static const char **make_argv(const struct child_start *start)
 {
     const struct options *options = start->options;
-    size_t n = 0;
+    const char **argv;
+    size_t n = 0, roots = 0;
+
+    while (start->roots && start->roots[roots])
+        roots++;
+    argv = memory_alloc((MOST_ARGUMENTS + 2 * roots) * sizeof(*argv));
 
     argv[n++] = start->program;
     argv[n++] = "--frozen";
@@ -36,6 +43,10 @@ static void make_argv(const struct child_start *start, const char *argv[MOST_ARG
     if (start->digest && start->digest[0]) {
         argv[n++] = "--digest";
         argv[n++] = start->digest;
+    }
+    for (size_t i = 0; i < roots; i++) {
+        argv[n++] = "--root";
+        argv[n++] = start->roots[i];
     }
     if (start->resume)
         argv[n++] = "--resume";
@@ -52,6 +63,7 @@ static void make_argv(const struct child_start *start, const char *argv[MOST_ARG
     argv[n++] = "--";
     argv[n++] = start->job->path;
     argv[n] = NULL;
+    return argv;
 }
 
 /* Duplicating a descriptor onto itself clears its close-on-exec flag (POSIX.1-2024, glibc
@@ -99,11 +111,10 @@ static bool spawn(const struct child_start *start, int log, struct child *out,
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
     bool contained = !start->options || !start->options->no_sandbox;
-    const char *argv[MOST_ARGUMENTS];
+    const char **argv = make_argv(start);
     char **variables = child_environment();
     int failed;
 
-    make_argv(start, argv);
     posix_spawn_file_actions_init(&files);
     posix_spawnattr_init(&attributes);
     failed = add_files(&files, start, log);
@@ -112,6 +123,7 @@ static bool spawn(const struct child_start *start, int log, struct child *out,
                     : posix_spawn(&out->pid, start->program, &files, &attributes,
                                   (char *const *)argv, contained ? variables : environ);
     posix_spawnattr_destroy(&attributes);
+    free(argv);
     posix_spawn_file_actions_destroy(&files);
     free(variables);
     /* none of the reasons is the job's; a program is missing while it is replaced */

@@ -20,8 +20,9 @@ struct child {
 struct child_start {
     const char *program; /* path of trainspool-train */
     const struct job *job;
-    int lock;           /* the job's lock; the child keeps it when the caller closes it */
-    const char *digest; /* of the frozen text as admitted; "": unknown */
+    int lock; /* the job's lock; the child keeps it when the caller closes it */
+    const char *const *roots; /* where the job may write, as in patch_options; or NULL */
+    const char *digest;       /* of the frozen text as admitted; "": unknown */
     bool resume;
     /* In a spool: use a new session, with output to train.log. Otherwise use the caller's
      * terminal. */

@@ -14,7 +14,7 @@
 
 #include "base/file.h"
 #include "base/size.h"
-#include "patcher/schema/schema.h"
+#include "runner/job/outputs.h"
 #include "train/dataset/dataset_source.h"
 #include "train/dataset/dataset_tokens.h"
 
@@ -258,17 +258,12 @@ static void add_input(struct contained_paths *paths, const char *path)
     add_links(paths, path);
 }
 
-static bool names_file(const char *path)
-{
-    return text_ends(path, ".safetensors");
-}
-
 /* A file that exists is read; a missing one is written, through a temporary file. */
 static void add_output(struct contained_paths *paths, const char *path)
 {
     char *dir;
 
-    if (!names_file(path)) {
+    if (!outputs_is_file(path)) {
         contained_paths_add(paths, path, LANDLOCK_WRITE);
         return;
     }
@@ -276,26 +271,6 @@ static void add_output(struct contained_paths *paths, const char *path)
     contained_paths_add(paths, file_exists(path) ? path : dir,
                         file_exists(path) ? LANDLOCK_READ : LANDLOCK_WRITE);
     free(dir);
-}
-
-/* Call `each` with every path of the plan; NULL ones are left out. */
-static void each_path(const struct plan *plan, const struct vocabulary *of,
-                      void (*each)(void *context, const struct key *key,
-                                   const char *path),
-                      void *context)
-{
-    const struct key *key;
-
-    for (size_t i = 0; (key = schema_at(of, i)); i++) {
-        const char *path;
-
-        if (key->use != KEY_USED || key->into == 0 ||
-            (key->type != KEY_PATH && key->type != KEY_BOOL_OR_TEXT))
-            continue;
-        path = *(const char *const *)((const char *)plan + key->into);
-        if (path && *path)
-            each(context, key, path);
-    }
 }
 
 static void add_path(void *context, const struct key *key, const char *path)
@@ -337,21 +312,7 @@ void contained_paths_add_plan(struct contained_paths *paths, const struct plan *
     contained_paths_add(paths, plan->job, LANDLOCK_READ);
     contained_paths_add(paths, plan->run_dir, LANDLOCK_WRITE);
     contained_paths_add(paths, plan->output_dir, LANDLOCK_WRITE);
-    each_path(plan, &schema_job, add_path, paths);
-    each_path(plan, &schema_block, add_path, paths);
+    outputs_each_path(plan, add_path, paths);
     add_datasets(paths, plan, plan->dataset);
     add_datasets(paths, plan, plan->eval_dataset);
-}
-
-static void create_path(void *context, const struct key *key, const char *path)
-{
-    (void)context;
-    if (key->written && !names_file(path))
-        file_make_dirs(path, 0755, NULL);
-}
-
-void contained_paths_create(const struct plan *plan)
-{
-    each_path(plan, &schema_job, create_path, NULL);
-    each_path(plan, &schema_block, create_path, NULL);
 }

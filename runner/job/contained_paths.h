@@ -34,7 +34,5 @@ void contained_paths_add_gpu(struct contained_paths *paths);
  * of a Hugging Face cache: what a downloaded folder links to need not be meant for the
  * job. */
 void contained_paths_add_plan(struct contained_paths *paths, const struct plan *plan);
-/* Create the folders that it writes. The trainer reports one that cannot be created. */
-void contained_paths_create(const struct plan *plan);
 
 #endif

@@ -6,28 +6,10 @@
 
 #include <stdlib.h>
 
-#include "base/file.h"
 #include "base/limits.h"
 #include "base/seccomp.h"
-#include "patcher/document/document.h"
-#include "patcher/schema/schema.h"
 #include "runner/job/contained_paths.h"
-
-/* Bind the text's keys alone: no rule, no model, no device. */
-static void bind_plan(const struct job *job, const struct text *text, struct arena *arena,
-                      struct plan *plan)
-{
-    struct document document;
-    char *dir = path_dir(job->path);
-
-    *plan = (struct plan) { .job = job->path,
-                            .dir = arena_strdup(arena, dir),
-                            .run_dir = job->run_dir };
-    free(dir);
-    document_read(text->data, text->len, arena, &document);
-    if (document.root)
-        schema_bind(&document, arena, plan);
-}
+#include "runner/job/outputs.h"
 
 static bool has_gpu(const struct machine *machine, const struct plan *plan)
 {
@@ -49,7 +31,7 @@ static bool enter_landlock(struct containment *containment, const struct plan *p
 
     contained_paths_init(&paths, arena);
     if (ok) {
-        contained_paths_create(plan);
+        outputs_create(plan); /* the trainer reports one that is missing */
         contained_paths_add_system(&paths);
         if (containment->gpu)
             contained_paths_add_gpu(&paths);
@@ -104,7 +86,7 @@ void containment_enter(struct containment *containment, const struct job *job,
     if (!containment->on)
         return;
     arena = arena_new();
-    bind_plan(job, text, arena, &plan);
+    outputs_bind_plan(job, text, arena, &plan);
     containment->ranks = plan_ranks(&plan) > 1;
     containment->gpu = has_gpu(containment->machine, &plan);
     limits_no_core();

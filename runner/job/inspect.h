@@ -5,6 +5,8 @@
 #ifndef RUNNER_JOB_INSPECT_H
 #define RUNNER_JOB_INSPECT_H
 
+#include <sys/types.h>
+
 #include "patcher/patcher.h"
 #include "runner/job/machine.h"
 #include "runner/options/program.h"
@@ -35,10 +37,12 @@ struct inspect_options {
     bool unsafe;
     /* read the data where that may change a finding (TS301, TS305) */
     bool counts;
-    bool frozen;   /* inspect_text: the text is that of NAME.run/job.yaml */
-    bool will_run; /* a missing device or model is an error */
-    bool spooled;  /* the job comes from a watched folder */
-    bool resume;   /* --resume */
+    bool frozen;              /* inspect_text: the text is that of NAME.run/job.yaml */
+    bool will_run;            /* a missing device or model is an error */
+    bool spooled;             /* the job comes from a watched folder */
+    const char *const *roots; /* with spooled: as in patch_options */
+    uid_t owner;
+    bool resume; /* --resume */
     enum inspect_edit edit;
     enum inspect_place place;
 };

@@ -69,6 +69,7 @@ struct job_record {
     char contained[96]; /* what contained the last attempt, for people */
     char digest[65];    /* SHA-256 of the job file as accepted or rejected */
     char frozen[65];    /* of NAME.run/job.yaml */
+    int64_t owner;      /* the user of the job file */
     char source[64];    /* "inode:ctime:size" of that file: cheap to compare */
     char queued[32], started[32], ended[32]; /* for people; UTC */
 };

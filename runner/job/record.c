@@ -28,7 +28,7 @@ const struct record_field record_fields[] = {
     FIELD(RECORD_INTEGER, priority), FIELD(RECORD_REAL, loss),
     FIELD(RECORD_REAL, arrived),     FIELD(RECORD_REAL, seconds_left),
     FIELD(RECORD_BOOLEAN, resume),   FIELD(RECORD_TEXT, contained),
-    FIELD(RECORD_TEXT, frozen),
+    FIELD(RECORD_TEXT, frozen),      FIELD(RECORD_INTEGER, owner),
 };
 const size_t record_field_count = TS_COUNT(record_fields);
 

@@ -120,6 +120,9 @@ static const struct option_row rows[OPTION_IDS] = {
                         "use NAME.run/job.yaml, the text frozen for this run" },
     [OPTION_DIGEST] = { "digest", 0, OPTION_IS_TEXT, "HEX", NULL, INTO(digest),
                         "with --frozen, train only a text with this SHA-256" },
+    [OPTION_ROOT] = { "root", 0, OPTION_IS_LIST, "DIR", NULL, INTO(root),
+                      "let jobs write below this folder, and below no other except the "
+                      "watched one; may be repeated" },
     [OPTION_SPOOLED] = { "spooled", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(spooled),
                          "a spool owns this job: print nothing, and leave it ready to "
                          "resume when stopped" },

@@ -44,6 +44,7 @@ enum option_id {
     OPTION_CALIBRATE,
     OPTION_FROZEN,
     OPTION_DIGEST,
+    OPTION_ROOT,
     OPTION_SPOOLED,
     OPTION_LOCK_FD,
     OPTION_RANK,
@@ -124,6 +125,7 @@ struct options {
     size_t operand_count;
 
     const char *device, *target, *fail_on, *to, *color, *output, *digest;
+    const char *const *root;
     const char *const *set; /* lists are NULL-ended; NULL: none */
     const char *const *select;
     const char *const *ignore;

@@ -92,12 +92,14 @@ static void block(const struct job *job, struct job_record *record,
 }
 
 static bool claim_locked(const struct job *job, const struct examine_request *request,
-                         const struct machine *machine, struct examine_result *out)
+                         const struct examine_how *examine, struct examine_result *out)
 {
-    struct admit_options how = {
-        .machine = machine, .lazy = true, .spooled = true, .waits = request->waits
-    };
     struct job_record *record = &out->record;
+    struct admit_options how = { .machine = examine->machine,
+                                 .lazy = true,
+                                 .spooled = true,
+                                 .roots = examine->roots,
+                                 .waits = request->waits };
     struct inspection inspection = { 0 };
     bool ok = job_read(job, record, &out->err);
 
@@ -105,6 +107,8 @@ static bool claim_locked(const struct job *job, const struct examine_request *re
         return cancel(job, request, out);
     ok = ok && make_new(job, record, &out->err) && obstacle_none(job, &out->err);
     record->arrived = request->arrived;
+    record->owner = request->owner;
+    how.owner = request->owner;
     if (ok && !request->refused[0])
         ok = admit_job(job, &how, record, &inspection, &out->err);
     if (ok && request->refused[0])
@@ -136,7 +140,7 @@ static bool is_requested(const struct job *job, const struct examine_request *re
     return strcmp(source, request->source) == 0;
 }
 
-void claim_examine(const struct examine_request *request, const struct machine *machine,
+void claim_examine(const struct examine_request *request, const struct examine_how *how,
                    struct examine_result *out)
 {
     struct job job;
@@ -151,7 +155,7 @@ void claim_examine(const struct examine_request *request, const struct machine *
         out->end = EXAMINE_BUSY;
     else if (lock >= 0 && !is_requested(&job, request))
         out->end = EXAMINE_CHANGED;
-    else if (lock >= 0 && claim_locked(&job, request, machine, out))
+    else if (lock >= 0 && claim_locked(&job, request, how, out))
         out->end = EXAMINE_DONE;
 
     if (lock >= 0)

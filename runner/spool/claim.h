@@ -7,8 +7,8 @@
 
 #include "runner/spool/examiner.h"
 
-/* An examine_function; the spool is the current directory. */
-void claim_examine(const struct examine_request *request, const struct machine *machine,
+/* The `examine` of struct examine_how; the spool is the current directory. */
+void claim_examine(const struct examine_request *request, const struct examine_how *how,
                    struct examine_result *out);
 
 #endif

@@ -48,22 +48,17 @@ struct examiner {
 };
 
 struct examiners {
-    examine_function *examine;
-    const struct machine *machine;
-    const struct examine_limits *limits;
+    const struct examine_how *how;
     struct examiner list[EXAMINERS_MAX];
     /* killed, and not gone yet: a process that waits for a disk cannot be killed */
     pid_t dying[DYING_MAX];
 };
 
-struct examiners *examiners_new(examine_function *examine, const struct machine *machine,
-                                const struct examine_limits *limits)
+struct examiners *examiners_new(const struct examine_how *how)
 {
     struct examiners *examiners = memory_alloc(sizeof(*examiners));
 
-    examiners->examine = examine;
-    examiners->machine = machine;
-    examiners->limits = limits;
+    examiners->how = how;
     return examiners;
 }
 
@@ -80,12 +75,12 @@ static void serve(const struct examiners *examiners, int socket, pid_t watch)
         _exit(0);
     prctl(PR_SET_NAME, "trainspool-exam"); /* for ps */
     limits_no_core();
-    limits_data(examiners->limits->bytes);
+    limits_data(examiners->how->limits->bytes);
     while (recv(socket, &request, sizeof(request), 0) == (ssize_t)sizeof(request)) {
         struct examine_result result = { .end = EXAMINE_FAULT };
 
-        limits_cpu(examiners->limits->cpu_seconds);
-        examiners->examine(&request, examiners->machine, &result);
+        limits_cpu(examiners->how->limits->cpu_seconds);
+        examiners->how->examine(&request, examiners->how, &result);
         if (send(socket, &result, sizeof(result), MSG_NOSIGNAL) < 0 ||
             limits_data_bytes() > data + keep_bytes)
             break;
@@ -122,7 +117,7 @@ static bool start(struct examiners *examiners, struct examiner *examiner,
         close(ends[0]);
     } else {
         examiner->socket = ends[0];
-        examiner->machine = *examiners->machine;
+        examiner->machine = *examiners->how->machine;
     }
     close(ends[1]);
     return examiner->pid != 0;
@@ -197,7 +192,8 @@ static struct examiner *find_idle(struct examiners *examiners)
         struct examiner *examiner = &examiners->list[i];
 
         if (examiner->pid && !examiner->busy &&
-            memcmp(&examiner->machine, examiners->machine, sizeof(struct machine)) != 0)
+            memcmp(&examiner->machine, examiners->how->machine, sizeof(struct machine)) !=
+                0)
             abandon(examiners, examiner);
         if (examiner->pid && !examiner->busy)
             return examiner;
@@ -227,7 +223,7 @@ static struct examiner *assign(struct examiners *examiners,
 sent:
     examiner->busy = true;
     examiner->request = *request;
-    examiner->deadline = clock_seconds() + examiners->limits->seconds;
+    examiner->deadline = clock_seconds() + examiners->how->limits->seconds;
     return examiner;
 }
 
@@ -271,7 +267,7 @@ static struct examiner *replace(struct examiners *examiners, struct examiner *ex
     while (waitpid(examiner->pid, &status, 0) < 0 && errno == EINTR)
         ;
     *examiner = (struct examiner) { 0 };
-    by_job = describe_end(examiners->limits, status, &why);
+    by_job = describe_end(examiners->how->limits, status, &why);
     if (!by_job || request.refused[0]) {
         error_set(err, ERROR_FAULT, "%s", why.text);
         return NULL;
@@ -289,7 +285,7 @@ static void give_up(struct examiners *examiners, struct examiner *examiner,
     error_set(&out->err, ERROR_FAULT,
               "checking it did not end within %g s; look for a file system that does not "
               "answer",
-              examiners->limits->seconds);
+              examiners->how->limits->seconds);
 }
 
 /* Wait for an answer until `until`, or until the deadline of the examiner. */

@@ -10,6 +10,8 @@
 #ifndef RUNNER_SPOOL_EXAMINER_H
 #define RUNNER_SPOOL_EXAMINER_H
 
+#include <sys/types.h>
+
 #include "runner/job/job.h"
 #include "runner/job/machine.h"
 
@@ -18,6 +20,7 @@ struct examine_request {
     char source[64];   /* job_source of the file */
     char refused[256]; /* why the file cannot be a job; empty: it can */
     double arrived;
+    uid_t owner;
     bool waits;   /* admit_options.waits */
     bool suspect; /* an earlier examination of this job reached the deadline */
 };
@@ -37,10 +40,6 @@ struct examine_result {
     struct error err;
 };
 
-/* Runs in an examiner. `out` is zeroed. */
-typedef void examine_function(const struct examine_request *request,
-                              const struct machine *machine, struct examine_result *out);
-
 struct examine_limits {
     double seconds;     /* for one job, until the answer */
     double cpu_seconds; /* the same, of CPU time */
@@ -50,10 +49,19 @@ extern const struct examine_limits examine_limits;
 
 struct examiners;
 
-/* *limits and *machine stay the caller's. An examiner knows the machine as it was when
- * it started; if *machine has changed since, another one is started. */
-struct examiners *examiners_new(examine_function *examine, const struct machine *machine,
-                                const struct examine_limits *limits);
+/* What all examinations have in common. */
+struct examine_how {
+    /* runs in an examiner; `out` is zeroed */
+    void (*examine)(const struct examine_request *request, const struct examine_how *how,
+                    struct examine_result *out);
+    const struct machine *machine;
+    const struct examine_limits *limits;
+    const char *const *roots; /* of watch: where jobs may write */
+};
+
+/* *how and what it names stay the caller's. An examiner knows the machine as it was when
+ * it started; if that has changed since, another one is started. */
+struct examiners *examiners_new(const struct examine_how *how);
 /* Ends all examiners. NULL is allowed. */
 void examiners_free(struct examiners *examiners);
 

@@ -221,6 +221,7 @@ static void make_request(const struct intake *intake, const struct item *item,
                                       .waits = intake->others || intake->current ||
                                                intake->running ||
                                                queue_count(&intake->queue) > 0,
+                                      .owner = drop->st.st_uid,
                                       .suspect = item->suspect };
     snprintf(out->name, sizeof(out->name), "%s", item->name);
     snprintf(out->source, sizeof(out->source), "%s", item->history.source);

@@ -38,7 +38,7 @@ static const double examine_patience = 0.05;
 struct spool {
     char *path;
     int dir, inner, lock;
-    const struct machine *machine;
+    struct examine_how how;
     struct watch *watch;
     struct names names;          /* of struct item */
     struct item *pending, *last; /* a list, first come first */
@@ -306,8 +306,7 @@ static bool open_dir(struct spool *spool, bool *busy, struct error *err)
                  spool->path, no_events.text);
     spool->absent = false;
     spool->intake.dir = spool->dir;
-    spool->intake.examiners =
-        examiners_new(claim_examine, spool->machine, &examine_limits);
+    spool->intake.examiners = examiners_new(&spool->how);
     scan(spool);
     find_running(spool);
     return true;
@@ -362,7 +361,7 @@ struct spool *spool_open(const char *path, const struct machine *machine, struct
     struct spool *spool = memory_alloc(sizeof(*spool));
 
     *spool = (struct spool) { .path = absolute(path),
-                              .machine = machine,
+                              .how = { claim_examine, machine, &examine_limits, NULL },
                               .intake = { .dir = -1, .log = log },
                               .dir = -1,
                               .inner = -1,
@@ -372,6 +371,11 @@ struct spool *spool_open(const char *path, const struct machine *machine, struct
         return spool;
     spool_close(spool);
     return NULL;
+}
+
+void spool_set_roots(struct spool *spool, const char *const *roots)
+{
+    spool->how.roots = roots;
 }
 
 void spool_close(struct spool *spool)

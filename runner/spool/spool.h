@@ -22,6 +22,9 @@ struct spool;
 struct spool *spool_open(const char *path, const struct machine *machine, struct log *log,
                          bool *busy, struct error *err);
 void spool_close(struct spool *spool);
+/* Restrict what jobs may write to: as in patch_options. The list stays the caller's. Call
+ * it before the first check. */
+void spool_set_roots(struct spool *spool, const char *const *roots);
 
 int spool_fd(const struct spool *spool); /* readable when something happened; -1: poll */
 /* Read the events; check nothing yet. */

@@ -177,6 +177,7 @@ static enum worker_start start(struct worker *worker, int lock, struct error *er
 
     how.resume = record.resume;
     how.digest = record.frozen;
+    how.roots = worker->roots;
     strcpy(worker->before, record.reason);
     if (ready && child_start(&how, &worker->child, err))
         return WORKER_STARTED;

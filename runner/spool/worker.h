@@ -10,8 +10,9 @@
 #include "runner/job/child.h"
 
 struct worker {
-    const char *program; /* trainspool-train */
-    bool no_sandbox;     /* jobs are not contained */
+    const char *program;      /* trainspool-train */
+    bool no_sandbox;          /* jobs are not contained */
+    const char *const *roots; /* where jobs may write: as in patch_options */
     struct log *log;
     struct job job; /* of the running job */
     bool busy, adopted;

@@ -31,7 +31,7 @@ static void use_time(void)
 }
 
 /* Do what the name of the job says. */
-static void examine(const struct examine_request *request, const struct machine *here,
+static void examine(const struct examine_request *request, const struct examine_how *how,
                     struct examine_result *out)
 {
     if (request->refused[0]) {
@@ -52,10 +52,12 @@ static void examine(const struct examine_request *request, const struct machine 
     } else {
         out->record.state = JOB_READY;
     }
-    out->record.attempt = (int64_t)here->probe.count;
+    out->record.attempt = (int64_t)how->machine->probe.count;
     out->record.step = getpid();
     out->end = EXAMINE_DONE;
 }
+
+static const struct examine_how how = { examine, &machine, &limits, NULL };
 
 static enum examine_answer ask(struct examiners *examiners, const char *name,
                                double seconds, struct examine_result *out)
@@ -69,7 +71,7 @@ static enum examine_answer ask(struct examiners *examiners, const char *name,
 static int set_up(void **state)
 {
     machine = (struct machine) { .probe.count = 1 };
-    *state = examiners_new(examine, &machine, &limits);
+    *state = examiners_new(&how);
     return 0;
 }
 
@@ -104,7 +106,8 @@ static void test_examiner_that_exceeds_a_limit_rejects_the_job(void **state)
     const struct examine_limits slow = { .seconds = patience,
                                          .cpu_seconds = 1,
                                          .bytes = limits.bytes };
-    struct examiners *examiners = examiners_new(examine, &machine, &slow);
+    const struct examine_how slowly = { examine, &machine, &slow, NULL };
+    struct examiners *examiners = examiners_new(&slowly);
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(cases); i++) {
@@ -184,7 +187,7 @@ static void test_examiner_knows_the_machine_of_now(void **state)
 static void test_examiners_end_with_the_pool(void **state)
 {
     struct examine_result result;
-    struct examiners *examiners = examiners_new(examine, &machine, &limits);
+    struct examiners *examiners = examiners_new(&how);
     int status;
     pid_t pid;
 

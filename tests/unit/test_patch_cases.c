@@ -76,7 +76,7 @@ static void put_in_this_machine(struct patch_case *test)
 
 static void read_case(struct patch_case *test, char *job)
 {
-    static const char *const roots[] = { "/spool", NULL };
+    static const char *const roots[] = { "/tmp", NULL };
     struct error err = { 0 };
     bool writing = getenv("PATCH_CASES_WRITE") != NULL;
     const char *device;
