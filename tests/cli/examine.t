@@ -85,8 +85,12 @@ END
     drop f
     wait_until 3 state_is spool/f.yaml rejected
     ok $? "a huge header does not make the watch deaf"
-    wait_until 200 state_is spool/huge.yaml rejected # sanitizers and other tests share the processor
-    ok $? "its job is rejected"
+    if grep -q libasan "$trainspool"; then # it ends a process at its memory limit, as a fault of the machine would
+        skip "its job is rejected" "AddressSanitizer"
+    else
+        wait_until 60 state_is spool/huge.yaml rejected
+        ok $? "its job is rejected"
+    fi
     peak=$(sed -n 's/^VmHWM:[^0-9]*\([0-9]*\) kB/\1/p' "/proc/$daemon/status")
     echo "# the watch used up to $peak kB; rejected: $(reason spool/huge.yaml)"
     expect "the watch needs no memory for it" test "$peak" -lt 100000
