@@ -473,8 +473,9 @@ void options_clear(struct options *options)
     free((void *)options->prompt);
     free((void *)options->stop);
     free((void *)options->versions);
+    free((void *)options->root);
     options->set = options->select = options->ignore = options->versions = NULL;
-    options->prompt = options->stop = NULL;
+    options->prompt = options->stop = options->root = NULL;
 }
 
 struct argv {

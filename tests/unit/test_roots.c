@@ -174,6 +174,7 @@ static void test_roots_of_a_user_are_where_the_user_may_write(void **state)
     /* the user cannot reach it */
     assert_int_equal(chmod(".", 0700), 0);
     expect(&roots, below, ROOTS_DENIED);
+    free(below);
 }
 
 int main(void)
