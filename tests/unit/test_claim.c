@@ -8,6 +8,7 @@
 struct claimed {
     char *dir, *path;
     struct machine machine;
+    struct examine_how how;
 };
 
 static int set_up(void **state)
@@ -18,6 +19,7 @@ static int set_up(void **state)
     claimed->dir = unit_dir_new();
     claimed->path = path_join(claimed->dir, "a.yaml");
     assert_true(machine_open("cpu", &claimed->machine, &err));
+    claimed->how = (struct examine_how) { .machine = &claimed->machine };
     *state = claimed;
     return 0;
 }
@@ -62,7 +64,7 @@ static void test_claim_refuses_a_text_that_changed_since(void **state)
     write_job(claimed, "stage: sft\n");
     request = request_of(claimed);
     write_job(claimed, "stage: sft\nlearning_rate: -1\n");
-    claim_examine(&request, &claimed->machine, &result);
+    claim_examine(&request, &claimed->how, &result);
     assert_int_equal(result.end, EXAMINE_CHANGED);
     job_init(&job, claimed->path);
     assert_true(job_read(&job, &record, &err));
@@ -78,7 +80,7 @@ static void test_claim_examines_the_text_of_the_request(void **state)
 
     write_job(claimed, "stage: sft\nlearning_rate: -1\n");
     request = request_of(claimed);
-    claim_examine(&request, &claimed->machine, &result);
+    claim_examine(&request, &claimed->how, &result);
     assert_int_equal(result.end, EXAMINE_DONE);
     assert_int_equal(result.record.state, JOB_REJECTED);
 }
