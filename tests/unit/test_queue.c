@@ -13,7 +13,10 @@ static void add(struct queue *queue, const char *name, int64_t priority,
 {
     static double now;
 
-    queue_add(queue, &(struct queued) { name, priority, ++now, not_before });
+    queue_add(queue, &(struct queued) { .name = name,
+                                        .priority = priority,
+                                        .arrived = ++now,
+                                        .not_before = not_before });
 }
 
 static void expect_next(struct queue *queue, double now, const char *name)
