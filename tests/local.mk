@@ -326,6 +326,7 @@ EXTRA_DIST += %D%/cli/page.py %D%/cli/page_colors.py
 EXTRA_DIST += %D%/cli/prequantized.py
 EXTRA_DIST += %D%/cli/schema.py
 EXTRA_DIST += %D%/cli/schema_offers.py
+script_tests += %D%/cli/bulk.t
 script_tests += %D%/cli/chain.t
 script_tests += %D%/cli/check.t
 script_tests += %D%/cli/completion.t

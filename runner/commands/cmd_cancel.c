@@ -15,10 +15,12 @@ static int cmd_cancel(const struct options *options);
 
 const struct command command_cancel = {
     .name = "cancel",
-    .operands = "JOB...",
+    .operands = "JOB|DIR...",
     .min_operands = 1,
     .max_operands = -1,
+    .options = (const enum option_id[]) { OPTION_STATE, OPTION_DRY_RUN, OPTION_END },
     .help = "end a waiting job at once, a running job after a checkpoint",
+    .details = "With --state, all jobs of a folder that are in one of these states.",
     .run = cmd_cancel,
 };
 
@@ -62,33 +64,39 @@ static bool leave_request(const struct job *job, const struct error *why,
 }
 
 static bool cancel(const struct job *job, struct job_record *record,
-                   struct text *sentence, struct error *err)
+                   struct job_answer *answer, struct error *err)
 {
+    struct text *sentence = &answer->sentence;
     struct error why = { 0 };
 
-    if (job_next(record->state, EVENT_CANCELLED) == JOB_INVALID) {
+    answer->changed = job_next(record->state, EVENT_CANCELLED) != JOB_INVALID;
+    if (!answer->changed) {
         text_addf(sentence, "is %s, there is nothing to cancel",
                   job_state_names[record->state]);
         return true;
     }
-    if (record_cancel(job, record, &why)) {
-        text_adds(sentence, "canceled");
+    if (answer->options->dry_run || record_cancel(job, record, &why)) {
+        text_adds(sentence, answer->options->dry_run ? "would be canceled" : "canceled");
         return true;
     }
-    return why.code == ERROR_FAULT ? leave_request(job, &why, sentence, err)
-                                   : error_set(err, why.code, "%s", why.text);
+    answer->changed = why.code == ERROR_FAULT && leave_request(job, &why, sentence, err);
+    return answer->changed || error_set(err, why.code, "%s", why.text);
 }
 
-static bool cancel_running(const struct job *job, struct text *sentence,
+static bool cancel_running(const struct job *job, struct job_answer *answer,
                            struct error *err)
 {
-    text_adds(sentence, "will end after this step, with a checkpoint");
-    return job_request(job, REQUEST_CANCEL, err);
+    bool dry = answer->options->dry_run;
+
+    answer->changed = dry || job_request(job, REQUEST_CANCEL, err);
+    text_addf(&answer->sentence, "%s end after this step, with a checkpoint",
+              dry ? "would" : "will");
+    return answer->changed;
 }
 
 static int cmd_cancel(const struct options *options)
 {
-    static const struct job_change change = { cancel, cancel_running };
+    static const struct job_change change = { "canceled", cancel, cancel_running };
 
     return job_change_all(&change, options);
 }

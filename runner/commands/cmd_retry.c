@@ -13,12 +13,14 @@ static int cmd_retry(const struct options *options);
 
 const struct command command_retry = {
     .name = "retry",
-    .operands = "JOB...",
+    .operands = "JOB|DIR...",
     .min_operands = 1,
     .max_operands = -1,
+    .options = (const enum option_id[]) { OPTION_STATE, OPTION_DRY_RUN, OPTION_END },
     .help = "queue an ended job again",
     .details = "A finished job starts from scratch; any other continues from its last "
-               "checkpoint if its text is the same.",
+               "checkpoint if its text is the same.  With --state, all jobs of a folder "
+               "that are in one of these states.",
     .run = cmd_retry,
 };
 
@@ -33,35 +35,53 @@ static void describe_queued(const struct job *job, struct text *sentence)
     free(dir);
 }
 
-static bool retry(const struct job *job, struct job_record *record, struct text *sentence,
-                  struct error *err)
+/* Record a crash that is not recorded yet. */
+static bool settle(const struct job *job, struct job_record *record, bool dry,
+                   struct error *err)
 {
-    /* a crash that is not recorded yet */
-    if (record->state == JOB_RUNNING &&
-        !job_event(job, record, EVENT_GAVE_UP, "trainspool-train vanished", err))
+    if (record->state != JOB_RUNNING)
+        return true;
+    if (!dry)
+        return job_event(job, record, EVENT_GAVE_UP, "trainspool-train vanished", err);
+    record->state = JOB_FAILED;
+    return true;
+}
+
+static bool retry(const struct job *job, struct job_record *record,
+                  struct job_answer *answer, struct error *err)
+{
+    bool dry = answer->options->dry_run;
+
+    if (!settle(job, record, dry, err))
         return false;
     /* a finished job starts from scratch, any other resumes */
     record->resume = record->state != JOB_DONE;
-    if (job_next(record->state, EVENT_RETRIED) == JOB_INVALID) {
-        text_addf(sentence, "is already %s", job_state_names[record->state]);
+    answer->changed = job_next(record->state, EVENT_RETRIED) != JOB_INVALID;
+    if (!answer->changed) {
+        text_addf(&answer->sentence, "is already %s", job_state_names[record->state]);
+        return true;
+    }
+    if (dry) {
+        text_adds(&answer->sentence, "would be queued again");
         return true;
     }
     job_forget(job);
-    describe_queued(job, sentence);
+    describe_queued(job, &answer->sentence);
     return job_event(job, record, EVENT_RETRIED, NULL, err);
 }
 
-static bool retry_running(const struct job *job, struct text *sentence, struct error *err)
+static bool retry_running(const struct job *job, struct job_answer *answer,
+                          struct error *err)
 {
     (void)job;
     (void)err;
-    text_adds(sentence, "is already running");
+    text_adds(&answer->sentence, "is already running");
     return true;
 }
 
 static int cmd_retry(const struct options *options)
 {
-    static const struct job_change change = { retry, retry_running };
+    static const struct job_change change = { "queued again", retry, retry_running };
 
     return job_change_all(&change, options);
 }

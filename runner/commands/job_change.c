@@ -7,15 +7,39 @@
 #include "runner/commands/job_change.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "runner/output/report.h"
+#include "runner/spool/listing.h"
 #include "runner/spool/spool.h"
 #include "runner/spool/watch.h"
 
 enum { LEAVING_TRIES = 200 }; /* ten seconds */
+
+/* The jobs of one command line. */
+struct changes {
+    const struct job_change *change;
+    const struct options *options;
+    struct report report;
+    size_t changed, failed; /* of one folder */
+    int worst;              /* exit status */
+};
+
+/* Return whether a job in this state is to be changed; without --state, any is. */
+static bool is_chosen(const struct options *options, const char *state)
+{
+    const char *const *at = options->states;
+    bool queued = strcmp(state, "new") == 0 || strcmp(state, "ready") == 0 ||
+                  strcmp(state, "blocked") == 0;
+
+    for (; at && *at; at++)
+        if (strcmp(*at, state) == 0 || (queued && strcmp(*at, "queued") == 0))
+            return true;
+    return !options->states;
+}
 
 /* Return whether the process has recorded the end of the job and holds the lock only
  * until it exits. */
@@ -41,65 +65,172 @@ static int lock_job(const struct job *job, bool *busy, struct error *err)
     return lock;
 }
 
-/* Change the job under its lock, or ask the process that holds the lock. */
-static bool change_job(const struct job_change *change, const struct job *job,
-                       struct text *sentence, struct error *err)
+/* The state may have changed since the folder was listed. */
+static bool is_still_chosen(const struct options *options, const char *state,
+                            struct job_answer *answer)
+{
+    if (is_chosen(options, state))
+        return true;
+    text_addf(&answer->sentence, "is %s", state);
+    return false;
+}
+
+static bool ask(const struct job_change *change, const struct job *job,
+                struct job_answer *answer, struct error *err)
 {
     struct job_record record;
+
+    return job_read(job, &record, err) &&
+           (!is_still_chosen(answer->options, job_state_names[record.state], answer) ||
+            change->running(job, answer, err));
+}
+
+static bool change_locked(const struct job_change *change, const struct job *job,
+                          struct job_answer *answer, struct error *err)
+{
+    struct job_record record;
+
+    if (!job_read(job, &record, err))
+        return false;
+    return !is_still_chosen(answer->options,
+                            record.state == JOB_RUNNING ? "crashed"
+                                                        : job_state_names[record.state],
+                            answer) ||
+           change->unlocked(job, &record, answer, err);
+}
+
+/* Find out what would change, without a lock: nothing is written. */
+static bool preview(const struct job_change *change, const struct job *job,
+                    struct job_answer *answer, struct error *err)
+{
+    return job_is_locked(job) && !is_ending(job)
+               ? ask(change, job, answer, err)
+               : change_locked(change, job, answer, err);
+}
+
+/* Change the job under its lock, or ask the process that holds the lock. */
+static bool change_job(const struct job_change *change, const struct job *job,
+                       struct job_answer *answer, struct error *err)
+{
     bool busy = false, ok;
     int lock;
 
     /* the job may still run without its file */
     if (!file_exists(job->path) && !file_exists(job->state))
         return error_set(err, ERROR_USAGE, "there is no job %s", job->path);
+    if (answer->options->dry_run)
+        return preview(change, job, answer, err);
     if (!job_make_dir(job, err))
         return false;
     lock = lock_job(job, &busy, err);
     if (busy)
-        return change->running(job, sentence, err);
+        return ask(change, job, answer, err);
     if (lock < 0)
         return false;
-    ok = job_read(job, &record, err) && change->unlocked(job, &record, sentence, err);
+    ok = change_locked(change, job, answer, err);
     close(lock);
     return ok;
 }
 
-static void wake_watch(const struct job *job)
+static void wake_watch(const struct changes *changes, const char *dir)
 {
-    char *dir = path_dir(job->path);
     char *inner = path_join(dir, SPOOL_INNER);
 
-    if (spool_is_watched(dir))
+    if (!changes->options->dry_run && spool_is_watched(dir))
         watch_wake(inner);
     free(inner);
-    free(dir);
+}
+
+static void note_error(struct changes *changes, const struct error *err)
+{
+    int status = report_exit(err->code);
+
+    report_error(changes->options->program, err);
+    changes->failed++;
+    changes->worst = status > changes->worst ? status : changes->worst;
+}
+
+static void change_path(struct changes *changes, const char *path)
+{
+    struct job_answer answer = { .options = changes->options };
+    struct error err = { 0 };
+    struct job job;
+
+    job_init(&job, path);
+    text_init(&answer.sentence, 0);
+    if (!change_job(changes->change, &job, &answer, &err))
+        note_error(changes, &err);
+    else if (!changes->options->quiet)
+        report_line(&changes->report, "%s: %s", job.path, answer.sentence.data);
+    changes->changed += answer.changed;
+    text_clear(&answer.sentence);
+    job_clear(&job);
+}
+
+static void change_listed(struct changes *changes, const struct listing *listing)
+{
+    for (size_t i = 0; i < listing->count; i++) {
+        struct listed job;
+
+        if (!listing_read(listing, i, &job))
+            continue;
+        if (is_chosen(changes->options, listed_state(&job)))
+            change_path(changes, job.path);
+        listed_clear(&job);
+    }
+}
+
+static void summarize(struct changes *changes, const char *dir, size_t jobs)
+{
+    const struct options *options = changes->options;
+
+    if (options->quiet)
+        return;
+    report_line(&changes->report, "%s: %zu of %zu job%s %s%s", dir, changes->changed,
+                jobs, jobs == 1 ? "" : "s", options->dry_run ? "would be " : "",
+                changes->change->done);
+    if (changes->failed > 0)
+        report_line(&changes->report, "%s: %zu job%s could not be changed", dir,
+                    changes->failed, changes->failed == 1 ? "" : "s");
+}
+
+static void change_folder(struct changes *changes, const char *dir)
+{
+    struct listing listing = { 0 };
+    struct error err = { 0 };
+
+    changes->changed = changes->failed = 0;
+    if (!changes->options->states)
+        error_set(&err, ERROR_USAGE,
+                  "%s is a folder; which of its jobs must be %s: %s DIR --state STATE",
+                  dir, changes->change->done, changes->options->command->name);
+    else if (listing_add_folder(&listing, dir, &err)) {
+        change_listed(changes, &listing);
+        wake_watch(changes, dir);
+        summarize(changes, dir, listing.count);
+    }
+    if (err.code)
+        note_error(changes, &err);
+    listing_clear(&listing);
 }
 
 int job_change_all(const struct job_change *change, const struct options *options)
 {
-    struct report report;
-    int worst = EXIT_FINE;
+    struct changes changes = { .change = change, .options = options };
 
-    report_init(&report, options);
+    report_init(&changes.report, options);
     for (size_t i = 0; i < options->operand_count; i++) {
-        struct error err = { 0 };
-        struct text sentence;
-        struct job job;
-        int status;
+        const char *path = options->operands[i];
+        char *dir;
 
-        job_init(&job, options->operands[i]);
-        text_init(&sentence, 0);
-        if (change_job(change, &job, &sentence, &err)) {
-            wake_watch(&job);
-            if (!options->quiet)
-                report_line(&report, "%s: %s", job.path, sentence.data);
-        } else {
-            report_error(options->program, &err);
+        if (file_is_dir(path)) {
+            change_folder(&changes, path);
+            continue;
         }
-        status = report_exit(err.code);
-        worst = status > worst ? status : worst;
-        text_clear(&sentence);
-        job_clear(&job);
+        dir = path_dir(path);
+        change_path(&changes, path);
+        wake_watch(&changes, dir);
+        free(dir);
     }
-    return worst;
+    return changes.worst;
 }

@@ -21,6 +21,11 @@ enum { NEAR = 2 };
 static const char *const color_values[] = { "auto", "always", "never", NULL };
 static const char *const severity_values[] = { "error", "warning", "info", NULL };
 
+/* What `trainspool status` shows; queued: the states of a job that waits. */
+static const char *const state_values[] = { "queued",  "new",      "ready", "blocked",
+                                            "running", "crashed",  "done",  "failed",
+                                            "stopped", "rejected", NULL };
+
 /* The trainers of patcher/profiles/profile.c; target.t tries each. */
 static const char *const target_values[] = {
     "native",  "external",  "llamafactory", "transformers", "trl",
@@ -99,6 +104,11 @@ static const struct option_row rows[OPTION_IDS] = {
                       "keep an HTML page of the folder in this file" },
     [OPTION_FOLLOW] = { "follow", 'f', OPTION_IS_SWITCH, NULL, NULL, INTO(follow),
                         "keep showing changes until stopped" },
+    [OPTION_STATE] = { "state", 0, OPTION_IS_LIST, "STATE", state_values, INTO(states),
+                       "change only jobs in this state, as status shows it; queued: new, "
+                       "ready or blocked; may be repeated" },
+    [OPTION_DRY_RUN] = { "dry-run", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(dry_run),
+                         "only show what would change" },
     [OPTION_LINES] = { "lines", 'n', OPTION_IS_NUMBER, "N", NULL, INTO(lines),
                        "show only the last N lines" },
     [OPTION_RAW] = { "raw", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(raw),
@@ -315,7 +325,7 @@ static bool option_store(const struct option_row *row, const char *value,
         return real_read(row, value, field, err);
     case OPTION_IS_LIST:
         list_add(field, value);
-        return true;
+        return choice_fits(row, value, err);
     }
     return false;
 }
@@ -474,8 +484,9 @@ void options_clear(struct options *options)
     free((void *)options->stop);
     free((void *)options->versions);
     free((void *)options->root);
+    free((void *)options->states);
     options->set = options->select = options->ignore = options->versions = NULL;
-    options->prompt = options->stop = options->root = NULL;
+    options->prompt = options->stop = options->root = options->states = NULL;
 }
 
 struct argv {

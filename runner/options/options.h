@@ -35,6 +35,8 @@ enum option_id {
     OPTION_METRICS,
     OPTION_PAGE,
     OPTION_FOLLOW,
+    OPTION_STATE,
+    OPTION_DRY_RUN,
     OPTION_LINES,
     OPTION_RAW,
     OPTION_KNOWN,
@@ -137,6 +139,10 @@ struct options {
     bool exit_zero, alternatives, probe, steps, calibrate, frozen, spooled, no_onednn;
     bool no_sandbox;
     bool quiet, verbose, help, version;
+
+    /* of cancel and retry */
+    const char *const *states;
+    bool dry_run;
 
     /* of watch */
     const char *on_end, *mail, *metrics, *page;
