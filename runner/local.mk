@@ -99,6 +99,7 @@ librunner_a_SOURCES += %D%/spool/queue.c %D%/spool/queue.h
 librunner_a_SOURCES += %D%/spool/spool.c %D%/spool/spool.h
 librunner_a_SOURCES += %D%/spool/spool_metrics.c %D%/spool/spool_metrics.h
 librunner_a_SOURCES += %D%/spool/submission.c %D%/spool/submission.h
+librunner_a_SOURCES += %D%/spool/supervisor.c %D%/spool/supervisor.h
 librunner_a_SOURCES += %D%/spool/watch.c %D%/spool/watch.h
 librunner_a_SOURCES += %D%/spool/worker.c %D%/spool/worker.h
 

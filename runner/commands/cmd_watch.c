@@ -26,6 +26,7 @@
 #include "base/stop.h"
 #include "runner/output/report.h"
 #include "runner/spool/spool.h"
+#include "runner/spool/supervisor.h"
 #include "runner/spool/worker.h"
 
 static int cmd_watch(const struct options *options);
@@ -61,7 +62,8 @@ struct daemon {
     char **roots; /* of --root: as named and as resolved; NULL: none */
     struct worker worker;
     struct announce *announce;
-    int signals; /* signalfd */
+    struct supervisor *supervisor; /* NULL: none */
+    int signals;                   /* signalfd */
     struct stop_request stop;
 };
 
@@ -89,6 +91,7 @@ static void request_stop(struct daemon *daemon, int number)
     }
     if (!first)
         return;
+    supervisor_stopping(daemon->supervisor);
     announce_hurry(daemon->announce, announce_patience);
     if (daemon->worker.busy)
         log_line(daemon->log, LOG_INFO, "watch: ending after job %s saves a checkpoint",
@@ -178,7 +181,8 @@ static void start_next(struct daemon *daemon)
 
 static int wait_ms(const struct daemon *daemon)
 {
-    double due = fmin(spool_due(daemon->spool), announce_due(daemon->announce));
+    double due = fmin(fmin(spool_due(daemon->spool), announce_due(daemon->announce)),
+                      supervisor_due(daemon->supervisor));
     double now = clock_seconds();
 
     if (daemon->worker.busy && worker_fd(&daemon->worker) < 0 &&
@@ -231,10 +235,25 @@ static int once_status(const struct daemon *daemon)
     return spool_failures(daemon->spool) > 0 ? EXIT_FINDINGS : EXIT_FINE;
 }
 
+static void report_to_supervisor(struct daemon *daemon)
+{
+    struct text status;
+
+    if (!daemon->supervisor)
+        return;
+    text_init(&status, 0);
+    spool_describe(daemon->spool, daemon->worker.busy ? daemon->worker.job.name : NULL,
+                   &status);
+    supervisor_describe(daemon->supervisor, status.data);
+    text_clear(&status);
+    supervisor_poll(daemon->supervisor, daemon->worker.busy);
+}
+
 static int loop(struct daemon *daemon)
 {
     int status;
 
+    supervisor_ready(daemon->supervisor);
     for (;;) {
         reap(daemon);
         if (!daemon->stop.number)
@@ -244,10 +263,12 @@ static int loop(struct daemon *daemon)
         announce_poll(daemon->announce,
                       daemon->worker.busy ||
                           (!daemon->stop.number && !spool_is_empty(daemon->spool)));
+        report_to_supervisor(daemon);
         if (is_over(daemon))
             break;
         wait_for_events(daemon);
     }
+    supervisor_stopping(daemon->supervisor);
     status = daemon->stop.number ? 128 + daemon->stop.number : once_status(daemon);
     log_line(daemon->log, LOG_INFO, "watch: ended");
     return status;
@@ -316,6 +337,7 @@ static int cmd_watch(const struct options *options)
     char *program = spawn_sibling("trainspool-train");
     int status;
 
+    daemon.supervisor = supervisor_open();
     daemon.log = log_new(STDOUT_FILENO, level);
     log_detach(daemon.log);
     signal(SIGPIPE, SIG_IGN); /* the reader of the log may end */
@@ -336,6 +358,7 @@ static int cmd_watch(const struct options *options)
     worker_close(&daemon.worker);
     spool_close(daemon.spool);
     announce_close(daemon.announce);
+    supervisor_close(daemon.supervisor);
     free_roots(&daemon);
     log_free(daemon.log);
     free(program);

@@ -594,6 +594,17 @@ void spool_on_end(struct spool *spool, spool_end_function *ended, void *context)
     spool->intake.ended_context = context;
 }
 
+void spool_describe(const struct spool *spool, const char *running, struct text *out)
+{
+    if (spool->absent)
+        text_addf(out, "%s is gone; ", spool->path);
+    else if (spool->trouble)
+        text_addf(out, "no job starts: %s; ", spool->trouble);
+    text_addf(out, "%s%s, %zu queued, %zu failed", running ? "running " : "no job runs",
+              running ? running : "", queue_count(&spool->intake.queue),
+              spool->intake.failures);
+}
+
 size_t spool_failures(const struct spool *spool)
 {
     return spool->intake.failures;

@@ -68,6 +68,10 @@ typedef void spool_end_function(void *context, const char *path,
                                 const struct job_record *record);
 void spool_on_end(struct spool *spool, spool_end_function *ended, void *context);
 
+/* Describe the spool in a line, for a service manager: what is queued, or why nothing
+ * starts. `running`: the job that runs; NULL: none. */
+void spool_describe(const struct spool *spool, const char *running, struct text *out);
+
 /* Return the number of jobs that failed or were rejected since the spool was opened. */
 size_t spool_failures(const struct spool *spool);
 
