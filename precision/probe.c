@@ -73,16 +73,10 @@ static void cpu_name(struct device *out)
     text_clear(&text);
 }
 
-void probe_cpu(struct device *out)
+void probe_cpu_memory(struct device *out)
 {
-    cpu_set_t set;
     struct text text;
 
-    *out = (struct device) {
-        .kind = DEVICE_CPU, .ordinal = -1, .here = true, .runnable = true
-    };
-    cpu_name(out);
-    out->threads = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
     text_init(&text, 0);
     if (read_small("/proc/meminfo", &text)) {
         out->memory = meminfo(text.data, "MemTotal");
@@ -90,6 +84,18 @@ void probe_cpu(struct device *out)
     }
     text_clear(&text);
     limit_by_groups(out);
+}
+
+void probe_cpu(struct device *out)
+{
+    cpu_set_t set;
+
+    *out = (struct device) {
+        .kind = DEVICE_CPU, .ordinal = -1, .here = true, .runnable = true
+    };
+    cpu_name(out);
+    out->threads = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+    probe_cpu_memory(out);
 }
 
 void probe_write(const struct probe *probe, struct text *out)

@@ -25,6 +25,8 @@ struct probe {
 /* Describe the CPU of this machine: threads by affinity and cgroup, memory by /proc and
  * cgroup. */
 void probe_cpu(struct device *out);
+/* Measure its free memory again. */
+void probe_cpu_memory(struct device *out);
 void probe_write(const struct probe *probe, struct text *out);
 bool probe_read(const char *text, struct probe *out, struct error *err);
 /* Run `trainspool-train --probe` from this program's directory.  If that fails, report

@@ -115,6 +115,13 @@ static bool may_write(const struct attempt *attempt, const struct text *text,
     return ok;
 }
 
+/* The share of the CPU that a watch gives to a job that does not say how many threads. */
+static void set_threads(const struct options *options, struct plan *plan)
+{
+    if (options->threads > 0 && plan->threads == 0)
+        plan->threads = options->threads;
+}
+
 static bool read_job(struct attempt *attempt, struct error *err)
 {
     const struct options *options = attempt->options;
@@ -139,6 +146,8 @@ static bool read_job(struct attempt *attempt, struct error *err)
     if (ok)
         containment_enter(&attempt->containment, &attempt->job, &text, attempt->log);
     ok = ok && inspect_text(&how, text.data, text.len, &attempt->inspection, err);
+    if (ok)
+        set_threads(options, &attempt->inspection.patch.plan);
     text_clear(&text);
     return ok;
 }

@@ -89,6 +89,7 @@ librunner_a_SOURCES += %D%/spool/claim.c %D%/spool/claim.h
 librunner_a_SOURCES += %D%/spool/clerk.c %D%/spool/clerk.h
 librunner_a_SOURCES += %D%/spool/drop.c %D%/spool/drop.h
 librunner_a_SOURCES += %D%/spool/examiner.c %D%/spool/examiner.h
+librunner_a_SOURCES += %D%/spool/fleet.c %D%/spool/fleet.h
 librunner_a_SOURCES += %D%/spool/intake.c %D%/spool/intake.h
 librunner_a_SOURCES += %D%/spool/listing.c %D%/spool/listing.h
 librunner_a_SOURCES += %D%/spool/placement.c %D%/spool/placement.h
@@ -97,11 +98,13 @@ librunner_a_SOURCES += %D%/spool/notify.c %D%/spool/notify.h
 librunner_a_SOURCES += %D%/spool/overview.c %D%/spool/overview.h
 librunner_a_SOURCES += %D%/spool/queue.c %D%/spool/queue.h
 librunner_a_SOURCES += %D%/spool/spool.c %D%/spool/spool.h
+librunner_a_SOURCES += %D%/spool/spool_folder.c %D%/spool/spool_folder.h
 librunner_a_SOURCES += %D%/spool/spool_metrics.c %D%/spool/spool_metrics.h
 librunner_a_SOURCES += %D%/spool/submission.c %D%/spool/submission.h
 librunner_a_SOURCES += %D%/spool/supervisor.c %D%/spool/supervisor.h
 librunner_a_SOURCES += %D%/spool/watch.c %D%/spool/watch.h
 librunner_a_SOURCES += %D%/spool/worker.c %D%/spool/worker.h
+librunner_a_SOURCES += %D%/spool/workers.c %D%/spool/workers.h
 
 bin_PROGRAMS += trainspool trainspool-train
 

@@ -31,11 +31,11 @@ static const struct command train_command = {
     .min_operands = 0,
     .max_operands = 1,
     .options =
-        (const enum option_id[]) { OPTION_RESUME, OPTION_PROBE, OPTION_STEPS, OPTION_SET,
-                                   OPTION_CALIBRATE, OPTION_FROZEN, OPTION_DIGEST,
-                                   OPTION_ROOT, OPTION_SPOOLED, OPTION_LOCK_FD,
-                                   OPTION_RANK, OPTION_LINK_FD, OPTION_NO_SANDBOX,
-                                   OPTION_GENERATE, OPTIONS_OF_GENERATE, OPTION_END },
+        (const enum option_id[]) {
+            OPTION_RESUME, OPTION_PROBE, OPTION_STEPS, OPTION_SET, OPTION_CALIBRATE,
+            OPTION_FROZEN, OPTION_DIGEST, OPTION_ROOT, OPTION_SPOOLED, OPTION_LOCK_FD,
+            OPTION_THREADS, OPTION_RANK, OPTION_LINK_FD, OPTION_NO_SANDBOX,
+            OPTION_GENERATE, OPTIONS_OF_GENERATE, OPTION_END },
     .help = "train one job in this process",
     .details =
         "trainspool run and trainspool watch start this program.  It follows the "
@@ -106,18 +106,21 @@ static bool open_machine(const struct options *options, struct machine *machine,
                       : options->operand_count == 0
                           ? memory_strdup("auto")
                           : requested_by_job(options->operands[0], options->frozen);
-    const struct device *device;
+    const struct device *devices[DEVICE_RANKS_MAX];
+    size_t count;
 
     *machine = (struct machine) { 0 };
     probe_here(requested, &machine->probe);
     free(requested);
     if (!named)
         return true;
-    device = probe_select_one(&machine->probe, options->device, err);
-    if (!device)
+    count = probe_select(&machine->probe, options->device, 1, devices, err);
+    if (count == 0)
         return false;
+    if (count > 1) /* a watch chose them: the ranks take them from the probe */
+        return true;
     machine->named = true;
-    machine->device = *device;
+    machine->device = *devices[0];
     return true;
 }
 

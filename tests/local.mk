@@ -378,6 +378,7 @@ script_tests += %D%/cli/schema.t
 script_tests += %D%/cli/select.t
 script_tests += %D%/cli/service.t
 script_tests += %D%/cli/shared.t
+script_tests += %D%/cli/slots.t
 script_tests += %D%/cli/spool.t
 script_tests += %D%/cli/starts.t
 script_tests += %D%/cli/stops.t

@@ -50,7 +50,8 @@ static const struct key rows[] = {
                 "comment # trainspool: ignore[TS708]." },
     { TS_USED("priority", KEY_INT, "0"), .min = -1000, .max = 1000,
       .into = TS_FIELD(priority),
-      .help = "order in the queue; jobs with a higher priority run first" },
+      .help = "order in the queue; jobs with a higher priority run first, "
+              "unless others have waited long" },
     { TS_USED("threads", KEY_INT, "0"), .min = 0, .max = 4096, .into = TS_FIELD(threads),
       .help = "number of CPU threads; 0 uses all available" },
     { TS_USED("save_torch_state", KEY_BOOL, "false"), .into = TS_FIELD(save_torch_state),

@@ -118,6 +118,7 @@ static void add_object(struct text *out, const struct listed *job)
     add_integer(out, ",\"priority\":", record->priority);
     add_text(out, ",\"device\":", record->device);
     add_text(out, ",\"contained\":", record->contained);
+    add_text(out, ",\"devices\":", record->devices);
     add_text(out, ",\"queued\":", record->queued);
     add_text(out, ",\"started\":", record->started);
     add_text(out, ",\"ended\":", record->ended);
@@ -291,7 +292,12 @@ static void add_line(struct text *out, const struct line *line, size_t names, bo
         meter_clock(record->seconds_left, &cell);
     add_cell(out, cell.len ? cell.data : "-", 7);
     text_reset(&cell);
-    text_addf(&cell, "%.20s", record->device);
+    /* which of several GPUs of one name */
+    if (line->job.running && strncmp(record->devices, "cuda", 4) == 0)
+        text_addf(&cell, "%s ", record->devices);
+    text_addf(&cell, "%s", record->device);
+    if (cell.len > 20)
+        cell.data[20] = 0;
     add_cell(out, cell.len ? cell.data : "-", 20);
     add_reason(out, line);
     while (out->len > 0 && out->data[out->len - 1] == ' ')

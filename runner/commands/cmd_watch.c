@@ -1,6 +1,6 @@
 /*
  * runner/commands/cmd_watch.c - watch: the daemon's main loop. It waits for the folder,
- * for signals and for its child; spool and worker do the work.
+ * for signals and for its children; spool and workers do the work.
  */
 #include "config.h"
 
@@ -27,7 +27,7 @@
 #include "runner/output/report.h"
 #include "runner/spool/spool.h"
 #include "runner/spool/supervisor.h"
-#include "runner/spool/worker.h"
+#include "runner/spool/workers.h"
 
 static int cmd_watch(const struct options *options);
 
@@ -37,15 +37,17 @@ const struct command command_watch = {
     .min_operands = 1,
     .max_operands = 1,
     .options =
-        (const enum option_id[]) { OPTION_ONCE, OPTION_ON_END, OPTION_MAIL,
-                                   OPTION_NOTIFY_TIMEOUT, OPTION_METRICS, OPTION_PAGE,
-                                   OPTION_ROOT, OPTION_NO_SANDBOX, OPTION_END },
+        (const enum option_id[]) { OPTION_ONCE, OPTION_SLOTS, OPTION_DEVICES,
+                                   OPTION_ON_END, OPTION_MAIL, OPTION_NOTIFY_TIMEOUT,
+                                   OPTION_METRICS, OPTION_PAGE, OPTION_ROOT,
+                                   OPTION_NO_SANDBOX, OPTION_END },
     .help = "patch and train every job dropped into a folder",
     .details =
         "A job is taken when it is complete: at once if it was renamed into the "
-        "folder, otherwise when it has stopped changing.  On SIGTERM the running "
-        "job saves a checkpoint and the watch ends; the next watch resumes the job.  "
-        "Another signal more than 2 s later ends the watch at once; its job continues.",
+        "folder, otherwise when it has stopped changing.  As many jobs run at once as "
+        "fit into the memory of the GPUs and the cores.  On SIGTERM the running "
+        "jobs save checkpoints and the watch ends; the next watch resumes them.  "
+        "Another signal more than 2 s later ends the watch at once; its jobs continue.",
     .run = cmd_watch,
 };
 
@@ -58,9 +60,10 @@ struct daemon {
     const struct options *options;
     struct log *log;
     struct machine machine;
+    struct fleet fleet;
     struct spool *spool;
     char **roots; /* of --root: as named and as resolved; NULL: none */
-    struct worker worker;
+    struct workers workers;
     struct announce *announce;
     struct supervisor *supervisor; /* NULL: none */
     int signals;                   /* signalfd */
@@ -85,7 +88,7 @@ static void request_stop(struct daemon *daemon, int number)
 
     /* end at once: leave the job running without us */
     if (stop_request_add(&daemon->stop, number)) {
-        worker_close(&daemon->worker);
+        workers_close(&daemon->workers);
         announce_hurry(daemon->announce, 0);
         return;
     }
@@ -93,10 +96,12 @@ static void request_stop(struct daemon *daemon, int number)
         return;
     supervisor_stopping(daemon->supervisor);
     announce_hurry(daemon->announce, announce_patience);
-    if (daemon->worker.busy)
+    for (struct worker *worker = NULL;
+         (worker = workers_next(&daemon->workers, worker));) {
         log_line(daemon->log, LOG_INFO, "watch: ending after job %s saves a checkpoint",
-                 daemon->worker.job.name);
-    worker_request_stop(&daemon->worker);
+                 worker->job.name);
+        worker_request_stop(worker);
+    }
 }
 
 static void read_signals(struct daemon *daemon)
@@ -121,26 +126,23 @@ static void log_end(struct daemon *daemon, const char *name,
                  job_state_names[record->state], record->step);
 }
 
-static void reap(struct daemon *daemon)
+static void reap_one(struct daemon *daemon, struct worker *worker)
 {
     struct job_record record;
     struct error err = { 0 };
     char *name, *path;
 
-    if (!daemon->worker.busy)
-        return;
     name = path = NULL;
-    if (asprintf(&name, "%s", daemon->worker.job.name) < 0 ||
-        asprintf(&path, "%s", daemon->worker.job.path) < 0)
+    if (asprintf(&name, "%s", worker->job.name) < 0 ||
+        asprintf(&path, "%s", worker->job.path) < 0)
         abort();
-    if (worker_poll(&daemon->worker, &record)) {
+    if (worker_poll(worker, &record)) {
         if (record.state != JOB_INVALID)
             announce_job_ended(daemon->announce, path, &record);
-        if (daemon->worker.fault && record.state == JOB_READY) {
+        if (worker->fault && record.state == JOB_READY) {
             /* the fault may have kept the child from writing its reason */
             error_set(&err, ERROR_FAULT, "%s",
-                      strcmp(record.reason, daemon->worker.before) == 0 ? ""
-                                                                        : record.reason);
+                      strcmp(record.reason, worker->before) == 0 ? "" : record.reason);
             spool_start_failed(daemon->spool, path, &err);
         } else {
             if (record.state != JOB_INVALID)
@@ -153,26 +155,36 @@ static void reap(struct daemon *daemon)
     free(path);
 }
 
+static void reap(struct daemon *daemon)
+{
+    for (struct worker *worker = NULL; (worker = workers_next(&daemon->workers, worker));)
+        reap_one(daemon, worker);
+}
+
 static void start_next(struct daemon *daemon)
 {
-    while (!daemon->worker.busy && !daemon->stop.number) {
+    while (!daemon->stop.number) {
         enum worker_start start = WORKER_HELD;
         struct error err = { 0 };
-        bool running;
-        char *name = spool_next(daemon->spool, &running);
+        struct spool_next next;
+        struct worker *worker;
+        char *name = spool_next(daemon->spool, &next);
 
         if (!name)
             return;
-        if (!running)
-            start = worker_start(&daemon->worker, name, &err);
+        worker = workers_take(&daemon->workers);
+        snprintf(worker->devices, sizeof(worker->devices), "%s", next.devices);
+        worker->threads = next.threads;
+        if (!next.running)
+            start = worker_start(worker, name, &err);
         if (start == WORKER_HELD)
-            worker_adopt(&daemon->worker, name);
+            worker_adopt(worker, name);
         else if (start == WORKER_SKIPPED)
             spool_put_back(daemon->spool, name);
         else if (start == WORKER_FAULT)
             spool_start_failed(daemon->spool, name, &err);
         else if (!spool_is_troubled(daemon->spool))
-            log_line(daemon->log, LOG_INFO, "job %s: started", daemon->worker.job.name);
+            log_line(daemon->log, LOG_INFO, "job %s: started", worker->job.name);
         if (start == WORKER_STARTED || start == WORKER_HELD)
             announce_job_started(daemon->announce, name, start == WORKER_HELD);
         free(name);
@@ -185,9 +197,9 @@ static int wait_ms(const struct daemon *daemon)
                       supervisor_due(daemon->supervisor));
     double now = clock_seconds();
 
-    if (daemon->worker.busy && worker_fd(&daemon->worker) < 0 &&
-        due > now + adopted_every)
-        due = now + adopted_every;
+    for (struct worker *worker = NULL; (worker = workers_next(&daemon->workers, worker));)
+        if (worker_fd(worker) < 0 && due > now + adopted_every)
+            due = now + adopted_every;
     if (due <= now)
         return 0;
     return due - now > 60 ? 60000 : (int)((due - now) * 1000) + 1;
@@ -195,11 +207,14 @@ static int wait_ms(const struct daemon *daemon)
 
 static void wait_for_events(struct daemon *daemon)
 {
-    struct pollfd fds[] = { { spool_fd(daemon->spool), POLLIN, 0 },
-                            { daemon->signals, POLLIN, 0 },
-                            { worker_fd(&daemon->worker), POLLIN, 0 } };
+    struct pollfd fds[2 + FLEET_JOBS_MAX] = { { spool_fd(daemon->spool), POLLIN, 0 },
+                                              { daemon->signals, POLLIN, 0 } };
+    nfds_t count = 2;
 
-    if (poll(fds, 3, wait_ms(daemon)) <= 0)
+    for (struct worker *worker = NULL; (worker = workers_next(&daemon->workers, worker));)
+        if (count < 2 + FLEET_JOBS_MAX && worker_fd(worker) >= 0)
+            fds[count++] = (struct pollfd) { worker_fd(worker), POLLIN, 0 };
+    if (poll(fds, count, wait_ms(daemon)) <= 0)
         return;
     if (fds[1].revents)
         read_signals(daemon);
@@ -210,12 +225,18 @@ static void wait_for_events(struct daemon *daemon)
 static bool is_over(const struct daemon *daemon)
 {
     /* do not wait until the disk has room to record the end; the next watch records it */
-    bool forget = daemon->stop.number
-                      ? daemon->worker.ended
-                      : daemon->options->once && worker_is_stuck(&daemon->worker);
+    bool forget = daemon->stop.number != 0;
 
-    if (daemon->worker.busy && !forget)
-        return false;
+    for (struct worker *worker = NULL;
+         (worker = workers_next(&daemon->workers, worker));) {
+        bool stuck = daemon->stop.number
+                         ? worker->ended
+                         : daemon->options->once && worker_is_stuck(worker);
+
+        if (!stuck)
+            return false;
+        forget = true;
+    }
     if (!announce_is_idle(daemon->announce))
         return false;
     return daemon->stop.number ||
@@ -225,7 +246,7 @@ static bool is_over(const struct daemon *daemon)
 /* Return the exit status of watch --once. */
 static int once_status(const struct daemon *daemon)
 {
-    if (daemon->worker.busy || !spool_is_empty(daemon->spool)) {
+    if (workers_next(&daemon->workers, NULL) || !spool_is_empty(daemon->spool)) {
         log_line(daemon->log, LOG_ERROR,
                  "watch: ended with jobs that could not run; `trainspool status %s` "
                  "shows them",
@@ -237,16 +258,26 @@ static int once_status(const struct daemon *daemon)
 
 static void report_to_supervisor(struct daemon *daemon)
 {
-    struct text status;
+    const struct worker *first = workers_next(&daemon->workers, NULL);
+    size_t count = 0;
+    struct text running, status;
 
     if (!daemon->supervisor)
         return;
+    for (const struct worker *worker = first; worker;
+         worker = workers_next(&daemon->workers, worker))
+        count++;
+    text_init(&running, 0);
     text_init(&status, 0);
-    spool_describe(daemon->spool, daemon->worker.busy ? daemon->worker.job.name : NULL,
-                   &status);
+    if (count == 1)
+        text_adds(&running, first->job.name);
+    else if (count > 1)
+        text_addf(&running, "%zu jobs", count);
+    spool_describe(daemon->spool, count > 0 ? running.data : NULL, &status);
     supervisor_describe(daemon->supervisor, status.data);
+    text_clear(&running);
     text_clear(&status);
-    supervisor_poll(daemon->supervisor, daemon->worker.busy);
+    supervisor_poll(daemon->supervisor, count > 0);
 }
 
 static int loop(struct daemon *daemon)
@@ -257,11 +288,11 @@ static int loop(struct daemon *daemon)
     for (;;) {
         reap(daemon);
         if (!daemon->stop.number)
-            spool_handle_due(daemon->spool, !daemon->worker.busy);
+            spool_handle_due(daemon->spool, workers_next(&daemon->workers, NULL) == NULL);
         start_next(daemon);
         spool_flush(daemon->spool);
         announce_poll(daemon->announce,
-                      daemon->worker.busy ||
+                      workers_next(&daemon->workers, NULL) ||
                           (!daemon->stop.number && !spool_is_empty(daemon->spool)));
         report_to_supervisor(daemon);
         if (is_over(daemon))
@@ -306,20 +337,27 @@ static void free_roots(struct daemon *daemon)
 
 static bool open_daemon(struct daemon *daemon, bool *busy, struct error *err)
 {
-    if (!find_roots(daemon, err) || !machine_open(NULL, &daemon->machine, err))
+    const struct options *options = daemon->options;
+    const size_t slots = options->slots > 0 ? (size_t)options->slots : 0;
+
+    if (options->slots == 0)
+        return error_set(err, ERROR_USAGE, "--slots must be at least 1");
+    if (!find_roots(daemon, err) || !machine_open(NULL, &daemon->machine, err) ||
+        !fleet_open(&daemon->fleet, &daemon->machine.probe, options->devices, slots, err))
         return false;
-    daemon->worker.roots = (const char *const *)daemon->roots;
+    daemon->workers.roots = (const char *const *)daemon->roots;
     daemon->announce = announce_open(daemon->options, daemon->log, err);
     if (!daemon->announce)
         return false;
     daemon->signals = open_signals();
     if (daemon->signals < 0)
         return error_errno(err, "cannot wait for signals");
-    daemon->spool = spool_open(daemon->options->operands[0], &daemon->machine,
-                               daemon->log, busy, err);
+    daemon->spool =
+        spool_open(daemon->options->operands[0], &daemon->machine,
+                   &(struct spool_options) { daemon->log, &daemon->fleet }, busy, err);
     if (!daemon->spool)
         return false;
-    spool_set_roots(daemon->spool, daemon->worker.roots);
+    spool_set_roots(daemon->spool, daemon->workers.roots);
     spool_on_end(daemon->spool, announce_job_ended, daemon->announce);
     log_line(daemon->log, LOG_INFO, "watch: %s, pid %d", daemon->options->operands[0],
              (int)getpid());
@@ -341,9 +379,9 @@ static int cmd_watch(const struct options *options)
     daemon.log = log_new(STDOUT_FILENO, level);
     log_detach(daemon.log);
     signal(SIGPIPE, SIG_IGN); /* the reader of the log may end */
-    daemon.worker = (struct worker) { .program = program,
-                                      .log = daemon.log,
-                                      .no_sandbox = options->no_sandbox };
+    daemon.workers = (struct workers) { .program = program,
+                                        .log = daemon.log,
+                                        .no_sandbox = options->no_sandbox };
     if (open_daemon(&daemon, &busy, &err)) {
         status = loop(&daemon);
     } else {
@@ -355,11 +393,12 @@ static int cmd_watch(const struct options *options)
         report_error(options->program, &err);
         status = busy ? EXIT_AGAIN : report_exit(err.code);
     }
-    worker_close(&daemon.worker);
+    workers_close(&daemon.workers);
     spool_close(daemon.spool);
     announce_close(daemon.announce);
     supervisor_close(daemon.supervisor);
     free_roots(&daemon);
+    fleet_close(&daemon.fleet);
     log_free(daemon.log);
     free(program);
     return status;

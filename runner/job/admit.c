@@ -91,6 +91,23 @@ static bool apply_set(const struct job *job, const struct admit_options *options
     return ok;
 }
 
+/* A job that needs what an earlier one creates has no plan yet: nothing is known of it. */
+static void note_need(const struct patch *patch, struct job_record *record)
+{
+    const struct plan *plan = &patch->plan;
+    const struct device *device = &plan->device;
+    const bool on_cpu = device->kind == DEVICE_CPU;
+
+    record->wanted[0] = record->devices[0] = 0;
+    record->capability = on_cpu ? 0 : 10 * device->major + device->minor;
+    record->ranks = plan_trains(plan) ? (int64_t)plan_ranks(plan) : 1;
+    record->threads = plan->threads;
+    record->memory = (int64_t)plan->memory.total;
+    if (!patch_rejected(patch))
+        snprintf(record->wanted, sizeof(record->wanted), "%s",
+                 on_cpu ? "cpu" : plan->device_wanted);
+}
+
 static bool freeze(const struct job *job, const struct admit_options *options,
                    struct job_record *record, const struct patch *patch,
                    struct error *err)
@@ -99,6 +116,7 @@ static bool freeze(const struct job *job, const struct admit_options *options,
 
     record->priority = patch->plan.priority;
     record->max_retries = patch->plan.max_retries;
+    note_need(patch, record);
     return job_freeze(job, &text, !options->lazy, record, err) &&
            job_event(job, record, EVENT_ACCEPTED, NULL, err);
 }

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -26,8 +27,13 @@ extern char **environ;
 
 enum { LOCK_FD = 3, MOST_ARGUMENTS = 20 };
 
+/* What the words of a command line are made of. */
+struct words {
+    char devices[80], threads[32];
+};
+
 /* Return a list that ends with NULL; the caller frees it, but not its words. */
-static const char **make_argv(const struct child_start *start)
+static const char **make_argv(const struct child_start *start, struct words *words)
 {
     const struct options *options = start->options;
     const char **argv;
@@ -36,6 +42,10 @@ static const char **make_argv(const struct child_start *start)
     while (start->roots && start->roots[roots])
         roots++;
     argv = memory_alloc((MOST_ARGUMENTS + 2 * roots) * sizeof(*argv));
+
+    snprintf(words->devices, sizeof(words->devices), "--device=%s",
+             start->devices ? start->devices : "");
+    snprintf(words->threads, sizeof(words->threads), "--threads=%d", start->threads);
 
     argv[n++] = start->program;
     argv[n++] = "--frozen";
@@ -60,6 +70,10 @@ static const char **make_argv(const struct child_start *start)
         argv[n++] = "--no-onednn";
     if (options && options->no_sandbox)
         argv[n++] = "--no-sandbox";
+    if (start->devices && start->devices[0])
+        argv[n++] = words->devices;
+    if (start->threads > 0)
+        argv[n++] = words->threads;
     argv[n++] = "--";
     argv[n++] = start->job->path;
     argv[n] = NULL;
@@ -111,7 +125,8 @@ static bool spawn(const struct child_start *start, int log, struct child *out,
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
     bool contained = !start->options || !start->options->no_sandbox;
-    const char **argv = make_argv(start);
+    struct words words;
+    const char **argv = make_argv(start, &words);
     char **variables = child_environment();
     int failed;
 

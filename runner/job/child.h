@@ -27,6 +27,8 @@ struct child_start {
     /* In a spool: use a new session, with output to train.log. Otherwise use the caller's
      * terminal. */
     bool spooled;
+    const char *devices; /* --device; "" or NULL: as the job says */
+    int threads;         /* --threads; 0: as the job says */
     /* passed on: quiet, verbose, no_onednn, no_sandbox; NULL: none */
     const struct options *options;
 };

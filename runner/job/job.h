@@ -67,10 +67,15 @@ struct job_record {
     bool resume;    /* the next start continues from the last checkpoint */
     char device[96];
     char contained[96]; /* what contained the last attempt, for people */
-    char digest[65];    /* SHA-256 of the job file as accepted or rejected */
-    char frozen[65];    /* of NAME.run/job.yaml */
-    int64_t owner;      /* the user of the job file */
-    char source[64];    /* "inode:ctime:size" of that file: cheap to compare */
+    /* what the job needs, as far as its check found out: see placement.h */
+    char wanted[64]; /* trainspool.device; cpu if no GPU fits; "": not known */
+    int64_t capability, ranks, threads;
+    int64_t memory;   /* planned bytes of each rank; 0: unknown */
+    char devices[64]; /* where the watch started it, as --device; "": not known */
+    char digest[65];  /* SHA-256 of the job file as accepted or rejected */
+    char frozen[65];  /* of NAME.run/job.yaml */
+    int64_t owner;    /* the user of the job file */
+    char source[64];  /* "inode:ctime:size" of that file: cheap to compare */
     char queued[32], started[32], ended[32]; /* for people; UTC */
 };
 

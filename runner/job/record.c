@@ -19,16 +19,19 @@
 
 /* In the order of the text, after `state`. */
 const struct record_field record_fields[] = {
-    FIELD(RECORD_TEXT, reason),      FIELD(RECORD_TEXT, device),
-    FIELD(RECORD_TEXT, digest),      FIELD(RECORD_TEXT, source),
-    FIELD(RECORD_TEXT, queued),      FIELD(RECORD_TEXT, started),
-    FIELD(RECORD_TEXT, ended),       FIELD(RECORD_INTEGER, step),
-    FIELD(RECORD_INTEGER, total),    FIELD(RECORD_INTEGER, attempt),
-    FIELD(RECORD_INTEGER, crashes),  FIELD(RECORD_INTEGER, max_retries),
-    FIELD(RECORD_INTEGER, priority), FIELD(RECORD_REAL, loss),
-    FIELD(RECORD_REAL, arrived),     FIELD(RECORD_REAL, seconds_left),
-    FIELD(RECORD_BOOLEAN, resume),   FIELD(RECORD_TEXT, contained),
-    FIELD(RECORD_TEXT, frozen),      FIELD(RECORD_INTEGER, owner),
+    FIELD(RECORD_TEXT, reason),        FIELD(RECORD_TEXT, device),
+    FIELD(RECORD_TEXT, digest),        FIELD(RECORD_TEXT, source),
+    FIELD(RECORD_TEXT, queued),        FIELD(RECORD_TEXT, started),
+    FIELD(RECORD_TEXT, ended),         FIELD(RECORD_INTEGER, step),
+    FIELD(RECORD_INTEGER, total),      FIELD(RECORD_INTEGER, attempt),
+    FIELD(RECORD_INTEGER, crashes),    FIELD(RECORD_INTEGER, max_retries),
+    FIELD(RECORD_INTEGER, priority),   FIELD(RECORD_REAL, loss),
+    FIELD(RECORD_REAL, arrived),       FIELD(RECORD_REAL, seconds_left),
+    FIELD(RECORD_BOOLEAN, resume),     FIELD(RECORD_TEXT, contained),
+    FIELD(RECORD_TEXT, wanted),        FIELD(RECORD_TEXT, devices),
+    FIELD(RECORD_INTEGER, capability), FIELD(RECORD_INTEGER, ranks),
+    FIELD(RECORD_INTEGER, threads),    FIELD(RECORD_INTEGER, memory),
+    FIELD(RECORD_TEXT, frozen),        FIELD(RECORD_INTEGER, owner),
 };
 const size_t record_field_count = TS_COUNT(record_fields);
 

@@ -29,6 +29,8 @@ enum option_id {
     OPTION_RESUME,
     OPTION_SET,
     OPTION_ONCE,
+    OPTION_SLOTS,
+    OPTION_DEVICES,
     OPTION_ON_END,
     OPTION_MAIL,
     OPTION_NOTIFY_TIMEOUT,
@@ -49,6 +51,7 @@ enum option_id {
     OPTION_ROOT,
     OPTION_SPOOLED,
     OPTION_LOCK_FD,
+    OPTION_THREADS,
     OPTION_RANK,
     OPTION_LINK_FD,
     OPTION_NO_ONEDNN,
@@ -126,7 +129,7 @@ struct options {
     const char *const *operands; /* NULL-ended, pointing into argv */
     size_t operand_count;
 
-    const char *device, *target, *fail_on, *to, *color, *output, *digest;
+    const char *device, *devices, *target, *fail_on, *to, *color, *output, *digest;
     const char *const *root;
     const char *const *set; /* lists are NULL-ended; NULL: none */
     const char *const *select;
@@ -134,6 +137,7 @@ struct options {
     const char *const *versions;
     int64_t lock_fd, link_fd, lines; /* -1: not given */
     int64_t rank;
+    int64_t slots, threads; /* -1: not given */
     bool json, sarif, diff, unsafe, force, as_is, no_patch, resume, once, follow, raw,
         known;
     bool exit_zero, alternatives, probe, steps, calibrate, frozen, spooled, no_onednn;

@@ -109,6 +109,18 @@ static bool is_our_change(const struct job *job, const char *digest, bool *ours,
     return fault_none(err);
 }
 
+struct placement_need intake_need(const struct job_record *record)
+{
+    struct placement_need need = { .capability = (int)record->capability,
+                                   .ranks = record->ranks,
+                                   .threads = record->threads,
+                                   .memory = record->memory > 0 ? (uint64_t)record->memory
+                                                                : 0 };
+
+    snprintf(need.wanted, sizeof(need.wanted), "%s", record->wanted);
+    return need;
+}
+
 static void queue_job(struct intake *intake, const struct item *item,
                       const struct job_record *record)
 {
@@ -117,12 +129,17 @@ static void queue_job(struct intake *intake, const struct item *item,
                                                  .arrived = record->arrived,
                                                  .not_before = clock_seconds() +
                                                                worker_retry_delay(record),
-                                                 .tried = item->tried });
+                                                 .tried = item->tried,
+                                                 .waiting.need = intake_need(record) });
 }
 
-static bool is_current(const struct intake *intake, const struct job *job)
+void intake_find(struct intake *intake, const char *name)
 {
-    return intake->current && strcmp(intake->current, path_base(job->path)) == 0;
+    for (size_t i = 0; i < intake->found_count; i++)
+        if (strcmp(intake->found[i], name) == 0)
+            return;
+    intake->found = memory_resize(intake->found, intake->found_count + 1, sizeof(char *));
+    intake->found[intake->found_count++] = memory_strdup(name);
 }
 
 static void note_end(const struct intake *intake, const struct job *job,
@@ -166,12 +183,12 @@ static bool follow(struct intake *intake, const struct comparison *text,
 {
     const struct job *job = text->job;
 
+    if (text->item->current) /* its worker settles it */
+        return true;
     if (!settle(intake, job, record, err))
         return false;
-    if (is_current(intake, job))
-        return true;
-    if (record->state == JOB_RUNNING && !intake->running)
-        intake->running = memory_strdup(path_base(job->path));
+    if (record->state == JOB_RUNNING)
+        intake_find(intake, text->item->name);
     else if (record->state == JOB_READY)
         queue_job(intake, text->item, record);
     return true;
@@ -218,8 +235,8 @@ static void make_request(const struct intake *intake, const struct item *item,
 {
     *out = (struct examine_request) { .arrived = (double)drop->st.st_ctim.tv_sec +
                                                  (double)drop->st.st_ctim.tv_nsec / 1e9,
-                                      .waits = intake->others || intake->current ||
-                                               intake->running ||
+                                      .waits = intake->others || intake->current > 0 ||
+                                               intake->found_count ||
                                                queue_count(&intake->queue) > 0,
                                       .owner = drop->st.st_uid,
                                       .suspect = item->suspect };
@@ -439,8 +456,10 @@ void intake_clear(struct intake *intake)
     examiners_free(intake->examiners);
     intake->examiners = NULL;
     queue_clear(&intake->queue);
-    free(intake->running);
-    free(intake->current);
+    for (size_t i = 0; i < intake->found_count; i++)
+        free(intake->found[i]);
+    free(intake->found);
+    intake->found = NULL;
+    intake->found_count = intake->current = 0;
     intake->flush = NULL;
-    intake->running = intake->current = NULL;
 }

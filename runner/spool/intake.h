@@ -27,6 +27,7 @@ struct item {
     bool blocked;         /* it may stay put off for ever */
     /* whether it was reported that a new text waits for the end of the run */
     bool reported;
+    bool current;      /* used by the spool: a worker has the job */
     bool pending;      /* used by the spool: a check is due */
     struct item *next; /* used by the spool */
     bool flush;        /* its frozen text still has to be flushed */
@@ -40,9 +41,11 @@ struct intake {
     double until; /* how long checks may wait for an examiner, by clock_seconds */
     struct log *log;
     struct queue queue;
-    char *running; /* a job found running, to be adopted; NULL: none */
-    char *current; /* the job that is running, whose state we do not follow here */
-    bool others;   /* some names were not checked yet */
+    /* jobs found running, to be adopted; malloc'ed */
+    char **found;
+    size_t found_count;
+    size_t current; /* jobs that workers have, whose states we do not follow here */
+    bool others;    /* some names were not checked yet */
     struct item *flush;
     size_t failures; /* number of jobs rejected */
     /* called for a job that ended without the watch waiting for it; NULL: none */
@@ -53,6 +56,10 @@ struct intake {
 /* Check a name. Return true if nothing is left to do; otherwise check again at
  * item->due. */
 bool intake_handle(struct intake *intake, struct item *item);
+/* Note a job that was found running. */
+void intake_find(struct intake *intake, const char *name);
+/* Return what the record of a job says about its needs. */
+struct placement_need intake_need(const struct job_record *record);
 /* Flush the frozen texts of admitted jobs. */
 void intake_flush(struct intake *intake);
 void intake_clear(struct intake *intake);

@@ -117,8 +117,7 @@ static bool is_candidate(const struct search *search, const struct placement_nee
 
     if (is_on_cpu(need) || i == 0)
         return is_on_cpu(need) && i == 0;
-    return device->runnable &&
-           probe_name_matches(need->wanted[0] ? need->wanted : "auto", device->ordinal) &&
+    return device->runnable && probe_name_matches(need->wanted, device->ordinal) &&
            (need->capability == 0 || probe_count_named(need->wanted) > 0 ||
             need->capability == 10 * device->major + device->minor);
 }
@@ -416,6 +415,22 @@ static size_t size_of(device_set set)
     return (size_t)__builtin_popcount(set);
 }
 
+/* A job of which nothing is known: it may use what the jobs before it make. */
+static void try_unknown(struct search *search, struct placement_waiting *job, bool first,
+                        struct placement_answer *out)
+{
+    *out = (struct placement_answer) { .verdict = PLACEMENT_STARTS };
+    if (first && search->placement->running_count == 0)
+        return;
+    out->verdict = first ? PLACEMENT_DEVICES : PLACEMENT_RESERVED;
+    if (!first)
+        return;
+    if (job->since == 0)
+        job->since = search->now;
+    search->reserved[search->reserved_count++] =
+        (struct reservation) { job, ~(device_set)0 };
+}
+
 static void try_job(struct search *search, struct placement_waiting *job,
                     struct placement_answer *out)
 {
@@ -470,7 +485,10 @@ size_t placement_choose(const struct placement *placement,
             answers[i] = (struct placement_answer) { .verdict = PLACEMENT_SLOTS };
             continue;
         }
-        try_job(&search, queue[i], &answers[i]);
+        if (queue[i]->need.wanted[0])
+            try_job(&search, queue[i], &answers[i]);
+        else
+            try_unknown(&search, queue[i], i == 0, &answers[i]);
         if (answers[i].verdict != PLACEMENT_STARTS)
             continue;
         count_passes(&search, &queue[i]->need, answers[i].devices, queue, i);
@@ -505,7 +523,9 @@ void placement_describe(const struct placement *placement,
         snprintf(out, 160, "waits for %s on %s", bytes, device);
         break;
     case PLACEMENT_DEVICES:
-        if (ranks_of(need) > 1 && !is_on_cpu(need))
+        if (!need->wanted[0])
+            snprintf(out, 160, "waits for the jobs before it");
+        else if (ranks_of(need) > 1 && !is_on_cpu(need))
             snprintf(out, 160, "waits for %zu GPUs", ranks_of(need));
         else
             snprintf(out, 160, "waits for %s",

@@ -34,7 +34,9 @@ typedef uint32_t device_set;
 
 /* What a job needs. */
 struct placement_need {
-    char wanted[64]; /* trainspool.device: auto, cuda or cuda:N,M; cpu; "": auto */
+    /* trainspool.device: auto, cuda or cuda:N,M; cpu; "": nothing is known of the job: it
+     * starts when it is the first and nothing runs, and chooses its devices itself */
+    char wanted[64];
     int capability;  /* of the GPU that it was checked for, 80 for 8.0; 0: any */
     int64_t ranks;   /* that many GPUs; on a CPU, processes */
     int64_t threads; /* of a job on a CPU; 0: its share of the cores */

@@ -57,14 +57,33 @@ static void make_room(struct queue *queue)
 
 bool queue_precedes(const struct queued *a, const struct queued *b)
 {
-    return a->priority != b->priority ? a->priority > b->priority
-                                      : a->arrived < b->arrived;
+    /* one that is raised while it waits keeps its position among those that wait too */
+    double one = a->arrived - (double)a->priority * QUEUE_PRIORITY_SECONDS;
+    double two = b->arrived - (double)b->priority * QUEUE_PRIORITY_SECONDS;
+
+    return one != two && !isnan(one) && !isnan(two) ? one < two
+                                                    : a->priority > b->priority;
+}
+
+/* Return the position of a job, or of the end. */
+static size_t find(const struct queue *queue, const char *name)
+{
+    size_t at = queue->head, end = queue->head + queue->count;
+
+    while (at < end && strcmp(queue->list[at].name, name) != 0)
+        at++;
+    return at;
 }
 
 void queue_add(struct queue *queue, const struct queued *job)
 {
-    size_t at;
+    size_t at = find(queue, job->name);
+    struct placement_waiting waiting = job->waiting;
 
+    if (at < queue->head + queue->count) {
+        waiting.since = queue->list[at].waiting.since;
+        waiting.passes = queue->list[at].waiting.passes;
+    }
     queue_remove(queue, job->name);
     make_room(queue);
     at = queue->head + queue->count;
@@ -74,37 +93,31 @@ void queue_add(struct queue *queue, const struct queued *job)
     }
     queue->list[at] = *job;
     queue->list[at].name = memory_strdup(job->name);
+    queue->list[at].waiting = waiting;
     queue->count++;
 }
 
-/* Return the position of the first job that is due, or of the end. */
-static size_t find_due(const struct queue *queue, double now, bool tried)
+size_t queue_list(struct queue *queue, double now, struct queued *out[], size_t most)
 {
-    size_t at = queue->head, end = queue->head + queue->count;
-
-    while (at < end && (queue->list[at].not_before > now ||
-                        (queue->list[at].tried == queue_round(queue)) != tried))
-        at++;
-    return at;
-}
-
-char *queue_next(struct queue *queue, double now)
-{
-    size_t end = queue->head + queue->count, at;
-    char *name;
+    size_t end = queue->head + queue->count, count = 0;
 
     if (now < queue->paused_until)
-        return NULL;
-    at = find_due(queue, now, false);
-    if (at == end) {
-        at = find_due(queue, now, true);
-        if (at < end)
-            queue_end_round(queue);
-    }
-    if (at == end)
-        return NULL;
-    name = (char *)queue->list[at].name;
-    take_out(queue, at);
+        return 0;
+    for (int tried = 0; tried <= 1; tried++)
+        for (size_t at = queue->head; at < end && count < most; at++)
+            if (queue->list[at].not_before <= now &&
+                (queue->list[at].tried == queue_round(queue)) == tried)
+                out[count++] = &queue->list[at];
+    return count;
+}
+
+char *queue_take(struct queue *queue, struct queued *job)
+{
+    char *name = (char *)job->name;
+
+    if (job->tried == queue_round(queue)) /* all others wait, or were tried too */
+        queue_end_round(queue);
+    take_out(queue, (size_t)(job - queue->list));
     return name;
 }
 
@@ -123,14 +136,21 @@ void queue_end_round(struct queue *queue)
     queue->round++;
 }
 
-double queue_due(const struct queue *queue)
+double queue_due_again(const struct queue *queue, double since, double again)
 {
     double due = INFINITY;
 
-    for (size_t i = queue->head; i < queue->head + queue->count; i++)
-        if (queue->list[i].not_before < due)
-            due = queue->list[i].not_before;
-    return due > queue->paused_until ? due : queue->paused_until;
+    for (size_t i = queue->head; i < queue->head + queue->count; i++) {
+        double next = queue->list[i].not_before;
+
+        due = fmin(due, next > since ? next : again);
+    }
+    return fmax(due, queue->paused_until);
+}
+
+double queue_due(const struct queue *queue)
+{
+    return queue_due_again(queue, -INFINITY, INFINITY);
 }
 
 size_t queue_count(const struct queue *queue)

@@ -1,6 +1,5 @@
 /*
- * runner/spool/queue.h - the order of jobs: the highest priority first, then the earliest
- * arrival. Holds only names; the files decide when a job's turn comes.
+ * runner/spool/queue.h - the order of jobs: by priority and arrival. Holds only names; the files decide when a job's turn comes.
  */
 #ifndef RUNNER_SPOOL_QUEUE_H
 #define RUNNER_SPOOL_QUEUE_H
@@ -9,12 +8,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "runner/spool/placement.h"
+
+/* A job with a higher priority goes before those that arrived up to this many seconds
+ * earlier for each step of priority, so that no job waits forever. */
+#define QUEUE_PRIORITY_SECONDS 600
+
 struct queued {
     const char *name;
     int64_t priority;
     double arrived;    /* among jobs of one priority the earliest goes first */
     double not_before; /* clock_seconds: a job that crashed waits for a while */
     uint64_t tried;    /* the round in which it could not be started; 0: none */
+    struct placement_waiting waiting;
 };
 
 /* After a fault of the machine no job starts for a while. Then the jobs that were not
@@ -31,17 +37,23 @@ struct queue {
 bool queue_precedes(const struct queued *a, const struct queued *b);
 
 void queue_clear(struct queue *queue);
-/* Add a job.  The name is copied.  A job that is already queued is moved. */
+/* Add a job.  The name is copied.  A job that is already queued is moved, and keeps how
+ * long it has waited for its devices. */
 void queue_add(struct queue *queue, const struct queued *job);
 void queue_remove(struct queue *queue, const char *name);
-/* Remove and return the first job that is due; malloc'ed, NULL: none. */
-char *queue_next(struct queue *queue, double now);
+/* List the jobs that are due in the order in which they may start; return how many, at
+ * most `most`. They stay valid until the queue is changed. */
+size_t queue_list(struct queue *queue, double now, struct queued *out[], size_t most);
+/* Remove a job of the list and return its name, malloc'ed. */
+char *queue_take(struct queue *queue, struct queued *job);
 void queue_pause(struct queue *queue, double until);
 /* Return the present round, for `tried`. */
 uint64_t queue_round(const struct queue *queue);
 void queue_end_round(struct queue *queue);
 /* Return when the next job will be due; infinity for an empty queue. */
 double queue_due(const struct queue *queue);
+/* The same, where a job that was due at `since` will be looked at again at `again`. */
+double queue_due_again(const struct queue *queue, double since, double again);
 size_t queue_count(const struct queue *queue);
 
 #endif

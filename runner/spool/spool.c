@@ -21,9 +21,10 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/file.h"
-#include "base/owner.h"
+#include "runner/job/record.h"
 #include "runner/spool/claim.h"
 #include "runner/spool/intake.h"
+#include "runner/spool/spool_folder.h"
 #include "runner/options/names.h"
 
 enum { CHECKS_AT_ONCE = 16, CROWD = 10000 };
@@ -39,14 +40,16 @@ struct spool {
     char *path;
     int dir, inner, lock;
     struct examine_how how;
+    struct fleet *fleet;
     struct watch *watch;
     struct names names;          /* of struct item */
     struct item *pending, *last; /* a list, first come first */
     struct intake intake;
     double scan_at, reopen_wait;
     bool absent;
-    bool unread;   /* the last scan missed names */
-    char *trouble; /* why no job starts, as logged; malloc'ed, NULL: nothing */
+    bool unread;      /* the last scan missed names */
+    double looked_at; /* when the jobs that are due were last looked at */
+    char *trouble;    /* why no job starts, as logged; malloc'ed, NULL: nothing */
     double unread_since, trouble_since;
 };
 
@@ -207,49 +210,17 @@ static void scan(struct spool *spool)
     spool->scan_at = clock_seconds() + every;
 }
 
-/* Find a job that an earlier watch left running, before any other job is started. */
+/* Find the jobs that an earlier watch left running, before any other job is started. */
 static void find_running(struct spool *spool)
 {
-    for (struct item *item = spool->pending; item && !spool->intake.running;
-         item = item->next) {
+    for (struct item *item = spool->pending; item; item = item->next) {
         struct job job;
 
         job_init(&job, item->name);
         if (job_check_dir(&job, NULL) && job_is_locked(&job))
-            spool->intake.running = memory_strdup(item->name);
+            intake_find(&spool->intake, item->name);
         job_clear(&job);
     }
-}
-
-/* Only the owner of the folder, this user or root, may decide what runs here. */
-static bool trust_dir(int dir, const char *path, struct error *err)
-{
-    struct stat st;
-    int fault;
-
-    if (fstat(dir, &st) != 0)
-        return error_errno(err, "cannot access %s", path);
-    if (!owner_is_trusted(st.st_uid))
-        return error_set(err, ERROR_USAGE, "%s belongs to another user", path);
-    /* in a sticky folder, no user can replace what belongs to another */
-    if (!(st.st_mode & S_ISVTX) && owner_shares(&st, &fault))
-        return error_set(err, ERROR_USAGE,
-                         "other users may write to %s; run chmod go-w %s, or chmod +t %s",
-                         path, path, path);
-    return true;
-}
-
-/* Another user could hold the lock in it for ever. */
-static bool trust_inner(const struct spool *spool, struct error *err)
-{
-    struct stat st;
-    int fault;
-
-    if (fstat(spool->inner, &st) != 0)
-        return error_errno(err, "cannot access %s/%s", spool->path, SPOOL_INNER);
-    return (owner_is_trusted(st.st_uid) && !owner_shares(&st, &fault)) ||
-           error_set(err, ERROR_USAGE, "%s/%s belongs to another user; remove it",
-                     spool->path, SPOOL_INNER);
 }
 
 static bool open_inner(struct spool *spool, bool *busy, struct error *err)
@@ -260,7 +231,7 @@ static bool open_inner(struct spool *spool, bool *busy, struct error *err)
         openat(spool->dir, SPOOL_INNER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (spool->inner < 0)
         return error_errno(err, "cannot open %s/%s", spool->path, SPOOL_INNER);
-    if (!trust_inner(spool, err))
+    if (!spool_folder_trust_inner(spool->inner, spool->path, err))
         return false;
     spool->lock = file_lock(SPOOL_INNER "/lock", busy, err);
     return spool->lock >= 0;
@@ -295,7 +266,7 @@ static bool open_dir(struct spool *spool, bool *busy, struct error *err)
     if (spool->dir < 0)
         return error_set(err, ERROR_USAGE, "cannot open %s: %s", spool->path,
                          strerror(errno));
-    if (!trust_dir(spool->dir, spool->path, err))
+    if (!spool_folder_trust(spool->dir, spool->path, err))
         return false;
     if (fchdir(spool->dir) != 0)
         return error_errno(err, "cannot enter %s", spool->path);
@@ -329,40 +300,16 @@ static void close_dir(struct spool *spool)
     forget_names(spool);
 }
 
-/* The path must mean the same folder when the current directory is another one, and must
- * have a name in a parent. Its last part is not resolved, not even before a slash: a link
- * there is refused. */
-static char *absolute(const char *path)
-{
-    char *plain = memory_strdup(path), *dir, *real, *joined;
-    size_t len = strlen(plain);
-    const char *base;
-
-    while (len > 1 && plain[len - 1] == '/')
-        plain[--len] = 0;
-    base = path_base(plain);
-    if (!base[0] || strcmp(base, ".") == 0 || strcmp(base, "..") == 0) {
-        real = realpath(plain, NULL);
-        joined = memory_strdup(real ? real : plain);
-    } else {
-        dir = path_dir(plain);
-        real = realpath(dir, NULL);
-        joined = path_join(real ? real : dir, base);
-        free(dir);
-    }
-    free(real);
-    free(plain);
-    return joined;
-}
-
-struct spool *spool_open(const char *path, const struct machine *machine, struct log *log,
-                         bool *busy, struct error *err)
+struct spool *spool_open(const char *path, const struct machine *machine,
+                         const struct spool_options *options, bool *busy,
+                         struct error *err)
 {
     struct spool *spool = memory_alloc(sizeof(*spool));
 
-    *spool = (struct spool) { .path = absolute(path),
+    *spool = (struct spool) { .path = spool_folder_path(path),
                               .how = { claim_examine, machine, &examine_limits, NULL },
-                              .intake = { .dir = -1, .log = log },
+                              .fleet = options->fleet,
+                              .intake = { .dir = -1, .log = options->log },
                               .dir = -1,
                               .inner = -1,
                               .lock = -1,
@@ -473,13 +420,15 @@ double spool_due(const struct spool *spool)
         return due;
     for (const struct item *item = spool->pending; item; item = item->next)
         due = fmin(due, item->due);
-    /* while a job runs, the next one waits for its end, not for a time */
-    return spool->intake.current ? due : fmin(due, queue_due(&spool->intake.queue));
+    /* a job that is due already waits for its devices: for the end of another job, or for
+     * the next look at them */
+    return fmin(due, queue_due_again(&spool->intake.queue, spool->looked_at,
+                                     spool->looked_at + DROP_RETRY_SECONDS));
 }
 
 bool spool_is_empty(const struct spool *spool)
 {
-    return !spool->pending && !spool->unread && !spool->intake.running &&
+    return !spool->pending && !spool->unread && spool->intake.found_count == 0 &&
            queue_count(&spool->intake.queue) == 0;
 }
 
@@ -498,20 +447,57 @@ bool spool_is_stuck(const struct spool *spool)
     if (queue_count(&spool->intake.queue) > 0 &&
         !(spool->trouble && is_long_since(spool->trouble_since)))
         return false;
-    return !spool->intake.running;
+    return spool->intake.found_count == 0;
 }
 
-char *spool_next(struct spool *spool, bool *running)
+/* Return a job that was found running, with the devices that its state names. */
+static char *next_found(struct spool *spool)
 {
-    char *name = spool->intake.running;
+    struct intake *intake = &spool->intake;
+    struct placement_need need;
+    struct job_record record;
+    char *name = intake->found[0];
+    struct job job;
 
-    *running = name != NULL;
-    spool->intake.running = NULL;
-    if (!name && !spool->absent)
-        name = queue_next(&spool->intake.queue, clock_seconds());
+    intake->found_count--;
+    memmove(intake->found, intake->found + 1, intake->found_count * sizeof(char *));
+    job_init(&job, name);
+    if (!job_read(&job, &record, NULL))
+        record_init(&record);
+    need = intake_need(&record);
+    fleet_add(spool->fleet, name, &need, fleet_devices(spool->fleet, &record));
+    job_clear(&job);
+    return name;
+}
+
+/* Return the first job that fits now. */
+static char *next_fitting(struct spool *spool, struct spool_next *out)
+{
+    struct queue *queue = &spool->intake.queue;
+    struct fleet_choice choice;
+    const double now = clock_seconds();
+
+    spool->looked_at = now;
+    if (!fleet_choose(spool->fleet, queue, now, &choice))
+        return NULL;
+    snprintf(out->devices, sizeof(out->devices), "%s", choice.name);
+    out->threads = choice.threads;
+    fleet_add(spool->fleet, choice.job->name, &choice.job->waiting.need, choice.devices);
+    return queue_take(queue, choice.job);
+}
+
+char *spool_next(struct spool *spool, struct spool_next *out)
+{
+    char *name = NULL;
+
+    *out = (struct spool_next) { .running = spool->intake.found_count > 0 };
+    if (out->running)
+        name = next_found(spool);
+    else if (!spool->absent)
+        name = next_fitting(spool, out);
     if (name) {
-        free(spool->intake.current);
-        spool->intake.current = memory_strdup(name);
+        find_item(spool, name)->current = true;
+        spool->intake.current++;
     }
     return name;
 }
@@ -522,8 +508,9 @@ static struct item *release(struct spool *spool, const char *name, double due)
 {
     struct item *item = find_item(spool, name);
 
-    free(spool->intake.current);
-    spool->intake.current = NULL;
+    spool->intake.current -= item->current;
+    item->current = false;
+    fleet_remove(spool->fleet, name);
     if (spool->absent)
         spool->scan_at = 0; /* nothing prevents us from opening it again */
     item->known[0] = 0;
@@ -608,13 +595,4 @@ void spool_describe(const struct spool *spool, const char *running, struct text 
 size_t spool_failures(const struct spool *spool)
 {
     return spool->intake.failures;
-}
-
-bool spool_is_watched(const char *path)
-{
-    char *lock = path_join(path, SPOOL_INNER "/lock");
-    bool locked = file_is_locked(lock);
-
-    free(lock);
-    return locked;
 }

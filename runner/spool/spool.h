@@ -13,14 +13,21 @@
 #include "base/log.h"
 #include "runner/job/job.h"
 #include "runner/job/machine.h"
+#include "runner/spool/fleet.h"
 
 struct spool;
 
 #define SPOOL_INNER ".trainspool" /* the daemon's folder inside the spool */
 
+struct spool_options {
+    struct log *log;
+    struct fleet *fleet; /* the devices, which stay the caller's */
+};
+
 /* Open the spool.  NULL: *busy if another watch has the folder, else *err. */
-struct spool *spool_open(const char *path, const struct machine *machine, struct log *log,
-                         bool *busy, struct error *err);
+struct spool *spool_open(const char *path, const struct machine *machine,
+                         const struct spool_options *options, bool *busy,
+                         struct error *err);
 void spool_close(struct spool *spool);
 /* Restrict what jobs may write to: as in patch_options. The list stays the caller's. Call
  * it before the first check. */
@@ -43,15 +50,22 @@ bool spool_is_empty(const struct spool *spool);
  * jobs, or a fault of the machine has lasted for long. */
 bool spool_is_stuck(const struct spool *spool);
 
-/* Return the next job to start, or one that was found running (*running); malloc'ed;
- * NULL: none. */
-char *spool_next(struct spool *spool, bool *running);
+struct spool_next {
+    bool running;     /* it was found running */
+    char devices[64]; /* where it starts, as --device */
+    int threads;      /* as --threads; 0: as the job says */
+};
+
+/* Return the next job to start, which fits now, or one that was found running; malloc'ed;
+ * NULL: none. A worker has it until spool_put_back, spool_job_ended or
+ * spool_start_failed. */
+char *spool_next(struct spool *spool, struct spool_next *out);
 /* Note how a job ended: a job that is ready is queued again. Its files are read again in
  * any case. */
 void spool_job_ended(struct spool *spool, const char *name,
                      const struct job_record *record);
 
-/* Note that a job is not the current one after all: check it again now. */
+/* Note that no worker has a job after all: check it again now. */
 void spool_put_back(struct spool *spool, const char *name);
 /* Note that a job could not start or continue. After a fault of the machine no job starts for
  * a few seconds, and then another one is tried first; after any other error, only this job
@@ -69,7 +83,7 @@ typedef void spool_end_function(void *context, const char *path,
 void spool_on_end(struct spool *spool, spool_end_function *ended, void *context);
 
 /* Describe the spool in a line, for a service manager: what is queued, or why nothing
- * starts. `running`: the job that runs; NULL: none. */
+ * starts. `running`: what runs; NULL: nothing. */
 void spool_describe(const struct spool *spool, const char *running, struct text *out);
 
 /* Return the number of jobs that failed or were rejected since the spool was opened. */

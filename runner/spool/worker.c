@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -164,6 +165,17 @@ static void note_trouble(struct worker *worker, struct job_record *record,
     job_write(&worker->job, record, false, NULL); /* the same fault may prevent it */
 }
 
+/* Write where the job runs, for a watch that finds it running, if the state says something
+ * else. */
+static bool note_devices(struct worker *worker, struct job_record *record,
+                         struct error *err)
+{
+    if (strcmp(record->devices, worker->devices) == 0)
+        return true;
+    snprintf(record->devices, sizeof(record->devices), "%s", worker->devices);
+    return job_write(&worker->job, record, false, err);
+}
+
 static enum worker_start start(struct worker *worker, int lock, struct error *err)
 {
     const struct options options = { .no_sandbox = worker->no_sandbox };
@@ -171,6 +183,8 @@ static enum worker_start start(struct worker *worker, int lock, struct error *er
                                .job = &worker->job,
                                .lock = lock,
                                .spooled = true,
+                               .devices = worker->devices,
+                               .threads = worker->threads,
                                .options = &options };
     struct job_record record;
     bool ready, ok = still_ready(worker, &record, &ready, err);
@@ -179,7 +193,8 @@ static enum worker_start start(struct worker *worker, int lock, struct error *er
     how.digest = record.frozen;
     how.roots = worker->roots;
     strcpy(worker->before, record.reason);
-    if (ready && child_start(&how, &worker->child, err))
+    if (ready && note_devices(worker, &record, err) &&
+        child_start(&how, &worker->child, err))
         return WORKER_STARTED;
     if (ok && !ready)
         return WORKER_SKIPPED;

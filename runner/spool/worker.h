@@ -1,5 +1,5 @@
 /*
- * runner/spool/worker.h - the one job that trains: started here, or found running and
+ * runner/spool/worker.h - one job that trains: started here, or found running and
  * adopted. The job's lock shows whether it is alive; a pid is used only for our own
  * child.
  */
@@ -15,6 +15,9 @@ struct worker {
     const char *const *roots; /* where jobs may write: as in patch_options */
     struct log *log;
     struct job job; /* of the running job */
+    /* for the next start: as --device and --threads of trainspool-train */
+    char devices[64];
+    int threads;
     bool busy, adopted;
     bool asked; /* to end */
     struct child child;

@@ -21,7 +21,8 @@ static void add(struct queue *queue, const char *name, int64_t priority,
 
 static void expect_next(struct queue *queue, double now, const char *name)
 {
-    char *got = queue_next(queue, now);
+    struct queued *first;
+    char *got = queue_list(queue, now, &first, 1) ? queue_take(queue, first) : NULL;
 
     if (name)
         assert_string_equal(got, name);
@@ -60,6 +61,46 @@ static void test_queue_orders_by_arrival_not_by_discovery(void **state)
     expect_next(&queue, 0, "early");
     expect_next(&queue, 0, "middle");
     expect_next(&queue, 0, "late");
+    queue_clear(&queue);
+}
+
+static void test_queue_lets_no_job_wait_forever(void **state)
+{
+    struct queue queue = { 0 };
+
+    (void)state;
+    queue_add(&queue, &(struct queued) { .name = "plain", .arrived = 1000 });
+    queue_add(&queue, &(struct queued) { .name = "soon",
+                                         .priority = 2,
+                                         .arrived = 999 + 2 * QUEUE_PRIORITY_SECONDS });
+    queue_add(&queue, &(struct queued) { .name = "late",
+                                         .priority = 2,
+                                         .arrived = 1001 + 2 * QUEUE_PRIORITY_SECONDS });
+    expect_next(&queue, 0, "soon");
+    expect_next(&queue, 0, "plain");
+    expect_next(&queue, 0, "late");
+    queue_clear(&queue);
+}
+
+static void test_queue_lists_all_that_are_due(void **state)
+{
+    struct queue queue = { 0 };
+    struct queued *list[4];
+
+    (void)state;
+    add(&queue, "a", 0, 0);
+    add(&queue, "later", 0, 100);
+    add(&queue, "b", 0, 0);
+    list[0] = NULL;
+    assert_int_equal(queue_list(&queue, 50, list, 4), 2);
+    assert_string_equal(list[0]->name, "a");
+    assert_string_equal(list[1]->name, "b");
+    list[1]->waiting.passes = 3;
+    add(&queue, "b", 0, 0); /* a scan found it again */
+    assert_int_equal(queue_list(&queue, 50, list, 4), 2);
+    assert_int_equal(list[1]->waiting.passes, 3);
+    assert_true(queue_due_again(&queue, 50, 55) == 55);
+    assert_true(queue_due_again(&queue, 50, 155) == 100);
     queue_clear(&queue);
 }
 
@@ -154,6 +195,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_queue_orders_by_priority_then_arrival),
         cmocka_unit_test(test_queue_orders_by_arrival_not_by_discovery),
+        cmocka_unit_test(test_queue_lets_no_job_wait_forever),
+        cmocka_unit_test(test_queue_lists_all_that_are_due),
         cmocka_unit_test(test_queue_skips_jobs_that_are_not_due),
         cmocka_unit_test(test_queue_holds_a_name_once),
         cmocka_unit_test(test_queue_tries_another_job_after_a_fault),

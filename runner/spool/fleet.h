@@ -1,0 +1,54 @@
+/*
+ * runner/spool/fleet.h - the devices that a watch may use, and the jobs on them. It
+ * measures what is free and asks placement.h which job starts.
+ */
+#ifndef RUNNER_SPOOL_FLEET_H
+#define RUNNER_SPOOL_FLEET_H
+
+#include "runner/job/job.h"
+#include "runner/spool/queue.h"
+
+enum { FLEET_JOBS_MAX = 256 }; /* that run at once */
+
+struct fleet_job {
+    char *name;
+    int64_t step; /* in its state when it was first looked at while it ran */
+};
+
+struct fleet {
+    struct placement_device devices[PROBE_MAX]; /* the CPU first */
+    size_t device_count;
+    size_t slots; /* jobs at once; 0: as many as fit */
+    struct placement_running running[FLEET_JOBS_MAX];
+    struct fleet_job jobs[FLEET_JOBS_MAX]; /* the same, in the same order */
+    size_t count;
+};
+
+/* Take the devices of a probe: those of the list (--devices; NULL: all). The other GPUs
+ * are removed from the probe too, so that no job is checked for one of them. ERROR_USAGE
+ * if a device is not there. */
+bool fleet_open(struct fleet *fleet, struct probe *probe, const char *list, size_t slots,
+                struct error *err);
+void fleet_close(struct fleet *fleet);
+
+/* Note a job that starts, or that runs; no devices: they are not known. */
+void fleet_add(struct fleet *fleet, const char *name, const struct placement_need *need,
+               device_set devices);
+void fleet_remove(struct fleet *fleet, const char *name);
+
+/* Where a job starts. */
+struct fleet_choice {
+    struct queued *job;
+    device_set devices;
+    char name[64]; /* for --device; "": as the job says */
+    int threads;   /* for --threads; 0: as the job says */
+};
+
+/* Choose the job of the queue that starts now; false: none. */
+bool fleet_choose(struct fleet *fleet, struct queue *queue, double now,
+                  struct fleet_choice *out);
+
+/* Return the devices that a record names. */
+device_set fleet_devices(const struct fleet *fleet, const struct job_record *record);
+
+#endif

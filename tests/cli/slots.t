@@ -1,0 +1,159 @@
+#!/bin/sh
+# trainspool watch with several jobs at once: on GPUs that a made-up probe describes, where the trainer
+# uses the CPU instead of a GPU, and on the cores of the CPU.
+. "${top_srcdir-.}/tests/cli/lib.sh"
+cd "$T" || exit 99
+
+# in one folder, because trainspool searches for trainspool-train there
+mkdir bin s
+cp "$trainspool" bin
+cat >bin/trainspool-train <<EOF
+#!/bin/bash
+if [ "\$1" = --probe ]; then
+    cat $T/probe
+    exit
+fi
+echo "\$*" >>$T/starts
+exec $train "\${@/#--device=cuda*/--device=cpu}"
+EOF
+chmod +x bin/trainspool-train
+trainspool=$T/bin/trainspool
+
+row() { printf '%s\t' "$@" | sed 's/\t$//'; echo; }
+cards() { # FREE-MIB...: GPUs of 4 GiB
+    {
+        echo 'trainspool-probe 1'
+        row cpu 'A CPU' 8 17179869184 17179869184
+        cards_n=0
+        for cards_free; do
+            row cuda $cards_n 'A GPU' 8.0 4294967296 $((cards_free * 1048576)) 1
+            cards_n=$((cards_n + 1))
+        done
+    } >probe.new
+    mv probe.new probe
+}
+
+sh "$source/jobs/samples/generate" . >"$T/out" 2>&1 || exit 99
+[ -d units-1m ] || cp -r "$source/jobs/samples/units-1m" .
+drop() { # NAME DEVICE [LINE]...: a job that runs until it is canceled
+    {
+        cat <<EOF
+model_name_or_path: $T/units-1m
+train_from_scratch: true
+stage: pt
+finetuning_type: full
+dataset: $T/units-text.jsonl
+cutoff_len: 32
+max_samples: 40
+per_device_train_batch_size: 1
+max_steps: 1000000
+learning_rate: 1.0e-3
+logging_steps: 1000
+save_strategy: "no"
+trainspool:
+  device: $2
+EOF
+        drop_name=$1
+        shift 2
+        [ $# -eq 0 ] || printf '  %s\n' "$@"
+        echo ...
+    } >new
+    mv new "s/$drop_name.yaml"
+}
+devices() { jq -r '.devices // "-"' "s/$1.run/state.json"; }
+runs() { state_is "s/$1.yaml" running; }
+waits() { state_is "s/$1.yaml" ready; }
+ends() { state_is "s/$1.yaml" stopped; }
+all_run() { for all_job; do runs "$all_job" || return 1; done; }
+all_end() { for all_job; do ends "$all_job" || return 1; done; }
+cancel() { for cancel_job; do "$trainspool" cancel "s/$cancel_job.yaml" >"$T/out" 2>&1; done; }
+adopted() { test "$(grep -c 'already running' daemon.log)" -eq "$1"; }
+start() { background "$trainspool" watch "$@" s; }
+stop() {
+    kill "$daemon"
+    wait "$daemon"
+}
+
+cards 4096 4096
+start
+drop one auto
+drop two cuda
+expect "two jobs run at once" wait_until 20 all_run one two
+expect "each has its own GPU" test "$(devices one) $(devices two)" = "cuda:0 cuda:1"
+expect_status "status --json succeeds" 0 "$trainspool" status --json s
+expect_output "it shows the devices" '"name":"two".*"devices":"cuda:1"'
+drop three cuda:0
+expect "a third job shares a GPU if its plan fits" wait_until 20 runs three
+expect "it is the named GPU" test "$(devices three)" = cuda:0
+
+kill -9 "$daemon"
+wait "$daemon" 2>/dev/null
+start
+expect "a new watch adopts all three jobs" wait_until 20 adopted 3
+drop four auto
+expect "it starts another one next to them" wait_until 20 runs four
+cancel one two three four
+expect "all of them end" wait_until 20 all_end one two three four
+expect "each ran once" test "$(grep -c frozen starts)" -eq 4
+stop
+
+start --slots 1
+drop five auto
+expect "with one slot a job runs" wait_until 20 runs five
+drop six auto
+sleep 0.5
+expect "and another one waits" waits six
+cancel five
+expect "until the slot is free" wait_until 20 runs six
+cancel six
+wait_until 20 ends six
+stop
+
+start
+drop alone cuda:0
+wait_until 20 runs alone
+drop ranks auto 'ranks: 2'
+expect "a job with two ranks starts on two GPUs" wait_until 20 runs ranks
+expect "and shares one with another job" test "$(devices ranks)" = cuda:0,1
+cancel alone ranks
+wait_until 20 all_end alone ranks
+stop
+
+start --devices cuda:1
+drop seven auto
+expect "a watch uses only the GPUs of --devices" wait_until 20 runs seven
+expect "for a job that could use others too" test "$(devices seven)" = cuda:1
+cancel seven
+wait_until 20 ends seven
+stop
+expect_status "--devices refuses a GPU that is not there" 2 "$trainspool" watch --devices cuda:7 s
+expect_error "and names the option" '--devices cuda:7'
+expect_status "--slots refuses 0" 2 "$trainspool" watch --slots 0 s
+
+cards
+start
+drop c1 cpu 'threads: 3'
+drop c2 cpu 'threads: 4'
+expect "jobs whose threads fit share the CPU" wait_until 20 all_run c1 c2
+drop c3 cpu 'threads: 2'
+drop c4 cpu
+sleep 0.5
+expect "another one waits for cores" waits c3
+expect "and one that uses all of them" waits c4
+cancel c1
+expect "the first that fits starts" wait_until 20 runs c3
+cancel c2 c3
+expect "then the one that uses all of them" wait_until 20 runs c4
+cancel c4
+wait_until 20 ends c4
+stop
+
+start --slots 2
+drop c5 cpu
+drop c6 cpu
+expect "slots share the cores" wait_until 20 all_run c5 c6
+expect "each gets half of them" grep -q 'threads=4.*c6' starts
+cancel c5 c6
+wait_until 20 all_end c5 c6
+stop
+plan
