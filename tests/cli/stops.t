@@ -111,12 +111,16 @@ for data in records.jsonl longer.txt; do
     rm -r reads.run
 done
 
-# A micro-batch that takes longer than several signals.
+# A micro-batch that takes longer than several signals.  The first comes when it has begun: half a second of
+# processor time after the last message.
+ticks() { awk '{ print $14 + $15 }' "/proc/$1/stat"; }
+has_used() { [ "$(ticks "$1")" -ge "$2" ]; } # PROCESS TICKS
 mv long.txt text.txt
 job 3 "trainspool: {threads: 1}" | sed 's/size: 2$/size: 500/; s/len: 64/len: 256/' >slow.yaml
 background "$trainspool" run -q slow.yaml
 wait_until 60 grep -qs steps: slow.run/train.log
 trainer=$(trainer)
+wait_until 60 has_used "$trainer" $(($(ticks "$trainer") + 50))
 kill -TERM "$trainer"
 sleep 1
 kill -TERM "$trainer"
