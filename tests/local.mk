@@ -343,6 +343,7 @@ script_tests += %D%/cli/field.t
 script_tests += %D%/cli/field_trainer.t
 script_tests += %D%/cli/full.t
 script_tests += %D%/cli/generate.t
+script_tests += %D%/cli/hold.t
 script_tests += %D%/cli/gpu.t
 script_tests += %D%/cli/gpu_bench.t
 script_tests += %D%/cli/gpu_run.t

@@ -208,7 +208,8 @@ static void number_turns(struct line *lines, size_t count)
     size_t waits = 0;
 
     for (size_t i = 0; i < count; i++)
-        if (lines[i].shown && lines[i].job.record.state == JOB_READY)
+        if (lines[i].shown && lines[i].job.record.state == JOB_READY &&
+            lines[i].job.gate == GATE_OPEN)
             waiting[waits++] = &lines[i];
     qsort(waiting, waits, sizeof(struct line *), compare_turn);
     for (size_t i = 0; i < waits; i++)

@@ -23,6 +23,8 @@
     X(logs)         \
     X(cancel)       \
     X(retry)        \
+    X(hold)         \
+    X(release)      \
     X(report)       \
     X(devices)      \
     X(explain)      \

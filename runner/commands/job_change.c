@@ -6,12 +6,14 @@
 
 #include "runner/commands/job_change.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "runner/job/gate.h"
 #include "runner/output/report.h"
 #include "runner/spool/listing.h"
 #include "runner/spool/spool.h"
@@ -33,7 +35,7 @@ static bool is_chosen(const struct options *options, const char *state)
 {
     const char *const *at = options->states;
     bool queued = strcmp(state, "new") == 0 || strcmp(state, "ready") == 0 ||
-                  strcmp(state, "blocked") == 0;
+                  strcmp(state, "blocked") == 0 || strcmp(state, "held") == 0;
 
     for (; at && *at; at++)
         if (strcmp(*at, state) == 0 || (queued && strcmp(*at, "queued") == 0))
@@ -65,6 +67,19 @@ static int lock_job(const struct job *job, bool *busy, struct error *err)
     return lock;
 }
 
+/* Return the state that status shows. */
+static const char *shown_state(const struct job *job, const struct job_record *record,
+                               bool locked)
+{
+    struct gate gate = { .kind = GATE_OPEN };
+
+    if (record->state == JOB_RUNNING && !locked)
+        return "crashed";
+    if (gate_matters(record->state))
+        gate_read(AT_FDCWD, job->run_dir, &gate, NULL);
+    return gate.kind == GATE_HELD ? "held" : job_state_names[record->state];
+}
+
 /* The state may have changed since the folder was listed. */
 static bool is_still_chosen(const struct options *options, const char *state,
                             struct job_answer *answer)
@@ -81,7 +96,7 @@ static bool ask(const struct job_change *change, const struct job *job,
     struct job_record record;
 
     return job_read(job, &record, err) &&
-           (!is_still_chosen(answer->options, job_state_names[record.state], answer) ||
+           (!is_still_chosen(answer->options, shown_state(job, &record, true), answer) ||
             change->running(job, answer, err));
 }
 
@@ -92,10 +107,7 @@ static bool change_locked(const struct job_change *change, const struct job *job
 
     if (!job_read(job, &record, err))
         return false;
-    return !is_still_chosen(answer->options,
-                            record.state == JOB_RUNNING ? "crashed"
-                                                        : job_state_names[record.state],
-                            answer) ||
+    return !is_still_chosen(answer->options, shown_state(job, &record, false), answer) ||
            change->unlocked(job, &record, answer, err);
 }
 

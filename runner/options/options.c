@@ -22,9 +22,9 @@ static const char *const color_values[] = { "auto", "always", "never", NULL };
 static const char *const severity_values[] = { "error", "warning", "info", NULL };
 
 /* What `trainspool status` shows; queued: the states of a job that waits. */
-static const char *const state_values[] = { "queued",  "new",      "ready", "blocked",
-                                            "running", "crashed",  "done",  "failed",
-                                            "stopped", "rejected", NULL };
+static const char *const state_values[] = { "queued",  "new",     "ready",    "held",
+                                            "blocked", "running", "crashed",  "done",
+                                            "failed",  "stopped", "rejected", NULL };
 
 /* The trainers of patcher/profiles/profile.c; target.t tries each. */
 static const char *const target_values[] = {
@@ -110,7 +110,7 @@ static const struct option_row rows[OPTION_IDS] = {
                         "keep showing changes until stopped" },
     [OPTION_STATE] = { "state", 0, OPTION_IS_LIST, "STATE", state_values, INTO(states),
                        "change only jobs in this state, as status shows it; queued: new, "
-                       "ready or blocked; may be repeated" },
+                       "ready, held or blocked; may be repeated" },
     [OPTION_DRY_RUN] = { "dry-run", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(dry_run),
                          "only show what would change" },
     [OPTION_LINES] = { "lines", 'n', OPTION_IS_NUMBER, "N", NULL, INTO(lines),

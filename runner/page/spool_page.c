@@ -295,7 +295,10 @@ static void add_waiting(const struct overview *overview, const char *base,
     for (size_t i = 0; i < shown; i++) {
         const struct listed *listed = overview->waiting[i];
 
-        text_addf(out, "<tr><td class=\"number\">%zu</td>", i + 1);
+        text_adds(out, "<tr><td class=\"number\">");
+        if (listed->gate == GATE_OPEN)
+            text_addf(out, "%zu", i + 1);
+        text_adds(out, "</td>");
         add_name(listed, base, out);
         text_addf(out, "<td class=\"number\">%" PRId64 "</td>", listed->record.priority);
         add_time(listed->record.queued, out);

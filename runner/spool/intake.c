@@ -3,6 +3,7 @@
 
 #include "runner/spool/intake.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "patcher/history/journal.h"
+#include "runner/job/gate.h"
 #include "runner/spool/worker.h"
 
 /* Seconds. */
@@ -55,9 +57,10 @@ static void forget_trouble(struct item *item)
     item->blocked = false;
 }
 
-/* The state, and whether there is a request about it. */
+/* The state, and whether there is a request about it or it is held. */
 static void state_source(const struct job *job, char out[64])
 {
+    struct gate gate;
     struct stat st;
 
     out[0] = 0;
@@ -65,6 +68,8 @@ static void state_source(const struct job *job, char out[64])
         job_source(&st, out);
     if (lstat(job->cancel, &st) == 0)
         snprintf(out + strlen(out), 64 - strlen(out), "+");
+    if (gate_read(AT_FDCWD, job->run_dir, &gate, NULL) && gate.kind == GATE_HELD)
+        snprintf(out + strlen(out), 64 - strlen(out), "h");
 }
 
 static void note_known(struct item *item, const struct job *job, const char *source)
@@ -133,6 +138,23 @@ static void queue_job(struct intake *intake, const struct item *item,
                                                  .waiting.need = intake_need(record) });
 }
 
+/* Queue the job if nothing keeps it from starting; the worker checks that again. */
+static void queue_open(struct intake *intake, struct item *item, const struct job *job,
+                       const struct job_record *record)
+{
+    struct gate gate;
+
+    gate_read(AT_FDCWD, job->run_dir, &gate, NULL);
+    if (gate.kind == GATE_OPEN)
+        queue_job(intake, item, record);
+    else
+        queue_remove(&intake->queue, item->name);
+    if (item->held != (gate.kind == GATE_HELD))
+        log_line(intake->log, LOG_INFO, "job %s: %s", job->name,
+                 item->held ? "released" : gate.reason);
+    item->held = gate.kind == GATE_HELD;
+}
+
 void intake_find(struct intake *intake, const char *name)
 {
     for (size_t i = 0; i < intake->found_count; i++)
@@ -151,7 +173,7 @@ static void note_end(const struct intake *intake, const struct job *job,
 
 /* A text, and the record that may be about it. */
 struct comparison {
-    const struct item *item;
+    struct item *item;
     const struct job *job;
     const struct drop *drop;
     struct job_record record;
@@ -190,7 +212,7 @@ static bool follow(struct intake *intake, const struct comparison *text,
     if (record->state == JOB_RUNNING)
         intake_find(intake, text->item->name);
     else if (record->state == JOB_READY)
-        queue_job(intake, text->item, record);
+        queue_open(intake, text->item, job, record);
     return true;
 }
 
@@ -226,7 +248,7 @@ static void take_in(struct intake *intake, struct item *item, const struct job *
         note_end(intake, job, &result->record);
         return;
     }
-    queue_job(intake, item, &result->record);
+    queue_open(intake, item, job, &result->record);
     schedule_flush(intake, item);
 }
 

@@ -25,6 +25,7 @@ struct item {
     char *trouble;        /* why it was put off, as logged; malloc'ed, NULL: nothing */
     double since;         /* when it was put off first */
     bool blocked;         /* it may stay put off for ever */
+    bool held;            /* a person holds it, as logged */
     /* whether it was reported that a new text waits for the end of the run */
     bool reported;
     bool current;      /* used by the spool: a worker has the job */

@@ -58,7 +58,7 @@ const char *listed_state(const struct listed *job)
         return "unknown";
     if (job->record.state == JOB_RUNNING && !job->running)
         return "crashed";
-    return job_state_names[job->record.state];
+    return job->gate == GATE_HELD ? "held" : job_state_names[job->record.state];
 }
 
 const char *listing_folder(const struct listing *listing, size_t index)
@@ -247,6 +247,16 @@ static bool is_running(const char *path)
     return held;
 }
 
+static void read_gate(int dir, const char *run, struct listed *job)
+{
+    struct gate gate;
+
+    if (!gate_read(dir, run, &gate, NULL) || gate.kind == GATE_OPEN)
+        return;
+    job->gate = gate.kind;
+    record_set_text(job->record.reason, sizeof(job->record.reason), gate.reason);
+}
+
 static void read_record(int dir, const char *run, struct listed *job)
 {
     struct error err = { 0 };
@@ -264,6 +274,8 @@ static void read_record(int dir, const char *run, struct listed *job)
         record_set_text(job->record.reason, sizeof(job->record.reason), err.text);
     }
     job->running = job->record.state == JOB_RUNNING && is_running(job->path);
+    if (!job->unread && gate_matters(job->record.state))
+        read_gate(dir, run, job);
     free(state);
 }
 
@@ -277,6 +289,7 @@ bool listing_read(const struct listing *listing, size_t index, struct listed *ou
     out->path = path_join(folder->path, entry->file);
     out->name = copy_of(base, strlen(base) - strlen(".run"));
     out->unread = out->running = false;
+    out->gate = GATE_OPEN;
     read_record(folder->fd, run, out);
     free(run);
     if (!entry->removed || out->unread || out->record.state == JOB_RUNNING ||

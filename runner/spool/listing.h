@@ -6,6 +6,7 @@
 #ifndef RUNNER_SPOOL_LISTING_H
 #define RUNNER_SPOOL_LISTING_H
 
+#include "runner/job/gate.h"
 #include "runner/job/job.h"
 
 /* Names of jobs: those of each folder by name, in the order in which they were added.
@@ -19,8 +20,9 @@ struct listing {
 struct listed {
     char *path, *name; /* malloc'ed */
     struct job_record record;
-    bool unread;  /* its state is unknown; record.reason says why */
-    bool running; /* the lock is held */
+    enum gate_kind gate; /* what keeps it from starting; record.reason says more */
+    bool unread;         /* its state is unknown; record.reason says why */
+    bool running;        /* the lock is held */
 };
 
 /* Add the jobs of a folder, which stays open.  Return false if it cannot be read. */
@@ -37,7 +39,7 @@ void listed_clear(struct listed *job);
  * single job. */
 const char *listing_folder(const struct listing *listing, size_t index);
 
-/* Return the state to show: `crashed` for a job that is running by its record, but whose
+/* Return the state to show: `held` for a job that a person holds, `crashed` for a job that is running by its record, but whose
  * lock is free; `unknown` for one that cannot be read. */
 const char *listed_state(const struct listed *job);
 

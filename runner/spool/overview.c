@@ -26,13 +26,17 @@ static void read_jobs(void *context, size_t from, size_t to)
         reading->shown[i] = listing_read(reading->listing, i, &reading->jobs[i]);
 }
 
+/* Jobs that something keeps from starting come last. */
 static int by_turn(const void *a, const void *b)
 {
-    const struct job_record *one = &(*(const struct listed *const *)a)->record;
-    const struct job_record *two = &(*(const struct listed *const *)b)->record;
+    const struct listed *left = *(const struct listed *const *)a;
+    const struct listed *right = *(const struct listed *const *)b;
+    const struct job_record *one = &left->record, *two = &right->record;
     struct queued first = { .priority = one->priority, .arrived = one->arrived };
     struct queued second = { .priority = two->priority, .arrived = two->arrived };
 
+    if ((left->gate == GATE_OPEN) != (right->gate == GATE_OPEN))
+        return left->gate == GATE_OPEN ? -1 : 1;
     return queue_precedes(&second, &first) - queue_precedes(&first, &second);
 }
 

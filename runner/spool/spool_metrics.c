@@ -81,7 +81,7 @@ static void add_sample(struct text *out, const char *name, const char *label,
 
 static void add_states(const struct overview *overview, struct text *out)
 {
-    static const char *const others[] = { "crashed", "unknown" };
+    static const char *const others[] = { "held", "crashed", "unknown" };
 
     add_family(out, "jobs", "gauge", "Jobs in the spool, by state.");
     for (int state = JOB_NEW; state < JOB_STATES + (int)TS_COUNT(others); state++) {

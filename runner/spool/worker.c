@@ -3,6 +3,7 @@
 
 #include "runner/spool/worker.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
@@ -14,6 +15,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "runner/job/gate.h"
 #include "runner/job/record.h"
 #include "runner/spool/drop.h"
 
@@ -143,13 +145,19 @@ static void release(struct worker *worker)
 static bool still_ready(struct worker *worker, struct job_record *record, bool *ready,
                         struct error *err)
 {
+    struct gate gate;
+    bool canceled;
+
     *ready = false;
     if (!job_read(&worker->job, record, err))
         return false;
     if (record->state != JOB_READY)
         return true;
-    *ready = job_requested(&worker->job) != REQUEST_CANCEL;
-    if (!*ready && !job_event(&worker->job, record, EVENT_CANCELLED, "canceled", err))
+    if (!gate_read(AT_FDCWD, worker->job.run_dir, &gate, err))
+        return false;
+    canceled = job_requested(&worker->job) == REQUEST_CANCEL;
+    *ready = !canceled && gate.kind == GATE_OPEN;
+    if (canceled && !job_event(&worker->job, record, EVENT_CANCELLED, "canceled", err))
         return false;
     job_forget(&worker->job);
     return true;
