@@ -423,6 +423,10 @@ static void stopped_ending(const struct attempt *attempt, const struct error *er
         out->event = EVENT_EXIT_BAD;
         out->status = EXIT_FINDINGS;
         snprintf(out->reason, sizeof(out->reason), "%s", err->text);
+    } else if (attempt->request == REQUEST_REQUEUE) {
+        out->event = attempt->options->spooled ? EVENT_PAUSED : EVENT_CANCELLED;
+        snprintf(out->reason, sizeof(out->reason), "queued again%s%s",
+                 where[0] ? " after it stopped" : "", where);
     } else {
         out->event = attempt->options->spooled ? EVENT_PAUSED : EVENT_CANCELLED;
         snprintf(out->reason, sizeof(out->reason), "stopped by SIG%s%s",
@@ -513,6 +517,8 @@ static bool record_ending(struct attempt *attempt, const struct ending *ending,
 {
     struct job_record *record = &attempt->record;
 
+    if (attempt->request == REQUEST_REQUEUE) /* the jobs that wait go before it */
+        record->arrived = clock_wall();
     if (!ending->paused || record->state != JOB_READY)
         return job_event(&attempt->job, record, ending->event, ending->reason, err);
     record_set_text(record->reason, sizeof(record->reason), ending->reason);

@@ -22,6 +22,7 @@ librunner_a_SOURCES += %D%/commands/cmd_patch.c
 librunner_a_SOURCES += %D%/commands/cmd_plan.c
 librunner_a_SOURCES += %D%/commands/cmd_release.c
 librunner_a_SOURCES += %D%/commands/cmd_report.c
+librunner_a_SOURCES += %D%/commands/cmd_requeue.c
 librunner_a_SOURCES += %D%/commands/cmd_retry.c
 librunner_a_SOURCES += %D%/commands/cmd_review.c
 librunner_a_SOURCES += %D%/commands/cmd_run.c
@@ -32,6 +33,7 @@ librunner_a_SOURCES += %D%/commands/cmd_undo.c
 librunner_a_SOURCES += %D%/commands/cmd_watch.c
 librunner_a_SOURCES += %D%/commands/commands.c %D%/commands/commands.h
 librunner_a_SOURCES += %D%/commands/job_change.c %D%/commands/job_change.h
+librunner_a_SOURCES += %D%/commands/queue_again.c %D%/commands/queue_again.h
 
 librunner_a_SOURCES += %D%/generation/generation.c %D%/generation/generation.h
 librunner_a_SOURCES += %D%/generation/generation_output.c %D%/generation/generation_internal.h

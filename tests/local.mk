@@ -373,6 +373,7 @@ script_tests += %D%/cli/readme.t
 script_tests += %D%/cli/refusals.t
 script_tests += %D%/cli/report.t
 script_tests += %D%/cli/review.t
+script_tests += %D%/cli/requeue.t
 script_tests += %D%/cli/roots.t
 script_tests += %D%/cli/run.t
 script_tests += %D%/cli/schema.t

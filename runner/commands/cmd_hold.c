@@ -48,7 +48,7 @@ static bool hold_running(const struct job *job, struct job_answer *answer,
 {
     (void)job;
     (void)err;
-    text_adds(&answer->sentence, "is running, there is nothing to hold");
+    text_adds(&answer->sentence, "is running; requeue --hold stops and holds it");
     return true;
 }
 

@@ -3,11 +3,7 @@
 
 #include "runner/commands/commands.h"
 
-#include <stdlib.h>
-
-#include "base/file.h"
-#include "runner/commands/job_change.h"
-#include "runner/spool/spool.h"
+#include "runner/commands/queue_again.h"
 
 static int cmd_retry(const struct options *options);
 
@@ -24,52 +20,6 @@ const struct command command_retry = {
     .run = cmd_retry,
 };
 
-static void describe_queued(const struct job *job, struct text *sentence)
-{
-    char *dir = path_dir(job->path);
-
-    text_adds(sentence, "queued again");
-    if (!spool_is_watched(dir))
-        text_addf(sentence, "; no watch is running on %s yet: trainspool watch %s", dir,
-                  dir);
-    free(dir);
-}
-
-/* Record a crash that is not recorded yet. */
-static bool settle(const struct job *job, struct job_record *record, bool dry,
-                   struct error *err)
-{
-    if (record->state != JOB_RUNNING)
-        return true;
-    if (!dry)
-        return job_event(job, record, EVENT_GAVE_UP, "trainspool-train vanished", err);
-    record->state = JOB_FAILED;
-    return true;
-}
-
-static bool retry(const struct job *job, struct job_record *record,
-                  struct job_answer *answer, struct error *err)
-{
-    bool dry = answer->options->dry_run;
-
-    if (!settle(job, record, dry, err))
-        return false;
-    /* a finished job starts from scratch, any other resumes */
-    record->resume = record->state != JOB_DONE;
-    answer->changed = job_next(record->state, EVENT_RETRIED) != JOB_INVALID;
-    if (!answer->changed) {
-        text_addf(&answer->sentence, "is already %s", job_state_names[record->state]);
-        return true;
-    }
-    if (dry) {
-        text_adds(&answer->sentence, "would be queued again");
-        return true;
-    }
-    job_forget(job);
-    describe_queued(job, &answer->sentence);
-    return job_event(job, record, EVENT_RETRIED, NULL, err);
-}
-
 static bool retry_running(const struct job *job, struct job_answer *answer,
                           struct error *err)
 {
@@ -81,7 +31,8 @@ static bool retry_running(const struct job *job, struct job_answer *answer,
 
 static int cmd_retry(const struct options *options)
 {
-    static const struct job_change change = { "queued again", retry, retry_running };
+    static const struct job_change change = { "queued again", queue_again,
+                                              retry_running };
 
     return job_change_all(&change, options);
 }

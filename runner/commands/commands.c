@@ -23,6 +23,7 @@
     X(logs)         \
     X(cancel)       \
     X(retry)        \
+    X(requeue)      \
     X(hold)         \
     X(release)      \
     X(report)       \

@@ -368,6 +368,7 @@ static const char *const request_texts[] = {
     [REQUEST_NONE] = "",
     [REQUEST_CANCEL] = "cancel\n",
     [REQUEST_PAUSE] = "pause\n",
+    [REQUEST_REQUEUE] = "requeue\n",
 };
 
 /* An empty file needs no room on a full disk, and cancels. */
@@ -395,7 +396,7 @@ bool job_request(const struct job *job, enum job_request_kind request, struct er
 
 enum job_request_kind job_requested(const struct job *job)
 {
-    char word[8] = "";
+    char word[16] = "";
     int fd = open(job->cancel, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
 
     if (fd < 0)
@@ -403,8 +404,10 @@ enum job_request_kind job_requested(const struct job *job)
     if (read(fd, word, sizeof(word) - 1) < 0)
         word[0] = 0;
     close(fd);
-    return strcmp(word, request_texts[REQUEST_PAUSE]) == 0 ? REQUEST_PAUSE
-                                                           : REQUEST_CANCEL;
+    for (int request = REQUEST_PAUSE; request <= REQUEST_REQUEUE; request++)
+        if (strcmp(word, request_texts[request]) == 0)
+            return (enum job_request_kind)request;
+    return REQUEST_CANCEL;
 }
 
 void job_forget(const struct job *job)

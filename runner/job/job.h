@@ -137,7 +137,8 @@ bool job_is_locked(const struct job *job);
 enum job_request_kind {
     REQUEST_NONE,
     REQUEST_CANCEL, /* end, and do not resume automatically */
-    REQUEST_PAUSE   /* end, and be ready to resume */
+    REQUEST_PAUSE,  /* end, and be ready to resume */
+    REQUEST_REQUEUE /* the same, as the last of the queue */
 };
 /* REQUEST_CANCEL can also be made on a full disk, and of a job that waits. */
 bool job_request(const struct job *job, enum job_request_kind request, struct error *err);

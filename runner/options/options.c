@@ -113,6 +113,8 @@ static const struct option_row rows[OPTION_IDS] = {
                        "ready, held or blocked; may be repeated" },
     [OPTION_DRY_RUN] = { "dry-run", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(dry_run),
                          "only show what would change" },
+    [OPTION_HOLD] = { "hold", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(hold),
+                      "also hold the job: it starts when it is released" },
     [OPTION_LINES] = { "lines", 'n', OPTION_IS_NUMBER, "N", NULL, INTO(lines),
                        "show only the last N lines" },
     [OPTION_RAW] = { "raw", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(raw),

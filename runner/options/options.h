@@ -39,6 +39,7 @@ enum option_id {
     OPTION_FOLLOW,
     OPTION_STATE,
     OPTION_DRY_RUN,
+    OPTION_HOLD,
     OPTION_LINES,
     OPTION_RAW,
     OPTION_KNOWN,
@@ -144,9 +145,9 @@ struct options {
     bool no_sandbox;
     bool quiet, verbose, help, version;
 
-    /* of cancel and retry */
+    /* of commands that change jobs */
     const char *const *states;
-    bool dry_run;
+    bool dry_run, hold;
 
     /* of watch */
     const char *on_end, *mail, *metrics, *page;

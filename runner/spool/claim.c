@@ -106,7 +106,8 @@ static bool claim_locked(const struct job *job, const struct examine_request *re
     if (ok && is_canceled(job, record))
         return cancel(job, request, out);
     ok = ok && make_new(job, record, &out->err) && obstacle_none(job, &out->err);
-    record->arrived = request->arrived;
+    /* a job that was requeued arrived again then */
+    record->arrived = fmax(request->arrived, record->arrived);
     record->owner = request->owner;
     how.owner = request->owner;
     if (ok && !request->refused[0])

@@ -50,7 +50,7 @@ mv next.yaml spool/
 wait_until 30 state_is spool/next.yaml ready
 expect_status "hold of a queued job succeeds" 0 "$trainspool" hold spool/next.yaml
 expect_status "hold of a running job succeeds" 0 "$trainspool" hold spool/long.yaml
-expect_output "it cannot be held" 'is running, there is nothing to hold'
+expect_output "it cannot be held" 'is running; requeue --hold stops and holds it'
 "$trainspool" cancel -q spool/long.yaml
 wait_until 30 state_is spool/long.yaml stopped
 expect_status "hold of an ended job succeeds" 0 "$trainspool" hold spool/long.yaml

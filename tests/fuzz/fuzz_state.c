@@ -69,7 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         for (int event = 0; event < JOB_EVENTS; event++)
             FUZZ_HOLDS(job_next(record.state, (enum job_event)event) < JOB_STATES);
     }
-    FUZZ_HOLDS(job_requested(&job) <= REQUEST_PAUSE);
+    FUZZ_HOLDS(job_requested(&job) <= REQUEST_REQUEUE);
     job_clear(&job);
     return 0;
 }

@@ -226,6 +226,8 @@ static void test_job_requests_stay_until_forgotten(void **state)
     assert_int_equal(job_requested(&beside->job), REQUEST_NONE);
     assert_true(job_request(&beside->job, REQUEST_PAUSE, &err));
     assert_int_equal(job_requested(&beside->job), REQUEST_PAUSE);
+    assert_true(job_request(&beside->job, REQUEST_REQUEUE, &err));
+    assert_int_equal(job_requested(&beside->job), REQUEST_REQUEUE);
     assert_true(job_request(&beside->job, REQUEST_CANCEL, &err));
     assert_int_equal(job_requested(&beside->job), REQUEST_CANCEL);
     job_forget(&beside->job);
