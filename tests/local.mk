@@ -362,6 +362,7 @@ script_tests += %D%/cli/overview.t
 script_tests += %D%/cli/package.t
 script_tests += %D%/cli/patch.t
 script_tests += %D%/cli/paths.t
+script_tests += %D%/cli/pause.t
 script_tests += %D%/cli/prequantized.t
 script_tests += %D%/cli/previous.t
 script_tests += %D%/cli/plan.t

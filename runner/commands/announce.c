@@ -174,6 +174,12 @@ void announce_job_ended(void *context, const char *path, const struct job_record
     clerk_ask(announce->clerk);
 }
 
+void announce_changed(struct announce *announce)
+{
+    if (announce->clerk)
+        clerk_ask(announce->clerk);
+}
+
 void announce_poll(struct announce *announce, bool active)
 {
     notify_poll(announce->notify);

@@ -21,6 +21,8 @@ void announce_job_started(struct announce *announce, const char *path, bool adop
 /* Note the end of an attempt or a rejection; of `announce`, as a callback. */
 void announce_job_ended(void *announce, const char *path,
                         const struct job_record *record);
+/* Note that what people see of the spool may have changed. */
+void announce_changed(struct announce *announce);
 /* Do what is due; never block.  Call it when a child ended and at announce_due().
  * `active`: jobs run or wait. */
 void announce_poll(struct announce *announce, bool active);

@@ -15,7 +15,8 @@ const struct command command_hold = {
     .operands = "JOB|DIR...",
     .min_operands = 1,
     .max_operands = -1,
-    .options = (const enum option_id[]) { OPTION_STATE, OPTION_DRY_RUN, OPTION_END },
+    .options = (const enum option_id[]) { OPTION_STATE, OPTION_REASON, OPTION_DRY_RUN,
+                                          OPTION_END },
     .help = "keep a waiting job from starting until it is released",
     .details = "With --state, all jobs of a folder that are in one of these states.",
     .run = cmd_hold,
@@ -38,7 +39,8 @@ static bool hold(const struct job *job, struct job_record *record,
         text_addf(&answer->sentence, "is already %s", gate.reason);
         return true;
     }
-    answer->changed = answer->options->dry_run || gate_hold(job, err);
+    answer->changed =
+        answer->options->dry_run || gate_hold(job, answer->options->reason, err);
     text_adds(&answer->sentence, answer->options->dry_run ? "would be held" : "held");
     return answer->changed;
 }

@@ -31,7 +31,7 @@ const struct command command_requeue = {
 static bool hold_first(const struct job *job, const struct options *options,
                        struct error *err)
 {
-    return !options->hold || options->dry_run || gate_hold(job, err);
+    return !options->hold || options->dry_run || gate_hold(job, NULL, err);
 }
 
 static bool requeue(const struct job *job, struct job_record *record,

@@ -348,6 +348,23 @@ static void add_containment(struct text *out, const struct table *table)
     }
 }
 
+/* Say which folders are paused; a single job has it as its reason. */
+static void add_pauses(struct text *out, const struct listing *listing)
+{
+    const char *path;
+
+    for (size_t i = 0; i < listing->folder_count; i++) {
+        const char *paused = listing_paused(listing, i, &path);
+
+        if (!paused || !path[0])
+            continue;
+        report_visible(out, path);
+        text_adds(out, " is ");
+        report_visible(out, paused);
+        text_addc(out, '\n');
+    }
+}
+
 static bool show_table(struct report *report, const struct options *options,
                        const struct listing *listing)
 {
@@ -364,6 +381,8 @@ static bool show_table(struct report *report, const struct options *options,
     if (!options->quiet)
         add_containment(&out, &table);
     table_clear(&table);
+    if (!options->quiet)
+        add_pauses(&out, listing);
     if (!options->quiet && file_is_dir(first) && !spool_is_watched(first))
         text_adds(&out, "no watch is running on this folder\n");
     text_adds(&out, options->follow && report->terminal ? "\033[J" : "");

@@ -291,6 +291,8 @@ static int loop(struct daemon *daemon)
             spool_handle_due(daemon->spool, workers_next(&daemon->workers, NULL) == NULL);
         start_next(daemon);
         spool_flush(daemon->spool);
+        if (spool_was_woken(daemon->spool))
+            announce_changed(daemon->announce);
         announce_poll(daemon->announce,
                       workers_next(&daemon->workers, NULL) ||
                           (!daemon->stop.number && !spool_is_empty(daemon->spool)));

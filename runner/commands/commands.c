@@ -26,6 +26,8 @@
     X(requeue)      \
     X(hold)         \
     X(release)      \
+    X(pause)        \
+    X(unpause)      \
     X(report)       \
     X(devices)      \
     X(explain)      \

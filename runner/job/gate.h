@@ -26,8 +26,8 @@ struct gate {
 bool gate_matters(enum job_state state);
 bool gate_read(int dir, const char *run, struct gate *out, struct error *err);
 
-/* Hold a job, or release it; both are on disk then. NAME.run exists. */
-bool gate_hold(const struct job *job, struct error *err);
+/* Hold a job, or release it; both are on disk then. NAME.run exists. why: NULL for none. */
+bool gate_hold(const struct job *job, const char *why, struct error *err);
 bool gate_release(const struct job *job, struct error *err);
 
 #endif

@@ -40,6 +40,8 @@ enum option_id {
     OPTION_STATE,
     OPTION_DRY_RUN,
     OPTION_HOLD,
+    OPTION_STOP_RUNNING,
+    OPTION_REASON,
     OPTION_LINES,
     OPTION_RAW,
     OPTION_KNOWN,
@@ -147,7 +149,8 @@ struct options {
 
     /* of commands that change jobs */
     const char *const *states;
-    bool dry_run, hold;
+    bool dry_run, hold, stop_running;
+    const char *reason;
 
     /* of watch */
     const char *on_end, *mail, *metrics, *page;

@@ -350,8 +350,14 @@ bool spool_page_make(const struct overview *overview, const char *title, const c
     html_text(out, title);
     text_addf(out,
               "</h1>\n<p class=\"subject\">%zu running, %zu waiting, %zu other jobs; "
-              "times are UTC</p>\n</header>\n",
+              "times are UTC</p>\n",
               overview->running_count, overview->waiting_count, overview->ended_count);
+    if (overview->paused) {
+        text_adds(out, "<p class=\"subject\"><strong>No job starts:</strong> ");
+        html_text(out, overview->paused);
+        text_adds(out, "</p>\n");
+    }
+    text_adds(out, "</header>\n");
     add_running(overview, base, out);
     add_waiting(overview, base, out);
     add_ended(overview, base, out);

@@ -19,10 +19,13 @@
 #include "base/file.h"
 #include "runner/job/record.h"
 #include "runner/options/names.h"
+#include "runner/spool/pause.h"
+#include "runner/spool/spool.h"
 
 struct listing_folder {
     char *path; /* "": the working directory */
     int fd;
+    char *paused; /* why none of its jobs starts; NULL: it is not paused */
 };
 
 struct listing_entry {
@@ -38,6 +41,7 @@ void listing_clear(struct listing *listing)
         free(listing->entries[i].file);
     for (size_t i = 0; i < listing->folder_count; i++) {
         free(listing->folders[i].path);
+        free(listing->folders[i].paused);
         if (listing->folders[i].fd >= 0)
             close(listing->folders[i].fd);
     }
@@ -50,6 +54,13 @@ void listed_clear(struct listed *job)
 {
     free(job->path);
     free(job->name);
+}
+
+const char *listing_paused(const struct listing *listing, size_t folder,
+                           const char **path)
+{
+    *path = listing->folders[folder].path;
+    return listing->folders[folder].paused;
 }
 
 const char *listed_state(const struct listed *job)
@@ -66,7 +77,18 @@ const char *listing_folder(const struct listing *listing, size_t index)
     return listing->folders[listing->entries[index].folder].path;
 }
 
-static void add_folder(struct listing *listing, const char *path, int fd)
+/* Return why no job of the folder starts, malloc'ed, or NULL. */
+static char *read_pause(int dir, const char *folder)
+{
+    char *inner = path_join(folder, SPOOL_INNER);
+    struct pause pause;
+
+    pause_read(dir, inner, &pause, NULL);
+    free(inner);
+    return pause.on ? memory_strdup(pause.reason) : NULL;
+}
+
+static void add_folder(struct listing *listing, const char *path, int fd, char *paused)
 {
     if (listing->folder_count == listing->folder_room) {
         listing->folder_room = listing->folder_room ? 2 * listing->folder_room : 4;
@@ -74,7 +96,7 @@ static void add_folder(struct listing *listing, const char *path, int fd)
                                          sizeof(*listing->folders));
     }
     listing->folders[listing->folder_count++] =
-        (struct listing_folder) { memory_strdup(path), fd };
+        (struct listing_folder) { memory_strdup(path), fd, paused };
 }
 
 /* Add a job to the last folder.  `file` belongs to the listing. */
@@ -91,7 +113,10 @@ static void add_entry(struct listing *listing, char *file, bool removed)
 
 void listing_add_job(struct listing *listing, const char *path)
 {
-    add_folder(listing, "", AT_FDCWD);
+    char *dir = path_dir(path);
+
+    add_folder(listing, "", AT_FDCWD, read_pause(AT_FDCWD, dir));
+    free(dir);
     add_entry(listing, memory_strdup(path), false);
 }
 
@@ -224,7 +249,7 @@ bool listing_add_folder(struct listing *listing, const char *dir, struct error *
             close(fd);
         return false;
     }
-    add_folder(listing, dir, fd);
+    add_folder(listing, dir, fd, read_pause(fd, "."));
     read_names(listing, stream, &jobs, &runs);
     add_removed_jobs(listing, fd, &jobs, &runs);
     closedir(stream);
@@ -247,17 +272,22 @@ static bool is_running(const char *path)
     return held;
 }
 
-static void read_gate(int dir, const char *run, struct listed *job)
+static void read_gate(const struct listing_folder *folder, const char *run,
+                      struct listed *job)
 {
+    struct job_record *record = &job->record;
     struct gate gate;
 
-    if (!gate_read(dir, run, &gate, NULL) || gate.kind == GATE_OPEN)
-        return;
+    gate_read(folder->fd, run, &gate, NULL);
     job->gate = gate.kind;
-    record_set_text(job->record.reason, sizeof(job->record.reason), gate.reason);
+    if (gate.kind != GATE_OPEN)
+        record_set_text(record->reason, sizeof(record->reason), gate.reason);
+    else if (folder->paused && record->state == JOB_READY)
+        record_set_text(record->reason, sizeof(record->reason), folder->paused);
 }
 
-static void read_record(int dir, const char *run, struct listed *job)
+static void read_record(const struct listing_folder *folder, const char *run,
+                        struct listed *job)
 {
     struct error err = { 0 };
     char *state;
@@ -269,13 +299,13 @@ static void read_record(int dir, const char *run, struct listed *job)
         return;
     }
     state = path_join(run, "state.json");
-    if (!job_read_at(dir, state, &job->record, &err)) {
+    if (!job_read_at(folder->fd, state, &job->record, &err)) {
         job->unread = true;
         record_set_text(job->record.reason, sizeof(job->record.reason), err.text);
     }
     job->running = job->record.state == JOB_RUNNING && is_running(job->path);
     if (!job->unread && gate_matters(job->record.state))
-        read_gate(dir, run, job);
+        read_gate(folder, run, job);
     free(state);
 }
 
@@ -290,7 +320,7 @@ bool listing_read(const struct listing *listing, size_t index, struct listed *ou
     out->name = copy_of(base, strlen(base) - strlen(".run"));
     out->unread = out->running = false;
     out->gate = GATE_OPEN;
-    read_record(folder->fd, run, out);
+    read_record(folder, run, out);
     free(run);
     if (!entry->removed || out->unread || out->record.state == JOB_RUNNING ||
         out->record.state == JOB_READY)

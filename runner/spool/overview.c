@@ -74,6 +74,7 @@ static void sort(struct overview *overview)
 bool overview_read(const char *dir, struct overview *out, struct error *err)
 {
     struct listing listing = { 0 };
+    const char *paused, *path;
     struct reading reading = { .listing = &listing };
 
     *out = (struct overview) { 0 };
@@ -86,6 +87,8 @@ bool overview_read(const char *dir, struct overview *out, struct error *err)
         if (reading.shown[i])
             reading.jobs[out->count++] = reading.jobs[i];
     out->jobs = reading.jobs;
+    paused = listing_paused(&listing, 0, &path);
+    out->paused = paused ? memory_strdup(paused) : NULL;
     free(reading.shown);
     listing_clear(&listing);
     sort(out);
@@ -97,6 +100,7 @@ void overview_clear(struct overview *overview)
     for (size_t i = 0; i < overview->count; i++)
         listed_clear(&overview->jobs[i]);
     free(overview->jobs);
+    free(overview->paused);
     free(overview->running);
     free(overview->waiting);
     free(overview->ended);

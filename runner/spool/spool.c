@@ -24,6 +24,7 @@
 #include "runner/job/record.h"
 #include "runner/spool/claim.h"
 #include "runner/spool/intake.h"
+#include "runner/spool/pause.h"
 #include "runner/spool/spool_folder.h"
 #include "runner/options/names.h"
 
@@ -47,6 +48,8 @@ struct spool {
     struct intake intake;
     double scan_at, reopen_wait;
     bool absent;
+    struct pause pause;
+    bool woken;       /* since spool_was_woken was called */
     bool unread;      /* the last scan missed names */
     double looked_at; /* when the jobs that are due were last looked at */
     char *trouble;    /* why no job starts, as logged; malloc'ed, NULL: nothing */
@@ -190,6 +193,18 @@ static bool read_names(struct spool *spool, struct error *err)
     return fault_none(err);
 }
 
+/* Find out whether jobs may start; after a fault of the machine, the last answer counts. */
+static void read_pause(struct spool *spool)
+{
+    struct pause pause;
+
+    if (!pause_read(spool->inner, ".", &pause, NULL) || pause.on == spool->pause.on)
+        return;
+    log_line(spool->intake.log, LOG_INFO, "watch: %s",
+             pause.on ? pause.reason : "jobs start again after the pause");
+    spool->pause = pause;
+}
+
 /* Scan; after a fault of the machine soon again. */
 static void scan(struct spool *spool)
 {
@@ -197,6 +212,7 @@ static void scan(struct spool *spool)
     struct error err = { 0 };
     bool ok = read_names(spool, &err);
 
+    read_pause(spool);
     if (!ok && !spool->unread)
         log_line(spool->intake.log, LOG_ERROR, "watch: %s; trying again every %d s",
                  err.text, DROP_RETRY_SECONDS);
@@ -373,6 +389,15 @@ void spool_read(struct spool *spool)
         log_line(spool->intake.log, LOG_WARN, "watch: too many events at once; scanning");
     if (news.overflow || news.woken)
         scan(spool);
+    spool->woken |= news.woken;
+}
+
+bool spool_was_woken(struct spool *spool)
+{
+    bool woken = spool->woken;
+
+    spool->woken = false;
+    return woken;
 }
 
 static void reopen(struct spool *spool)
@@ -420,6 +445,8 @@ double spool_due(const struct spool *spool)
         return due;
     for (const struct item *item = spool->pending; item; item = item->next)
         due = fmin(due, item->due);
+    if (spool->pause.on) /* until a command ends it */
+        return due;
     /* a job that is due already waits for its devices: for the end of another job, or for
      * the next look at them */
     return fmin(due, queue_due_again(&spool->intake.queue, spool->looked_at,
@@ -444,7 +471,7 @@ bool spool_is_stuck(const struct spool *spool)
             return false;
     if (spool->unread && !is_long_since(spool->unread_since))
         return false;
-    if (queue_count(&spool->intake.queue) > 0 &&
+    if (queue_count(&spool->intake.queue) > 0 && !spool->pause.on &&
         !(spool->trouble && is_long_since(spool->trouble_since)))
         return false;
     return spool->intake.found_count == 0;
@@ -486,6 +513,13 @@ static char *next_fitting(struct spool *spool, struct spool_next *out)
     return queue_take(queue, choice.job);
 }
 
+static bool may_start(struct spool *spool)
+{
+    if (queue_count(&spool->intake.queue) > 0)
+        read_pause(spool);
+    return !spool->pause.on;
+}
+
 char *spool_next(struct spool *spool, struct spool_next *out)
 {
     char *name = NULL;
@@ -493,7 +527,7 @@ char *spool_next(struct spool *spool, struct spool_next *out)
     *out = (struct spool_next) { .running = spool->intake.found_count > 0 };
     if (out->running)
         name = next_found(spool);
-    else if (!spool->absent)
+    else if (!spool->absent && may_start(spool))
         name = next_fitting(spool, out);
     if (name) {
         find_item(spool, name)->current = true;

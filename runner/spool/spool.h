@@ -36,6 +36,9 @@ void spool_set_roots(struct spool *spool, const char *const *roots);
 int spool_fd(const struct spool *spool); /* readable when something happened; -1: poll */
 /* Read the events; check nothing yet. */
 void spool_read(struct spool *spool);
+/* Return whether a command woke the watch since the last call: what people see of the
+ * spool may have changed. */
+bool spool_was_woken(struct spool *spool);
 /* Check the names that are due, a few at a time; scan when it is time. `idle`: no job
  * runs, so a folder that was replaced may be opened again. */
 void spool_handle_due(struct spool *spool, bool idle);

@@ -95,6 +95,12 @@ static void add_states(const struct overview *overview, struct text *out)
     }
 }
 
+static void add_pause(const struct overview *overview, struct text *out)
+{
+    add_family(out, "paused", "gauge", "1 while the spool is paused: no job starts.");
+    add_sample(out, "paused", NULL, NULL, overview->paused != NULL);
+}
+
 static void add_oldest(const struct overview *overview, struct text *out)
 {
     double oldest = INFINITY;
@@ -265,6 +271,7 @@ bool spool_metrics_write(const struct spool_counters *counters,
     struct active *list = read_active(overview);
 
     add_states(overview, out);
+    add_pause(overview, out);
     add_oldest(overview, out);
     add_waits(counters, out);
     add_counters(counters, out);

@@ -18,6 +18,8 @@
 #include "runner/job/gate.h"
 #include "runner/job/record.h"
 #include "runner/spool/drop.h"
+#include "runner/spool/pause.h"
+#include "runner/spool/spool.h"
 
 enum { LONGEST_PATIENCE = 60 };
 enum {
@@ -145,21 +147,30 @@ static void release(struct worker *worker)
 static bool still_ready(struct worker *worker, struct job_record *record, bool *ready,
                         struct error *err)
 {
+    enum job_request_kind request;
+    struct pause pause;
     struct gate gate;
-    bool canceled;
 
     *ready = false;
     if (!job_read(&worker->job, record, err))
         return false;
     if (record->state != JOB_READY)
         return true;
-    if (!gate_read(AT_FDCWD, worker->job.run_dir, &gate, err))
+    request = job_requested(&worker->job);
+    if (request == REQUEST_CANCEL) {
+        if (!job_event(&worker->job, record, EVENT_CANCELLED, "canceled", err))
+            return false;
+        job_forget(&worker->job);
+        return true;
+    }
+    /* of an earlier attempt; `pause --stop` relies on that it is removed before the pause
+     * is looked for */
+    if (request != REQUEST_NONE)
+        job_forget(&worker->job);
+    if (!gate_read(AT_FDCWD, worker->job.run_dir, &gate, err) ||
+        !pause_read(AT_FDCWD, SPOOL_INNER, &pause, err))
         return false;
-    canceled = job_requested(&worker->job) == REQUEST_CANCEL;
-    *ready = !canceled && gate.kind == GATE_OPEN;
-    if (canceled && !job_event(&worker->job, record, EVENT_CANCELLED, "canceled", err))
-        return false;
-    job_forget(&worker->job);
+    *ready = gate.kind == GATE_OPEN && !pause.on;
     return true;
 }
 

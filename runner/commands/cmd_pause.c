@@ -1,0 +1,118 @@
+/*
+ * runner/commands/cmd_pause.c - pause: a watched folder starts no job until it is
+ * unpaused.
+ */
+#include "config.h"
+
+#include "runner/commands/commands.h"
+
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "runner/output/report.h"
+#include "runner/spool/listing.h"
+#include "runner/spool/pause.h"
+#include "runner/spool/spool.h"
+#include "runner/spool/watch.h"
+
+static int cmd_pause(const struct options *options);
+
+const struct command command_pause = {
+    .name = "pause",
+    .operands = "DIR",
+    .min_operands = 1,
+    .max_operands = 1,
+    .options =
+        (const enum option_id[]) { OPTION_STOP_RUNNING, OPTION_REASON, OPTION_END },
+    .help = "start no job of a folder until it is unpaused",
+    .details = "Running jobs continue to their end, or with --stop until their next "
+               "checkpoint, from which they continue after `trainspool unpause`.",
+    .run = cmd_pause,
+};
+
+/* Return whether a process works on the job: it runs, or is about to. */
+static bool is_active(const struct listed *listed)
+{
+    struct job job;
+    bool active;
+
+    if (listed->record.state != JOB_READY)
+        return listed->running;
+    job_init(&job, listed->path);
+    active = job_is_locked(&job);
+    job_clear(&job);
+    return active;
+}
+
+static bool request_stop(const char *path, struct error *err)
+{
+    struct job job;
+    bool ok;
+
+    job_init(&job, path);
+    ok = job_request(&job, REQUEST_PAUSE, err);
+    job_clear(&job);
+    return ok;
+}
+
+/* Count what runs, and ask it to stop (stop). The pause is on disk: a job that starts at
+ * this moment finds it, or is locked by now. */
+static bool find_running(const char *dir, bool stop, size_t *running, struct error *err)
+{
+    struct listing listing = { 0 };
+    bool ok = listing_add_folder(&listing, dir, err);
+
+    *running = 0;
+    for (size_t i = 0; ok && i < listing.count; i++) {
+        struct listed listed;
+
+        if (!listing_read(&listing, i, &listed))
+            continue;
+        if (is_active(&listed)) {
+            ok = !stop || request_stop(listed.path, err);
+            ++*running;
+        }
+        listed_clear(&listed);
+    }
+    listing_clear(&listing);
+    return ok;
+}
+
+static bool pause_spool(const struct options *options, const char *inner,
+                        struct report *report, struct error *err)
+{
+    const char *dir = options->operands[0];
+    size_t running;
+
+    if (!file_is_dir(dir))
+        return error_set(err, ERROR_USAGE, "%s is not a folder", dir);
+    if (!pause_begin(inner, options->reason, err))
+        return false;
+    if (spool_is_watched(dir))
+        watch_wake(inner);
+    if (!find_running(dir, options->stop_running, &running, err))
+        return false;
+    if (options->quiet)
+        return true;
+    if (running == 0)
+        report_line(report, "%s: paused; no job runs", dir);
+    else
+        report_line(report, "%s: paused; %zu running job%s will %s", dir, running,
+                    running == 1 ? "" : "s",
+                    options->stop_running ? "stop after this step, with a checkpoint"
+                                          : "continue to the end");
+    return true;
+}
+
+static int cmd_pause(const struct options *options)
+{
+    char *inner = path_join(options->operands[0], SPOOL_INNER);
+    struct report report;
+    struct error err = { 0 };
+
+    report_init(&report, options);
+    if (!pause_spool(options, inner, &report, &err))
+        report_error(options->program, &err);
+    free(inner);
+    return report_exit(err.code);
+}
