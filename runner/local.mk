@@ -93,6 +93,7 @@ librunner_a_SOURCES += %D%/page/page_sections.c
 librunner_a_SOURCES += %D%/page/page_style.c
 librunner_a_SOURCES += %D%/page/spool_page.c %D%/page/spool_page.h
 
+librunner_a_SOURCES += %D%/spool/arrivals.c %D%/spool/arrivals.h
 librunner_a_SOURCES += %D%/spool/claim.c %D%/spool/claim.h
 librunner_a_SOURCES += %D%/spool/clerk.c %D%/spool/clerk.h
 librunner_a_SOURCES += %D%/spool/drop.c %D%/spool/drop.h

@@ -1,4 +1,4 @@
-/* runner/commands/cmd_hold.c - hold: a waiting job does not start until it is released. */
+/* runner/commands/cmd_hold.c - hold: a job does not start until it is released. */
 #include "config.h"
 
 #include "runner/commands/commands.h"

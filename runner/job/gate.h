@@ -20,13 +20,14 @@ struct gate {
     char reason[512]; /* for people; "" if open */
 };
 
-/* Find what keeps a job from starting. `run` is its NAME.run, relative to an open directory
- * (AT_FDCWD allowed). Return false and ERROR_FAULT if that cannot be found out for now. */
 /* It can keep a job only in these states. */
 bool gate_matters(enum job_state state);
+/* Find what keeps a job from starting. `run` is its NAME.run, relative to an open
+ * directory (AT_FDCWD allowed). ERROR_FAULT if that cannot be found out for now. */
 bool gate_read(int dir, const char *run, struct gate *out, struct error *err);
 
-/* Hold a job, or release it; both are on disk then. NAME.run exists. why: NULL for none. */
+/* Hold a job, or release it; both are on disk then. NAME.run must exist. why: NULL for
+ * none. */
 bool gate_hold(const struct job *job, const char *why, struct error *err);
 bool gate_release(const struct job *job, struct error *err);
 

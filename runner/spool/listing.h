@@ -40,13 +40,13 @@ void listed_clear(struct listed *job);
 const char *listing_folder(const struct listing *listing, size_t index);
 
 /* Return why no job of a folder starts, by the folder's position among folder_count:
- * "paused by ada since ..."; NULL: it is not paused. *path: the folder, "" for the one of a
- * single job. */
+ * "paused by ada since ..."; NULL: it is not paused. *path: the folder, "" for the one of
+ * a single job. */
 const char *listing_paused(const struct listing *listing, size_t folder,
                            const char **path);
 
-/* Return the state to show: `held` for a job that a person holds, `crashed` for a job that is running by its record, but whose
- * lock is free; `unknown` for one that cannot be read. */
+/* Return the state to show: `held` for a job that a person holds, `crashed` for a job that
+ * is running by its record, but whose lock is free; `unknown` for one that cannot be read. */
 const char *listed_state(const struct listed *job);
 
 #endif

@@ -6,7 +6,6 @@
 
 #include "runner/spool/spool.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -22,6 +21,7 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "runner/job/record.h"
+#include "runner/spool/arrivals.h"
 #include "runner/spool/claim.h"
 #include "runner/spool/intake.h"
 #include "runner/spool/pause.h"
@@ -130,70 +130,13 @@ static void check_due_items(struct spool *spool)
     }
 }
 
-struct found {
-    char *name;
-    struct timespec arrived; /* ctime: a rename into the folder counts */
-};
-
-static int by_arrival(const void *a, const void *b)
+static void on_found(void *context, const char *name)
 {
-    const struct found *one = a, *two = b;
-
-    if (one->arrived.tv_sec != two->arrived.tv_sec)
-        return one->arrived.tv_sec < two->arrived.tv_sec ? -1 : 1;
-    if (one->arrived.tv_nsec != two->arrived.tv_nsec)
-        return one->arrived.tv_nsec < two->arrived.tv_nsec ? -1 : 1;
-    return strcmp(one->name, two->name);
+    on_name(context, name, WATCH_SEEN);
 }
 
-/* Check all names in the order of their arrival; readdir returns them in no order. A name
- * that was missed is a fault, which is noted. */
-static void check_all_names(struct spool *spool, DIR *dir)
-{
-    struct found *list = NULL;
-    size_t count = 0, room = 0;
-    struct dirent *entry;
-    struct stat st;
-
-    while ((entry = file_next(dir, spool->path))) {
-        if (!drop_name_is_valid(entry->d_name) ||
-            fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
-            fault_note("cannot examine", entry->d_name);
-            continue;
-        }
-        if (count == room) {
-            room = room ? 2 * room : 64;
-            list = memory_resize(list, room, sizeof(*list));
-        }
-        list[count++] = (struct found) { memory_strdup(entry->d_name), st.st_ctim };
-    }
-    if (count > 0)
-        qsort(list, count, sizeof(*list), by_arrival);
-    for (size_t i = 0; i < count; i++) {
-        on_name(spool, list[i].name, WATCH_SEEN);
-        free(list[i].name);
-    }
-    free(list);
-}
-
-static bool read_names(struct spool *spool, struct error *err)
-{
-    int fd = openat(spool->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-
-    if (!dir) {
-        error_errno(err, "cannot read %s", spool->path);
-        if (fd >= 0)
-            close(fd);
-        return false;
-    }
-    fault_clear();
-    check_all_names(spool, dir);
-    closedir(dir);
-    return fault_none(err);
-}
-
-/* Find out whether jobs may start; after a fault of the machine, the last answer counts. */
+/* Find out whether jobs may start; after a fault of the machine, the last answer
+ * counts. */
 static void read_pause(struct spool *spool)
 {
     struct pause pause;
@@ -210,7 +153,7 @@ static void scan(struct spool *spool)
 {
     double every = spool->watch ? scan_every : scan_polling_every;
     struct error err = { 0 };
-    bool ok = read_names(spool, &err);
+    bool ok = arrivals_read(spool->dir, spool->path, on_found, spool, &err);
 
     read_pause(spool);
     if (!ok && !spool->unread)
