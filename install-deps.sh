@@ -20,7 +20,7 @@ scripts='python3 python3-venv'
 # one of these are skipped.
 optional=
 [ "${1-}" != --tests ] ||
-    optional="python3 python3-venv python3-yaml python3-jsonschema chromium zsh clang-format"
+    optional="python3 python3-venv python3-yaml python3-jsonschema chromium zsh clang-format logrotate systemd"
 
 missing() { # PACKAGES
     for package in "$@"; do

@@ -24,6 +24,7 @@ struct log {
     int fd;
     struct outlet *outlet; /* NULL: lines are written at once */
     enum log_level level;
+    bool journal;       /* it reads what is written */
     log_listener *hear; /* NULL: no listener */
     enum log_level heard;
     void *context;
@@ -36,6 +37,14 @@ static const char *const level_names[] = {
     [LOG_DEBUG] = "debug",
 };
 
+/* Those of syslog(3). */
+static const int priorities[] = {
+    [LOG_ERROR] = 3,
+    [LOG_WARN] = 4,
+    [LOG_INFO] = 6,
+    [LOG_DEBUG] = 7,
+};
+
 struct log *log_new(int fd, enum log_level level)
 {
     struct log *log = memory_alloc(sizeof(*log));
@@ -44,30 +53,50 @@ struct log *log_new(int fd, enum log_level level)
     return log;
 }
 
+void log_for_journal(struct log *log)
+{
+    log->journal = true;
+}
+
 /* Begin a line. */
-static void add_prefix(enum log_level level, struct text *out)
+static void add_prefix(bool journal, enum log_level level, struct text *out)
 {
     char when[32];
 
     clock_iso(when);
-    text_addf(out, "%s %s ", when, level_names[level]);
+    if (journal)
+        text_addf(out, "<%d>", priorities[level]);
+    else
+        text_addf(out, "%s %s ", when, level_names[level]);
 }
 
-static void report_dropped(int fd, size_t lines, char *out, size_t room)
+static void write_dropped(bool journal, size_t lines, char *out, size_t room)
 {
     struct text prefix;
 
-    (void)fd;
     text_init(&prefix, 0);
-    add_prefix(LOG_WARN, &prefix);
+    add_prefix(journal, LOG_WARN, &prefix);
     snprintf(out, room, "%slog: %zu line%s dropped here: they could not be written\n",
              prefix.data, lines, lines == 1 ? " was" : "s were");
     text_clear(&prefix);
 }
 
+static void report_dropped(int fd, size_t lines, char *out, size_t room)
+{
+    (void)fd;
+    write_dropped(false, lines, out, room);
+}
+
+static void report_dropped_to_journal(int fd, size_t lines, char *out, size_t room)
+{
+    (void)fd;
+    write_dropped(true, lines, out, room);
+}
+
 void log_detach(struct log *log)
 {
-    log->outlet = outlet_new(log->fd, BUFFER, report_dropped);
+    log->outlet = outlet_new(log->fd, BUFFER,
+                             log->journal ? report_dropped_to_journal : report_dropped);
 }
 
 void log_redirect(struct log *log, int fd, bool close_previous)
@@ -111,7 +140,7 @@ void log_line(struct log *log, enum log_level level, const char *fmt, ...)
     if (len < 0)
         return;
     text_init(&line, 0);
-    add_prefix(level, &line);
+    add_prefix(log->journal, level, &line);
     text_add_visible(&line, said, (size_t)len);
     text_addc(&line, '\n');
     if (log->outlet)

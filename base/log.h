@@ -12,6 +12,9 @@ struct log; /* a destination for lines; NULL is allowed everywhere and drops the
 /* The caller keeps fd open and closes it.  Control characters in a line are shown as
  * \xNN. */
 struct log *log_new(int fd, enum log_level level);
+/* From now on, write lines for a journal that keeps time and level itself: "<6>job qwen:
+ * step 12", as sd-daemon(3) says. Call it before log_detach. */
+void log_for_journal(struct log *log);
 /* Wait a moment for lines that are not written yet (log_detach). */
 void log_free(struct log *log);
 /* From now on, write by a thread, so that no reader of the log ever stops its writer.

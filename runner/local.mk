@@ -36,6 +36,7 @@ librunner_a_SOURCES += %D%/commands/cmd_watch.c
 librunner_a_SOURCES += %D%/commands/commands.c %D%/commands/commands.h
 librunner_a_SOURCES += %D%/commands/job_change.c %D%/commands/job_change.h
 librunner_a_SOURCES += %D%/commands/queue_again.c %D%/commands/queue_again.h
+librunner_a_SOURCES += %D%/commands/watch_log.c %D%/commands/watch_log.h
 
 librunner_a_SOURCES += %D%/generation/generation.c %D%/generation/generation.h
 librunner_a_SOURCES += %D%/generation/generation_output.c %D%/generation/generation_internal.h

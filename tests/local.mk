@@ -372,6 +372,7 @@ script_tests += %D%/cli/ranks.t
 script_tests += %D%/cli/records.t
 script_tests += %D%/cli/readme.t
 script_tests += %D%/cli/refusals.t
+script_tests += %D%/cli/reload.t
 script_tests += %D%/cli/report.t
 script_tests += %D%/cli/review.t
 script_tests += %D%/cli/requeue.t

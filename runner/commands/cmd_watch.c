@@ -6,6 +6,7 @@
 
 #include "runner/commands/announce.h"
 #include "runner/commands/commands.h"
+#include "runner/commands/watch_log.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -39,7 +40,7 @@ const struct command command_watch = {
     .options =
         (const enum option_id[]) { OPTION_ONCE, OPTION_SLOTS, OPTION_DEVICES,
                                    OPTION_ON_END, OPTION_MAIL, OPTION_NOTIFY_TIMEOUT,
-                                   OPTION_METRICS, OPTION_PAGE, OPTION_ROOT,
+                                   OPTION_METRICS, OPTION_PAGE, OPTION_LOG, OPTION_ROOT,
                                    OPTION_NO_SANDBOX, OPTION_END },
     .help = "patch and train every job dropped into a folder",
     .details =
@@ -58,7 +59,8 @@ static const double announce_patience = 5;
 
 struct daemon {
     const struct options *options;
-    struct log *log;
+    struct watch_log output;
+    struct log *log; /* of it */
     struct machine machine;
     struct fleet fleet;
     struct spool *spool;
@@ -67,17 +69,23 @@ struct daemon {
     struct announce *announce;
     struct supervisor *supervisor; /* NULL: none */
     int signals;                   /* signalfd */
+    bool reloads;                  /* SIGHUP does not ask to stop */
     struct stop_request stop;
 };
 
-/* SIGIO: a lease that is broken while we check a file must not kill us. */
-static int open_signals(void)
+/* SIGIO: a lease that is broken while we check a file must not kill us. A terminal that
+ * closes ends a watch that logs to it; one that has a log of its own opens it again. */
+static int open_signals(bool reloads)
 {
     sigset_t set;
 
     signal(SIGIO, SIG_IGN);
     stop_signals(&set);
     sigaddset(&set, SIGCHLD);
+    if (reloads) {
+        signal(SIGHUP, SIG_DFL); /* nohup(1) ignores it */
+        sigaddset(&set, SIGHUP);
+    }
     sigprocmask(SIG_BLOCK, &set, NULL);
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
@@ -104,13 +112,25 @@ static void request_stop(struct daemon *daemon, int number)
     }
 }
 
+static void reload(struct daemon *daemon)
+{
+    supervisor_reloading(daemon->supervisor);
+    watch_log_reopen(&daemon->output);
+    log_line(daemon->log, LOG_INFO, "watch: reloaded");
+    spool_look_again(daemon->spool);
+    supervisor_ready(daemon->supervisor);
+}
+
 static void read_signals(struct daemon *daemon)
 {
     struct signalfd_siginfo info;
 
-    while (read(daemon->signals, &info, sizeof(info)) == (ssize_t)sizeof(info))
-        if (info.ssi_signo != SIGCHLD)
+    while (read(daemon->signals, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+        if (info.ssi_signo == SIGHUP && daemon->reloads)
+            reload(daemon);
+        else if (info.ssi_signo != SIGCHLD)
             request_stop(daemon, (int)info.ssi_signo);
+    }
 }
 
 static void log_end(struct daemon *daemon, const char *name,
@@ -351,7 +371,7 @@ static bool open_daemon(struct daemon *daemon, bool *busy, struct error *err)
     daemon->announce = announce_open(daemon->options, daemon->log, err);
     if (!daemon->announce)
         return false;
-    daemon->signals = open_signals();
+    daemon->signals = open_signals(daemon->reloads);
     if (daemon->signals < 0)
         return error_errno(err, "cannot wait for signals");
     daemon->spool =
@@ -366,33 +386,38 @@ static bool open_daemon(struct daemon *daemon, bool *busy, struct error *err)
     return true;
 }
 
+static void report_start(const struct options *options, bool busy, struct error *err)
+{
+    if (busy)
+        error_set(err, ERROR_SYSTEM,
+                  "%s is already watched; that watch takes the jobs dropped there, "
+                  "and `trainspool status %s` shows them",
+                  options->operands[0], options->operands[0]);
+    if (supervisor_reads(STDERR_FILENO))
+        fputs("<3>", stderr);
+    report_error(options->program, err);
+}
+
 static int cmd_watch(const struct options *options)
 {
-    enum log_level level = options->quiet     ? LOG_WARN
-                           : options->verbose ? LOG_DEBUG
-                                              : LOG_INFO;
     struct daemon daemon = { .options = options, .signals = -1 };
     struct error err = { 0 };
     bool busy = false;
     char *program = spawn_sibling("trainspool-train");
     int status;
 
-    daemon.supervisor = supervisor_open();
-    daemon.log = log_new(STDOUT_FILENO, level);
-    log_detach(daemon.log);
     signal(SIGPIPE, SIG_IGN); /* the reader of the log may end */
+    daemon.supervisor = supervisor_open();
+    daemon.reloads = options->log || daemon.supervisor;
+    if (watch_log_open(options, &daemon.output, &err))
+        daemon.log = daemon.output.log;
     daemon.workers = (struct workers) { .program = program,
                                         .log = daemon.log,
                                         .no_sandbox = options->no_sandbox };
-    if (open_daemon(&daemon, &busy, &err)) {
+    if (daemon.log && open_daemon(&daemon, &busy, &err)) {
         status = loop(&daemon);
     } else {
-        if (busy)
-            error_set(&err, ERROR_SYSTEM,
-                      "%s is already watched; that watch takes the jobs dropped there, "
-                      "and `trainspool status %s` shows them",
-                      options->operands[0], options->operands[0]);
-        report_error(options->program, &err);
+        report_start(options, busy, &err);
         status = busy ? EXIT_AGAIN : report_exit(err.code);
     }
     workers_close(&daemon.workers);
@@ -401,7 +426,7 @@ static int cmd_watch(const struct options *options)
     supervisor_close(daemon.supervisor);
     free_roots(&daemon);
     fleet_close(&daemon.fleet);
-    log_free(daemon.log);
+    watch_log_close(&daemon.output);
     free(program);
     return status;
 }

@@ -106,6 +106,8 @@ static const struct option_row rows[OPTION_IDS] = {
                          "keep metrics of the folder in this file, for Prometheus" },
     [OPTION_PAGE] = { "page", 0, OPTION_IS_TEXT, "FILE", NULL, INTO(page),
                       "keep an HTML page of the folder in this file" },
+    [OPTION_LOG] = { "log", 0, OPTION_IS_TEXT, "FILE", NULL, INTO(log),
+                     "append the log to this file, and open it again at SIGHUP" },
     [OPTION_FOLLOW] = { "follow", 'f', OPTION_IS_SWITCH, NULL, NULL, INTO(follow),
                         "keep showing changes until stopped" },
     [OPTION_STATE] = { "state", 0, OPTION_IS_LIST, "STATE", state_values, INTO(states),

@@ -36,6 +36,7 @@ enum option_id {
     OPTION_NOTIFY_TIMEOUT,
     OPTION_METRICS,
     OPTION_PAGE,
+    OPTION_LOG,
     OPTION_FOLLOW,
     OPTION_STATE,
     OPTION_DRY_RUN,
@@ -153,7 +154,7 @@ struct options {
     const char *reason;
 
     /* of watch */
-    const char *on_end, *mail, *metrics, *page;
+    const char *on_end, *mail, *metrics, *page, *log;
     int64_t notify_timeout; /* -1: not given */
 
     /* of generate */

@@ -375,6 +375,11 @@ void spool_handle_due(struct spool *spool, bool idle)
         check_due_items(spool);
 }
 
+void spool_look_again(struct spool *spool)
+{
+    spool->scan_at = 0;
+}
+
 void spool_flush(struct spool *spool)
 {
     intake_flush(&spool->intake);

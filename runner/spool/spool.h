@@ -42,6 +42,8 @@ bool spool_was_woken(struct spool *spool);
 /* Check the names that are due, a few at a time; scan when it is time. `idle`: no job
  * runs, so a folder that was replaced may be opened again. */
 void spool_handle_due(struct spool *spool, bool idle);
+/* Scan at the next spool_handle_due. */
+void spool_look_again(struct spool *spool);
 /* Flush the frozen texts of admitted jobs. A job may start earlier: until this is on disk
  * the dropped file is the record, and the trainer takes longer to load. */
 void spool_flush(struct spool *spool);

@@ -51,6 +51,25 @@ static void test_log_drops_lines_below_its_level(void **state)
     close(fd);
 }
 
+static void test_log_of_a_journal_has_priorities(void **state)
+{
+    int fd = memfd_create("log", 0);
+    struct log *log = log_new(fd, LOG_DEBUG);
+    char out[1000];
+
+    (void)state;
+    log_for_journal(log);
+    log_detach(log);
+    log_line(log, LOG_ERROR, "one\n<7>forged");
+    log_line(log, LOG_WARN, "two");
+    log_line(log, LOG_INFO, "three");
+    log_line(log, LOG_DEBUG, "four");
+    log_free(log);
+    read_log(fd, out, sizeof(out));
+    assert_string_equal(out, "<3>one\\x0a<7>forged\n<4>two\n<6>three\n<7>four\n");
+    close(fd);
+}
+
 static void test_log_reports_dropped_lines(void **state)
 {
     static char long_line[4000];
@@ -92,6 +111,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_log_line_is_one_line),
         cmocka_unit_test(test_log_drops_lines_below_its_level),
+        cmocka_unit_test(test_log_of_a_journal_has_priorities),
         cmocka_unit_test(test_log_reports_dropped_lines),
         cmocka_unit_test(test_log_null_drops_every_line),
     };
