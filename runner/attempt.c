@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/file.h"
+#include "runner/ending.h"
 #include "runner/job/containment.h"
 #include "runner/job/run_summary.h"
 #include "runner/job/run_manifest.h"
@@ -33,6 +34,8 @@
 /* state.json follows the steps, but is not rewritten for each of a thousand steps a
  * second. */
 static const double state_seconds = 0.5;
+/* It also follows the time, which a crash must not lose. */
+static const double time_seconds = 5;
 /* Largest share of a run's time that writing its page may take before the end. */
 static const double page_share = 0.02;
 
@@ -49,8 +52,10 @@ struct attempt {
     struct report report;
     struct log *log;
     int log_fd, lock_fd;
-    int64_t warnings;              /* and errors that the run survived */
-    int64_t first;                 /* the step after which this attempt resumes */
+    int64_t warnings;       /* and errors that the run survived */
+    int64_t first;          /* the step after which this attempt resumes */
+    double started, before; /* the clock at its start, record.seconds then */
+    bool timed_out;
     double written;                /* when state.json was last written */
     bool unwritten;                /* the record has changed since */
     double page_due;               /* when the page may be written next */
@@ -95,7 +100,8 @@ static bool freeze(struct attempt *attempt, const struct text *text, struct erro
     struct job_record *record = &attempt->record;
     bool resume = attempt->options->resume;
 
-    *record = (struct job_record) { .state = JOB_NEW, .loss = NAN, .seconds_left = NAN };
+    record_init(record);
+    attempt->before = 0;
     digest_bytes(text->data, text->len, record->digest);
     record->resume = resume;
     return job_freeze(&attempt->job, text, true, record, err) &&
@@ -204,11 +210,26 @@ static void check_requests(struct attempt *attempt)
         *attempt->stop = SIGTERM;
 }
 
+/* Count the time, and treat the end of the job's timeout like a signal. */
+static void check_time(struct attempt *attempt)
+{
+    double limit = attempt->inspection.patch.plan.timeout_seconds;
+    double now = clock_seconds();
+
+    attempt->record.seconds = attempt->before + now - attempt->started;
+    attempt->unwritten |= now - attempt->written > time_seconds;
+    if (limit <= 0 || attempt->record.seconds < limit || *attempt->stop)
+        return;
+    attempt->timed_out = true;
+    *attempt->stop = SIGTERM;
+}
+
 static void on_beat(void *context)
 {
     struct attempt *attempt = context;
 
     check_requests(attempt);
+    check_time(attempt);
     write_progress(attempt);
 }
 
@@ -399,68 +420,6 @@ static bool train(struct attempt *attempt, struct error *err)
     return ok;
 }
 
-struct ending {
-    enum job_event event;
-    bool paused; /* by a fault of the machine */
-    int status;
-    char reason[800]; /* a position and a sentence of struct error */
-};
-
-/* The trainer stops for a signal, for the file `cancel`, or at the job's timeout; its
- * error says where: "stopped at step 12". */
-static void stopped_ending(const struct attempt *attempt, const struct error *err,
-                           struct ending *out)
-{
-    static const char verb[] = "stopped";
-    int number = *attempt->stop;
-    const char *where = text_starts(err->text, verb) ? err->text + strlen(verb) : "";
-
-    out->status = 128 + number;
-    if (attempt->request == REQUEST_CANCEL) {
-        out->event = EVENT_CANCELLED;
-        snprintf(out->reason, sizeof(out->reason), "canceled%s", where);
-    } else if (!number) {
-        out->event = EVENT_EXIT_BAD;
-        out->status = EXIT_FINDINGS;
-        snprintf(out->reason, sizeof(out->reason), "%s", err->text);
-    } else if (attempt->request == REQUEST_REQUEUE) {
-        out->event = attempt->options->spooled ? EVENT_PAUSED : EVENT_CANCELLED;
-        snprintf(out->reason, sizeof(out->reason), "queued again%s%s",
-                 where[0] ? " after it stopped" : "", where);
-    } else {
-        out->event = attempt->options->spooled ? EVENT_PAUSED : EVENT_CANCELLED;
-        snprintf(out->reason, sizeof(out->reason), "stopped by SIG%s%s",
-                 sigabbrev_np(number), where);
-    }
-}
-
-static int exit_status(const struct attempt *attempt, enum error_code code)
-{
-    return attempt->options->spooled ? report_spooled_exit(code)
-                                     : report_training_exit(code);
-}
-
-static void find_ending(const struct attempt *attempt, bool done, const struct error *err,
-                        struct ending *out)
-{
-    *out = (struct ending) { .event = EVENT_EXIT_OK };
-    if (done)
-        return;
-    if (err->code == ERROR_STOPPED) {
-        stopped_ending(attempt, err, out);
-        return;
-    }
-    /* a job of a spool is tried again after a fault of the machine */
-    out->paused = attempt->options->spooled && err->code == ERROR_FAULT;
-    out->event = out->paused ? EVENT_PAUSED : EVENT_EXIT_BAD;
-    out->status = exit_status(attempt, err->code);
-    if (err->file[0] && err->at.line)
-        snprintf(out->reason, sizeof(out->reason), "%s:%u:%u: %s", err->file,
-                 err->at.line, err->at.column, err->text);
-    else
-        snprintf(out->reason, sizeof(out->reason), "%s", err->text);
-}
-
 /* Report the end of a run that did not fail, and where its warnings are. */
 static void report_success(struct attempt *attempt, const struct ending *ending)
 {
@@ -495,6 +454,7 @@ static void report_ending(struct attempt *attempt, const struct ending *ending,
                           const struct error *err)
 {
     bool bad = ending->event == EVENT_EXIT_BAD || ending->paused;
+    struct error late = { 0 };
 
     if (bad || !ending->reason[0])
         log_line(attempt->log, bad ? LOG_ERROR : LOG_INFO,
@@ -505,8 +465,10 @@ static void report_ending(struct attempt *attempt, const struct ending *ending,
         log_line(attempt->log, LOG_INFO, "job %s: %s", attempt->job.name, ending->reason);
     if (attempt->options->spooled)
         return;
+    if (bad && attempt->timed_out && err->code == ERROR_STOPPED)
+        error_set(&late, ERROR_STOPPED, "%s: %s", attempt->job.path, ending->reason);
     if (bad && err->code)
-        report_error(attempt->options->program, err);
+        report_error(attempt->options->program, late.code ? &late : err);
     else if (!bad && !attempt->options->quiet)
         report_success(attempt, ending);
 }
@@ -525,6 +487,18 @@ static bool record_ending(struct attempt *attempt, const struct ending *ending,
     return job_write(&attempt->job, record, false, err);
 }
 
+static void find_ending(const struct attempt *attempt, bool done, const struct error *err,
+                        struct ending *out)
+{
+    const struct ending_facts facts = { .spooled = attempt->options->spooled,
+                                        .timed_out = attempt->timed_out,
+                                        .advanced = attempt->record.step > attempt->first,
+                                        .signal = *attempt->stop,
+                                        .request = attempt->request };
+
+    ending_find(&facts, done ? NULL : err, out);
+}
+
 static int finish(struct attempt *attempt, bool done, struct error *err)
 {
     struct ending ending;
@@ -533,6 +507,7 @@ static int finish(struct attempt *attempt, bool done, struct error *err)
     meter_close(&attempt->meter);
     if (!done) /* a request may have arrived since the last beat */
         check_requests(attempt);
+    check_time(attempt);
     find_ending(attempt, done, err, &ending);
     if (ending.event == EVENT_EXIT_OK) {
         attempt->record.resume = false;
@@ -544,7 +519,7 @@ static int finish(struct attempt *attempt, bool done, struct error *err)
         job_forget(&attempt->job);
     } else {
         report_error(attempt->options->program, &lost);
-        ending.status = exit_status(attempt, lost.code);
+        ending.status = ending_status(attempt->options->spooled, lost.code);
     }
     report_ending(attempt, &ending, err);
     write_page(attempt);
@@ -556,7 +531,7 @@ static int refuse(struct attempt *attempt, const struct error *err)
 {
     report_error(attempt->options->program, err);
     log_line(attempt->log, LOG_ERROR, "job %s: %s", attempt->job.name, err->text);
-    return exit_status(attempt, err->code);
+    return ending_status(attempt->options->spooled, err->code);
 }
 
 static int run(struct attempt *attempt, struct error *err)
@@ -566,6 +541,8 @@ static int run(struct attempt *attempt, struct error *err)
     if (!take_lock(attempt, err) || !open_log(attempt, err) ||
         !job_read(&attempt->job, &attempt->record, err))
         return refuse(attempt, err);
+    attempt->before = isnan(attempt->record.seconds) ? 0 : attempt->record.seconds;
+    attempt->first = attempt->record.step;
     if (!read_job(attempt, err) || !accept(attempt, err)) {
         if (attempt->record.state != JOB_READY)
             return refuse(attempt, err);
@@ -583,6 +560,7 @@ int attempt_run(const struct options *options, const struct machine *machine,
     };
     int status;
 
+    attempt.started = clock_seconds();
     attempt.heartbeat =
         (struct heartbeat) { .stop = stop, .beat = on_beat, .context = &attempt };
     attempt.containment =

@@ -6,6 +6,7 @@ librunner_a_SOURCES =
 librunner_a_SOURCES += %D%/attempt.c %D%/attempt.h
 librunner_a_SOURCES += %D%/calibrate.c %D%/calibrate.h
 librunner_a_SOURCES += %D%/count_steps.c %D%/count_steps.h
+librunner_a_SOURCES += %D%/ending.c %D%/ending.h
 
 librunner_a_SOURCES += %D%/commands/announce.c %D%/commands/announce.h
 librunner_a_SOURCES += %D%/commands/cmd_backups.c

@@ -40,7 +40,7 @@ struct run {
     struct progress progress;
     struct progress_history history;
     struct trainer_steps steps;
-    double started, logged_at; /* clock_seconds */
+    double logged_at; /* clock_seconds */
     uint64_t logged_tokens;
     double save_failed_at; /* 0: the last save succeeded */
     double grad_norm, learning_rate, seconds,

@@ -348,28 +348,22 @@ static bool after_step(struct run *run, struct error *err)
     return true;
 }
 
-static bool timed_out(const struct run *run)
-{
-    double limit = run->plan->timeout_seconds;
-
-    return limit > 0 && clock_seconds() - run->started > limit;
-}
-
 /* A full disk does not turn a stop into a failure: the previous checkpoint remains. */
-static bool stop_with_checkpoint(struct run *run, const char *why, struct error *err)
+static bool stop_with_checkpoint(struct run *run, struct error *err)
 {
     struct error lost = { 0 };
 
     if (save(run, &lost))
-        return error_set(err, ERROR_STOPPED, "%s at step %" PRId64, why,
+        return error_set(err, ERROR_STOPPED, "stopped at step %" PRId64,
                          run->progress.step);
     if (lost.code != ERROR_SYSTEM && lost.code != ERROR_FAULT)
         return error_set(err, lost.code, "%s", lost.text);
     log_line(run->options->log, LOG_ERROR,
              "checkpoint: cannot save step %" PRId64 ": %s; keeping the previous one",
              run->progress.step, lost.text);
-    return error_set(err, ERROR_STOPPED, "%s at step %" PRId64 ", which is not saved: %s",
-                     why, run->progress.step, lost.text);
+    return error_set(err, ERROR_STOPPED,
+                     "stopped at step %" PRId64 ", which is not saved: %s",
+                     run->progress.step, lost.text);
 }
 
 /* Make the current step the last one. */
@@ -386,7 +380,7 @@ static void end_early(struct run *run)
 
 static bool train(struct run *run, struct error *err)
 {
-    run->started = run->logged_at = clock_seconds();
+    run->logged_at = clock_seconds();
     run->logged_tokens = run->progress.tokens;
     if ((run->progress.step == 0 ? eval_due_at_start(run)
                                  : eval_due(run) && !evaluation_is_done(run)) &&
@@ -398,9 +392,7 @@ static bool train(struct run *run, struct error *err)
             break;
         }
         if (!heartbeat_tick(run->options->heartbeat))
-            return stop_with_checkpoint(run, "stopped", err);
-        if (timed_out(run))
-            return stop_with_checkpoint(run, "timeout reached", err);
+            return stop_with_checkpoint(run, err);
         if (!parallel_send_order(run->options->group, PARALLEL_STEP, err) ||
             !step(run, err) || (!run->abandoned && !after_step(run, err)))
             return false;

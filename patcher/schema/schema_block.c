@@ -64,9 +64,11 @@ static const struct key rows[] = {
       .help = "number of crashes after which the job is restarted from its last "
               "checkpoint" },
     { TS_USED("timeout", KEY_SECONDS, "0"), .into = TS_FIELD(timeout_seconds),
-      .help = "maximum duration of the run; 0 means no limit",
-      .manual = "A number is in seconds; the suffixes s, m, h and d are supported: "
-                "30m, 12h, 2d." },
+      .help = "time after which a run saves a checkpoint and fails; 0 means no limit",
+      .manual = "All attempts count, with the time in which they read the data and load "
+                "the model; the time in the queue does not. trainspool retry and run "
+                "--resume start again from 0. A number is in seconds; the suffixes s, m, "
+                "h and d are supported: 30m, 12h, 2d." },
     { TS_USED("eval_questions", KEY_INT, "0"), .min = 0, .max = TS_NO_MAX,
       .into = TS_FIELD(eval_questions),
       .help = "number of prompts that predict_with_generate answers in each "

@@ -7,7 +7,6 @@
 
 #include "runner/commands/commands.h"
 
-#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -17,6 +16,7 @@
 #include "base/spawn.h"
 #include "base/stop.h"
 #include "runner/job/admit.h"
+#include "runner/job/record.h"
 #include "runner/page/page.h"
 #include "runner/output/report.h"
 #include "runner/spool/worker.h"
@@ -150,9 +150,8 @@ static bool claim(const struct job *job, const struct options *options, int *loc
                                  .no_patch = options->no_patch,
                                  .resume = options->resume };
 
-    *record = (struct job_record) {
-        .state = JOB_NEW, .loss = NAN, .seconds_left = NAN, .resume = options->resume
-    };
+    record_init(record);
+    record->resume = options->resume;
     if (!file_exists(job->path))
         return error_set(err, ERROR_DATA, "there is no job %s", job->path);
     if (file_is_dir(job->path))

@@ -112,6 +112,7 @@ static void add_object(struct text *out, const struct listed *job)
     add_integer(out, ",\"step\":", record->step);
     add_integer(out, ",\"total\":", record->total);
     add_real(out, ",\"loss\":", record->loss);
+    add_real(out, ",\"seconds\":", record->seconds);
     add_real(out, ",\"seconds_left\":", record->seconds_left);
     add_integer(out, ",\"attempt\":", record->attempt);
     add_integer(out, ",\"crashes\":", record->crashes);

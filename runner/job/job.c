@@ -264,6 +264,12 @@ bool job_write(const struct job *job, const struct job_record *record, bool dura
     return ok;
 }
 
+void job_restart(struct job_record *record)
+{
+    record->attempt = record->crashes = 0;
+    record->seconds = NAN;
+}
+
 /* Set the times of a record, and clear what a restart resets. */
 static void note_event(struct job_record *record, enum job_event event)
 {
@@ -284,7 +290,7 @@ static void note_event(struct job_record *record, enum job_event event)
         break;
     case EVENT_RETRIED:
     case EVENT_CHANGED:
-        record->attempt = record->crashes = 0;
+        job_restart(record);
         break;
     default:
         clock_iso(record->ended);

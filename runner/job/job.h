@@ -63,6 +63,7 @@ struct job_record {
     int64_t crashes;     /* attempts that ended without a record */
     int64_t max_retries; /* number of crashes after which it is retried */
     int64_t priority;
+    double seconds; /* for which its attempts have run; NaN: not at all */
     double arrived; /* wall time at which the file arrived; NaN: unknown */
     bool resume;    /* the next start continues from the last checkpoint */
     char device[96];
@@ -112,6 +113,8 @@ bool job_read_at(int dir, const char *name, struct job_record *out, struct error
 bool job_write(const struct job *job, const struct job_record *record, bool durable,
                struct error *err);
 
+/* Count attempts, crashes and time from the start; the state stays. */
+void job_restart(struct job_record *record);
 /* Move record->state along the table, store the reason (NULL: clear it), note the times,
  * and write the record. Only an end is flushed to disk: if a power cut reverts `ready` or
  * `rejected`, the dropped file is handled again, and the lock shows `running`. A

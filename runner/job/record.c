@@ -32,6 +32,7 @@ const struct record_field record_fields[] = {
     FIELD(RECORD_INTEGER, capability), FIELD(RECORD_INTEGER, ranks),
     FIELD(RECORD_INTEGER, threads),    FIELD(RECORD_INTEGER, memory),
     FIELD(RECORD_TEXT, frozen),        FIELD(RECORD_INTEGER, owner),
+    FIELD(RECORD_REAL, seconds),
 };
 const size_t record_field_count = TS_COUNT(record_fields);
 
@@ -48,7 +49,7 @@ void record_set_text(char *out, size_t room, const char *text)
 void record_init(struct job_record *out)
 {
     *out = (struct job_record) {
-        .state = JOB_NEW, .loss = NAN, .arrived = NAN, .seconds_left = NAN
+        .state = JOB_NEW, .loss = NAN, .seconds = NAN, .arrived = NAN, .seconds_left = NAN
     };
 }
 

@@ -22,7 +22,7 @@ static bool make_new(const struct job *job, struct job_record *record, struct er
         !job_event(job, record, EVENT_CRASHED, "a new text was dropped", err))
         return false;
     if (record->state == JOB_BLOCKED) /* it stays that until it is admitted */
-        record->attempt = record->crashes = 0;
+        job_restart(record);
     else if (record->state != JOB_NEW &&
              !job_event(job, record, EVENT_CHANGED, NULL, err))
         return false;

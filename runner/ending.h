@@ -1,0 +1,29 @@
+/* runner/ending.h - what the end of an attempt means for its job. */
+#ifndef RUNNER_ENDING_H
+#define RUNNER_ENDING_H
+
+#include "base/error.h"
+#include "runner/job/job.h"
+
+struct ending_facts {
+    bool spooled;
+    bool timed_out; /* the job's timeout stopped it */
+    bool advanced;  /* it made a step */
+    int signal;     /* that stopped it; the timeout and requests count as SIGTERM */
+    enum job_request_kind request;
+};
+
+struct ending {
+    enum job_event event;
+    bool paused; /* by a fault of the machine */
+    int status;  /* exit status */
+    char reason[800];
+};
+
+/* err: NULL if the job is done. ERROR_STOPPED says where: "stopped at step 12". */
+void ending_find(const struct ending_facts *facts, const struct error *err,
+                 struct ending *out);
+/* Return the exit status of an attempt that an error ended. */
+int ending_status(bool spooled, enum error_code code);
+
+#endif

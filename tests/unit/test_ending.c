@@ -1,0 +1,82 @@
+/* tests/unit/test_ending.c - what the end of an attempt means. */
+#include "config.h"
+
+#include "tests/unit/unit.h"
+
+#include <signal.h>
+
+#include "runner/ending.h"
+
+static const struct error stopped = { .code = ERROR_STOPPED,
+                                      .text = "stopped at step 12" };
+
+static void expect_end(const struct ending_facts *facts, const struct error *err,
+                       enum job_event event, const char *reason)
+{
+    struct ending ending;
+
+    ending_find(facts, err, &ending);
+    assert_int_equal(ending.event, event);
+    assert_string_equal(ending.reason, reason);
+}
+
+static void test_ending_prefers_a_cancel_to_the_timeout(void **state)
+{
+    struct ending_facts facts = {
+        .spooled = true, .timed_out = true, .signal = SIGTERM, .request = REQUEST_CANCEL
+    };
+
+    (void)state;
+    expect_end(&facts, &stopped, EVENT_CANCELLED, "canceled at step 12");
+    facts.request = REQUEST_PAUSE;
+    expect_end(&facts, &stopped, EVENT_EXIT_BAD,
+               "timeout reached at step 12; raise trainspool.timeout");
+}
+
+static void test_ending_names_the_remedy_for_a_timeout(void **state)
+{
+    struct ending_facts facts = { .timed_out = true,
+                                  .advanced = true,
+                                  .signal = SIGTERM };
+
+    (void)state;
+    expect_end(&facts, &stopped, EVENT_EXIT_BAD,
+               "timeout reached at step 12; trainspool run --resume continues for as "
+               "long again");
+    facts.spooled = true;
+    expect_end(&facts, &stopped, EVENT_EXIT_BAD,
+               "timeout reached at step 12; trainspool retry continues for as long "
+               "again");
+}
+
+static void test_ending_pauses_only_jobs_of_a_spool(void **state)
+{
+    struct ending_facts facts = { .spooled = true, .signal = SIGINT };
+
+    (void)state;
+    expect_end(&facts, &stopped, EVENT_PAUSED, "stopped by SIGINT at step 12");
+    facts.spooled = false;
+    expect_end(&facts, &stopped, EVENT_CANCELLED, "stopped by SIGINT at step 12");
+}
+
+static void test_ending_keeps_errors_after_a_signal(void **state)
+{
+    const struct ending_facts facts = { .spooled = true, .signal = SIGTERM };
+    const struct error bad = { .code = ERROR_DATA, .text = "x.jsonl is empty" };
+
+    (void)state;
+    expect_end(&facts, &bad, EVENT_EXIT_BAD, "x.jsonl is empty");
+    expect_end(&facts, NULL, EVENT_EXIT_OK, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ending_prefers_a_cancel_to_the_timeout),
+        cmocka_unit_test(test_ending_names_the_remedy_for_a_timeout),
+        cmocka_unit_test(test_ending_pauses_only_jobs_of_a_spool),
+        cmocka_unit_test(test_ending_keeps_errors_after_a_signal),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
