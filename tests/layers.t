@@ -183,7 +183,7 @@ not_listed() {
 # Without git, this finds nothing.
 stray_folder() {
     git ls-files 2>/dev/null | grep / | cut -d/ -f1 | sort -u |
-        grep -vxE "$(echo $layers | tr ' ' '|')|bench|debian|docs|jobs|m4|tests|\.ci"
+        grep -vxE "$(echo $layers | tr ' ' '|')|bench|debian|docs|jobs|m4|service|tests|\.ci"
 }
 
 absolute_path() {

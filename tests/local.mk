@@ -394,6 +394,7 @@ script_tests += %D%/cli/target.t
 script_tests += %D%/cli/tables.t
 script_tests += %D%/cli/tensorboard.t
 script_tests += %D%/cli/tokens.t
+script_tests += %D%/cli/units.t
 script_tests += %D%/cli/version.t
 script_tests += %D%/cli/watch.t
 script_tests += %D%/cli/watch_log.t
