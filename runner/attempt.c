@@ -24,6 +24,7 @@
 #include "runner/job/job.h"
 #include "runner/job/outputs.h"
 #include "runner/job/record.h"
+#include "runner/job/room.h"
 #include "runner/output/meter.h"
 #include "runner/page/page.h"
 #include "runner/job/ranks.h"
@@ -58,6 +59,7 @@ struct attempt {
     bool timed_out;
     double written;                /* when state.json was last written */
     bool unwritten;                /* the record has changed since */
+    bool waits;                    /* for memory that other programs use */
     double page_due;               /* when the page may be written next */
     enum job_request_kind request; /* what the file `cancel` requests */
 };
@@ -121,13 +123,6 @@ static bool may_write(const struct attempt *attempt, const struct text *text,
     return ok;
 }
 
-/* The share of the CPU that a watch gives to a job that does not say how many threads. */
-static void set_threads(const struct options *options, struct plan *plan)
-{
-    if (options->threads > 0 && plan->threads == 0)
-        plan->threads = options->threads;
-}
-
 static bool read_job(struct attempt *attempt, struct error *err)
 {
     const struct options *options = attempt->options;
@@ -152,8 +147,9 @@ static bool read_job(struct attempt *attempt, struct error *err)
     if (ok)
         containment_enter(&attempt->containment, &attempt->job, &text, attempt->log);
     ok = ok && inspect_text(&how, text.data, text.len, &attempt->inspection, err);
-    if (ok)
-        set_threads(options, &attempt->inspection.patch.plan);
+    /* the share of the CPU that a watch gives to a job that does not say how many */
+    if (ok && options->threads > 0 && attempt->inspection.patch.plan.threads == 0)
+        attempt->inspection.patch.plan.threads = options->threads;
     text_clear(&text);
     return ok;
 }
@@ -492,6 +488,7 @@ static void find_ending(const struct attempt *attempt, bool done, const struct e
 {
     const struct ending_facts facts = { .spooled = attempt->options->spooled,
                                         .timed_out = attempt->timed_out,
+                                        .waits = attempt->waits,
                                         .advanced = attempt->record.step > attempt->first,
                                         .signal = *attempt->stop,
                                         .request = attempt->request };
@@ -536,14 +533,18 @@ static int refuse(struct attempt *attempt, const struct error *err)
 
 static int run(struct attempt *attempt, struct error *err)
 {
-    bool done;
+    bool ok, done;
 
     if (!take_lock(attempt, err) || !open_log(attempt, err) ||
         !job_read(&attempt->job, &attempt->record, err))
         return refuse(attempt, err);
     attempt->before = isnan(attempt->record.seconds) ? 0 : attempt->record.seconds;
     attempt->first = attempt->record.step;
-    if (!read_job(attempt, err) || !accept(attempt, err)) {
+    ok = read_job(attempt, err) && accept(attempt, err);
+    /* since the watch chose its devices, other programs may have taken memory */
+    attempt->waits = ok && attempt->options->spooled &&
+                     !room_check(attempt->machine, &attempt->inspection.patch.plan, err);
+    if (!ok || attempt->waits) {
         if (attempt->record.state != JOB_READY)
             return refuse(attempt, err);
         return finish(attempt, false, err);

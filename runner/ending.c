@@ -64,7 +64,7 @@ void ending_find(const struct ending_facts *facts, const struct error *err,
     /* a job of a spool is tried again after a fault of the machine */
     out->paused = facts->spooled && err->code == ERROR_FAULT;
     out->event = out->paused ? EVENT_PAUSED : EVENT_EXIT_BAD;
-    out->status = ending_status(facts->spooled, err->code);
+    out->status = facts->waits ? EXIT_NO_ROOM : ending_status(facts->spooled, err->code);
     if (err->file[0] && err->at.line)
         snprintf(out->reason, sizeof(out->reason), "%s:%u:%u: %s", err->file,
                  err->at.line, err->at.column, err->text);

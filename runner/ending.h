@@ -8,6 +8,7 @@
 struct ending_facts {
     bool spooled;
     bool timed_out; /* the job's timeout stopped it */
+    bool waits;     /* it has not begun: memory that it needs is in use */
     bool advanced;  /* it made a step */
     int signal;     /* that stopped it; the timeout and requests count as SIGTERM */
     enum job_request_kind request;

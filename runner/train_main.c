@@ -109,7 +109,7 @@ static bool open_machine(const struct options *options, struct machine *machine,
     const struct device *devices[DEVICE_RANKS_MAX];
     size_t count;
 
-    *machine = (struct machine) { 0 };
+    *machine = (struct machine) { .whole = options->spooled };
     probe_here(requested, &machine->probe);
     free(requested);
     if (!named)

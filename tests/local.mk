@@ -246,6 +246,7 @@ unit_tests += %D%/unit/test_ending
 unit_tests += %D%/unit/test_machine
 unit_tests += %D%/unit/test_mail
 unit_tests += %D%/unit/test_repository
+unit_tests += %D%/unit/test_room
 unit_tests += %D%/unit/test_meter
 unit_tests += %D%/unit/test_names
 unit_tests += %D%/unit/test_options

@@ -159,7 +159,11 @@ static void reap_one(struct daemon *daemon, struct worker *worker)
     if (worker_poll(worker, &record)) {
         if (record.state != JOB_INVALID)
             announce_job_ended(daemon->announce, path, &record);
-        if (worker->fault && record.state == JOB_READY) {
+        if (worker->no_room && record.state == JOB_READY) {
+            if (strcmp(record.reason, worker->before) != 0)
+                log_end(daemon, name, &record);
+            spool_job_waits(daemon->spool, path);
+        } else if (worker->fault && record.state == JOB_READY) {
             /* the fault may have kept the child from writing its reason */
             error_set(&err, ERROR_FAULT, "%s",
                       strcmp(record.reason, worker->before) == 0 ? "" : record.reason);
@@ -367,6 +371,8 @@ static bool open_daemon(struct daemon *daemon, bool *busy, struct error *err)
     if (!find_roots(daemon, err) || !machine_open(NULL, &daemon->machine, err) ||
         !fleet_open(&daemon->fleet, &daemon->machine.probe, options->devices, slots, err))
         return false;
+    daemon->machine.whole = true; /* what is free now decides only when a job starts */
+    daemon->fleet.log = daemon->log;
     daemon->workers.roots = (const char *const *)daemon->roots;
     daemon->announce = announce_open(daemon->options, daemon->log, err);
     if (!daemon->announce)

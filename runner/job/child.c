@@ -198,6 +198,11 @@ bool child_met_fault(int status)
            (WEXITSTATUS(status) == EXIT_AGAIN || WEXITSTATUS(status) == EXIT_NOT_LOADED);
 }
 
+bool child_found_no_room(int status)
+{
+    return status >= 0 && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_NO_ROOM;
+}
+
 /* Advice for the signals that end a trainer. */
 static const struct {
     int number;

@@ -38,6 +38,8 @@ struct child_start {
 bool child_start(const struct child_start *start, struct child *out, struct error *err);
 /* Return whether the child ended, or did not begin, because of a fault of the machine. */
 bool child_met_fault(int status);
+/* Return whether it did not begin because other programs use the memory that it needs. */
+bool child_found_no_room(int status);
 /* Ask it to save and end, however often this was asked before. */
 void child_stop(const struct child *child);
 void child_signal(const struct child *child, int number);

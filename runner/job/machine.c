@@ -188,6 +188,16 @@ static bool take_here(const struct probe *probe, const struct request *request,
     return (request->external ? take_for_external : take_ranks)(probe, request, out, err);
 }
 
+/* Describe a device as if no other program used it: a process that asks it for its memory
+ * has a context. */
+static void take_whole(struct device *device)
+{
+    const uint64_t own = device->kind == DEVICE_CUDA ? MEMORY_CUDA_CONTEXT : 0;
+
+    if (device->here && device->memory > own && device->available < device->memory - own)
+        device->available = device->memory - own;
+}
+
 bool machine_device(const struct machine *machine, const char *data, size_t len,
                     struct device *out, struct error *err)
 {
@@ -198,13 +208,16 @@ bool machine_device(const struct machine *machine, const char *data, size_t len,
 
     if (machine->named) {
         *out = machine->device;
-        return true;
+        ok = true;
+    } else {
+        arena = arena_new();
+        document_read(data, len, arena, &document);
+        request = read_request(machine, &document);
+        ok = take_here(&machine->probe, &request, out, err);
+        arena_free(arena);
     }
-    arena = arena_new();
-    document_read(data, len, arena, &document);
-    request = read_request(machine, &document);
-    ok = take_here(&machine->probe, &request, out, err);
-    arena_free(arena);
+    if (ok && machine->whole)
+        take_whole(out);
     return ok;
 }
 

@@ -13,6 +13,8 @@ struct machine {
     bool local;         /* the same, but as auto: the devices of this machine */
     const char *source; /* of the two that named it */
     const char *target; /* --target, which takes precedence over the job; or NULL */
+    /* a spool: check jobs for all memory of a device; they wait until it is free */
+    bool whole;
     struct device device;
     struct probe probe; /* otherwise: the devices of this machine */
 };
@@ -60,8 +62,8 @@ bool machine_device(const struct machine *machine, const char *data, size_t len,
 /* Return what a job's text requests, as probe_name_matches; of the GPUs that it names,
  * the first, which is rank 0's. The text need not be a valid job. malloc'ed. */
 char *machine_requested(const char *data, size_t len);
-/* Return the devices of a plan's ranks, as probe_select. ERROR_DEVICE if there are not
- * enough. */
+/* Return the devices of a plan's ranks, as probe_select, with what is free on them.
+ * ERROR_DEVICE if there are not enough. */
 bool machine_devices(const struct machine *machine, const char *requested, size_t ranks,
                      struct device out[DEVICE_RANKS_MAX], struct error *err);
 

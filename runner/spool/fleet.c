@@ -3,13 +3,28 @@
 
 #include "runner/spool/fleet.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "runner/job/record.h"
 #include "runner/spool/intake.h"
+
+/* Seconds. */
+static const double fresh_seconds = 1, probe_every = 5;
+
+static bool is_on_cpu(const struct placement_need *need)
+{
+    return strcmp(need->wanted, "cpu") == 0;
+}
+
+static bool is_on_gpu(const struct placement_need *need)
+{
+    return need->wanted[0] && !is_on_cpu(need);
+}
 
 static bool has_word(const char *list, const char *word)
 {
@@ -62,7 +77,9 @@ static void keep_listed(struct probe *probe, const char *list)
 bool fleet_open(struct fleet *fleet, struct probe *probe, const char *list, size_t slots,
                 struct error *err)
 {
-    *fleet = (struct fleet) { .slots = slots < FLEET_JOBS_MAX ? slots : FLEET_JOBS_MAX };
+    *fleet = (struct fleet) { .slots = slots < FLEET_JOBS_MAX ? slots : FLEET_JOBS_MAX,
+                              .asked = clock_seconds(),
+                              .answered = clock_seconds() };
     if (list && !list_is_valid(probe, list, err))
         return false;
     if (list)
@@ -80,6 +97,7 @@ void fleet_close(struct fleet *fleet)
     for (size_t i = 0; i < fleet->count; i++)
         free(fleet->jobs[i].name);
     fleet->count = 0;
+    prober_close(&fleet->prober);
 }
 
 static struct placement placement_of(const struct fleet *fleet)
@@ -91,28 +109,38 @@ static struct placement placement_of(const struct fleet *fleet)
                                 .slots = fleet->slots };
 }
 
-device_set fleet_devices(const struct fleet *fleet, const struct job_record *record)
-{
-    const struct placement placement = placement_of(fleet);
-
-    return placement_read(&placement, record->devices);
-}
-
 void fleet_add(struct fleet *fleet, const char *name, const struct placement_need *need,
                device_set devices)
 {
     if (fleet->count == FLEET_JOBS_MAX)
         return;
-    fleet->jobs[fleet->count] = (struct fleet_job) { memory_strdup(name), -1 };
+    fleet->jobs[fleet->count] = (struct fleet_job) { memory_strdup(name), -1, false };
     fleet->running[fleet->count++] = (struct placement_running) {
         .need = *need, .devices = devices, .started = clock_seconds()
     };
+}
+
+void fleet_adopt(struct fleet *fleet, const char *name)
+{
+    const struct placement placement = placement_of(fleet);
+    struct placement_need need;
+    struct job_record record;
+    struct job job;
+
+    job_init(&job, name);
+    if (!job_read(&job, &record, NULL))
+        record_init(&record);
+    job_clear(&job);
+    need = intake_need(&record);
+    fleet_add(fleet, name, &need, placement_read(&placement, record.devices));
 }
 
 void fleet_remove(struct fleet *fleet, const char *name)
 {
     for (size_t i = 0; i < fleet->count; i++)
         if (strcmp(fleet->jobs[i].name, name) == 0) {
+            if (!is_on_cpu(&fleet->running[i].need))
+                fleet->left = clock_seconds();
             free(fleet->jobs[i].name);
             fleet->count--;
             fleet->jobs[i] = fleet->jobs[fleet->count];
@@ -138,50 +166,215 @@ static bool has_settled(struct fleet_job *running)
     return record.step > running->step;
 }
 
+/* ---- Measuring ---- */
+
 /* Jobs are looked at before memory, so that what they allocate in between counts twice,
  * and not never. */
-static void measure(struct fleet *fleet)
+static void look_at_jobs(struct fleet *fleet, bool on_cpu)
 {
     for (size_t i = 0; i < fleet->count; i++)
-        if (!fleet->running[i].measured)
-            fleet->running[i].measured = has_settled(&fleet->jobs[i]);
+        if (!fleet->jobs[i].settled && is_on_cpu(&fleet->running[i].need) == on_cpu)
+            fleet->jobs[i].settled = has_settled(&fleet->jobs[i]);
+}
+
+static void note_measured(struct fleet *fleet, bool on_cpu)
+{
+    for (size_t i = 0; i < fleet->count; i++)
+        if (fleet->jobs[i].settled && is_on_cpu(&fleet->running[i].need) == on_cpu)
+            fleet->running[i].measured = true;
+}
+
+static void measure_cpu(struct fleet *fleet)
+{
+    look_at_jobs(fleet, true);
     probe_cpu_memory(&fleet->devices[0].device);
+    note_measured(fleet, true);
+}
+
+static const struct device *find_device(const struct probe *probe, int ordinal)
+{
+    for (size_t i = 1; i < probe->count; i++)
+        if (probe->devices[i].ordinal == ordinal)
+            return &probe->devices[i];
+    return NULL;
+}
+
+/* A GPU that the probe does not find gets no job until one finds it again. */
+static void take_answer(struct fleet *fleet, const struct probe *probe)
+{
+    for (size_t i = 1; i < fleet->device_count; i++) {
+        struct placement_device *known = &fleet->devices[i];
+        const struct device *found = find_device(probe, known->device.ordinal);
+
+        if (found)
+            known->device.available = found->available;
+        if (!found && known->usable)
+            log_line(fleet->log, LOG_ERROR,
+                     "watch: cuda:%d does not answer, and gets no job: %s",
+                     known->device.ordinal,
+                     probe->note[0] ? probe->note : "the probe does not find it");
+        else if (found && !known->usable)
+            log_line(fleet->log, LOG_INFO, "watch: cuda:%d answers again",
+                     known->device.ordinal);
+        known->usable = found != NULL;
+    }
+    note_measured(fleet, false);
+    fleet->answered = clock_seconds();
+}
+
+/* Return whether the last probe shows what is free now. */
+static bool is_fresh(const struct fleet *fleet, double now)
+{
+    return fleet->device_count == 1 ||
+           (fleet->asked > fleet->left && now - fleet->answered <= fresh_seconds);
+}
+
+/* Return whether it is time for a probe: a job that waits for other programs is looked at
+ * from time to time. */
+static bool is_probe_due(const struct fleet *fleet, double now)
+{
+    return fleet->asked <= fleet->left || now - fleet->answered >= probe_every;
+}
+
+static void start_probe(struct fleet *fleet)
+{
+    struct error err = { 0 };
+
+    look_at_jobs(fleet, false);
+    fleet->asked = clock_seconds();
+    if (prober_start(&fleet->prober, &err))
+        return;
+    fleet->answered = fleet->asked; /* try again later */
+    log_line(fleet->log, LOG_ERROR, "watch: %s", err.text);
+}
+
+double fleet_due(const struct fleet *fleet)
+{
+    return prober_due(&fleet->prober);
+}
+
+/* ---- Choosing ---- */
+
+/* The jobs to choose from, in order. */
+struct choice {
+    struct queued *jobs[PLACEMENT_LOOK];
+    struct placement_waiting *waiting[PLACEMENT_LOOK];
+    size_t count;
+};
+
+/* Return whether a job could start on a GPU if no other program used any. */
+static bool plans_fit(const struct fleet *fleet, const struct choice *from, double now)
+{
+    struct placement_device devices[PROBE_MAX];
+    struct placement_waiting copies[PLACEMENT_LOOK], *waiting[PLACEMENT_LOOK];
+    struct placement_answer answers[PLACEMENT_LOOK];
+    struct placement placement = placement_of(fleet);
+    size_t count = 0;
+
+    for (size_t i = 0; i < fleet->device_count; i++) {
+        devices[i] = fleet->devices[i];
+        devices[i].device.available = devices[i].device.memory;
+        devices[i].usable = true; /* or it will be after the probe */
+    }
+    placement.devices = devices;
+    for (size_t i = 0; i < from->count; i++)
+        if (is_on_gpu(&from->waiting[i]->need)) {
+            copies[count] = *from->waiting[i];
+            waiting[count] = &copies[count];
+            count++;
+        }
+    return placement_choose(&placement, waiting, count, now, answers) < count;
+}
+
+/* Leave the jobs that can be placed without a probe. With slots, none of them takes that
+ * of a job before it. */
+static void leave_gpu_jobs(const struct fleet *fleet, struct choice *choice)
+{
+    size_t kept = 0;
+    bool skipped = false;
+
+    for (size_t i = 0; i < choice->count; i++) {
+        const struct placement_need *need = &choice->waiting[i]->need;
+
+        if (skipped && (fleet->slots > 0 || !need->wanted[0]))
+            break;
+        skipped |= is_on_gpu(need);
+        if (is_on_gpu(need))
+            continue;
+        choice->jobs[kept] = choice->jobs[i];
+        choice->waiting[kept++] = choice->waiting[i];
+    }
+    choice->count = kept;
+}
+
+/* Return whether the GPUs are measured; otherwise jobs there cannot start now. */
+static bool measure_gpus(struct fleet *fleet, const struct choice *choice, double now)
+{
+    struct probe probe;
+    enum prober_state state = prober_poll(&fleet->prober, &probe);
+
+    if (state == PROBER_ANSWERED)
+        take_answer(fleet, &probe);
+    if (state != PROBER_WORKS && !is_fresh(fleet, now) && is_probe_due(fleet, now) &&
+        plans_fit(fleet, choice, now))
+        start_probe(fleet);
+    return is_fresh(fleet, now);
 }
 
 static void describe_choice(const struct fleet *fleet, const struct placement *placement,
                             struct fleet_choice *out)
 {
     const struct placement_need *need = &out->job->waiting.need;
-    bool on_cpu = strcmp(need->wanted, "cpu") == 0;
 
     if (out->devices)
         placement_name(placement, out->devices, out->name);
-    if (on_cpu && fleet->slots > 1 && need->threads == 0)
+    if (is_on_cpu(need) && fleet->slots > 1 && need->threads == 0)
         out->threads = placement_cores(placement, need);
 }
 
-bool fleet_choose(struct fleet *fleet, struct queue *queue, double now,
+/* Note for each job up to the one that starts what it waits for. */
+static void note_answers(const struct choice *choice, size_t chosen,
+                         const struct placement_answer answers[],
+                         struct fleet_choice *out)
+{
+    for (size_t i = 0; i < choice->count && i <= chosen; i++) {
+        struct queued *job = choice->jobs[i];
+
+        job->answer = answers[i];
+        if (!out->misfit && !job->examined &&
+            (job->answer.verdict == PLACEMENT_NEVER ||
+             job->answer.verdict == PLACEMENT_ABSENT))
+            out->misfit = job;
+    }
+}
+
+void fleet_choose(struct fleet *fleet, struct queue *queue, double now,
                   struct fleet_choice *out)
 {
     struct placement_answer answers[PLACEMENT_LOOK];
-    struct placement_waiting *waiting[PLACEMENT_LOOK];
-    struct queued *jobs[PLACEMENT_LOOK];
-    const size_t count = queue_list(queue, now, jobs, PLACEMENT_LOOK);
     struct placement placement;
+    struct choice choice;
     size_t chosen;
 
     *out = (struct fleet_choice) { 0 };
-    if (count == 0 || fleet->count == FLEET_JOBS_MAX)
-        return false;
-    measure(fleet);
+    choice.count = queue_list(queue, now, choice.jobs, PLACEMENT_LOOK);
+    if (choice.count == 0 || fleet->count == FLEET_JOBS_MAX)
+        return;
+    for (size_t i = 0; i < choice.count; i++)
+        choice.waiting[i] = &choice.jobs[i]->waiting;
+    out->stalled = fleet->count == 0;
+    if (!measure_gpus(fleet, &choice, now)) {
+        out->stalled &= isinf(prober_due(&fleet->prober));
+        leave_gpu_jobs(fleet, &choice);
+    }
+    measure_cpu(fleet);
     placement = placement_of(fleet);
-    for (size_t i = 0; i < count; i++)
-        waiting[i] = &jobs[i]->waiting;
-    chosen = placement_choose(&placement, waiting, count, now, answers);
-    if (chosen == count)
-        return false;
-    out->job = jobs[chosen];
+    chosen = placement_choose(&placement, choice.waiting, choice.count, now, answers);
+    note_answers(&choice, chosen, answers, out);
+    if (chosen == choice.count)
+        return;
+    out->job = choice.jobs[chosen];
     out->devices = answers[chosen].devices;
+    out->stalled = false;
     describe_choice(fleet, &placement, out);
-    return true;
 }

@@ -1,11 +1,17 @@
 /*
  * runner/spool/fleet.h - the devices that a watch may use, and the jobs on them. It
  * measures what is free and asks placement.h which job starts.
+ *
+ * The GPUs are probed when a job could start there according to the plans of all jobs.
+ * The probe is a child process: until it has answered, jobs on GPUs wait. What it found is
+ * forgotten after a second.
  */
 #ifndef RUNNER_SPOOL_FLEET_H
 #define RUNNER_SPOOL_FLEET_H
 
+#include "base/log.h"
 #include "runner/job/job.h"
+#include "runner/spool/prober.h"
 #include "runner/spool/queue.h"
 
 enum { FLEET_JOBS_MAX = 256 }; /* that run at once */
@@ -13,6 +19,7 @@ enum { FLEET_JOBS_MAX = 256 }; /* that run at once */
 struct fleet_job {
     char *name;
     int64_t step; /* in its state when it was first looked at while it ran */
+    bool settled; /* it has allocated its memory */
 };
 
 struct fleet {
@@ -22,6 +29,10 @@ struct fleet {
     struct placement_running running[FLEET_JOBS_MAX];
     struct fleet_job jobs[FLEET_JOBS_MAX]; /* the same, in the same order */
     size_t count;
+    struct log *log;
+    struct prober prober;
+    /* by clock_seconds: the last probe began and answered; a job left a GPU */
+    double asked, answered, left;
 };
 
 /* Take the devices of a probe: those of the list (--devices; NULL: all). The other GPUs
@@ -30,25 +41,29 @@ struct fleet {
 bool fleet_open(struct fleet *fleet, struct probe *probe, const char *list, size_t slots,
                 struct error *err);
 void fleet_close(struct fleet *fleet);
+/* Return when fleet_choose has something to do again, by clock_seconds. */
+double fleet_due(const struct fleet *fleet);
 
 /* Note a job that starts, or that runs; no devices: they are not known. */
 void fleet_add(struct fleet *fleet, const char *name, const struct placement_need *need,
                device_set devices);
+/* Note a job that was found running, by its record. */
+void fleet_adopt(struct fleet *fleet, const char *name);
 void fleet_remove(struct fleet *fleet, const char *name);
 
 /* Where a job starts. */
 struct fleet_choice {
-    struct queued *job;
+    struct queued *job;    /* NULL: none starts */
+    struct queued *misfit; /* one that fits nowhere, and was not examined again */
+    bool stalled;          /* jobs wait, though none runs */
     device_set devices;
     char name[64]; /* for --device; "": as the job says */
     int threads;   /* for --threads; 0: as the job says */
 };
 
-/* Choose the job of the queue that starts now; false: none. */
-bool fleet_choose(struct fleet *fleet, struct queue *queue, double now,
+/* Choose the job of the queue that starts now. The answers for the jobs that wait are in
+ * the queue. */
+void fleet_choose(struct fleet *fleet, struct queue *queue, double now,
                   struct fleet_choice *out);
-
-/* Return the devices that a record names. */
-device_set fleet_devices(const struct fleet *fleet, const struct job_record *record);
 
 #endif

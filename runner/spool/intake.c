@@ -135,6 +135,7 @@ static void queue_job(struct intake *intake, const struct item *item,
                                                  .not_before = clock_seconds() +
                                                                worker_retry_delay(record),
                                                  .tried = item->tried,
+                                                 .examined = item->fit == FIT_EXAMINED,
                                                  .waiting.need = intake_need(record) });
 }
 
@@ -313,6 +314,7 @@ static bool examine(struct intake *intake, struct item *item, const struct job *
         return false;
     }
     item->suspect = false;
+    item->fit = item->fit == FIT_UNKNOWN ? FIT_EXAMINED : FIT_KNOWN;
     forget_trouble(item);
     take_in(intake, item, job, &result);
     item->due = 0;
@@ -372,7 +374,7 @@ static bool handle(struct intake *intake, struct item *item, const struct job *j
     bool ok = job_read(job, &text.record, &err) &&
               compare_text(intake->dir, &text, &known, &err);
 
-    if (ok && !known)
+    if (ok && (!known || item->fit == FIT_UNKNOWN))
         return claim(intake, item, job, drop);
     ok = ok && follow(intake, &text, &text.record, &err);
     if (ok)

@@ -22,10 +22,12 @@ struct item {
     bool examined;        /* an examiner works on it */
     bool suspect;         /* an examination reached its deadline */
     uint64_t tried;       /* the queue's round in which it could not be started */
-    char *trouble;        /* why it was put off, as logged; malloc'ed, NULL: nothing */
-    double since;         /* when it was put off first */
-    bool blocked;         /* it may stay put off for ever */
-    bool held;            /* a person holds it, as logged */
+    /* it fits nowhere, though an earlier check accepted it: the devices have changed */
+    enum { FIT_KNOWN, FIT_UNKNOWN, FIT_EXAMINED } fit;
+    char *trouble; /* why it was put off, as logged; malloc'ed, NULL: nothing */
+    double since;  /* when it was put off first */
+    bool blocked;  /* it may stay put off for ever */
+    bool held;     /* a person holds it, as logged */
     /* whether it was reported that a new text waits for the end of the run */
     bool reported;
     bool current;      /* used by the spool: a worker has the job */

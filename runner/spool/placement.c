@@ -43,6 +43,12 @@ static device_set bit(size_t device)
     return (device_set)1 << device;
 }
 
+/* Return the number of the set's devices. */
+static size_t size_of(device_set set)
+{
+    return (size_t)__builtin_popcount(set);
+}
+
 static bool is_on_cpu(const struct placement_need *need)
 {
     return strcmp(need->wanted, "cpu") == 0;
@@ -143,6 +149,16 @@ static uint64_t free_bytes(const struct search *search, size_t i)
     return measured < planned ? measured : planned;
 }
 
+/* Return the same for a job that may use more than the usual share (memory_limit), alone. */
+static uint64_t free_bytes_for(const struct search *search, uint64_t bytes, size_t i)
+{
+    const struct device *device = device_at(search, i);
+
+    return search->rooms[i].jobs == 0 && bytes > usable_bytes(device->memory)
+               ? device->available
+               : free_bytes(search, i);
+}
+
 /* Return what the job waits for on one device; STARTS: nothing. */
 static enum placement_verdict try_device(const struct search *search,
                                          const struct placement_need *need, size_t i,
@@ -150,22 +166,23 @@ static enum placement_verdict try_device(const struct search *search,
 {
     const struct room *room = &search->rooms[i];
     const struct device *device = device_at(search, i);
-    uint64_t bytes = taken_bytes(need, i, room->jobs == 0);
+    uint64_t bytes = taken_bytes(need, i, room->jobs == 0), available;
 
     *missing = 0;
     if (!search->placement->devices[i].usable)
         return PLACEMENT_ILL;
     if (need->memory > 0 && device->memory > 0 &&
-        taken_bytes(need, i, true) > usable_bytes(device->memory))
+        taken_bytes(need, i, true) > device->memory)
         return PLACEMENT_NEVER;
     if (room->alone || (need->memory == 0 && room->jobs > 0))
         return PLACEMENT_DEVICES;
     if (i == 0 && room->cores > 0 &&
         room->cores + placement_cores(search->placement, need) > device->threads)
         return PLACEMENT_CORES;
-    if (need->memory == 0 || device->memory == 0 || bytes <= free_bytes(search, i))
+    available = free_bytes_for(search, bytes, i);
+    if (need->memory == 0 || device->memory == 0 || bytes <= available)
         return PLACEMENT_STARTS;
-    *missing = bytes - free_bytes(search, i);
+    *missing = bytes - available;
     return PLACEMENT_MEMORY;
 }
 
@@ -398,21 +415,17 @@ static void wait_for(struct search *search, struct placement_waiting *job,
     search->reserved[search->reserved_count++] = (struct reservation) { job, devices };
 }
 
-static void refuse(const struct search *search, const struct survey *survey,
+static void refuse(const struct search *search, const struct survey *survey, size_t count,
                    struct placement_answer *out)
 {
-    out->verdict = survey->worst == PLACEMENT_NEVER ? PLACEMENT_NEVER : PLACEMENT_ILL;
+    out->verdict = survey->worst == PLACEMENT_NEVER      ? PLACEMENT_NEVER
+                   : size_of(survey->candidates) < count ? PLACEMENT_ABSENT
+                                                         : PLACEMENT_ILL;
     for (size_t i = 0; i < search->placement->device_count; i++)
         if (survey->candidates & bit(i) && device_at(search, i)->memory >= out->bytes) {
             out->device = i;
             out->bytes = device_at(search, i)->memory;
         }
-}
-
-/* Return the number of the set's devices. */
-static size_t size_of(device_set set)
-{
-    return (size_t)__builtin_popcount(set);
 }
 
 /* A job of which nothing is known: it may use what the jobs before it make. */
@@ -444,7 +457,7 @@ static void try_job(struct search *search, struct placement_waiting *job,
     if (out->devices)
         return;
     if (size_of(survey.usable) < count) {
-        refuse(search, &survey, out);
+        refuse(search, &survey, count, out);
         return;
     }
     if (survey.fitting != survey.allowed && choose(search, need, survey.fitting))
@@ -544,6 +557,9 @@ void placement_describe(const struct placement *placement,
         break;
     case PLACEMENT_ILL:
         snprintf(out, 160, "waits for a device that does not work now");
+        break;
+    case PLACEMENT_ABSENT:
+        snprintf(out, 160, "waits for a device that this watch does not have");
         break;
     case PLACEMENT_NEVER:
         snprintf(out, 160, "%s has %s, which is too little", device, bytes);

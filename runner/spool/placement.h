@@ -5,7 +5,7 @@
  *
  * A job fits on a device if its planned memory fits into what is free there (as TS301
  * checks it), and if the plans of all its jobs together fit into the device. A job without
- * a known plan gets a device alone. Of the devices that fit, an idle one is preferred,
+ * a known plan, or one that its memory_limit lets use more than 95 %, gets a device alone. Of the devices that fit, an idle one is preferred,
  * then the one with the least memory left.
  *
  * A job that waits at the front reserves the devices that will be free for it first. A
@@ -78,6 +78,7 @@ enum placement_verdict {
     PLACEMENT_RESERVED, /* its devices are reserved for a job before it */
     PLACEMENT_SLOTS,    /* as many jobs run as may */
     PLACEMENT_ILL,      /* its devices are not usable now */
+    PLACEMENT_ABSENT,   /* there are not as many such devices */
     PLACEMENT_NEVER     /* it is too large for any device of this machine */
 };
 

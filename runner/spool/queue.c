@@ -79,10 +79,12 @@ void queue_add(struct queue *queue, const struct queued *job)
 {
     size_t at = find(queue, job->name);
     struct placement_waiting waiting = job->waiting;
+    struct placement_answer answer = job->answer;
 
     if (at < queue->head + queue->count) {
         waiting.since = queue->list[at].waiting.since;
         waiting.passes = queue->list[at].waiting.passes;
+        answer = queue->list[at].answer;
     }
     queue_remove(queue, job->name);
     make_room(queue);
@@ -94,6 +96,7 @@ void queue_add(struct queue *queue, const struct queued *job)
     queue->list[at] = *job;
     queue->list[at].name = memory_strdup(job->name);
     queue->list[at].waiting = waiting;
+    queue->list[at].answer = answer;
     queue->count++;
 }
 

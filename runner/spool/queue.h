@@ -1,5 +1,6 @@
 /*
- * runner/spool/queue.h - the order of jobs: by priority and arrival. Holds only names; the files decide when a job's turn comes.
+ * runner/spool/queue.h - the order of jobs: by priority and arrival. Holds only names; the
+ * files decide when a job's turn comes.
  */
 #ifndef RUNNER_SPOOL_QUEUE_H
 #define RUNNER_SPOOL_QUEUE_H
@@ -20,7 +21,9 @@ struct queued {
     double arrived;    /* among jobs of one priority the earliest goes first */
     double not_before; /* clock_seconds: a job that crashed waits for a while */
     uint64_t tried;    /* the round in which it could not be started; 0: none */
+    bool examined;     /* again, because it fits nowhere */
     struct placement_waiting waiting;
+    struct placement_answer answer; /* the last one; STARTS: none yet */
 };
 
 /* After a fault of the machine no job starts for a while. Then the jobs that were not

@@ -20,7 +20,6 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/file.h"
-#include "runner/job/record.h"
 #include "runner/spool/arrivals.h"
 #include "runner/spool/claim.h"
 #include "runner/spool/intake.h"
@@ -53,7 +52,8 @@ struct spool {
     bool unread;      /* the last scan missed names */
     double looked_at; /* when the jobs that are due were last looked at */
     char *trouble;    /* why no job starts, as logged; malloc'ed, NULL: nothing */
-    double unread_since, trouble_since;
+    /* stalled: jobs fit nowhere, though none runs; infinity: since never */
+    double unread_since, trouble_since, stalled_since;
 };
 
 static struct item *find_item(struct spool *spool, const char *name)
@@ -269,6 +269,7 @@ struct spool *spool_open(const char *path, const struct machine *machine,
                               .how = { claim_examine, machine, &examine_limits, NULL },
                               .fleet = options->fleet,
                               .intake = { .dir = -1, .log = options->log },
+                              .stalled_since = INFINITY,
                               .dir = -1,
                               .inner = -1,
                               .lock = -1,
@@ -387,7 +388,7 @@ void spool_flush(struct spool *spool)
 
 double spool_due(const struct spool *spool)
 {
-    double due = spool->scan_at;
+    double due = fmin(spool->scan_at, fleet_due(spool->fleet));
 
     if (spool->absent)
         return due;
@@ -420,6 +421,7 @@ bool spool_is_stuck(const struct spool *spool)
     if (spool->unread && !is_long_since(spool->unread_since))
         return false;
     if (queue_count(&spool->intake.queue) > 0 && !spool->pause.on &&
+        !is_long_since(spool->stalled_since) &&
         !(spool->trouble && is_long_since(spool->trouble_since)))
         return false;
     return spool->intake.found_count == 0;
@@ -429,19 +431,11 @@ bool spool_is_stuck(const struct spool *spool)
 static char *next_found(struct spool *spool)
 {
     struct intake *intake = &spool->intake;
-    struct placement_need need;
-    struct job_record record;
     char *name = intake->found[0];
-    struct job job;
 
     intake->found_count--;
     memmove(intake->found, intake->found + 1, intake->found_count * sizeof(char *));
-    job_init(&job, name);
-    if (!job_read(&job, &record, NULL))
-        record_init(&record);
-    need = intake_need(&record);
-    fleet_add(spool->fleet, name, &need, fleet_devices(spool->fleet, &record));
-    job_clear(&job);
+    fleet_adopt(spool->fleet, name);
     return name;
 }
 
@@ -453,7 +447,21 @@ static char *next_fitting(struct spool *spool, struct spool_next *out)
     const double now = clock_seconds();
 
     spool->looked_at = now;
-    if (!fleet_choose(spool->fleet, queue, now, &choice))
+    fleet_choose(spool->fleet, queue, now, &choice);
+    if (!choice.stalled)
+        spool->stalled_since = INFINITY;
+    else if (isinf(spool->stalled_since))
+        spool->stalled_since = now;
+    if (choice.misfit) {
+        struct item *item = find_item(spool, choice.misfit->name);
+
+        item->fit = FIT_UNKNOWN;
+        item->known[0] = 0;
+        schedule_check(spool, item, 0);
+        queue_remove(queue, item->name);
+        return NULL;
+    }
+    if (!choice.job)
         return NULL;
     snprintf(out->devices, sizeof(out->devices), "%s", choice.name);
     out->threads = choice.threads;
@@ -525,6 +533,11 @@ static void log_trouble(struct spool *spool, const char *why)
     log_line(spool->intake.log, LOG_ERROR,
              "watch: no job starts: %s; trying again every %d s", spool->trouble,
              DROP_RETRY_SECONDS);
+}
+
+void spool_job_waits(struct spool *spool, const char *name)
+{
+    release(spool, name, clock_seconds() + DROP_RETRY_SECONDS);
 }
 
 void spool_start_failed(struct spool *spool, const char *name, const struct error *why)

@@ -72,6 +72,8 @@ void spool_job_ended(struct spool *spool, const char *name,
 
 /* Note that no worker has a job after all: check it again now. */
 void spool_put_back(struct spool *spool, const char *name);
+/* Note that a job found no room when it started: check it again soon. */
+void spool_job_waits(struct spool *spool, const char *name);
 /* Note that a job could not start or continue. After a fault of the machine no job starts for
  * a few seconds, and then another one is tried first; after any other error, only this job
  * is checked again later. An empty text: the fault is not known. */

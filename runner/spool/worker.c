@@ -72,7 +72,7 @@ static bool crashed(const struct job *job, int status, bool forgive,
  * that is ready was then paused. */
 static bool was_paused(int status)
 {
-    return status < 0 || child_met_fault(status) ||
+    return status < 0 || child_met_fault(status) || child_found_no_room(status) ||
            (WIFEXITED(status) && WEXITSTATUS(status) > 128);
 }
 
@@ -301,6 +301,7 @@ bool worker_poll(struct worker *worker, struct job_record *record)
         record->state = JOB_INVALID;
     }
     worker->fault = child_met_fault(worker->status);
+    worker->no_room = child_found_no_room(worker->status);
     release(worker);
     return true;
 }

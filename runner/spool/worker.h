@@ -26,6 +26,7 @@ struct worker {
     double due;       /* when to record it, after a fault of the machine; 0: now */
     double since;     /* when that failed first */
     bool fault;       /* a fault of the machine ended the last job */
+    bool no_room;     /* the last job waits for memory */
     char before[512]; /* the reason in its state when it started */
 };
 

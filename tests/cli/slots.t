@@ -14,19 +14,24 @@ if [ "\$1" = --probe ]; then
     exit
 fi
 echo "\$*" >>$T/starts
+if [ -e $T/taken ] && grep -qx "\${!#}" $T/taken; then
+    rm $T/taken
+    exit 76 # the memory was free when the watch chose the device
+fi
 exec $train "\${@/#--device=cuda*/--device=cpu}"
 EOF
 chmod +x bin/trainspool-train
 trainspool=$T/bin/trainspool
 
 row() { printf '%s\t' "$@" | sed 's/\t$//'; echo; }
-cards() { # FREE-MIB...: GPUs of 4 GiB
+total=4096
+cards() { # FREE-MIB...: GPUs of $total MiB
     {
         echo 'trainspool-probe 1'
         row cpu 'A CPU' 8 17179869184 17179869184
         cards_n=0
         for cards_free; do
-            row cuda $cards_n 'A GPU' 8.0 4294967296 $((cards_free * 1048576)) 1
+            row cuda $cards_n 'A GPU' 8.0 $((total * 1048576)) $((cards_free * 1048576)) 1
             cards_n=$((cards_n + 1))
         done
     } >probe.new
@@ -95,6 +100,57 @@ expect "it starts another one next to them" wait_until 20 runs four
 cancel one two three four
 expect "all of them end" wait_until 20 all_end one two three four
 expect "each ran once" test "$(grep -c frozen starts)" -eq 4
+stop
+
+total=1024
+cards 300
+start
+drop late cuda
+wait_until 20 waits late
+sleep 1
+expect "a job waits for memory that another program uses" waits late
+cards 1024
+expect "it starts once the memory is free" wait_until 20 runs late
+kill -9 "$daemon"
+wait "$daemon" 2>/dev/null
+cards 600
+start
+drop next cuda
+expect "after a restart the watch checks a job for all of the memory" wait_until 20 waits next
+sleep 1
+expect "the adopted job keeps its memory" waits next
+cancel late
+wait_until 20 ends late
+cards 1024
+expect "which a job that waits gets at its end" wait_until 20 runs next
+cancel next
+wait_until 20 ends next
+stop
+cards 200
+start
+drop huge cuda
+expect "a job is checked for the devices as the watch found them" wait_until 20 waits huge
+stop
+total=200
+cards 200
+start
+expect "a job that can never fit is rejected" wait_until 20 state_is s/huge.yaml rejected
+expect "with the reason" grep -q 'may use' s/huge.run/state.json
+stop
+rm -r s/huge.run s/huge.yaml
+total=4096
+cards 4096 4096
+
+echo second.yaml >taken
+start --slots 4
+drop second cpu 'threads: 1'
+expect "a job that finds its memory taken stays ready" wait_until 20 test ! -e taken
+drop third cpu 'threads: 1'
+expect "and does not keep others from starting" wait_until 4 runs third
+expect "it starts later" wait_until 20 runs second
+expect "without a crash" jq_accepts -e '.crashes == 0' s/second.run/state.json
+cancel second third
+wait_until 20 all_end second third
 stop
 
 start --slots 1
