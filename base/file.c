@@ -492,6 +492,24 @@ int file_lock(const char *name, bool *busy, struct error *err)
     return -1;
 }
 
+bool file_was_replaced(int fd, const char *name)
+{
+    struct stat ours, theirs;
+
+    if (lstat(name, &theirs) != 0)
+        return errno == ENOENT || errno == ENOTDIR;
+    return fstat(fd, &ours) == 0 &&
+           (ours.st_ino != theirs.st_ino || ours.st_dev != theirs.st_dev);
+}
+
+bool file_lock_is_held(int fd)
+{
+    if (flock(fd, LOCK_SH | LOCK_NB) != 0)
+        return errno == EWOULDBLOCK || fault_is(errno);
+    flock(fd, LOCK_UN);
+    return false;
+}
+
 bool file_is_locked(const char *name)
 {
     int fd = open(name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC);
@@ -499,7 +517,7 @@ bool file_is_locked(const char *name)
 
     if (fd < 0)
         return fault_is(errno);
-    held = flock(fd, LOCK_SH | LOCK_NB) != 0 && (errno == EWOULDBLOCK || fault_is(errno));
+    held = file_lock_is_held(fd);
     close(fd);
     return held;
 }

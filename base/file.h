@@ -77,5 +77,9 @@ int file_lock(const char *name, bool *busy, struct error *err);
 /* Return whether any process holds the lock.  Never waits, never creates the file.  A lock
  * that cannot be examined because of a fault of the machine counts as held. */
 bool file_is_locked(const char *name);
+/* The same for an open file, which this process has not locked. */
+bool file_lock_is_held(int fd);
+/* Return whether `name` certainly is no longer the file of `fd`. */
+bool file_was_replaced(int fd, const char *name);
 
 #endif

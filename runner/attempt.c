@@ -57,6 +57,7 @@ struct attempt {
     int64_t first;          /* the step after which this attempt resumes */
     double started, before; /* the clock at its start, record.seconds then */
     bool timed_out;
+    bool lost;                     /* its folder is gone */
     double written;                /* when state.json was last written */
     bool unwritten;                /* the record has changed since */
     bool waits;                    /* for memory that other programs use */
@@ -206,6 +207,16 @@ static void check_requests(struct attempt *attempt)
         *attempt->stop = SIGTERM;
 }
 
+/* Without its folder, the job could not record its end: another attempt may begin as soon
+ * as this one ends. */
+static void check_folder(struct attempt *attempt)
+{
+    attempt->lost =
+        attempt->lost || file_was_replaced(attempt->lock_fd, attempt->job.lock);
+    if (attempt->lost && !*attempt->stop)
+        *attempt->stop = SIGTERM;
+}
+
 /* Count the time, and treat the end of the job's timeout like a signal. */
 static void check_time(struct attempt *attempt)
 {
@@ -224,6 +235,7 @@ static void on_beat(void *context)
 {
     struct attempt *attempt = context;
 
+    check_folder(attempt);
     check_requests(attempt);
     check_time(attempt);
     write_progress(attempt);
@@ -373,6 +385,7 @@ static bool train(struct attempt *attempt, struct error *err)
 {
     struct trainer_options how = { .log = attempt->log,
                                    .heartbeat = &attempt->heartbeat,
+                                   .lost = &attempt->lost,
                                    .progress = on_progress,
                                    .logged = on_logged,
                                    .opened = on_opened,
@@ -416,31 +429,18 @@ static bool train(struct attempt *attempt, struct error *err)
     return ok;
 }
 
-/* Report the end of a run that did not fail, and where its warnings are. */
+/* Report the end of a run that did not fail. */
 static void report_success(struct attempt *attempt, const struct ending *ending)
 {
-    const struct plan *plan = &attempt->inspection.patch.plan;
+    const struct ending_run run = { .job = &attempt->job,
+                                    .plan = &attempt->inspection.patch.plan,
+                                    .step = attempt->record.step,
+                                    .advanced = attempt->record.step != attempt->first,
+                                    .warnings = attempt->warnings };
     struct text line;
 
     text_init(&line, 0);
-    text_addf(&line, "%s: ", attempt->job.path);
-    if (ending->reason[0] && plan_only_evaluates(plan))
-        text_addf(&line, "%s; trainspool run starts it again", ending->reason);
-    else if (ending->reason[0])
-        text_addf(&line, "%s; trainspool run --resume continues from there",
-                  ending->reason);
-    else if (plan_merges(plan))
-        text_addf(&line, "done: merged, model in %s", plan->export_dir);
-    else if (plan_only_evaluates(plan))
-        text_addf(&line, "done: evaluated, results in %s", plan->output_dir);
-    else if (attempt->record.step == attempt->first)
-        text_addf(&line, "no step was left to do, model in %s", plan->output_dir);
-    else
-        text_addf(&line, "done: %" PRId64 " steps, model in %s", attempt->record.step,
-                  plan->output_dir);
-    if (attempt->warnings > 0)
-        text_addf(&line, "; %" PRId64 " warning%s, also in %s", attempt->warnings,
-                  attempt->warnings == 1 ? "" : "s", attempt->job.log);
+    ending_describe(ending, &run, &line);
     report_line(&attempt->report, "%s", line.data);
     text_clear(&line);
 }
@@ -531,6 +531,18 @@ static int refuse(struct attempt *attempt, const struct error *err)
     return ending_status(attempt->options->spooled, err->code);
 }
 
+static int end_lost(struct attempt *attempt)
+{
+    struct error err = { 0 };
+
+    meter_close(&attempt->meter);
+    error_set(&err, ERROR_SYSTEM,
+              "%s: %s was removed or renamed while the job ran; the job ended at step "
+              "%" PRId64 ", which is not saved",
+              attempt->job.path, attempt->job.run_dir, attempt->record.step);
+    return refuse(attempt, &err);
+}
+
 static int run(struct attempt *attempt, struct error *err)
 {
     bool ok, done;
@@ -550,6 +562,9 @@ static int run(struct attempt *attempt, struct error *err)
         return finish(attempt, false, err);
     }
     done = train(attempt, err);
+    check_folder(attempt);
+    if (attempt->lost)
+        return end_lost(attempt);
     return finish(attempt, done, err);
 }
 

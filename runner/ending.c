@@ -3,6 +3,7 @@
 
 #include "runner/ending.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -70,4 +71,29 @@ void ending_find(const struct ending_facts *facts, const struct error *err,
                  err->at.line, err->at.column, err->text);
     else
         snprintf(out->reason, sizeof(out->reason), "%s", err->text);
+}
+
+void ending_describe(const struct ending *ending, const struct ending_run *run,
+                     struct text *out)
+{
+    const struct plan *plan = run->plan;
+
+    text_addf(out, "%s: ", run->job->path);
+    if (ending->reason[0] && plan_only_evaluates(plan))
+        text_addf(out, "%s; trainspool run starts it again", ending->reason);
+    else if (ending->reason[0])
+        text_addf(out, "%s; trainspool run --resume continues from there",
+                  ending->reason);
+    else if (plan_merges(plan))
+        text_addf(out, "done: merged, model in %s", plan->export_dir);
+    else if (plan_only_evaluates(plan))
+        text_addf(out, "done: evaluated, results in %s", plan->output_dir);
+    else if (!run->advanced)
+        text_addf(out, "no step was left to do, model in %s", plan->output_dir);
+    else
+        text_addf(out, "done: %" PRId64 " steps, model in %s", run->step,
+                  plan->output_dir);
+    if (run->warnings > 0)
+        text_addf(out, "; %" PRId64 " warning%s, also in %s", run->warnings,
+                  run->warnings == 1 ? "" : "s", run->job->log);
 }

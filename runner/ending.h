@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "runner/job/job.h"
+#include "train/plan.h"
 
 struct ending_facts {
     bool spooled;
@@ -24,6 +25,18 @@ struct ending {
 /* err: NULL if the job is done. ERROR_STOPPED says where: "stopped at step 12". */
 void ending_find(const struct ending_facts *facts, const struct error *err,
                  struct ending *out);
+
+struct ending_run {
+    const struct job *job;
+    const struct plan *plan;
+    int64_t step;
+    bool advanced;
+    int64_t warnings; /* and errors that it survived */
+};
+
+/* Describe the end of a run that did not fail, and where its warnings are. */
+void ending_describe(const struct ending *ending, const struct ending_run *run,
+                     struct text *out);
 /* Return the exit status of an attempt that an error ended. */
 int ending_status(bool spooled, enum error_code code);
 

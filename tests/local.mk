@@ -388,6 +388,7 @@ script_tests += %D%/cli/slots.t
 script_tests += %D%/cli/spool.t
 script_tests += %D%/cli/starts.t
 script_tests += %D%/cli/stops.t
+script_tests += %D%/cli/removed.t
 script_tests += %D%/cli/timeout.t
 script_tests += %D%/cli/status.t
 script_tests += %D%/cli/submit.t

@@ -351,9 +351,10 @@ static bool after_step(struct run *run, struct error *err)
 /* A full disk does not turn a stop into a failure: the previous checkpoint remains. */
 static bool stop_with_checkpoint(struct run *run, struct error *err)
 {
+    const bool *gone = run->options->lost;
     struct error lost = { 0 };
 
-    if (save(run, &lost))
+    if ((gone && *gone) || save(run, &lost))
         return error_set(err, ERROR_STOPPED, "stopped at step %" PRId64,
                          run->progress.step);
     if (lost.code != ERROR_SYSTEM && lost.code != ERROR_FAULT)

@@ -32,6 +32,8 @@ struct trainer_options {
     /* It ticks while data and model are read, and with every layer; a stop saves a
      * checkpoint if there is something to save; or NULL. */
     struct heartbeat *heartbeat;
+    /* true: the files of the job are gone, and a stop saves nothing; or NULL */
+    const bool *lost;
     void (*progress)(void *context,
                      const struct trainer_progress *progress); /* or NULL */
     /* Called with a logged step or evaluation in the format of Trainer, for the

@@ -279,8 +279,10 @@ static void note_fault(struct intake *intake, struct item *item,
 static void note_busy(struct intake *intake, struct item *item, const struct job *job)
 {
     if (!item->reported)
-        log_line(intake->log, LOG_INFO, "job %s: a new text waits until the run ends",
-                 job->name);
+        log_line(intake->log, LOG_INFO, "job %s: %s", job->name,
+                 file_exists(job->run_dir)
+                     ? "a new text waits until the run ends"
+                     : "its folder is gone; waiting for its process to end");
     item->reported = true;
     item->due = clock_seconds() + again_while_held;
 }
@@ -374,6 +376,10 @@ static bool handle(struct intake *intake, struct item *item, const struct job *j
     bool ok = job_read(job, &text.record, &err) &&
               compare_text(intake->dir, &text, &known, &err);
 
+    if (ok && !known && item->current) { /* the lock may be free: the folder is new */
+        note_busy(intake, item, job);
+        return false;
+    }
     if (ok && (!known || item->fit == FIT_UNKNOWN))
         return claim(intake, item, job, drop);
     ok = ok && follow(intake, &text, &text.record, &err);

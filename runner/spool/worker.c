@@ -4,6 +4,7 @@
 #include "runner/spool/worker.h"
 
 #include <fcntl.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
@@ -15,6 +16,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "runner/job/gate.h"
 #include "runner/job/record.h"
 #include "runner/spool/drop.h"
@@ -134,13 +136,23 @@ static void take_job(struct worker *worker, const char *path)
     worker->adopted = worker->asked = worker->ended = false;
     worker->due = 0;
     worker->child = (struct child) { .fd = -1 };
+    worker->lock = -1;
 }
 
 static void release(struct worker *worker)
 {
+    if (worker->busy && worker->lock >= 0)
+        close(worker->lock);
     if (worker->busy)
         job_clear(&worker->job);
     worker->busy = worker->adopted = worker->asked = worker->ended = false;
+}
+
+/* The trainer keeps the lock of the file, whatever happens to the file's name. */
+static void open_lock(struct worker *worker)
+{
+    worker->lock =
+        open(worker->job.lock, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC);
 }
 
 /* Check, with the lock held, whether the job should still start. */
@@ -233,6 +245,7 @@ enum worker_start worker_start(struct worker *worker, const char *path, struct e
     take_job(worker, path);
     lock = job_check_dir(&worker->job, err) ? job_lock(&worker->job, &busy, err) : -1;
     if (lock >= 0) {
+        open_lock(worker);
         result = start(worker, lock, err);
         close(lock); /* the child holds it now */
     } else {
@@ -247,6 +260,7 @@ void worker_adopt(struct worker *worker, const char *path)
 {
     take_job(worker, path);
     worker->adopted = true;
+    open_lock(worker);
     log_line(worker->log, LOG_INFO, "job %s: already running, waiting for its end",
              worker->job.name);
 }
@@ -268,7 +282,8 @@ static bool ended(struct worker *worker, int *status)
 {
     *status = -1;
     if (worker->adopted)
-        return !job_is_locked(&worker->job);
+        return worker->lock >= 0 ? !file_lock_is_held(worker->lock)
+                                 : !job_is_locked(&worker->job);
     return child_reap(&worker->child, false, status);
 }
 
@@ -285,6 +300,18 @@ static bool put_off(struct worker *worker, const struct error *err)
     return false;
 }
 
+/* The state of another folder at the name says nothing about the job that ended. */
+static bool record_end(struct worker *worker, struct job_record *record,
+                       struct error *err)
+{
+    if (worker->lock < 0 || !file_was_replaced(worker->lock, worker->job.lock))
+        return worker_record_end(&worker->job, worker->status, true, record, err);
+    return error_set(err, ERROR_SYSTEM,
+                     "ended because %s was removed or renamed; it starts again as a new "
+                     "job",
+                     worker->job.run_dir);
+}
+
 bool worker_poll(struct worker *worker, struct job_record *record)
 {
     struct error err = { 0 };
@@ -294,7 +321,7 @@ bool worker_poll(struct worker *worker, struct job_record *record)
     worker->ended = true;
     if (clock_seconds() < worker->due)
         return false;
-    if (!worker_record_end(&worker->job, worker->status, true, record, &err)) {
+    if (!record_end(worker, record, &err)) {
         if (err.code == ERROR_FAULT)
             return put_off(worker, &err);
         log_line(worker->log, LOG_ERROR, "job %s: %s", worker->job.name, err.text);

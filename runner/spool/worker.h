@@ -21,6 +21,7 @@ struct worker {
     bool busy, adopted;
     bool asked; /* to end */
     struct child child;
+    int lock;         /* open lock file of the job, not locked here; -1: none */
     bool ended;       /* the job has ended, and that is not recorded yet */
     int status;       /* from waitpid; -1: unknown */
     double due;       /* when to record it, after a fault of the machine; 0: now */
@@ -45,7 +46,7 @@ void worker_adopt(struct worker *worker, const char *path);
 /* Ask the running job to finish its step, save, and exit. */
 void worker_request_stop(struct worker *worker);
 /* Return whether the running job has ended. *record then is its final state (JOB_INVALID
- * if it cannot be read), and the worker is free. A crashed attempt is recorded here; as
+ * if it cannot be read, or if its folder is gone), and the worker is free. A crashed attempt is recorded here; as
  * long as a fault of the machine prevents that, the worker stays busy. */
 bool worker_poll(struct worker *worker, struct job_record *record);
 /* Return a descriptor that is readable when our child ends; -1: call worker_poll
