@@ -11,6 +11,7 @@ libbase_a_SOURCES += %D%/error.c %D%/error.h
 libbase_a_SOURCES += %D%/fault.c %D%/fault.h
 libbase_a_SOURCES += %D%/file.c %D%/file.h
 libbase_a_SOURCES += %D%/heartbeat.c %D%/heartbeat.h
+libbase_a_SOURCES += %D%/instant.c %D%/instant.h
 libbase_a_SOURCES += %D%/json.c %D%/json.h
 libbase_a_SOURCES += %D%/json_edit.c %D%/json_edit.h
 libbase_a_SOURCES += %D%/landlock.c %D%/landlock.h
@@ -31,3 +32,4 @@ libbase_a_SOURCES += %D%/spread.c %D%/spread.h
 libbase_a_SOURCES += %D%/stop.c %D%/stop.h
 libbase_a_SOURCES += %D%/text.c %D%/text.h
 libbase_a_SOURCES += %D%/walk.c %D%/walk.h
+

@@ -116,6 +116,7 @@ librunner_a_SOURCES += %D%/spool/spool_folder.c %D%/spool/spool_folder.h
 librunner_a_SOURCES += %D%/spool/spool_metrics.c %D%/spool/spool_metrics.h
 librunner_a_SOURCES += %D%/spool/submission.c %D%/spool/submission.h
 librunner_a_SOURCES += %D%/spool/supervisor.c %D%/spool/supervisor.h
+librunner_a_SOURCES += %D%/spool/waiters.c %D%/spool/waiters.h
 librunner_a_SOURCES += %D%/spool/watch.c %D%/spool/watch.h
 librunner_a_SOURCES += %D%/spool/worker.c %D%/spool/worker.h
 librunner_a_SOURCES += %D%/spool/workers.c %D%/spool/workers.h

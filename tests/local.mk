@@ -53,6 +53,7 @@ unit_tests += %D%/unit/test_roots
 unit_tests += %D%/unit/test_spread
 unit_tests += %D%/unit/test_text
 unit_tests += %D%/unit/test_walk
+unit_tests += %D%/unit/test_instant
 
 # precision
 unit_tests += %D%/unit/test_claims
@@ -329,6 +330,7 @@ EXTRA_DIST += %D%/cli/page.py %D%/cli/page_colors.py
 EXTRA_DIST += %D%/cli/prequantized.py
 EXTRA_DIST += %D%/cli/schema.py
 EXTRA_DIST += %D%/cli/schema_offers.py
+script_tests += %D%/cli/after.t
 script_tests += %D%/cli/bulk.t
 script_tests += %D%/cli/chain.t
 script_tests += %D%/cli/check.t

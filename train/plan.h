@@ -193,6 +193,8 @@ struct plan {
     int64_t ranks;             /* number of processes, from 1 */
     int64_t threads;           /* 0: all */
     int64_t priority;
+    const char *after;     /* jobs to wait for, with commas; NULL: none */
+    const char *begin;     /* as written; NULL: at once */
     enum choice preflight; /* auto: if the run computes in fp16 */
     bool disable_dropout;  /* ignore the dropout of the model's config.json */
     int64_t max_retries;

@@ -29,6 +29,7 @@ struct patch_options {
     const char *const *ignore; /* the same for rules that are not reported; NULL: none */
     bool will_run;             /* run, watch: TS713 is an error */
     bool spooled;              /* watch: TS710 is an error */
+    bool frozen; /* the text was admitted: what the start waits for is not checked */
     /* run --resume: the same as resume_from_checkpoint: true */
     bool resume;
     /* with spooled: the folders that jobs may write to, ending with NULL; NULL: those of

@@ -44,6 +44,7 @@
     X(preference)       \
     X(previous_run)     \
     X(quantized)        \
+    X(queue)            \
     X(reading)          \
     X(refused)          \
     X(renames)          \

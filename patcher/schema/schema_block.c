@@ -52,6 +52,14 @@ static const struct key rows[] = {
       .into = TS_FIELD(priority),
       .help = "order in the queue; jobs with a higher priority run first, "
               "unless others have waited long" },
+    { TS_USED("after", KEY_LIST, NULL), .into = TS_FIELD(after),
+      .help = "names of jobs in the same watched folder; the job starts when all of them "
+              "are done",
+      .manual = "See WAITING FOR JOBS AND TIMES." },
+    { TS_USED("begin", KEY_TEXT, NULL), .into = TS_FIELD(begin),
+      .help = "time before which a job of a watched folder does not start, such as "
+              "2026-12-01T06:00:00+01:00, or a delay after it arrives, such as +2h",
+      .manual = "See WAITING FOR JOBS AND TIMES." },
     { TS_USED("threads", KEY_INT, "0"), .min = 0, .max = 4096, .into = TS_FIELD(threads),
       .help = "number of CPU threads; 0 uses all available" },
     { TS_USED("save_torch_state", KEY_BOOL, "false"), .into = TS_FIELD(save_torch_state),

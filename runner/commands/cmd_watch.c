@@ -270,7 +270,8 @@ static bool is_over(const struct daemon *daemon)
 /* Return the exit status of watch --once. */
 static int once_status(const struct daemon *daemon)
 {
-    if (workers_next(&daemon->workers, NULL) || !spool_is_empty(daemon->spool)) {
+    if (workers_next(&daemon->workers, NULL) || !spool_is_empty(daemon->spool) ||
+        spool_has_waiters(daemon->spool)) {
         log_line(daemon->log, LOG_ERROR,
                  "watch: ended with jobs that could not run; `trainspool status %s` "
                  "shows them",

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "patcher/setting.h"
+#include "runner/job/gate.h"
 #include "runner/output/report.h"
 
 static bool log_findings(const struct job *job, const struct patch *patch,
@@ -113,11 +114,14 @@ static bool freeze(const struct job *job, const struct admit_options *options,
                    struct error *err)
 {
     const struct text text = { .data = (char *)patch->text, .len = patch->len };
+    const struct gate_waits waits = { patch->plan.after, patch->plan.begin,
+                                      options->arrived };
 
     record->priority = patch->plan.priority;
     record->max_retries = patch->plan.max_retries;
     note_need(patch, record);
-    return job_freeze(job, &text, !options->lazy, record, err) &&
+    return (!options->spooled || gate_set_waits(job, &waits, err)) &&
+           job_freeze(job, &text, !options->lazy, record, err) &&
            job_event(job, record, EVENT_ACCEPTED, NULL, err);
 }
 

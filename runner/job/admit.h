@@ -18,7 +18,8 @@ struct admit_options {
     bool spooled;             /* the job comes from a watched folder */
     const char *const *roots; /* with spooled: as in patch_options */
     uid_t owner;
-    bool lazy; /* the frozen text is not flushed yet: job_flush must follow */
+    double arrived; /* with spooled: when the file did, which delays count from */
+    bool lazy;      /* the frozen text is not flushed yet: job_flush must follow */
     /* accept a missing model or dataset (TS713): an earlier job may create it before
      * this one starts; the trainer checks again */
     bool waits;

@@ -99,6 +99,7 @@ static bool claim_locked(const struct job *job, const struct examine_request *re
                                  .lazy = true,
                                  .spooled = true,
                                  .roots = examine->roots,
+                                 .arrived = request->arrived,
                                  .waits = request->waits };
     struct inspection inspection = { 0 };
     bool ok = job_read(job, record, &out->err);

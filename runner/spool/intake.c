@@ -26,6 +26,7 @@ static const double again_after_fault = DROP_RETRY_SECONDS, again_while_held = 1
 
 void item_free(struct item *item)
 {
+    free(item->waits_for);
     free(item->trouble);
     free(item->name);
     free(item);
@@ -86,7 +87,8 @@ static bool is_unchanged(const struct item *item, const struct job *job)
 {
     char state[64];
 
-    if (!item->known[0] || strcmp(item->known, item->history.source) != 0)
+    if (!item->known[0] || strcmp(item->known, item->history.source) != 0 ||
+        item->gate == GATE_AFTER || item->gate == GATE_BEGIN)
         return false;
     state_source(job, state);
     return strcmp(state, item->known_state) == 0;
@@ -126,34 +128,74 @@ struct placement_need intake_need(const struct job_record *record)
     return need;
 }
 
+/* after: seconds from now */
 static void queue_job(struct intake *intake, const struct item *item,
-                      const struct job_record *record)
+                      const struct job_record *record, double after)
 {
-    queue_add(&intake->queue, &(struct queued) { .name = item->name,
-                                                 .priority = record->priority,
-                                                 .arrived = record->arrived,
-                                                 .not_before = clock_seconds() +
-                                                               worker_retry_delay(record),
-                                                 .tried = item->tried,
-                                                 .examined = item->fit == FIT_EXAMINED,
-                                                 .waiting.need = intake_need(record) });
+    queue_add(&intake->queue,
+              &(struct queued) { .name = item->name,
+                                 .priority = record->priority,
+                                 .arrived = record->arrived,
+                                 .not_before = clock_seconds() +
+                                               fmax(worker_retry_delay(record), after),
+                                 .tried = item->tried,
+                                 .examined = item->fit == FIT_EXAMINED,
+                                 .waiting.need = intake_need(record) });
 }
 
-/* Queue the job if nothing keeps it from starting; the worker checks that again. */
+/* ---- What keeps a job from starting ---- */
+
+struct pending {
+    const struct waiters *waiters;
+    struct gate *gate;
+};
+
+static bool note_pending(void *context, const char *name)
+{
+    const struct pending *pending = context;
+    struct gate *gate = pending->gate;
+
+    if (!waiters_await(pending->waiters, name))
+        return true;
+    gate->kind = GATE_AFTER;
+    snprintf(gate->waits_for, sizeof(gate->waits_for), "%s", name);
+    snprintf(gate->reason, sizeof(gate->reason), "waits for job %.200s", name);
+    return false;
+}
+
+static void log_gate(const struct intake *intake, struct item *item,
+                     const struct job *job, const struct gate *gate)
+{
+    if (item->gate == gate->kind)
+        return;
+    if (gate->kind != GATE_OPEN)
+        log_line(intake->log, LOG_INFO, "job %s: %s", job->name, gate->reason);
+    else if (item->gate == GATE_HELD)
+        log_line(intake->log, LOG_INFO, "job %s: released", job->name);
+    item->gate = gate->kind;
+}
+
+/* Queue the job if nothing keeps it from starting; the worker checks that again. A job that
+ * it waits for is not what it was if a check of its file is due. */
 static void queue_open(struct intake *intake, struct item *item, const struct job *job,
                        const struct job_record *record)
 {
     struct gate gate;
+    struct pending pending = { &intake->waiters, &gate };
 
     gate_read(AT_FDCWD, job->run_dir, &gate, NULL);
     if (gate.kind == GATE_OPEN)
-        queue_job(intake, item, record);
+        gate_each_job(job->run_dir, note_pending, &pending);
+    if (gate.kind == GATE_AFTER)
+        waiters_add(&intake->waiters, item, gate.waits_for);
+    else
+        waiters_remove(&intake->waiters, item);
+    if (gate.kind == GATE_OPEN || gate.kind == GATE_BEGIN)
+        queue_job(intake, item, record,
+                  gate.kind == GATE_BEGIN ? gate.seconds - clock_wall() : 0);
     else
         queue_remove(&intake->queue, item->name);
-    if (item->held != (gate.kind == GATE_HELD))
-        log_line(intake->log, LOG_INFO, "job %s: %s", job->name,
-                 item->held ? "released" : gate.reason);
-    item->held = gate.kind == GATE_HELD;
+    log_gate(intake, item, job, &gate);
 }
 
 void intake_find(struct intake *intake, const char *name)
@@ -210,10 +252,14 @@ static bool follow(struct intake *intake, const struct comparison *text,
         return true;
     if (!settle(intake, job, record, err))
         return false;
+    if (record->state == JOB_READY) {
+        queue_open(intake, text->item, job, record);
+        return true;
+    }
+    waiters_remove(&intake->waiters, text->item);
+    text->item->gate = GATE_OPEN;
     if (record->state == JOB_RUNNING)
         intake_find(intake, text->item->name);
-    else if (record->state == JOB_READY)
-        queue_open(intake, text->item, job, record);
     return true;
 }
 
@@ -243,6 +289,7 @@ static void take_in(struct intake *intake, struct item *item, const struct job *
                     const struct examine_result *result)
 {
     note_known(item, job, result->record.source);
+    item->news = true;
     log_admission(intake, job, &result->record, result->edits);
     intake->failures += result->record.state == JOB_REJECTED;
     if (result->record.state != JOB_READY) {
@@ -426,7 +473,7 @@ static void log_waiting(const struct intake *intake, struct item *item, double n
              item->name, patience / 60);
 }
 
-bool intake_handle(struct intake *intake, struct item *item)
+static bool handle_name(struct intake *intake, struct item *item)
 {
     double now = clock_seconds();
     enum drop_verdict verdict;
@@ -458,11 +505,23 @@ bool intake_handle(struct intake *intake, struct item *item)
         done = false;
     } else {
         done = handle(intake, item, &job, &drop);
+        item->news = true;
     }
     if (done)
         forget_trouble(item);
     job_clear(&job);
     return done;
+}
+
+bool intake_handle(struct intake *intake, struct item *item)
+{
+    bool done = handle_name(intake, item);
+
+    if (!done || (!item->news && !item->awaited))
+        return done;
+    item->news = item->awaited = false;
+    waiters_wake(&intake->waiters, item);
+    return true;
 }
 
 void intake_flush(struct intake *intake)
@@ -486,6 +545,7 @@ void intake_clear(struct intake *intake)
     examiners_free(intake->examiners);
     intake->examiners = NULL;
     queue_clear(&intake->queue);
+    waiters_clear(&intake->waiters);
     for (size_t i = 0; i < intake->found_count; i++)
         free(intake->found[i]);
     free(intake->found);

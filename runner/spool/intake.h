@@ -9,8 +9,10 @@
 #include "base/log.h"
 #include "runner/spool/drop.h"
 #include "runner/spool/examiner.h"
+#include "runner/job/gate.h"
 #include "runner/job/job.h"
 #include "runner/spool/queue.h"
+#include "runner/spool/waiters.h"
 
 /* State of a name; zeroed at first except for the name. */
 struct item {
@@ -24,10 +26,13 @@ struct item {
     uint64_t tried;       /* the queue's round in which it could not be started */
     /* it fits nowhere, though an earlier check accepted it: the devices have changed */
     enum { FIT_KNOWN, FIT_UNKNOWN, FIT_EXAMINED } fit;
-    char *trouble; /* why it was put off, as logged; malloc'ed, NULL: nothing */
-    double since;  /* when it was put off first */
-    bool blocked;  /* it may stay put off for ever */
-    bool held;     /* a person holds it, as logged */
+    char *trouble;       /* why it was put off, as logged; malloc'ed, NULL: nothing */
+    double since;        /* when it was put off first */
+    bool blocked;        /* it may stay put off for ever */
+    enum gate_kind gate; /* what keeps it from starting, as logged */
+    char *waits_for;     /* GATE_AFTER: a job, without .yaml; malloc'ed, NULL: none */
+    bool news;           /* its state may have changed: wake the jobs that wait for it */
+    bool awaited;        /* another job waits for its check */
     /* whether it was reported that a new text waits for the end of the run */
     bool reported;
     bool current;      /* used by the spool: a worker has the job */
@@ -51,6 +56,7 @@ struct intake {
     bool others;    /* some names were not checked yet */
     struct item *flush;
     size_t failures; /* number of jobs rejected */
+    struct waiters waiters;
     /* called for a job that ended without the watch waiting for it; NULL: none */
     void (*ended)(void *context, const char *path, const struct job_record *record);
     void *ended_context;

@@ -279,6 +279,8 @@ static void read_gate(const struct listing_folder *folder, const char *run,
     struct gate gate;
 
     gate_read(folder->fd, run, &gate, NULL);
+    if (gate.kind != GATE_HELD && record->state != JOB_READY)
+        return; /* what an earlier text waited for */
     job->gate = gate.kind;
     if (gate.kind != GATE_OPEN)
         record_set_text(record->reason, sizeof(record->reason), gate.reason);

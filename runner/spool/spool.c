@@ -130,6 +130,11 @@ static void check_due_items(struct spool *spool)
     }
 }
 
+static void check_again(void *context, struct item *item)
+{
+    schedule_check(context, item, 0);
+}
+
 static void on_found(void *context, const char *name)
 {
     on_name(context, name, WATCH_SEEN);
@@ -236,6 +241,9 @@ static bool open_dir(struct spool *spool, bool *busy, struct error *err)
                  spool->path, no_events.text);
     spool->absent = false;
     spool->intake.dir = spool->dir;
+    spool->intake.waiters.names = &spool->names;
+    spool->intake.waiters.check = check_again;
+    spool->intake.waiters.context = spool;
     spool->intake.examiners = examiners_new(&spool->how);
     scan(spool);
     find_running(spool);
@@ -406,6 +414,11 @@ bool spool_is_empty(const struct spool *spool)
 {
     return !spool->pending && !spool->unread && spool->intake.found_count == 0 &&
            queue_count(&spool->intake.queue) == 0;
+}
+
+bool spool_has_waiters(const struct spool *spool)
+{
+    return spool->intake.waiters.count > 0;
 }
 
 static bool is_long_since(double then)

@@ -51,6 +51,8 @@ void spool_flush(struct spool *spool);
 double spool_due(const struct spool *spool);
 /* Return whether nothing is left to check and nothing is queued. */
 bool spool_is_empty(const struct spool *spool);
+/* Return whether jobs wait for others that are not done. */
+bool spool_has_waiters(const struct spool *spool);
 /* Return whether nothing is left that could be done: a file is in the way of the other
  * jobs, or a fault of the machine has lasted for long. */
 bool spool_is_stuck(const struct spool *spool);

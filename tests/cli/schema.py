@@ -50,11 +50,12 @@ def errors_of_check(trainspool, jobs):
 
 
 class Loader(yaml.SafeLoader):
-    """Reads booleans as YAML 1.2 does, and so as editors do: `no` is a string."""
+    """Reads booleans as YAML 1.2 does, and so as editors do: `no` is a string, and so is a date."""
 
 
 Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
+    first: [(tag, pattern) for tag, pattern in resolvers
+            if tag not in ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:timestamp")]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()}
 Loader.add_implicit_resolver("tag:yaml.org,2002:bool",
                              re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
