@@ -36,6 +36,7 @@ librunner_a_SOURCES += %D%/commands/cmd_unpause.c
 librunner_a_SOURCES += %D%/commands/cmd_watch.c
 librunner_a_SOURCES += %D%/commands/commands.c %D%/commands/commands.h
 librunner_a_SOURCES += %D%/commands/job_change.c %D%/commands/job_change.h
+librunner_a_SOURCES += %D%/commands/status_view.c %D%/commands/status_view.h
 librunner_a_SOURCES += %D%/commands/queue_again.c %D%/commands/queue_again.h
 librunner_a_SOURCES += %D%/commands/watch_log.c %D%/commands/watch_log.h
 
@@ -77,12 +78,14 @@ librunner_a_SOURCES += %D%/options/options_help.c %D%/options/options_help.h
 librunner_a_SOURCES += %D%/options/program.c %D%/options/program.h
 librunner_a_SOURCES += %D%/options/selection.c %D%/options/selection.h
 
+librunner_a_SOURCES += %D%/output/line_changes.c %D%/output/line_changes.h
 librunner_a_SOURCES += %D%/output/meter.c %D%/output/meter.h
 librunner_a_SOURCES += %D%/output/report.c %D%/output/report.h
 librunner_a_SOURCES += %D%/output/report_excerpt.c %D%/output/report_excerpt.h
 librunner_a_SOURCES += %D%/output/report_json.c %D%/output/report_json.h
 librunner_a_SOURCES += %D%/output/report_sarif.c %D%/output/report_sarif.h
 librunner_a_SOURCES += %D%/output/report_similar.c %D%/output/report_similar.h
+librunner_a_SOURCES += %D%/output/screen.c %D%/output/screen.h
 librunner_a_SOURCES += %D%/output/review.c %D%/output/review.h
 
 librunner_a_SOURCES += %D%/page/chart.c %D%/page/chart.h
@@ -114,6 +117,7 @@ librunner_a_SOURCES += %D%/spool/queue.c %D%/spool/queue.h
 librunner_a_SOURCES += %D%/spool/spool.c %D%/spool/spool.h
 librunner_a_SOURCES += %D%/spool/spool_folder.c %D%/spool/spool_folder.h
 librunner_a_SOURCES += %D%/spool/spool_metrics.c %D%/spool/spool_metrics.h
+librunner_a_SOURCES += %D%/spool/status_table.c %D%/spool/status_table.h
 librunner_a_SOURCES += %D%/spool/submission.c %D%/spool/submission.h
 librunner_a_SOURCES += %D%/spool/supervisor.c %D%/spool/supervisor.h
 librunner_a_SOURCES += %D%/spool/waiters.c %D%/spool/waiters.h

@@ -15,11 +15,13 @@
 #include "base/json.h"
 #include "base/size.h"
 #include "base/spread.h"
-#include "runner/output/meter.h"
+#include "runner/commands/status_view.h"
+#include "runner/output/line_changes.h"
 #include "runner/output/report.h"
+#include "runner/output/screen.h"
 #include "runner/spool/listing.h"
-#include "runner/spool/queue.h"
 #include "runner/spool/spool.h"
+#include "runner/spool/status_table.h"
 
 static int cmd_status(const struct options *options);
 
@@ -33,7 +35,7 @@ const struct command command_status = {
     .run = cmd_status,
 };
 
-enum { SHORTEST_NAME = 12, LONGEST_NAME = 40, LINES_AT_ONCE = 128 };
+enum { LINES_AT_ONCE = 128 };
 
 static bool is_known_job(const char *path)
 {
@@ -45,8 +47,10 @@ static bool is_known_job(const char *path)
     return known;
 }
 
-/* Read what is there, report the rest, and return the worst exit status. */
-static int read_listing(const struct options *options, struct listing *listing)
+/* Read what is there. *last: the last error; without it, report each. Return the worst exit
+ * status. */
+static int read_listing(const struct options *options, struct listing *listing,
+                        struct error *last)
 {
     int worst = EXIT_FINE;
 
@@ -60,7 +64,9 @@ static int read_listing(const struct options *options, struct listing *listing)
             listing_add_job(listing, path);
         else
             error_set(&err, ERROR_USAGE, "there is no %s", path);
-        if (err.code)
+        if (err.code && last)
+            *last = err;
+        else if (err.code)
             report_error(options->program, &err);
         if (report_exit(err.code) > worst)
             worst = report_exit(err.code);
@@ -152,7 +158,7 @@ static void add_objects(void *context, size_t from, size_t to)
 }
 
 /* Return whether the state of some job is unknown. */
-static bool show_json(struct report *report, const struct listing *listing)
+static bool add_json(struct text *out, const struct listing *listing)
 {
     size_t count = size_divide_up(listing->count, LINES_AT_ONCE);
     struct objects objects = { listing, memory_alloc(count * sizeof(struct part)) };
@@ -160,7 +166,7 @@ static bool show_json(struct report *report, const struct listing *listing)
 
     spread_each(listing->count, LINES_AT_ONCE, add_objects, &objects);
     for (size_t i = 0; i < count; i++) {
-        report_write(report, &objects.parts[i].out);
+        text_add(out, objects.parts[i].out.data, objects.parts[i].out.len);
         text_clear(&objects.parts[i].out);
         unread |= objects.parts[i].unread;
     }
@@ -168,178 +174,16 @@ static bool show_json(struct report *report, const struct listing *listing)
     return unread;
 }
 
-/* A line of the table. */
-struct line {
-    struct listed job;
-    bool shown;
-    size_t turn; /* its position among the waiting jobs of its folder, from 1; 0: none */
-};
-
-struct table {
-    const struct listing *listing;
-    struct line *lines; /* malloc'ed */
-};
-
-static void read_lines(void *context, size_t from, size_t to)
-{
-    const struct table *table = context;
-
-    for (size_t i = from; i < to; i++)
-        table->lines[i].shown = listing_read(table->listing, i, &table->lines[i].job);
-}
-
-static struct queued queued_of(const struct line *line)
-{
-    return (struct queued) { .priority = line->job.record.priority,
-                             .arrived = line->job.record.arrived };
-}
-
-static int compare_turn(const void *a, const void *b)
-{
-    struct queued one = queued_of(*(struct line *const *)a);
-    struct queued two = queued_of(*(struct line *const *)b);
-
-    return queue_precedes(&two, &one) - queue_precedes(&one, &two);
-}
-
-/* Number the jobs in the order in which a watch takes them. */
-static void number_turns(struct line *lines, size_t count)
-{
-    struct line **waiting = memory_resize(NULL, count + 1, sizeof(struct line *));
-    size_t waits = 0;
-
-    for (size_t i = 0; i < count; i++)
-        if (lines[i].shown && lines[i].job.record.state == JOB_READY &&
-            lines[i].job.gate == GATE_OPEN)
-            waiting[waits++] = &lines[i];
-    qsort(waiting, waits, sizeof(struct line *), compare_turn);
-    for (size_t i = 0; i < waits; i++)
-        waiting[i]->turn = i + 1;
-    free(waiting);
-}
-
-static void table_read(struct table *table, const struct listing *listing)
-{
-    size_t to;
-
-    *table =
-        (struct table) { listing, memory_alloc(listing->count * sizeof(struct line)) };
-    spread_each(listing->count, LINES_AT_ONCE, read_lines, table);
-    for (size_t from = 0; from < listing->count; from = to) {
-        const char *folder = listing_folder(listing, from);
-
-        for (to = from + 1; to < listing->count && listing_folder(listing, to) == folder;)
-            to++;
-        if (folder[0])
-            number_turns(table->lines + from, to - from);
-    }
-}
-
-static void table_clear(struct table *table)
-{
-    for (size_t i = 0; i < table->listing->count; i++)
-        if (table->lines[i].shown)
-            listed_clear(&table->lines[i].job);
-    free(table->lines);
-}
-
-static const char *const state_colors[JOB_STATES] = {
-    [JOB_RUNNING] = "\033[36m", [JOB_DONE] = "\033[32m",     [JOB_FAILED] = "\033[31m",
-    [JOB_STOPPED] = "\033[33m", [JOB_REJECTED] = "\033[31m", [JOB_BLOCKED] = "\033[33m",
-};
-
-/* Append a cell of `width` columns; a non-ASCII character counts as one column. */
-static void add_cell(struct text *out, const char *value, size_t width)
-{
-    size_t from = out->len, columns = 0;
-
-    report_visible(out, value);
-    for (size_t i = from; i < out->len; i++)
-        columns += ((unsigned char)out->data[i] & 0xc0) != 0x80;
-    text_addf(out, "%*s  ", columns < width ? (int)(width - columns) : 0, "");
-}
-
-static void add_reason(struct text *out, const struct line *line)
-{
-    report_visible(out, line->job.record.reason);
-    if (line->job.record.state != JOB_READY || line->job.record.reason[0])
-        return;
-    text_adds(out, "waiting");
-    if (line->turn > 1)
-        text_addf(out, ", %zu ahead of it", line->turn - 1);
-    else if (line->turn == 1)
-        text_adds(out, ", next");
-}
-
-static void add_line(struct text *out, const struct line *line, size_t names, bool color)
-{
-    const struct job_record *record = &line->job.record;
-    const char *color_code = color ? state_colors[record->state] : NULL;
-    struct text cell;
-
-    text_init(&cell, 0);
-    add_cell(out, line->job.name, names);
-    text_adds(out, color_code ? color_code : "");
-    add_cell(out, listed_state(&line->job), 8);
-    text_adds(out, color_code ? "\033[0m" : "");
-    if (record->total > 0)
-        text_addf(&cell, "%" PRId64 "/%" PRId64, record->step, record->total);
-    add_cell(out, cell.len ? cell.data : "-", 11);
-    text_reset(&cell);
-    if (!isnan(record->loss))
-        text_addf(&cell, "%.4g", record->loss);
-    add_cell(out, cell.len ? cell.data : "-", 7);
-    text_reset(&cell);
-    if (line->job.running)
-        meter_clock(record->seconds_left, &cell);
-    add_cell(out, cell.len ? cell.data : "-", 7);
-    text_reset(&cell);
-    /* which of several GPUs of one name */
-    if (line->job.running && strncmp(record->devices, "cuda", 4) == 0)
-        text_addf(&cell, "%s ", record->devices);
-    text_addf(&cell, "%s", record->device);
-    if (cell.len > 20)
-        cell.data[20] = 0;
-    add_cell(out, cell.len ? cell.data : "-", 20);
-    add_reason(out, line);
-    while (out->len > 0 && out->data[out->len - 1] == ' ')
-        out->data[--out->len] = 0;
-    text_addc(out, '\n');
-    text_clear(&cell);
-}
-
-/* Return whether the state of some job is unknown. */
-static bool add_table(struct text *out, const struct table *table, bool color)
-{
-    const struct line *lines = table->lines, *end = lines + table->listing->count;
-    size_t names = SHORTEST_NAME;
-    bool unread = false;
-
-    for (const struct line *line = lines; line < end; line++) {
-        size_t len = line->shown ? strlen(line->job.name) : 0;
-
-        names = len > names ? (len < LONGEST_NAME ? len : LONGEST_NAME) : names;
-        unread |= line->shown && line->job.unread;
-    }
-    text_addf(out, "%-*s  %-8s  %-11s  %-7s  %-7s  %-20s  %s\n", (int)names, "NAME",
-              "STATE", "STEP", "LOSS", "LEFT", "DEVICE", "REASON");
-    for (const struct line *line = lines; line < end; line++)
-        if (line->shown)
-            add_line(out, line, names, color);
-    return unread;
-}
-
 /* Say what contains the running jobs, once unless they differ. */
-static void add_containment(struct text *out, const struct table *table)
+static void add_containment(struct text *out, const struct status_table *table)
 {
-    const struct line *lines = table->lines, *end = lines + table->listing->count;
+    const struct status_line *end = table->lines + table->count;
     const char *last = NULL;
 
-    for (const struct line *line = lines; line < end; line++) {
+    for (const struct status_line *line = table->lines; line < end; line++) {
         const char *contained = line->job.record.contained;
 
-        if (!line->shown || !line->job.running || !*contained ||
-            text_equal(contained, last))
+        if (!line->job.running || !*contained || text_equal(contained, last))
             continue;
         report_visible(out, line->job.name);
         text_adds(out, " is contained by ");
@@ -366,57 +210,80 @@ static void add_pauses(struct text *out, const struct listing *listing)
     }
 }
 
-static bool show_table(struct report *report, const struct options *options,
-                       const struct listing *listing)
+/* Return whether the state of some job is unknown. */
+static bool add_table(const struct options *options, const struct listing *listing,
+                      bool color, struct text *out)
 {
     const char *first = options->operands[0];
-    struct table table;
+    struct status_table table;
+    bool unread;
+
+    status_table_read(&table, listing);
+    status_table_add_heads(&table, out);
+    for (size_t i = 0; i < table.count; i++)
+        status_table_add_line(&table, &table.lines[i], color, out);
+    unread = table.unread;
+    if (!options->quiet)
+        add_containment(out, &table);
+    status_table_clear(&table);
+    if (!options->quiet)
+        add_pauses(out, listing);
+    if (!options->quiet && file_is_dir(first) && !spool_is_watched(first))
+        text_adds(out, "no watch is running on this folder\n");
+    return unread;
+}
+
+/* Show all jobs once, or what has changed since the last time (changes), and return the
+ * exit status. */
+static int show(struct report *report, const struct options *options,
+                struct line_changes *changes)
+{
+    struct listing listing = { 0 };
+    int status = read_listing(options, &listing, NULL);
     struct text out;
     bool unread;
 
     text_init(&out, 0);
-    /* move home, print, clear the rest: this does not flicker */
-    text_adds(&out, options->follow && report->terminal ? "\033[H" : "");
-    table_read(&table, listing);
-    unread = add_table(&out, &table, report->color);
-    if (!options->quiet)
-        add_containment(&out, &table);
-    table_clear(&table);
-    if (!options->quiet)
-        add_pauses(&out, listing);
-    if (!options->quiet && file_is_dir(first) && !spool_is_watched(first))
-        text_adds(&out, "no watch is running on this folder\n");
-    text_adds(&out, options->follow && report->terminal ? "\033[J" : "");
-    report_write(report, &out);
-    text_clear(&out);
-    return unread;
-}
-
-/* Show all jobs once, and return the exit status. */
-static int show(struct report *report, const struct options *options)
-{
-    struct listing listing = { 0 };
-    int status = read_listing(options, &listing);
-    bool unread = options->json ? show_json(report, &listing)
-                                : show_table(report, options, &listing);
-
+    if (options->json)
+        unread = add_json(&out, &listing);
+    else
+        unread = add_table(options, &listing, report->color, &out);
+    if (changes)
+        line_changes_write(changes, out.data ? out.data : "", report);
+    else
+        report_write(report, &out);
     fflush(report->out);
+    text_clear(&out);
     listing_clear(&listing);
     return unread ? EXIT_SYSTEM : status;
 }
 
-static int cmd_status(const struct options *options)
+static void read_for_view(const struct options *options, struct listing *listing,
+                          struct error *err)
+{
+    read_listing(options, listing, err);
+}
+
+/* Without a terminal, print the lines that change. */
+static int follow(struct report *report, const struct options *options)
 {
     static const struct timespec second = { .tv_sec = 1 };
-    struct report report;
+    struct line_changes changes = { 0 };
     int status;
 
-    report_init(&report, options);
-    if (options->follow && report.terminal && !options->json)
-        fputs("\033[2J", stdout);
     do
-        status = show(&report, options);
-    while (status != EXIT_NO_JOB && options->follow && !ferror(stdout) &&
-           nanosleep(&second, NULL) == 0);
+        status = show(report, options, &changes);
+    while (status != EXIT_NO_JOB && !ferror(stdout) && nanosleep(&second, NULL) == 0);
+    line_changes_clear(&changes);
     return status;
+}
+
+static int cmd_status(const struct options *options)
+{
+    struct report report;
+
+    report_init(&report, options);
+    if (options->follow && !options->json && screen_is_possible())
+        return status_view_run(options, &report, read_for_view);
+    return options->follow ? follow(&report, options) : show(&report, options, NULL);
 }
