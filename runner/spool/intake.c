@@ -24,8 +24,10 @@ static const double again_after_fault = DROP_RETRY_SECONDS, again_while_held = 1
                     again_after_change = 0.2, again_while_examined = 0.02,
                     again_while_full = 1, again_after_hang = 60, patience = 600;
 
-void item_free(struct item *item)
+void item_free(void *freed)
 {
+    struct item *item = freed;
+
     free(item->waits_for);
     free(item->trouble);
     free(item->name);

@@ -72,6 +72,6 @@ struct placement_need intake_need(const struct job_record *record);
 /* Flush the frozen texts of admitted jobs. */
 void intake_flush(struct intake *intake);
 void intake_clear(struct intake *intake);
-void item_free(struct item *item);
+void item_free(void *item);
 
 #endif

@@ -23,6 +23,16 @@ bool pause_read(int dir, const char *inner, struct pause *out, struct error *err
     return ok;
 }
 
+bool pause_changed(struct pause *pause, int inner)
+{
+    struct pause now;
+    bool changed = pause_read(inner, ".", &now, NULL) && now.on != pause->on;
+
+    if (changed)
+        *pause = now;
+    return changed;
+}
+
 bool pause_begin(const char *inner, const char *why, struct error *err)
 {
     char *file = path_join(inner, "paused");

@@ -68,14 +68,9 @@ static struct item *find_item(struct spool *spool, const char *name)
     return item;
 }
 
-static void free_item(void *item)
-{
-    item_free(item);
-}
-
 static void forget_names(struct spool *spool)
 {
-    names_clear(&spool->names, free_item);
+    names_clear(&spool->names, item_free);
     intake_clear(&spool->intake);
     spool->pending = spool->last = NULL;
 }
@@ -140,17 +135,12 @@ static void on_found(void *context, const char *name)
     on_name(context, name, WATCH_SEEN);
 }
 
-/* Find out whether jobs may start; after a fault of the machine, the last answer
- * counts. */
 static void read_pause(struct spool *spool)
 {
-    struct pause pause;
-
-    if (!pause_read(spool->inner, ".", &pause, NULL) || pause.on == spool->pause.on)
-        return;
-    log_line(spool->intake.log, LOG_INFO, "watch: %s",
-             pause.on ? pause.reason : "jobs start again after the pause");
-    spool->pause = pause;
+    if (pause_changed(&spool->pause, spool->inner))
+        log_line(spool->intake.log, LOG_INFO, "watch: %s",
+                 spool->pause.on ? spool->pause.reason
+                                 : "jobs start again after the pause");
 }
 
 /* Scan; after a fault of the machine soon again. */
@@ -410,15 +400,15 @@ double spool_due(const struct spool *spool)
                                      spool->looked_at + DROP_RETRY_SECONDS));
 }
 
+bool spool_has_waiters(const struct spool *spool)
+{
+    return spool->intake.waiters.count > 0;
+}
+
 bool spool_is_empty(const struct spool *spool)
 {
     return !spool->pending && !spool->unread && spool->intake.found_count == 0 &&
            queue_count(&spool->intake.queue) == 0;
-}
-
-bool spool_has_waiters(const struct spool *spool)
-{
-    return spool->intake.waiters.count > 0;
 }
 
 static bool is_long_since(double then)
