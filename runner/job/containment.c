@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "base/file.h"
 #include "base/limits.h"
 #include "base/seccomp.h"
 #include "runner/job/contained_paths.h"
@@ -59,16 +60,19 @@ static unsigned refused_calls(const struct containment *containment)
 }
 
 /*
- * The lists for GPUs have not been tried on a card, and a run that cannot use its GPU is
- * worse than one that is not contained: without privileges of its own, the driver could not
- * start nvidia-modprobe, which is set-user-ID. So both are off unless
- * TRAINSPOOL_SANDBOX=1.
+ * The lists for GPUs were tried with the driver for Linux on PCs. Without privileges of its
+ * own, it cannot start nvidia-modprobe, which is set-user-ID and makes its devices: a run
+ * that cannot use its GPU is worse than one that is not contained. So both are off where
+ * these devices are missing, as they are with other drivers, unless TRAINSPOOL_SANDBOX=1.
  */
+#define DRIVER_DEVICE "/dev/nvidia-uvm"
+
 static bool leaves_gpu_alone(const struct containment *containment)
 {
     const char *wish = getenv("TRAINSPOOL_SANDBOX");
 
-    return containment->gpu && !(wish && text_equal(wish, "1"));
+    return containment->gpu && !(wish && text_equal(wish, "1")) &&
+           !file_exists(DRIVER_DEVICE);
 }
 
 static void report_lack(struct log *log, const struct error *err)
@@ -124,8 +128,8 @@ void containment_describe(const struct containment *containment, struct text *ou
         return;
     }
     if (leaves_gpu_alone(containment)) {
-        text_adds(out, "clean environment (with a GPU, Landlock and seccomp only by "
-                       "TRAINSPOOL_SANDBOX=1)");
+        text_adds(out, "clean environment (no " DRIVER_DEVICE
+                       ": Landlock and seccomp only by TRAINSPOOL_SANDBOX=1)");
         return;
     }
     text_addf(out, "%s%sno new privileges, clean environment",

@@ -3,7 +3,8 @@
  * make of the process: which files it may use (Landlock), which system calls (seccomp), no
  * new privileges, limits.
  *
- * With a GPU, Landlock and seccomp are used only with TRAINSPOOL_SANDBOX=1 in the environment.
+ * With a GPU, Landlock and seccomp are used if the driver's devices exist, or with
+ * TRAINSPOOL_SANDBOX=1 in the environment.
  *
  * Nothing here can fail a run: what the kernel lacks is left out, and the log says so.
  */

@@ -82,6 +82,8 @@ for format in bf16 fp16; do
     background "$trainspool" run -q killed-$format.yaml
     wait_until 60 has_reached killed-$format.yaml 120
     ok $? "$format: the run reaches step 120"
+    expect "$format: the run is contained" \
+        grep -q '^NoNewPrivs:.*1' "/proc/$(children "$daemon" | head -n 1)/status"
     kill -KILL "$(children "$daemon" | head -n 1)" "$daemon"
     wait_until 10 has_exited "$daemon"
     echo "# killed at step $(step killed-$format.yaml)"
