@@ -4,6 +4,8 @@
 
 #include "tests/reference/operand.h"
 
+#include "base/size.h"
+#include "kernels/backend.h"
 #include "kernels/cuda/cuda_attention.h"
 #include "tests/unit/unit.h"
 
@@ -25,11 +27,13 @@ size_t machine_cudnn_plans(struct backend *be)
     return attention ? cuda_attention_plans(attention) : 0;
 }
 
+/* A block ends at a multiple of a backend's alignment, as the buffers of a model do: cuBLAS
+ * reads, but does not use, up to 14 bytes after the last row. */
 void *machines_memory(size_t bytes)
 {
     void *block = NULL;
-    cudaError_t status =
-        cudaMallocManaged(&block, bytes ? bytes : 1, cudaMemAttachGlobal);
+    cudaError_t status = cudaMallocManaged(
+        &block, size_round(bytes + 1, backend_cuda.alignment), cudaMemAttachGlobal);
 
     if (status != cudaSuccess)
         fail_msg("%zu bytes: %s", bytes, cudaGetErrorString(status));
