@@ -39,6 +39,7 @@ unit_tests += %D%/unit/test_error
 unit_tests += %D%/unit/test_fault
 unit_tests += %D%/unit/test_file
 unit_tests += %D%/unit/test_heartbeat
+unit_tests += %D%/unit/test_holders
 unit_tests += %D%/unit/test_json
 unit_tests += %D%/unit/test_json_edit
 unit_tests += %D%/unit/test_link
