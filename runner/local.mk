@@ -105,6 +105,7 @@ librunner_a_SOURCES += %D%/spool/clerk.c %D%/spool/clerk.h
 librunner_a_SOURCES += %D%/spool/drop.c %D%/spool/drop.h
 librunner_a_SOURCES += %D%/spool/examiner.c %D%/spool/examiner.h
 librunner_a_SOURCES += %D%/spool/fleet.c %D%/spool/fleet.h
+librunner_a_SOURCES += %D%/spool/guard.c %D%/spool/guard.h
 librunner_a_SOURCES += %D%/spool/intake.c %D%/spool/intake.h
 librunner_a_SOURCES += %D%/spool/listing.c %D%/spool/listing.h
 librunner_a_SOURCES += %D%/spool/pause.c %D%/spool/pause.h

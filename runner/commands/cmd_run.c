@@ -73,7 +73,8 @@ static int record_end(const struct job *job, const struct options *options, int 
     struct job_record record;
     struct error err = { 0 };
 
-    if (!worker_record_end(job, status, false, &record, &err)) {
+    if (!worker_record_end(job, &(struct worker_end) { .status = status }, &record,
+                           &err)) {
         report_error(options->program, &err);
         return EXIT_SYSTEM;
     }

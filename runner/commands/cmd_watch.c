@@ -38,10 +38,10 @@ const struct command command_watch = {
     .min_operands = 1,
     .max_operands = 1,
     .options =
-        (const enum option_id[]) { OPTION_ONCE, OPTION_SLOTS, OPTION_DEVICES,
-                                   OPTION_ON_END, OPTION_MAIL, OPTION_NOTIFY_TIMEOUT,
-                                   OPTION_METRICS, OPTION_PAGE, OPTION_LOG, OPTION_ROOT,
-                                   OPTION_NO_SANDBOX, OPTION_END },
+        (const enum option_id[]) {
+            OPTION_ONCE, OPTION_SLOTS, OPTION_DEVICES, OPTION_ON_END, OPTION_MAIL,
+            OPTION_NOTIFY_TIMEOUT, OPTION_GRACE, OPTION_HANG, OPTION_METRICS, OPTION_PAGE,
+            OPTION_LOG, OPTION_ROOT, OPTION_NO_SANDBOX, OPTION_END },
     .help = "patch and train every job dropped into a folder",
     .details =
         "A job is taken when it is complete: at once if it was renamed into the "
@@ -221,9 +221,12 @@ static int wait_ms(const struct daemon *daemon)
                       supervisor_due(daemon->supervisor));
     double now = clock_seconds();
 
-    for (struct worker *worker = NULL; (worker = workers_next(&daemon->workers, worker));)
+    for (struct worker *worker = NULL;
+         (worker = workers_next(&daemon->workers, worker));) {
+        due = fmin(due, worker_due(worker));
         if (worker_fd(worker) < 0 && due > now + adopted_every)
             due = now + adopted_every;
+    }
     if (due <= now)
         return 0;
     return due - now > 60 ? 60000 : (int)((due - now) * 1000) + 1;
@@ -405,6 +408,14 @@ static void report_start(const struct options *options, bool busy, struct error 
     report_error(options->program, err);
 }
 
+static struct guard_limits find_limits(const struct options *options)
+{
+    return (struct guard_limits) {
+        .grace = options->grace >= 0 ? (double)options->grace : GUARD_GRACE_DEFAULT,
+        .hang = options->hang >= 0 ? (double)options->hang : GUARD_HANG_DEFAULT
+    };
+}
+
 static int cmd_watch(const struct options *options)
 {
     struct daemon daemon = { .options = options, .signals = -1 };
@@ -420,7 +431,8 @@ static int cmd_watch(const struct options *options)
         daemon.log = daemon.output.log;
     daemon.workers = (struct workers) { .program = program,
                                         .log = daemon.log,
-                                        .no_sandbox = options->no_sandbox };
+                                        .no_sandbox = options->no_sandbox,
+                                        .limits = find_limits(options) };
     if (daemon.log && open_daemon(&daemon, &busy, &err)) {
         status = loop(&daemon);
     } else {

@@ -119,6 +119,7 @@ static bool freeze(const struct job *job, const struct admit_options *options,
 
     record->priority = patch->plan.priority;
     record->max_retries = patch->plan.max_retries;
+    record->timeout = patch->plan.timeout_seconds;
     note_need(patch, record);
     return (!options->spooled || gate_set_waits(job, &waits, err)) &&
            job_freeze(job, &text, !options->lazy, record, err) &&

@@ -63,6 +63,7 @@ struct job_record {
     int64_t crashes;     /* attempts that ended without a record */
     int64_t max_retries; /* number of crashes after which it is retried */
     int64_t priority;
+    double timeout; /* seconds that its attempts may take; 0: as many as they like */
     double seconds; /* for which its attempts have run; NaN: not at all */
     double arrived; /* wall time at which the file arrived; NaN: unknown */
     bool resume;    /* the next start continues from the last checkpoint */

@@ -32,7 +32,7 @@ const struct record_field record_fields[] = {
     FIELD(RECORD_INTEGER, capability), FIELD(RECORD_INTEGER, ranks),
     FIELD(RECORD_INTEGER, threads),    FIELD(RECORD_INTEGER, memory),
     FIELD(RECORD_TEXT, frozen),        FIELD(RECORD_INTEGER, owner),
-    FIELD(RECORD_REAL, seconds),
+    FIELD(RECORD_REAL, seconds),       FIELD(RECORD_REAL, timeout),
 };
 const size_t record_field_count = TS_COUNT(record_fields);
 

@@ -102,6 +102,12 @@ static const struct option_row rows[OPTION_IDS] = {
                                 INTO(notify_timeout),
                                 "how long that program and the mail system may take; "
                                 "default 60" },
+    [OPTION_GRACE] = { "grace", 0, OPTION_IS_NUMBER, "SECONDS", NULL, INTO(grace),
+                       "kill a job that does not end this long after it was asked to; "
+                       "default 300" },
+    [OPTION_HANG] = { "hang", 0, OPTION_IS_NUMBER, "SECONDS", NULL, INTO(hang),
+                      "kill a job that shows no sign of life for this long; 0: never; "
+                      "default 900" },
     [OPTION_METRICS] = { "metrics", 0, OPTION_IS_TEXT, "FILE", NULL, INTO(metrics),
                          "keep metrics of the folder in this file, for Prometheus" },
     [OPTION_PAGE] = { "page", 0, OPTION_IS_TEXT, "FILE", NULL, INTO(page),

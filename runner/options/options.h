@@ -34,6 +34,8 @@ enum option_id {
     OPTION_ON_END,
     OPTION_MAIL,
     OPTION_NOTIFY_TIMEOUT,
+    OPTION_GRACE,
+    OPTION_HANG,
     OPTION_METRICS,
     OPTION_PAGE,
     OPTION_LOG,
@@ -155,7 +157,7 @@ struct options {
 
     /* of watch */
     const char *on_end, *mail, *metrics, *page, *log;
-    int64_t notify_timeout; /* -1: not given */
+    int64_t notify_timeout, grace, hang; /* -1: not given */
 
     /* of generate */
     const char *const *prompt;

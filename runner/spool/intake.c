@@ -233,7 +233,8 @@ static bool settle(struct intake *intake, const struct job *job,
 
     if (!canceled && (before != JOB_RUNNING || job_is_locked(job)))
         return true;
-    if (!worker_record_end(job, -1, true, record, err))
+    if (!worker_record_end(job, &(struct worker_end) { .status = -1, .forgive = true },
+                           record, err))
         return false;
     if (record->state == before) /* another process has the lock */
         return true;

@@ -16,11 +16,14 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "runner/job/record.h"
 #include "runner/options/names.h"
 #include "runner/spool/pause.h"
 #include "runner/spool/spool.h"
+
+enum { SILENCE_SECONDS = 60 };
 
 struct listing_folder {
     char *path; /* "": the working directory */
@@ -288,6 +291,23 @@ static void read_gate(const struct listing_folder *folder, const char *run,
         record_set_text(record->reason, sizeof(record->reason), folder->paused);
 }
 
+/* Say so if the process that runs the job shows no sign of life (guard.h); the wall clock
+ * is good enough for people. */
+static void note_silence(const struct listing_folder *folder, const char *run,
+                         struct job_record *record)
+{
+    char *lock = path_join(run, "lock");
+    struct stat st;
+    double silence = 0;
+
+    if (fstatat(folder->fd, lock, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        silence = clock_wall() - (double)st.st_mtim.tv_sec;
+    if (silence >= SILENCE_SECONDS)
+        snprintf(record->reason, sizeof(record->reason), "no sign of life for %.0f s",
+                 silence);
+    free(lock);
+}
+
 static void read_record(const struct listing_folder *folder, const char *run,
                         struct listed *job)
 {
@@ -306,6 +326,8 @@ static void read_record(const struct listing_folder *folder, const char *run,
         record_set_text(job->record.reason, sizeof(job->record.reason), err.text);
     }
     job->running = job->record.state == JOB_RUNNING && is_running(job->path);
+    if (job->running)
+        note_silence(folder, run, &job->record);
     if (!job->unread && gate_matters(job->record.state))
         read_gate(folder, run, job);
     free(state);

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/holders.h"
 #include "runner/job/gate.h"
 #include "runner/job/record.h"
 #include "runner/spool/drop.h"
@@ -39,26 +41,34 @@ double worker_retry_delay(const struct job_record *record)
     return seconds < LONGEST_PATIENCE ? seconds : LONGEST_PATIENCE;
 }
 
+/* Append "trainspool-train was killed by ..." */
+static void describe_end(const struct worker_end *end, struct text *out)
+{
+    text_adds(out, "trainspool-train ");
+    if (end->why)
+        text_addf(out, "was killed: %s", end->why);
+    else if (end->status < 0)
+        text_adds(out, "vanished");
+    else
+        child_describe_exit(end->status, out);
+}
+
 /* Also record a child that ended before it could set its state to `running`. */
-static bool crashed(const struct job *job, int status, bool forgive,
+static bool crashed(const struct job *job, const struct worker_end *end,
                     struct job_record *record, struct error *err)
 {
-    bool again = forgive && record->crashes < record->max_retries;
-    bool requested = !forgive && status >= 0 && WIFSIGNALED(status) &&
+    const int status = end->status;
+    bool again = end->forgive && record->crashes < record->max_retries;
+    bool requested = !end->forgive && status >= 0 && WIFSIGNALED(status) &&
                      (WTERMSIG(status) == SIGINT || WTERMSIG(status) == SIGTERM);
     struct text reason;
     bool ok;
 
     text_init(&reason, 0);
-    if (status < 0)
-        text_adds(&reason, "trainspool-train vanished");
-    else {
-        text_adds(&reason, "trainspool-train ");
-        child_describe_exit(status, &reason);
-    }
+    describe_end(end, &reason);
     if (record->state == JOB_READY)
         text_adds(&reason, " before it began");
-    if (forgive && !again)
+    if (end->forgive && !again)
         text_addf(&reason, "; gave up after %" PRId64 " crashes", record->crashes + 1);
     record->resume |= record->state == JOB_RUNNING;
     ok = job_event(job, record,
@@ -78,25 +88,65 @@ static bool was_paused(int status)
            (WIFEXITED(status) && WEXITSTATUS(status) > 128);
 }
 
+/* Record an event whose reason is followed by the way in which the process ended. */
+static bool record_event(const struct job *job, const struct worker_end *end,
+                         enum job_event event, struct job_record *record,
+                         struct error *err)
+{
+    struct text reason;
+    bool ok;
+
+    text_init(&reason, 0);
+    text_adds(&reason, event == EVENT_CANCELLED  ? "canceled"
+                       : event == EVENT_EXIT_BAD ? "timeout reached"
+                                                 : "stopped");
+    if (end->why)
+        text_adds(&reason, "; ");
+    if (end->why)
+        describe_end(end, &reason);
+    record->resume |= record->state == JOB_RUNNING;
+    ok = job_event(job, record, event, reason.data, err);
+    text_clear(&reason);
+    return ok;
+}
+
+/* The process was killed because it did not end in time. */
+static bool record_kill(const struct job *job, const struct worker_end *end,
+                        struct job_record *record, struct error *err)
+{
+    if (end->cause == GUARD_TIMEOUT)
+        return record_event(job, end, EVENT_EXIT_BAD, record, err);
+    if (job_requested(job) == REQUEST_REQUEUE) /* the jobs that wait go before it */
+        record->arrived = clock_wall();
+    return record->state == JOB_READY ||
+           record_event(job, end, EVENT_PAUSED, record, err);
+}
+
 /* Record a state that the child could not write, or that it had no time for. */
-static bool record_lost_end(const struct job *job, int status, bool forgive,
+static bool record_lost_end(const struct job *job, const struct worker_end *end,
                             struct job_record *record, struct error *err)
 {
-    bool waits = record->state == JOB_RUNNING || record->state == JOB_READY;
+    const int status = end->status;
 
-    if (waits && job_requested(job) == REQUEST_CANCEL) {
-        if (!job_event(job, record, EVENT_CANCELLED, "canceled", err))
+    if (record->state != JOB_RUNNING && record->state != JOB_READY)
+        return true;
+    if (job_requested(job) == REQUEST_CANCEL) {
+        if (!record_event(job, end, EVENT_CANCELLED, record, err))
             return false;
         job_forget(job);
         return true;
     }
-    if (record->state == JOB_RUNNING && forgive && child_met_fault(status))
+    if (end->cause == GUARD_HANG)
+        return crashed(job, end, record, err);
+    if (end->cause != GUARD_NONE)
+        return record_kill(job, end, record, err);
+    if (record->state == JOB_RUNNING && end->forgive && child_met_fault(status))
         return job_event(job, record, EVENT_PAUSED,
                          "a fault of the machine ended it; its log may have the reason",
                          err);
     if (record->state == JOB_RUNNING ||
         (record->state == JOB_READY && !was_paused(status)))
-        return crashed(job, status, forgive, record, err);
+        return crashed(job, end, record, err);
     return true;
 }
 
@@ -114,16 +164,16 @@ static int lock_of_ended(const struct job *job, bool ours, bool *busy, struct er
     return lock;
 }
 
-bool worker_record_end(const struct job *job, int status, bool forgive,
+bool worker_record_end(const struct job *job, const struct worker_end *end,
                        struct job_record *record, struct error *err)
 {
     bool busy = false, ok = true;
-    int lock = lock_of_ended(job, status >= 0 && WIFSIGNALED(status), &busy, err);
+    int lock =
+        lock_of_ended(job, end->status >= 0 && WIFSIGNALED(end->status), &busy, err);
 
     if (lock < 0 && !busy)
         return false;
-    ok = job_read(job, record, err) &&
-         (busy || record_lost_end(job, status, forgive, record, err));
+    ok = job_read(job, record, err) && (busy || record_lost_end(job, end, record, err));
     if (lock >= 0)
         close(lock);
     return ok;
@@ -137,6 +187,7 @@ static void take_job(struct worker *worker, const char *path)
     worker->due = 0;
     worker->child = (struct child) { .fd = -1 };
     worker->lock = -1;
+    worker->look = clock_seconds() + GUARD_SECONDS;
 }
 
 static void release(struct worker *worker)
@@ -224,6 +275,7 @@ static enum worker_start start(struct worker *worker, int lock, struct error *er
     how.digest = record.frozen;
     how.roots = worker->roots;
     strcpy(worker->before, record.reason);
+    guard_begin(&worker->guard, worker->lock, &record, clock_seconds());
     if (ready && note_devices(worker, &record, err) &&
         child_start(&how, &worker->child, err))
         return WORKER_STARTED;
@@ -258,9 +310,14 @@ enum worker_start worker_start(struct worker *worker, const char *path, struct e
 
 void worker_adopt(struct worker *worker, const char *path)
 {
+    struct job_record record;
+
     take_job(worker, path);
     worker->adopted = true;
     open_lock(worker);
+    if (!job_read(&worker->job, &record, NULL))
+        record_init(&record);
+    guard_begin(&worker->guard, worker->lock, &record, clock_seconds());
     log_line(worker->log, LOG_INFO, "job %s: already running, waiting for its end",
              worker->job.name);
 }
@@ -300,12 +357,66 @@ static bool put_off(struct worker *worker, const struct error *err)
     return false;
 }
 
+/* Send a signal to all processes of the job. */
+static void send_signal(struct worker *worker, int number)
+{
+    if (worker->lock >= 0)
+        holders_signal(worker->lock, number);
+    else if (number == SIGTERM)
+        child_stop(&worker->child);
+    else
+        child_signal(&worker->child, number);
+}
+
+/* End the job from outside if it does not end otherwise. */
+static void look(struct worker *worker)
+{
+    const double now = clock_seconds();
+    struct guard_view view = { .asked = worker->asked };
+
+    if (now < worker->look)
+        return;
+    worker->look = now + GUARD_SECONDS;
+    view.request = job_requested(&worker->job);
+    switch (guard_look(&worker->guard, worker->limits, &view, now)) {
+    case GUARD_ASK:
+        send_signal(worker, SIGTERM);
+        send_signal(worker, SIGCONT);
+        break;
+    case GUARD_WAKE:
+        send_signal(worker, SIGCONT);
+        break;
+    case GUARD_WARN:
+        log_line(worker->log, LOG_WARN, "job %s: %s", worker->job.name,
+                 worker->guard.why);
+        break;
+    case GUARD_KILL:
+        log_line(worker->log, LOG_ERROR, "job %s: killing its process: %s",
+                 worker->job.name, worker->guard.why);
+        send_signal(worker, SIGKILL);
+        break;
+    case GUARD_WAIT:
+        break;
+    }
+}
+
+double worker_due(const struct worker *worker)
+{
+    return worker->busy && !worker->ended ? worker->look : INFINITY;
+}
+
 /* The state of another folder at the name says nothing about the job that ended. */
 static bool record_end(struct worker *worker, struct job_record *record,
                        struct error *err)
 {
+    const struct guard *guard = &worker->guard;
+    const struct worker_end end = { .status = worker->status,
+                                    .forgive = true,
+                                    .cause = guard->killed ? guard->cause : GUARD_NONE,
+                                    .why = guard->killed ? guard->why : NULL };
+
     if (worker->lock < 0 || !file_was_replaced(worker->lock, worker->job.lock))
-        return worker_record_end(&worker->job, worker->status, true, record, err);
+        return worker_record_end(&worker->job, &end, record, err);
     return error_set(err, ERROR_SYSTEM,
                      "ended because %s was removed or renamed; it starts again as a new "
                      "job",
@@ -316,6 +427,8 @@ bool worker_poll(struct worker *worker, struct job_record *record)
 {
     struct error err = { 0 };
 
+    if (worker->busy && !worker->ended)
+        look(worker);
     if (!worker->busy || (!worker->ended && !ended(worker, &worker->status)))
         return false;
     worker->ended = true;

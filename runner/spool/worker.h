@@ -8,11 +8,13 @@
 
 #include "base/log.h"
 #include "runner/job/child.h"
+#include "runner/spool/guard.h"
 
 struct worker {
     const char *program;      /* trainspool-train */
     bool no_sandbox;          /* jobs are not contained */
     const char *const *roots; /* where jobs may write: as in patch_options */
+    const struct guard_limits *limits;
     struct log *log;
     struct job job; /* of the running job */
     /* for the next start: as --device and --threads of trainspool-train */
@@ -21,7 +23,9 @@ struct worker {
     bool busy, adopted;
     bool asked; /* to end */
     struct child child;
-    int lock;         /* open lock file of the job, not locked here; -1: none */
+    int lock; /* open lock file of the job, not locked here; -1: none */
+    struct guard guard;
+    double look;      /* when it looks at the job again */
     bool ended;       /* the job has ended, and that is not recorded yet */
     int status;       /* from waitpid; -1: unknown */
     double due;       /* when to record it, after a fault of the machine; 0: now */
@@ -52,19 +56,30 @@ bool worker_poll(struct worker *worker, struct job_record *record);
 /* Return a descriptor that is readable when our child ends; -1: call worker_poll
  * periodically. */
 int worker_fd(const struct worker *worker);
+/* Return when worker_poll should be called at the latest. */
+double worker_due(const struct worker *worker);
 /* Return whether the end of the job could not be recorded for long. */
 bool worker_is_stuck(const struct worker *worker);
 /* Forget the job; it continues without us. */
 void worker_close(struct worker *worker);
 
+/* How the process of a job ended. */
+struct worker_end {
+    int status;             /* from waitpid; -1: unknown */
+    bool forgive;           /* a crash may be followed by another attempt */
+    enum guard_cause cause; /* for which it was killed from outside */
+    const char *why;        /* the same in words; NULL: it was not */
+};
+
 /* Handle a job whose lock is free and whose state is `running`: the attempt crashed. It
  * becomes ready again if `forgive` is set and it crashed fewer than max_retries times
  * before, else failed. So does a job that is ready and whose child, which ended with
  * `status`, had no time to begin. After a fault of the machine the job is ready again.
- * Either is stopped if a request says so. status: from waitpid, -1: unknown. Any other
+ * Either is stopped if a request says so; one that was killed at its timeout failed, and
+ * one that was killed because the watch ended is ready again. Any other
  * state stays. ERROR_SYSTEM or ERROR_FAULT; a
  * held lock is not an error, and *record is then `running`. */
-bool worker_record_end(const struct job *job, int status, bool forgive,
+bool worker_record_end(const struct job *job, const struct worker_end *end,
                        struct job_record *record, struct error *err);
 /* Return how many seconds a job waits after a crash. */
 double worker_retry_delay(const struct job_record *record);

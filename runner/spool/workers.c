@@ -18,7 +18,8 @@ struct worker *workers_take(struct workers *workers)
     *worker = (struct worker) { .program = workers->program,
                                 .log = workers->log,
                                 .no_sandbox = workers->no_sandbox,
-                                .roots = workers->roots };
+                                .roots = workers->roots,
+                                .limits = &workers->limits };
     workers->list =
         memory_resize(workers->list, workers->count + 1, sizeof(*workers->list));
     workers->list[workers->count++] = worker;

@@ -9,6 +9,7 @@ struct workers {
     struct log *log;
     bool no_sandbox;
     const char *const *roots;
+    struct guard_limits limits;
     struct worker **list; /* malloc'ed, each too: they keep their addresses */
     size_t count;
 };

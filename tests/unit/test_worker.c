@@ -61,7 +61,9 @@ static struct job_record record_end(struct job_files *job_files, int status, boo
     struct error err = { 0 };
 
     assert_true(job_write(&job_files->job, &job_files->record, false, &err));
-    assert_true(worker_record_end(&job_files->job, status, forgive, &record, &err));
+    assert_true(worker_record_end(
+        &job_files->job, &(struct worker_end) { .status = status, .forgive = forgive },
+        &record, &err));
     return record;
 }
 
